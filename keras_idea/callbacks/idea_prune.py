@@ -1,0 +1,320 @@
+"""The one callback: pruning by schedule, and compaction in mid-run."""
+
+import numbers
+import warnings
+
+import keras
+
+from keras_idea import methods
+from keras_idea.surgery.find import find_ffns
+from keras_idea.surgery.optimizer_state import check_carriable
+from keras_idea.surgery.shrink import renew_functions, shrink_in_place
+from keras_idea.validation import check_choice, check_int
+
+
+class IdeaPruneCallback(keras.callbacks.Callback):
+    """Prunes the FFNs of a model while `fit` trains it, then narrows it.
+
+    Up to `begin_step` the model trains at full width. Over the next
+    `prune_steps` the width falls by a cubic to `target_dim`: inside the compiled
+    step, the neurons of least importance are masked. Then, with compact="end",
+    the model becomes physically narrow at the next batch: kernels and optimizer
+    state are sliced where they are, and training goes on with fast steps.
+
+    The logs of every batch and epoch gain `width` (mean number of living neurons
+    of an FFN), `sparsity` (fraction of the neurons pruned) and `learning_rate`;
+    a `CSVLogger` sees them if it comes later in the list of callbacks.
+
+    A run stopped in the middle of pruning stays masked at its present width;
+    `keras_idea.compact(model)` gives that width.
+
+    Args:
+        target_dim: int >= 1, neurons to keep in each FFN; or float in (0, 1),
+            the fraction to keep.
+        begin_step: int >= 0, the last step at full width. Steps are optimizer
+            steps: what `optimizer.iterations` counts, since the optimizer was
+            made.
+        prune_steps: int >= 1, steps from full width to the target.
+        method: "sensitivity", or an object of `keras_idea.methods`.
+        compact: "end" (default): narrow the model when pruning is done; "off":
+            leave it masked. "progressive" does not work yet and is refused.
+        update_every: int >= 1, steps between two masks. Default 1.
+        round_to: int >= 1, the target must be (an int) or becomes (a fraction) a
+            multiple of it. Default 1.
+        log_dir: must be None; logging to TensorBoard does not work yet.
+
+    Raises:
+        ValueError: for an argument outside its range; when `fit` begins, if the
+            model has no prunable FFN or is not compiled, the target is wider
+            than an FFN, the steps do not fit in the run, or the optimizer's
+            state cannot be carried.
+
+    Example:
+
+    >>> prune = IdeaPruneCallback(target_dim=96, begin_step=500, prune_steps=250)
+    >>> model.fit(data, callbacks=[prune])
+
+    Source: IDEA Prune (arXiv 2503.05920), Algorithm 1.
+    """
+
+    # Nothing below that runs at the end of a batch touches the model, so Keras
+    # need not wait for each step's result.
+    async_safe = True
+
+    def __init__(
+        self,
+        target_dim,
+        begin_step,
+        prune_steps,
+        method="sensitivity",
+        compact="end",
+        update_every=1,
+        round_to=1,
+        log_dir=None,
+    ):
+        super().__init__()
+        self.round_to = check_int("round_to", round_to, minimum=1)
+        self.target_dim = self._check_target(target_dim)
+        self.begin_step = check_int("begin_step", begin_step, minimum=0)
+        self.prune_steps = check_int("prune_steps", prune_steps, minimum=1)
+        self.method = methods.get(method)
+        if compact == "progressive":
+            raise ValueError(
+                "compact='progressive' does not work yet. Received: "
+                f"compact={compact!r}. Use 'end' (narrow once, when pruning is done)."
+            )
+        self.compact = check_choice("compact", compact, ["end", "off"])
+        self.update_every = check_int("update_every", update_every, minimum=1)
+        if log_dir is not None:
+            raise ValueError(
+                "`log_dir` does not work yet and must be None. Received: "
+                f"log_dir={log_dir!r}. The logs hold width, sparsity and "
+                "learning_rate: CSVLogger or History keep them."
+            )
+        self._schedules = []
+
+    @property
+    def end_step(self):
+        """int, the optimizer step at which pruning is done."""
+        return self.begin_step + self.prune_steps
+
+    def on_train_begin(self, logs=None):
+        """Checks everything that can fail, and sets the layers' schedules."""
+        model = self.model
+        ffns = self._check_run(model)
+        self._start = int(model.optimizer.iterations)
+        self._counted = False
+        self._narrow = not any(ffn.state.tracking for ffn in ffns)
+        if self._narrow and self._schedules:
+            return  # an earlier fit with this callback has done it all
+        changed = False
+        self._schedules = []
+        for ffn in ffns:
+            schedule = self._schedule_of(ffn)
+            self._schedules.append(schedule)
+            if ffn.state.tracking:
+                if ffn.state.built:
+                    ffn.state.start_at(self._start)
+                changed |= ffn.state.width_schedule != schedule
+                ffn.state.width_schedule = schedule
+        self._warn_of_jump(ffns)
+        if changed:
+            # The functions of an earlier fit were traced with another schedule.
+            renew_functions(model)
+
+    def on_epoch_begin(self, epoch, logs=None):
+        """Notes where the optimizer stands: reading it each batch would cost."""
+        optimizer = _innermost(self.model.optimizer)
+        self._updates = int(optimizer._iterations)
+        self._updates_per_step = optimizer.gradient_accumulation_steps or 1
+        self._learning_rate = _learning_rate_function(optimizer)
+
+    def on_train_batch_begin(self, batch, logs=None):
+        """Narrows the model between two batches, once pruning is done."""
+        self._advance(batches=batch)
+
+    def on_train_batch_end(self, batch, logs=None):
+        """Adds width, sparsity and learning rate to the logs of the batch."""
+        if logs is not None:
+            logs.update(self._progress(batches=batch + 1))
+
+    def on_epoch_end(self, epoch, logs=None):
+        """As for a batch, and narrows the model if pruning ended with the epoch."""
+        optimizer = _innermost(self.model.optimizer)
+        batches = int(optimizer._iterations) - self._updates
+        self._advance(batches)
+        if logs is not None:
+            logs.update(self._progress(batches))
+
+    def on_train_end(self, logs=None):
+        """Leaves the masks as the last step made them, and no schedule behind."""
+        model = self.model
+        finished = int(model.optimizer.iterations) >= self.end_step
+        for ffn in find_ffns(model):
+            ffn.state.fold(assign=True)
+            ffn.state.width_schedule = None
+        if not finished:
+            renew_functions(model)
+
+    def _advance(self, batches):
+        """Does what must be done after so many batches of this epoch."""
+        step = self._step_after(batches)
+        if not self._counted and step > self._start:
+            self._check_counts()
+        if self.compact == "end" and not self._narrow and step >= self.end_step:
+            model = self.model  # on jax this syncs the variables
+            # float16 skips steps, so the count of batches may run ahead.
+            if int(model.optimizer.iterations) >= self.end_step:
+                shrink_in_place(model)
+                self._narrow = True
+
+    def _step_after(self, batches):
+        return (self._updates + batches) // self._updates_per_step
+
+    def _progress(self, batches):
+        """The three log entries after so many batches of this epoch."""
+        step = self._step_after(batches)
+        alive = sum(schedule(step) for schedule in self._schedules)
+        full = sum(schedule.full_dim for schedule in self._schedules)
+        logs = {"width": alive / len(self._schedules), "sparsity": 1 - alive / full}
+        if self._learning_rate is not None and batches > 0:
+            logs["learning_rate"] = self._learning_rate(self._updates + batches - 1)
+        return logs
+
+    def _schedule_of(self, ffn):
+        return self.method.width_schedule(
+            ffn.hidden_dim,
+            self._target_of(ffn),
+            self.begin_step,
+            self.prune_steps,
+            self.update_every,
+        )
+
+    def _target_of(self, ffn):
+        if isinstance(self.target_dim, int):
+            return self.target_dim
+        multiples = round(self.target_dim * ffn.hidden_dim / self.round_to)
+        return max(1, multiples) * self.round_to
+
+    def _check_target(self, target_dim):
+        if isinstance(target_dim, numbers.Integral) and not isinstance(
+            target_dim, bool
+        ):
+            target_dim = check_int("target_dim", target_dim, minimum=1)
+            if target_dim % self.round_to:
+                raise ValueError(
+                    f"`target_dim` must be a multiple of round_to={self.round_to}. "
+                    f"Received: target_dim={target_dim}."
+                )
+            return target_dim
+        if isinstance(target_dim, numbers.Real) and 0 < target_dim < 1:
+            return float(target_dim)
+        raise ValueError(
+            "`target_dim` must be an integer >= 1 (neurons to keep in each FFN) or a "
+            "float in (0, 1) (the fraction to keep). "
+            f"Received: target_dim={target_dim!r}."
+        )
+
+    def _check_run(self, model):
+        """Refuses, before the first step, what could only fail later."""
+        if getattr(model, "optimizer", None) is None:
+            raise ValueError(
+                f"Model '{model.name}' is not compiled with an optimizer. Call "
+                "`model.compile(optimizer=..., loss=...)` before `fit`."
+            )
+        ffns = find_ffns(model)
+        if not ffns:
+            raise ValueError(
+                f"Model '{model.name}' has no prunable FFN. Use "
+                "`keras_idea.PrunableGatedFFN` for its feed-forward layers (and build "
+                "the model first, if it makes them in `build`)."
+            )
+        for ffn in ffns:
+            self._check_ffn(ffn)
+        self._check_length(model)
+        if self.compact == "end" and model.optimizer.built:
+            check_carriable(model.optimizer)
+        return ffns
+
+    def _check_ffn(self, ffn):
+        if not ffn.state.tracking and self._schedules:
+            return
+        target = self._target_of(ffn)
+        if target > ffn.width:
+            raise ValueError(
+                f"`target_dim` must be at most the width of each FFN. Received: "
+                f"target_dim={self.target_dim!r}, which keeps {target} neurons, but "
+                f"{ffn.name} has {ffn.width} alive."
+            )
+        if not ffn.state.tracking and target < ffn.hidden_dim:
+            raise ValueError(
+                f"{ffn.name} was compacted to {ffn.hidden_dim} neurons and tracks no "
+                f"scores any more; it cannot be pruned to {target}. To prune in two "
+                "stages use compact='off' in the first."
+            )
+        if not all(probe.trainable for probe in ffn.state.probes):
+            raise ValueError(
+                f"{ffn.name} is frozen (trainable=False), so it has no gradients to "
+                "rank its neurons by. Unfreeze it and compile the model again."
+            )
+
+    def _check_length(self, model):
+        batches, epochs = self.params.get("steps"), self.params.get("epochs")
+        if batches is None or epochs is None:
+            return
+        epochs -= getattr(model, "_initial_epoch", 0) or 0
+        optimizer = _innermost(model.optimizer)
+        every = optimizer.gradient_accumulation_steps or 1
+        last = (int(optimizer._iterations) + batches * epochs) // every
+        if self.end_step > last:
+            raise ValueError(
+                "Pruning must end within the run: begin_step + prune_steps = "
+                f"{self.begin_step} + {self.prune_steps} = {self.end_step}, but the "
+                f"optimizer will have taken {last} steps when this `fit` ends. Train "
+                "for longer, or lower begin_step or prune_steps."
+            )
+
+    def _warn_of_jump(self, ffns):
+        for ffn, schedule in zip(ffns, self._schedules, strict=True):
+            if ffn.width > schedule(self._start) and self._start > self.begin_step:
+                warnings.warn(
+                    f"begin_step={self.begin_step} lies before this run's first step "
+                    f"({self._start}): {ffn.name} falls from {ffn.width} to "
+                    f"{schedule(self._start)} neurons at once.",
+                    stacklevel=2,
+                )
+                return
+
+    def _check_counts(self):
+        """After the first step: each FFN must have counted exactly the steps."""
+        model = self.model
+        steps = int(model.optimizer.iterations)
+        self._counted = steps > self._start
+        if self.compact == "end":
+            check_carriable(model.optimizer)  # it may have been built only now
+        for ffn in find_ffns(model):
+            if ffn.state.tracking and ffn.state.ticks != steps:
+                passes = ffn.state.ticks - self._start
+                raise RuntimeError(
+                    f"{ffn.name} counted {passes} backward passes in "
+                    f"{steps - self._start} optimizer steps, so its scores are wrong. "
+                    "Each prunable FFN must be called exactly once in a forward pass "
+                    "and lie on the way to the loss; a custom train step must apply "
+                    "the gradients of all trainable variables through the Keras "
+                    "optimizer."
+                )
+
+
+def _innermost(optimizer):
+    return getattr(optimizer, "inner_optimizer", optimizer)
+
+
+def _learning_rate_function(optimizer):
+    """A function of the optimizer's update count, or None if there is no one rate."""
+    if hasattr(optimizer, "optimizers"):
+        return None
+    rate = optimizer._learning_rate
+    if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
+        return lambda update: float(rate(update))
+    constant = float(rate() if callable(rate) else rate)
+    return lambda update: constant

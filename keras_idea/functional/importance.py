@@ -1,0 +1,102 @@
+"""How important a neuron is: sensitivity, its moving average, its reduction.
+
+All functions are pure `keras.ops`: traceable, without state, on any backend.
+Source: IDEA Prune (arXiv 2503.05920), equations for sensitivity, importance
+scores and neuron importance.
+"""
+
+from keras import ops
+
+from keras_idea.validation import check_choice
+
+REDUCTIONS = {"mean": ops.mean, "max": ops.max}
+
+
+def sensitivity(kernel, gradient):
+    r"""First-order change of the loss when a weight is removed.
+
+    $$T_{ij} = |g_{ij} \, w_{ij}|$$
+
+    Args:
+        kernel: tensor of any shape, the weights `w`.
+        gradient: tensor of the same shape, the gradient `g` of the mini-batch
+            loss at these weights (before the update).
+
+    Returns:
+        Tensor of the same shape, float32, at least zero.
+
+    Example:
+
+    >>> sensitivity([[1.0, -2.0]], [[3.0, 0.5]])  # [[3., 1.]]
+    """
+    return ops.abs(ops.cast(kernel, "float32") * ops.cast(gradient, "float32"))
+
+
+def ema(new, old, decay):
+    r"""Exponential moving average, without bias correction.
+
+    $$\tilde S_t = (1 - \lambda) \, T_t + \lambda \, \tilde S_{t-1}$$
+
+    Args:
+        new: tensor, the newest value.
+        old: tensor of the same shape, the average so far (zero at first).
+        decay: float in [0, 1), the weight of the past.
+
+    Returns:
+        Tensor of the same shape.
+
+    Example:
+
+    >>> ema(1.0, 0.0, decay=0.4)  # 0.6
+    """
+    return (1.0 - decay) * new + decay * old
+
+
+def reduce_rows(values, axis, row_reduce):
+    """Reduces the weights of each neuron to one number: the paper's f1.
+
+    Args:
+        values: tensor, scores of a kernel's weights.
+        axis: int, the axis of the weights that belong to one neuron.
+        row_reduce: "mean" or "max".
+
+    Returns:
+        Tensor with `axis` removed.
+    """
+    return REDUCTIONS[check_choice("row_reduce", row_reduce, list(REDUCTIONS))](
+        values, axis=axis
+    )
+
+
+def neuron_importance(scores, row_reduce="mean", matrix_reduce="max"):
+    r"""Importance of each neuron from the scores of its three rows.
+
+    $$c_k = f_2(f_1(S^{up}_{k,:}), f_1(S^{gate}_{k,:}), f_1(S^{down}_{k,:}))$$
+
+    Args:
+        scores: tensor `(3, hidden_dim, input_dim)`, or `(3, hidden_dim)` when
+            the rows are reduced already; rows up, gate, down.
+        row_reduce: "mean" or "max", f1 (unused for 2-D scores).
+        matrix_reduce: "mean" or "max", f2.
+
+    Returns:
+        Tensor `(hidden_dim,)`.
+
+    Raises:
+        ValueError: for an unknown reduction or scores of another shape.
+
+    Example:
+
+    >>> neuron_importance([[1.0, 2.0], [3.0, 0.0], [0.0, 1.0]])  # [3., 2.]
+    """
+    check_choice("row_reduce", row_reduce, list(REDUCTIONS))
+    check_choice("matrix_reduce", matrix_reduce, list(REDUCTIONS))
+    shape = ops.shape(scores)
+    if len(shape) not in (2, 3) or shape[0] != 3:
+        raise ValueError(
+            "`scores` must have shape (3, hidden_dim) or (3, hidden_dim, "
+            f"input_dim): one row each for up, gate, down. Received: shape={shape}."
+        )
+    if len(shape) == 3:
+        scores = reduce_rows(scores, -1, row_reduce)
+    return REDUCTIONS[matrix_reduce](scores, axis=0)

@@ -1,0 +1,67 @@
+"""Which neurons stay: the exact top-k mask, and slicing by its indices."""
+
+from keras import ops
+
+
+def top_k_mask(importance, k, alive=None):
+    r"""Mask of the k most important neurons: exactly k ones.
+
+    $$m_i = 1 \text{ if } c_i \text{ is among the } k \text{ largest of the
+    living}$$
+
+    Equal importances keep the lower index. At least one neuron is kept, and
+    none that is dead is revived, so that k above the number of the living
+    keeps all the living. NaN counts as the least importance.
+
+    Args:
+        importance: tensor `(hidden_dim,)`.
+        k: int or integer scalar tensor, the neurons to keep.
+        alive: tensor `(hidden_dim,)` in {0, 1}, the living; None: all live.
+
+    Returns:
+        Tensor `(hidden_dim,)`, float32 in {0, 1}.
+
+    Example:
+
+    >>> top_k_mask([1.0, 3.0, 3.0, 2.0], k=1)  # [0., 1., 0., 0.]
+    """
+    importance = ops.cast(ops.convert_to_tensor(importance), "float32")
+    alive = (
+        ops.ones_like(importance, dtype="bool")
+        if alive is None
+        else ops.cast(alive, "float32") > 0
+    )
+    rankable = ops.logical_and(alive, ops.logical_not(ops.isnan(importance)))
+    importance = ops.where(rankable, importance, -float("inf"))
+    k = ops.clip(ops.cast(k, "int32"), 1, ops.shape(importance)[0])
+    # One sort and a threshold instead of two sorts for the ranks: which of the
+    # equal ones stay is decided below, not by the sort's stability.
+    threshold = ops.take(ops.flip(ops.sort(importance)), k - 1)
+    above = importance > threshold
+    ties = ops.logical_and(importance == threshold, alive)
+    free = k - ops.sum(ops.cast(above, "int32"))
+    first_ties = ops.cumsum(ops.cast(ties, "int32")) <= free
+    kept = ops.logical_or(above, ops.logical_and(ties, first_ties))
+    return ops.cast(kept, "float32")
+
+
+def take_neurons(tensor, kept, axis):
+    """Slices a tensor to the kept neurons, on its own device.
+
+    Args:
+        tensor: tensor of any shape.
+        kept: ascending indices of the kept neurons.
+        axis: int, the axis of the neurons; None: the tensor has none, and a copy
+            is returned. Never the tensor itself: on jax two variables that share
+            an array cannot both be donated to a train step.
+
+    Returns:
+        Tensor whose `axis` has `len(kept)` entries.
+
+    Example:
+
+    >>> take_neurons(kernel, kept=[0, 3], axis=1).shape  # (input_dim, 2)
+    """
+    if axis is None:
+        return ops.copy(tensor)
+    return ops.take(tensor, ops.convert_to_tensor(kept, dtype="int32"), axis=axis)

@@ -1,0 +1,145 @@
+"""The plain gated FFN, and the arithmetic it shares with the prunable one."""
+
+import keras
+from keras import ops
+
+from keras_idea.validation import check_int
+
+
+def gated_ffn(inputs, up, gate, down, biases, activation):
+    r"""`down^T (activation(up^T x) * (gate^T x))`, with biases where given.
+
+    Args:
+        inputs: tensor `(..., input_dim)`.
+        up: tensor `(input_dim, hidden_dim)`, the activated matrix.
+        gate: tensor `(input_dim, hidden_dim)`, the linear matrix.
+        down: tensor `(hidden_dim, input_dim)`.
+        biases: None, or the biases of up, gate and down.
+        activation: function of a tensor.
+
+    Returns:
+        Tensor of the shape of `inputs`.
+    """
+    up_out, gate_out = ops.matmul(inputs, up), ops.matmul(inputs, gate)
+    if biases is not None:
+        up_bias, gate_bias, down_bias = biases
+        up_out, gate_out = up_out + up_bias, gate_out + gate_bias
+    outputs = ops.matmul(activation(up_out) * gate_out, down)
+    return outputs if biases is None else outputs + down_bias
+
+
+def set_ffn_arguments(layer, hidden_dim, activation, use_bias, kernel_initializer):
+    """Checks the arguments both layers share and sets them on `layer`."""
+    layer.hidden_dim = check_int("hidden_dim", hidden_dim, minimum=1)
+    if not isinstance(use_bias, bool):
+        raise ValueError(
+            f"`use_bias` must be True or False. Received: use_bias={use_bias!r}."
+        )
+    layer.activation = keras.activations.get(activation)
+    layer.use_bias = use_bias
+    layer.kernel_initializer = keras.initializers.get(kernel_initializer)
+    layer.supports_masking = True
+
+
+def build_ffn(layer, input_shape):
+    """Makes the three kernels, and the biases if the layer has them."""
+    if len(input_shape) < 2 or input_shape[-1] is None:
+        raise ValueError(
+            f"{type(layer).__name__} needs inputs of rank >= 2 whose last dimension "
+            f"is known. Received: input_shape={tuple(input_shape)}. Give the input a "
+            "batch axis and a static feature size."
+        )
+    wide, narrow = (input_shape[-1], layer.hidden_dim), layer.hidden_dim
+    for name, shape in (("up", wide), ("gate", wide), ("down", wide[::-1])):
+        # A fresh initializer each: a seeded one would give up and gate one value.
+        kernel = layer.add_weight(
+            name=f"{name}_kernel",
+            shape=shape,
+            initializer=layer.kernel_initializer.clone(),
+        )
+        setattr(layer, f"{name}_kernel", kernel)
+    for name, size in (("up", narrow), ("gate", narrow), ("down", wide[0])):
+        bias = None
+        if layer.use_bias:
+            bias = layer.add_weight(
+                name=f"{name}_bias", shape=(size,), initializer="zeros"
+            )
+        setattr(layer, f"{name}_bias", bias)
+    layer.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: wide[0]})
+
+
+def ffn_kernels(layer):
+    """The kernels up, gate and down of a layer, as tensors of compute dtype."""
+    return layer.up_kernel.value, layer.gate_kernel.value, layer.down_kernel.value
+
+
+def ffn_biases(layer):
+    """The biases of up, gate and down, or None."""
+    if not layer.use_bias:
+        return None
+    return layer.up_bias, layer.gate_bias, layer.down_bias
+
+
+def ffn_config(layer):
+    """The constructor's arguments that both layers share."""
+    return {
+        "hidden_dim": layer.hidden_dim,
+        "activation": keras.activations.serialize(layer.activation),
+        "use_bias": layer.use_bias,
+        "kernel_initializer": keras.initializers.serialize(layer.kernel_initializer),
+    }
+
+
+@keras.saving.register_keras_serializable(package="keras_idea")
+class GatedFFN(keras.layers.Layer):
+    r"""Gated feed-forward network: three kernels, nothing else.
+
+    $$y = W_{down}^T \left(\sigma(W_{up}^T x) \odot W_{gate}^T x\right)$$
+
+    Args:
+        hidden_dim: int >= 1, the number of neurons.
+        activation: str or function, `sigma`. Default "silu".
+        use_bias: bool, whether the three matrices have biases. Default False.
+        kernel_initializer: initializer of the three kernels.
+        **layer_kwargs: `name`, `dtype`, `trainable`, as of every Keras layer.
+
+    Input shape: `(..., input_dim)`, rank 2 or more. Output shape: the same.
+
+    Raises:
+        ValueError: for an argument outside its range.
+
+    Example:
+
+    >>> layer = GatedFFN(hidden_dim=32)
+    >>> layer(keras.ops.ones((2, 5, 8))).shape  # (2, 5, 8)
+
+    Reference: Shazeer, 2020 (GLU variants, arXiv 2002.05202).
+    """
+
+    def __init__(
+        self,
+        hidden_dim,
+        activation="silu",
+        use_bias=False,
+        kernel_initializer="glorot_uniform",
+        **layer_kwargs,
+    ):
+        super().__init__(**layer_kwargs)
+        set_ffn_arguments(self, hidden_dim, activation, use_bias, kernel_initializer)
+
+    def build(self, input_shape):
+        """Makes the variables for inputs `(..., input_dim)`."""
+        build_ffn(self, input_shape)
+
+    def call(self, inputs):
+        """The layer's output, of the shape of `inputs`."""
+        kernels = ffn_kernels(self)
+        return gated_ffn(inputs, *kernels, ffn_biases(self), self.activation)
+
+    def compute_output_shape(self, input_shape):
+        """The input's shape."""
+        return tuple(input_shape)
+
+    def get_config(self):
+        """dict of the constructor's arguments."""
+        return {**super().get_config(), **ffn_config(self)}

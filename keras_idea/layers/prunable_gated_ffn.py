@@ -1,0 +1,179 @@
+"""The gated FFN that ranks its neurons while it trains, and prunes them."""
+
+import keras
+import numpy as np
+
+from keras_idea.functional.masks import take_neurons
+from keras_idea.layers.gated_ffn import (
+    GatedFFN,
+    build_ffn,
+    ffn_biases,
+    ffn_config,
+    ffn_kernels,
+    gated_ffn,
+    set_ffn_arguments,
+)
+from keras_idea.layers.neuron_state import NeuronState
+
+
+@keras.saving.register_keras_serializable(package="keras_idea")
+class PrunableGatedFFN(keras.layers.Layer):
+    r"""Gated FFN whose neurons can be pruned inside the compiled train step.
+
+    $$y = (m \odot W_{down})^T \left(\sigma(W_{up}^T x) \odot W_{gate}^T x\right)$$
+
+    With every optimizer step the layer averages the sensitivity
+    `|gradient * weight|` of its kernels into `scores`. Once an
+    `IdeaPruneCallback` has set its schedule it masks, step by step, the neurons
+    of least importance; a pruned neuron never comes back. Without one it prunes
+    nothing and computes what `GatedFFN` computes.
+
+    Under `gradient_accumulation_steps=N` there is one score update an optimizer
+    step, with the largest sensitivity of the N micro-batches (so Keras
+    accumulates variables that are overwritten with their gradient). Under
+    mixed_float16 the scores carry the loss scale, which the ranking ignores.
+
+    Args:
+        hidden_dim: int >= 1, the number of neurons of the enlarged layer.
+        activation: str or function, applied to the `up` branch. Default "silu".
+        use_bias: bool, whether the three matrices have biases. Default False.
+        ema_decay: float in [0, 1), weight of the past in the scores. Default 0.4.
+        row_reduce: "mean" (default) or "max", over the weights of a neuron's
+            row. "max" keeps scores of every weight: `(3, hidden_dim, input_dim)`.
+        matrix_reduce: "mean" or "max" (default), over up, gate and down.
+        kernel_initializer: initializer of the three kernels.
+        **layer_kwargs: `name`, `dtype`, `trainable`, as of every Keras layer.
+
+    Input shape: `(..., input_dim)`, rank 2 or more. Output shape: the same.
+
+    Raises:
+        ValueError: for an argument outside its range.
+
+    Example:
+
+    >>> layer = PrunableGatedFFN(hidden_dim=32)
+    >>> layer(keras.ops.ones((2, 5, 8))).shape  # (2, 5, 8)
+    >>> layer.width  # 32
+    >>> narrow = layer.compact()  # a GatedFFN
+
+    Source: IDEA Prune (arXiv 2503.05920), Algorithm 1.
+    """
+
+    def __init__(
+        self,
+        hidden_dim,
+        activation="silu",
+        use_bias=False,
+        ema_decay=0.4,
+        row_reduce="mean",
+        matrix_reduce="max",
+        kernel_initializer="glorot_uniform",
+        **layer_kwargs,
+    ):
+        super().__init__(**layer_kwargs)
+        set_ffn_arguments(self, hidden_dim, activation, use_bias, kernel_initializer)
+        self.state = NeuronState(
+            ema_decay, row_reduce, matrix_reduce, name="neuron_state"
+        )
+
+    def build(self, input_shape):
+        """Makes the variables for inputs `(..., input_dim)`."""
+        build_ffn(self, input_shape)
+        self.state.build(self.hidden_dim, input_shape[-1])
+
+    def call(self, inputs, training=None):
+        """The layer's output, of the shape of `inputs`."""
+        kernels = ffn_kernels(self)
+        if self.state.tracking:
+            kernels = self.state.masked_kernels(*kernels, training=training)
+        return gated_ffn(inputs, *kernels, ffn_biases(self), self.activation)
+
+    @property
+    def mask(self):
+        """Variable `(hidden_dim,)`, float32 in {0, 1}: which neurons live."""
+        self._check_built("mask")
+        return self.state.mask
+
+    @property
+    def scores(self):
+        """Variable `(3, hidden_dim)`, float32: moving averages, up, gate, down."""
+        self._check_built("scores")
+        return self.state.scores
+
+    @property
+    def width(self):
+        """int, the neurons alive now."""
+        return len(self.kept_neurons()) if self.built else self.hidden_dim
+
+    def importance(self):
+        """Importance of each neuron by the present scores.
+
+        Returns:
+            Tensor `(hidden_dim,)`, float32, at least zero.
+        """
+        self._check_built("importance()")
+        return self.state.importance()
+
+    def kept_neurons(self):
+        """Indices of the neurons alive now, ascending, as an int array."""
+        return np.flatnonzero(keras.ops.convert_to_numpy(self.mask))
+
+    def compact(self):
+        """A new `GatedFFN` of the living neurons, with the same outputs.
+
+        Returns:
+            A built `GatedFFN` with `hidden_dim == width`; this layer is left as
+            it is.
+
+        Raises:
+            ValueError: if the layer is not built.
+        """
+        self._check_built("compact()")
+        kept = self.kept_neurons()
+        narrow = self.plain(len(kept))
+        narrow.build((None, self.up_kernel.shape[0]))
+        for name, axis in self.neuron_axes().items():
+            value = getattr(self, name).value
+            getattr(narrow, name).assign(take_neurons(value, kept, axis))
+        return narrow
+
+    def plain(self, hidden_dim):
+        """An unbuilt `GatedFFN` of the same arguments, but `hidden_dim`."""
+        config = {**keras.layers.Layer.get_config(self), **ffn_config(self)}
+        return GatedFFN.from_config({**config, "hidden_dim": hidden_dim})
+
+    def neuron_axes(self):
+        """dict: attribute name of each weight -> its axis of neurons, or None."""
+        axes = {"up_kernel": 1, "gate_kernel": 1, "down_kernel": 0}
+        if self.use_bias:
+            axes |= {"up_bias": 0, "gate_bias": 0, "down_bias": None}
+        return axes
+
+    def compute_output_shape(self, input_shape):
+        """The input's shape."""
+        return tuple(input_shape)
+
+    def get_config(self):
+        """dict of the constructor's arguments."""
+        state = {
+            "ema_decay": self.state.ema_decay,
+            "row_reduce": self.state.row_reduce,
+            "matrix_reduce": self.state.matrix_reduce,
+        }
+        return {**super().get_config(), **ffn_config(self), **state}
+
+    def get_build_config(self):
+        """What `build_from_config` needs: the shape, and whether scores are kept."""
+        return {**super().get_build_config(), "tracking": self.state.tracking}
+
+    def build_from_config(self, config):
+        """Builds the layer as it was saved, with or without its probes."""
+        self.state.tracking = config.get("tracking", True)
+        self.build(config["input_shape"])
+
+    def _check_built(self, what):
+        if not self.built:
+            raise ValueError(
+                f"`{what}` of layer '{self.name}' needs the layer's variables, and "
+                "it is not built. Call the layer or its model on data first."
+            )

@@ -1,0 +1,257 @@
+"""Learning-rate schedules: the paper's cosine, its rivals, and stages."""
+
+import math
+
+import keras
+from keras import ops
+
+from keras_idea.validation import check_int, check_number
+
+
+def _check_rates_and_steps(peak, end, total_steps, warmup_steps):
+    peak = check_number("peak_learning_rate", peak)
+    end = check_number("end_learning_rate", end, maximum=peak)
+    total_steps = check_int("total_steps", total_steps, minimum=1)
+    warmup_steps = check_int(
+        "warmup_steps", warmup_steps, minimum=0, maximum=total_steps
+    )
+    return peak, end, total_steps, warmup_steps
+
+
+def _warmup(step, peak, warmup_steps, after):
+    """`step / warmup_steps * peak` up to `warmup_steps`, then `after`."""
+    if warmup_steps == 0:
+        return after
+    return ops.where(step <= warmup_steps, peak * step / warmup_steps, after)
+
+
+@keras.saving.register_keras_serializable(package="keras_idea")
+class CosineDecay(keras.optimizers.schedules.LearningRateSchedule):
+    r"""Linear warm-up and one cosine over the whole run, as the paper prints it.
+
+    $$\eta(t) = \begin{cases}
+        \eta_p \, t / T_0 & 0 < t \le T_0 \\
+        \frac{\eta_p - \eta_e}{2} \cos\left(\pi \frac{t - T_0}{T}\right)
+        + \frac{\eta_p + \eta_e}{2} & t > T_0
+    \end{cases}$$
+
+    at `t = step + start_step`. The cosine's denominator is `T`, not `T - T_0`,
+    as printed: with a warm-up the rate at `T` lies slightly above `eta_e`.
+    Beyond `T` it holds its value at `T`; without a warm-up it is `eta_p` at 0.
+
+    With `gradient_accumulation_steps=N` Keras asks for the rate by micro-batch:
+    then give all steps here in micro-batches.
+
+    Args:
+        peak_learning_rate: float >= 0, `eta_p`.
+        end_learning_rate: float in [0, peak_learning_rate], `eta_e`.
+        total_steps: int >= 1, `T`.
+        warmup_steps: int in [0, total_steps], `T_0`. Default 0.
+        start_step: int >= 0, where the run resumes the curve. Default 0.
+
+    Raises:
+        ValueError: for a value outside its range.
+
+    Example:
+
+    >>> schedule = CosineDecay(0.01, 5e-5, total_steps=1000, warmup_steps=10)
+    >>> optimizer = keras.optimizers.AdamW(schedule)
+
+    Source: IDEA Prune (arXiv 2503.05920), the learning-rate equation.
+    """
+
+    def __init__(
+        self,
+        peak_learning_rate,
+        end_learning_rate,
+        total_steps,
+        warmup_steps=0,
+        start_step=0,
+    ):
+        super().__init__()
+        (
+            self.peak_learning_rate,
+            self.end_learning_rate,
+            self.total_steps,
+            self.warmup_steps,
+        ) = _check_rates_and_steps(
+            peak_learning_rate, end_learning_rate, total_steps, warmup_steps
+        )
+        self.start_step = check_int("start_step", start_step, minimum=0)
+
+    def __call__(self, step):
+        """The learning rate at `t = step + start_step`, a float32 scalar."""
+        return self.call(step)
+
+    def call(self, step):
+        """The learning rate at `t = step + start_step`.
+
+        Args:
+            step: int or integer scalar tensor.
+
+        Returns:
+            float32 scalar tensor.
+        """
+        # Whole steps are added and capped as integers: float32 holds them
+        # exactly only up to 2**24.
+        t = ops.cast(step, "int32") + self.start_step
+        t = ops.cast(ops.minimum(t, self.total_steps), "float32")
+        amplitude = (self.peak_learning_rate - self.end_learning_rate) / 2
+        centre = (self.peak_learning_rate + self.end_learning_rate) / 2
+        angle = (t - self.warmup_steps) * (math.pi / self.total_steps)
+        cosine = amplitude * ops.cos(angle) + centre
+        return _warmup(t, self.peak_learning_rate, self.warmup_steps, cosine)
+
+    def get_config(self):
+        """dict of the constructor's arguments."""
+        return {
+            "peak_learning_rate": self.peak_learning_rate,
+            "end_learning_rate": self.end_learning_rate,
+            "total_steps": self.total_steps,
+            "warmup_steps": self.warmup_steps,
+            "start_step": self.start_step,
+        }
+
+
+@keras.saving.register_keras_serializable(package="keras_idea")
+class WarmupStableDecay(keras.optimizers.schedules.LearningRateSchedule):
+    r"""Linear warm-up, a constant rate, then a linear decay to the end rate.
+
+    $$\eta(t) = \begin{cases}
+        \eta_p \, t / T_0 & 0 < t \le T_0 \\
+        \eta_p & T_0 < t \le T - T_d \\
+        \eta_p + (\eta_e - \eta_p) \frac{t - (T - T_d)}{T_d} & t > T - T_d
+    \end{cases}$$
+
+    Args:
+        peak_learning_rate: float >= 0, `eta_p`.
+        end_learning_rate: float in [0, peak_learning_rate], `eta_e`.
+        total_steps: int >= 1, `T`; beyond it the rate stays at `eta_e`.
+        warmup_steps: int in [0, total_steps], `T_0`. Default 0.
+        decay_steps: int in [1, total_steps - warmup_steps], `T_d`. Default:
+            a fifth of `total_steps` (at least 1, at most what the warm-up leaves).
+
+    Raises:
+        ValueError: for a value outside its range.
+
+    Example:
+
+    >>> schedule = WarmupStableDecay(0.01, 0.0, total_steps=100, decay_steps=20)
+    >>> float(schedule(90))  # 0.005
+
+    Reference: Hu et al., 2024 (MiniCPM, arXiv 2404.06395).
+    """
+
+    def __init__(
+        self,
+        peak_learning_rate,
+        end_learning_rate,
+        total_steps,
+        warmup_steps=0,
+        decay_steps=None,
+    ):
+        super().__init__()
+        (
+            self.peak_learning_rate,
+            self.end_learning_rate,
+            self.total_steps,
+            self.warmup_steps,
+        ) = _check_rates_and_steps(
+            peak_learning_rate, end_learning_rate, total_steps, warmup_steps
+        )
+        longest = self.total_steps - self.warmup_steps
+        if decay_steps is None:
+            decay_steps = max(1, min(self.total_steps // 5, longest))
+        self.decay_steps = check_int("decay_steps", decay_steps, 1, max(longest, 1))
+
+    def __call__(self, step):
+        """The learning rate at `step`, a float32 scalar tensor."""
+        t = ops.minimum(ops.cast(step, "int32"), self.total_steps)
+        decayed = ops.maximum(t - (self.total_steps - self.decay_steps), 0)
+        share = ops.cast(decayed, "float32") / self.decay_steps
+        peak, end = self.peak_learning_rate, self.end_learning_rate
+        return _warmup(
+            ops.cast(t, "float32"), peak, self.warmup_steps, peak + (end - peak) * share
+        )
+
+    def get_config(self):
+        """dict of the constructor's arguments."""
+        return {
+            "peak_learning_rate": self.peak_learning_rate,
+            "end_learning_rate": self.end_learning_rate,
+            "total_steps": self.total_steps,
+            "warmup_steps": self.warmup_steps,
+            "decay_steps": self.decay_steps,
+        }
+
+
+@keras.saving.register_keras_serializable(package="keras_idea")
+class StagedSchedule(keras.optimizers.schedules.LearningRateSchedule):
+    """Schedules one after another, each starting anew: the naive pipeline.
+
+    Stage `i` covers its own number of steps and is called with the steps since
+    its start; the last stage goes on beyond its steps.
+
+    Args:
+        stages: non-empty sequence of `(schedule, steps)`, a
+            `LearningRateSchedule` and an int >= 1.
+
+    Raises:
+        ValueError: for an empty list or a stage of another form.
+
+    Example:
+
+    >>> one = CosineDecay(0.01, 0.0, total_steps=100)
+    >>> two = CosineDecay(0.005, 0.0, total_steps=50)
+    >>> schedule = StagedSchedule([(one, 100), (two, 50)])
+    >>> float(schedule(100))  # 0.005: the second stage restarts
+    """
+
+    def __init__(self, stages):
+        super().__init__()
+        self.stages = []
+        for stage in stages:
+            try:
+                schedule, steps = stage
+                steps = check_int("steps", steps, minimum=1)
+            except (TypeError, ValueError):
+                schedule = steps = None
+            if not isinstance(
+                schedule, keras.optimizers.schedules.LearningRateSchedule
+            ):
+                raise ValueError(
+                    "Each stage must be a pair (LearningRateSchedule, steps >= 1). "
+                    f"Received: {stage!r}."
+                )
+            self.stages.append((schedule, steps))
+        if not self.stages:
+            raise ValueError(
+                "`stages` must hold at least one (schedule, steps) pair. "
+                f"Received: stages={stages!r}."
+            )
+
+    def __call__(self, step):
+        """The learning rate of the stage that `step` falls in."""
+        step = ops.cast(step, "int32")
+        start = 0
+        (schedule, steps), *later = self.stages
+        rate = ops.cast(schedule(step), "float32")
+        for following, following_steps in later:
+            start += steps
+            # Clipped: a schedule must not be asked for a negative step, even
+            # where its answer is not used.
+            own = ops.cast(following(ops.maximum(step - start, 0)), "float32")
+            rate = ops.where(step >= start, own, rate)
+            steps = following_steps
+        return rate
+
+    def get_config(self):
+        """dict of the constructor's arguments, the schedules serialized."""
+        serialize = keras.saving.serialize_keras_object
+        return {"stages": [[serialize(s), steps] for s, steps in self.stages]}
+
+    @classmethod
+    def from_config(cls, config):
+        """The schedule that `get_config` described."""
+        restore = keras.saving.deserialize_keras_object
+        return cls([(restore(s), steps) for s, steps in config["stages"]])

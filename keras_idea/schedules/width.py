@@ -1,0 +1,119 @@
+"""How many neurons to keep at each optimizer step."""
+
+import functools
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_idea.validation import check_int
+
+
+class CubicWidth:
+    r"""Cubic pruning schedule, in whole neurons.
+
+    $$\text{kept}(t) = h' + (h - h') \left(1 - \frac{t - t_0}{T_p}\right)^3$$
+
+    rounded to the nearest neuron, with `h = full_dim`, `h' = target_dim`,
+    `t_0 = begin_step` and `T_p = prune_steps`; `h` up to `begin_step`, `h'` from
+    `begin_step + prune_steps` on. It never rises and is exact: a Python step is
+    computed in integers, and a traced one counts the integer steps at which the
+    width falls by one neuron (a float32 cubic is off by a neuron at
+    `h = 16384`).
+
+    Args:
+        full_dim: int >= 1, neurons before pruning.
+        target_dim: int in [1, full_dim], neurons after pruning.
+        begin_step: int >= 0, the last step at full width.
+        prune_steps: int >= 1, steps from full width to the target.
+        update_every: int >= 1, the width changes only every so many steps
+            after `begin_step`, and at `begin_step + prune_steps`. Default 1.
+
+    Example:
+
+    >>> width = CubicWidth(full_dim=16, target_dim=4, begin_step=2, prune_steps=4)
+    >>> [width(step) for step in range(8)]
+    [16, 16, 16, 9, 6, 4, 4, 4]
+
+    Reference: Zhu & Gupta, 2017 (arXiv 1710.01878), as IDEA Prune uses it.
+    """
+
+    def __init__(self, full_dim, target_dim, begin_step, prune_steps, update_every=1):
+        self.full_dim = check_int("full_dim", full_dim, minimum=1)
+        self.target_dim = check_int(
+            "target_dim", target_dim, minimum=1, maximum=self.full_dim
+        )
+        self.begin_step = check_int("begin_step", begin_step, minimum=0)
+        self.prune_steps = check_int("prune_steps", prune_steps, minimum=1)
+        self.update_every = check_int("update_every", update_every, minimum=1)
+
+    @property
+    def end_step(self):
+        """int, the first step at which the target is certain."""
+        return self.begin_step + self.prune_steps
+
+    def __call__(self, step):
+        """Neurons to keep after `step` optimizer steps; see `call`."""
+        return self.call(step)
+
+    def call(self, step):
+        """Neurons to keep after `step` optimizer steps.
+
+        Args:
+            step: int, or an integer scalar tensor (traced or not).
+
+        Returns:
+            int for an int; else an int32 scalar tensor.
+        """
+        if not ops.is_tensor(step) and not isinstance(step, keras.Variable):
+            return self._width_at(check_int("step", step, minimum=0))
+        falls = ops.convert_to_tensor(_fall_steps(*self._key()))
+        fallen = ops.cast(falls <= ops.cast(step, "int32"), "int32")
+        return self.full_dim - ops.sum(fallen)
+
+    def _width_at(self, step):
+        elapsed = min(max(step - self.begin_step, 0), self.prune_steps)
+        if elapsed < self.prune_steps:
+            elapsed -= elapsed % self.update_every
+        left, whole = (self.prune_steps - elapsed) ** 3, self.prune_steps**3
+        removable = self.full_dim - self.target_dim
+        return self.target_dim + (2 * removable * left + whole) // (2 * whole)
+
+    def _key(self):
+        return (
+            self.full_dim,
+            self.target_dim,
+            self.begin_step,
+            self.prune_steps,
+            self.update_every,
+        )
+
+    def __eq__(self, other):
+        return isinstance(other, CubicWidth) and self._key() == other._key()
+
+    def __hash__(self):
+        return hash(self._key())
+
+    def get_config(self):
+        """dict of the constructor's arguments."""
+        names = ("full_dim", "target_dim", "begin_step", "prune_steps", "update_every")
+        return dict(zip(names, self._key(), strict=True))
+
+
+@functools.lru_cache(maxsize=64)
+def _fall_steps(*key):
+    """int32 array: for each neuron that falls, the first step without it."""
+    width = CubicWidth(*key)
+    steps = []
+    step = width.begin_step
+    for kept in range(width.full_dim - 1, width.target_dim - 1, -1):
+        low, high = step, width.end_step
+        while low < high:
+            middle = (low + high) // 2
+            if width(middle) <= kept:
+                high = middle
+            else:
+                low = middle + 1
+        step = low
+        steps.append(step)
+    return np.asarray(steps, dtype="int32")

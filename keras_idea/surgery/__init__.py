@@ -1,0 +1,7 @@
+"""Finding, narrowing and compacting the FFNs of a model."""
+
+from keras_idea.surgery.compact import compact
+from keras_idea.surgery.find import find_ffns
+from keras_idea.surgery.shrink import shrink_in_place
+
+__all__ = ["compact", "find_ffns", "shrink_in_place"]

@@ -1,0 +1,171 @@
+"""From a masked model to a new, physically narrow one."""
+
+import keras
+from keras.src.models.functional import Functional
+
+from keras_idea.functional.masks import take_neurons
+from keras_idea.layers.prunable_gated_ffn import PrunableGatedFFN
+from keras_idea.surgery.find import find_ffns
+from keras_idea.surgery.optimizer_state import check_carriable, copy_optimizer
+
+
+def compact(model):
+    """A new, narrow model that computes what the masked model computes.
+
+    Every `PrunableGatedFFN` becomes a `GatedFFN` of the neurons that are alive
+    now; everything else is copied. A compiled model comes back compiled, its
+    optimizer's state sliced alike, so that the next train step of the new model
+    equals the next train step of the old one.
+
+    Args:
+        model: a built functional, Sequential or subclassed Keras model, which
+            holds its FFNs as attributes or in lists, tuples or dicts of them; or
+            a `PrunableGatedFFN` or `GatedFFN`. It is left as it is. A subclassed
+            model (or layer) that holds FFNs needs a `get_config` that its
+            constructor understands, as for saving.
+
+    Returns:
+        A new model or layer. `compact(compact(model))` equals `compact(model)`.
+
+    Raises:
+        ValueError: if `model` is no Keras layer or is not built, if a class
+            cannot be made again from its config, or the optimizer's state cannot
+            be carried.
+
+    Example:
+
+    >>> model.fit(data, callbacks=[IdeaPruneCallback(...)])
+    >>> narrow = compact(model)
+    >>> narrow.save("narrow.keras")
+    """
+    ffns = find_ffns(model)
+    if not model.built:
+        raise ValueError(
+            f"Model '{model.name}' is not built, so there is nothing to copy. Call "
+            "it on data, or `model.build(input_shape)`, first."
+        )
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is not None and optimizer.built:
+        check_carriable(optimizer)
+    narrow = _rebuild(model, {})
+    if not narrow.built:
+        narrow.build_from_config(model.get_build_config())
+    pairs = _paired_variables(model, narrow, ffns)
+    for old, new, kept, axis in pairs:
+        new.trainable = old.trainable
+        new.assign(take_neurons(old.value, kept, axis))
+    if getattr(model, "compiled", False):
+        trained = {id(variable) for variable in narrow.trainable_variables}
+        _compile_like(narrow, model, [p for p in pairs if id(p[1]) in trained])
+    return narrow
+
+
+def _rebuild(layer, memo):
+    """A new layer of the same config, its FFNs plain and narrow; not yet built.
+
+    `memo` maps a layer's id to its copy, so that a layer used twice stays one.
+    """
+    if id(layer) not in memo:
+        memo[id(layer)] = _rebuild_once(layer, memo)
+    return memo[id(layer)]
+
+
+def _rebuild_once(layer, memo):
+    if isinstance(layer, PrunableGatedFFN):
+        return layer.plain(layer.width)
+    if not isinstance(layer, keras.layers.Layer):
+        return layer  # an operation of a functional graph: it has no state
+
+    def clone(sublayer):
+        return _rebuild(sublayer, memo)
+
+    if type(layer) is keras.Sequential:
+        return keras.models.clone_model(layer, clone_function=clone)
+    if type(layer) is Functional:
+        # A view without compile state: clone_model would compile from a config,
+        # which fails for a loss that is a plain function.
+        view = keras.Model(layer.input, layer.output, name=layer.name)
+        return keras.models.clone_model(view, clone_function=clone)
+    try:
+        copy = type(layer).from_config(layer.get_config())
+    except Exception as error:
+        raise ValueError(
+            f"{type(layer).__name__} '{layer.name}' cannot be made again from its "
+            "config, as compact() must do (so must saving and loading). Give the "
+            "class a `get_config` whose result its constructor takes. "
+            f"The constructor said: {error}"
+        ) from error
+    _replace_ffns(layer, copy, memo)
+    return copy
+
+
+def _replace_ffns(original, copy, memo):
+    """Replaces the FFNs below `copy` by the plain, narrow ones of `original`."""
+    for name, value in vars(original).items():
+        if not name.startswith("_"):
+            _replace_in(value, vars(copy).get(name), vars(copy), name, copy, memo)
+
+
+def _replace_in(old, new, container, key, owner, memo):
+    if isinstance(old, PrunableGatedFFN):
+        narrow = _rebuild(old, memo)
+        # In the place of the old one, so that the order of variables stays.
+        owner._tracker.replace_tracked_value("layers", new, narrow)
+        container[key] = narrow
+    elif isinstance(old, (list, tuple, dict)) and _holds_ffn(old):
+        if isinstance(new, tuple):
+            container[key] = new = list(new)
+        items = old.items() if isinstance(old, dict) else enumerate(old)
+        for index, entry in items:
+            _replace_in(entry, new[index], new, index, owner, memo)
+    elif isinstance(old, keras.layers.Layer) and new is not old:
+        _replace_ffns(old, new, memo)
+
+
+def _holds_ffn(structure):
+    leaves = keras.tree.flatten(structure)
+    return any(isinstance(leaf, keras.layers.Layer) for leaf in leaves)
+
+
+def _paired_variables(model, narrow, ffns):
+    """list of (old variable, new variable, kept, axis), in the new order."""
+    cuts = {}
+    for ffn in ffns:
+        kept = ffn.kept_neurons()
+        cuts |= {id(variable): (kept, axis) for variable, axis in ffn.cuts()}
+    states = {id(v) for ffn in ffns for v in ffn.state.variables}
+    old = [variable for variable in model.variables if id(variable) not in states]
+    new = narrow.variables
+    pairs = [
+        (a, b, *cuts.get(id(a), (None, None))) for a, b in zip(old, new, strict=False)
+    ]
+    for a, b, kept, axis in pairs:
+        shape = list(a.shape)
+        if axis is not None:
+            shape[axis] = len(kept)
+        if shape != list(b.shape):
+            break
+    else:
+        if len(old) == len(new):
+            return pairs
+    raise ValueError(
+        f"The copy of model '{model.name}' has other variables than the model: "
+        f"{len(new)} against {len(old)}. compact() finds FFNs held as attributes, or "
+        "in lists, tuples and dicts, of layers that are made again from their config; "
+        "hold them so."
+    )
+
+
+def _compile_like(narrow, model, pairs):
+    config = dict(model._compile_config.config)
+    for name in ("metrics", "weighted_metrics"):
+        config[name] = keras.tree.map_structure(_fresh_metric, config[name])
+    # An optimizer that is not built yet has no state, and pairs are then none.
+    config["optimizer"] = model.optimizer and copy_optimizer(model.optimizer, pairs)
+    narrow.compile(**config)
+
+
+def _fresh_metric(metric):
+    if isinstance(metric, keras.metrics.Metric):
+        return type(metric).from_config(metric.get_config())
+    return metric

@@ -1,0 +1,53 @@
+"""Narrowing a model where it stands, in the middle of `fit`."""
+
+from keras_idea.surgery.find import find_ffns
+from keras_idea.surgery.optimizer_state import drop_variables, narrow_variable
+
+
+def shrink_in_place(model):
+    """Makes every prunable FFN of a model physically as wide as it is alive.
+
+    Kernels, biases, scores and the optimizer's slots are sliced one by one, on
+    their devices, so that the peak of memory is that of training plus one
+    variable. The layers, variables and the optimizer stay the same objects; the
+    pruning state stops tracking. Functions that were traced with the old shapes
+    are made anew.
+
+    Args:
+        model: a built Keras model, compiled or not. During `fit` on jax its
+            state must be synced (touching `callback.model` does it).
+
+    Returns:
+        list of the FFN handles that were narrowed.
+    """
+    ffns = [ffn for ffn in find_ffns(model) if ffn.state.tracking]
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is not None and not optimizer.built:
+        optimizer = None
+    for ffn in ffns:
+        kept = ffn.kept_neurons()
+        for variable, axis in ffn.cuts():
+            narrow_variable(optimizer, variable, kept, axis)
+        probes = ffn.state.narrow(kept)
+        if optimizer is not None:
+            drop_variables(optimizer, probes)
+        ffn.layer.hidden_dim = len(kept)
+    if ffns:
+        _retrack_parameters(model)
+        renew_functions(model)
+    return ffns
+
+
+def renew_functions(model):
+    """Makes anew the train, test and predict functions that a model has."""
+    for name in ("train", "test", "predict"):
+        if getattr(model, f"{name}_function", None) is not None:
+            getattr(model, f"make_{name}_function")(force=True)
+
+
+def _retrack_parameters(model):
+    # On torch a model and its layers hold dictionaries of their parameters, made
+    # when they were built; `zero_grad` would miss the new ones.
+    for layer in model._flatten_layers():
+        if hasattr(layer, "_track_variables"):
+            layer._track_variables()

@@ -1,0 +1,97 @@
+"""Argument checks that say what was received and what is allowed."""
+
+import numbers
+import operator
+
+
+def check_int(name, value, minimum=None, maximum=None):
+    """Returns `value` as an `int`, or raises a `ValueError` that names it.
+
+    Args:
+        name: str, the argument's name in the message.
+        value: the value received; a bool or a fractional number is refused.
+        minimum: int or None, the least value allowed.
+        maximum: int or None, the greatest value allowed.
+
+    Returns:
+        int.
+
+    Raises:
+        ValueError: if `value` is no integer or lies outside the range.
+    """
+    allowed = "an integer"
+    if minimum is not None:
+        allowed += f" >= {minimum}"
+    if maximum is not None:
+        allowed += f"{' and' if minimum is not None else ''} <= {maximum}"
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        number = operator.index(value)
+    except TypeError:
+        raise ValueError(
+            f"`{name}` must be {allowed}. Received: {name}={value!r}."
+        ) from None
+    if (minimum is not None and number < minimum) or (
+        maximum is not None and number > maximum
+    ):
+        raise ValueError(f"`{name}` must be {allowed}. Received: {name}={value!r}.")
+    return number
+
+
+def check_number(name, value, minimum=0.0, maximum=None, exclude_maximum=False):
+    """Returns `value` as a `float`, or raises a `ValueError` that names it.
+
+    Args:
+        name: str, the argument's name in the message.
+        value: the value received.
+        minimum: float, the least value allowed.
+        maximum: float or None, the greatest value allowed.
+        exclude_maximum: bool, whether `maximum` itself is refused.
+
+    Returns:
+        float.
+
+    Raises:
+        ValueError: if `value` is no real number or lies outside the range.
+    """
+    upper = "inf" if maximum is None else maximum
+    bracket = ")" if maximum is None or exclude_maximum else "]"
+    inside = (
+        isinstance(value, numbers.Real)
+        and not isinstance(value, bool)
+        and value >= minimum
+        and (
+            value < float("inf")
+            if maximum is None
+            else (value < maximum if exclude_maximum else value <= maximum)
+        )
+    )
+    if not inside:
+        raise ValueError(
+            f"`{name}` must be a number in [{minimum}, {upper}{bracket}. "
+            f"Received: {name}={value!r}."
+        )
+    return float(value)
+
+
+def check_choice(name, value, choices):
+    """Returns `value` if it is one of `choices`, or raises a `ValueError`.
+
+    Args:
+        name: str, the argument's name in the message.
+        value: the value received.
+        choices: sequence of str, the values allowed.
+
+    Returns:
+        `value`.
+
+    Raises:
+        ValueError: if `value` is not among `choices`.
+    """
+    if value not in choices:
+        allowed = ", ".join(repr(choice) for choice in choices)
+        raise ValueError(
+            f"`{name}` must be one of {allowed}. Received: {name}={value!r}."
+        )
+    return value
