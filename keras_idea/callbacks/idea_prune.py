@@ -50,7 +50,6 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             state cannot be carried.
 
     Example:
-
     >>> prune = IdeaPruneCallback(target_dim=96, begin_step=500, prune_steps=250)
     >>> model.fit(data, callbacks=[prune])
 

@@ -15,7 +15,6 @@ def ffn_parameters(input_dim, hidden_dim, use_bias=False):
         int, `3 d h` (`+ 2 h + d` with biases).
 
     Example:
-
     >>> ffn_parameters(2048, 6528) - ffn_parameters(2048, 6527)  # 6144 = 3 * 2048
     """
     input_dim = check_int("input_dim", input_dim, minimum=1)

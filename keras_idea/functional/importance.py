@@ -26,7 +26,6 @@ def sensitivity(kernel, gradient):
         Tensor of the same shape, float32, at least zero.
 
     Example:
-
     >>> sensitivity([[1.0, -2.0]], [[3.0, 0.5]])  # [[3., 1.]]
     """
     return ops.abs(ops.cast(kernel, "float32") * ops.cast(gradient, "float32"))
@@ -46,7 +45,6 @@ def ema(new, old, decay):
         Tensor of the same shape.
 
     Example:
-
     >>> ema(1.0, 0.0, decay=0.4)  # 0.6
     """
     return (1.0 - decay) * new + decay * old
@@ -86,7 +84,6 @@ def neuron_importance(scores, row_reduce="mean", matrix_reduce="max"):
         ValueError: for an unknown reduction or scores of another shape.
 
     Example:
-
     >>> neuron_importance([[1.0, 2.0], [3.0, 0.0], [0.0, 1.0]])  # [3., 2.]
     """
     check_choice("row_reduce", row_reduce, list(REDUCTIONS))

@@ -22,7 +22,6 @@ def top_k_mask(importance, k, alive=None):
         Tensor `(hidden_dim,)`, float32 in {0, 1}.
 
     Example:
-
     >>> top_k_mask([1.0, 3.0, 3.0, 2.0], k=1)  # [0., 1., 0., 0.]
     """
     importance = ops.cast(ops.convert_to_tensor(importance), "float32")
@@ -59,7 +58,6 @@ def take_neurons(tensor, kept, axis):
         Tensor whose `axis` has `len(kept)` entries.
 
     Example:
-
     >>> take_neurons(kernel, kept=[0, 3], axis=1).shape  # (input_dim, 2)
     """
     if axis is None:

@@ -109,7 +109,6 @@ class GatedFFN(keras.layers.Layer):
         ValueError: for an argument outside its range.
 
     Example:
-
     >>> layer = GatedFFN(hidden_dim=32)
     >>> layer(keras.ops.ones((2, 5, 8))).shape  # (2, 5, 8)
 
@@ -141,5 +140,5 @@ class GatedFFN(keras.layers.Layer):
         return tuple(input_shape)
 
     def get_config(self):
-        """dict of the constructor's arguments."""
+        """Dict of the constructor's arguments."""
         return {**super().get_config(), **ffn_config(self)}

@@ -108,7 +108,7 @@ class NeuronState(keras.layers.Layer):
 
     @property
     def probes(self):
-        """list of the variables that are trainable only in name."""
+        """List of the variables that are trainable only in name."""
         return [*self._probes, self._ticks] if self._probes else []
 
     def importance(self):

@@ -50,7 +50,6 @@ class PrunableGatedFFN(keras.layers.Layer):
         ValueError: for an argument outside its range.
 
     Example:
-
     >>> layer = PrunableGatedFFN(hidden_dim=32)
     >>> layer(keras.ops.ones((2, 5, 8))).shape  # (2, 5, 8)
     >>> layer.width  # 32
@@ -154,7 +153,7 @@ class PrunableGatedFFN(keras.layers.Layer):
         return tuple(input_shape)
 
     def get_config(self):
-        """dict of the constructor's arguments."""
+        """Dict of the constructor's arguments."""
         state = {
             "ema_decay": self.state.ema_decay,
             "row_reduce": self.state.row_reduce,

@@ -53,7 +53,6 @@ class CosineDecay(keras.optimizers.schedules.LearningRateSchedule):
         ValueError: for a value outside its range.
 
     Example:
-
     >>> schedule = CosineDecay(0.01, 5e-5, total_steps=1000, warmup_steps=10)
     >>> optimizer = keras.optimizers.AdamW(schedule)
 
@@ -103,7 +102,7 @@ class CosineDecay(keras.optimizers.schedules.LearningRateSchedule):
         return _warmup(t, self.peak_learning_rate, self.warmup_steps, cosine)
 
     def get_config(self):
-        """dict of the constructor's arguments."""
+        """Dict of the constructor's arguments."""
         return {
             "peak_learning_rate": self.peak_learning_rate,
             "end_learning_rate": self.end_learning_rate,
@@ -135,7 +134,6 @@ class WarmupStableDecay(keras.optimizers.schedules.LearningRateSchedule):
         ValueError: for a value outside its range.
 
     Example:
-
     >>> schedule = WarmupStableDecay(0.01, 0.0, total_steps=100, decay_steps=20)
     >>> float(schedule(90))  # 0.005
 
@@ -175,7 +173,7 @@ class WarmupStableDecay(keras.optimizers.schedules.LearningRateSchedule):
         )
 
     def get_config(self):
-        """dict of the constructor's arguments."""
+        """Dict of the constructor's arguments."""
         return {
             "peak_learning_rate": self.peak_learning_rate,
             "end_learning_rate": self.end_learning_rate,
@@ -200,7 +198,6 @@ class StagedSchedule(keras.optimizers.schedules.LearningRateSchedule):
         ValueError: for an empty list or a stage of another form.
 
     Example:
-
     >>> one = CosineDecay(0.01, 0.0, total_steps=100)
     >>> two = CosineDecay(0.005, 0.0, total_steps=50)
     >>> schedule = StagedSchedule([(one, 100), (two, 50)])
@@ -246,7 +243,7 @@ class StagedSchedule(keras.optimizers.schedules.LearningRateSchedule):
         return rate
 
     def get_config(self):
-        """dict of the constructor's arguments, the schedules serialized."""
+        """Dict of the constructor's arguments, the schedules serialized."""
         serialize = keras.saving.serialize_keras_object
         return {"stages": [[serialize(s), steps] for s, steps in self.stages]}
 

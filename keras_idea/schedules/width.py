@@ -30,7 +30,6 @@ class CubicWidth:
             after `begin_step`, and at `begin_step + prune_steps`. Default 1.
 
     Example:
-
     >>> width = CubicWidth(full_dim=16, target_dim=4, begin_step=2, prune_steps=4)
     >>> [width(step) for step in range(8)]
     [16, 16, 16, 9, 6, 4, 4, 4]
@@ -46,6 +45,7 @@ class CubicWidth:
         self.begin_step = check_int("begin_step", begin_step, minimum=0)
         self.prune_steps = check_int("prune_steps", prune_steps, minimum=1)
         self.update_every = check_int("update_every", update_every, minimum=1)
+        self._falls = _fall_steps(*self._key())
 
     @property
     def end_step(self):
@@ -66,18 +66,10 @@ class CubicWidth:
             int for an int; else an int32 scalar tensor.
         """
         if not ops.is_tensor(step) and not isinstance(step, keras.Variable):
-            return self._width_at(check_int("step", step, minimum=0))
-        falls = ops.convert_to_tensor(_fall_steps(*self._key()))
+            return _width_at(check_int("step", step, minimum=0), *self._key())
+        falls = ops.convert_to_tensor(self._falls)
         fallen = ops.cast(falls <= ops.cast(step, "int32"), "int32")
         return self.full_dim - ops.sum(fallen)
-
-    def _width_at(self, step):
-        elapsed = min(max(step - self.begin_step, 0), self.prune_steps)
-        if elapsed < self.prune_steps:
-            elapsed -= elapsed % self.update_every
-        left, whole = (self.prune_steps - elapsed) ** 3, self.prune_steps**3
-        removable = self.full_dim - self.target_dim
-        return self.target_dim + (2 * removable * left + whole) // (2 * whole)
 
     def _key(self):
         return (
@@ -95,22 +87,30 @@ class CubicWidth:
         return hash(self._key())
 
     def get_config(self):
-        """dict of the constructor's arguments."""
+        """Dict of the constructor's arguments."""
         names = ("full_dim", "target_dim", "begin_step", "prune_steps", "update_every")
         return dict(zip(names, self._key(), strict=True))
 
 
+def _width_at(step, full_dim, target_dim, begin_step, prune_steps, update_every):
+    elapsed = min(max(step - begin_step, 0), prune_steps)
+    if elapsed < prune_steps:
+        elapsed -= elapsed % update_every
+    left, whole = (prune_steps - elapsed) ** 3, prune_steps**3
+    return target_dim + (2 * (full_dim - target_dim) * left + whole) // (2 * whole)
+
+
 @functools.lru_cache(maxsize=64)
-def _fall_steps(*key):
+def _fall_steps(full_dim, target_dim, begin_step, prune_steps, update_every):
     """int32 array: for each neuron that falls, the first step without it."""
-    width = CubicWidth(*key)
+    schedule = (full_dim, target_dim, begin_step, prune_steps, update_every)
     steps = []
-    step = width.begin_step
-    for kept in range(width.full_dim - 1, width.target_dim - 1, -1):
-        low, high = step, width.end_step
+    step = begin_step
+    for kept in range(full_dim - 1, target_dim - 1, -1):
+        low, high = step, begin_step + prune_steps
         while low < high:
             middle = (low + high) // 2
-            if width(middle) <= kept:
+            if _width_at(middle, *schedule) <= kept:
                 high = middle
             else:
                 low = middle + 1

@@ -33,7 +33,6 @@ def compact(model):
             be carried.
 
     Example:
-
     >>> model.fit(data, callbacks=[IdeaPruneCallback(...)])
     >>> narrow = compact(model)
     >>> narrow.save("narrow.keras")
@@ -128,7 +127,7 @@ def _holds_ffn(structure):
 
 
 def _paired_variables(model, narrow, ffns):
-    """list of (old variable, new variable, kept, axis), in the new order."""
+    """List of (old variable, new variable, kept, axis), in the new order."""
     cuts = {}
     for ffn in ffns:
         kept = ffn.kept_neurons()

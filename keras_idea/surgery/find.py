@@ -48,7 +48,7 @@ class FFN:
         return self.state.scores
 
     def cuts(self):
-        """list of (variable, axis of its neurons): what narrowing must slice."""
+        """List of (variable, axis of its neurons): what narrowing must slice."""
         axes = self.layer.neuron_axes().items()
         return [(getattr(self.layer, n), axis) for n, axis in axes if axis is not None]
 
@@ -71,7 +71,6 @@ def find_ffns(model):
         ValueError: if `model` is no Keras layer.
 
     Example:
-
     >>> for ffn in find_ffns(model):
     ...     print(ffn.name, ffn.width, "of", ffn.hidden_dim)
     """

@@ -135,7 +135,7 @@ def _parts(optimizer):
 
 
 def _slots(part):
-    """list of (attribute name, list with an entry a trainable variable)."""
+    """List of (attribute name, list with an entry a trainable variable)."""
     count = len(part._trainable_variables)
     return [
         (name, value)
@@ -148,7 +148,7 @@ def _slots(part):
 
 
 def _scalars(part):
-    """list of (attribute name, variable) of the optimizer's own counters."""
+    """List of (attribute name, variable) of the optimizer's own counters."""
     return [(n, v) for n, v in vars(part).items() if isinstance(v, keras.Variable)]
 
 

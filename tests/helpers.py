@@ -1,0 +1,97 @@
+"""Small models and recorders that several tests use."""
+
+import keras
+import numpy as np
+
+import keras_idea as ki
+
+
+def to_numpy(value):
+    """A NumPy array of its own (on jax a view dies with the next step)."""
+    return np.array(keras.ops.convert_to_numpy(value))
+
+
+def residual_model(hidden_dims=(16, 12), head=True, **ffn_arguments):
+    """Functional: `x + ffn(x)` for each width, then a linear head."""
+    inputs = keras.Input((5, 8))
+    x = inputs
+    for index, hidden_dim in enumerate(hidden_dims):
+        ffn = ki.PrunableGatedFFN(hidden_dim, name=f"ffn_{index}", **ffn_arguments)
+        x = x + ffn(x)
+    if head:
+        x = keras.layers.Dense(1, use_bias=False, name="head")(x)
+    return keras.Model(inputs, x)
+
+
+@keras.saving.register_keras_serializable(package="keras_idea_tests")
+class Block(keras.layers.Layer):
+    """A block that makes its FFN itself, as a user's code does."""
+
+    def __init__(self, hidden_dim, **kwargs):
+        super().__init__(**kwargs)
+        self.hidden_dim = hidden_dim
+        self.norm = keras.layers.LayerNormalization()
+        self.ffn = ki.PrunableGatedFFN(hidden_dim, use_bias=True)
+
+    def call(self, x):
+        return x + self.ffn(self.norm(x))
+
+    def get_config(self):
+        return {**super().get_config(), "hidden_dim": self.hidden_dim}
+
+
+@keras.saving.register_keras_serializable(package="keras_idea_tests")
+class Subclassed(keras.Model):
+    """FFNs in an attribute, in a list, in a dict of lists and in nested blocks."""
+
+    def __init__(self, hidden_dim=16, **kwargs):
+        super().__init__(**kwargs)
+        self.hidden_dim = hidden_dim
+        self.first = ki.PrunableGatedFFN(hidden_dim)
+        self.middle = [ki.PrunableGatedFFN(hidden_dim), Block(hidden_dim)]
+        self.named = {"last": [Block(hidden_dim), keras.layers.Dense(8)]}
+        self.head = keras.layers.Dense(1)
+
+    def call(self, x):
+        for layer in [self.first, *self.middle, *self.named["last"], self.head]:
+            x = layer(x)
+        return x
+
+    def get_config(self):
+        return {**super().get_config(), "hidden_dim": self.hidden_dim}
+
+
+def nested_model():
+    """A functional model in a Sequential one, beside a block."""
+    inner = residual_model((16,), head=False)
+    return keras.Sequential(
+        [keras.Input((5, 8)), inner, Block(16), keras.layers.Dense(1)]
+    )
+
+
+def sequential_model():
+    """Sequential, without an Input: built by its first call."""
+    return keras.Sequential([ki.PrunableGatedFFN(16), keras.layers.Dense(1)])
+
+
+MODELS = {
+    "functional": residual_model,
+    "sequential": sequential_model,
+    "subclassed": Subclassed,
+    "nested": nested_model,
+}
+
+
+class LossRecorder(keras.callbacks.Callback):
+    """The loss of every single batch (Keras's logs hold the epoch's mean)."""
+
+    def on_train_begin(self, logs=None):
+        self.losses = []
+
+    def on_train_batch_end(self, batch, logs=None):
+        before = sum(self._epoch)
+        self._epoch.append(logs["loss"] * (batch + 1) - before)
+        self.losses.append(self._epoch[-1])
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._epoch = []
