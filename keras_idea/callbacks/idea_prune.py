@@ -150,7 +150,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         model = self.model
         finished = int(model.optimizer.iterations) >= self.end_step
         for ffn in find_ffns(model):
-            ffn.state.fold(assign=True)
+            ffn.state.publish()
             ffn.state.width_schedule = None
         if not finished:
             renew_functions(model)
@@ -251,7 +251,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
                 f"scores any more; it cannot be pruned to {target}. To prune in two "
                 "stages use compact='off' in the first."
             )
-        if not all(probe.trainable for probe in ffn.state.probes):
+        if not all(variable.trainable for variable in ffn.state.overwritten):
             raise ValueError(
                 f"{ffn.name} is frozen (trainable=False), so it has no gradients to "
                 "rank its neurons by. Unfreeze it and compile the model again."

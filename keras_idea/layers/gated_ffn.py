@@ -50,12 +50,12 @@ def build_ffn(layer, input_shape):
             "batch axis and a static feature size."
         )
     wide, narrow = (input_shape[-1], layer.hidden_dim), layer.hidden_dim
-    for name, shape in (("up", wide), ("gate", wide), ("down", wide[::-1])):
-        # A fresh initializer each: a seeded one would give up and gate one value.
+    shapes = (("up", wide), ("gate", wide), ("down", wide[::-1]))
+    for index, (name, shape) in enumerate(shapes):
         kernel = layer.add_weight(
             name=f"{name}_kernel",
             shape=shape,
-            initializer=layer.kernel_initializer.clone(),
+            initializer=_own_initializer(layer.kernel_initializer, index),
         )
         setattr(layer, f"{name}_kernel", kernel)
     for name, size in (("up", narrow), ("gate", narrow), ("down", wide[0])):
@@ -66,6 +66,14 @@ def build_ffn(layer, input_shape):
             )
         setattr(layer, f"{name}_bias", bias)
     layer.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: wide[0]})
+
+
+def _own_initializer(initializer, index):
+    """An initializer of its own: one object gives up and gate the same values."""
+    config = initializer.get_config()
+    if isinstance(config.get("seed"), int):
+        config["seed"] += index
+    return type(initializer).from_config(config)
 
 
 def ffn_kernels(layer):

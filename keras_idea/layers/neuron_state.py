@@ -1,23 +1,27 @@
-"""The pruning state of one gated FFN: taps, scores and mask.
+"""The pruning state of one gated FFN: scores, mask and taps.
 
 Shapes: F = hidden_dim (neurons), D = input_dim.
 
-How Algorithm 1 of IDEA Prune runs inside a stock Keras train step:
+How Algorithm 1 of IDEA Prune runs inside a stock Keras train step: a *tap* is an
+identity on a kernel whose backward pass, besides the kernel's gradient, returns
+the new moving average of the kernel's sensitivity as the "gradient" of a variable
+with `overwrite_with_gradient=True`. The optimizer assigns it instead of stepping,
+as it does for Keras's float8 layers. In the same way `alive` remembers the mask
+of the last step, and `ticks` counts the steps that the optimizer applied.
 
-1. `tap` is an identity on a kernel whose backward pass also hands the kernel's
-   sensitivity to a *probe*, a variable with `overwrite_with_gradient=True` (as
-   Keras's float8 layers do it): the optimizer assigns it instead of stepping.
-   `ticks` comes back as `ticks + 1`, so it counts the backward passes that the
-   optimizer applied, and no other.
-2. The next forward pass (or a look at `mask` or `scores`) `fold`s the probes into
-   the moving averages and makes the new mask. Folding twice changes nothing.
-3. The mask multiplies the down kernel alone: a masked neuron then contributes
-   nothing, and the gradients of its three rows are exactly zero.
+So the forward pass assigns nothing: the mask is a pure function of scores, ticks
+and the living, the same in training, in inference and when it is recomputed
+(rematerialization). It multiplies the down kernel alone: a masked neuron then
+contributes nothing, and the gradients of its three rows are exactly zero.
+
+`scores` and `mask` are what the outside sees: non-trainable variables, brought up
+to date whenever they are looked at.
 """
+
+import functools
 
 import keras
 from keras import ops
-from keras.src.backend.common.stateless_scope import in_stateless_scope
 
 from keras_idea.functional.importance import (
     REDUCTIONS,
@@ -60,28 +64,34 @@ class NeuronState(keras.layers.Layer):
         )
         self.width_schedule = None
         self.tracking = True
-        self._probes, self._ticks = [], None
+        self._rows, self._alive, self._ticks = [], None, None
 
     def build(self, hidden_dim, input_dim):
-        """Makes the variables; without `tracking` only those that rest."""
+        """Makes the variables; without `tracking` only those for the outside."""
         # The mean of the rows' averages is the average of the rows' means, so
         # 3 F numbers replace 3 F D; only the maximum needs them all.
         row = (hidden_dim,)
         if self.row_reduce == "max":
             row = (hidden_dim, input_dim)
 
-        def add(name, shape, **kwargs):
+        def add(name, shape, initializer="zeros", **kwargs):
             return self.add_weight(
-                name=name, shape=shape, dtype="float32", autocast=False, **kwargs
+                name=name,
+                shape=shape,
+                initializer=initializer,
+                dtype="float32",
+                autocast=False,
+                **kwargs,
             )
 
-        self._scores = add("scores", (3, *row), initializer="zeros", trainable=False)
-        self._mask = add("mask", (hidden_dim,), initializer="ones", trainable=False)
-        self._step = add("step", (), initializer="zeros", trainable=False)
+        self._scores = add("scores", (3, *row), trainable=False)
+        self._mask = add("mask", (hidden_dim,), "ones", trainable=False)
+        self._step = add("step", (), trainable=False)
         if self.tracking:
-            probe = {"initializer": "zeros", "overwrite_with_gradient": True}
-            self._probes = [add(f"{name}_probe", row, **probe) for name in MATRICES]
-            self._ticks = add("ticks", (), **probe)
+            swapped = {"overwrite_with_gradient": True}
+            self._rows = [add(f"{name}_scores", row, **swapped) for name in MATRICES]
+            self._alive = add("alive", (hidden_dim,), "ones", **swapped)
+            self._ticks = add("ticks", (), **swapped)
         self.built = True
 
     @property
@@ -92,87 +102,67 @@ class NeuronState(keras.layers.Layer):
     @property
     def mask(self):
         """Variable `(F,)`, the mask that goes with the present weights."""
-        self.fold(assign=True)
+        self.publish()
         return self._mask
 
     @property
     def scores(self):
         """Variable `(3, F)` or `(3, F, D)`, the scores up to the last step."""
-        self.fold(assign=True)
+        self.publish()
         return self._scores
 
     @property
     def ticks(self):
-        """int, backward passes counted: the optimizer steps taken."""
-        return int(self._ticks.value if self.tracking else self._step.value)
+        """int, the optimizer steps counted."""
+        return int((self._ticks if self.tracking else self._step).value)
 
     @property
-    def probes(self):
+    def overwritten(self):
         """List of the variables that are trainable only in name."""
-        return [*self._probes, self._ticks] if self._probes else []
+        return [*self._rows, self._alive, self._ticks] if self._rows else []
 
     def importance(self):
         """Importance `(F,)` of the neurons by the present scores."""
         return neuron_importance(self.scores.value, self.row_reduce, self.matrix_reduce)
 
-    def fold(self, assign):
-        """Folds what the last backward pass left into scores and mask.
-
-        Args:
-            assign: bool, whether to assign the variables too.
-
-        Returns:
-            The mask `(F,)` that the present weights go with.
-        """
-        mask = self._mask.value
-        if not self.tracking:
-            return mask
-        ticks = ops.stop_gradient(self._ticks.value)
-        probes = ops.stop_gradient(ops.stack([probe.value for probe in self._probes]))
-        scores = self._scores.value
-        pending = ticks > self._step.value
-        scores = ops.where(pending, ema(probes, scores, self.ema_decay), scores)
-        if self.width_schedule is not None:
-            # The same mask again where the width has not fallen, because a mask
-            # never revives a neuron: so this needs no look at `pending`.
-            importance = neuron_importance(scores, self.row_reduce, self.matrix_reduce)
-            width = self.width_schedule.call(ops.cast(ticks, "int32"))
-            mask = top_k_mask(importance, width, alive=mask)
-        if assign:
-            self._scores.assign(scores)
-            # A copy: on jax two variables that share one array cannot both be
-            # donated to the next step.
-            self._step.assign(ops.copy(ticks))
-            if self.width_schedule is not None:
-                self._mask.assign(mask)
-        return mask
-
-    def masked_kernels(self, up, gate, down, training=None):
+    def masked_kernels(self, up, gate, down):
         """The three kernels as the forward pass must use them.
 
         Args:
             up: kernel `(D, F)`, the activated one.
             gate: kernel `(D, F)`, the linear one.
             down: kernel `(F, D)`.
-            training: bool or None; only False leaves the state unassigned,
-                because Keras passes None to layers of a model whose `call` takes
-                no `training`.
 
         Returns:
             up, gate and down, tapped; down is masked.
         """
-        # On jax a train step runs in a stateless scope. Outside one the user may
-        # be tracing with jax.jit, and an assigned tracer would outlive the trace.
-        safe = keras.backend.backend() != "jax" or in_stateless_scope()
-        mask = self.fold(assign=training is not False and safe)
-        up_probe, gate_probe, down_probe = (probe.value for probe in self._probes)
+        up_row, gate_row, down_row = (row.value for row in self._rows)
+        average = functools.partial(
+            _averaged_rows, row_reduce=self.row_reduce, ema_decay=self.ema_decay
+        )
         return (
-            _tap(up, up_probe, 0, self.row_reduce),
-            _tap(gate, gate_probe, 0, self.row_reduce),
-            _tap_down(down, mask, down_probe, self._ticks.value, self.row_reduce),
+            _tap(up, up_row, functools.partial(average, axis=0)),
+            _tap(gate, gate_row, functools.partial(average, axis=0)),
+            _tap_down(
+                down,
+                self._present_mask(),
+                down_row,
+                self._alive.value,
+                self._ticks.value,
+                functools.partial(average, axis=1),
+            ),
         )
 
-    # What the run does with it, outside the compiled step.
+    def publish(self):
+        """Brings `scores` and `mask` up to the last optimizer step."""
+        if self.tracking:
+            self._mask.assign(self._present_mask())
+            pending = self._ticks.value > self._step.value
+            rows = ops.stack([row.value for row in self._rows])
+            self._scores.assign(ops.where(pending, rows, self._scores.value))
+            # A copy: on jax two variables that share one array cannot both be
+            # donated to the next step.
+            self._step.assign(ops.copy(self._ticks.value))
 
     def start_at(self, step):
         """Sets the count of optimizer steps, keeping scores and mask.
@@ -180,9 +170,21 @@ class NeuronState(keras.layers.Layer):
         Args:
             step: int, what `optimizer.iterations` says now.
         """
-        self.fold(assign=True)
+        self.publish()
         self._ticks.assign(float(step))
         self._step.assign(float(step))
+
+    def _present_mask(self):
+        """The mask `(F,)` that goes with the present weights; pure."""
+        mask = self._mask.value * ops.stop_gradient(self._alive.value)
+        if self.width_schedule is None:
+            return mask
+        # The same mask again where the width has not fallen, because a mask
+        # never revives a neuron.
+        rows = ops.stop_gradient(ops.stack([row.value for row in self._rows]))
+        importance = neuron_importance(rows, self.row_reduce, self.matrix_reduce)
+        steps = ops.cast(ops.stop_gradient(self._ticks.value), "int32")
+        return top_k_mask(importance, self.width_schedule.call(steps), alive=mask)
 
     def narrow(self, kept):
         """Ends the tracking and narrows scores and mask, in place.
@@ -193,56 +195,59 @@ class NeuronState(keras.layers.Layer):
         Returns:
             list of the variables given up, which the optimizer must forget.
         """
-        self.fold(assign=True)
+        self.publish()
         resize(self._scores, take_neurons(self._scores.value, kept, 1))
         resize(self._mask, take_neurons(self._mask.value, kept, 0))
-        given_up = self.probes
+        given_up = self.overwritten
         self.tracking, self.width_schedule = False, None
-        self._probes, self._ticks = [], None
+        self._rows, self._alive, self._ticks = [], None, None
         for variable in given_up:
             self._untrack_variable(variable)
         return given_up
 
+    def save_own_variables(self, store):
+        """Saves scores and mask as they are now."""
+        self.publish()
+        super().save_own_variables(store)
 
-def _sensitivity_rows(kernel, gradient, axis, row_reduce):
-    """Sensitivity as the probe holds it: `(F,)`, or `(F, D)` for the maximum."""
+
+def _averaged_rows(kernel, gradient, row, axis, row_reduce, ema_decay):
+    """The new moving average of one matrix: `(F,)`, or `(F, D)` for the maximum."""
     values = sensitivity(kernel, gradient)
-    if row_reduce == "max":
-        return ops.transpose(values) if axis == 0 else values
-    return reduce_rows(values, axis, row_reduce)
+    if row_reduce == "mean":
+        values = reduce_rows(values, axis, row_reduce)
+    elif axis == 0:
+        values = ops.transpose(values)
+    return ema(values, row, ema_decay)
 
 
-def _tap(kernel, probe, axis, row_reduce):
-    """The kernel unchanged; its backward gives the probe the sensitivity."""
+def _tap(kernel, row, average):
+    """The kernel unchanged; backward, `row` becomes the new moving average."""
 
     @ops.custom_gradient
-    def tap(kernel, probe):
+    def tap(kernel, row):
         def grad(*args, upstream=None):
             upstream = args[0] if upstream is None else upstream
-            return upstream, _sensitivity_rows(kernel, upstream, axis, row_reduce)
+            return upstream, average(kernel, upstream, row)
 
         return ops.copy(kernel), grad
 
-    return tap(kernel, probe)
+    return tap(kernel, row)
 
 
-def _tap_down(kernel, mask, probe, ticks, row_reduce):
-    """The kernel with its dead rows zeroed; as `_tap`, and ticks count on."""
+def _tap_down(kernel, mask, row, alive, ticks, average):
+    """The kernel with its dead rows zeroed; backward, as `_tap`, and counted."""
 
     @ops.custom_gradient
-    def tap(kernel, mask, probe, ticks):
+    def tap(kernel, mask, row, alive, ticks):
         mask_F1 = ops.cast(ops.expand_dims(mask, -1), kernel.dtype)
 
         def grad(*args, upstream=None):
             upstream = args[0] if upstream is None else upstream
             gradient = upstream * mask_F1
-            return (
-                gradient,
-                ops.zeros_like(mask),
-                _sensitivity_rows(kernel, gradient, 1, row_reduce),
-                ticks + 1.0,
-            )
+            new_row = average(kernel, gradient, row)
+            return gradient, ops.zeros_like(mask), new_row, mask, ticks + 1.0
 
         return kernel * mask_F1, grad
 
-    return tap(kernel, mask, probe, ticks)
+    return tap(kernel, mask, row, alive, ticks)

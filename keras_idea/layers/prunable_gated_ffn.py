@@ -80,11 +80,11 @@ class PrunableGatedFFN(keras.layers.Layer):
         build_ffn(self, input_shape)
         self.state.build(self.hidden_dim, input_shape[-1])
 
-    def call(self, inputs, training=None):
+    def call(self, inputs):
         """The layer's output, of the shape of `inputs`."""
         kernels = ffn_kernels(self)
         if self.state.tracking:
-            kernels = self.state.masked_kernels(*kernels, training=training)
+            kernels = self.state.masked_kernels(*kernels)
         return gated_ffn(inputs, *kernels, ffn_biases(self), self.activation)
 
     @property
@@ -163,12 +163,14 @@ class PrunableGatedFFN(keras.layers.Layer):
 
     def get_build_config(self):
         """What `build_from_config` needs: the shape, and whether scores are kept."""
-        return {**super().get_build_config(), "tracking": self.state.tracking}
+        config = super().get_build_config()
+        return config and {**config, "tracking": self.state.tracking}
 
     def build_from_config(self, config):
-        """Builds the layer as it was saved, with or without its probes."""
-        self.state.tracking = config.get("tracking", True)
-        self.build(config["input_shape"])
+        """Builds the layer as it was saved: still to be pruned, or narrowed."""
+        if config:
+            self.state.tracking = config.get("tracking", True)
+            self.build(config["input_shape"])
 
     def _check_built(self, what):
         if not self.built:

@@ -28,9 +28,9 @@ def shrink_in_place(model):
         kept = ffn.kept_neurons()
         for variable, axis in ffn.cuts():
             narrow_variable(optimizer, variable, kept, axis)
-        probes = ffn.state.narrow(kept)
+        given_up = ffn.state.narrow(kept)
         if optimizer is not None:
-            drop_variables(optimizer, probes)
+            drop_variables(optimizer, given_up)
         ffn.layer.hidden_dim = len(kept)
     if ffns:
         _retrack_parameters(model)

@@ -1,0 +1,187 @@
+"""A decoder-only language model of Keras layers, with the FFN left to choose.
+
+Shapes: B batch, T tokens, D model_dim, V vocabulary_size.
+"""
+
+import keras
+
+from keras_idea.layers import PrunableGatedFFN
+from keras_idea.models.attention import CausalSelfAttention
+
+
+@keras.saving.register_keras_serializable(package="keras_idea")
+class DecoderBlock(keras.layers.Layer):
+    """A pre-norm transformer block around a given FFN.
+
+        x = x + attention(norm(x))
+        y = x + ffn(norm(x))
+
+    The block's config holds the FFN's own config as it is when asked, so a block
+    whose FFN was narrowed or replaced saves and loads at its present width.
+
+    Args:
+        ffn: keras.layers.Layer, maps (batch, tokens, model_dim) to that shape.
+            It stays reachable, and replaceable, as the attribute `ffn`.
+        num_heads: int, query heads.
+        num_key_value_heads: int or None, key/value heads. Defaults to None: as
+            many as query heads.
+        rope_max_wavelength: float, see `rotary`. Defaults to 10000.
+        rms_norm_epsilon: float, added to the mean square before the root.
+            Defaults to 1e-5.
+        **kwargs: arguments of `keras.layers.Layer` (name, dtype, trainable).
+
+    Call arguments:
+        x_BTD: float tensor (batch, tokens, model_dim).
+
+    Returns:
+        Float tensor (batch, tokens, model_dim).
+
+    Raises:
+        ValueError: if `ffn` is not a layer, or the heads do not fit, see
+            `CausalSelfAttention`.
+
+    Example:
+    >>> block = DecoderBlock(PrunableGatedFFN(64), num_heads=4)
+    >>> block(keras.random.normal((2, 16, 32))).shape  # (2, 16, 32)
+    """
+
+    def __init__(
+        self,
+        ffn,
+        num_heads,
+        num_key_value_heads=None,
+        rope_max_wavelength=10000.0,
+        rms_norm_epsilon=1e-5,
+        **kwargs,
+    ):
+        """Checks and keeps the arguments."""
+        super().__init__(**kwargs)
+        if not isinstance(ffn, keras.layers.Layer):
+            raise ValueError(
+                "`ffn` must be a Keras layer, an object and not its class. Received: "
+                f"ffn={ffn!r}. Pass for example `PrunableGatedFFN(hidden_dim)`."
+            )
+        self.ffn = ffn
+        self.num_heads = num_heads
+        self.num_key_value_heads = num_key_value_heads
+        self.rope_max_wavelength = rope_max_wavelength
+        self.rms_norm_epsilon = rms_norm_epsilon
+        self.attention = CausalSelfAttention(
+            num_heads,
+            num_key_value_heads,
+            rope_max_wavelength,
+            dtype=self.dtype_policy,
+            name="attention",
+        )
+        self.attention_norm = self._norm("attention_norm")
+        self.ffn_norm = self._norm("ffn_norm")
+
+    def _norm(self, name):
+        return keras.layers.RMSNormalization(
+            epsilon=self.rms_norm_epsilon, dtype=self.dtype_policy, name=name
+        )
+
+    def build(self, input_shape):
+        """Builds the sublayers that are not built yet."""
+        for layer in (self.attention_norm, self.attention, self.ffn_norm, self.ffn):
+            if not layer.built:
+                layer.build(input_shape)
+
+    def call(self, x_BTD):
+        """Applies the two residual branches."""
+        x_BTD = x_BTD + self.attention(self.attention_norm(x_BTD))
+        return x_BTD + self.ffn(self.ffn_norm(x_BTD))
+
+    def compute_output_shape(self, input_shape):
+        """The input's shape."""
+        return input_shape
+
+    def get_config(self):
+        """The constructor's arguments, the FFN serialized as it is now."""
+        return {
+            **super().get_config(),
+            "ffn": keras.saving.serialize_keras_object(self.ffn),
+            "num_heads": self.num_heads,
+            "num_key_value_heads": self.num_key_value_heads,
+            "rope_max_wavelength": self.rope_max_wavelength,
+            "rms_norm_epsilon": self.rms_norm_epsilon,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        """Rebuilds the block and its FFN from `get_config()`."""
+        config = dict(config)
+        config["ffn"] = keras.saving.deserialize_keras_object(config["ffn"])
+        return cls(**config)
+
+
+def decoder(config, ffn=PrunableGatedFFN, dtype=None, name="decoder"):
+    """Makes a functional model from token ids to the next token's logits.
+
+    Args:
+        config: DecoderConfig, the model's shape.
+        ffn: callable, `ffn(hidden_dim, name=...)` returns the FFN layer of one
+            block. When `dtype` is given it is passed on too. Defaults to
+            `PrunableGatedFFN`; `GatedFFN` makes the plain narrow model.
+        dtype: str, keras.DTypePolicy or None, for example "mixed_bfloat16".
+            Defaults to None: the global policy.
+        name: str, the model's name.
+
+    Returns:
+        keras.Model, int32 ids (B, T) of any length T to float32 logits (B, T, V);
+        logits [:, t] depend on ids [:, :t + 1] only.
+
+    Example:
+    >>> config = DecoderConfig(vocabulary_size=256, model_dim=32, num_layers=2,
+    ...                        num_heads=4, hidden_dim=64, sequence_length=128)
+    >>> model = decoder(config, ffn=lambda h, **kw: PrunableGatedFFN(h, **kw))
+    >>> model(keras.ops.ones((1, 16), "int32")).shape  # (1, 16, 256)
+    """
+    # Only when given, so that a callable of (hidden_dim, name) is enough.
+    ffn_kwargs = {} if dtype is None else {"dtype": dtype}
+    token_ids = keras.Input((None,), dtype="int32", name="token_ids")
+    embedding_class = (
+        keras.layers.ReversibleEmbedding
+        if config.tie_embeddings
+        else keras.layers.Embedding
+    )
+    embedding = embedding_class(
+        config.vocabulary_size,
+        config.model_dim,
+        embeddings_initializer=keras.initializers.RandomNormal(stddev=0.02),
+        dtype=dtype,
+        name="token_embedding",
+    )
+    x_BTD = embedding(token_ids)
+    for i in range(config.num_layers):
+        x_BTD = DecoderBlock(
+            # Numbered: an FFN built outside its block has its own name alone as
+            # its variables' path, and torch needs those to be unique in a model.
+            ffn(config.hidden_dim, name=f"ffn_{i}", **ffn_kwargs),
+            num_heads=config.num_heads,
+            num_key_value_heads=config.num_key_value_heads,
+            rope_max_wavelength=config.rope_max_wavelength,
+            rms_norm_epsilon=config.rms_norm_epsilon,
+            dtype=dtype,
+            name=f"block_{i}",
+        )(x_BTD)
+    x_BTD = keras.layers.RMSNormalization(
+        epsilon=config.rms_norm_epsilon, dtype=dtype, name="final_norm"
+    )(x_BTD)
+    if config.tie_embeddings:
+        logits_BTV = embedding(x_BTD, reverse=True)
+    else:
+        # Not an untied ReversibleEmbedding: it draws both of its matrices from
+        # one seeded initializer, so the same numbers fill both.
+        logits_BTV = keras.layers.Dense(
+            config.vocabulary_size,
+            use_bias=False,
+            kernel_initializer=keras.initializers.RandomNormal(stddev=0.02),
+            dtype=dtype,
+            name="logits",
+        )(x_BTD)
+    # The product runs in the compute dtype, the loss must not.
+    logits_BTV = keras.layers.Identity(dtype="float32", name="logits_float32")(
+        logits_BTV
+    )
+    return keras.Model(token_ids, logits_BTV, name=name)
