@@ -112,11 +112,11 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             schedule = self._schedule_of(ffn)
             self._schedules.append(schedule)
             if ffn.state.tracking:
+                self._warn_of_jump(ffn, schedule)
                 if ffn.state.built:
                     ffn.state.start_at(self._start)
                 changed |= ffn.state.width_schedule != schedule
                 ffn.state.width_schedule = schedule
-        self._warn_of_jump(ffns)
         if changed:
             # The functions of an earlier fit were traced with another schedule.
             renew_functions(model)
@@ -273,16 +273,15 @@ class IdeaPruneCallback(keras.callbacks.Callback):
                 "for longer, or lower begin_step or prune_steps."
             )
 
-    def _warn_of_jump(self, ffns):
-        for ffn, schedule in zip(ffns, self._schedules, strict=True):
-            if ffn.width > schedule(self._start) and self._start > self.begin_step:
-                warnings.warn(
-                    f"begin_step={self.begin_step} lies before this run's first step "
-                    f"({self._start}): {ffn.name} falls from {ffn.width} to "
-                    f"{schedule(self._start)} neurons at once.",
-                    stacklevel=2,
-                )
-                return
+    def _warn_of_jump(self, ffn, schedule):
+        now, due = ffn.width, schedule(self._start)
+        if now > due and self._start > self.begin_step:
+            warnings.warn(
+                f"begin_step={self.begin_step} lies before this run's first step "
+                f"({self._start}): {ffn.name} falls from {now} to {due} neurons at "
+                "once.",
+                stacklevel=2,
+            )
 
     def _check_counts(self):
         """After the first step: each FFN must have counted exactly the steps."""

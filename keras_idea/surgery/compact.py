@@ -4,6 +4,7 @@ import keras
 from keras.src.models.functional import Functional
 
 from keras_idea.functional.masks import take_neurons
+from keras_idea.layers.gated_ffn import GatedFFN
 from keras_idea.layers.prunable_gated_ffn import PrunableGatedFFN
 from keras_idea.surgery.find import find_ffns
 from keras_idea.surgery.optimizer_state import check_carriable, copy_optimizer
@@ -49,6 +50,7 @@ def compact(model):
     narrow = _rebuild(model, {})
     if not narrow.built:
         narrow.build_from_config(model.get_build_config())
+        narrow.built = True  # as Keras's own loading does
     pairs = _paired_variables(model, narrow, ffns)
     for old, new, kept, axis in pairs:
         new.trainable = old.trainable
@@ -100,28 +102,39 @@ def _rebuild_once(layer, memo):
 
 def _replace_ffns(original, copy, memo):
     """Replaces the FFNs below `copy` by the plain, narrow ones of `original`."""
-    for name, value in vars(original).items():
-        if not name.startswith("_"):
-            _replace_in(value, vars(copy).get(name), vars(copy), name, copy, memo)
+    for name, value in _attributes(original).items():
+        new = _attributes(copy).get(name)
+        replacement = _replacement(value, new, copy, memo)
+        if replacement is not new:
+            setattr(copy, name, replacement)
 
 
-def _replace_in(old, new, container, key, owner, memo):
-    if isinstance(old, PrunableGatedFFN):
+def _replacement(old, new, owner, memo):
+    """What must stand in the copy where `new` stands; often `new` itself."""
+    if isinstance(old, (PrunableGatedFFN, GatedFFN)):
         narrow = _rebuild(old, memo)
         # In the place of the old one, so that the order of variables stays.
         owner._tracker.replace_tracked_value("layers", new, narrow)
-        container[key] = narrow
-    elif isinstance(old, (list, tuple, dict)) and _holds_ffn(old):
-        if isinstance(new, tuple):
-            container[key] = new = list(new)
-        items = old.items() if isinstance(old, dict) else enumerate(old)
-        for index, entry in items:
-            _replace_in(entry, new[index], new, index, owner, memo)
-    elif isinstance(old, keras.layers.Layer) and new is not old:
+        return narrow
+    if isinstance(old, tuple) and _holds_layers(old):
+        pairs = zip(old, new, strict=True)
+        return tuple(_replacement(a, b, owner, memo) for a, b in pairs)
+    if isinstance(old, (list, dict)) and _holds_layers(old):
+        for key in old if isinstance(old, dict) else range(len(old)):
+            new[key] = _replacement(old[key], new[key], owner, memo)
+    elif isinstance(old, keras.layers.Layer) and id(old) not in memo:
+        memo[id(old)] = new
         _replace_ffns(old, new, memo)
+    return new
 
 
-def _holds_ffn(structure):
+def _attributes(layer):
+    """The public attributes of a layer; torch keeps sublayers in `_modules`."""
+    names = {**vars(layer), **vars(layer).get("_modules", {})}
+    return {name: v for name, v in names.items() if not name.startswith("_")}
+
+
+def _holds_layers(structure):
     leaves = keras.tree.flatten(structure)
     return any(isinstance(leaf, keras.layers.Layer) for leaf in leaves)
 

@@ -1,0 +1,171 @@
+"""compact: a new, narrow model that computes, trains and saves as the old one."""
+
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+import keras_idea as ki
+from keras_idea.functional import ffn_parameters
+from tests.helpers import MODELS, Block, residual_model, to_numpy
+
+
+def pruned(model, data, steps=6, target=5, optimizer=None, policy=None):
+    """The model after a few steps in which every FFN was pruned to `target`."""
+    model.compile(optimizer or keras.optimizers.AdamW(0.01), "mse", metrics=["mae"])
+    model.predict(data[0][:1], verbose=0)  # builds it
+    for ffn in ki.find_ffns(model):
+        ffn.state.width_schedule = ki.CubicWidth(ffn.hidden_dim, target, 0, steps - 1)
+    for _ in range(steps):
+        model.train_on_batch(*data)
+    return model
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_outputs_parameters_and_next_steps(kind, data):
+    model = pruned(MODELS[kind](), data)
+    ffns = ki.find_ffns(model)
+    assert [ffn.width for ffn in ffns] == [5] * len(ffns)
+    before = [to_numpy(variable) for variable in model.variables]
+    narrow = ki.compact(model)
+
+    layers = narrow._flatten_layers()
+    assert not any(isinstance(layer, ki.PrunableGatedFFN) for layer in layers)
+    plain = [layer for layer in layers if isinstance(layer, ki.GatedFFN)]
+    assert len(plain) == len(ffns) and {layer.hidden_dim for layer in plain} == {5}
+    state = sum(ffn.state.count_params() for ffn in ffns)
+    saved = sum(
+        ffn_parameters(8, ffn.hidden_dim, ffn.layer.use_bias)
+        - ffn_parameters(8, 5, ffn.layer.use_bias)
+        for ffn in ffns
+    )
+    assert narrow.count_params() == model.count_params() - state - saved
+
+    x, y = data
+    expected = model.predict(x, verbose=0)
+    np.testing.assert_allclose(narrow.predict(x, verbose=0), expected, atol=1e-5)
+    for old, now in zip(before, model.variables, strict=True):
+        np.testing.assert_array_equal(old, to_numpy(now))  # left as it was
+
+    assert int(narrow.optimizer.iterations) == int(model.optimizer.iterations) == 6
+    for _ in range(3):
+        np.testing.assert_allclose(
+            narrow.train_on_batch(x, y), model.train_on_batch(x, y), rtol=2e-5
+        )
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_idempotent(kind, data):
+    narrow = ki.compact(pruned(MODELS[kind](), data))
+    again = ki.compact(narrow)
+    assert again is not narrow
+    for one, two in zip(narrow.variables, again.variables, strict=True):
+        np.testing.assert_array_equal(to_numpy(one), to_numpy(two))
+    for one, two in zip(
+        narrow.optimizer.variables, again.optimizer.variables, strict=True
+    ):
+        np.testing.assert_array_equal(to_numpy(one), to_numpy(two))
+
+
+def test_moments_are_the_old_ones_at_the_kept_neurons(data):
+    model = pruned(residual_model((16,)), data)
+    (ffn,) = ki.find_ffns(model)
+    kept = np.flatnonzero(to_numpy(ffn.mask))
+    narrow = ki.compact(model)
+    layer = narrow.get_layer("ffn_0")
+    old, new = model.optimizer, narrow.optimizer
+    for slots in ("_momentums", "_velocities"):
+        for name, axis in (("up_kernel", 1), ("gate_kernel", 1), ("down_kernel", 0)):
+            i = old._get_variable_index(getattr(ffn.layer, name))
+            j = new._get_variable_index(getattr(layer, name))
+            wide = to_numpy(getattr(old, slots)[i])
+            assert np.abs(wide).max() > 0
+            np.testing.assert_array_equal(
+                to_numpy(getattr(new, slots)[j]), np.take(wide, kept, axis)
+            )
+
+
+def test_bfloat16_within_its_precision(data):
+    model = pruned(residual_model((16,), dtype="mixed_bfloat16"), data)
+    narrow = ki.compact(model)
+    expected = model.predict(data[0], verbose=0)
+    difference = np.abs(narrow.predict(data[0], verbose=0) - expected)
+    # Dead neurons add exact zeros; what is left is the order of the sums.
+    assert difference.max() <= 2**-8 * np.abs(expected).max()
+
+
+LOAD = """
+import sys, numpy as np, keras, keras_idea
+model = keras.models.load_model(sys.argv[1])
+data = np.load(sys.argv[2])
+out = model.predict(data["x"], verbose=0)
+assert np.abs(out - data["out"]).max() <= 1e-6, np.abs(out - data["out"]).max()
+loss = model.train_on_batch(data["x"], data["y"])[0]
+assert np.isclose(loss, data["loss"], rtol=1e-5), (loss, data["loss"])
+print([l.hidden_dim for l in model._flatten_layers() if hasattr(l, "hidden_dim")])
+"""
+
+
+@pytest.mark.parametrize("kind", ["functional", "sequential"])
+def test_saves_and_loads_in_a_fresh_process(kind, data, tmp_path):
+    narrow = ki.compact(pruned(MODELS[kind](), data))
+    narrow.save(tmp_path / "narrow.keras")
+    x, y = data
+    out = narrow.predict(x, verbose=0)
+    loss = narrow.train_on_batch(x, y)[0]
+    np.savez(tmp_path / "data.npz", x=x, y=y, out=out, loss=loss)
+    command = [sys.executable, "-c", LOAD, "narrow.keras", "data.npz"]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip() in ("[5, 5]", "[5]")
+
+
+def test_a_shared_layer_stays_one(data):
+    ffn = ki.PrunableGatedFFN(16)
+    inputs = keras.Input((5, 8))
+    model = keras.Model(inputs, ffn(ffn(inputs)))
+    ffn.mask.assign(np.arange(16) < 6)
+    narrow = ki.compact(model)
+    assert len([w for w in narrow.weights]) == 3
+    np.testing.assert_allclose(
+        narrow.predict(data[0], verbose=0),
+        model.predict(data[0], verbose=0),
+        atol=1e-5,
+    )
+
+
+def test_an_uncompiled_model_stays_so(data):
+    narrow = ki.compact(residual_model())
+    assert not narrow.compiled
+
+
+def test_a_loss_that_is_a_plain_function(data):
+    model = residual_model((16,))
+    model.compile("sgd", loss=lambda y, p: keras.ops.mean(keras.ops.abs(y - p)))
+    narrow = ki.compact(model)
+    np.testing.assert_allclose(
+        narrow.train_on_batch(*data), model.train_on_batch(*data), rtol=1e-5
+    )
+
+
+def test_frozen_layers_stay_frozen(data):
+    model = residual_model()
+    model.get_layer("ffn_0").trainable = False
+    model.compile("adam", "mse")
+    model.train_on_batch(*data)
+    narrow = ki.compact(model)
+    assert len(narrow.trainable_variables) == 4
+    np.testing.assert_allclose(
+        narrow.train_on_batch(*data), model.train_on_batch(*data), rtol=1e-5
+    )
+
+
+def test_a_layer_compacts_alone():
+    block = Block(16)
+    block.build((None, 5, 8))
+    block.ffn.build((None, 5, 8))
+    block.ffn.mask.assign(np.arange(16) < 7)
+    assert type(ki.compact(block.ffn)) is ki.GatedFFN
+    assert ki.compact(block.ffn).hidden_dim == 7

@@ -1,0 +1,113 @@
+"""Every Keras optimizer goes through compaction, in `fit` and by `compact`."""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_idea as ki
+from keras_idea.surgery import shrink_in_place
+from keras_idea.surgery.optimizer_state import check_carriable
+from tests.helpers import residual_model, to_numpy
+
+o = keras.optimizers
+OPTIMIZERS = {
+    "sgd": lambda: o.SGD(0.01),
+    "momentum": lambda: o.SGD(0.01, momentum=0.9, nesterov=True),
+    "adamw": lambda: o.AdamW(ki.CosineDecay(0.01, 0.001, 20, 2), clipnorm=1.0),
+    "amsgrad": lambda: o.Adam(0.01, amsgrad=True, use_ema=True),
+    "nadam": lambda: o.Nadam(0.01),
+    "adamax": lambda: o.Adamax(0.01),
+    "adagrad": lambda: o.Adagrad(0.01),
+    "adadelta": lambda: o.Adadelta(0.01),
+    "rmsprop": lambda: o.RMSprop(0.001, momentum=0.5, centered=True),
+    "ftrl": lambda: o.Ftrl(0.01),
+    "lion": lambda: o.Lion(0.001),
+    "callable rate": lambda: o.Adam(lambda: 0.01),
+    "accumulated": lambda: o.Adam(0.01, gradient_accumulation_steps=2),
+    "loss scale": lambda: o.LossScaleOptimizer(o.Adam(0.01)),
+    "schedule-free": lambda: o.ScheduleFreeAdamW(0.01),
+}
+# Their steps look at a whole matrix at once (its norm, an orthogonal factor): the zeros of dead neurons count in a wide one and not in a narrow one.
+WHOLE_MATRIX = {
+    "adafactor": lambda: o.Adafactor(0.01, relative_step=False),
+    "lamb": lambda: o.Lamb(0.01),
+    "muon": lambda: o.Muon(0.001),
+}
+
+
+def masked_model(optimizer, data):
+    """A model half of whose neurons died, with two more steps since."""
+    keras.utils.set_random_seed(0)
+    model = residual_model((16, 12), use_bias=True)
+    model.compile(optimizer, "mse")
+    for ffn in ki.find_ffns(model):
+        ffn.state.width_schedule = ki.CubicWidth(ffn.hidden_dim, 6, 0, 1)
+    for _ in range(4):
+        model.train_on_batch(*data)
+    return model
+
+
+@pytest.mark.parametrize("name", [*OPTIMIZERS, *WHOLE_MATRIX])
+def test_the_next_steps_are_equal(name, data):
+    make = {**OPTIMIZERS, **WHOLE_MATRIX}[name]
+    masked, shrunk = masked_model(make(), data), masked_model(make(), data)
+    optimizer = shrunk.optimizer
+    narrow = ki.compact(masked)
+    shrink_in_place(shrunk)
+    assert shrunk.optimizer is optimizer
+    sizes = [[int(np.prod(v.shape)) for v in m.optimizer.variables]
+             for m in (shrunk, narrow)]
+    assert sum(sizes[0]) == sum(sizes[1])
+    first = [m.train_on_batch(*data) for m in (masked, narrow, shrunk)]
+    second = [m.train_on_batch(*data) for m in (masked, narrow, shrunk)]
+    # The first loss is before the optimizer's step, the second after it.
+    np.testing.assert_allclose(first, first[0], rtol=2e-5)
+    np.testing.assert_allclose(second[1], second[2], rtol=2e-5)
+    if name in OPTIMIZERS:
+        np.testing.assert_allclose(second, second[0], rtol=2e-5)
+
+
+def test_weight_decay_exclusions_are_carried(data):
+    models = []
+    for surgery in (lambda m: m, ki.compact, lambda m: shrink_in_place(m) and m):
+        keras.utils.set_random_seed(0)
+        model = residual_model((16,))
+        model.build((None, 5, 8))
+        optimizer = o.AdamW(0.01, weight_decay=0.5)
+        (ffn,) = ki.find_ffns(model)
+        optimizer.exclude_from_weight_decay(
+            var_list=[ffn.layer.down_kernel], var_names=["gate"]
+        )
+        model.compile(optimizer, "mse")
+        ffn.state.width_schedule = ki.CubicWidth(16, 6, 0, 1)
+        for _ in range(3):
+            model.train_on_batch(*data)
+        models.append(surgery(model))
+    for model in models:
+        model.train_on_batch(*data)
+    kept = np.flatnonzero(to_numpy(ki.find_ffns(models[0])[0].mask))
+    wide = models[0].get_layer("ffn_0")
+    for model in models[1:]:
+        layer = model.get_layer("ffn_0")
+        for name, axis in (("up_kernel", 1), ("gate_kernel", 1), ("down_kernel", 0)):
+            expected = np.take(to_numpy(getattr(wide, name)), kept, axis)
+            actual = to_numpy(getattr(layer, name))
+            np.testing.assert_allclose(actual, expected, atol=1e-6)
+
+
+class Odd(o.SGD):
+    """Keeps one variable for all, in a list."""
+
+    def build(self, variables):
+        super().build(variables)
+        self.odd = [self.add_variable((3,), name="odd_one")]
+
+
+def test_an_optimizer_of_unknown_state_is_refused(data):
+    model = residual_model((16,))
+    model.compile(Odd(0.01), "mse")
+    model.train_on_batch(*data)
+    with pytest.raises(ValueError, match="Odd cannot be carried.*odd_one"):
+        check_carriable(model.optimizer)
+    with pytest.raises(ValueError, match="cannot be carried"):
+        ki.compact(model)
