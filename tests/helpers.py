@@ -47,13 +47,13 @@ class Subclassed(keras.Model):
     def __init__(self, hidden_dim=16, **kwargs):
         super().__init__(**kwargs)
         self.hidden_dim = hidden_dim
-        self.first = ki.PrunableGatedFFN(hidden_dim)
+        self._first = ki.PrunableGatedFFN(hidden_dim)
         self.middle = [ki.PrunableGatedFFN(hidden_dim), Block(hidden_dim)]
         self.named = {"last": [Block(hidden_dim), keras.layers.Dense(8)]}
         self.head = keras.layers.Dense(1)
 
     def call(self, x):
-        for layer in [self.first, *self.middle, *self.named["last"], self.head]:
+        for layer in [self._first, *self.middle, *self.named["last"], self.head]:
             x = layer(x)
         return x
 

@@ -1,5 +1,7 @@
 """From a masked model to a new, physically narrow one."""
 
+import functools
+
 import keras
 from keras.src.models.functional import Functional
 
@@ -102,11 +104,12 @@ def _rebuild_once(layer, memo):
 
 def _replace_ffns(original, copy, memo):
     """Replaces the FFNs below `copy` by the plain, narrow ones of `original`."""
+    replaceable = _attributes(copy)
     for name, value in _attributes(original).items():
-        new = _attributes(copy).get(name)
-        replacement = _replacement(value, new, copy, memo)
-        if replacement is not new:
-            setattr(copy, name, replacement)
+        if name in replaceable:
+            replacement = _replacement(value, replaceable[name], copy, memo)
+            if replacement is not replaceable[name]:
+                setattr(copy, name, replacement)
 
 
 def _replacement(old, new, owner, memo):
@@ -129,9 +132,16 @@ def _replacement(old, new, owner, memo):
 
 
 def _attributes(layer):
-    """The public attributes of a layer; torch keeps sublayers in `_modules`."""
+    """The attributes that a layer's class gave it, Keras's own left out."""
+    # torch keeps sublayers apart, in `_modules`.
     names = {**vars(layer), **vars(layer).get("_modules", {})}
-    return {name: v for name, v in names.items() if not name.startswith("_")}
+    own = _keras_attributes(isinstance(layer, keras.Model))
+    return {name: value for name, value in names.items() if name not in own}
+
+
+@functools.cache
+def _keras_attributes(of_model):
+    return frozenset(vars(keras.Model() if of_model else keras.layers.Layer()))
 
 
 def _holds_layers(structure):
@@ -163,8 +173,8 @@ def _paired_variables(model, narrow, ffns):
     raise ValueError(
         f"The copy of model '{model.name}' has other variables than the model: "
         f"{len(new)} against {len(old)}. compact() finds FFNs held as attributes, or "
-        "in lists, tuples and dicts, of layers that are made again from their config; "
-        "hold them so."
+        "in lists, tuples and dicts, since the constructor, of layers that are made "
+        "again from their config; hold them so."
     )
 
 

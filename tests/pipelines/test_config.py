@@ -1,0 +1,191 @@
+"""The description of a run: what it reads, and what it refuses and how."""
+
+import dataclasses
+import importlib.resources
+import tomllib
+
+import pytest
+
+from keras_idea.pipelines.config import (
+    ConfigError,
+    RunConfig,
+    load_config,
+    parse_config,
+)
+
+# What is wrong: the TOML, and what the message must say.
+REFUSED = {
+    "no TOML": ("[model", "not valid TOML"),
+    "unknown table": ("[modle]", r"Unknown table: 'modle'. Did you mean 'model'\?"),
+    "unknown key": (
+        "[model]\nhiden_dim = 64",
+        r"Unknown key in \[model\]: 'hiden_dim'. Did you mean 'hidden_dim'\? Valid: "
+        "model_dim, num_layers",
+    ),
+    "key far from any": ("[run]\nzzz = 1", "Unknown key in .run.: 'zzz'. Valid: out"),
+    "key of another table": (
+        "[model]\nbatch_size = 8",
+        r"Unknown key in \[model\]: 'batch_size'. Mend: it belongs under \[data\]",
+    ),
+    "key outside the tables": (
+        "hidden_dim = 64",
+        r"Unknown table: 'hidden_dim'. Mend: it belongs under \[model\]",
+    ),
+    "value for a table": ("model = 3", r"`model` must be a table. .*write \[model\]"),
+    "text for a number": (
+        "[model]\nnum_layers = '2'",
+        "`model.num_layers` must be an integer >= 1. Received: .*'2'",
+    ),
+    "fraction for a count": (
+        "[data]\nbatch_size = 2.5",
+        "`data.batch_size` must be an integer >= 1. Received: .*2.5",
+    ),
+    "bool for a count": (
+        "[budget]\nprune_steps = true",
+        "`budget.prune_steps` must be an integer >= 1. Received: .*True",
+    ),
+    "no layer": ("[model]\nnum_layers = 0", "num_layers` must be an integer >= 1"),
+    "number for text": ("[data]\ntext = 3", "`data.text` must be a non-empty string"),
+    "empty text": ("[run]\noutput = ' '", "`run.output` must be a non-empty string"),
+    "number for a bool": (
+        "[run]\ncompare_from_scratch = 1",
+        "`run.compare_from_scratch` must be true or false. Received: .*=1",
+    ),
+    "fraction of zero": (
+        "[model]\ntarget_dim = 0.0",
+        r"`model.target_dim` must be a whole number .* in \(0, 1\).*Received: .*=0.0",
+    ),
+    "target wider": (
+        "[model]\nhidden_dim = 64\ntarget_dim = 65",
+        "`model.target_dim` must be below model.hidden_dim=64.*target_dim=65. Mend",
+    ),
+    "nothing to prune": (
+        "[model]\nhidden_dim = 64\ntarget_dim = 64",
+        "`model.target_dim` must be below model.hidden_dim=64",
+    ),
+    "heads do not divide": (
+        "[model]\nmodel_dim = 62",
+        "`model.model_dim` must be a multiple of 2 x model.num_heads.*Mend: model_dim"
+        "=64",
+    ),
+    "odd head": ("[model]\nmodel_dim = 12", "must be a multiple of 2 x model.num_hea"),
+    "key-value heads": (
+        "[model]\nnum_key_value_heads = 3",
+        r"must divide model.num_heads=4. Received: .*=3. Mend: one of \[1, 2, 4\]",
+    ),
+    "all text held out": (
+        "[data]\nvalidation_fraction = 1.0",
+        r"`data.validation_fraction` must be a number in \[0.001, 0.5\]",
+    ),
+    "rate not a number": (
+        "[optimizer]\npeak_learning_rate = nan",
+        "`optimizer.peak_learning_rate` must be a number in .*Received: .*nan",
+    ),
+    "rate rises": (
+        "[optimizer]\npeak_learning_rate = 0.001\nend_learning_rate = 0.01",
+        "`optimizer.end_learning_rate` must be at most .*=0.001. Received: .*=0.01",
+    ),
+    "warm-up too long": (
+        "[optimizer]\nwarmup_steps = 1001",
+        "`optimizer.warmup_steps` must be at most .*1000 steps. .*warmup_steps=1001",
+    ),
+    "decay of one": (
+        "[pruning]\nema_decay = 1.0",
+        r"`pruning.ema_decay` must be a number in \[0.0, 1.0\). Received: .*1.0",
+    ),
+    "unknown reduction": (
+        "[pruning]\nrow_reduce = 'sum'",
+        "`pruning.row_reduce` must be one of 'mean', 'max'. Received: .*'sum'",
+    ),
+    "unknown method": (
+        "[pruning]\nmethod = 'magic'",
+        "`pruning.method` must be one of 'sensitivity'.*Received: .*'magic'",
+    ),
+    "not there yet": (
+        "[pruning]\ncompact = 'progressive'",
+        "`pruning.compact` must be one of 'end', 'off'. Received: .*'progressive'",
+    ),
+    "mask never changes": (
+        "[pruning]\nupdate_every = 0",
+        "`pruning.update_every` must be an integer >= 1",
+    ),
+    "too many bytes to draw from": (
+        "[sample]\ntop_k = 257",
+        "`sample.top_k` must be an integer >= 1 and <= 256. Received: .*257",
+    ),
+    "validation off beat": (
+        "[run]\nvalidate_every = 120",
+        "`run.validate_every` must divide budget.enlarge_steps=500 and the total of "
+        r"\[budget\], 1000 steps. Received: validate_every=120. Mend: 125 is the ",
+    ),
+    "negative seed": ("[run]\nseed = -1", "`run.seed` must be an integer >= 0"),
+}
+
+
+@pytest.mark.parametrize("text, match", REFUSED.values(), ids=REFUSED.keys())
+def test_refused_at_once(text, match):
+    with pytest.raises(ConfigError, match=match):
+        parse_config(text)
+
+
+def test_demo_spells_out_the_defaults():
+    assert load_config() == RunConfig()
+
+
+def test_demo_names_every_key():
+    # The file is the documentation of the keys: a new one must be in it.
+    demo = importlib.resources.files("keras_idea.pipelines") / "demo.toml"
+    tables = tomllib.loads(demo.read_text(encoding="utf-8"))
+    for table in dataclasses.fields(RunConfig):
+        keys = {field.name for field in dataclasses.fields(table.type)}
+        # The one key whose default is to be left out.
+        assert set(tables[table.name]) == keys - {"num_key_value_heads"}
+
+
+def test_keys_left_out_have_defaults():
+    config = parse_config("[model]\nhidden_dim = 1024\n")
+    assert config == dataclasses.replace(
+        RunConfig(),
+        model=dataclasses.replace(RunConfig().model, hidden_dim=1024),
+        run=dataclasses.replace(RunConfig().run, output="runs/run"),
+    )
+
+
+def test_toml_round_trip():
+    config = parse_config(
+        "[model]\nnum_key_value_heads = 2\ntarget_dim = 0.25\n"
+        "[data]\ntext = 'a \"quoted\" \\\\ näme'\n[run]\ncompare_from_scratch = false\n"
+    )
+    assert parse_config(config.to_toml()) == config
+    assert parse_config(RunConfig().to_toml()) == RunConfig()
+
+
+@pytest.mark.parametrize("target, width", [(192, 192), (0.375, 192), (0.0001, 1)])
+def test_target_width(target, width):
+    assert parse_config(f"[model]\ntarget_dim = {target}").model.target_width == width
+
+
+def test_whole_numbers_pass_for_rates():
+    config = parse_config("[optimizer]\nweight_decay = 0")
+    assert isinstance(config.optimizer.weight_decay, float)
+
+
+def test_output_is_named_after_the_file(tmp_path):
+    path = tmp_path / "wide_and_narrow.toml"
+    path.write_text("[run]\nseed = 3\n")
+    assert load_config(path).run.output == "runs/wide_and_narrow"
+    assert load_config(path).with_output("elsewhere").run.output == "elsewhere"
+
+
+def test_errors_name_the_file(tmp_path):
+    with pytest.raises(ConfigError, match="Cannot read the config .*none.toml"):
+        load_config(tmp_path / "none.toml")
+    path = tmp_path / "bad.toml"
+    path.write_text("[run]\nsed = 3\n")
+    with pytest.raises(ConfigError, match=r"bad.toml: Unknown key .* mean 'seed'\?"):
+        load_config(path)
+
+
+def test_config_is_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        RunConfig().model.hidden_dim = 3
