@@ -88,8 +88,12 @@ def kept(t, full, target, begin, steps):
 def run(weights, batches, optimizer, target, begin, steps, decay, f1, f2):
     """Algorithm 1; yields (weights, scores, masks, loss) after every step."""
     reduce = {"mean": np.mean, "max": np.max}
-    *ffns, head = [np.asarray(w, "float64") if not isinstance(w, list) else
-                   [np.asarray(v, "float64") for v in w] for w in weights]
+    *ffns, head = [
+        np.asarray(w, "float64")
+        if not isinstance(w, list)
+        else [np.asarray(v, "float64") for v in w]
+        for w in weights
+    ]
     scores = [np.zeros((3, *ffn[2].shape)) for ffn in ffns]
     masks = [np.ones(len(ffn[2])) for ffn in ffns]
     for t, (x, y) in enumerate(batches, start=1):
@@ -103,8 +107,10 @@ def run(weights, batches, optimizer, target, begin, steps, decay, f1, f2):
             r = kept(t, len(c), target, begin, steps)
             alive = [k for k in np.argsort(-c, kind="stable") if masks[i][k]]
             masks[i] = np.isin(np.arange(len(c)), alive[:r]).astype("float64")
-            new = [optimizer.step((i, k), w, g, t)
-                   for k, (w, g) in enumerate(zip(ffn, grad, strict=True))]
+            new = [
+                optimizer.step((i, k), w, g, t)
+                for k, (w, g) in enumerate(zip(ffn, grad, strict=True))
+            ]
             ffns[i] = [new[0] * masks[i], new[1] * masks[i], new[2] * masks[i][:, None]]
         head = optimizer.step("head", head, grads[-1], t)
         yield [*ffns, head], [s.copy() for s in scores], [m.copy() for m in masks], loss

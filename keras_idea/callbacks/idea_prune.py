@@ -6,6 +6,13 @@ import warnings
 import keras
 
 from keras_idea import methods
+from keras_idea.callbacks.run_checks import (
+    check_counts,
+    check_ffn,
+    check_length,
+    innermost,
+    prunable_ffns,
+)
 from keras_idea.surgery.find import find_ffns
 from keras_idea.surgery.optimizer_state import check_carriable
 from keras_idea.surgery.shrink import renew_functions, shrink_in_place
@@ -123,7 +130,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch, logs=None):
         """Notes where the optimizer stands: reading it each batch would cost."""
-        optimizer = _innermost(self.model.optimizer)
+        optimizer = innermost(self.model.optimizer)
         self._updates = int(optimizer._iterations)
         self._updates_per_step = optimizer.gradient_accumulation_steps or 1
         self._learning_rate = _learning_rate_function(optimizer)
@@ -139,7 +146,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         """As for a batch, and narrows the model if pruning ended with the epoch."""
-        optimizer = _innermost(self.model.optimizer)
+        optimizer = innermost(self.model.optimizer)
         batches = int(optimizer._iterations) - self._updates
         self._advance(batches)
         if logs is not None:
@@ -159,9 +166,12 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         """Does what must be done after so many batches of this epoch."""
         step = self._step_after(batches)
         if not self._counted and step > self._start:
-            self._check_counts()
-        if self.compact == "end" and not self._narrow and step >= self.end_step:
             model = self.model  # on jax this syncs the variables
+            self._counted = check_counts(model, self._start)
+            if self.compact == "end":
+                check_carriable(model.optimizer)  # it may have been built only now
+        if self.compact == "end" and not self._narrow and step >= self.end_step:
+            model = self.model
             # float16 skips steps, so the count of batches may run ahead.
             if int(model.optimizer.iterations) >= self.end_step:
                 shrink_in_place(model)
@@ -206,7 +216,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
                     f"Received: target_dim={target_dim}."
                 )
             return target_dim
-        if isinstance(target_dim, numbers.Real) and 0 < target_dim < 1:
+        if isinstance(target_dim, numbers.Real) and 0 < float(target_dim) < 1:
             return float(target_dim)
         raise ValueError(
             "`target_dim` must be an integer >= 1 (neurons to keep in each FFN) or a "
@@ -216,62 +226,14 @@ class IdeaPruneCallback(keras.callbacks.Callback):
 
     def _check_run(self, model):
         """Refuses, before the first step, what could only fail later."""
-        if getattr(model, "optimizer", None) is None:
-            raise ValueError(
-                f"Model '{model.name}' is not compiled with an optimizer. Call "
-                "`model.compile(optimizer=..., loss=...)` before `fit`."
-            )
-        ffns = find_ffns(model)
-        if not ffns:
-            raise ValueError(
-                f"Model '{model.name}' has no prunable FFN. Use "
-                "`keras_idea.PrunableGatedFFN` for its feed-forward layers (and build "
-                "the model first, if it makes them in `build`)."
-            )
+        ffns = prunable_ffns(model)
         for ffn in ffns:
-            self._check_ffn(ffn)
-        self._check_length(model)
+            if ffn.state.tracking or not self._schedules:
+                check_ffn(ffn, self._target_of(ffn))
+        check_length(model, self.params, self.begin_step, self.prune_steps)
         if self.compact == "end" and model.optimizer.built:
             check_carriable(model.optimizer)
         return ffns
-
-    def _check_ffn(self, ffn):
-        if not ffn.state.tracking and self._schedules:
-            return
-        target = self._target_of(ffn)
-        if target > ffn.width:
-            raise ValueError(
-                f"`target_dim` must be at most the width of each FFN. Received: "
-                f"target_dim={self.target_dim!r}, which keeps {target} neurons, but "
-                f"{ffn.name} has {ffn.width} alive."
-            )
-        if not ffn.state.tracking and target < ffn.hidden_dim:
-            raise ValueError(
-                f"{ffn.name} was compacted to {ffn.hidden_dim} neurons and tracks no "
-                f"scores any more; it cannot be pruned to {target}. To prune in two "
-                "stages use compact='off' in the first."
-            )
-        if not all(variable.trainable for variable in ffn.state.overwritten):
-            raise ValueError(
-                f"{ffn.name} is frozen (trainable=False), so it has no gradients to "
-                "rank its neurons by. Unfreeze it and compile the model again."
-            )
-
-    def _check_length(self, model):
-        batches, epochs = self.params.get("steps"), self.params.get("epochs")
-        if batches is None or epochs is None:
-            return
-        epochs -= getattr(model, "_initial_epoch", 0) or 0
-        optimizer = _innermost(model.optimizer)
-        every = optimizer.gradient_accumulation_steps or 1
-        last = (int(optimizer._iterations) + batches * epochs) // every
-        if self.end_step > last:
-            raise ValueError(
-                "Pruning must end within the run: begin_step + prune_steps = "
-                f"{self.begin_step} + {self.prune_steps} = {self.end_step}, but the "
-                f"optimizer will have taken {last} steps when this `fit` ends. Train "
-                "for longer, or lower begin_step or prune_steps."
-            )
 
     def _warn_of_jump(self, ffn, schedule):
         now, due = ffn.width, schedule(self._start)
@@ -282,29 +244,6 @@ class IdeaPruneCallback(keras.callbacks.Callback):
                 "once.",
                 stacklevel=2,
             )
-
-    def _check_counts(self):
-        """After the first step: each FFN must have counted exactly the steps."""
-        model = self.model
-        steps = int(model.optimizer.iterations)
-        self._counted = steps > self._start
-        if self.compact == "end":
-            check_carriable(model.optimizer)  # it may have been built only now
-        for ffn in find_ffns(model):
-            if ffn.state.tracking and ffn.state.ticks != steps:
-                passes = ffn.state.ticks - self._start
-                raise RuntimeError(
-                    f"{ffn.name} counted {passes} backward passes in "
-                    f"{steps - self._start} optimizer steps, so its scores are wrong. "
-                    "Each prunable FFN must be called exactly once in a forward pass "
-                    "and lie on the way to the loss; a custom train step must apply "
-                    "the gradients of all trainable variables through the Keras "
-                    "optimizer."
-                )
-
-
-def _innermost(optimizer):
-    return getattr(optimizer, "inner_optimizer", optimizer)
 
 
 def _learning_rate_function(optimizer):

@@ -151,7 +151,7 @@ def _holds_layers(structure):
 
 def _paired_variables(model, narrow, ffns):
     """List of (old variable, new variable, kept, axis), in the new order."""
-    cuts = {}
+    cuts: dict[int, tuple] = {}
     for ffn in ffns:
         kept = ffn.kept_neurons()
         cuts |= {id(variable): (kept, axis) for variable, axis in ffn.cuts()}

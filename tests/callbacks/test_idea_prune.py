@@ -190,9 +190,7 @@ def test_data_of_unknown_length(data):
     model = residual_model((16,))
     model.compile("adam", "mse")
     prune = ki.IdeaPruneCallback(4, 2, 3)
-    model.fit(
-        endless(), epochs=1, steps_per_epoch=8, verbose=0, callbacks=[prune]
-    )
+    model.fit(endless(), epochs=1, steps_per_epoch=8, verbose=0, callbacks=[prune])
     assert ki.find_ffns(model)[0].hidden_dim == 4
 
 
@@ -202,9 +200,7 @@ def test_a_resumed_run_ends_as_the_straight_one(data, tmp_path):
     straight = residual_model((16,))
     straight.compile(keras.optimizers.AdamW(0.01), "mse")
     weights = straight.get_weights()
-    straight.fit(
-        x, y, epochs=2, callbacks=[ki.IdeaPruneCallback(4, 2, 12)], **FIT
-    )
+    straight.fit(x, y, epochs=2, callbacks=[ki.IdeaPruneCallback(4, 2, 12)], **FIT)
     first = residual_model((16,))
     first.compile(keras.optimizers.AdamW(0.01), "mse")
     first.set_weights(weights)
@@ -214,9 +210,7 @@ def test_a_resumed_run_ends_as_the_straight_one(data, tmp_path):
             if epoch == 0:
                 self.model.save(tmp_path / "half.keras")
 
-    first.fit(
-        x, y, epochs=2, callbacks=[ki.IdeaPruneCallback(4, 2, 12), Save()], **FIT
-    )
+    first.fit(x, y, epochs=2, callbacks=[ki.IdeaPruneCallback(4, 2, 12), Save()], **FIT)
     resumed = keras.models.load_model(tmp_path / "half.keras")
     resumed.fit(x, y, epochs=1, callbacks=[ki.IdeaPruneCallback(4, 2, 12)], **FIT)
     np.testing.assert_allclose(

@@ -26,7 +26,9 @@ def test_values_for_any_rank(cls, shape, use_bias):
     for weight in layer.weights:
         if "kernel" in weight.name or "bias" in weight.name:
             weight.assign(rng.normal(size=weight.shape))
-    up, gate, down = map(to_numpy, (layer.up_kernel, layer.gate_kernel, layer.down_kernel))
+    up, gate, down = map(
+        to_numpy, (layer.up_kernel, layer.gate_kernel, layer.down_kernel)
+    )
     assert up.shape == gate.shape == (4, 6) and down.shape == (6, 4)
     biases = (0, 0, 0)
     if use_bias:
@@ -37,7 +39,9 @@ def test_values_for_any_rank(cls, shape, use_bias):
     np.testing.assert_allclose(to_numpy(layer(x)), expected, rtol=2e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("cls, trainable, resting", [(LAYERS[0], 3, 0), (LAYERS[1], 8, 3)])
+@pytest.mark.parametrize(
+    "cls, trainable, resting", [(LAYERS[0], 3, 0), (LAYERS[1], 8, 3)]
+)
 def test_keras_conformance(cls, trainable, resting):
     testing.TestCase().run_layer_test(
         cls,
@@ -101,7 +105,9 @@ def test_half_precision_prunes_to_the_target(data, policy):
     optimizer = keras.optimizers.Adam(0.01)
     if policy == "mixed_float16":
         # So high that the first steps overflow and are skipped.
-        optimizer = keras.optimizers.LossScaleOptimizer(optimizer, initial_scale=2.0**60)
+        optimizer = keras.optimizers.LossScaleOptimizer(
+            optimizer, initial_scale=2.0**60
+        )
     model.compile(optimizer, "mse")
     (ffn,) = ki.find_ffns(model)
     ffn.state.width_schedule = ki.CubicWidth(16, 4, 2, 4)
@@ -171,9 +177,7 @@ def test_several_steps_an_execution(data):
         model = residual_model((16,))
         model.compile(keras.optimizers.SGD(0.05), "mse", steps_per_execution=steps)
         prune = ki.IdeaPruneCallback(4, begin_step=2, prune_steps=5, compact="off")
-        model.fit(
-            x, y, batch_size=8, shuffle=False, verbose=0, callbacks=[prune]
-        )
+        model.fit(x, y, batch_size=8, shuffle=False, verbose=0, callbacks=[prune])
         (ffn,) = ki.find_ffns(model)
         assert ffn.state.ticks == 8 and ffn.width == 4
         masks.append(to_numpy(ffn.mask))

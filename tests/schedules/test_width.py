@@ -4,7 +4,6 @@ from fractions import Fraction
 
 import keras
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

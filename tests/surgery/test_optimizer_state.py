@@ -55,8 +55,9 @@ def test_the_next_steps_are_equal(name, data):
     narrow = ki.compact(masked)
     shrink_in_place(shrunk)
     assert shrunk.optimizer is optimizer
-    sizes = [[int(np.prod(v.shape)) for v in m.optimizer.variables]
-             for m in (shrunk, narrow)]
+    sizes = [
+        [int(np.prod(v.shape)) for v in m.optimizer.variables] for m in (shrunk, narrow)
+    ]
     assert sum(sizes[0]) == sum(sizes[1])
     first = [m.train_on_batch(*data) for m in (masked, narrow, shrunk)]
     second = [m.train_on_batch(*data) for m in (masked, narrow, shrunk)]

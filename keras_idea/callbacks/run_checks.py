@@ -1,0 +1,117 @@
+"""What the pruning callback refuses when `fit` begins, or after the first step."""
+
+from keras_idea.surgery.find import find_ffns
+
+
+def innermost(optimizer):
+    """The optimizer itself, without the loss scaling around it."""
+    return getattr(optimizer, "inner_optimizer", optimizer)
+
+
+def prunable_ffns(model):
+    """The FFNs of a compiled model.
+
+    Args:
+        model: the Keras model that is fitted.
+
+    Returns:
+        Non-empty list of `FFN` handles.
+
+    Raises:
+        ValueError: if the model has no optimizer or no FFN to prune.
+    """
+    if getattr(model, "optimizer", None) is None:
+        raise ValueError(
+            f"Model '{model.name}' is not compiled with an optimizer. Call "
+            "`model.compile(optimizer=..., loss=...)` before `fit`."
+        )
+    ffns = find_ffns(model)
+    if not ffns:
+        raise ValueError(
+            f"Model '{model.name}' has no prunable FFN. Use "
+            "`keras_idea.PrunableGatedFFN` for its feed-forward layers (and build "
+            "the model first, if it makes them in `build`)."
+        )
+    return ffns
+
+
+def check_ffn(ffn, target):
+    """Refuses an FFN that cannot be pruned to `target` neurons.
+
+    Args:
+        ffn: `FFN` handle.
+        target: int, the neurons to keep.
+
+    Raises:
+        ValueError: if it is narrower already, compacted already, or frozen.
+    """
+    if target > ffn.width:
+        raise ValueError(
+            "`target_dim` must be at most the width of each FFN. Received: a target "
+            f"that keeps {target} neurons, but {ffn.name} has {ffn.width} alive."
+        )
+    if not ffn.state.tracking and target < ffn.hidden_dim:
+        raise ValueError(
+            f"{ffn.name} was compacted to {ffn.hidden_dim} neurons and tracks no "
+            f"scores any more; it cannot be pruned to {target}. To prune in two "
+            "stages use compact='off' in the first."
+        )
+    if not all(variable.trainable for variable in ffn.state.overwritten):
+        raise ValueError(
+            f"{ffn.name} is frozen (trainable=False), so it has no gradients to "
+            "rank its neurons by. Unfreeze it and compile the model again."
+        )
+
+
+def check_length(model, params, begin_step, prune_steps):
+    """Refuses pruning that would not end within the run, if its length is known.
+
+    Args:
+        model: the Keras model that is fitted.
+        params: dict, the callback's `params`: epochs, and batches an epoch.
+        begin_step: int, the last optimizer step at full width.
+        prune_steps: int, steps from full width to the target.
+
+    Raises:
+        ValueError: if the run is too short.
+    """
+    batches, epochs = params.get("steps"), params.get("epochs")
+    if batches is None or epochs is None:
+        return
+    epochs -= getattr(model, "_initial_epoch", 0) or 0
+    optimizer = innermost(model.optimizer)
+    every = optimizer.gradient_accumulation_steps or 1
+    last = (int(optimizer._iterations) + batches * epochs) // every
+    if begin_step + prune_steps > last:
+        raise ValueError(
+            "Pruning must end within the run: begin_step + prune_steps = "
+            f"{begin_step} + {prune_steps} = {begin_step + prune_steps}, but the "
+            f"optimizer will have taken {last} steps when this `fit` ends. Train "
+            "for longer, or lower begin_step or prune_steps."
+        )
+
+
+def check_counts(model, start):
+    """After the first steps: each FFN must have counted exactly the steps.
+
+    Args:
+        model: the Keras model that is fitted, its variables in sync.
+        start: int, `optimizer.iterations` when `fit` began.
+
+    Returns:
+        bool, whether there was a step to count.
+
+    Raises:
+        RuntimeError: if an FFN counted another number.
+    """
+    steps = int(model.optimizer.iterations)
+    for ffn in find_ffns(model):
+        if ffn.state.tracking and ffn.state.ticks != steps:
+            raise RuntimeError(
+                f"{ffn.name} counted {ffn.state.ticks - start} backward passes in "
+                f"{steps - start} optimizer steps, so its scores are wrong. Each "
+                "prunable FFN must be called exactly once in a forward pass and lie "
+                "on the way to the loss; a custom train step must apply the "
+                "gradients of all trainable variables through the Keras optimizer."
+            )
+    return steps > start

@@ -1,0 +1,24 @@
+"""The core in an environment with one backend alone: run by `make test`.
+
+A script, not a pytest file: the environment has nothing but the core's own needs.
+"""
+
+import importlib.util
+
+import keras
+import numpy as np
+
+import keras_idea as ki
+
+for other in ("tensorflow", "torch", "keras_hub", "pytest"):
+    assert importlib.util.find_spec(other) is None, f"{other} is installed here"
+
+x = np.random.default_rng(0).normal(size=(32, 8)).astype("float32")
+model = keras.Sequential([keras.Input((8,)), ki.PrunableGatedFFN(16)])
+model.compile("adamw", "mse")
+prune = ki.IdeaPruneCallback(target_dim=4, begin_step=2, prune_steps=4)
+model.fit(x, x, batch_size=4, verbose=0, callbacks=[prune])
+narrow = ki.compact(model)
+assert narrow.count_params() == 3 * 8 * 4, narrow.count_params()
+assert np.allclose(narrow.predict(x, verbose=0), model.predict(x, verbose=0))
+print(f"core alone on {keras.backend.backend()}: 1 passed, 0 failed")
