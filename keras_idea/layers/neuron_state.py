@@ -19,6 +19,7 @@ to date whenever they are looked at.
 """
 
 import functools
+from typing import Any
 
 import keras
 from keras import ops
@@ -64,7 +65,7 @@ class NeuronState(keras.layers.Layer):
         )
         self.width_schedule = None
         self.tracking = True
-        self._rows, self._alive, self._ticks = [], None, None
+        self._forget()
 
     def build(self, hidden_dim, input_dim):
         """Makes the variables; without `tracking` only those for the outside."""
@@ -174,6 +175,11 @@ class NeuronState(keras.layers.Layer):
         self._ticks.assign(float(step))
         self._step.assign(float(step))
 
+    def _forget(self):
+        self._rows: list = []
+        self._alive: Any = None
+        self._ticks: Any = None
+
     def _present_mask(self):
         """The mask `(F,)` that goes with the present weights; pure."""
         mask = self._mask.value * ops.stop_gradient(self._alive.value)
@@ -200,7 +206,7 @@ class NeuronState(keras.layers.Layer):
         resize(self._mask, take_neurons(self._mask.value, kept, 0))
         given_up = self.overwritten
         self.tracking, self.width_schedule = False, None
-        self._rows, self._alive, self._ticks = [], None, None
+        self._forget()
         for variable in given_up:
             self._untrack_variable(variable)
         return given_up

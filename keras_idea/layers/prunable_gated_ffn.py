@@ -82,10 +82,10 @@ class PrunableGatedFFN(keras.layers.Layer):
 
     def call(self, inputs):
         """The layer's output, of the shape of `inputs`."""
-        kernels = ffn_kernels(self)
+        up, gate, down = ffn_kernels(self)
         if self.state.tracking:
-            kernels = self.state.masked_kernels(*kernels)
-        return gated_ffn(inputs, *kernels, ffn_biases(self), self.activation)
+            up, gate, down = self.state.masked_kernels(up, gate, down)
+        return gated_ffn(inputs, up, gate, down, ffn_biases(self), self.activation)
 
     @property
     def mask(self):
@@ -143,6 +143,7 @@ class PrunableGatedFFN(keras.layers.Layer):
 
     def neuron_axes(self):
         """dict: attribute name of each weight -> its axis of neurons, or None."""
+        axes: dict[str, int | None]
         axes = {"up_kernel": 1, "gate_kernel": 1, "down_kernel": 0}
         if self.use_bias:
             axes |= {"up_bias": 0, "gate_bias": 0, "down_bias": None}

@@ -27,7 +27,8 @@ OPTIMIZERS = {
     "loss scale": lambda: o.LossScaleOptimizer(o.Adam(0.01)),
     "schedule-free": lambda: o.ScheduleFreeAdamW(0.01),
 }
-# Their steps look at a whole matrix at once (its norm, an orthogonal factor): the zeros of dead neurons count in a wide one and not in a narrow one.
+# Their steps look at a whole matrix at once (its norm, an orthogonal factor): the
+# zeros of dead neurons count in a wide one and are not there in a narrow one.
 WHOLE_MATRIX = {
     "adafactor": lambda: o.Adafactor(0.01, relative_step=False),
     "lamb": lambda: o.Lamb(0.01),
