@@ -140,8 +140,8 @@ class GatedFFN(keras.layers.Layer):
 
     def call(self, inputs):
         """The layer's output, of the shape of `inputs`."""
-        kernels = ffn_kernels(self)
-        return gated_ffn(inputs, *kernels, ffn_biases(self), self.activation)
+        up, gate, down = ffn_kernels(self)
+        return gated_ffn(inputs, up, gate, down, ffn_biases(self), self.activation)
 
     def compute_output_shape(self, input_shape):
         """The input's shape."""

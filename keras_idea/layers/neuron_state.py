@@ -65,15 +65,16 @@ class NeuronState(keras.layers.Layer):
         )
         self.width_schedule = None
         self.tracking = True
-        self._forget()
+        self._rows: list = []
+        self._alive: Any = None
+        self._ticks: Any = None
 
     def build(self, hidden_dim, input_dim):
         """Makes the variables; without `tracking` only those for the outside."""
         # The mean of the rows' averages is the average of the rows' means, so
         # 3 F numbers replace 3 F D; only the maximum needs them all.
-        row = (hidden_dim,)
-        if self.row_reduce == "max":
-            row = (hidden_dim, input_dim)
+        per_weight = self.row_reduce == "max"
+        row = (hidden_dim, input_dim) if per_weight else (hidden_dim,)
 
         def add(name, shape, initializer="zeros", **kwargs):
             return self.add_weight(
@@ -175,11 +176,6 @@ class NeuronState(keras.layers.Layer):
         self._ticks.assign(float(step))
         self._step.assign(float(step))
 
-    def _forget(self):
-        self._rows: list = []
-        self._alive: Any = None
-        self._ticks: Any = None
-
     def _present_mask(self):
         """The mask `(F,)` that goes with the present weights; pure."""
         mask = self._mask.value * ops.stop_gradient(self._alive.value)
@@ -206,7 +202,7 @@ class NeuronState(keras.layers.Layer):
         resize(self._mask, take_neurons(self._mask.value, kept, 0))
         given_up = self.overwritten
         self.tracking, self.width_schedule = False, None
-        self._forget()
+        self._rows, self._alive, self._ticks = [], None, None
         for variable in given_up:
             self._untrack_variable(variable)
         return given_up

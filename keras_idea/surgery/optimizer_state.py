@@ -187,7 +187,7 @@ def _rename_key(part, old_key, new_key):
         keyed = getattr(part, name, {})
         if old_key in keyed:
             keyed[new_key] = keyed.pop(old_key)
-    excluded = getattr(part, "_exclude_from_weight_decay", set())
+    excluded: set = getattr(part, "_exclude_from_weight_decay", set())
     if old_key in excluded:
         excluded.remove(old_key)
         excluded.add(new_key)
