@@ -160,7 +160,7 @@ class TestRun:
         monkeypatch.chdir(tmp_path)
         assert main(["train", "tiny.toml", "--output", "here"]) == 0
         rows = json.loads((tmp_path / "here/table.json").read_text())["rows"]
-        assert [row["name"] for row in rows] == ["wide, before pruning", "pruned"]
+        assert [row["name"] for row in rows] == ["wide before pruning", "pruned"]
         model = keras.models.load_model(tmp_path / "here/narrow.keras")
         widths = {ki.GatedFFN: [8, 8], ki.PrunableGatedFFN: []}
         for kind, expected in widths.items():

@@ -143,7 +143,7 @@ class TestTable:
         assert cells[3] == ["narrow", "999", "2.500", "5.66", "-", "-"]
 
     def test_json(self):
-        record = json.loads(to_json(ROWS, backend="jax"))
+        record = json.loads(to_json(ROWS, {"backend": "jax"}))
         assert record["backend"] == "jax"
         assert record["rows"][0] == {
             "name": "narrow from scratch",

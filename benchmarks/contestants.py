@@ -1,0 +1,179 @@
+"""The shapes a benchmark measures, as rows of data, and the models it compares.
+
+Not run by itself; see step_cost.py.
+"""
+
+import dataclasses
+
+import keras
+import numpy as np
+
+import keras_idea as ki
+from keras_idea.models import DecoderConfig, decoder
+from keras_idea.surgery import shrink_in_place
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """One model shape and batch, and how long it is measured by default.
+
+    Args:
+        model_dim: int, features of the residual stream.
+        num_layers: int, decoder blocks.
+        num_heads: int, attention heads.
+        hidden_dim: int, neurons of each FFN before pruning.
+        target_dim: int, neurons of each FFN after pruning.
+        sequence_length: int, tokens of a sequence.
+        batch_size: int, sequences of a step.
+        steps: int, timed steps of each model.
+        steps_per_turn: int, timed steps before the next model has its turn.
+        vocabulary_size: int, token ids.
+        dtype: str, Keras dtype policy.
+    """
+
+    model_dim: int
+    num_layers: int
+    num_heads: int
+    hidden_dim: int
+    target_dim: int
+    sequence_length: int
+    batch_size: int
+    steps: int
+    steps_per_turn: int
+    vocabulary_size: int = 256
+    dtype: str = "float32"
+
+    @property
+    def tokens(self):
+        """int, tokens of a step."""
+        return self.batch_size * self.sequence_length
+
+    def __str__(self):
+        """One line, as the tables print it."""
+        return (
+            f"d={self.model_dim}, {self.num_layers} layers, {self.num_heads} heads, "
+            f"FFN {self.hidden_dim} -> {self.target_dim}, batch {self.batch_size} x "
+            f"{self.sequence_length} tokens, {self.dtype}"
+        )
+
+
+SHAPES = {
+    "tiny": Shape(16, 1, 2, 64, 24, 16, 4, steps=6, steps_per_turn=2),
+    "small": Shape(64, 2, 4, 512, 192, 64, 32, steps=240, steps_per_turn=4),
+    "medium": Shape(128, 4, 4, 1024, 384, 128, 16, steps=60, steps_per_turn=2),
+    # For memory: the parameters weigh more than the activations, as at scale.
+    "parameters": Shape(512, 4, 8, 8192, 3072, 32, 4, steps=24, steps_per_turn=2),
+    # For a GPU: two layers of the paper's 2.8B model on their way to 1.3B.
+    "paper-1.3b-layer": Shape(
+        2048,
+        2,
+        32,
+        16384,
+        6528,
+        1024,
+        8,
+        steps=200,
+        steps_per_turn=10,
+        vocabulary_size=8192,
+        dtype="mixed_bfloat16",
+    ),
+}
+
+
+def make_model(shape, hidden_dim, ffn, jit_compile="auto"):
+    """A compiled decoder as a run trains it: AdamW under a cosine.
+
+    Args:
+        shape: `Shape`.
+        hidden_dim: int, neurons of each FFN.
+        ffn: `ki.GatedFFN` or `ki.PrunableGatedFFN`.
+        jit_compile: "auto" or bool, as `keras.Model.compile` takes it.
+
+    Returns:
+        A compiled `keras.Model`.
+    """
+    config = DecoderConfig(
+        vocabulary_size=shape.vocabulary_size,
+        model_dim=shape.model_dim,
+        num_layers=shape.num_layers,
+        num_heads=shape.num_heads,
+        hidden_dim=hidden_dim,
+        sequence_length=shape.sequence_length,
+    )
+    model = decoder(config, ffn=ffn, dtype=shape.dtype)
+    model.compile(
+        optimizer=keras.optimizers.AdamW(ki.CosineDecay(1e-3, 1e-5, 100_000)),
+        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        jit_compile=jit_compile,
+    )
+    return model
+
+
+def make_data(shape, batches):
+    """Random token ids and targets: `batches` batches of int32."""
+    size = (batches * shape.batch_size, shape.sequence_length + 1)
+    ids = np.random.default_rng(0).integers(shape.vocabulary_size, size=size)
+    return ids[:, :-1].astype("int32"), ids[:, 1:].astype("int32")
+
+
+def set_schedule(model, shape, begin_step, prune_steps):
+    """Gives every FFN the width schedule that `IdeaPruneCallback` would set."""
+    for ffn in ki.find_ffns(model):
+        ffn.state.width_schedule = ki.CubicWidth(
+            shape.hidden_dim, shape.target_dim, begin_step, prune_steps
+        )
+
+
+class EndlessPruning(ki.IdeaPruneCallback):
+    """The real callback, but its run goes on over many short calls of `fit`.
+
+    Only the refusal of a run that is too short and the tidying up at its end are
+    left out; every batch costs what it costs a user.
+    """
+
+    def set_params(self, params):
+        """Hides how long one `fit` is, as it is with data of unknown length."""
+        super().set_params({**params, "steps": None})
+
+    def on_train_end(self, logs=None):
+        """Keeps the schedules for the next turn."""
+
+
+def make_contestants(shape, jit_compile="auto"):
+    """The models to compare: name -> (compiled model, callbacks)."""
+    # Four times the default run: whoever asks for more steps stays in the stage.
+    pruning = {"begin_step": 0, "prune_steps": 4 * (shape.steps + 100)}
+
+    def wide(ffn):
+        return make_model(shape, shape.hidden_dim, ffn, jit_compile)
+
+    masked, set_by_hand = wide(ki.PrunableGatedFFN), wide(ki.PrunableGatedFFN)
+    set_schedule(set_by_hand, shape, **pruning)
+    callback = EndlessPruning(shape.target_dim, **pruning)
+    # The compacted ones are made as a run makes them: trained, masked to the
+    # target, then cut.
+    set_schedule(masked, shape, begin_step=0, prune_steps=1)
+    fit(masked, shape, make_data(shape, 3))
+    compacted = ki.compact(masked)
+    shrink_in_place(masked)
+    narrow = make_model(shape, shape.target_dim, ki.GatedFFN, jit_compile)
+    return {
+        "wide": (wide(ki.GatedFFN), []),
+        "wide again": (wide(ki.GatedFFN), []),
+        "pruning": (set_by_hand, []),
+        "pruning + callback": (wide(ki.PrunableGatedFFN), [callback]),
+        "built narrow": (narrow, []),
+        "compacted in place": (masked, []),
+        "compact(model)": (compacted, []),
+    }
+
+
+def fit(model, shape, data, callbacks=()):
+    """One epoch over the batches of `data`, silent."""
+    model.fit(
+        *data,
+        batch_size=shape.batch_size,
+        shuffle=False,
+        verbose=0,
+        callbacks=list(callbacks),
+    )

@@ -1,0 +1,141 @@
+"""What a benchmark leaves behind: tables, and where and when it was run.
+
+Not run by itself; see step_cost.py.
+"""
+
+import datetime
+import importlib.metadata
+import json
+import os
+import pathlib
+import platform
+import shlex
+import subprocess
+import sys
+
+import keras
+import psutil
+import rich.box
+import rich.console
+import rich.table
+
+REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
+
+
+def environment():
+    """dict: date, command, commit, versions and hardware of this run."""
+    packages = ["keras", "numpy", "keras-idea", *_backend_packages()]
+    versions = {name: importlib.metadata.version(name) for name in packages}
+    variables = {"KERAS_BACKEND": keras.backend.backend()}
+    if "XLA_FLAGS" in os.environ:
+        variables["XLA_FLAGS"] = os.environ["XLA_FLAGS"]
+    prefix = " ".join(f"{name}={shlex.quote(v)}" for name, v in variables.items())
+    return {
+        "date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
+        "command": f"{prefix} python {shlex.join(sys.argv)}",
+        "commit": _commit(),
+        "versions": {"python": platform.python_version(), **versions},
+        "hardware": {
+            "cpu": _cpu_name(),
+            "cores": len(os.sched_getaffinity(0)),
+            "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
+            "device": _device_name(),
+            "load average at the start": round(os.getloadavg()[0], 2),
+        },
+    }
+
+
+def _backend_packages():
+    backend = keras.backend.backend()
+    names = {"jax": ["jax", "jaxlib"], "tensorflow": ["tensorflow", "tensorflow-cpu"]}
+    installed = {d.name.lower() for d in importlib.metadata.distributions()}
+    return [n for n in names.get(backend, [backend]) if n in installed]
+
+
+def _commit():
+    def git(*arguments):
+        command = ["git", "-C", str(REPOSITORY), *arguments]
+        return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+
+    changed = git("status", "--porcelain", "--", "keras_idea", "benchmarks/*.py")
+    return (git("rev-parse", "HEAD") or "unknown") + (" (changed)" if changed else "")
+
+
+def _cpu_name():
+    path = pathlib.Path("/proc/cpuinfo")
+    lines = path.read_text().splitlines() if path.exists() else []
+    names = [line.split(":")[1].strip() for line in lines if "model name" in line]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def _device_name():
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return jax.devices()[0].device_kind
+    if keras.backend.backend() == "torch":
+        import torch
+
+        return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+    import tensorflow as tf
+
+    gpus = tf.config.list_physical_devices("GPU")
+    return (
+        tf.config.experimental.get_device_details(gpus[0])["device_name"]
+        if (gpus)
+        else "cpu"
+    )
+
+
+def print_tables(console, tables):
+    """Prints tables, each a dict of "title", "columns", "rows" (of str), "notes"."""
+    for content in tables:
+        table = rich.table.Table(
+            title=content["title"], box=rich.box.SIMPLE_HEAD, title_justify="left"
+        )
+        for index, column in enumerate(content["columns"]):
+            table.add_column(column, justify="right" if index else "left")
+        for row in content["rows"]:
+            table.add_row(*row)
+        console.print(table)
+
+
+def write(output, stem, facts, results, tables):
+    """Writes the JSON and the Markdown of a run.
+
+    Args:
+        output: path of a folder, or of a file ending in .json or .md; the other
+            file lies beside it.
+        stem: str, the files' name if `output` is a folder.
+        facts: dict from `environment`.
+        results: JSON-serializable dict of every number measured.
+        tables: list of dicts, see `print_tables`.
+
+    Returns:
+        list of the two paths.
+    """
+    path = pathlib.Path(output)
+    if path.suffix not in (".json", ".md"):
+        path = path / f"{stem}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    as_json, as_markdown = path.with_suffix(".json"), path.with_suffix(".md")
+    as_json.write_text(json.dumps({**facts, **results}, indent=1) + "\n")
+    as_markdown.write_text(_markdown(path.stem, facts, tables))
+    return [as_json, as_markdown]
+
+
+def _markdown(title, facts, tables):
+    versions = ", ".join(f"{k} {v}" for k, v in facts["versions"].items())
+    hardware = ", ".join(f"{k}: {v}" for k, v in facts["hardware"].items())
+    parts = [
+        f"# {title}\n\n{facts['date']}, commit {facts['commit']}\n\n"
+        f"    {facts['command']}\n\n{versions}\n\n{hardware}\n"
+    ]
+    for table in tables:
+        columns = table["columns"]
+        lines = [f"## {table['title']}\n", "| " + " | ".join(columns) + " |"]
+        lines.append("|---" + "|---:" * (len(columns) - 1) + "|")
+        lines += ["| " + " | ".join(row) + " |" for row in table["rows"]]
+        lines += ["", table["notes"], ""]
+        parts.append("\n".join(lines))
+    return "\n".join(parts)

@@ -1,0 +1,80 @@
+"""The command line: `keras-idea train [CONFIG.toml]`."""
+
+import argparse
+import sys
+
+
+def main(arguments=None):
+    """Runs the command line.
+
+    Args:
+        arguments: list of str or None: those of the process.
+
+    Returns:
+        int, the exit status: 0; 2 if the run was refused, 1 if it failed, 130 if
+        it was interrupted.
+
+    Example:
+    >>> main(["train", "run.toml", "--output", "runs/mine"])
+    """
+    options = _parser().parse_args(arguments)
+    return options.command(options)
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        prog="keras-idea",
+        description="Pretrain wide, prune while training, recover: in one fit.",
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    train = commands.add_parser(
+        "train",
+        help="train, prune and recover a model; leave a run folder",
+        description="Trains a wide language model, prunes it while it trains and "
+        "recovers it in one fit; leaves a folder with the narrow model, a picture "
+        "and a table. KERAS_BACKEND=jax|tensorflow|torch chooses the backend.",
+    )
+    train.add_argument(
+        "config",
+        nargs="?",
+        metavar="CONFIG.toml",
+        help="the run's description; default: a small model on the source text of "
+        "Python's standard library, about five minutes on 2 cores",
+    )
+    train.add_argument(
+        "--output", metavar="FOLDER", help="the run folder, instead of run.output"
+    )
+    train.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="replace the run that the folder holds",
+    )
+    train.set_defaults(command=_train)
+    return parser
+
+
+def _train(options):
+    # Imported here: Keras takes seconds, and --help needs none of it.
+    from keras_idea.data import TextError
+    from keras_idea.pipelines.config import ConfigError, load_config
+    from keras_idea.pipelines.recorder import TrainingDiverged
+    from keras_idea.pipelines.run_folder import RunFolderError
+    from keras_idea.pipelines.train import train
+
+    try:
+        config = load_config(options.config)
+        if options.output is not None:
+            config = config.with_output(options.output)
+        train(config, overwrite=options.overwrite)
+    except (ConfigError, RunFolderError, TextError) as error:
+        return _fail(2, error)
+    except TrainingDiverged as error:
+        return _fail(1, error)
+    except KeyboardInterrupt:
+        return _fail(130, "interrupted.")
+    return 0
+
+
+def _fail(status, message):
+    print(f"keras-idea: {message}", file=sys.stderr)
+    return status

@@ -1,0 +1,173 @@
+"""Text as bytes: what is read, what is held out.
+
+The vocabulary is the 256 bytes, so that there is no tokenizer to fit, and a loss
+in nats a token divided by ln 2 is bits per byte.
+"""
+
+import codecs
+import hashlib
+import pathlib
+import platform
+import sysconfig
+
+import numpy as np
+
+from keras_idea.data.windows import ByteCorpus, TextError
+
+# Not part of the standard library's own source (packages, tests), or tables and
+# pages made by a program, which would be learnt by heart instead of as text.
+_STDLIB_EXCLUDED = {
+    "__phello__",
+    "dist-packages",
+    "encodings",
+    "idlelib",
+    "lib2to3",
+    "pydoc_data",
+    "site-packages",
+    "test",
+    "tests",
+}
+
+
+def load_text(source="stdlib", validation_fraction=0.05, max_bytes=16_000_000):
+    """Reads text and holds some of it out for validation.
+
+    Of several files, whole files are held out, chosen by a hash of their relative
+    path: the same ones on every machine, and files that come later change nothing
+    for the others. Where that cannot come near `validation_fraction` (a single
+    file, or one that outweighs the others), the end of the text is held out.
+
+    Args:
+        source: "stdlib", the source text of Python's standard library; or the
+            path of a text file; or the path of a folder, read recursively.
+            Hidden files and binary ones (a NUL byte, or no UTF-8) are left out.
+        validation_fraction: float in (0, 1), share of the bytes held out.
+        max_bytes: int, at most so many bytes are read, of a folder from files
+            drawn by the same hash.
+
+    Returns:
+        `ByteCorpus`.
+
+    Raises:
+        TextError: if the path does not exist or holds no text.
+
+    Example:
+    >>> corpus = load_text("stdlib")
+    >>> x, y = corpus.batch(step=0, seed=0, batch_size=32, length=64)
+    """
+    if source == "stdlib":
+        name = f"Python {platform.python_version()} standard library"
+        root = pathlib.Path(sysconfig.get_paths()["stdlib"])
+        paths = [p for p in root.rglob("*.py") if not _excluded(p.relative_to(root))]
+    else:
+        name, root = str(source), pathlib.Path(source)
+        if not root.exists():
+            raise TextError(
+                f"No text at {name!r}: there is no such file or folder (seen from "
+                f"{pathlib.Path.cwd()}). Give 'stdlib', a text file or a folder."
+            )
+        if root.is_file():
+            return _from_file(root, validation_fraction, max_bytes)
+        paths = [p for p in root.rglob("*") if not _hidden(p.relative_to(root))]
+    files, skipped = _read_files(root, paths, max_bytes)
+    if not files:
+        raise TextError(
+            f"No text in {name!r}: it holds no readable UTF-8 text file"
+            f"{f' ({skipped} binary ones skipped)' if skipped else ''}. Give "
+            "'stdlib', a text file or a folder of text files."
+        )
+    held_out = _held_out(files, validation_fraction)
+    note = f", {skipped} binary files skipped" if skipped else ""
+    if not held_out:
+        description = f"{name}: {len(files)} files{note}"
+        return _cut_end(b"".join(files.values()), validation_fraction, description)
+    validation = [text for path, text in files.items() if path in held_out]
+    train = [text for path, text in files.items() if path not in held_out]
+    return ByteCorpus(
+        _as_array(b"".join(train)),
+        _as_array(b"".join(validation)),
+        f"{name}: {len(train)} files to train on, {len(validation)} held out{note}",
+    )
+
+
+def _from_file(path, validation_fraction, max_bytes):
+    text = _read(path, max_bytes)
+    if text is None:
+        raise TextError(f"{str(path)!r} is not UTF-8 text. Give a text file.")
+    if not text:
+        raise TextError(f"{str(path)!r} is empty. Give a file with text in it.")
+    return _cut_end(text, validation_fraction, str(path))
+
+
+def _cut_end(text, validation_fraction, description):
+    cut = len(text) - max(1, round(len(text) * validation_fraction))
+    array = _as_array(text)
+    return ByteCorpus(array[:cut], array[cut:], f"{description}, the end held out")
+
+
+def _read_files(root, paths, max_bytes):
+    """Dict of relative path to bytes, sorted by path, and the number skipped."""
+    names = {p.relative_to(root).as_posix(): p for p in paths if p.is_file()}
+    files, skipped, left = {}, 0, max_bytes
+    for name in sorted(names, key=_hash):
+        if left <= 0:
+            break
+        text = _read(names[name], left)
+        if text is None:
+            skipped += 1
+        elif text:
+            files[name] = text
+            left -= len(text)
+    return dict(sorted(files.items())), skipped
+
+
+def _read(path, max_bytes):
+    """The first `max_bytes` bytes of a file, or None if it is not text."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(max_bytes)
+    except OSError as error:
+        raise TextError(f"Cannot read {str(path)!r}: {error.strerror}.") from None
+    try:
+        # `final=False`: the cut may fall inside a character.
+        codecs.getincrementaldecoder("utf-8")().decode(data, final=False)
+    except UnicodeDecodeError:
+        return None
+    return None if b"\0" in data else data
+
+
+def _held_out(files, fraction):
+    """Names of the files held out; empty where whole files do not come near."""
+    total = sum(map(len, files.values()))
+    wanted = fraction * total
+    chosen, size = set(), 0
+    for name in sorted(files, key=_hash):
+        if size + len(files[name]) <= wanted:
+            chosen.add(name)
+            size += len(files[name])
+    if size >= wanted / 2:
+        return chosen
+    # A few files of like size: the smallest that is no less than wanted, unless
+    # it takes more than a third of the text.
+    larger = [name for name in sorted(files, key=_hash) if len(files[name]) > wanted]
+    smallest = min(larger, key=lambda name: len(files[name]), default=None)
+    if smallest is not None and len(files[smallest]) <= total / 3:
+        return {smallest}
+    return set()
+
+
+def _hash(name):
+    # Python's own hash() of a string differs from one process to the next.
+    return hashlib.blake2b(name.encode(), digest_size=8).digest()
+
+
+def _excluded(relative):
+    return not _STDLIB_EXCLUDED.isdisjoint(relative.parts)
+
+
+def _hidden(relative):
+    return any(part.startswith(".") for part in relative.parts)
+
+
+def _as_array(text):
+    return np.frombuffer(text, dtype="uint8")

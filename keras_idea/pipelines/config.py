@@ -1,0 +1,163 @@
+"""The description of a run: one TOML file, one frozen dataclass a table.
+
+Every key has a default, so that a file names only what differs. `demo.toml`
+beside this module spells all of them out with comments.
+"""
+
+import dataclasses
+import difflib
+import importlib.resources
+import pathlib
+import tomllib
+import typing
+
+import tomli_w
+
+from keras_idea.pipelines import tables
+from keras_idea.pipelines.fields import ConfigError, divisors
+
+
+@dataclasses.dataclass(frozen=True)
+class RunConfig:
+    """A whole run: one attribute a TOML table.
+
+    Example:
+    >>> config = load_config("run.toml")
+    >>> config.budget.total_steps
+    1000
+    """
+
+    model: tables.ModelConfig = tables.ModelConfig()
+    data: tables.DataConfig = tables.DataConfig()
+    budget: tables.BudgetConfig = tables.BudgetConfig()
+    optimizer: tables.OptimizerConfig = tables.OptimizerConfig()
+    pruning: tables.PruningConfig = tables.PruningConfig()
+    sample: tables.SampleConfig = tables.SampleConfig()
+    run: tables.RunSettings = tables.RunSettings()
+
+    def __post_init__(self):
+        total, enlarge = self.budget.total_steps, self.budget.enlarge_steps
+        if self.optimizer.warmup_steps > total:
+            raise ConfigError(
+                "`optimizer.warmup_steps` must be at most the total of [budget], "
+                f"{total} steps. Received: warmup_steps={self.optimizer.warmup_steps}."
+            )
+        every = self.run.validate_every
+        if enlarge % every or total % every:
+            valid = [n for n in divisors(enlarge) if total % n == 0]
+            nearest = min(valid, key=lambda n: abs(n - every))
+            raise ConfigError(
+                "`run.validate_every` must divide budget.enlarge_steps="
+                f"{enlarge} and the total of [budget], {total} steps. Received: "
+                f"validate_every={every}. Mend: {nearest} is the nearest that does."
+            )
+
+    def with_output(self, output):
+        """The same run, its results to another folder.
+
+        Args:
+            output: str, the run folder.
+
+        Returns:
+            `RunConfig`.
+        """
+        return dataclasses.replace(
+            self, run=dataclasses.replace(self.run, output=output)
+        )
+
+    def to_toml(self):
+        """The run as TOML text, every key spelled out.
+
+        Returns:
+            str that `load_config` reads back to an equal `RunConfig`.
+        """
+        return tomli_w.dumps(
+            {
+                name: {key: value for key, value in table.items() if value is not None}
+                for name, table in dataclasses.asdict(self).items()
+            }
+        )
+
+
+def load_config(path=None):
+    """Reads and checks a run's description.
+
+    Args:
+        path: path of a TOML file; None: the demo that comes with the package.
+
+    Returns:
+        `RunConfig`.
+
+    Raises:
+        ConfigError: if the file cannot be read, is no TOML, or holds an unknown
+            key or a value that cannot be: which one, and how to mend it.
+
+    Example:
+    >>> load_config().model.hidden_dim
+    512
+    """
+    if path is None:
+        demo = importlib.resources.files("keras_idea.pipelines") / "demo.toml"
+        return parse_config(demo.read_text(encoding="utf-8"), name="demo")
+    path = pathlib.Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"Cannot read the config {str(path)!r}: {error}.") from None
+    try:
+        return parse_config(text, name=path.stem)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def parse_config(text, name="run"):
+    """Reads and checks TOML text; `name` makes the default output folder.
+
+    Args:
+        text: str, TOML.
+        name: str; a run without an output goes to `runs/<name>`.
+
+    Returns:
+        `RunConfig`.
+
+    Raises:
+        ConfigError: as `load_config`.
+    """
+    try:
+        received = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"This is not valid TOML: {error}.") from None
+    kinds = typing.get_type_hints(RunConfig)
+    _refuse_unknown("table", received, kinds)
+    parsed = {}
+    for table, kind in kinds.items():
+        values = received.get(table, {})
+        if not isinstance(values, dict):
+            raise ConfigError(
+                f"`{table}` must be a table. Received: {table} = {values!r}. Mend: "
+                f"write [{table}] on a line of its own, its keys below."
+            )
+        _refuse_unknown(f"key in [{table}]", values, _keys(kind))
+        if table == "run":
+            values = {"output": f"runs/{name}", **values}
+        parsed[table] = kind(**values)
+    return RunConfig(**parsed)
+
+
+def _keys(kind):
+    return [field.name for field in dataclasses.fields(kind)]
+
+
+def _refuse_unknown(what, received, known):
+    for name in received:
+        if name in known:
+            continue
+        kinds = typing.get_type_hints(RunConfig)
+        homes = [table for table, kind in kinds.items() if name in _keys(kind)]
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        hint = ""
+        if homes:
+            hint = f"Mend: it belongs under [{homes[0]}]. "
+        elif near:
+            hint = f"Did you mean {near[0]!r}? "
+        raise ConfigError(f"Unknown {what}: {name!r}. {hint}Valid: {', '.join(known)}.")

@@ -1,0 +1,201 @@
+"""The tables of a run's description: one frozen dataclass each."""
+
+import dataclasses
+
+from keras_idea.methods import METHODS
+from keras_idea.pipelines import fields
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelConfig(fields.Table):
+    """`[model]`: the shape of the decoder, before and after pruning.
+
+    Args:
+        model_dim: int, width of the residual stream. Default 64.
+        num_layers: int, decoder blocks. Default 2.
+        num_heads: int, attention heads; divides `model_dim`. Default 4.
+        num_key_value_heads: int or None, heads of keys and values; divides
+            `num_heads`. None: as many as `num_heads`.
+        hidden_dim: int, neurons of each FFN at the start: the enlarged width.
+            Default 512.
+        target_dim: int, neurons of each FFN at the end; or a float in (0, 1),
+            the fraction of `hidden_dim` kept. Default 192.
+        sequence_length: int, bytes the model sees at once. Default 64.
+    """
+
+    table = "model"
+    model_dim: int = fields.integer(64, minimum=1)
+    num_layers: int = fields.integer(2, minimum=1)
+    num_heads: int = fields.integer(4, minimum=1)
+    num_key_value_heads: int | None = fields.checked(None, fields.check_optional_int)
+    hidden_dim: int = fields.integer(512, minimum=2)
+    target_dim: int | float = fields.checked(192, fields.check_width)
+    sequence_length: int = fields.integer(64, minimum=2)
+
+    def _check_together(self):
+        if self.model_dim % (2 * self.num_heads):
+            raise fields.ConfigError(
+                "`model.model_dim` must be a multiple of 2 x model.num_heads (rotary "
+                f"embeddings turn pairs). Received: model_dim={self.model_dim}, "
+                f"num_heads={self.num_heads}. Mend: model_dim="
+                f"{fields.nearest_multiple(self.model_dim, 2 * self.num_heads)}."
+            )
+        key_value_heads = self.num_key_value_heads or self.num_heads
+        if self.num_heads % key_value_heads:
+            raise fields.ConfigError(
+                "`model.num_key_value_heads` must divide model.num_heads="
+                f"{self.num_heads}. Received: num_key_value_heads={key_value_heads}. "
+                f"Mend: one of {fields.divisors(self.num_heads)}."
+            )
+        if self.target_width >= self.hidden_dim:
+            raise fields.ConfigError(
+                "`model.target_dim` must be below model.hidden_dim="
+                f"{self.hidden_dim}: pruning makes the FFN narrower. Received: "
+                f"target_dim={self.target_dim}. Mend: lower target_dim or raise "
+                "hidden_dim."
+            )
+
+    @property
+    def target_width(self):
+        """int, neurons of each FFN at the end, whichever way they were given."""
+        if isinstance(self.target_dim, float):
+            return max(1, round(self.target_dim * self.hidden_dim))
+        return self.target_dim
+
+
+@dataclasses.dataclass(frozen=True)
+class DataConfig(fields.Table):
+    """`[data]`: the text, and how it is cut.
+
+    Args:
+        text: str, "stdlib" (the source of Python's standard library), or the
+            path of a text file or of a folder of them. A relative path counts
+            from the working directory. Default "stdlib".
+        batch_size: int, sequences a step. Default 32.
+        validation_fraction: float in [0.001, 0.5], the share of the text held
+            out. Default 0.05.
+        validation_batches: int, how many batches one validation reads at most.
+            Default 32.
+        max_megabytes: float, at most so much text is read. Default 16.
+    """
+
+    table = "data"
+    text: str = fields.checked("stdlib", fields.check_text)
+    batch_size: int = fields.integer(32, minimum=1)
+    validation_fraction: float = fields.number(0.05, minimum=0.001, maximum=0.5)
+    validation_batches: int = fields.integer(32, minimum=1)
+    max_megabytes: float = fields.number(16.0, minimum=0.001)
+
+
+@dataclasses.dataclass(frozen=True)
+class BudgetConfig(fields.Table):
+    """`[budget]`: optimizer steps of each stage.
+
+    Args:
+        enlarge_steps: int, steps at the enlarged width. Default 500.
+        prune_steps: int, steps over which the width falls. Default 250.
+        recover_steps: int, steps at the target width. Default 250.
+    """
+
+    table = "budget"
+    enlarge_steps: int = fields.integer(500, minimum=1)
+    prune_steps: int = fields.integer(250, minimum=1)
+    recover_steps: int = fields.integer(250, minimum=0)
+
+    @property
+    def total_steps(self):
+        """int, the optimizer steps of the whole run."""
+        return self.enlarge_steps + self.prune_steps + self.recover_steps
+
+
+@dataclasses.dataclass(frozen=True)
+class OptimizerConfig(fields.Table):
+    """`[optimizer]`: AdamW under one warm-up and one cosine over the whole run.
+
+    Args:
+        peak_learning_rate: float, the rate after the warm-up. Default 3e-3.
+        end_learning_rate: float in [0, peak], the rate at the end. Default 3e-5.
+        warmup_steps: int, steps of linear warm-up. Default 50.
+        weight_decay: float, decoupled weight decay. Default 0.01.
+    """
+
+    table = "optimizer"
+    peak_learning_rate: float = fields.number(3e-3, minimum=0.0)
+    end_learning_rate: float = fields.number(3e-5, minimum=0.0)
+    warmup_steps: int = fields.integer(50, minimum=0)
+    weight_decay: float = fields.number(0.01, minimum=0.0)
+
+    def _check_together(self):
+        if self.end_learning_rate > self.peak_learning_rate:
+            raise fields.ConfigError(
+                "`optimizer.end_learning_rate` must be at most "
+                f"optimizer.peak_learning_rate={self.peak_learning_rate}. Received: "
+                f"end_learning_rate={self.end_learning_rate}."
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class PruningConfig(fields.Table):
+    """`[pruning]`: which neurons go, and when the model becomes narrow.
+
+    Args:
+        method: "sensitivity". How importance arises.
+        ema_decay: float in [0, 1), the weight of the past in the moving average
+            of the scores. Default 0.4.
+        row_reduce: "mean" or "max", how the weights of a neuron's row become one
+            number. Default "mean".
+        matrix_reduce: "mean" or "max", how a neuron's three rows become one
+            number. Default "max".
+        update_every: int, the mask changes every so many steps. Default 1.
+        compact: "end" (the model shrinks inside `fit` once pruning is done) or
+            "off" (it stays masked; only the saved model is narrow).
+    """
+
+    table = "pruning"
+    method: str = fields.choice("sensitivity", *METHODS)
+    ema_decay: float = fields.number(
+        0.4, minimum=0.0, maximum=1.0, exclude_maximum=True
+    )
+    row_reduce: str = fields.choice("mean", "mean", "max")
+    matrix_reduce: str = fields.choice("max", "mean", "max")
+    update_every: int = fields.integer(1, minimum=1)
+    compact: str = fields.choice("end", "end", "off")
+
+
+@dataclasses.dataclass(frozen=True)
+class SampleConfig(fields.Table):
+    """`[sample]`: the text that the narrow model writes at the end.
+
+    Args:
+        prompt: str, what it continues. Default "def read_".
+        tokens: int, bytes to write. Default 320.
+        temperature: float, 0 takes the likeliest byte each time. Default 0.8.
+        top_k: int, draws only among so many likeliest bytes. Default 40.
+    """
+
+    table = "sample"
+    prompt: str = fields.checked("def read_", fields.check_text)
+    tokens: int = fields.integer(320, minimum=1)
+    temperature: float = fields.number(0.8, minimum=0.0)
+    top_k: int = fields.integer(40, minimum=1, maximum=256)
+
+
+@dataclasses.dataclass(frozen=True)
+class RunSettings(fields.Table):
+    """`[run]`: where the results go and what is measured.
+
+    Args:
+        output: str, the run folder. Default: `runs/` and the config's name.
+        seed: int, of the weights, the batches and the sample. Default 0.
+        validate_every: int, steps between validations; divides both
+            `budget.enlarge_steps` (so that the wide model is judged right
+            before pruning) and the total. Default 100.
+        compare_from_scratch: bool, whether a narrow model is also trained from
+            scratch on the same batches. Default true.
+    """
+
+    table = "run"
+    output: str = fields.checked("runs/demo", fields.check_text)
+    seed: int = fields.integer(0, minimum=0, maximum=2**31 - 1)
+    validate_every: int = fields.integer(100, minimum=1)
+    compare_from_scratch: bool = fields.checked(True, fields.check_bool)

@@ -1,0 +1,97 @@
+"""The heat map of a run: which neurons lived when, and how important they were."""
+
+import numpy as np
+
+_ALIVE = "#9ccfc9"
+_DEAD = "#eceef0"
+
+
+def draw_neurons(axis, neurons, last_step):
+    """Draws the neurons of every layer, sorted by the step of their death.
+
+    While they are read, the living are coloured by their rank of importance
+    among the living; after that they are dead or alive.
+
+    Args:
+        axis: matplotlib axis, steps to the right.
+        neurons: list of `NeuronLives`, one a layer.
+        last_step: int, the last step of the run.
+    """
+    # Cells of the dead are NaN and show the background.
+    axis.set_facecolor(_DEAD)
+    rows = max(8, 640 // max(1, len(neurons)))
+    top, middles = 0, []
+    for lives in neurons:
+        cells = _heat_map(lives, rows)
+        survivors = int(np.isfinite(cells[:, -1]).sum())
+        middles.append(top + len(cells) / 2)
+        mesh = axis.pcolormesh(
+            _edges(lives.steps),
+            np.arange(len(cells) + 1) + top,
+            cells,
+            cmap="YlGnBu",
+            vmin=-0.1,
+            vmax=1.0,
+            rasterized=True,
+        )
+        # Once the model is narrow nobody is ranked any more: dead or alive.
+        top += len(cells)
+        axis.fill_between(
+            [lives.steps[-1], last_step], top - survivors, top, color=_ALIVE
+        )
+        axis.axhline(top, color="white", linewidth=3)
+    axis.set_yticks(middles, [lives.layer for lives in neurons], rotation=90)
+    for label in axis.get_yticklabels():
+        label.set_verticalalignment("center")
+    axis.tick_params(axis="y", length=0)
+    axis.set_ylim(top, 0)
+    axis.set_ylabel("neurons by the step of their death")
+    _draw_key(axis, mesh)
+
+
+def _draw_key(axis, mesh):
+    """The colours' meaning, below the heat map."""
+    from matplotlib.patches import Patch
+
+    axis.legend(
+        handles=[
+            Patch(color=_DEAD, label="pruned"),
+            Patch(color=_ALIVE, label="alive in the narrow model"),
+        ],
+        loc="upper left",
+        bbox_to_anchor=(0, -0.1),
+        ncols=2,
+        frameon=False,
+        fontsize=10.5,
+        borderaxespad=0,
+    )
+    scale = axis.inset_axes((0.8, -0.15, 0.1, 0.03))
+    bar = axis.figure.colorbar(mesh, cax=scale, orientation="horizontal")
+    scale.set_xlim(0, 1)
+    scale.set_xticks([])
+    bar.outline.set_visible(False)
+    for x, name, side in ((-0.1, "least important", "right"), (1.1, "most", "left")):
+        scale.text(x, 0.5, name, ha=side, va="center", transform=scale.transAxes)
+
+
+def _edges(steps):
+    """A cell reaches back to the reading before it."""
+    return np.concatenate([[0.0], steps])
+
+
+def _heat_map(lives, max_rows):
+    """Ranks of the neurons `(rows, readings)`, first to die on top; NaN: dead."""
+    rank = _rank(lives.importance)
+    standing = np.nan_to_num(rank).mean(axis=0)
+    order = np.lexsort((standing, lives.death_step))
+    if len(order) > max_rows:
+        order = order[np.linspace(0, len(order) - 1, max_rows).astype(int)]
+    return rank[:, order].T
+
+
+def _rank(importance):
+    """Each row's values as ranks in [0, 1] among those that are not NaN."""
+    living = ~np.isnan(importance)
+    order = np.where(living, importance, np.inf).argsort(axis=1).argsort(axis=1)
+    most = np.maximum(living.sum(axis=1, keepdims=True) - 1, 1)
+    return np.where(living, order / most, np.nan)

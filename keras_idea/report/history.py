@@ -1,0 +1,83 @@
+"""What a run leaves to be drawn: its curves, and the lives of its neurons."""
+
+import csv
+import dataclasses
+import io
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingCurve:
+    """One training run, step by step.
+
+    Args:
+        name: str, such as "pruned".
+        steps: int array `(n,)`, optimizer steps done.
+        loss: float array `(n,)`, bits per byte of that step's batch.
+        learning_rate: float array `(n,)`, the rate of that step.
+        width: int array `(n,)`, neurons alive in an FFN after that step.
+        validation: dict of step to bits per byte on the held-out text.
+    """
+
+    name: str
+    steps: np.ndarray
+    loss: np.ndarray
+    learning_rate: np.ndarray
+    width: np.ndarray
+    validation: dict
+
+
+@dataclasses.dataclass(frozen=True)
+class NeuronLives:
+    """When each neuron of one layer died, and how important it was till then.
+
+    Args:
+        layer: str, the layer's name.
+        steps: int array `(readings,)`, ascending: the steps at which it was read.
+        importance: float array `(readings, hidden_dim)`; NaN where a neuron was
+            dead.
+    """
+
+    layer: str
+    steps: np.ndarray
+    importance: np.ndarray
+
+    @property
+    def death_step(self):
+        """Float array `(hidden_dim,)`: the first reading dead; inf: it lived on."""
+        dead = np.isnan(self.importance)
+        first = self.steps[dead.argmax(axis=0)].astype("float64")
+        return np.where(dead.any(axis=0), first, np.inf)
+
+
+def metrics_csv(curves):
+    """The curves as CSV text, one line a step of each run.
+
+    Args:
+        curves: iterable of `TrainingCurve`.
+
+    Returns:
+        str with columns run, step, learning_rate, width, loss and
+        validation_loss (bits per byte; empty where it was not measured).
+    """
+    text = io.StringIO(newline="")
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow(
+        ["run", "step", "learning_rate", "width", "bits_per_byte", "validation"]
+    )
+    for curve in curves:
+        columns = (curve.steps, curve.learning_rate, curve.width, curve.loss)
+        for step, rate, width, loss in zip(*columns, strict=True):
+            validation = curve.validation.get(int(step))
+            lines.writerow(
+                [
+                    curve.name,
+                    int(step),
+                    f"{rate:.6g}",
+                    int(width),
+                    f"{loss:.5f}",
+                    "" if validation is None else f"{validation:.5f}",
+                ]
+            )
+    return text.getvalue()

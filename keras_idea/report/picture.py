@@ -1,0 +1,189 @@
+"""One picture of a run: rate, width, loss, and which neurons lived when."""
+
+import numpy as np
+
+from keras_idea.report.heat_map import draw_neurons
+
+_INK = "#1f2933"
+_MUTED = "#7b8794"
+_PRUNED = "#0b7285"
+_SCRATCH = "#e8590c"
+_COLORS = (_PRUNED, _SCRATCH)
+_RATE = "#5f3dc4"
+_STAGES = {"enlarged": "#ffffff", "pruning": "#fff3d6", "recovery": "#e6f7ee"}
+
+
+def draw_run(path, curves, neurons, stages, compaction_step=None, title=""):
+    """Draws a run as a PNG, 1200 pixels wide.
+
+    Four panels share the axis of steps: learning rate, width, loss in bits per
+    byte (each batch, smoothed, and validation points), and a heat map of the
+    neurons of every layer, sorted by the step at which they died.
+
+    Args:
+        path: path of the PNG.
+        curves: list of `TrainingCurve`: the pruned run first, then those it is
+            compared with.
+        neurons: list of `NeuronLives`, one a layer.
+        stages: list of `(name, first_step, last_step)`: "enlarged", "pruning",
+            "recovery".
+        compaction_step: int or None, the step after which the model was narrow.
+        title: str, drawn above.
+    """
+    # A Figure of its own: nothing of pyplot's global state is touched.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    layout = ConstrainedLayoutEngine(h_pad=0.06, hspace=0.02)
+    figure = Figure(figsize=(12, 13.5), dpi=100, layout=layout)
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(4, 1, sharex=True, height_ratios=[1, 1, 2.2, 2.6])
+    figure.suptitle(title, x=0.012, ha="left", fontsize=15, color=_INK)
+    _draw_learning_rate(axes[0], curves[0])
+    _draw_width(axes[1], curves[0])
+    _draw_loss(axes[2], curves)
+    draw_neurons(axes[3], neurons, stages[-1][2])
+    for axis in axes:
+        _dress(axis)
+    for axis in axes[:3]:
+        _shade(axis, stages)
+    _label_stages(axes[0], stages)
+    _mark_compaction(axes, compaction_step, curves[0])
+    axes[3].set_xlabel("optimizer steps")
+    axes[3].set_xlim(0, stages[-1][2])
+    figure.savefig(path, format="png")
+
+
+def _dress(axis):
+    axis.tick_params(colors=_MUTED, labelsize=10)
+    axis.xaxis.label.set_color(_INK)
+    axis.yaxis.label.set_color(_INK)
+    axis.set_axisbelow(True)
+    for side in ("top", "right"):
+        axis.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axis.spines[side].set_color("#cbd2d9")
+
+
+def _shade(axis, stages):
+    axis.grid(axis="y", color="#e4e7eb", linewidth=0.8)
+    for name, first, last in stages:
+        axis.axvspan(first, last, color=_STAGES[name], zorder=-2, linewidth=0)
+
+
+def _label_stages(axis, stages):
+    whole = stages[-1][2]
+    for name, first, last in stages:
+        # A stage too short for its name goes without.
+        if last - first > 0.06 * whole:
+            axis.annotate(
+                f"{name}: {last - first:,} steps",
+                ((first + last) / 2, 1.04),
+                xycoords=("data", "axes fraction"),
+                ha="center",
+                color=_MUTED,
+                fontsize=11,
+            )
+
+
+def _mark_compaction(axes, step, curve):
+    if step is None:
+        return
+    for axis in axes:
+        axis.axvline(step, color=_INK, linewidth=1, linestyle=(0, (4, 3)))
+    # To whichever side of the line there is room.
+    left = step > 0.75 * curve.steps[-1]
+    axes[1].annotate(
+        "here the model becomes\nphysically narrow, in fit",
+        (step, 0.96),
+        xycoords=("data", "axes fraction"),
+        xytext=(-10 if left else 10, 0),
+        textcoords="offset points",
+        ha="right" if left else "left",
+        va="top",
+        fontsize=10.5,
+        color=_INK,
+    )
+
+
+def _draw_learning_rate(axis, curve):
+    axis.plot(curve.steps, curve.learning_rate, color=_RATE, linewidth=2)
+    axis.set_ylabel("learning rate")
+    axis.set_ylim(bottom=0)
+    axis.ticklabel_format(axis="y", style="sci", scilimits=(-3, 3))
+
+
+def _draw_width(axis, curve):
+    steps = np.concatenate([[0], curve.steps])
+    width = np.concatenate([curve.width[:1], curve.width])
+    axis.step(steps, width, where="post", color=_PRUNED, linewidth=2)
+    axis.fill_between(steps, width, step="post", color=_PRUNED, alpha=0.12, linewidth=0)
+    axis.set_yticks(sorted({0, int(width[-1]), int(width[0])}))
+    axis.set_ylim(0, 1.08 * width[0])
+    axis.set_ylabel("neurons an FFN")
+
+
+def _draw_loss(axis, curves):
+    for curve, color in zip(curves, _COLORS, strict=False):
+        axis.plot(curve.steps, curve.loss, color=color, alpha=0.16, linewidth=0.8)
+        smooth = _smooth(curve.loss)
+        axis.plot(
+            curve.steps,
+            smooth,
+            color=color,
+            linewidth=1.8,
+            label=f"{curve.name}: train",
+        )
+        axis.plot(
+            list(curve.validation),
+            list(curve.validation.values()),
+            "o",
+            color=color,
+            markeredgecolor="white",
+            markersize=7,
+            clip_on=False,
+            zorder=3 if color == _SCRATCH else 4,
+            label=f"{curve.name}: validation",
+        )
+    # The first steps' losses are far above the rest and would flatten it.
+    smooth = np.concatenate([_smooth(c.loss)[len(c.loss) // 15 :] for c in curves])
+    low, span = smooth.min(), max(smooth.max() - smooth.min(), 0.1)
+    axis.set_ylim(low - 0.15 * span, low + 1.05 * span)
+    axis.set_ylabel("bits per byte")
+    axis.legend(fontsize=10.5, loc="upper right", facecolor="white", edgecolor="none")
+    _draw_close_up(axis, curves)
+
+
+def _draw_close_up(axis, curves):
+    """Validation over the last half of the run, where the differences are small."""
+    half = curves[0].steps[-1] / 2
+    late = [{k: v for k, v in c.validation.items() if k >= half} for c in curves]
+    if len(late[0]) < 3:
+        return
+    inset = axis.inset_axes((0.33, 0.44, 0.36, 0.52))
+    for points, color in zip(late, _COLORS, strict=False):
+        inset.plot(list(points), list(points.values()), "o-", color=color, markersize=5)
+        inset.annotate(
+            f"{list(points.values())[-1]:.3f}",
+            list(points.items())[-1],
+            xytext=(6, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=10,
+            color=color,
+        )
+    inset.margins(x=0.03, y=0.12)
+    inset.set_xlim(right=curves[0].steps[-1] + 0.14 * half)
+    inset.set_title("validation, last half", fontsize=10.5, color=_INK, loc="left")
+    inset.grid(axis="y", color="#e4e7eb", linewidth=0.8)
+    _dress(inset)
+
+
+def _smooth(values):
+    """Running mean over a fortieth of the run, shorter at its ends."""
+    half = max(1, len(values) // 80)
+    total = np.concatenate([[0.0], np.cumsum(values)])
+    index = np.arange(len(values))
+    low, high = np.maximum(index - half, 0), np.minimum(index + half + 1, len(values))
+    return (total[high] - total[low]) / (high - low)

@@ -1,0 +1,117 @@
+"""The table at the end of a run: for the terminal, as Markdown and as JSON."""
+
+import dataclasses
+import json
+
+
+@dataclasses.dataclass(frozen=True)
+class ResultRow:
+    """What is known of one model. None: not measured.
+
+    Args:
+        name: str, which model.
+        parameters: int, trained numbers.
+        bits_per_byte: float, cross-entropy on the held-out text.
+        step_ms: float, milliseconds a training step.
+        generation_speed: float, bytes generated a second.
+    """
+
+    name: str
+    parameters: int | None = None
+    bits_per_byte: float | None = None
+    step_ms: float | None = None
+    generation_speed: float | None = None
+
+    @property
+    def perplexity(self):
+        """float, per byte: `2 ** bits_per_byte`."""
+        return None if self.bits_per_byte is None else 2.0**self.bits_per_byte
+
+
+# Header, attribute, format. Short, so that the table fits 80 columns.
+COLUMNS = (
+    ("model", "name", "{}"),
+    ("parameters", "parameters", "{:,}"),
+    ("bits/byte", "bits_per_byte", "{:.3f}"),
+    ("perplexity", "perplexity", "{:.2f}"),
+    ("ms/step", "step_ms", "{:.1f}"),
+    ("bytes/s", "generation_speed", "{:,.0f}"),
+)
+LEGEND = (
+    "Bits and perplexity per byte of held-out text; milliseconds a training step; "
+    "bytes generated a second."
+)
+
+
+def cells(row):
+    """The texts of one row, in the order of `COLUMNS`.
+
+    Args:
+        row: `ResultRow`.
+
+    Returns:
+        List of str; "-" for what was not measured.
+    """
+    values = [(getattr(row, name), form) for _, name, form in COLUMNS]
+    return ["-" if value is None else form.format(value) for value, form in values]
+
+
+def to_markdown(rows):
+    """The table as Markdown.
+
+    Args:
+        rows: list of `ResultRow`.
+
+    Returns:
+        str, lines of equal width, numbers to the right, and the legend.
+    """
+    lines = [[header for header, _, _ in COLUMNS], *map(cells, rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
+    padded = [
+        [line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]
+        for line in lines
+    ]
+    padded.insert(1, rule)
+    lines = [f"| {' | '.join(line)} |\n" for line in padded]
+    return "".join([*lines, "\n", LEGEND, "\n"])
+
+
+def to_json(rows, facts=None):
+    """The table as JSON, with what is worth knowing about the run.
+
+    Args:
+        rows: list of `ResultRow`.
+        facts: dict or None, further members of the JSON object, such as versions.
+
+    Returns:
+        str, a JSON object with `rows` and the facts.
+    """
+    records = [
+        {**dataclasses.asdict(row), "perplexity": row.perplexity} for row in rows
+    ]
+    return json.dumps({"rows": records, **(facts or {})}, indent=2) + "\n"
+
+
+def print_table(rows, console=None):
+    """Prints the table to the terminal.
+
+    Args:
+        rows: list of `ResultRow`.
+        console: `rich.console.Console` or None: the standard output.
+    """
+    import rich.box
+    import rich.console
+    import rich.table
+
+    table = rich.table.Table(
+        box=rich.box.SIMPLE_HEAD,
+        pad_edge=False,
+        caption=LEGEND,
+        caption_justify="left",
+    )
+    for index, (header, _, _) in enumerate(COLUMNS):
+        table.add_column(header, justify="right" if index else "left")
+    for row in rows:
+        table.add_row(*cells(row))
+    (console or rich.console.Console()).print(table)
