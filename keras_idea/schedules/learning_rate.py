@@ -3,6 +3,7 @@
 import math
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_idea.validation import check_int, check_number
@@ -18,11 +19,22 @@ def _check_rates_and_steps(peak, end, total_steps, warmup_steps):
     return peak, end, total_steps, warmup_steps
 
 
-def _warmup(step, peak, warmup_steps, after):
+def _whole_steps(step):
+    """The module to compute with, and `step` as an integer of it.
+
+    A Python step (a callback's, for the logs) is computed with NumPy: eager tensor
+    operations would cost as much as a small model's train step.
+    """
+    if isinstance(step, int):
+        return np, step
+    return ops, ops.cast(step, "int32")
+
+
+def _warmup(xp, step, peak, warmup_steps, after):
     """`step / warmup_steps * peak` up to `warmup_steps`, then `after`."""
     if warmup_steps == 0:
         return after
-    return ops.where(step <= warmup_steps, peak * step / warmup_steps, after)
+    return xp.where(step <= warmup_steps, peak * step / warmup_steps, after)
 
 
 @keras.saving.register_keras_serializable(package="keras_idea")
@@ -89,17 +101,18 @@ class CosineDecay(keras.optimizers.schedules.LearningRateSchedule):
             step: int or integer scalar tensor.
 
         Returns:
-            float32 scalar tensor.
+            float32 scalar tensor; for an int a NumPy float.
         """
+        xp, step = _whole_steps(step)
         # Whole steps are added and capped as integers: float32 holds them
         # exactly only up to 2**24.
-        t = ops.cast(step, "int32") + self.start_step
-        t = ops.cast(ops.minimum(t, self.total_steps), "float32")
+        t = xp.minimum(step + self.start_step, self.total_steps)
+        t = xp.multiply(t, 1.0)
         amplitude = (self.peak_learning_rate - self.end_learning_rate) / 2
         centre = (self.peak_learning_rate + self.end_learning_rate) / 2
         angle = (t - self.warmup_steps) * (math.pi / self.total_steps)
-        cosine = amplitude * ops.cos(angle) + centre
-        return _warmup(t, self.peak_learning_rate, self.warmup_steps, cosine)
+        cosine = amplitude * xp.cos(angle) + centre
+        return _warmup(xp, t, self.peak_learning_rate, self.warmup_steps, cosine)
 
     def get_config(self):
         """Dict of the constructor's arguments."""
@@ -164,13 +177,12 @@ class WarmupStableDecay(keras.optimizers.schedules.LearningRateSchedule):
 
     def __call__(self, step):
         """The learning rate at `step`, a float32 scalar tensor."""
-        t = ops.minimum(ops.cast(step, "int32"), self.total_steps)
-        decayed = ops.maximum(t - (self.total_steps - self.decay_steps), 0)
-        share = ops.cast(decayed, "float32") / self.decay_steps
+        xp, step = _whole_steps(step)
+        t = xp.minimum(step, self.total_steps)
+        decayed = xp.maximum(t - (self.total_steps - self.decay_steps), 0)
         peak, end = self.peak_learning_rate, self.end_learning_rate
-        return _warmup(
-            ops.cast(t, "float32"), peak, self.warmup_steps, peak + (end - peak) * share
-        )
+        rate = peak + (end - peak) * xp.divide(decayed, self.decay_steps)
+        return _warmup(xp, xp.multiply(t, 1.0), peak, self.warmup_steps, rate)
 
     def get_config(self):
         """Dict of the constructor's arguments."""

@@ -19,13 +19,27 @@ def eta(t, total, warmup, peak=PEAK, end=END):
     return c1 * np.cos((t - warmup) / total * np.pi) + c2
 
 
+def of_ints(schedule, steps):
+    return [float(schedule(step)) for step in range(steps)]
+
+
+def of_tensors(schedule, steps):
+    """As an optimizer asks: with its counter."""
+    counter = keras.Variable(0, dtype="int", trainable=False)
+    rates = []
+    for _ in range(steps):
+        rates.append(float(schedule(counter)))
+        counter.assign_add(1)
+    return rates
+
+
 @pytest.mark.parametrize("warmup", [0, 1, 10])
 @pytest.mark.parametrize("start", [0, 25])
 def test_cosine_at_every_step(warmup, start):
     schedule = ki.CosineDecay(PEAK, END, 60, warmup_steps=warmup, start_step=start)
-    rates = [float(schedule(step)) for step in range(80)]
     expected = [eta(step + start, 60, warmup) for step in range(80)]
-    np.testing.assert_allclose(rates, expected, rtol=1e-5, atol=1e-9)
+    np.testing.assert_allclose(of_ints(schedule, 80), expected, rtol=1e-12)
+    np.testing.assert_allclose(of_tensors(schedule, 80), expected, rtol=1e-5, atol=1e-9)
 
 
 def test_cosine_ends():
@@ -42,10 +56,10 @@ def test_cosine_of_a_long_run():
     """Steps beyond float32's whole numbers are still told apart from each other."""
     total = 2**26
     schedule = ki.CosineDecay(1.0, 0.0, total, start_step=2**25 + 1)
-    np.testing.assert_allclose(float(schedule(0)), 0.5, atol=1e-6)
-    np.testing.assert_allclose(
-        float(schedule(2**24)), eta(2**25 + 2**24 + 1, total, 0, 1.0, 0.0), atol=1e-6
-    )
+    for step in (0, 2**24):
+        exact = eta(2**25 + step + 1, total, 0, 1.0, 0.0)
+        tensor = keras.ops.convert_to_tensor(step, "int32")
+        np.testing.assert_allclose(float(schedule(tensor)), exact, atol=1e-6)
 
 
 def test_resumed_is_the_rest_of_the_whole():
@@ -58,8 +72,8 @@ def test_resumed_is_the_rest_of_the_whole():
 def test_warmup_stable_decay_at_every_step():
     schedule = ki.WarmupStableDecay(1.0, 0.1, 20, warmup_steps=4, decay_steps=5)
     expected = [0.0, 0.25, 0.5, 0.75, *[1.0] * 12, 0.82, 0.64, 0.46, 0.28, 0.1, 0.1]
-    rates = [float(schedule(step)) for step in range(22)]
-    np.testing.assert_allclose(rates, expected, rtol=1e-6)
+    np.testing.assert_allclose(of_ints(schedule, 22), expected, rtol=1e-12)
+    np.testing.assert_allclose(of_tensors(schedule, 22), expected, rtol=1e-6)
     assert ki.WarmupStableDecay(1.0, 0.1, 100).decay_steps == 20
 
 
@@ -73,8 +87,10 @@ def test_staged_schedule_restarts_each_stage():
     expected = [eta(t, 10, 2) for t in range(10)]
     expected += [eta(t, 6, 0, peak=PEAK / 2) for t in range(6)]
     expected += [0.1, 0.08, 0.06, 0.04, 0.02, 0.0, 0.0]
-    rates = [float(schedule(step)) for step in range(len(expected))]
-    np.testing.assert_allclose(rates, expected, rtol=1e-5, atol=1e-8)
+    for rates in (of_ints, of_tensors):
+        np.testing.assert_allclose(
+            rates(schedule, len(expected)), expected, rtol=1e-5, atol=1e-8
+        )
 
 
 SCHEDULES = [
