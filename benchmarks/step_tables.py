@@ -3,6 +3,8 @@
 Not run by itself; see step_cost.py.
 """
 
+import statistics
+
 import memory
 
 # (what, numerator, denominator, the most we aim at or None)
@@ -21,22 +23,25 @@ def _ratio_row(what, ratio, aim):
         what,
         f"{ratio['median']:.3f}",
         f"{ratio['low']:.3f} to {ratio['high']:.3f}",
-        f"{ratio['of_best']:.3f}",
+        f"{ratio['of_fast']:.3f}",
         "" if aim is None else f"{aim:.2f}",
     ]
 
 
 def step_table(name, shape, timed):
     rows = [_ratio_row(w, timed["ratios"][w], aim) for w, _, _, aim in STEP_RATIOS]
-    best = {k: 1000 * min(v) for k, v in timed["seconds per step"].items()}
+    typical = {
+        name: 1000 * statistics.median(seconds)
+        for name, seconds in timed["seconds per step"].items()
+    }
     turns = len(timed["seconds per step"]["wide"])
     return {
         "title": f"Train step, {name}: {shape}",
-        "columns": ["train step of", "median ratio", "95 %", "of fastest", "aim"],
+        "columns": ["train step of", "median ratio", "95 %", "of quartiles", "aim"],
         "rows": rows,
         "notes": f"{turns} turns of {shape.steps_per_turn} steps each, paired; "
-        f"{shape.tokens} tokens a step. Fastest turn, ms a step: "
-        + ", ".join(f"{k} {v:.1f}" for k, v in best.items())
+        f"{shape.tokens} tokens a step. Median, ms a step: "
+        + ", ".join(f"{k} {v:.1f}" for k, v in typical.items())
         + ".",
     }
 
@@ -102,10 +107,10 @@ def _readable(size):
 def import_table(imports):
     return {
         "title": "Import",
-        "columns": ["time of", "median ratio", "95 %", "of fastest", "aim"],
+        "columns": ["time of", "median ratio", "95 %", "of quartiles", "aim"],
         "rows": [
             _ratio_row("import keras_idea / import keras", imports["ratio"], 1.05)
         ],
-        "notes": f"{len(imports['seconds keras'])} processes; fastest import of keras "
-        f"{min(imports['seconds keras']):.2f} s.",
+        "notes": f"{len(imports['seconds keras'])} processes; import keras "
+        f"takes {statistics.median(imports['seconds keras']):.2f} s.",
     }

@@ -132,11 +132,16 @@ def _replacement(old, new, owner, memo):
 
 
 def _attributes(layer):
-    """The attributes that a layer's class gave it, Keras's own left out."""
+    """The attributes that a layer's class gave it, the framework's left out."""
     # torch keeps sublayers apart, in `_modules`.
     names = {**vars(layer), **vars(layer).get("_modules", {})}
     own = _keras_attributes(isinstance(layer, keras.Model))
-    return {name: value for name, value in names.items() if name not in own}
+    # `_self_...` is tensorflow's own tracking of what the layer depends on.
+    return {
+        name: value
+        for name, value in names.items()
+        if name not in own and not name.startswith("_self_")
+    }
 
 
 @functools.cache
