@@ -59,8 +59,8 @@ class Shape:
 
 SHAPES = {
     "tiny": Shape(16, 1, 2, 64, 24, 16, 4, steps=6, steps_per_turn=2),
-    "small": Shape(64, 2, 4, 512, 192, 64, 32, steps=240, steps_per_turn=4),
-    "medium": Shape(128, 4, 4, 1024, 384, 128, 16, steps=60, steps_per_turn=2),
+    "small": Shape(64, 2, 4, 512, 192, 64, 32, steps=160, steps_per_turn=4),
+    "medium": Shape(128, 4, 4, 1024, 384, 128, 16, steps=48, steps_per_turn=3),
     # For memory: the parameters weigh more than the activations, as at scale.
     "parameters": Shape(512, 4, 8, 8192, 3072, 32, 4, steps=24, steps_per_turn=2),
     # For a GPU: two layers of the paper's 2.8B model on their way to 1.3B.

@@ -3,8 +3,9 @@
     KERAS_BACKEND=jax python benchmarks/step_cost.py
     KERAS_BACKEND=jax python benchmarks/step_cost.py --shape small --steps 24
 
-On 2 CPU cores, quiet: about 8 minutes on jax, 12 on tensorflow, 10 on torch. On
-one GPU: `--shape paper-1.3b-layer --memory-shape paper-1.3b-layer`.
+On 2 CPU cores: about 10 minutes on jax, 8 on tensorflow and on torch, and longer
+on a busy machine (the ratios stand it, their intervals widen). On one GPU, not
+tried yet: `--shape paper-1.3b-layer --memory-shape paper-1.3b-layer`.
 Writes benchmarks/results/step_cost-BACKEND.json and .md.
 """
 

@@ -232,7 +232,7 @@ def _tap(kernel, row, average):
             upstream = args[0] if upstream is None else upstream
             return upstream, average(kernel, upstream, row)
 
-        return ops.copy(kernel), grad
+        return kernel, grad
 
     return tap(kernel, row)
 
