@@ -83,9 +83,10 @@ def _rebuild_once(layer, memo):
         return _rebuild(sublayer, memo)
 
     if type(layer) is keras.Sequential:
-        return keras.models.clone_model(layer, clone_function=clone)
+        layers = [clone(sublayer) for sublayer in layer._layers]
+        return keras.Sequential(layers, name=layer.name, trainable=layer.trainable)
     if type(layer) is Functional:
-        # A view without compile state: clone_model would compile from a config,
+        # Not `layer` itself: clone_model would compile its copy from a config,
         # which fails for a loss that is a plain function.
         view = keras.Model(layer.input, layer.output, name=layer.name)
         return keras.models.clone_model(view, clone_function=clone)
@@ -170,7 +171,7 @@ def _paired_variables(model, narrow, ffns):
         shape = list(a.shape)
         if axis is not None:
             shape[axis] = len(kept)
-        if shape != list(b.shape):
+        if (shape, a.name) != (list(b.shape), b.name):
             break
     else:
         if len(old) == len(new):

@@ -181,6 +181,15 @@ def test_several_steps_an_execution(data):
         (ffn,) = ki.find_ffns(model)
         assert ffn.state.ticks == 8 and ffn.width == 4
         masks.append(to_numpy(ffn.mask))
+        # Compacted between two executions of a second epoch.
+        model.fit(
+            x,
+            y,
+            batch_size=8,
+            verbose=0,
+            callbacks=[ki.IdeaPruneCallback(3, begin_step=9, prune_steps=2)],
+        )
+        assert ffn.hidden_dim == ffn.width == 3
     np.testing.assert_array_equal(*masks)
 
 

@@ -141,8 +141,10 @@ def test_an_uncompiled_model_stays_so(data):
     assert not narrow.compiled
 
 
-def test_a_loss_that_is_a_plain_function(data):
-    model = residual_model((16,))
+@pytest.mark.parametrize("kind", ["functional", "sequential"])
+def test_a_loss_that_is_a_plain_function(kind, data):
+    model = MODELS[kind]()
+    model.predict(data[0][:1], verbose=0)
     model.compile("sgd", loss=lambda y, p: keras.ops.mean(keras.ops.abs(y - p)))
     narrow = ki.compact(model)
     np.testing.assert_allclose(
