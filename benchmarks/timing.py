@@ -47,8 +47,8 @@ def time_in_turns(contestants, shape, turns, on_turn=lambda: None):
     A turn is one `fit` over `shape.steps_per_turn` batches, because `fit` is
     what a run calls. `train_on_batch` would be no simpler and less fair: on jax it
     copies the whole state out of and into the Keras variables at each step, which
-    `fit` does once an epoch (1 to 2 ms a step here; the pruning model has more
-    variables, so it would be charged for what no run pays).
+    `fit` does once an epoch (the pruning model has more variables, so it would
+    be charged for what no run pays).
 
     Args:
         contestants: dict of name to (compiled model, list of callbacks).

@@ -1,16 +1,40 @@
 """Changing the shape of a Keras variable, in place."""
 
+import keras
+
 
 def resize(variable, value):
     """Gives a variable a value of another shape, in place.
 
     The object stays, so everything that refers to it goes on doing so; the
     layout over devices is kept. `Variable._initialize` is Keras's one way to do
-    it on every backend; there is no public one.
+    it on every backend; there is no public one. The old value's memory is free at
+    once.
 
     Args:
         variable: a Keras variable.
         value: tensor of the same rank and dtype.
     """
+    old = variable.value
     variable._initialize(value)
     variable._shape = variable._validate_shape(value.shape)
+    _release(old)
+
+
+def _release(value):
+    """Frees the memory of a value that nothing will read again.
+
+    Without it the wide model would stay in memory beside the narrow one: on jax
+    the local variables of `fit` refer to it until the next step is done, on
+    tensorflow the traced train function does for good.
+    """
+    backend = keras.backend.backend()
+    if backend == "jax":
+        value.delete()
+    elif backend == "tensorflow":
+        import tensorflow as tf
+
+        # One variable a replica under a tf.distribute strategy.
+        for part in getattr(value, "values", [value]):
+            empty = tf.zeros((0,), part.dtype)
+            tf.raw_ops.AssignVariableOp(resource=part.handle, value=empty)
