@@ -4,6 +4,9 @@ A script, not a pytest file: the environment has nothing but the core's own need
 """
 
 import importlib.util
+import os
+import subprocess
+import sys
 
 import keras
 import numpy as np
@@ -21,4 +24,11 @@ model.fit(x, x, batch_size=4, verbose=0, callbacks=[prune])
 narrow = ki.compact(model)
 assert narrow.count_params() == 3 * 8 * 4, narrow.count_params()
 assert np.allclose(narrow.predict(x, verbose=0), model.predict(x, verbose=0))
+# A backend that is not there: one clear line at the end.
+command = [sys.executable, "-c", "import keras_idea"]
+environment = {**os.environ, "KERAS_BACKEND": "torch"}
+failed = subprocess.run(command, env=environment, capture_output=True, text=True)
+last = failed.stderr.strip().splitlines()[-1]
+assert "No module named 'torch'" in last and "KERAS_BACKEND=jax" in last, failed.stderr
+
 print(f"core alone on {keras.backend.backend()}: 1 passed, 0 failed")
