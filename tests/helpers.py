@@ -74,11 +74,30 @@ def sequential_model():
     return keras.Sequential([ki.PrunableGatedFFN(16), keras.layers.Dense(1)])
 
 
+@keras.saving.register_keras_serializable(package="keras_idea_tests")
+class Mixed(keras.Model):
+    """Whole models as attributes, and one layer held by two attributes."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.net = keras.Sequential([ki.PrunableGatedFFN(16), keras.layers.Dense(8)])
+        self.graph = residual_model((12,), head=False)
+        self.ffn = ki.PrunableGatedFFN(16)
+        self.all = [self.ffn, keras.layers.Dense(1)]
+
+    def call(self, x):
+        x = self.graph(self.net(x))
+        for layer in self.all:
+            x = layer(x)
+        return x
+
+
 MODELS = {
     "functional": residual_model,
     "sequential": sequential_model,
     "subclassed": Subclassed,
     "nested": nested_model,
+    "mixed": Mixed,
 }
 
 

@@ -126,6 +126,53 @@ def _nothing():
     return contextlib.nullcontext()
 
 
+def test_steps_beyond_the_end_when_epochs_begin_later(data):
+    model = residual_model()
+    with pytest.raises(ValueError, match=r"8 steps when this `fit` ends"):
+        fit(prune(5, 1, 20), data, model, epochs=3, initial_epoch=2)
+    fit_on = {"batch_size": 8, "verbose": 0}
+    model.fit(*data, **fit_on)  # and no schedule is left behind
+    assert [ffn.width for ffn in ki.find_ffns(model)] == [16, 12]
+
+
+def test_a_functional_model_of_another_class():
+    class Own(keras.Model):
+        def __init__(self):
+            inputs = keras.Input((5, 8))
+            super().__init__(inputs, ki.PrunableGatedFFN(16)(inputs))
+
+    with pytest.raises(ValueError, match=r"Own .*keras.Model\(model.input, model.out"):
+        ki.compact(Own())
+
+
+def test_a_metric_that_no_config_makes(data):
+    class Odd(keras.metrics.Mean):
+        def __init__(self, scale):
+            super().__init__("odd")
+
+        def update_state(self, y, p, sample_weight=None):
+            return super().update_state(y)
+
+    model = residual_model()
+    model.compile("adam", "mse", metrics=[Odd(2)])
+    with pytest.raises(ValueError, match="Metric 'odd' cannot be made again"):
+        ki.compact(model)
+
+
+@pytest.mark.skipif(
+    keras.backend.backend() != "torch", reason="only there paths must differ"
+)
+def test_two_layers_of_one_path(data):
+    def inner():
+        inputs = keras.Input((5, 8))
+        return keras.Model(inputs, ki.PrunableGatedFFN(16, name="same")(inputs))
+
+    model = keras.Sequential([keras.Input((5, 8)), inner(), inner()])
+    with pytest.raises(ValueError, match="Several layers have the path 'same'"):
+        fit(prune(), data, model)
+    assert [ffn.name for ffn in ki.find_ffns(model)] == ["same_0", "same_1"]
+
+
 def test_a_class_that_no_config_makes(data):
     class Net(keras.Model):
         def __init__(self, ffn):

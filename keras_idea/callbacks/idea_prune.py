@@ -2,6 +2,7 @@
 
 import numbers
 import warnings
+import weakref
 
 import keras
 
@@ -32,8 +33,10 @@ class IdeaPruneCallback(keras.callbacks.Callback):
     of an FFN), `sparsity` (fraction of the neurons pruned) and `learning_rate`;
     a `CSVLogger` sees them if it comes later in the list of callbacks.
 
-    A run stopped in the middle of pruning stays masked at its present width;
-    `keras_idea.compact(model)` gives that width.
+    A run stopped in the middle of pruning (EarlyStopping, Ctrl-C) stays masked at
+    its present width, and `keras_idea.compact(model)` gives that width. After an
+    exception, for which Keras calls no hook, call `on_train_end()` before you train
+    the same model on without the callback, or it goes on pruning.
 
     Args:
         target_dim: int >= 1, neurons to keep in each FFN; or float in (0, 1),
@@ -98,6 +101,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
                 "learning_rate: CSVLogger or History keep them."
             )
         self._schedules = []
+        self._fitted = None
 
     @property
     def end_step(self):
@@ -107,7 +111,10 @@ class IdeaPruneCallback(keras.callbacks.Callback):
     def on_train_begin(self, logs=None):
         """Checks everything that can fail, and sets the layers' schedules."""
         model = self.model
+        if self._fitted is None or self._fitted() is not model:
+            self._fitted, self._schedules = weakref.ref(model), []
         ffns = self._check_run(model)
+        self._first_epoch_checked = False
         self._start = int(model.optimizer.iterations)
         self._counted = False
         self._narrow = not any(ffn.state.tracking for ffn in ffns)
@@ -115,6 +122,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             return  # an earlier fit with this callback has done it all
         changed = False
         self._schedules = []
+        self._alive = [ffn.width for ffn in ffns]
         for ffn in ffns:
             schedule = self._schedule_of(ffn)
             self._schedules.append(schedule)
@@ -130,6 +138,14 @@ class IdeaPruneCallback(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch, logs=None):
         """Notes where the optimizer stands: reading it each batch would cost."""
+        if not self._first_epoch_checked:
+            # Only now is it known that `fit` began with another epoch than 0.
+            self._first_epoch_checked = True
+            try:
+                self._check_length(epoch)
+            except ValueError:
+                self.on_train_end()
+                raise
         optimizer = innermost(self.model.optimizer)
         self._updates = int(optimizer._iterations)
         self._updates_per_step = optimizer.gradient_accumulation_steps or 1
@@ -183,7 +199,8 @@ class IdeaPruneCallback(keras.callbacks.Callback):
     def _progress(self, batches):
         """The three log entries after so many batches of this epoch."""
         step = self._step_after(batches)
-        alive = sum(schedule(step) for schedule in self._schedules)
+        widths = zip(self._schedules, self._alive, strict=True)
+        alive = sum(min(schedule(step), alive) for schedule, alive in widths)
         full = sum(schedule.full_dim for schedule in self._schedules)
         logs = {"width": alive / len(self._schedules), "sparsity": 1 - alive / full}
         if self._learning_rate is not None and batches > 0:
@@ -230,10 +247,15 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         for ffn in ffns:
             if ffn.state.tracking or not self._schedules:
                 check_ffn(ffn, self._target_of(ffn))
-        check_length(model, self.params, self.begin_step, self.prune_steps)
+        self._check_length(first_epoch=0)
         if self.compact == "end" and model.optimizer.built:
             check_carriable(model.optimizer)
         return ffns
+
+    def _check_length(self, first_epoch):
+        check_length(
+            self.model, self.params, self.begin_step, self.prune_steps, first_epoch
+        )
 
     def _warn_of_jump(self, ffn, schedule):
         now, due = ffn.width, schedule(self._start)

@@ -1,5 +1,7 @@
 """What the pruning callback refuses when `fit` begins, or after the first step."""
 
+import keras
+
 from keras_idea.surgery.find import find_ffns
 
 
@@ -32,6 +34,15 @@ def prunable_ffns(model):
             "`keras_idea.PrunableGatedFFN` for its feed-forward layers (and build "
             "the model first, if it makes them in `build`)."
         )
+    paths = [ffn.layer.path for ffn in ffns if ffn.layer.built]
+    same = {path for path in paths if paths.count(path) > 1}
+    if same and keras.backend.backend() == "torch":
+        # Keras on torch finds parameters by path: the gradients of one of the two
+        # would never be set back.
+        raise ValueError(
+            f"Several layers have the path {', '.join(map(repr, sorted(same)))}. Give "
+            "each FFN a name of its own: on torch Keras tells parameters apart by path."
+        )
     return ffns
 
 
@@ -63,7 +74,7 @@ def check_ffn(ffn, target):
         )
 
 
-def check_length(model, params, begin_step, prune_steps):
+def check_length(model, params, begin_step, prune_steps, first_epoch=0):
     """Refuses pruning that would not end within the run, if its length is known.
 
     Args:
@@ -71,6 +82,7 @@ def check_length(model, params, begin_step, prune_steps):
         params: dict, the callback's `params`: epochs, and batches an epoch.
         begin_step: int, the last optimizer step at full width.
         prune_steps: int, steps from full width to the target.
+        first_epoch: int, the epoch that `fit` begins with.
 
     Raises:
         ValueError: if the run is too short.
@@ -78,7 +90,7 @@ def check_length(model, params, begin_step, prune_steps):
     batches, epochs = params.get("steps"), params.get("epochs")
     if batches is None or epochs is None:
         return
-    epochs -= getattr(model, "_initial_epoch", 0) or 0
+    epochs -= first_epoch
     optimizer = innermost(model.optimizer)
     every = optimizer.gradient_accumulation_steps or 1
     last = (int(optimizer._iterations) + batches * epochs) // every

@@ -88,6 +88,7 @@ def neuron_importance(scores, row_reduce="mean", matrix_reduce="max"):
     """
     check_choice("row_reduce", row_reduce, list(REDUCTIONS))
     check_choice("matrix_reduce", matrix_reduce, list(REDUCTIONS))
+    scores = ops.convert_to_tensor(scores)
     shape = ops.shape(scores)
     if len(shape) not in (2, 3) or shape[0] != 3:
         raise ValueError(

@@ -70,7 +70,11 @@ def build_ffn(layer, input_shape):
 
 def _own_initializer(initializer, index):
     """An initializer of its own: one object gives up and gate the same values."""
+    if not isinstance(initializer, keras.initializers.Initializer):
+        return initializer  # a plain function
     config = initializer.get_config()
+    if not isinstance(getattr(initializer, "seed", None), (int, type(None))):
+        return initializer  # a seed generator moves on by itself
     if isinstance(config.get("seed"), int):
         config["seed"] += index
     return type(initializer).from_config(config)

@@ -53,6 +53,12 @@ def compact(model):
     if not narrow.built:
         narrow.build_from_config(model.get_build_config())
         narrow.built = True  # as Keras's own loading does
+    if model.variables and not narrow.variables:
+        raise ValueError(
+            f"The copy of model '{model.name}' could not be built from the model's "
+            "`get_build_config()`. Define `build` (or `build_from_config`), as loading "
+            "a saved one needs too, or let `call` take one (nested) input."
+        )
     pairs = _paired_variables(model, narrow, ffns)
     for old, new, kept, axis in pairs:
         new.trainable = old.trainable
@@ -61,6 +67,10 @@ def compact(model):
         trained = {id(variable) for variable in narrow.trainable_variables}
         _compile_like(narrow, model, [p for p in pairs if id(p[1]) in trained])
     return narrow
+
+
+# What a parent's copy is given whole; of other layers only the FFNs are replaced.
+_REBUILT_WHOLE = (PrunableGatedFFN, GatedFFN, keras.Sequential, Functional)
 
 
 def _rebuild(layer, memo):
@@ -82,7 +92,7 @@ def _rebuild_once(layer, memo):
     def clone(sublayer):
         return _rebuild(sublayer, memo)
 
-    if type(layer) is keras.Sequential:
+    if isinstance(layer, keras.Sequential):
         layers = [clone(sublayer) for sublayer in layer._layers]
         return keras.Sequential(layers, name=layer.name, trainable=layer.trainable)
     if type(layer) is Functional:
@@ -90,6 +100,13 @@ def _rebuild_once(layer, memo):
         # which fails for a loss that is a plain function.
         view = keras.Model(layer.input, layer.output, name=layer.name)
         return keras.models.clone_model(view, clone_function=clone)
+    if isinstance(layer, Functional):
+        raise ValueError(
+            f"{type(layer).__name__} '{layer.name}' is a functional model of a class "
+            "of its own, which compact() cannot make anew around narrower layers. "
+            "Compact the plain model instead: "
+            "compact(keras.Model(model.input, model.output))."
+        )
     try:
         copy = type(layer).from_config(layer.get_config())
     except Exception as error:
@@ -115,10 +132,12 @@ def _replace_ffns(original, copy, memo):
 
 def _replacement(old, new, owner, memo):
     """What must stand in the copy where `new` stands; often `new` itself."""
-    if isinstance(old, (PrunableGatedFFN, GatedFFN)):
+    if isinstance(old, _REBUILT_WHOLE):
         narrow = _rebuild(old, memo)
-        # In the place of the old one, so that the order of variables stays.
-        owner._tracker.replace_tracked_value("layers", new, narrow)
+        # In the place of the old one, so that the order of variables stays; once
+        # only, where two attributes hold the same layer.
+        if owner._tracker.is_in_store("layers", new):
+            owner._tracker.replace_tracked_value("layers", new, narrow)
         return narrow
     if isinstance(old, tuple) and _holds_layers(old):
         pairs = zip(old, new, strict=True)
@@ -190,10 +209,19 @@ def _compile_like(narrow, model, pairs):
         config[name] = keras.tree.map_structure(_fresh_metric, config[name])
     # An optimizer that is not built yet has no state, and pairs are then none.
     config["optimizer"] = model.optimizer and copy_optimizer(model.optimizer, pairs)
-    narrow.compile(**config)
+    # The base class's: a `compile` of the model's own may take other arguments.
+    keras.Model.compile(narrow, **config)
 
 
 def _fresh_metric(metric):
-    if isinstance(metric, keras.metrics.Metric):
+    if not isinstance(metric, keras.metrics.Metric):
+        return metric
+    try:
         return type(metric).from_config(metric.get_config())
-    return metric
+    except Exception as error:
+        raise ValueError(
+            f"Metric '{metric.name}' cannot be made again from its config, as "
+            "compact() must do to compile the narrow model. Pass a plain function as "
+            "metric, give the class a `get_config`, or compile without it first. "
+            f"Keras said: {error}"
+        ) from error

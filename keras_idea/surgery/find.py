@@ -82,7 +82,12 @@ def find_ffns(model):
     for layer in _walk(model):
         if isinstance(layer, PrunableGatedFFN) and layer not in layers:
             layers.append(layer)
-    return [FFN(layer.path or layer.name, layer, layer.state) for layer in layers]
+    paths = [layer.path or layer.name for layer in layers]
+    names = [
+        path if paths.count(path) == 1 else f"{path}_{paths[:i].count(path)}"
+        for i, path in enumerate(paths)
+    ]
+    return [FFN(n, layer, layer.state) for n, layer in zip(names, layers, strict=True)]
 
 
 def _walk(layer):

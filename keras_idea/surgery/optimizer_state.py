@@ -167,6 +167,9 @@ def _slot_axis(name, slot, variable, axis):
 
 def _from_config(optimizer):
     config = optimizer.get_config()
+    inner = getattr(optimizer, "inner_optimizer", None)
+    if inner is not None:
+        return type(optimizer)(**{**config, "inner_optimizer": _from_config(inner)})
     rate = getattr(optimizer, "_learning_rate", None)
     if callable(rate) and not isinstance(rate, keras.Variable):
         # A plain function has no config; a schedule has no state to share.

@@ -160,6 +160,25 @@ def test_a_second_fit_with_the_same_callback_goes_on(data):
         assert history.history["sparsity"] == [0.75]
 
 
+def test_the_logs_of_a_second_stage_begin_at_the_first_one_s_width(data):
+    model = residual_model((16,))
+    model.compile("adam", "mse")
+    for target, begin, widths in ((8, 2, [8]), (4, 18, [8, 4])):
+        prune = ki.IdeaPruneCallback(target, begin, 2, compact="off")
+        history = model.fit(*data, epochs=len(widths), callbacks=[prune], **FIT)
+        assert history.history["width"] == widths
+
+
+def test_one_callback_for_two_models(data):
+    prune = ki.IdeaPruneCallback(4, 2, 3)
+    for hidden_dim in (16, 12):
+        model = residual_model((hidden_dim,))
+        model.compile("adam", "mse")
+        history = model.fit(*data, callbacks=[prune], **FIT)
+        assert ki.find_ffns(model)[0].hidden_dim == 4
+        assert np.isclose(history.history["sparsity"][0], 1 - 4 / hidden_dim)
+
+
 def test_stopped_in_the_middle_it_stays_masked(data):
     class Stop(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):

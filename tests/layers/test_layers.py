@@ -54,8 +54,12 @@ def test_keras_conformance(cls, trainable, resting):
     )
 
 
-def test_up_and_gate_start_different():
-    layer = ki.GatedFFN(6, kernel_initializer=keras.initializers.GlorotUniform(seed=1))
+@pytest.mark.parametrize("seed", [None, 1, "generator"])
+def test_up_and_gate_start_different(seed):
+    if seed == "generator":
+        seed = keras.random.SeedGenerator(3)
+    initializer = keras.initializers.GlorotUniform(seed=seed)
+    layer = ki.GatedFFN(6, kernel_initializer=initializer)
     layer.build((None, 4))
     assert np.abs(to_numpy(layer.up_kernel) - to_numpy(layer.gate_kernel)).max() > 0.1
 
