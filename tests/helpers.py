@@ -23,6 +23,16 @@ def residual_model(hidden_dims=(16, 12), head=True, **ffn_arguments):
     return keras.Model(inputs, x)
 
 
+def set_random_weights(model):
+    """Gives a residual model the same weights on every backend."""
+    rng = np.random.default_rng(1)
+    for ffn in ki.find_ffns(model):
+        for kernel in ffn.kernels:
+            kernel.assign(rng.normal(size=kernel.shape, scale=0.3))
+    head = model.get_layer("head").kernel
+    head.assign(rng.normal(size=head.shape, scale=0.3))
+
+
 @keras.saving.register_keras_serializable(package="keras_idea_tests")
 class Block(keras.layers.Layer):
     """A block that makes its FFN itself, as a user's code does."""

@@ -97,11 +97,6 @@ class NeuronState(keras.layers.Layer):
         self.built = True
 
     @property
-    def hidden_dim(self):
-        """int, neurons that the state has places for (dead ones too)."""
-        return self._mask.shape[0]
-
-    @property
     def mask(self):
         """Variable `(F,)`, the mask that goes with the present weights."""
         self.publish()

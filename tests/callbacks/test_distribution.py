@@ -13,7 +13,7 @@ import pytest
 RUN = """
 import keras, numpy as np
 import keras_idea as ki
-from tests.helpers import LossRecorder, residual_model
+from tests.helpers import LossRecorder, residual_model, set_random_weights
 
 rng = np.random.default_rng(0)
 x = rng.normal(size=(64, 5, 8)).astype("float32")
@@ -23,12 +23,7 @@ y = rng.normal(size=(64, 5, 1)).astype("float32")
 def run():
     keras.utils.set_random_seed(0)
     model = residual_model((16, 12))
-    weights = np.random.default_rng(1)
-    for ffn in ki.find_ffns(model):
-        for kernel in ffn.kernels:
-            kernel.assign(weights.normal(size=kernel.shape, scale=0.3))
-    head = model.get_layer("head").kernel
-    head.assign(weights.normal(size=head.shape, scale=0.3))
+    set_random_weights(model)
     model.compile(keras.optimizers.AdamW(0.01), "mse")
     recorder = LossRecorder()
     prune = ki.IdeaPruneCallback(4, 3, 8, round_to=2)

@@ -6,7 +6,7 @@ import pytest
 
 import keras_idea as ki
 from tests import reference
-from tests.helpers import residual_model, to_numpy
+from tests.helpers import residual_model, set_random_weights, to_numpy
 
 BEGIN, STEPS, TARGET, TOTAL = 3, 8, 4, 15
 CASES = [
@@ -35,16 +35,6 @@ def kernels(model):
     """The model's weights in the reference's order."""
     ffns = [[to_numpy(k) for k in ffn.kernels] for ffn in ki.find_ffns(model)]
     return [*ffns, to_numpy(model.get_layer("head").kernel)]
-
-
-def set_random_weights(model):
-    """The same weights on every backend."""
-    rng = np.random.default_rng(1)
-    for ffn in ki.find_ffns(model):
-        for kernel in ffn.kernels:
-            kernel.assign(rng.normal(size=kernel.shape, scale=0.3))
-    head = model.get_layer("head").kernel
-    head.assign(rng.normal(size=head.shape, scale=0.3))
 
 
 def living(ffn, mask):
