@@ -7,17 +7,8 @@ import keras
 import pytest
 
 from keras_idea.layers import GatedFFN
-from keras_idea.models import PAPER_CONFIGS, DecoderConfig, decoder
-
-TINY = DecoderConfig(
-    vocabulary_size=19,
-    model_dim=16,
-    num_layers=2,
-    num_heads=4,
-    num_key_value_heads=2,
-    hidden_dim=24,
-    sequence_length=12,
-)
+from keras_idea.models import PAPER_CONFIGS, decoder
+from tests.models.test_decoder import TINY
 
 
 @pytest.mark.parametrize("tie_embeddings", [False, True])
