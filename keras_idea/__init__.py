@@ -19,7 +19,7 @@ from keras_idea.schedules import (
     StagedSchedule,
     WarmupStableDecay,
 )
-from keras_idea.surgery import compact, find_ffns
+from keras_idea.surgery import compact, find_ffns, make_prunable, strip
 
 __version__ = "0.1.0"
 
@@ -34,5 +34,7 @@ __all__ = [
     "compact",
     "find_ffns",
     "functional",
+    "make_prunable",
     "methods",
+    "strip",
 ]

@@ -32,7 +32,17 @@ def prunable_ffns(model):
         raise ValueError(
             f"Model '{model.name}' has no prunable FFN. Use "
             "`keras_idea.PrunableGatedFFN` for its feed-forward layers (and build "
-            "the model first, if it makes them in `build`)."
+            "the model first, if it makes them in `build`), or convert a KerasHub "
+            "model with `keras_idea.make_prunable(model)`."
+        )
+    optimizer = innermost(model.optimizer)
+    trained = {id(v) for v in getattr(optimizer, "_trainable_variables", [])}
+    states = [v for ffn in ffns for v in ffn.state.overwritten if v.trainable]
+    if optimizer.built and not trained.issuperset(map(id, states)):
+        raise ValueError(
+            f"The optimizer of model '{model.name}' was built before its FFNs became "
+            "prunable. Compile the model again, or call `make_prunable` on the model "
+            "that is compiled."
         )
     paths = [ffn.layer.path for ffn in ffns if ffn.layer.built]
     same = {path for path in paths if paths.count(path) > 1}

@@ -22,6 +22,7 @@ import functools
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_idea.functional.importance import (
@@ -43,7 +44,7 @@ class NeuronState(keras.layers.Layer):
     """Scores, mask and width schedule of the neurons of one gated FFN.
 
     A layer only so that Keras tracks, saves and places its variables; it is
-    never called. Its owner takes its kernels through `masked_kernels`.
+    never called. Its owner takes each of its kernels through `tap`.
 
     Args:
         ema_decay: float in [0, 1), weight of the past in the scores.
@@ -122,33 +123,33 @@ class NeuronState(keras.layers.Layer):
         """Importance `(F,)` of the neurons by the present scores."""
         return neuron_importance(self.scores.value, self.row_reduce, self.matrix_reduce)
 
-    def masked_kernels(self, up, gate, down):
-        """The three kernels as the forward pass must use them.
+    def tap(self, matrix, kernel):
+        """A kernel as the forward pass must use it; itself once narrowed.
 
         Args:
-            up: kernel `(D, F)`, the activated one.
-            gate: kernel `(D, F)`, the linear one.
-            down: kernel `(F, D)`.
+            matrix: "up" (the activated one), "gate" (the linear one) or "down".
+            kernel: tensor `(D, F)`; down `(F, D)`.
 
         Returns:
-            up, gate and down, tapped; down is masked.
+            Tensor like `kernel`, tapped; down is masked too.
         """
-        up_row, gate_row, down_row = (row.value for row in self._rows)
+        if not self.tracking:
+            return kernel
+        row = self._rows[MATRICES.index(matrix)].value
         average = functools.partial(
-            _averaged_rows, row_reduce=self.row_reduce, ema_decay=self.ema_decay
+            _averaged_rows,
+            axis=1 if matrix == "down" else 0,
+            row_reduce=self.row_reduce,
+            ema_decay=self.ema_decay,
         )
-        return (
-            _tap(up, up_row, functools.partial(average, axis=0)),
-            _tap(gate, gate_row, functools.partial(average, axis=0)),
-            _tap_down(
-                down,
-                self._present_mask(),
-                down_row,
-                self._alive.value,
-                self._ticks.value,
-                functools.partial(average, axis=1),
-            ),
-        )
+        if matrix != "down":
+            return _tap(kernel, row, average)
+        mask, alive = self._present_mask(), self._alive.value
+        return _tap_down(kernel, mask, row, alive, self._ticks.value, average)
+
+    def kept_neurons(self):
+        """Indices of the neurons alive now, ascending, as an int array."""
+        return np.flatnonzero(ops.convert_to_numpy(self.mask))
 
     def publish(self):
         """Brings `scores` and `mask` up to the last optimizer step."""

@@ -1,7 +1,6 @@
 """The gated FFN that ranks its neurons while it trains, and prunes them."""
 
 import keras
-import numpy as np
 
 from keras_idea.functional.masks import take_neurons
 from keras_idea.layers.gated_ffn import (
@@ -13,7 +12,7 @@ from keras_idea.layers.gated_ffn import (
     gated_ffn,
     set_ffn_arguments,
 )
-from keras_idea.layers.neuron_state import NeuronState
+from keras_idea.layers.neuron_state import MATRICES, NeuronState
 
 
 @keras.saving.register_keras_serializable(package="keras_idea")
@@ -82,9 +81,8 @@ class PrunableGatedFFN(keras.layers.Layer):
 
     def call(self, inputs):
         """The layer's output, of the shape of `inputs`."""
-        up, gate, down = ffn_kernels(self)
-        if self.state.tracking:
-            up, gate, down = self.state.masked_kernels(up, gate, down)
+        pairs = zip(MATRICES, ffn_kernels(self), strict=True)
+        up, gate, down = (self.state.tap(matrix, kernel) for matrix, kernel in pairs)
         return gated_ffn(inputs, up, gate, down, ffn_biases(self), self.activation)
 
     @property
@@ -102,7 +100,7 @@ class PrunableGatedFFN(keras.layers.Layer):
     @property
     def width(self):
         """int, the neurons alive now."""
-        return len(self.kept_neurons()) if self.built else self.hidden_dim
+        return len(self.state.kept_neurons()) if self.built else self.hidden_dim
 
     def importance(self):
         """Importance of each neuron by the present scores.
@@ -112,10 +110,6 @@ class PrunableGatedFFN(keras.layers.Layer):
         """
         self._check_built("importance()")
         return self.state.importance()
-
-    def kept_neurons(self):
-        """Indices of the neurons alive now, ascending, as an int array."""
-        return np.flatnonzero(keras.ops.convert_to_numpy(self.mask))
 
     def compact(self):
         """A new `GatedFFN` of the living neurons, with the same outputs.
@@ -128,12 +122,12 @@ class PrunableGatedFFN(keras.layers.Layer):
             ValueError: if the layer is not built.
         """
         self._check_built("compact()")
-        kept = self.kept_neurons()
+        kept = self.state.kept_neurons()
         narrow = self.plain(len(kept))
         narrow.build((None, self.up_kernel.shape[0]))
-        for name, axis in self.neuron_axes().items():
-            value = getattr(self, name).value
-            getattr(narrow, name).assign(take_neurons(value, kept, axis))
+        pairs = zip(self.weights_with_axes(), narrow.variables, strict=True)
+        for (weight, axis), target in pairs:
+            target.assign(take_neurons(weight.value, kept, axis))
         return narrow
 
     def plain(self, hidden_dim):
@@ -141,13 +135,16 @@ class PrunableGatedFFN(keras.layers.Layer):
         config = {**keras.layers.Layer.get_config(self), **ffn_config(self)}
         return GatedFFN.from_config({**config, "hidden_dim": hidden_dim})
 
-    def neuron_axes(self):
-        """dict: attribute name of each weight -> its axis of neurons, or None."""
-        axes: dict[str, int | None]
-        axes = {"up_kernel": 1, "gate_kernel": 1, "down_kernel": 0}
-        if self.use_bias:
-            axes |= {"up_bias": 0, "gate_bias": 0, "down_bias": None}
-        return axes
+    def weights_with_axes(self):
+        """List of (weight, axis of its neurons or None), the kernels first."""
+        weights = (self.up_kernel, self.gate_kernel, self.down_kernel)
+        weights += ffn_biases(self) or ()
+        axes = (1, 1, 0, 0, 0, None)
+        return list(zip(weights, axes[: len(weights)], strict=True))
+
+    def set_hidden_dim(self, hidden_dim):
+        """Follows kernels that were narrowed in place."""
+        self.hidden_dim = hidden_dim
 
     def compute_output_shape(self, input_shape):
         """The input's shape."""

@@ -8,7 +8,13 @@ from keras.src.models.functional import Functional
 from keras_idea.functional.masks import take_neurons
 from keras_idea.layers.gated_ffn import GatedFFN
 from keras_idea.layers.prunable_gated_ffn import PrunableGatedFFN
+from keras_idea.surgery.families import is_backbone, is_task
 from keras_idea.surgery.find import find_ffns
+from keras_idea.surgery.hub_model import (
+    check_same_function,
+    rebuild_backbone,
+    rebuild_task,
+)
 from keras_idea.surgery.optimizer_state import check_carriable, copy_optimizer
 
 
@@ -16,14 +22,16 @@ def compact(model):
     """A new, narrow model that computes what the masked model computes.
 
     Every `PrunableGatedFFN` becomes a `GatedFFN` of the neurons that are alive
-    now; everything else is copied. A compiled model comes back compiled, its
+    now, and a KerasHub model one of its own stock class, checked on a probe batch;
+    everything else is copied. A compiled model comes back compiled, its
     optimizer's state sliced alike, so that the next train step of the new model
     equals the next train step of the old one.
 
     Args:
         model: a built functional, Sequential or subclassed Keras model, which
-            holds its FFNs as attributes or in lists, tuples or dicts of them; or
-            a `PrunableGatedFFN` or `GatedFFN`. It is left as it is. A subclassed
+            holds its FFNs as attributes or in lists, tuples or dicts of them; or a
+            KerasHub task or backbone that `make_prunable` has converted; or a
+            `PrunableGatedFFN` or `GatedFFN`. It is left as it is. A subclassed
             model (or layer) that holds FFNs needs a `get_config` that its
             constructor understands, as for saving.
 
@@ -63,6 +71,7 @@ def compact(model):
     for old, new, kept, axis in pairs:
         new.trainable = old.trainable
         new.assign(take_neurons(old.value, kept, axis))
+    check_same_function(model, narrow)
     if getattr(model, "compiled", False):
         trained = {id(variable) for variable in narrow.trainable_variables}
         _compile_like(narrow, model, [p for p in pairs if id(p[1]) in trained])
@@ -92,6 +101,10 @@ def _rebuild_once(layer, memo):
     def clone(sublayer):
         return _rebuild(sublayer, memo)
 
+    if is_backbone(layer):
+        return rebuild_backbone(layer)
+    if is_task(layer):
+        return rebuild_task(layer, clone(layer.backbone))
     if isinstance(layer, keras.Sequential):
         layers = [clone(sublayer) for sublayer in layer._layers]
         return keras.Sequential(layers, name=layer.name, trainable=layer.trainable)
@@ -211,6 +224,8 @@ def _compile_like(narrow, model, pairs):
     config["optimizer"] = model.optimizer and copy_optimizer(model.optimizer, pairs)
     # The base class's: a `compile` of the model's own may take other arguments.
     keras.Model.compile(narrow, **config)
+    if hasattr(model, "sampler"):  # of a KerasHub task that generates
+        narrow.sampler, narrow.generate_function = model.sampler, None
 
 
 def _fresh_metric(metric):

@@ -6,6 +6,8 @@ import keras
 
 from keras_idea.layers.neuron_state import NeuronState
 from keras_idea.layers.prunable_gated_ffn import PrunableGatedFFN
+from keras_idea.surgery.families import is_backbone
+from keras_idea.surgery.hub_ffn import HubFFN, converted_ffns
 
 
 @dataclasses.dataclass(frozen=True)
@@ -14,28 +16,31 @@ class FFN:
 
     Attributes:
         name: str, the path of its layer.
-        layer: the Keras layer that owns it.
+        layer: the Keras layer that owns it: a `PrunableGatedFFN`, or the layer of
+            a KerasHub model that holds its three matrices.
         state: `NeuronState`, its scores and mask.
+        weights: what holds its kernels: the layer itself, or a `HubFFN`.
     """
 
     name: str
-    layer: PrunableGatedFFN
+    layer: keras.layers.Layer
     state: NeuronState
+    weights: PrunableGatedFFN | HubFFN
 
     @property
     def hidden_dim(self):
         """int, neurons the kernels have places for."""
-        return self.layer.hidden_dim
+        return self.weights.hidden_dim
 
     @property
     def width(self):
         """int, neurons alive now."""
-        return self.layer.width
+        return len(self.kept_neurons()) if self.state.built else self.hidden_dim
 
     @property
     def kernels(self):
         """The variables up, gate and down."""
-        return self.layer.up_kernel, self.layer.gate_kernel, self.layer.down_kernel
+        return tuple(weight for weight, _ in self.weights.weights_with_axes()[:3])
 
     @property
     def mask(self):
@@ -47,22 +52,27 @@ class FFN:
         """Variable `(3, hidden_dim)` or `(3, hidden_dim, input_dim)`."""
         return self.state.scores
 
-    def cuts(self):
-        """List of (variable, axis of its neurons): what narrowing must slice."""
-        axes = self.layer.neuron_axes().items()
-        return [(getattr(self.layer, n), axis) for n, axis in axes if axis is not None]
+    def importance(self):
+        """Importance `(hidden_dim,)` of the neurons by the present scores."""
+        return self.state.importance()
 
     def kept_neurons(self):
         """Indices of the neurons alive now, ascending, as an int array."""
-        return self.layer.kept_neurons()
+        return self.state.kept_neurons()
+
+    def cuts(self):
+        """List of (variable, axis of its neurons): what narrowing must slice."""
+        pairs = self.weights.weights_with_axes()
+        return [(weight, axis) for weight, axis in pairs if axis is not None]
 
 
 def find_ffns(model):
     """Finds every prunable FFN in a model, however deeply nested.
 
     Args:
-        model: a Keras model or layer. FFNs that it makes only when it is built are
-            found once it is.
+        model: a Keras model or layer: with `PrunableGatedFFN` layers, or a KerasHub
+            model that `make_prunable` has converted, or with both in it. FFNs that
+            it makes only when it is built are found once it is.
 
     Returns:
         list of `FFN` handles in the model's own order; empty if there is none.
@@ -74,20 +84,34 @@ def find_ffns(model):
     >>> for ffn in find_ffns(model):
     ...     print(ffn.name, ffn.width, "of", ffn.hidden_dim)
     """
-    if not isinstance(model, keras.layers.Layer):
-        raise ValueError(
-            f"`model` must be a Keras model or layer. Received: {type(model).__name__}."
-        )
-    layers = []
-    for layer in _walk(model):
-        if isinstance(layer, PrunableGatedFFN) and layer not in layers:
-            layers.append(layer)
-    paths = [layer.path or layer.name for layer in layers]
+    found = {}
+    for layer in walk(model):
+        if isinstance(layer, PrunableGatedFFN):
+            found[id(layer)] = (layer, layer)
+        elif is_backbone(layer):
+            found |= {id(ffn.owner): (ffn.owner, ffn) for ffn in converted_ffns(layer)}
+    paths = [layer.path or layer.name for layer, _ in found.values()]
     names = [
         path if paths.count(path) == 1 else f"{path}_{paths[:i].count(path)}"
         for i, path in enumerate(paths)
     ]
-    return [FFN(n, layer, layer.state) for n, layer in zip(names, layers, strict=True)]
+    pairs = zip(names, found.values(), strict=True)
+    return [
+        FFN(name, layer, weights.state, weights) for name, (layer, weights) in pairs
+    ]
+
+
+def walk(model):
+    """All layers of a model, itself first.
+
+    Raises:
+        ValueError: if `model` is no Keras layer.
+    """
+    if not isinstance(model, keras.layers.Layer):
+        raise ValueError(
+            f"`model` must be a Keras model or layer. Received: {type(model).__name__}."
+        )
+    return _walk(model)
 
 
 def _walk(layer):

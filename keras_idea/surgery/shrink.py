@@ -31,23 +31,28 @@ def shrink_in_place(model):
         given_up = ffn.state.narrow(kept)
         if optimizer is not None:
             drop_variables(optimizer, given_up)
-        ffn.layer.hidden_dim = len(kept)
+        ffn.weights.set_hidden_dim(len(kept))
     if ffns:
-        _retrack_parameters(model)
+        retrack_parameters(model)
         renew_functions(model)
     return ffns
 
 
 def renew_functions(model):
-    """Makes anew the train, test and predict functions that a model has."""
+    """Makes anew the train, test, predict and generate functions of a model."""
     for name in ("train", "test", "predict"):
         if getattr(model, f"{name}_function", None) is not None:
             getattr(model, f"make_{name}_function")(force=True)
+    if getattr(model, "generate_function", None) is not None:
+        model.generate_function = None  # KerasHub makes it at the next `generate`
 
 
-def _retrack_parameters(model):
-    # On torch a model and its layers hold dictionaries of their parameters, made
-    # when they were built; `zero_grad` would miss the new ones.
+def retrack_parameters(model):
+    """Makes torch know the parameters that a built model has now.
+
+    There a model and its layers hold dictionaries of their parameters, made when
+    they were built; `zero_grad` would miss the new ones.
+    """
     for layer in model._flatten_layers():
         if hasattr(layer, "_track_variables"):
             layer._track_variables()

@@ -1,0 +1,114 @@
+"""Unmodified KerasHub models: made prunable in place, and stock again."""
+
+from keras import ops
+
+from keras_idea.surgery.families import is_backbone
+from keras_idea.surgery.find import find_ffns, walk
+from keras_idea.surgery.hub_ffn import HubFFN, hub_ffns
+from keras_idea.surgery.hub_model import mend_get_config
+from keras_idea.surgery.optimizer_state import copy_optimizer, drop_variables
+from keras_idea.surgery.shrink import renew_functions, retrack_parameters
+
+
+def make_prunable(model, ema_decay=0.4, row_reduce="mean", matrix_reduce="max"):
+    """Makes the gated FFNs of a KerasHub model prunable, in place.
+
+    The kernels of each FFN are tapped where they stand, as in `PrunableGatedFFN`:
+    the model computes what it computed, bit for bit, and from now on every
+    optimizer step averages the sensitivity `|gradient * weight|` of its neurons.
+    An `IdeaPruneCallback` prunes them, `compact` returns a narrow model of the same
+    stock class, and `strip` undoes the conversion.
+
+    Args:
+        model: a KerasHub backbone or task (`CausalLM`, ...), or a Keras model around
+            one, of a family in `keras_idea.surgery.families.FAMILIES`. If it was
+            trained already, its optimizer is replaced by a copy with its state.
+        ema_decay: float in [0, 1), weight of the past in the scores. Default 0.4.
+        row_reduce: "mean" (default) or "max", over the weights of a neuron's row.
+        matrix_reduce: "mean" or "max" (default), over up, gate and down.
+
+    Returns:
+        `model` itself.
+
+    Raises:
+        ValueError: if the model holds no KerasHub backbone, the family is not known
+            or cannot be pruned, or an FFN is quantized, has LoRA enabled or is
+            prunable already. The model is then as it was.
+
+    Example:
+    >>> lm = keras_hub.models.Llama3CausalLM.from_preset("my_preset")
+    >>> make_prunable(lm)
+    >>> prune = IdeaPruneCallback(target_dim=96, begin_step=500, prune_steps=250)
+    >>> lm.fit(data, callbacks=[prune])
+    >>> compact(lm).save_to_preset("narrow")
+
+    Source: IDEA Prune (arXiv 2503.05920), Algorithm 1.
+    """
+    backbones = [layer for layer in walk(model) if is_backbone(layer)]
+    if not backbones:
+        raise ValueError(
+            f"{type(model).__name__} '{model.name}' holds no KerasHub backbone. In "
+            "models of your own use `keras_idea.PrunableGatedFFN` for the FFNs; they "
+            "need no conversion."
+        )
+    ffns = {id(ffn.owner): ffn for b in backbones for ffn in hub_ffns(b)}.values()
+    for ffn in ffns:
+        ffn.check_convertible()
+    for ffn in ffns:
+        ffn.convert(
+            ema_decay=ema_decay, row_reduce=row_reduce, matrix_reduce=matrix_reduce
+        )
+    for backbone in backbones:
+        mend_get_config(backbone)
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is not None and optimizer.built:
+        pairs = [(v, v, None, None) for v in model.trainable_variables]
+        model.optimizer = copy_optimizer(optimizer, pairs)
+    _refresh(model)
+    return model
+
+
+def strip(model):
+    """Undoes `make_prunable` without narrowing, in place.
+
+    The rows of pruned neurons become zeros in all three matrices, so that the stock
+    model computes what the masked one computed. Nothing of this package stays in
+    it, and nothing keeps the zeros: if it is trained on, moments of the optimizer
+    may move them.
+
+    Args:
+        model: a model that `make_prunable` has converted, pruned or not.
+
+    Returns:
+        `model` itself.
+
+    Raises:
+        ValueError: if nothing in the model was converted.
+
+    Example:
+    >>> strip(lm).save_to_preset("wide")
+    """
+    ffns = [ffn for ffn in find_ffns(model) if isinstance(ffn.weights, HubFFN)]
+    if not ffns:
+        raise ValueError(
+            f"{type(model).__name__} '{model.name}' has no FFN that "
+            "`keras_idea.make_prunable` has converted, so there is nothing to undo."
+        )
+    optimizer = getattr(model, "optimizer", None)
+    for ffn in ffns:
+        mask = ffn.mask.value
+        for variable, axis in ffn.cuts():
+            shape = [1] * len(variable.shape)
+            shape[axis] = -1
+            keep = ops.cast(ops.reshape(mask, shape), variable.dtype)
+            variable.assign(variable.value * keep)
+        if optimizer is not None and optimizer.built:
+            drop_variables(optimizer, ffn.state.overwritten)
+        ffn.weights.restore()
+    _refresh(model)
+    return model
+
+
+def _refresh(model):
+    retrack_parameters(model)
+    renew_functions(model)
