@@ -1,6 +1,7 @@
-# Two environments, both plain venv + pip:
-#   .venv      the three backends, for tests, lint and benchmarks
-#   .venv-jax  the core and jax alone, for the demo (it proves that no other is needed)
+# Three environments, all plain venv + pip:
+#   .venv       the three backends and all extras, for tests, lint and benchmarks
+#   .venv-demo  jax and KerasHub, for the demo
+#   .venv-jax   the core and jax alone, which proves that no other is needed
 
 PYTHON ?= python3
 # A version that has a CPU build; a bare `torch` may take gigabytes of CUDA.
@@ -12,8 +13,8 @@ PIP = pip install --quiet --disable-pip-version-check
 
 .PHONY: demo test lint bench clean
 
-demo: .venv-jax/ready
-	KERAS_BACKEND=jax .venv-jax/bin/python -m keras_idea train --output runs/demo --overwrite
+demo: .venv-demo/ready
+	KERAS_BACKEND=jax .venv-demo/bin/python -m keras_idea train --output runs/demo --overwrite
 
 test: .venv/ready .venv-jax/ready lint
 	KERAS_BACKEND=jax .venv-jax/bin/python tests/core_alone.py
@@ -33,13 +34,18 @@ bench: .venv/ready
 	done
 
 clean:
-	rm -rf .venv .venv-jax build *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-demo .venv-jax build *.egg-info .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv
 	.venv/bin/$(PIP) $(TORCH)
 	.venv/bin/$(PIP) -e ".[all,dev]"
+	touch $@
+
+.venv-demo/ready: pyproject.toml
+	$(PYTHON) -m venv .venv-demo
+	.venv-demo/bin/$(PIP) -e ".[jax,hub]"
 	touch $@
 
 .venv-jax/ready: pyproject.toml

@@ -1,0 +1,237 @@
+"""Tiny KerasHub models, one or more for each family that can be pruned, as data.
+
+`keras_hub` is imported inside the functions: it brings TensorFlow with it.
+"""
+
+import dataclasses
+
+import keras
+import numpy as np
+
+VOCABULARY, LENGTH, FULL = 32, 8, 24
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One configuration.
+
+    Attributes:
+        backbone: str, class name in `keras_hub.models`.
+        task: str, name of the class that gives it logits.
+        arguments: dict, what the backbone's constructor is given.
+        widths: dict, argument of the width -> how much of it a neuron takes.
+        ffns: int, gated FFNs it has.
+        scale: float, how far its weights are spread, for logits of about 1.
+    """
+
+    backbone: str
+    task: str
+    arguments: dict
+    widths: dict = dataclasses.field(default_factory=lambda: {"intermediate_dim": 1})
+    ffns: int = 2
+    scale: float = 0.3
+
+
+_DECODER = {
+    "vocabulary_size": VOCABULARY,
+    "num_layers": 2,
+    "num_query_heads": 2,
+    "num_key_value_heads": 1,
+    "hidden_dim": 16,
+    "intermediate_dim": FULL,
+}
+_HEADS_OF_8 = {**_DECODER, "head_dim": 8}
+_GEMMA = {**_HEADS_OF_8, "intermediate_dim": 2 * FULL}
+_GEMMA2 = {
+    **_GEMMA,
+    "query_head_dim_normalize": False,
+    "use_post_ffw_norm": True,
+    "use_post_attention_norm": True,
+    "attention_logit_soft_cap": 5.0,
+    "final_logit_soft_cap": 10.0,
+    "use_sliding_window_attention": True,
+    "sliding_window_size": 4,
+}
+_GEMMA3 = {
+    **_HEADS_OF_8,
+    "image_size": None,
+    "use_post_ffw_norm": True,
+    "use_post_attention_norm": True,
+    "use_sliding_window_attention": True,
+    "sliding_window_size": 4,
+}
+_QWEN3_5 = {
+    **_HEADS_OF_8,
+    "layer_types": ["linear_attention", "full_attention"],
+    "partial_rotary_factor": 0.5,
+    "linear_num_key_heads": 1,
+    "linear_num_value_heads": 2,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 8,
+}
+# Keys and values shared by the last two layers, and an
+# embedding of its own for each layer: what the small Gemma 4 models have.
+_GEMMA4 = {
+    **_HEADS_OF_8,
+    "num_layers": 4,
+    "image_size": None,
+    "sliding_window_size": 4,
+    "sliding_window_pattern": 2,
+    "num_kv_shared_layers": 2,
+    "hidden_size_per_layer_input": 4,
+    "final_logit_soft_cap": 10.0,
+}
+_SMOLLM3 = {
+    "vocabulary_size": VOCABULARY,
+    "hidden_dim": 16,
+    "intermediate_dim": FULL,
+    "num_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "attention_bias": False,
+    "attention_dropout": 0.0,
+    "rope_layer_enabled_list": [True, False],
+    "layer_types": ["full_attention"] * 2,
+    "mlp_bias": False,
+    "layer_norm_epsilon": 1e-5,
+    "max_position_embeddings": 32,
+    "rope_theta": 10000.0,
+    "partial_rotary_factor": 1.0,
+}
+_T5 = {
+    "vocabulary_size": VOCABULARY,
+    "num_layers": 2,
+    "num_heads": 2,
+    "hidden_dim": 16,
+    "intermediate_dim": FULL,
+    "dropout": 0.0,
+    "activation": "gelu",
+    "use_gated_activation": True,
+    "tie_embedding_weights": False,
+}
+_T5GEMMA = {
+    "vocabulary_size": VOCABULARY,
+    "encoder_hidden_dim": 16,
+    "encoder_intermediate_dim": FULL,
+    "encoder_num_layers": 2,
+    "encoder_num_attention_heads": 2,
+    "encoder_num_key_value_heads": 1,
+    "encoder_head_dim": 8,
+    "encoder_layer_types": ["sliding_attention", "full_attention"],
+    "decoder_hidden_dim": 16,
+    "decoder_intermediate_dim": FULL,
+    "decoder_num_layers": 2,
+    "decoder_num_attention_heads": 2,
+    "decoder_num_key_value_heads": 1,
+    "decoder_head_dim": 8,
+    "decoder_layer_types": ["sliding_attention", "full_attention"],
+    "sliding_window": 4,
+    "attn_logit_softcapping": 5.0,
+    "final_logit_softcapping": 10.0,
+    "query_pre_attn_scalar": 8.0,
+}
+_T5GEMMA_WIDTHS = {"encoder_intermediate_dim": 1, "decoder_intermediate_dim": 1}
+_EDREC = {
+    "vocab_size": VOCABULARY,
+    "num_layers_enc": 1,
+    "num_layers_dec": 2,
+    "hidden_dim": 16,
+    "intermediate_dim": FULL,
+    "num_heads": 2,
+}
+
+MODELS = {
+    "llama": Row("LlamaBackbone", "LlamaCausalLM", _DECODER),
+    "llama tied": Row(
+        "LlamaBackbone", "LlamaCausalLM", {**_DECODER, "tie_word_embeddings": True}
+    ),
+    "llama3": Row("Llama3Backbone", "Llama3CausalLM", _DECODER),
+    "mistral": Row(
+        "MistralBackbone", "MistralCausalLM", {**_DECODER, "sliding_window": 4}
+    ),
+    "qwen": Row("QwenBackbone", "QwenCausalLM", _DECODER),
+    "qwen3": Row("Qwen3Backbone", "Qwen3CausalLM", _HEADS_OF_8),
+    "qwen3.5": Row("Qwen3_5Backbone", "Qwen3_5CausalLM", _QWEN3_5),
+    "phi3": Row("Phi3Backbone", "Phi3CausalLM", _DECODER),
+    "gemma": Row(
+        "GemmaBackbone", "GemmaCausalLM", _GEMMA, widths={"intermediate_dim": 2}
+    ),
+    "gemma2": Row(
+        "GemmaBackbone", "GemmaCausalLM", _GEMMA2, widths={"intermediate_dim": 2}
+    ),
+    "gemma3": Row("Gemma3Backbone", "Gemma3CausalLM", _GEMMA3),
+    "gemma4": Row("Gemma4Backbone", "Gemma4CausalLM", _GEMMA4, ffns=4),
+    "smollm3": Row("SmolLM3Backbone", "SmolLM3CausalLM", _SMOLLM3),
+    "smollm3 biased": Row(
+        "SmolLM3Backbone", "SmolLM3CausalLM", {**_SMOLLM3, "mlp_bias": True}
+    ),
+    "t5": Row("T5Backbone", "T5Seq2SeqLM", _T5, ffns=4),
+    "t5gemma": Row(
+        "T5GemmaBackbone", "T5GemmaSeq2SeqLM", _T5GEMMA, _T5GEMMA_WIDTHS, ffns=4
+    ),
+    # Decoder and encoder of other sizes.
+    "t5gemma uneven": Row(
+        "T5GemmaBackbone",
+        "T5GemmaSeq2SeqLM",
+        {
+            **_T5GEMMA,
+            "encoder_hidden_dim": 12,
+            "encoder_intermediate_dim": 20,
+            "cross_attention_hidden_size": 12,
+        },
+        _T5GEMMA_WIDTHS,
+        ffns=4,
+    ),
+    "edrec": Row("EdRecBackbone", "EdRecSeq2SeqLM", _EDREC, ffns=3, scale=0.15),
+}
+
+
+def tiny_backbone(name, **overrides):
+    """The backbone of a row of `MODELS`, with random weights."""
+    import keras_hub
+
+    row = MODELS[name]
+    cls = getattr(keras_hub.models, row.backbone)
+    return randomize(cls(**{**row.arguments, **overrides}), row.scale)
+
+
+def tiny_lm(name, task_arguments=None, **overrides):
+    """The task of a row around its backbone: it has logits, and no preprocessor."""
+    import keras_hub
+
+    row = MODELS[name]
+    cls = getattr(keras_hub.models, row.task)
+    backbone = tiny_backbone(name, **overrides)
+    task = cls(backbone=backbone, preprocessor=None, **(task_arguments or {}))
+    return randomize(task, row.scale)
+
+
+def randomize(model, scale):
+    """Gives a model the same weights in every run, far from their defaults.
+
+    Defaults hide mistakes: biases of zero, norms of one, logits that hardly vary.
+    """
+    rng = np.random.default_rng(0)
+    for variable in model.trainable_variables:
+        values = scale * rng.normal(size=variable.shape)
+        if len(variable.shape) == 1:
+            values = keras.ops.convert_to_numpy(variable.value) + values / 3
+        variable.assign(values)
+    return model
+
+
+def batch(model, rng, size=4, length=LENGTH):
+    """Inputs and targets for a row's task; two sequences of three end in padding."""
+    backbone = getattr(model, "backbone", model)
+    ids = rng.integers(1, VOCABULARY, (size, length), dtype="int32")
+    lengths = length - np.arange(size) % 3
+    mask = (np.arange(length) < lengths[:, None]).astype("int32")
+    x = {}
+    for name, tensor in backbone.input.items():
+        if name.endswith("padding_mask"):
+            x[name] = mask.astype(tensor.dtype)
+        elif name == "position_ids":
+            x[name] = np.tile(np.arange(length, dtype="int32"), (size, 1))
+        else:
+            x[name] = ids if not x or name == "token_ids" else np.roll(ids, 1, axis=1)
+    return x, np.roll(ids, -1, axis=1)
