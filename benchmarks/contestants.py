@@ -29,6 +29,8 @@ class Shape:
         steps_per_turn: int, timed steps before the next model has its turn.
         vocabulary_size: int, token ids.
         dtype: str, Keras dtype policy.
+        model: str, "decoder" (of `keras_idea.models`) or "llama3" (KerasHub's,
+            stock where it is not pruned, converted where it is).
     """
 
     model_dim: int
@@ -42,6 +44,7 @@ class Shape:
     steps_per_turn: int
     vocabulary_size: int = 256
     dtype: str = "float32"
+    model: str = "decoder"
 
     @property
     def tokens(self):
@@ -51,7 +54,7 @@ class Shape:
     def __str__(self):
         """One line, as the tables print it."""
         return (
-            f"d={self.model_dim}, {self.num_layers} layers, {self.num_heads} heads, "
+            f"{self.model}, d={self.model_dim}, {self.num_layers} layers, {self.num_heads} heads, "
             f"FFN {self.hidden_dim} -> {self.target_dim}, batch {self.batch_size} x "
             f"{self.sequence_length} tokens, {self.dtype}"
         )
@@ -61,6 +64,12 @@ SHAPES = {
     "tiny": Shape(16, 1, 2, 64, 24, 16, 4, steps=6, steps_per_turn=2),
     "small": Shape(64, 2, 4, 512, 192, 64, 32, steps=160, steps_per_turn=4),
     "medium": Shape(128, 4, 4, 1024, 384, 128, 16, steps=48, steps_per_turn=3),
+    "llama3": Shape(
+        64, 2, 4, 512, 192, 64, 32, steps=160, steps_per_turn=4, model="llama3"
+    ),
+    "llama3-tiny": Shape(
+        16, 1, 2, 64, 24, 16, 4, steps=6, steps_per_turn=2, model="llama3"
+    ),
     # For memory: the parameters weigh more than the activations, as at scale.
     "parameters": Shape(512, 4, 8, 8192, 3072, 32, 4, steps=24, steps_per_turn=2),
     # For a GPU: two layers of the paper's 2.8B model on their way to 1.3B.
@@ -80,18 +89,8 @@ SHAPES = {
 }
 
 
-def make_model(shape, hidden_dim, ffn, jit_compile="auto"):
-    """A compiled decoder as a run trains it: AdamW under a cosine.
-
-    Args:
-        shape: `Shape`.
-        hidden_dim: int, neurons of each FFN.
-        ffn: `ki.GatedFFN` or `ki.PrunableGatedFFN`.
-        jit_compile: "auto" or bool, as `keras.Model.compile` takes it.
-
-    Returns:
-        A compiled `keras.Model`.
-    """
+def make_decoder(shape, hidden_dim, prunable):
+    """This package's decoder, with `GatedFFN` or `PrunableGatedFFN` layers."""
     config = DecoderConfig(
         vocabulary_size=shape.vocabulary_size,
         model_dim=shape.model_dim,
@@ -100,20 +99,95 @@ def make_model(shape, hidden_dim, ffn, jit_compile="auto"):
         hidden_dim=hidden_dim,
         sequence_length=shape.sequence_length,
     )
-    model = decoder(config, ffn=ffn, dtype=shape.dtype)
+    ffn = ki.PrunableGatedFFN if prunable else ki.GatedFFN
+    return decoder(config, ffn=ffn, dtype=shape.dtype)
+
+
+def make_llama3(shape, hidden_dim, prunable):
+    """KerasHub's Llama3, stock or converted by `make_prunable`."""
+    import keras_hub
+
+    backbone = keras_hub.models.Llama3Backbone(
+        vocabulary_size=shape.vocabulary_size,
+        num_layers=shape.num_layers,
+        num_query_heads=shape.num_heads,
+        num_key_value_heads=shape.num_heads,
+        hidden_dim=shape.model_dim,
+        intermediate_dim=hidden_dim,
+        dtype=shape.dtype,
+    )
+    task = keras_hub.models.Llama3CausalLM(backbone=backbone, preprocessor=None)
+    # Not the task itself: its `fit` makes a pipeline of the data first, which takes
+    # longer than the few steps of a turn.
+    model = keras.Model(task.input, task.output)
+    return ki.make_prunable(model) if prunable else model
+
+
+MODELS = {"decoder": make_decoder, "llama3": make_llama3}
+
+
+def make_model(shape, hidden_dim, prunable, jit_compile="auto"):
+    """A compiled language model as a run trains it: AdamW under a cosine.
+
+    Args:
+        shape: `Shape`.
+        hidden_dim: int, neurons of each FFN.
+        prunable: bool; without it the model is plain (of KerasHub: stock).
+        jit_compile: "auto" or bool, as `keras.Model.compile` takes it.
+
+    Returns:
+        A compiled `keras.Model`.
+    """
+    model = MODELS[shape.model](shape, hidden_dim, prunable)
     model.compile(
         optimizer=keras.optimizers.AdamW(ki.CosineDecay(1e-3, 1e-5, 100_000)),
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        weighted_metrics=None,
         jit_compile=jit_compile,
     )
     return model
+
+
+def _decoder(shape, hidden_dim, prunable):
+    config = DecoderConfig(
+        vocabulary_size=shape.vocabulary_size,
+        model_dim=shape.model_dim,
+        num_layers=shape.num_layers,
+        num_heads=shape.num_heads,
+        hidden_dim=hidden_dim,
+        sequence_length=shape.sequence_length,
+    )
+    ffn = ki.PrunableGatedFFN if prunable else ki.GatedFFN
+    return decoder(config, ffn=ffn, dtype=shape.dtype)
+
+
+def _llama3(shape, hidden_dim, prunable):
+    import keras_hub  # here, because it brings TensorFlow with it
+
+    backbone = keras_hub.models.Llama3Backbone(
+        vocabulary_size=shape.vocabulary_size,
+        num_layers=shape.num_layers,
+        num_query_heads=shape.num_heads,
+        num_key_value_heads=shape.num_heads,
+        hidden_dim=shape.model_dim,
+        intermediate_dim=hidden_dim,
+        dtype=shape.dtype,
+    )
+    model = keras_hub.models.Llama3CausalLM(backbone=backbone, preprocessor=None)
+    return ki.make_prunable(model) if prunable else model
+
+
+MODELS = {"decoder": _decoder, "llama3": _llama3}
 
 
 def make_data(shape, batches):
     """Random token ids and targets: `batches` batches of int32."""
     size = (batches * shape.batch_size, shape.sequence_length + 1)
     ids = np.random.default_rng(0).integers(shape.vocabulary_size, size=size)
-    return ids[:, :-1].astype("int32"), ids[:, 1:].astype("int32")
+    x, y = ids[:, :-1].astype("int32"), ids[:, 1:].astype("int32")
+    if shape.model == "decoder":
+        return x, y
+    return {"token_ids": x, "padding_mask": np.ones_like(x)}, y
 
 
 def set_schedule(model, shape, begin_step, prune_steps):
@@ -139,15 +213,18 @@ class EndlessPruning(ki.IdeaPruneCallback):
         """Keeps the schedules for the next turn."""
 
 
-def make_contestants(shape, jit_compile="auto"):
+def make_contestants(kind, shape, jit_compile="auto"):
     """The models to compare: name -> (compiled model, callbacks)."""
     # Four times the default run: whoever asks for more steps stays in the stage.
     pruning = {"begin_step": 0, "prune_steps": 4 * (shape.steps + 100)}
 
-    def wide(ffn):
-        return make_model(shape, shape.hidden_dim, ffn, jit_compile)
+    def plain(hidden_dim):
+        return make_model(kind, shape, hidden_dim, False, jit_compile)
 
-    masked, set_by_hand = wide(ki.PrunableGatedFFN), wide(ki.PrunableGatedFFN)
+    def prunable():
+        return make_model(kind, shape, shape.hidden_dim, True, jit_compile)
+
+    masked, set_by_hand = prunable(), prunable()
     set_schedule(set_by_hand, shape, **pruning)
     callback = EndlessPruning(shape.target_dim, **pruning)
     # The compacted ones are made as a run makes them: trained, masked to the
@@ -156,13 +233,12 @@ def make_contestants(shape, jit_compile="auto"):
     fit(masked, shape, make_data(shape, 3))
     compacted = ki.compact(masked)
     shrink_in_place(masked)
-    narrow = make_model(shape, shape.target_dim, ki.GatedFFN, jit_compile)
     return {
-        "wide": (wide(ki.GatedFFN), []),
-        "wide again": (wide(ki.GatedFFN), []),
+        "wide": (plain(shape.hidden_dim), []),
+        "wide again": (plain(shape.hidden_dim), []),
         "pruning": (set_by_hand, []),
-        "pruning + callback": (wide(ki.PrunableGatedFFN), [callback]),
-        "built narrow": (narrow, []),
+        "pruning + callback": (prunable(), [callback]),
+        "built narrow": (plain(shape.target_dim), []),
         "compacted in place": (masked, []),
         "compact(model)": (compacted, []),
     }
@@ -170,8 +246,12 @@ def make_contestants(shape, jit_compile="auto"):
 
 def fit(model, shape, data, callbacks=()):
     """One epoch over the batches of `data`, silent."""
+    ids, targets = data
+    if isinstance(model.input, dict):  # KerasHub's
+        ids = {"token_ids": ids, "padding_mask": np.ones_like(ids)}
     model.fit(
-        *data,
+        ids,
+        targets,
         batch_size=shape.batch_size,
         shuffle=False,
         verbose=0,

@@ -74,12 +74,9 @@ def measure(shape, kind, jit_compile):
     """
     import contestants as c
 
-    import keras_idea as ki
-
     base = rss()
     width = shape.target_dim if kind == "built narrow" else shape.hidden_dim
-    ffn = ki.PrunableGatedFFN if kind == "pruning" else ki.GatedFFN
-    model = c.make_model(shape, width, ffn, jit_compile)
+    model = c.make_model("decoder", shape, width, kind == "pruning", jit_compile)
     data = c.make_data(shape, batches=4)
     if kind == "pruning":
         c.set_schedule(model, shape, begin_step=0, prune_steps=8)

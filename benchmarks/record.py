@@ -49,7 +49,8 @@ def _backend_packages():
     backend = keras.backend.backend()
     names = {"jax": ["jax", "jaxlib"], "tensorflow": ["tensorflow", "tensorflow-cpu"]}
     installed = {d.name.lower() for d in importlib.metadata.distributions()}
-    return [n for n in names.get(backend, [backend]) if n in installed]
+    wanted = [*names.get(backend, [backend]), "keras-hub"]
+    return [n for n in wanted if n in installed]
 
 
 def _commit():

@@ -2,11 +2,13 @@
 
     KERAS_BACKEND=jax python benchmarks/step_cost.py
     KERAS_BACKEND=jax python benchmarks/step_cost.py --shape small --steps 24
+    KERAS_BACKEND=jax python benchmarks/step_cost.py --model llama3 --shape small
 
 On 2 CPU cores: about 10 minutes on jax, 8 on tensorflow and on torch, and longer
 on a busy machine (the ratios stand it, their intervals widen). On one GPU, not
 tried yet: `--shape paper-1.3b-layer --memory-shape paper-1.3b-layer`.
-Writes benchmarks/results/step_cost-BACKEND.json and .md.
+Writes benchmarks/results/step_cost-BACKEND.json and .md; with `--model llama3`
+(KerasHub's, stock against converted; no memory) step_cost-llama3-BACKEND.
 """
 
 import argparse
@@ -21,7 +23,7 @@ import memory
 import record
 import rich.console
 import rich.progress
-from contestants import SHAPES, make_contestants
+from contestants import MODELS, SHAPES, make_contestants
 from step_tables import STEP_RATIOS, import_table, memory_table, step_table
 from timing import paired_ratio, time_in_turns
 
@@ -44,7 +46,9 @@ def main():
     with _progress(console) as progress:
         for name in arguments.shape:
             shape = _with_steps(SHAPES[name], arguments.steps)
-            timed = measure_steps(shape, arguments.jit_compile, name, progress)
+            timed = measure_steps(
+                arguments.model, shape, arguments.jit_compile, name, progress
+            )
             results["step"][name] = {"shape": dataclasses.asdict(shape), **timed}
             tables.append(step_table(name, shape, timed))
         if arguments.memory_shape != "none":
@@ -56,7 +60,8 @@ def main():
         results["import"] = measure_imports(progress)
         tables.append(import_table(results["import"]))
     record.print_tables(console, tables)
-    stem = f"step_cost-{backend}"
+    model = "" if arguments.model == "decoder" else f"{arguments.model}-"
+    stem = f"step_cost-{model}{backend}"
     for path in record.write(arguments.output, stem, facts, results, tables):
         console.print(f"written: {path}")
 
@@ -64,10 +69,13 @@ def main():
 def _parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
+        "--model", default="decoder", choices=MODELS, help="default: decoder"
+    )
+    parser.add_argument(
         "--shape",
         action="append",
         choices=SHAPES,
-        help="shape to time; may be repeated (default: small and medium)",
+        help="shape to time; may be repeated (default: small, medium and llama3)",
     )
     parser.add_argument(
         "--steps", type=int, help="timed steps of each model (default: by shape)"
@@ -91,7 +99,9 @@ def _parse_arguments():
         help="folder, or a .json or .md file (default: benchmarks/results)",
     )
     arguments = parser.parse_args()
-    arguments.shape = arguments.shape or ["small", "medium"]
+    arguments.shape = arguments.shape or ["small", "medium", "llama3"]
+    if arguments.model != "decoder":
+        arguments.memory_shape = "none"
     if arguments.steps is not None and arguments.steps < 1:
         parser.error(f"--steps must be at least 1. Received: {arguments.steps}.")
     return arguments
@@ -111,11 +121,11 @@ def _with_steps(shape, steps):
     return shape if steps is None else dataclasses.replace(shape, steps=steps)
 
 
-def measure_steps(shape, jit_compile, name, progress):
+def measure_steps(kind, shape, jit_compile, name, progress):
     """Seconds a step of each contestant, and the ratios of `STEP_RATIOS`."""
     turns = max(1, shape.steps // shape.steps_per_turn)
     task = progress.add_task(f"{name}: making the models", total=None)
-    contestants = make_contestants(shape, jit_compile)
+    contestants = make_contestants(kind, shape, jit_compile)
     total = (turns + 1) * len(contestants)
     progress.update(task, description=f"{name}: turns", total=total)
     seconds = time_in_turns(contestants, shape, turns, lambda: progress.advance(task))

@@ -9,6 +9,7 @@ import memory
 
 # (what, numerator, denominator, the most we aim at or None)
 STEP_RATIOS = (
+    ("tracking scores / plain wide", "tracking", "wide", 1.03),
     ("pruning / plain wide", "pruning", "wide", 1.03),
     ("pruning with its callback / plain wide", "pruning + callback", "wide", 1.03),
     ("noise: plain wide / plain wide", "wide again", "wide", None),

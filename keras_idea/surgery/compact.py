@@ -7,9 +7,10 @@ from keras.src.models.functional import Functional
 
 from keras_idea.functional.masks import take_neurons
 from keras_idea.layers.gated_ffn import GatedFFN
+from keras_idea.layers.neuron_state import NeuronState
 from keras_idea.layers.prunable_gated_ffn import PrunableGatedFFN
 from keras_idea.surgery.families import is_backbone, is_task
-from keras_idea.surgery.find import find_ffns
+from keras_idea.surgery.find import find_ffns, walk
 from keras_idea.surgery.hub_model import (
     check_same_function,
     rebuild_backbone,
@@ -102,7 +103,11 @@ def _rebuild_once(layer, memo):
         return _rebuild(sublayer, memo)
 
     if is_backbone(layer):
-        return rebuild_backbone(layer)
+        narrow = rebuild_backbone(layer)
+        # A layer of it may be used outside of it too, as embeddings are.
+        old = [part for part in walk(layer) if not isinstance(part, NeuronState)]
+        memo.update(zip(map(id, old), walk(narrow), strict=True))
+        return narrow
     if is_task(layer):
         return rebuild_task(layer, clone(layer.backbone))
     if isinstance(layer, keras.Sequential):

@@ -72,6 +72,16 @@ def test_a_backbone_inside_a_model():
     )
 
 
+def test_a_graph_that_shares_the_embedding_with_its_backbone(lm):
+    x, _ = data(lm)
+    graph = ki.make_prunable(keras.Model(lm.input, lm.output))
+    narrow = ki.compact(graph)
+    assert narrow.count_params() == tiny_lm("llama3").count_params()
+    np.testing.assert_allclose(
+        narrow.predict(x, verbose=0), graph.predict(x, verbose=0), atol=1e-5
+    )
+
+
 def test_a_whole_saved_model_is_stock(lm, tmp_path):
     x, y = data(lm)
     ki.make_prunable(lm)
