@@ -29,8 +29,6 @@ class Shape:
         steps_per_turn: int, timed steps before the next model has its turn.
         vocabulary_size: int, token ids.
         dtype: str, Keras dtype policy.
-        model: str, "decoder" (of `keras_idea.models`) or "llama3" (KerasHub's,
-            stock where it is not pruned, converted where it is).
     """
 
     model_dim: int
@@ -44,7 +42,6 @@ class Shape:
     steps_per_turn: int
     vocabulary_size: int = 256
     dtype: str = "float32"
-    model: str = "decoder"
 
     @property
     def tokens(self):
@@ -54,7 +51,7 @@ class Shape:
     def __str__(self):
         """One line, as the tables print it."""
         return (
-            f"{self.model}, d={self.model_dim}, {self.num_layers} layers, {self.num_heads} heads, "
+            f"d={self.model_dim}, {self.num_layers} layers, {self.num_heads} heads, "
             f"FFN {self.hidden_dim} -> {self.target_dim}, batch {self.batch_size} x "
             f"{self.sequence_length} tokens, {self.dtype}"
         )
@@ -64,12 +61,6 @@ SHAPES = {
     "tiny": Shape(16, 1, 2, 64, 24, 16, 4, steps=6, steps_per_turn=2),
     "small": Shape(64, 2, 4, 512, 192, 64, 32, steps=160, steps_per_turn=4),
     "medium": Shape(128, 4, 4, 1024, 384, 128, 16, steps=48, steps_per_turn=3),
-    "llama3": Shape(
-        64, 2, 4, 512, 192, 64, 32, steps=160, steps_per_turn=4, model="llama3"
-    ),
-    "llama3-tiny": Shape(
-        16, 1, 2, 64, 24, 16, 4, steps=6, steps_per_turn=2, model="llama3"
-    ),
     # For memory: the parameters weigh more than the activations, as at scale.
     "parameters": Shape(512, 4, 8, 8192, 3072, 32, 4, steps=24, steps_per_turn=2),
     # For a GPU: two layers of the paper's 2.8B model on their way to 1.3B.
@@ -126,10 +117,11 @@ def make_llama3(shape, hidden_dim, prunable):
 MODELS = {"decoder": make_decoder, "llama3": make_llama3}
 
 
-def make_model(shape, hidden_dim, prunable, jit_compile="auto"):
+def make_model(kind, shape, hidden_dim, prunable, jit_compile="auto"):
     """A compiled language model as a run trains it: AdamW under a cosine.
 
     Args:
+        kind: str, a key of `MODELS`.
         shape: `Shape`.
         hidden_dim: int, neurons of each FFN.
         prunable: bool; without it the model is plain (of KerasHub: stock).
@@ -138,56 +130,20 @@ def make_model(shape, hidden_dim, prunable, jit_compile="auto"):
     Returns:
         A compiled `keras.Model`.
     """
-    model = MODELS[shape.model](shape, hidden_dim, prunable)
+    model = MODELS[kind](shape, hidden_dim, prunable)
     model.compile(
         optimizer=keras.optimizers.AdamW(ki.CosineDecay(1e-3, 1e-5, 100_000)),
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        weighted_metrics=None,
         jit_compile=jit_compile,
     )
     return model
-
-
-def _decoder(shape, hidden_dim, prunable):
-    config = DecoderConfig(
-        vocabulary_size=shape.vocabulary_size,
-        model_dim=shape.model_dim,
-        num_layers=shape.num_layers,
-        num_heads=shape.num_heads,
-        hidden_dim=hidden_dim,
-        sequence_length=shape.sequence_length,
-    )
-    ffn = ki.PrunableGatedFFN if prunable else ki.GatedFFN
-    return decoder(config, ffn=ffn, dtype=shape.dtype)
-
-
-def _llama3(shape, hidden_dim, prunable):
-    import keras_hub  # here, because it brings TensorFlow with it
-
-    backbone = keras_hub.models.Llama3Backbone(
-        vocabulary_size=shape.vocabulary_size,
-        num_layers=shape.num_layers,
-        num_query_heads=shape.num_heads,
-        num_key_value_heads=shape.num_heads,
-        hidden_dim=shape.model_dim,
-        intermediate_dim=hidden_dim,
-        dtype=shape.dtype,
-    )
-    model = keras_hub.models.Llama3CausalLM(backbone=backbone, preprocessor=None)
-    return ki.make_prunable(model) if prunable else model
-
-
-MODELS = {"decoder": _decoder, "llama3": _llama3}
 
 
 def make_data(shape, batches):
     """Random token ids and targets: `batches` batches of int32."""
     size = (batches * shape.batch_size, shape.sequence_length + 1)
     ids = np.random.default_rng(0).integers(shape.vocabulary_size, size=size)
-    x, y = ids[:, :-1].astype("int32"), ids[:, 1:].astype("int32")
-    if shape.model == "decoder":
-        return x, y
-    return {"token_ids": x, "padding_mask": np.ones_like(x)}, y
+    return ids[:, :-1].astype("int32"), ids[:, 1:].astype("int32")
 
 
 def set_schedule(model, shape, begin_step, prune_steps):
@@ -236,6 +192,7 @@ def make_contestants(kind, shape, jit_compile="auto"):
     return {
         "wide": (plain(shape.hidden_dim), []),
         "wide again": (plain(shape.hidden_dim), []),
+        "tracking": (prunable(), []),
         "pruning": (set_by_hand, []),
         "pruning + callback": (prunable(), [callback]),
         "built narrow": (plain(shape.target_dim), []),

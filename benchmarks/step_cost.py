@@ -75,7 +75,7 @@ def _parse_arguments():
         "--shape",
         action="append",
         choices=SHAPES,
-        help="shape to time; may be repeated (default: small, medium and llama3)",
+        help="shape to time; may be repeated (default: small and medium)",
     )
     parser.add_argument(
         "--steps", type=int, help="timed steps of each model (default: by shape)"
@@ -99,7 +99,7 @@ def _parse_arguments():
         help="folder, or a .json or .md file (default: benchmarks/results)",
     )
     arguments = parser.parse_args()
-    arguments.shape = arguments.shape or ["small", "medium", "llama3"]
+    arguments.shape = arguments.shape or ["small", "medium"]
     if arguments.model != "decoder":
         arguments.memory_shape = "none"
     if arguments.steps is not None and arguments.steps < 1:

@@ -1,4 +1,4 @@
-"""The command line: `keras-idea train [CONFIG.toml]`."""
+"""The command line: `keras-idea train [CONFIG.toml]`, `keras-idea export RUN`."""
 
 import argparse
 import sys
@@ -50,7 +50,44 @@ def _parser():
         help="replace the run that the folder holds",
     )
     train.set_defaults(command=_train)
+    _add_export(commands)
     return parser
+
+
+def _add_export(commands):
+    export = commands.add_parser(
+        "export",
+        help="export a run's narrow model for KerasHub, Hugging Face or ONNX",
+        description="Exports the narrow model of a run in float32, loads the export "
+        "back and compares its logits and greedy tokens with the model's. An export "
+        "that fails is not kept. KERAS_BACKEND=jax|tensorflow|torch chooses the "
+        "backend, which need not be the run's.",
+    )
+    export.add_argument(
+        "run",
+        metavar="RUN",
+        help="a run folder, or a KerasHub preset folder",
+    )
+    formats = export.add_mutually_exclusive_group(required=True)
+    formats.add_argument(
+        "--preset", metavar="FOLDER", help="a preset that stock KerasHub loads"
+    )
+    formats.add_argument(
+        "--hf", metavar="FOLDER", help="a folder that Hugging Face transformers loads"
+    )
+    formats.add_argument(
+        "--onnx", metavar="FILE.onnx", help="a graph from token ids to logits"
+    )
+    export.add_argument(
+        "--length",
+        type=int,
+        metavar="TOKENS",
+        help="of the sequence an ONNX file takes; on torch, which fixes it",
+    )
+    export.add_argument(
+        "--overwrite", action="store_true", help="replace an earlier export"
+    )
+    export.set_defaults(command=_export)
 
 
 def _train(options):
@@ -72,6 +109,36 @@ def _train(options):
         return _fail(1, error)
     except KeyboardInterrupt:
         return _fail(130, "interrupted.")
+    return 0
+
+
+def _export(options):
+    from keras_idea.pipelines.export import (
+        ExportFailed,
+        ExportRefused,
+        export_hf,
+        export_onnx,
+        export_preset,
+        load_run,
+    )
+
+    try:
+        if options.length is not None and options.onnx is None:
+            raise ExportRefused("`--length` is for --onnx alone. Leave it out.")
+        model = load_run(options.run)
+        if options.preset is not None:
+            export = export_preset(model, options.preset, options.overwrite)
+        elif options.hf is not None:
+            export = export_hf(model, options.hf, options.overwrite)
+        else:
+            export = export_onnx(model, options.onnx, options.overwrite, options.length)
+    except ExportRefused as error:
+        return _fail(2, error)
+    except ExportFailed as error:
+        return _fail(1, error)
+    except KeyboardInterrupt:
+        return _fail(130, "interrupted.")
+    print(export)
     return 0
 
 

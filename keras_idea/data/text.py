@@ -1,7 +1,7 @@
 """Text as bytes: what is read, what is held out.
 
-The vocabulary is the 256 bytes, so that there is no tokenizer to fit, and a loss
-in nats a token divided by ln 2 is bits per byte.
+The vocabulary is the 256 bytes, so that there is no tokenizer to fit; a model that
+has one gets its ids from `Corpus.retokenized`.
 """
 
 import codecs
@@ -12,7 +12,7 @@ import sysconfig
 
 import numpy as np
 
-from keras_idea.data.windows import ByteCorpus, TextError
+from keras_idea.data.windows import Corpus, TextError
 
 # Not part of the standard library's own source (packages, tests), or tables and
 # pages made by a program, which would be learnt by heart instead of as text.
@@ -46,7 +46,7 @@ def load_text(source="stdlib", validation_fraction=0.05, max_bytes=16_000_000):
             drawn by the same hash.
 
     Returns:
-        `ByteCorpus`.
+        `Corpus` of bytes.
 
     Raises:
         TextError: if the path does not exist or holds no text.
@@ -83,7 +83,7 @@ def load_text(source="stdlib", validation_fraction=0.05, max_bytes=16_000_000):
         return _cut_end(b"".join(files.values()), validation_fraction, description)
     validation = [text for path, text in files.items() if path in held_out]
     train = [text for path, text in files.items() if path not in held_out]
-    return ByteCorpus(
+    return Corpus(
         _as_array(b"".join(train)),
         _as_array(b"".join(validation)),
         f"{name}: {len(train)} files to train on, {len(validation)} held out{note}",
@@ -102,7 +102,7 @@ def _from_file(path, validation_fraction, max_bytes):
 def _cut_end(text, validation_fraction, description):
     cut = len(text) - max(1, round(len(text) * validation_fraction))
     array = _as_array(text)
-    return ByteCorpus(array[:cut], array[cut:], f"{description}, the end held out")
+    return Corpus(array[:cut], array[cut:], f"{description}, the end held out")
 
 
 def _read_files(root, paths, max_bytes):

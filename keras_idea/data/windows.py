@@ -1,8 +1,11 @@
-"""A corpus of bytes, and the windows of it that a model reads."""
+"""A corpus of token ids, and the windows of it that a model reads."""
 
 import dataclasses
 
 import numpy as np
+
+# One window in so many begins with the start token, in corpora that have one.
+_START_EVERY = 4
 
 
 class TextError(ValueError):
@@ -10,13 +13,18 @@ class TextError(ValueError):
 
 
 @dataclasses.dataclass(frozen=True)
-class ByteCorpus:
-    """Text to train on and text held out, as bytes.
+class Corpus:
+    """Text to train on and text held out, as token ids.
+
+    `load_text` gives one whose tokens are bytes; `retokenized` makes another of it.
 
     Args:
-        train: uint8 array `(bytes,)`.
-        validation: uint8 array `(bytes,)`.
+        train: int array `(tokens,)`.
+        validation: int array `(tokens,)`.
         description: str, where the text comes from.
+        token_bytes: float array `(vocabulary,)`, the bytes of text that each id
+            stands for. Default: an id is a byte.
+        start_id: int or None, the token that some training windows begin with.
 
     Example:
     >>> corpus = load_text("stdlib")
@@ -28,22 +36,67 @@ class ByteCorpus:
     train: np.ndarray
     validation: np.ndarray
     description: str
+    token_bytes: np.ndarray = dataclasses.field(default_factory=lambda: np.ones(256))
+    start_id: int | None = None
+
+    def retokenized(self, encode, token_bytes, start_id=None):
+        """The same text, a corpus of bytes, in another vocabulary.
+
+        Args:
+            encode: function of a str that returns an int array `(tokens,)`. A
+                character that was cut in two at either end is left out.
+            token_bytes: float array `(vocabulary,)`, the bytes each id stands for.
+            start_id: int or None, the token that stands before a prompt when the
+                model writes. Every fourth training window then begins with it,
+                instead of its first token, so that the model knows both.
+
+        Returns:
+            `Corpus`. If the tokenizer changes the text (folds characters, say), so
+            that its tokens' bytes do not add up to the text's, all of them are
+            scaled until they do.
+        """
+        texts = [
+            part.tobytes().decode("utf-8", errors="ignore")
+            for part in (self.train, self.validation)
+        ]
+        kind = np.min_scalar_type(len(token_bytes) - 1)
+        train, validation = (np.asarray(encode(text)).astype(kind) for text in texts)
+        counted = token_bytes[train].sum() + token_bytes[validation].sum()
+        there = sum(len(text.encode()) for text in texts)
+        scale = there / counted if counted else 1.0
+        return Corpus(
+            train, validation, self.description, token_bytes * scale, start_id
+        )
+
+    def bytes_per_token(self, ids):
+        """Bytes of text that tokens stand for, on average.
+
+        A loss in nats a token, divided by it and by ln 2, is in bits a byte.
+
+        Args:
+            ids: int array of any shape, not empty.
+
+        Returns:
+            float.
+        """
+        return float(self.token_bytes[ids].mean())
 
     def check_length(self, length):
         """Refuses sequences that do not fit in the text.
 
         Args:
-            length: int, bytes a sequence.
+            length: int, tokens a sequence.
 
         Raises:
             TextError: if either part is too short for one sequence.
         """
+        unit = "bytes" if (self.token_bytes == 1).all() else "tokens"
         for part in ("train", "validation"):
             size = len(getattr(self, part))
             if size < length + 1:
                 raise TextError(
-                    f"The {part} text ({self.description}) has {size} bytes; "
-                    f"sequences of {length} bytes need at least {length + 1}. Give "
+                    f"The {part} text ({self.description}) has {size} {unit}; "
+                    f"sequences of {length} {unit} need at least {length + 1}. Give "
                     "more text, shorter sequences"
                     f"{', or hold out more' if part == 'validation' else ''}."
                 )
@@ -58,15 +111,18 @@ class ByteCorpus:
             step: int >= 0.
             seed: int >= 0.
             batch_size: int, windows.
-            length: int, bytes a window.
+            length: int, tokens a window.
 
         Returns:
-            Pair of int32 arrays `(batch_size, length)`: bytes, and the byte that
-            follows each.
+            Pair of int32 arrays `(batch_size, length)`: tokens, and the token
+            that follows each.
         """
         random = np.random.default_rng([seed, step])
         starts = random.integers(0, len(self.train) - length, size=batch_size)
-        return _windows(self.train, starts, length)
+        x, y = _windows(self.train, starts, length)
+        if self.start_id is not None:
+            x[(step + np.arange(batch_size)) % _START_EVERY == 0, 0] = self.start_id
+        return x, y
 
     def batches(self, *, seed, batch_size, length, start_step=0):
         """Endless generator of `batch` for `start_step`, `start_step + 1`, ...
@@ -74,7 +130,7 @@ class ByteCorpus:
         Args:
             seed: int >= 0.
             batch_size: int, windows.
-            length: int, bytes a window.
+            length: int, tokens a window.
             start_step: int, the step of the first batch: where a run resumes.
 
         Yields:
@@ -89,7 +145,7 @@ class ByteCorpus:
         """The held-out text in windows that do not overlap.
 
         Args:
-            length: int, bytes a window.
+            length: int, tokens a window.
             limit: int or None, at most so many windows, evenly spread.
 
         Returns:
@@ -102,6 +158,6 @@ class ByteCorpus:
         return _windows(self.validation, chosen * length, length)
 
 
-def _windows(text, starts, length):
-    rows = text[np.asarray(starts)[:, None] + np.arange(length + 1)].astype("int32")
+def _windows(tokens, starts, length):
+    rows = tokens[np.asarray(starts)[:, None] + np.arange(length + 1)].astype("int32")
     return rows[:, :-1], rows[:, 1:]

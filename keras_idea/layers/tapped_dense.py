@@ -21,11 +21,15 @@ def tap_kernel(layer, tap):
     base: Any = type(layer)
     layer.__class__ = _tapped_class(base)
     layer._tap = tap
+    # Keras binds `quantize` to the object, so no subclass can override it.
+    layer._stock_quantize = layer.quantize
+    layer.quantize = functools.partial(_refuse, layer, "quantization")
 
 
 def untap_kernel(layer):
     """Undoes `tap_kernel`, in place."""
-    del layer._tap
+    layer.quantize = layer._stock_quantize
+    del layer._tap, layer._stock_quantize
     layer.__class__ = type(layer).__base__
 
 
@@ -52,10 +56,7 @@ def _tapped_class(base: Any):
                 store[key] = value
 
         def enable_lora(self, *args, **kwargs):
-            raise _refusal(self, "LoRA")
-
-        def quantize(self, *args, **kwargs):
-            raise _refusal(self, "quantization")
+            _refuse(self, "LoRA")
 
     Tapped.__name__ = Tapped.__qualname__ = f"Tapped{base.__name__}"
     return Tapped
@@ -65,8 +66,8 @@ def _in_forward_pass():
     return global_state.get_global_attribute("current_call_ctx") is not None
 
 
-def _refusal(layer, what):
-    return ValueError(
+def _refuse(layer, what, *args, **kwargs):
+    raise ValueError(
         f"Layer '{layer.path}' is being pruned, which {what} would hinder. Finish "
         "the pruning first: keras_idea.compact(model), or keras_idea.strip(model)."
     )

@@ -45,6 +45,28 @@ def sample(logits_BV, rng, temperature=0.8, top_k=None):
     return (logits_BV / temperature + rng.gumbel(size=logits_BV.shape)).argmax(-1)
 
 
+def token_inputs(model, ids_BT, mask_BT=None):
+    """Token ids in the form that a model takes.
+
+    Args:
+        model: keras.Model of token ids; or of a dict with "token_ids" and
+            "padding_mask", as KerasHub's.
+        ids_BT: int array (batch, tokens).
+        mask_BT: bool array (batch, tokens) or None, which tokens are no padding.
+            Defaults to None: all of them.
+
+    Returns:
+        `ids_BT`, or a dict of int32 arrays (batch, tokens).
+
+    Example:
+    >>> model.evaluate(token_inputs(model, x), y)
+    """
+    if not isinstance(getattr(model, "input", None), dict):
+        return ids_BT
+    mask_BT = np.ones_like(ids_BT) if mask_BT is None else mask_BT
+    return {"token_ids": ids_BT, "padding_mask": mask_BT.astype("int32")}
+
+
 def _as_ids(prompt_ids):
     try:
         ids = np.asarray(prompt_ids)
@@ -84,7 +106,7 @@ def generate(
 
     Args:
         model: keras.Model, int32 ids (batch, tokens) to logits (batch, tokens,
-            vocabulary), causal.
+            vocabulary), causal; or a KerasHub `CausalLM` without a preprocessor.
         prompt_ids: int array (tokens,) or (batch, tokens), one token or more.
         num_tokens: int, tokens to add to each prompt.
         temperature: float >= 0, 0 is greedy. Defaults to 0.8.
@@ -101,7 +123,8 @@ def generate(
         continuation.
 
     Raises:
-        ValueError: if an argument is out of range, or the model's logits are NaN.
+        ValueError: if an argument is out of range, the model has a preprocessor, or
+            its logits are NaN.
 
     Example:
     >>> prompt = np.frombuffer(b"def ", dtype="uint8")
@@ -113,12 +136,19 @@ def generate(
     temperature = check_number("temperature", temperature)
     if top_k is not None:
         top_k = check_int("top_k", top_k, minimum=1)
+    if getattr(model, "preprocessor", None) is not None:
+        raise ValueError(
+            "The model has a preprocessor, which takes text, but `generate` gives it "
+            "token ids. Set `model.preprocessor = None`, or call `model.generate`."
+        )
     ids = np.atleast_2d(prompt_ids)
     batch, prompt_length = ids.shape
     length = prompt_length + num_tokens
     if window is None:
-        input_shape = getattr(model, "input_shape", None) or (None, None)
-        window = input_shape[1] or length
+        inputs = getattr(model, "input", None)
+        if isinstance(inputs, dict):
+            inputs = inputs["token_ids"]
+        window = getattr(inputs, "shape", (None, None))[1] or length
     window = check_int("window", window, minimum=1)
 
     rng = np.random.default_rng(seed)
@@ -127,6 +157,8 @@ def generate(
         start = max(0, end - window)
         seen_BW = np.zeros((batch, window), "int32")
         seen_BW[:, : end - start] = ids[:, start:end]
-        logits_BV = model.predict_on_batch(seen_BW)[:, end - start - 1]
+        filled_BW = np.tile(np.arange(window) < end - start, (batch, 1))
+        logits_BTV = model.predict_on_batch(token_inputs(model, seen_BW, filled_BW))
+        logits_BV = logits_BTV[:, end - start - 1]
         ids[:, end] = sample(logits_BV, rng, temperature, top_k)
     return ids.reshape(*prompt_ids.shape[:-1], length)

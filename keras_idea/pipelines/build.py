@@ -1,54 +1,111 @@
 """The models of a run, wide and narrow, ready to train."""
 
+import dataclasses
 import functools
+from collections.abc import Callable
 
 import keras
 
 import keras_idea as ki
+from keras_idea.data import Corpus
 from keras_idea.models import DecoderConfig, decoder
+from keras_idea.pipelines.vocabulary import Vocabulary, byte_vocabulary
 
 
-def compiled_decoder(config, width, ffn):
-    """A byte-level decoder with AdamW under the run's cosine.
+@dataclasses.dataclass(frozen=True)
+class RunModels:
+    """What a run trains, whichever library its models come from.
+
+    Args:
+        corpus: `Corpus`, the text in the models' vocabulary.
+        vocabulary: `Vocabulary`, which that is.
+        hidden_dim: int, neurons of each FFN at the start.
+        target_dim: int, neurons of each FFN at the end.
+        wide: function that makes the compiled model that is pruned.
+        plain: function of a width that makes a compiled model of that many neurons
+            an FFN, with fresh weights and nothing of pruning in it.
+        save: function of a compacted model and a path.
+        saved_as: str, the entry of the run folder that it writes.
+    """
+
+    corpus: Corpus
+    vocabulary: Vocabulary
+    hidden_dim: int
+    target_dim: int
+    wide: Callable
+    plain: Callable
+    save: Callable
+    saved_as: str
+
+
+def decoder_models(config, corpus):
+    """The models of a run of this package's own byte-level decoder.
 
     Args:
         config: `RunConfig`.
-        width: int, neurons of each FFN.
-        ffn: callable `ffn(hidden_dim, name=...)` that makes an FFN layer.
+        corpus: `Corpus` of bytes.
 
     Returns:
-        A compiled `keras.Model`, int32 bytes to logits.
+        `RunModels`.
     """
     shape = config.model
-    model = decoder(
-        DecoderConfig(
-            vocabulary_size=256,
-            model_dim=shape.model_dim,
-            num_layers=shape.num_layers,
-            num_heads=shape.num_heads,
-            num_key_value_heads=shape.num_key_value_heads,
-            hidden_dim=width,
-            sequence_length=shape.sequence_length,
-        ),
-        ffn=ffn,
+
+    def model(width, ffn):
+        made = decoder(
+            DecoderConfig(
+                vocabulary_size=256,
+                model_dim=shape.model_dim,
+                num_layers=shape.num_layers,
+                num_heads=shape.num_heads,
+                num_key_value_heads=shape.num_key_value_heads,
+                hidden_dim=width,
+                sequence_length=shape.sequence_length,
+            ),
+            ffn=ffn,
+        )
+        return compiled(config, made)
+
+    prunable = functools.partial(ki.PrunableGatedFFN, **scoring(config))
+    return RunModels(
+        corpus=corpus,
+        vocabulary=byte_vocabulary(),
+        hidden_dim=shape.hidden_dim,
+        target_dim=shape.width_at_end(shape.hidden_dim),
+        wide=lambda: model(shape.hidden_dim, prunable),
+        plain=lambda width: model(width, ki.GatedFFN),
+        save=lambda narrow, path: narrow.save(path),
+        saved_as="narrow.keras",
     )
+
+
+def compiled(config, model):
+    """`model`, compiled with AdamW under the run's cosine.
+
+    Args:
+        config: `RunConfig`.
+        model: keras.Model, tokens to logits.
+
+    Returns:
+        `model` itself.
+    """
     model.compile(
         optimizer=keras.optimizers.AdamW(
             cosine(config), weight_decay=config.optimizer.weight_decay
         ),
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        # Else KerasHub's models would also measure their accuracy.
+        weighted_metrics=None,
     )
     return model
 
 
-def prunable_ffn(config):
-    """What makes the wide FFNs: `PrunableGatedFFN` with the run's scores."""
-    return functools.partial(
-        ki.PrunableGatedFFN,
-        ema_decay=config.pruning.ema_decay,
-        row_reduce=config.pruning.row_reduce,
-        matrix_reduce=config.pruning.matrix_reduce,
-    )
+def scoring(config):
+    """How the neurons are scored: arguments of what makes FFNs prunable."""
+    return {
+        "ema_decay": config.pruning.ema_decay,
+        "row_reduce": config.pruning.row_reduce,
+        "matrix_reduce": config.pruning.matrix_reduce,
+    }
 
 
 def cosine(config):

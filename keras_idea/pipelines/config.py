@@ -15,6 +15,7 @@ import tomli_w
 
 from keras_idea.pipelines import tables
 from keras_idea.pipelines.fields import ConfigError, divisors
+from keras_idea.pipelines.model_table import ModelConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +28,7 @@ class RunConfig:
     1000
     """
 
-    model: tables.ModelConfig = tables.ModelConfig()
+    model: ModelConfig = ModelConfig()
     data: tables.DataConfig = tables.DataConfig()
     budget: tables.BudgetConfig = tables.BudgetConfig()
     optimizer: tables.OptimizerConfig = tables.OptimizerConfig()
@@ -41,6 +42,13 @@ class RunConfig:
             raise ConfigError(
                 "`optimizer.warmup_steps` must be at most the total of [budget], "
                 f"{total} steps. Received: warmup_steps={self.optimizer.warmup_steps}."
+            )
+        preset, output = self.model.preset, pathlib.Path(self.run.output).resolve()
+        if preset is not None and output in pathlib.Path(preset).resolve().parents:
+            raise ConfigError(
+                f"`model.preset` must not lie in run.output={self.run.output!r}, which "
+                f"the run may replace. Received: preset={preset!r}. Mend: another "
+                "output."
             )
         every = self.run.validate_every
         if enlarge % every or total % every:

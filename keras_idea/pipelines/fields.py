@@ -34,6 +34,20 @@ def choice(default, *choices):
     return checked(default, functools.partial(check_choice, choices=choices))
 
 
+def optional_integer(minimum=1):
+    """A field for an int >= `minimum`, or None."""
+    return checked(None, _or_none(functools.partial(check_int, minimum=minimum)))
+
+
+def optional_choice(*choices):
+    """A field for one of a few strings, or None."""
+    return checked(None, _or_none(functools.partial(check_choice, choices=choices)))
+
+
+def _or_none(check):
+    return lambda name, value: None if value is None else check(name, value)
+
+
 def check_bool(name, value):
     """`value` if it is a bool."""
     if not isinstance(value, bool):
@@ -50,9 +64,9 @@ def check_text(name, value):
     return value
 
 
-def check_optional_int(name, value):
-    """`value` if it is None or an int >= 1."""
-    return None if value is None else check_int(name, value, minimum=1)
+def check_optional_text(name, value):
+    """`value` if it is None or a str that says something."""
+    return None if value is None else check_text(name, value)
 
 
 def check_width(name, value):

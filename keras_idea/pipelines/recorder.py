@@ -1,5 +1,6 @@
 """Callbacks of a run: what is kept for its folder, and what is shown meanwhile."""
 
+import dataclasses
 import math
 
 import keras
@@ -13,9 +14,26 @@ class TrainingDiverged(RuntimeError):
     """The loss is no longer a number."""
 
 
-def bits_per_byte(nats):
-    """Cross-entropy in bits from nats, a token being a byte."""
-    return nats / math.log(2.0)
+@dataclasses.dataclass(frozen=True)
+class Bits:
+    """From a loss in nats a token to bits a byte of text.
+
+    Args:
+        train: float, bytes a token of the training text stands for on average.
+        validation: float, bytes a token stands for among those that a validation
+            predicts: exactly, so that its bits can be compared between tokenizers.
+    """
+
+    train: float = 1.0
+    validation: float = 1.0
+
+    def of_training(self, nats):
+        """Bits a byte of a training loss."""
+        return nats / self.train / math.log(2.0)
+
+    def of_validation(self, nats):
+        """Bits a byte of a validation loss."""
+        return nats / self.validation / math.log(2.0)
 
 
 class Recorder(keras.callbacks.Callback):
@@ -28,6 +46,7 @@ class Recorder(keras.callbacks.Callback):
         name: str, the run's name in the metrics.
         width: int, neurons of an FFN at the start.
         learning_rate: the `LearningRateSchedule` of the run.
+        bits: `Bits`, how losses are converted.
         reading_steps: steps after which the neurons are read. Each reading
             syncs the state on jax, so they should be few.
         on_validation: function without arguments or None, called after each
@@ -35,7 +54,7 @@ class Recorder(keras.callbacks.Callback):
     """
 
     def __init__(
-        self, name, width, learning_rate, reading_steps=(), on_validation=None
+        self, name, width, learning_rate, bits, reading_steps=(), on_validation=None
     ):
         super().__init__()
         self.name = name
@@ -43,6 +62,7 @@ class Recorder(keras.callbacks.Callback):
         self.reading_steps = frozenset(reading_steps)
         self.on_validation = on_validation
         self._schedule = learning_rate
+        self._bits = bits
         self._width = [width]
         self._loss = []
         self._validation = {}
@@ -61,7 +81,7 @@ class Recorder(keras.callbacks.Callback):
         """Settles the interval; stops a run whose loss is no number."""
         self._settle_epoch()
         if "val_loss" in logs:
-            self._validation[self.step] = bits_per_byte(logs["val_loss"])
+            self._validation[self.step] = self._bits.of_validation(logs["val_loss"])
         if self.on_validation is not None:
             self.on_validation()
         if not math.isfinite(self._loss[-1]):
@@ -97,7 +117,7 @@ class Recorder(keras.callbacks.Callback):
         # Keras logs the mean over the epoch so far; batches are equally large.
         means = np.array([logs["loss"] for logs in self._epoch_logs])
         totals = means * np.arange(1, len(means) + 1)
-        self._loss.extend(bits_per_byte(np.diff(totals, prepend=0.0)).tolist())
+        self._loss.extend(self._bits.of_training(np.diff(totals, prepend=0.0)).tolist())
         for logs in self._epoch_logs:
             self._width.append(logs.get("width", self._width[-1]))
         self._epoch_logs = []
@@ -105,7 +125,7 @@ class Recorder(keras.callbacks.Callback):
     def _read_neurons(self):
         # `self.model` syncs the state on jax; without it these are stale.
         for ffn in find_ffns(self.model):
-            importance = keras.ops.convert_to_numpy(ffn.layer.importance())
+            importance = keras.ops.convert_to_numpy(ffn.importance())
             alive = keras.ops.convert_to_numpy(ffn.mask) > 0
             readings = self._readings.setdefault(ffn.name, {})
             readings[self.step] = np.where(alive, importance, np.nan)
@@ -116,7 +136,14 @@ class ShortBar(keras.callbacks.ProgbarLogger):
 
     A line longer than the terminal is drawn anew below itself at each update. It
     stands last in the list, where the logs are complete.
+
+    Args:
+        bits: `Bits`, how losses are converted.
     """
+
+    def __init__(self, bits):
+        super().__init__()
+        self._bits = bits
 
     def on_train_batch_end(self, batch, logs=None):
         """Shows the interval's mean loss so far, and the width."""
@@ -127,10 +154,10 @@ class ShortBar(keras.callbacks.ProgbarLogger):
         super().on_epoch_end(epoch, self._shown(logs))
 
     def _shown(self, logs):
-        shown = {"bits": bits_per_byte(logs["loss"])}
+        shown = {"bits": self._bits.of_training(logs["loss"])}
         if "width" in logs:
             shown["width"] = logs["width"]
         if "val_loss" in logs:
-            shown["validation bits"] = bits_per_byte(logs["val_loss"])
-            shown["perplexity"] = math.exp(logs["val_loss"])
+            shown["validation bits"] = self._bits.of_validation(logs["val_loss"])
+            shown["perplexity"] = 2.0 ** shown["validation bits"]
         return shown

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+import shutil
 
 FILES = (
     "config.toml",
@@ -13,6 +14,7 @@ FILES = (
     "sample.txt",
     "narrow.keras",
 )
+FOLDERS = ("preset",)
 _TEMPORARY = ".tmp-"
 
 
@@ -74,25 +76,27 @@ class RunFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         for entry in self._entries():
             if _ours(entry):
-                entry.unlink()
+                _remove(entry)
 
     @contextlib.contextmanager
     def replacing(self, name):
         """Gives a temporary path that becomes `name` once it is written whole.
 
         Args:
-            name: str, one of `FILES`.
+            name: str, one of `FILES`, or of `FOLDERS` to make a folder.
 
         Yields:
-            Path to write to, with the same suffix.
+            Path to write to, with the same suffix; nothing is there yet.
         """
-        assert name in FILES, name
-        temporary = self.path / f"{_TEMPORARY}{name}"
+        assert name in FILES + FOLDERS, name
+        temporary, final = self.path / f"{_TEMPORARY}{name}", self.path / name
         try:
             yield temporary
-            os.replace(temporary, self.path / name)
+            if name in FOLDERS:  # one that is not empty cannot be replaced
+                _remove(final)
+            os.replace(temporary, final)
         finally:
-            temporary.unlink(missing_ok=True)
+            _remove(temporary)
 
     def write(self, name, text):
         """Writes text, whole or not at all.
@@ -109,4 +113,14 @@ class RunFolder:
 
 
 def _ours(entry):
-    return entry.is_file() and entry.name.removeprefix(_TEMPORARY) in FILES
+    name = entry.name.removeprefix(_TEMPORARY)
+    if entry.is_dir():
+        return name in FOLDERS and not entry.is_symlink()
+    return entry.is_file() and name in FILES
+
+
+def _remove(entry):
+    if entry.is_dir():
+        shutil.rmtree(entry)
+    else:
+        entry.unlink(missing_ok=True)

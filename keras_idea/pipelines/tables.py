@@ -1,66 +1,9 @@
-"""The tables of a run's description: one frozen dataclass each."""
+"""The tables of a run's description but `[model]`: one frozen dataclass each."""
 
 import dataclasses
 
 from keras_idea.methods import METHODS
 from keras_idea.pipelines import fields
-
-
-@dataclasses.dataclass(frozen=True)
-class ModelConfig(fields.Table):
-    """`[model]`: the shape of the decoder, before and after pruning.
-
-    Args:
-        model_dim: int, width of the residual stream. Default 64.
-        num_layers: int, decoder blocks. Default 2.
-        num_heads: int, attention heads; divides `model_dim`. Default 4.
-        num_key_value_heads: int or None, heads of keys and values; divides
-            `num_heads`. None: as many as `num_heads`.
-        hidden_dim: int, neurons of each FFN at the start: the enlarged width.
-            Default 512.
-        target_dim: int, neurons of each FFN at the end; or a float in (0, 1),
-            the fraction of `hidden_dim` kept. Default 192.
-        sequence_length: int, bytes the model sees at once. Default 64.
-    """
-
-    table = "model"
-    model_dim: int = fields.integer(64, minimum=1)
-    num_layers: int = fields.integer(2, minimum=1)
-    num_heads: int = fields.integer(4, minimum=1)
-    num_key_value_heads: int | None = fields.checked(None, fields.check_optional_int)
-    hidden_dim: int = fields.integer(512, minimum=2)
-    target_dim: int | float = fields.checked(192, fields.check_width)
-    sequence_length: int = fields.integer(64, minimum=2)
-
-    def _check_together(self):
-        if self.model_dim % (2 * self.num_heads):
-            raise fields.ConfigError(
-                "`model.model_dim` must be a multiple of 2 x model.num_heads (rotary "
-                f"embeddings turn pairs). Received: model_dim={self.model_dim}, "
-                f"num_heads={self.num_heads}. Mend: model_dim="
-                f"{fields.nearest_multiple(self.model_dim, 2 * self.num_heads)}."
-            )
-        key_value_heads = self.num_key_value_heads or self.num_heads
-        if self.num_heads % key_value_heads:
-            raise fields.ConfigError(
-                "`model.num_key_value_heads` must divide model.num_heads="
-                f"{self.num_heads}. Received: num_key_value_heads={key_value_heads}. "
-                f"Mend: one of {fields.divisors(self.num_heads)}."
-            )
-        if self.target_width >= self.hidden_dim:
-            raise fields.ConfigError(
-                "`model.target_dim` must be below model.hidden_dim="
-                f"{self.hidden_dim}: pruning makes the FFN narrower. Received: "
-                f"target_dim={self.target_dim}. Mend: lower target_dim or raise "
-                "hidden_dim."
-            )
-
-    @property
-    def target_width(self):
-        """int, neurons of each FFN at the end, whichever way they were given."""
-        if isinstance(self.target_dim, float):
-            return max(1, round(self.target_dim * self.hidden_dim))
-        return self.target_dim
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,16 +111,17 @@ class SampleConfig(fields.Table):
 
     Args:
         prompt: str, what it continues. Default "def read_".
-        tokens: int, bytes to write. Default 320.
-        temperature: float, 0 takes the likeliest byte each time. Default 0.8.
-        top_k: int, draws only among so many likeliest bytes. Default 40.
+        tokens: int, tokens to write. Default 320.
+        temperature: float, 0 takes the likeliest token each time. Default 0.8.
+        top_k: int, draws only among so many likeliest tokens; more than there are:
+            among all. Default 40.
     """
 
     table = "sample"
     prompt: str = fields.checked("def read_", fields.check_text)
     tokens: int = fields.integer(320, minimum=1)
     temperature: float = fields.number(0.8, minimum=0.0)
-    top_k: int = fields.integer(40, minimum=1, maximum=256)
+    top_k: int = fields.integer(40, minimum=1)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,7 +7,7 @@ import time
 import keras
 import numpy as np
 
-from keras_idea.models import generate
+from keras_idea.models.generate import generate, token_inputs
 
 
 class _Stopwatch(keras.callbacks.Callback):
@@ -32,19 +32,23 @@ def step_times(models, batch, rounds=5, steps=6):
 
     Args:
         models: dict of name to compiled model.
-        batch: pair `(x, y)` that they all train on.
+        batch: pair of int arrays `(sequences, tokens)` that they all train on:
+            tokens, and the token that follows each.
         rounds: int, turns of each model.
         steps: int >= 2, steps a turn.
 
     Returns:
         dict of name to milliseconds.
     """
+    ids, targets = batch
     seconds: dict[str, list[float]] = {name: [] for name in models}
     for turn in range(rounds + 1):
         for name, model in models.items():
+            x_and_y = (token_inputs(model, ids), targets)
             watch = _Stopwatch()
-            model.fit(
-                (batch for _ in itertools.count()),
+            keras.Model.fit(
+                model,
+                (x_and_y for _ in itertools.count()),
                 steps_per_epoch=steps,
                 shuffle=False,
                 callbacks=[watch],
@@ -57,18 +61,18 @@ def step_times(models, batch, rounds=5, steps=6):
 
 
 def generation_speeds(models, prompt, window, texts=16, tokens=24, rounds=3):
-    """Bytes that several models generate a second, `texts` at once.
+    """Tokens that several models generate a second, `texts` at once.
 
     Args:
         models: dict of name to model.
         prompt: int array `(tokens,)`.
-        window: int, bytes the model sees at once.
+        window: int, tokens the model sees at once.
         texts: int, texts written side by side.
-        tokens: int, bytes added to each text in a turn.
+        tokens: int, tokens added to each text in a turn.
         rounds: int, turns of each model; the median counts.
 
     Returns:
-        dict of name to bytes a second.
+        dict of name to tokens a second.
     """
     prompts = np.tile(prompt, (texts, 1))
     seconds: dict[str, list[float]] = {name: [] for name in models}

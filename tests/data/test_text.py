@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_idea.data import ByteCorpus, TextError, load_text
+from keras_idea.data import Corpus, TextError, load_text
 
 
 def write(folder, files):
@@ -28,7 +28,7 @@ def numbers(array):
 
 def corpus_of(size, validation=50):
     bytes_ = np.arange(size, dtype="int64").astype("uint8")
-    return ByteCorpus(bytes_, bytes_[:validation], "numbers")
+    return Corpus(bytes_, bytes_[:validation], "numbers")
 
 
 class TestLoad:
@@ -165,3 +165,52 @@ class TestWindows:
     def test_validation_windows_are_spread(self):
         x, _ = corpus_of(200, validation=101).validation_windows(length=10, limit=5)
         np.testing.assert_array_equal(x[:, 0], [0, 20, 40, 60, 80])
+
+
+class TestTokens:
+    """A corpus of tokens: here one for "ab" and one for "ü"."""
+
+    PAIRS = {"ab": 1, "ü": 3}
+
+    def corpus(self, text, start_id=None, token_bytes=(0, 2, 2, 2)):
+        def encode(text):
+            pairs = [p for p in self.PAIRS for _ in range(text.count(p))]
+            return np.array([self.PAIRS[pair] for pair in pairs])
+
+        array = np.frombuffer(text, "uint8")
+        of_bytes = Corpus(array, array[:4], "pairs")
+        return of_bytes.retokenized(encode, np.array(token_bytes, float), start_id)
+
+    def test_bytes_are_counted_exactly(self):
+        corpus = self.corpus("abüü".encode())
+        np.testing.assert_array_equal(corpus.train, [1, 3, 3])
+        np.testing.assert_array_equal(corpus.validation, [1, 3])
+        assert corpus.train.dtype == "uint8" and corpus.description == "pairs"
+        assert corpus.bytes_per_token(corpus.train) == 2.0
+
+    def test_cut_characters_are_left_out(self):
+        corpus = self.corpus("aüab".encode()[2:] + "ü".encode()[:1])
+        np.testing.assert_array_equal(corpus.train, [1])
+
+    def test_a_tokenizer_that_changes_the_text_is_scaled(self):
+        # Six bytes are counted for the ten there are, in train and validation.
+        corpus = self.corpus(b"abxxab", token_bytes=(0, 2, 2, 2))
+        assert corpus.bytes_per_token(corpus.train) == pytest.approx(10 / 3)
+
+    def test_bits_of_bytes_are_unchanged(self):
+        corpus = corpus_of(100)
+        assert corpus.bytes_per_token(corpus.train) == 1.0
+
+    def test_a_fourth_of_the_windows_begins_with_the_start_token(self):
+        corpus = self.corpus(b"ab" * 50, start_id=0)
+        shape = {"batch_size": 8, "length": 5}
+        for step in range(3):
+            x, y = corpus.batch(step, seed=0, **shape)
+            np.testing.assert_array_equal(x[:, 0] == 0, (step + np.arange(8)) % 4 == 0)
+            assert (x[:, 1:] == 1).all() and (y == 1).all()
+        x, _ = self.corpus(b"ab" * 50).batch(0, seed=0, **shape)
+        assert (x == 1).all()
+
+    def test_too_short_in_tokens(self):
+        with pytest.raises(TextError, match="validation text .* has 2 tokens; sequ"):
+            self.corpus(b"ab" * 50).check_length(5)

@@ -12,6 +12,7 @@ from keras_idea.pipelines.config import (
     load_config,
     parse_config,
 )
+from keras_idea.pipelines.hub_families import HUB_FAMILIES
 
 # What is wrong: the TOML, and what the message must say.
 REFUSED = {
@@ -20,7 +21,7 @@ REFUSED = {
     "unknown key": (
         "[model]\nhiden_dim = 64",
         r"Unknown key in \[model\]: 'hiden_dim'. Did you mean 'hidden_dim'\? Valid: "
-        "model_dim, num_layers",
+        "hub, preset, tokenizer",
     ),
     "key far from any": ("[run]\nzzz = 1", "Unknown key in .run.: 'zzz'. Valid: out"),
     "key of another table": (
@@ -73,6 +74,75 @@ REFUSED = {
         "[model]\nnum_key_value_heads = 3",
         r"must divide model.num_heads=4. Received: .*=3. Mend: one of \[1, 2, 4\]",
     ),
+    "unknown family": (
+        "[model]\nhub = 'gpt5'",
+        "`model.hub` must be one of 'llama', 'llama3', .* Received: model.hub='gpt5'",
+    ),
+    "hub and preset": (
+        "[model]\nhub = 'llama'\npreset = 'mine'",
+        "`model.hub` cannot be given together with model.preset='mine', which decides "
+        "it. Received: hub='llama'. Mend: delete hub, or preset",
+    ),
+    "preset and dimensions": (
+        "[model]\npreset = 'mine'\nhidden_dim = 512",
+        "`model.hidden_dim` cannot be given together with model.preset='mine'",
+    ),
+    "preset and grouped heads": (
+        "[model]\npreset = 'mine'\nnum_key_value_heads = 2",
+        "`model.num_key_value_heads` cannot be given together with model.preset",
+    ),
+    "empty preset": ("[model]\npreset = ''", "`model.preset` must be a non-empty str"),
+    "unknown tokenizer": (
+        "[model]\nhub = 'llama'\ntokenizer = 'words'",
+        "`model.tokenizer` must be one of 'bytes', 'bpe', 'sentencepiece', 'preset'",
+    ),
+    "tokenizer of another family": (
+        "[model]\nhub = 'llama3'\ntokenizer = 'sentencepiece'",
+        "`model.tokenizer` must be 'bytes' or 'bpe' for 'llama3': KerasHub's "
+        "Llama3Tokenizer reads no other. Received: 'sentencepiece'",
+    ),
+    "SentencePiece family": (
+        "[model]\nhub = 'gemma'\ntokenizer = 'bpe'",
+        "`model.tokenizer` must be 'bytes' or 'sentencepiece' for 'gemma'",
+    ),
+    "tokenizer without a hub model": (
+        "[model]\ntokenizer = 'bpe'",
+        "`model.tokenizer` does not fit: this package's own decoder reads bytes. "
+        "Received: tokenizer='bpe'. Mend: give model.hub",
+    ),
+    "vocabulary without a hub model": (
+        "[model]\nvocabulary_size = 300",
+        "own decoder reads bytes. Received: tokenizer='bytes', vocabulary_size=300",
+    ),
+    "tokenizer of no preset": (
+        "[model]\nhub = 'llama3'\ntokenizer = 'preset'",
+        "`model.tokenizer` does not fit: there is no preset.*give model.preset, or 'b",
+    ),
+    "another tokenizer for a preset": (
+        "[model]\npreset = 'mine'\ntokenizer = 'bytes'",
+        "`model.tokenizer` does not fit: a preset has a tokenizer of its own",
+    ),
+    "vocabulary for a preset": (
+        "[model]\npreset = 'mine'\nvocabulary_size = 300",
+        "a preset has a tokenizer of its own.*vocabulary_size=300. Mend: delete them",
+    ),
+    "preset that the run would replace": (
+        "[model]\npreset = 'runs/a/preset'\n[run]\noutput = './runs/a'",
+        "`model.preset` must not lie in run.output='./runs/a', which .*Mend: another",
+    ),
+    "vocabulary of bytes": (
+        "[model]\nhub = 'llama3'\nvocabulary_size = 300",
+        "`vocabulary_size` is for a trained tokenizer; the byte-level one of 'llama3' "
+        "has 261 tokens. Received: vocabulary_size=300. Mend: leave it out, or .*'bpe'",
+    ),
+    "vocabulary too small": (
+        "[model]\nhub = 'qwen3'\ntokenizer = 'bpe'\nvocabulary_size = 258",
+        "`vocabulary_size` must be above 258 for 'qwen3': .*Received: .*=258. Mend",
+    ),
+    "vocabulary of none": (
+        "[model]\nhub = 'qwen'\ntokenizer = 'bpe'\nvocabulary_size = 0",
+        "`model.vocabulary_size` must be an integer >= 1. Received: .*=0",
+    ),
     "all text held out": (
         "[data]\nvalidation_fraction = 1.0",
         r"`data.validation_fraction` must be a number in \[0.001, 0.5\]",
@@ -109,10 +179,6 @@ REFUSED = {
         "[pruning]\nupdate_every = 0",
         "`pruning.update_every` must be an integer >= 1",
     ),
-    "too many bytes to draw from": (
-        "[sample]\ntop_k = 257",
-        "`sample.top_k` must be an integer >= 1 and <= 256. Received: .*257",
-    ),
     "validation off beat": (
         "[run]\nvalidate_every = 120",
         "`run.validate_every` must divide budget.enlarge_steps=500 and the total of "
@@ -129,17 +195,21 @@ def test_refused_at_once(text, match):
 
 
 def test_demo_spells_out_the_defaults():
-    assert load_config() == RunConfig()
+    model = dataclasses.replace(RunConfig().model, hub="llama3")
+    assert load_config() == dataclasses.replace(RunConfig(), model=model)
 
 
 def test_demo_names_every_key():
     # The file is the documentation of the keys: a new one must be in it.
     demo = importlib.resources.files("keras_idea.pipelines") / "demo.toml"
-    tables = tomllib.loads(demo.read_text(encoding="utf-8"))
+    text = demo.read_text(encoding="utf-8")
+    tables = tomllib.loads(text)
+    # The keys whose default is to be left out.
+    optional = {"num_key_value_heads", "preset", "vocabulary_size"}
+    assert all(f"\n# {key} = " in text for key in optional)
     for table in dataclasses.fields(RunConfig):
         keys = {field.name for field in dataclasses.fields(table.type)}
-        # The one key whose default is to be left out.
-        assert set(tables[table.name]) == keys - {"num_key_value_heads"}
+        assert set(tables[table.name]) == keys - optional
 
 
 def test_keys_left_out_have_defaults():
@@ -151,18 +221,40 @@ def test_keys_left_out_have_defaults():
     )
 
 
-def test_toml_round_trip():
-    config = parse_config(
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
         "[model]\nnum_key_value_heads = 2\ntarget_dim = 0.25\n"
-        "[data]\ntext = 'a \"quoted\" \\\\ näme'\n[run]\ncompare_from_scratch = false\n"
-    )
+        "[data]\ntext = 'a \"quoted\" \\\\ näme'\n"
+        "[run]\ncompare_from_scratch = false\n",
+        "[model]\nhub = 'gemma'\ntokenizer = 'sentencepiece'\nvocabulary_size = 300",
+        "[model]\npreset = 'mine'\ntarget_dim = 0.5\nsequence_length = 32",
+    ],
+)
+def test_toml_round_trip(text):
+    config = parse_config(text)
     assert parse_config(config.to_toml()) == config
-    assert parse_config(RunConfig().to_toml()) == RunConfig()
 
 
 @pytest.mark.parametrize("target, width", [(192, 192), (0.375, 192), (0.0001, 1)])
 def test_target_width(target, width):
-    assert parse_config(f"[model]\ntarget_dim = {target}").model.target_width == width
+    model = parse_config(f"[model]\ntarget_dim = {target}").model
+    assert model.width_at_end(512) == width
+
+
+def test_a_preset_decides_the_dimensions():
+    model = parse_config("[model]\npreset = 'mine'").model
+    assert model.tokenizer == "preset" and model.of_hub
+    assert {model.model_dim, model.num_layers, model.hidden_dim} == {None}
+    with pytest.raises(ConfigError, match="below model.hidden_dim=192: .*=192. Mend"):
+        model.width_at_end(192)
+
+
+@pytest.mark.parametrize("hub", HUB_FAMILIES)
+def test_a_hub_model_reads_bytes_by_default(hub):
+    model = parse_config(f"[model]\nhub = {hub!r}").model
+    assert model.tokenizer == "bytes" and model.hidden_dim == 512 and model.of_hub
 
 
 def test_whole_numbers_pass_for_rates():

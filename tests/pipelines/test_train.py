@@ -228,6 +228,31 @@ class TestRunFolder:
         folder.claim()
         assert list(folder.path.iterdir()) == []
 
+    def test_a_preset_is_a_folder_that_is_written_whole(self, tmp_path):
+        folder = self.fill(tmp_path / "run", "config.toml")
+        for text in ("old", "new"):
+            with folder.replacing("preset") as path:
+                path.mkdir()
+                (path / text).write_text(text)
+        with pytest.raises(OSError, match="disk"):
+            with folder.replacing("preset") as path:
+                path.mkdir()
+                (path / "half").write_text("half")
+                raise OSError("disk full")
+        assert [path.name for path in (folder.path / "preset").iterdir()] == ["new"]
+        assert len(list(folder.path.iterdir())) == 2
+        (folder.path / ".tmp-preset").mkdir()  # of a run that was killed
+        folder.check(overwrite=True)
+        folder.claim()
+        assert list(folder.path.iterdir()) == []
+
+    def test_a_linked_preset_is_not_ours(self, tmp_path):
+        (tmp_path / "mine").mkdir()
+        folder = self.fill(tmp_path / "run", "config.toml")
+        (folder.path / "preset").symlink_to(tmp_path / "mine")
+        with pytest.raises(RunFolderError, match="it holds 'preset'"):
+            folder.check(overwrite=True)
+
     @pytest.mark.parametrize(
         "names", [["config.toml", "thesis.tex"], ["run.png"], ["thesis.tex"]]
     )

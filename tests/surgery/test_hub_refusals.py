@@ -1,0 +1,221 @@
+"""What make_prunable, strip and compact refuse of KerasHub's models, and why."""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_idea as ki
+from tests.helpers import residual_model, to_numpy
+from tests.hub_models import MODELS, VOCABULARY, batch, tiny_backbone, tiny_lm
+
+_DECODER = MODELS["llama3"].arguments
+_EXPERTS = {"num_experts": 2, "top_k": 1}
+_QWEN_MOE = {**_DECODER, **_EXPERTS, "moe_intermediate_dim": 8}
+_GEMMA4 = {**MODELS["gemma4"].arguments, "hidden_size_per_layer_input": 0}
+_QWEN3_5_MOE = {
+    **MODELS["qwen3.5"].arguments,
+    **_EXPERTS,
+    "moe_intermediate_dim": 8,
+    "shared_expert_intermediate_size": 8,
+}
+del _QWEN3_5_MOE["intermediate_dim"]
+_GEMMA3N = {
+    "text_vocab_size": VOCABULARY,
+    "text_hidden_size": 16,
+    "num_hidden_layers": 1,
+    "pad_token_id": 0,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "head_dim": 8,
+    "intermediate_size": [24],
+    "hidden_activation": "gelu_approximate",
+    "layer_types": ["full_attention"],
+    "sliding_window": 4,
+    "rope_theta": 10000.0,
+    "max_position_embeddings": 16,
+    "vocab_size_per_layer_input": VOCABULARY,
+    "hidden_size_per_layer_input": 4,
+    "altup_num_inputs": 2,
+    "laurel_rank": 2,
+}
+_GPT2 = {
+    "vocabulary_size": VOCABULARY,
+    "num_layers": 1,
+    "num_heads": 2,
+    "hidden_dim": 16,
+    "intermediate_dim": 24,
+}
+_FALCON = {**_GPT2, "num_attention_heads": 2}
+del _FALCON["num_heads"]
+
+# (class, arguments, what the message says)
+REFUSED = {
+    "mixtral": ("MixtralBackbone", {**_DECODER, **_EXPERTS}, "experts are raw"),
+    "qwen moe": (
+        "QwenMoeBackbone",
+        {**_QWEN_MOE, "shared_expert_intermediate_dim": 8},
+        "QwenMoeBackbone cannot be pruned: its experts are raw",
+    ),
+    "qwen3 moe": ("Qwen3MoeBackbone", {**_QWEN_MOE, "head_dim": 8}, "experts are raw"),
+    "qwen3.5 moe": ("Qwen3_5MoeBackbone", _QWEN3_5_MOE, "experts are raw"),
+    "gpt oss": ("GptOssBackbone", {**_DECODER, **_EXPERTS}, "experts are raw"),
+    "gemma3n": ("Gemma3nBackbone", _GEMMA3N, "statistics over all neurons"),
+    "gemma4 moe": (
+        "Gemma4Backbone",
+        {
+            **_GEMMA4,
+            "enable_moe_block": True,
+            "num_experts": 2,
+            "expert_intermediate_dim": 8,
+            "num_experts_per_token": 1,
+        },
+        "mixture of experts .enable_moe_block=True",
+    ),
+    "gemma4 double": (
+        "Gemma4Backbone",
+        {**_GEMMA4, "use_double_wide_mlp": True},
+        "twice as wide as the others",
+    ),
+    "t5 plain": (
+        "T5Backbone",
+        {**MODELS["t5"].arguments, "use_gated_activation": False},
+        "FFNs are not gated .use_gated_activation=False",
+    ),
+    "gpt2": ("GPT2Backbone", _GPT2, "not among the families .* Gemma3Backbone"),
+    "falcon": ("FalconBackbone", _FALCON, "FalconBackbone is not among the families"),
+}
+
+
+def weights(model):
+    return [to_numpy(variable) for variable in model.variables]
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_family_that_cannot_be_pruned(name):
+    import keras_hub
+
+    cls, arguments, message = REFUSED[name]
+    backbone = getattr(keras_hub.models, cls)(**arguments)
+    count = len(backbone.variables)
+    with pytest.raises(ValueError, match=message):
+        ki.make_prunable(backbone)
+    assert len(backbone.variables) == count and ki.find_ffns(backbone) == []
+
+
+def test_no_kerashub_model():
+    with pytest.raises(ValueError, match="holds no KerasHub backbone.*PrunableGated"):
+        ki.make_prunable(residual_model())
+    with pytest.raises(ValueError, match="must be a Keras model or layer.*str"):
+        ki.make_prunable("llama3")
+    with pytest.raises(ValueError, match="must be a Keras model or layer.*None"):
+        ki.make_prunable(None)
+    with pytest.raises(ValueError, match="nothing to undo"):
+        ki.strip(tiny_lm("llama3"))
+    with pytest.raises(ValueError, match="nothing to undo"):
+        ki.strip(residual_model())
+    with pytest.raises(ValueError, match="must be a Keras model or layer"):
+        ki.strip([1, 2])
+
+
+def test_quantized():
+    backbone = tiny_backbone("llama3")
+    backbone.quantize("int8")
+    with pytest.raises(ValueError, match="is quantized .int8.*Prune first"):
+        ki.make_prunable(backbone)
+    assert ki.find_ffns(backbone) == []
+
+
+@pytest.mark.parametrize(
+    "name, layer", [("llama3", "_feedforward_output_dense"), ("gemma", "gating_ffw")]
+)
+def test_lora_on_an_ffn(name, layer):
+    backbone = tiny_backbone(name)
+    getattr(backbone.transformer_layers[1], layer).enable_lora(2)
+    with pytest.raises(ValueError, match="has LoRA enabled"):
+        ki.make_prunable(backbone)
+    # The first block's FFN was in order; it is left alone too.
+    assert ki.find_ffns(backbone) == []
+
+
+def test_lora_on_the_attention_goes_through():
+    model = tiny_lm("gemma")
+    model.backbone.enable_lora(2)  # KerasHub enables it on queries and values
+    x, _ = batch(model, np.random.default_rng(0))
+    stock = to_numpy(model(x))
+    ki.make_prunable(model)
+    np.testing.assert_array_equal(to_numpy(model(x)), stock)
+
+
+@pytest.mark.parametrize("name", ["llama3", "gemma"])
+def test_quantization_and_lora_of_a_converted_ffn(name):
+    model = ki.make_prunable(tiny_lm(name))
+    x, _ = batch(model, np.random.default_rng(0))
+    before = to_numpy(model(x))
+    ffn = ki.find_ffns(model)[0]
+    (dense,) = [s for s in ffn.layer._flatten_layers() if holds(s, ffn.kernels[2])]
+    with pytest.raises(ValueError, match="is being pruned, which LoRA would hinder"):
+        dense.enable_lora(2)
+    with pytest.raises(ValueError, match="being pruned, which quantization would"):
+        dense.quantize("int8")
+    np.testing.assert_array_equal(to_numpy(model(x)), before)
+    # Afterwards both are as ever.
+    stock = ki.strip(model)
+    dense.enable_lora(2)
+    np.testing.assert_array_equal(to_numpy(stock(x)), before)
+
+
+def test_quantization_of_a_converted_model():
+    """It would quantize all but the FFNs, with a warning at most."""
+    model = ki.make_prunable(tiny_lm("llama3"))
+    with pytest.raises(ValueError, match="being pruned, which quantization would"):
+        model.quantize("int8")
+    narrow = ki.compact(ki.make_prunable(tiny_lm("llama3")))
+    narrow.quantize("int8")
+    kinds = {
+        layer.quantization_mode
+        for layer in narrow.backbone.transformer_layers[0]._flatten_layers()
+        if isinstance(layer, keras.layers.Dense)
+    }
+    assert kinds == {"int8"}
+
+
+def holds(layer, variable):
+    return any(own is variable for own in layer._trainable_variables)
+
+
+def test_converted_twice():
+    model = ki.make_prunable(tiny_lm("llama3"))
+    before = weights(model)
+    for again in (model, model.backbone):
+        with pytest.raises(ValueError, match="is prunable already.*strip"):
+            ki.make_prunable(again)
+    for one, two in zip(before, weights(model), strict=True):
+        np.testing.assert_array_equal(one, two)
+    # After strip it may be converted again, by other rules.
+    ki.make_prunable(ki.strip(model), row_reduce="max")
+    assert ki.find_ffns(model)[0].scores.shape == (3, 24, 16)
+
+
+def test_bad_arguments_leave_the_model_stock():
+    model = tiny_lm("llama3")
+    for arguments, message in (
+        ({"ema_decay": 1.0}, "`ema_decay`"),
+        ({"row_reduce": "sum"}, "`row_reduce`"),
+        ({"matrix_reduce": "median"}, "`matrix_reduce`"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            ki.make_prunable(model, **arguments)
+        assert ki.find_ffns(model) == []
+    ki.make_prunable(model)
+
+
+@pytest.mark.parametrize("compact", ["end", "off"])
+def test_an_unconverted_model_is_told_what_to_do(compact):
+    model = tiny_lm("llama3")
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    data = batch(model, np.random.default_rng(0), 8)
+    prune = ki.IdeaPruneCallback(10, 0, 2, compact=compact)
+    with pytest.raises(
+        ValueError, match="convert a KerasHub model with.*make_prunable"
+    ):
+        model.fit(*data, batch_size=4, verbose=0, callbacks=[prune])
