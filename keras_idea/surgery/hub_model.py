@@ -30,7 +30,7 @@ def rebuild_backbone(backbone):
         ValueError: if its FFNs do not all have one width.
     """
     mend_get_config(backbone)
-    config = backbone.get_config()
+    config = _plain(backbone.get_config())
     widths: dict[str, dict[str, int]] = {}
     for ffn in converted_ffns(backbone):
         width = len(ffn.state.kept_neurons()) * ffn.family.per_neuron
@@ -114,6 +114,18 @@ def mend_get_config(backbone):
         return {**forgetful(self), name: getattr(self, name)}
 
     owner.get_config = get_config
+
+
+def _plain(config):
+    """A copy whose lists and dicts are Python's own.
+
+    Those of a Keras model are tracked, and would tie the new model to the old.
+    """
+    if isinstance(config, dict):
+        return {key: _plain(value) for key, value in config.items()}
+    if isinstance(config, list):
+        return [_plain(value) for value in config]
+    return config
 
 
 def _runnable(model):

@@ -105,6 +105,8 @@ def strip(model):
         if optimizer is not None and optimizer.built:
             drop_variables(optimizer, ffn.state.overwritten)
         ffn.weights.restore()
+        # What `compile` noted of each layer.
+        getattr(model, "_compiled_trainable_state", {}).pop(ffn.state, None)
     _refresh(model)
     return model
 
