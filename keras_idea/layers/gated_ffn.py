@@ -6,7 +6,7 @@ from keras import ops
 from keras_idea.validation import check_int
 
 
-def gated_ffn(inputs, up, gate, down, biases, activation):
+def gated_ffn(inputs, up, gate, down, biases, activation, hidden=None):
     r"""`down^T (activation(up^T x) * (gate^T x))`, with biases where given.
 
     Args:
@@ -16,6 +16,8 @@ def gated_ffn(inputs, up, gate, down, biases, activation):
         down: tensor `(hidden_dim, input_dim)`.
         biases: None, or the biases of up, gate and down.
         activation: function of a tensor.
+        hidden: function of the hidden activations, which down then multiplies;
+            None: the identity.
 
     Returns:
         Tensor of the shape of `inputs`.
@@ -24,7 +26,10 @@ def gated_ffn(inputs, up, gate, down, biases, activation):
     if biases is not None:
         up_bias, gate_bias, down_bias = biases
         up_out, gate_out = up_out + up_bias, gate_out + gate_bias
-    outputs = ops.matmul(activation(up_out) * gate_out, down)
+    activations = activation(up_out) * gate_out
+    if hidden is not None:
+        activations = hidden(activations)
+    outputs = ops.matmul(activations, down)
     return outputs if biases is None else outputs + down_bias
 
 

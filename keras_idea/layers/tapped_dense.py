@@ -11,21 +11,23 @@ from typing import Any
 from keras.src.backend.common import global_state
 
 
-def tap_kernel(layer, tap):
+def tap_kernel(layer, tap, hidden=None):
     """Makes a layer's `kernel` go through `tap` in every forward pass, in place.
 
     Args:
         layer: a built `Dense` or `EinsumDense` layer.
         tap: function of the kernel's value, as `NeuronState.tap`.
+        hidden: function of the layer's input, as `NeuronState.hidden`, that the
+            input goes through when the layer is called; None: it does not.
     """
     base: Any = type(layer)
     layer.__class__ = _tapped_class(base)
-    layer._tap = tap
+    layer._tap, layer._hidden = tap, hidden
 
 
 def untap_kernel(layer):
     """Undoes `tap_kernel`, in place."""
-    del layer._tap
+    del layer._tap, layer._hidden
     layer.__class__ = type(layer).__base__
 
 
@@ -41,6 +43,11 @@ def _tapped_class(base: Any):
         def kernel(self):
             kernel = super().kernel
             return self._tap(kernel.value) if _in_forward_pass() else kernel
+
+        def call(self, inputs, training=None):
+            if self._hidden is not None:
+                inputs = self._hidden(inputs, training)
+            return super().call(inputs, training=training)
 
         def save_own_variables(self, store):
             # As the forward pass uses it: a checkpoint of a masked model is then
