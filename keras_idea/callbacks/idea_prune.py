@@ -2,6 +2,7 @@
 
 import numbers
 import weakref
+from typing import Any
 
 import keras
 
@@ -99,8 +100,8 @@ class IdeaPruneCallback(keras.callbacks.Callback):
                 f"log_dir={log_dir!r}. The logs hold width, sparsity and "
                 "learning_rate: CSVLogger or History keep them."
             )
-        self._run = None
-        self._fitted = None
+        self._run: Any = None  # the `MethodRun` of the latest `fit`
+        self._fitted: Any = None
 
     @property
     def end_step(self):

@@ -21,13 +21,14 @@ def adam_step(value, gradient, moments, step, rate, betas=(0.9, 0.95), epsilon=1
         epsilon: float > 0. Default 1e-8.
 
     Returns:
-        The new value and the new moments.
+        The new value and the new moments, float32.
 
     Example:
     >>> adam_step(1.0, 0.5, [0.0, 0.0], step=1.0, rate=0.1)  # 0.9, [0.05, 0.0125]
 
     Source: Kingma & Ba, 2015 (arXiv 1412.6980).
     """
+    value, gradient = ops.cast(value, "float32"), ops.cast(gradient, "float32")
     first = betas[0] * moments[0] + (1 - betas[0]) * gradient
     second = betas[1] * moments[1] + (1 - betas[1]) * ops.square(gradient)
     mean = first / (1 - ops.power(betas[0], step))

@@ -31,6 +31,7 @@ from keras import ops
 
 from keras_idea.functional.importance import REDUCTIONS, neuron_importance
 from keras_idea.functional.masks import take_neurons, top_k_mask
+from keras_idea.layers.call_context import training_flag
 from keras_idea.layers.resize import resize
 from keras_idea.layers.taps import moving_average, tap_down, tap_rows
 from keras_idea.layers.unlocked import unlocked
@@ -144,12 +145,11 @@ class NeuronState(keras.layers.Layer):
         mask, alive = self._present_mask(), self._alive.value
         return tap_down(kernel, mask, row, alive, self._ticks.value, average)
 
-    def hidden(self, activations, training=None, mask=None):
+    def hidden(self, activations, mask=None):
         """The hidden activations as the down projection must read them.
 
         Args:
             activations: tensor `(..., F)`, `activation(up^T x) * (gate^T x)`.
-            training: bool or None, Keras's flag of the forward pass.
             mask: tensor `(...)` or None, Keras's mask of the tokens.
 
         Returns:
@@ -158,7 +158,7 @@ class NeuronState(keras.layers.Layer):
         if self.probe is None:
             return activations
         steps = ops.stop_gradient(self._ticks.value)
-        return self.probe.tap(activations, steps, training, mask)
+        return self.probe.tap(activations, steps, training_flag(), mask)
 
     def set_probe(self, probe):
         """Hangs a probe in the way of the hidden activations, and builds it.

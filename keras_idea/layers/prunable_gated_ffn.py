@@ -82,13 +82,12 @@ class PrunableGatedFFN(keras.layers.Layer):
         build_ffn(self, input_shape)
         self.state.build(self.hidden_dim, input_shape[-1])
 
-    def call(self, inputs, training=None):
+    def call(self, inputs):
         """The layer's output, of the shape of `inputs`."""
         pairs = zip(MATRICES, ffn_kernels(self), strict=True)
         up, gate, down = (self.state.tap(matrix, kernel) for matrix, kernel in pairs)
         # Not as an argument, which the narrow layer in its place would be given too.
-        mask = get_keras_mask(inputs)
-        hidden = functools.partial(self.state.hidden, training=training, mask=mask)
+        hidden = functools.partial(self.state.hidden, mask=get_keras_mask(inputs))
         biases = ffn_biases(self)
         return gated_ffn(inputs, up, gate, down, biases, self.activation, hidden)
 

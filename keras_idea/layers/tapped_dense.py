@@ -8,7 +8,7 @@ it. So the tap sits in the attribute: the layer's class becomes a subclass whose
 import functools
 from typing import Any
 
-from keras.src.backend.common import global_state
+from keras_idea.layers.call_context import in_forward_pass
 
 
 def tap_kernel(layer, tap, hidden=None):
@@ -42,12 +42,12 @@ def _tapped_class(base: Any):
         @property
         def kernel(self):
             kernel = super().kernel
-            return self._tap(kernel.value) if _in_forward_pass() else kernel
+            return self._tap(kernel.value) if in_forward_pass() else kernel
 
-        def call(self, inputs, training=None):
+        def call(self, inputs, *args, **kwargs):
             if self._hidden is not None:
-                inputs = self._hidden(inputs, training)
-            return super().call(inputs, training=training)
+                inputs = self._hidden(inputs)
+            return super().call(inputs, *args, **kwargs)
 
         def save_own_variables(self, store):
             # As the forward pass uses it: a checkpoint of a masked model is then
@@ -66,10 +66,6 @@ def _tapped_class(base: Any):
 
     Tapped.__name__ = Tapped.__qualname__ = f"Tapped{base.__name__}"
     return Tapped
-
-
-def _in_forward_pass():
-    return global_state.get_global_attribute("current_call_ctx") is not None
 
 
 def _refusal(layer, what):

@@ -4,10 +4,11 @@ import keras
 from keras import ops
 
 from keras_idea.functional.activation import activation_sums
+from keras_idea.methods.probe import Probe
 
 
 @keras.saving.register_keras_serializable(package="keras_idea")
-class GatherProbe(keras.layers.Layer):
+class GatherProbe(Probe):
     """Adds up the activations of the last training samples before a step.
 
     It lets the activations through as they are. A token on which nothing in the
@@ -33,17 +34,12 @@ class GatherProbe(keras.layers.Layer):
 
     def build(self):
         """Makes the two variables."""
-        swapped = {"initializer": "zeros", "overwrite_with_gradient": True}
-        self._sums = self.add_weight(
-            name="sums", shape=(self.hidden_dim,), autocast=False, **swapped
-        )
-        self._samples = self.add_weight(
-            name="samples", shape=(), autocast=False, **swapped
-        )
+        self._sums = self.add_overwritten("sums", (self.hidden_dim,))
+        self._samples = self.add_overwritten("samples", ())
         self.built = True
 
     def tap(self, activations, steps, training=None, mask=None):
-        """The activations unchanged; see `Method`."""
+        """The activations unchanged; see `Probe`."""
         if training is False:
             return activations
         batch = ops.cast(ops.shape(activations)[0], "float32")

@@ -18,13 +18,14 @@ from keras_idea.functional.hard_concrete import (
     hard_concrete_slope,
     hard_concrete_sparsity,
 )
+from keras_idea.methods.probe import Probe
 from keras_idea.schedules.learning_rate import CosineDecay
 
 INITIAL_MEAN, INITIAL_DEVIATION = 5.0, 0.01
 
 
 @keras.saving.register_keras_serializable(package="keras_idea")
-class MaskProbe(keras.layers.Layer):
+class MaskProbe(Probe):
     """The learned mask of one FFN; see `LearnedMask`.
 
     The probes of a model `join`; the first of them holds the multipliers of all.
@@ -69,14 +70,11 @@ class MaskProbe(keras.layers.Layer):
     def build(self):
         """Makes the mask and its moments."""
         shape = (self.hidden_dim,)
-        arguments = {"autocast": False, "overwrite_with_gradient": True}
-        self.log_alpha = self.add_weight(name="log_alpha", shape=shape, **arguments)
+        self.log_alpha = self.add_overwritten("log_alpha", shape)
         generator = np.random.default_rng(self.stream)
         initial = generator.normal(INITIAL_MEAN, INITIAL_DEVIATION, shape)
         self.log_alpha.assign(initial.astype("float32"))
-        self._moments = self.add_weight(
-            name="moments", shape=(2, *shape), initializer="zeros", **arguments
-        )
+        self._moments = self.add_overwritten("moments", (2, *shape))
         if self.multipliers is not None:
             self.multipliers.build()
         self.built = True
@@ -101,7 +99,7 @@ class MaskProbe(keras.layers.Layer):
         return full * ops.minimum(elapsed / warmup, 1.0)
 
     def tap(self, activations, steps, training=None, mask=None):
-        """The activations times the mask; see `Method`."""
+        """The activations times the mask; see `Probe`."""
         if training is False:
             log_alpha = ops.stop_gradient(self.log_alpha.value)
             z = hard_concrete_mask(log_alpha, self.target_dim)
@@ -131,13 +129,20 @@ class MaskProbe(keras.layers.Layer):
 
     def get_config(self):
         """Dict of the constructor's arguments."""
-        names = ("hidden_dim", "target_dim", "begin_step", "prune_steps", "stream")
-        names += ("learning_rate", "warmup_share", "name")
         multipliers = self.multipliers
         if multipliers is not None:
             multipliers = keras.saving.serialize_keras_object(multipliers)
-        config = {name: getattr(self, name) for name in names}
-        return {**config, "multipliers": multipliers}
+        return {
+            "hidden_dim": self.hidden_dim,
+            "target_dim": self.target_dim,
+            "begin_step": self.begin_step,
+            "prune_steps": self.prune_steps,
+            "stream": self.stream,
+            "learning_rate": self.learning_rate,
+            "warmup_share": self.warmup_share,
+            "multipliers": multipliers,
+            "name": self.name,
+        }
 
 
 class _Peers:

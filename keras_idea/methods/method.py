@@ -46,14 +46,8 @@ class Method:
 
     Either the layers prune by `width_schedule` inside the compiled step, by their
     own scores (`decision_step` is None), or the method decides once, on the host.
-    Then it may measure first: by *probes*, Keras layers with variables of their
-    own that the hidden activations of an FFN pass through in every forward pass,
-
-        probe.tap(activations, steps, training, mask) -> activations
-
-    with `steps` the optimizer steps taken, as a tensor, and Keras's flag and mask.
-    A probe assigns nothing there: its variables have `overwrite_with_gradient=True`
-    and get their new values from the backward pass of a custom gradient.
+    Then it may measure first: from `probe_step` on, a `Probe` sits in each FFN, which
+    the hidden activations pass through in every forward pass.
 
     Attributes:
         name: str, what the callback's `method` calls it.

@@ -5,11 +5,12 @@ from keras import ops
 
 from keras_idea.functional.adam import adam_step
 from keras_idea.functional.hard_concrete import hard_concrete_ascent
+from keras_idea.methods.probe import Overwritten
 from keras_idea.schedules.learning_rate import CosineDecay
 
 
 @keras.saving.register_keras_serializable(package="keras_idea")
-class Multipliers(keras.layers.Layer):
+class Multipliers(Overwritten):
     """The multipliers of `hard_concrete_lagrangian`; they start at 0.
 
     They rise by Adam in the backward pass of `tap`, at a rate that falls by a cosine
@@ -28,10 +29,8 @@ class Multipliers(keras.layers.Layer):
 
     def build(self):
         """Makes the multipliers and their moments."""
-        arguments = {"initializer": "zeros", "autocast": False}
-        arguments["overwrite_with_gradient"] = True
-        self._values = self.add_weight(name="values", shape=(2,), **arguments)
-        self._moments = self.add_weight(name="moments", shape=(2, 2), **arguments)
+        self._values = self.add_overwritten("values", (2,))
+        self._moments = self.add_overwritten("moments", (2, 2))
         self.built = True
 
     @property
