@@ -40,11 +40,13 @@ def draw_curves(path, curves, title):
     ) as (loss, rate):
         late = []
         for curve, color in zip(curves, COLORS, strict=False):
-            steps, smooth = np.array(curve.steps), _smooth(np.array(curve.loss))
+            steps, smooth = np.array(curve.steps), _smooth_stages(curve)
             loss.plot(steps, curve.loss, color=color, alpha=0.18, linewidth=0.8)
             loss.plot(steps, smooth, color=color, linewidth=1.8, label=curve.name)
+            # Dashes of their own each: naive pipelines share a curve.
+            dashes = (3 * len(late), (9, 3 * len(late))) if late else "-"
             rate.plot(
-                steps, curve.learning_rate, color=color, linewidth=1.8, alpha=0.85
+                steps, curve.learning_rate, color=color, linewidth=2, linestyle=dashes
             )
             late.append(smooth[steps > 0.15 * steps[-1]])
             for last in curve.stages[:-1]:
@@ -88,19 +90,11 @@ def draw_sizes(path, points, baseline, title, label, reference):
         )
         line = baseline and estimate(baseline.values.values())
         if line:
-            axis.axhline(line.mean, color=COLORS[1], linestyle="--")
+            axis.axhline(line.mean, color=COLORS[1], linestyle="--", label=reference)
             error = line.error or 0.0
             low, high = line.mean - error, line.mean + error
             axis.axhspan(low, high, color=COLORS[1], alpha=0.12, linewidth=0)
-            axis.annotate(
-                reference,
-                (0.99, line.mean),
-                xycoords=("axes fraction", "data"),
-                xytext=(0, 5),
-                textcoords="offset points",
-                ha="right",
-                color=COLORS[1],
-            )
+            axis.legend(frameon=False, labelcolor=COLORS[1])
         axis.set_xlabel(label)
         axis.set_ylabel("bits per byte, held out")
         axis.margins(x=0.08, y=0.2)
@@ -190,9 +184,17 @@ def draw_differences(path, rows, title):
     return True
 
 
-def _smooth(values):
+def _smooth_stages(curve):
+    """The smoothed loss; a new stage may jump, so each is smoothed for itself."""
+    steps, loss = np.array(curve.steps), np.array(curve.loss)
+    cuts = np.searchsorted(steps, curve.stages[:-1], side="right")
+    parts = [_smooth(part, len(loss)) for part in np.split(loss, cuts)]
+    return np.concatenate(parts)
+
+
+def _smooth(values, whole):
     """Running mean over a thirtieth of the run, shorter at its ends."""
-    half = max(1, len(values) // 60)
+    half = max(1, whole // 60)
     total = np.concatenate([[0.0], np.cumsum(values)])
     index = np.arange(len(values))
     low, high = np.maximum(index - half, 0), np.minimum(index + half + 1, len(values))

@@ -20,7 +20,7 @@ MICRO = Scale(
     total_steps=12,
     warmup_steps=2,
     calibration_samples=4,
-    validation_windows=4,
+    validation_windows=2,
     curve_points=6,
 )
 

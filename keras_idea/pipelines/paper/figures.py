@@ -166,7 +166,11 @@ FIGURES: Mapping[int, dict[str, Callable]] = types.MappingProxyType(
                 "pruning, share of the rest",
             ),
             "reductions": functools.partial(
-                _heat_map, _reduction_place, "f1 and f2", "", ""
+                _heat_map,
+                _reduction_place,
+                "f1 and f2: difference from mean and max",
+                "",
+                "",
             ),
             "lambda": _lambda,
         },

@@ -4,7 +4,7 @@ import dataclasses
 import pathlib
 
 from keras_idea.pipelines.paper.carry_out import Laboratory, carry_out
-from keras_idea.pipelines.paper.compile_cache import keep_compiled
+from keras_idea.pipelines.paper.compile_cache import kept_compilations
 from keras_idea.pipelines.paper.plan import plan
 from keras_idea.pipelines.paper.progress import GridProgress
 from keras_idea.pipelines.paper.store import Store
@@ -41,12 +41,14 @@ def bench_paper(numbers, scale, seeds, output, corpus, first_seed=0, console=Non
     first_seed = check_int("first_seed", first_seed, minimum=0)
     corpus.check_length(scale.sequence_length)
     output = pathlib.Path(output)
-    keep_compiled(output / "compiled")
     store = Store(output, scale, corpus)
     rows = {row.cell: row for n in reversed(numbers) for row in TABLES[n].rows}
     cells = _in_order(rows, scale)
     written = []
-    with GridProgress(len(cells) * seeds, console) as progress:
+    with (
+        kept_compilations(output / "compiled"),
+        GridProgress(len(cells) * seeds, console) as progress,
+    ):
         laboratory = Laboratory(scale, corpus, store, progress.tick)
         for seed in range(first_seed, first_seed + seeds):
             for cell in cells:
