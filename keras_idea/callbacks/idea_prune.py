@@ -45,7 +45,10 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             steps: what `optimizer.iterations` counts, since the optimizer was
             made.
         prune_steps: int >= 1, steps from full width to the target.
-        method: "sensitivity", or an object of `keras_idea.methods`.
+        method: "sensitivity" (default), "random", "activation" or "learned_mask", or
+            an object of `keras_idea.methods`, whose docstrings say more. "random" and
+            "activation" drop their neurons all at once after `begin_step`;
+            "learned_mask" learns for `prune_steps` steps and drops them then.
         compact: "end" (default): narrow the model when pruning is done; "off":
             leave it masked. "progressive" does not work yet and is refused.
         update_every: int >= 1, steps between two masks. Default 1.
@@ -56,8 +59,8 @@ class IdeaPruneCallback(keras.callbacks.Callback):
     Raises:
         ValueError: for an argument outside its range; when `fit` begins, if the
             model has no prunable FFN or is not compiled, the target is wider
-            than an FFN, the steps do not fit in the run, or the optimizer's
-            state cannot be carried.
+            than an FFN, the steps do not fit in the run, the optimizer's state
+            cannot be carried, or the method cannot work there.
 
     Example:
     >>> prune = IdeaPruneCallback(target_dim=96, begin_step=500, prune_steps=250)

@@ -131,7 +131,7 @@ class MethodRun:
         return [job.ffn for job in self._jobs]
 
     def _make_probes(self, model, start):
-        self._method.check(self._jobs, model.optimizer, start)
+        self._method.check(self._jobs, model, start)
         self._probes = self._method.make_probes(self._jobs)
         if self._method.reads_hidden:
             optimizer = model.optimizer if self._probes else None

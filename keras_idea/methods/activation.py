@@ -82,7 +82,7 @@ class Activation(Method):
         """int, 0: how many steps `num_samples` takes only the batches tell."""
         return 0
 
-    def check(self, jobs, optimizer, start):
+    def check(self, jobs, model, start):
         """Refuses to gather where nothing comes before; see `Method.check`."""
         begin_step = jobs[0].begin_step
         if self.data is None and start >= begin_step:

@@ -78,7 +78,7 @@ class LearnedMask(Method):
         """int, `begin_step + prune_steps`."""
         return begin_step + prune_steps
 
-    def check(self, jobs, optimizer, start):
+    def check(self, jobs, model, start):
         """Refuses what the masks cannot reach or learn; see `Method.check`."""
         for job in jobs:
             _check_sparsity(job)
@@ -88,14 +88,7 @@ class LearnedMask(Method):
                 f"Method 'learned_mask' learns up to step {end_step} (begin_step + "
                 f"prune_steps), but this run begins at step {start}. Begin later."
             )
-        scaled = getattr(optimizer, "loss_scale_factor", None) is not None
-        if scaled or hasattr(optimizer, "inner_optimizer"):
-            raise ValueError(
-                "Method 'learned_mask' weighs the gradient of the loss against its "
-                f"constraint, and {type(optimizer).__name__} scales the loss by a "
-                "factor that the layers do not know. Use 'mixed_bfloat16' or 'float32' "
-                "instead of 'mixed_float16', and no loss_scale_factor."
-            )
+        _check_gradient(model)
 
     def make_probes(self, jobs):
         """A `MaskProbe` for each job."""
@@ -144,4 +137,25 @@ def _check_sparsity(job):
             "each neuron stays with a probability of at least 4.7 %, and the expected "
             f"sparsity cannot exceed {MAX_SPARSITY:.3f}. Keep at least {least} "
             "neurons, or use another method."
+        )
+
+
+def _check_gradient(model):
+    """Refuses what makes the gradients in the layers other than the loss's."""
+    optimizer = model.optimizer
+    scaled = getattr(optimizer, "loss_scale_factor", None) is not None
+    if scaled or hasattr(optimizer, "inner_optimizer"):
+        raise ValueError(
+            "Method 'learned_mask' weighs the gradient of the loss against its "
+            f"constraint, and {type(optimizer).__name__} scales the loss by a "
+            "factor that the layers do not know. Use 'mixed_bfloat16' or 'float32' "
+            "instead of 'mixed_float16', and no loss_scale_factor."
+        )
+    strategy = getattr(model, "distribute_strategy", None)
+    replicas = getattr(strategy, "num_replicas_in_sync", 1)
+    if replicas > 1:
+        raise ValueError(
+            f"Method 'learned_mask' would see a share of the batch on each of the "
+            f"{replicas} replicas of {type(strategy).__name__} and learn other masks "
+            "there. Use one replica, or jax with keras.distribution."
         )

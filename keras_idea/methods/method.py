@@ -82,12 +82,12 @@ class Method:
         """int, the optimizer step after which its probes are needed."""
         return begin_step
 
-    def check(self, jobs, optimizer, start):
+    def check(self, jobs, model, start):
         """Refuses, when `fit` begins, what could only fail later.
 
         Args:
             jobs: list of `Job`, the FFNs that are still to be pruned.
-            optimizer: the fitted model's optimizer.
+            model: the Keras model that is fitted.
             start: int, the optimizer steps taken so far.
 
         Raises:

@@ -4,10 +4,9 @@ Shapes: B batch, T tokens, D model_dim, V vocabulary_size.
 """
 
 import keras
-from keras import ops
 
 from keras_idea.layers import PrunableGatedFFN
-from keras_idea.models.attention import CausalSelfAttention, as_rows
+from keras_idea.models.attention import CausalSelfAttention
 
 
 @keras.saving.register_keras_serializable(package="keras_idea")
@@ -91,9 +90,7 @@ class DecoderBlock(keras.layers.Layer):
     def call(self, x_BTD):
         """Applies the two residual branches."""
         x_BTD = x_BTD + self.attention(self.attention_norm(x_BTD))
-        # As one row of tokens: see `CausalSelfAttention.call`.
-        y_ND = self.ffn(as_rows(self.ffn_norm(x_BTD)))
-        return x_BTD + ops.reshape(y_ND, ops.shape(x_BTD))
+        return x_BTD + self.ffn(self.ffn_norm(x_BTD))
 
     def compute_output_shape(self, input_shape):
         """The input's shape."""

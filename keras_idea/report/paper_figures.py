@@ -38,7 +38,7 @@ def draw_curves(path, curves, title):
     with figure(
         path, 11, 7.5, title, nrows=2, ncols=1, sharex=True, height_ratios=[2.4, 1]
     ) as (loss, rate):
-        late = []
+        late: list[np.ndarray] = []
         for curve, color in zip(curves, COLORS, strict=False):
             steps, smooth = np.array(curve.steps), _smooth_stages(curve)
             loss.plot(steps, curve.loss, color=color, alpha=0.18, linewidth=0.8)

@@ -156,7 +156,7 @@ def test_the_mask_keeps_the_largest(data):
     """Through the callback: the exact importance at begin_step decides."""
     model = residual_model((16,))
     set_random_weights(model)
-    model.compile(keras.optimizers.SGD(0.0), "mse")
+    model.compile(keras.optimizers.SGD(0.0), "mse", run_eagerly=True)
     (hidden,) = hidden_of(model, data[0])
     largest = np.sort(np.argsort(AGGREGATIONS["minitron"](hidden))[-5:])
     for samples in (data[0], None):
@@ -185,7 +185,7 @@ def test_the_model_is_left_as_it_was(data):
 @pytest.mark.parametrize("samples", [[], np.zeros((0, 5, 8), "float32")])
 def test_no_samples_are_told(data, samples):
     model = residual_model((16,))
-    model.compile("sgd", "mse")
+    model.compile("sgd", "mse", run_eagerly=True)
     prune = ki.IdeaPruneCallback(4, 2, 1, method=Activation(samples))
     with pytest.raises(ValueError, match="'activation' saw no sample for ffn_0"):
         model.fit(*data, batch_size=8, callbacks=[prune], verbose=0)
