@@ -1,4 +1,4 @@
-"""The command line: `keras-idea train [CONFIG.toml]`, `keras-idea export RUN`."""
+"""The command line: `keras-idea train`, `keras-idea export`, `keras-idea bench`."""
 
 import argparse
 import sys
@@ -51,6 +51,7 @@ def _parser():
     )
     train.set_defaults(command=_train)
     _add_export(commands)
+    _add_bench(commands)
     return parser
 
 
@@ -88,6 +89,60 @@ def _add_export(commands):
         "--overwrite", action="store_true", help="replace an earlier export"
     )
     export.set_defaults(command=_export)
+
+
+def _add_bench(commands):
+    bench = commands.add_parser(
+        "bench", help="carry out tables of the paper, and compare"
+    )
+    subjects = bench.add_subparsers(required=True, metavar="SUBJECT")
+    paper = subjects.add_parser(
+        "paper",
+        help="the paper's tables, in kind, at a size that fits the machine",
+        description="Carries out tables of the paper (1 to 6) and of what its readers "
+        "missed (7 pruning frequency, 8 token split, 9 warm-up-stable-decay, "
+        "10 optimizers, 11 target ratios). A finished cell is never run again: the "
+        "same command goes on after a stop, and with more seeds only adds.",
+    )
+    paper.add_argument(
+        "--table",
+        type=int,
+        action="append",
+        required=True,
+        metavar="N",
+        help="1 to 11; may be given several times (tables share cells)",
+    )
+    paper.add_argument(
+        "--scale",
+        default="tiny",
+        help="tiny (default): minutes a seed on 2 cores; small: a night; gpu: one "
+        "large GPU",
+    )
+    paper.add_argument(
+        "--seeds", type=int, default=3, metavar="K", help="how many (default 3)"
+    )
+    paper.add_argument(
+        "--first-seed",
+        type=int,
+        default=0,
+        metavar="S",
+        help="the first of them (default 0); runs with other seeds may share the "
+        "output folder",
+    )
+    paper.add_argument(
+        "--output",
+        default="runs/paper",
+        metavar="DIR",
+        help="where cells, checkpoints and tables go (default runs/paper)",
+    )
+    paper.add_argument(
+        "--data",
+        metavar="DIR",
+        help="folder with train.txt and valid.txt, or with ptb/ that has them; "
+        "default: the variable KERAS_IDEA_TEXT, ../shared/data/text beside the "
+        "repository, or the source text of Python's standard library",
+    )
+    paper.set_defaults(command=_bench_paper)
 
 
 def _train(options):
@@ -139,6 +194,34 @@ def _export(options):
     except KeyboardInterrupt:
         return _fail(130, "interrupted.")
     print(export)
+    return 0
+
+
+def _bench_paper(options):
+    from keras_idea.data import TextError
+    from keras_idea.pipelines.paper.grid import bench_paper
+    from keras_idea.pipelines.paper.scale import SCALES
+    from keras_idea.pipelines.paper.text import find_text
+    from keras_idea.validation import check_choice
+
+    try:
+        check_choice("scale", options.scale, tuple(SCALES))
+        corpus = find_text(options.data)
+        print(f"Text: {corpus.description}", flush=True)
+        written = bench_paper(
+            options.table,
+            SCALES[options.scale],
+            options.seeds,
+            options.output,
+            corpus,
+            options.first_seed,
+        )
+    except (ValueError, TextError) as error:
+        return _fail(2, error)
+    except KeyboardInterrupt:
+        return _fail(130, "interrupted; the same command goes on where it stopped.")
+    for path in written:
+        print(path)
     return 0
 
 

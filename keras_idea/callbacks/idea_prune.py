@@ -1,12 +1,13 @@
 """The one callback: pruning by schedule, and compaction in mid-run."""
 
 import numbers
-import warnings
 import weakref
+from typing import Any
 
 import keras
 
 from keras_idea import methods
+from keras_idea.callbacks.method_run import MethodRun
 from keras_idea.callbacks.run_checks import (
     check_counts,
     check_ffn,
@@ -14,7 +15,6 @@ from keras_idea.callbacks.run_checks import (
     innermost,
     prunable_ffns,
 )
-from keras_idea.surgery.find import find_ffns
 from keras_idea.surgery.optimizer_state import check_carriable
 from keras_idea.surgery.shrink import renew_functions, shrink_in_place
 from keras_idea.validation import check_choice, check_int
@@ -45,7 +45,10 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             steps: what `optimizer.iterations` counts, since the optimizer was
             made.
         prune_steps: int >= 1, steps from full width to the target.
-        method: "sensitivity", or an object of `keras_idea.methods`.
+        method: "sensitivity" (default), "random", "activation" or "learned_mask", or
+            an object of `keras_idea.methods`, whose docstrings say more. "random" and
+            "activation" drop their neurons all at once after `begin_step`;
+            "learned_mask" learns for `prune_steps` steps and drops them then.
         compact: "end" (default): narrow the model when pruning is done; "off":
             leave it masked. "progressive" does not work yet and is refused.
         update_every: int >= 1, steps between two masks. Default 1.
@@ -56,8 +59,8 @@ class IdeaPruneCallback(keras.callbacks.Callback):
     Raises:
         ValueError: for an argument outside its range; when `fit` begins, if the
             model has no prunable FFN or is not compiled, the target is wider
-            than an FFN, the steps do not fit in the run, or the optimizer's
-            state cannot be carried.
+            than an FFN, the steps do not fit in the run, the optimizer's state
+            cannot be carried, or the method cannot work there.
 
     Example:
     >>> prune = IdeaPruneCallback(target_dim=96, begin_step=500, prune_steps=250)
@@ -100,41 +103,38 @@ class IdeaPruneCallback(keras.callbacks.Callback):
                 f"log_dir={log_dir!r}. The logs hold width, sparsity and "
                 "learning_rate: CSVLogger or History keep them."
             )
-        self._schedules = []
-        self._fitted = None
+        self._run: Any = None  # the `MethodRun` of the latest `fit`
+        self._fitted: Any = None
 
     @property
     def end_step(self):
         """int, the optimizer step at which pruning is done."""
+        decision_step = self.method.decision_step(self.begin_step, self.prune_steps)
+        if decision_step is not None:
+            return decision_step
         return self.begin_step + self.prune_steps
 
     def on_train_begin(self, logs=None):
-        """Checks everything that can fail, and sets the layers' schedules."""
+        """Checks everything that can fail, and sets the method to work."""
         model = self.model
         if self._fitted is None or self._fitted() is not model:
-            self._fitted, self._schedules = weakref.ref(model), []
+            self._fitted, self._run = weakref.ref(model), None
         ffns = self._check_run(model)
         self._first_epoch_checked = False
         self._start = int(model.optimizer.iterations)
         self._counted = False
         self._narrow = not any(ffn.state.tracking for ffn in ffns)
-        if self._narrow and self._schedules:
+        if self._narrow and self._run is not None:
             return  # an earlier fit with this callback has done it all
-        changed = False
-        self._schedules = []
-        self._alive = [ffn.width for ffn in ffns]
-        for ffn in ffns:
-            schedule = self._schedule_of(ffn)
-            self._schedules.append(schedule)
-            if ffn.state.tracking:
-                self._warn_of_jump(ffn, schedule)
-                if ffn.state.built:
-                    ffn.state.start_at(self._start)
-                changed |= ffn.state.width_schedule != schedule
-                ffn.state.width_schedule = schedule
-        if changed:
-            # The functions of an earlier fit were traced with another schedule.
-            renew_functions(model)
+        self._run = MethodRun(
+            self.method,
+            ffns,
+            [self._target_of(ffn) for ffn in ffns],
+            self.begin_step,
+            self.prune_steps,
+            self.update_every,
+        )
+        self._run.begin(model, self._start)
 
     def on_epoch_begin(self, epoch, logs=None):
         """Notes where the optimizer stands: reading it each batch would cost."""
@@ -172,9 +172,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         """Leaves the masks as the last step made them, and no schedule behind."""
         model = self.model
         finished = int(model.optimizer.iterations) >= self.end_step
-        for ffn in find_ffns(model):
-            ffn.state.publish()
-            ffn.state.width_schedule = None
+        self._run.end(model)
         if not finished:
             renew_functions(model)
 
@@ -186,10 +184,13 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             self._counted = check_counts(model, self._start)
             if self.compact == "end":
                 check_carriable(model.optimizer)  # it may have been built only now
-        if self.compact == "end" and not self._narrow and step >= self.end_step:
+        shrinks = self.compact == "end" and not self._narrow
+        if step >= min(self._run.due_step, self.end_step if shrinks else float("inf")):
             model = self.model
             # float16 skips steps, so the count of batches may run ahead.
-            if int(model.optimizer.iterations) >= self.end_step:
+            step = int(model.optimizer.iterations)
+            self._run.advance(model, step)
+            if shrinks and step >= self.end_step and self._run.done:
                 shrink_in_place(model)
                 self._narrow = True
 
@@ -199,22 +200,10 @@ class IdeaPruneCallback(keras.callbacks.Callback):
     def _progress(self, batches):
         """The three log entries after so many batches of this epoch."""
         step = self._step_after(batches)
-        widths = zip(self._schedules, self._alive, strict=True)
-        alive = sum(min(schedule(step), alive) for schedule, alive in widths)
-        full = sum(schedule.full_dim for schedule in self._schedules)
-        logs = {"width": alive / len(self._schedules), "sparsity": 1 - alive / full}
+        logs = self._run.progress(step)
         if self._learning_rate is not None and batches > 0:
             logs["learning_rate"] = self._learning_rate(self._updates + batches - 1)
         return logs
-
-    def _schedule_of(self, ffn):
-        return self.method.width_schedule(
-            ffn.hidden_dim,
-            self._target_of(ffn),
-            self.begin_step,
-            self.prune_steps,
-            self.update_every,
-        )
 
     def _target_of(self, ffn):
         if isinstance(self.target_dim, int):
@@ -245,7 +234,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         """Refuses, before the first step, what could only fail later."""
         ffns = prunable_ffns(model)
         for ffn in ffns:
-            if ffn.state.tracking or not self._schedules:
+            if ffn.state.tracking or self._run is None:
                 check_ffn(ffn, self._target_of(ffn))
         self._check_length(first_epoch=0)
         if self.compact == "end" and model.optimizer.built:
@@ -253,19 +242,10 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         return ffns
 
     def _check_length(self, first_epoch):
-        check_length(
-            self.model, self.params, self.begin_step, self.prune_steps, first_epoch
-        )
-
-    def _warn_of_jump(self, ffn, schedule):
-        now, due = ffn.width, schedule(self._start)
-        if now > due and self._start > self.begin_step:
-            warnings.warn(
-                f"begin_step={self.begin_step} lies before this run's first step "
-                f"({self._start}): {ffn.name} falls from {now} to {due} neurons at "
-                "once.",
-                stacklevel=2,
-            )
+        due = f"begin_step + prune_steps = {self.begin_step} + {self.prune_steps} = "
+        if self.end_step != self.begin_step + self.prune_steps:
+            due = f"method '{self.method.name}' decides at begin_step = "
+        check_length(self.model, self.params, self.end_step, due, first_epoch)
 
 
 def _learning_rate_function(optimizer):

@@ -84,14 +84,14 @@ def check_ffn(ffn, target):
         )
 
 
-def check_length(model, params, begin_step, prune_steps, first_epoch=0):
+def check_length(model, params, end_step, reason, first_epoch=0):
     """Refuses pruning that would not end within the run, if its length is known.
 
     Args:
         model: the Keras model that is fitted.
         params: dict, the callback's `params`: epochs, and batches an epoch.
-        begin_step: int, the last optimizer step at full width.
-        prune_steps: int, steps from full width to the target.
+        end_step: int, the optimizer step at which pruning is done.
+        reason: str, why then, for the message.
         first_epoch: int, the epoch that `fit` begins with.
 
     Raises:
@@ -104,11 +104,10 @@ def check_length(model, params, begin_step, prune_steps, first_epoch=0):
     optimizer = innermost(model.optimizer)
     every = optimizer.gradient_accumulation_steps or 1
     last = (int(optimizer._iterations) + batches * epochs) // every
-    if begin_step + prune_steps > last:
+    if end_step > last:
         raise ValueError(
-            "Pruning must end within the run: begin_step + prune_steps = "
-            f"{begin_step} + {prune_steps} = {begin_step + prune_steps}, but the "
-            f"optimizer will have taken {last} steps when this `fit` ends. Train "
+            f"Pruning must end within the run: {reason}{end_step}, but the optimizer "
+            f"will have taken {last} steps when this `fit` ends. Train "
             "for longer, or lower begin_step or prune_steps."
         )
 

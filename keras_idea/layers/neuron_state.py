@@ -14,26 +14,27 @@ and the living, the same in training, in inference and when it is recomputed
 (rematerialization). It multiplies the down kernel alone: a masked neuron then
 contributes nothing, and the gradients of its three rows are exactly zero.
 
+A *probe* is how another method than sensitivity looks at the neurons: a layer with
+variables of its own, through which the hidden activations pass (see
+`keras_idea.methods`). Its variables change in the same way.
+
 `scores` and `mask` are what the outside sees: non-trainable variables, brought up
 to date whenever they are looked at.
 """
 
-import functools
+import contextlib
 from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_idea.functional.importance import (
-    REDUCTIONS,
-    ema,
-    neuron_importance,
-    reduce_rows,
-    sensitivity,
-)
+from keras_idea.functional.importance import REDUCTIONS, neuron_importance
 from keras_idea.functional.masks import take_neurons, top_k_mask
+from keras_idea.layers.call_context import training_flag
 from keras_idea.layers.resize import resize
+from keras_idea.layers.taps import moving_average, tap_down, tap_rows
+from keras_idea.layers.unlocked import unlocked
 from keras_idea.validation import check_choice, check_number
 
 MATRICES = ("up", "gate", "down")
@@ -66,6 +67,7 @@ class NeuronState(keras.layers.Layer):
         )
         self.width_schedule = None
         self.tracking = True
+        self.probe = None
         self._rows: list = []
         self._alive: Any = None
         self._ticks: Any = None
@@ -136,16 +138,49 @@ class NeuronState(keras.layers.Layer):
         if not self.tracking:
             return kernel
         row = self._rows[MATRICES.index(matrix)].value
-        average = functools.partial(
-            _averaged_rows,
-            axis=1 if matrix == "down" else 0,
-            row_reduce=self.row_reduce,
-            ema_decay=self.ema_decay,
-        )
+        axis = 1 if matrix == "down" else 0
+        average = moving_average(axis, self.row_reduce, self.ema_decay)
         if matrix != "down":
-            return _tap(kernel, row, average)
+            return tap_rows(kernel, row, average)
         mask, alive = self._present_mask(), self._alive.value
-        return _tap_down(kernel, mask, row, alive, self._ticks.value, average)
+        return tap_down(kernel, mask, row, alive, self._ticks.value, average)
+
+    def hidden(self, activations, mask=None):
+        """The hidden activations as the down projection must read them.
+
+        Args:
+            activations: tensor `(..., F)`, `activation(up^T x) * (gate^T x)`.
+            mask: tensor `(...)` or None, Keras's mask of the tokens.
+
+        Returns:
+            Tensor like `activations`; itself without a probe.
+        """
+        if self.probe is None:
+            return activations
+        steps = ops.stop_gradient(self._ticks.value)
+        return self.probe.tap(activations, steps, training_flag(), mask)
+
+    def set_probe(self, probe):
+        """Hangs a probe in the way of the hidden activations, and builds it.
+
+        Args:
+            probe: a Keras layer with `tap(activations, steps, training, mask)`;
+                None takes the present one off.
+
+        Returns:
+            list of the variables given up, which the optimizer must forget.
+        """
+        given_up = [] if self.probe is None else self.probe.variables
+        if self.probe is not None:
+            self._tracker.untrack(self.probe)
+        unlocked(self, setattr, "probe", probe)
+        if probe is not None and not probe.built:
+            with contextlib.ExitStack() as scopes:
+                # In the state's scope, so that no two probes have the same path.
+                for name in self.path.split("/"):
+                    scopes.enter_context(keras.name_scope(name))
+                probe.build()
+        return given_up
 
     def kept_neurons(self):
         """Indices of the neurons alive now, ascending, as an int array."""
@@ -207,45 +242,3 @@ class NeuronState(keras.layers.Layer):
         """Saves scores and mask as they are now."""
         self.publish()
         super().save_own_variables(store)
-
-
-def _averaged_rows(kernel, gradient, row, axis, row_reduce, ema_decay):
-    """The new moving average of one matrix: `(F,)`, or `(F, D)` for the maximum."""
-    values = sensitivity(kernel, gradient)
-    if row_reduce == "mean":
-        values = reduce_rows(values, axis, row_reduce)
-    elif axis == 0:
-        values = ops.transpose(values)
-    return ema(values, row, ema_decay)
-
-
-def _tap(kernel, row, average):
-    """The kernel unchanged; backward, `row` becomes the new moving average."""
-
-    @ops.custom_gradient
-    def tap(kernel, row):
-        def grad(*args, upstream=None):
-            upstream = args[0] if upstream is None else upstream
-            return upstream, average(kernel, upstream, row)
-
-        return kernel, grad
-
-    return tap(kernel, row)
-
-
-def _tap_down(kernel, mask, row, alive, ticks, average):
-    """The kernel with its dead rows zeroed; backward, as `_tap`, and counted."""
-
-    @ops.custom_gradient
-    def tap(kernel, mask, row, alive, ticks):
-        mask_F1 = ops.cast(ops.expand_dims(mask, -1), kernel.dtype)
-
-        def grad(*args, upstream=None):
-            upstream = args[0] if upstream is None else upstream
-            gradient = upstream * mask_F1
-            new_row = average(kernel, gradient, row)
-            return gradient, ops.zeros_like(mask), new_row, mask, ticks + 1.0
-
-        return kernel * mask_F1, grad
-
-    return tap(kernel, mask, row, alive, ticks)

@@ -1,6 +1,9 @@
 """The gated FFN that ranks its neurons while it trains, and prunes them."""
 
+import functools
+
 import keras
+from keras.src.backend import get_keras_mask
 
 from keras_idea.functional.masks import take_neurons
 from keras_idea.layers.gated_ffn import (
@@ -83,7 +86,10 @@ class PrunableGatedFFN(keras.layers.Layer):
         """The layer's output, of the shape of `inputs`."""
         pairs = zip(MATRICES, ffn_kernels(self), strict=True)
         up, gate, down = (self.state.tap(matrix, kernel) for matrix, kernel in pairs)
-        return gated_ffn(inputs, up, gate, down, ffn_biases(self), self.activation)
+        # Not as an argument, which the narrow layer in its place would be given too.
+        hidden = functools.partial(self.state.hidden, mask=get_keras_mask(inputs))
+        biases = ffn_biases(self)
+        return gated_ffn(inputs, up, gate, down, biases, self.activation, hidden)
 
     @property
     def mask(self):
@@ -160,15 +166,21 @@ class PrunableGatedFFN(keras.layers.Layer):
         return {**super().get_config(), **ffn_config(self), **state}
 
     def get_build_config(self):
-        """What `build_from_config` needs: the shape, and whether scores are kept."""
+        """What `build_from_config` needs: the shape, and what the state holds."""
         config = super().get_build_config()
-        return config and {**config, "tracking": self.state.tracking}
+        probe = self.state.probe
+        if probe is not None:
+            probe = keras.saving.serialize_keras_object(probe)
+        return config and {**config, "tracking": self.state.tracking, "probe": probe}
 
     def build_from_config(self, config):
         """Builds the layer as it was saved: still to be pruned, or narrowed."""
         if config:
             self.state.tracking = config.get("tracking", True)
             self.build(config["input_shape"])
+            if config.get("probe"):
+                probe = keras.saving.deserialize_keras_object(config["probe"])
+                self.state.set_probe(probe)
 
     def _check_built(self, what):
         if not self.built:

@@ -8,19 +8,21 @@ it. So the tap sits in the attribute: the layer's class becomes a subclass whose
 import functools
 from typing import Any
 
-from keras.src.backend.common import global_state
+from keras_idea.layers.call_context import in_forward_pass
 
 
-def tap_kernel(layer, tap):
+def tap_kernel(layer, tap, hidden=None):
     """Makes a layer's `kernel` go through `tap` in every forward pass, in place.
 
     Args:
         layer: a built `Dense` or `EinsumDense` layer.
         tap: function of the kernel's value, as `NeuronState.tap`.
+        hidden: function of the layer's input, as `NeuronState.hidden`, that the
+            input goes through when the layer is called; None: it does not.
     """
     base: Any = type(layer)
     layer.__class__ = _tapped_class(base)
-    layer._tap = tap
+    layer._tap, layer._hidden = tap, hidden
     # Keras binds `quantize` to the object, so no subclass can override it.
     layer._stock_quantize = layer.quantize
     layer.quantize = functools.partial(_refuse, layer, "quantization")
@@ -29,7 +31,7 @@ def tap_kernel(layer, tap):
 def untap_kernel(layer):
     """Undoes `tap_kernel`, in place."""
     layer.quantize = layer._stock_quantize
-    del layer._tap, layer._stock_quantize
+    del layer._tap, layer._hidden, layer._stock_quantize
     layer.__class__ = type(layer).__base__
 
 
@@ -44,7 +46,12 @@ def _tapped_class(base: Any):
         @property
         def kernel(self):
             kernel = super().kernel
-            return self._tap(kernel.value) if _in_forward_pass() else kernel
+            return self._tap(kernel.value) if in_forward_pass() else kernel
+
+        def call(self, inputs, *args, **kwargs):
+            if self._hidden is not None:
+                inputs = self._hidden(inputs)
+            return super().call(inputs, *args, **kwargs)
 
         def save_own_variables(self, store):
             # As the forward pass uses it: a checkpoint of a masked model is then
@@ -60,10 +67,6 @@ def _tapped_class(base: Any):
 
     Tapped.__name__ = Tapped.__qualname__ = f"Tapped{base.__name__}"
     return Tapped
-
-
-def _in_forward_pass():
-    return global_state.get_global_attribute("current_call_ctx") is not None
 
 
 def _refuse(layer, what, *args, **kwargs):

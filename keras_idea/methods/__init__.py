@@ -1,19 +1,25 @@
-"""Pruning methods: how the importance of neurons arises.
+"""Pruning methods: how the neurons that stay are found.
 
-A method is an object with a `name` and a `width_schedule`; a new one is a file
-and a row in `METHODS`.
+A method is an object of a subclass of `Method`, whose docstring says what it is
+asked; a new one is a file and a row in `METHODS`.
 """
 
+from keras_idea.methods.activation import Activation
+from keras_idea.methods.learned_mask import LearnedMask
+from keras_idea.methods.method import Method
+from keras_idea.methods.random import Random
 from keras_idea.methods.sensitivity import Sensitivity
 
-METHODS = {method.name: method for method in (Sensitivity,)}
+METHODS = {
+    method.name: method for method in (Sensitivity, Random, Activation, LearnedMask)
+}
 
 
 def get(identifier):
     """The method that a name or an object stands for.
 
     Args:
-        identifier: str, a key of `METHODS`, or a method object.
+        identifier: str, a key of `METHODS`, or a `Method`.
 
     Returns:
         A method object.
@@ -23,7 +29,7 @@ def get(identifier):
     """
     if isinstance(identifier, str) and identifier in METHODS:
         return METHODS[identifier]()
-    if isinstance(identifier, tuple(METHODS.values())):
+    if isinstance(identifier, Method):
         return identifier
     raise ValueError(
         f"`method` must be one of {', '.join(map(repr, METHODS))} or an object of "
@@ -31,4 +37,12 @@ def get(identifier):
     )
 
 
-__all__ = ["METHODS", "Sensitivity", "get"]
+__all__ = [
+    "METHODS",
+    "Activation",
+    "LearnedMask",
+    "Method",
+    "Random",
+    "Sensitivity",
+    "get",
+]

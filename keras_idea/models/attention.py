@@ -57,6 +57,20 @@ def rotary(x_BTNH, max_wavelength=10000.0):
     return ops.cast(y_BTNH, keras.backend.standardize_dtype(x_BTNH.dtype))
 
 
+def as_rows(x_BTD):
+    """The tokens of all sequences as the rows of one matrix.
+
+    Args:
+        x_BTD: tensor (batch, tokens, model_dim).
+
+    Returns:
+        Tensor (batch * tokens, model_dim).
+    """
+    # Not only tidier: XLA on a CPU computes the gradient of a product with a
+    # tensor of rank 3 through transposed copies, three times slower.
+    return ops.reshape(x_BTD, (-1, x_BTD.shape[-1]))
+
+
 @keras.saving.register_keras_serializable(package="keras_idea")
 class CausalSelfAttention(keras.layers.Layer):
     """Self-attention in which a token sees itself and the tokens before it.
@@ -126,8 +140,9 @@ class CausalSelfAttention(keras.layers.Layer):
     def call(self, x_BTD):
         """Attends; see the class for shapes."""
         tokens = ops.shape(x_BTD)[1]
+        x_ND = as_rows(x_BTD)
         q_BTNH, k_BTKH, v_BTKH = (
-            ops.reshape(layer(x_BTD), (-1, tokens, heads, self.head_dim))
+            ops.reshape(layer(x_ND), (-1, tokens, heads, self.head_dim))
             for layer, heads in (
                 (self.query, self.num_heads),
                 (self.key, self.num_key_value_heads),
@@ -147,8 +162,8 @@ class CausalSelfAttention(keras.layers.Layer):
         y_BTNH = ops.dot_product_attention(
             *(ops.cast(x, dtype) for x in (q_BTNH, k_BTKH, v_BTKH)), is_causal=True
         )
-        y_BTD = ops.reshape(y_BTNH, (-1, tokens, self.num_heads * self.head_dim))
-        return self.output_projection(y_BTD)
+        y_ND = ops.reshape(y_BTNH, (-1, self.num_heads * self.head_dim))
+        return ops.reshape(self.output_projection(y_ND), ops.shape(x_BTD))
 
     def compute_output_shape(self, input_shape):
         """The input's shape."""

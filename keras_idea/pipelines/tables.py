@@ -82,7 +82,8 @@ class PruningConfig(fields.Table):
     """`[pruning]`: which neurons go, and when the model becomes narrow.
 
     Args:
-        method: "sensitivity". How importance arises.
+        method: "sensitivity", "random", "activation" or "learned_mask". How the
+            neurons that stay are found. Default "sensitivity".
         ema_decay: float in [0, 1), the weight of the past in the moving average
             of the scores. Default 0.4.
         row_reduce: "mean" or "max", how the weights of a neuron's row become one

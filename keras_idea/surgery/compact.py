@@ -10,7 +10,7 @@ from keras_idea.layers.gated_ffn import GatedFFN
 from keras_idea.layers.neuron_state import NeuronState
 from keras_idea.layers.prunable_gated_ffn import PrunableGatedFFN
 from keras_idea.surgery.families import is_backbone, is_task
-from keras_idea.surgery.find import find_ffns, walk
+from keras_idea.surgery.find import find_ffns, student_of, walk
 from keras_idea.surgery.hub_model import (
     check_same_function,
     rebuild_backbone,
@@ -40,9 +40,9 @@ def compact(model):
         A new model or layer. `compact(compact(model))` equals `compact(model)`.
 
     Raises:
-        ValueError: if `model` is no Keras layer or is not built, if a class
-            cannot be made again from its config, or the optimizer's state cannot
-            be carried.
+        ValueError: if `model` is no Keras layer or is not built, is a `Distiller`
+            or in the middle of a method's measurements, if a class cannot be made
+            again from its config, or the optimizer's state cannot be carried.
 
     Example:
     >>> model.fit(data, callbacks=[IdeaPruneCallback(...)])
@@ -50,6 +50,7 @@ def compact(model):
     >>> narrow.save("narrow.keras")
     """
     ffns = find_ffns(model)
+    _check_at_rest(model, ffns)
     if not model.built:
         raise ValueError(
             f"Model '{model.name}' is not built, so there is nothing to copy. Call "
@@ -77,6 +78,21 @@ def compact(model):
         trained = {id(variable) for variable in narrow.trainable_variables}
         _compile_like(narrow, model, [p for p in pairs if id(p[1]) in trained])
     return narrow
+
+
+def _check_at_rest(model, ffns):
+    if student_of(model) is not model:
+        raise ValueError(
+            f"'{model.name}' is a Distiller, whose teacher is not pruned. Compact what "
+            "it has trained: compact(distiller.student)."
+        )
+    for ffn in ffns:
+        if ffn.state.probe is not None:
+            raise ValueError(
+                f"{ffn.name} still has the probe of a pruning method, which changes "
+                "what it computes. Go on with `fit` and the IdeaPruneCallback, or end "
+                "it with `callback.on_train_end()`, before compact()."
+            )
 
 
 # What a parent's copy is given whole; of other layers only the FFNs are replaced.

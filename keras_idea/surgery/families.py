@@ -16,6 +16,8 @@ class Family:
         stacks: dict, attribute of the backbone that lists blocks -> argument of
             its constructor that sets their width.
         per_neuron: int, how much of that argument a neuron takes.
+        calls_down: bool, whether blocks call the down layer: then its input, the
+            hidden activations, can be measured and masked.
         requires: dict, attribute of the backbone -> (the value it must have, what
             it means if it has another).
     """
@@ -28,6 +30,7 @@ class Family:
         default_factory=lambda: {"transformer_layers": "intermediate_dim"}
     )
     per_neuron: int = 1
+    calls_down: bool = True
     requires: Mapping[str, tuple[object, str]] = dataclasses.field(default_factory=dict)
 
 
@@ -56,6 +59,7 @@ FAMILIES = {
     "Gemma3Backbone": _GEMMA3,
     "Gemma4Backbone": dataclasses.replace(
         _GEMMA3,
+        calls_down=False,  # it multiplies by `layer.kernel` itself
         requires={
             "enable_moe_block": (False, "it has a mixture of experts"),
             "use_double_wide_mlp": (

@@ -43,6 +43,11 @@ class FFN:
         return tuple(weight for weight, _ in self.weights.weights_with_axes()[:3])
 
     @property
+    def shows_hidden(self):
+        """bool, whether its hidden activations pass through the state."""
+        return getattr(self.weights, "shows_hidden", True)
+
+    @property
     def mask(self):
         """Variable `(hidden_dim,)`, float32 in {0, 1}."""
         return self.state.mask
@@ -102,7 +107,9 @@ def find_ffns(model):
 
 
 def walk(model):
-    """All layers of a model, itself first.
+    """All layers of a model that may be pruned, itself first.
+
+    The teacher of a `keras.distillation.Distiller` is never pruned.
 
     Raises:
         ValueError: if `model` is no Keras layer.
@@ -114,7 +121,14 @@ def walk(model):
     return _walk(model)
 
 
+def student_of(model):
+    """The model that is pruned: of a `Distiller` the student, else itself."""
+    distilled = isinstance(model, keras.distillation.Distiller)
+    return model.student if distilled else model
+
+
 def _walk(layer):
     yield layer
-    for sublayer in layer._layers:
+    student = student_of(layer)
+    for sublayer in layer._layers if student is layer else [student]:
         yield from _walk(sublayer)

@@ -7,6 +7,7 @@ import keras
 
 from keras_idea.layers.neuron_state import MATRICES, NeuronState
 from keras_idea.layers.tapped_dense import is_tapped, tap_kernel, untap_kernel
+from keras_idea.layers.unlocked import unlocked
 from keras_idea.surgery.families import Family, family_of
 
 # What the layers that hold an FFN call its width.
@@ -27,13 +28,23 @@ class HubFFN:
         owner: the Keras layer that holds the three; the pruning state hangs on it.
         backbone: the KerasHub backbone around it.
         family: `Family`, its row of the table.
-        width_argument: str, the argument of the backbone that sets its width.
+        stack: str, the attribute of the backbone that lists its block.
     """
 
     owner: keras.layers.Layer
     backbone: keras.Model
     family: Family
-    width_argument: str
+    stack: str
+
+    @property
+    def width_argument(self):
+        """str, the argument of the backbone that sets its width."""
+        return self.family.stacks[self.stack]
+
+    @property
+    def shows_hidden(self):
+        """bool, whether its hidden activations pass through the state."""
+        return self.family.calls_down
 
     @property
     def state(self):
@@ -77,12 +88,14 @@ class HubFFN:
     def convert(self, **state_arguments):
         """Hangs a pruning state on the owner and taps the three kernels."""
         state = NeuronState(**state_arguments, name="neuron_state")
-        _unlocked(self.owner, setattr, "neuron_state", state)
+        unlocked(self.owner, setattr, "neuron_state", state)
         # In the owner's scope, so that no two states have the same path.
         with self.owner._open_name_scope():
             state.build(self.hidden_dim, self.layers[0]._kernel.shape[0])
         for matrix, layer in zip(MATRICES, self.layers, strict=True):
-            tap_kernel(layer, functools.partial(state.tap, matrix))
+            # The down layer's input are the hidden activations.
+            hidden = state.hidden if matrix == "down" else None
+            tap_kernel(layer, functools.partial(state.tap, matrix), hidden)
 
     def restore(self):
         """Undoes `convert`; the kernels stay as they are."""
@@ -90,7 +103,7 @@ class HubFFN:
         for layer in self.layers:
             untap_kernel(layer)
         self.owner._tracker.untrack(state)
-        _unlocked(self.owner, delattr, "neuron_state")
+        unlocked(self.owner, delattr, "neuron_state")
 
     def check_convertible(self):
         """Refuses layers that cannot be tapped.
@@ -138,9 +151,9 @@ def hub_ffns(backbone):
             getattr(block, family.inside) if family.inside else block,
             backbone,
             family,
-            argument,
+            stack,
         )
-        for stack, argument in family.stacks.items()
+        for stack in family.stacks
         for block in getattr(backbone, stack)
     ]
 
@@ -152,12 +165,3 @@ def converted_ffns(backbone):
     except ValueError:
         return []
     return [ffn for ffn in ffns if ffn.state is not None and is_tapped(ffn.layers[0])]
-
-
-def _unlocked(layer, change, *arguments):
-    # Keras locks the tracker of a layer once it is built.
-    layer._tracker.unlock()
-    try:
-        change(layer, *arguments)
-    finally:
-        layer._tracker.lock()

@@ -63,6 +63,25 @@ def narrow_variable(optimizer, variable, kept, axis):
         _rename_key(part, key, part._var_key(variable))
 
 
+def set_variables(optimizer, variables):
+    """Makes an optimizer train these variables in this order, in place.
+
+    Args:
+        optimizer: a built Keras optimizer.
+        variables: list of variables: all that it has trained so far, and new ones
+            with `overwrite_with_gradient=True`, for which it keeps no slots.
+    """
+    for part in _parts(optimizer):
+        index = {id(v): i for i, v in enumerate(part._trainable_variables)}
+        order = [index.get(id(variable)) for variable in variables]
+        for name, slots in _slots(part):
+            ordered = [None if i is None else slots[i] for i in order]
+            _set_untracked(part, name, ordered)
+        _set_untracked(part, "_trainable_variables", list(variables))
+        for i, variable in enumerate(variables):
+            part._trainable_variables_indices[part._var_key(variable)] = i
+
+
 def drop_variables(optimizer, variables):
     """Takes variables out of the optimizer, in place, with their slots.
 

@@ -39,12 +39,16 @@ def shrink_in_place(model):
 
 
 def renew_functions(model):
-    """Makes anew the train, test, predict and generate functions of a model."""
-    for name in ("train", "test", "predict"):
-        if getattr(model, f"{name}_function", None) is not None:
-            getattr(model, f"make_{name}_function")(force=True)
-    if getattr(model, "generate_function", None) is not None:
-        model.generate_function = None  # KerasHub makes it at the next `generate`
+    """Makes anew the train, test, predict and generate functions of a model.
+
+    Of the models in it too, such as the student of a `Distiller`.
+    """
+    for part in model._flatten_layers():
+        for name in ("train", "test", "predict"):
+            if getattr(part, f"{name}_function", None) is not None:
+                getattr(part, f"make_{name}_function")(force=True)
+        if getattr(part, "generate_function", None) is not None:
+            part.generate_function = None  # KerasHub makes it at the next `generate`
 
 
 def retrack_parameters(model):

@@ -1,0 +1,93 @@
+"""How important a neuron is by the size of its activations.
+
+The hidden activations are those that the down projection reads,
+`Z = activation(up^T x) * (gate^T x)`. Statistics of several batches add up, so
+that streaming one sample at a time equals one batch.
+
+Shapes: B samples, T tokens, F = hidden_dim (neurons).
+"""
+
+from keras import ops
+
+from keras_idea.validation import check_choice
+
+AGGREGATIONS = ("paper", "minitron")
+
+
+def activation_importance(hidden, padding_mask=None, aggregation="paper"):
+    r"""Importance of each neuron from the hidden activations of B samples.
+
+    $$c_i = \frac1B \sum_n \lVert Z^{(n)}_{:,i} \rVert_2 \qquad\text{(paper)}$$
+
+    $$c_i = \sqrt{\sum_n \Bigl(\frac1T \sum_t |Z^{(n)}_{t,i}|\Bigr)^2}
+    \qquad\text{(minitron)}$$
+
+    Args:
+        hidden: tensor `(B, ..., F)`; what lies between is the sequence.
+        padding_mask: tensor `(B, ...)`, 0 or False where a token is padding, which
+            does not count; None: all tokens count.
+        aggregation: "paper" (default): L2 over the sequence, mean over the
+            samples, as IDEA Prune prints it; "minitron": mean over the sequence
+            of the magnitudes, L2 over the samples, as NVIDIA's tool does.
+
+    Returns:
+        Tensor `(F,)`, float32, at least zero.
+
+    Raises:
+        ValueError: for an unknown aggregation.
+
+    Example:
+    >>> activation_importance([[[3.0, 1.0], [4.0, 0.0]]])  # [5., 1.]
+
+    Source: IDEA Prune (arXiv 2503.05920), after Minitron (arXiv 2407.14679).
+    """
+    sums, samples = activation_sums(hidden, padding_mask, aggregation)
+    return importance_of_sums(sums, samples, aggregation)
+
+
+def activation_sums(hidden, padding_mask=None, aggregation="paper"):
+    """What the samples of one batch add to the statistics.
+
+    Args:
+        hidden: tensor `(B, ..., F)`.
+        padding_mask: as in `activation_importance`.
+        aggregation: as in `activation_importance`.
+
+    Returns:
+        Tensor `(F,)`, the sum over the samples, and a scalar, the samples that
+        have a token that counts; both float32.
+    """
+    check_choice("aggregation", aggregation, AGGREGATIONS)
+    hidden = ops.cast(hidden, "float32")
+    batch = ops.shape(hidden)[0]
+    hidden_BTF = ops.reshape(hidden, (batch, -1, hidden.shape[-1]))
+    counts_BT = ops.ones_like(hidden_BTF[..., 0])
+    if padding_mask is not None:
+        counts_BT = ops.cast(ops.reshape(padding_mask, (batch, -1)), "float32")
+    tokens_B1 = ops.sum(counts_BT, axis=1, keepdims=True)
+    counts_BT1 = ops.expand_dims(counts_BT, -1)
+    if aggregation == "paper":
+        per_sample_BF = ops.sqrt(ops.sum(counts_BT1 * ops.square(hidden_BTF), axis=1))
+    else:
+        totals_BF = ops.sum(counts_BT1 * ops.abs(hidden_BTF), axis=1)
+        per_sample_BF = ops.square(totals_BF / ops.maximum(tokens_B1, 1.0))
+    samples = ops.sum(ops.cast(tokens_B1 > 0, "float32"))
+    return ops.sum(per_sample_BF, axis=0), samples
+
+
+def importance_of_sums(sums, samples, aggregation="paper"):
+    """The importance that added-up statistics stand for.
+
+    Args:
+        sums: tensor `(F,)`, the `activation_sums` of all batches, added.
+        samples: scalar, how many samples they hold.
+        aggregation: as in `activation_importance`.
+
+    Returns:
+        Tensor `(F,)`, float32.
+    """
+    check_choice("aggregation", aggregation, AGGREGATIONS)
+    sums = ops.cast(sums, "float32")
+    if aggregation == "minitron":
+        return ops.sqrt(sums)
+    return sums / ops.maximum(ops.cast(samples, "float32"), 1.0)

@@ -1,0 +1,132 @@
+"""Minitron's method: neurons go by the size of their activations."""
+
+from keras import ops
+
+from keras_idea.functional.activation import AGGREGATIONS, importance_of_sums
+from keras_idea.functional.masks import top_k_mask
+from keras_idea.methods.calibration import activation_statistics
+from keras_idea.methods.gather_probe import GatherProbe
+from keras_idea.methods.method import Decision, Method, fall_after
+from keras_idea.validation import check_choice, check_int
+
+
+class Activation(Method):
+    """Keeps, at `begin_step` and all at once, the neurons of largest activations.
+
+    With `data` the importance is exact: the model, in evaluation mode, runs over
+    the samples at `begin_step`. Without, it is gathered by the way, in the train
+    step, from the batches of the last steps before `begin_step` (as many as
+    `num_samples` needs): an approximation, because the weights move meanwhile
+    and dropout is on. Padding does not count: there, a token is taken for
+    padding if nothing in the loss depends on it.
+
+    Args:
+        data: None, or the samples as the model's inputs: an array, or a dict of
+            arrays for several inputs; or an iterable of batches of them (of pairs
+            `(inputs, targets)` the inputs). For a KerasHub task, what its
+            preprocessor returns. Default None.
+        num_samples: int >= 1, samples to use, at most. Default 1024.
+        aggregation: "paper" (default) or "minitron", see
+            `keras_idea.functional.activation_importance`.
+        padding_mask: array `(samples, tokens)` that goes with arrays in `data`:
+            0 where a token is padding. None: the entry "padding_mask" of inputs
+            that are a dict, else Keras's own mask, if there is one.
+        batch_size: int >= 1, samples run at once where `data` are arrays.
+            Default 32.
+
+    Raises:
+        ValueError: for an argument outside its range; when `fit` begins, without
+            `data`, if there is no step before `begin_step` to gather from.
+
+    Example:
+    >>> method = Activation(calibration_tokens, num_samples=1024)
+    >>> IdeaPruneCallback(96, begin_step=500, prune_steps=250, method=method)
+
+    Source: Minitron (arXiv 2407.14679), as IDEA Prune (arXiv 2503.05920) has it.
+    """
+
+    name = "activation"
+    reads_hidden = True
+
+    def __init__(
+        self,
+        data=None,
+        num_samples=1024,
+        aggregation="paper",
+        padding_mask=None,
+        batch_size=32,
+    ):
+        self.data = data
+        self.num_samples = check_int("num_samples", num_samples, minimum=1)
+        self.aggregation = check_choice("aggregation", aggregation, AGGREGATIONS)
+        self.padding_mask = padding_mask
+        self.batch_size = check_int("batch_size", batch_size, minimum=1)
+        if padding_mask is not None and not hasattr(data, "shape"):
+            raise ValueError(
+                "`padding_mask` goes with `data` that is one array. Received: "
+                f"data of type {type(data).__name__}. Put the mask into the dict of "
+                "inputs, as 'padding_mask'."
+            )
+
+    def width_schedule(
+        self, hidden_dim, target_dim, begin_step, prune_steps, update_every
+    ):
+        """Full up to `begin_step`, then the target; see `Method.width_schedule`."""
+        return fall_after(begin_step, hidden_dim, target_dim)
+
+    def decision_step(self, begin_step, prune_steps):
+        """int, `begin_step`."""
+        return begin_step
+
+    def probe_step(self, begin_step, prune_steps):
+        """int, 0: how many steps `num_samples` takes only the batches tell."""
+        return 0
+
+    def check(self, jobs, model, start):
+        """Refuses to gather where nothing comes before; see `Method.check`."""
+        begin_step = jobs[0].begin_step
+        if self.data is None and start >= begin_step:
+            raise ValueError(
+                "Method 'activation' without data gathers from the training batches "
+                f"before begin_step={begin_step}, but this run begins at step {start}. "
+                "Pass samples, keras_idea.methods.Activation(data=...), or begin later."
+            )
+
+    def make_probes(self, jobs):
+        """A `GatherProbe` for each job, unless there are data."""
+        if self.data is not None:
+            return []
+        return [
+            GatherProbe(
+                job.ffn.hidden_dim, self.num_samples, job.begin_step, self.aggregation
+            )
+            for job in jobs
+        ]
+
+    def decide(self, model, jobs):
+        """The mask of the largest importances; see `Method.decide`."""
+        if self.data is None:
+            statistics = [job.ffn.state.probe.statistics() for job in jobs]
+        else:
+            statistics = activation_statistics(
+                model,
+                [job.ffn for job in jobs],
+                self.data,
+                num_samples=self.num_samples,
+                aggregation=self.aggregation,
+                padding_mask=self.padding_mask,
+                batch_size=self.batch_size,
+            )
+        pairs = zip(jobs, statistics, strict=True)
+        return [self._decision(job, sums, samples) for job, (sums, samples) in pairs]
+
+    def _decision(self, job, sums, samples):
+        if not samples:
+            raise ValueError(
+                f"Method 'activation' saw no sample for {job.ffn.name}. Its data must "
+                "hold at least one token that is not padding; gathered in training, "
+                "one on which the loss depends."
+            )
+        importance = importance_of_sums(sums, samples, self.aggregation)
+        mask = top_k_mask(importance, job.target_dim, alive=job.ffn.mask.value)
+        return Decision(ops.convert_to_numpy(mask))

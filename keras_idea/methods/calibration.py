@@ -1,0 +1,122 @@
+"""Statistics of activations over given samples, with the weights as they are."""
+
+import contextlib
+
+import keras
+import numpy as np
+
+from keras_idea.functional.activation import activation_sums
+
+
+def activation_statistics(
+    model, ffns, data, num_samples, aggregation, padding_mask=None, batch_size=32
+):
+    """Runs a model in evaluation mode over samples and adds up what its FFNs do.
+
+    Args:
+        model: a built Keras model; it and its variables stay as they are.
+        ffns: list of the handles of its FFNs.
+        data: array, dict of arrays, or iterable of batches, see `Activation`.
+        num_samples: int, samples to use, at most.
+        aggregation: "paper" or "minitron", see `activation_importance`.
+        padding_mask: array `(samples, tokens)` or None.
+        batch_size: int, samples run at once where `data` are arrays.
+
+    Returns:
+        list of (sums `(F,)`, samples) for each FFN, floats of NumPy.
+    """
+    captures = [_Capture(ffn, aggregation) for ffn in ffns]
+    runner = _Runner(model, captures)
+    totals = None
+    with contextlib.ExitStack() as changes:
+        for capture in captures:
+            changes.callback(capture.ffn.state.set_probe, capture.ffn.state.probe)
+            capture.ffn.state.set_probe(capture)
+        for layer in model._flatten_layers():
+            # A rematerialized call would not let the statistics out.
+            changes.callback(setattr, layer, "_remat_mode", layer._remat_mode)
+            layer._remat_mode = None
+        for batch in _batches(data, padding_mask, batch_size, num_samples):
+            found = runner.predict_on_batch(batch)
+            found = [(sums.astype("float64"), float(n)) for sums, n in found]
+            if totals is None:
+                totals = found
+            else:
+                pairs = zip(totals, found, strict=True)
+                totals = [(a + b, n + more) for (a, n), (b, more) in pairs]
+    return totals or [(np.zeros(ffn.hidden_dim), 0.0) for ffn in ffns]
+
+
+class _Capture:
+    """A probe that keeps the statistics of the forward pass it is traced in."""
+
+    built, variables = True, ()
+
+    def __init__(self, ffn, aggregation):
+        self.ffn, self.aggregation = ffn, aggregation
+        self.padding_masks = {}
+
+    def tap(self, activations, steps, training=None, mask=None):
+        padding_mask = _mask_of(self.ffn, self.padding_masks)
+        mask = mask if padding_mask is None else padding_mask
+        self.found = activation_sums(activations, mask, self.aggregation)
+        return activations
+
+
+class _Runner(keras.Model):
+    """Runs the model, and returns what the captures found."""
+
+    def __init__(self, model, captures):
+        super().__init__(name="calibration")
+        self.model, self.captures = model, captures
+        self.built = True
+
+    def call(self, batch):
+        masks = dict(batch["masks"])
+        for capture in self.captures:
+            capture.padding_masks = masks
+        self.model(batch["inputs"], training=False)
+        return [capture.found for capture in self.captures]
+
+
+def _batches(data, padding_mask, batch_size, num_samples):
+    """Yields dicts of the inputs and of the padding masks, cut to the number."""
+    if hasattr(data, "shape") or isinstance(data, dict):
+        data = _slices({"inputs": data, "mask": padding_mask}, batch_size)
+    else:
+        data = ({"inputs": item, "mask": None} for item in data)
+    left = num_samples
+    for batch in data:
+        inputs, mask = batch["inputs"], batch["mask"]
+        if isinstance(inputs, (tuple, list)):
+            inputs = inputs[0]  # and not the targets
+        masks = {} if mask is None else {"padding_mask": mask}
+        if isinstance(inputs, dict) and not masks:
+            masks = {k: v for k, v in inputs.items() if k.endswith("padding_mask")}
+        batch = {"inputs": inputs, "masks": masks}
+        size = len(keras.tree.flatten(inputs)[0])
+        yield batch if size <= left else _cut(batch, 0, left)
+        left -= size
+        if left <= 0:
+            return
+
+
+def _slices(arrays, size):
+    total = len(keras.tree.flatten(arrays["inputs"])[0])
+    for start in range(0, total, size):
+        yield _cut(arrays, start, start + size)
+
+
+def _cut(batch, start, stop):
+    return keras.tree.map_structure(
+        lambda leaf: None if leaf is None else leaf[start:stop], batch
+    )
+
+
+def _mask_of(ffn, masks):
+    """The padding mask of the tokens that reach an FFN, or None."""
+    if len(masks) < 2:
+        return next(iter(masks.values()), None)
+    # An encoder's and a decoder's: "encoder_padding_mask", "encoder_layers".
+    stack = ffn.weights.stack.split("_")[0]
+    return masks[f"{stack}_padding_mask"]

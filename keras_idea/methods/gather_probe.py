@@ -1,0 +1,86 @@
+"""Statistics of activations, gathered by the way in the train step."""
+
+import keras
+from keras import ops
+
+from keras_idea.functional.activation import activation_sums
+from keras_idea.methods.probe import Probe
+
+
+@keras.saving.register_keras_serializable(package="keras_idea")
+class GatherProbe(Probe):
+    """Adds up the activations of the last training samples before a step.
+
+    It lets the activations through as they are. A token on which nothing in the
+    loss depends (its gradient is exactly zero for every neuron) counts as padding:
+    padded positions that the loss leaves out are such, wherever the mask was given.
+
+    Args:
+        hidden_dim: int, F.
+        num_samples: int, samples wanted; a batch is never split.
+        begin_step: int, the optimizer step before which they are gathered.
+        aggregation: "paper" or "minitron", see `activation_importance`.
+        name: str, the layer's name.
+    """
+
+    def __init__(
+        self, hidden_dim, num_samples, begin_step, aggregation, name="gather_probe"
+    ):
+        super().__init__(name=name, dtype="float32")
+        self.hidden_dim = hidden_dim
+        self.num_samples = num_samples
+        self.begin_step = begin_step
+        self.aggregation = aggregation
+
+    def build(self):
+        """Makes the two variables."""
+        self._sums = self.add_overwritten("sums", (self.hidden_dim,))
+        self._samples = self.add_overwritten("samples", ())
+        self.built = True
+
+    def tap(self, activations, steps, training=None, mask=None):
+        """The activations unchanged; see `Probe`."""
+        if training is False:
+            return activations
+        batch = ops.cast(ops.shape(activations)[0], "float32")
+        first = self.begin_step - ops.ceil(self.num_samples / batch)
+        due = ops.cast(steps >= first, "float32")
+        return _tap_sums(
+            activations, self._sums.value, self._samples.value, due, self.aggregation
+        )
+
+    def statistics(self):
+        """The sums `(F,)` over the samples, and how many samples they hold."""
+        sums, samples = map(ops.convert_to_numpy, (self._sums, self._samples))
+        return sums, float(samples)
+
+    def get_config(self):
+        """Dict of the constructor's arguments."""
+        return {
+            "hidden_dim": self.hidden_dim,
+            "num_samples": self.num_samples,
+            "begin_step": self.begin_step,
+            "aggregation": self.aggregation,
+            "name": self.name,
+        }
+
+
+def _tap_sums(activations, sums, samples, due, aggregation):
+    """The activations unchanged; backward, what they add to the sums if due."""
+
+    @ops.custom_gradient
+    def tap(activations, sums, samples, due):
+        def grad(*args, upstream=None):
+            upstream = args[0] if upstream is None else upstream
+            counts = ops.any(ops.not_equal(upstream, 0), axis=-1)
+            more, further = activation_sums(activations, counts, aggregation)
+            return (
+                upstream,
+                sums + due * more,
+                samples + due * further,
+                ops.zeros_like(due),
+            )
+
+        return activations, grad
+
+    return tap(activations, sums, samples, due)

@@ -1,0 +1,161 @@
+"""Sheared LLaMA's method: masks are learned under a constraint."""
+
+import zlib
+
+from keras import ops
+
+from keras_idea.functional.hard_concrete import MAX_SPARSITY, hard_concrete_mask
+from keras_idea.methods.mask_probe import MaskProbe
+from keras_idea.methods.method import Decision, Method, fall_after
+from keras_idea.methods.multipliers import Multipliers
+from keras_idea.validation import check_int, check_number
+
+
+class LearnedMask(Method):
+    r"""Learns, from `begin_step` on, a hard concrete mask of each FFN's neurons.
+
+    In every train step a mask is drawn and multiplies the hidden activations;
+    evaluation uses the deterministic one of exactly `target_dim` neurons. The masks
+    minimize the loss plus
+
+    $$\frac1N \sum_{i=1}^N \lambda_1 (s_i - t) + \lambda_2 (s_i - t)^2$$
+
+    over the N layers, `s_i` the expected sparsity and `t` its target, which grows
+    linearly over the first steps; the multipliers start at 0 and ascend. After
+    `prune_steps` steps the deterministic mask stays, and its soft values are folded
+    into the rows of down, so that the function is exactly the masked one.
+
+    Masks and multipliers are trained inside the backward pass, by an AdamW of their
+    own (betas 0.9 and 0.95, epsilon 1e-8, no decay) whose rates fall by a cosine to
+    0 over `prune_steps`. The model's optimizer trains the weights alone; a clipping
+    by the global norm sees only their gradients.
+
+    A run that is stopped before the end keeps its full width and forgets the masks.
+
+    Args:
+        seed: int >= 0, of the masks' noise and initial values. Default 0.
+        mask_learning_rate: float >= 0, at the beginning. Default 1.0.
+        multiplier_learning_rate: float >= 0, at the beginning. Default 1.0.
+        warmup_share: float in [0, 1], the share of `prune_steps` over which the
+            target sparsity grows. Default 0.2.
+
+    Raises:
+        ValueError: for an argument outside its range; when `fit` begins, if the
+            sparsity exceeds 0.953, or the optimizer scales the loss (mixed_float16),
+            which hides the gradient's size from the mask.
+
+    Example:
+    >>> method = LearnedMask(seed=1)
+    >>> IdeaPruneCallback(96, begin_step=500, prune_steps=250, method=method)
+
+    Source: Sheared LLaMA (arXiv 2310.06694), princeton-nlp/LLM-Shearing.
+    """
+
+    name = "learned_mask"
+    reads_hidden = True
+
+    def __init__(
+        self,
+        seed=0,
+        mask_learning_rate=1.0,
+        multiplier_learning_rate=1.0,
+        warmup_share=0.2,
+    ):
+        self.seed = check_int("seed", seed, minimum=0)
+        self.mask_learning_rate = check_number("mask_learning_rate", mask_learning_rate)
+        self.multiplier_learning_rate = check_number(
+            "multiplier_learning_rate", multiplier_learning_rate
+        )
+        self.warmup_share = check_number("warmup_share", warmup_share, 0.0, 1.0)
+
+    def width_schedule(
+        self, hidden_dim, target_dim, begin_step, prune_steps, update_every
+    ):
+        """Full until the masks are learned; see `Method.width_schedule`."""
+        return fall_after(begin_step + prune_steps - 1, hidden_dim, target_dim)
+
+    def decision_step(self, begin_step, prune_steps):
+        """int, `begin_step + prune_steps`."""
+        return begin_step + prune_steps
+
+    def check(self, jobs, model, start):
+        """Refuses what the masks cannot reach or learn; see `Method.check`."""
+        for job in jobs:
+            _check_sparsity(job)
+        end_step = jobs[0].begin_step + jobs[0].prune_steps
+        if start >= end_step:
+            raise ValueError(
+                f"Method 'learned_mask' learns up to step {end_step} (begin_step + "
+                f"prune_steps), but this run begins at step {start}. Begin later."
+            )
+        _check_gradient(model)
+
+    def make_probes(self, jobs):
+        """A `MaskProbe` for each job."""
+        return [
+            MaskProbe(
+                job.ffn.hidden_dim,
+                job.target_dim,
+                job.begin_step,
+                job.prune_steps,
+                # Not Python's `hash`, which differs between processes.
+                stream=zlib.crc32(f"{self.seed}/{job.index}".encode()),
+                learning_rate=self.mask_learning_rate,
+                warmup_share=self.warmup_share,
+                multipliers=self._multipliers(job) if job is jobs[0] else None,
+            )
+            for job in jobs
+        ]
+
+    def _multipliers(self, job):
+        return Multipliers(self.multiplier_learning_rate, job.prune_steps)
+
+    def connect(self, probes):
+        """Lets the probes share one pair of multipliers."""
+        for probe in probes:
+            probe.join(probes)
+
+    def decide(self, model, jobs):
+        """The deterministic masks, with their soft values; see `Method.decide`."""
+        return [_decision(job) for job in jobs]
+
+
+def _decision(job):
+    log_alpha = job.ffn.state.probe.log_alpha.value
+    soft = hard_concrete_mask(log_alpha, job.target_dim, alive=job.ffn.mask.value)
+    soft = ops.convert_to_numpy(soft)
+    return Decision((soft > 0).astype("float32"), scale=soft)
+
+
+def _check_sparsity(job):
+    hidden_dim, target_dim = job.ffn.hidden_dim, job.target_dim
+    if 1 - target_dim / hidden_dim > MAX_SPARSITY:
+        least = int((1 - MAX_SPARSITY) * hidden_dim) + 1
+        raise ValueError(
+            f"Method 'learned_mask' cannot prune {job.ffn.name} from {hidden_dim} to "
+            f"{target_dim} neurons: log alpha is clamped to [log 0.01, log 100], so "
+            "each neuron stays with a probability of at least 4.7 %, and the expected "
+            f"sparsity cannot exceed {MAX_SPARSITY:.3f}. Keep at least {least} "
+            "neurons, or use another method."
+        )
+
+
+def _check_gradient(model):
+    """Refuses what makes the gradients in the layers other than the loss's."""
+    optimizer = model.optimizer
+    scaled = getattr(optimizer, "loss_scale_factor", None) is not None
+    if scaled or hasattr(optimizer, "inner_optimizer"):
+        raise ValueError(
+            "Method 'learned_mask' weighs the gradient of the loss against its "
+            f"constraint, and {type(optimizer).__name__} scales the loss by a "
+            "factor that the layers do not know. Use 'mixed_bfloat16' or 'float32' "
+            "instead of 'mixed_float16', and no loss_scale_factor."
+        )
+    strategy = getattr(model, "distribute_strategy", None)
+    replicas = getattr(strategy, "num_replicas_in_sync", 1)
+    if replicas > 1:
+        raise ValueError(
+            f"Method 'learned_mask' would see a share of the batch on each of the "
+            f"{replicas} replicas of {type(strategy).__name__} and learn other masks "
+            "there. Use one replica, or jax with keras.distribution."
+        )

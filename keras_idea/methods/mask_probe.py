@@ -1,0 +1,189 @@
+"""A mask of neurons that is learned inside the backward pass.
+
+Shapes: F = hidden_dim (neurons).
+"""
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_idea.functional.adam import adam_step
+from keras_idea.functional.hard_concrete import (
+    MAXIMUM,
+    MINIMUM,
+    hard_concrete_lagrangian_slope,
+    hard_concrete_mask,
+    hard_concrete_noise,
+    hard_concrete_sample,
+    hard_concrete_slope,
+    hard_concrete_sparsity,
+)
+from keras_idea.methods.probe import Probe
+from keras_idea.schedules.learning_rate import CosineDecay
+
+INITIAL_MEAN, INITIAL_DEVIATION = 5.0, 0.01
+
+
+@keras.saving.register_keras_serializable(package="keras_idea")
+class MaskProbe(Probe):
+    """The learned mask of one FFN; see `LearnedMask`.
+
+    The probes of a model `join`; the first of them holds the multipliers of all.
+
+    Args:
+        hidden_dim: int, F.
+        target_dim: int, neurons of the deterministic mask.
+        begin_step: int, the optimizer step at which learning begins.
+        prune_steps: int, steps it goes on.
+        stream: int in [0, 2^32), of the noise and the initial values.
+        learning_rate: float, of the mask, before its decay.
+        warmup_share: float, share of `prune_steps` until the full sparsity is due.
+        multipliers: `Multipliers`, or None: another probe has them.
+        name: str, the layer's name.
+    """
+
+    def __init__(
+        self,
+        hidden_dim,
+        target_dim,
+        begin_step,
+        prune_steps,
+        stream,
+        learning_rate=1.0,
+        warmup_share=0.2,
+        multipliers=None,
+        name="mask_probe",
+    ):
+        super().__init__(name=name, dtype="float32")
+        self.hidden_dim = hidden_dim
+        self.target_dim = target_dim
+        self.begin_step = begin_step
+        self.prune_steps = prune_steps
+        self.stream = stream
+        self.learning_rate = learning_rate
+        self.warmup_share = warmup_share
+        if isinstance(multipliers, dict):
+            multipliers = keras.saving.deserialize_keras_object(multipliers)
+        self.multipliers = multipliers
+        self._peers = _Peers([])
+
+    def build(self):
+        """Makes the mask and its moments."""
+        shape = (self.hidden_dim,)
+        self.log_alpha = self.add_overwritten("log_alpha", shape)
+        generator = np.random.default_rng(self.stream)
+        initial = generator.normal(INITIAL_MEAN, INITIAL_DEVIATION, shape)
+        self.log_alpha.assign(initial.astype("float32"))
+        self._moments = self.add_overwritten("moments", (2, *shape))
+        if self.multipliers is not None:
+            self.multipliers.build()
+        self.built = True
+
+    def join(self, probes):
+        """Puts this probe under one constraint with others.
+
+        Args:
+            probes: list of the `MaskProbe` of one model, this one among them; the
+                first has the multipliers.
+        """
+        self._peers = _Peers(probes)
+
+    def sparsity(self):
+        """The expected sparsity now, a scalar tensor."""
+        return hard_concrete_sparsity(ops.stop_gradient(self.log_alpha.value))
+
+    def target_sparsity(self, elapsed):
+        """The sparsity that is due so many steps after `begin_step`."""
+        warmup = max(self.warmup_share * self.prune_steps, 1.0)
+        full = 1 - self.target_dim / self.hidden_dim
+        return full * ops.minimum(elapsed / warmup, 1.0)
+
+    def tap(self, activations, steps, training=None, mask=None):
+        """The activations times the mask; see `Probe`."""
+        if training is False:
+            log_alpha = ops.stop_gradient(self.log_alpha.value)
+            z = hard_concrete_mask(log_alpha, self.target_dim)
+            return activations * ops.cast(z, activations.dtype)
+        probes = self._peers.probes
+        if not probes:
+            raise ValueError(
+                f"'{self.path}' is in the middle of learning its mask. Go on with "
+                "`fit` and the IdeaPruneCallback that the model was saved under."
+            )
+        elapsed = steps - self.begin_step
+        if self.multipliers is not None:
+            sparsity = ops.stack([probe.sparsity() for probe in probes])
+            target = ops.stack([probe.target_sparsity(elapsed) for probe in probes])
+            activations = self.multipliers.tap(activations, sparsity, target, elapsed)
+        return _tap_mask(
+            activations,
+            self.log_alpha.value,
+            self._moments.value,
+            hard_concrete_noise(self.stream, steps, self.hidden_dim),
+            probes[0].multipliers.values,
+            self.target_sparsity(elapsed),
+            elapsed,
+            rate=CosineDecay(self.learning_rate, 0.0, self.prune_steps),
+            layers=len(probes),
+        )
+
+    def get_config(self):
+        """Dict of the constructor's arguments."""
+        multipliers = self.multipliers
+        if multipliers is not None:
+            multipliers = keras.saving.serialize_keras_object(multipliers)
+        return {
+            "hidden_dim": self.hidden_dim,
+            "target_dim": self.target_dim,
+            "begin_step": self.begin_step,
+            "prune_steps": self.prune_steps,
+            "stream": self.stream,
+            "learning_rate": self.learning_rate,
+            "warmup_share": self.warmup_share,
+            "multipliers": multipliers,
+            "name": self.name,
+        }
+
+
+class _Peers:
+    """The probes under one constraint. No list, in which Keras would track them."""
+
+    def __init__(self, probes):
+        self.probes = list(probes)
+
+
+def _tap_mask(
+    activations, log_alpha, moments, noise, multipliers, target, elapsed, rate, layers
+):
+    """The activations times a drawn mask; backward, a step of Adam on the mask."""
+
+    @ops.custom_gradient
+    def tap(activations, log_alpha, moments, noise, multipliers, target, elapsed):
+        z = ops.cast(hard_concrete_sample(log_alpha, noise), activations.dtype)
+
+        def grad(*args, upstream=None):
+            upstream = args[0] if upstream is None else upstream
+            by_mask = hard_concrete_slope(log_alpha, noise)
+            by_mask *= _sum_over_tokens(upstream, activations)
+            by_constraint = hard_concrete_lagrangian_slope(
+                log_alpha, target, multipliers
+            )
+            updated = adam_step(
+                ops.clip(log_alpha, MINIMUM, MAXIMUM),
+                by_mask + by_constraint / layers,
+                moments,
+                elapsed + 1.0,
+                rate(elapsed),
+            )
+            rest = (noise, multipliers, target, elapsed)
+            return upstream * z, *updated, *map(ops.zeros_like, rest)
+
+        return activations * z, grad
+
+    return tap(activations, log_alpha, moments, noise, multipliers, target, elapsed)
+
+
+def _sum_over_tokens(upstream, activations):
+    """The loss's gradient by the mask `(F,)`, in float32."""
+    products = ops.cast(upstream, "float32") * ops.cast(activations, "float32")
+    return ops.sum(products, axis=tuple(range(len(products.shape) - 1)))

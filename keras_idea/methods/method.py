@@ -1,0 +1,128 @@
+"""What a pruning method is asked, and what it answers."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from keras_idea.schedules.width import CubicWidth
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """What a method has to do with one FFN.
+
+    Attributes:
+        ffn: handle of it, as `keras_idea.find_ffns` gives.
+        index: int, its place among the FFNs of the model.
+        target_dim: int, neurons to keep.
+        begin_step: int, the last optimizer step at full width.
+        prune_steps: int, steps from full width to the target.
+    """
+
+    ffn: Any
+    index: int
+    target_dim: int
+    begin_step: int
+    prune_steps: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Decision:
+    """Which neurons of one FFN stay.
+
+    Attributes:
+        mask: float array `(hidden_dim,)` in {0, 1} with exactly `target_dim` ones.
+        scale: None, or float array `(hidden_dim,)`: what the neurons' outputs are
+            multiplied by from now on, folded into the rows of down.
+    """
+
+    mask: np.ndarray
+    scale: np.ndarray | None = None
+
+
+class Method:
+    """How the neurons that stay are found; the callback does everything else.
+
+    Either the layers prune by `width_schedule` inside the compiled step, by their
+    own scores (`decision_step` is None), or the method decides once, on the host.
+    Then it may measure first: from `probe_step` on, a `Probe` sits in each FFN, which
+    the hidden activations pass through in every forward pass.
+
+    Attributes:
+        name: str, what the callback's `method` calls it.
+        reads_hidden: bool, whether it needs the hidden activations.
+    """
+
+    name: str
+    reads_hidden = False
+
+    def width_schedule(
+        self, hidden_dim, target_dim, begin_step, prune_steps, update_every
+    ):
+        """The width of a layer over the steps, as the logs tell it.
+
+        Args:
+            hidden_dim: int, neurons of the enlarged layer.
+            target_dim: int, neurons to keep in the end.
+            begin_step: int, the last optimizer step at full width.
+            prune_steps: int, steps from full width to the target.
+            update_every: int, steps between two masks.
+
+        Returns:
+            `CubicWidth`.
+        """
+        raise NotImplementedError
+
+    def decision_step(self, begin_step, prune_steps):
+        """int, the optimizer step after which it decides; None: the layers do."""
+        return None
+
+    def probe_step(self, begin_step, prune_steps):
+        """int, the optimizer step after which its probes are needed."""
+        return begin_step
+
+    def check(self, jobs, model, start):
+        """Refuses, when `fit` begins, what could only fail later.
+
+        Args:
+            jobs: list of `Job`, the FFNs that are still to be pruned.
+            model: the Keras model that is fitted.
+            start: int, the optimizer steps taken so far.
+
+        Raises:
+            ValueError: saying how to mend it.
+        """
+
+    def make_probes(self, jobs):
+        """List of a probe for each job, not built yet; empty: it needs none."""
+        return []
+
+    def connect(self, probes):
+        """Makes the probes of one model know each other, if they must."""
+
+    def decide(self, model, jobs):
+        """Decides which neurons stay.
+
+        Args:
+            model: the Keras model that is pruned, its variables in sync.
+            jobs: list of `Job`; its probe, if any, is `job.ffn.state.probe`.
+
+        Returns:
+            list of `Decision`, one for each job.
+        """
+        raise NotImplementedError
+
+
+def fall_after(step, hidden_dim, target_dim):
+    """The schedule of a width that falls all at once.
+
+    Args:
+        step: int, the last optimizer step at full width.
+        hidden_dim: int, the full width.
+        target_dim: int, the width from `step + 1` on.
+
+    Returns:
+        `CubicWidth`.
+    """
+    return CubicWidth(hidden_dim, target_dim, step, 1)

@@ -1,0 +1,78 @@
+"""The two Lagrange multipliers of a sparsity constraint, which ascend."""
+
+import keras
+from keras import ops
+
+from keras_idea.functional.adam import adam_step
+from keras_idea.functional.hard_concrete import hard_concrete_ascent
+from keras_idea.methods.probe import Overwritten
+from keras_idea.schedules.learning_rate import CosineDecay
+
+
+@keras.saving.register_keras_serializable(package="keras_idea")
+class Multipliers(Overwritten):
+    """The multipliers of `hard_concrete_lagrangian`; they start at 0.
+
+    They rise by Adam in the backward pass of `tap`, at a rate that falls by a cosine
+    to 0.
+
+    Args:
+        learning_rate: float >= 0, at the beginning.
+        prune_steps: int, steps of the cosine.
+        name: str, the layer's name.
+    """
+
+    def __init__(self, learning_rate, prune_steps, name="multipliers"):
+        super().__init__(name=name, dtype="float32")
+        self.learning_rate = learning_rate
+        self.prune_steps = prune_steps
+
+    def build(self):
+        """Makes the multipliers and their moments."""
+        self._values = self.add_overwritten("values", (2,))
+        self._moments = self.add_overwritten("moments", (2, 2))
+        self.built = True
+
+    @property
+    def values(self):
+        """The two multipliers, a constant to the gradients."""
+        return ops.stop_gradient(self._values.value)
+
+    def tap(self, activations, sparsity, target, elapsed):
+        """The activations unchanged; backward, the multipliers go up a step.
+
+        Args:
+            activations: tensor on the way to the loss.
+            sparsity: tensor `(N,)`, the expected sparsity of each layer.
+            target: tensor `(N,)`, the target of each.
+            elapsed: scalar tensor, the steps they have taken.
+
+        Returns:
+            `activations`.
+        """
+        rate = CosineDecay(self.learning_rate, 0.0, self.prune_steps)
+        ascent = hard_concrete_ascent(sparsity, target)
+        values, moments = self._values.value, self._moments.value
+        return _tap(activations, values, moments, ascent, elapsed, rate)
+
+    def get_config(self):
+        """Dict of the constructor's arguments."""
+        return {
+            "learning_rate": self.learning_rate,
+            "prune_steps": self.prune_steps,
+            "name": self.name,
+        }
+
+
+def _tap(activations, values, moments, ascent, elapsed, rate):
+    @ops.custom_gradient
+    def tap(activations, values, moments, ascent, elapsed):
+        def grad(*args, upstream=None):
+            upstream = args[0] if upstream is None else upstream
+            step = elapsed + 1.0
+            updated = adam_step(values, ascent, moments, step, -rate(elapsed))
+            return upstream, *updated, ops.zeros_like(ascent), ops.zeros_like(elapsed)
+
+        return activations, grad
+
+    return tap(activations, values, moments, ascent, elapsed)

@@ -1,0 +1,51 @@
+"""The baseline of chance: neurons go at random."""
+
+import numpy as np
+
+from keras_idea.methods.method import Decision, Method, fall_after
+from keras_idea.validation import check_int
+
+
+class Random(Method):
+    """Keeps, at `begin_step` and all at once, neurons drawn uniformly.
+
+    The draw depends on the seed and on the layer's place in the model alone, so
+    that it is the same on every backend and in every run.
+
+    Args:
+        seed: int >= 0. Default 0.
+
+    Raises:
+        ValueError: for an argument outside its range.
+
+    Example:
+    >>> IdeaPruneCallback(96, begin_step=500, prune_steps=250, method=Random(seed=1))
+
+    Source: one-shot random pruning, the baseline OSRP of IDEA Prune.
+    """
+
+    name = "random"
+
+    def __init__(self, seed=0):
+        self.seed = check_int("seed", seed, minimum=0)
+
+    def width_schedule(
+        self, hidden_dim, target_dim, begin_step, prune_steps, update_every
+    ):
+        """Full up to `begin_step`, then the target; see `Method.width_schedule`."""
+        return fall_after(begin_step, hidden_dim, target_dim)
+
+    def decision_step(self, begin_step, prune_steps):
+        """int, `begin_step`."""
+        return begin_step
+
+    def decide(self, model, jobs):
+        """A random mask for each job; see `Method.decide`."""
+        return [Decision(self._mask(job)) for job in jobs]
+
+    def _mask(self, job):
+        living = job.ffn.kept_neurons()
+        generator = np.random.default_rng([self.seed, job.index])
+        mask = np.zeros(job.ffn.hidden_dim, "float32")
+        mask[generator.choice(living, job.target_dim, replace=False)] = 1.0
+        return mask

@@ -1,0 +1,73 @@
+"""A table, seed by seed: what is missing is carried out, then the table is written."""
+
+import dataclasses
+import pathlib
+
+from keras_idea.pipelines.paper.carry_out import Laboratory, carry_out
+from keras_idea.pipelines.paper.compile_cache import kept_compilations
+from keras_idea.pipelines.paper.plan import plan
+from keras_idea.pipelines.paper.progress import GridProgress
+from keras_idea.pipelines.paper.store import Store
+from keras_idea.pipelines.paper.tables import TABLES
+from keras_idea.pipelines.paper.write import write_table
+from keras_idea.validation import check_choice, check_int
+
+
+def bench_paper(numbers, scale, seeds, output, corpus, first_seed=0, console=None):
+    """Carries out tables and writes them; what is finished is not run again.
+
+    The seeds are the outer loop, so that a grid that is stopped leaves whole tables
+    of fewer seeds. Tables are written after each seed.
+
+    Args:
+        numbers: sequence of int, keys of `TABLES`.
+        scale: `Scale`.
+        seeds: int >= 1, how many.
+        output: path of the folder; one folder serves all tables and scales.
+        corpus: `Corpus`.
+        first_seed: int >= 0. Default 0. Two runs with other seeds may share the
+            folder at the same time.
+        console: `rich.console.Console` or None: the standard output.
+
+    Returns:
+        List of Path, the Markdown tables.
+
+    Raises:
+        ValueError: for a table that does not exist, or no seeds.
+    """
+    for number in numbers:
+        check_choice("table", number, tuple(TABLES))
+    seeds = check_int("seeds", seeds, minimum=1)
+    first_seed = check_int("first_seed", first_seed, minimum=0)
+    corpus.check_length(scale.sequence_length)
+    output = pathlib.Path(output)
+    store = Store(output, scale, corpus)
+    rows = {row.cell: row for n in reversed(numbers) for row in TABLES[n].rows}
+    cells = _in_order(rows, scale)
+    written = []
+    with (
+        kept_compilations(output / "compiled"),
+        GridProgress(len(cells) * seeds, console) as progress,
+    ):
+        laboratory = Laboratory(scale, corpus, store, progress.tick)
+        for seed in range(first_seed, first_seed + seeds):
+            for cell in cells:
+                progress.begin(f"{rows[cell].name}, seed {seed}", _steps(cell, scale))
+                finished = store.result(cell, seed) is not None
+                progress.end(carry_out(cell, laboratory, seed), finished)
+            written = [write_table(number, scale, store) for number in numbers]
+    return written
+
+
+def _in_order(cells, scale):
+    """Cells whose prefixes are shorter first: each then goes on from the last."""
+
+    def shared(cell):
+        first = plan(cell, scale)[0]
+        return (first.shared, dataclasses.astuple(first.rate), first.steps)
+
+    return sorted(cells, key=shared)
+
+
+def _steps(cell, scale):
+    return sum(stage.steps for stage in plan(cell, scale))

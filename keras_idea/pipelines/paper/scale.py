@@ -1,0 +1,134 @@
+"""How large the tables are carried out: model, text, steps."""
+
+import dataclasses
+import types
+
+from keras_idea.models import DecoderConfig
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Scale:
+    """The size that all cells of a table share.
+
+    Attributes:
+        name: str, what the command line calls it.
+        model_dim, num_layers, num_heads: int, shape of the decoder.
+        target_dim: int, neurons of the final FFN of a cell with `target=1`.
+        sequence_length: int, bytes the model sees at once.
+        batch_size: int, sequences a step.
+        total_steps: int, optimizer steps of a cell with `budget=1`.
+        warmup_steps: int, steps of every warm-up.
+        peak_learning_rate, end_learning_rate: float, of every schedule.
+        weight_decay: float, decoupled.
+        dtype: str, policy of the layers.
+        calibration_samples: int, sequences that the activation method measures.
+        validation_windows: int or None, sequences of one validation; None: all.
+        curve_points: int, points of a loss curve of `total_steps`.
+        note: str, hardware and time to expect.
+    """
+
+    name: str
+    model_dim: int
+    num_layers: int
+    num_heads: int
+    target_dim: int
+    sequence_length: int
+    batch_size: int
+    total_steps: int
+    warmup_steps: int
+    peak_learning_rate: float = 3e-3
+    end_learning_rate: float = 3e-5
+    weight_decay: float = 0.01
+    dtype: str = "float32"
+    calibration_samples: int = 1024
+    validation_windows: int | None = None
+    curve_points: int = 300
+    note: str = ""
+
+    @property
+    def tokens_a_step(self):
+        """int, bytes that one optimizer step reads."""
+        return self.batch_size * self.sequence_length
+
+    def width(self, units):
+        """Neurons of an FFN.
+
+        Args:
+            units: float, in units of `target_dim`.
+
+        Returns:
+            int.
+        """
+        return max(1, round(units * self.target_dim))
+
+    def decoder_config(self, width):
+        """The decoder's shape with FFNs of some width.
+
+        Args:
+            width: int, neurons of each FFN.
+
+        Returns:
+            `DecoderConfig`.
+        """
+        return DecoderConfig(
+            vocabulary_size=256,
+            model_dim=self.model_dim,
+            num_layers=self.num_layers,
+            num_heads=self.num_heads,
+            hidden_dim=width,
+            sequence_length=self.sequence_length,
+        )
+
+    def identity(self):
+        """Dict of everything that a result depends on: no name, no note."""
+        cosmetic = ("name", "note", "curve_points")
+        fields = dataclasses.asdict(self).items()
+        return {key: value for key, value in fields if key not in cosmetic}
+
+
+SCALES = types.MappingProxyType(
+    {
+        # The regime in which the paper's order shows (0.15M to 0.29M parameters,
+        # 3.1M bytes): wide enough to prune, too short to train out.
+        "tiny": Scale(
+            name="tiny",
+            model_dim=64,
+            num_layers=2,
+            num_heads=4,
+            target_dim=192,
+            sequence_length=64,
+            batch_size=32,
+            total_steps=1500,
+            warmup_steps=50,
+            note="2 CPU cores, one seed of a table in 5 to 30 minutes",
+        ),
+        "small": Scale(
+            name="small",
+            model_dim=128,
+            num_layers=4,
+            num_heads=4,
+            target_dim=384,
+            sequence_length=128,
+            batch_size=16,
+            total_steps=5000,
+            warmup_steps=100,
+            note="2 CPU cores, one seed of a table in a night",
+        ),
+        # The paper's 300M model (24 layers there), as wide as its best enlargement.
+        "gpu": Scale(
+            name="gpu",
+            model_dim=1024,
+            num_layers=12,
+            num_heads=16,
+            target_dim=3072,
+            sequence_length=512,
+            batch_size=64,
+            total_steps=600,
+            warmup_steps=30,
+            peak_learning_rate=1e-3,
+            end_learning_rate=1e-5,
+            dtype="mixed_bfloat16",
+            note="one large GPU, one seed of a table in about 25 minutes",
+        ),
+    }
+)

@@ -1,0 +1,193 @@
+"""A table over seeds: means, standard errors, and differences seed by seed."""
+
+import dataclasses
+import json
+import math
+import statistics
+
+
+@dataclasses.dataclass(frozen=True)
+class SeededRow:
+    """What is known of one way to come by a model, over seeds.
+
+    Args:
+        name: str, unique in the table.
+        values: dict of seed to bits per byte; None or NaN: training diverged.
+        reference: str or None, the row it is compared with.
+        width: int, neurons of an FFN at the end.
+        tokens: int, bytes trained on.
+        flops: int, operations that training took.
+        seconds: float, training, on average.
+    """
+
+    name: str
+    values: dict
+    reference: str | None = None
+    width: int | None = None
+    tokens: int | None = None
+    flops: int | None = None
+    seconds: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimate:
+    """A mean and how sure it is.
+
+    Args:
+        mean: float.
+        error: float or None, its standard error: the standard deviation (over
+            n - 1) by the root of n; None for fewer than two numbers.
+        count: int, n.
+    """
+
+    mean: float
+    error: float | None
+    count: int
+
+
+def estimate(numbers):
+    """Mean and standard error of independent numbers.
+
+    Args:
+        numbers: iterable of float; None and NaN are left out.
+
+    Returns:
+        `Estimate`, or None if there is no number.
+
+    Example:
+    >>> estimate([1.0, 2.0, 3.0])
+    Estimate(mean=2.0, error=0.5773502691896257, count=3)
+    """
+    known = [x for x in numbers if x is not None and math.isfinite(x)]
+    if not known:
+        return None
+    count = len(known)
+    spread = statistics.stdev(known) / math.sqrt(count) if count > 1 else None
+    return Estimate(statistics.fmean(known), spread, count)
+
+
+def paired_difference(row, reference):
+    """The mean difference of two rows, over the seeds that both have.
+
+    What the seeds share (the text, the order of batches, the initial weights)
+    cancels, so the error is smaller than that of either mean.
+
+    Args:
+        row: `SeededRow`.
+        reference: `SeededRow`.
+
+    Returns:
+        `Estimate` of row - reference, or None if they share no seed.
+    """
+    both = [seed for seed in row.values if seed in reference.values]
+    pairs = [(row.values[seed], reference.values[seed]) for seed in both]
+    return estimate(a - b for a, b in pairs if a is not None and b is not None)
+
+
+# Header, function of (row, mean, difference) to a text.
+_COLUMNS = (
+    ("model", lambda row, mean, gap: row.name),
+    ("bits/byte", lambda row, mean, gap: _estimate(row, mean)),
+    ("seeds", lambda row, mean, gap: str(len(row.values))),
+    ("against its reference", lambda row, mean, gap: _difference(gap)),
+    ("width", lambda row, mean, gap: _number(row.width, "{:,}")),
+    ("tokens (M)", lambda row, mean, gap: _number(row.tokens, "{:.2f}", 1e6)),
+    ("TFLOPs", lambda row, mean, gap: _number(row.flops, "{:,.1f}", 1e12)),
+    ("seconds", lambda row, mean, gap: _number(row.seconds, "{:,.0f}")),
+)
+LEGEND = (
+    "Bits per byte of held-out text, mean ± standard error over seeds. The difference "
+    "is paired by seed, ± its standard error; negative is better. Tokens and FLOPs of "
+    "the whole pipeline, the enlarged stage included."
+)
+
+
+def to_markdown(title, rows, notes=()):
+    """The table as Markdown.
+
+    Args:
+        title: str.
+        rows: list of `SeededRow`.
+        notes: iterable of str, paragraphs below the table.
+
+    Returns:
+        str.
+    """
+    lines = [[header for header, _ in _COLUMNS]]
+    for row, mean, gap in _estimates(rows):
+        lines.append([text(row, mean, gap) for _, text in _COLUMNS])
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    padded = [
+        [line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]
+        for line in lines
+    ]
+    padded.insert(
+        1, ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
+    )
+    table = "".join(f"| {' | '.join(line)} |\n" for line in padded)
+    references = _references(rows)
+    return (
+        "\n\n".join([f"# {title}", table.rstrip(), LEGEND, *references, *notes]) + "\n"
+    )
+
+
+def to_json(title, rows, facts=None):
+    """The table as JSON.
+
+    Args:
+        title: str.
+        rows: list of `SeededRow`.
+        facts: dict or None, further members of the object.
+
+    Returns:
+        str.
+    """
+    records = [
+        {
+            **dataclasses.asdict(row),
+            "mean": mean and dataclasses.asdict(mean),
+            "difference": gap and dataclasses.asdict(gap),
+        }
+        for row, mean, gap in _estimates(rows)
+    ]
+    return (
+        json.dumps({"title": title, "rows": records, **(facts or {})}, indent=2) + "\n"
+    )
+
+
+def _estimates(rows):
+    by_name = {row.name: row for row in rows}
+    for row in rows:
+        reference = by_name.get(row.reference)
+        gap = None if reference is None else paired_difference(row, reference)
+        yield row, estimate(row.values.values()), gap
+
+
+def _references(rows):
+    """Which rows are compared with which, unless it is one for all."""
+    names = dict.fromkeys(row.reference for row in rows if row.reference)
+    if len(names) == 1:
+        return [f"Reference: {next(iter(names))}."]
+    pairs = [f"{row.name}: {row.reference}" for row in rows if row.reference]
+    return [f"References: {'; '.join(pairs)}."] if pairs else []
+
+
+def _estimate(row, mean):
+    if mean is None:
+        return "diverged" if row.values else "-"
+    diverged = len(row.values) - mean.count
+    error = "" if mean.error is None else f" ± {mean.error:.4f}"
+    return f"{mean.mean:.4f}{error}" + (f" ({diverged} diverged)" if diverged else "")
+
+
+def _difference(gap):
+    if gap is None:
+        return "-"
+    error = "" if gap.error is None else f" ± {gap.error:.4f}"
+    return f"{gap.mean:+.4f}{error}"
+
+
+def _number(value, form, unit=None):
+    if value is None:
+        return "-"
+    return form.format(value if unit is None else value / unit)

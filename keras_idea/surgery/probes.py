@@ -1,0 +1,96 @@
+"""Probes of pruning methods: hung into a compiled model, and taken off again."""
+
+from keras import ops
+
+from keras_idea.surgery.optimizer_state import drop_variables, set_variables
+from keras_idea.surgery.shrink import renew_functions, retrack_parameters
+
+
+def check_probes(ffns, optimizer, method):
+    """Refuses FFNs that hide their activations from a method.
+
+    Args:
+        ffns: list of `FFN` handles.
+        optimizer: the model's optimizer; None if the probes have no variables.
+        method: str, the method's name.
+
+    Raises:
+        ValueError: naming the FFN, or the setting of the optimizer.
+    """
+    for ffn in ffns:
+        if not ffn.shows_hidden:
+            raise ValueError(
+                f"Method '{method}' needs the hidden activations of {ffn.name}, and "
+                f"{type(ffn.weights.backbone).__name__} multiplies by the kernel of "
+                "its down layer without calling the layer. Use method='sensitivity' "
+                "or 'random'."
+            )
+    if optimizer is None:
+        return
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    if inner.gradient_accumulation_steps:
+        raise ValueError(
+            f"Method '{method}' measures in the train step, and under "
+            f"gradient_accumulation_steps={inner.gradient_accumulation_steps} Keras "
+            "keeps only the largest of a window's values. Use larger batches instead, "
+            "or another method ('activation' with data needs no train step)."
+        )
+    if hasattr(inner, "_inner_optimizers"):
+        raise ValueError(
+            f"Method '{method}' gives the optimizer further variables, which "
+            f"{type(inner).__name__} cannot take. Use one optimizer for all."
+        )
+
+
+def attach_probes(model, ffns, probes):
+    """Hangs a probe into each FFN of a model, in place, also in mid-`fit`.
+
+    The model's optimizer learns of the probes' variables. On jax the model's state
+    must be synced (touching `callback.model` does it).
+
+    Args:
+        model: a built Keras model, compiled or not.
+        ffns: list of `FFN` handles.
+        probes: list of as many probes, see `keras_idea.methods.Method`.
+    """
+    for ffn, probe in zip(ffns, probes, strict=True):
+        ffn.state.set_probe(probe)
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is not None and optimizer.built:
+        set_variables(optimizer, model.trainable_variables)
+    _refresh(model)
+
+
+def detach_probes(model, ffns):
+    """Takes the probes off again, in place.
+
+    Args:
+        model: a built Keras model, compiled or not.
+        ffns: list of `FFN` handles, with probes or without.
+    """
+    given_up = [variable for ffn in ffns for variable in ffn.state.set_probe(None)]
+    if not given_up:
+        return
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is not None and optimizer.built:
+        drop_variables(optimizer, given_up)
+    _refresh(model)
+
+
+def keep_neurons(ffn, decision):
+    """Masks all neurons of an FFN but those that were decided for, in place.
+
+    Args:
+        ffn: `FFN` handle.
+        decision: `keras_idea.methods.method.Decision`.
+    """
+    if decision.scale is not None:
+        *_, down = ffn.kernels
+        scale_F1 = ops.convert_to_tensor(decision.scale, dtype=down.dtype)[:, None]
+        down.assign(down.value * scale_F1)
+    ffn.mask.assign(decision.mask)
+
+
+def _refresh(model):
+    retrack_parameters(model)
+    renew_functions(model)
