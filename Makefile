@@ -3,6 +3,7 @@
 #   .venv-demo  jax and KerasHub, for the demo
 #   .venv-jax   the core and jax alone, which proves that no other is needed
 
+SHELL := /bin/bash
 PYTHON ?= python3
 # A version that has a CPU build; a bare `torch` may take gigabytes of CUDA.
 TORCH ?= torch==2.13.0
@@ -18,10 +19,12 @@ demo: .venv-demo/ready
 
 test: .venv/ready .venv-jax/ready lint
 	KERAS_BACKEND=jax .venv-jax/bin/python tests/core_alone.py
-	@for backend in $(BACKENDS); do \
-		echo "== $$backend"; \
-		KERAS_BACKEND=$$backend .venv/bin/python -m pytest --durations=5 || exit 1; \
-	done
+	$(MAKE) --jobs=2 --no-print-directory $(BACKENDS:%=test-%)
+
+# One process a backend, two at a time: a test compiles on one core.
+test-%: .venv/ready
+	@set -o pipefail; KERAS_BACKEND=$* .venv/bin/python -m pytest --durations=5 2>&1 \
+		| sed -u 's/^/$*: /'
 
 lint: .venv/ready
 	.venv/bin/ruff check .
