@@ -11,7 +11,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 from keras_idea import functional, methods
-from keras_idea.callbacks import IdeaPruneCallback
+from keras_idea.callbacks import Checkpoint, IdeaPruneCallback
 from keras_idea.layers import GatedFFN, PrunableGatedFFN
 from keras_idea.schedules import (
     CosineDecay,
@@ -24,6 +24,7 @@ from keras_idea.surgery import compact, find_ffns, make_prunable, strip
 __version__ = "0.1.0"
 
 __all__ = [
+    "Checkpoint",
     "CosineDecay",
     "CubicWidth",
     "GatedFFN",

@@ -1,5 +1,7 @@
 """Keras callbacks."""
 
+from keras_idea.callbacks.checkpoint import Checkpoint
+from keras_idea.callbacks.checkpoint_files import CheckpointError
 from keras_idea.callbacks.idea_prune import IdeaPruneCallback
 
-__all__ = ["IdeaPruneCallback"]
+__all__ = ["Checkpoint", "CheckpointError", "IdeaPruneCallback"]

@@ -29,7 +29,7 @@ class MethodRun:
         self._method, self._ffns, self._begin_step = method, ffns, begin_step
         self._span = (begin_step, prune_steps)
         self._schedules = [
-            method.width_schedule(ffn.hidden_dim, target, *self._span, update_every)
+            method.width_schedule(ffn.full_dim, target, *self._span, update_every)
             for ffn, target in zip(ffns, targets, strict=True)
         ]
         self._alive = [ffn.width for ffn in ffns]
@@ -120,7 +120,8 @@ class MethodRun:
 
     def _warn_of_jump(self, ffn, schedule, start):
         now, due = ffn.width, schedule(start)
-        if now > due and start > self._begin_step:
+        # A run that goes on from a checkpoint has the width of its last step.
+        if start > self._begin_step and now > schedule(start - 1):
             warnings.warn(
                 f"begin_step={self._begin_step} lies before this run's first step "
                 f"({start}): {ffn.name} falls from {now} to {due} neurons at once.",

@@ -1,6 +1,7 @@
 """A corpus of token ids, and the windows of it that a model reads."""
 
 import dataclasses
+import hashlib
 
 import numpy as np
 
@@ -80,6 +81,13 @@ class Corpus:
             float.
         """
         return float(self.token_bytes[ids].mean())
+
+    def fingerprint(self):
+        """A digest of its tokens, a str: tells this corpus from any other."""
+        digest = hashlib.blake2b(digest_size=8)
+        for part in (self.train, self.validation):
+            digest.update(len(part).to_bytes(8, "little") + part.tobytes())
+        return digest.hexdigest()
 
     def check_length(self, length):
         """Refuses sequences that do not fit in the text.

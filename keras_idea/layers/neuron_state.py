@@ -67,6 +67,8 @@ class NeuronState(keras.layers.Layer):
         )
         self.width_schedule = None
         self.tracking = True
+        #: int, the neurons it was built with.
+        self.full_dim = None
         self.probe = None
         self._rows: list = []
         self._alive: Any = None
@@ -74,6 +76,7 @@ class NeuronState(keras.layers.Layer):
 
     def build(self, hidden_dim, input_dim):
         """Makes the variables; without `tracking` only those for the outside."""
+        self.full_dim = hidden_dim
         # The mean of the rows' averages is the average of the rows' means, so
         # 3 F numbers replace 3 F D; only the maximum needs them all.
         per_weight = self.row_reduce == "max"

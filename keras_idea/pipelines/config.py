@@ -59,6 +59,14 @@ class RunConfig:
                 f"{enlarge} and the total of [budget], {total} steps. Received: "
                 f"validate_every={every}. Mend: {nearest} is the nearest that does."
             )
+        checkpoint_every = self.run.checkpoint_every
+        if checkpoint_every is not None and checkpoint_every % every:
+            nearest = max(1, round(checkpoint_every / every)) * every
+            raise ConfigError(
+                f"`run.checkpoint_every` must be a multiple of run.validate_every="
+                f"{every}. Received: checkpoint_every={checkpoint_every}. Mend: "
+                f"{nearest} is the nearest."
+            )
 
     def with_output(self, output):
         """The same run, its results to another folder.
@@ -72,6 +80,24 @@ class RunConfig:
         return dataclasses.replace(
             self, run=dataclasses.replace(self.run, output=output)
         )
+
+    def changes_from(self, other):
+        """What differs from another run, in words: "" if nothing does.
+
+        Args:
+            other: `RunConfig`. Where the results go does not count.
+
+        Returns:
+            str: the first key that differs, with both values.
+        """
+        here, there = map(dataclasses.asdict, (self.with_output(""), other))
+        there["run"]["output"] = ""
+        for table, values in here.items():
+            for key, value in values.items():
+                if value != there[table][key]:
+                    was = there[table][key]
+                    return f"{table}.{key} was {was!r} there and is {value!r}"
+        return ""
 
     def to_toml(self):
         """The run as TOML text, every key spelled out.

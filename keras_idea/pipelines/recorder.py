@@ -113,6 +113,31 @@ class Recorder(keras.callbacks.Callback):
             for name, readings in self._readings.items()
         ]
 
+    def get_state(self):
+        """Everything recorded so far, as arrays; to be asked for between epochs."""
+        state = {
+            "loss": np.array(self._loss),
+            "width": np.array(self._width, "float64"),
+            "validated": np.array(list(self._validation), "int64"),
+            "validation": np.array(list(self._validation.values())),
+        }
+        for name, readings in self._readings.items():
+            state[f"read/{name}"] = np.array(list(readings), "int64")
+            state[f"readings/{name}"] = np.stack(list(readings.values()))
+        return state
+
+    def set_state(self, state):
+        """Goes on from what `get_state` of an earlier recorder returned."""
+        self._loss, self._width = state["loss"].tolist(), state["width"].tolist()
+        self.step = len(self._loss)
+        pairs = zip(state["validated"], state["validation"], strict=True)
+        self._validation = {int(step): float(bits) for step, bits in pairs}
+        for key, steps in state.items():
+            if key.startswith("read/"):
+                name = key.removeprefix("read/")
+                rows = zip(steps.tolist(), state[f"readings/{name}"], strict=True)
+                self._readings[name] = dict(rows)
+
     def _settle_epoch(self):
         # Keras logs the mean over the epoch so far; batches are equally large.
         means = np.array([logs["loss"] for logs in self._epoch_logs])

@@ -14,7 +14,9 @@ FILES = (
     "sample.txt",
     "narrow.keras",
 )
-FOLDERS = ("preset",)
+FOLDERS = ("preset", "checkpoints")
+#: Written last: a run without it has not come to its end.
+_LAST = "sample.txt"
 _TEMPORARY = ".tmp-"
 
 
@@ -70,6 +72,20 @@ class RunFolder:
                 f"{str(self.path)!r} holds a run already. Give another folder with "
                 "--output, or --overwrite to replace that run."
             )
+
+    def unfinished(self):
+        """Path of the config of the unfinished run that the folder holds, or None."""
+        config = self.path / "config.toml"
+        ended = (self.path / _LAST).exists() or not config.is_file()
+        return None if ended else config
+
+    def checkpoints(self, training):
+        """Path of the folder for the checkpoints of one of the run's trainings."""
+        return self.path / "checkpoints" / training.replace(" ", "-")
+
+    def remove_checkpoints(self):
+        """Frees what only an unfinished run needs."""
+        _remove(self.path / "checkpoints")
 
     def claim(self):
         """Makes the folder, or empties it of the earlier run."""

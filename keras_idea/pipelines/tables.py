@@ -135,6 +135,10 @@ class RunSettings(fields.Table):
         validate_every: int, steps between validations; divides both
             `budget.enlarge_steps` (so that the wide model is judged right
             before pruning) and the total. Default 100.
+        checkpoint_every: int or None, steps between checkpoints, a multiple of
+            `validate_every`: a run that is killed loses at most so many. None: at
+            every validation.
+        keep_checkpoints: int, how many of the last are kept. Default 2.
         compare_from_scratch: bool, whether a narrow model is also trained from
             scratch on the same batches. Default true.
     """
@@ -143,4 +147,6 @@ class RunSettings(fields.Table):
     output: str = fields.checked("runs/demo", fields.check_text)
     seed: int = fields.integer(0, minimum=0, maximum=2**31 - 1)
     validate_every: int = fields.integer(100, minimum=1)
+    checkpoint_every: int | None = fields.optional_integer()
+    keep_checkpoints: int = fields.integer(2, minimum=1)
     compare_from_scratch: bool = fields.checked(True, fields.check_bool)

@@ -10,14 +10,16 @@ import keras
 import numpy as np
 
 import keras_idea as ki
+from keras_idea.callbacks import Checkpoint
 from keras_idea.data import load_text
 from keras_idea.models.generate import token_inputs
 from keras_idea.pipelines import results
 from keras_idea.pipelines.build import cosine, decoder_models
+from keras_idea.pipelines.config import load_config
 from keras_idea.pipelines.hub_models import hub_models
 from keras_idea.pipelines.recorder import Recorder, ShortBar
 from keras_idea.pipelines.run import NARROW, SCRATCH, Run
-from keras_idea.pipelines.run_folder import RunFolder
+from keras_idea.pipelines.run_folder import RunFolder, RunFolderError
 from keras_idea.report.history import metrics_csv
 from keras_idea.report.table import print_table, to_json, to_markdown
 
@@ -26,7 +28,7 @@ _READINGS = 60
 
 
 def train(config, overwrite=False):
-    """Carries out a run and leaves its folder.
+    """Carries out a run and leaves its folder; goes on with one that was killed.
 
     Args:
         config: `RunConfig`.
@@ -46,7 +48,9 @@ def train(config, overwrite=False):
     >>> rows = train(load_config("run.toml"))
     """
     folder = RunFolder(config.run.output)
-    folder.check(overwrite)
+    goes_on = not overwrite and _goes_on(config, folder)
+    if not goes_on:
+        folder.check(overwrite)
     text = load_text(
         config.data.text,
         config.data.validation_fraction,
@@ -55,8 +59,9 @@ def train(config, overwrite=False):
     make_models = hub_models if config.model.of_hub else decoder_models
     run = Run(config, make_models(config, text), folder)
     run.models.corpus.check_length(config.model.sequence_length)
-    folder.claim()
-    folder.write("config.toml", config.to_toml())
+    if not goes_on:
+        folder.claim()
+        folder.write("config.toml", config.to_toml())
     _announce(run, text)
     narrow = ki.compact(_train_and_prune(run))
     with folder.replacing(run.models.saved_as) as path:
@@ -73,7 +78,23 @@ def train(config, overwrite=False):
     print(f"The narrow model writes:\n\n{sample}\n\nAll of it is in {folder.path}/")
     if config.model.of_hub:
         print(results.how_to_load(run))
+    folder.remove_checkpoints()
     return rows
+
+
+def _goes_on(config, folder):
+    """Whether the folder holds this run, begun and not finished."""
+    begun = folder.unfinished()
+    if begun is None:
+        return False
+    changed = config.changes_from(load_config(begun))
+    if changed:
+        raise RunFolderError(
+            f"{str(folder.path)!r} holds an unfinished run of another config: "
+            f"{changed}. Set it back to go on with that run, give another folder with "
+            "--output, or --overwrite to replace that run."
+        )
+    return True
 
 
 def _announce(run, text):
@@ -106,7 +127,7 @@ def _train_and_prune(run):
         compact=config.pruning.compact,
         update_every=config.pruning.update_every,
     )
-    _fit(run, model, [recorder, prune])
+    _fit(run, model, recorder, [prune])
     return model
 
 
@@ -114,7 +135,7 @@ def _train_from_scratch(run):
     width = run.models.target_dim
     print(f"\nTraining narrow from scratch: {width} neurons an FFN, the same batches")
     keras.utils.set_random_seed(run.config.run.seed)
-    _fit(run, run.models.plain(width), [_recorder(run, SCRATCH, width)])
+    _fit(run, run.models.plain(width), _recorder(run, SCRATCH, width))
 
 
 def _recorder(run, name, width, reading_steps=()):
@@ -130,21 +151,38 @@ def _recorder(run, name, width, reading_steps=()):
     return recorder
 
 
-def _fit(run, model, callbacks):
+def _fit(run, model, recorder, callbacks=()):
     config, corpus = run.config, run.models.corpus
     length, batch_size = config.model.sequence_length, config.data.batch_size
-    batches = corpus.batches(seed=config.run.seed, batch_size=batch_size, length=length)
+    every = config.run.validate_every
+    checkpoint = Checkpoint(
+        run.folder.checkpoints(recorder.name),
+        every=(config.run.checkpoint_every or every) // every,
+        keep=config.run.keep_checkpoints,
+        stateful={"recorder": recorder},
+        identity={"text": corpus.fingerprint()},
+    )
+    epoch = checkpoint.restore(model)
+    if epoch:
+        print(f"Going on after step {epoch * every} of {config.budget.total_steps}")
+    batches = corpus.batches(
+        seed=config.run.seed,
+        batch_size=batch_size,
+        length=length,
+        start_step=epoch * every,
+    )
     x, y = run.validation
     # The base class's: KerasHub's takes no generator.
     keras.Model.fit(
         model,
         ((token_inputs(model, ids), targets) for ids, targets in batches),
-        epochs=config.budget.total_steps // config.run.validate_every,
-        steps_per_epoch=config.run.validate_every,
+        epochs=config.budget.total_steps // every,
+        initial_epoch=epoch,
+        steps_per_epoch=every,
         validation_data=(token_inputs(model, x), y),
         validation_batch_size=min(batch_size, len(x)),
         shuffle=False,
-        callbacks=[*callbacks, ShortBar(run.bits)],
+        callbacks=[recorder, *callbacks, ShortBar(run.bits), checkpoint],
         # The bar that moves is for a terminal; a log gets a line an interval.
         verbose=1 if sys.stdout.isatty() else 2,
     )

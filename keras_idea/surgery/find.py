@@ -33,6 +33,11 @@ class FFN:
         return self.weights.hidden_dim
 
     @property
+    def full_dim(self):
+        """int, neurons it was built with, before any narrowing."""
+        return self.state.full_dim or self.hidden_dim
+
+    @property
     def width(self):
         """int, neurons alive now."""
         return len(self.kept_neurons()) if self.state.built else self.hidden_dim

@@ -21,21 +21,30 @@ def shrink_in_place(model):
         list of the FFN handles that were narrowed.
     """
     ffns = [ffn for ffn in find_ffns(model) if ffn.state.tracking]
+    narrow_to(model, [(ffn, ffn.kept_neurons()) for ffn in ffns])
+    return ffns
+
+
+def narrow_to(model, pairs):
+    """Keeps given neurons of FFNs, as `shrink_in_place` does those alive.
+
+    Args:
+        model: a built Keras model, compiled or not.
+        pairs: list of (`FFN` handle, ascending indices of the neurons that stay).
+    """
     optimizer = getattr(model, "optimizer", None)
     if optimizer is not None and not optimizer.built:
         optimizer = None
-    for ffn in ffns:
-        kept = ffn.kept_neurons()
+    for ffn, kept in pairs:
         for variable, axis in ffn.cuts():
             narrow_variable(optimizer, variable, kept, axis)
         given_up = ffn.state.narrow(kept)
         if optimizer is not None:
             drop_variables(optimizer, given_up)
         ffn.weights.set_hidden_dim(len(kept))
-    if ffns:
+    if pairs:
         retrack_parameters(model)
         renew_functions(model)
-    return ffns
 
 
 def renew_functions(model):

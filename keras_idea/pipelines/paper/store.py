@@ -38,7 +38,7 @@ class Store:
         self._basis = {
             "format": FORMAT,
             "scale": scale.identity(),
-            "data": _fingerprint(corpus),
+            "data": corpus.fingerprint(),
             "backend": keras.backend.backend(),
         }
 
@@ -168,13 +168,6 @@ def versions():
         backend: importlib.metadata.version(backend),
         "numpy": np.__version__,
     }
-
-
-def _fingerprint(corpus):
-    digest = hashlib.blake2b(digest_size=8)
-    for part in (corpus.train, corpus.validation):
-        digest.update(len(part).to_bytes(8, "little") + part.tobytes())
-    return digest.hexdigest()
 
 
 def _digest(value):

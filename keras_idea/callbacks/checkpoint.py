@@ -1,0 +1,177 @@
+"""A run that is killed goes on from its last checkpoint."""
+
+import functools
+import json
+import random
+import warnings
+
+import keras
+import numpy as np
+from keras.src.random.seed_generator import global_seed_generator
+
+from keras_idea.callbacks.checkpoint_files import CheckpointError, CheckpointFiles
+from keras_idea.surgery.model_state import restore_state, state_arrays, state_facts
+from keras_idea.validation import check_int
+
+_HOST_RNG, _KERAS_RNG = "random/numpy", "random/keras"
+
+
+class Checkpoint(keras.callbacks.Callback):
+    """Saves everything that a run needs to go on, at the end of epochs.
+
+    Weights, optimizer (so the place in its schedule), scores, masks, widths, the
+    state of a pruning method, the seeds of all random numbers, the logs of every
+    epoch, and what `stateful` objects hold. At the end of epochs, because only there
+    Keras's running means begin anew: a run that goes on from there equals one that
+    was never stopped (bit for bit on jax on CPU). It stands last in the list, behind
+    `IdeaPruneCallback`.
+
+    Each checkpoint is written under a temporary name and renamed; its digests are
+    verified before it is used, and a damaged one is passed over for the one before.
+    If one cannot be written (a full disk), training goes on with a warning.
+
+    Args:
+        folder: path of the folder of the checkpoints; one for each run.
+        every: int >= 1, epochs from one checkpoint to the next. The last epoch of
+            a fit always has one. Default 1.
+        keep: int >= 1, how many of the last are kept. Default 3.
+        stateful: dict of name to an object with `get_state()`, which returns a dict
+            of name to NumPy array, and `set_state(state)`; None: none.
+        identity: dict that JSON can hold: what must not change between the parts of
+            a run, such as the seed and batch size of the data. Default None.
+
+    Raises:
+        ValueError: for an argument outside its range.
+
+    Example:
+    >>> checkpoint = Checkpoint("runs/mine/checkpoints", identity={"seed": 0})
+    >>> epoch = checkpoint.restore(model)  # 0: there is none yet
+    >>> model.fit(batches_from(epoch * 100), steps_per_epoch=100, epochs=50,
+    ...           initial_epoch=epoch, callbacks=[prune, checkpoint])
+    """
+
+    def __init__(self, folder, every=1, keep=3, stateful=None, identity=None):
+        super().__init__()
+        self.every = check_int("every", every, minimum=1)
+        keep = check_int("keep", keep, minimum=1)
+        self.stateful = dict(stateful or {})
+        self.identity = {} if identity is None else identity
+        #: dict of log name to list, an entry an epoch, of the whole run.
+        self.history = {}
+        self._files = CheckpointFiles(folder, keep)
+
+    def restore(self, model):
+        """Puts a model, and everything else, into the state of the last checkpoint.
+
+        Args:
+            model: a built Keras model, made and compiled as at the beginning of the
+                run. It is narrowed if the saved one was.
+
+        Returns:
+            int, the epochs that are done: what `fit` takes as `initial_epoch`, and
+            times the steps of an epoch the first batch. 0 if there is no checkpoint.
+
+        Raises:
+            CheckpointError: if the checkpoint is of another run or model, or if all
+                checkpoints are damaged.
+        """
+        saved = self._files.newest()
+        if saved is None:
+            return 0
+        self._check_identity(saved)
+        shapes = {
+            name: saved.shape(name)
+            for name in saved.names
+            if name.startswith(("model/", "optimizer/"))
+        }
+        try:
+            restore_state(model, saved.facts["model"], shapes, saved.array)
+        except ValueError as error:
+            raise CheckpointError(f"{saved.folder.name}: {error}") from error
+        for name, holder in self.stateful.items():
+            prefix = f"stateful/{name}/"
+            holder.set_state(
+                {
+                    key.removeprefix(prefix): saved.array(key)
+                    for key in saved.names
+                    if key.startswith(prefix)
+                }
+            )
+        self.history = saved.facts["history"]
+        _restore_randomness(saved)
+        return saved.facts["epochs"]
+
+    def on_epoch_end(self, epoch, logs=None):
+        """Keeps the logs, and saves if it is time."""
+        for name, value in (logs or {}).items():
+            self.history.setdefault(name, []).append(float(value))
+        done = epoch + 1
+        if done % self.every and done != self.params["epochs"]:
+            return
+        model = self.model  # on jax this syncs the variables
+        arrays = state_arrays(model) + self._further_arrays()
+        facts = {
+            "epochs": done,
+            "identity": self.identity,
+            "stateful": sorted(self.stateful),
+            "history": self.history,
+            "model": state_facts(model),
+            "python_random": random.getstate(),
+            "numpy_random": _numpy_state()[0],
+        }
+        try:
+            self._files.write(int(model.optimizer.iterations), arrays, facts)
+        except OSError as error:
+            warnings.warn(
+                f"The checkpoint after epoch {done} could not be written ({error}). "
+                "Training goes on; make room, or a killed run loses more than one "
+                "interval.",
+                stacklevel=2,
+            )
+
+    def _further_arrays(self):
+        arrays = {
+            _HOST_RNG: _numpy_state()[1],
+            _KERAS_RNG: _keras_state(),
+            **{
+                f"stateful/{name}/{key}": value
+                for name, holder in self.stateful.items()
+                for key, value in holder.get_state().items()
+            },
+        }
+        return [(name, functools.partial(np.asarray, a)) for name, a in arrays.items()]
+
+    def _check_identity(self, saved):
+        here = json.loads(json.dumps(self.identity))
+        was = saved.facts["identity"]
+        for name in [*was, *here]:
+            if was.get(name) != here.get(name):
+                raise CheckpointError(
+                    f"The checkpoints in {str(saved.folder.parent)!r} are of another "
+                    f"run: {name} was {was.get(name)!r} and is {here.get(name)!r}. Set "
+                    "it back, or give another folder."
+                )
+        if saved.facts["stateful"] != sorted(self.stateful):
+            raise CheckpointError(
+                f"{saved.folder.name} holds the state of {saved.facts['stateful']}. "
+                f"Received: stateful={sorted(self.stateful)}. Pass the same objects."
+            )
+
+
+def _numpy_state():
+    """NumPy's global generator: its position, which JSON takes, and its words."""
+    kind, words, *position = np.random.get_state()
+    return [kind, *position], words
+
+
+def _keras_state():
+    """The state of Keras's global seed generator."""
+    return keras.ops.convert_to_numpy(global_seed_generator().state.value)
+
+
+def _restore_randomness(saved):
+    version, words, gauss = saved.facts["python_random"]
+    random.setstate((version, tuple(words), gauss))
+    kind, *position = saved.facts["numpy_random"]
+    np.random.set_state((kind, saved.array(_HOST_RNG), *position))
+    global_seed_generator().state.assign(saved.array(_KERAS_RNG))

@@ -1,0 +1,147 @@
+"""All of a model that training changes: taken apart into arrays, and put back."""
+
+import keras
+import numpy as np
+
+from keras_idea.surgery.find import find_ffns
+from keras_idea.surgery.probes import attach_probes, detach_probes
+from keras_idea.surgery.shrink import narrow_to
+
+
+def state_arrays(model):
+    """The variables of a model and of its optimizer, seeds and scores among them.
+
+    Args:
+        model: a built Keras model. During `fit` on jax its state must be synced
+            (touching `callback.model` does it).
+
+    Returns:
+        List of (name, function that returns the NumPy array): nothing is copied
+        before it is asked for. A name is `model/<place>/<variable's name>`, or
+        `optimizer/<place>`: places, because Keras numbers paths by what else a
+        process has made.
+    """
+
+    def reader(variable):
+        # Raw values: a property such as `mask` would bring itself up to date.
+        return lambda: np.asarray(keras.ops.convert_to_numpy(variable.value))
+
+    return [(name, reader(variable)) for name, variable in _named(model)]
+
+
+def state_facts(model):
+    """What must be known of a model besides its arrays.
+
+    Args:
+        model: a built Keras model.
+
+    Returns:
+        dict that JSON can hold: of each FFN its width, whether it is still being
+        scored, and the probe that a pruning method has in it.
+    """
+    ffns = [
+        {
+            "hidden_dim": ffn.hidden_dim,
+            "tracking": ffn.state.tracking,
+            "probe": ffn.state.probe
+            and keras.saving.serialize_keras_object(ffn.state.probe),
+        }
+        for ffn in find_ffns(model)
+    ]
+    optimizer = getattr(model, "optimizer", None)
+    return {"ffns": ffns, "optimizer": optimizer and type(optimizer).__name__}
+
+
+def restore_state(model, facts, shapes, read):
+    """Puts a model into the state that was saved, narrowing it first where it was.
+
+    Args:
+        model: a built Keras model, made and compiled as the saved one was.
+        facts: dict, what `state_facts` said.
+        shapes: dict of name to shape, of all arrays that were saved.
+        read: function of a name that returns its array.
+
+    Raises:
+        ValueError: if the model is another one. It may have been narrowed by then,
+            but no value was changed.
+    """
+    _check_same_kind(model, facts)
+    ffns = find_ffns(model)
+    widths = [saved["hidden_dim"] for saved in facts["ffns"]]
+    narrow_to(
+        model,
+        [
+            (ffn, np.arange(width))
+            for ffn, width, saved in zip(ffns, widths, facts["ffns"], strict=True)
+            if ffn.state.tracking and not saved["tracking"]
+        ],
+    )
+    _restore_probes(model, ffns, facts)
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is not None and not optimizer.built:
+        optimizer.build(model.trainable_variables)
+    named = _named(model)
+    _check_same_variables(named, shapes)
+    for name, variable in named:
+        variable.assign(read(name))
+
+
+def _named(model):
+    named = [
+        (f"model/{place:05d}/{variable.name}", variable)
+        for place, variable in enumerate(model.variables)
+    ]
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is not None and optimizer.built:
+        named += [
+            (f"optimizer/{place:05d}", variable)
+            for place, variable in enumerate(optimizer.variables)
+        ]
+    return named
+
+
+def _restore_probes(model, ffns, facts):
+    if any(ffn.state.probe is not None for ffn in ffns):
+        detach_probes(model, ffns)
+    pairs = [
+        (ffn, keras.saving.deserialize_keras_object(saved["probe"]))
+        for ffn, saved in zip(ffns, facts["ffns"], strict=True)
+        if saved["probe"] is not None
+    ]
+    if pairs:
+        attach_probes(model, [ffn for ffn, _ in pairs], [probe for _, probe in pairs])
+
+
+def _check_same_kind(model, facts):
+    if not model.built:
+        raise ValueError(
+            f"Model '{model.name}' has no variables yet. Build it, or call it once, "
+            "before a checkpoint is restored."
+        )
+    optimizer = getattr(model, "optimizer", None)
+    found = optimizer and type(optimizer).__name__
+    if found != facts["optimizer"]:
+        raise ValueError(
+            f"The checkpoint holds the state of the optimizer {facts['optimizer']}, "
+            f"but the model is compiled with {found}. Compile it as it was."
+        )
+    ffns, saved = find_ffns(model), facts["ffns"]
+    wide = [ffn.hidden_dim for ffn in ffns]
+    kept = [ffn["hidden_dim"] for ffn in saved]
+    if len(ffns) != len(saved) or any(w < k for w, k in zip(wide, kept, strict=True)):
+        raise ValueError(
+            f"The checkpoint holds FFNs of the widths {kept}, which the model's, "
+            f"{wide}, cannot become. Make the model as it was."
+        )
+
+
+def _check_same_variables(named, shapes):
+    here = {name: tuple(variable.shape) for name, variable in named}
+    if here == shapes:
+        return
+    name = next(name for name in [*shapes, *here] if shapes.get(name) != here.get(name))
+    raise ValueError(
+        f"The checkpoint is of another model: of '{name}' it holds the shape "
+        f"{shapes.get(name)}, and the model has {here.get(name)} (None: there is no "
+        "such variable). Make and compile the model as it was."
+    )
