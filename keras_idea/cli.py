@@ -32,7 +32,8 @@ def _parser():
         help="train, prune and recover a model; leave a run folder",
         description="Trains a wide language model, prunes it while it trains and "
         "recovers it in one fit; leaves a folder with the narrow model, a picture "
-        "and a table. KERAS_BACKEND=jax|tensorflow|torch chooses the backend.",
+        "and a table. The same command goes on with a run that was stopped, from its "
+        "last checkpoint. KERAS_BACKEND=jax|tensorflow|torch chooses the backend.",
     )
     train.add_argument(
         "config",
@@ -147,6 +148,7 @@ def _add_bench(commands):
 
 def _train(options):
     # Imported here: Keras takes seconds, and --help needs none of it.
+    from keras_idea.callbacks import CheckpointError
     from keras_idea.data import TextError
     from keras_idea.pipelines.config import ConfigError, load_config
     from keras_idea.pipelines.recorder import TrainingDiverged
@@ -158,12 +160,12 @@ def _train(options):
         if options.output is not None:
             config = config.with_output(options.output)
         train(config, overwrite=options.overwrite)
-    except (ConfigError, RunFolderError, TextError) as error:
+    except (CheckpointError, ConfigError, RunFolderError, TextError) as error:
         return _fail(2, error)
     except TrainingDiverged as error:
         return _fail(1, error)
     except KeyboardInterrupt:
-        return _fail(130, "interrupted.")
+        return _fail(130, "interrupted; the same command goes on where it stopped.")
     return 0
 
 

@@ -90,8 +90,8 @@ class RunConfig:
         Returns:
             str: the first key that differs, with both values.
         """
-        here, there = map(dataclasses.asdict, (self.with_output(""), other))
-        there["run"]["output"] = ""
+        same_place = other.with_output(self.run.output)
+        here, there = map(dataclasses.asdict, (self, same_place))
         for table, values in here.items():
             for key, value in values.items():
                 if value != there[table][key]:

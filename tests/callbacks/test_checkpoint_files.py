@@ -2,7 +2,11 @@
 
 import gc
 import json
+import random
 import resource
+import subprocess
+import sys
+import time
 import weakref
 
 import ml_dtypes
@@ -154,6 +158,37 @@ def test_a_full_disk_leaves_what_was_there(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert step_folders(tmp_path) == ["step-00000001"]
     assert files.newest().step == 1
+
+
+WRITER = """
+import sys
+import numpy as np
+from keras_idea.callbacks.checkpoint_files import CheckpointFiles
+files = CheckpointFiles(sys.argv[1], keep=2, shard_bytes=2**20)
+newest = files.newest()
+step = 0 if newest is None else newest.step
+while True:
+    step += 1
+    arrays = [(f"a{i}", lambda i=i: np.full(2**17, step + i)) for i in range(8)]
+    files.write(step, arrays, {})
+    print(step, flush=True)
+"""
+
+
+def test_killed_while_it_writes(tmp_path):
+    """Whenever that is: the newest is whole, and none that was done is lost."""
+    rng = random.Random(0)
+    for _ in range(6):
+        command = [sys.executable, "-W", "error", "-c", WRITER, str(tmp_path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            done = int(process.stdout.readline())
+            time.sleep(rng.uniform(0.0, 0.2))
+            process.kill()
+            done = max([done, *map(int, process.stdout.read().split())])
+        newest = CheckpointFiles(tmp_path).newest()
+        assert newest.step in (done, done + 1)
+        for i in range(8):
+            assert (newest.array(f"a{i}") == newest.step + i).all()
 
 
 def test_leftovers_of_a_killed_process_are_no_checkpoints(tmp_path):

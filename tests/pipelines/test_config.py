@@ -184,6 +184,15 @@ REFUSED = {
         "`run.validate_every` must divide budget.enlarge_steps=500 and the total of "
         r"\[budget\], 1000 steps. Received: validate_every=120. Mend: 125 is the ",
     ),
+    "checkpoints off beat": (
+        "[run]\ncheckpoint_every = 150",
+        "`run.checkpoint_every` must be a multiple of run.validate_every=100. "
+        "Received: checkpoint_every=150. Mend: 200 is the nearest",
+    ),
+    "no checkpoints": (
+        "[run]\nkeep_checkpoints = 0",
+        "`run.keep_checkpoints` must be an integer >= 1",
+    ),
     "negative seed": ("[run]\nseed = -1", "`run.seed` must be an integer >= 0"),
 }
 
@@ -205,7 +214,12 @@ def test_demo_names_every_key():
     text = demo.read_text(encoding="utf-8")
     tables = tomllib.loads(text)
     # The keys whose default is to be left out.
-    optional = {"num_key_value_heads", "preset", "vocabulary_size"}
+    optional = {
+        "checkpoint_every",
+        "num_key_value_heads",
+        "preset",
+        "vocabulary_size",
+    }
     assert all(f"\n# {key} = " in text for key in optional)
     for table in dataclasses.fields(RunConfig):
         keys = {field.name for field in dataclasses.fields(table.type)}
