@@ -1,4 +1,4 @@
-"""The command line: `keras-idea train`, `keras-idea export`, `keras-idea bench`."""
+"""The command line: `keras-idea train`, `export`, `evaluate` and `bench`."""
 
 import argparse
 import sys
@@ -52,6 +52,7 @@ def _parser():
     )
     train.set_defaults(command=_train)
     _add_export(commands)
+    _add_evaluate(commands)
     _add_bench(commands)
     return parser
 
@@ -92,6 +93,48 @@ def _add_export(commands):
     export.set_defaults(command=_export)
 
 
+def _add_evaluate(commands):
+    evaluate = commands.add_parser(
+        "evaluate",
+        help="perplexity of a text, and benchmarks, of a saved model",
+        description="Judges the narrow model of a run, or a KerasHub preset, by the "
+        "perplexity of a text (a sliding window, every token predicted once) and by "
+        "tasks of lm-evaluation-harness (extra `eval`).",
+    )
+    evaluate.add_argument(
+        "model", metavar="MODEL", help="a run folder, or a KerasHub preset folder"
+    )
+    evaluate.add_argument(
+        "--text", metavar="FILE", help="a text file or folder, or 'stdlib'"
+    )
+    evaluate.add_argument(
+        "--stride",
+        type=int,
+        metavar="TOKENS",
+        help="from one window of the text to the next (default: half a window)",
+    )
+    evaluate.add_argument(
+        "--tasks",
+        metavar="NAME,...",
+        help="tasks of the harness, such as arc_challenge,hellaswag,triviaqa,mmlu",
+    )
+    evaluate.add_argument(
+        "--local",
+        metavar="FOLDER",
+        help="takes the tasks' documents from files in this folder, not from the hub",
+    )
+    evaluate.add_argument(
+        "--limit", type=int, metavar="N", help="documents of a task, at most"
+    )
+    evaluate.add_argument(
+        "--length",
+        type=int,
+        metavar="TOKENS",
+        help="that the model sees at once (default: as in its run, else 1024)",
+    )
+    evaluate.set_defaults(command=_evaluate)
+
+
 def _add_bench(commands):
     bench = commands.add_parser(
         "bench", help="carry out tables of the paper, and compare"
@@ -102,8 +145,9 @@ def _add_bench(commands):
         help="the paper's tables, in kind, at a size that fits the machine",
         description="Carries out tables of the paper (1 to 6) and of what its readers "
         "missed (7 pruning frequency, 8 token split, 9 warm-up-stable-decay, "
-        "10 optimizers, 11 target ratios). A finished cell is never run again: the "
-        "same command goes on after a stop, and with more seeds only adds.",
+        "10 optimizers, 11 target ratios, 12 length of the training). A finished cell "
+        "is never run again: the same command goes on after a stop, and with more "
+        "seeds only adds.",
     )
     paper.add_argument(
         "--table",
@@ -111,7 +155,7 @@ def _add_bench(commands):
         action="append",
         required=True,
         metavar="N",
-        help="1 to 11; may be given several times (tables share cells)",
+        help="1 to 12; may be given several times (tables share cells)",
     )
     paper.add_argument(
         "--scale",
@@ -196,6 +240,30 @@ def _export(options):
     except KeyboardInterrupt:
         return _fail(130, "interrupted.")
     print(export)
+    return 0
+
+
+def _evaluate(options):
+    from keras_idea.data import TextError
+    from keras_idea.pipelines import evaluate
+
+    try:
+        if options.text is None and options.tasks is None:
+            raise evaluate.EvaluationError(
+                "Nothing to evaluate by. Give --text FILE, --tasks NAME,... or both."
+            )
+        judged = evaluate.load_judged(options.model, options.length)
+        text, tasks = None, {}
+        if options.text is not None:
+            text = evaluate.judge_text(judged, options.text, options.stride)
+        if options.tasks is not None:
+            names = [name.strip() for name in options.tasks.split(",") if name.strip()]
+            tasks = evaluate.judge_tasks(judged, names, options.local, options.limit)
+    except (ValueError, TextError) as error:
+        return _fail(2, error)
+    except KeyboardInterrupt:
+        return _fail(130, "interrupted.")
+    evaluate.print_results(text, tasks)
     return 0
 
 

@@ -2,18 +2,15 @@
 
 import functools
 import json
-import random
 import warnings
 
 import keras
 import numpy as np
-from keras.src.random.seed_generator import global_seed_generator
 
 from keras_idea.callbacks.checkpoint_files import CheckpointError, CheckpointFiles
+from keras_idea.callbacks.randomness import random_state, set_random_state
 from keras_idea.surgery.model_state import restore_state, state_arrays, state_facts
 from keras_idea.validation import check_int
-
-_HOST_RNG, _KERAS_RNG = "random/numpy", "random/keras"
 
 
 class Checkpoint(keras.callbacks.Callback):
@@ -59,6 +56,7 @@ class Checkpoint(keras.callbacks.Callback):
         #: dict of log name to list, an entry an epoch, of the whole run.
         self.history = {}
         self._files = CheckpointFiles(folder, keep)
+        self._random_state = None  # to be put back at the next batch
 
     def restore(self, model):
         """Puts a model, and everything else, into the state of the last checkpoint.
@@ -89,17 +87,21 @@ class Checkpoint(keras.callbacks.Callback):
         except ValueError as error:
             raise CheckpointError(f"{saved.folder.name}: {error}") from error
         for name, holder in self.stateful.items():
-            prefix = f"stateful/{name}/"
-            holder.set_state(
-                {
-                    key.removeprefix(prefix): saved.array(key)
-                    for key in saved.names
-                    if key.startswith(prefix)
-                }
-            )
+            holder.set_state(_below(f"stateful/{name}/", saved))
         self.history = saved.facts["history"]
-        _restore_randomness(saved)
+        self._random_state = _below("random/", saved)
+        set_random_state(self._random_state)
         return saved.facts["epochs"]
+
+    def on_train_batch_begin(self, batch, logs=None):
+        """Puts the generators back to where they were when it was saved.
+
+        In a run that goes straight on too: between two epochs Keras draws numbers
+        (torch's loader does), at the beginning of a `fit` others.
+        """
+        if self._random_state is not None:
+            set_random_state(self._random_state)
+            self._random_state = None
 
     def on_epoch_end(self, epoch, logs=None):
         """Keeps the logs, and saves if it is time."""
@@ -109,6 +111,7 @@ class Checkpoint(keras.callbacks.Callback):
         if done % self.every and done != self.params["epochs"]:
             return
         model = self.model  # on jax this syncs the variables
+        self._random_state = random_state()
         arrays = state_arrays(model) + self._further_arrays()
         facts = {
             "epochs": done,
@@ -116,8 +119,6 @@ class Checkpoint(keras.callbacks.Callback):
             "stateful": sorted(self.stateful),
             "history": self.history,
             "model": state_facts(model),
-            "python_random": random.getstate(),
-            "numpy_random": _numpy_state()[0],
         }
         try:
             self._files.write(int(model.optimizer.iterations), arrays, facts)
@@ -130,14 +131,15 @@ class Checkpoint(keras.callbacks.Callback):
             )
 
     def _further_arrays(self):
+        groups = {
+            f"stateful/{name}": holder.get_state()
+            for name, holder in self.stateful.items()
+        }
+        groups["random"] = self._random_state
         arrays = {
-            _HOST_RNG: _numpy_state()[1],
-            _KERAS_RNG: _keras_state(),
-            **{
-                f"stateful/{name}/{key}": value
-                for name, holder in self.stateful.items()
-                for key, value in holder.get_state().items()
-            },
+            f"{group}/{name}": array
+            for group, named in groups.items()
+            for name, array in named.items()
         }
         return [(name, functools.partial(np.asarray, a)) for name, a in arrays.items()]
 
@@ -158,20 +160,7 @@ class Checkpoint(keras.callbacks.Callback):
             )
 
 
-def _numpy_state():
-    """NumPy's global generator: its position, which JSON takes, and its words."""
-    kind, words, *position = np.random.get_state()
-    return [kind, *position], words
-
-
-def _keras_state():
-    """The state of Keras's global seed generator."""
-    return keras.ops.convert_to_numpy(global_seed_generator().state.value)
-
-
-def _restore_randomness(saved):
-    version, words, gauss = saved.facts["python_random"]
-    random.setstate((version, tuple(words), gauss))
-    kind, *position = saved.facts["numpy_random"]
-    np.random.set_state((kind, saved.array(_HOST_RNG), *position))
-    global_seed_generator().state.assign(saved.array(_KERAS_RNG))
+def _below(prefix, saved):
+    """The saved arrays whose names begin so, by the rest of their names."""
+    names = [name for name in saved.names if name.startswith(prefix)]
+    return {name.removeprefix(prefix): saved.array(name) for name in names}

@@ -29,6 +29,7 @@ def adam_step(value, gradient, moments, step, rate, betas=(0.9, 0.95), epsilon=1
     Source: Kingma & Ba, 2015 (arXiv 1412.6980).
     """
     value, gradient = ops.cast(value, "float32"), ops.cast(gradient, "float32")
+    moments = ops.cast(moments, "float32")
     first = betas[0] * moments[0] + (1 - betas[0]) * gradient
     second = betas[1] * moments[1] + (1 - betas[1]) * ops.square(gradient)
     mean = first / (1 - ops.power(betas[0], step))

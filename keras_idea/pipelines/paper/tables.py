@@ -221,6 +221,17 @@ def _ratios():
     return tuple(rows)
 
 
+def _budgets():
+    rows = []
+    for budget in (1 / 3, 2 / 3, 1.0, 2.0):
+        scratch = f"{budget:.2g} of the tokens, from scratch"
+        rows += [
+            Row(scratch, _scratch(budget=budget)),
+            Row(f"{budget:.2g} of the tokens, pruned", Cell(budget=budget), scratch),
+        ]
+    return tuple(rows)
+
+
 TABLES = types.MappingProxyType(
     {
         1: Table(
@@ -261,5 +272,6 @@ TABLES = types.MappingProxyType(
         9: Table("Warm-up, stable, decay", "Not in the paper.", _stable()),
         10: Table("Optimizers", "Not in the paper.", _optimizers()),
         11: Table("Target ratios", "Not in the paper.", _ratios()),
+        12: Table("Length of the training", "Not in the paper.", _budgets()),
     }
 )

@@ -1,0 +1,58 @@
+"""The random number generators of a process: their state, and putting it back."""
+
+import json
+import random
+import sys
+
+import keras
+import numpy as np
+from keras.src.random.seed_generator import global_seed_generator
+
+
+def random_state():
+    """The state of Python's, NumPy's, Keras's and torch's global generators.
+
+    Layers that draw numbers have generators of their own, which are variables of
+    the model; but for dropout on torch, which draws from torch's.
+
+    Returns:
+        dict of name to NumPy array.
+    """
+    # First: making it, where nothing has yet, draws from Python's.
+    seed = global_seed_generator().state
+    kind, words, *position = np.random.get_state()
+    state = {
+        "keras": np.asarray(keras.ops.convert_to_numpy(seed.value)),
+        "numpy": words,
+        "host": _as_array([random.getstate(), [kind, *position]]),
+    }
+    if keras.backend.backend() == "torch":
+        # Not imported: the package names no backend, and Keras has loaded this one.
+        torch = sys.modules["torch"]
+        state["torch"] = torch.get_rng_state().numpy()
+        for i, device in enumerate(torch.cuda.get_rng_state_all()):
+            state[f"torch_cuda_{i}"] = device.numpy()
+    return state
+
+
+def set_random_state(state):
+    """Puts the generators back.
+
+    Args:
+        state: dict, as `random_state` returned it, on any backend.
+    """
+    global_seed_generator().state.assign(state["keras"])
+    (version, words, gauss), (kind, *position) = json.loads(state["host"].tobytes())
+    np.random.set_state((kind, state["numpy"], *position))
+    random.setstate((version, tuple(words), gauss))
+    if keras.backend.backend() == "torch" and "torch" in state:
+        torch = sys.modules["torch"]
+        torch.set_rng_state(torch.from_numpy(state["torch"].copy()))
+        for i in range(torch.cuda.device_count()):
+            if f"torch_cuda_{i}" in state:
+                device = torch.from_numpy(state[f"torch_cuda_{i}"].copy())
+                torch.cuda.set_rng_state(device, i)
+
+
+def _as_array(value):
+    return np.frombuffer(json.dumps(value).encode(), "uint8")

@@ -1,0 +1,148 @@
+"""Log-probabilities of given tokens, in few compiled shapes.
+
+Shapes: B sequences, L tokens, V vocabulary.
+"""
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_idea.validation import check_int
+
+#: The shortest bucket; each next one is twice as long.
+_SHORTEST = 32
+
+
+class TokenScorer:
+    """Scores the tokens of sequences with a causal model.
+
+    Sequences are padded on the right to one of a few lengths (32, 64, ... and
+    `max_length`) and put into batches of a fixed size for each length, so that a
+    compiling backend compiles one program a length. The model is causal: what stands
+    on the right changes nothing. The logits `(B, L, V)` stay on the device.
+
+    Args:
+        model: keras.Model, int32 ids `(B, L)` to logits `(B, L, V)`.
+        max_length: int >= 1, tokens the model sees at once.
+        inputs: function of ids `(B, L)` that returns what the model takes; None: the
+            ids themselves.
+        batch_tokens: int >= 1, tokens of a batch, at most (but for one sequence).
+            Default 8192.
+
+    Raises:
+        ValueError: for an argument outside its range.
+
+    Example:
+    >>> scorer = TokenScorer(model, max_length=256)
+    >>> [(log_probabilities, greedy)] = scorer.score([[10, 11, 12]])
+    """
+
+    def __init__(self, model, max_length, inputs=None, batch_tokens=8192):
+        self.max_length = check_int("max_length", max_length, minimum=1)
+        self._batch_tokens = check_int("batch_tokens", batch_tokens, minimum=1)
+        self._scores = _Scores(model, inputs or (lambda ids: ids))
+
+    def score(self, sequences, progress=None):
+        """Scores each token of each sequence but its first.
+
+        Args:
+            sequences: list of int sequences of 2 to `max_length + 1` tokens.
+            progress: function of the number of sequences just done, or None.
+
+        Returns:
+            List, in the order of `sequences`, of pairs of arrays `(tokens - 1,)`:
+            the natural logarithm of each next token's probability (float32), and
+            whether it was the likeliest (bool).
+
+        Raises:
+            ValueError: for a sequence that is too short or too long.
+        """
+        for i, sequence in enumerate(sequences):
+            if not 2 <= len(sequence) <= self.max_length + 1:
+                raise ValueError(
+                    f"Sequences must have 2 to max_length + 1 = {self.max_length + 1} "
+                    f"tokens. Received: {len(sequence)} tokens in sequence {i}. Cut "
+                    "it, or score it in windows (see `perplexity`)."
+                )
+        results: list = [None] * len(sequences)
+        for length, places in self._buckets(sequences).items():
+            size = max(1, self._batch_tokens // length)
+            for start in range(0, len(places), size):
+                batch = places[start : start + size]
+                self._score_batch(sequences, batch, (size, length), results)
+                if progress is not None:
+                    progress(len(batch))
+        return results
+
+    def _buckets(self, sequences):
+        """Dict of padded length to the places of its sequences."""
+        buckets: dict[int, list] = {}
+        for place, sequence in enumerate(sequences):
+            length = _SHORTEST
+            while length < len(sequence) - 1:
+                length *= 2
+            buckets.setdefault(min(length, self.max_length), []).append(place)
+        return dict(sorted(buckets.items()))
+
+    def _score_batch(self, sequences, places, shape, results):
+        ids, targets = np.zeros(shape, "int32"), np.zeros(shape, "int32")
+        for row, place in enumerate(places):
+            tokens = np.asarray(sequences[place], "int32")
+            ids[row, : len(tokens) - 1] = tokens[:-1]
+            targets[row, : len(tokens) - 1] = tokens[1:]
+        scored = self._scores.predict_on_batch({"ids": ids, "targets": targets})
+        for row, place in enumerate(places):
+            count = len(sequences[place]) - 1
+            results[place] = (
+                np.asarray(scored["log_probability"])[row, :count],
+                np.asarray(scored["greedy"])[row, :count],
+            )
+
+    def next_tokens(self, sequences):
+        """The likeliest token after each sequence.
+
+        Args:
+            sequences: list of int sequences of 1 to `max_length` tokens.
+
+        Returns:
+            List of int.
+        """
+        longest = max(len(sequence) for sequence in sequences)
+        length = _SHORTEST
+        while length < longest:
+            length *= 2
+        length = min(length, self.max_length)
+        size = max(1, self._batch_tokens // length)
+        found = []
+        for start in range(0, len(sequences), size):
+            batch = sequences[start : start + size]
+            ids = np.zeros((size, length), "int32")
+            for row, sequence in enumerate(batch):
+                ids[row, : len(sequence)] = sequence
+            scored = self._scores.predict_on_batch({"ids": ids, "targets": ids})
+            likeliest = np.asarray(scored["likeliest"])
+            found += [int(likeliest[row, len(s) - 1]) for row, s in enumerate(batch)]
+        return found
+
+
+class _Scores(keras.Model):
+    """Ids and targets `(B, L)` to what is known of the targets."""
+
+    def __init__(self, model, inputs):
+        super().__init__()
+        self._model, self._inputs = model, inputs
+
+    def call(self, batch):
+        logits_BLV = self._model(self._inputs(batch["ids"]), training=False)
+        logits_BLV = ops.cast(logits_BLV, "float32")
+        targets_BL = batch["targets"]
+        of_targets_BL1 = ops.take_along_axis(
+            logits_BLV, ops.expand_dims(targets_BL, -1), axis=-1
+        )
+        likeliest_BL = ops.cast(ops.argmax(logits_BLV, axis=-1), "int32")
+        return {
+            "log_probability": ops.squeeze(of_targets_BL1, -1)
+            - ops.logsumexp(logits_BLV, axis=-1),
+            "greedy": ops.equal(likeliest_BL, targets_BL),
+            "likeliest": likeliest_BL,
+        }

@@ -1,0 +1,181 @@
+"""Judging a saved model: perplexity of a text, and benchmarks."""
+
+import dataclasses
+import functools
+import pathlib
+
+import numpy as np
+import rich.console
+import rich.progress
+import rich.table
+
+from keras_idea.data import load_text
+from keras_idea.evaluation import TokenScorer, perplexity
+from keras_idea.models.generate import token_inputs
+from keras_idea.pipelines.export.errors import ExportRefused, require
+from keras_idea.pipelines.export.load import load_run
+from keras_idea.pipelines.vocabulary import byte_vocabulary, tokenizer_vocabulary
+
+#: Tokens a model sees at once where its run does not tell.
+DEFAULT_LENGTH = 1024
+
+
+class EvaluationError(ValueError):
+    """What cannot be evaluated; says what to give instead."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Judged:
+    """A saved model, ready to be judged.
+
+    Attributes:
+        scorer: `TokenScorer`.
+        vocabulary: `Vocabulary`.
+        start_id, end_id: int or None, the tokens at the ends of a text.
+    """
+
+    scorer: TokenScorer
+    vocabulary: object
+    start_id: int
+    end_id: int | None
+
+
+def load_judged(path, length=None, batch_tokens=8192):
+    """Loads a saved model to judge it.
+
+    Args:
+        path: path of a run folder, or of a KerasHub preset.
+        length: int or None, tokens it sees at once; None: as many as in its run,
+            else 1024.
+        batch_tokens: int, tokens scored at once.
+
+    Returns:
+        `Judged`.
+
+    Raises:
+        EvaluationError: if there is no model, or it cannot be loaded.
+    """
+    try:
+        model = load_run(path)
+    except ExportRefused as error:
+        raise EvaluationError(str(error).replace("to export", "to evaluate")) from error
+    tokenizer = getattr(getattr(model, "preprocessor", None), "tokenizer", None)
+    if tokenizer is None:
+        vocabulary = byte_vocabulary()
+        start: int | None = ord("\n")
+        end: int | None = None
+    else:
+        vocabulary = tokenizer_vocabulary(tokenizer)
+        end = getattr(tokenizer, "end_token_id", None)
+        start = getattr(tokenizer, "start_token_id", None)
+        start = end if start is None else start
+        model.preprocessor = None
+    scorer = TokenScorer(
+        model,
+        length or _trained_length(path) or DEFAULT_LENGTH,
+        functools.partial(token_inputs, model),
+        batch_tokens,
+    )
+    return Judged(scorer, vocabulary, start or 0, end)
+
+
+def judge_text(judged, source, stride=None, max_megabytes=16.0):
+    """Perplexity over the whole of a text.
+
+    Args:
+        judged: `Judged`.
+        source: path of a text file or folder, or "stdlib".
+        stride: int or None, as of `keras_idea.evaluation.perplexity`.
+        max_megabytes: float, at most so much is read.
+
+    Returns:
+        `Perplexity`.
+    """
+    corpus = load_text(source, max_bytes=round(max_megabytes * 1e6))
+    text = np.concatenate([corpus.train, corpus.validation]).tobytes()
+    ids = judged.vocabulary.encode(text.decode("utf-8", "replace"))
+    with rich.progress.Progress(transient=True) as progress:
+        task = progress.add_task("windows", total=None)
+        return perplexity(
+            judged.scorer,
+            ids,
+            judged.vocabulary.token_bytes,
+            stride,
+            functools.partial(progress.advance, task),
+        )
+
+
+def judge_tasks(judged, names, local=None, limit=None):
+    """Carries out benchmarks of lm-evaluation-harness.
+
+    Args:
+        judged: `Judged`.
+        names: list of str, its tasks.
+        local: path of a folder of local files, or None: from the hub, by name.
+        limit: int or None, documents of each task, at most.
+
+    Returns:
+        dict of task to dict of metric to number.
+    """
+    require(("lm_eval",), "A benchmark", "eval")
+    import lm_eval
+    from lm_eval.tasks import TaskManager
+
+    from keras_idea.evaluation.harness import HarnessModel
+    from keras_idea.evaluation.local_tasks import local_tasks
+
+    tasks = names if local is None else local_tasks(names, local)
+    results = lm_eval.simple_evaluate(
+        HarnessModel(
+            judged.scorer,
+            judged.vocabulary.encode,
+            judged.vocabulary.decode,
+            judged.start_id,
+            judged.end_id,
+        ),
+        tasks=tasks,
+        limit=limit,
+        bootstrap_iters=1000,
+        # Reading its thousands of own tasks takes half a minute.
+        task_manager=TaskManager(include_defaults=local is None),
+    )
+    return {
+        task: {
+            name.removesuffix(",none"): value
+            for name, value in values.items()
+            if isinstance(value, (int, float)) and not isinstance(value, bool)
+        }
+        for task, values in results["results"].items()
+    }
+
+
+def _trained_length(path):
+    from keras_idea.pipelines.config import ConfigError, load_config
+
+    config = pathlib.Path(path) / "config.toml"
+    if not config.is_file():
+        return None
+    try:
+        return load_config(config).model.sequence_length
+    except ConfigError:
+        return None  # of another version: the caller can say --length
+
+
+def print_results(text, tasks, console=None):
+    """Prints what was found as a table.
+
+    Args:
+        text: `Perplexity` or None.
+        tasks: dict, as `judge_tasks` returns it.
+        console: `rich.console.Console` or None: the standard output.
+    """
+    table = rich.table.Table("judged by", "metric", "value", box=None)
+    if text is not None:
+        table.add_row("text", "bits a byte", f"{text.bits_per_byte:.4f}")
+        table.add_row("", "perplexity a token", f"{text.per_token:.4f}")
+        table.add_row("", "tokens", f"{text.tokens:,}")
+    for task, metrics in tasks.items():
+        for name, value in metrics.items():
+            table.add_row(task, name, f"{value:.4f}")
+            task = ""
+    (console or rich.console.Console()).print(table)

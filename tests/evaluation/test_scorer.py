@@ -1,0 +1,122 @@
+"""Scores and perplexity against NumPy, over every length and window."""
+
+import math
+
+import keras
+import numpy as np
+import pytest
+
+from keras_idea.evaluation import TokenScorer, perplexity
+
+VOCABULARY = 11
+
+
+class Bigrams(keras.Model):
+    """Logits of the next token from the last two; a causal model to know all of."""
+
+    def __init__(self):
+        super().__init__()
+        rng = np.random.default_rng(0)
+        self.table = rng.normal(size=(VOCABULARY, VOCABULARY, VOCABULARY))
+        self.first = self.add_weight((VOCABULARY, VOCABULARY, VOCABULARY))
+        self.first.assign(self.table)
+
+    def call(self, ids):
+        before = keras.ops.pad(ids[:, :-1], [[0, 0], [1, 0]])
+        flat = keras.ops.reshape(self.first.value, (-1, VOCABULARY))
+        return keras.ops.take(flat, before * VOCABULARY + ids, axis=0)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return Bigrams()
+
+
+def expected_scores(model, sequence):
+    """(log p, greedy) of every token but the first, in float64."""
+    sequence = np.asarray(sequence)
+    before = np.concatenate([[0], sequence[:-2]])
+    logits = model.table[before, sequence[:-1]]
+    logs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    places = np.arange(len(sequence) - 1)
+    return logs[places, sequence[1:]], logits.argmax(-1) == sequence[1:]
+
+
+def random_tokens(rng, length):
+    return rng.integers(0, VOCABULARY, length)
+
+
+def test_every_length_and_order(model):
+    """Padding, buckets and batches change nothing; the order is that of the call."""
+    rng = np.random.default_rng(1)
+    lengths = [2, 3, 32, 33, 34, 64, 65, 66, 90, 91, 2, 40, 33]
+    sequences = [random_tokens(rng, length) for length in lengths]
+    scorer = TokenScorer(model, max_length=90, batch_tokens=128)
+    done = []
+    scores = scorer.score(sequences, done.append)
+    assert sum(done) == len(sequences)
+    for sequence, (log_probability, greedy) in zip(sequences, scores, strict=True):
+        logs, likeliest = expected_scores(model, sequence)
+        np.testing.assert_allclose(log_probability, logs, atol=1e-5)
+        np.testing.assert_array_equal(greedy, likeliest)
+
+
+def test_next_tokens(model):
+    rng = np.random.default_rng(2)
+    sequences = [random_tokens(rng, length) for length in (1, 5, 33, 2)]
+    found = TokenScorer(model, 64, batch_tokens=64).next_tokens(sequences)
+    befores = [(0, *sequence)[-2] for sequence in sequences]
+    pairs = zip(befores, sequences, strict=True)
+    assert found == [int(model.table[b, s[-1]].argmax()) for b, s in pairs]
+
+
+@pytest.mark.parametrize("length", [1, 92])
+def test_lengths_that_do_not_fit(model, length):
+    with pytest.raises(ValueError, match=f"2 to max_length .*Received: {length} tok"):
+        TokenScorer(model, 90).score([[1, 2], np.zeros(length, int)])
+
+
+@pytest.mark.parametrize("stride", [1, 3, 8, 16, None])
+@pytest.mark.parametrize("size", [2, 3, 16, 17, 18, 45])
+def test_perplexity_predicts_each_token_once(model, size, stride):
+    """Each from its window's context: two tokens are all that this model needs."""
+    tokens = random_tokens(np.random.default_rng(size), size)
+    scorer = TokenScorer(model, max_length=16)
+    found = perplexity(scorer, tokens, stride=stride)
+    step = 8 if stride is None else stride
+    # By the definition, window by window.
+    total, done = 0.0, 0
+    end = min(16, size - 1)
+    while True:
+        window = tokens[max(0, end - 16) : end + 1]
+        logs, _ = expected_scores(model, window)
+        total -= logs[len(logs) - (end - done) :].sum()
+        done = end
+        if end == size - 1:
+            break
+        end = min(end + step, size - 1)
+    assert found.tokens == size - 1 and found.bytes == size - 1
+    assert found.nats == pytest.approx(total, rel=1e-5)
+    assert found.per_token == pytest.approx(math.exp(total / (size - 1)), rel=1e-5)
+    bits = total / (size - 1) / math.log(2)
+    assert found.bits_per_byte == pytest.approx(bits, rel=1e-5)
+
+
+def test_bytes_of_tokens(model):
+    token_bytes = np.arange(VOCABULARY) + 1.0
+    found = perplexity(TokenScorer(model, 16), np.array([9, 0, 3, 4]), token_bytes)
+    assert found.bytes == 1 + 4 + 5
+
+
+@pytest.mark.parametrize(
+    "tokens, stride, match",
+    [
+        ([1], None, "must be one row of two tokens or more"),
+        ([[1, 2]], None, "must be one row of two tokens or more"),
+        ([1, 2, 3], 17, "`stride` must be .*<= 16"),
+        ([1, 2, 3], 0, "`stride` must be"),
+    ],
+)
+def test_refusals(model, tokens, stride, match):
+    with pytest.raises(ValueError, match=match):
+        perplexity(TokenScorer(model, 16), tokens, stride=stride)
