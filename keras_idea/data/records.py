@@ -126,13 +126,12 @@ class ReadLog:
 
     def summary(self):
         """One line: what was read and what was skipped."""
-        skipped = ", ".join(
-            f"{count:,} {kind.replace('_', ' ')}"
+        parts = [f"{self.documents:,} documents"]
+        parts += [
+            f"{count:,} {kind.replace('_', ' ')} skipped"
             for kind, count in sorted(self.bad.items())
-        )
-        return f"{self.documents:,} documents" + (
-            f"; skipped {skipped}" * bool(skipped)
-        )
+        ]
+        return ", ".join(parts)
 
 
 def _is_unicode(text):

@@ -10,11 +10,8 @@ import numpy as np
 
 # Characters tokenized at once: a tokenizer needs some 100 bytes of memory for each.
 _CHUNK = 1 << 17
-# Tokenized once, so that two tokenizers that differ in their rules alone are told
-# apart.
-_PROBE = (
-    "The  quick brown-fox's\t42.5 naïve ☃ 北京 🎉\r\n<s></s><|endoftext|> def f(x):"
-)
+# Tokenized once, to tell apart tokenizers that differ in their rules alone.
+_PROBE = "The  quick brown-fox's\t42.5 naïve ☃ 北京 🎉\r\n<s></s><|endoftext|> f(x):"
 
 
 @dataclasses.dataclass(frozen=True)
