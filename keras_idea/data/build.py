@@ -10,13 +10,13 @@ from concurrent import futures
 
 import numpy as np
 
-from keras_idea.data.cache import FORMAT, INDEX, TokenCache, write_index
+from keras_idea.data.cache import FORMAT, INDEX, VERIFY, TokenCache, write_index
 from keras_idea.data.packing import join_documents
 from keras_idea.data.records import ReadLog
 from keras_idea.data.shards import ShardWriter, new_folder
 from keras_idea.data.vocabulary import fingerprint_of
 from keras_idea.data.windows import TextError
-from keras_idea.validation import check_int
+from keras_idea.validation import check_choice, check_int
 
 # Characters a thread tokenizes at a time.
 _CHUNK = 1 << 18
@@ -71,6 +71,7 @@ def build_cache(
     """
     workers = _cores() if workers is None else check_int("workers", workers, minimum=1)
     check_int("shard_tokens", shard_tokens, minimum=1)
+    check_choice("verify", verify, VERIFY)
     if vocabulary.end_id is None or vocabulary.fingerprint is None:
         raise ValueError(
             "`vocabulary` needs an `end_id`, which stands between documents, and a "

@@ -80,7 +80,7 @@ class TokenCache:
         """Array of the tokens of a slice of step 1, from one or several shards."""
         if not isinstance(place, slice) or place.step not in (None, 1):
             raise TypeError(
-                f"A cache is read by slices of step 1. Received: {place!r}."
+                f"`TokenCache` takes slices of step 1. Received: {place!r}."
             )
         start, stop, _ = place.indices(len(self))
         first = bisect.bisect_right(self._ends, start)

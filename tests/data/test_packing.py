@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_idea.data import PackedWindows, TextError, join_documents
@@ -15,6 +15,7 @@ def joined_by_hand(documents):
     return [token for ids in documents for token in [*ids, END]]
 
 
+@settings(deadline=None)
 @given(documents=DOCUMENTS)
 def test_joined_documents_are_the_documents_and_their_ends(documents):
     stream = join_documents(documents, END, "uint16")
@@ -25,6 +26,7 @@ def test_joined_documents_are_the_documents_and_their_ends(documents):
     assert len(parts[-1]) == 0
 
 
+@settings(deadline=None)
 @given(documents=DOCUMENTS, length=st.integers(1, 15))
 def test_every_token_is_read_once_and_predicted_once(documents, length):
     stream = join_documents(documents, END)

@@ -3,7 +3,7 @@
 import io
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_idea.data import TextError, TextSource
@@ -89,6 +89,7 @@ def test_a_file_that_may_not_be_read(tmp_path):
         list(source)
 
 
+@settings(deadline=None)
 @given(
     lines=st.lists(st.binary(max_size=12).map(lambda b: b.translate(None, b"\r\n"))),
     max_bytes=st.integers(1, 10),
