@@ -16,6 +16,10 @@ from keras_idea.validation import check_choice, check_int
 class StreamedDataset:
     """Documents of a Hugging Face data set, streamed by its name.
 
+    `datasets` reads several rows ahead, so that an error in one of them (broken JSON,
+    say) ends the reading, whatever `on_bad` is; and it takes a `.zst` that is cut off
+    between two lines for a whole one. For local files `TextSource` does better.
+
     Args:
         name: str, as `datasets.load_dataset` takes it: a data set of the hub, a
             folder, or a format ("json", "parquet", "text") with `data_files`.
@@ -75,7 +79,9 @@ class StreamedDataset:
             TextError: if the data set cannot be found or read to its end.
         """
         row, title = 0, f"data set {self.name!r}, split {self.split!r}"
-        records = self._records(title)
+        # Outside of what is caught: a missing package is no fault of the data.
+        datasets = require("datasets", f"Streaming {title}")
+        records = self._records(datasets)
         while True:
             try:
                 record = next(records)
@@ -92,8 +98,7 @@ class StreamedDataset:
             if text is not None and log.accept(text, title, row, self.max_characters):
                 yield text
 
-    def _records(self, title):
-        datasets = require("datasets", f"Streaming {title}")
+    def _records(self, datasets):
         files = self.data_files
         yield from datasets.load_dataset(
             self.name,
