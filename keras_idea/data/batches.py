@@ -7,6 +7,9 @@ from keras_idea.data.vocabulary import fingerprint_of
 from keras_idea.data.windows import TextError
 from keras_idea.validation import check_int
 
+# grain's shuffling counts in 32 bits: at length 1024, 4.4e12 tokens.
+_MOST_WINDOWS = 2**32 - 1
+
 
 class PositionError(TextError):
     """A saved position that belongs to other data."""
@@ -35,7 +38,7 @@ class TokenBatches:
         steps_per_epoch: float, steps in which each window is seen once.
 
     Raises:
-        TextError: if the cache is too small for one window.
+        TextError: if the cache is too small for one window, or too large to shuffle.
         ValueError: if an argument is out of its range.
 
     Example:
@@ -65,6 +68,11 @@ class TokenBatches:
                 "`shard_count` must divide `batch_size`, the sequences of all shards "
                 f"together. Received: batch_size={batch_size}, "
                 f"shard_count={shard_count}."
+            )
+        if len(self.windows) >= _MOST_WINDOWS:
+            raise TextError(
+                f"{len(self.windows):,} windows are more than the {_MOST_WINDOWS:,} "
+                "that can be shuffled. Give a larger `length`."
             )
         self.steps_per_epoch = len(self.windows) / batch_size
         grain = require("grain", "Reading batches of tokens")

@@ -4,6 +4,7 @@ import bisect
 import hashlib
 import itertools
 import json
+import os
 import pathlib
 from concurrent import futures
 
@@ -115,7 +116,10 @@ def write_index(path, index):
         path: `pathlib.Path` of the file.
         index: dict, JSON-serializable.
     """
-    path.write_text(json.dumps({**index, "sum": _sum_of(index)}, indent=1) + "\n")
+    with path.open("w") as file:
+        file.write(json.dumps({**index, "sum": _sum_of(index)}, indent=1) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _read_index(folder):

@@ -67,6 +67,22 @@ class PackedWindows:
     def __len__(self):
         return self._count
 
+    def arrays(self, limit=None):
+        """Windows as `fit` takes them for `validation_data`.
+
+        Args:
+            limit: int or None, at most so many windows, evenly spread. Default: all.
+
+        Returns:
+            Pair of int32 arrays `(windows, length)`: tokens, and the one that follows
+            each.
+        """
+        chosen = list(range(self._count))
+        if limit is not None and check_int("limit", limit, minimum=1) < self._count:
+            chosen = [i * self._count // limit for i in range(limit)]
+        x, y = zip(*(self[i] for i in chosen), strict=True)
+        return np.stack(x), np.stack(y)
+
     def __getitem__(self, index):
         """Pair of int32 arrays `(length,)`: tokens, and the one that follows each."""
         if not 0 <= index < self._count:

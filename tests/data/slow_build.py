@@ -1,9 +1,9 @@
 """Builds a cache with a tokenizer that takes its time: a script for test_build.
 
-    python slow_build.py SOURCE FOLDER SECONDS [GO]
+    python slow_build.py SOURCE FOLDER SECONDS BUILDERS
 
-Waits until the file GO is there, so that several begin at once; prints the path and
-the fingerprint of the cache.
+The tokenizer begins when so many builds are under way in FOLDER, and takes so many
+seconds for each thousand characters. Prints the path and the fingerprint of the cache.
 """
 
 import dataclasses
@@ -13,19 +13,22 @@ import time
 
 from keras_idea.data import TextSource, build, build_cache, load_vocabulary
 
-source, folder, seconds, *go = sys.argv[1:]
+source, folder = map(pathlib.Path, sys.argv[1:3])
+seconds, builders = float(sys.argv[3]), int(sys.argv[4])
 vocabulary = load_vocabulary("bytes")
+seen = 0
 
 
 def encode_batch(texts):
-    time.sleep(float(seconds))
+    global seen
+    while seen < builders and not list(folder.glob("tokens-*")):
+        seen = max(seen, len(list(folder.glob(".*.tmp"))))
+        time.sleep(0.001)
+    time.sleep(seconds)
     return vocabulary.encode_batch(texts)
 
 
 # No guard of __main__: threads need none.
-print("ready", flush=True)
-while go and not pathlib.Path(go[0]).exists():
-    time.sleep(0.001)
 build._CHUNK = 1000
 cache = build_cache(
     TextSource(source),

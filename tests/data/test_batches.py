@@ -11,6 +11,7 @@ from keras_idea.data import (
     TextError,
     TextSource,
     TokenBatches,
+    TokenCache,
     build_cache,
     load_vocabulary,
 )
@@ -266,6 +267,11 @@ class TestRefused:
     def test_too_short(self, cache):
         with pytest.raises(TextError, match="tokens are too few: a window of 1000 nee"):
             TokenBatches(cache, 1000, 4)
+
+    def test_too_long(self, cache, monkeypatch):
+        monkeypatch.setattr(TokenCache, "__len__", lambda self: 8 * 2**32)
+        with pytest.raises(TextError, match="4,294,967,295 windows are more than"):
+            TokenBatches(cache, LENGTH, 4)
 
     def test_no_cache(self):
         with pytest.raises(ValueError, match="`cache` must be a `TokenCache`.*ndarray"):

@@ -62,6 +62,16 @@ def test_windows_can_be_written_to(tmp_path):
     assert stream[3] == 3
 
 
+@pytest.mark.parametrize(
+    "limit, expected", [(None, range(5)), (9, range(5)), (2, [0, 2]), (1, [0])]
+)
+def test_arrays_for_validation(limit, expected):
+    windows = PackedWindows(np.arange(17), length=3)
+    x, y = windows.arrays(limit)
+    assert x.tolist() == [[3 * i, 3 * i + 1, 3 * i + 2] for i in expected]
+    np.testing.assert_array_equal(y, x + 1)
+
+
 @pytest.mark.parametrize("index", [-1, 2, 5])
 def test_outside(index):
     with pytest.raises(IndexError, match=f"window {index} of 2"):
@@ -71,5 +81,7 @@ def test_outside(index):
 def test_refused():
     with pytest.raises(ValueError, match="`length` must be an integer >= 1.*=0"):
         PackedWindows(np.arange(9), 0)
+    with pytest.raises(ValueError, match="`limit` must be an integer >= 1.*=0"):
+        PackedWindows(np.arange(9), 4).arrays(0)
     with pytest.raises(TextError, match="0 tokens are too few: a window of 4 needs 5"):
         PackedWindows(np.zeros(0, int), 4)

@@ -6,6 +6,7 @@ import pytest
 from keras_idea.data import (
     TextError,
     TextSource,
+    build,
     build_cache,
     byte_vocabulary,
     load_vocabulary,
@@ -35,6 +36,18 @@ def test_a_keras_hub_tokenizer_makes_a_cache(tmp_path, family, kind):
         np.append(tokenizer.tokenize(text), tokenizer.end_token_id) for text in TEXTS
     ]
     np.testing.assert_array_equal(cache[:], np.concatenate(by_hand))
+
+
+@pytest.mark.parametrize("family, kind", KINDS)
+def test_threads_give_the_same_ids(tmp_path, monkeypatch, family, kind):
+    monkeypatch.setattr(build, "_CHUNK", 200)
+    texts = [f"{text} {i}" for i in range(25) for text in TEXTS]
+    source = TextSource(write(tmp_path / "text", {"a.jsonl": jsonl(texts)}))
+    found = [
+        build_cache(source, load_vocabulary(make(family, kind)), tmp_path / str(n), n)
+        for n in (1, 6)
+    ]
+    np.testing.assert_array_equal(found[0][:], found[1][:])
 
 
 def test_fingerprints_differ_where_tokenizers_do():
