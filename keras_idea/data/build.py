@@ -60,8 +60,8 @@ def build_cache(
 
     Raises:
         BadRecordError: at a bad record, if the source's `on_bad` is "refuse".
-        TextError: if a file cannot be read to its end or changes meanwhile, or if
-            there is no document at all.
+        TextError: if a file cannot be read to its end or changes meanwhile, if there
+            is no document at all, or an id is not of the vocabulary.
         CacheError: if the cache is there and damaged.
 
     Example:
@@ -128,7 +128,16 @@ def _encoded(source, vocabulary, log, dtype, workers):
     """Token arrays of runs of documents, in order, made on several threads."""
 
     def encode(texts):
-        return join_documents(vocabulary.encode_all(texts), vocabulary.end_id, dtype)
+        tokens = join_documents(vocabulary.encode_all(texts), vocabulary.end_id)
+        # A number that does not fit would become another one.
+        least, most = tokens.min(), tokens.max()
+        if least < 0 or most >= vocabulary.vocabulary_size:
+            raise TextError(
+                f"The tokenizer gave ids from {least} to {most}; its vocabulary has 0 "
+                f"to {vocabulary.vocabulary_size - 1}. Give a tokenizer that knows "
+                "every text, with byte-level or byte-fallback tokens."
+            )
+        return tokens.astype(dtype)
 
     waiting: collections.deque = collections.deque()
     with futures.ThreadPoolExecutor(workers) as pool:

@@ -144,6 +144,13 @@ class TestRefused:
             build_cache(source, changing, folder)
         assert list(folder.iterdir()) == []
 
+    @pytest.mark.parametrize("wrong", [-1, 257, 70_000])
+    def test_an_id_that_is_none(self, source, folder, wrong):
+        strange = dataclasses.replace(BYTES, encode_batch=lambda texts: [[5, wrong]])
+        with pytest.raises(TextError, match=f"gave ids .*{wrong}.* has 0 to 256"):
+            build_cache(source, strange, folder)
+        assert list(folder.iterdir()) == []
+
     def test_an_error_of_the_tokenizer(self, source, folder, monkeypatch):
         monkeypatch.setattr(build, "_CHUNK", 100)
         left = [3]
