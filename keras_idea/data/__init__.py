@@ -1,6 +1,44 @@
-"""Text to train on, as arrays of token ids."""
+"""Text to train on: read, tokenized once, packed, and given to `fit` in batches."""
 
+from keras_idea.data.batches import PositionError, TokenBatches
+from keras_idea.data.build import build_cache
+from keras_idea.data.cache import CacheError, TokenCache
+from keras_idea.data.packing import PackedWindows, join_documents
+from keras_idea.data.records import BadRecordError, ReadLog
+from keras_idea.data.sources import TextSource
+from keras_idea.data.streamed import StreamedDataset
 from keras_idea.data.text import load_text
+from keras_idea.data.tokenizers import (
+    huggingface_vocabulary,
+    load_vocabulary,
+    sentencepiece_vocabulary,
+)
+from keras_idea.data.vocabulary import (
+    Vocabulary,
+    byte_vocabulary,
+    tokenizer_vocabulary,
+)
 from keras_idea.data.windows import Corpus, TextError
 
-__all__ = ["Corpus", "TextError", "load_text"]
+__all__ = [
+    "BadRecordError",
+    "CacheError",
+    "Corpus",
+    "PackedWindows",
+    "PositionError",
+    "ReadLog",
+    "StreamedDataset",
+    "TextError",
+    "TextSource",
+    "TokenBatches",
+    "TokenCache",
+    "Vocabulary",
+    "build_cache",
+    "byte_vocabulary",
+    "huggingface_vocabulary",
+    "join_documents",
+    "load_text",
+    "load_vocabulary",
+    "sentencepiece_vocabulary",
+    "tokenizer_vocabulary",
+]

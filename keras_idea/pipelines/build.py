@@ -7,9 +7,8 @@ from collections.abc import Callable
 import keras
 
 import keras_idea as ki
-from keras_idea.data import Corpus
+from keras_idea.data import Corpus, Vocabulary, byte_vocabulary
 from keras_idea.models import DecoderConfig, decoder
-from keras_idea.pipelines.vocabulary import Vocabulary, byte_vocabulary
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,11 +10,11 @@ import rich.progress
 import rich.table
 
 from keras_idea.data import load_text
+from keras_idea.data.vocabulary import byte_vocabulary, tokenizer_vocabulary
 from keras_idea.evaluation import TokenScorer, perplexity
 from keras_idea.models.generate import token_inputs
 from keras_idea.pipelines.export.errors import ExportRefused, require
 from keras_idea.pipelines.export.load import load_run
-from keras_idea.pipelines.vocabulary import byte_vocabulary, tokenizer_vocabulary
 
 #: Tokens a model sees at once where its run does not tell.
 DEFAULT_LENGTH = 1024

@@ -4,11 +4,11 @@ import dataclasses
 from typing import Any
 
 import keras_idea as ki
+from keras_idea.data import tokenizer_vocabulary
 from keras_idea.pipelines.build import RunModels, compiled, scoring
 from keras_idea.pipelines.fields import ConfigError
 from keras_idea.pipelines.hub_families import HUB_FAMILIES
 from keras_idea.pipelines.tokenizers import load_keras_hub, make_tokenizer
-from keras_idea.pipelines.vocabulary import tokenizer_vocabulary
 from keras_idea.surgery.families import family_of
 
 

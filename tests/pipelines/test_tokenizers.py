@@ -5,10 +5,10 @@ import sys
 import numpy as np
 import pytest
 
+from keras_idea.data import byte_vocabulary, tokenizer_vocabulary
 from keras_idea.pipelines.fields import ConfigError
 from keras_idea.pipelines.hub_families import HUB_FAMILIES
 from keras_idea.pipelines.tokenizers import make_tokenizer
-from keras_idea.pipelines.vocabulary import byte_vocabulary, tokenizer_vocabulary
 
 TRAINING_TEXT = (
     "def read_all(path):\n    with open(path) as file:\n        return file.read()\n"
@@ -115,7 +115,7 @@ def test_odd_texts_to_train_on(family, text):
 
 
 def test_long_texts_are_tokenized_in_chunks(tokenizers, monkeypatch):
-    monkeypatch.setattr("keras_idea.pipelines.vocabulary._CHUNK", 7)
+    monkeypatch.setattr("keras_idea.data.vocabulary._CHUNK", 7)
     vocabulary = tokenizer_vocabulary(tokenizers["llama3", "bpe"])
     ids = vocabulary.encode(TRAINING_TEXT)
     assert vocabulary.decode(ids) == TRAINING_TEXT

@@ -1,0 +1,172 @@
+"""Batches for `fit`: shuffled anew each epoch, the same again from any step on."""
+
+from keras_idea.data.cache import TokenCache
+from keras_idea.data.extra import require
+from keras_idea.data.packing import PackedWindows
+from keras_idea.data.vocabulary import fingerprint_of
+from keras_idea.data.windows import TextError
+from keras_idea.validation import check_int
+
+# grain's shuffling counts in 32 bits: at length 1024, 4.4e12 tokens.
+_MOST_WINDOWS = 2**32 - 1
+
+
+class PositionError(TextError):
+    """A saved position that belongs to other data."""
+
+
+class TokenBatches:
+    """Training batches of a token cache, each a function of its step alone.
+
+    An epoch is a permutation of all windows, another one each time, and the epochs
+    follow one another without a gap: step `s` takes the windows at places
+    `s * batch_size` to `(s + 1) * batch_size - 1` of that endless row. So a run that
+    resumes at step `s` sees what it would have seen, and an epoch leaves out no
+    window, also where `batch_size` does not divide their number.
+
+    Args:
+        cache: `TokenCache`.
+        length: int, tokens of a sequence.
+        batch_size: int, sequences a step, of all processes together.
+        seed: int >= 0, of the order. Default 0.
+        shard_index: int, this process's number, in [0, shard_count). Default 0.
+        shard_count: int, processes that share each step's batch; divides
+            `batch_size`. At each step they read different windows. Default 1.
+
+    Attributes:
+        windows: `PackedWindows`, by number.
+        steps_per_epoch: float, steps in which each window is seen once.
+
+    Raises:
+        TextError: if the cache is too small for one window, or too large to shuffle.
+        ValueError: if an argument is out of its range.
+
+    Example:
+    >>> batches = TokenBatches(cache, length=1024, batch_size=512, seed=0)
+    >>> start = 0                                   # or batches.restore(saved)
+    >>> model.fit(batches.dataset(start), steps_per_epoch=100, shuffle=False)
+    >>> saved = batches.position(start + 100)       # goes into a checkpoint
+
+    Reference: https://google-grain.readthedocs.io
+    """
+
+    def __init__(self, cache, length, batch_size, seed=0, shard_index=0, shard_count=1):
+        if not isinstance(cache, TokenCache):
+            raise ValueError(
+                f"`cache` must be a `TokenCache`. Received: {type(cache).__name__}. "
+                "`build_cache` makes one."
+            )
+        self.cache, self.windows = cache, PackedWindows(cache, length)
+        self.batch_size = check_int("batch_size", batch_size, minimum=1)
+        self.seed = check_int("seed", seed, minimum=0)
+        self.shard_count = check_int("shard_count", shard_count, minimum=1)
+        self.shard_index = check_int(
+            "shard_index", shard_index, minimum=0, maximum=shard_count - 1
+        )
+        if batch_size % shard_count:
+            raise ValueError(
+                "`shard_count` must divide `batch_size`, the sequences of all shards "
+                f"together. Received: batch_size={batch_size}, "
+                f"shard_count={shard_count}."
+            )
+        if len(self.windows) >= _MOST_WINDOWS:
+            raise TextError(
+                f"{len(self.windows):,} windows are more than the {_MOST_WINDOWS:,} "
+                "that can be shuffled. Give a larger `length`."
+            )
+        self.steps_per_epoch = len(self.windows) / batch_size
+        grain = require("grain", "Reading batches of tokens")
+        self._batches = self._in_order(grain.MapDataset.source(self.windows))
+        self._ids = self._in_order(grain.MapDataset.range(len(self.windows)))
+
+    def _in_order(self, dataset):
+        """A `grain.MapDataset` of windows: shuffled, endless, this shard's, batched."""
+        # grain's epoch `e` has the order of `seed + e`: neighbouring seeds would share
+        # their epochs.
+        mixed = int(fingerprint_of("order of windows", self.seed), 16) % 2**32
+        dataset = dataset.shuffle(seed=mixed).repeat()
+        shard = dataset[self.shard_index :: self.shard_count]
+        return shard.batch(self.batch_size // self.shard_count, drop_remainder=True)
+
+    def dataset(self, start_step=0):
+        """The batches from a step on, without end.
+
+        Args:
+            start_step: int >= 0, the first batch's step. Default 0.
+
+        Returns:
+            `grain.MapDataset` of pairs of int32 arrays `(batch_size / shard_count,
+            length)`: tokens, and the token that follows each. `fit` needs
+            `steps_per_epoch` with it. grain reads ahead on 16 threads up to 500
+            batches; where that is much memory give `fit`
+            `dataset.to_iter_dataset(grain.ReadOptions(prefetch_buffer_size=16))`.
+        """
+        return self._batches[check_int("start_step", start_step, minimum=0) :]
+
+    def sample_ids(self, step):
+        """The numbers of the windows in one step's batch.
+
+        Args:
+            step: int >= 0.
+
+        Returns:
+            int array `(batch_size / shard_count,)`, each in [0, len(windows)), in the
+            order of the batch's rows.
+        """
+        return self._ids[check_int("step", step, minimum=0)]
+
+    def position(self, step):
+        """What a checkpoint keeps: the next step, and which data it belongs to.
+
+        Args:
+            step: int >= 0, steps done.
+
+        Returns:
+            dict, JSON-serializable; the same on all processes.
+        """
+        step = check_int("step", step, minimum=0)
+        return {"step": step, "data": self._identity()}
+
+    def restore(self, position):
+        """The step to go on with, after a look at whether this is the same data.
+
+        Args:
+            position: dict, as `position` returned it.
+
+        Returns:
+            int, the `start_step` for `dataset`.
+
+        Raises:
+            PositionError: if the position is none, or belongs to other data.
+        """
+        try:
+            step = check_int("step", position["step"], minimum=0)
+            saved = dict(position["data"])
+        except (TypeError, KeyError, ValueError) as error:
+            raise PositionError(
+                f"No position in the data: {position!r} ({error}). Give what "
+                "`TokenBatches.position` returned."
+            ) from None
+        here = self._identity()
+        names = [name for name in here | saved if here.get(name) != saved.get(name)]
+        if names:
+            different = "; ".join(
+                f"{name}: {saved.get(name)!r} then, {here.get(name)!r} now"
+                for name in names
+            )
+            raise PositionError(
+                "The position belongs to other data, from which the run cannot go on "
+                f"exactly: {different}. Give the same text, tokenizer and settings, or "
+                "begin a new run."
+            )
+        return step
+
+    def _identity(self):
+        return {
+            "cache": self.cache.fingerprint,
+            "windows": len(self.windows),
+            "length": self.windows.length,
+            "batch_size": self.batch_size,
+            "seed": self.seed,
+            "shard_count": self.shard_count,
+        }

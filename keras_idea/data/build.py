@@ -1,0 +1,194 @@
+"""Makes the cache of a corpus: reads, tokenizes on several threads, writes."""
+
+import collections
+import contextlib
+import logging
+import os
+import pathlib
+import sys
+from concurrent import futures
+
+import numpy as np
+
+from keras_idea.data.cache import FORMAT, INDEX, VERIFY, TokenCache, write_index
+from keras_idea.data.packing import join_documents
+from keras_idea.data.records import ReadLog
+from keras_idea.data.shards import ShardWriter, new_folder
+from keras_idea.data.vocabulary import fingerprint_of
+from keras_idea.data.windows import TextError
+from keras_idea.validation import check_choice, check_int
+
+# Characters a thread tokenizes at a time.
+_CHUNK = 1 << 16
+_LOGGER = logging.getLogger("keras_idea.data")
+
+
+def build_cache(
+    source,
+    vocabulary,
+    folder,
+    workers=None,
+    shard_tokens=1 << 26,
+    verify="contents",
+    progress=None,
+):
+    """The tokens of a corpus, from the cache; the first time they are made.
+
+    The cache's name comes from the source (files with place, size and time of
+    change, or contents; options), the tokenizer's fingerprint and the end token: what
+    changes makes another cache, and what lies there is never mistaken. A cache
+    appears with all its files or not at all, also if the process is killed or several
+    make it at once.
+
+    Documents are tokenized on threads, because the libraries do that outside of
+    Python's lock; they keep their order, so that the tokens do not depend on
+    `workers`.
+
+    Args:
+        source: `TextSource` or `StreamedDataset`.
+        vocabulary: `Vocabulary` with an `end_id` and a `fingerprint`.
+        folder: path of the folder in which caches lie; made if need be.
+        workers: int or None, threads. Default: the CPU cores this process may use.
+        shard_tokens: int, tokens a file. Default 67,108,864 (128 MiB of 2 bytes).
+        verify: "contents" or "sizes", how a cache that is there is checked; see
+            `TokenCache`. Default "contents".
+        progress: bool or None, whether a progress bar is shown. Default: if standard
+            error is a terminal.
+
+    Returns:
+        `TokenCache`.
+
+    Raises:
+        BadRecordError: at a bad record, if the source's `on_bad` is "refuse".
+        TextError: if a file cannot be read to its end or changes meanwhile, if there
+            is no document at all, or an id is not of the vocabulary.
+        CacheError: if the cache is there and damaged.
+
+    Example:
+    >>> source = TextSource("dclm", on_bad="skip")
+    >>> cache = build_cache(source, load_vocabulary("tokenizer.json"), "cache")
+    >>> len(cache), cache.index["bad_records"]
+    """
+    workers = _cores() if workers is None else check_int("workers", workers, minimum=1)
+    check_int("shard_tokens", shard_tokens, minimum=1)
+    check_choice("verify", verify, VERIFY)
+    if vocabulary.end_id is None or vocabulary.fingerprint is None:
+        raise ValueError(
+            "`vocabulary` needs an `end_id`, which stands between documents, and a "
+            "`fingerprint`. Received: "
+            f"end_id={vocabulary.end_id!r}, fingerprint={vocabulary.fingerprint!r}. "
+            "`load_vocabulary` gives one that has both."
+        )
+    key = {
+        "format": FORMAT,
+        "source": source.key(),
+        "tokenizer": [vocabulary.fingerprint, vocabulary.end_id],
+    }
+    path = pathlib.Path(folder) / f"tokens-{fingerprint_of(key)[:16]}"
+    if path.is_dir():
+        return TokenCache(path, verify)
+    log = ReadLog(source.on_bad)
+    with new_folder(path) as temporary:
+        dtype = np.dtype("<u2" if vocabulary.vocabulary_size <= 1 << 16 else "<u4")
+        writer = ShardWriter(temporary, dtype, shard_tokens)
+        with contextlib.closing(_encoded(source, vocabulary, log, dtype, workers)) as c:
+            try:
+                for tokens in _shown(c, source, log, writer, progress):
+                    writer.write(tokens)
+                writer.close()
+            finally:
+                writer.abandon()
+        _check_whole(source, key, log)
+        index = {
+            "format": FORMAT,
+            "dtype": dtype.str,
+            "vocabulary_size": vocabulary.vocabulary_size,
+            "end_id": vocabulary.end_id,
+            "documents": log.documents,
+            "tokens": writer.tokens,
+            "bad_records": dict(sorted(log.bad.items())),
+            "key": key,
+            "shards": writer.shards,
+        }
+        write_index(temporary / INDEX, index)
+    _LOGGER.info("%s: %s; %s tokens", path, log.summary(), f"{writer.tokens:,}")
+    return TokenCache(path, "sizes")
+
+
+def _check_whole(source, key, log):
+    if not log.documents:
+        raise TextError(f"There is no document to train on: {log.summary()}.")
+    if source.key() != key["source"]:
+        raise TextError(
+            "The text changed while it was read. Start again when it does no more."
+        )
+
+
+def _encoded(source, vocabulary, log, dtype, workers):
+    """Token arrays of runs of documents, in order, made on several threads."""
+
+    def encode(texts):
+        tokens = join_documents(vocabulary.encode_all(texts), vocabulary.end_id)
+        # A number that does not fit would become another one.
+        least, most = tokens.min(), tokens.max()
+        if least < 0 or most >= vocabulary.vocabulary_size:
+            raise TextError(
+                f"The tokenizer gave ids from {least} to {most}; its vocabulary has 0 "
+                f"to {vocabulary.vocabulary_size - 1}. Give a tokenizer that knows "
+                "every text, with byte-level or byte-fallback tokens."
+            )
+        return tokens.astype(dtype)
+
+    waiting: collections.deque = collections.deque()
+    with futures.ThreadPoolExecutor(workers) as pool:
+        try:
+            for texts in _chunks(source.documents(log)):
+                waiting.append(pool.submit(encode, texts))
+                if len(waiting) > 2 * workers:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def _chunks(documents):
+    texts, size = [], 0
+    for text in documents:
+        texts.append(text)
+        size += len(text)
+        if size >= _CHUNK:
+            yield texts
+            texts, size = [], 0
+    if texts:
+        yield texts
+
+
+def _shown(chunks, source, log, writer, progress):
+    """The same chunks, while a bar shows how far the reading is."""
+    if not (sys.stderr.isatty() if progress is None else progress):
+        yield from chunks
+        return
+    import rich.console
+    import rich.progress as bar
+
+    columns = [
+        bar.TextColumn("tokenizing"),
+        bar.BarColumn(),
+        bar.TextColumn("{task.fields[done]}"),
+        bar.TimeElapsedColumn(),
+        bar.TimeRemainingColumn(),
+    ]
+    console = rich.console.Console(stderr=True)
+    with bar.Progress(*columns, console=console) as shown:
+        task = shown.add_task("", total=source.total_bytes(), done="")
+        for tokens in chunks:
+            yield tokens
+            done = f"{writer.tokens / 1e6:,.1f} M tokens, {log.summary()}"
+            shown.update(task, completed=log.bytes_read, done=done)
+
+
+def _cores():
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1

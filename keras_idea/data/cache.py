@@ -1,0 +1,154 @@
+"""A cache of token ids: memory-mapped shards and an index that vouches for them."""
+
+import bisect
+import hashlib
+import itertools
+import json
+import os
+import pathlib
+from concurrent import futures
+
+import numpy as np
+
+from keras_idea.data.windows import TextError
+from keras_idea.validation import check_choice
+
+#: Changes with the files' layout: caches of another one are made anew.
+FORMAT = 1
+INDEX = "index.json"
+#: How thoroughly a cache is checked when it is opened.
+VERIFY = ("contents", "sizes")
+
+
+class CacheError(TextError):
+    """A cache of tokens that is damaged or was made of something else."""
+
+
+class TokenCache:
+    """The tokens of a corpus, joined to one stream, memory-mapped.
+
+    Made by `build_cache`. A folder of `shard-00000.bin`, ... (unsigned integers,
+    little endian, 2 bytes up to 65,536 ids, else 4) and `index.json`.
+
+    Args:
+        path: path of the folder.
+        verify: "contents" (each shard is read and its SHA-256 compared, about 1.5
+            GB/s a core) or "sizes". The index is checked by its own sum in any case.
+            Default "contents".
+
+    Attributes:
+        path: `pathlib.Path`.
+        index: dict, what `index.json` holds: "documents", "tokens", "bad_records",
+            "vocabulary_size", "end_id", "key" and "shards".
+        fingerprint: str, the same for caches of the same tokens.
+
+    Raises:
+        CacheError: if there is no cache, or it is damaged; names the file.
+
+    Example:
+    >>> cache = TokenCache("cache/tokens-0123456789abcdef")
+    >>> len(cache), cache[:5]
+    (1048576, array([ 464, 2068, 7586, 21831, 18045], dtype=uint16))
+    """
+
+    def __init__(self, path, verify="contents"):
+        self.path = pathlib.Path(path)
+        check_choice("verify", verify, VERIFY)
+        self.index = _read_index(self.path)
+        self.dtype = np.dtype(self.index["dtype"])
+        self._shards = self.index["shards"]
+        with futures.ThreadPoolExecutor() as pool:
+            check = self._check_contents if verify == "contents" else self._check_size
+            list(pool.map(check, self._shards))
+        self._arrays = [
+            np.memmap(self.path / shard["name"], self.dtype, "r")
+            for shard in self._shards
+        ]
+        sizes = [shard["tokens"] for shard in self._shards]
+        self._ends = list(itertools.accumulate(sizes))
+
+    @property
+    def fingerprint(self):
+        """str, the same for caches of the same tokens of the same vocabulary."""
+        parts = [self.index[name] for name in ("dtype", "vocabulary_size", "end_id")]
+        parts += [shard["sha256"] for shard in self._shards]
+        return _sum_of(parts)[:32]
+
+    def __len__(self):
+        return self._ends[-1]
+
+    def __getitem__(self, place):
+        """Array of the tokens of a slice of step 1, from one or several shards."""
+        if not isinstance(place, slice) or place.step not in (None, 1):
+            raise TypeError(
+                f"`TokenCache` takes slices of step 1. Received: {place!r}."
+            )
+        start, stop, _ = place.indices(len(self))
+        first = bisect.bisect_right(self._ends, start)
+        parts = []
+        while start < stop:
+            offset = start - (self._ends[first] - len(self._arrays[first]))
+            part = self._arrays[first][offset : offset + stop - start]
+            parts.append(np.asarray(part))
+            start, first = start + len(part), first + 1
+        return np.concatenate(parts) if parts else np.zeros(0, self.dtype)
+
+    def _check_size(self, shard):
+        path = self.path / shard["name"]
+        wanted = shard["tokens"] * self.dtype.itemsize
+        if not path.is_file():
+            raise CacheError(_damaged(path, "is missing"))
+        if path.stat().st_size != wanted:
+            there = f"{path.stat().st_size:,} bytes instead of {wanted:,}"
+            raise CacheError(_damaged(path, f"has {there}"))
+        return path
+
+    def _check_contents(self, shard):
+        with self._check_size(shard).open("rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != shard["sha256"]:
+                raise CacheError(_damaged(file.name, "has other contents"))
+
+
+def write_index(path, index):
+    """Writes the index of a cache, and a sum by which it can be checked.
+
+    Args:
+        path: `pathlib.Path` of the file.
+        index: dict, JSON-serializable.
+    """
+    with path.open("w") as file:
+        file.write(json.dumps({**index, "sum": _sum_of(index)}, indent=1) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _read_index(folder):
+    path = folder / INDEX
+    if not path.is_file():
+        raise CacheError(
+            f"No cache of tokens at {str(folder)!r}: it has no {INDEX}. Make one with "
+            "`build_cache`."
+        )
+    try:
+        index = json.loads(path.read_bytes())
+        sound = index.pop("sum") == _sum_of(index)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        sound = False
+    if not sound:
+        raise CacheError(_damaged(path, "does not agree with its own sum"))
+    if index["format"] != FORMAT:
+        raise CacheError(_damaged(path, f"is of format {index['format']}"))
+    return index
+
+
+def _sum_of(value):
+    text = json.dumps(value, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _damaged(path, how):
+    path = pathlib.Path(path)
+    return (
+        f"The cache of tokens {str(path.parent)!r} is damaged: {path.name} {how}. "
+        "Delete the folder; `build_cache` makes it again."
+    )

@@ -1,0 +1,92 @@
+"""Documents put one behind the other, and windows of a fixed length cut from them."""
+
+import numpy as np
+
+from keras_idea.data.windows import TextError
+from keras_idea.validation import check_int
+
+
+def join_documents(documents, end_id, dtype="int32"):
+    """Token ids of documents, each followed by the token that ends it.
+
+    Args:
+        documents: sequence of int arrays `(tokens,)`.
+        end_id: int, the token that ends a document.
+        dtype: str, of the result. Default "int32".
+
+    Returns:
+        Array `(tokens,)`, as long as all documents and one more for each.
+
+    Example:
+    >>> join_documents([[1, 2], [3]], end_id=0)
+    array([1, 2, 0, 3, 0], dtype=int32)
+    """
+    parts = [part for ids in documents for part in (ids, (end_id,))]
+    if not parts:
+        return np.zeros(0, dtype)
+    return np.concatenate([np.asarray(part, dtype) for part in parts])
+
+
+class PackedWindows:
+    """Windows of a stream of tokens, without padding, by number.
+
+    Window `i` is `tokens[i * length : (i + 1) * length + 1]`: its first `length`
+    tokens are read, its last `length` are to be predicted. So each window begins with
+    the token that the one before ends with, each token is read in one window and
+    predicted in one, and documents run on from window to window.
+
+    Args:
+        tokens: `TokenCache` or int array `(tokens,)`.
+        length: int, tokens read in a window.
+
+    Attributes:
+        left_out: int, tokens at the end of the stream, fewer than `length`, that no
+            window predicts.
+
+    Raises:
+        TextError: if there are not enough tokens for one window.
+
+    Example:
+    >>> windows = PackedWindows(np.arange(10), length=4)
+    >>> len(windows), windows.left_out
+    (2, 1)
+    >>> windows[1]
+    (array([4, 5, 6, 7], dtype=int32), array([5, 6, 7, 8], dtype=int32))
+    """
+
+    def __init__(self, tokens, length):
+        self.tokens, self.length = tokens, check_int("length", length, minimum=1)
+        count, self.left_out = divmod(len(tokens) - 1, self.length)
+        if count < 1:
+            raise TextError(
+                f"{len(tokens)} tokens are too few: a window of {length} needs "
+                f"{length + 1}. Give more text, or a smaller `length`."
+            )
+        self._count = count
+
+    def __len__(self):
+        return self._count
+
+    def arrays(self, limit=None):
+        """Windows as `fit` takes them for `validation_data`.
+
+        Args:
+            limit: int or None, at most so many windows, evenly spread. Default: all.
+
+        Returns:
+            Pair of int32 arrays `(windows, length)`: tokens, and the one that follows
+            each.
+        """
+        chosen = list(range(self._count))
+        if limit is not None and check_int("limit", limit, minimum=1) < self._count:
+            chosen = [i * self._count // limit for i in range(limit)]
+        x, y = zip(*(self[i] for i in chosen), strict=True)
+        return np.stack(x), np.stack(y)
+
+    def __getitem__(self, index):
+        """Pair of int32 arrays `(length,)`: tokens, and the one that follows each."""
+        if not 0 <= index < self._count:
+            raise IndexError(f"window {index} of {self._count}")
+        start = int(index) * self.length
+        row = self.tokens[start : start + self.length + 1].astype("int32")
+        return row[:-1], row[1:]

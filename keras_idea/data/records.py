@@ -1,0 +1,146 @@
+"""Records that cannot be trained on: named, counted, then skipped or refused."""
+
+import collections
+import logging
+
+from keras_idea.data.windows import TextError
+from keras_idea.validation import check_choice, check_int
+
+#: What can be wrong with a record, and how to mend it.
+BAD_RECORDS = {
+    "broken_json": "the line is not one JSON value",
+    "missing_field": "the record has no such field; name another with `field`",
+    "not_a_string": "the field must hold a string",
+    "invalid_utf8": "the text is not UTF-8; convert it",
+    "empty": "the text holds nothing but white space",
+    "huge": "the text is over `max_characters`; raise it, or cut the text with `split`",
+}
+POLICIES = ("refuse", "skip")
+
+_LOGGER = logging.getLogger("keras_idea.data")
+
+
+class BadRecordError(TextError):
+    """A record that cannot be trained on.
+
+    Attributes:
+        kind: str, a key of `BAD_RECORDS`.
+        path: str, the file or data set.
+        line: int or None, line of a text file, row of a table; from 1.
+    """
+
+    def __init__(self, kind, path, line, detail):
+        self.kind, self.path, self.line = kind, str(path), line
+        super().__init__(
+            f"{_place(path, line)}: {kind.replace('_', ' ')}: {BAD_RECORDS[kind]}"
+            f"{f' ({detail})' if detail else ''}. Mend the record, or leave out all "
+            "such records with on_bad='skip': they are counted and logged."
+        )
+
+
+class ReadLog:
+    """What one reading of a source has met: documents, bytes and bad records.
+
+    Bad records are logged as warnings to the logger "keras_idea.data", with file and
+    line, up to a number of each kind; all of them are counted.
+
+    Args:
+        on_bad: "refuse" (raise `BadRecordError` at the first bad record) or "skip".
+            Default "refuse".
+        log_limit: int, warnings of one kind. Default 10.
+
+    Attributes:
+        documents: int, documents read.
+        bytes_read: int, bytes of the files gone through (compressed ones, of
+            compressed files).
+        bad: `collections.Counter` of kind to records skipped.
+
+    Example:
+    >>> log = ReadLog(on_bad="skip")
+    >>> texts = list(TextSource("corpus").documents(log))
+    >>> log.bad["broken_json"]
+    """
+
+    def __init__(self, on_bad="refuse", log_limit=10):
+        self.on_bad = check_choice("on_bad", on_bad, POLICIES)
+        self.log_limit = check_int("log_limit", log_limit, minimum=0)
+        self.documents = self.bytes_read = 0
+        self.bad: collections.Counter = collections.Counter()
+
+    def reject(self, kind, path, line=None, detail="", count=1):
+        """Refuses a record, or counts it and goes on.
+
+        Args:
+            kind: str, a key of `BAD_RECORDS`.
+            path: path of the file.
+            line: int or None, line or row, from 1.
+            detail: str, what was seen.
+            count: int, records of which this is said.
+
+        Raises:
+            BadRecordError: if `on_bad` is "refuse".
+        """
+        if self.on_bad == "refuse":
+            raise BadRecordError(kind, path, line, detail)
+        before = self.bad[kind]
+        self.bad[kind] += count
+        if before < self.log_limit:
+            more = f" ({detail})" if detail else ""
+            _LOGGER.warning(
+                "%s: %s: skipped%s", _place(path, line), kind.replace("_", " "), more
+            )
+            if before + 1 == self.log_limit:
+                _LOGGER.warning(
+                    "further records of this kind (%s) are counted, not logged",
+                    kind.replace("_", " "),
+                )
+
+    def accept(self, text, path, line, max_characters):
+        """Counts a document, or rejects it.
+
+        Args:
+            text: any value, the document; only a `str` is good.
+            path: path of the file.
+            line: int or None, line or row, from 1.
+            max_characters: int, longer documents are rejected.
+
+        Returns:
+            bool, whether `text` is a document.
+
+        Raises:
+            BadRecordError: if it is not and `on_bad` is "refuse".
+        """
+        if not isinstance(text, str):
+            self.reject("not_a_string", path, line, f"a {type(text).__name__}")
+        elif len(text) > max_characters:
+            detail = f"{len(text):,} characters, allowed {max_characters:,}"
+            self.reject("huge", path, line, detail)
+        elif not text or text.isspace():
+            self.reject("empty", path, line)
+        elif not _is_unicode(text):
+            self.reject("invalid_utf8", path, line, "half of a surrogate pair")
+        else:
+            self.documents += 1
+            return True
+        return False
+
+    def summary(self):
+        """One line: what was read and what was skipped."""
+        parts = [f"{self.documents:,} documents"]
+        parts += [
+            f"{count:,} {kind.replace('_', ' ')} skipped"
+            for kind, count in sorted(self.bad.items())
+        ]
+        return ", ".join(parts)
+
+
+def _is_unicode(text):
+    # JSON can spell half a surrogate pair, which no tokenizer takes.
+    try:
+        return text.isascii() or text.encode() is not None
+    except UnicodeEncodeError:
+        return False
+
+
+def _place(path, line):
+    return f"{path}, line {line}" if line is not None else str(path)

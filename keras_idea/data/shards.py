@@ -1,0 +1,142 @@
+"""Tokens written to the shards of a cache, and the folder they appear in at once."""
+
+import contextlib
+import hashlib
+import os
+import pathlib
+import shutil
+import time
+import uuid
+
+try:
+    import fcntl
+# Windows: what a killed build leaves is not removed there.
+except ImportError:  # pragma: no cover
+    fcntl = None  # type: ignore[assignment]
+
+_LOCK = ".lock"
+_TEMPORARY = ".tmp"
+# A folder's owner locks it right after it made it; nobody looks at it before.
+_GRACE_SECONDS = 60
+
+
+class ShardWriter:
+    """Writes a stream of tokens to files of one size.
+
+    Args:
+        folder: `pathlib.Path`, where the files are made.
+        dtype: `numpy.dtype` of the tokens.
+        shard_tokens: int, tokens a file.
+
+    Attributes:
+        shards: list of dicts of "name", "tokens" and "sha256", after `close`.
+
+    Example:
+    >>> writer = ShardWriter(folder, np.dtype("<u2"), shard_tokens=1 << 26)
+    >>> writer.write(np.array([1, 2, 3], "<u2"))
+    >>> writer.close()
+    """
+
+    def __init__(self, folder, dtype, shard_tokens):
+        self.folder, self.dtype, self.shard_tokens = folder, dtype, shard_tokens
+        self.shards, self.tokens = [], 0
+        self._file = None
+
+    def write(self, tokens):
+        """Adds an array of the writer's dtype."""
+        while len(tokens):
+            if self._file is None:
+                name = f"shard-{len(self.shards):05}.bin"
+                self._file = (self.folder / name).open("xb")
+                self._sum, self._size = hashlib.sha256(), 0
+            part = tokens[: self.shard_tokens - self._size]
+            tokens = tokens[len(part) :]
+            data = part.tobytes()
+            self._file.write(data)
+            self._sum.update(data)
+            self._size += len(part)
+            self.tokens += len(part)
+            if self._size == self.shard_tokens:
+                self.close()
+
+    def close(self):
+        """Ends the file that is being written, on the disk."""
+        if self._file is None:
+            return
+        with self._file as file:
+            file.flush()
+            os.fsync(file.fileno())
+        name = pathlib.Path(file.name).name
+        sha256 = self._sum.hexdigest()
+        self.shards.append({"name": name, "tokens": self._size, "sha256": sha256})
+        self._file = None
+
+    def abandon(self):
+        """Closes the file that is being written, whatever is in it."""
+        if self._file is not None:
+            self._file.close()
+
+
+@contextlib.contextmanager
+def new_folder(path):
+    """A folder that is there with all its files, or not at all.
+
+    Its files are written under another name, which it loses at the end. Of several
+    processes that make the same folder at once, the first to end gives it; what the
+    others made is removed.
+
+    Args:
+        path: `pathlib.Path` of the folder to be.
+
+    Yields:
+        `pathlib.Path` of the folder to write to. If the block raises, it is removed.
+
+    Example:
+    >>> with new_folder(pathlib.Path("cache")) as folder:
+    ...     (folder / "index.json").write_text("{}")
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    remove_abandoned(path.parent)
+    temporary = path.with_name(f".{path.name}-{uuid.uuid4().hex}{_TEMPORARY}")
+    temporary.mkdir()
+    lock = (temporary / _LOCK).open("w")
+    try:
+        if fcntl:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield temporary
+        (temporary / _LOCK).unlink()
+        _sync_folder(temporary)
+        try:
+            temporary.rename(path)
+        except OSError:
+            if not path.is_dir():
+                raise
+        _sync_folder(path.parent)
+    finally:
+        lock.close()
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def remove_abandoned(folder):
+    """Removes what killed builds left in a folder, of which no process has the lock.
+
+    Args:
+        folder: `pathlib.Path`, where caches lie.
+    """
+    for lock in folder.glob(f".*{_TEMPORARY}/{_LOCK}"):
+        with contextlib.suppress(OSError):
+            old = time.time() - lock.stat().st_mtime > _GRACE_SECONDS
+            if fcntl and old:
+                with lock.open() as file:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(lock.parent)
+
+
+def _sync_folder(path):
+    # The names in a folder reach the disk by the folder, not by the files.
+    if os.name == "posix":
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,171 @@
+"""Where documents come from: files and folders of text, JSON lines and parquet."""
+
+import contextlib
+import dataclasses
+import hashlib
+import logging
+import os
+import pathlib
+import zlib
+from typing import Any
+
+from keras_idea.data.readers import READERS, SPLITS, read_text, suffix_of
+from keras_idea.data.records import POLICIES, ReadLog
+from keras_idea.data.windows import TextError
+from keras_idea.validation import check_choice, check_int
+
+_LOGGER = logging.getLogger("keras_idea.data")
+
+
+@dataclasses.dataclass(frozen=True)
+class TextSource:
+    """Documents in files: text, JSON lines or parquet, plain or compressed.
+
+    A file's name tells its format: `.txt`, `.text`, `.md` (text), `.jsonl`, `.ndjson`
+    (JSON lines), `.parquet`; text and JSON lines may end in `.zst` or `.gz` as well
+    (`.jsonl.zst` is the format of DCLM). Folders are read recursively, in the sorted
+    order of their files' paths; hidden files are left out.
+
+    Args:
+        paths: path of a file or folder, or a sequence of them, read in turn.
+        field: str, key or column of the text in a record. Default "text".
+        split: what a document of a text file is: "file" (all of it), "paragraphs"
+            (separated by blank lines) or "lines". Default "file".
+        pattern: str or None, of a folder only files whose path matches, such as
+            "*.py" or "train/*.txt"; of unknown suffix they are read as text. None:
+            all files of a known format. A file that is named is read in any case.
+        on_bad: "refuse" (an error at the first bad record) or "skip" (they are
+            counted and logged). Default "refuse".
+        max_characters: int, longer documents are bad records. A tokenizer needs some
+            100 bytes for each character. Default 10,000,000.
+        hash_contents: bool, whether `key` tells files by their contents rather than
+            by place, size and time of change; that reads every byte. Default False.
+
+    Raises:
+        TextError: if there is no such file or folder, or no file that can be read.
+        ValueError: if an argument is none of those allowed.
+
+    Example:
+    >>> source = TextSource("dclm", on_bad="skip")      # a folder of *.jsonl.zst
+    >>> for text in source:
+    ...     print(text[:80])
+    """
+
+    paths: Any
+    field: str = "text"
+    split: str = "file"
+    pattern: str | None = None
+    on_bad: str = "refuse"
+    max_characters: int = 10_000_000
+    hash_contents: bool = False
+
+    def __post_init__(self):
+        one = isinstance(self.paths, (str, os.PathLike))
+        paths = (self.paths,) if one else tuple(self.paths)
+        object.__setattr__(self, "paths", tuple(map(pathlib.Path, paths)))
+        check_choice("split", self.split, SPLITS)
+        check_choice("on_bad", self.on_bad, POLICIES)
+        check_int("max_characters", self.max_characters, minimum=1)
+        self.files()
+
+    def files(self):
+        """List of the files' `pathlib.Path`, in the order they are read."""
+        files = [file for path in self.paths for file in self._files_of(path)]
+        if not files:
+            raise TextError("No text: `paths` is empty. Give a file or a folder.")
+        return files
+
+    def _files_of(self, path):
+        if path.is_file():
+            return [path]
+        if not path.is_dir():
+            raise TextError(
+                f"No text at {str(path)!r}: there is no such file or folder (seen from "
+                f"{pathlib.Path.cwd()})."
+            )
+        there = {f.relative_to(path): f for f in path.rglob("*") if f.is_file()}
+        there = {n: f for n, f in there.items() if not _hidden(n)}
+        if self.pattern is None:
+            files = {n: f for n, f in there.items() if suffix_of(f) in READERS}
+        else:
+            files = {n: f for n, f in there.items() if n.match(self.pattern)}
+        if not files:
+            wanted = self.pattern or ", ".join(READERS)
+            raise TextError(
+                f"No text in {str(path)!r}: none of its {len(there)} files is of "
+                f"{wanted}. Name others with `pattern`, such as pattern='*.py'."
+            )
+        if len(files) < len(there):
+            left = len(there) - len(files)
+            _LOGGER.info("%s: %d files of other formats left out", path, left)
+        return [files[name] for name in sorted(files)]
+
+    def total_bytes(self):
+        """int, bytes of all files, as they lie on the disk."""
+        return sum(file.stat().st_size for file in self.files())
+
+    def __iter__(self):
+        return self.documents(ReadLog(self.on_bad))
+
+    def documents(self, log):
+        """The documents, each once.
+
+        Args:
+            log: `ReadLog`, which counts documents, bytes and bad records.
+
+        Yields:
+            str.
+
+        Raises:
+            BadRecordError: at a bad record, if the log's `on_bad` is "refuse".
+            TextError: if a file cannot be read or is cut off, whatever `on_bad` is;
+                says how many documents were read of it.
+        """
+        for path in self.files():
+            before, start = log.documents, log.bytes_read
+            with _named(path, lambda b=before: log.documents - b):
+                with path.open("rb") as file:
+                    read = READERS.get(suffix_of(path), read_text)
+                    for text in read(file, path, self, log):
+                        log.bytes_read = start + file.tell()
+                        yield text
+                    log.bytes_read = start + path.stat().st_size
+
+    def key(self):
+        """What the documents depend on: files and options.
+
+        Returns:
+            dict, JSON-serializable.
+        """
+        options = dataclasses.asdict(self)
+        del options["paths"], options["hash_contents"]
+        describe = _contents if self.hash_contents else place_of
+        return {**options, "files": [describe(file) for file in self.files()]}
+
+
+@contextlib.contextmanager
+def _named(path, documents):
+    """Errors of reading a file name it, and say how far the reading came."""
+    try:
+        yield
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise TextError(
+            f"Cannot read {str(path)!r} to its end: {reason}. {documents():,} "
+            "documents of it were read. Get the file again, or take it away."
+        ) from error
+
+
+def place_of(path):
+    """What tells a file by its place: path, bytes and time of change."""
+    status = path.stat()
+    return [str(path.resolve()), status.st_size, status.st_mtime_ns]
+
+
+def _contents(path):
+    with path.open("rb") as file:
+        return [suffix_of(path), hashlib.file_digest(file, "sha256").hexdigest()]
+
+
+def _hidden(relative):
+    return any(part.startswith(".") for part in relative.parts)

@@ -1,0 +1,106 @@
+"""Files as streams of bytes and of lines, compressed or not; damage is an error."""
+
+import gzip
+import io
+from typing import Any
+
+from keras_idea.data.extra import require
+
+#: Suffixes of compressed files.
+COMPRESSED = (".zst", ".gz")
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_CHUNK = 1 << 17
+
+
+class StreamError(OSError):
+    """A compressed file that is cut off or damaged."""
+
+
+def decompressed(file, path):
+    """A buffered stream of what a file holds.
+
+    Args:
+        file: binary file, open.
+        path: `pathlib.Path` of it, whose suffix tells the compression: .zst
+            (Zstandard, any number of frames), .gz, or none.
+
+    Returns:
+        Binary stream. Unlike `zstandard`'s own reader, which takes the end of a file
+        for the end of its text, it raises `StreamError` where a frame is cut off.
+
+    Example:
+    >>> with path.open("rb") as file:
+    ...     first = decompressed(file, path).readline()
+    """
+    if path.suffix == ".zst":
+        zstandard = require("zstandard", f"Reading {path.name!r}")
+        return io.BufferedReader(_ZstdFrames(file, zstandard), buffer_size=1 << 20)
+    if path.suffix == ".gz":
+        return io.BufferedReader(gzip.GzipFile(fileobj=file), buffer_size=1 << 20)
+    return file
+
+
+class _ZstdFrames(io.RawIOBase):
+    """The frames of a .zst file, one after the other."""
+
+    def __init__(self, file, zstandard):
+        self._file, self._error = file, zstandard.ZstdError
+        # The largest window that `zstd --long` writes: 2 GiB.
+        self._decompressor = zstandard.ZstdDecompressor(max_window_size=1 << 31)
+        self._frame: Any = None
+        self._input, self._output, self._began = b"", memoryview(b""), False
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        while not self._output:
+            chunk = self._input or self._file.read(_CHUNK)
+            if not chunk:
+                if self._frame or not self._began:
+                    raise StreamError(
+                        "it ends in the middle of a Zstandard frame: it is truncated"
+                    )
+                return 0
+            self._decompress(chunk)
+        size = min(len(buffer), len(self._output))
+        buffer[:size], self._output = self._output[:size], self._output[size:]
+        return size
+
+    def _decompress(self, chunk):
+        self._began, self._input = True, b""
+        self._frame = self._frame or self._decompressor.decompressobj()
+        try:
+            self._output = memoryview(self._frame.decompress(chunk))
+        except self._error as error:
+            raise StreamError(f"it is no sound Zstandard data ({error})") from None
+        if self._frame.eof:
+            self._input, self._frame = self._frame.unused_data, None
+
+
+def numbered_lines(stream, max_bytes):
+    r"""Lines of a stream, however long they are.
+
+    Args:
+        stream: binary stream.
+        max_bytes: int, a longer line is not held in memory.
+
+    Yields:
+        Pairs of the line's number, from 1, and its bytes without the line's end; None
+        in place of a line longer than `max_bytes`.
+
+    Example:
+    >>> list(numbered_lines(io.BytesIO(b"a\nlong line\n"), max_bytes=4))
+    [(1, b'a'), (2, None)]
+    """
+    number = 0
+    while line := stream.readline(max_bytes + 1):
+        number += 1
+        if line.endswith(b"\n") or len(line) <= max_bytes:
+            # A byte order mark is no text.
+            line = line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
+            yield number, line.rstrip(b"\r\n")
+            continue
+        while line and not line.endswith(b"\n"):
+            line = stream.readline(_CHUNK)
+        yield number, None

@@ -1,0 +1,164 @@
+"""Text to token ids and back: bytes, and tokenizers that are objects of KerasHub."""
+
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Callable
+
+import numpy as np
+
+# Characters tokenized at once: a tokenizer needs some 100 bytes of memory for each.
+_CHUNK = 1 << 17
+# Tokenized once, to tell apart tokenizers that differ in their rules alone.
+_PROBE = "The  quick brown-fox's\t42.5 naïve ☃ 北京 🎉\r\n<s></s><|endoftext|> f(x):"
+
+
+@dataclasses.dataclass(frozen=True)
+class Vocabulary:
+    """Text to token ids and back.
+
+    Args:
+        encode: function of a str that returns an int32 array `(tokens,)`.
+        decode: function of an int array `(tokens,)` that returns a str.
+        token_bytes: float array `(vocabulary,)`, the bytes of text each id stands
+            for.
+        end_id: int or None, the token that ends a document. Default None.
+        fingerprint: str or None, the same for tokenizers that give the same ids, on
+            every machine. Default None: not known.
+        encode_batch: function of a list of str that returns a list of int arrays, or
+            None: `encode`, one by one. Default None.
+    """
+
+    encode: Callable
+    decode: Callable
+    token_bytes: np.ndarray
+    end_id: int | None = None
+    fingerprint: str | None = None
+    encode_batch: Callable | None = None
+
+    @property
+    def vocabulary_size(self):
+        """int, one more than the largest id."""
+        return len(self.token_bytes)
+
+    def encode_all(self, texts):
+        """Token ids of several texts.
+
+        Args:
+            texts: list of str.
+
+        Returns:
+            list of int arrays `(tokens,)`.
+        """
+        if self.encode_batch is not None:
+            return self.encode_batch(texts)
+        return [self.encode(text) for text in texts]
+
+
+def byte_vocabulary(end=False):
+    """The 256 bytes, each its own id.
+
+    Args:
+        end: bool, whether there is a 257th id that ends a document, as packed
+            documents need it. Default False.
+
+    Returns:
+        `Vocabulary`.
+
+    Example:
+    >>> byte_vocabulary().encode("a b")
+    array([97, 32, 98], dtype=int32)
+    """
+
+    def decode(ids):
+        return bytes(i for i in ids if i < 256).decode("utf-8", errors="replace")
+
+    return Vocabulary(
+        encode=lambda text: np.frombuffer(text.encode(), "uint8").astype("int32"),
+        decode=decode,
+        token_bytes=np.array([1.0] * 256 + [0.0] * bool(end)),
+        end_id=256 if end else None,
+        fingerprint=fingerprint_of("bytes", bool(end)),
+        encode_batch=lambda texts: [np.frombuffer(t.encode(), "uint8") for t in texts],
+    )
+
+
+def tokenizer_vocabulary(tokenizer):
+    """The vocabulary of a KerasHub tokenizer.
+
+    Args:
+        tokenizer: a `keras_hub` tokenizer, byte-level BPE or SentencePiece.
+
+    Returns:
+        `Vocabulary`, whose `end_id` is the tokenizer's `end_token_id`.
+
+    Example:
+    >>> vocabulary = tokenizer_vocabulary(lm.preprocessor.tokenizer)
+    """
+
+    def encode(text):
+        chunks = [text[i : i + _CHUNK] for i in range(0, len(text), _CHUNK)]
+        ids = [np.asarray(tokenizer.tokenize(chunk), "int32") for chunk in chunks]
+        return np.concatenate(ids or [np.zeros(0, "int32")])
+
+    def decode(ids):
+        return str(tokenizer.detokenize(np.asarray(ids, "int32")))
+
+    end_id = getattr(tokenizer, "end_token_id", None)
+    if getattr(tokenizer, "merges", None) is not None:
+        learnt = [sorted(tokenizer.vocabulary.items()), list(tokenizer.merges)]
+    else:
+        learnt = list(tokenizer.get_vocabulary())
+    return Vocabulary(
+        encode,
+        decode,
+        _token_bytes(tokenizer),
+        end_id=None if end_id is None else int(end_id),
+        fingerprint=fingerprint_of(
+            type(tokenizer).__name__, learnt, end_id, encode(_PROBE).tolist()
+        ),
+    )
+
+
+def fingerprint_of(*parts):
+    """A short hash of JSON-serializable values, the same on every machine.
+
+    Args:
+        *parts: values; NumPy integers are taken as integers.
+
+    Returns:
+        str of 32 hexadecimal digits.
+
+    Example:
+    >>> fingerprint_of("bytes", True) == fingerprint_of("bytes", True)
+    True
+    """
+    text = json.dumps(parts, sort_keys=True, default=int)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def piece_bytes(piece):
+    """Bytes of text that a SentencePiece piece stands for.
+
+    Args:
+        piece: str, such as "▁the" or "<0x41>".
+
+    Returns:
+        int.
+    """
+    if re.fullmatch("<0x[0-9A-F]{2}>", piece):
+        return 1
+    return len(piece.replace("▁", " ").encode())
+
+
+def _token_bytes(tokenizer):
+    """Float array `(vocabulary,)`: the bytes of text that each id stands for."""
+    if getattr(tokenizer, "merges", None) is not None:
+        # Byte-level BPE: a character is a byte. The ids may have gaps.
+        sizes = {i: len(token) for token, i in tokenizer.vocabulary.items()}
+    else:
+        sizes = dict(enumerate(map(piece_bytes, tokenizer.get_vocabulary())))
+    token_bytes = np.zeros(max(sizes) + 1)
+    token_bytes[list(sizes)] = list(sizes.values())
+    return token_bytes
