@@ -1,4 +1,4 @@
-"""The command line: `keras-idea train`, `keras-idea export`, `keras-idea bench`."""
+"""The command line: `keras-idea train`, `export`, `report` and `bench`."""
 
 import argparse
 import sys
@@ -51,6 +51,7 @@ def _parser():
     )
     train.set_defaults(command=_train)
     _add_export(commands)
+    _add_report(commands)
     _add_bench(commands)
     return parser
 
@@ -89,6 +90,23 @@ def _add_export(commands):
         "--overwrite", action="store_true", help="replace an earlier export"
     )
     export.set_defaults(command=_export)
+
+
+def _add_report(commands):
+    report = commands.add_parser(
+        "report",
+        help="one HTML page about one or several finished runs",
+        description="Writes one self-contained HTML page with the pictures and tables "
+        "of finished runs side by side, and prints the tables.",
+    )
+    report.add_argument("runs", nargs="+", metavar="RUN", help="run folders")
+    report.add_argument(
+        "--output",
+        default="report.html",
+        metavar="FILE.html",
+        help="the page (default report.html); replaces an earlier report",
+    )
+    report.set_defaults(command=_report)
 
 
 def _add_bench(commands):
@@ -194,6 +212,20 @@ def _export(options):
     except KeyboardInterrupt:
         return _fail(130, "interrupted.")
     print(export)
+    return 0
+
+
+def _report(options):
+    from keras_idea.report.report import ReportRefused, report
+    from keras_idea.report.run_record import RunRecordError
+
+    try:
+        path = report(options.runs, options.output)
+    except (ReportRefused, RunRecordError) as error:
+        return _fail(2, error)
+    except KeyboardInterrupt:
+        return _fail(130, "interrupted.")
+    print(f"The page is {path}")
     return 0
 
 

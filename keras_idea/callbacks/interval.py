@@ -39,7 +39,7 @@ class IntervalMeter:
     def begin_epoch(self):
         """Carries over what the last epoch left after its last point."""
         end = self._sums(self.latest)
-        if end is not None:
+        if end is not None and end.batches > self._base.batches:
             self._left = self._left + (end - self._base)
         with self._lock:
             self._arrived = {}
