@@ -1,5 +1,6 @@
 """TensorBoard, opened on the log folder of a real run: are the charts there?"""
 
+import json
 import urllib.request
 
 import keras
@@ -10,7 +11,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 import keras_idea as ki
 from browser_tests.browser import browser, find_everywhere, tensorboard
-from keras_idea.callbacks.event_log import DASHBOARD
+from keras_idea.callbacks.event_log import DASHBOARD, EventLog
 from tests.helpers import residual_model
 
 CHARTS = list(DASHBOARD["IDEA Prune"])
@@ -38,6 +39,12 @@ def log_dir(tmp_path_factory):
             validation_data=(x, y),
             callbacks=[prune, theirs],
         )
+    # A run killed at step 14 that went on from its checkpoint of step 8.
+    for start, end in ((0, 14), (8, 16)):
+        log = EventLog(folder / "resumed", start)
+        for step in range(start + 1, end + 1):
+            log.scalars(step, {"loss/train": 100.0 * start + step})
+        log.close()
     return folder
 
 
@@ -50,7 +57,7 @@ def page(log_dir, tmp_path_factory):
 
 
 def wait(driver, condition, message):
-    return WebDriverWait(driver, 90).until(condition, message)
+    return WebDriverWait(driver, 60).until(condition, message)
 
 
 def opened(page, tab):
@@ -91,7 +98,7 @@ def test_the_heat_map_is_an_image(page):
     width = "return arguments[0].complete && arguments[0].naturalWidth"
 
     def widths(driver):
-        images = find_everywhere(driver, "tf-image-loader img")
+        images = find_everywhere(driver, "img")
         return [driver.execute_script(width, image) for image in images]
 
     wait(driver, lambda d: widths(d) == [640], "The heat map was not loaded.")
@@ -110,11 +117,22 @@ def test_importance_has_histograms(page):
 def test_both_writers_are_served(page):
     """The runs of Keras's callback, and every step of ours once, over two fits."""
     _, address = page
-    with urllib.request.urlopen(f"{address}data/runs", timeout=60) as answer:
-        runs = answer.read().decode()
-    assert '"train"' in runs and '"validation"' in runs and '"."' in runs
-    tag = f"{address}data/plugin/scalars/scalars?run=.&tag=loss%2Ftrain"
-    with urllib.request.urlopen(tag, timeout=60) as answer:
-        points = answer.read().decode()
-    steps = [int(point.split(",")[1]) for point in points.split("], [")]
-    assert steps == list(range(1, 25))
+    runs = json.loads(asked(f"{address}data/runs"))
+    assert {".", "train", "validation", "resumed"} <= set(runs)
+    assert [step for _, step, _ in losses_of(address, ".")] == list(range(1, 25))
+
+
+def test_what_a_killed_run_lost_is_replaced(page):
+    points = [(step, value) for _, step, value in losses_of(page[1], "resumed")]
+    kept = [(step, step) for step in range(1, 9)]
+    assert points == [*kept, *((step, 800 + step) for step in range(9, 17))]
+
+
+def losses_of(address, run):
+    tag = f"{address}data/plugin/scalars/scalars?run={run}&tag=loss%2Ftrain"
+    return json.loads(asked(tag))
+
+
+def asked(address):
+    with urllib.request.urlopen(address, timeout=60) as answer:
+        return answer.read().decode()

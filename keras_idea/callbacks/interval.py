@@ -33,6 +33,7 @@ class IntervalMeter:
         self._lock = threading.Lock()
         self._arrived = {}
         self._first = None  # (batches, time) of the first batch that ended
+        self._running = False  # whether the clock has started there
         self._left = _Sums()  # of earlier epochs, since the last point
         self._base = _Sums()  # of this epoch at the last point
 
@@ -86,13 +87,13 @@ class IntervalMeter:
             if batches not in self._arrived:
                 return None
             now, logs = self._arrived[batches]
-            if self._first is not None:
+            if not self._running:
                 # The clock starts when the first batch of all has ended.
                 warm, began = self._first
                 self._base = dataclasses.replace(
                     self._base, seconds=began, timed=min(warm, batches)
                 )
-                self._first = None
+                self._running = True
         loss = float(logs.get("loss", 0.0)) * batches
         return _Sums(loss, batches, batches, now)
 

@@ -151,6 +151,7 @@ def test_utilisation_is_speed_times_work(run):
         assert np.isclose(tokens[step], 40 * steps[step], rtol=1e-5)
         assert np.isclose(used, flops_of_a_batch(*widths) * steps[step] / 1e9)
     left = events.scalars("speed/minutes_left")
+    assert len(steps) == len(left) == 12
     for step in left:
         assert np.isclose(left[step], (24 - step) / steps[step] / 60, rtol=1e-4)
 

@@ -1,5 +1,6 @@
 """The monitor's parts, where a whole run would not show the corner."""
 
+import dataclasses
 import threading
 
 import keras
@@ -43,11 +44,20 @@ class TestInterval:
     def test_the_clock_leaves_out_the_first_batch(self):
         meter = IntervalMeter()
         meter.begin_epoch()
-        for batches, now in ((1, 60.0), (2, 60.5), (3, 61.0), (4, 65.0)):
+        times = ((1, 60.0, None), (2, 60.5, 2.0), (4, 61.0, 4.0), (5, 65.0, 0.25))
+        for batches, now, speed in times:
             meter.add(batches, {"loss": 1.0}, now)
-        assert meter.take(1).batches_per_second is None
-        assert meter.take(3).batches_per_second == 2.0
-        assert meter.take(4).batches_per_second == 0.25
+            assert meter.take(batches).batches_per_second == speed
+
+    def test_the_clock_stands_still_between_epochs(self):
+        meter = IntervalMeter()
+        meter.begin_epoch()
+        meter.add(1, {"loss": 1.0}, 0.0)
+        meter.add(3, {"loss": 1.0}, 1.0)
+        meter.begin_epoch()  # an hour of validation later
+        meter._base = dataclasses.replace(meter._base, seconds=3600.0)
+        meter.add(4, {"loss": 1.0}, 3602.0)
+        assert meter.take(4).batches_per_second == 2.0  # 6 batches in 3 seconds
 
     def test_a_loss_that_is_no_number_goes_away_again(self):
         meter = IntervalMeter()
