@@ -32,7 +32,8 @@ class IntervalMeter:
     def __init__(self):
         self._lock = threading.Lock()
         self._arrived = {}
-        self._first = None  # (batches, time) of the first batch that ended
+        self._first: tuple[int, float] | None = None
+        # (batches, time) of the first batch that ended
         self._running = False  # whether the clock has started there
         self._left = _Sums()  # of earlier epochs, since the last point
         self._base = _Sums()  # of this epoch at the last point
@@ -89,7 +90,7 @@ class IntervalMeter:
             now, logs = self._arrived[batches]
             if not self._running:
                 # The clock starts when the first batch of all has ended.
-                warm, began = self._first
+                warm, began = self._first or (0, now)
                 self._base = dataclasses.replace(
                     self._base, seconds=began, timed=min(warm, batches)
                 )
