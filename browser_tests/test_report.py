@@ -32,7 +32,7 @@ def test_nothing_else_is_asked_for(page):
         if event["method"] == "Network.requestWillBeSent"
     }
     # The browser's own empty page, before ours, asks for parts of itself.
-    ours = {i: url for i, url in requests.items() if not url.startswith("chrome:")}
+    ours = {i: url for i, url in requests.items() if not url.startswith("chrome")}
     others = [url for url in ours.values() if not url.startswith("data:")]
     assert [url.rsplit("/", 1)[1] for url in others] == ["page.html"]
     failed = [e for e in events if e["method"] == "Network.loadingFailed"]
