@@ -79,7 +79,8 @@ def _curves(records):
     draw_side_by_side(picture, runs)
     names = ", ".join(record.name for record in records)
     image = _image(picture.getvalue(), f"Loss and width of {names}")
-    return f'<div class="curves">{image}</div>'
+    note = "Lines: training loss, smoothed; dots: held-out text."
+    return f'<div class="curves">{image}</div><p class="legend">{note}</p>'
 
 
 def _run(record):

@@ -174,9 +174,9 @@ def test_monitoring_changes_nothing(data, tmp_path):
     """The same weights to the last bit, though every step is read and written."""
     weights = []
     for log_dir in (None, ki.Monitor(tmp_path, update_every=1, neurons_every=1)):
-        model = compiled()
-        prune = ki.IdeaPruneCallback(4, 2, 12, log_dir=log_dir)
-        model.fit(*data, epochs=3, callbacks=[prune], **FIT)
+        model = compiled(hidden_dims=(16,))
+        prune = ki.IdeaPruneCallback(4, 2, 8, log_dir=log_dir)
+        model.fit(*data, epochs=2, callbacks=[prune], **FIT)
         weights.append(model.get_weights())
     for with_monitor, without in zip(*weights, strict=True):
         np.testing.assert_array_equal(with_monitor, without)
@@ -197,9 +197,9 @@ def test_it_does_not_sync_at_every_batch(data, tmp_path):
         model = Counting(graph.input, graph.output)
         model.compile("adam", "mse")
         log_dir = folder and ki.Monitor(folder, update_every=1, neurons_every=1000)
-        prune = ki.IdeaPruneCallback(4, 0, 60, log_dir=log_dir)
-        x, y = (np.tile(array, (8, 1, 1)) for array in data)
-        model.fit(x, y, callbacks=[prune], **FIT)  # 64 steps
+        prune = ki.IdeaPruneCallback(4, 0, 30, log_dir=log_dir)
+        x, y = (np.tile(array, (4, 1, 1)) for array in data)
+        model.fit(x, y, callbacks=[prune], **FIT)  # 32 steps
         return len(syncs)
 
     # At the begin and end of the fit and the epoch, and once for the samples.
@@ -261,6 +261,9 @@ def test_a_resumed_run_replaces_what_was_lost(data, tmp_path):
     assert np.isclose(events.scalars("flops/train")[24], by_hand)
 
 
+@pytest.mark.skipif(
+    keras.backend.backend() == "torch", reason="Keras has no such thing on torch"
+)
 def test_several_steps_an_execution(data, tmp_path):
     model = compiled(steps_per_execution=4)
     monitor = ki.Monitor(tmp_path, update_every=3, neurons_every=6)
@@ -325,19 +328,6 @@ def test_alone_in_the_list_of_callbacks(data, tmp_path):
     flops = events.scalars("flops/train")[24]
     by_hand = 14 * flops_of_a_batch(16, 12) + 10 * flops_of_a_batch(4, 4)
     assert np.isclose(flops, by_hand)
-
-
-def test_beside_keras_s_own_in_one_folder(data, tmp_path):
-    pytest.importorskip("tensorflow")
-    prune = ki.IdeaPruneCallback(4, 2, 4, log_dir=tmp_path)
-    theirs = keras.callbacks.TensorBoard(tmp_path, update_freq=1)
-    compiled().fit(
-        *data, epochs=2, validation_data=data, callbacks=[prune, theirs], **FIT
-    )
-    assert Events(tmp_path).steps("loss/train") == [10, 16]
-    for folder in ("train", "validation"):
-        assert "loss/train" not in Events(tmp_path / folder).tags
-        assert any((tmp_path / folder).iterdir())
 
 
 def test_what_is_unknown_is_left_out(data, tmp_path):
