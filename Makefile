@@ -12,19 +12,39 @@ BACKENDS ?= jax tensorflow torch
 export TF_CPP_MIN_LOG_LEVEL = 3
 PIP = pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test browser lint bench clean
 
 demo: .venv-demo/ready
 	KERAS_BACKEND=jax .venv-demo/bin/python -m keras_idea train --output runs/demo --overwrite
 
-test: .venv/ready .venv-jax/ready lint
+test: .venv/ready .venv-jax/ready lint browser
 	KERAS_BACKEND=jax .venv-jax/bin/python tests/core_alone.py
 	$(MAKE) --jobs=2 --no-print-directory $(BACKENDS:%=test-%)
+	KERAS_BACKEND=jax .venv/bin/python -m pytest browser_tests
 
 # One process a backend, two at a time: a test compiles on one core.
 test-%: .venv/ready
 	@set -o pipefail; KERAS_BACKEND=$* .venv/bin/python -m pytest --durations=5 2>&1 \
 		| sed -u 's/^/$*: /'
+
+# What the tests in browser_tests open their pages in, once, on jax.
+browser:
+	@if [ "$$KERAS_IDEA_NO_BROWSER" = 1 ]; then \
+		echo "KERAS_IDEA_NO_BROWSER=1: the tests in a browser are left out."; \
+	elif command -v chromium >/dev/null && command -v chromedriver >/dev/null; then \
+		:; \
+	elif command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+		echo "Installing chromium and chromium-driver with apt-get."; \
+		export DEBIAN_FRONTEND=noninteractive; \
+		apt-get install -qq -y chromium chromium-driver >/dev/null || \
+		{ apt-get -qq update && \
+		apt-get install -qq -y chromium chromium-driver >/dev/null; }; \
+	else \
+		echo "The tests need the programs chromium and chromedriver. Install them" \
+			"(Debian, Ubuntu, as root: apt-get install chromium chromium-driver)," \
+			"or set KERAS_IDEA_NO_BROWSER=1 to leave the tests in a browser out." >&2; \
+		exit 1; \
+	fi
 
 lint: .venv/ready
 	.venv/bin/ruff check .

@@ -11,7 +11,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 from keras_idea import functional, methods
-from keras_idea.callbacks import Checkpoint, IdeaPruneCallback
+from keras_idea.callbacks import Checkpoint, IdeaPruneCallback, Monitor
 from keras_idea.layers import GatedFFN, PrunableGatedFFN
 from keras_idea.schedules import (
     CosineDecay,
@@ -29,6 +29,7 @@ __all__ = [
     "CubicWidth",
     "GatedFFN",
     "IdeaPruneCallback",
+    "Monitor",
     "PrunableGatedFFN",
     "StagedSchedule",
     "WarmupStableDecay",

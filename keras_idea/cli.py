@@ -1,7 +1,8 @@
-"""The command line: `keras-idea train`, `export`, `evaluate` and `bench`."""
+"""The command line: `keras-idea train`, `export`, `evaluate`, `report`, `bench`."""
 
-import argparse
 import sys
+
+from keras_idea.arguments import make_parser
 
 
 def main(arguments=None):
@@ -17,177 +18,8 @@ def main(arguments=None):
     Example:
     >>> main(["train", "run.toml", "--output", "runs/mine"])
     """
-    options = _parser().parse_args(arguments)
-    return options.command(options)
-
-
-def _parser():
-    parser = argparse.ArgumentParser(
-        prog="keras-idea",
-        description="Pretrain wide, prune while training, recover: in one fit.",
-    )
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    train = commands.add_parser(
-        "train",
-        help="train, prune and recover a model; leave a run folder",
-        description="Trains a wide language model, prunes it while it trains and "
-        "recovers it in one fit; leaves a folder with the narrow model, a picture "
-        "and a table. The same command goes on with a run that was stopped, from its "
-        "last checkpoint. KERAS_BACKEND=jax|tensorflow|torch chooses the backend.",
-    )
-    train.add_argument(
-        "config",
-        nargs="?",
-        metavar="CONFIG.toml",
-        help="the run's description; default: a small model on the source text of "
-        "Python's standard library, about five minutes on 2 cores",
-    )
-    train.add_argument(
-        "--output", metavar="FOLDER", help="the run folder, instead of run.output"
-    )
-    train.add_argument(
-        "--overwrite",
-        action="store_true",
-        help="replace the run that the folder holds",
-    )
-    train.set_defaults(command=_train)
-    _add_export(commands)
-    _add_evaluate(commands)
-    _add_bench(commands)
-    return parser
-
-
-def _add_export(commands):
-    export = commands.add_parser(
-        "export",
-        help="export a run's narrow model for KerasHub, Hugging Face or ONNX",
-        description="Exports the narrow model of a run in float32, loads the export "
-        "back and compares its logits and greedy tokens with the model's. An export "
-        "that fails is not kept. KERAS_BACKEND=jax|tensorflow|torch chooses the "
-        "backend, which need not be the run's.",
-    )
-    export.add_argument(
-        "run",
-        metavar="RUN",
-        help="a run folder, or a KerasHub preset folder",
-    )
-    formats = export.add_mutually_exclusive_group(required=True)
-    formats.add_argument(
-        "--preset", metavar="FOLDER", help="a preset that stock KerasHub loads"
-    )
-    formats.add_argument(
-        "--hf", metavar="FOLDER", help="a folder that Hugging Face transformers loads"
-    )
-    formats.add_argument(
-        "--onnx", metavar="FILE.onnx", help="a graph from token ids to logits"
-    )
-    export.add_argument(
-        "--length",
-        type=int,
-        metavar="TOKENS",
-        help="of the sequence an ONNX file takes; on torch, which fixes it",
-    )
-    export.add_argument(
-        "--overwrite", action="store_true", help="replace an earlier export"
-    )
-    export.set_defaults(command=_export)
-
-
-def _add_evaluate(commands):
-    evaluate = commands.add_parser(
-        "evaluate",
-        help="perplexity of a text, and benchmarks, of a saved model",
-        description="Judges the narrow model of a run, or a KerasHub preset, by the "
-        "perplexity of a text (a sliding window, every token predicted once) and by "
-        "tasks of lm-evaluation-harness (extra `eval`).",
-    )
-    evaluate.add_argument(
-        "model", metavar="MODEL", help="a run folder, or a KerasHub preset folder"
-    )
-    evaluate.add_argument(
-        "--text", metavar="FILE", help="a text file or folder, or 'stdlib'"
-    )
-    evaluate.add_argument(
-        "--stride",
-        type=int,
-        metavar="TOKENS",
-        help="from one window of the text to the next (default: half a window)",
-    )
-    evaluate.add_argument(
-        "--tasks",
-        metavar="NAME,...",
-        help="tasks of the harness, such as arc_challenge,hellaswag,triviaqa,mmlu",
-    )
-    evaluate.add_argument(
-        "--local",
-        metavar="FOLDER",
-        help="takes the tasks' documents from files in this folder, not from the hub",
-    )
-    evaluate.add_argument(
-        "--limit", type=int, metavar="N", help="documents of a task, at most"
-    )
-    evaluate.add_argument(
-        "--length",
-        type=int,
-        metavar="TOKENS",
-        help="that the model sees at once (default: as in its run, else 1024)",
-    )
-    evaluate.set_defaults(command=_evaluate)
-
-
-def _add_bench(commands):
-    bench = commands.add_parser(
-        "bench", help="carry out tables of the paper, and compare"
-    )
-    subjects = bench.add_subparsers(required=True, metavar="SUBJECT")
-    paper = subjects.add_parser(
-        "paper",
-        help="the paper's tables, in kind, at a size that fits the machine",
-        description="Carries out tables of the paper (1 to 6) and of what its readers "
-        "missed (7 pruning frequency, 8 token split, 9 warm-up-stable-decay, "
-        "10 optimizers, 11 target ratios, 12 length of the training). A finished cell "
-        "is never run again: the same command goes on after a stop, and with more "
-        "seeds only adds.",
-    )
-    paper.add_argument(
-        "--table",
-        type=int,
-        action="append",
-        required=True,
-        metavar="N",
-        help="1 to 12; may be given several times (tables share cells)",
-    )
-    paper.add_argument(
-        "--scale",
-        default="tiny",
-        help="tiny (default): minutes a seed on 2 cores; small: a night; gpu: one "
-        "large GPU",
-    )
-    paper.add_argument(
-        "--seeds", type=int, default=3, metavar="K", help="how many (default 3)"
-    )
-    paper.add_argument(
-        "--first-seed",
-        type=int,
-        default=0,
-        metavar="S",
-        help="the first of them (default 0); runs with other seeds may share the "
-        "output folder",
-    )
-    paper.add_argument(
-        "--output",
-        default="runs/paper",
-        metavar="DIR",
-        help="where cells, checkpoints and tables go (default runs/paper)",
-    )
-    paper.add_argument(
-        "--data",
-        metavar="DIR",
-        help="folder with train.txt and valid.txt, or with ptb/ that has them; "
-        "default: the variable KERAS_IDEA_TEXT, ../shared/data/text beside the "
-        "repository, or the source text of Python's standard library",
-    )
-    paper.set_defaults(command=_bench_paper)
+    options = make_parser().parse_args(arguments)
+    return _COMMANDS[options.command](options)
 
 
 def _train(options):
@@ -264,6 +96,19 @@ def _evaluate(options):
     except KeyboardInterrupt:
         return _fail(130, "interrupted.")
     evaluate.print_results(text, tasks)
+
+
+def _report(options):
+    from keras_idea.report.report import ReportRefused, report
+    from keras_idea.report.run_record import RunRecordError
+
+    try:
+        path = report(options.runs, options.output)
+    except (ReportRefused, RunRecordError) as error:
+        return _fail(2, error)
+    except KeyboardInterrupt:
+        return _fail(130, "interrupted.")
+    print(f"The page is {path}")
     return 0
 
 
@@ -298,3 +143,12 @@ def _bench_paper(options):
 def _fail(status, message):
     print(f"keras-idea: {message}", file=sys.stderr)
     return status
+
+
+_COMMANDS = {
+    "train": _train,
+    "export": _export,
+    "evaluate": _evaluate,
+    "report": _report,
+    "bench_paper": _bench_paper,
+}

@@ -24,6 +24,13 @@ model.fit(x, x, batch_size=4, verbose=0, callbacks=[prune])
 narrow = ki.compact(model)
 assert narrow.count_params() == 3 * 8 * 4, narrow.count_params()
 assert np.allclose(narrow.predict(x, verbose=0), model.predict(x, verbose=0))
+# An extra that is not there: what to install.
+try:
+    ki.Monitor("logs")
+except ImportError as error:
+    assert "pip install 'keras-idea[tensorboard]'" in str(error), error
+else:
+    raise AssertionError("tensorboardX is installed here")
 # A backend that is not there: one clear line at the end.
 command = [sys.executable, "-c", "import keras_idea"]
 environment = {**os.environ, "KERAS_BACKEND": "torch"}

@@ -1,6 +1,7 @@
 """The one callback: pruning by schedule, and compaction in mid-run."""
 
 import numbers
+import time
 import weakref
 from typing import Any
 
@@ -8,13 +9,14 @@ import keras
 
 from keras_idea import methods
 from keras_idea.callbacks.method_run import MethodRun
+from keras_idea.callbacks.monitor import Monitor
 from keras_idea.callbacks.run_checks import (
     check_counts,
     check_ffn,
     check_length,
-    innermost,
     prunable_ffns,
 )
+from keras_idea.callbacks.step_count import StepCount
 from keras_idea.surgery.optimizer_state import check_carriable
 from keras_idea.surgery.shrink import renew_functions, shrink_in_place
 from keras_idea.validation import check_choice, check_int
@@ -54,7 +56,8 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         update_every: int >= 1, steps between two masks. Default 1.
         round_to: int >= 1, the target must be (an int) or becomes (a fraction) a
             multiple of it. Default 1.
-        log_dir: must be None; logging to TensorBoard does not work yet.
+        log_dir: None; or the path of a folder in which `Monitor` shows the run in
+            TensorBoard (extra `tensorboard`); or a `Monitor`, to say more.
 
     Raises:
         ValueError: for an argument outside its range; when `fit` begins, if the
@@ -97,12 +100,8 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             )
         self.compact = check_choice("compact", compact, ["end", "off"])
         self.update_every = check_int("update_every", update_every, minimum=1)
-        if log_dir is not None:
-            raise ValueError(
-                "`log_dir` does not work yet and must be None. Received: "
-                f"log_dir={log_dir!r}. The logs hold width, sparsity and "
-                "learning_rate: CSVLogger or History keep them."
-            )
+        self._monitor = _monitor(log_dir)
+        self._monitor.target_of = self._target_of
         self._run: Any = None  # the `MethodRun` of the latest `fit`
         self._fitted: Any = None
 
@@ -114,9 +113,22 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             return decision_step
         return self.begin_step + self.prune_steps
 
+    def set_params(self, params):
+        """As of every callback; the monitor is told too."""
+        super().set_params(params)
+        self._monitor.set_params(params)
+
+    def set_model(self, model):
+        """As of every callback; the monitor is told too."""
+        super().set_model(model)
+        self._monitor.set_model(model)
+
     def on_train_begin(self, logs=None):
         """Checks everything that can fail, and sets the method to work."""
-        model = self.model
+        self._begin(self.model)
+        self._monitor.on_train_begin()
+
+    def _begin(self, model):
         if self._fitted is None or self._fitted() is not model:
             self._fitted, self._run = weakref.ref(model), None
         ffns = self._check_run(model)
@@ -146,27 +158,29 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             except ValueError:
                 self.on_train_end()
                 raise
-        optimizer = innermost(self.model.optimizer)
-        self._updates = int(optimizer._iterations)
-        self._updates_per_step = optimizer.gradient_accumulation_steps or 1
-        self._learning_rate = _learning_rate_function(optimizer)
+        self._count = StepCount(self.model.optimizer)
+        self._monitor.on_epoch_begin(epoch)
 
     def on_train_batch_begin(self, batch, logs=None):
         """Narrows the model between two batches, once pruning is done."""
         self._advance(batches=batch)
+        self._monitor.on_train_batch_begin(batch)
 
     def on_train_batch_end(self, batch, logs=None):
         """Adds width, sparsity and learning rate to the logs of the batch."""
+        now = time.perf_counter()  # before what may have to wait for the backend
         if logs is not None:
             logs.update(self._progress(batches=batch + 1))
+        if isinstance(self._monitor, Monitor):
+            self._monitor.keep(batch, logs, now)
 
     def on_epoch_end(self, epoch, logs=None):
         """As for a batch, and narrows the model if pruning ended with the epoch."""
-        optimizer = innermost(self.model.optimizer)
-        batches = int(optimizer._iterations) - self._updates
+        batches = self._count.batches(self.model.optimizer)
         self._advance(batches)
         if logs is not None:
             logs.update(self._progress(batches))
+        self._monitor.on_epoch_end(epoch, logs)
 
     def on_train_end(self, logs=None):
         """Leaves the masks as the last step made them, and no schedule behind."""
@@ -175,10 +189,11 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         self._run.end(model)
         if not finished:
             renew_functions(model)
+        self._monitor.on_train_end()
 
     def _advance(self, batches):
         """Does what must be done after so many batches of this epoch."""
-        step = self._step_after(batches)
+        step = self._count.after(batches)
         if not self._counted and step > self._start:
             model = self.model  # on jax this syncs the variables
             self._counted = check_counts(model, self._start)
@@ -191,19 +206,16 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             step = int(model.optimizer.iterations)
             self._run.advance(model, step)
             if shrinks and step >= self.end_step and self._run.done:
+                if isinstance(self._monitor, Monitor):
+                    self._monitor.read_neurons(step)  # who is left, by number
                 shrink_in_place(model)
                 self._narrow = True
 
-    def _step_after(self, batches):
-        return (self._updates + batches) // self._updates_per_step
-
     def _progress(self, batches):
         """The three log entries after so many batches of this epoch."""
-        step = self._step_after(batches)
-        logs = self._run.progress(step)
-        if self._learning_rate is not None and batches > 0:
-            logs["learning_rate"] = self._learning_rate(self._updates + batches - 1)
-        return logs
+        logs = self._run.progress(self._count.after(batches))
+        rate = self._count.learning_rate(batches)
+        return logs if rate is None else {**logs, "learning_rate": rate}
 
     def _target_of(self, ffn):
         if isinstance(self.target_dim, int):
@@ -248,12 +260,8 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         check_length(self.model, self.params, self.end_step, due, first_epoch)
 
 
-def _learning_rate_function(optimizer):
-    """A function of the optimizer's update count, or None if there is no one rate."""
-    if hasattr(optimizer, "optimizers"):
-        return None
-    rate = optimizer._learning_rate
-    if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
-        return lambda update: float(rate(update))
-    constant = float(rate() if callable(rate) else rate)
-    return lambda update: constant
+def _monitor(log_dir):
+    """The monitor that `log_dir` asks for; without, a callback that does nothing."""
+    if log_dir is None:
+        return keras.callbacks.Callback()
+    return log_dir if isinstance(log_dir, Monitor) else Monitor(log_dir)

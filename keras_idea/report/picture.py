@@ -127,10 +127,10 @@ def _draw_width(axis, curve):
 def _draw_loss(axis, curves):
     for curve, color in zip(curves, _COLORS, strict=False):
         axis.plot(curve.steps, curve.loss, color=color, alpha=0.16, linewidth=0.8)
-        smooth = _smooth(curve.loss)
+        smoothed = smooth(curve.loss)
         axis.plot(
             curve.steps,
-            smooth,
+            smoothed,
             color=color,
             linewidth=1.8,
             label=f"{curve.name}: train",
@@ -147,8 +147,8 @@ def _draw_loss(axis, curves):
             label=f"{curve.name}: validation",
         )
     # The first steps' losses are far above the rest and would flatten it.
-    smooth = np.concatenate([_smooth(c.loss)[len(c.loss) // 15 :] for c in curves])
-    low, span = smooth.min(), max(smooth.max() - smooth.min(), 0.1)
+    late = np.concatenate([smooth(c.loss)[len(c.loss) // 15 :] for c in curves])
+    low, span = late.min(), max(late.max() - late.min(), 0.1)
     axis.set_ylim(low - 0.15 * span, low + 1.05 * span)
     axis.set_ylabel("bits per byte")
     axis.legend(fontsize=10.5, loc="upper right", facecolor="white", edgecolor="none")
@@ -180,7 +180,7 @@ def _draw_close_up(axis, curves):
     _dress(inset)
 
 
-def _smooth(values):
+def smooth(values):
     """Running mean over a fortieth of the run, shorter at its ends."""
     half = max(1, len(values) // 80)
     total = np.concatenate([[0.0], np.cumsum(values)])

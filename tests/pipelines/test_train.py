@@ -141,6 +141,13 @@ class TestRun:
         text = (run / "sample.txt").read_text()
         assert text.startswith("the ") and len(text.encode()) >= 24
 
+    def test_a_report_can_be_made_of_it(self, run, tmp_path, capsys):
+        page = tmp_path / "report.html"
+        assert main(["report", str(run), "--output", str(page)]) == 0
+        rows = json.loads((run / "table.json").read_text())["rows"]
+        for text in (page.read_text(), capsys.readouterr().out):
+            assert all(f"{row['bits_per_byte']:.3f}" in text for row in rows)
+
     def test_second_run_is_refused(self, run, capsys, monkeypatch):
         monkeypatch.chdir(run.parent.parent)
         before = {path: path.stat().st_mtime_ns for path in run.iterdir()}

@@ -1,0 +1,146 @@
+"""TensorBoard event files, written without TensorFlow."""
+
+import itertools
+import os
+import pathlib
+import struct
+
+#: What the tab "Custom Scalars" shows: charts, and regular expressions of their tags.
+DASHBOARD = {
+    "IDEA Prune": {
+        "loss": ["loss/.*"],
+        "learning rate": ["learning_rate"],
+        "width: neurons alive": ["width/.*"],
+        "sparsity": ["sparsity/.*"],
+        "churn: neurons that enter or leave the top k": ["churn/.*"],
+        "tokens a second": ["speed/tokens_per_second"],
+        "steps a second": ["speed/steps_per_second"],
+        "minutes left": ["speed/minutes_left"],
+        "train FLOPs so far": ["flops/train"],
+        "model FLOPs utilisation": ["flops/utilisation"],
+        "memory, MB": ["memory/.*"],
+    }
+}
+
+_FILE_END = ".keras_idea"
+_numbers = itertools.count()
+
+
+def tensorboardx():
+    """The package `tensorboardX`, with Pillow, which its images need.
+
+    Raises:
+        ImportError: naming the extra, if one of them is missing.
+    """
+    try:
+        import PIL  # noqa: F401
+        import tensorboardX
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            f"Logging to TensorBoard needs tensorboardX and Pillow ({error}). Install "
+            "them with: pip install 'keras-idea[tensorboard]' (no TensorFlow)."
+        ) from error
+    return tensorboardX
+
+
+class EventLog:
+    """One event file in a log folder, which others may share.
+
+    TensorBoard hides what earlier files of the folder say of later steps than
+    `start`, so that a resumed run goes on where its checkpoint was.
+
+    Args:
+        folder: path of the log folder; made if need be.
+        start: int, the optimizer steps taken so far.
+    """
+
+    def __init__(self, folder, start):
+        # File names have a resolution of one second: without an ending of its own, a
+        # second writer in the folder would write into the file of the first.
+        self._writer = tensorboardx().SummaryWriter(
+            os.fspath(folder),
+            purge_step=start + 1,
+            flush_secs=10,
+            filename_suffix=f".{os.getpid()}.{next(_numbers):04}{_FILE_END}",
+        )
+        charts = {
+            category: {title: ["Multiline", tags] for title, tags in charts.items()}
+            for category, charts in DASHBOARD.items()
+        }
+        self._writer.add_custom_scalars(charts)
+
+    def scalars(self, step, values):
+        """Writes numbers.
+
+        Args:
+            step: int, the optimizer steps taken.
+            values: dict of tag to float; None is left out.
+        """
+        for tag, value in values.items():
+            if value is not None:
+                self._writer.add_scalar(tag, value, step)
+
+    def histogram(self, step, tag, values):
+        """Writes a histogram of an array, if there is anything in it."""
+        if len(values):
+            self._writer.add_histogram(tag, values, step, bins=40)
+
+    def image(self, step, tag, pixels):
+        """Writes an image: uint8 array `(height, width, 3)`."""
+        self._writer.add_image(tag, pixels, step, dataformats="HWC")
+
+    def flush(self):
+        """Puts on disk what was written so far."""
+        self._writer.flush()
+
+    def close(self):
+        """Writes what is left and closes the file."""
+        self._writer.close()
+
+
+def last_value(folder, tag, step):
+    """The last number that this package wrote under a tag, up to a step.
+
+    Args:
+        folder: path of the log folder.
+        tag: str.
+        step: int, what was written of later steps does not count.
+
+    Returns:
+        Pair of int, its step, and float; None if there is none.
+    """
+    found = None
+    paths = pathlib.Path(folder).glob(f"events.out.tfevents.*{_FILE_END}")
+    for path in sorted(paths, key=lambda path: path.stat().st_mtime):
+        for event in _events(path):
+            for value in event.summary.value:
+                if value.tag == tag and event.step <= step:
+                    found = event.step, float(value.simple_value)
+    return found
+
+
+def _events(path):
+    """The events of a file; of one that is cut off, those before the cut."""
+    event_class = tensorboardx().proto.event_pb2.Event
+    with open(path, "rb") as file:
+        # A record: its length (8 bytes), a checksum (4), the event, a checksum (4).
+        while len(header := file.read(12)) == 12:
+            (length,) = struct.unpack("<Q", header[:8])
+            record = file.read(length)
+            if len(record) < length or len(file.read(4)) < 4:
+                return
+            yield event_class.FromString(record)
+
+
+def check_folder(log_dir):
+    """Returns `log_dir` as text, or raises a `ValueError`."""
+    try:
+        folder = os.fspath(log_dir)
+    except TypeError:
+        folder = None
+    if not isinstance(folder, str) or not folder or os.path.isfile(folder):
+        raise ValueError(
+            "`log_dir` must be the path of a folder, which may not exist yet. "
+            f"Received: log_dir={log_dir!r}."
+        )
+    return folder

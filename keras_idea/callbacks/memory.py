@@ -1,0 +1,71 @@
+"""How much memory a run takes, where the system or the backend tells."""
+
+import os
+import pathlib
+import sys
+
+import keras
+
+_STATM = pathlib.Path("/proc/self/statm")
+
+
+def host_memory():
+    """Bytes of this process in the host's memory now.
+
+    Returns:
+        int; the most so far where the system does not tell the present; None where
+        it tells neither.
+    """
+    if _STATM.exists():
+        return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    try:
+        import resource
+    except ModuleNotFoundError:  # Windows
+        return None
+    # In KiB but for macOS.
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else 1024 * most
+
+
+def device_memory():
+    """Bytes taken now on all devices of the backend.
+
+    Returns:
+        int, or None where there is no accelerator or it does not tell.
+    """
+    name = keras.backend.backend()
+    # Imported by Keras; not imported here, so that no other backend is needed.
+    backend = sys.modules.get(name)
+    return _DEVICES[name](backend) if name in _DEVICES and backend else None
+
+
+def _jax(jax):
+    stats = [device.memory_stats() for device in jax.local_devices()]
+    return _total([entry and entry.get("bytes_in_use") for entry in stats])
+
+
+def _torch(torch):
+    if not torch.cuda.is_available():
+        return None
+    devices = range(torch.cuda.device_count())
+    return _total([torch.cuda.memory_allocated(device) for device in devices])
+
+
+def _tensorflow(tf):
+    gpus = tf.config.list_logical_devices("GPU")
+    return _total(
+        [
+            tf.config.experimental.get_memory_info(gpu.name.removeprefix("/device:"))[
+                "current"
+            ]
+            for gpu in gpus
+        ]
+    )
+
+
+def _total(parts):
+    known = [part for part in parts if part is not None]
+    return sum(known) if known else None
+
+
+_DEVICES = {"jax": _jax, "torch": _torch, "tensorflow": _tensorflow}

@@ -1,0 +1,86 @@
+"""`keras-idea report`: finished runs side by side, as a page and in the terminal."""
+
+import os
+import pathlib
+
+from keras_idea.report.page import MARK, report_page
+from keras_idea.report.run_record import read_runs
+from keras_idea.report.table import print_table
+
+
+class ReportRefused(ValueError):
+    """A place where no report may be written; says what to do about it."""
+
+
+def report(paths, output="report.html", console=None):
+    """Writes a page about one or several runs, and prints their tables.
+
+    Args:
+        paths: non-empty list of path, folders of finished runs.
+        output: path of the HTML file. An earlier report there is replaced, another
+            file never. Default "report.html".
+        console: `rich.console.Console` or None: the standard output.
+
+    Returns:
+        Path of the page.
+
+    Raises:
+        ReportRefused: if the page cannot be written there.
+        RunRecordError: for a folder that no report can be made of.
+
+    Example:
+    >>> report(["runs/jax", "runs/torch"], "runs.html")
+    """
+    import rich.console
+    import rich.markup
+
+    output = pathlib.Path(output)
+    _check_output(output)
+    records = read_runs(paths)
+    title = "keras-idea: " + ", ".join(record.name for record in records)
+    _write(output, report_page(records, title))
+    console = console or rich.console.Console()
+    for record in records:
+        facts = [record.facts.get(name) for name in ("backend", "machine")]
+        known = ", ".join(str(fact) for fact in facts if fact is not None)
+        name = f"{record.name} ({known})" if known else record.name
+        console.print(f"\n[bold]{rich.markup.escape(name)}[/bold]")
+        print_table(record.rows, console)
+    return output
+
+
+def _check_output(output):
+    if output.is_dir():
+        raise ReportRefused(
+            f"{str(output)!r} is a folder. Give the name of a file with --output."
+        )
+    for parent in output.parents:
+        if parent.exists() and not parent.is_dir():
+            raise ReportRefused(
+                f"{str(output)!r} cannot be written: {str(parent)!r} is a file. Give "
+                "another name with --output."
+            )
+    if output.exists():
+        with open(output, "rb") as file:
+            if file.read(len(MARK)) != MARK.encode():
+                raise ReportRefused(
+                    f"{str(output)!r} is no report of keras-idea and is never "
+                    "overwritten. Give another name with --output."
+                )
+
+
+def _write(output, page):
+    """Whole or not at all."""
+    output.parent.mkdir(parents=True, exist_ok=True)
+    temporary = output.with_name(f".tmp-{os.getpid()}-{output.name}")
+    try:
+        temporary.write_text(page, encoding="utf-8", errors="replace", newline="")
+        os.replace(temporary, output)
+    except OSError as error:
+        reason = error.strerror
+        raise ReportRefused(
+            f"{str(output)!r} cannot be written: {reason}. Give another name with "
+            "--output."
+        ) from None
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,53 @@
+"""Run folders as `keras-idea train` leaves them, written by hand."""
+
+import numpy as np
+
+from keras_idea.report import ResultRow, TrainingCurve
+from keras_idea.report.history import metrics_csv
+from keras_idea.report.paper_axes import figure
+from keras_idea.report.table import to_json, to_markdown
+
+STEPS = 60
+CONFIG = """
+[model]
+hidden_dim = 64
+target_dim = 24
+
+[pruning]
+method = "{method}"
+
+[data]
+text = "a <b>bold</b> & quoted \\"text\\""
+"""
+
+
+def curve(name, floor):
+    steps = np.arange(1, STEPS + 1)
+    return TrainingCurve(
+        name,
+        steps,
+        loss=floor + 4.0 * np.exp(-steps / 20),
+        learning_rate=np.linspace(1e-3, 1e-5, STEPS),
+        width=np.where(steps < 35, 64, 24),
+        validation={30: floor + 0.5, 60: floor + 0.1},
+    )
+
+
+def write_run(folder, method="sensitivity", floor=2.0, sample="<script>x()</script>"):
+    """A finished run; the pruned model ends at `floor + 0.1` bits a byte."""
+    folder.mkdir(parents=True)
+    rows = [
+        ResultRow("wide before pruning", 5_000, floor + 0.5, 10.0, 900.0),
+        ResultRow("pruned", 1_234_567, floor + 0.1, 4.25, 1500.0),
+        ResultRow("narrow from scratch", 1_234_567, floor + 0.2, 4.25),
+    ]
+    facts = {"text": "a text & more", "backend": "jax", "machine": "Linux x86_64"}
+    curves = [curve("pruned", floor), curve("narrow from scratch", floor + 0.1)]
+    (folder / "config.toml").write_text(CONFIG.format(method=method))
+    (folder / "metrics.csv").write_text(metrics_csv(curves))
+    (folder / "table.json").write_text(to_json(rows, facts))
+    (folder / "table.md").write_text(to_markdown(rows))
+    (folder / "sample.txt").write_text(sample)
+    with figure(folder / "run.png", 4, 3, "", nrows=1, ncols=1) as axis:
+        axis.plot(curves[0].steps, curves[0].loss)
+    return folder
