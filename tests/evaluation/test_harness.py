@@ -1,0 +1,219 @@
+"""lm-evaluation-harness's questions, answered as a direct computation would."""
+
+import json
+
+import keras
+import lm_eval
+import numpy as np
+import pytest
+from lm_eval.api.instance import Instance
+from lm_eval.tasks import TaskManager
+
+from keras_idea.evaluation import TokenScorer
+from keras_idea.evaluation.harness import HarnessModel
+from keras_idea.evaluation.local_tasks import FILES, local_tasks
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz .?:ABCDQun\n"
+START = len(LETTERS)
+
+
+def encode(text):
+    return [LETTERS.index(letter) if letter in LETTERS else 0 for letter in text]
+
+
+def decode(ids):
+    return "".join(LETTERS[i] if i < START else "" for i in ids)
+
+
+class Causal(keras.Model):
+    """A mean of all embeddings so far: every token of the context counts."""
+
+    def __init__(self):
+        super().__init__()
+        rng = np.random.default_rng(0)
+        self.into = rng.normal(size=(START + 1, 8))
+        self.out = rng.normal(size=(8, START + 1))
+
+    def call(self, ids):
+        x = keras.ops.take(keras.ops.cast(self.into, "float32"), ids, axis=0)
+        counts = keras.ops.arange(1, ids.shape[1] + 1, dtype="float32")[:, None]
+        mean = keras.ops.cumsum(x, axis=1) / counts
+        return keras.ops.matmul(mean, keras.ops.cast(self.out, "float32"))
+
+    def logits(self, ids):
+        """What follows `ids`, in float64."""
+        return self.into[ids].mean(0) @ self.out
+
+
+@pytest.fixture(scope="module")
+def model():
+    return Causal()
+
+
+@pytest.fixture(scope="module")
+def harness(model):
+    scorer = TokenScorer(model, max_length=40, batch_tokens=256)
+    return HarnessModel(scorer, encode, decode, START)
+
+
+def log_likelihood(model, context, continuation):
+    """Token by token, each from the 40 before it at most."""
+    total, greedy = 0.0, True
+    whole = [*context, *continuation][-41:]
+    for end in range(len(whole) - min(len(continuation), len(whole) - 1), len(whole)):
+        logits = model.logits(whole[:end])
+        total += logits[whole[end]] - np.log(np.exp(logits).sum())
+        greedy &= logits.argmax() == whole[end]
+    return total, greedy
+
+
+def texts(rng, count, longest):
+    return [
+        "".join(rng.choice(list(LETTERS), rng.integers(1, longest)))
+        for _ in range(count)
+    ]
+
+
+def ask(kind, arguments):
+    return [Instance(kind, {}, a, i) for i, a in enumerate(arguments)]
+
+
+def test_fifty_documents(model, harness):
+    """Short and cut off, with context and without."""
+    rng = np.random.default_rng(0)
+    contexts, continuations = texts(rng, 50, 60), texts(rng, 50, 20)
+    contexts[3] = contexts[20] = ""
+    pairs = list(zip(contexts, continuations, strict=True))
+    found = harness.loglikelihood(ask("loglikelihood", pairs), disable_tqdm=True)
+    for (context, continuation), (value, greedy) in zip(pairs, found, strict=True):
+        before = context.rstrip()
+        rest = context[len(before) :] + continuation
+        ids = encode(before) or [START]
+        expected, likeliest = log_likelihood(model, ids, encode(rest))
+        assert value == pytest.approx(expected, abs=1e-4)
+        assert greedy == likeliest
+
+
+def test_rolling(model, harness):
+    """Each token once, from what its window holds before it."""
+    text = texts(np.random.default_rng(1), 1, 400)[0] + "the end of it, at last" * 5
+    [found] = harness.loglikelihood_rolling(
+        ask("loglikelihood_rolling", [(text,)]), disable_tqdm=True
+    )
+    ids, expected = encode(text), 0.0
+    for start in range(0, len(ids), 40):
+        targets = ids[start : start + 40]
+        end = start + len(targets)
+        before = [START, *ids][max(0, end - 40) : start + 1]
+        for i, target in enumerate(targets):
+            logits = model.logits([*before, *targets[:i]])
+            expected += logits[target] - np.log(np.exp(logits).sum())
+    assert found == pytest.approx(expected, rel=1e-5)
+
+
+def test_generation(model, harness):
+    """Greedy, up to the first stop text or the limit; each prompt for itself."""
+    prompts = ["Question: what?\nAnswer:", "a", "", "un " * 30]
+    options = [
+        {"until": ["\n"], "max_gen_toks": 12},
+        {"until": "zz", "max_gen_toks": 3},
+        {"until": [], "max_gen_toks": 5},
+        {"until": ["a", "e", "i"], "max_gen_toks": 20},
+    ]
+    requests = list(zip(prompts, options, strict=True))
+    found = harness.generate_until(ask("generate_until", requests), disable_tqdm=True)
+    for (prompt, option), text in zip(requests, found, strict=True):
+        ids, new = encode(prompt) or [START], []
+        for _ in range(option["max_gen_toks"]):
+            new.append(int(model.logits([*ids, *new][-40:]).argmax()))
+        expected = decode(new)
+        for stop in option["until"]:
+            expected = expected.split(stop)[0]
+        assert text == expected
+
+
+QUESTIONS = {
+    "arc_challenge": [
+        {"query": "Question: b?", "choices": ["un", "ab"], "gold": 1},
+        {"query": "Question: c?", "choices": ["an", "nab", "c"], "gold": 0},
+    ],
+    "hellaswag": [
+        {"ctx": "A man [title] sits. he", "endings": ["ran.", "sat."], "label": 1},
+        {"ctx": "A lady: she", "endings": ["un", "a [x] b"], "label": 0},
+    ],
+    "triviaqa": [
+        {"context": f"Question: {letter}?\nAnswer:", "answer": "a", "aliases": ["a"]}
+        for letter in "abc"
+    ],
+    "mmlu": [
+        {
+            "subject": subject,
+            "split": split,
+            "question": f"What {i}?",
+            "choices": ["a", "b", "c", "d"],
+            "answer": i % 4,
+        }
+        for subject in ("law", "old_maths")
+        for split, count in (("dev", 5), ("test", 3))
+        for i in range(count)
+    ],
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name, documents in QUESTIONS.items():
+        lines = [json.dumps(document) for document in documents]
+        (tmp_path / FILES[name]).write_text("\n".join(lines))
+    return tmp_path
+
+
+def test_the_papers_tasks_from_local_files(model, folder):
+    """Through the harness itself; ARC's accuracy by hand."""
+    harness = HarnessModel(TokenScorer(model, 256), encode, decode, START)
+    results = lm_eval.simple_evaluate(
+        harness,
+        tasks=local_tasks(QUESTIONS, folder),
+        bootstrap_iters=0,
+        task_manager=TaskManager(include_defaults=False),
+    )["results"]
+    assert sorted(results) == [
+        "arc_challenge",
+        "hellaswag",
+        "mmlu_law",
+        "mmlu_old_maths",
+        "triviaqa",
+    ]
+    right = []
+    for document in QUESTIONS["arc_challenge"]:
+        context = encode(f"{document['query']}\nAnswer:")
+        values = [
+            log_likelihood_of_all(model, context, encode(f" {choice}"))
+            for choice in document["choices"]
+        ]
+        right.append(int(np.argmax(values)) == document["gold"])
+    assert results["arc_challenge"]["acc,none"] == pytest.approx(np.mean(right))
+    assert 0 <= results["triviaqa"]["exact_match,remove_whitespace"] <= 1
+
+
+def log_likelihood_of_all(model, context, continuation):
+    total = 0.0
+    for i, token in enumerate(continuation):
+        logits = model.logits([*context, *continuation[:i]])
+        total += logits[token] - np.log(np.exp(logits).sum())
+    return total
+
+
+class TestRefusals:
+    def test_a_task_without_a_file(self, folder):
+        with pytest.raises(ValueError, match="'gsm8k' has no local file; those that"):
+            local_tasks(["gsm8k"], folder)
+
+    def test_a_missing_file(self, tmp_path):
+        with pytest.raises(ValueError, match="arc_challenge.jsonl' cannot be read"):
+            local_tasks(["arc_challenge"], tmp_path)
+
+    def test_a_broken_line(self, folder):
+        (folder / FILES["hellaswag"]).write_text('{"ctx": 1}\n{"ctx')
+        with pytest.raises(ValueError, match="Line 2 of .* is no JSON"):
+            local_tasks(["hellaswag"], folder)
