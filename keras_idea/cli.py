@@ -85,17 +85,18 @@ def _evaluate(options):
                 "Nothing to evaluate by. Give --text FILE, --tasks NAME,... or both."
             )
         judged = evaluate.load_judged(options.model, options.length)
-        text, tasks = None, {}
         if options.text is not None:
             text = evaluate.judge_text(judged, options.text, options.stride)
+            evaluate.print_text(text)
         if options.tasks is not None:
             names = [name.strip() for name in options.tasks.split(",") if name.strip()]
             tasks = evaluate.judge_tasks(judged, names, options.local, options.limit)
+            evaluate.print_tasks(tasks)
     except (ValueError, TextError) as error:
         return _fail(2, error)
     except KeyboardInterrupt:
         return _fail(130, "interrupted.")
-    evaluate.print_results(text, tasks)
+    return 0
 
 
 def _report(options):

@@ -53,7 +53,8 @@ def local_tasks(names, folder):
 
 def _read(path):
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        # Not `splitlines`, which splits at characters that JSON may hold.
+        lines = path.read_text(encoding="utf-8").rstrip("\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(
             f"The file {str(path)!r} cannot be read: {error}. Name the folder that "

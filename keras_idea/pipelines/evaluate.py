@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import pathlib
 
+import keras
 import numpy as np
 import rich.console
 import rich.progress
@@ -12,7 +13,6 @@ import rich.table
 from keras_idea.data import load_text
 from keras_idea.data.vocabulary import byte_vocabulary, tokenizer_vocabulary
 from keras_idea.evaluation import TokenScorer, perplexity
-from keras_idea.models.generate import token_inputs
 from keras_idea.pipelines.export.errors import ExportRefused, require
 from keras_idea.pipelines.export.load import load_run
 
@@ -73,7 +73,7 @@ def load_judged(path, length=None, batch_tokens=8192):
     scorer = TokenScorer(
         model,
         length or _trained_length(path) or DEFAULT_LENGTH,
-        functools.partial(token_inputs, model),
+        _token_inputs if isinstance(model.input, dict) else None,
         batch_tokens,
     )
     return Judged(scorer, vocabulary, start or 0, end)
@@ -143,10 +143,15 @@ def judge_tasks(judged, names, local=None, limit=None):
         task: {
             name.removesuffix(",none"): value
             for name, value in values.items()
-            if isinstance(value, (int, float)) and not isinstance(value, bool)
+            if isinstance(value, (int, float)) and name != "sample_len"
         }
         for task, values in results["results"].items()
     }
+
+
+def _token_inputs(ids):
+    """What KerasHub's models take; padding stands on the right, unseen."""
+    return {"token_ids": ids, "padding_mask": keras.ops.ones_like(ids)}
 
 
 def _trained_length(path):
@@ -161,21 +166,42 @@ def _trained_length(path):
         return None  # of another version: the caller can say --length
 
 
-def print_results(text, tasks, console=None):
-    """Prints what was found as a table.
+def print_text(found, console=None):
+    """Prints what `judge_text` found as a table.
 
     Args:
-        text: `Perplexity` or None.
-        tasks: dict, as `judge_tasks` returns it.
+        found: `Perplexity`.
         console: `rich.console.Console` or None: the standard output.
     """
+    _print(
+        {
+            "text": {
+                "bits a byte": f"{found.bits_per_byte:.4f}",
+                "perplexity a token": f"{found.per_token:.4f}",
+                "tokens": f"{found.tokens:,}",
+            }
+        },
+        console,
+    )
+
+
+def print_tasks(found, console=None):
+    """Prints what `judge_tasks` found as a table.
+
+    Args:
+        found: dict of task to dict of metric to number.
+        console: `rich.console.Console` or None: the standard output.
+    """
+    rows = {
+        task: {name: f"{value:.4f}" for name, value in metrics.items()}
+        for task, metrics in found.items()
+    }
+    _print(rows, console)
+
+
+def _print(groups, console):
     table = rich.table.Table("judged by", "metric", "value", box=None)
-    if text is not None:
-        table.add_row("text", "bits a byte", f"{text.bits_per_byte:.4f}")
-        table.add_row("", "perplexity a token", f"{text.per_token:.4f}")
-        table.add_row("", "tokens", f"{text.tokens:,}")
-    for task, metrics in tasks.items():
-        for name, value in metrics.items():
-            table.add_row(task, name, f"{value:.4f}")
-            task = ""
+    for group, metrics in groups.items():
+        for i, (name, value) in enumerate(metrics.items()):
+            table.add_row("" if i else group, name, value)
     (console or rich.console.Console()).print(table)

@@ -139,7 +139,7 @@ QUESTIONS = {
     ],
     "hellaswag": [
         {"ctx": "A man [title] sits. he", "endings": ["ran.", "sat."], "label": 1},
-        {"ctx": "A lady: she", "endings": ["un", "a [x] b"], "label": 0},
+        {"ctx": "A lady:\u2028she", "endings": ["un", "a [x] b"], "label": 0},
     ],
     "triviaqa": [
         {"context": f"Question: {letter}?\nAnswer:", "answer": "a", "aliases": ["a"]}
@@ -163,8 +163,8 @@ QUESTIONS = {
 @pytest.fixture
 def folder(tmp_path):
     for name, documents in QUESTIONS.items():
-        lines = [json.dumps(document) for document in documents]
-        (tmp_path / FILES[name]).write_text("\n".join(lines))
+        lines = [json.dumps(document, ensure_ascii=False) for document in documents]
+        (tmp_path / FILES[name]).write_text("\n".join(lines) + "\n")
     return tmp_path
 
 

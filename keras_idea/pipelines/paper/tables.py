@@ -223,7 +223,7 @@ def _ratios():
 
 def _budgets():
     rows = []
-    for budget in (1 / 3, 2 / 3, 1.0, 2.0):
+    for budget in (1 / 3, 2 / 3, 1.0):
         scratch = f"{budget:.2g} of the tokens, from scratch"
         rows += [
             Row(scratch, _scratch(budget=budget)),
