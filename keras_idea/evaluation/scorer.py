@@ -129,7 +129,7 @@ class _Scores(keras.Model):
     """Ids and targets `(B, L)` to what is known of the targets."""
 
     def __init__(self, model, inputs):
-        super().__init__()
+        super().__init__(name="token_scores")
         self._model, self._inputs = model, inputs
 
     def call(self, batch):

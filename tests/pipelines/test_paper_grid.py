@@ -171,7 +171,7 @@ def test_the_command_line(tmp_path, monkeypatch, capsys):
     assert "micro-table-7.md" in capsys.readouterr().out
     assert (tmp_path / "out" / "tables" / "micro-table-7.md").exists()
     for change, message in (
-        (("--table", "12"), "`table` must be one of 1, 2"),
+        (("--table", "13"), "`table` must be one of 1, 2"),
         (("--scale", "huge"), "`scale` must be one of 'tiny', 'small', 'gpu'"),
         (("--seeds", "0"), "`seeds` must be an integer >= 1"),
         (("--data", str(tmp_path / "out")), "holds no train.txt and valid.txt"),
