@@ -20,8 +20,8 @@ class Checkpoint(keras.callbacks.Callback):
     state of a pruning method, the seeds of all random numbers, the logs of every
     epoch, and what `stateful` objects hold. At the end of epochs, because only there
     Keras's running means begin anew: a run that goes on from there equals one that
-    was never stopped (bit for bit on jax on CPU). It stands last in the list, behind
-    `IdeaPruneCallback`.
+    was never stopped (bit for bit on a CPU, where it was tested). It stands last in
+    the list, behind `IdeaPruneCallback`.
 
     Each checkpoint is written under a temporary name and renamed; its digests are
     verified before it is used, and a damaged one is passed over for the one before.
@@ -29,8 +29,8 @@ class Checkpoint(keras.callbacks.Callback):
 
     Args:
         folder: path of the folder of the checkpoints; one for each run.
-        every: int >= 1, epochs from one checkpoint to the next. The last epoch of
-            a fit always has one. Default 1.
+        every: int >= 1, epochs from one checkpoint to the next. The last of
+            `fit`'s `epochs` always has one. Default 1.
         keep: int >= 1, how many of the last are kept. Default 3.
         stateful: dict of name to an object with `get_state()`, which returns a dict
             of name to NumPy array, and `set_state(state)`; None: none.

@@ -74,14 +74,19 @@ class TokenScorer:
                     progress(len(batch))
         return results
 
+    def _padded(self, tokens):
+        """The length to which so many tokens are padded."""
+        length = _SHORTEST
+        while length < tokens:
+            length *= 2
+        return min(length, self.max_length)
+
     def _buckets(self, sequences):
         """Dict of padded length to the places of its sequences."""
         buckets: dict[int, list] = {}
         for place, sequence in enumerate(sequences):
-            length = _SHORTEST
-            while length < len(sequence) - 1:
-                length *= 2
-            buckets.setdefault(min(length, self.max_length), []).append(place)
+            length = self._padded(len(sequence) - 1)
+            buckets.setdefault(length, []).append(place)
         return dict(sorted(buckets.items()))
 
     def _score_batch(self, sequences, places, shape, results):
@@ -107,11 +112,7 @@ class TokenScorer:
         Returns:
             List of int.
         """
-        longest = max(len(sequence) for sequence in sequences)
-        length = _SHORTEST
-        while length < longest:
-            length *= 2
-        length = min(length, self.max_length)
+        length = self._padded(max(len(sequence) for sequence in sequences))
         size = max(1, self._batch_tokens // length)
         found = []
         for start in range(0, len(sequences), size):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import importlib.util
 import pathlib
 
 import keras
@@ -13,9 +14,11 @@ import rich.table
 from keras_idea.data import load_text
 from keras_idea.data.vocabulary import byte_vocabulary, tokenizer_vocabulary
 from keras_idea.evaluation import TokenScorer, perplexity
-from keras_idea.pipelines.export.errors import ExportRefused, require
+from keras_idea.pipelines.export.errors import ExportRefused
 from keras_idea.pipelines.export.load import load_run
 
+# A text is held in memory whole, and its tokens too.
+_MOST_BYTES = 512_000_000
 #: Tokens a model sees at once where its run does not tell.
 DEFAULT_LENGTH = 1024
 
@@ -31,7 +34,8 @@ class Judged:
     Attributes:
         scorer: `TokenScorer`.
         vocabulary: `Vocabulary`.
-        start_id, end_id: int or None, the tokens at the ends of a text.
+        start_id: int, the token that stands before a text.
+        end_id: int or None, the token at which generated text ends.
     """
 
     scorer: TokenScorer
@@ -79,20 +83,28 @@ def load_judged(path, length=None, batch_tokens=8192):
     return Judged(scorer, vocabulary, start or 0, end)
 
 
-def judge_text(judged, source, stride=None, max_megabytes=16.0):
+def judge_text(judged, source, stride=None):
     """Perplexity over the whole of a text.
 
     Args:
         judged: `Judged`.
         source: path of a text file or folder, or "stdlib".
         stride: int or None, as of `keras_idea.evaluation.perplexity`.
-        max_megabytes: float, at most so much is read.
 
     Returns:
         `Perplexity`.
+
+    Raises:
+        EvaluationError: if there is more than 512 MB of text.
+        TextError: if there is none.
     """
-    corpus = load_text(source, max_bytes=round(max_megabytes * 1e6))
+    corpus = load_text(source, max_bytes=_MOST_BYTES)
     text = np.concatenate([corpus.train, corpus.validation]).tobytes()
+    if len(text) >= _MOST_BYTES:
+        raise EvaluationError(
+            f"The text {str(source)!r} has {_MOST_BYTES:,} bytes or more, which are "
+            "held in memory at once. Give a part of it."
+        )
     ids = judged.vocabulary.encode(text.decode("utf-8", "replace"))
     with rich.progress.Progress(transient=True) as progress:
         task = progress.add_task("windows", total=None)
@@ -116,8 +128,15 @@ def judge_tasks(judged, names, local=None, limit=None):
 
     Returns:
         dict of task to dict of metric to number.
+
+    Raises:
+        EvaluationError: if lm-evaluation-harness is not installed.
+        ValueError: for a local file that is missing or broken.
     """
-    require(("lm_eval",), "A benchmark", "eval")
+    if importlib.util.find_spec("lm_eval") is None:
+        raise EvaluationError(
+            'Tasks need lm_eval, not installed here: pip install "keras-idea[eval]".'
+        )
     import lm_eval
     from lm_eval.tasks import TaskManager
 
