@@ -26,6 +26,7 @@ def _train(options):
     # Imported here: Keras takes seconds, and --help needs none of it.
     from keras_idea.callbacks import CheckpointError
     from keras_idea.data import TextError
+    from keras_idea.extras import MissingPackage
     from keras_idea.pipelines.config import ConfigError, load_config
     from keras_idea.pipelines.recorder import TrainingDiverged
     from keras_idea.pipelines.run_folder import RunFolderError
@@ -36,7 +37,13 @@ def _train(options):
         if options.output is not None:
             config = config.with_output(options.output)
         train(config, overwrite=options.overwrite)
-    except (CheckpointError, ConfigError, RunFolderError, TextError) as error:
+    except (
+        CheckpointError,
+        ConfigError,
+        MissingPackage,
+        RunFolderError,
+        TextError,
+    ) as error:
         return _fail(2, error)
     except TrainingDiverged as error:
         return _fail(1, error)

@@ -28,7 +28,7 @@ assert np.allclose(narrow.predict(x, verbose=0), model.predict(x, verbose=0))
 try:
     ki.Monitor("logs")
 except ImportError as error:
-    assert "pip install 'keras-idea[tensorboard]'" in str(error), error
+    assert 'pip install "keras-idea[tensorboard]"' in str(error), error
 else:
     raise AssertionError("tensorboardX is installed here")
 # A backend that is not there: one clear line at the end.

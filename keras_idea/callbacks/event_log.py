@@ -5,6 +5,8 @@ import os
 import pathlib
 import struct
 
+from keras_idea.extras import require
+
 #: What the tab "Custom Scalars" shows: charts, and regular expressions of their tags.
 DASHBOARD = {
     "IDEA Prune": {
@@ -30,17 +32,10 @@ def tensorboardx():
     """The package `tensorboardX`, with Pillow, which its images need.
 
     Raises:
-        ImportError: naming the extra, if one of them is missing.
+        MissingPackage: naming the extra, if one of them is missing.
     """
-    try:
-        import PIL  # noqa: F401
-        import tensorboardX
-    except ModuleNotFoundError as error:
-        raise ImportError(
-            f"Logging to TensorBoard needs tensorboardX and Pillow ({error}). Install "
-            "them with: pip install 'keras-idea[tensorboard]' (no TensorFlow)."
-        ) from error
-    return tensorboardX
+    require("PIL", "Logging to TensorBoard", "tensorboard")
+    return require("tensorboardX", "Logging to TensorBoard", "tensorboard")
 
 
 class EventLog:

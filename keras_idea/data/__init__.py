@@ -2,7 +2,8 @@
 
 from keras_idea.data.batches import PositionError, TokenBatches
 from keras_idea.data.build import build_cache
-from keras_idea.data.cache import CacheError, TokenCache
+from keras_idea.data.cache import CacheError, TokenCache, TokenRange
+from keras_idea.data.documents import CachedCorpus, Documents
 from keras_idea.data.packing import PackedWindows, join_documents
 from keras_idea.data.records import BadRecordError, ReadLog
 from keras_idea.data.sources import TextSource
@@ -23,7 +24,9 @@ from keras_idea.data.windows import Corpus, TextError
 __all__ = [
     "BadRecordError",
     "CacheError",
+    "CachedCorpus",
     "Corpus",
+    "Documents",
     "PackedWindows",
     "PositionError",
     "ReadLog",
@@ -32,6 +35,7 @@ __all__ = [
     "TextSource",
     "TokenBatches",
     "TokenCache",
+    "TokenRange",
     "Vocabulary",
     "build_cache",
     "byte_vocabulary",

@@ -1,10 +1,10 @@
 """Batches for `fit`: shuffled anew each epoch, the same again from any step on."""
 
-from keras_idea.data.cache import TokenCache
-from keras_idea.data.extra import require
+from keras_idea.data.cache import TokenCache, TokenRange
 from keras_idea.data.packing import PackedWindows
 from keras_idea.data.vocabulary import fingerprint_of
 from keras_idea.data.windows import TextError
+from keras_idea.extras import require
 from keras_idea.validation import check_int
 
 # grain's shuffling counts in 32 bits: at length 1024, 4.4e12 tokens.
@@ -25,7 +25,7 @@ class TokenBatches:
     window, also where `batch_size` does not divide their number.
 
     Args:
-        cache: `TokenCache`.
+        cache: `TokenCache`, or a `TokenRange` of one.
         length: int, tokens of a sequence.
         batch_size: int, sequences a step, of all processes together.
         seed: int >= 0, of the order. Default 0.
@@ -51,10 +51,10 @@ class TokenBatches:
     """
 
     def __init__(self, cache, length, batch_size, seed=0, shard_index=0, shard_count=1):
-        if not isinstance(cache, TokenCache):
+        if not isinstance(cache, TokenCache | TokenRange):
             raise ValueError(
-                f"`cache` must be a `TokenCache`. Received: {type(cache).__name__}. "
-                "`build_cache` makes one."
+                "`cache` must be a `TokenCache` or a `TokenRange`. Received: "
+                f"{type(cache).__name__}. `build_cache` makes one."
             )
         self.cache, self.windows = cache, PackedWindows(cache, length)
         self.batch_size = check_int("batch_size", batch_size, minimum=1)

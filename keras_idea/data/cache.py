@@ -1,6 +1,7 @@
 """A cache of token ids: memory-mapped shards and an index that vouches for them."""
 
 import bisect
+import dataclasses
 import hashlib
 import itertools
 import json
@@ -11,7 +12,7 @@ from concurrent import futures
 import numpy as np
 
 from keras_idea.data.windows import TextError
-from keras_idea.validation import check_choice
+from keras_idea.validation import check_choice, check_int
 
 #: Changes with the files' layout: caches of another one are made anew.
 FORMAT = 1
@@ -93,6 +94,10 @@ class TokenCache:
             start, first = start + len(part), first + 1
         return np.concatenate(parts) if parts else np.zeros(0, self.dtype)
 
+    def part(self, start, stop):
+        """`TokenRange` of the tokens from `start` up to, not including, `stop`."""
+        return TokenRange(self, start, stop)
+
     def _check_size(self, shard):
         path = self.path / shard["name"]
         wanted = shard["tokens"] * self.dtype.itemsize
@@ -107,6 +112,43 @@ class TokenCache:
         with self._check_size(shard).open("rb") as file:
             if hashlib.file_digest(file, "sha256").hexdigest() != shard["sha256"]:
                 raise CacheError(_damaged(file.name, "has other contents"))
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenRange:
+    """Some consecutive tokens of a cache, where they are.
+
+    Args:
+        cache: `TokenCache`.
+        start: int, the first token.
+        stop: int, the first token behind them.
+
+    Example:
+    >>> held_out = cache.part(len(cache) - 100_000, len(cache))
+    """
+
+    cache: TokenCache
+    start: int
+    stop: int
+
+    def __post_init__(self):
+        check_int("start", self.start, minimum=0, maximum=len(self.cache))
+        check_int("stop", self.stop, minimum=self.start, maximum=len(self.cache))
+
+    @property
+    def fingerprint(self):
+        """str, the same for the same part of caches of the same tokens."""
+        return _sum_of([self.cache.fingerprint, self.start, self.stop])[:32]
+
+    def __len__(self):
+        return self.stop - self.start
+
+    def __getitem__(self, place):
+        """Array of the tokens of a slice of step 1."""
+        if not isinstance(place, slice):
+            raise TypeError(f"`TokenRange` takes slices. Received: {place!r}.")
+        start, stop, step = place.indices(len(self))
+        return self.cache[self.start + start : self.start + stop : step]
 
 
 def write_index(path, index):

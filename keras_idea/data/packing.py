@@ -36,7 +36,7 @@ class PackedWindows:
     predicted in one, and documents run on from window to window.
 
     Args:
-        tokens: `TokenCache` or int array `(tokens,)`.
+        tokens: `TokenCache`, `TokenRange` or int array `(tokens,)`.
         length: int, tokens read in a window.
 
     Attributes:

@@ -3,7 +3,6 @@
 import json
 from typing import Any
 
-from keras_idea.data.extra import require
 from keras_idea.data.streams import (
     BYTE_ORDER_MARK,
     COMPRESSED,
@@ -11,6 +10,7 @@ from keras_idea.data.streams import (
     decompressed,
     numbered_lines,
 )
+from keras_idea.extras import require
 
 #: What a text file's document is.
 SPLITS = ("file", "paragraphs", "lines")

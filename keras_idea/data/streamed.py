@@ -4,11 +4,11 @@ import dataclasses
 import glob
 import pathlib
 
-from keras_idea.data.extra import require
 from keras_idea.data.readers import field_of
 from keras_idea.data.records import POLICIES, ReadLog
 from keras_idea.data.sources import place_of
 from keras_idea.data.windows import TextError
+from keras_idea.extras import require
 from keras_idea.validation import check_choice, check_int
 
 

@@ -4,7 +4,7 @@ import gzip
 import io
 from typing import Any
 
-from keras_idea.data.extra import require
+from keras_idea.extras import require
 
 #: Suffixes of compressed files.
 COMPRESSED = (".zst", ".gz")

@@ -6,7 +6,6 @@ import pathlib
 
 import numpy as np
 
-from keras_idea.data.extra import require
 from keras_idea.data.vocabulary import (
     Vocabulary,
     byte_vocabulary,
@@ -15,6 +14,7 @@ from keras_idea.data.vocabulary import (
     tokenizer_vocabulary,
 )
 from keras_idea.data.windows import TextError
+from keras_idea.extras import require
 
 # Names of the token that ends a document, the usual ones of well-known models.
 _END_TOKENS = (

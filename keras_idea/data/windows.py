@@ -40,13 +40,16 @@ class Corpus:
     token_bytes: np.ndarray = dataclasses.field(default_factory=lambda: np.ones(256))
     start_id: int | None = None
 
-    def retokenized(self, encode, token_bytes, start_id=None):
+    def sample(self):
+        """The text to train on, bytes: what a tokenizer may be trained on."""
+        return self.train.tobytes()
+
+    def retokenized(self, vocabulary, start_id=None):
         """The same text, a corpus of bytes, in another vocabulary.
 
         Args:
-            encode: function of a str that returns an int array `(tokens,)`. A
-                character that was cut in two at either end is left out.
-            token_bytes: float array `(vocabulary,)`, the bytes each id stands for.
+            vocabulary: `Vocabulary`. A character that was cut in two at either end
+                of the text is left out.
             start_id: int or None, the token that stands before a prompt when the
                 model writes. Every fourth training window then begins with it,
                 instead of its first token, so that the model knows both.
@@ -56,6 +59,7 @@ class Corpus:
             that its tokens' bytes do not add up to the text's, all of them are
             scaled until they do.
         """
+        encode, token_bytes = vocabulary.encode, vocabulary.token_bytes
         texts = [
             part.tobytes().decode("utf-8", errors="ignore")
             for part in (self.train, self.validation)
@@ -82,6 +86,10 @@ class Corpus:
         """
         return float(self.token_bytes[ids].mean())
 
+    def train_bytes_per_token(self):
+        """As `bytes_per_token`, of the text to train on."""
+        return self.bytes_per_token(self.train)
+
     def fingerprint(self):
         """A digest of its tokens, a str: tells this corpus from any other."""
         digest = hashlib.blake2b(digest_size=8)
@@ -99,15 +107,7 @@ class Corpus:
             TextError: if either part is too short for one sequence.
         """
         unit = "bytes" if (self.token_bytes == 1).all() else "tokens"
-        for part in ("train", "validation"):
-            size = len(getattr(self, part))
-            if size < length + 1:
-                raise TextError(
-                    f"The {part} text ({self.description}) has {size} {unit}; "
-                    f"sequences of {length} {unit} need at least {length + 1}. Give "
-                    "more text, shorter sequences"
-                    f"{', or hold out more' if part == 'validation' else ''}."
-                )
+        check_parts(self, length, unit)
 
     def batch(self, step, *, seed, batch_size, length):
         """The training batch of one step: windows at random places.
@@ -128,9 +128,7 @@ class Corpus:
         random = np.random.default_rng([seed, step])
         starts = random.integers(0, len(self.train) - length, size=batch_size)
         x, y = _windows(self.train, starts, length)
-        if self.start_id is not None:
-            x[(step + np.arange(batch_size)) % _START_EVERY == 0, 0] = self.start_id
-        return x, y
+        return with_starts(x, step, self.start_id), y
 
     def batches(self, *, seed, batch_size, length, start_step=0):
         """Endless generator of `batch` for `start_step`, `start_step + 1`, ...
@@ -164,6 +162,44 @@ class Corpus:
         if limit is not None and limit < count:
             chosen = np.arange(limit) * count // limit
         return _windows(self.validation, chosen * length, length)
+
+
+def check_parts(corpus, length, unit):
+    """Refuses sequences that do not fit in either part of a corpus.
+
+    Args:
+        corpus: what has `train`, `validation` and a `description`.
+        length: int, tokens a sequence.
+        unit: str, what a token is called.
+
+    Raises:
+        TextError: if a part is too short for one sequence.
+    """
+    for part in ("train", "validation"):
+        size = len(getattr(corpus, part))
+        if size < length + 1:
+            raise TextError(
+                f"The {part} text ({corpus.description}) has {size} {unit}; "
+                f"sequences of {length} {unit} need at least {length + 1}. Give "
+                "more text, shorter sequences"
+                f"{', or hold out more' if part == 'validation' else ''}."
+            )
+
+
+def with_starts(x, step, start_id):
+    """`x`, some of whose windows begin with the start token instead of their first.
+
+    Args:
+        x: int array `(batch_size, length)`, changed in place.
+        step: int, the batch's; another window is the first to change each step.
+        start_id: int or None; None: nothing changes.
+
+    Returns:
+        `x`.
+    """
+    if start_id is not None:
+        x[(step + np.arange(len(x))) % _START_EVERY == 0, 0] = start_id
+    return x
 
 
 def _windows(tokens, starts, length):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import keras
 
 import keras_idea as ki
-from keras_idea.data import Corpus, Vocabulary, byte_vocabulary
+from keras_idea.data import CachedCorpus, Corpus, Vocabulary, byte_vocabulary
 from keras_idea.models import DecoderConfig, decoder
 
 
@@ -16,7 +16,7 @@ class RunModels:
     """What a run trains, whichever library its models come from.
 
     Args:
-        corpus: `Corpus`, the text in the models' vocabulary.
+        corpus: `Corpus` or `CachedCorpus`, the text in the models' vocabulary.
         vocabulary: `Vocabulary`, which that is.
         hidden_dim: int, neurons of each FFN at the start.
         target_dim: int, neurons of each FFN at the end.
@@ -27,7 +27,7 @@ class RunModels:
         saved_as: str, the entry of the run folder that it writes.
     """
 
-    corpus: Corpus
+    corpus: Corpus | CachedCorpus
     vocabulary: Vocabulary
     hidden_dim: int
     target_dim: int
@@ -42,17 +42,18 @@ def decoder_models(config, corpus):
 
     Args:
         config: `RunConfig`.
-        corpus: `Corpus` of bytes.
+        corpus: `Corpus` of bytes, or `Documents`.
 
     Returns:
         `RunModels`.
     """
     shape = config.model
+    vocabulary = byte_vocabulary(end=config.corpus.given)
 
     def model(width, ffn):
         made = decoder(
             DecoderConfig(
-                vocabulary_size=256,
+                vocabulary_size=vocabulary.vocabulary_size,
                 model_dim=shape.model_dim,
                 num_layers=shape.num_layers,
                 num_heads=shape.num_heads,
@@ -66,8 +67,8 @@ def decoder_models(config, corpus):
 
     prunable = functools.partial(ki.PrunableGatedFFN, **scoring(config))
     return RunModels(
-        corpus=corpus,
-        vocabulary=byte_vocabulary(),
+        corpus=corpus.retokenized(vocabulary) if config.corpus.given else corpus,
+        vocabulary=vocabulary,
         hidden_dim=shape.hidden_dim,
         target_dim=shape.width_at_end(shape.hidden_dim),
         wide=lambda: model(shape.hidden_dim, prunable),

@@ -14,6 +14,7 @@ import typing
 import tomli_w
 
 from keras_idea.pipelines import tables
+from keras_idea.pipelines.corpus_table import CorpusConfig
 from keras_idea.pipelines.fields import ConfigError, divisors
 from keras_idea.pipelines.model_table import ModelConfig
 
@@ -30,6 +31,7 @@ class RunConfig:
 
     model: ModelConfig = ModelConfig()
     data: tables.DataConfig = tables.DataConfig()
+    corpus: CorpusConfig = CorpusConfig()
     budget: tables.BudgetConfig = tables.BudgetConfig()
     optimizer: tables.OptimizerConfig = tables.OptimizerConfig()
     pruning: tables.PruningConfig = tables.PruningConfig()
@@ -49,6 +51,11 @@ class RunConfig:
                 f"`model.preset` must not lie in run.output={self.run.output!r}, which "
                 f"the run may replace. Received: preset={preset!r}. Mend: another "
                 "output."
+            )
+        if self.corpus.given and self.data.text != tables.DataConfig.text:
+            raise ConfigError(
+                "`data.text` and [corpus] cannot both be given: a run reads one of "
+                f"them. Received: text={self.data.text!r}. Mend: delete one."
             )
         every = self.run.validate_every
         if enlarge % every or total % every:

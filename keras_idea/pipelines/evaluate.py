@@ -65,9 +65,10 @@ def load_judged(path, length=None, batch_tokens=8192):
         raise EvaluationError(str(error).replace("to export", "to evaluate")) from error
     tokenizer = getattr(getattr(model, "preprocessor", None), "tokenizer", None)
     if tokenizer is None:
-        vocabulary = byte_vocabulary()
-        start: int | None = ord("\n")
-        end: int | None = None
+        # A run on documents knows a token that ends one.
+        vocabulary = byte_vocabulary(end=model.output_shape[-1] > 256)
+        end: int | None = vocabulary.end_id
+        start: int | None = ord("\n") if end is None else end
     else:
         vocabulary = tokenizer_vocabulary(tokenizer)
         end = getattr(tokenizer, "end_token_id", None)

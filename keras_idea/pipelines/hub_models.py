@@ -57,7 +57,7 @@ def hub_models(config, corpus):
 
     Args:
         config: `RunConfig` with `model.hub` or `model.preset`.
-        corpus: `Corpus` of bytes.
+        corpus: `Corpus` of bytes, or `Documents`.
 
     Returns:
         `RunModels`.
@@ -81,11 +81,7 @@ def hub_models(config, corpus):
         task.save_to_preset(str(path))
 
     return RunModels(
-        corpus=corpus.retokenized(
-            vocabulary.encode,
-            vocabulary.token_bytes,
-            preprocessor.tokenizer.start_token_id,
-        ),
+        corpus=corpus.retokenized(vocabulary, preprocessor.tokenizer.start_token_id),
         vocabulary=vocabulary,
         hidden_dim=source.hidden_dim,
         target_dim=config.model.width_at_end(source.hidden_dim),
@@ -100,7 +96,7 @@ def _from_family(config, corpus):
     shape, row = config.model, HUB_FAMILIES[config.model.hub]
     hub = load_keras_hub()
     tokenizer = make_tokenizer(
-        shape.hub, shape.tokenizer, corpus.train.tobytes(), shape.vocabulary_size
+        shape.hub, shape.tokenizer, corpus.sample(), shape.vocabulary_size
     )
     arguments = {
         "vocabulary_size": tokenizer.vocabulary_size(),

@@ -45,6 +45,6 @@ class Run:
         """`Bits`, from the losses of this run's tokens."""
         corpus = self.models.corpus
         return Bits(
-            train=corpus.bytes_per_token(corpus.train),
+            train=corpus.train_bytes_per_token(),
             validation=corpus.bytes_per_token(self.validation[1]),
         )

@@ -14,7 +14,7 @@ FILES = (
     "sample.txt",
     "narrow.keras",
 )
-FOLDERS = ("preset", "checkpoints")
+FOLDERS = ("preset", "checkpoints", "tensorboard")
 #: Written last: a run without it has not come to its end.
 _LAST = "sample.txt"
 _TEMPORARY = ".tmp-"
@@ -82,6 +82,10 @@ class RunFolder:
     def checkpoints(self, training):
         """Path of the folder for the checkpoints of one of the run's trainings."""
         return self.path / "checkpoints" / training.replace(" ", "-")
+
+    def tensorboard(self, training):
+        """Path of the folder for the TensorBoard logs of one of its trainings."""
+        return self.path / "tensorboard" / training.replace(" ", "-")
 
     def remove_checkpoints(self):
         """Frees what only an unfinished run needs."""

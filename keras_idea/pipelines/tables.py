@@ -12,8 +12,9 @@ class DataConfig(fields.Table):
 
     Args:
         text: str, "stdlib" (the source of Python's standard library), or the
-            path of a text file or of a folder of them. A relative path counts
-            from the working directory. Default "stdlib".
+            path of a text file or of a folder of them, held in memory; `[corpus]`
+            is for more. A relative path counts from the working directory. Default
+            "stdlib".
         batch_size: int, sequences a step. Default 32.
         validation_fraction: float in [0.001, 0.5], the share of the text held
             out. Default 0.05.
@@ -139,6 +140,8 @@ class RunSettings(fields.Table):
             `validate_every`: a run that is killed loses at most so many. None: at
             every validation.
         keep_checkpoints: int, how many of the last are kept. Default 2.
+        tensorboard: bool, whether the run folder gets logs for TensorBoard (extra
+            `tensorboard`). Default false.
         compare_from_scratch: bool, whether a narrow model is also trained from
             scratch on the same batches. Default true.
     """
@@ -149,4 +152,5 @@ class RunSettings(fields.Table):
     validate_every: int = fields.integer(100, minimum=1)
     checkpoint_every: int | None = fields.optional_integer()
     keep_checkpoints: int = fields.integer(2, minimum=1)
+    tensorboard: bool = fields.checked(False, fields.check_bool)
     compare_from_scratch: bool = fields.checked(True, fields.check_bool)

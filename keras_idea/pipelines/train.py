@@ -51,18 +51,13 @@ def train(config, overwrite=False):
     goes_on = not overwrite and _goes_on(config, folder)
     if not goes_on:
         folder.check(overwrite)
-    text = load_text(
-        config.data.text,
-        config.data.validation_fraction,
-        round(config.data.max_megabytes * 1e6),
-    )
     make_models = hub_models if config.model.of_hub else decoder_models
-    run = Run(config, make_models(config, text), folder)
+    run = Run(config, make_models(config, _read_text(config)), folder)
     run.models.corpus.check_length(config.model.sequence_length)
     if not goes_on:
         folder.claim()
         folder.write("config.toml", config.to_toml())
-    _announce(run, text)
+    _announce(run)
     narrow = ki.compact(_train_and_prune(run))
     with folder.replacing(run.models.saved_as) as path:
         run.models.save(narrow, path)
@@ -97,13 +92,21 @@ def _goes_on(config, folder):
     return True
 
 
-def _announce(run, text):
+def _read_text(config):
+    """The run's text, before it is tokens: `Corpus` of bytes, or `Documents`."""
+    most = round(config.data.max_megabytes * 1e6)
+    if config.corpus.given:
+        return config.corpus.read(config.data.validation_fraction, most)
+    return load_text(config.data.text, config.data.validation_fraction, most)
+
+
+def _announce(run):
     corpus = run.models.corpus
     print(
-        f"Text: {text.description} ({len(text.train):,} bytes to train on, "
-        f"{len(text.validation):,} held out)\n"
+        f"Text: {corpus.description} ({len(corpus.train):,} tokens to train on, "
+        f"{len(corpus.validation):,} held out)\n"
         f"Vocabulary: {len(corpus.token_bytes):,} tokens, "
-        f"{corpus.bytes_per_token(corpus.train):.2f} bytes a token\n"
+        f"{corpus.train_bytes_per_token():.2f} bytes a token\n"
         f"Backend: {keras.backend.backend()}. Run folder: {run.folder.path}",
         flush=True,
     )
@@ -126,6 +129,7 @@ def _train_and_prune(run):
         method=config.pruning.method,
         compact=config.pruning.compact,
         update_every=config.pruning.update_every,
+        log_dir=_monitor(run, NARROW),
     )
     _fit(run, model, recorder, [prune])
     return model
@@ -135,7 +139,18 @@ def _train_from_scratch(run):
     width = run.models.target_dim
     print(f"\nTraining narrow from scratch: {width} neurons an FFN, the same batches")
     keras.utils.set_random_seed(run.config.run.seed)
-    _fit(run, run.models.plain(width), _recorder(run, SCRATCH, width))
+    monitor = _monitor(run, SCRATCH)
+    model, recorder = run.models.plain(width), _recorder(run, SCRATCH, width)
+    _fit(run, model, recorder, [] if monitor is None else [monitor])
+
+
+def _monitor(run, training):
+    """`Monitor` of one of the run's trainings, or None if it is not asked for."""
+    config = run.config
+    if not config.run.tensorboard:
+        return None
+    tokens = config.data.batch_size * config.model.sequence_length
+    return ki.Monitor(run.folder.tensorboard(training), tokens_per_batch=tokens)
 
 
 def _recorder(run, name, width, reading_steps=()):

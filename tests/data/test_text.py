@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_idea.data import Corpus, TextError, load_text
+from keras_idea.data import Corpus, TextError, Vocabulary, load_text
 
 
 def write(folder, files):
@@ -179,7 +179,8 @@ class TestTokens:
 
         array = np.frombuffer(text, "uint8")
         of_bytes = Corpus(array, array[:4], "pairs")
-        return of_bytes.retokenized(encode, np.array(token_bytes, float), start_id)
+        vocabulary = Vocabulary(encode, None, np.array(token_bytes, float))
+        return of_bytes.retokenized(vocabulary, start_id)
 
     def test_bytes_are_counted_exactly(self):
         corpus = self.corpus("abüü".encode())

@@ -143,6 +143,39 @@ REFUSED = {
         "[model]\nhub = 'qwen'\ntokenizer = 'bpe'\nvocabulary_size = 0",
         "`model.vocabulary_size` must be an integer >= 1. Received: .*=0",
     ),
+    "two texts": (
+        "[data]\ntext = 'a.txt'\n[corpus]\npaths = 'b.jsonl'",
+        "`data.text` and .corpus. cannot both be given: .*text='a.txt'. Mend: delete",
+    ),
+    "two corpora": (
+        "[corpus]\npaths = 'a'\ndataset = 'b'",
+        r"cannot both be given. Received: paths=\['a'\], dataset='b'. Mend: delete one",
+    ),
+    "paths of no kind": (
+        "[corpus]\npaths = 3",
+        "`corpus.paths` must be a path or a list of paths. Received: .*=3",
+    ),
+    "no paths": ("[corpus]\npaths = []", r"must be a path or a list of .*paths=\[\]"),
+    "an empty path": (
+        "[corpus]\npaths = ['a', '']",
+        "`corpus.paths` must be a non-empty string",
+    ),
+    "part of no data set": (
+        "[corpus]\npaths = 'a'\ndataset_split = 'validation'",
+        "`corpus.dataset_split` says how corpus.dataset are read.*='validation'. Mend",
+    ),
+    "pattern of no files": (
+        "[corpus]\ndataset = 'a'\npattern = '*.py'",
+        r"`corpus.pattern` says how corpus.paths are read.*='\*.py'. Mend: give paths",
+    ),
+    "held out of nothing": (
+        "[corpus]\nvalidation_paths = ['a']",
+        "`corpus` needs `paths` or `dataset`.*Mend: give one, or delete the table",
+    ),
+    "unknown policy": (
+        "[corpus]\npaths = 'a'\non_bad = 'ignore'",
+        "`corpus.on_bad` must be one of 'refuse', 'skip'. Received: .*'ignore'",
+    ),
     "all text held out": (
         "[data]\nvalidation_fraction = 1.0",
         r"`data.validation_fraction` must be a number in \[0.001, 0.5\]",
@@ -216,8 +249,14 @@ def test_demo_names_every_key():
     # The keys whose default is to be left out.
     optional = {
         "checkpoint_every",
+        "dataset",
+        "dataset_config",
+        "dataset_revision",
         "num_key_value_heads",
+        "paths",
+        "pattern",
         "preset",
+        "validation_paths",
         "vocabulary_size",
     }
     assert all(f"\n# {key} = " in text for key in optional)
@@ -244,6 +283,8 @@ def test_keys_left_out_have_defaults():
         "[run]\ncompare_from_scratch = false\n",
         "[model]\nhub = 'gemma'\ntokenizer = 'sentencepiece'\nvocabulary_size = 300",
         "[model]\npreset = 'mine'\ntarget_dim = 0.5\nsequence_length = 32",
+        "[corpus]\npaths = ['a', 'b']\npattern = '*.py'\nvalidation_paths = 'c'",
+        "[corpus]\ndataset = 'a'\ndataset_config = 'b'\non_bad = 'skip'",
     ],
 )
 def test_toml_round_trip(text):

@@ -1,5 +1,7 @@
 """`keras-idea train`, killed again and again, ends where it would have ended."""
 
+import itertools
+import json
 import os
 import pathlib
 import random
@@ -14,11 +16,19 @@ import pytest
 
 import keras_idea.models  # its layers are in the saved model
 from keras_idea.cli import main
+from tests.data.files import jsonl, zst
 from tests.pipelines.test_train import CONFIG, write_inputs
 
 RUN = CONFIG.replace("steps = 4\nprune_steps = 3", "steps = 8\nprune_steps = 8")
 RUN = RUN.replace("recover_steps = 5", "recover_steps = 84")
 RUN = RUN.replace("validate_every = 4", "validate_every = 2")
+# The same from documents: 129 windows of 16 tokens, so some three epochs of them.
+CORPUS_RUN = RUN.replace(
+    '[data]\ntext = "text.txt"\n', '[corpus]\npaths = "documents"\n\n[data]\n'
+)
+DOCUMENTS = [f"{i * 87_178_291_199 % 10**11:011} is it. " * 2 for i in range(64)]
+STEPS, BATCH_SIZE = 100, 4
+LOGGED_KERAS_IDEA = "tests.pipelines.logged_train"
 BEFORE_COMPACTION = "step-00000014"  # pruning ends with step 16
 ON_JAX = keras.backend.backend() == "jax"
 KILLS = 20 if ON_JAX else 4
@@ -37,7 +47,13 @@ class Process:
             "PYTHONPATH": str(pathlib.Path(keras_idea.__file__).parents[1]),
         }
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "keras_idea", "train", "tiny.toml"],
+            [
+                sys.executable,
+                "-m",
+                "tests.pipelines.logged_train",
+                "train",
+                "tiny.toml",
+            ],
             cwd=folder,
             env={**os.environ, **settings},
             stdout=self._output,
@@ -86,6 +102,34 @@ SOME = ["about a checkpoint", "about a checkpoint", "at any time"]
 MOMENTS = [*SOME * 2, *["about the compaction"] * 2, *SOME * 4][:KILLS]
 
 
+def batches_of(folder):
+    """For each training and step, the rows it was given by each process."""
+    batches = {}
+    for line in (folder / "batches.jsonl").read_text().splitlines():
+        training, step, rows = json.loads(line)
+        batches.setdefault((training, step), []).append(rows)
+    return batches
+
+
+def check_samples(straight, killed):
+    """Each window once an epoch, and after a kill the same ones at each step."""
+    expected, found = batches_of(straight), batches_of(killed)
+    assert all(len(given) == 1 for given in expected.values())
+    first, second = (
+        [row for step in range(STEPS) for row in expected[training, step][0]]
+        for training in (0, 1)
+    )
+    assert first == second and len(first) == STEPS * BATCH_SIZE
+    windows = len(set(first))
+    for epoch in range(STEPS * BATCH_SIZE // windows):
+        seen = first[epoch * windows : (epoch + 1) * windows]
+        assert len(set(seen)) == windows
+    for key in itertools.product((0, 1), range(STEPS)):
+        assert found[key] == expected[key] * len(found[key]), key
+    # What was lost with a kill was given again.
+    assert any(len(given) > 1 for given in found.values())
+
+
 def narrow_weights(folder):
     model = keras.models.load_model(folder / "runs" / "tiny" / "narrow.keras")
     return model.get_weights()
@@ -96,13 +140,15 @@ def test_killed_at_random_moments(tmp_path):
     rng = random.Random(0)
     straight, killed = tmp_path / "straight", tmp_path / "killed"
     for folder in (straight, killed):
-        folder.mkdir()
-        write_inputs(folder, RUN)
+        (folder / "documents").mkdir(parents=True)
+        (folder / "documents" / "a.jsonl.zst").write_bytes(zst(jsonl(DOCUMENTS)))
+        (folder / "tiny.toml").write_text(CORPUS_RUN)
     assert Process(straight).end() == 0, (straight / "log.txt").read_text()
     for moment in MOMENTS:
         assert kill_at(moment, Process(killed), rng), f"ended before: {moment}"
     assert Process(killed).end() == 0, (killed / "log.txt").read_text()
 
+    check_samples(straight, killed)
     texts = [
         (f / "runs" / "tiny" / "metrics.csv").read_text() for f in (straight, killed)
     ]

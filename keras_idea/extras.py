@@ -1,20 +1,25 @@
-"""Packages of the extra `data`, imported when they are needed and not before."""
+"""Packages of the extras, imported when they are needed and not before."""
 
 import importlib
 
 
-def require(module, purpose):
-    """Imports a package of the extra `data`.
+class MissingPackage(ImportError):
+    """A package of an extra that is not installed; says how to install it."""
+
+
+def require(module, purpose, extra="data"):
+    """Imports a package of an extra.
 
     Args:
         module: str, its import name, such as "zstandard" or "pyarrow.parquet".
         purpose: str, what needs it, for the message: "Reading 'a.jsonl.zst'".
+        extra: str, the extra of this package that brings it. Default "data".
 
     Returns:
         The module.
 
     Raises:
-        ImportError: if it is not installed; says how to install it.
+        MissingPackage: if it cannot be imported.
 
     Example:
     >>> zstandard = require("zstandard", "Reading 'a.jsonl.zst'")
@@ -22,7 +27,7 @@ def require(module, purpose):
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise ImportError(
+        raise MissingPackage(
             f"{purpose} needs the package {module.split('.')[0]!r}, which cannot be "
-            f'imported ({error}). Install it: pip install "keras-idea[data]"'
+            f'imported ({error}). Install it: pip install "keras-idea[{extra}]"'
         ) from error

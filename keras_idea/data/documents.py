@@ -1,0 +1,153 @@
+"""Documents of any amount, as a run trains on them: from a cache of tokens."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from keras_idea.data.batches import TokenBatches
+from keras_idea.data.build import build_cache
+from keras_idea.data.cache import TokenRange
+from keras_idea.data.packing import PackedWindows
+from keras_idea.data.records import ReadLog
+from keras_idea.data.windows import check_parts, with_starts
+from keras_idea.extras import require
+
+# Batches that are read ahead of training.
+_AHEAD = 16
+# Tokens of which the mean length is taken, in so many places of the cache.
+_SAMPLED, _PLACES = 1 << 22, 64
+
+
+@dataclasses.dataclass(frozen=True)
+class Documents:
+    """Documents before they are tokens, and where their tokens are to be kept.
+
+    Args:
+        source: `TextSource` or `StreamedDataset`.
+        cache: path of the folder of token caches; see `build_cache`.
+        validation: source of the documents held out; None: the last tokens of
+            `source` are. Default None.
+        validation_fraction: float in (0, 1), their share, without `validation`.
+            Default 0.05.
+        sample_bytes: int, at most so much text trains a tokenizer.
+        name: str, what the documents are called.
+
+    Example:
+    >>> documents = Documents(TextSource("dclm"), cache="runs/token-cache")
+    >>> corpus = documents.retokenized(byte_vocabulary(end=True))
+    """
+
+    source: Any
+    cache: Any
+    validation: Any = None
+    validation_fraction: float = 0.05
+    sample_bytes: int = 16_000_000
+    name: str = "corpus"
+
+    def sample(self):
+        """The first documents, bytes: what a tokenizer may be trained on."""
+        texts, size = [], 0
+        for text in self.source.documents(ReadLog(self.source.on_bad)):
+            texts.append(text.encode())
+            size += len(texts[-1])
+            if size >= self.sample_bytes:
+                break
+        return b"\n".join(texts)[: self.sample_bytes]
+
+    def retokenized(self, vocabulary, start_id=None):
+        """Their tokens: from the cache, or made now.
+
+        Args:
+            vocabulary: `Vocabulary` with an `end_id`.
+            start_id: int or None, as of `Corpus.retokenized`.
+
+        Returns:
+            `CachedCorpus`.
+
+        Raises:
+            TextError, BadRecordError, CacheError: as `build_cache`.
+        """
+        cache = build_cache(self.source, vocabulary, self.cache)
+        if self.validation is None:
+            cut = len(cache) - max(1, round(len(cache) * self.validation_fraction))
+            train, held_out = cache.part(0, cut), cache.part(cut, len(cache))
+        else:
+            other = build_cache(self.validation, vocabulary, self.cache)
+            train, held_out = cache.part(0, len(cache)), other.part(0, len(other))
+        bad = sum(cache.index["bad_records"].values())
+        return CachedCorpus(
+            train,
+            held_out,
+            f"{self.name}: {cache.index['documents']:,} documents"
+            f"{f', {bad:,} bad records left out' if bad else ''}",
+            vocabulary.token_bytes,
+            start_id,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class CachedCorpus:
+    """What `Corpus` is to text in memory: tokens to train on and tokens held out.
+
+    Each window of the training tokens is seen once an epoch, in another order each
+    time; which ones a step sees depends on its number and the seed alone.
+
+    Args:
+        train: `TokenRange`.
+        validation: `TokenRange`.
+        description: str, where the text comes from.
+        token_bytes: float array `(vocabulary,)`, the bytes each id stands for: none,
+            of the token that ends a document.
+        start_id: int or None, as of `Corpus`.
+    """
+
+    train: TokenRange
+    validation: TokenRange
+    description: str
+    token_bytes: np.ndarray
+    start_id: int | None = None
+
+    def bytes_per_token(self, ids):
+        """As `Corpus.bytes_per_token`."""
+        return float(self.token_bytes[ids].mean())
+
+    def train_bytes_per_token(self):
+        """As `bytes_per_token`, of tokens in many places of those to train on."""
+        size = len(self.train)
+        step = -(-size // _PLACES)
+        parts = [
+            self.train[start : min(start + step, start + _SAMPLED // _PLACES)]
+            for start in range(0, size, step)
+        ]
+        return self.bytes_per_token(np.concatenate(parts))
+
+    def fingerprint(self):
+        """A digest of its tokens, a str: tells this corpus from any other."""
+        return f"{self.train.fingerprint}-{self.validation.fingerprint}"
+
+    def check_length(self, length):
+        """As `Corpus.check_length`."""
+        check_parts(self, length, "tokens")
+
+    def batch(self, step, *, seed, batch_size, length):
+        """As `Corpus.batch`, of windows in an order of the seed's."""
+        batches = TokenBatches(self.train, length, batch_size, seed)
+        return self._with_starts(step, batches.dataset(step)[0])
+
+    def batches(self, *, seed, batch_size, length, start_step=0):
+        """As `Corpus.batches`; grain reads a few ahead on threads."""
+        batches = TokenBatches(self.train, length, batch_size, seed)
+        grain = require("grain", "Reading batches of tokens")
+        ahead = grain.ReadOptions(prefetch_buffer_size=_AHEAD)
+        dataset = batches.dataset(start_step).to_iter_dataset(ahead)
+        for step, batch in enumerate(dataset, start=start_step):
+            yield self._with_starts(step, batch)
+
+    def validation_windows(self, *, length, limit=None):
+        """As `Corpus.validation_windows`."""
+        return PackedWindows(self.validation, length).arrays(limit)
+
+    def _with_starts(self, step, batch):
+        x, y = batch
+        return with_starts(x, step, self.start_id), y
