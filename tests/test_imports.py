@@ -12,7 +12,7 @@ ROOT = pathlib.Path(__file__).parents[1] / "keras_idea"
 # From the ground up; a file imports only from floors below its own, or its own
 # folder.
 FLOORS = [
-    {"validation", "arguments"},
+    {"validation", "arguments", "extras"},
     {"functional", "schedules", "data", "evaluation", "report"},
     {"layers", "methods"},
     {"models", "surgery"},

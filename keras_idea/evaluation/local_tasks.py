@@ -14,6 +14,7 @@ FILES = {
     "hellaswag": "hellaswag_val_2000.jsonl",
     "triviaqa": "triviaqa_sm_sub.jsonl",
     "mmlu": "mmlu_10_subjects.jsonl",
+    "openwebtext": "openwebtext.jsonl",
 }
 _ACCURACY = [
     {"metric": name, "aggregation": "mean", "higher_is_better": True}
@@ -26,7 +27,8 @@ def local_tasks(names, folder):
 
     Args:
         names: sequence of keys of `FILES`: "arc_challenge" and "hellaswag" (0-shot),
-            "triviaqa" (1-shot), "mmlu" (5-shot; one task a subject).
+            "triviaqa" (1-shot), "mmlu" (5-shot; one task a subject), "openwebtext"
+            (perplexity of documents, whose field is "text").
         folder: path of the folder that holds the files.
 
     Returns:
@@ -205,9 +207,32 @@ def _mmlu(documents):
     return configs
 
 
+def openwebtext(documents):
+    """As the others: the perplexity of documents.
+
+    Args:
+        documents: list of dict with a "text".
+
+    Returns:
+        List of one dict.
+    """
+    metrics = ("word_perplexity", "byte_perplexity", "bits_per_byte")
+    return [
+        _task(
+            "openwebtext",
+            {"test": documents},
+            output_type="loglikelihood_rolling",
+            doc_to_text="",
+            doc_to_target="{{text}}",
+            metric_list=[{"metric": metric} for metric in metrics],
+        )
+    ]
+
+
 _MAKERS = {
     "arc_challenge": _arc_challenge,
     "hellaswag": _hellaswag,
     "triviaqa": _triviaqa,
     "mmlu": _mmlu,
+    "openwebtext": openwebtext,
 }

@@ -139,9 +139,9 @@ def judge_tasks(judged, names, local=None, limit=None):
             'Tasks need lm_eval, not installed here: pip install "keras-idea[eval]".'
         )
     import lm_eval
-    from lm_eval.tasks import TaskManager
 
     from keras_idea.evaluation.harness import HarnessModel
+    from keras_idea.evaluation.hub_tasks import PaperTasks
     from keras_idea.evaluation.local_tasks import local_tasks
 
     tasks = names if local is None else local_tasks(names, local)
@@ -157,7 +157,7 @@ def judge_tasks(judged, names, local=None, limit=None):
         limit=limit,
         bootstrap_iters=1000,
         # Reading its thousands of own tasks takes half a minute.
-        task_manager=TaskManager(include_defaults=local is None),
+        task_manager=PaperTasks(include_defaults=local is None),
     )
     return {
         task: {

@@ -157,6 +157,7 @@ QUESTIONS = {
         for split, count in (("dev", 5), ("test", 3))
         for i in range(count)
     ],
+    "openwebtext": [{"text": "a man ran. he sat."}, {"text": "an end"}],
 }
 
 
@@ -182,6 +183,7 @@ def test_the_papers_tasks_from_local_files(model, folder):
         "hellaswag",
         "mmlu_law",
         "mmlu_old_maths",
+        "openwebtext",
         "triviaqa",
     ]
     right = []
@@ -194,6 +196,10 @@ def test_the_papers_tasks_from_local_files(model, folder):
         right.append(int(np.argmax(values)) == document["gold"])
     assert results["arc_challenge"]["acc,none"] == pytest.approx(np.mean(right))
     assert 0 <= results["triviaqa"]["exact_match,remove_whitespace"] <= 1
+    texts = [document["text"] for document in QUESTIONS["openwebtext"]]
+    nats = [log_likelihood_of_all(model, [START], encode(text)) for text in texts]
+    bits = -sum(nats) / np.log(2.0) / sum(map(len, texts))
+    assert results["openwebtext"]["bits_per_byte,none"] == pytest.approx(bits, rel=1e-5)
 
 
 def log_likelihood_of_all(model, context, continuation):
