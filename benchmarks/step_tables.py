@@ -19,7 +19,7 @@ STEP_RATIOS = (
 )
 
 
-def _ratio_row(what, ratio, aim):
+def ratio_row(what, ratio, aim):
     return [
         what,
         f"{ratio['median']:.3f}",
@@ -30,7 +30,7 @@ def _ratio_row(what, ratio, aim):
 
 
 def step_table(name, shape, timed):
-    rows = [_ratio_row(w, timed["ratios"][w], aim) for w, _, _, aim in STEP_RATIOS]
+    rows = [ratio_row(w, timed["ratios"][w], aim) for w, _, _, aim in STEP_RATIOS]
     typical = {
         name: 1000 * statistics.median(seconds)
         for name, seconds in timed["seconds per step"].items()
@@ -109,9 +109,7 @@ def import_table(imports):
     return {
         "title": "Import",
         "columns": ["time of", "median ratio", "95 %", "of quartiles", "aim"],
-        "rows": [
-            _ratio_row("import keras_idea / import keras", imports["ratio"], 1.05)
-        ],
+        "rows": [ratio_row("import keras_idea / import keras", imports["ratio"], 1.05)],
         "notes": f"{len(imports['seconds keras'])} processes; import keras "
         f"takes {statistics.median(imports['seconds keras']):.2f} s.",
     }

@@ -19,7 +19,7 @@ from keras_idea.data.windows import TextError
 from keras_idea.validation import check_choice, check_int
 
 # Characters a thread tokenizes at a time.
-_CHUNK = 1 << 16
+_CHUNK = 1 << 18
 _LOGGER = logging.getLogger("keras_idea.data")
 
 
