@@ -34,6 +34,14 @@ def make_parser():
         help="replace the run that the folder holds",
     )
     train.set_defaults(command="train")
+    plan = commands.add_parser(
+        "plan",
+        help="what a run would do and cost, without training",
+        description="Prints the stages of a run: steps, tokens, widths, learning rates "
+        "and operations; and the sizes of its models. Nothing is trained.",
+    )
+    plan.add_argument("config", nargs="?", metavar="CONFIG.toml", help="as of `train`")
+    plan.set_defaults(command="plan")
     _add_export(commands)
     _add_evaluate(commands)
     _add_report(commands)

@@ -1,4 +1,4 @@
-"""The command line: `keras-idea train`, `export`, `evaluate`, `report`, `bench`."""
+"""The command line: `keras-idea train`, `plan`, `export`, `evaluate`, `report`..."""
 
 import sys
 
@@ -49,6 +49,21 @@ def _train(options):
         return _fail(1, error)
     except KeyboardInterrupt:
         return _fail(130, "interrupted; the same command goes on where it stopped.")
+    return 0
+
+
+def _plan(options):
+    from keras_idea.data import TextError
+    from keras_idea.extras import MissingPackage
+    from keras_idea.pipelines.config import ConfigError, load_config
+    from keras_idea.pipelines.plan import plan, print_plan
+
+    try:
+        print_plan(plan(load_config(options.config)))
+    except (ConfigError, MissingPackage, TextError) as error:
+        return _fail(2, error)
+    except KeyboardInterrupt:
+        return _fail(130, "interrupted.")
     return 0
 
 
@@ -155,6 +170,7 @@ def _fail(status, message):
 
 _COMMANDS = {
     "train": _train,
+    "plan": _plan,
     "export": _export,
     "evaluate": _evaluate,
     "report": _report,

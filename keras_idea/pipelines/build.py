@@ -108,6 +108,28 @@ def scoring(config):
     }
 
 
+def pruning(config, target_dim, log_dir=None):
+    """The callback that prunes the run's wide model.
+
+    Args:
+        config: `RunConfig`.
+        target_dim: int, neurons of each FFN at the end.
+        log_dir: `Monitor` or None.
+
+    Returns:
+        `IdeaPruneCallback`.
+    """
+    return ki.IdeaPruneCallback(
+        target_dim,
+        config.budget.enlarge_steps,
+        config.budget.prune_steps,
+        method=config.pruning.method,
+        compact=config.pruning.compact,
+        update_every=config.pruning.update_every,
+        log_dir=log_dir,
+    )
+
+
 def cosine(config):
     """The learning rate: one warm-up and one cosine over the whole budget."""
     return ki.CosineDecay(

@@ -11,14 +11,13 @@ import numpy as np
 
 import keras_idea as ki
 from keras_idea.callbacks import Checkpoint
-from keras_idea.data import load_text
 from keras_idea.models.generate import token_inputs
 from keras_idea.pipelines import results
-from keras_idea.pipelines.build import cosine, decoder_models
+from keras_idea.pipelines.build import cosine, pruning
 from keras_idea.pipelines.config import load_config
-from keras_idea.pipelines.hub_models import hub_models
+from keras_idea.pipelines.prepare import describe, prepare
 from keras_idea.pipelines.recorder import Recorder, ShortBar
-from keras_idea.pipelines.run import NARROW, SCRATCH, Run
+from keras_idea.pipelines.run import NARROW, SCRATCH
 from keras_idea.pipelines.run_folder import RunFolder, RunFolderError
 from keras_idea.report.history import metrics_csv
 from keras_idea.report.table import print_table, to_json, to_markdown
@@ -51,13 +50,11 @@ def train(config, overwrite=False):
     goes_on = not overwrite and _goes_on(config, folder)
     if not goes_on:
         folder.check(overwrite)
-    make_models = hub_models if config.model.of_hub else decoder_models
-    run = Run(config, make_models(config, _read_text(config)), folder)
-    run.models.corpus.check_length(config.model.sequence_length)
+    run = prepare(config, folder)
     if not goes_on:
         folder.claim()
         folder.write("config.toml", config.to_toml())
-    _announce(run)
+    print(describe(run), flush=True)
     narrow = ki.compact(_train_and_prune(run))
     with folder.replacing(run.models.saved_as) as path:
         run.models.save(narrow, path)
@@ -92,26 +89,6 @@ def _goes_on(config, folder):
     return True
 
 
-def _read_text(config):
-    """The run's text, before it is tokens: `Corpus` of bytes, or `Documents`."""
-    most = round(config.data.max_megabytes * 1e6)
-    if config.corpus.given:
-        return config.corpus.read(config.data.validation_fraction, most)
-    return load_text(config.data.text, config.data.validation_fraction, most)
-
-
-def _announce(run):
-    corpus = run.models.corpus
-    print(
-        f"Text: {corpus.description} ({len(corpus.train):,} tokens to train on, "
-        f"{len(corpus.validation):,} held out)\n"
-        f"Vocabulary: {len(corpus.token_bytes):,} tokens, "
-        f"{corpus.train_bytes_per_token():.2f} bytes a token\n"
-        f"Backend: {keras.backend.backend()}. Run folder: {run.folder.path}",
-        flush=True,
-    )
-
-
 def _train_and_prune(run):
     config, budget, models = run.config, run.config.budget, run.models
     print(f"\nTraining wide: {models.hidden_dim} -> {models.target_dim} neurons an FFN")
@@ -122,15 +99,7 @@ def _train_and_prune(run):
         [np.linspace(1, begin, _READINGS), np.linspace(begin, end, _READINGS)]
     )
     recorder = _recorder(run, NARROW, models.hidden_dim, readings.astype(int))
-    prune = ki.IdeaPruneCallback(
-        models.target_dim,
-        begin,
-        budget.prune_steps,
-        method=config.pruning.method,
-        compact=config.pruning.compact,
-        update_every=config.pruning.update_every,
-        log_dir=_monitor(run, NARROW),
-    )
+    prune = pruning(config, models.target_dim, _monitor(run, NARROW))
     _fit(run, model, recorder, [prune])
     return model
 

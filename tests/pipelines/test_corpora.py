@@ -9,6 +9,8 @@ import pytest
 
 from keras_idea.cli import main
 from keras_idea.data import TokenCache
+from keras_idea.pipelines.config import load_config
+from keras_idea.pipelines.plan import plan
 from tests.callbacks.events import Events
 from tests.data.files import jsonl, parquet, write, zst
 from tests.pipelines.test_hub_runs import ONE_LAYER, load, run_in, with_hub
@@ -83,6 +85,15 @@ class TestOwnDecoder:
         for events in (pruned, scratch):
             assert {"loss/train", "flops/train", "learning_rate"} <= events.tags
             assert max(events.steps("loss/validation")) == 12
+
+    def test_it_cost_what_was_planned(self, run, monkeypatch):
+        folder, _ = run
+        monkeypatch.chdir(folder.parent.parent)
+        stages = plan(load_config(folder / "config.toml")).stages
+        pruned = Events(folder / "tensorboard" / "pruned").scalars("flops/train")
+        assert pruned[12] == pytest.approx(sum(stage.flops for stage in stages[:3]))
+        scratch = Events(folder / "tensorboard" / "narrow-from-scratch")
+        assert scratch.scalars("flops/train")[12] == pytest.approx(stages[3].flops)
 
     def test_it_can_be_evaluated(self, run, capsys):
         folder, _ = run
