@@ -87,32 +87,37 @@ def build_cache(
     path = pathlib.Path(folder) / f"tokens-{fingerprint_of(key)[:16]}"
     if path.is_dir():
         return TokenCache(path, verify)
-    log = ReadLog(source.on_bad)
     with new_folder(path) as temporary:
-        dtype = np.dtype("<u2" if vocabulary.vocabulary_size <= 1 << 16 else "<u4")
-        writer = ShardWriter(temporary, dtype, shard_tokens)
-        with contextlib.closing(_encoded(source, vocabulary, log, dtype, workers)) as c:
-            try:
-                for tokens in _shown(c, source, log, writer, progress):
-                    writer.write(tokens)
-                writer.close()
-            finally:
-                writer.abandon()
-        _check_whole(source, key, log)
-        index = {
-            "format": FORMAT,
-            "dtype": dtype.str,
-            "vocabulary_size": vocabulary.vocabulary_size,
-            "end_id": vocabulary.end_id,
-            "documents": log.documents,
-            "tokens": writer.tokens,
-            "bad_records": dict(sorted(log.bad.items())),
-            "key": key,
-            "shards": writer.shards,
-        }
-        write_index(temporary / INDEX, index)
-    _LOGGER.info("%s: %s; %s tokens", path, log.summary(), f"{writer.tokens:,}")
+        _make(temporary, source, vocabulary, key, workers, shard_tokens, progress)
     return TokenCache(path, "sizes")
+
+
+def _make(folder, source, vocabulary, key, workers, shard_tokens, progress):
+    """Writes the files of a cache into an empty folder."""
+    log = ReadLog(source.on_bad)
+    dtype = np.dtype("<u2" if vocabulary.vocabulary_size <= 1 << 16 else "<u4")
+    writer = ShardWriter(folder, dtype, shard_tokens)
+    with contextlib.closing(_encoded(source, vocabulary, log, dtype, workers)) as made:
+        try:
+            for tokens in _shown(made, source, log, writer, progress):
+                writer.write(tokens)
+            writer.close()
+        finally:
+            writer.abandon()
+    _check_whole(source, key, log)
+    index = {
+        "format": FORMAT,
+        "dtype": dtype.str,
+        "vocabulary_size": vocabulary.vocabulary_size,
+        "end_id": vocabulary.end_id,
+        "documents": log.documents,
+        "tokens": writer.tokens,
+        "bad_records": dict(sorted(log.bad.items())),
+        "key": key,
+        "shards": writer.shards,
+    }
+    write_index(folder / INDEX, index)
+    _LOGGER.info("%s; %s tokens", log.summary(), f"{writer.tokens:,}")
 
 
 def _check_whole(source, key, log):
