@@ -35,7 +35,7 @@ class Documents:
 
     Example:
     >>> documents = Documents(TextSource("dclm"), cache="runs/token-cache")
-    >>> corpus = documents.retokenized(byte_vocabulary(end=True))
+    >>> corpus = documents.tokenized(byte_vocabulary(end=True))
     """
 
     source: Any
@@ -55,12 +55,12 @@ class Documents:
                 break
         return b"\n".join(texts)[: self.sample_bytes]
 
-    def retokenized(self, vocabulary, start_id=None):
+    def tokenized(self, vocabulary, start_id=None):
         """Their tokens: from the cache, or made now.
 
         Args:
             vocabulary: `Vocabulary` with an `end_id`.
-            start_id: int or None, as of `Corpus.retokenized`.
+            start_id: int or None, as of `Corpus.tokenized`.
 
         Returns:
             `CachedCorpus`.

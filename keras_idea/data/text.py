@@ -1,7 +1,7 @@
 """Text as bytes: what is read, what is held out.
 
 The vocabulary is the 256 bytes, so that there is no tokenizer to fit; a model that
-has one gets its ids from `Corpus.retokenized`.
+has one gets its ids from `Corpus.tokenized`.
 """
 
 import codecs

@@ -17,7 +17,7 @@ class TextError(ValueError):
 class Corpus:
     """Text to train on and text held out, as token ids.
 
-    `load_text` gives one whose tokens are bytes; `retokenized` makes another of it.
+    `load_text` gives one whose tokens are bytes; `tokenized` makes another of it.
 
     Args:
         train: int array `(tokens,)`.
@@ -44,7 +44,7 @@ class Corpus:
         """The text to train on, bytes: what a tokenizer may be trained on."""
         return self.train.tobytes()
 
-    def retokenized(self, vocabulary, start_id=None):
+    def tokenized(self, vocabulary, start_id=None):
         """The same text, a corpus of bytes, in another vocabulary.
 
         Args:

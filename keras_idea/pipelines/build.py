@@ -67,7 +67,7 @@ def decoder_models(config, corpus):
 
     prunable = functools.partial(ki.PrunableGatedFFN, **scoring(config))
     return RunModels(
-        corpus=corpus.retokenized(vocabulary) if config.corpus.given else corpus,
+        corpus=corpus.tokenized(vocabulary) if config.corpus.given else corpus,
         vocabulary=vocabulary,
         hidden_dim=shape.hidden_dim,
         target_dim=shape.width_at_end(shape.hidden_dim),

@@ -81,7 +81,7 @@ def hub_models(config, corpus):
         task.save_to_preset(str(path))
 
     return RunModels(
-        corpus=corpus.retokenized(vocabulary, preprocessor.tokenizer.start_token_id),
+        corpus=corpus.tokenized(vocabulary, preprocessor.tokenizer.start_token_id),
         vocabulary=vocabulary,
         hidden_dim=source.hidden_dim,
         target_dim=config.model.width_at_end(source.hidden_dim),

@@ -21,7 +21,7 @@ def documents(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def corpus(documents):
-    return documents.retokenized(byte_vocabulary(end=True), start_id=7)
+    return documents.tokenized(byte_vocabulary(end=True), start_id=7)
 
 
 def test_the_end_is_held_out(corpus):
@@ -37,7 +37,7 @@ def test_the_end_is_held_out(corpus):
 def test_others_are_held_out(documents):
     path = documents.source.paths[0].with_name("held-out.jsonl")
     both = Documents(documents.source, documents.cache, TextSource(path))
-    corpus = both.retokenized(byte_vocabulary(end=True))
+    corpus = both.tokenized(byte_vocabulary(end=True))
     np.testing.assert_array_equal(corpus.train[:], TOKENS)
     np.testing.assert_array_equal(corpus.validation[:], TOKENS[: 5 * 12])
 
@@ -64,7 +64,7 @@ def test_a_part_lies_in_its_cache(corpus):
 
 
 def test_fingerprints_tell_parts_apart(documents, corpus):
-    again = documents.retokenized(byte_vocabulary(end=True))
+    again = documents.tokenized(byte_vocabulary(end=True))
     assert again.fingerprint() == corpus.fingerprint()
     cache = corpus.train.cache
     parts = [(0, 9), (0, 10), (1, 9)]

@@ -180,7 +180,7 @@ class TestTokens:
         array = np.frombuffer(text, "uint8")
         of_bytes = Corpus(array, array[:4], "pairs")
         vocabulary = Vocabulary(encode, None, np.array(token_bytes, float))
-        return of_bytes.retokenized(vocabulary, start_id)
+        return of_bytes.tokenized(vocabulary, start_id)
 
     def test_bytes_are_counted_exactly(self):
         corpus = self.corpus("abüü".encode())
