@@ -5,6 +5,7 @@ import platform
 import keras
 
 import keras_idea as ki
+from keras_idea.callbacks.narrowing import narrowing_steps
 from keras_idea.models.generate import generate, token_inputs
 from keras_idea.pipelines.run import NARROW, WIDE
 from keras_idea.pipelines.timing import generation_speeds, step_times
@@ -24,7 +25,7 @@ def draw(run):
             [recorder.curve() for recorder in run.recorders],
             run.recorders[0].neurons(),
             stages if budget.recover_steps else stages[:-1],
-            end if run.config.pruning.compact == "end" else None,
+            _compaction_steps(run),
             f"{models.hidden_dim} neurons an FFN become {models.target_dim} in one fit",
         )
 
@@ -98,6 +99,19 @@ def how_to_load(run):
         f"    print(lm.generate({run.config.sample.prompt!r}, "
         f"max_length={run.config.model.sequence_length}))\n"
     )
+
+
+def _compaction_steps(run):
+    """The steps after which the trained model became narrower, inside `fit`."""
+    pruning, budget, models = run.config.pruning, run.config.budget, run.models
+    span = (budget.enlarge_steps, budget.prune_steps)
+    method = ki.methods.get(pruning.method)
+    schedule = method.width_schedule(
+        models.hidden_dim, models.target_dim, *span, pruning.update_every
+    )
+    end = method.decision_step(*span)
+    end = sum(span) if end is None else end
+    return narrowing_steps(pruning.compact, [schedule], end)
 
 
 def _generation_speeds(run, models):

@@ -52,7 +52,7 @@ def draw(path, curves=None, neurons=None, **kwargs):
 
 class TestPicture:
     def test_is_drawn(self, tmp_path):
-        pixels = draw(tmp_path / "run.png", compaction_step=90, title="A run")
+        pixels = draw(tmp_path / "run.png", compaction_steps=(90,), title="A run")
         height, width = pixels.shape[:2]
         assert width == 1200 and 1000 <= height <= 2000
         # Every quarter (roughly a panel) has ink of several colours.
@@ -72,7 +72,7 @@ class TestPicture:
 
     def test_marks_the_compaction(self, tmp_path):
         without = draw(tmp_path / "without.png")
-        marked = draw(tmp_path / "with.png", compaction_step=90)
+        marked = draw(tmp_path / "with.png", compaction_steps=(90,))
         assert without.shape == marked.shape and (without != marked).any()
 
     def test_many_wide_layers(self, tmp_path):
