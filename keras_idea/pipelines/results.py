@@ -25,9 +25,31 @@ def draw(run):
             [recorder.curve() for recorder in run.recorders],
             run.recorders[0].neurons(),
             stages if budget.recover_steps else stages[:-1],
-            _compaction_steps(run),
+            compaction_steps(
+                run.config.pruning, budget, models.hidden_dim, models.target_dim
+            ),
             f"{models.hidden_dim} neurons an FFN become {models.target_dim} in one fit",
         )
+
+
+def compaction_steps(pruning, budget, hidden_dim, target_dim):
+    """The steps after which a run's model becomes narrower, inside `fit`.
+
+    Args:
+        pruning: `PruningConfig`.
+        budget: `BudgetConfig`.
+        hidden_dim: int, neurons of an FFN before pruning.
+        target_dim: int, and after it.
+
+    Returns:
+        Ascending list of int.
+    """
+    span = (budget.enlarge_steps, budget.prune_steps)
+    prune = ki.IdeaPruneCallback(target_dim, *span, method=pruning.method)
+    schedule = prune.method.width_schedule(
+        hidden_dim, target_dim, *span, pruning.update_every
+    )
+    return narrowing_steps(pruning.compact, [schedule], prune.end_step)
 
 
 def measure(run, narrow):
@@ -99,19 +121,6 @@ def how_to_load(run):
         f"    print(lm.generate({run.config.sample.prompt!r}, "
         f"max_length={run.config.model.sequence_length}))\n"
     )
-
-
-def _compaction_steps(run):
-    """The steps after which the trained model became narrower, inside `fit`."""
-    pruning, budget, models = run.config.pruning, run.config.budget, run.models
-    span = (budget.enlarge_steps, budget.prune_steps)
-    method = ki.methods.get(pruning.method)
-    schedule = method.width_schedule(
-        models.hidden_dim, models.target_dim, *span, pruning.update_every
-    )
-    end = method.decision_step(*span)
-    end = sum(span) if end is None else end
-    return narrowing_steps(pruning.compact, [schedule], end)
 
 
 def _generation_speeds(run, models):

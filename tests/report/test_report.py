@@ -74,6 +74,13 @@ class TestPicture:
         without = draw(tmp_path / "without.png")
         marked = draw(tmp_path / "with.png", compaction_steps=(90,))
         assert without.shape == marked.shape and (without != marked).any()
+        several = draw(tmp_path / "several.png", compaction_steps=(63, 66, 90))
+        assert several.shape == marked.shape
+
+        def dark(pixels):
+            return (pixels[..., :3] < 0.3).all(axis=-1).sum()
+
+        assert dark(several) > dark(marked) > dark(without)
 
     def test_many_wide_layers(self, tmp_path):
         neurons = [lives(f"ffn_{i}", hidden_dim=1000, kept=400) for i in range(24)]
