@@ -129,8 +129,9 @@ def test_between_two_milestones(data, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(saved, copy / saved.name)
     model = with_dropout()
-    model.compile("adamw", "mse")
-    assert ki.Checkpoint(copy).restore(model) == 3
+    model.compile(keras.optimizers.AdamW(ki.CosineDecay(0.02, 1e-4, 28)), "mse")
+    checkpoint = ki.Checkpoint(copy, stateful={"recorder": Recorder()})
+    assert checkpoint.restore(model) == 3
     ffns = ki.find_ffns(model)
     schedules = [ki.CubicWidth(full, 4, 6, 11) for full in (16, 12)]
     assert [ffn.width for ffn in ffns] == [schedule(12) for schedule in schedules]
@@ -181,7 +182,7 @@ def test_a_converted_kerashub_model(tmp_path):
         x, y = hub_models.batch(model, np.random.default_rng(0))
         checkpoint = ki.Checkpoint(folder)
         epoch = checkpoint.restore(model)
-        prune = ki.IdeaPruneCallback(4, 1, 3)
+        prune = ki.IdeaPruneCallback(4, 1, 3, compact="progressive")
         keras.Model.fit(
             model,
             x,
@@ -203,7 +204,7 @@ def test_a_converted_kerashub_model(tmp_path):
         return to_numpy(model(x)), model
 
     logits, _ = fit(tmp_path / "straight", 6)
-    for epochs in (2, 6):
+    for epochs in (2, 5, 6):  # half narrow, narrow
         resumed, model = fit(tmp_path / "parts", epochs)
     np.testing.assert_array_equal(resumed, logits)
     assert model.backbone.intermediate_dim == 4
