@@ -141,8 +141,9 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             span = (self.begin_step, self.prune_steps, self.update_every)
             self._run = MethodRun(self.method, ffns, targets, *span)
             self._run.begin(model, self._start)
-        schedules = self._run.schedules
-        self._narrowing = Narrowing(self.compact, ffns, schedules, self.end_step)
+        self._narrowing = Narrowing(
+            self.compact, ffns, self._run.schedules, self.end_step, self._start
+        )
 
     def on_epoch_begin(self, epoch, logs=None):
         """Notes where the optimizer stands: reading it each batch would cost."""

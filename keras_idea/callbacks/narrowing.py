@@ -54,13 +54,16 @@ class Narrowing:
         ffns: list of `FFN` handles, all of the model.
         schedules: list of `CubicWidth`, one an FFN.
         end_step: int, the optimizer step at which pruning is done.
+        start: int, the optimizer steps taken so far.
     """
 
-    def __init__(self, compact, ffns, schedules, end_step):
+    def __init__(self, compact, ffns, schedules, end_step, start):
         self._pairs = list(zip(ffns, schedules, strict=True))
-        tracked = any(ffn.state.tracking for ffn in ffns)
-        steps = narrowing_steps(compact, schedules, end_step)
-        self._steps = steps if tracked else []
+        self._steps: list = []
+        if any(ffn.state.tracking for ffn in ffns):
+            steps = narrowing_steps(compact, schedules, end_step)
+            # A resumed run has the widths of the one that was not stopped.
+            self._steps = [s for s in steps if s > start or not self._done(s, end_step)]
 
     @property
     def due_step(self):
@@ -87,13 +90,23 @@ class Narrowing:
         else:
             narrow_to(model, self._cuts())
 
+    def _done(self, step, end_step):
+        """Whether an earlier part of the run has narrowed the model after `step`."""
+        return step < end_step and all(
+            ffn.hidden_dim <= _width(schedule(step), schedule)
+            for ffn, schedule in self._pairs
+        )
+
     def _cuts(self):
         """List of (FFN, indices to keep) of those that are wider than they need be."""
         cuts = []
         for ffn, schedule in self._pairs:
             mask = keras.ops.convert_to_numpy(ffn.mask)
-            full, target = schedule.full_dim, schedule.target_dim
-            width = physical_width(int(mask.sum()), full, target)
+            width = _width(int(mask.sum()), schedule)
             if ffn.state.tracking and width < ffn.hidden_dim:
                 cuts.append((ffn, neurons_to_keep(mask, width)))
         return cuts
+
+
+def _width(alive, schedule):
+    return physical_width(alive, schedule.full_dim, schedule.target_dim)
