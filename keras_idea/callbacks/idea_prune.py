@@ -32,8 +32,8 @@ class IdeaPruneCallback(keras.callbacks.Callback):
     the model becomes physically narrow at the next batch: kernels and optimizer
     state are sliced where they are, and training goes on with fast steps. With
     compact="progressive" it follows its masks down at milestones already: the same
-    neurons, the same losses, in less time. Methods that drop all their neurons at
-    once have one milestone, the end.
+    neurons, the same losses, in less time where steps are dear: each milestone costs
+    a compilation. Methods that drop all neurons at once have one milestone, the end.
 
     The logs of every batch and epoch gain `width` (mean number of living neurons
     of an FFN), `sparsity` (fraction of the neurons pruned) and `learning_rate`;
