@@ -10,6 +10,7 @@ import keras
 from keras_idea import methods
 from keras_idea.callbacks.method_run import MethodRun
 from keras_idea.callbacks.monitor import Monitor
+from keras_idea.callbacks.narrowing import COMPACT, Narrowing
 from keras_idea.callbacks.run_checks import (
     check_counts,
     check_ffn,
@@ -18,7 +19,7 @@ from keras_idea.callbacks.run_checks import (
 )
 from keras_idea.callbacks.step_count import StepCount
 from keras_idea.surgery.optimizer_state import check_carriable
-from keras_idea.surgery.shrink import renew_functions, shrink_in_place
+from keras_idea.surgery.shrink import renew_functions
 from keras_idea.validation import check_choice, check_int
 
 
@@ -29,7 +30,10 @@ class IdeaPruneCallback(keras.callbacks.Callback):
     `prune_steps` the width falls by a cubic to `target_dim`: inside the compiled
     step, the neurons of least importance are masked. Then, with compact="end",
     the model becomes physically narrow at the next batch: kernels and optimizer
-    state are sliced where they are, and training goes on with fast steps.
+    state are sliced where they are, and training goes on with fast steps. With
+    compact="progressive" it follows its masks down at milestones already: the same
+    neurons, the same losses, in less time where steps are dear: each milestone costs
+    a compilation. Methods that drop all neurons at once have one milestone, the end.
 
     The logs of every batch and epoch gain `width` (mean number of living neurons
     of an FFN), `sparsity` (fraction of the neurons pruned) and `learning_rate`;
@@ -42,7 +46,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
 
     Args:
         target_dim: int >= 1, neurons to keep in each FFN; or float in (0, 1),
-            the fraction to keep.
+            the fraction to keep of those that it was built with.
         begin_step: int >= 0, the last step at full width. Steps are optimizer
             steps: what `optimizer.iterations` counts, since the optimizer was
             made.
@@ -51,8 +55,9 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             an object of `keras_idea.methods`, whose docstrings say more. "random" and
             "activation" drop their neurons all at once after `begin_step`;
             "learned_mask" learns for `prune_steps` steps and drops them then.
-        compact: "end" (default): narrow the model when pruning is done; "off":
-            leave it masked. "progressive" does not work yet and is refused.
+        compact: "end" (default): narrow the model when pruning is done;
+            "progressive": at milestones too, each time an eighth of the pruned
+            neurons has gone, 8 compilations at most; "off": leave it masked.
         update_every: int >= 1, steps between two masks. Default 1.
         round_to: int >= 1, the target must be (an int) or becomes (a fraction) a
             multiple of it. Default 1.
@@ -93,12 +98,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         self.begin_step = check_int("begin_step", begin_step, minimum=0)
         self.prune_steps = check_int("prune_steps", prune_steps, minimum=1)
         self.method = methods.get(method)
-        if compact == "progressive":
-            raise ValueError(
-                "compact='progressive' does not work yet. Received: "
-                f"compact={compact!r}. Use 'end' (narrow once, when pruning is done)."
-            )
-        self.compact = check_choice("compact", compact, ["end", "off"])
+        self.compact = check_choice("compact", compact, COMPACT)
         self.update_every = check_int("update_every", update_every, minimum=1)
         self._monitor = _monitor(log_dir)
         self._monitor.target_of = self._target_of
@@ -135,18 +135,15 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         self._first_epoch_checked = False
         self._start = int(model.optimizer.iterations)
         self._counted = False
-        self._narrow = not any(ffn.state.tracking for ffn in ffns)
-        if self._narrow and self._run is not None:
-            return  # an earlier fit with this callback has done it all
-        self._run = MethodRun(
-            self.method,
-            ffns,
-            [self._target_of(ffn) for ffn in ffns],
-            self.begin_step,
-            self.prune_steps,
-            self.update_every,
+        # Else an earlier fit with this callback has done it all.
+        if self._run is None or any(ffn.state.tracking for ffn in ffns):
+            targets = [self._target_of(ffn) for ffn in ffns]
+            span = (self.begin_step, self.prune_steps, self.update_every)
+            self._run = MethodRun(self.method, ffns, targets, *span)
+            self._run.begin(model, self._start)
+        self._narrowing = Narrowing(
+            self.compact, ffns, self._run.schedules, self.end_step, self._start
         )
-        self._run.begin(model, self._start)
 
     def on_epoch_begin(self, epoch, logs=None):
         """Notes where the optimizer stands: reading it each batch would cost."""
@@ -197,19 +194,17 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         if not self._counted and step > self._start:
             model = self.model  # on jax this syncs the variables
             self._counted = check_counts(model, self._start)
-            if self.compact == "end":
+            if self.compact != "off":
                 check_carriable(model.optimizer)  # it may have been built only now
-        shrinks = self.compact == "end" and not self._narrow
-        if step >= min(self._run.due_step, self.end_step if shrinks else float("inf")):
+        if step >= min(self._run.due_step, self._narrowing.due_step):
             model = self.model
             # float16 skips steps, so the count of batches may run ahead.
             step = int(model.optimizer.iterations)
             self._run.advance(model, step)
-            if shrinks and step >= self.end_step and self._run.done:
-                if isinstance(self._monitor, Monitor):
-                    self._monitor.read_neurons(step)  # who is left, by number
-                shrink_in_place(model)
-                self._narrow = True
+            if self._run.done:
+                if self._narrowing.ends_at(step) and isinstance(self._monitor, Monitor):
+                    self._monitor.read_neurons(step)  # the last ranking
+                self._narrowing.advance(model, step)
 
     def _progress(self, batches):
         """The three log entries after so many batches of this epoch."""
@@ -220,7 +215,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
     def _target_of(self, ffn):
         if isinstance(self.target_dim, int):
             return self.target_dim
-        multiples = round(self.target_dim * ffn.hidden_dim / self.round_to)
+        multiples = round(self.target_dim * ffn.full_dim / self.round_to)
         return max(1, multiples) * self.round_to
 
     def _check_target(self, target_dim):
@@ -249,7 +244,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             if ffn.state.tracking or self._run is None:
                 check_ffn(ffn, self._target_of(ffn))
         self._check_length(first_epoch=0)
-        if self.compact == "end" and model.optimizer.built:
+        if self.compact != "off" and model.optimizer.built:
             check_carriable(model.optimizer)
         return ffns
 

@@ -28,7 +28,8 @@ class MethodRun:
     def __init__(self, method, ffns, targets, begin_step, prune_steps, update_every):
         self._method, self._ffns, self._begin_step = method, ffns, begin_step
         self._span = (begin_step, prune_steps)
-        self._schedules = [
+        #: list of `CubicWidth`, the width of each FFN over the steps.
+        self.schedules = [
             method.width_schedule(ffn.full_dim, target, *self._span, update_every)
             for ffn, target in zip(ffns, targets, strict=True)
         ]
@@ -99,14 +100,14 @@ class MethodRun:
 
     def progress(self, step):
         """The log entries `width` and `sparsity` after so many steps."""
-        widths = zip(self._schedules, self._alive, strict=True)
+        widths = zip(self.schedules, self._alive, strict=True)
         alive = sum(min(schedule(step), alive) for schedule, alive in widths)
-        full = sum(schedule.full_dim for schedule in self._schedules)
-        return {"width": alive / len(self._schedules), "sparsity": 1 - alive / full}
+        full = sum(schedule.full_dim for schedule in self.schedules)
+        return {"width": alive / len(self.schedules), "sparsity": 1 - alive / full}
 
     def _begin_layers(self, model, start, pruning=True):
         changed = False
-        for ffn, schedule in zip(self._ffns, self._schedules, strict=True):
+        for ffn, schedule in zip(self._ffns, self.schedules, strict=True):
             if ffn.state.tracking:
                 self._warn_of_jump(ffn, schedule, start)
                 if ffn.state.built:

@@ -35,8 +35,7 @@ class NeuronWatch:
     """Reads FFNs and remembers of every neuron when it lived and how it ranked.
 
     Neurons keep the number that they had at first, also when their FFN was narrowed
-    in between. Which of them were cut out is known exactly if the last reading found
-    as many alive as are left; else the most important ones are taken for them.
+    in between.
 
     Args:
         target_of: function of an `FFN`, the `k` neurons whose changes count; where it
@@ -69,13 +68,13 @@ class NeuronWatch:
         width = int(alive.sum())
         memory = self._memories.get(ffn.name)
         if memory is None:
-            memory = self._memories[ffn.name] = _Memory(ffn.hidden_dim)
-        memory.cut_to(ffn.hidden_dim)
+            memory = self._memories[ffn.name] = _Memory(ffn.full_dim)
         sparsity = 1 - width / memory.full_dim
         if not ffn.state.tracking:  # nobody is ranked any more
             return Reading(ffn.name, width, sparsity, np.zeros(0), None)
         importance = keras.ops.convert_to_numpy(ffn.importance()).astype("float64")
-        churn = memory.remember(step, importance, alive, self._target(ffn))
+        places, k = ffn.original_indices, self._target(ffn)
+        churn = memory.remember(step, places, importance, alive, k)
         return Reading(ffn.name, width, sparsity, importance[alive], churn)
 
     def _target(self, ffn):
@@ -89,31 +88,21 @@ class _Memory:
 
     def __init__(self, full_dim):
         self.full_dim = full_dim
-        self._places = np.arange(full_dim)  # first numbers of the present neurons
         self._top = None
         self._last = None  # importance by first number; -inf: dead
         self._last_step = None
         self._steps, self._levels = [], []
         self._stride, self._skipped = 1, 0
 
-    def cut_to(self, hidden_dim):
-        """Forgets the places that a narrowing has taken out."""
-        if hidden_dim < len(self._places) and self._last is not None:
-            here = self._last[self._places]
-            best = np.argsort(-here, kind="stable")[:hidden_dim]
-            self._places = self._places[np.sort(best)]
-        elif hidden_dim != len(self._places):
-            self._places = np.arange(hidden_dim)
-
-    def remember(self, step, importance, alive, k):
-        """Notes a reading; the churn since the last one, or None."""
+    def remember(self, step, places, importance, alive, k):
+        """Notes a reading of the neurons `places`; the churn since the last one."""
         ranked = np.where(alive & ~np.isnan(importance), importance, -np.inf)
-        top = set(self._places[np.argsort(-ranked, kind="stable")[:k]].tolist())
+        top = set(places[np.argsort(-ranked, kind="stable")[:k]].tolist())
         churn = None if self._top is None else len(top ^ self._top)
         self._top, self._last_step = top, step
         self._last = np.full(self.full_dim, -np.inf)
         # The living before the dead, even one whose importance is no number.
-        self._last[self._places] = np.where(alive, np.nan_to_num(importance), -np.inf)
+        self._last[places] = np.where(alive, np.nan_to_num(importance), -np.inf)
         if self._skipped % self._stride == 0:
             self._keep()
         self._skipped += 1

@@ -19,7 +19,8 @@ variables of its own, through which the hidden activations pass (see
 `keras_idea.methods`). Its variables change in the same way.
 
 `scores` and `mask` are what the outside sees: non-trainable variables, brought up
-to date whenever they are looked at.
+to date whenever they are looked at. `original_index` says which neurons they are of,
+however often the FFN was narrowed.
 """
 
 import contextlib
@@ -30,9 +31,8 @@ import numpy as np
 from keras import ops
 
 from keras_idea.functional.importance import REDUCTIONS, neuron_importance
-from keras_idea.functional.masks import take_neurons, top_k_mask
+from keras_idea.functional.masks import top_k_mask
 from keras_idea.layers.call_context import training_flag
-from keras_idea.layers.resize import resize
 from keras_idea.layers.taps import moving_average, tap_down, tap_rows
 from keras_idea.layers.unlocked import unlocked
 from keras_idea.validation import check_choice, check_number
@@ -67,7 +67,7 @@ class NeuronState(keras.layers.Layer):
         )
         self.width_schedule = None
         self.tracking = True
-        #: int, the neurons it was built with.
+        #: int, the neurons it had at first, before any narrowing.
         self.full_dim = None
         self.probe = None
         self._rows: list = []
@@ -83,18 +83,15 @@ class NeuronState(keras.layers.Layer):
         row = (hidden_dim, input_dim) if per_weight else (hidden_dim,)
 
         def add(name, shape, initializer="zeros", **kwargs):
-            return self.add_weight(
-                name=name,
-                shape=shape,
-                initializer=initializer,
-                dtype="float32",
-                autocast=False,
-                **kwargs,
-            )
+            kwargs |= {"dtype": "float32", "autocast": False}
+            return self.add_weight(shape, initializer, name=name, **kwargs)
 
         self._scores = add("scores", (3, *row), trainable=False)
         self._mask = add("mask", (hidden_dim,), "ones", trainable=False)
         self._step = add("step", (), trainable=False)
+        index = add("original_index", (hidden_dim,), _numbers, trainable=False)
+        #: Variable `(F,)`, float32: the number that each neuron had at first.
+        self.original_index = index
         if self.tracking:
             swapped = {"overwrite_with_gradient": True}
             self._rows = [add(f"{name}_scores", row, **swapped) for name in MATRICES]
@@ -222,18 +219,19 @@ class NeuronState(keras.layers.Layer):
         steps = ops.cast(ops.stop_gradient(self._ticks.value), "int32")
         return top_k_mask(importance, self.width_schedule.call(steps), alive=mask)
 
-    def narrow(self, kept):
-        """Ends the tracking and narrows scores and mask, in place.
+    def cuts(self):
+        """List of (variable, axis of its neurons): what narrowing must slice."""
+        shown = [(self._scores, 1), (self._mask, 0), (self.original_index, 0)]
+        rows = [(row, 0) for row in self._rows]
+        return shown + rows + ([(self._alive, 0)] if rows else [])
 
-        Args:
-            kept: ascending indices of the neurons that stay.
+    def stop_tracking(self):
+        """Keeps scores and mask as they are from now on.
 
         Returns:
             list of the variables given up, which the optimizer must forget.
         """
         self.publish()
-        resize(self._scores, take_neurons(self._scores.value, kept, 1))
-        resize(self._mask, take_neurons(self._mask.value, kept, 0))
         given_up = self.overwritten
         self.tracking, self.width_schedule = False, None
         self._rows, self._alive, self._ticks = [], None, None
@@ -245,3 +243,7 @@ class NeuronState(keras.layers.Layer):
         """Saves scores and mask as they are now."""
         self.publish()
         super().save_own_variables(store)
+
+
+def _numbers(shape, dtype):
+    return ops.arange(shape[0], dtype=dtype)

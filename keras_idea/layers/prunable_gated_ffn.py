@@ -171,13 +171,15 @@ class PrunableGatedFFN(keras.layers.Layer):
         probe = self.state.probe
         if probe is not None:
             probe = keras.saving.serialize_keras_object(probe)
-        return config and {**config, "tracking": self.state.tracking, "probe": probe}
+        state = {"tracking": self.state.tracking, "full_dim": self.state.full_dim}
+        return config and {**config, **state, "probe": probe}
 
     def build_from_config(self, config):
         """Builds the layer as it was saved: still to be pruned, or narrowed."""
         if config:
             self.state.tracking = config.get("tracking", True)
             self.build(config["input_shape"])
+            self.state.full_dim = config.get("full_dim", self.hidden_dim)
             if config.get("probe"):
                 probe = keras.saving.deserialize_keras_object(config["probe"])
                 self.state.set_probe(probe)

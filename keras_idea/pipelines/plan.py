@@ -7,7 +7,8 @@ import rich.console
 import rich.table
 
 from keras_idea.callbacks.work_count import matrix_weights, train_flops
-from keras_idea.pipelines.build import cosine, pruning
+from keras_idea.pipelines.build import cosine
+from keras_idea.pipelines.compactions import compactions
 from keras_idea.pipelines.prepare import describe, prepare
 from keras_idea.pipelines.run import SCRATCH
 from keras_idea.pipelines.run_folder import RunFolder
@@ -74,7 +75,6 @@ def plan(config):
     models, budget = run.models, config.budget
     wide, narrow = models.hidden_dim, models.target_dim
     sizes = [_size(models.plain(width)) for width in (wide, narrow)]
-    prune = pruning(config, narrow)
     begin, end = budget.enlarge_steps, budget.enlarge_steps + budget.prune_steps
 
     def stage(name, first, last, alive, physical):
@@ -92,12 +92,10 @@ def plan(config):
             ),
         )
 
+    narrowed = compactions(config, wide, narrow)
+
     def of_run(step):
-        return (
-            narrow
-            if config.pruning.compact == "end" and step >= prune.end_step
-            else wide
-        )
+        return min((w for s, w in narrowed.items() if step >= s), default=wide)
 
     stages = [
         stage("enlarged", 0, begin, (wide, wide), of_run),

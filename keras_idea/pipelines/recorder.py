@@ -154,8 +154,9 @@ class Recorder(keras.callbacks.Callback):
                 continue  # narrowed: all that are left live on
             importance = keras.ops.convert_to_numpy(ffn.importance())
             alive = keras.ops.convert_to_numpy(ffn.mask) > 0
-            readings = self._readings.setdefault(ffn.name, {})
-            readings[self.step] = np.where(alive, importance, np.nan)
+            every = np.full(ffn.full_dim, np.nan, importance.dtype)
+            every[ffn.original_indices] = np.where(alive, importance, np.nan)
+            self._readings.setdefault(ffn.name, {})[self.step] = every
 
 
 class ShortBar(keras.callbacks.ProgbarLogger):

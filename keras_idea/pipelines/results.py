@@ -6,6 +6,7 @@ import keras
 
 import keras_idea as ki
 from keras_idea.models.generate import generate, token_inputs
+from keras_idea.pipelines.compactions import compactions
 from keras_idea.pipelines.run import NARROW, WIDE
 from keras_idea.pipelines.timing import generation_speeds, step_times
 from keras_idea.report import ResultRow
@@ -24,7 +25,7 @@ def draw(run):
             [recorder.curve() for recorder in run.recorders],
             run.recorders[0].neurons(),
             stages if budget.recover_steps else stages[:-1],
-            end if run.config.pruning.compact == "end" else None,
+            list(compactions(run.config, models.hidden_dim, models.target_dim)),
             f"{models.hidden_dim} neurons an FFN become {models.target_dim} in one fit",
         )
 

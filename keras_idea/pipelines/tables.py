@@ -92,8 +92,9 @@ class PruningConfig(fields.Table):
         matrix_reduce: "mean" or "max", how a neuron's three rows become one
             number. Default "max".
         update_every: int, the mask changes every so many steps. Default 1.
-        compact: "end" (the model shrinks inside `fit` once pruning is done) or
-            "off" (it stays masked; only the saved model is narrow).
+        compact: "end" (the model shrinks inside `fit` once pruning is done),
+            "progressive" (at milestones before, too) or "off" (it stays masked;
+            only the saved model is narrow). Default "end".
     """
 
     table = "pruning"
@@ -104,7 +105,7 @@ class PruningConfig(fields.Table):
     row_reduce: str = fields.choice("mean", "mean", "max")
     matrix_reduce: str = fields.choice("max", "mean", "max")
     update_every: int = fields.integer(1, minimum=1)
-    compact: str = fields.choice("end", "end", "off")
+    compact: str = fields.choice("end", "end", "progressive", "off")
 
 
 @dataclasses.dataclass(frozen=True)

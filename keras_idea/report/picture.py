@@ -13,7 +13,7 @@ _RATE = "#5f3dc4"
 _STAGES = {"enlarged": "#ffffff", "pruning": "#fff3d6", "recovery": "#e6f7ee"}
 
 
-def draw_run(path, curves, neurons, stages, compaction_step=None, title=""):
+def draw_run(path, curves, neurons, stages, compaction_steps=(), title=""):
     """Draws a run as a PNG, 1200 pixels wide.
 
     Four panels share the axis of steps: learning rate, width, loss in bits per
@@ -27,7 +27,8 @@ def draw_run(path, curves, neurons, stages, compaction_step=None, title=""):
         neurons: list of `NeuronLives`, one a layer.
         stages: list of `(name, first_step, last_step)`: "enlarged", "pruning",
             "recovery".
-        compaction_step: int or None, the step after which the model was narrow.
+        compaction_steps: ascending sequence of int, the steps after which the model
+            became narrower. Default (): it did not.
         title: str, drawn above.
     """
     # A Figure of its own: nothing of pyplot's global state is touched.
@@ -49,7 +50,7 @@ def draw_run(path, curves, neurons, stages, compaction_step=None, title=""):
     for axis in axes[:3]:
         _shade(axis, stages)
     _label_stages(axes[0], stages)
-    _mark_compaction(axes, compaction_step, curves[0])
+    _mark_compaction(axes, compaction_steps, curves[0])
     axes[3].set_xlabel("optimizer steps")
     axes[3].set_xlim(0, stages[-1][2])
     figure.savefig(path, format="png")
@@ -87,15 +88,18 @@ def _label_stages(axis, stages):
             )
 
 
-def _mark_compaction(axes, step, curve):
-    if step is None:
-        return
+def _mark_compaction(axes, steps, curve):
     for axis in axes:
-        axis.axvline(step, color=_INK, linewidth=1, linestyle=(0, (4, 3)))
-    # To whichever side of the line there is room.
+        for step in steps:
+            axis.axvline(step, color=_INK, linewidth=1, linestyle=(0, (4, 3)))
+    if not steps:
+        return
+    step = steps[-1]
+    # To whichever side of the last line there is room.
     left = step > 0.75 * curve.steps[-1]
+    text = "here the model becomes\nphysically narrow, in fit"
     axes[1].annotate(
-        "here the model becomes\nphysically narrow, in fit",
+        text if len(steps) == 1 else text.replace("becomes", "is at last"),
         (step, 0.96),
         xycoords=("data", "axes fraction"),
         xytext=(-10 if left else 10, 0),

@@ -3,6 +3,7 @@
 import dataclasses
 
 import keras
+import numpy as np
 
 from keras_idea.layers.neuron_state import NeuronState
 from keras_idea.layers.prunable_gated_ffn import PrunableGatedFFN
@@ -38,6 +39,14 @@ class FFN:
         return self.state.full_dim or self.hidden_dim
 
     @property
+    def original_indices(self):
+        """The numbers that its neurons had at first, as an int array."""
+        if not self.state.built:
+            return np.arange(self.hidden_dim)
+        index = keras.ops.convert_to_numpy(self.state.original_index)
+        return index.astype("int64")
+
+    @property
     def width(self):
         """int, neurons alive now."""
         return len(self.kept_neurons()) if self.state.built else self.hidden_dim
@@ -71,7 +80,7 @@ class FFN:
         return self.state.kept_neurons()
 
     def cuts(self):
-        """List of (variable, axis of its neurons): what narrowing must slice."""
+        """List of (variable, axis of its neurons) of the weights."""
         pairs = self.weights.weights_with_axes()
         return [(weight, axis) for weight, axis in pairs if axis is not None]
 

@@ -5,7 +5,7 @@ import numpy as np
 
 from keras_idea.surgery.find import find_ffns
 from keras_idea.surgery.probes import attach_probes, detach_probes
-from keras_idea.surgery.shrink import narrow_to
+from keras_idea.surgery.shrink import narrow_to, stop_tracking
 
 
 def state_arrays(model):
@@ -36,11 +36,12 @@ def state_facts(model):
         model: a built Keras model.
 
     Returns:
-        dict that JSON can hold: of each FFN its width, whether it is still being
-        scored, and the probe that a pruning method has in it.
+        dict that JSON can hold: of each FFN its width at first and now, whether it
+        is still being scored, and the probe that a pruning method has in it.
     """
     ffns = [
         {
+            "full_dim": ffn.full_dim,
             "hidden_dim": ffn.hidden_dim,
             "tracking": ffn.state.tracking,
             "probe": ffn.state.probe
@@ -67,14 +68,20 @@ def restore_state(model, facts, shapes, read):
     """
     _check_same_kind(model, facts)
     ffns = find_ffns(model)
-    widths = [saved["hidden_dim"] for saved in facts["ffns"]]
+    pairs = [
+        (ffn, saved)
+        for ffn, saved in zip(ffns, facts["ffns"], strict=True)
+        if ffn.full_dim == saved["full_dim"]  # else it is another model's: see below
+    ]
+    stop_tracking(
+        model,
+        [ffn for ffn, saved in pairs if ffn.state.tracking and not saved["tracking"]],
+    )
+    # Whichever neurons: what they hold is read below.
+    widths = [(ffn, saved["hidden_dim"]) for ffn, saved in pairs]
     narrow_to(
         model,
-        [
-            (ffn, np.arange(width))
-            for ffn, width, saved in zip(ffns, widths, facts["ffns"], strict=True)
-            if ffn.state.tracking and not saved["tracking"]
-        ],
+        [(ffn, np.arange(width)) for ffn, width in widths if width < ffn.hidden_dim],
     )
     _restore_probes(model, ffns, facts)
     optimizer = getattr(model, "optimizer", None)

@@ -21,6 +21,7 @@ def shrink_in_place(model):
         list of the FFN handles that were narrowed.
     """
     ffns = [ffn for ffn in find_ffns(model) if ffn.state.tracking]
+    stop_tracking(model, ffns)
     narrow_to(model, [(ffn, ffn.kept_neurons()) for ffn in ffns])
     return ffns
 
@@ -28,23 +29,36 @@ def shrink_in_place(model):
 def narrow_to(model, pairs):
     """Keeps given neurons of FFNs, as `shrink_in_place` does those alive.
 
+    Those that are tracked go on being tracked, with the scores that they have.
+
     Args:
         model: a built Keras model, compiled or not.
         pairs: list of (`FFN` handle, ascending indices of the neurons that stay).
     """
-    optimizer = getattr(model, "optimizer", None)
-    if optimizer is not None and not optimizer.built:
-        optimizer = None
+    optimizer = _built_optimizer(model)
     for ffn, kept in pairs:
-        for variable, axis in ffn.cuts():
+        ffn.state.publish()
+        for variable, axis in [*ffn.cuts(), *ffn.state.cuts()]:
             narrow_variable(optimizer, variable, kept, axis)
-        given_up = ffn.state.narrow(kept)
-        if optimizer is not None:
-            drop_variables(optimizer, given_up)
         ffn.weights.set_hidden_dim(len(kept))
     if pairs:
-        retrack_parameters(model)
-        renew_functions(model)
+        _refresh(model)
+
+
+def stop_tracking(model, ffns):
+    """Takes the pruning state of FFNs out of training; their masks stay.
+
+    Args:
+        model: a built Keras model, compiled or not.
+        ffns: list of `FFN` handles that are tracked.
+    """
+    optimizer = _built_optimizer(model)
+    for ffn in ffns:
+        given_up = ffn.state.stop_tracking()
+        if optimizer is not None:
+            drop_variables(optimizer, given_up)
+    if ffns:
+        _refresh(model)
 
 
 def renew_functions(model):
@@ -69,3 +83,13 @@ def retrack_parameters(model):
     for layer in model._flatten_layers():
         if hasattr(layer, "_track_variables"):
             layer._track_variables()
+
+
+def _built_optimizer(model):
+    optimizer = getattr(model, "optimizer", None)
+    return optimizer if optimizer is not None and optimizer.built else None
+
+
+def _refresh(model):
+    retrack_parameters(model)
+    renew_functions(model)

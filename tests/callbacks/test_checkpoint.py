@@ -120,6 +120,45 @@ def test_stopped_in_the_middle_and_after_the_end(data, tmp_path):
     assert ki.compact(parts[0]).count_params() == ki.compact(straight[0]).count_params()
 
 
+@pytest.mark.filterwarnings("error::UserWarning")
+def test_between_two_milestones(data, tmp_path):
+    """A model that is half narrow and still scored comes back as it was."""
+    kind = (data, with_dropout, "sensitivity")
+    straight = part_of_run(tmp_path / "straight", *kind, compact="progressive")
+    saved = sorted((tmp_path / "straight").iterdir())[2]  # step 12 of pruning to 17
+    copy = tmp_path / "copy"
+    shutil.copytree(saved, copy / saved.name)
+    model = with_dropout()
+    model.compile(keras.optimizers.AdamW(ki.CosineDecay(0.02, 1e-4, 28)), "mse")
+    checkpoint = ki.Checkpoint(copy, stateful={"recorder": Recorder()})
+    assert checkpoint.restore(model) == 3
+    ffns = ki.find_ffns(model)
+    schedules = [ki.CubicWidth(full, 4, 6, 11) for full in (16, 12)]
+    # The mask that step 12 was done with; `fit` brings the schedule for the next.
+    assert [ffn.width for ffn in ffns] == [schedule(11) for schedule in schedules]
+    for ffn in ffns:
+        assert 4 < ffn.hidden_dim < ffn.full_dim and ffn.state.tracking
+        assert len(set(ffn.original_indices)) == ffn.hidden_dim
+        assert ffn.original_indices.max() >= ffn.hidden_dim
+    resumed = part_of_run(copy, *kind, compact="progressive")
+    assert_same(resumed, straight)
+    assert [ffn.hidden_dim for ffn in ki.find_ffns(resumed[0])] == [4, 4]
+
+
+def test_a_fraction_after_the_compaction(data, tmp_path):
+    """It is of the width that the FFN was built with, so a resumed run is done."""
+    for epochs in (1, 2):
+        model = residual_model((16,))
+        model.compile("sgd", "mse")
+        checkpoint = ki.Checkpoint(tmp_path)
+        epoch = checkpoint.restore(model)
+        prune = ki.IdeaPruneCallback(0.25, 1, 3)
+        fit = {"epochs": epochs, "initial_epoch": epoch, "batch_size": 8, "verbose": 0}
+        model.fit(*data, callbacks=[prune, checkpoint], **fit)
+        assert checkpoint.history["width"][-1] == 4
+        assert checkpoint.history["sparsity"][-1] == 0.75
+
+
 def test_a_masked_run_ends_at_its_target(data, tmp_path):
     """Without compaction the last mask is made when `fit` ends: here too."""
     for _ in range(2):
@@ -144,7 +183,7 @@ def test_a_converted_kerashub_model(tmp_path):
         x, y = hub_models.batch(model, np.random.default_rng(0))
         checkpoint = ki.Checkpoint(folder)
         epoch = checkpoint.restore(model)
-        prune = ki.IdeaPruneCallback(4, 1, 3)
+        prune = ki.IdeaPruneCallback(4, 1, 3, compact="progressive")
         keras.Model.fit(
             model,
             x,
@@ -166,7 +205,7 @@ def test_a_converted_kerashub_model(tmp_path):
         return to_numpy(model(x)), model
 
     logits, _ = fit(tmp_path / "straight", 6)
-    for epochs in (2, 6):
+    for epochs in (2, 5, 6):  # half narrow, narrow
         resumed, model = fit(tmp_path / "parts", epochs)
     np.testing.assert_array_equal(resumed, logits)
     assert model.backbone.intermediate_dim == 4

@@ -6,7 +6,7 @@ import pytest
 
 import keras_idea as ki
 from tests.callbacks.events import Events
-from tests.helpers import LossRecorder, residual_model, to_numpy
+from tests.helpers import LossRecorder, residual_model, set_random_weights, to_numpy
 
 FIT = {"batch_size": 8, "shuffle": False, "verbose": 0}  # 8 steps an epoch
 RATE = ki.CosineDecay(0.02, 1e-3, 24, 2)
@@ -309,6 +309,48 @@ def test_every_method(data, tmp_path, method):
     by_hand = narrow * flops_of_a_batch(16, 12)
     by_hand += (24 - narrow) * flops_of_a_batch(4, 4)
     assert np.isclose(events.scalars("flops/train")[24], by_hand)
+
+
+def test_neurons_over_milestones(data, tmp_path):
+    """Read as in a run that is never narrowed, by the numbers they had at first."""
+    shown, levels = {}, {}
+    for compact in ("progressive", "off"):
+        model = compiled()
+        set_random_weights(model)
+        # One of its own, and one that reads at other steps than the milestones.
+        own = ki.Monitor(tmp_path / compact, update_every=1, neurons_every=2)
+        other = ki.Monitor(tmp_path / f"{compact}-other", 1, neurons_every=5)
+        prune = ki.IdeaPruneCallback(4, 2, 14, compact=compact, log_dir=own)
+        widths = {}
+
+        class Widths(keras.callbacks.Callback):
+            def on_train_batch_begin(self, batch, logs=None, widths=widths):
+                ffns = ki.find_ffns(self.model)
+                widths[len(widths) + 1] = [ffn.hidden_dim for ffn in ffns]
+
+        callbacks = [prune, other, Widths()]
+        model.fit(*data, epochs=2, callbacks=callbacks, **FIT)
+        events = [Events(tmp_path / compact), Events(tmp_path / f"{compact}-other")]
+        names = [f"{kind}/ffn_{i}" for kind in ("width", "churn") for i in (0, 1)]
+        shown[compact] = [e.scalars(name) for e in events for name in names]
+        layers = own._watch.levels() + other._watch.levels()
+        # The last step's neurons are ranked no more where they are narrow.
+        levels[compact] = [
+            dict(zip(layer.steps.tolist(), layer.levels, strict=True))
+            for layer in layers
+        ]
+        assert len(set(map(tuple, widths.values()))) == (
+            6 if compact == "progressive" else 1
+        )
+        flops = events[0].scalars("flops/train")[16]
+        assert np.isclose(flops, sum(flops_of_a_batch(*w) for w in widths.values()))
+    for progressive, off in zip(shown["progressive"], shown["off"], strict=True):
+        assert progressive == {step: off[step] for step in progressive}
+        assert len(progressive) >= 2
+    for progressive, off in zip(levels["progressive"], levels["off"], strict=True):
+        assert len(progressive) >= 3
+        for step, level in progressive.items():
+            np.testing.assert_array_equal(level, off[step])
 
 
 def test_alone_in_the_list_of_callbacks(data, tmp_path):

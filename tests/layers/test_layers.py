@@ -40,7 +40,7 @@ def test_values_for_any_rank(cls, shape, use_bias):
 
 
 @pytest.mark.parametrize(
-    "cls, trainable, resting", [(LAYERS[0], 3, 0), (LAYERS[1], 8, 3)]
+    "cls, trainable, resting", [(LAYERS[0], 3, 0), (LAYERS[1], 8, 4)]
 )
 def test_keras_conformance(cls, trainable, resting):
     testing.TestCase().run_layer_test(

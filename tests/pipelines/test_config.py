@@ -204,9 +204,9 @@ REFUSED = {
         "[pruning]\nmethod = 'magic'",
         "`pruning.method` must be one of 'sensitivity'.*Received: .*'magic'",
     ),
-    "not there yet": (
-        "[pruning]\ncompact = 'progressive'",
-        "`pruning.compact` must be one of 'end', 'off'. Received: .*'progressive'",
+    "unknown compaction": (
+        "[pruning]\ncompact = 'now'",
+        "`pruning.compact` must be one of 'end', 'progressive', 'off'. Rec.*'now'",
     ),
     "mask never changes": (
         "[pruning]\nupdate_every = 0",

@@ -68,6 +68,14 @@ def test_when_the_model_becomes_narrow(in_folder, keys, wide_steps):
         assert stage.flops == pytest.approx(expected)
 
 
+def test_a_model_that_becomes_narrow_by_and_by(in_folder):
+    config = f"{CONFIG}[pruning]\ncompact = 'progressive'\n"
+    stages = plan(parse_config(config, "tiny")).stages
+    # 8 + 24 (1 - i / 3)^3 neurons after i steps, each below the next bucket of 3.
+    assert stages[1].flops == pytest.approx(sum(map(flops_a_step, (32, 15, 9))))
+    assert stages[2].flops == pytest.approx(5 * flops_a_step(8))
+
+
 def test_a_hub_model(in_folder):
     config = with_hub(CONFIG, "hub = 'llama3'").replace("recover_steps = 5", "")
     config = config.replace("prune_steps = 3", "prune_steps = 8\nrecover_steps = 0")

@@ -11,7 +11,8 @@ from matplotlib.image import imread
 import keras_idea as ki
 from keras_idea.cli import main
 from keras_idea.data import load_text
-from keras_idea.pipelines.config import load_config
+from keras_idea.pipelines.compactions import compactions
+from keras_idea.pipelines.config import load_config, parse_config
 from keras_idea.pipelines.run_folder import FILES, RunFolder, RunFolderError
 
 CONFIG = """
@@ -157,12 +158,13 @@ class TestRun:
         assert "Traceback" not in captured.err and captured.out == ""
         assert {p: p.stat().st_mtime_ns for p in run.iterdir()} == before
 
-    def test_without_comparison_and_compaction(self, tmp_path, monkeypatch):
-        # Masked to the end: what is saved is narrow all the same.
+    @pytest.mark.parametrize("compact", ["off", "progressive"])
+    def test_without_comparison(self, tmp_path, monkeypatch, compact):
+        # Also masked to the end: what is saved is narrow all the same.
         write_inputs(
             tmp_path,
             CONFIG.replace("recover_steps = 5", "recover_steps = 1")
-            + "compare_from_scratch = false\n[pruning]\ncompact = 'off'\n",
+            + f"compare_from_scratch = false\n[pruning]\ncompact = '{compact}'\n",
         )
         monkeypatch.chdir(tmp_path)
         assert main(["train", "tiny.toml", "--output", "here"]) == 0
@@ -173,6 +175,25 @@ class TestRun:
         for kind, expected in widths.items():
             layers = [x for x in model._flatten_layers() if isinstance(x, kind)]
             assert [layer.hidden_dim for layer in layers] == expected
+
+
+def test_where_the_picture_shows_the_model_become_narrow():
+    rest = "[budget]\nenlarge_steps = 10\nprune_steps = 20\n"
+    rest += "[optimizer]\nwarmup_steps = 0\n[run]\nvalidate_every = 10\n[pruning]\n"
+    steps = {
+        (compact, method): list(
+            compactions(
+                parse_config(f"{rest}method = '{method}'\ncompact = '{compact}'"), 32, 8
+            )
+        )
+        for compact in ("off", "end", "progressive")
+        for method in ("sensitivity", "activation", "learned_mask")
+    }
+    for method, end in (("sensitivity", 30), ("activation", 10), ("learned_mask", 30)):
+        assert steps["off", method] == [] and steps["end", method] == [end]
+        assert steps["progressive", method][-1] == end
+    assert steps["progressive", "sensitivity"] == [11, 12, 13, 14, 16, 18, 20, 30]
+    assert len(steps["progressive", "activation"]) == 1
 
 
 class TestCommandLine:

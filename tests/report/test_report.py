@@ -52,7 +52,7 @@ def draw(path, curves=None, neurons=None, **kwargs):
 
 class TestPicture:
     def test_is_drawn(self, tmp_path):
-        pixels = draw(tmp_path / "run.png", compaction_step=90, title="A run")
+        pixels = draw(tmp_path / "run.png", compaction_steps=(90,), title="A run")
         height, width = pixels.shape[:2]
         assert width == 1200 and 1000 <= height <= 2000
         # Every quarter (roughly a panel) has ink of several colours.
@@ -72,8 +72,15 @@ class TestPicture:
 
     def test_marks_the_compaction(self, tmp_path):
         without = draw(tmp_path / "without.png")
-        marked = draw(tmp_path / "with.png", compaction_step=90)
+        marked = draw(tmp_path / "with.png", compaction_steps=(90,))
         assert without.shape == marked.shape and (without != marked).any()
+        several = draw(tmp_path / "several.png", compaction_steps=(63, 66, 90))
+        assert several.shape == marked.shape
+
+        def dark(pixels):
+            return (pixels[..., :3] < 0.3).all(axis=-1).sum()
+
+        assert dark(several) > dark(marked) > dark(without)
 
     def test_many_wide_layers(self, tmp_path):
         neurons = [lives(f"ffn_{i}", hidden_dim=1000, kept=400) for i in range(24)]

@@ -130,6 +130,7 @@ class Cell:
             check_number(name, getattr(self, name), minimum=1e-6, maximum=1.0)
         check_int("update_every", self.update_every, minimum=1)
         check_choice("schedule", self.schedule, ("cosine", "stable"))
+        check_choice("compact", self.compact, ("end", "progressive", "off"))
 
     def _own(self):
         return PIPELINES[self.pipeline]

@@ -2,6 +2,7 @@
 
 from keras_idea.functional.counts import ffn_flops
 from keras_idea.schedules import CubicWidth
+from keras_idea.schedules.milestones import milestones, physical_width
 
 
 def forward_flops(scale, width):
@@ -60,8 +61,8 @@ def physical_widths(stage, compact=None):
 
     Args:
         stage: `Stage`.
-        compact: None (as the stage says), "off", "end", or "progressive": as
-            narrow as the mask at every step, the bound that shrinking at
+        compact: None (as the stage says), "off", "end", "progressive", or "cubic":
+            as narrow as the mask at every step, the bound that shrinking at
             milestones approaches.
 
     Returns:
@@ -83,7 +84,16 @@ def physical_widths(stage, compact=None):
     width = CubicWidth(
         stage.width, pruning.target, pruning.begin, pruning.steps, pruning.update_every
     )
-    return [width(step) for step in range(stage.steps)]
+    alive = [width(step) for step in range(stage.steps)]
+    if compact == "cubic":
+        return alive
+    widths, narrowed = [], stage.width
+    due = set(milestones([width], pruning.end))
+    for step in range(stage.steps):
+        if step in due:
+            narrowed = physical_width(alive[step], stage.width, pruning.target)
+        widths.append(narrowed)
+    return widths
 
 
 def stage_flops(stage, scale, compact=None):

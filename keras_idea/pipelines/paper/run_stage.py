@@ -168,7 +168,7 @@ def _record(stage, scale, meter, costs, start):
     modes = {
         "flops_predicted": None,
         "flops_masked": "off",
-        "flops_cubic": "progressive",
+        "flops_cubic": "cubic",
     }
     numbers = {
         "steps": stage.steps,

@@ -1,0 +1,112 @@
+"""When one `fit` makes its model physically narrower, and which neurons go."""
+
+import keras
+import numpy as np
+
+from keras_idea.schedules.milestones import milestones, physical_width
+from keras_idea.surgery.shrink import narrow_to, shrink_in_place
+
+#: What `compact` of the pruning callback may be.
+COMPACT = ("end", "progressive", "off")
+
+
+def narrowing_steps(compact, schedules, end_step):
+    """The optimizer steps after which a model becomes narrower.
+
+    Args:
+        compact: "end", "progressive" or "off".
+        schedules: list of `CubicWidth`, one an FFN.
+        end_step: int, the step at which pruning is done.
+
+    Returns:
+        Ascending list of int. After the last one the tracking ends.
+    """
+    if compact == "off":
+        return []
+    return [end_step] if compact == "end" else milestones(schedules, end_step)
+
+
+def neurons_to_keep(mask, width):
+    """The living neurons, filled up with dead ones where there are fewer.
+
+    Args:
+        mask: float array `(hidden_dim,)` in {0, 1}, the living.
+        width: int, at least as many as live.
+
+    Returns:
+        int array `(width,)`, ascending indices.
+
+    Example:
+    >>> neurons_to_keep(np.array([0.0, 1.0, 0.0, 1.0]), width=3)  # [0, 1, 3]
+    """
+    return np.sort(np.argsort(-mask, kind="stable")[:width])
+
+
+class Narrowing:
+    """Makes the model of one `fit` narrower, between two batches.
+
+    Neurons that are masked never come back, so which step takes them out changes
+    nothing of what the model computes. The living keep their scores and go on being
+    ranked; after the last step there is nothing left to rank.
+
+    Args:
+        compact: "end", "progressive" or "off".
+        ffns: list of `FFN` handles, all of the model.
+        schedules: list of `CubicWidth`, one an FFN.
+        end_step: int, the optimizer step at which pruning is done.
+        start: int, the optimizer steps taken so far.
+    """
+
+    def __init__(self, compact, ffns, schedules, end_step, start):
+        self._pairs = list(zip(ffns, schedules, strict=True))
+        self._steps: list = []
+        if any(ffn.state.tracking for ffn in ffns):
+            steps = narrowing_steps(compact, schedules, end_step)
+            # A resumed run has the widths of the one that was not stopped.
+            self._steps = [s for s in steps if s > start or not self._done(s, end_step)]
+
+    @property
+    def due_step(self):
+        """The optimizer step after which `advance` has something to do, or inf."""
+        return self._steps[0] if self._steps else float("inf")
+
+    def ends_at(self, step):
+        """bool, whether the last narrowing is due after so many steps."""
+        return bool(self._steps) and step >= self._steps[-1]
+
+    def advance(self, model, step):
+        """Does what is due after so many optimizer steps, if anything.
+
+        Args:
+            model: the fitted model, its variables in sync.
+            step: int, the optimizer steps taken.
+        """
+        if step < self.due_step:
+            return
+        last = self.ends_at(step)
+        self._steps = [later for later in self._steps if later > step]
+        if last:
+            shrink_in_place(model)
+        else:
+            narrow_to(model, self._cuts())
+
+    def _done(self, step, end_step):
+        """Whether an earlier part of the run has narrowed the model after `step`."""
+        return step < end_step and all(
+            ffn.hidden_dim <= _width(schedule(step), schedule)
+            for ffn, schedule in self._pairs
+        )
+
+    def _cuts(self):
+        """List of (FFN, indices to keep) of those that are wider than they need be."""
+        cuts = []
+        for ffn, schedule in self._pairs:
+            mask = keras.ops.convert_to_numpy(ffn.mask)
+            width = _width(int(mask.sum()), schedule)
+            if ffn.state.tracking and width < ffn.hidden_dim:
+                cuts.append((ffn, neurons_to_keep(mask, width)))
+        return cuts
+
+
+def _width(alive, schedule):
+    return physical_width(alive, schedule.full_dim, schedule.target_dim)

@@ -1,0 +1,32 @@
+"""When the model of a run becomes physically narrower, and how narrow."""
+
+from keras_idea.callbacks.narrowing import narrowing_steps
+from keras_idea.pipelines.build import pruning
+from keras_idea.schedules.milestones import physical_width
+
+
+def compactions(config, hidden_dim, target_dim):
+    """The compactions of a run, inside its `fit`.
+
+    Args:
+        config: `RunConfig`.
+        hidden_dim: int, neurons of an FFN before pruning.
+        target_dim: int, and after it.
+
+    Returns:
+        dict of the step after which the model becomes narrower to the neurons of an
+        FFN from there on; ascending.
+    """
+    prune, settings = pruning(config, target_dim), config.pruning
+    schedule = prune.method.width_schedule(
+        hidden_dim,
+        target_dim,
+        prune.begin_step,
+        prune.prune_steps,
+        settings.update_every,
+    )
+    steps = narrowing_steps(settings.compact, [schedule], prune.end_step)
+    widths = {
+        step: physical_width(schedule(step), hidden_dim, target_dim) for step in steps
+    }
+    return {**widths, **dict.fromkeys(steps[-1:], target_dim)}
