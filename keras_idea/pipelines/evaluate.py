@@ -12,10 +12,15 @@ import rich.progress
 import rich.table
 
 from keras_idea.data import load_text
-from keras_idea.data.vocabulary import byte_vocabulary, tokenizer_vocabulary
+from keras_idea.data.vocabulary import (
+    Vocabulary,
+    byte_vocabulary,
+    tokenizer_vocabulary,
+)
 from keras_idea.evaluation import TokenScorer, perplexity
 from keras_idea.pipelines.export.errors import ExportRefused
 from keras_idea.pipelines.export.load import load_run
+from keras_idea.pipelines.export.tokenizers import start_token
 
 # A text is held in memory whole, and its tokens too.
 _MOST_BYTES = 512_000_000
@@ -36,12 +41,16 @@ class Judged:
         vocabulary: `Vocabulary`.
         start_id: int, the token that stands before a text.
         end_id: int or None, the token at which generated text ends.
+        add_start: bool, whether `start_id` begins every text.
+        special_ids: frozenset of int, tokens that stand for no text.
     """
 
     scorer: TokenScorer
-    vocabulary: object
+    vocabulary: Vocabulary
     start_id: int
     end_id: int | None
+    add_start: bool = False
+    special_ids: frozenset = frozenset()
 
 
 def load_judged(path, length=None, batch_tokens=8192):
@@ -63,7 +72,9 @@ def load_judged(path, length=None, batch_tokens=8192):
         model = load_run(path)
     except ExportRefused as error:
         raise EvaluationError(str(error).replace("to export", "to evaluate")) from error
-    tokenizer = getattr(getattr(model, "preprocessor", None), "tokenizer", None)
+    preprocessor = getattr(model, "preprocessor", None)
+    tokenizer = getattr(preprocessor, "tokenizer", None)
+    add_start, special_ids = False, frozenset[int]()
     if tokenizer is None:
         vocabulary = byte_vocabulary()
         start: int | None = ord("\n")
@@ -73,6 +84,8 @@ def load_judged(path, length=None, batch_tokens=8192):
         end = getattr(tokenizer, "end_token_id", None)
         start = getattr(tokenizer, "start_token_id", None)
         start = end if start is None else start
+        add_start = start_token(preprocessor) is not None
+        special_ids = frozenset(getattr(tokenizer, "special_token_ids", None) or ())
         model.preprocessor = None
     scorer = TokenScorer(
         model,
@@ -80,7 +93,29 @@ def load_judged(path, length=None, batch_tokens=8192):
         _token_inputs if isinstance(model.input, dict) else None,
         batch_tokens,
     )
-    return Judged(scorer, vocabulary, start or 0, end)
+    return Judged(scorer, vocabulary, start or 0, end, add_start, special_ids)
+
+
+def harness_model(judged):
+    """A model as lm-evaluation-harness takes it.
+
+    Args:
+        judged: `Judged`.
+
+    Returns:
+        `keras_idea.evaluation.harness.HarnessModel`.
+    """
+    from keras_idea.evaluation.harness import HarnessModel
+
+    return HarnessModel(
+        judged.scorer,
+        judged.vocabulary.encode,
+        judged.vocabulary.decode,
+        judged.start_id,
+        judged.end_id,
+        judged.add_start,
+        judged.special_ids,
+    )
 
 
 def judge_text(judged, source, stride=None):
@@ -140,18 +175,11 @@ def judge_tasks(judged, names, local=None, limit=None):
     import lm_eval
     from lm_eval.tasks import TaskManager
 
-    from keras_idea.evaluation.harness import HarnessModel
     from keras_idea.evaluation.local_tasks import local_tasks
 
     tasks = names if local is None else local_tasks(names, local)
     results = lm_eval.simple_evaluate(
-        HarnessModel(
-            judged.scorer,
-            judged.vocabulary.encode,
-            judged.vocabulary.decode,
-            judged.start_id,
-            judged.end_id,
-        ),
+        harness_model(judged),
         tasks=tasks,
         limit=limit,
         bootstrap_iters=1000,
