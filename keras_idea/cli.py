@@ -40,6 +40,12 @@ def _train(options):
         return _fail(2, error)
     except TrainingDiverged as error:
         return _fail(1, error)
+    except OSError as error:
+        return _fail(
+            1,
+            f"the run cannot go on: {error}. Make room, or mend what it names; the "
+            "same command goes on from its last checkpoint.",
+        )
     except KeyboardInterrupt:
         return _fail(130, "interrupted; the same command goes on where it stopped.")
     return 0
