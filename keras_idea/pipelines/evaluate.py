@@ -130,7 +130,7 @@ def judge_text(judged, source, stride=None):
         `Perplexity`.
 
     Raises:
-        EvaluationError: if there is more than 512 MB of text.
+        EvaluationError: if there is more than 512 MB of text, or one token of it.
         TextError: if there is none.
     """
     corpus = load_text(source, max_bytes=_MOST_BYTES)
@@ -141,6 +141,11 @@ def judge_text(judged, source, stride=None):
             "held in memory at once. Give a part of it."
         )
     ids = judged.vocabulary.encode(text.decode("utf-8", "replace"))
+    if len(ids) < 2:
+        raise EvaluationError(
+            f"The text {str(source)!r} has {len(ids)} token; of two or more all but "
+            "the first are predicted. Give more text."
+        )
     with rich.progress.Progress(transient=True) as progress:
         task = progress.add_task("windows", total=None)
         return perplexity(
