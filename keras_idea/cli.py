@@ -47,6 +47,12 @@ def _train(options):
         return _fail(2, error)
     except TrainingDiverged as error:
         return _fail(1, error)
+    except OSError as error:
+        return _fail(
+            1,
+            f"the run cannot go on: {error}. Make room, or mend what it names; the "
+            "same command goes on from its last checkpoint.",
+        )
     except KeyboardInterrupt:
         return _fail(130, "interrupted; the same command goes on where it stopped.")
     return 0
@@ -100,18 +106,22 @@ def _export(options):
 def _evaluate(options):
     from keras_idea.data import TextError
     from keras_idea.pipelines import evaluate
+    from keras_idea.validation import check_int
 
     try:
         if options.text is None and options.tasks is None:
             raise evaluate.EvaluationError(
                 "Nothing to evaluate by. Give --text FILE, --tasks NAME,... or both."
             )
+        for name in ("length", "limit"):
+            if getattr(options, name) is not None:
+                check_int(f"--{name}", getattr(options, name), minimum=1)
+        names = None if options.tasks is None else _names(options.tasks)
         judged = evaluate.load_judged(options.model, options.length)
         if options.text is not None:
             text = evaluate.judge_text(judged, options.text, options.stride)
             evaluate.print_text(text)
-        if options.tasks is not None:
-            names = [name.strip() for name in options.tasks.split(",") if name.strip()]
+        if names is not None:
             tasks = evaluate.judge_tasks(judged, names, options.local, options.limit)
             evaluate.print_tasks(tasks)
     except (ValueError, TextError) as error:
@@ -119,6 +129,15 @@ def _evaluate(options):
     except KeyboardInterrupt:
         return _fail(130, "interrupted.")
     return 0
+
+
+def _names(listed):
+    names = [name.strip() for name in listed.split(",") if name.strip()]
+    if not names:
+        raise ValueError(
+            f"`--tasks` names no task. Received: {listed!r}. Give --tasks NAME,..."
+        )
+    return names
 
 
 def _report(options):

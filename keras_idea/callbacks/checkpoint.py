@@ -76,6 +76,7 @@ class Checkpoint(keras.callbacks.Callback):
         saved = self._files.newest()
         if saved is None:
             return 0
+        _check_facts(saved)
         self._check_identity(saved)
         shapes = {
             name: saved.shape(name)
@@ -158,6 +159,27 @@ class Checkpoint(keras.callbacks.Callback):
                 f"{saved.folder.name} holds the state of {saved.facts['stateful']}. "
                 f"Received: stateful={sorted(self.stateful)}. Pass the same objects."
             )
+
+
+def _check_facts(saved):
+    """Refuses facts that no `Checkpoint` has written, by the first that is wrong."""
+    facts = saved.facts
+    kinds = {
+        "epochs": int,
+        "identity": dict,
+        "stateful": list,
+        "history": dict,
+        "model": dict,
+    }
+    wrong = [name for name, kind in kinds.items() if type(facts.get(name)) is not kind]
+    if not wrong and facts["epochs"] < 1:
+        wrong = ["epochs"]
+    if wrong:
+        raise CheckpointError(
+            f"{saved.folder.name}: its manifest says {wrong[0]!r}: "
+            f"{facts.get(wrong[0])!r}, which no checkpoint says. Delete "
+            f"{str(saved.folder)!r}; the run goes on from the checkpoint before."
+        )
 
 
 def _below(prefix, saved):

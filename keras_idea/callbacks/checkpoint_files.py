@@ -1,5 +1,6 @@
 """Checkpoints as files: written whole or not at all, and never read unverified."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -53,8 +54,17 @@ class SavedCheckpoint:
         with self._open(name) as file:
             return file.get_tensor(name)
 
+    @contextlib.contextmanager
     def _open(self, name):
-        return safe_open(self.folder / self._files[name], "np")
+        try:
+            with safe_open(self.folder / self._files[name], "np") as file:
+                yield file
+        except SafetensorError as error:
+            raise CheckpointError(
+                f"{self.folder.name}: {self._files[name]} does not hold what its "
+                f"manifest says ({error}). Delete {str(self.folder)!r}; the run goes "
+                "on from the checkpoint before."
+            ) from error
 
 
 class CheckpointFiles:
@@ -135,11 +145,12 @@ class CheckpointFiles:
         Raises:
             CheckpointError: if there are checkpoints and all are damaged.
         """
-        saved = self._saved()
+        saved, reasons = self._saved(), []
         for folder in reversed(saved):
             try:
                 return SavedCheckpoint(folder, _verified_manifest(folder))
             except CheckpointError as error:
+                reasons.append(f"of {folder.name} {error}")
                 warnings.warn(
                     f"The checkpoint {folder.name} is damaged and is passed over: "
                     f"{error}",
@@ -147,8 +158,8 @@ class CheckpointFiles:
                 )
         if saved:
             raise CheckpointError(
-                f"All checkpoints in {str(self.folder)!r} are damaged. Restore one "
-                "from a copy, or delete that folder to begin anew."
+                f"All checkpoints in {str(self.folder)!r} are damaged: {reasons[0]} "
+                "Restore one from a copy, or delete that folder to begin anew."
             )
         return None
 
@@ -206,19 +217,42 @@ def _verified_manifest(folder):
     digest = manifest.pop("digest", None) if isinstance(manifest, dict) else None
     if digest is None or digest != _digest_of_manifest(manifest):
         raise CheckpointError(f"{_MANIFEST} has been changed.")
-    if manifest["format"] != FORMAT:
+    if manifest.get("format") != FORMAT:
         raise CheckpointError(
-            f"its format is {manifest['format']}, and this version of the package "
+            f"its format is {manifest.get('format')}, and this version of the package "
             f"reads {FORMAT}."
         )
+    _check_entries(manifest)
     for name, expected in manifest["files"].items():
+        path = folder / name
+        # A link could lead anywhere, to something without an end too.
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            raise CheckpointError(f"{name} is no plain file.")
         try:
-            found = _digest_of_file(folder / name)
+            found = _digest_of_file(path)
         except OSError as error:
             raise CheckpointError(f"{name} cannot be read ({error}).") from None
         if found != expected:
             raise CheckpointError(f"{name} has been changed or cut off.")
     return manifest
+
+
+def _check_entries(manifest):
+    """Refuses a manifest whose digest fits and that no `write` has made all the same.
+
+    Names are those of files in the folder itself, so that nothing else is read.
+    """
+    arrays, files = manifest.get("arrays"), manifest.get("files")
+    sound = (
+        isinstance(manifest.get("step"), int)
+        and isinstance(manifest.get("facts"), dict)
+        and isinstance(arrays, dict)
+        and isinstance(files, dict)
+        and all(isinstance(place, str) and place in files for place in arrays.values())
+        and all(name == pathlib.PurePath(name).name for name in files)
+    )
+    if not sound:
+        raise CheckpointError(f"{_MANIFEST} is not one that this package has written.")
 
 
 def _digest_of_file(path):

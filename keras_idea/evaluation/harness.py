@@ -1,14 +1,36 @@
 """The model as EleutherAI's lm-evaluation-harness asks for it (extra `eval`)."""
 
+import logging
+
 from lm_eval.api.model import TemplateLM
 from lm_eval.utils import get_rolling_token_windows
+
+_LOGGER = logging.getLogger("keras_idea.evaluation")
+# As the harness's own models, for a request that does not say.
+_MAX_NEW_TOKENS = 256
+_NAMES_OF_ROOM = (
+    "max_gen_toks",
+    "max_new_tokens",
+    "max_tokens",
+    "max_completion_tokens",
+)
 
 
 class HarnessModel(TemplateLM):
     """A causal Keras model behind the harness's three questions.
 
-    Log-likelihoods come from a `TokenScorer`, in few compiled shapes. Generation is
+    It answers as the harness's own model `hf` does on the same weights: where that
+    one's tokenizer begins every text with a start token, so does this one. Log-
+    likelihoods come from a `TokenScorer`, in few compiled shapes. Generation is
     greedy, all prompts of a batch in lock-step, each token one forward pass.
+
+    It is not `hf` in this: a continuation longer than the model sees at once is scored
+    as far as it fits, with a warning (`hf` stops the evaluation); where the new tokens
+    leave no room for a prompt, the window slides (`hf` stops); sampling is refused.
+    Tokens are those of `encode`, so that of a KerasHub tokenizer what it does otherwise
+    than transformers stays: KerasHub 0.32 merges bytes across words ("12345" in a
+    converted Llama 3), SentencePiece reads no special token out of a text, and bytes
+    that are no UTF-8 look different in generated text.
 
     Args:
         scorer: `TokenScorer`.
@@ -16,22 +38,42 @@ class HarnessModel(TemplateLM):
         decode: function of a list of token ids that returns a str.
         start_id: int, the token that stands before a text without a context.
         end_id: int or None, the token at which generation ends.
+        add_start: bool, whether `start_id` also begins every other text, as the
+            tokenizers of Llama and Gemma have it. Default False.
+        special_ids: collection of int, tokens left out of the text that is
+            generated. Default none.
 
     Example:
     >>> model = HarnessModel(scorer, vocabulary.encode, vocabulary.decode, 0)
     >>> lm_eval.simple_evaluate(model, tasks=["hellaswag"])
 
-    Source: lm-evaluation-harness 0.4 (`lm_eval.api.model.TemplateLM`).
+    Source: lm-evaluation-harness 0.4 (`lm_eval.api.model.TemplateLM`,
+    `lm_eval.models.huggingface.HFLM`).
     """
 
-    def __init__(self, scorer, encode, decode, start_id, end_id=None):
+    def __init__(
+        self,
+        scorer,
+        encode,
+        decode,
+        start_id,
+        end_id=None,
+        add_start=False,
+        special_ids=(),
+    ):
         super().__init__()
         self._scorer = scorer
         self._encode, self._decode = encode, decode
         self._start_id, self._end_id = start_id, end_id
+        self._add_start, self._special_ids = add_start, frozenset(special_ids)
 
     @property
     def eot_token_id(self):
+        """int, the token at which text ends."""
+        return self._start_id if self._end_id is None else self._end_id
+
+    @property
+    def prefix_token_id(self):
         """int, what stands before a text without a context."""
         return self._start_id
 
@@ -41,19 +83,44 @@ class HarnessModel(TemplateLM):
         return "keras_idea"
 
     def tok_encode(self, string, add_special_tokens=None, **kwargs):
-        """List of the token ids of a text; no special ones are added."""
-        return [int(token) for token in self._encode(string)] if string else []
+        """List of the token ids of a text.
+
+        Args:
+            string: str.
+            add_special_tokens: bool or None, whether the start token comes first.
+                None: if `add_start`, unless the text itself begins with it.
+            **kwargs: taken for the harness's sake, not used.
+        """
+        ids = [int(token) for token in self._encode(string)] if string else []
+        if add_special_tokens is None:
+            add_special_tokens = self._add_start and ids[:1] != [self._start_id]
+        return [self._start_id, *ids] if add_special_tokens else ids
 
     def _loglikelihood_tokens(self, requests, disable_tqdm=False, **kwargs):
         """Pairs (log-likelihood of the continuation, whether it is the greedy one).
 
         What does not fit is cut off on the left, as the harness's own models do.
         """
-        sequences, counts = [], []
-        for _, context, continuation in requests:
+        sequences, counts, too_long = [], [], 0
+        for texts, context, continuation in requests:
+            if not continuation:
+                raise ValueError(
+                    f"A continuation must have at least one token. Received: {texts!r}."
+                )
+            # The harness moves white space that ends a context to the continuation.
+            context = context or [self._start_id]
             whole = [*context, *continuation][-(self._scorer.max_length + 1) :]
             sequences.append(whole)
             counts.append(min(len(continuation), len(whole) - 1))
+            too_long += counts[-1] < len(continuation)
+        if too_long:
+            _LOGGER.warning(
+                "%d of %d continuations are longer than the %d tokens that the model "
+                "sees at once: only their ends are scored. Give a larger --length.",
+                too_long,
+                len(requests),
+                self._scorer.max_length,
+            )
         scores = self._scorer.score(sequences)
         return [
             (float(log_probability[-count:].sum()), bool(greedy[-count:].all()))
@@ -61,7 +128,10 @@ class HarnessModel(TemplateLM):
         ]
 
     def loglikelihood_rolling(self, requests, disable_tqdm=False):
-        """The log-likelihood of each whole text, in windows that do not overlap."""
+        """The log-likelihood of each whole text, in windows that do not overlap.
+
+        A start token that `add_start` brings is predicted too, as `hf` does.
+        """
         totals = []
         for request in requests:
             (text,) = request.args
@@ -86,18 +156,21 @@ class HarnessModel(TemplateLM):
 
     def generate_until(self, requests, disable_tqdm=False):
         """The greedy continuation of each prompt, up to a stop text of its request."""
+        window = self._scorer.max_length
         rooms, texts, stops = [], [""] * len(requests), []
         sequences = []
         for request in requests:
             prompt, options = request.args
+            _refuse_sampling(options)
             stop = options.get("until") or []
             stops.append([stop] if isinstance(stop, str) else list(stop))
-            rooms.append(int(options.get("max_gen_toks", 64)))
-            sequences.append(self.tok_encode(prompt) or [self._start_id])
+            rooms.append(_room(options))
+            ids = self.tok_encode(prompt) or [self._start_id]
+            # Cut off on the left, so that what is written still fits.
+            sequences.append(ids[-max(1, window - rooms[-1]) :])
         lengths = [len(sequence) for sequence in sequences]
         open_ones = list(range(len(requests)))
         while open_ones:
-            window = self._scorer.max_length
             seen = [sequences[i][-window:] for i in open_ones]
             still_open = []
             tokens = self._scorer.next_tokens(seen)
@@ -105,7 +178,7 @@ class HarnessModel(TemplateLM):
                 sequences[i].append(token)
                 new = sequences[i][lengths[i] :]
                 if token != self._end_id:
-                    texts[i] = self._decode(new)
+                    texts[i] = self._text_of(new)
                 found = [texts[i].find(s) for s in stops[i] if s and s in texts[i]]
                 if found:
                     texts[i] = texts[i][: min(found)]
@@ -113,3 +186,23 @@ class HarnessModel(TemplateLM):
                     still_open.append(i)
             open_ones = still_open
         return texts
+
+    def _text_of(self, ids):
+        return self._decode([i for i in ids if i not in self._special_ids])
+
+
+def _room(options):
+    """int, the tokens that a request lets a model write."""
+    given = (options[name] for name in _NAMES_OF_ROOM if options.get(name) is not None)
+    return int(next(given, _MAX_NEW_TOKENS))
+
+
+def _refuse_sampling(options):
+    temperature = float(options.get("temperature") or 0.0)
+    samples = options.get("do_sample")
+    if samples or (samples is None and temperature > 0.0):
+        raise ValueError(
+            "Text is generated greedily here, not drawn. Received: a task with "
+            f"do_sample={samples!r}, temperature={temperature!r}. Take a task whose "
+            "`generation_kwargs` say do_sample: false."
+        )

@@ -16,6 +16,13 @@ FILES = {
     "mmlu": "mmlu_10_subjects.jsonl",
     "openwebtext": "openwebtext.jsonl",
 }
+_FIELDS = {
+    "arc_challenge": ("query", "choices", "gold"),
+    "hellaswag": ("ctx", "endings", "label"),
+    "triviaqa": ("context", "aliases"),
+    "mmlu": ("subject", "split", "question", "choices", "answer"),
+    "openwebtext": ("text",),
+}
 _ACCURACY = [
     {"metric": name, "aggregation": "mean", "higher_is_better": True}
     for name in ("acc", "acc_norm")
@@ -48,12 +55,12 @@ def local_tasks(names, folder):
                 f"Task {name!r} has no local file; those that have one: "
                 f"{', '.join(FILES)}. Leave the folder out to take it from the hub."
             )
-        documents = _read(pathlib.Path(folder) / FILES[name])
+        documents = _read(pathlib.Path(folder) / FILES[name], _FIELDS[name])
         configs += _MAKERS[name](documents)
     return configs
 
 
-def _read(path):
+def _read(path, fields):
     try:
         # Not `splitlines`, which splits at characters that JSON may hold.
         lines = path.read_text(encoding="utf-8").rstrip("\n").split("\n")
@@ -62,14 +69,24 @@ def _read(path):
             f"The file {str(path)!r} cannot be read: {error}. Name the folder that "
             "holds it."
         ) from None
+    if lines == [""]:
+        raise ValueError(f"The file {str(path)!r} holds no document.")
     documents = []
     for number, line in enumerate(lines, start=1):
+        place = f"Line {number} of {str(path)!r}"
         try:
-            documents.append(json.loads(line))
-        except ValueError as error:
+            document = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{place} is no JSON ({error}).") from None
+        if not isinstance(document, dict):
+            raise ValueError(f"{place} is no JSON object.")
+        missing = [field for field in fields if field not in document]
+        if missing:
             raise ValueError(
-                f"Line {number} of {str(path)!r} is no JSON ({error})."
-            ) from None
+                f"{place} has no {missing[0]!r}. A document of this task has "
+                f"{', '.join(fields)}."
+            )
+        documents.append(document)
     return documents
 
 

@@ -144,7 +144,9 @@ def load_config(path=None):
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"Cannot read the config {str(path)!r}: {error}.") from None
+        raise ConfigError(
+            f"Cannot read the config {str(path)!r}: {error}. Give a TOML file in UTF-8."
+        ) from None
     try:
         return parse_config(text, name=path.stem)
     except ConfigError as error:
@@ -166,7 +168,8 @@ def parse_config(text, name="run"):
     """
     try:
         received = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    # Besides its own error: an integer of too many digits, brackets in brackets.
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"This is not valid TOML: {error}.") from None
     kinds = typing.get_type_hints(RunConfig)
     _refuse_unknown("table", received, kinds)

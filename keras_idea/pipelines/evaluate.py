@@ -12,10 +12,15 @@ import rich.progress
 import rich.table
 
 from keras_idea.data import load_text
-from keras_idea.data.vocabulary import byte_vocabulary, tokenizer_vocabulary
+from keras_idea.data.vocabulary import (
+    Vocabulary,
+    byte_vocabulary,
+    tokenizer_vocabulary,
+)
 from keras_idea.evaluation import TokenScorer, perplexity
 from keras_idea.pipelines.export.errors import ExportRefused
 from keras_idea.pipelines.export.load import load_run
+from keras_idea.pipelines.export.tokenizers import start_token
 
 # A text is held in memory whole, and its tokens too.
 _MOST_BYTES = 512_000_000
@@ -36,12 +41,16 @@ class Judged:
         vocabulary: `Vocabulary`.
         start_id: int, the token that stands before a text.
         end_id: int or None, the token at which generated text ends.
+        add_start: bool, whether `start_id` begins every text.
+        special_ids: frozenset of int, tokens that stand for no text.
     """
 
     scorer: TokenScorer
-    vocabulary: object
+    vocabulary: Vocabulary
     start_id: int
     end_id: int | None
+    add_start: bool = False
+    special_ids: frozenset = frozenset()
 
 
 def load_judged(path, length=None, batch_tokens=8192):
@@ -63,7 +72,9 @@ def load_judged(path, length=None, batch_tokens=8192):
         model = load_run(path)
     except ExportRefused as error:
         raise EvaluationError(str(error).replace("to export", "to evaluate")) from error
-    tokenizer = getattr(getattr(model, "preprocessor", None), "tokenizer", None)
+    preprocessor = getattr(model, "preprocessor", None)
+    tokenizer = getattr(preprocessor, "tokenizer", None)
+    add_start, special_ids = False, frozenset[int]()
     if tokenizer is None:
         # A run on documents knows a token that ends one.
         vocabulary = byte_vocabulary(end=model.output_shape[-1] > 256)
@@ -74,6 +85,8 @@ def load_judged(path, length=None, batch_tokens=8192):
         end = getattr(tokenizer, "end_token_id", None)
         start = getattr(tokenizer, "start_token_id", None)
         start = end if start is None else start
+        add_start = start_token(preprocessor) is not None
+        special_ids = frozenset(getattr(tokenizer, "special_token_ids", None) or ())
         model.preprocessor = None
     scorer = TokenScorer(
         model,
@@ -81,7 +94,29 @@ def load_judged(path, length=None, batch_tokens=8192):
         _token_inputs if isinstance(model.input, dict) else None,
         batch_tokens,
     )
-    return Judged(scorer, vocabulary, start or 0, end)
+    return Judged(scorer, vocabulary, start or 0, end, add_start, special_ids)
+
+
+def harness_model(judged):
+    """A model as lm-evaluation-harness takes it.
+
+    Args:
+        judged: `Judged`.
+
+    Returns:
+        `keras_idea.evaluation.harness.HarnessModel`.
+    """
+    from keras_idea.evaluation.harness import HarnessModel
+
+    return HarnessModel(
+        judged.scorer,
+        judged.vocabulary.encode,
+        judged.vocabulary.decode,
+        judged.start_id,
+        judged.end_id,
+        judged.add_start,
+        judged.special_ids,
+    )
 
 
 def judge_text(judged, source, stride=None):
@@ -96,7 +131,7 @@ def judge_text(judged, source, stride=None):
         `Perplexity`.
 
     Raises:
-        EvaluationError: if there is more than 512 MB of text.
+        EvaluationError: if there is more than 512 MB of text, or one token of it.
         TextError: if there is none.
     """
     corpus = load_text(source, max_bytes=_MOST_BYTES)
@@ -107,6 +142,11 @@ def judge_text(judged, source, stride=None):
             "held in memory at once. Give a part of it."
         )
     ids = judged.vocabulary.encode(text.decode("utf-8", "replace"))
+    if len(ids) < 2:
+        raise EvaluationError(
+            f"The text {str(source)!r} has {len(ids)} token; of two or more all but "
+            "the first are predicted. Give more text."
+        )
     with rich.progress.Progress(transient=True) as progress:
         task = progress.add_task("windows", total=None)
         return perplexity(
@@ -140,19 +180,12 @@ def judge_tasks(judged, names, local=None, limit=None):
         )
     import lm_eval
 
-    from keras_idea.evaluation.harness import HarnessModel
     from keras_idea.evaluation.hub_tasks import PaperTasks
     from keras_idea.evaluation.local_tasks import local_tasks
 
     tasks = names if local is None else local_tasks(names, local)
     results = lm_eval.simple_evaluate(
-        HarnessModel(
-            judged.scorer,
-            judged.vocabulary.encode,
-            judged.vocabulary.decode,
-            judged.start_id,
-            judged.end_id,
-        ),
+        harness_model(judged),
         tasks=tasks,
         limit=limit,
         bootstrap_iters=1000,

@@ -2,9 +2,13 @@
 
 import dataclasses
 import functools
+import math
 import typing
 
 from keras_idea.validation import check_choice, check_int, check_number
+
+# Steps and shapes are counted in int32.
+_LARGEST = 2**31 - 1
 
 
 class ConfigError(ValueError):
@@ -17,9 +21,9 @@ def checked(default, check):
 
 
 def integer(default, minimum, maximum=None):
-    """A field for an int in [minimum, maximum]; None: no upper limit."""
+    """A field for an int in [minimum, maximum]; None: what any backend can count."""
     return checked(
-        default, functools.partial(check_int, minimum=minimum, maximum=maximum)
+        default, functools.partial(_check_int, minimum=minimum, maximum=maximum)
     )
 
 
@@ -36,12 +40,21 @@ def choice(default, *choices):
 
 def optional_integer(minimum=1):
     """A field for an int >= `minimum`, or None."""
-    return checked(None, _or_none(functools.partial(check_int, minimum=minimum)))
+    return checked(None, _or_none(functools.partial(_check_int, minimum=minimum)))
 
 
 def optional_choice(*choices):
     """A field for one of a few strings, or None."""
     return checked(None, _or_none(functools.partial(check_choice, choices=choices)))
+
+
+def _check_int(name, value, minimum, maximum=None):
+    number = check_int(name, value, minimum, maximum)
+    if number > _LARGEST:
+        raise ValueError(
+            f"`{name}` must be at most {_LARGEST}. Received: {name}={value!r}."
+        )
+    return number
 
 
 def _or_none(check):
@@ -61,6 +74,8 @@ def check_text(name, value):
         raise ValueError(
             f"`{name}` must be a non-empty string. Received: {name}={value!r}."
         )
+    if "\0" in value:  # which ends a path for the operating system
+        raise ValueError(f"`{name}` must not hold a NUL. Received: {name}={value!r}.")
     return value
 
 
@@ -72,7 +87,7 @@ def check_optional_text(name, value):
 def check_width(name, value):
     """`value` if it is a whole number of neurons, or the fraction kept."""
     if not isinstance(value, float):
-        return check_int(name, value, minimum=1)
+        return _check_int(name, value, minimum=1)
     if not 0.0 < value < 1.0:
         raise ValueError(
             f"`{name}` must be a whole number of neurons >= 1, or a fraction in "
@@ -103,7 +118,8 @@ class Table:
 
 def divisors(value):
     """All divisors of an int >= 1, ascending."""
-    return [n for n in range(1, value + 1) if value % n == 0]
+    small = [n for n in range(1, math.isqrt(value) + 1) if value % n == 0]
+    return sorted({*small, *(value // n for n in small)})
 
 
 def nearest_multiple(value, factor):

@@ -14,7 +14,7 @@ from keras_idea.callbacks import Checkpoint
 from keras_idea.models.generate import token_inputs
 from keras_idea.pipelines import results
 from keras_idea.pipelines.build import cosine, pruning
-from keras_idea.pipelines.config import load_config
+from keras_idea.pipelines.config import ConfigError, load_config
 from keras_idea.pipelines.prepare import describe, prepare
 from keras_idea.pipelines.recorder import Recorder, ShortBar
 from keras_idea.pipelines.run import NARROW, SCRATCH
@@ -79,7 +79,15 @@ def _goes_on(config, folder):
     begun = folder.unfinished()
     if begun is None:
         return False
-    changed = config.changes_from(load_config(begun))
+    try:
+        there = load_config(begun)
+    except ConfigError as error:
+        raise RunFolderError(
+            f"{str(folder.path)!r} holds an unfinished run whose config is damaged: "
+            f"{error} Put the file back as it was to go on with that run, give another "
+            "folder with --output, or --overwrite to replace that run."
+        ) from None
+    changed = config.changes_from(there)
     if changed:
         raise RunFolderError(
             f"{str(folder.path)!r} holds an unfinished run of another config: "

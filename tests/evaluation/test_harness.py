@@ -112,24 +112,60 @@ def test_rolling(model, harness):
 
 
 def test_generation(model, harness):
-    """Greedy, up to the first stop text or the limit; each prompt for itself."""
-    prompts = ["Question: what?\nAnswer:", "a", "", "un " * 30]
+    """Greedy, up to the first stop text or the limit; each prompt for itself.
+
+    Prompts are cut so that the new text still fits; where that is more than the model
+    sees, the window slides.
+    """
+    prompts = ["Question: what?\nAnswer:", "a", "", "un " * 30, "a man?"]
     options = [
         {"until": ["\n"], "max_gen_toks": 12},
         {"until": "zz", "max_gen_toks": 3},
         {"until": [], "max_gen_toks": 5},
         {"until": ["a", "e", "i"], "max_gen_toks": 20},
+        {"until": ["zz"], "max_gen_toks": 45},
     ]
     requests = list(zip(prompts, options, strict=True))
     found = harness.generate_until(ask("generate_until", requests), disable_tqdm=True)
     for (prompt, option), text in zip(requests, found, strict=True):
         ids, new = encode(prompt) or [START], []
+        ids = ids[-max(1, 40 - option["max_gen_toks"]) :]
         for _ in range(option["max_gen_toks"]):
             new.append(int(model.logits([*ids, *new][-40:]).argmax()))
         expected = decode(new)
         for stop in option["until"]:
             expected = expected.split(stop)[0]
         assert text == expected
+
+
+def test_a_start_token(model):
+    """Before every text, but not twice, and not where the harness says no."""
+    scorer = TokenScorer(model, max_length=40)
+    harness = HarnessModel(scorer, encode, decode, START, add_start=True)
+    assert harness.tok_encode("ab") == [START, 0, 1]
+    assert harness.tok_encode("") == [START]
+    assert harness.tok_encode("ab", add_special_tokens=False) == [0, 1]
+    begun = HarnessModel(scorer, lambda text: [START, 0], decode, START, add_start=True)
+    assert begun.tok_encode("<start>a") == [START, 0]
+
+
+def test_a_context_of_white_space(model, harness):
+    """Counts as the beginning of a text: each of its tokens is predicted too."""
+    [(found, _)] = harness.loglikelihood(ask("loglikelihood", [(" \n", "ab")]), True)
+    expected, _ = log_likelihood(model, [START], encode(" \nab"))
+    assert found == pytest.approx(expected, abs=1e-4)
+
+
+def test_continuations_that_do_not_fit(model, harness, caplog):
+    """Scored as far as they fit, with a warning; one without tokens is refused."""
+    long = "the end of it, at last, is far beyond what it sees"
+    pairs = [("a", long), ("a", "b")]
+    [(found, _), _] = harness.loglikelihood(ask("loglikelihood", pairs), True)
+    expected, _ = log_likelihood(model, encode("a"), encode(long))
+    assert found == pytest.approx(expected, abs=1e-4)
+    assert "1 of 2 continuations are longer than the 40 tokens" in caplog.text
+    with pytest.raises(ValueError, match=r"at least one token. Received: \('a', ''\)"):
+        harness.loglikelihood(ask("loglikelihood", [("a", "")]), disable_tqdm=True)
 
 
 QUESTIONS = {

@@ -50,7 +50,7 @@ def test_the_schedules_of_the_width():
     modes = ("cubic", "progressive", "end", "off")
     costs = [flops(Cell(), mode) for mode in modes]
     assert costs == sorted(costs) and len(set(costs)) == 4
-    assert costs[1] < 1.05 * costs[0]  # measured: 1.010
+    assert costs[1] < 1.05 * costs[0]  # measured: 1.0115
 
 
 def test_one_shot_methods_are_narrow_at_once():

@@ -13,7 +13,11 @@ from keras_idea.pipelines.export.hf_rules import family_of
 from keras_idea.pipelines.export.report import Export
 from keras_idea.pipelines.export.stock import copy_in_float32, in_float32, stock
 from keras_idea.pipelines.export.target import Kind, check_target, replacing
-from keras_idea.pipelines.export.tokenizers import first_difference, mend_hf
+from keras_idea.pipelines.export.tokenizers import (
+    first_difference,
+    mend_hf,
+    start_token,
+)
 
 # Where a tokenizer goes that must not lie beside the model.
 _APART = "tokenizer"
@@ -173,8 +177,7 @@ def _settle_tokenizer(preprocessor, path):
     """Makes the folder's tokenizer the model's, or takes it out; notes for that."""
     if preprocessor is None or not _tokenizer_difference(preprocessor, path):
         return ()
-    start = preprocessor.tokenizer.start_token if _starts(preprocessor) else None
-    mend_hf(preprocessor.tokenizer, path, start)
+    mend_hf(preprocessor.tokenizer, path, start_token(preprocessor))
     difference = _tokenizer_difference(preprocessor, path)
     if not difference:
         return ()
@@ -191,16 +194,11 @@ def _settle_tokenizer(preprocessor, path):
     return (_NO_TOKENIZER.format(difference=difference),)
 
 
-def _starts(preprocessor):
-    """bool, whether every text begins with a start token."""
-    return preprocessor.add_start_token and preprocessor.tokenizer.start_token
-
-
 def _tokenizer_difference(preprocessor, path):
     import transformers
 
     tokenizer = preprocessor.tokenizer
-    start = [tokenizer.start_token_id] if _starts(preprocessor) else []
+    start = [tokenizer.start_token_id] if start_token(preprocessor) else []
 
     def with_start(text):
         return [*start, *np.asarray(tokenizer(text)).tolist()]

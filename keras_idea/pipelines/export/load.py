@@ -1,11 +1,13 @@
 """The narrow model of a run folder, or of a preset folder."""
 
 import pathlib
+import zipfile
 
 import keras
 
 from keras_idea.pipelines.export.errors import ExportRefused, require
 
+_MEND = "Restore it from a copy, or train that run again."
 _WEIGHTS = ("model.weights.h5", "model.weights.json")
 
 
@@ -60,7 +62,7 @@ def _load_preset(folder):
     except Exception as error:
         raise ExportRefused(
             f"The preset {str(folder)!r} cannot be loaded as a KerasHub CausalLM: "
-            f"{error}"
+            f"{error} {_MEND}"
         ) from error
 
 
@@ -68,7 +70,14 @@ def _load_decoder(file):
     # The decoder's classes register themselves.
     import keras_idea.models  # noqa: F401
 
+    if not zipfile.is_zipfile(file):
+        raise ExportRefused(
+            f"{str(file)!r} cannot be loaded: it is no .keras file, or one that is cut "
+            f"off. {_MEND}"
+        )
     try:
         return keras.models.load_model(file, compile=False)
     except Exception as error:
-        raise ExportRefused(f"{str(file)!r} cannot be loaded: {error}") from error
+        raise ExportRefused(
+            f"{str(file)!r} cannot be loaded: {error} {_MEND}"
+        ) from error

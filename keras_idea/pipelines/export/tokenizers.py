@@ -34,6 +34,20 @@ def _ids(ids):
     return np.asarray(ids).tolist()
 
 
+def start_token(preprocessor):
+    """The token that a model's tokenizer puts before every text.
+
+    Args:
+        preprocessor: a KerasHub `CausalLMPreprocessor`.
+
+    Returns:
+        str, or None if it puts none.
+    """
+    if not getattr(preprocessor, "add_start_token", False):
+        return None
+    return getattr(preprocessor.tokenizer, "start_token", None)
+
+
 def mend_hf(tokenizer, path, start):
     """Makes a tokenizer that KerasHub has exported to Hugging Face its own again.
 

@@ -33,7 +33,8 @@ def bench_paper(numbers, scale, seeds, output, corpus, first_seed=0, console=Non
         List of Path, the Markdown tables.
 
     Raises:
-        ValueError: for a table that does not exist, or no seeds.
+        ValueError: for a table that does not exist, no seeds, or an output that is a
+            file.
     """
     for number in numbers:
         check_choice("table", number, tuple(TABLES))
@@ -41,6 +42,12 @@ def bench_paper(numbers, scale, seeds, output, corpus, first_seed=0, console=Non
     first_seed = check_int("first_seed", first_seed, minimum=0)
     corpus.check_length(scale.sequence_length)
     output = pathlib.Path(output)
+    for place in (output, *output.parents):
+        if place.exists() and not place.is_dir():
+            raise ValueError(
+                f"The output folder {str(output)!r} cannot be made: {str(place)!r} is "
+                "a file. Give another folder with --output."
+            )
     store = Store(output, scale, corpus)
     rows = {row.cell: row for n in reversed(numbers) for row in TABLES[n].rows}
     cells = _in_order(rows, scale)
