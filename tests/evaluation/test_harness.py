@@ -256,6 +256,7 @@ class TestRefusals:
             local_tasks(["arc_challenge"], tmp_path)
 
     def test_a_broken_line(self, folder):
-        (folder / FILES["hellaswag"]).write_text('{"ctx": 1}\n{"ctx')
+        sound = json.dumps(QUESTIONS["hellaswag"][0])
+        (folder / FILES["hellaswag"]).write_text(sound + '\n{"ctx')
         with pytest.raises(ValueError, match="Line 2 of .* is no JSON"):
             local_tasks(["hellaswag"], folder)

@@ -146,8 +146,8 @@ REFUSED = {
         [],
         "has . tokens; sequences of 16 tokens need at least 17",
     ),
-    "no such data set": (
-        {},
+    "no data set": (
+        {"a.xyz": b"of no format"},
         ['dataset = "documents"'],
         "Cannot read data set 'documents', split 'train' to its end: ",
     ),
