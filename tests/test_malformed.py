@@ -245,6 +245,15 @@ ROWS = {
         {MANIFEST: m.manifest_with(lambda found: {**found, "facts": {}})},
         "step-00000004: its manifest says 'epochs': None",
     ),
+    "manifest without FFNs": (
+        GO_ON,
+        {
+            MANIFEST: m.manifest_with(
+                lambda found: found["facts"]["model"].update(ffns=[{}])
+            )
+        },
+        "step-00000004: The checkpoint tells of no FFNs",
+    ),
     "manifest of absurd epochs": (
         GO_ON,
         {MANIFEST: m.manifest_with(lambda found: found["facts"].update(epochs=-7))},

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 
+from keras_idea.methods.probe import Probe
 from keras_idea.surgery.find import find_ffns
 from keras_idea.surgery.probes import attach_probes, detach_probes
 from keras_idea.surgery.shrink import narrow_to, stop_tracking
@@ -111,7 +112,7 @@ def _restore_probes(model, ffns, facts):
     if any(ffn.state.probe is not None for ffn in ffns):
         detach_probes(model, ffns)
     pairs = [
-        (ffn, keras.saving.deserialize_keras_object(saved["probe"]))
+        (ffn, _probe_of(saved["probe"]))
         for ffn, saved in zip(ffns, facts["ffns"], strict=True)
         if saved["probe"] is not None
     ]
@@ -119,7 +120,22 @@ def _restore_probes(model, ffns, facts):
         attach_probes(model, [ffn for ffn, _ in pairs], [probe for _, probe in pairs])
 
 
+def _probe_of(config):
+    """The probe that a config describes; nothing else is made of one."""
+    try:
+        probe = keras.saving.deserialize_keras_object(config, safe_mode=True)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"The checkpoint's probe cannot be made: {error}") from error
+    if not isinstance(probe, Probe):
+        raise ValueError(
+            "The checkpoint's probe must be one of a pruning method. Received: "
+            f"{type(probe).__name__}."
+        )
+    return probe
+
+
 def _check_same_kind(model, facts):
+    _check_known(facts)
     if not model.built:
         raise ValueError(
             f"Model '{model.name}' has no variables yet. Build it, or call it once, "
@@ -139,6 +155,18 @@ def _check_same_kind(model, facts):
         raise ValueError(
             f"The checkpoint holds FFNs of the widths {kept}, which the model's, "
             f"{wide}, cannot become. Make the model as it was."
+        )
+
+
+def _check_known(facts):
+    ffns = facts.get("ffns")
+    names = ("hidden_dim", "tracking", "probe")
+    if not isinstance(ffns, list) or not all(
+        isinstance(ffn, dict) and set(names) <= set(ffn) for ffn in ffns
+    ):
+        raise ValueError(
+            f"The checkpoint tells of no FFNs, or not of their {', '.join(names)}. "
+            "Restore it from a copy, or go on from the one before."
         )
 
 

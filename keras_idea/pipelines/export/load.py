@@ -76,7 +76,7 @@ def _load_decoder(file):
             f"off. {_MEND}"
         )
     try:
-        return keras.models.load_model(file, compile=False)
+        return keras.models.load_model(file, compile=False, safe_mode=True)
     except Exception as error:
         raise ExportRefused(
             f"{str(file)!r} cannot be loaded: {error} {_MEND}"

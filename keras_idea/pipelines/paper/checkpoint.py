@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import zipfile
 from typing import Any
 
 import keras
@@ -128,16 +129,27 @@ def load_checkpoint(path):
 
     Returns:
         `Checkpoint`.
+
+    Raises:
+        ValueError: if the file is damaged, or holds Python objects, which could run
+            code.
     """
-    with np.load(path) as arrays:
-        names = arrays.files
-        weights = {
-            name.removeprefix(_WEIGHT): arrays[name]
-            for name in names
-            if name.startswith(_WEIGHT)
-        }
-        slots = [arrays[name] for name in sorted(names) if name.startswith(_SLOT)]
-        record = json.loads(arrays[_META].tobytes())
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            names = arrays.files
+            weights = {
+                name.removeprefix(_WEIGHT): arrays[name]
+                for name in names
+                if name.startswith(_WEIGHT)
+            }
+            slots = [arrays[name] for name in sorted(names) if name.startswith(_SLOT)]
+            record = json.loads(arrays[_META].tobytes())
+    # A file that is no zip is an array, or a pickle, to NumPy.
+    except (OSError, ValueError, KeyError, AttributeError, zipfile.BadZipFile) as error:
+        raise ValueError(
+            f"The checkpoint {str(path)!r} is damaged ({error}). Delete it; it is made "
+            "again."
+        ) from error
     return Checkpoint(weights, tuple(slots), record)
 
 

@@ -56,11 +56,20 @@ class Store:
 
         Returns:
             dict, or None if the cell is not finished.
+
+        Raises:
+            ValueError: if its file is damaged.
         """
         path = self._cell_path(cell, seed)
         if not path.exists():
             return None
-        return json.loads(path.read_text(encoding="utf-8"))
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise ValueError(
+                f"The result {str(path)!r} is damaged ({error}). Delete it; its cell "
+                "is carried out again."
+            ) from error
 
     def results(self, cell):
         """The results of a cell.
