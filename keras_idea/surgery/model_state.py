@@ -160,7 +160,7 @@ def _check_same_kind(model, facts):
 
 def _check_known(facts):
     ffns = facts.get("ffns")
-    names = ("hidden_dim", "tracking", "probe")
+    names = ("full_dim", "hidden_dim", "tracking", "probe")
     if not isinstance(ffns, list) or not all(
         isinstance(ffn, dict) and set(names) <= set(ffn) for ffn in ffns
     ):

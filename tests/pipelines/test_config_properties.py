@@ -7,6 +7,7 @@ import pytest
 import tomli_w
 from hypothesis import given, settings
 
+from keras_idea.callbacks.narrowing import COMPACT
 from keras_idea.methods import METHODS
 from keras_idea.pipelines.config import (
     ConfigError,
@@ -51,17 +52,29 @@ def models(draw):
 
 
 @st.composite
+def corpora(draw):
+    """A valid table [corpus] that names documents."""
+    table = {"field": draw(texts), "cache": draw(texts)}
+    if draw(st.booleans()):
+        return {**table, "dataset": draw(texts), "dataset_split": draw(texts)}
+    paths = st.lists(texts, min_size=1).map(tuple)
+    table |= {"paths": draw(paths), "pattern": draw(texts)}
+    return {**table, "validation_paths": draw(paths)} if draw(st.booleans()) else table
+
+
+@st.composite
 def valid(draw):
     """The tables of a valid description."""
     every, peak = draw(counts), draw(st.floats(0.0, 1e3))
     enlarge, rest = draw(counts) * every, draw(st.integers(2, 50)) * every
     prune = draw(st.integers(1, rest))
+    read = {"corpus": draw(corpora()), "data": {}}
+    if draw(st.booleans()):
+        read = {"data": {"text": draw(texts)}}
+    read["data"]["validation_fraction"] = draw(st.floats(0.001, 0.5))
     return {
         "model": draw(models()),
-        "data": {
-            "text": draw(texts),
-            "validation_fraction": draw(st.floats(0.001, 0.5)),
-        },
+        **read,
         "budget": {
             "enlarge_steps": enlarge,
             "prune_steps": prune,
@@ -75,6 +88,7 @@ def valid(draw):
         "pruning": {
             "method": draw(st.sampled_from(sorted(METHODS))),
             "ema_decay": draw(st.floats(0.0, 1.0, exclude_max=True)),
+            "compact": draw(st.sampled_from(COMPACT)),
         },
         "sample": {"prompt": draw(texts), "temperature": draw(st.floats(0.0, 10.0))},
         "run": {
