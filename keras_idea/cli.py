@@ -68,6 +68,8 @@ def _plan(options):
         print_plan(plan(load_config(options.config)))
     except (ConfigError, MissingPackage, TextError) as error:
         return _fail(2, error)
+    except OSError as error:  # a full disk, while tokens are made
+        return _fail(1, error)
     except KeyboardInterrupt:
         return _fail(130, "interrupted.")
     return 0
@@ -105,6 +107,7 @@ def _export(options):
 
 def _evaluate(options):
     from keras_idea.data import TextError
+    from keras_idea.extras import MissingPackage
     from keras_idea.pipelines import evaluate
     from keras_idea.validation import check_int
 
@@ -124,7 +127,7 @@ def _evaluate(options):
         if names is not None:
             tasks = evaluate.judge_tasks(judged, names, options.local, options.limit)
             evaluate.print_tasks(tasks)
-    except (ValueError, TextError) as error:
+    except (MissingPackage, ValueError, TextError) as error:
         return _fail(2, error)
     except KeyboardInterrupt:
         return _fail(130, "interrupted.")

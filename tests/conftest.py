@@ -19,3 +19,15 @@ def data():
     x = rng.normal(size=(64, 5, 8)).astype("float32")
     y = np.sin(x[..., :1] * 2) + x[..., 1:2] * x[..., 2:3]
     return x, y.astype("float32")
+
+
+@pytest.fixture(scope="session")
+def sound(tmp_path_factory):
+    """The folder of one sound thing of each kind, to be damaged in copies."""
+    from tests.malformed import make_all
+
+    folder = tmp_path_factory.mktemp("sound")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        make_all(folder)
+    return folder

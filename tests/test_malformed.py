@@ -521,15 +521,6 @@ ROWS = {
 }
 
 
-@pytest.fixture(scope="session")
-def sound(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("sound")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        m.make_all(folder)
-    return folder
-
-
 def status_of(command):
     """The exit status of a command, and the message of a call in its place."""
     if callable(command):
@@ -558,7 +549,3 @@ def test_malformed(name, sound, tmp_path, monkeypatch, capsys):
     assert re.search(match, message, re.DOTALL), message
     assert "Traceback" not in message + printed.out
     assert m.contents(folder) == before
-
-
-def test_there_are_enough_rows():
-    assert len(ROWS) >= 50

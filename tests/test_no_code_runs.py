@@ -61,18 +61,9 @@ CONFIGS = {
 }
 
 
-@pytest.fixture(scope="session")
-def sound_models(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("sound")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        m.make_all(folder)
-    return folder
-
-
 @pytest.fixture
-def folder(sound_models, tmp_path, monkeypatch):
-    copy = shutil.copytree(sound_models, tmp_path / "copy")
+def folder(sound, tmp_path, monkeypatch):
+    copy = shutil.copytree(sound, tmp_path / "copy")
     monkeypatch.chdir(copy)
     monkeypatch.syspath_prepend(copy)  # as `python -m` does
     return copy

@@ -26,6 +26,24 @@ def narrowing_steps(compact, schedules, end_step):
     return [end_step] if compact == "end" else milestones(schedules, end_step)
 
 
+def compaction_widths(compact, schedule, end_step):
+    """How wide a model is from each of its compactions on.
+
+    Args:
+        compact: "end", "progressive" or "off".
+        schedule: `CubicWidth`, of its FFNs.
+        end_step: int, the step at which pruning is done.
+
+    Returns:
+        dict of the optimizer step after which it becomes narrower to the neurons of an
+        FFN from there on; ascending.
+    """
+    steps = narrowing_steps(compact, [schedule], end_step)
+    widths = {step: _width(schedule(step), schedule) for step in steps}
+    # Methods that decide once have a schedule that falls one step later.
+    return {**widths, **dict.fromkeys(steps[-1:], schedule.target_dim)}
+
+
 def neurons_to_keep(mask, width):
     """The living neurons, filled up with dead ones where there are fewer.
 

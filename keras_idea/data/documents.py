@@ -68,6 +68,8 @@ class Documents:
         Raises:
             TextError, BadRecordError, CacheError: as `build_cache`.
         """
+        # Needed only later, but it must not be missed after hours of tokenizing.
+        require("grain", "Training on documents")
         cache = build_cache(self.source, vocabulary, self.cache)
         if self.validation is None:
             cut = len(cache) - max(1, round(len(cache) * self.validation_fraction))

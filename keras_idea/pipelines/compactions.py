@@ -1,8 +1,7 @@
 """When the model of a run becomes physically narrower, and how narrow."""
 
-from keras_idea.callbacks.narrowing import narrowing_steps
+from keras_idea.callbacks.narrowing import compaction_widths
 from keras_idea.pipelines.build import pruning
-from keras_idea.schedules.milestones import physical_width
 
 
 def compactions(config, hidden_dim, target_dim):
@@ -25,8 +24,4 @@ def compactions(config, hidden_dim, target_dim):
         prune.prune_steps,
         settings.update_every,
     )
-    steps = narrowing_steps(settings.compact, [schedule], prune.end_step)
-    widths = {
-        step: physical_width(schedule(step), hidden_dim, target_dim) for step in steps
-    }
-    return {**widths, **dict.fromkeys(steps[-1:], target_dim)}
+    return compaction_widths(settings.compact, schedule, prune.end_step)

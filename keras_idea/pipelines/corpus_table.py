@@ -86,8 +86,8 @@ class CorpusConfig(fields.Table):
     def _refuse_without(self, needed, there, names):
         for name in filter(self._is_set, () if there else names):
             raise fields.ConfigError(
-                f"`corpus.{name}` says how corpus.{needed} are read, and there are "
-                f"none. Received: {name}={getattr(self, name)!r}. Mend: give {needed}, "
+                f"`corpus.{name}` belongs to corpus.{needed}, which is not given. "
+                f"Received: {name}={getattr(self, name)!r}. Mend: give {needed}, "
                 f"or delete {name}."
             )
 

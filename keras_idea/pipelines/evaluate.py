@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import importlib.util
 import pathlib
 
 import keras
@@ -18,6 +17,7 @@ from keras_idea.data.vocabulary import (
     tokenizer_vocabulary,
 )
 from keras_idea.evaluation import TokenScorer, perplexity
+from keras_idea.extras import require
 from keras_idea.pipelines.export.errors import ExportRefused
 from keras_idea.pipelines.export.load import load_run
 from keras_idea.pipelines.export.tokenizers import start_token
@@ -171,15 +171,10 @@ def judge_tasks(judged, names, local=None, limit=None):
         dict of task to dict of metric to number.
 
     Raises:
-        EvaluationError: if lm-evaluation-harness is not installed.
+        MissingPackage: if lm-evaluation-harness is not installed.
         ValueError: for a local file that is missing or broken.
     """
-    if importlib.util.find_spec("lm_eval") is None:
-        raise EvaluationError(
-            'Tasks need lm_eval, not installed here: pip install "keras-idea[eval]".'
-        )
-    import lm_eval
-
+    lm_eval = require("lm_eval", "Carrying out tasks", "eval")
     from keras_idea.evaluation.hub_tasks import PaperTasks
     from keras_idea.evaluation.local_tasks import local_tasks
 

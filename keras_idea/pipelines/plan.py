@@ -77,9 +77,10 @@ def plan(config):
     sizes = [_size(models.plain(width)) for width in (wide, narrow)]
     begin, end = budget.enlarge_steps, budget.enlarge_steps + budget.prune_steps
 
+    tokens, rate = config.data.batch_size * config.model.sequence_length, cosine(config)
+    in_run = {0: wide, **compactions(config, wide, narrow)}
+
     def stage(name, first, last, alive, physical):
-        tokens = config.data.batch_size * config.model.sequence_length
-        rate = cosine(config)
         return StagePlan(
             name,
             last - first,
@@ -87,27 +88,22 @@ def plan(config):
             alive,
             (float(rate(first)), float(rate(last - 1))),
             sum(
-                train_flops(_between(sizes, (wide, narrow), physical(step)), tokens)
-                for step in range(first, last)
+                steps * train_flops(_between(sizes, (wide, narrow), width), tokens)
+                for steps, width in _pieces(physical, first, last)
             ),
         )
 
-    narrowed = compactions(config, wide, narrow)
-
-    def of_run(step):
-        return min((w for s, w in narrowed.items() if step >= s), default=wide)
-
     stages = [
-        stage("enlarged", 0, begin, (wide, wide), of_run),
-        stage("pruning", begin, end, (wide, narrow), of_run),
+        stage("enlarged", 0, begin, (wide, wide), in_run),
+        stage("pruning", begin, end, (wide, narrow), in_run),
     ]
     if budget.recover_steps:
         stages.append(
-            stage("recovery", end, budget.total_steps, (narrow, narrow), of_run)
+            stage("recovery", end, budget.total_steps, (narrow, narrow), in_run)
         )
     if config.run.compare_from_scratch:
         both = (narrow, narrow)
-        stages.append(stage(SCRATCH, 0, budget.total_steps, both, lambda step: narrow))
+        stages.append(stage(SCRATCH, 0, budget.total_steps, both, {0: narrow}))
     parameters = tuple(count for count, _ in sizes)
     return RunPlan(describe(run), parameters, stages)
 
@@ -146,6 +142,15 @@ def print_plan(planned, console=None):
 
 def _size(model):
     return model.count_params(), matrix_weights(model)
+
+
+def _pieces(widths, first, last):
+    """Pairs (steps, width) of a stage; `widths`: by the step from which they hold."""
+    steps = sorted(widths)
+    for step, until in zip(steps, [*steps[1:], last], strict=True):
+        length = min(until, last) - max(step, first)
+        if length > 0:
+            yield length, widths[step]
 
 
 def _between(sizes, widths, width):

@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_idea.callbacks.event_log import tensorboardx
 from keras_idea.data import load_text
 from keras_idea.pipelines.build import decoder_models
 from keras_idea.pipelines.hub_models import hub_models
@@ -20,8 +21,11 @@ def prepare(config, folder):
 
     Raises:
         ConfigError: if the model cannot be made.
+        MissingPackage: if a package of an extra that the run needs is not installed.
         TextError: if there is no text, or less than a sequence of it.
     """
+    if config.run.tensorboard:
+        tensorboardx()  # before the run folder is claimed
     make_models = hub_models if config.model.of_hub else decoder_models
     run = Run(config, make_models(config, _read_text(config)), folder)
     run.models.corpus.check_length(config.model.sequence_length)

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from keras_idea.callbacks.narrowing import COMPACT
 from keras_idea.methods import METHODS
 from keras_idea.pipelines import fields
 
@@ -105,7 +106,7 @@ class PruningConfig(fields.Table):
     row_reduce: str = fields.choice("mean", "mean", "max")
     matrix_reduce: str = fields.choice("max", "mean", "max")
     update_every: int = fields.integer(1, minimum=1)
-    compact: str = fields.choice("end", "end", "progressive", "off")
+    compact: str = fields.choice("end", *COMPACT)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -39,6 +39,7 @@ def train(config, overwrite=False):
     Raises:
         ConfigError: if the model cannot be made: keras_hub is missing, say, or a
             preset cannot be loaded.
+        MissingPackage: if a package of an extra that the run needs is not installed.
         RunFolderError: if the run folder may not be written to.
         TextError: if there is no text, or less than a sequence of it.
         TrainingDiverged: if the loss becomes NaN or infinite.

@@ -162,11 +162,11 @@ REFUSED = {
     ),
     "part of no data set": (
         "[corpus]\npaths = 'a'\ndataset_split = 'validation'",
-        "`corpus.dataset_split` says how corpus.dataset are read.*='validation'. Mend",
+        "`corpus.dataset_split` belongs to corpus.dataset, which is.*'validation'",
     ),
     "pattern of no files": (
         "[corpus]\ndataset = 'a'\npattern = '*.py'",
-        r"`corpus.pattern` says how corpus.paths are read.*='\*.py'. Mend: give paths",
+        r"`corpus.pattern` belongs to corpus.paths, which is.*'\*.py'. Mend: give p",
     ),
     "held out of nothing": (
         "[corpus]\nvalidation_paths = ['a']",

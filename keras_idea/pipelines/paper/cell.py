@@ -3,6 +3,7 @@
 import dataclasses
 import types
 
+from keras_idea.callbacks.narrowing import COMPACT
 from keras_idea.validation import check_choice, check_int, check_number
 
 SCRATCH, NAIVE, INTEGRATED = "scratch", "naive", "integrated"
@@ -130,7 +131,7 @@ class Cell:
             check_number(name, getattr(self, name), minimum=1e-6, maximum=1.0)
         check_int("update_every", self.update_every, minimum=1)
         check_choice("schedule", self.schedule, ("cosine", "stable"))
-        check_choice("compact", self.compact, ("end", "progressive", "off"))
+        check_choice("compact", self.compact, COMPACT)
 
     def _own(self):
         return PIPELINES[self.pipeline]

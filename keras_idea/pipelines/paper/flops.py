@@ -1,8 +1,8 @@
 """What training costs: floating point operations, counted from shapes."""
 
+from keras_idea.callbacks.narrowing import compaction_widths
 from keras_idea.functional.counts import ffn_flops
 from keras_idea.schedules import CubicWidth
-from keras_idea.schedules.milestones import milestones, physical_width
 
 
 def forward_flops(scale, width):
@@ -87,13 +87,10 @@ def physical_widths(stage, compact=None):
     alive = [width(step) for step in range(stage.steps)]
     if compact == "cubic":
         return alive
-    widths, narrowed = [], stage.width
-    due = set(milestones([width], pruning.end))
-    for step in range(stage.steps):
-        if step in due:
-            narrowed = physical_width(alive[step], stage.width, pruning.target)
-        widths.append(narrowed)
-    return widths
+    narrowed = {0: stage.width, **compaction_widths(compact, width, pruning.end)}
+    return [
+        narrowed[max(s for s in narrowed if s <= step)] for step in range(stage.steps)
+    ]
 
 
 def stage_flops(stage, scale, compact=None):
