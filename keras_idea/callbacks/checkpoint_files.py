@@ -12,12 +12,16 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 #: Raised when older checkpoints can no longer be read.
-FORMAT = 1
+FORMAT = 2
 _MANIFEST, _TEMPORARY = "manifest.json", ".tmp-"
 
 
 class CheckpointError(ValueError):
     """A checkpoint that cannot be used; says what to do about it."""
+
+
+class FormatError(CheckpointError):
+    """A checkpoint of another version of the package."""
 
 
 class SavedCheckpoint:
@@ -149,6 +153,8 @@ class CheckpointFiles:
         for folder in reversed(saved):
             try:
                 return SavedCheckpoint(folder, _verified_manifest(folder))
+            except FormatError:
+                raise
             except CheckpointError as error:
                 reasons.append(f"of {folder.name} {error}")
                 warnings.warn(
@@ -218,9 +224,10 @@ def _verified_manifest(folder):
     if digest is None or digest != _digest_of_manifest(manifest):
         raise CheckpointError(f"{_MANIFEST} has been changed.")
     if manifest.get("format") != FORMAT:
-        raise CheckpointError(
-            f"its format is {manifest.get('format')}, and this version of the package "
-            f"reads {FORMAT}."
+        raise FormatError(
+            f"The checkpoint {folder.name} has format {manifest.get('format')}, and this "
+            f"version of keras_idea reads {FORMAT}. Finish the run with the version that "
+            "began it, or begin anew in another folder."
         )
     _check_entries(manifest)
     for name, expected in manifest["files"].items():

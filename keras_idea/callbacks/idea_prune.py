@@ -12,14 +12,15 @@ from keras_idea.callbacks.method_run import MethodRun
 from keras_idea.callbacks.monitor import Monitor
 from keras_idea.callbacks.narrowing import COMPACT, Narrowing
 from keras_idea.callbacks.run_checks import (
-    check_counts,
     check_ffn,
     check_length,
+    check_peers,
+    check_progress,
     prunable_ffns,
 )
 from keras_idea.callbacks.step_count import StepCount
 from keras_idea.surgery.optimizer_state import check_carriable
-from keras_idea.surgery.shrink import renew_functions
+from keras_idea.surgery.pruner import end_pruning
 from keras_idea.validation import check_choice, check_int
 
 
@@ -37,12 +38,21 @@ class IdeaPruneCallback(keras.callbacks.Callback):
 
     The logs of every batch and epoch gain `width` (mean number of living neurons
     of an FFN), `sparsity` (fraction of the neurons pruned) and `learning_rate`;
-    a `CSVLogger` sees them if it comes later in the list of callbacks.
+    a `CSVLogger` sees them if it comes later in the list of callbacks. Those of a batch
+    are what the schedule says of its step; those of an epoch are read from the layers.
+    When an epoch ends and before the model is narrowed, steps and widths are compared
+    with the schedule, and the run stops if they differ.
 
     A run stopped in the middle of pruning (EarlyStopping, Ctrl-C) stays masked at
     its present width, and `keras_idea.compact(model)` gives that width. After an
     exception, for which Keras calls no hook, call `on_train_end()` before you train
     the same model on without the callback, or it goes on pruning.
+
+    In a train step of your own nothing is to be done: whatever the model's optimizer
+    applies is what is scored. In a loop of your own, compile the model with the loop's
+    optimizer, drive the callback by `keras.callbacks.CallbackList([prune],
+    model=model)`, and make compiled step functions anew after each `on_epoch_begin`
+    and `on_epoch_end`; docs/custom_loops.md shows the loops of Keras's guides.
 
     Args:
         target_dim: int >= 1, neurons to keep in each FFN; or float in (0, 1),
@@ -102,8 +112,20 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         self.update_every = check_int("update_every", update_every, minimum=1)
         self._monitor = _monitor(log_dir)
         self._monitor.target_of = self._target_of
-        self._run: Any = None  # the `MethodRun` of the latest `fit`
+        self._model: Any = None
+        self._at_rest()
+
+    def _at_rest(self):
+        self._run: Any = None  # the `MethodRun` of the `fit` under way
+        self._parked: Any = None  # its `NeuronPruner`, for the next `fit`
         self._fitted: Any = None
+
+    def __reduce__(self):
+        """A copy, or a pickle, begins at rest: nothing of a model goes with it."""
+        monitor = self._monitor if isinstance(self._monitor, Monitor) else None
+        span = (self.target_dim, self.begin_step, self.prune_steps)
+        how = (self.method, self.compact, self.update_every, self.round_to, monitor)
+        return type(self), (*span, *how)
 
     @property
     def end_step(self):
@@ -130,20 +152,23 @@ class IdeaPruneCallback(keras.callbacks.Callback):
 
     def _begin(self, model):
         if self._fitted is None or self._fitted() is not model:
-            self._fitted, self._run = weakref.ref(model), None
+            self._at_rest()
+            self._fitted = weakref.ref(model)
+        end_pruning(model)  # of a fit that an exception has ended
         ffns = self._check_run(model)
         self._first_epoch_checked = False
-        self._start = int(model.optimizer.iterations)
-        self._counted = False
-        # Else an earlier fit with this callback has done it all.
-        if self._run is None or any(ffn.state.tracking for ffn in ffns):
-            targets = [self._target_of(ffn) for ffn in ffns]
-            span = (self.begin_step, self.prune_steps, self.update_every)
-            self._run = MethodRun(self.method, ffns, targets, *span)
-            self._run.begin(model, self._start)
+        start, self._batches = int(model.optimizer.iterations), 0
+        self._count = StepCount(model.optimizer)
+        targets = [self._target_of(ffn) for ffn in ffns]
+        span = (self.begin_step, self.prune_steps, self.update_every)
+        self._run = MethodRun(self.method, ffns, targets, *span)
         self._narrowing = Narrowing(
-            self.compact, ffns, self._run.schedules, self.end_step, self._start
+            self.compact, ffns, self._run.schedules, self.end_step, start
         )
+        if self._run.has_work or not self._narrowing.done:
+            check_peers(self)
+            self._run.warn_of_jumps(start)
+            self._run.begin(model, start, self._parked)
 
     def on_epoch_begin(self, epoch, logs=None):
         """Notes where the optimizer stands: reading it each batch would cost."""
@@ -156,16 +181,20 @@ class IdeaPruneCallback(keras.callbacks.Callback):
                 self.on_train_end()
                 raise
         self._count = StepCount(self.model.optimizer)
+        self._batches = 0
         self._monitor.on_epoch_begin(epoch)
 
     def on_train_batch_begin(self, batch, logs=None):
         """Narrows the model between two batches, once pruning is done."""
+        if batch == 0:  # now all callbacks have begun the epoch
+            self._count.read_rate(self.model.optimizer)
         self._advance(batches=batch)
         self._monitor.on_train_batch_begin(batch)
 
     def on_train_batch_end(self, batch, logs=None):
         """Adds width, sparsity and learning rate to the logs of the batch."""
         now = time.perf_counter()  # before what may have to wait for the backend
+        self._batches = batch + 1
         if logs is not None:
             logs.update(self._progress(batches=batch + 1))
         if isinstance(self._monitor, Monitor):
@@ -173,38 +202,61 @@ class IdeaPruneCallback(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         """As for a batch, and narrows the model if pruning ended with the epoch."""
-        batches = self._count.batches(self.model.optimizer)
+        model = self.model
+        batches = self._count.batches(model.optimizer)
+        self._check(model)
         self._advance(batches)
         if logs is not None:
-            logs.update(self._progress(batches))
+            logs.update(self._run.seen())
+            # Keras's callbacks that set the rate tell it themselves.
+            rate = self._count.learning_rate(batches)
+            logs.update({} if rate is None else {"learning_rate": rate, **logs})
         self._monitor.on_epoch_end(epoch, logs)
 
     def on_train_end(self, logs=None):
         """Leaves the masks as the last step made them, and no schedule behind."""
-        model = self.model
-        finished = int(model.optimizer.iterations) >= self.end_step
-        self._run.end(model)
-        if not finished:
-            renew_functions(model)
+        if self._run is None:  # it has not begun, or was ended before
+            return
+        self._run.end(self.model)
+        self._run, self._parked = None, self._run.pruner
         self._monitor.on_train_end()
 
     def _advance(self, batches):
         """Does what must be done after so many batches of this epoch."""
         step = self._count.after(batches)
-        if not self._counted and step > self._start:
-            model = self.model  # on jax this syncs the variables
-            self._counted = check_counts(model, self._start)
-            if self.compact != "off":
-                check_carriable(model.optimizer)  # it may have been built only now
         if step >= min(self._run.due_step, self._narrowing.due_step):
-            model = self.model
+            model = self.model  # on jax this syncs the variables
             # float16 skips steps, so the count of batches may run ahead.
             step = int(model.optimizer.iterations)
+            if step < min(self._run.due_step, self._narrowing.due_step):
+                return
+            self._check(model)
             self._run.advance(model, step)
-            if self._run.done:
-                if self._narrowing.ends_at(step) and isinstance(self._monitor, Monitor):
-                    self._monitor.read_neurons(step)  # the last ranking
-                self._narrowing.advance(model, step)
+            if self._run.done and step >= self._narrowing.due_step:
+                self._narrow(model, step)
+
+    def _narrow(self, model, step):
+        """Cuts out what is dead, with the pruner off; it goes on if there is more."""
+        check_carriable(model.optimizer)  # it may have been built only now
+        last = self._narrowing.ends_at(step)
+        if last and isinstance(self._monitor, Monitor):
+            self._monitor.read_neurons(step)  # the last ranking
+        self._run.rest(model)
+        self._narrowing.advance(model, step)
+        if not last:
+            self._run.prune(model)
+
+    def _check(self, model):
+        """Compares what was planned with what has happened."""
+        pruner = self._run.pruner
+        if pruner is None or not pruner.attached:
+            return
+        idle = self._batches and not self._count.batches(model.optimizer)
+        try:
+            check_progress(model, pruner, self._batches if idle else 0)
+        except RuntimeError:
+            self.on_train_end()
+            raise
 
     def _progress(self, batches):
         """The three log entries after so many batches of this epoch."""
@@ -239,10 +291,12 @@ class IdeaPruneCallback(keras.callbacks.Callback):
 
     def _check_run(self, model):
         """Refuses, before the first step, what could only fail later."""
+        if getattr(model, "optimizer", None) is not None and model.built:
+            if not model.optimizer.built:
+                model.optimizer.build(model.trainable_variables)
         ffns = prunable_ffns(model)
         for ffn in ffns:
-            if ffn.state.tracking or self._run is None:
-                check_ffn(ffn, self._target_of(ffn))
+            check_ffn(ffn, self._target_of(ffn))
         self._check_length(first_epoch=0)
         if self.compact != "off" and model.optimizer.built:
             check_carriable(model.optimizer)

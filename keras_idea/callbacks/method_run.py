@@ -1,6 +1,7 @@
 """What a pruning method does in the course of one `fit`."""
 
 import warnings
+from typing import Any
 
 from keras_idea.methods.method import Job
 from keras_idea.surgery.find import student_of
@@ -10,7 +11,7 @@ from keras_idea.surgery.probes import (
     detach_probes,
     keep_neurons,
 )
-from keras_idea.surgery.shrink import renew_functions
+from keras_idea.surgery.pruner import NeuronPruner
 
 
 class MethodRun:
@@ -37,10 +38,12 @@ class MethodRun:
         self._jobs = [
             Job(ffn, index, target, *self._span)
             for index, (ffn, target) in enumerate(zip(ffns, targets, strict=True))
-            if ffn.state.tracking and ffn.width > target
+            if ffn.width > target
         ]
         self._probes: list = []
         self._events: list = []
+        #: The `NeuronPruner` at work, or None.
+        self.pruner: Any = None
 
     @property
     def due_step(self):
@@ -48,23 +51,29 @@ class MethodRun:
         return self._events[0][0] if self._events else float("inf")
 
     @property
+    def has_work(self):
+        """bool, whether an FFN has more neurons than it is to keep."""
+        return bool(self._jobs)
+
+    @property
     def done(self):
         """bool, whether there is nothing left to do."""
         return not self._events
 
-    def begin(self, model, start):
+    def begin(self, model, start, parked=None):
         """Checks what can fail, and gets everything ready.
 
         Args:
             model: the Keras model that is fitted.
             start: int, the optimizer steps taken so far.
+            parked: the `NeuronPruner` of an earlier run of this model, or None.
 
         Raises:
             ValueError: for what the method cannot do.
         """
         decision_step = self._method.decision_step(*self._span)
         if decision_step is None:
-            self._begin_layers(model, start)
+            self.prune(model, parked)
             return
         if self._jobs:
             self._make_probes(model, start)
@@ -75,9 +84,23 @@ class MethodRun:
             if self._probes:
                 step = self._method.probe_step(*self._span)
                 self._events.append((step, self._attach))
-        self._begin_layers(model, start, pruning=False)
+        self.prune(model, parked)
         if self._jobs:
             self._events.append((decision_step, self._decide))
+
+    def prune(self, model, parked=None):
+        """Sets a pruner to work, on the FFNs as wide as they are now."""
+        by_layers = self._method.decision_step(*self._span) is None
+        schedules = [schedule if by_layers else None for schedule in self.schedules]
+        if parked is None or not parked.fits(model, self._ffns, schedules):
+            parked = NeuronPruner(self._ffns, schedules)
+        self.pruner = parked
+        self.pruner.attach(model)
+
+    def rest(self, model):
+        """Takes the pruner off; scores and masks stay."""
+        if self.pruner is not None and self.pruner.attached:
+            self.pruner.detach(model)
 
     def advance(self, model, step):
         """Does what is due after so many optimizer steps, if anything.
@@ -88,13 +111,11 @@ class MethodRun:
         """
         if step >= self.due_step:
             _, action = self._events.pop(0)
-            action(model)
+            action(model, step)
 
     def end(self, model):
         """Leaves the masks as they are, and nothing that goes on pruning."""
-        for ffn in self._ffns:
-            ffn.state.publish()
-            ffn.state.width_schedule = None
+        self.rest(model)
         detach_probes(model, self._ffns)
         self._events = []
 
@@ -105,29 +126,23 @@ class MethodRun:
         full = sum(schedule.full_dim for schedule in self.schedules)
         return {"width": alive / len(self.schedules), "sparsity": 1 - alive / full}
 
-    def _begin_layers(self, model, start, pruning=True):
-        changed = False
-        for ffn, schedule in zip(self._ffns, self.schedules, strict=True):
-            if ffn.state.tracking:
-                self._warn_of_jump(ffn, schedule, start)
-                if ffn.state.built:
-                    ffn.state.start_at(start)
-                schedule = schedule if pruning else None
-                changed |= ffn.state.width_schedule != schedule
-                ffn.state.width_schedule = schedule
-        if changed:
-            # The functions of an earlier fit were traced with another schedule.
-            renew_functions(model)
+    def seen(self):
+        """The log entries `width` and `sparsity`, of the FFNs as they are."""
+        alive = sum(ffn.width for ffn in self._ffns)
+        full = sum(ffn.full_dim for ffn in self._ffns)
+        return {"width": alive / len(self._ffns), "sparsity": 1 - alive / full}
 
-    def _warn_of_jump(self, ffn, schedule, start):
-        now, due = ffn.width, schedule(start)
-        # A run that goes on from a checkpoint has the width of its last step.
-        if start > self._begin_step and now > schedule(start - 1):
-            warnings.warn(
-                f"begin_step={self._begin_step} lies before this run's first step "
-                f"({start}): {ffn.name} falls from {now} to {due} neurons at once.",
-                stacklevel=2,
-            )
+    def warn_of_jumps(self, start):
+        """Warns where the schedule of a run lies behind its first step."""
+        for ffn, schedule in zip(self._ffns, self.schedules, strict=True):
+            now, due = ffn.width, schedule(start)
+            # A run that goes on from a checkpoint has the width of its last step.
+            if start > self._begin_step and now > schedule(start - 1):
+                warnings.warn(
+                    f"begin_step={self._begin_step} lies before this run's first step "
+                    f"({start}): {ffn.name} falls from {now} to {due} neurons at once.",
+                    stacklevel=2,
+                )
 
     def _job_ffns(self):
         return [job.ffn for job in self._jobs]
@@ -148,11 +163,13 @@ class MethodRun:
             for ffn, probe in pairs
         )
 
-    def _attach(self, model):
+    def _attach(self, model, step):
         attach_probes(model, self._job_ffns(), self._probes)
+        for probe in self._probes:
+            probe.start_at(step)
         self._method.connect(self._probes)
 
-    def _decide(self, model):
+    def _decide(self, model, step):
         decisions = self._method.decide(student_of(model), self._jobs)
         for ffn, decision in zip(self._job_ffns(), decisions, strict=True):
             keep_neurons(ffn, decision)

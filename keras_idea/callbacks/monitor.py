@@ -96,6 +96,16 @@ class Monitor(keras.callbacks.Callback):
         self._watched: Any = None
         self._watch: Any = None
 
+    def __reduce__(self):
+        """A copy, or a pickle, begins at rest, in the same folder."""
+        every = (self.update_every, self.neurons_every)
+        return type(self), (
+            self.log_dir,
+            *every,
+            self.tokens_per_batch,
+            self.peak_flops,
+        )
+
     def on_train_begin(self, logs=None):
         """Opens an event file that begins at the optimizer's step."""
         model = self.model

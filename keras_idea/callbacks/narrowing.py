@@ -19,7 +19,7 @@ def narrowing_steps(compact, schedules, end_step):
         end_step: int, the step at which pruning is done.
 
     Returns:
-        Ascending list of int. After the last one the tracking ends.
+        Ascending list of int. After the last one there is nothing left to prune.
     """
     if compact == "off":
         return []
@@ -78,7 +78,7 @@ class Narrowing:
     def __init__(self, compact, ffns, schedules, end_step, start):
         self._pairs = list(zip(ffns, schedules, strict=True))
         self._steps: list = []
-        if any(ffn.state.tracking for ffn in ffns):
+        if any(ffn.hidden_dim > schedule.target_dim for ffn, schedule in self._pairs):
             steps = narrowing_steps(compact, schedules, end_step)
             # A resumed run has the widths of the one that was not stopped.
             self._steps = [s for s in steps if s > start or not self._done(s, end_step)]
@@ -88,19 +88,22 @@ class Narrowing:
         """The optimizer step after which `advance` has something to do, or inf."""
         return self._steps[0] if self._steps else float("inf")
 
+    @property
+    def done(self):
+        """bool, whether there is nothing left to cut out."""
+        return not self._steps
+
     def ends_at(self, step):
         """bool, whether the last narrowing is due after so many steps."""
         return bool(self._steps) and step >= self._steps[-1]
 
     def advance(self, model, step):
-        """Does what is due after so many optimizer steps, if anything.
+        """Does what is due after so many optimizer steps; no pruner is at work.
 
         Args:
             model: the fitted model, its variables in sync.
             step: int, the optimizer steps taken.
         """
-        if step < self.due_step:
-            return
         last = self.ends_at(step)
         self._steps = [later for later in self._steps if later > step]
         if last:
@@ -121,7 +124,7 @@ class Narrowing:
         for ffn, schedule in self._pairs:
             mask = keras.ops.convert_to_numpy(ffn.mask)
             width = _width(int(mask.sum()), schedule)
-            if ffn.state.tracking and width < ffn.hidden_dim:
+            if width < ffn.hidden_dim:
                 cuts.append((ffn, neurons_to_keep(mask, width)))
         return cuts
 

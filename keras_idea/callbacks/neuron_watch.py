@@ -70,7 +70,7 @@ class NeuronWatch:
         if memory is None:
             memory = self._memories[ffn.name] = _Memory(ffn.full_dim)
         sparsity = 1 - width / memory.full_dim
-        if not ffn.state.tracking:  # nobody is ranked any more
+        if ffn.state.live is None and width < ffn.full_dim:  # nobody is ranked any more
             return Reading(ffn.name, width, sparsity, np.zeros(0), None)
         importance = keras.ops.convert_to_numpy(ffn.importance()).astype("float64")
         places, k = ffn.original_indices, self._target(ffn)
@@ -78,7 +78,8 @@ class NeuronWatch:
         return Reading(ffn.name, width, sparsity, importance[alive], churn)
 
     def _target(self, ffn):
-        schedule = ffn.state.width_schedule
+        live = ffn.state.live
+        schedule = None if live is None else live.schedule
         scheduled = ffn.width if schedule is None else schedule.target_dim
         return self._target_of(ffn) or scheduled
 

@@ -1,17 +1,40 @@
-"""What the pruning callback refuses when `fit` begins, or after the first step."""
+"""What the pruning callback refuses when `fit` begins, or finds in the course of it."""
+
+import inspect
 
 import keras
+from keras import ops
 
-from keras_idea.surgery.find import find_ffns
+from keras_idea.surgery.condition import check_trainable
+from keras_idea.surgery.pruner import innermost, parts
 
-
-def innermost(optimizer):
-    """The optimizer itself, without the loss scaling around it."""
-    return getattr(optimizer, "inner_optimizer", optimizer)
+# Keras's callbacks that put earlier weights back.
+_RESTORING = (
+    (
+        keras.callbacks.EarlyStopping,
+        lambda callback: callback.restore_best_weights,
+        "EarlyStopping(restore_best_weights=True)",
+        "Leave restore_best_weights off, and keep checkpoints: "
+        "keras_idea.Checkpoint, or ModelCheckpoint with whole models (.keras).",
+    ),
+    (
+        keras.callbacks.BackupAndRestore,
+        lambda callback: True,
+        "BackupAndRestore",
+        "Use keras_idea.Checkpoint, whose checkpoints know how wide the model was.",
+    ),
+    (
+        keras.callbacks.SwapEMAWeights,
+        lambda callback: True,
+        "SwapEMAWeights",
+        "Give the optimizer use_ema=True without it; the averages are taken over when "
+        "training ends.",
+    ),
+)
 
 
 def prunable_ffns(model):
-    """The FFNs of a compiled model.
+    """The FFNs of a compiled model that can be pruned as it stands.
 
     Args:
         model: the Keras model that is fitted.
@@ -20,38 +43,23 @@ def prunable_ffns(model):
         Non-empty list of `FFN` handles.
 
     Raises:
-        ValueError: if the model has no optimizer or no FFN to prune.
+        ValueError: if the model or its optimizer is in no state to be pruned.
     """
-    if getattr(model, "optimizer", None) is None:
+    ffns = check_trainable(model)
+    strategy = getattr(model, "distribute_strategy", None)
+    replicas = getattr(strategy, "num_replicas_in_sync", 1)
+    if replicas > 1:
         raise ValueError(
-            f"Model '{model.name}' is not compiled with an optimizer. Call "
-            "`model.compile(optimizer=..., loss=...)` before `fit`."
+            f"{type(strategy).__name__} with {replicas} replicas: each would score by the gradient of "
+            "its own share of the batch. Prune on one device, or on jax with "
+            "keras.distribution."
         )
-    ffns = find_ffns(model)
-    if not ffns:
+    inner = parts(innermost(model.optimizer))[1:]  # of a MultiOptimizer
+    if any(part.gradient_accumulation_steps for part in inner):
         raise ValueError(
-            f"Model '{model.name}' has no prunable FFN. Use "
-            "`keras_idea.PrunableGatedFFN` for its feed-forward layers (and build "
-            "the model first, if it makes them in `build`), or convert a KerasHub "
-            "model with `keras_idea.make_prunable(model)`."
-        )
-    optimizer = innermost(model.optimizer)
-    trained = {id(v) for v in getattr(optimizer, "_trainable_variables", [])}
-    states = [v for ffn in ffns for v in ffn.state.overwritten if v.trainable]
-    if optimizer.built and not trained.issuperset(map(id, states)):
-        raise ValueError(
-            f"The optimizer of model '{model.name}' was built before its FFNs became "
-            "prunable. Compile the model again, or call `make_prunable` on the model "
-            "that is compiled."
-        )
-    paths = [ffn.layer.path for ffn in ffns if ffn.layer.built]
-    same = {path for path in paths if paths.count(path) > 1}
-    if same and keras.backend.backend() == "torch":
-        # Keras on torch finds parameters by path: the gradients of one of the two
-        # would never be set back.
-        raise ValueError(
-            f"Several layers have the path {', '.join(map(repr, sorted(same)))}. Give "
-            "each FFN a name of its own: on torch Keras tells parameters apart by path."
+            "MultiOptimizer whose optimizers accumulate gradients: they would take "
+            "their steps at other times than pruning. Set no "
+            "gradient_accumulation_steps in them."
         )
     return ffns
 
@@ -64,23 +72,12 @@ def check_ffn(ffn, target):
         target: int, the neurons to keep.
 
     Raises:
-        ValueError: if it is narrower already, compacted already, or frozen.
+        ValueError: if it is narrower already.
     """
     if target > ffn.width:
         raise ValueError(
             "`target_dim` must be at most the width of each FFN. Received: a target "
             f"that keeps {target} neurons, but {ffn.name} has {ffn.width} alive."
-        )
-    if not ffn.state.tracking and target < ffn.hidden_dim:
-        raise ValueError(
-            f"{ffn.name} was compacted to {ffn.hidden_dim} neurons and tracks no "
-            f"scores any more; it cannot be pruned to {target}. To prune in two "
-            "stages use compact='off' in the first."
-        )
-    if not all(variable.trainable for variable in ffn.state.overwritten):
-        raise ValueError(
-            f"{ffn.name} is frozen (trainable=False), so it has no gradients to "
-            "rank its neurons by. Unfreeze it and compile the model again."
         )
 
 
@@ -89,7 +86,7 @@ def check_length(model, params, end_step, reason, first_epoch=0):
 
     Args:
         model: the Keras model that is fitted.
-        params: dict, the callback's `params`: epochs, and batches an epoch.
+        params: dict or None, the callback's `params`: epochs, and batches an epoch.
         end_step: int, the optimizer step at which pruning is done.
         reason: str, why then, for the message.
         first_epoch: int, the epoch that `fit` begins with.
@@ -97,6 +94,7 @@ def check_length(model, params, end_step, reason, first_epoch=0):
     Raises:
         ValueError: if the run is too short.
     """
+    params = params or {}
     batches, epochs = params.get("steps"), params.get("epochs")
     if batches is None or epochs is None:
         return
@@ -112,27 +110,93 @@ def check_length(model, params, end_step, reason, first_epoch=0):
         )
 
 
-def check_counts(model, start):
-    """After the first steps: each FFN must have counted exactly the steps.
+def check_peers(callback):
+    """Refuses callbacks beside ours that would put pruned neurons back.
+
+    Args:
+        callback: the pruning callback, in whose `on_train_begin` this is called.
+
+    Raises:
+        ValueError: naming the callback, and what to use in its place.
+    """
+    for peer in _peers(callback):
+        for kind, restores, name, cure in _RESTORING:
+            if isinstance(peer, kind) and restores(peer):
+                raise ValueError(
+                    f"{name} puts weights of an earlier step back, in which neurons "
+                    f"live that have been pruned since, or cut out. {cure}"
+                )
+
+
+def _peers(callback):
+    """The callbacks of the list that has called this one; Keras tells no other way."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        caller = frame.f_locals.get("self")
+        if isinstance(caller, keras.callbacks.CallbackList):
+            if any(own is callback for own in caller.callbacks):
+                return caller.callbacks
+        frame = frame.f_back
+    return []
+
+
+def check_progress(model, pruner, idle_batches):
+    """What was counted, planned and seen of a run must be the same.
 
     Args:
         model: the Keras model that is fitted, its variables in sync.
-        start: int, `optimizer.iterations` when `fit` began.
-
-    Returns:
-        bool, whether there was a step to count.
+        pruner: `NeuronPruner`, at work in it.
+        idle_batches: int, batches that went by without a step of the optimizer.
 
     Raises:
-        RuntimeError: if an FFN counted another number.
+        RuntimeError: saying what was seen, and what causes it.
     """
-    steps = int(model.optimizer.iterations)
-    for ffn in find_ffns(model):
-        if ffn.state.tracking and ffn.state.ticks != steps:
-            raise RuntimeError(
-                f"{ffn.name} counted {ffn.state.ticks - start} backward passes in "
-                f"{steps - start} optimizer steps, so its scores are wrong. Each "
-                "prunable FFN must be called exactly once in a forward pass and lie "
-                "on the way to the loss; a custom train step must apply the "
-                "gradients of all trainable variables through the Keras optimizer."
-            )
-    return steps > start
+    optimizer = innermost(model.optimizer)
+    if idle_batches and model.optimizer is optimizer:  # loss scaling skips steps
+        raise RuntimeError(
+            f"{idle_batches} batches went by and the optimizer of model '{model.name}' "
+            "took no step: its weights are trained by something else, which pruning "
+            "cannot follow. Train them through the Keras optimizer that the model is "
+            "compiled with (in a jax loop, write its state back before an epoch ends)."
+        )
+    steps = int(optimizer.iterations)
+    taken = steps - pruner.start
+    if pruner.steps != taken:
+        raise RuntimeError(
+            f"The optimizer of model '{model.name}' took {taken} steps since step "
+            f"{pruner.start}, and pruning saw {pruner.steps} of them. Only "
+            "`optimizer.apply`, `apply_gradients` or `stateless_apply` may take them; "
+            "make functions that were traced before training began anew."
+        )
+    for ffn, schedule in zip(pruner.ffns, pruner.schedules, strict=True):
+        _check_ffn_progress(ffn, schedule, steps, pruner)
+
+
+def _check_ffn_progress(ffn, schedule, steps, pruner):
+    probe = ffn.state.probe
+    if probe is not None and probe.steps != steps:
+        raise RuntimeError(
+            f"The pruning method counted {probe.steps} backward passes through "
+            f"{ffn.name} in {steps} optimizer steps, so what it measured is wrong. For "
+            "such a method an FFN must be called exactly once in a step and lie on the "
+            "way to the loss, and a custom train step must not clip or scale its "
+            "gradients."
+        )
+    if schedule is None or not pruner.steps:
+        return
+    due, width = schedule(steps), ffn.width
+    if width > due:
+        raise RuntimeError(
+            f"{ffn.name} should have {due} neurons alive after {steps} steps by its "
+            f"schedule, and has {width}: the optimizer's steps do not reach it."
+        )
+    pruning = due < schedule.full_dim
+    unknown = not ops.convert_to_numpy(ffn.scores).any()
+    # One that begins as zeros has none in its first steps.
+    if unknown and (pruning or pruner.steps >= 10):
+        raise RuntimeError(
+            f"No gradient has reached {ffn.name} in {pruner.steps} steps, so there is "
+            "nothing to rank its neurons by: it lies off the way to the loss, or a "
+            "custom train step leaves its kernels out. Leave it out of the model that "
+            "is pruned (a GatedFFN in its place), or train it."
+        )

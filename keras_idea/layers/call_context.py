@@ -10,14 +10,15 @@ from keras.src.backend.common import global_state
 
 def in_forward_pass():
     """bool, whether a layer is being called."""
-    return _context() is not None
+    return current_pass() is not None
 
 
 def training_flag():
     """Bool or None, the `training` that the outermost layer was called with."""
-    context = _context()
+    context = current_pass()
     return None if context is None else context.get_value("training")
 
 
-def _context():
+def current_pass():
+    """An object that stands for the forward pass under way, or None."""
     return global_state.get_global_attribute("current_call_ctx")

@@ -1,26 +1,19 @@
-"""The pruning state of one gated FFN: scores, mask and taps.
+"""The pruning state of one gated FFN: scores, mask and the numbers of its neurons.
 
 Shapes: F = hidden_dim (neurons), D = input_dim.
 
-How Algorithm 1 of IDEA Prune runs inside a stock Keras train step: a *tap* is an
-identity on a kernel whose backward pass, besides the kernel's gradient, returns
-the new moving average of the kernel's sensitivity as the "gradient" of a variable
-with `overwrite_with_gradient=True`. The optimizer assigns it instead of stepping,
-as it does for Keras's float8 layers. In the same way `alive` remembers the mask
-of the last step, and `ticks` counts the steps that the optimizer applied.
+An FFN that nobody prunes is a plain FFN with a mask: three variables that no
+optimizer trains. While a pruner is at work (`keras_idea.surgery.pruner`), newer
+scores and a newer mask live among the optimizer's variables, as moments do, because
+the optimizer's step is where they change. `scores` and `mask` are what the outside
+sees: brought up to date whenever they are looked at.
 
-So the forward pass assigns nothing: the mask is a pure function of scores, ticks
-and the living, the same in training, in inference and when it is recomputed
-(rematerialization). It multiplies the down kernel alone: a masked neuron then
-contributes nothing, and the gradients of its three rows are exactly zero.
+The mask multiplies the down kernel alone: a masked neuron then contributes nothing,
+and no gradient moves its three rows, whoever trains the layer.
 
 A *probe* is how another method than sensitivity looks at the neurons: a layer with
 variables of its own, through which the hidden activations pass (see
-`keras_idea.methods`). Its variables change in the same way.
-
-`scores` and `mask` are what the outside sees: non-trainable variables, brought up
-to date whenever they are looked at. `original_index` says which neurons they are of,
-however often the FFN was narrowed.
+`keras_idea.methods`).
 """
 
 import contextlib
@@ -31,21 +24,23 @@ import numpy as np
 from keras import ops
 
 from keras_idea.functional.importance import REDUCTIONS, neuron_importance
-from keras_idea.functional.masks import top_k_mask
 from keras_idea.layers.call_context import training_flag
-from keras_idea.layers.taps import moving_average, tap_down, tap_rows
 from keras_idea.layers.unlocked import unlocked
 from keras_idea.validation import check_choice, check_number
 
 MATRICES = ("up", "gate", "down")
 
+# Where the three variables stand in a file, by how many it holds. Files from before
+# the optimizer kept the newer ones hold more: carriers, and counts of steps.
+_PLACES = {3: (0, 1, 2), 4: (0, 1, 3), 9: (5, 6, 8)}
+
 
 @keras.saving.register_keras_serializable(package="keras_idea")
 class NeuronState(keras.layers.Layer):
-    """Scores, mask and width schedule of the neurons of one gated FFN.
+    """Scores and mask of the neurons of one gated FFN.
 
     A layer only so that Keras tracks, saves and places its variables; it is
-    never called. Its owner takes each of its kernels through `tap`.
+    never called. Its owner takes its down kernel through `masked`.
 
     Args:
         ema_decay: float in [0, 1), weight of the past in the scores.
@@ -65,38 +60,27 @@ class NeuronState(keras.layers.Layer):
         self.matrix_reduce = check_choice(
             "matrix_reduce", matrix_reduce, list(REDUCTIONS)
         )
-        self.width_schedule = None
-        self.tracking = True
         #: int, the neurons it had at first, before any narrowing.
         self.full_dim = None
         self.probe = None
-        self._rows: list = []
-        self._alive: Any = None
-        self._ticks: Any = None
+        #: None, or while a pruner is at work the `Live` scores and mask.
+        self.live: Any = None
 
     def build(self, hidden_dim, input_dim):
-        """Makes the variables; without `tracking` only those for the outside."""
+        """Makes the variables."""
         self.full_dim = hidden_dim
         # The mean of the rows' averages is the average of the rows' means, so
         # 3 F numbers replace 3 F D; only the maximum needs them all.
-        per_weight = self.row_reduce == "max"
-        row = (hidden_dim, input_dim) if per_weight else (hidden_dim,)
+        row = (hidden_dim, input_dim) if self.row_reduce == "max" else (hidden_dim,)
 
-        def add(name, shape, initializer="zeros", **kwargs):
-            kwargs |= {"dtype": "float32", "autocast": False}
+        def add(name, shape, initializer):
+            kwargs = {"dtype": "float32", "autocast": False, "trainable": False}
             return self.add_weight(shape, initializer, name=name, **kwargs)
 
-        self._scores = add("scores", (3, *row), trainable=False)
-        self._mask = add("mask", (hidden_dim,), "ones", trainable=False)
-        self._step = add("step", (), trainable=False)
-        index = add("original_index", (hidden_dim,), _numbers, trainable=False)
+        self._scores = add("scores", (3, *row), "zeros")
+        self._mask = add("mask", (hidden_dim,), "ones")
         #: Variable `(F,)`, float32: the number that each neuron had at first.
-        self.original_index = index
-        if self.tracking:
-            swapped = {"overwrite_with_gradient": True}
-            self._rows = [add(f"{name}_scores", row, **swapped) for name in MATRICES]
-            self._alive = add("alive", (hidden_dim,), "ones", **swapped)
-            self._ticks = add("ticks", (), **swapped)
+        self.original_index = add("original_index", (hidden_dim,), _numbers)
         self.built = True
 
     @property
@@ -111,39 +95,25 @@ class NeuronState(keras.layers.Layer):
         self.publish()
         return self._scores
 
-    @property
-    def ticks(self):
-        """int, the optimizer steps counted."""
-        return int((self._ticks if self.tracking else self._step).value)
-
-    @property
-    def overwritten(self):
-        """List of the variables that are trainable only in name."""
-        return [*self._rows, self._alive, self._ticks] if self._rows else []
-
     def importance(self):
         """Importance `(F,)` of the neurons by the present scores."""
-        return neuron_importance(self.scores.value, self.row_reduce, self.matrix_reduce)
+        return self.importance_of(self.scores.value)
 
-    def tap(self, matrix, kernel):
-        """A kernel as the forward pass must use it; itself once narrowed.
+    def importance_of(self, scores):
+        """Importance `(F,)` by given scores, as this state reduces them."""
+        return neuron_importance(scores, self.row_reduce, self.matrix_reduce)
 
-        Args:
-            matrix: "up" (the activated one), "gate" (the linear one) or "down".
-            kernel: tensor `(D, F)`; down `(F, D)`.
+    def masked(self, down):
+        """The down kernel `(F, D)` with the rows of dead neurons zeroed."""
+        return down * ops.cast(ops.expand_dims(self._mask.value, -1), down.dtype)
 
-        Returns:
-            Tensor like `kernel`, tapped; down is masked too.
-        """
-        if not self.tracking:
-            return kernel
-        row = self._rows[MATRICES.index(matrix)].value
-        axis = 1 if matrix == "down" else 0
-        average = moving_average(axis, self.row_reduce, self.ema_decay)
-        if matrix != "down":
-            return tap_rows(kernel, row, average)
-        mask, alive = self._present_mask(), self._alive.value
-        return tap_down(kernel, mask, row, alive, self._ticks.value, average)
+    def answering(self, down):
+        """The down kernel `(F, D)` that answers as the model does in evaluation."""
+        scale = None if self.probe is None else self.probe.scale()
+        down = self.masked(down)
+        if scale is None:
+            return down
+        return down * ops.cast(ops.expand_dims(scale, -1), down.dtype)
 
     def hidden(self, activations, mask=None):
         """The hidden activations as the down projection must read them.
@@ -157,15 +127,14 @@ class NeuronState(keras.layers.Layer):
         """
         if self.probe is None:
             return activations
-        steps = ops.stop_gradient(self._ticks.value)
-        return self.probe.tap(activations, steps, training_flag(), mask)
+        return self.probe.tap(activations, training_flag(), mask)
 
     def set_probe(self, probe):
         """Hangs a probe in the way of the hidden activations, and builds it.
 
         Args:
-            probe: a Keras layer with `tap(activations, steps, training, mask)`;
-                None takes the present one off.
+            probe: a Keras layer with `tap(activations, training, mask)`; None takes
+                the present one off.
 
         Returns:
             list of the variables given up, which the optimizer must forget.
@@ -188,61 +157,64 @@ class NeuronState(keras.layers.Layer):
 
     def publish(self):
         """Brings `scores` and `mask` up to the last optimizer step."""
-        if self.tracking:
-            self._mask.assign(self._present_mask())
-            pending = self._ticks.value > self._step.value
-            rows = ops.stack([row.value for row in self._rows])
-            self._scores.assign(ops.where(pending, rows, self._scores.value))
-            # A copy: on jax two variables that share one array cannot both be
-            # donated to the next step.
-            self._step.assign(ops.copy(self._ticks.value))
-
-    def start_at(self, step):
-        """Sets the count of optimizer steps, keeping scores and mask.
-
-        Args:
-            step: int, what `optimizer.iterations` says now.
-        """
-        self.publish()
-        self._ticks.assign(float(step))
-        self._step.assign(float(step))
-
-    def _present_mask(self):
-        """The mask `(F,)` that goes with the present weights; pure."""
-        mask = self._mask.value * ops.stop_gradient(self._alive.value)
-        if self.width_schedule is None:
-            return mask
-        # The same mask again where the width has not fallen, because a mask
-        # never revives a neuron.
-        rows = ops.stop_gradient(ops.stack([row.value for row in self._rows]))
-        importance = neuron_importance(rows, self.row_reduce, self.matrix_reduce)
-        steps = ops.cast(ops.stop_gradient(self._ticks.value), "int32")
-        return top_k_mask(importance, self.width_schedule.call(steps), alive=mask)
+        if self.live is None:
+            return
+        # A mask that was assigned from outside holds too. Copies: on jax two
+        # variables that share one array cannot both be donated to the next step.
+        mask = self._mask.value * self.live.mask.value
+        self._mask.assign(mask)
+        self.live.mask.assign(ops.copy(mask))
+        self._scores.assign(ops.copy(self.live.scores.value))
 
     def cuts(self):
         """List of (variable, axis of its neurons): what narrowing must slice."""
-        shown = [(self._scores, 1), (self._mask, 0), (self.original_index, 0)]
-        rows = [(row, 0) for row in self._rows]
-        return shown + rows + ([(self._alive, 0)] if rows else [])
-
-    def stop_tracking(self):
-        """Keeps scores and mask as they are from now on.
-
-        Returns:
-            list of the variables given up, which the optimizer must forget.
-        """
-        self.publish()
-        given_up = self.overwritten
-        self.tracking, self.width_schedule = False, None
-        self._rows, self._alive, self._ticks = [], None, None
-        for variable in given_up:
-            self._untrack_variable(variable)
-        return given_up
+        return [(self._scores, 1), (self._mask, 0), (self.original_index, 0)]
 
     def save_own_variables(self, store):
         """Saves scores and mask as they are now."""
         self.publish()
         super().save_own_variables(store)
+
+    def load_own_variables(self, store):
+        """Takes scores and mask from a file; from an older one too.
+
+        Raises:
+            ValueError: if the file holds none, or those of another width.
+        """
+        names = list(store.keys())
+        if len(names) not in _PLACES:
+            raise ValueError(
+                f"The file holds {len(names)} variables of the pruning state "
+                f"'{self.path}', which has 3: it is of a model that cannot be pruned (a "
+                "stock KerasHub model, or one of GatedFFN layers). Load it before "
+                "make_prunable(model), or into the model that it is of."
+            )
+        arrays = [store[str(place)] for place in _PLACES[len(names)]]
+        check_loaded_width(self.path, self._mask.shape[0], arrays[1].shape[0])
+        pairs = zip((self._scores, self._mask, self.original_index), arrays)
+        for variable, array in pairs:
+            variable.assign(array)
+
+
+def check_loaded_width(name, hidden_dim, found):
+    """Refuses a file of another width, in words that say what to use.
+
+    Args:
+        name: str, the layer's path.
+        hidden_dim: int, neurons that the layer has.
+        found: int, neurons of that layer in the file.
+
+    Raises:
+        ValueError: if they differ.
+    """
+    if hidden_dim != found:
+        raise ValueError(
+            f"The file holds {found} neurons of '{name}', which has {hidden_dim}: it "
+            "was saved before or after the model became narrower. Load the model whole "
+            "(keras.saving.load_model), or restore a run by "
+            "keras_idea.Checkpoint(folder).restore(model), which narrows the model; or "
+            f"make the model with {found} neurons."
+        )
 
 
 def _numbers(shape, dtype):

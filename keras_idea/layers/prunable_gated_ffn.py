@@ -15,7 +15,7 @@ from keras_idea.layers.gated_ffn import (
     gated_ffn,
     set_ffn_arguments,
 )
-from keras_idea.layers.neuron_state import MATRICES, NeuronState
+from keras_idea.layers.neuron_state import NeuronState, check_loaded_width
 
 
 @keras.saving.register_keras_serializable(package="keras_idea")
@@ -24,16 +24,14 @@ class PrunableGatedFFN(keras.layers.Layer):
 
     $$y = (m \odot W_{down})^T \left(\sigma(W_{up}^T x) \odot W_{gate}^T x\right)$$
 
-    With every optimizer step the layer averages the sensitivity
-    `|gradient * weight|` of its kernels into `scores`. Once an
-    `IdeaPruneCallback` has set its schedule it masks, step by step, the neurons
-    of least importance; a pruned neuron never comes back. Without one it prunes
-    nothing and computes what `GatedFFN` computes.
-
-    Under `gradient_accumulation_steps=N` there is one score update an optimizer
-    step, with the largest sensitivity of the N micro-batches (so Keras
-    accumulates variables that are overwritten with their gradient). Under
-    mixed_float16 the scores carry the loss scale, which the ranking ignores.
+    By itself it is a `GatedFFN` with a mask: it has the trainable variables of one,
+    is trained like one, by whatever optimizer or loop, and what is masked stays so.
+    While an `IdeaPruneCallback` is at work, each step of the optimizer averages the
+    sensitivity `|gradient * weight|` of the kernels into `scores`, and masks the
+    neurons of least importance by the callback's schedule; a pruned neuron never
+    comes back. The gradient is the one that the optimizer is given: the sum over the
+    layer's calls, the mean over the micro-batches of an accumulated step, unscaled,
+    and before the optimizer's own clipping.
 
     Args:
         hidden_dim: int >= 1, the number of neurons of the enlarged layer.
@@ -84,8 +82,8 @@ class PrunableGatedFFN(keras.layers.Layer):
 
     def call(self, inputs):
         """The layer's output, of the shape of `inputs`."""
-        pairs = zip(MATRICES, ffn_kernels(self), strict=True)
-        up, gate, down = (self.state.tap(matrix, kernel) for matrix, kernel in pairs)
+        up, gate, down = ffn_kernels(self)
+        down = self.state.masked(down)
         # Not as an argument, which the narrow layer in its place would be given too.
         hidden = functools.partial(self.state.hidden, mask=get_keras_mask(inputs))
         biases = ffn_biases(self)
@@ -171,18 +169,23 @@ class PrunableGatedFFN(keras.layers.Layer):
         probe = self.state.probe
         if probe is not None:
             probe = keras.saving.serialize_keras_object(probe)
-        state = {"tracking": self.state.tracking, "full_dim": self.state.full_dim}
-        return config and {**config, **state, "probe": probe}
+        state = {"full_dim": self.state.full_dim, "probe": probe}
+        return config and {**config, **state}
 
     def build_from_config(self, config):
         """Builds the layer as it was saved: still to be pruned, or narrowed."""
         if config:
-            self.state.tracking = config.get("tracking", True)
             self.build(config["input_shape"])
             self.state.full_dim = config.get("full_dim", self.hidden_dim)
             if config.get("probe"):
                 probe = keras.saving.deserialize_keras_object(config["probe"])
                 self.state.set_probe(probe)
+
+    def load_own_variables(self, store):
+        """Takes the kernels from a file, which must be of this width."""
+        if store.keys():
+            check_loaded_width(self.path, self.hidden_dim, store["0"].shape[1])
+        super().load_own_variables(store)
 
     def _check_built(self, what):
         if not self.built:

@@ -33,20 +33,24 @@ class GatherProbe(Probe):
         self.aggregation = aggregation
 
     def build(self):
-        """Makes the two variables."""
+        """Makes the variables."""
+        super().build()
         self._sums = self.add_overwritten("sums", (self.hidden_dim,))
         self._samples = self.add_overwritten("samples", ())
-        self.built = True
 
-    def tap(self, activations, steps, training=None, mask=None):
+    def look(self, activations, training, mask):
         """The activations unchanged; see `Probe`."""
         if training is False:
             return activations
         batch = ops.cast(ops.shape(activations)[0], "float32")
         first = self.begin_step - ops.ceil(self.num_samples / batch)
-        due = ops.cast(steps >= first, "float32")
         return _tap_sums(
-            activations, self._sums.value, self._samples.value, due, self.aggregation
+            activations,
+            self._sums.value,
+            self._samples.value,
+            self._steps.value,
+            first,
+            self.aggregation,
         )
 
     def statistics(self):
@@ -65,22 +69,24 @@ class GatherProbe(Probe):
         }
 
 
-def _tap_sums(activations, sums, samples, due, aggregation):
+def _tap_sums(activations, sums, samples, steps, first, aggregation):
     """The activations unchanged; backward, what they add to the sums if due."""
 
     @ops.custom_gradient
-    def tap(activations, sums, samples, due):
+    def tap(activations, sums, samples, steps, first):
         def grad(*args, upstream=None):
             upstream = args[0] if upstream is None else upstream
             counts = ops.any(ops.not_equal(upstream, 0), axis=-1)
             more, further = activation_sums(activations, counts, aggregation)
+            due = ops.cast(steps >= first, "float32")
             return (
                 upstream,
                 sums + due * more,
                 samples + due * further,
-                ops.zeros_like(due),
+                steps + 1.0,
+                ops.zeros_like(first),
             )
 
         return activations, grad
 
-    return tap(activations, sums, samples, due)
+    return tap(activations, sums, samples, steps, first)

@@ -69,6 +69,7 @@ class MaskProbe(Probe):
 
     def build(self):
         """Makes the mask and its moments."""
+        super().build()
         shape = (self.hidden_dim,)
         self.log_alpha = self.add_overwritten("log_alpha", shape)
         generator = np.random.default_rng(self.stream)
@@ -77,7 +78,6 @@ class MaskProbe(Probe):
         self._moments = self.add_overwritten("moments", (2, *shape))
         if self.multipliers is not None:
             self.multipliers.build()
-        self.built = True
 
     def join(self, probes):
         """Puts this probe under one constraint with others.
@@ -98,18 +98,22 @@ class MaskProbe(Probe):
         full = 1 - self.target_dim / self.hidden_dim
         return full * ops.minimum(elapsed / warmup, 1.0)
 
-    def tap(self, activations, steps, training=None, mask=None):
+    def scale(self):
+        """The deterministic mask `(F,)`; see `Probe`."""
+        log_alpha = ops.stop_gradient(self.log_alpha.value)
+        return hard_concrete_mask(log_alpha, self.target_dim)
+
+    def look(self, activations, training, mask):
         """The activations times the mask; see `Probe`."""
         if training is False:
-            log_alpha = ops.stop_gradient(self.log_alpha.value)
-            z = hard_concrete_mask(log_alpha, self.target_dim)
-            return activations * ops.cast(z, activations.dtype)
+            return activations * ops.cast(self.scale(), activations.dtype)
         probes = self._peers.probes
         if not probes:
             raise ValueError(
                 f"'{self.path}' is in the middle of learning its mask. Go on with "
                 "`fit` and the IdeaPruneCallback that the model was saved under."
             )
+        steps = ops.stop_gradient(self._steps.value)
         elapsed = steps - self.begin_step
         if self.multipliers is not None:
             sparsity = ops.stack([probe.sparsity() for probe in probes])
@@ -119,10 +123,11 @@ class MaskProbe(Probe):
             activations,
             self.log_alpha.value,
             self._moments.value,
+            self._steps.value,
             hard_concrete_noise(self.stream, steps, self.hidden_dim),
             probes[0].multipliers.values,
             self.target_sparsity(elapsed),
-            elapsed,
+            self.begin_step,
             rate=CosineDecay(self.learning_rate, 0.0, self.prune_steps),
             layers=len(probes),
         )
@@ -153,12 +158,21 @@ class _Peers:
 
 
 def _tap_mask(
-    activations, log_alpha, moments, noise, multipliers, target, elapsed, rate, layers
+    activations,
+    log_alpha,
+    moments,
+    steps,
+    noise,
+    multipliers,
+    target,
+    begin_step,
+    rate,
+    layers,
 ):
     """The activations times a drawn mask; backward, a step of Adam on the mask."""
 
     @ops.custom_gradient
-    def tap(activations, log_alpha, moments, noise, multipliers, target, elapsed):
+    def tap(activations, log_alpha, moments, steps, noise, multipliers, target):
         z = ops.cast(hard_concrete_sample(log_alpha, noise), activations.dtype)
 
         def grad(*args, upstream=None):
@@ -168,6 +182,7 @@ def _tap_mask(
             by_constraint = hard_concrete_lagrangian_slope(
                 log_alpha, target, multipliers
             )
+            elapsed = steps - begin_step
             updated = adam_step(
                 ops.clip(log_alpha, MINIMUM, MAXIMUM),
                 by_mask + by_constraint / layers,
@@ -175,12 +190,12 @@ def _tap_mask(
                 elapsed + 1.0,
                 rate(elapsed),
             )
-            rest = (noise, multipliers, target, elapsed)
-            return upstream * z, *updated, *map(ops.zeros_like, rest)
+            rest = map(ops.zeros_like, (noise, multipliers, target))
+            return upstream * z, *updated, steps + 1.0, *rest
 
         return activations * z, grad
 
-    return tap(activations, log_alpha, moments, noise, multipliers, target, elapsed)
+    return tap(activations, log_alpha, moments, steps, noise, multipliers, target)
 
 
 def _sum_over_tokens(upstream, activations):

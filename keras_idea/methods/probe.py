@@ -1,6 +1,10 @@
 """What hidden activations pass through while a method measures or learns."""
 
+import weakref
+
 import keras
+
+from keras_idea.layers.call_context import current_pass
 
 
 class Overwritten(keras.layers.Layer):
@@ -24,21 +28,75 @@ class Overwritten(keras.layers.Layer):
     def get_build_config(self):
         """None: whoever holds it builds it, in a name scope of its own."""
 
+    def load_own_variables(self, store):
+        """Takes its variables from a file.
+
+        Raises:
+            ValueError: if the file is of a version that had others.
+        """
+        if len(store.keys()) != len(self._trainable_variables):
+            raise ValueError(
+                f"The file holds {len(store.keys())} variables of '{self.path}', which "
+                f"has {len(self._trainable_variables)}: it was saved while a pruning "
+                "method measured, by another version of keras_idea. Load it there, end "
+                "the method with `callback.on_train_end()`, and save it again."
+            )
+        super().load_own_variables(store)
+
 
 class Probe(Overwritten):
-    """What a method hangs in the way of one FFN's hidden activations."""
+    """What a method hangs in the way of one FFN's hidden activations.
 
-    def tap(self, activations, steps, training=None, mask=None):
+    It counts the optimizer steps itself, in a variable that changes as its others do:
+    if the count is another than the optimizer's, so are they.
+    """
+
+    def build(self):
+        """Makes the variable that counts; subclasses add their own."""
+        self._steps = self.add_overwritten("steps", ())
+        self._pass = None
+        self.built = True
+
+    @property
+    def steps(self):
+        """int, the optimizer steps counted."""
+        return int(self._steps.value)
+
+    def start_at(self, step):
+        """Sets the count of optimizer steps."""
+        self._steps.assign(float(step))
+
+    def tap(self, activations, training=None, mask=None):
         """What the down projection gets to read.
 
         Args:
             activations: tensor `(..., F)`.
-            steps: float scalar tensor, the optimizer steps taken.
             training: bool or None, Keras's flag of the forward pass; None too is
                 training.
             mask: tensor `(...)` or None, Keras's mask of the tokens.
 
         Returns:
             Tensor like `activations`.
+
+        Raises:
+            ValueError: if the forward pass has come here before: what a backward pass
+                brings from two calls is added up, and would be wrong.
         """
+        present = current_pass()
+        if training is not False and present is not None:
+            if self._pass is not None and self._pass() is present:
+                raise ValueError(
+                    f"'{self.path}' measures an FFN that is called more than once in a "
+                    "forward pass, which this pruning method cannot. Use "
+                    "method='sensitivity', which adds the gradients of all calls up."
+                )
+            self._pass = weakref.ref(present)
+        return self.look(activations, training, mask)
+
+    def look(self, activations, training, mask):
+        """As `tap`, which has seen to it that it is the first in the forward pass."""
         raise NotImplementedError
+
+    def scale(self):
+        """What evaluation multiplies the activations by, `(F,)`, or None: nothing."""
+        return None

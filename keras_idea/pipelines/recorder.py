@@ -150,8 +150,8 @@ class Recorder(keras.callbacks.Callback):
     def _read_neurons(self):
         # `self.model` syncs the state on jax; without it these are stale.
         for ffn in find_ffns(self.model):
-            if not ffn.state.tracking:
-                continue  # narrowed: all that are left live on
+            if ffn.state.live is None:
+                continue  # nobody ranks them: all that are left live on
             importance = keras.ops.convert_to_numpy(ffn.importance())
             alive = keras.ops.convert_to_numpy(ffn.mask) > 0
             every = np.full(ffn.full_dim, np.nan, importance.dtype)

@@ -9,8 +9,9 @@ from keras_idea.functional.masks import take_neurons
 from keras_idea.layers.gated_ffn import GatedFFN
 from keras_idea.layers.neuron_state import NeuronState
 from keras_idea.layers.prunable_gated_ffn import PrunableGatedFFN
+from keras_idea.surgery.condition import check_at_rest
 from keras_idea.surgery.families import is_backbone, is_task
-from keras_idea.surgery.find import find_ffns, student_of, walk
+from keras_idea.surgery.find import student_of, walk
 from keras_idea.surgery.hub_model import (
     check_same_function,
     rebuild_backbone,
@@ -49,8 +50,8 @@ def compact(model):
     >>> narrow = compact(model)
     >>> narrow.save("narrow.keras")
     """
-    ffns = find_ffns(model)
-    _check_at_rest(model, ffns)
+    ffns = check_at_rest(model, "compact()")
+    _check_student(model)
     if not model.built:
         raise ValueError(
             f"Model '{model.name}' is not built, so there is nothing to copy. Call "
@@ -80,19 +81,12 @@ def compact(model):
     return narrow
 
 
-def _check_at_rest(model, ffns):
+def _check_student(model):
     if student_of(model) is not model:
         raise ValueError(
             f"'{model.name}' is a Distiller, whose teacher is not pruned. Compact what "
             "it has trained: compact(distiller.student)."
         )
-    for ffn in ffns:
-        if ffn.state.probe is not None:
-            raise ValueError(
-                f"{ffn.name} still has the probe of a pruning method, which changes "
-                "what it computes. Go on with `fit` and the IdeaPruneCallback, or end "
-                "it with `callback.on_train_end()`, before compact()."
-            )
 
 
 # What a parent's copy is given whole; of other layers only the FFNs are replaced.

@@ -1,12 +1,11 @@
 """The gated FFN of one block of a KerasHub backbone."""
 
 import dataclasses
-import functools
 
 import keras
 
 from keras_idea.layers.neuron_state import MATRICES, NeuronState
-from keras_idea.layers.tapped_dense import is_tapped, tap_kernel, untap_kernel
+from keras_idea.layers.masked_dense import convert_dense, is_converted, restore_dense
 from keras_idea.layers.unlocked import unlocked
 from keras_idea.surgery.families import Family, family_of
 
@@ -86,31 +85,28 @@ class HubFFN:
         setattr(self.backbone, self.width_argument, argument)
 
     def convert(self, **state_arguments):
-        """Hangs a pruning state on the owner and taps the three kernels."""
+        """Hangs a pruning state on the owner, and masks the down kernel by it."""
         state = NeuronState(**state_arguments, name="neuron_state")
         unlocked(self.owner, setattr, "neuron_state", state)
         # In the owner's scope, so that no two states have the same path.
         with self.owner._open_name_scope():
             state.build(self.hidden_dim, self.layers[0]._kernel.shape[0])
         for matrix, layer in zip(MATRICES, self.layers, strict=True):
-            # The down layer's input are the hidden activations.
-            hidden = state.hidden if matrix == "down" else None
-            tap_kernel(layer, functools.partial(state.tap, matrix), hidden)
+            convert_dense(layer, state, matrix)
 
     def restore(self):
         """Undoes `convert`; the kernels stay as they are."""
         state = self.state
         for layer in self.layers:
-            untap_kernel(layer)
+            restore_dense(layer)
         self.owner._tracker.untrack(state)
         unlocked(self.owner, delattr, "neuron_state")
 
     def check_convertible(self):
-        """Refuses layers that cannot be tapped.
+        """Refuses layers that cannot be converted.
 
         Raises:
-            ValueError: for layers of another kind, quantized, with LoRA, or
-                converted already.
+            ValueError: for layers of another kind, or converted already.
         """
         if self.state is not None:
             raise ValueError(
@@ -123,16 +119,6 @@ class HubFFN:
                 raise ValueError(
                     f"{name} must be a Dense or EinsumDense layer. Received: "
                     f"{type(layer).__name__}."
-                )
-            if layer.quantization_mode is not None:
-                raise ValueError(
-                    f"{name} is quantized ({layer.quantization_mode}) and has no "
-                    "gradients to rank neurons by. Prune first, then quantize."
-                )
-            if layer.lora_enabled:
-                raise ValueError(
-                    f"{name} has LoRA enabled, so its kernel is frozen. Save and load "
-                    "the model's weights to merge it, or prune without LoRA."
                 )
 
 
@@ -164,4 +150,4 @@ def converted_ffns(backbone):
         ffns = hub_ffns(backbone)
     except ValueError:
         return []
-    return [ffn for ffn in ffns if ffn.state is not None and is_tapped(ffn.layers[0])]
+    return [ffn for ffn in ffns if ffn.state is not None and is_converted(ffn.layers[0])]

@@ -1,10 +1,14 @@
 """A KerasHub model made anew at another width, and checked to be the same."""
 
+import contextlib
 import functools
+import itertools
+import warnings
 from typing import Any
 
 import keras
 import numpy as np
+from keras.src.backend.common import global_state
 
 from keras_idea.surgery.families import is_backbone, is_task
 from keras_idea.surgery.find import walk
@@ -30,7 +34,7 @@ def rebuild_backbone(backbone):
         ValueError: if its FFNs do not all have one width.
     """
     mend_get_config(backbone)
-    config = _plain(backbone.get_config())
+    config = _plain(type(backbone).get_config(backbone))
     widths: dict[str, dict[str, int]] = {}
     for ffn in converted_ffns(backbone):
         width = len(ffn.state.kept_neurons()) * ffn.family.per_neuron
@@ -44,6 +48,50 @@ def rebuild_backbone(backbone):
             )
         config[argument] = next(iter(of_layers.values()))
     return type(backbone).from_config(config)
+
+
+def check_rebuildable(backbone):
+    """Makes a backbone again from its config, without values, as `compact` will.
+
+    Args:
+        backbone: a KerasHub backbone, not converted.
+
+    Raises:
+        ValueError: if its class cannot, or if the new one has other variables.
+    """
+    cure = (
+        "so that compact() could not bring out a narrow one. Prune a model that its "
+        "config describes fully."
+    )
+    name = f"{type(backbone).__name__} '{backbone.name}'"
+    try:
+        with without_values():
+            copy = rebuild_backbone(backbone)
+    except Exception as error:
+        raise ValueError(
+            f"{name} cannot be made again from its config, {cure} Its class said: "
+            f"{error}"
+        ) from error
+    pairs = itertools.zip_longest(backbone.variables, copy.variables)
+    for old, new in pairs:
+        kinds = [v and (v.name, tuple(v.shape), v.dtype) for v in (old, new)]
+        if kinds[0] != kinds[1]:
+            raise ValueError(
+                f"{name}, made again from its config, has other variables "
+                f"({kinds[1]} where it has {kinds[0]}), {cure}"
+            )
+
+
+@contextlib.contextmanager
+def without_values():
+    """A scope in which Keras makes models whose variables have no values."""
+    waiting = "uninitialized_variables"  # Keras would give them values afterwards
+    before = list(global_state.get_global_attribute(waiting, []))
+    try:
+        with keras.StatelessScope(initialize_variables=False):
+            yield
+    finally:
+        global_state.set_global_attribute(waiting, before)
 
 
 def rebuild_task(task, backbone):
@@ -92,6 +140,38 @@ def check_same_function(model, copy):
             )
 
 
+def tell_when_saved(backbone):
+    """Lets a converted backbone say that what is saved of it is a stock one.
+
+    Files, copies and pickles of a model are made of its config, in which nothing of a
+    conversion can be.
+
+    Args:
+        backbone: a KerasHub backbone that was just converted.
+    """
+    backbone.get_config = functools.partial(_told_config, backbone)
+
+
+def tell_no_more(backbone):
+    """Undoes `tell_when_saved`."""
+    del backbone.get_config
+
+
+def _told_config(backbone):
+    ffns = converted_ffns(backbone)
+    dead = sum(ffn.hidden_dim - len(ffn.state.kept_neurons()) for ffn in ffns)
+    if dead or any(ffn.state.live or ffn.state.probe for ffn in ffns):
+        warnings.warn(
+            f"What is saved or copied of {type(backbone).__name__} '{backbone.name}' is "
+            f"a stock model that answers as this one does: {dead} masked neurons are "
+            "zeros in it, and the scores, the masks and the pruning under way are not. "
+            "Use keras_idea.Checkpoint to go on later, keras_idea.compact for a narrow "
+            "model.",
+            stacklevel=3,
+        )
+    return type(backbone).get_config(backbone)
+
+
 def mend_get_config(backbone):
     """Mends, once a process, a config of KerasHub that forgets an argument.
 
@@ -103,7 +183,9 @@ def mend_get_config(backbone):
         backbone: a KerasHub backbone.
     """
     name = "tie_word_embeddings"
-    if not getattr(backbone, name, False) or name in backbone.get_config():
+    if not getattr(backbone, name, False):
+        return
+    if name in type(backbone).get_config(backbone):
         return
     owner: Any
     owner = next(c for c in type(backbone).__mro__ if "get_config" in vars(c))

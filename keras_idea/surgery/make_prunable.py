@@ -2,27 +2,34 @@
 
 from keras import ops
 
+from keras_idea.surgery.condition import check_at_rest, check_convertible
 from keras_idea.surgery.families import is_backbone
-from keras_idea.surgery.find import find_ffns, walk
+from keras_idea.surgery.find import walk
 from keras_idea.surgery.hub_ffn import HubFFN, hub_ffns
-from keras_idea.surgery.hub_model import mend_get_config
-from keras_idea.surgery.optimizer_state import copy_optimizer, drop_variables
-from keras_idea.surgery.shrink import renew_functions, retrack_parameters
+from keras_idea.surgery.hub_model import (
+    check_rebuildable,
+    tell_no_more,
+    tell_when_saved,
+)
+from keras_idea.surgery.shrink import refresh
 
 
 def make_prunable(model, ema_decay=0.4, row_reduce="mean", matrix_reduce="max"):
     """Makes the gated FFNs of a KerasHub model prunable, in place.
 
-    The kernels of each FFN are tapped where they stand, as in `PrunableGatedFFN`:
-    the model computes what it computed, bit for bit, and from now on every
-    optimizer step averages the sensitivity `|gradient * weight|` of its neurons.
-    An `IdeaPruneCallback` prunes them, `compact` returns a narrow model of the same
-    stock class, and `strip` undoes the conversion.
+    Each FFN gets a mask and scores, as `PrunableGatedFFN` has. The model computes
+    what it computed, bit for bit, and is trained as it was. An `IdeaPruneCallback`
+    prunes it, `compact` returns a narrow model of the same stock class, and `strip`
+    undoes the conversion.
+
+    Load weights before the conversion: a file of the stock model has no masks. Saved
+    whole (`.keras`, a preset, `pickle`), the model is a stock one that answers as this
+    one does, and a warning says so where neurons were masked.
 
     Args:
         model: a KerasHub backbone or task (`CausalLM`, ...), or a Keras model around
-            one, of a family in `keras_idea.surgery.families.FAMILIES`. If it was
-            trained already, its optimizer is replaced by a copy with its state.
+            one, of a family in `keras_idea.surgery.families.FAMILIES`, compiled or
+            not, trained already or not.
         ema_decay: float in [0, 1), weight of the past in the scores. Default 0.4.
         row_reduce: "mean" (default) or "max", over the weights of a neuron's row.
         matrix_reduce: "mean" or "max" (default), over up, gate and down.
@@ -32,8 +39,9 @@ def make_prunable(model, ema_decay=0.4, row_reduce="mean", matrix_reduce="max"):
 
     Raises:
         ValueError: if the model holds no KerasHub backbone, the family is not known
-            or cannot be pruned, or an FFN is quantized, has LoRA enabled or is
-            prunable already. The model is then as it was.
+            or cannot be pruned, a layer is quantized or has LoRA enabled, an FFN is
+            prunable already, or a backbone could not be made again at another width,
+            as `compact` must. The model is then as it was.
 
     Example:
     >>> lm = keras_hub.models.Llama3CausalLM.from_preset("my_preset")
@@ -54,17 +62,16 @@ def make_prunable(model, ema_decay=0.4, row_reduce="mean", matrix_reduce="max"):
     ffns = {id(ffn.owner): ffn for b in backbones for ffn in hub_ffns(b)}.values()
     for ffn in ffns:
         ffn.check_convertible()
+    check_convertible(model)
+    for backbone in backbones:
+        check_rebuildable(backbone)
     for ffn in ffns:
         ffn.convert(
             ema_decay=ema_decay, row_reduce=row_reduce, matrix_reduce=matrix_reduce
         )
     for backbone in backbones:
-        mend_get_config(backbone)
-    optimizer = getattr(model, "optimizer", None)
-    if optimizer is not None and optimizer.built:
-        pairs = [(v, v, None, None) for v in model.trainable_variables]
-        model.optimizer = copy_optimizer(optimizer, pairs)
-    _refresh(model)
+        tell_when_saved(backbone)
+    refresh(model)
     return model
 
 
@@ -83,18 +90,18 @@ def strip(model):
         `model` itself.
 
     Raises:
-        ValueError: if nothing in the model was converted.
+        ValueError: if nothing in the model was converted, or it is being pruned.
 
     Example:
     >>> strip(lm).save_to_preset("wide")
     """
-    ffns = [ffn for ffn in find_ffns(model) if isinstance(ffn.weights, HubFFN)]
+    found = check_at_rest(model, "strip()")
+    ffns = [ffn for ffn in found if isinstance(ffn.weights, HubFFN)]
     if not ffns:
         raise ValueError(
             f"{type(model).__name__} '{model.name}' has no FFN that "
             "`keras_idea.make_prunable` has converted, so there is nothing to undo."
         )
-    optimizer = getattr(model, "optimizer", None)
     for ffn in ffns:
         mask = ffn.mask.value
         for variable, axis in ffn.cuts():
@@ -102,15 +109,10 @@ def strip(model):
             shape[axis] = -1
             keep = ops.cast(ops.reshape(mask, shape), variable.dtype)
             variable.assign(variable.value * keep)
-        if optimizer is not None and optimizer.built:
-            drop_variables(optimizer, ffn.state.overwritten)
         ffn.weights.restore()
         # What `compile` noted of each layer.
         getattr(model, "_compiled_trainable_state", {}).pop(ffn.state, None)
-    _refresh(model)
+    for backbone in {id(ffn.weights.backbone): ffn.weights.backbone for ffn in ffns}.values():
+        tell_no_more(backbone)
+    refresh(model)
     return model
-
-
-def _refresh(model):
-    retrack_parameters(model)
-    renew_functions(model)

@@ -6,7 +6,8 @@ import numpy as np
 from keras_idea.methods.probe import Probe
 from keras_idea.surgery.find import find_ffns
 from keras_idea.surgery.probes import attach_probes, detach_probes
-from keras_idea.surgery.shrink import narrow_to, stop_tracking
+from keras_idea.surgery.pruner import own_variables
+from keras_idea.surgery.shrink import narrow_to
 
 
 def state_arrays(model):
@@ -24,9 +25,10 @@ def state_arrays(model):
     """
 
     def reader(variable):
-        # Raw values: a property such as `mask` would bring itself up to date.
         return lambda: np.asarray(keras.ops.convert_to_numpy(variable.value))
 
+    for ffn in find_ffns(model):
+        ffn.state.publish()
     return [(name, reader(variable)) for name, variable in _named(model)]
 
 
@@ -37,14 +39,13 @@ def state_facts(model):
         model: a built Keras model.
 
     Returns:
-        dict that JSON can hold: of each FFN its width at first and now, whether it
-        is still being scored, and the probe that a pruning method has in it.
+        dict that JSON can hold: of each FFN its width at first and now, and the probe
+        that a pruning method has in it.
     """
     ffns = [
         {
             "full_dim": ffn.full_dim,
             "hidden_dim": ffn.hidden_dim,
-            "tracking": ffn.state.tracking,
             "probe": ffn.state.probe
             and keras.saving.serialize_keras_object(ffn.state.probe),
         }
@@ -69,17 +70,17 @@ def restore_state(model, facts, shapes, read):
     """
     _check_same_kind(model, facts)
     ffns = find_ffns(model)
-    pairs = [
-        (ffn, saved)
+    if any(ffn.state.live is not None for ffn in ffns):
+        raise ValueError(
+            f"Model '{model.name}' is being pruned. End that with "
+            "`callback.on_train_end()` before a checkpoint is restored."
+        )
+    # Whichever neurons: what they hold is read below.
+    widths = [
+        (ffn, saved["hidden_dim"])
         for ffn, saved in zip(ffns, facts["ffns"], strict=True)
         if ffn.full_dim == saved["full_dim"]  # else it is another model's: see below
     ]
-    stop_tracking(
-        model,
-        [ffn for ffn, saved in pairs if ffn.state.tracking and not saved["tracking"]],
-    )
-    # Whichever neurons: what they hold is read below.
-    widths = [(ffn, saved["hidden_dim"]) for ffn, saved in pairs]
     narrow_to(
         model,
         [(ffn, np.arange(width)) for ffn, width in widths if width < ffn.hidden_dim],
@@ -103,7 +104,7 @@ def _named(model):
     if optimizer is not None and optimizer.built:
         named += [
             (f"optimizer/{place:05d}", variable)
-            for place, variable in enumerate(optimizer.variables)
+            for place, variable in enumerate(own_variables(optimizer))
         ]
     return named
 
@@ -160,7 +161,7 @@ def _check_same_kind(model, facts):
 
 def _check_known(facts):
     ffns = facts.get("ffns")
-    names = ("full_dim", "hidden_dim", "tracking", "probe")
+    names = ("full_dim", "hidden_dim", "probe")
     if not isinstance(ffns, list) or not all(
         isinstance(ffn, dict) and set(names) <= set(ffn) for ffn in ffns
     ):

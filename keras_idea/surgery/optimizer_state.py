@@ -12,6 +12,7 @@ from keras.src.utils import tracking
 
 from keras_idea.functional.masks import take_neurons
 from keras_idea.layers.resize import resize
+from keras_idea.surgery.pruner import own_variables, parts
 
 # Adafactor keeps the second moment of a matrix as two vectors: which axis of
 # the variable each has lost.
@@ -27,10 +28,11 @@ def check_carriable(optimizer):
     Raises:
         ValueError: naming the variables of unknown use.
     """
-    for part in _parts(optimizer):
+    for part in parts(optimizer):
         known = {id(slot) for _, slots in _slots(part) for slot in slots}
         known |= {id(variable) for _, variable in _scalars(part)}
-        unknown = [v.name for v in part._variables if id(v) not in known]
+        own = set(map(id, own_variables(part)))
+        unknown = [v.name for v in part._variables if id(v) in own - known]
         if unknown:
             raise ValueError(
                 f"The state of optimizer {type(part).__name__} cannot be carried "
@@ -49,9 +51,9 @@ def narrow_variable(optimizer, variable, kept, axis):
         kept: ascending indices of the neurons that stay.
         axis: int, the neurons' axis of `variable`.
     """
-    parts = [] if optimizer is None else _parts(optimizer)
-    keys = [part._var_key(variable) for part in parts]
-    for part, key in zip(parts, keys, strict=True):
+    trainers = [] if optimizer is None else parts(optimizer)
+    keys = [part._var_key(variable) for part in trainers]
+    for part, key in zip(trainers, keys, strict=True):
         index = part._trainable_variables_indices.get(key)
         for name, slots in _slots(part) if index is not None else []:
             slot_axis = _slot_axis(name, slots[index], variable, axis)
@@ -59,7 +61,7 @@ def narrow_variable(optimizer, variable, kept, axis):
                 cut = take_neurons(slots[index].value, kept, slot_axis)
                 resize(slots[index], cut)
     resize(variable, take_neurons(variable.value, kept, axis))
-    for part, key in zip(parts, keys, strict=True):
+    for part, key in zip(trainers, keys, strict=True):
         _rename_key(part, key, part._var_key(variable))
 
 
@@ -71,7 +73,7 @@ def set_variables(optimizer, variables):
         variables: list of variables: all that it has trained so far, and new ones
             with `overwrite_with_gradient=True`, for which it keeps no slots.
     """
-    for part in _parts(optimizer):
+    for part in parts(optimizer):
         index = {id(v): i for i, v in enumerate(part._trainable_variables)}
         order = [index.get(id(variable)) for variable in variables]
         for name, slots in _slots(part):
@@ -90,7 +92,7 @@ def drop_variables(optimizer, variables):
         variables: list of the variables to be no longer trained.
     """
     gone = {id(variable) for variable in variables}
-    for part in _parts(optimizer):
+    for part in parts(optimizer):
         for variable in variables:
             part._trainable_variables_indices.pop(part._var_key(variable), None)
         trained = part._trainable_variables
@@ -120,7 +122,7 @@ def copy_optimizer(optimizer, pairs):
     if not optimizer.built:
         return copy
     copy.build([new for _, new, _, _ in pairs])
-    for source, target in zip(_parts(optimizer), _parts(copy), strict=True):
+    for source, target in zip(parts(optimizer), parts(copy), strict=True):
         for name, variable in _scalars(source):
             getattr(target, name).assign(ops.copy(variable.value))
         target_slots = dict(_slots(target))
@@ -140,17 +142,6 @@ def copy_optimizer(optimizer, pairs):
 def _set_untracked(part, name, value):
     # Keras would else track a list of model variables as the optimizer's own.
     setattr(part, name, value)
-
-
-def _parts(optimizer):
-    """The optimizer and those it wraps, outermost first."""
-    parts = [optimizer]
-    inner = getattr(optimizer, "inner_optimizer", None)
-    for wrapped in (
-        [inner] if inner is not None else getattr(optimizer, "_inner_optimizers", [])
-    ):
-        parts += _parts(wrapped)
-    return parts
 
 
 def _slots(part):

@@ -3,7 +3,7 @@
 from keras import ops
 
 from keras_idea.surgery.optimizer_state import drop_variables, set_variables
-from keras_idea.surgery.shrink import renew_functions, retrack_parameters
+from keras_idea.surgery.shrink import refresh
 
 
 def check_probes(ffns, optimizer, method):
@@ -58,7 +58,7 @@ def attach_probes(model, ffns, probes):
     optimizer = getattr(model, "optimizer", None)
     if optimizer is not None and optimizer.built:
         set_variables(optimizer, model.trainable_variables)
-    _refresh(model)
+    refresh(model)
 
 
 def detach_probes(model, ffns):
@@ -74,7 +74,7 @@ def detach_probes(model, ffns):
     optimizer = getattr(model, "optimizer", None)
     if optimizer is not None and optimizer.built:
         drop_variables(optimizer, given_up)
-    _refresh(model)
+    refresh(model)
 
 
 def keep_neurons(ffn, decision):
@@ -89,8 +89,3 @@ def keep_neurons(ffn, decision):
         scale_F1 = ops.convert_to_tensor(decision.scale, dtype=down.dtype)[:, None]
         down.assign(down.value * scale_F1)
     ffn.mask.assign(decision.mask)
-
-
-def _refresh(model):
-    retrack_parameters(model)
-    renew_functions(model)

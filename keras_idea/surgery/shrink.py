@@ -1,7 +1,7 @@
 """Narrowing a model where it stands, in the middle of `fit`."""
 
 from keras_idea.surgery.find import find_ffns
-from keras_idea.surgery.optimizer_state import drop_variables, narrow_variable
+from keras_idea.surgery.optimizer_state import narrow_variable
 
 
 def shrink_in_place(model):
@@ -9,19 +9,17 @@ def shrink_in_place(model):
 
     Kernels, biases, scores and the optimizer's slots are sliced one by one, on
     their devices, so that the peak of memory is that of training plus one
-    variable. The layers, variables and the optimizer stay the same objects; the
-    pruning state stops tracking. Functions that were traced with the old shapes
-    are made anew.
+    variable. The layers, variables and the optimizer stay the same objects.
+    Functions that were traced with the old shapes are made anew.
 
     Args:
-        model: a built Keras model, compiled or not. During `fit` on jax its
-            state must be synced (touching `callback.model` does it).
+        model: a built Keras model, compiled or not, with no pruner at work. During
+            `fit` on jax its state must be synced (touching `callback.model` does it).
 
     Returns:
-        list of the FFN handles that were narrowed.
+        list of the FFN handles of the model.
     """
-    ffns = [ffn for ffn in find_ffns(model) if ffn.state.tracking]
-    stop_tracking(model, ffns)
+    ffns = find_ffns(model)
     narrow_to(model, [(ffn, ffn.kept_neurons()) for ffn in ffns])
     return ffns
 
@@ -29,36 +27,24 @@ def shrink_in_place(model):
 def narrow_to(model, pairs):
     """Keeps given neurons of FFNs, as `shrink_in_place` does those alive.
 
-    Those that are tracked go on being tracked, with the scores that they have.
-
     Args:
         model: a built Keras model, compiled or not.
         pairs: list of (`FFN` handle, ascending indices of the neurons that stay).
     """
-    optimizer = _built_optimizer(model)
+    optimizer = getattr(model, "optimizer", None)
+    optimizer = optimizer if optimizer is not None and optimizer.built else None
     for ffn, kept in pairs:
-        ffn.state.publish()
         for variable, axis in [*ffn.cuts(), *ffn.state.cuts()]:
             narrow_variable(optimizer, variable, kept, axis)
         ffn.weights.set_hidden_dim(len(kept))
     if pairs:
-        _refresh(model)
+        refresh(model)
 
 
-def stop_tracking(model, ffns):
-    """Takes the pruning state of FFNs out of training; their masks stay.
-
-    Args:
-        model: a built Keras model, compiled or not.
-        ffns: list of `FFN` handles that are tracked.
-    """
-    optimizer = _built_optimizer(model)
-    for ffn in ffns:
-        given_up = ffn.state.stop_tracking()
-        if optimizer is not None:
-            drop_variables(optimizer, given_up)
-    if ffns:
-        _refresh(model)
+def refresh(model):
+    """Makes Keras know a model whose variables are others than before."""
+    retrack_parameters(model)
+    renew_functions(model)
 
 
 def renew_functions(model):
@@ -83,13 +69,3 @@ def retrack_parameters(model):
     for layer in model._flatten_layers():
         if hasattr(layer, "_track_variables"):
             layer._track_variables()
-
-
-def _built_optimizer(model):
-    optimizer = getattr(model, "optimizer", None)
-    return optimizer if optimizer is not None and optimizer.built else None
-
-
-def _refresh(model):
-    retrack_parameters(model)
-    renew_functions(model)

@@ -182,7 +182,7 @@ def test_equals_compact_end(case, data):
         alive = sum(schedule(8) for schedule in schedules)
         assert logs["width"][0] == alive / 2
         assert np.isclose(logs["sparsity"][0], 1 - alive / sum(fulls))
-    assert not any(ffn.state.tracking for ffn in ki.find_ffns(model))
+    assert not any(ffn.state.live for ffn in ki.find_ffns(model))
 
 
 def test_large_layers_become_multiples_of_128(data):
@@ -229,7 +229,6 @@ def test_stopped_in_the_middle_and_gone_on_with(data):
     assert all(
         w <= ffn.hidden_dim < ffn.full_dim for w, ffn in zip(widths, ffns, strict=True)
     )
-    assert all(ffn.state.tracking for ffn in ffns)
     narrow = ki.compact(model)
     assert [narrow.get_layer(f"ffn_{i}").hidden_dim for i in (0, 1)] == widths
     np.testing.assert_allclose(
@@ -242,7 +241,7 @@ def test_stopped_in_the_middle_and_gone_on_with(data):
     with pytest.warns(UserWarning, match="falls from .* neurons at once"):
         logs = model.fit(*data, epochs=2, callbacks=[prune], **FIT).history
     assert [(ffn.hidden_dim, ffn.width) for ffn in ffns] == [(4, 4), (3, 3)]
-    assert logs["sparsity"][-1] == 0.75 and not ffns[0].state.tracking
+    assert logs["sparsity"][-1] == 0.75 and ffns[0].state.live is None
     again = model.fit(*data, epochs=1, callbacks=[prune], **FIT).history
     assert again["width"] == [3.5] and again["sparsity"] == [0.75]
 
@@ -306,7 +305,7 @@ def test_a_converted_kerashub_model():
         class Widths(keras.callbacks.Callback):
             def on_train_batch_begin(self, batch, logs=None, widths=widths):
                 widths.append({ffn.hidden_dim for ffn in ki.find_ffns(self.model)})
-                if len(widths) == 4 and ki.find_ffns(self.model)[0].state.tracking:
+                if len(widths) == 4 and ki.find_ffns(self.model)[0].state.live:
                     stock = ki.compact(self.model)
                     alive = ki.CubicWidth(FULL, 10, 1, 4)(3)
                     assert type(stock) is type(self.model)

@@ -6,7 +6,12 @@ import pytest
 
 import keras_idea as ki
 from tests import reference
-from tests.helpers import residual_model, set_random_weights, to_numpy
+from tests.helpers import (
+    residual_model,
+    set_random_weights,
+    start_pruning,
+    to_numpy,
+)
 
 BEGIN, STEPS, TARGET, TOTAL = 3, 8, 4, 15
 CASES = [
@@ -50,8 +55,7 @@ def test_equals_algorithm_1(data, optimizer, row_reduce, matrix_reduce, jit_comp
     set_random_weights(model)
     model.compile(ours, "mse", jit_compile=jit_compile)
     ffns = ki.find_ffns(model)
-    for ffn in ffns:
-        ffn.state.width_schedule = ki.CubicWidth(ffn.hidden_dim, TARGET, BEGIN, STEPS)
+    start_pruning(model, TARGET, BEGIN, STEPS)
     x, y = data
     batches = [(x[i % 8 * 8 :][:8], y[i % 8 * 8 :][:8]) for i in range(TOTAL)]
     steps = reference.run(

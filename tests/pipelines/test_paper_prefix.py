@@ -82,11 +82,10 @@ def test_a_shared_prefix_equals_one_uninterrupted_fit(tmp_path, monkeypatch):
     assert_same(again.weights, middle.weights, tolerance=0)
     for one, other in zip(again.slots, middle.slots, strict=True):
         np.testing.assert_array_equal(one, other)
-    # Scores, mask and count of steps come along.
-    states = [path for path in middle.weights if "neuron_state" in path]
-    assert len(states) >= 7
-    ticks = [middle.weights[path] for path in states if path.endswith("ticks")]
-    assert [float(value) for value in ticks] == [6.0]
+    # Scores and mask come along.
+    states = {p.split("/")[-1]: p for p in middle.weights if "neuron_state" in p}
+    assert set(states) == {"scores", "mask", "original_index"}
+    assert middle.weights[states["scores"]].min() > 0
 
     # Another seed, another schedule, other scores: other prefixes.
     decayed = plan(Cell(pipeline="naive"), lab.scale)[0]
@@ -113,9 +112,9 @@ def test_checkpoints_are_files(tmp_path):
     model = new_model(lab.scale, stage.width, stage.scores)
     restore_weights(model, read, scores=False)
     ffn = ki.find_ffns(model)[0]
-    assert ffn.state.ticks == 0 and not np.any(np.array(ffn.scores.value))
+    assert not np.any(keras.ops.convert_to_numpy(ffn.scores.value))
     restore_weights(model, read)
-    assert ffn.state.ticks == 1 and np.any(keras.ops.convert_to_numpy(ffn.scores.value))
+    assert np.any(keras.ops.convert_to_numpy(ffn.scores.value))
 
     narrow = new_model(lab.scale, 12)
     with pytest.raises(ValueError, match="an array .16, 32. for the variable .*up_k"):

@@ -9,17 +9,17 @@ import pytest
 
 import keras_idea as ki
 from keras_idea.functional import ffn_parameters
-from tests.helpers import MODELS, Block, residual_model, to_numpy
+from tests.helpers import MODELS, Block, residual_model, start_pruning, to_numpy
 
 
 def pruned(model, data, steps=6, target=5, optimizer=None, policy=None):
     """The model after a few steps in which every FFN was pruned to `target`."""
     model.compile(optimizer or keras.optimizers.AdamW(0.01), "mse", metrics=["mae"])
     model.predict(data[0][:1], verbose=0)  # builds it
-    for ffn in ki.find_ffns(model):
-        ffn.state.width_schedule = ki.CubicWidth(ffn.hidden_dim, target, 0, steps - 1)
+    prune = start_pruning(model, target, 0, steps - 1)
     for _ in range(steps):
         model.train_on_batch(*data)
+    prune.on_train_end()
     return model
 
 

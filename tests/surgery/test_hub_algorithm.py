@@ -11,7 +11,7 @@ import pytest
 
 import keras_idea as ki
 from tests import reference
-from tests.helpers import to_numpy
+from tests.helpers import start_pruning, to_numpy
 from tests.hub_models import MODELS, batch, tiny_lm
 
 BEGIN, STEPS, TARGET, TOTAL, SIZE, RATE = 2, 6, 10, 10, 4, 1024.0
@@ -95,14 +95,13 @@ def test_equals_algorithm_1(name, optimizer):
         theirs = reference.AdamW(0.01, decay=0.01, epsilon=EPSILON)
     model.compile(ours, LOSS, weighted_metrics=None)
     ffns = ki.find_ffns(model)
-    for ffn in ffns:
-        ffn.state.width_schedule = ki.CubicWidth(ffn.hidden_dim, TARGET, BEGIN, STEPS)
+    start_pruning(model, TARGET, BEGIN, STEPS)
     twin = Gradients(name)
     x, y = batch(model, np.random.default_rng(1), TOTAL * SIZE)
     cuts = [slice(i * SIZE, (i + 1) * SIZE) for i in range(TOTAL)]
     batches = [({k: v[cut] for k, v in x.items()}, y[cut]) for cut in cuts]
     kernels = {id(k) for ffn in ffns for k in ffn.kernels}
-    others = [i for i, v in enumerate(stock_variables(model)) if id(v) not in kernels]
+    others = [i for i, v in enumerate(model.trainable_variables) if id(v) not in kernels]
     steps = algorithm_1(twin, batches, theirs)
     for data, (weights, scores, masks, loss) in zip(batches, steps, strict=True):
         assert np.isclose(np.ravel(model.train_on_batch(*data))[0], loss, rtol=1e-5)
@@ -116,14 +115,9 @@ def test_equals_algorithm_1(name, optimizer):
             living = (up * mask, gate * mask, down * mask[:, None])
             for kernel, place in zip(living, places, strict=True):
                 np.testing.assert_allclose(kernel, weights[place], rtol=0, atol=1e-5)
-        variables = stock_variables(model)
+        variables = model.trainable_variables
         for i in others:
             np.testing.assert_allclose(
                 to_numpy(variables[i]), weights[i], rtol=0, atol=1e-5
             )
     assert [ffn.width for ffn in ffns] == [TARGET] * MODELS[name].ffns
-
-
-def stock_variables(model):
-    """The trainable variables that the stock model has too, in its order."""
-    return [v for v in model.trainable_variables if not v.overwrite_with_gradient]

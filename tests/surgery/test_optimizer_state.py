@@ -7,7 +7,7 @@ import pytest
 import keras_idea as ki
 from keras_idea.surgery import shrink_in_place
 from keras_idea.surgery.optimizer_state import check_carriable
-from tests.helpers import residual_model, to_numpy
+from tests.helpers import residual_model, start_pruning, to_numpy
 
 o = keras.optimizers
 OPTIMIZERS = {
@@ -41,10 +41,10 @@ def masked_model(optimizer, data):
     keras.utils.set_random_seed(0)
     model = residual_model((16, 12), use_bias=True)
     model.compile(optimizer, "mse")
-    for ffn in ki.find_ffns(model):
-        ffn.state.width_schedule = ki.CubicWidth(ffn.hidden_dim, 6, 0, 1)
+    prune = start_pruning(model, 6, 0, 1)
     for _ in range(4):
         model.train_on_batch(*data)
+    prune.on_train_end()
     return model
 
 
@@ -81,9 +81,10 @@ def test_weight_decay_exclusions_are_carried(data):
             var_list=[ffn.layer.down_kernel], var_names=["gate"]
         )
         model.compile(optimizer, "mse")
-        ffn.state.width_schedule = ki.CubicWidth(16, 6, 0, 1)
+        prune = start_pruning(model, 6, 0, 1)
         for _ in range(3):
             model.train_on_batch(*data)
+        prune.on_train_end()
         models.append(surgery(model))
     for model in models:
         model.train_on_batch(*data)

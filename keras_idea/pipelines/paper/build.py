@@ -10,6 +10,7 @@ from keras.distillation import Distiller, LogitsDistillation
 
 import keras_idea as ki
 from keras_idea.models import decoder
+from keras_idea.surgery.pruner import NeuronPruner
 
 #: How a teacher is followed; the paper says nothing of either.
 DISTILLATION_TEMPERATURE, STUDENT_LOSS_WEIGHT = 1.0, 0.5
@@ -113,6 +114,20 @@ def compile_model(model, optimizer, teacher=None):
         )
     model.compile(optimizer=optimizer, loss=loss)
     return model
+
+
+class KeepScores(keras.callbacks.Callback):
+    """Keeps score of neurons and prunes none: a later stage of the run will."""
+
+    def on_train_begin(self, logs=None):
+        """Sets a pruner without a schedule to work."""
+        ffns = ki.find_ffns(self.model)
+        self._pruner = NeuronPruner(ffns, [None] * len(ffns))
+        self._pruner.attach(self.model)
+
+    def on_train_end(self, logs=None):
+        """Takes it off; the scores stay."""
+        self._pruner.detach(self.model)
 
 
 def _activation(scale, corpus, seed, last_batch):

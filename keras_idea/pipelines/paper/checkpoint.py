@@ -18,7 +18,7 @@ class Checkpoint:
     """A model and its optimizer at the end of a stage, with what led there.
 
     Attributes:
-        weights: dict of variable path to array: weights, scores, masks, ticks.
+        weights: dict of variable path to array: weights, scores, masks.
         slots: tuple of arrays, the optimizer's variables in their order; the
             first is its iterations.
         record: dict that JSON can hold: loss curve, FLOPs, tokens, seconds.
@@ -150,6 +150,11 @@ def load_checkpoint(path):
             f"The checkpoint {str(path)!r} is damaged ({error}). Delete it; it is made "
             "again."
         ) from error
+    if any(name.endswith("/ticks") for name in weights):
+        raise ValueError(
+            f"The checkpoint {str(path)!r} is of an earlier version, whose scores were "
+            "kept otherwise. Delete it; it is made again."
+        )
     return Checkpoint(weights, tuple(slots), record)
 
 

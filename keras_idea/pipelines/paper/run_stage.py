@@ -8,6 +8,7 @@ import keras
 
 import keras_idea as ki
 from keras_idea.pipelines.paper.build import (
+    KeepScores,
     compile_model,
     new_model,
     new_optimizer,
@@ -122,6 +123,8 @@ def run_stage(stage, scale, corpus, seed, start=None, teacher=None, tick=None):
     callbacks = []
     if stage.pruning is not None:
         callbacks.append(pruning_callback(stage, scale, corpus, seed, iterations))
+    elif stage.scores is not None:
+        callbacks.append(KeepScores())
     every = max(1, round(scale.total_steps / scale.curve_points))
     meter = Meter(every, stage.width, ki.find_ffns(model), tick)
     began, cpu_began = time.perf_counter(), time.process_time()

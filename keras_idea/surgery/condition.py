@@ -1,0 +1,190 @@
+"""What state a model is in: one place knows, and whatever depends on it asks here.
+
+A model is stock, or holds FFNs that can be pruned; those are at rest (masked or not,
+narrowed or not), or a pruner is at work in them, or a method is measuring or learning.
+Some of its layers may be frozen, quantized or have LoRA, and its optimizer may train
+other variables than its own.
+"""
+
+import dataclasses
+
+import keras
+
+from keras_idea.surgery.families import is_backbone
+from keras_idea.surgery.find import FFN, find_ffns, walk
+from keras_idea.surgery.pruner import innermost, pruner_of
+
+
+@dataclasses.dataclass(frozen=True)
+class Condition:
+    """The state of one model.
+
+    Attributes:
+        model: the Keras model or layer.
+        ffns: list of `FFN` handles, all of the model.
+        pruning: bool, whether a pruner is at work in its optimizer or its FFNs.
+        learning: list of str, the FFNs that a method measures or masks.
+        lora: list of str, the layers of KerasHub backbones with LoRA.
+        quantized: list of str, the quantized layers of KerasHub backbones.
+        frozen: list of str, the FFNs of which a kernel is not trainable.
+        untrained: list of str, the FFNs that the built optimizer does not train.
+    """
+
+    model: keras.layers.Layer
+    ffns: list[FFN]
+    pruning: bool
+    learning: list[str]
+    lora: list[str]
+    quantized: list[str]
+    frozen: list[str]
+    untrained: list[str]
+
+
+def condition_of(model):
+    """The `Condition` of a Keras model or layer."""
+    ffns = find_ffns(model)
+    optimizer = getattr(model, "optimizer", None)
+    backbones = [layer for layer in walk(model) if is_backbone(layer)]
+    parts = [part for backbone in backbones for part in walk(backbone)]
+    return Condition(
+        model=model,
+        ffns=ffns,
+        pruning=pruner_of(optimizer) is not None
+        or any(ffn.state.live is not None for ffn in ffns),
+        learning=[ffn.name for ffn in ffns if ffn.state.probe is not None],
+        lora=_paths(part for part in parts if getattr(part, "lora_enabled", False)),
+        quantized=_paths(p for p in parts if getattr(p, "quantization_mode", None)),
+        frozen=[
+            ffn.name
+            for ffn in ffns
+            if ffn.state.built and not all(k.trainable for k in ffn.kernels)
+        ],
+        untrained=_untrained(ffns, optimizer),
+    )
+
+
+def check_convertible(model):
+    """Refuses to convert what could not be trained, or brought out again.
+
+    Raises:
+        ValueError: naming the layers with LoRA or quantized.
+    """
+    condition = condition_of(model)
+    _check_plain(condition)
+
+
+def check_trainable(model):
+    """Refuses, when `fit` begins, a model whose FFNs cannot be pruned as it stands.
+
+    Args:
+        model: the Keras model that is fitted.
+
+    Returns:
+        Non-empty list of `FFN` handles.
+
+    Raises:
+        ValueError: saying what is in the way, and how to mend it.
+    """
+    if getattr(model, "optimizer", None) is None:
+        raise ValueError(
+            f"Model '{model.name}' is not compiled with an optimizer. Call "
+            "`model.compile(optimizer=..., loss=...)` before `fit`."
+        )
+    condition = condition_of(model)
+    if not condition.ffns:
+        raise ValueError(
+            f"Model '{model.name}' has no prunable FFN. Use "
+            "`keras_idea.PrunableGatedFFN` for its feed-forward layers (and build "
+            "the model first, if it makes them in `build`), or convert a KerasHub "
+            "model with `keras_idea.make_prunable(model)`."
+        )
+    _check_plain(condition)
+    if not all(ffn.state.built for ffn in condition.ffns):
+        raise ValueError(
+            f"Model '{model.name}' is not built, so there are no neurons to rank yet. "
+            "Call it on data, or `model.build(input_shape)`, before training begins."
+        )
+    if condition.frozen:
+        raise ValueError(
+            f"{', '.join(condition.frozen)}: frozen (trainable=False, in whole or in "
+            "part), so there are no gradients to rank neurons by. Unfreeze the kernels "
+            "and compile the model again."
+        )
+    if condition.untrained:
+        raise ValueError(
+            f"The optimizer of model '{model.name}' does not train the kernels of "
+            f"{', '.join(condition.untrained)}: it was built before they were part of "
+            "the model, for another model, or another optimizer trains them. Compile "
+            "the model again, with the one optimizer that trains its FFNs."
+        )
+    _check_paths(condition.ffns)
+    return condition.ffns
+
+
+def check_at_rest(model, what):
+    """Refuses, in the middle of pruning, what needs a model at rest.
+
+    Args:
+        model: a Keras model or layer.
+        what: str, what is asked for, such as "strip()".
+
+    Returns:
+        list of `FFN` handles.
+
+    Raises:
+        ValueError: if a pruning method is in the middle of its work.
+    """
+    condition = condition_of(model)
+    if condition.learning:
+        raise ValueError(
+            f"{condition.learning[0]} still has the probe of a pruning method, which "
+            "changes what it computes. Go on with `fit` and the IdeaPruneCallback, or "
+            f"end it with `callback.on_train_end()`, before {what}."
+        )
+    if condition.pruning and what == "strip()":
+        raise ValueError(
+            f"Model '{model.name}' is being pruned. End it with "
+            f"`callback.on_train_end()` before {what}."
+        )
+    return condition.ffns
+
+
+def _check_plain(condition):
+    for paths, state, cure in (
+        (condition.lora, "has LoRA enabled", "Merge it first, or prune before it"),
+        (condition.quantized, "is quantized", "Prune first, then quantize"),
+    ):
+        if paths:
+            raise ValueError(
+                f"Layer '{paths[0]}' of '{condition.model.name}' {state} (one of "
+                f"{len(paths)}), so that no narrow model could be made of it from its "
+                f"config. {cure}."
+            )
+
+
+def _check_paths(ffns):
+    paths = [ffn.layer.path for ffn in ffns]
+    same = {path for path in paths if paths.count(path) > 1}
+    if same and keras.backend.backend() == "torch":
+        # Keras on torch finds parameters by path: the gradients of one of the two
+        # would never be set back.
+        raise ValueError(
+            f"Several layers have the path {', '.join(map(repr, sorted(same)))}. Give "
+            "each FFN a name of its own: on torch Keras tells parameters apart by path."
+        )
+
+
+def _untrained(ffns, optimizer):
+    if optimizer is None or not optimizer.built:
+        return []
+    optimizer = innermost(optimizer)
+    trained = set(map(id, optimizer._trainable_variables))
+    return [
+        ffn.name
+        for ffn in ffns
+        if not trained.issuperset(id(k) for k in ffn.kernels if k.trainable)
+    ]
+
+
+def _paths(layers):
+    return [layer.path or layer.name for layer in layers]

@@ -1,0 +1,302 @@
+"""Algorithm 1 of IDEA Prune, inside the optimizer's step.
+
+Shapes: F = hidden_dim (neurons), D = input_dim.
+
+The algorithm needs what the optimizer's step needs, the weights and their gradients,
+and ends as it does, with new weights. So while a run prunes, the optimizer's `apply`
+is wrapped: before the step the sensitivities are taken, after it scores and masks are
+renewed and the rows of dead neurons zeroed. Scores and masks are variables of the
+optimizer as long as that lasts. The model has no other variables, the forward and the
+backward pass no other operations than at rest, and whatever leads to a step of that
+optimizer (`fit`, a train step or a loop of one's own, loss scaling, accumulation, a
+mesh) is scored by the gradient that the step is made with.
+"""
+
+import dataclasses
+import functools
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_idea.functional.importance import ema, reduce_rows, sensitivity
+from keras_idea.functional.masks import top_k_mask
+from keras_idea.surgery.find import find_ffns
+
+
+@dataclasses.dataclass(frozen=True)
+class Live:
+    """What a pruner keeps of one FFN while it is at work.
+
+    Attributes:
+        pruner: the `NeuronPruner`.
+        scores: variable `(3, F)` or `(3, F, D)` of the optimizer.
+        mask: variable `(F,)` of the optimizer.
+        schedule: `CubicWidth`, or None: it only keeps score.
+    """
+
+    pruner: Any
+    scores: keras.Variable
+    mask: keras.Variable
+    schedule: Any
+
+
+class NeuronPruner:
+    """Scores and masks the neurons of FFNs in each step of an optimizer.
+
+    Args:
+        ffns: list of `FFN` handles, built.
+        schedules: list of `CubicWidth`, one an FFN, or None: only keep score.
+    """
+
+    def __init__(self, ffns, schedules):
+        self.ffns, self.schedules = list(ffns), list(schedules)
+        self._optimizer: Any = None
+        self._live: list[Live] = []
+        self._functions: Any = None
+        #: int, the optimizer step at which it was set to work.
+        self.start = 0
+
+    @property
+    def attached(self):
+        """bool, whether it is at work."""
+        return any(ffn.state.live is not None for ffn in self.ffns)
+
+    @property
+    def variables(self):
+        """List of the variables that the optimizer holds for it."""
+        pairs = [(live.scores, live.mask) for live in self._live]
+        return [variable for pair in pairs for variable in pair] + [self._steps]
+
+    @property
+    def steps(self):
+        """int, the optimizer steps seen since it was set to work."""
+        return int(self._steps.value)
+
+    def fits(self, model, ffns, schedules):
+        """bool, whether it may be set to work again, compiled as it was.
+
+        Args:
+            model: a compiled Keras model.
+            ffns: list of `FFN` handles.
+            schedules: list of `CubicWidth` or None.
+        """
+        pairs = zip(self.ffns, ffns, strict=False)
+        return (
+            innermost(model.optimizer) is self._optimizer
+            and len(ffns) == len(self._live)
+            and all(mine.state is other.state for mine, other in pairs)
+            and schedules == self.schedules
+            and [ffn.hidden_dim for ffn in ffns]
+            == [live.mask.shape[0] for live in self._live]
+        )
+
+    def attach(self, model):
+        """Sets it to work, from the scores and masks that the FFNs have.
+
+        Args:
+            model: a compiled Keras model whose optimizer is built; on jax in sync.
+        """
+        optimizer = innermost(model.optimizer)
+        if optimizer is not self._optimizer:
+            self._optimizer = optimizer
+            self._make_variables()
+        else:
+            for variable in self.variables:
+                optimizer._track_variable(variable)
+        self.start = int(optimizer.iterations)
+        self._steps.assign(0)
+        for ffn, live in zip(self.ffns, self._live, strict=True):
+            live.scores.assign(ops.copy(ffn.state._scores.value))
+            live.mask.assign(self._first_mask(ffn, live.schedule))
+            ffn.state.live = live
+            ffn.state.publish()
+        self._step = optimizer.apply
+        optimizer.apply = self._apply
+        self._wrapped = [(optimizer, "apply")]
+        for part in parts(model.optimizer):
+            part.save_own_variables = functools.partial(_save_without, self, part)
+            self._wrapped.append((part, "save_own_variables"))
+        self._functions = _swapped(model, self._functions)
+
+    def detach(self, model):
+        """Leaves scores and masks with the FFNs, and the optimizer as it was.
+
+        Args:
+            model: the model that it was attached to, its variables in sync.
+        """
+        for ffn in self.ffns:
+            ffn.state.publish()
+            ffn.state.live = None
+        for variable in self.variables:
+            self._optimizer._untrack_variable(variable)
+        for part, name in self._wrapped:
+            delattr(part, name)
+        self._functions = _swapped(model, self._functions)
+
+    def _make_variables(self):
+        # As moments are made: each in its reference's layout over the devices.
+        add, self._live = self._optimizer.add_variable_from_reference, []
+        for ffn, schedule in zip(self.ffns, self.schedules, strict=True):
+            scores = add(ffn.state._scores, name="live")
+            mask = add(ffn.state._mask, name="live")
+            self._live.append(Live(self, scores, mask, schedule))
+        self._steps = add(self._optimizer._iterations, name="pruner")
+
+    def _first_mask(self, ffn, schedule):
+        """The mask that goes with the step at which it begins."""
+        mask = ops.copy(ffn.state._mask.value)
+        importance = ffn.state.importance_of(ffn.state._scores.value)
+        # Where nothing is known of the neurons, the first step tells.
+        if schedule is None or not ops.convert_to_numpy(importance).any():
+            return mask
+        k = schedule(int(self._optimizer.iterations))
+        return top_k_mask(importance, k, alive=mask)
+
+    def _apply(self, grads, trainable_variables=None):
+        """The optimizer's `apply`, with what Algorithm 1 does around it."""
+        known = self._optimizer._trainable_variables
+        if trainable_variables is not None:
+            known = trainable_variables = list(trainable_variables)
+        gradients = _StepGradients(self._optimizer, grads, known)
+        # Before the step: afterwards the weights are new ones.
+        fresh = [self._sensitivities(ffn, gradients) for ffn in self.ffns]
+        self._step(grads, trainable_variables)
+        self._steps.assign_add(gradients.ended)
+        for ffn, live, rows in zip(self.ffns, self._live, fresh, strict=True):
+            self._renew(ffn, live, rows, gradients.ends)
+
+    def _sensitivities(self, ffn, gradients):
+        """The newest sensitivities of an FFN, shaped as its scores."""
+        rows = []
+        for kernel, axis in ffn.weights.weights_with_axes()[:3]:
+            values = sensitivity(kernel.value, gradients.of(kernel))
+            if ffn.state.row_reduce == "mean":
+                values = reduce_rows(values, 1 - axis, "mean")
+            elif axis == 1:
+                values = ops.transpose(values)
+            rows.append(values)
+        return ops.stack(rows)
+
+    def _renew(self, ffn, live, rows, ends):
+        scores = ema(rows, live.scores.value, ffn.state.ema_decay)
+        mask = live.mask.value
+        if live.schedule is not None:
+            width = live.schedule.call(ops.cast(self._optimizer.iterations, "int32"))
+            importance = ffn.state.importance_of(scores)
+            mask = top_k_mask(importance, width, alive=mask)
+        if ends is not True:  # in the middle of an accumulated step nothing changes
+            scores = ops.where(ends, scores, live.scores.value)
+            mask = ops.where(ends, mask, live.mask.value)
+        live.scores.assign(scores)
+        live.mask.assign(mask)
+        for variable, axis in ffn.cuts():
+            shape = [1] * len(variable.shape)
+            shape[axis] = -1
+            keep = ops.cast(ops.reshape(mask, shape), variable.dtype)
+            variable.assign(variable.value * keep)
+
+
+class _StepGradients:
+    """The gradients that one step of an optimizer is made with, by variable.
+
+    Attributes:
+        ends: True, or under accumulation a bool tensor: whether this call of `apply`
+            ends a step.
+    """
+
+    def __init__(self, optimizer, grads, variables):
+        self._optimizer, self.ends = optimizer, True
+        self._count = optimizer.gradient_accumulation_steps
+        if self._count:
+            self.ends = (optimizer._iterations.value + 1) % self._count == 0
+        # Lists that do not match are the optimizer's to refuse.
+        pairs = zip(variables, grads, strict=False)
+        self._by_key = {optimizer._var_key(v): g for v, g in pairs}
+
+    @property
+    def ended(self):
+        """int or int tensor, the steps that this call ends."""
+        return 1 if self.ends is True else ops.cast(self.ends, "int32")
+
+    def of(self, kernel):
+        """The gradient of a kernel; zeros where the loss does not depend on it."""
+        optimizer = self._optimizer
+        gradient = self._by_key.get(optimizer._var_key(kernel))
+        if gradient is None:
+            return ops.zeros_like(kernel.value)
+        gradient = ops.stop_gradient(gradient)
+        if optimizer.loss_scale_factor is not None:
+            gradient = gradient / optimizer.loss_scale_factor
+        if self._count:
+            index = optimizer._get_variable_index(kernel)
+            so_far = optimizer._accumulated_gradients[index].value
+            gradient = (gradient + so_far) / self._count
+        return gradient
+
+
+def innermost(optimizer):
+    """The optimizer itself, without the loss scaling around it."""
+    return getattr(optimizer, "inner_optimizer", optimizer)
+
+
+def parts(optimizer):
+    """The optimizer and those it wraps, outermost first."""
+    found = [optimizer]
+    inner = getattr(optimizer, "inner_optimizer", None)
+    wrapped = getattr(optimizer, "_inner_optimizers", [])
+    for part in [inner] if inner is not None else wrapped:
+        found += parts(part)
+    return found
+
+
+def pruner_of(optimizer):
+    """The `NeuronPruner` at work in an optimizer, or None."""
+    step = vars(innermost(optimizer)).get("apply") if optimizer is not None else None
+    pruner = getattr(step, "__self__", None)
+    return pruner if isinstance(pruner, NeuronPruner) else None
+
+
+def end_pruning(model):
+    """Takes off the pruner that a fit ended by an exception has left at work."""
+    for ffn in find_ffns(model):
+        if ffn.state.live is not None:
+            ffn.state.live.pruner.detach(model)
+
+
+def own_variables(optimizer):
+    """The optimizer's variables without those of a pruner at work."""
+    pruner = pruner_of(optimizer)
+    theirs = set() if pruner is None else set(map(id, pruner.variables))
+    return [v for v in optimizer.variables if id(v) not in theirs]
+
+
+def _save_without(pruner, part, store):
+    """As the optimizer's own, of a file that loads where no pruner is at work."""
+    theirs = set(map(id, pruner.variables))
+    stay = [v for v in part.variables if id(v) not in theirs]
+    for i, variable in enumerate(stay):
+        store[str(i)] = ops.convert_to_numpy(variable)
+
+
+def _swapped(model, others):
+    """Gives a model its train function for another set of optimizer variables.
+
+    Both are kept, so that fits with a pruner and fits without it are compiled once.
+
+    Args:
+        model: a Keras model, compiled or not.
+        others: what this returned when the set was changed last, or None.
+
+    Returns:
+        The present function, with what it was made for.
+    """
+    compiled = getattr(model, "_compile_config", None)
+    present = getattr(model, "train_function", None)
+    if others is not None and others[0] is compiled:
+        model.train_function = others[1]
+    else:
+        model.train_function = None
+    if model.train_function is None and present is not None:
+        model.make_train_function(force=True)
+    return compiled, present
