@@ -70,7 +70,8 @@ class NeuronWatch:
         if memory is None:
             memory = self._memories[ffn.name] = _Memory(ffn.full_dim)
         sparsity = 1 - width / memory.full_dim
-        if ffn.state.live is None and width < ffn.full_dim:  # nobody is ranked any more
+        if ffn.state.live is None and width == ffn.hidden_dim < ffn.full_dim:
+            # All that are left live on: nobody is ranked any more.
             return Reading(ffn.name, width, sparsity, np.zeros(0), None)
         importance = keras.ops.convert_to_numpy(ffn.importance()).astype("float64")
         places, k = ffn.original_indices, self._target(ffn)

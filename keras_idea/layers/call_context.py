@@ -6,19 +6,28 @@ keyword, which tensorflow refuses).
 """
 
 from keras.src.backend.common import global_state
+from keras.src.backend.common.stateless_scope import get_stateless_scope
 
 
 def in_forward_pass():
     """bool, whether a layer is being called."""
-    return current_pass() is not None
+    return _context() is not None
 
 
 def training_flag():
     """Bool or None, the `training` that the outermost layer was called with."""
-    context = current_pass()
+    context = _context()
     return None if context is None else context.get_value("training")
 
 
 def current_pass():
-    """An object that stands for the forward pass under way, or None."""
+    """An object that stands for the forward pass under way, or None.
+
+    On jax that is the scope of `stateless_call`, in which each layer of the model is
+    called as if it were the outermost.
+    """
+    return get_stateless_scope() or _context()
+
+
+def _context():
     return global_state.get_global_attribute("current_call_ctx")

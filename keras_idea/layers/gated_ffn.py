@@ -106,6 +106,48 @@ def ffn_biases(layer):
     return layer.up_bias, layer.gate_bias, layer.down_bias
 
 
+def check_loaded_width(name, hidden_dim, found):
+    """Refuses a file of another width, in words that say what to use.
+
+    Args:
+        name: str, the layer's path.
+        hidden_dim: int, neurons that the layer has.
+        found: int, neurons of that layer in the file.
+
+    Raises:
+        ValueError: if they differ.
+    """
+    if hidden_dim != found:
+        raise ValueError(
+            f"The file holds {found} neurons of '{name}', which has {hidden_dim}: it "
+            "was saved before or after the model became narrower. Load the model whole "
+            "(keras.saving.load_model), or restore a run by "
+            "keras_idea.Checkpoint(folder).restore(model), which narrows the model; or "
+            f"make the model with {found} neurons."
+        )
+
+
+def check_loaded_ffn(layer, store):
+    """Refuses a file that holds nothing of a layer, or another width of it.
+
+    Args:
+        layer: a built `GatedFFN` or `PrunableGatedFFN`.
+        store: what Keras gives `load_own_variables`.
+
+    Raises:
+        ValueError: saying what the file is of.
+    """
+    if not store.keys():
+        raise ValueError(
+            f"The file holds nothing of '{layer.path}'. Keras finds weights by the "
+            f"class of their layer, so the file is of a model without this "
+            f"{type(layer).__name__}: load it into a model of the same layers "
+            "(GatedFFN, or PrunableGatedFFN), and use keras_idea.compact to go from "
+            "PrunableGatedFFN to GatedFFN."
+        )
+    check_loaded_width(layer.path, layer.hidden_dim, store["0"].shape[1])
+
+
 def ffn_config(layer):
     """The constructor's arguments that both layers share."""
     return {
@@ -160,6 +202,11 @@ class GatedFFN(keras.layers.Layer):
         """The layer's output, of the shape of `inputs`."""
         up, gate, down = ffn_kernels(self)
         return gated_ffn(inputs, up, gate, down, ffn_biases(self), self.activation)
+
+    def load_own_variables(self, store):
+        """Takes the kernels from a file, which must be of this width."""
+        check_loaded_ffn(self, store)
+        super().load_own_variables(store)
 
     def compute_output_shape(self, input_shape):
         """The input's shape."""

@@ -9,7 +9,7 @@ import functools
 from typing import Any
 
 from keras_idea.layers.call_context import in_forward_pass
-from keras_idea.layers.neuron_state import check_loaded_width
+from keras_idea.layers.gated_ffn import check_loaded_width
 
 
 def convert_dense(layer, state, matrix):
@@ -33,7 +33,7 @@ def restore_dense(layer):
     """Undoes `convert_dense`, in place."""
     layer.quantize = layer._stock_quantize
     del layer._neuron_state, layer._stock_quantize
-    layer.__class__ = type(layer).__base__
+    layer.__class__ = type(layer)._stock_class
 
 
 def is_converted(layer):
@@ -49,6 +49,8 @@ class _Untracked:
 @functools.cache
 def _converted_class(base: Any, is_down):
     class Converted(base):  # type: ignore[misc]
+        _stock_class = base
+
         def enable_lora(self, *args, **kwargs):
             _refuse(self, "LoRA")
 

@@ -17,6 +17,7 @@ variables of its own, through which the hidden activations pass (see
 """
 
 import contextlib
+import weakref
 from typing import Any
 
 import keras
@@ -24,7 +25,8 @@ import numpy as np
 from keras import ops
 
 from keras_idea.functional.importance import REDUCTIONS, neuron_importance
-from keras_idea.layers.call_context import training_flag
+from keras_idea.layers.call_context import current_pass, training_flag
+from keras_idea.layers.gated_ffn import check_loaded_width
 from keras_idea.layers.unlocked import unlocked
 from keras_idea.validation import check_choice, check_number
 
@@ -63,6 +65,7 @@ class NeuronState(keras.layers.Layer):
         #: int, the neurons it had at first, before any narrowing.
         self.full_dim = None
         self.probe = None
+        self._measured: Any = None  # the last forward pass that came to a probe
         #: None, or while a pruner is at work the `Live` scores and mask.
         self.live: Any = None
 
@@ -124,9 +127,22 @@ class NeuronState(keras.layers.Layer):
 
         Returns:
             Tensor like `activations`; itself without a probe.
+
+        Raises:
+            ValueError: if the forward pass of a training step comes to a probe a second
+                time: what the backward pass brings from two calls is added up.
         """
         if self.probe is None:
             return activations
+        present = current_pass()
+        if training_flag() is not False and present is not None:
+            if self._measured is not None and self._measured() is present:
+                raise ValueError(
+                    f"The FFN of '{self.path}' is called more than once in a forward "
+                    "pass, which the pruning method cannot measure. Use "
+                    "method='sensitivity', which adds the gradients of all calls up."
+                )
+            self._measured = weakref.ref(present)
         return self.probe.tap(activations, training_flag(), mask)
 
     def set_probe(self, probe):
@@ -194,27 +210,6 @@ class NeuronState(keras.layers.Layer):
         pairs = zip((self._scores, self._mask, self.original_index), arrays)
         for variable, array in pairs:
             variable.assign(array)
-
-
-def check_loaded_width(name, hidden_dim, found):
-    """Refuses a file of another width, in words that say what to use.
-
-    Args:
-        name: str, the layer's path.
-        hidden_dim: int, neurons that the layer has.
-        found: int, neurons of that layer in the file.
-
-    Raises:
-        ValueError: if they differ.
-    """
-    if hidden_dim != found:
-        raise ValueError(
-            f"The file holds {found} neurons of '{name}', which has {hidden_dim}: it "
-            "was saved before or after the model became narrower. Load the model whole "
-            "(keras.saving.load_model), or restore a run by "
-            "keras_idea.Checkpoint(folder).restore(model), which narrows the model; or "
-            f"make the model with {found} neurons."
-        )
 
 
 def _numbers(shape, dtype):

@@ -9,13 +9,14 @@ from keras_idea.functional.masks import take_neurons
 from keras_idea.layers.gated_ffn import (
     GatedFFN,
     build_ffn,
+    check_loaded_ffn,
     ffn_biases,
     ffn_config,
     ffn_kernels,
     gated_ffn,
     set_ffn_arguments,
 )
-from keras_idea.layers.neuron_state import NeuronState, check_loaded_width
+from keras_idea.layers.neuron_state import NeuronState
 
 
 @keras.saving.register_keras_serializable(package="keras_idea")
@@ -183,8 +184,7 @@ class PrunableGatedFFN(keras.layers.Layer):
 
     def load_own_variables(self, store):
         """Takes the kernels from a file, which must be of this width."""
-        if store.keys():
-            check_loaded_width(self.path, self.hidden_dim, store["0"].shape[1])
+        check_loaded_ffn(self, store)
         super().load_own_variables(store)
 
     def _check_built(self, what):

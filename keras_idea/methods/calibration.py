@@ -54,9 +54,15 @@ class _Capture:
 
     def __init__(self, ffn, aggregation):
         self.ffn, self.aggregation = ffn, aggregation
-        self.padding_masks = {}
+        self.padding_masks, self.found = {}, None
 
-    def tap(self, activations, steps, training=None, mask=None):
+    def tap(self, activations, training=None, mask=None):
+        if self.found is not None:
+            raise ValueError(
+                f"{self.ffn.name} is called more than once in a forward pass, so there "
+                "are no activations that are its own. Use method='sensitivity', which "
+                "adds the gradients of all calls up."
+            )
         padding_mask = _mask_of(self.ffn, self.padding_masks)
         mask = mask if padding_mask is None else padding_mask
         self.found = activation_sums(activations, mask, self.aggregation)
@@ -74,7 +80,7 @@ class _Runner(keras.Model):
     def call(self, batch):
         masks = dict(batch["masks"])
         for capture in self.captures:
-            capture.padding_masks = masks
+            capture.padding_masks, capture.found = masks, None
         self.model(batch["inputs"], training=False)
         return [capture.found for capture in self.captures]
 

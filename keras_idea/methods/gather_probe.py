@@ -38,7 +38,7 @@ class GatherProbe(Probe):
         self._sums = self.add_overwritten("sums", (self.hidden_dim,))
         self._samples = self.add_overwritten("samples", ())
 
-    def look(self, activations, training, mask):
+    def tap(self, activations, training=None, mask=None):
         """The activations unchanged; see `Probe`."""
         if training is False:
             return activations

@@ -103,7 +103,7 @@ class MaskProbe(Probe):
         log_alpha = ops.stop_gradient(self.log_alpha.value)
         return hard_concrete_mask(log_alpha, self.target_dim)
 
-    def look(self, activations, training, mask):
+    def tap(self, activations, training=None, mask=None):
         """The activations times the mask; see `Probe`."""
         if training is False:
             return activations * ops.cast(self.scale(), activations.dtype)

@@ -1,10 +1,6 @@
 """What hidden activations pass through while a method measures or learns."""
 
-import weakref
-
 import keras
-
-from keras_idea.layers.call_context import current_pass
 
 
 class Overwritten(keras.layers.Layer):
@@ -54,13 +50,12 @@ class Probe(Overwritten):
     def build(self):
         """Makes the variable that counts; subclasses add their own."""
         self._steps = self.add_overwritten("steps", ())
-        self._pass = None
         self.built = True
 
     @property
     def steps(self):
-        """int, the optimizer steps counted."""
-        return int(self._steps.value)
+        """float, the optimizer steps counted."""
+        return float(keras.ops.convert_to_numpy(self._steps))
 
     def start_at(self, step):
         """Sets the count of optimizer steps."""
@@ -77,24 +72,7 @@ class Probe(Overwritten):
 
         Returns:
             Tensor like `activations`.
-
-        Raises:
-            ValueError: if the forward pass has come here before: what a backward pass
-                brings from two calls is added up, and would be wrong.
         """
-        present = current_pass()
-        if training is not False and present is not None:
-            if self._pass is not None and self._pass() is present:
-                raise ValueError(
-                    f"'{self.path}' measures an FFN that is called more than once in a "
-                    "forward pass, which this pruning method cannot. Use "
-                    "method='sensitivity', which adds the gradients of all calls up."
-                )
-            self._pass = weakref.ref(present)
-        return self.look(activations, training, mask)
-
-    def look(self, activations, training, mask):
-        """As `tap`, which has seen to it that it is the first in the forward pass."""
         raise NotImplementedError
 
     def scale(self):

@@ -24,8 +24,8 @@ class Condition:
         ffns: list of `FFN` handles, all of the model.
         pruning: bool, whether a pruner is at work in its optimizer or its FFNs.
         learning: list of str, the FFNs that a method measures or masks.
-        lora: list of str, the layers of KerasHub backbones with LoRA.
-        quantized: list of str, the quantized layers of KerasHub backbones.
+        lora: list of the layers of KerasHub backbones with LoRA.
+        quantized: list of the quantized layers of KerasHub backbones.
         frozen: list of str, the FFNs of which a kernel is not trainable.
         untrained: list of str, the FFNs that the built optimizer does not train.
     """
@@ -34,8 +34,8 @@ class Condition:
     ffns: list[FFN]
     pruning: bool
     learning: list[str]
-    lora: list[str]
-    quantized: list[str]
+    lora: list[keras.layers.Layer]
+    quantized: list[keras.layers.Layer]
     frozen: list[str]
     untrained: list[str]
 
@@ -52,8 +52,8 @@ def condition_of(model):
         pruning=pruner_of(optimizer) is not None
         or any(ffn.state.live is not None for ffn in ffns),
         learning=[ffn.name for ffn in ffns if ffn.state.probe is not None],
-        lora=_paths(part for part in parts if getattr(part, "lora_enabled", False)),
-        quantized=_paths(p for p in parts if getattr(p, "quantization_mode", None)),
+        lora=[part for part in parts if getattr(part, "lora_enabled", False)],
+        quantized=[p for p in parts if getattr(p, "quantization_mode", None)],
         frozen=[
             ffn.name
             for ffn in ffns
@@ -150,15 +150,16 @@ def check_at_rest(model, what):
 
 
 def _check_plain(condition):
-    for paths, state, cure in (
+    for layers, state, cure in (
         (condition.lora, "has LoRA enabled", "Merge it first, or prune before it"),
         (condition.quantized, "is quantized", "Prune first, then quantize"),
     ):
-        if paths:
+        for layer in layers:
+            mode = getattr(layer, "quantization_mode", None)
             raise ValueError(
-                f"Layer '{paths[0]}' of '{condition.model.name}' {state} (one of "
-                f"{len(paths)}), so that no narrow model could be made of it from its "
-                f"config. {cure}."
+                f"Layer '{layer.path}' of '{condition.model.name}' {state}"
+                f"{f' ({mode})' if mode else ''}, so that no narrow model could be made "
+                f"of it from its config. {cure}."
             )
 
 
@@ -184,7 +185,3 @@ def _untrained(ffns, optimizer):
         for ffn in ffns
         if not trained.issuperset(id(k) for k in ffn.kernels if k.trainable)
     ]
-
-
-def _paths(layers):
-    return [layer.path or layer.name for layer in layers]

@@ -74,7 +74,9 @@ def check_rebuildable(backbone):
         ) from error
     pairs = itertools.zip_longest(backbone.variables, copy.variables)
     for old, new in pairs:
-        kinds = [v and (v.name, tuple(v.shape), v.dtype) for v in (old, new)]
+        kinds = [
+            None if v is None else (v.name, tuple(v.shape), v.dtype) for v in (old, new)
+        ]
         if kinds[0] != kinds[1]:
             raise ValueError(
                 f"{name}, made again from its config, has other variables "
@@ -104,7 +106,10 @@ def rebuild_task(task, backbone):
     Returns:
         A new task; the preprocessor, which has no weights, is the same object.
     """
-    config = {**task.get_config(), "backbone": backbone}
+    with warnings.catch_warnings():
+        # The copy is narrow: nothing of the conversion is lost in it.
+        warnings.simplefilter("ignore", StockCopyWarning)
+        config = {**task.get_config(), "backbone": backbone}
     # Not from its config, which leaves out the tokenizer's vocabulary.
     config["preprocessor"] = task.preprocessor
     return type(task).from_config(config)
@@ -140,6 +145,10 @@ def check_same_function(model, copy):
             )
 
 
+class StockCopyWarning(UserWarning):
+    """Told when a converted model is saved or copied as a stock one."""
+
+
 def tell_when_saved(backbone):
     """Lets a converted backbone say that what is saved of it is a stock one.
 
@@ -167,6 +176,7 @@ def _told_config(backbone):
             "zeros in it, and the scores, the masks and the pruning under way are not. "
             "Use keras_idea.Checkpoint to go on later, keras_idea.compact for a narrow "
             "model.",
+            StockCopyWarning,
             stacklevel=3,
         )
     return type(backbone).get_config(backbone)

@@ -293,10 +293,21 @@ def _swapped(model, others):
     """
     compiled = getattr(model, "_compile_config", None)
     present = getattr(model, "train_function", None)
-    if others is not None and others[0] is compiled:
-        model.train_function = others[1]
-    else:
-        model.train_function = None
+    known = others is not None and others[0] is compiled
+    model.train_function = others[1] if known else None
     if model.train_function is None and present is not None:
-        model.make_train_function(force=True)
+        _make_train_function(model)
     return compiled, present
+
+
+def _make_train_function(model):
+    own = vars(model).get("train_step")
+    # jax takes equal functions for one, and would find what it traced for another.
+    model.train_step = functools.partial(model.train_step)
+    try:
+        model.make_train_function(force=True)
+    finally:
+        if own is None:
+            del model.train_step
+        else:
+            model.train_step = own

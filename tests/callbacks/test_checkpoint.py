@@ -134,10 +134,9 @@ def test_between_two_milestones(data, tmp_path):
     assert checkpoint.restore(model) == 3
     ffns = ki.find_ffns(model)
     schedules = [ki.CubicWidth(full, 4, 6, 11) for full in (16, 12)]
-    # The mask that step 12 was done with; `fit` brings the schedule for the next.
-    assert [ffn.width for ffn in ffns] == [schedule(11) for schedule in schedules]
+    assert [ffn.width for ffn in ffns] == [schedule(12) for schedule in schedules]
     for ffn in ffns:
-        assert 4 < ffn.hidden_dim < ffn.full_dim 
+        assert 4 < ffn.hidden_dim < ffn.full_dim
         assert len(set(ffn.original_indices)) == ffn.hidden_dim
         assert ffn.original_indices.max() >= ffn.hidden_dim
     resumed = part_of_run(copy, *kind, compact="progressive")

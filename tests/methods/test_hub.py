@@ -90,8 +90,7 @@ def test_the_down_layer_shows_the_hidden_activations(family, arguments, tokens):
     statistics = activation_statistics(lm, ffns, x, num_samples=48, aggregation="paper")
     seen = []
     for ffn in ffns:
-        down = ffn.weights.layers[2]
-        down._hidden = lambda z: seen.append(to_numpy(z)) or z
+        ffn.state.hidden = lambda z: seen.append(to_numpy(z)) or z
     lm.run_eagerly = True
     lm(x, training=False)
     for (sums, samples), z in zip(statistics, seen, strict=True):

@@ -1,0 +1,76 @@
+"""The loops of docs/custom_loops.md, as they stand there, against `fit`."""
+
+import importlib
+import pathlib
+import re
+
+import keras
+import numpy as np
+import pytest
+
+import keras_idea as ki
+from tests.helpers import residual_model, set_random_weights, to_numpy
+
+BACKEND = keras.backend.backend()
+PAGE = pathlib.Path(__file__).parents[2] / "docs" / "custom_loops.md"
+BLOCKS = dict(re.findall(r"```python (\w+)\n(.*?)```", PAGE.read_text(), re.DOTALL))
+SETTINGS = {"target_dim": 4, "begin_step": 3, "prune_steps": 12}
+
+
+def new_model():
+    model = residual_model()
+    set_random_weights(model)
+    return model
+
+
+def by_fit(data, compact):
+    model = new_model()
+    model.compile(keras.optimizers.AdamW(0.01), "mse")
+    prune = ki.IdeaPruneCallback(**SETTINGS, compact=compact)
+    model.fit(
+        *data, batch_size=8, epochs=3, shuffle=False, verbose=0, callbacks=[prune]
+    )
+    return model
+
+
+def by_loop(name, data, compact):
+    x, y = data
+    model, optimizer = new_model(), keras.optimizers.AdamW(0.01)
+    if name == "train_on_batch":
+        model.compile(optimizer, "mse")
+    names = {
+        "model": model,
+        "optimizer": optimizer,
+        "loss_fn": keras.losses.MeanSquaredError(),
+        "prune": ki.IdeaPruneCallback(**SETTINGS, compact=compact),
+        "batches": [(x[i : i + 8], y[i : i + 8]) for i in range(0, 64, 8)],
+        "epochs": 3,
+        "keras": keras,
+        "ki": ki,
+    }
+    backend = {"jax": "jax", "tensorflow": "tensorflow", "torch": "torch"}[BACKEND]
+    names["tf" if BACKEND == "tensorflow" else BACKEND] = importlib.import_module(
+        backend
+    )
+    exec(BLOCKS[name], names)
+    return model
+
+
+@pytest.mark.parametrize("compact", ["end", "progressive", "off"])
+@pytest.mark.parametrize("name", ["train_on_batch", BACKEND])
+def test_a_loop_ends_as_fit_does(name, compact, data):
+    model, expected = by_loop(name, data, compact), by_fit(data, compact)
+    widths = [(f.hidden_dim, f.width) for f in ki.find_ffns(model)]
+    assert widths == [(f.hidden_dim, f.width) for f in ki.find_ffns(expected)]
+    assert {width for _, width in widths} == {4}
+    pairs = zip(ki.find_ffns(model), ki.find_ffns(expected), strict=True)
+    for ffn, other in pairs:
+        np.testing.assert_array_equal(ffn.original_indices, other.original_indices)
+        np.testing.assert_array_equal(to_numpy(ffn.mask), to_numpy(other.mask))
+    for one, other in zip(
+        model.trainable_variables, expected.trainable_variables, strict=True
+    ):
+        np.testing.assert_allclose(to_numpy(one), to_numpy(other), atol=1e-5)
+    # Afterwards nothing is left of it.
+    assert "apply" not in vars(model.optimizer)
+    assert len(model.optimizer.variables) == len(expected.optimizer.variables)

@@ -1,0 +1,292 @@
+"""A layer that nobody prunes is a plain one, however it is called and trained.
+
+Each way of training runs twice from the same weights, with `GatedFFN` and with
+`PrunableGatedFFN`; the losses and weights must be the same numbers.
+"""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_idea as ki
+from tests.helpers import to_numpy
+
+BACKEND = keras.backend.backend()
+FIT = {"batch_size": 8, "shuffle": False, "verbose": 0}
+
+
+def once(ffn, x):
+    return x + ffn(x)
+
+
+def twice(ffn, x):
+    return ffn(x + ffn(x))
+
+
+def over_time(ffn, x):
+    return x + keras.layers.TimeDistributed(ffn)(x)
+
+
+class Dropped(keras.layers.Layer):
+    """An FFN that every other step leaves out, by `ops.cond`."""
+
+    def __init__(self, ffn):
+        super().__init__()
+        self.ffn = ffn
+        self.step = self.add_weight(shape=(), initializer="zeros", trainable=False)
+
+    def build(self, input_shape):
+        self.ffn.build(input_shape)
+
+    def call(self, x):
+        self.step.assign_add(1.0)
+        even = keras.ops.equal(keras.ops.mod(self.step.value, 2.0), 0.0)
+        return keras.ops.cond(even, lambda: x + self.ffn(x), lambda: x * 1.0)
+
+
+def dropped(ffn, x):
+    return Dropped(ffn)(x)
+
+
+CALLS = {f.__name__: f for f in (once, twice, over_time, dropped)}
+
+
+def model_of(ffn_class, call=once, cls=keras.Model, branch=False):
+    """A model around one FFN, of the same weights whatever its class."""
+    inputs = keras.Input((5, 8))
+    ffn = ffn_class(16, name="ffn")
+    x = call(ffn, inputs)
+    outputs = keras.layers.Dense(1, name="head")(x)
+    if branch:  # a second output, without a loss
+        side = ffn_class(16, name="side")
+        outputs = [outputs, keras.layers.Dense(1, name="side_head")(side(x))]
+    model = cls(inputs, outputs)
+    rng = np.random.default_rng(3)
+    for variable in model.trainable_variables:
+        variable.assign(rng.normal(size=variable.shape, scale=0.3))
+    return model
+
+
+def numbers(model):
+    return [to_numpy(v) for v in model.trainable_variables]
+
+
+def assert_same(train, **kwargs):
+    """Trains both kinds; what `train` returns, and the weights, must be equal."""
+    plain, prunable = (model_of(c, **kwargs) for c in (ki.GatedFFN, ki.PrunableGatedFFN))
+    assert len(plain.trainable_variables) == len(prunable.trainable_variables)
+    before = numbers(plain)
+    expected, received = train(plain), train(prunable)
+    np.testing.assert_allclose(received, expected, rtol=1e-5)
+    for old, one, other in zip(before, numbers(plain), numbers(prunable), strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-6)
+        assert np.isfinite(one).all()
+    assert any((a != b).any() for a, b in zip(before, numbers(plain), strict=True))
+    for ffn in ki.find_ffns(prunable):
+        assert ffn.width == 16 and set(to_numpy(ffn.mask)) == {1.0}
+    return plain, prunable
+
+
+def fitted(model, data, optimizer=None, **kwargs):
+    model.compile(optimizer or keras.optimizers.Adam(0.01), "mse", **kwargs)
+    return model.fit(*data, epochs=2, **FIT).history["loss"]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_however_it_is_called(call, data):
+    assert_same(lambda model: fitted(model, data), call=CALLS[call])
+
+
+def test_in_a_branch_without_a_loss(data):
+    def train(model):
+        model.compile(keras.optimizers.Adam(0.01), loss=["mse", None])
+        targets = [data[1], data[1]]
+        return model.fit(data[0], targets, epochs=2, **FIT).history["loss"]
+
+    plain, prunable = assert_same(train, branch=True)
+    sides = [m.predict(data[0], verbose=0)[1] for m in (plain, prunable)]
+    np.testing.assert_allclose(*sides, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"clipnorm": 0.01},
+        {"global_clipnorm": 0.01},
+        {"clipvalue": 0.001},
+        {"weight_decay": 0.5},
+        {"use_ema": True, "ema_momentum": 0.5},
+        {"use_ema": True, "ema_momentum": 0.5, "ema_overwrite_frequency": 3},
+        {"gradient_accumulation_steps": 3},
+    ],
+    ids=lambda arguments: next(reversed(arguments)),
+)
+def test_whatever_the_optimizer_does(arguments, data):
+    assert_same(lambda m: fitted(m, data, keras.optimizers.Adam(0.01, **arguments)))
+
+
+class Clipped(keras.Model):
+    """A train step that clips every gradient, as many write it."""
+
+    by = "norm"
+
+    def clip(self, gradients):
+        if self.by == "value":
+            return [keras.ops.clip(g, -1e-3, 1e-3) for g in gradients]
+        if self.by == "norm":
+            norms = [keras.ops.sqrt(keras.ops.sum(g * g)) for g in gradients]
+            return [g * 0.01 / (n + 1e-6) for g, n in zip(gradients, norms, strict=True)]
+        norm = keras.ops.sqrt(sum(keras.ops.sum(g * g) for g in gradients))
+        return [g * 0.01 / (norm + 1e-6) for g in gradients]
+
+    def train_step(self, *arguments):
+        return getattr(self, f"_{BACKEND}_step")(*arguments)
+
+    def _jax_step(self, state, data):
+        import jax
+
+        trainable, resting, slots, metrics = state
+        x, y = data[:2]
+
+        def loss_of(trainable):
+            predicted, new = self.stateless_call(trainable, resting, x, training=True)
+            return keras.ops.mean((predicted - y) ** 2), new
+
+        (loss, resting), gradients = jax.value_and_grad(loss_of, has_aux=True)(trainable)
+        trainable, slots = self.optimizer.stateless_apply(
+            slots, self.clip(gradients), trainable
+        )
+        return {"loss": loss}, (trainable, resting, slots, metrics)
+
+    def _tensorflow_step(self, data):
+        import tensorflow as tf
+
+        x, y = data[:2]
+        with tf.GradientTape() as tape:
+            loss = keras.ops.mean(keras.ops.square(keras.ops.subtract(self(x, training=True), y)))
+        variables = self.trainable_variables
+        gradients = self.clip(tape.gradient(loss, variables))
+        self.optimizer.apply_gradients(zip(gradients, variables, strict=True))
+        return {"loss": loss}
+
+    def _torch_step(self, data):
+        import torch
+
+        x, y = data[:2]
+        self.zero_grad()
+        loss = keras.ops.mean(keras.ops.square(keras.ops.subtract(self(x, training=True), y)))
+        loss.backward()
+        variables = self.trainable_variables
+        with torch.no_grad():
+            gradients = self.clip([v.value.grad for v in variables])
+            self.optimizer.apply(gradients, variables)
+        return {"loss": loss.detach()}
+
+
+class ClippedByValue(Clipped):
+    by = "value"
+
+
+class ClippedByGlobalNorm(Clipped):
+    by = "global norm"
+
+
+@pytest.mark.parametrize("cls", [Clipped, ClippedByValue, ClippedByGlobalNorm])
+def test_in_a_custom_train_step_that_clips(cls, data):
+    assert_same(lambda model: fitted(model, data), cls=cls)
+
+
+def hand_written_sgd(model, data, l2=0.0):
+    """No optimizer at all: gradients of the backend, and a loop."""
+    x, y = data
+    losses = []
+    for _ in range(4):
+        loss, gradients = _gradients(model, x, y, l2)
+        losses.append(loss)
+        for variable, gradient in zip(model.trainable_variables, gradients, strict=True):
+            variable.assign(variable.value - 0.05 * gradient)
+    return losses
+
+
+def _gradients(model, x, y, l2):
+    def loss_of(values):
+        predicted = model(x)
+        penalty = sum(keras.ops.sum(v * v) for v in values)
+        return keras.ops.mean(keras.ops.subtract(predicted, y) ** 2) + l2 * penalty
+
+    if BACKEND == "jax":
+        import jax
+
+        def stateless(values):
+            predicted, _ = model.stateless_call(values, resting, x)
+            penalty = sum(keras.ops.sum(v * v) for v in values)
+            return keras.ops.mean(keras.ops.subtract(predicted, y) ** 2) + l2 * penalty
+
+        resting = [v.value for v in model.non_trainable_variables]
+        values = [v.value for v in model.trainable_variables]
+        loss, gradients = jax.value_and_grad(stateless)(values)
+    elif BACKEND == "tensorflow":
+        import tensorflow as tf
+
+        with tf.GradientTape() as tape:
+            loss = loss_of([v.value for v in model.trainable_variables])
+        gradients = tape.gradient(loss, [v.value for v in model.trainable_variables])
+    else:
+        model.zero_grad()
+        loss = loss_of([v.value for v in model.trainable_variables])
+        loss.backward()
+        gradients = [v.value.grad.clone() for v in model.trainable_variables]
+    return float(keras.ops.convert_to_numpy(keras.ops.stop_gradient(loss))), gradients
+
+
+@pytest.mark.parametrize("l2", [0.0, 0.01], ids=["plain", "L2"])
+def test_by_a_loop_without_an_optimizer(l2, data):
+    assert_same(lambda model: hand_written_sgd(model, data, l2))
+
+
+def other_optimizer(model, data):
+    """Adam of another library, over all that the model says is trainable."""
+    if BACKEND == "torch":
+        import torch
+
+        x, y = (torch.tensor(array) for array in data)
+        optimizer = torch.optim.Adam(model.parameters(), 0.01)
+        losses = []
+        for _ in range(4):
+            optimizer.zero_grad()
+            loss = keras.ops.mean((model(x) - y) ** 2)
+            loss.backward()
+            optimizer.step()
+            losses.append(float(loss.detach()))
+        return losses
+    optimizer = keras.optimizers.Adam(0.01)  # not the model's own
+    variables = model.trainable_variables
+    losses = []
+    for _ in range(4):
+        loss, gradients = _gradients(model, *data, 0.0)
+        losses.append(loss)
+        optimizer.apply(gradients, variables)
+    return losses
+
+
+def test_by_another_optimizer(data):
+    assert_same(lambda model: other_optimizer(model, data))
+
+
+@pytest.mark.parametrize("train", ["own", "other", "by hand"])
+def test_what_is_masked_stays_masked(train, data):
+    """Whoever trains it on: as the plain layer of the living, with fresh slots."""
+    model = model_of(ki.PrunableGatedFFN)
+    (ffn,) = ki.find_ffns(model)
+    ffn.mask.assign(np.arange(16) % 3 == 0)
+    narrow = ki.compact(model)
+    ways = {
+        "own": lambda m: fitted(m, data),
+        "other": lambda m: other_optimizer(m, data),
+        "by hand": lambda m: hand_written_sgd(m, data),
+    }
+    losses = [ways[train](m) for m in (model, narrow)]
+    np.testing.assert_allclose(*losses, rtol=1e-5)
+    assert ffn.width == 6
+    outputs = [m.predict(data[0], verbose=0) for m in (model, narrow)]
+    np.testing.assert_allclose(*outputs, rtol=1e-4, atol=1e-5)
