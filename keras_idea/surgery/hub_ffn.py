@@ -150,4 +150,6 @@ def converted_ffns(backbone):
         ffns = hub_ffns(backbone)
     except ValueError:
         return []
-    return [ffn for ffn in ffns if ffn.state is not None and is_converted(ffn.layers[0])]
+    return [
+        ffn for ffn in ffns if ffn.state is not None and is_converted(ffn.layers[0])
+    ]

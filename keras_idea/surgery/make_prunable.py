@@ -112,7 +112,9 @@ def strip(model):
         ffn.weights.restore()
         # What `compile` noted of each layer.
         getattr(model, "_compiled_trainable_state", {}).pop(ffn.state, None)
-    for backbone in {id(ffn.weights.backbone): ffn.weights.backbone for ffn in ffns}.values():
+    for backbone in {
+        id(ffn.weights.backbone): ffn.weights.backbone for ffn in ffns
+    }.values():
         tell_no_more(backbone)
     refresh(model)
     return model

@@ -1,7 +1,13 @@
 """Narrowing a model where it stands, in the middle of `fit`."""
 
+import functools
+import gc
+
+import keras
+
 from keras_idea.surgery.find import find_ffns
 from keras_idea.surgery.optimizer_state import narrow_variable
+from keras_idea.surgery.pruner import innermost
 
 
 def shrink_in_place(model):
@@ -39,6 +45,32 @@ def narrow_to(model, pairs):
         ffn.weights.set_hidden_dim(len(kept))
     if pairs:
         refresh(model)
+        _tell_others(model, [v for ffn, _ in pairs for v, _ in ffn.cuts()])
+
+
+def _tell_others(model, narrowed):
+    """Has other models that share the narrowed variables ask to be compiled again.
+
+    Their optimizers hold slots of the old shapes, and Keras keeps no list of them.
+    """
+    ours, ids = set(map(id, model._flatten_layers())), set(map(id, narrowed))
+    for other in gc.get_objects():
+        if not issubclass(type(other), keras.Model) or id(other) in ours:
+            continue
+        optimizer = getattr(other, "optimizer", None)
+        if optimizer is None or not optimizer.built or optimizer is model.optimizer:
+            continue
+        if any(id(v) in ids for v in optimizer._trainable_variables):
+            innermost(optimizer).apply = functools.partial(_refuse_step, other.name)
+            refresh(other)
+
+
+def _refuse_step(name, *args, **kwargs):
+    raise ValueError(
+        f"Model '{name}' shares FFNs that became narrower while another model was "
+        "trained; its optimizer still holds the state of the wide ones. Compile it "
+        "again."
+    )
 
 
 def refresh(model):

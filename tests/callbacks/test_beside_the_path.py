@@ -66,7 +66,9 @@ def algorithm_1(twin, data, steps):
         best = [k for k in best if mask[k]]
         keep = reference.kept(t, 16, TARGET, BEGIN, STEPS)
         mask = np.isin(np.arange(16), best[:keep]).astype("float64")
-        weights = [w - LEARNING_RATE * g for w, g in zip(weights, gradients, strict=True)]
+        weights = [
+            w - LEARNING_RATE * g for w, g in zip(weights, gradients, strict=True)
+        ]
         weights[up], weights[gate] = weights[up] * mask, weights[gate] * mask
         weights[down] = weights[down] * mask[:, None]
         masks.append(mask)
@@ -156,9 +158,7 @@ def test_an_optimizer_that_is_gone_round_stops_the_run(batches, data):
     model.compile("sgd", "mse")
     prune = ki.IdeaPruneCallback(TARGET, 2, 10)
     with pytest.raises(RuntimeError, match="pruning saw 0 of them"):
-        model.fit(
-            *data, epochs=10, steps_per_epoch=batches, callbacks=[prune], **FIT
-        )
+        model.fit(*data, epochs=10, steps_per_epoch=batches, callbacks=[prune], **FIT)
     (ffn,) = ki.find_ffns(model)
     assert ffn.hidden_dim == ffn.width == 16 and "apply" not in vars(model.optimizer)
 
@@ -355,7 +355,9 @@ def test_a_second_schedule_is_not_the_first_one_s_trace(data):
         assert history["width"] == [width] == [ki.find_ffns(model)[0].width]
 
 
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda c: pickle.loads(pickle.dumps(c))])
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda c: pickle.loads(pickle.dumps(c))]
+)
 def test_a_callback_is_copied_after_a_fit(copied, data):
     prune = ki.IdeaPruneCallback(TARGET, 2, 6, method="random", compact="off")
     for _ in range(2):

@@ -244,13 +244,3 @@ def test_a_jump_is_told(data):
     prune = ki.IdeaPruneCallback(4, begin_step=1, prune_steps=10)
     with pytest.warns(UserWarning, match="falls from 16 to .* neurons at once"):
         model.fit(*data, epochs=1, callbacks=[prune], **FIT)
-
-
-def test_a_layer_called_twice_is_told(data):
-    ffn = ki.PrunableGatedFFN(16)
-    inputs = keras.Input((5, 8))
-    outputs = keras.layers.Dense(1)(ffn(ffn(inputs)))
-    model = keras.Model(inputs, outputs)
-    model.compile("adam", "mse")
-    with pytest.raises(RuntimeError, match="called exactly once in a forward pass"):
-        model.fit(*data, callbacks=[ki.IdeaPruneCallback(4, 2, 3)], **FIT)

@@ -73,7 +73,9 @@ def numbers(model):
 
 def assert_same(train, **kwargs):
     """Trains both kinds; what `train` returns, and the weights, must be equal."""
-    plain, prunable = (model_of(c, **kwargs) for c in (ki.GatedFFN, ki.PrunableGatedFFN))
+    plain, prunable = (
+        model_of(c, **kwargs) for c in (ki.GatedFFN, ki.PrunableGatedFFN)
+    )
     assert len(plain.trainable_variables) == len(prunable.trainable_variables)
     before = numbers(plain)
     expected, received = train(plain), train(prunable)
@@ -135,9 +137,12 @@ class Clipped(keras.Model):
             return [keras.ops.clip(g, -1e-3, 1e-3) for g in gradients]
         if self.by == "norm":
             norms = [keras.ops.sqrt(keras.ops.sum(g * g)) for g in gradients]
-            return [g * 0.01 / (n + 1e-6) for g, n in zip(gradients, norms, strict=True)]
-        norm = keras.ops.sqrt(sum(keras.ops.sum(g * g) for g in gradients))
-        return [g * 0.01 / (norm + 1e-6) for g in gradients]
+            return [
+                g * 0.01 / (n + 1e-6) for g, n in zip(gradients, norms, strict=True)
+            ]
+        known = [g for g in gradients if g is not None]
+        norm = keras.ops.sqrt(sum(keras.ops.sum(g * g) for g in known))
+        return [g if g is None else g * 0.01 / (norm + 1e-6) for g in gradients]
 
     def train_step(self, *arguments):
         return getattr(self, f"_{BACKEND}_step")(*arguments)
@@ -152,7 +157,9 @@ class Clipped(keras.Model):
             predicted, new = self.stateless_call(trainable, resting, x, training=True)
             return keras.ops.mean((predicted - y) ** 2), new
 
-        (loss, resting), gradients = jax.value_and_grad(loss_of, has_aux=True)(trainable)
+        (loss, resting), gradients = jax.value_and_grad(loss_of, has_aux=True)(
+            trainable
+        )
         trainable, slots = self.optimizer.stateless_apply(
             slots, self.clip(gradients), trainable
         )
@@ -163,7 +170,9 @@ class Clipped(keras.Model):
 
         x, y = data[:2]
         with tf.GradientTape() as tape:
-            loss = keras.ops.mean(keras.ops.square(keras.ops.subtract(self(x, training=True), y)))
+            loss = keras.ops.mean(
+                keras.ops.square(keras.ops.subtract(self(x, training=True), y))
+            )
         variables = self.trainable_variables
         gradients = self.clip(tape.gradient(loss, variables))
         self.optimizer.apply_gradients(zip(gradients, variables, strict=True))
@@ -174,7 +183,9 @@ class Clipped(keras.Model):
 
         x, y = data[:2]
         self.zero_grad()
-        loss = keras.ops.mean(keras.ops.square(keras.ops.subtract(self(x, training=True), y)))
+        loss = keras.ops.mean(
+            keras.ops.square(keras.ops.subtract(self(x, training=True), y))
+        )
         loss.backward()
         variables = self.trainable_variables
         with torch.no_grad():
@@ -203,7 +214,9 @@ def hand_written_sgd(model, data, l2=0.0):
     for _ in range(4):
         loss, gradients = _gradients(model, x, y, l2)
         losses.append(loss)
-        for variable, gradient in zip(model.trainable_variables, gradients, strict=True):
+        for variable, gradient in zip(
+            model.trainable_variables, gradients, strict=True
+        ):
             variable.assign(variable.value - 0.05 * gradient)
     return losses
 

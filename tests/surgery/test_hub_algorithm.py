@@ -101,7 +101,9 @@ def test_equals_algorithm_1(name, optimizer):
     cuts = [slice(i * SIZE, (i + 1) * SIZE) for i in range(TOTAL)]
     batches = [({k: v[cut] for k, v in x.items()}, y[cut]) for cut in cuts]
     kernels = {id(k) for ffn in ffns for k in ffn.kernels}
-    others = [i for i, v in enumerate(model.trainable_variables) if id(v) not in kernels]
+    others = [
+        i for i, v in enumerate(model.trainable_variables) if id(v) not in kernels
+    ]
     steps = algorithm_1(twin, batches, theirs)
     for data, (weights, scores, masks, loss) in zip(batches, steps, strict=True):
         assert np.isclose(np.ravel(model.train_on_batch(*data))[0], loss, rtol=1e-5)
