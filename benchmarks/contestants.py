@@ -11,6 +11,7 @@ import numpy as np
 import keras_idea as ki
 from keras_idea.models import DecoderConfig, decoder
 from keras_idea.surgery import shrink_in_place
+from keras_idea.surgery.pruner import NeuronPruner
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,27 +147,25 @@ def make_data(shape, batches):
     return ids[:, :-1].astype("int32"), ids[:, 1:].astype("int32")
 
 
-def set_schedule(model, shape, begin_step, prune_steps):
-    """Gives every FFN the width schedule that `IdeaPruneCallback` would set."""
-    for ffn in ki.find_ffns(model):
-        ffn.state.width_schedule = ki.CubicWidth(
-            shape.hidden_dim, shape.target_dim, begin_step, prune_steps
-        )
+def start_pruner(model, schedule):
+    """Sets the callback's pruner to work by hand; with no schedule it keeps score."""
+    model.optimizer.build(model.trainable_variables)
+    ffns = ki.find_ffns(model)
+    pruner = NeuronPruner(ffns, [schedule] * len(ffns))
+    pruner.attach(model)
+    return pruner
 
 
 class EndlessPruning(ki.IdeaPruneCallback):
     """The real callback, but its run goes on over many short calls of `fit`.
 
-    Only the refusal of a run that is too short and the tidying up at its end are
-    left out; every batch costs what it costs a user.
+    Only the refusal of a run that is too short is left out; every batch costs what it
+    costs a user.
     """
 
     def set_params(self, params):
         """Hides how long one `fit` is, as it is with data of unknown length."""
         super().set_params({**params, "steps": None})
-
-    def on_train_end(self, logs=None):
-        """Keeps the schedules for the next turn."""
 
 
 def make_contestants(kind, shape, jit_compile="auto"):
@@ -180,19 +179,23 @@ def make_contestants(kind, shape, jit_compile="auto"):
     def prunable():
         return make_model(kind, shape, shape.hidden_dim, True, jit_compile)
 
-    masked, set_by_hand = prunable(), prunable()
-    set_schedule(set_by_hand, shape, **pruning)
+    widths = (shape.hidden_dim, shape.target_dim)
+    masked, scored, set_by_hand = prunable(), prunable(), prunable()
+    start_pruner(scored, None)
+    start_pruner(set_by_hand, ki.CubicWidth(*widths, **pruning))
     callback = EndlessPruning(shape.target_dim, **pruning)
     # The compacted ones are made as a run makes them: trained, masked to the
     # target, then cut.
-    set_schedule(masked, shape, begin_step=0, prune_steps=1)
+    pruner = start_pruner(masked, ki.CubicWidth(*widths, begin_step=0, prune_steps=1))
     fit(masked, shape, make_data(shape, 3))
+    pruner.detach(masked)
     compacted = ki.compact(masked)
     shrink_in_place(masked)
     return {
         "wide": (plain(shape.hidden_dim), []),
         "wide again": (plain(shape.hidden_dim), []),
-        "tracking": (prunable(), []),
+        "at rest": (prunable(), []),
+        "tracking": (scored, []),
         "pruning": (set_by_hand, []),
         "pruning + callback": (prunable(), [callback]),
         "built narrow": (plain(shape.target_dim), []),

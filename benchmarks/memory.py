@@ -145,7 +145,7 @@ def _is_narrow(model):
     # Not through `callback.model`: on jax that moves the state of the run.
     import keras_idea as ki
 
-    return not any(ffn.state.tracking for ffn in ki.find_ffns(model))
+    return all(ffn.hidden_dim < ffn.full_dim for ffn in ki.find_ffns(model))
 
 
 def measure_in_child(shape_name, kind, jit_compile):

@@ -9,7 +9,8 @@ import memory
 
 # (what, numerator, denominator, the most we aim at or None)
 STEP_RATIOS = (
-    ("tracking scores / plain wide", "tracking", "wide", 1.03),
+    ("prunable at rest / plain wide", "at rest", "wide", 1.01),
+    ("keeping score / plain wide", "tracking", "wide", 1.03),
     ("pruning / plain wide", "pruning", "wide", 1.03),
     ("pruning with its callback / plain wide", "pruning + callback", "wide", 1.03),
     ("noise: plain wide / plain wide", "wide again", "wide", None),

@@ -225,9 +225,9 @@ def _verified_manifest(folder):
         raise CheckpointError(f"{_MANIFEST} has been changed.")
     if manifest.get("format") != FORMAT:
         raise FormatError(
-            f"The checkpoint {folder.name} has format {manifest.get('format')}, and this "
-            f"version of keras_idea reads {FORMAT}. Finish the run with the version that "
-            "began it, or begin anew in another folder."
+            f"The checkpoint {folder.name} has format {manifest.get('format')}, and "
+            f"this version of keras_idea reads {FORMAT}. Finish the run with the "
+            "version that began it, or begin anew in another folder."
         )
     _check_entries(manifest)
     for name, expected in manifest["files"].items():

@@ -50,9 +50,9 @@ def prunable_ffns(model):
     replicas = getattr(strategy, "num_replicas_in_sync", 1)
     if replicas > 1:
         raise ValueError(
-            f"{type(strategy).__name__} with {replicas} replicas: each would score by the gradient of "
-            "its own share of the batch. Prune on one device, or on jax with "
-            "keras.distribution."
+            f"{type(strategy).__name__} with {replicas} replicas: each would score by "
+            "the gradient of its own share of the batch. Prune on one device, or on "
+            "jax with keras.distribution."
         )
     inner = parts(innermost(model.optimizer))[1:]  # of a MultiOptimizer
     if any(part.gradient_accumulation_steps for part in inner):

@@ -94,6 +94,11 @@ def _from_file(path, validation_fraction, max_bytes):
     text = _read(path, max_bytes)
     if text is None:
         raise TextError(f"{str(path)!r} is not UTF-8 text. Give a text file.")
+    if b"\0" in text:
+        raise TextError(
+            f"{str(path)!r} holds a NUL (its byte {text.index(0)}), which no text does. "
+            "Remove it, or give a text file."
+        )
     if not text:
         raise TextError(f"{str(path)!r} is empty. Give a file with text in it.")
     return _cut_end(text, validation_fraction, str(path))
@@ -113,7 +118,7 @@ def _read_files(root, paths, max_bytes):
         if left <= 0:
             break
         text = _read(names[name], left)
-        if text is None:
+        if text is None or b"\0" in text:
             skipped += 1
         elif text:
             files[name] = text
@@ -122,7 +127,7 @@ def _read_files(root, paths, max_bytes):
 
 
 def _read(path, max_bytes):
-    """The first `max_bytes` bytes of a file, or None if it is not text."""
+    """The first `max_bytes` bytes of a file, or None if they are no UTF-8."""
     try:
         with path.open("rb") as file:
             data = file.read(max_bytes)
@@ -133,7 +138,7 @@ def _read(path, max_bytes):
         codecs.getincrementaldecoder("utf-8")().decode(data, final=False)
     except UnicodeDecodeError:
         return None
-    return None if b"\0" in data else data
+    return data
 
 
 def _held_out(files, fraction):

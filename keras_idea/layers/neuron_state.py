@@ -201,14 +201,13 @@ class NeuronState(keras.layers.Layer):
         if len(names) not in _PLACES:
             raise ValueError(
                 f"The file holds {len(names)} variables of the pruning state "
-                f"'{self.path}', which has 3: it is of a model that cannot be pruned (a "
-                "stock KerasHub model, or one of GatedFFN layers). Load it before "
-                "make_prunable(model), or into the model that it is of."
+                f"'{self.path}', which has 3: it is of a model that was not converted. "
+                "Load it before make_prunable(model), or after strip(model)."
             )
         arrays = [store[str(place)] for place in _PLACES[len(names)]]
         check_loaded_width(self.path, self._mask.shape[0], arrays[1].shape[0])
-        pairs = zip((self._scores, self._mask, self.original_index), arrays)
-        for variable, array in pairs:
+        variables = (self._scores, self._mask, self.original_index)
+        for variable, array in zip(variables, arrays, strict=True):
             variable.assign(array)
 
 

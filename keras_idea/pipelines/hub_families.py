@@ -20,12 +20,15 @@ class HubFamily:
         special_tokens: tuple of str, those its tokenizer class demands; of
             SentencePiece in the order of their ids, which begin at 0.
         needs_head_dim: bool, whether its backbone must be told the size of a head.
+        key_value_heads: int or None, those it has where a run does not say; None: as
+            many as heads.
     """
 
     prefix: str
     tokenizer: str
     special_tokens: tuple[str, ...]
     needs_head_dim: bool = False
+    key_value_heads: int | None = None
 
     @property
     def per_neuron(self):
@@ -74,6 +77,8 @@ HUB_FAMILIES = types.MappingProxyType(
                 "<end_of_turn>",
             ),
             needs_head_dim=True,
+            # Of more, KerasHub's export to Hugging Face writes the first only.
+            key_value_heads=1,
         ),
     }
 )

@@ -1,6 +1,7 @@
 """The models of a run of KerasHub's: from nothing, or from a preset."""
 
 import dataclasses
+import warnings
 from typing import Any
 
 import keras_idea as ki
@@ -102,7 +103,7 @@ def _from_family(config, corpus):
         "vocabulary_size": tokenizer.vocabulary_size(),
         "num_layers": shape.num_layers,
         "num_query_heads": shape.num_heads,
-        "num_key_value_heads": shape.num_key_value_heads or shape.num_heads,
+        "num_key_value_heads": _key_value_heads(shape, row),
         "hidden_dim": shape.model_dim,
         "intermediate_dim": shape.hidden_dim * row.per_neuron,
     }
@@ -118,6 +119,18 @@ def _from_family(config, corpus):
         preprocessor=preprocessor(tokenizer),
         hidden_dim=shape.hidden_dim,
     )
+
+
+def _key_value_heads(shape, row):
+    heads = shape.num_key_value_heads or row.key_value_heads or shape.num_heads
+    if row.key_value_heads not in (None, heads):
+        warnings.warn(
+            f"A {row.prefix} with num_key_value_heads={heads} can be saved as a preset, "
+            "but not exported to Hugging Face, where KerasHub writes only "
+            f"{row.key_value_heads}. Leave model.num_key_value_heads out for that.",
+            stacklevel=2,
+        )
+    return heads
 
 
 def _from_preset(config):

@@ -37,7 +37,7 @@ class ModelConfig(fields.Table):
         num_layers: int, decoder blocks. Default 2.
         num_heads: int, attention heads; divides `model_dim`. Default 4.
         num_key_value_heads: int or None, heads of keys and values; divides
-            `num_heads`. None: as many as `num_heads`.
+            `num_heads`. None: as many as `num_heads`; of a Gemma, one.
         hidden_dim: int, neurons of each FFN at the start: the enlarged width.
             Default 512.
         target_dim: int, neurons of each FFN at the end; or a float in (0, 1),

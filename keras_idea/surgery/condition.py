@@ -158,8 +158,8 @@ def _check_plain(condition):
             mode = getattr(layer, "quantization_mode", None)
             raise ValueError(
                 f"Layer '{layer.path}' of '{condition.model.name}' {state}"
-                f"{f' ({mode})' if mode else ''}, so that no narrow model could be made "
-                f"of it from its config. {cure}."
+                f"{f' ({mode})' if mode else ''}, so that no narrow model could be "
+                f"made of it from its config. {cure}."
             )
 
 

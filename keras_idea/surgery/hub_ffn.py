@@ -4,8 +4,8 @@ import dataclasses
 
 import keras
 
-from keras_idea.layers.neuron_state import MATRICES, NeuronState
 from keras_idea.layers.masked_dense import convert_dense, is_converted, restore_dense
+from keras_idea.layers.neuron_state import MATRICES, NeuronState
 from keras_idea.layers.unlocked import unlocked
 from keras_idea.surgery.families import Family, family_of
 

@@ -216,7 +216,7 @@ class _StepGradients:
 
     @property
     def ended(self):
-        """int or int tensor, the steps that this call ends."""
+        """The steps that this call ends, an int or an int tensor."""
         return 1 if self.ends is True else ops.cast(self.ends, "int32")
 
     def of(self, kernel):

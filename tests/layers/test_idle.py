@@ -80,7 +80,7 @@ def assert_same(train, **kwargs):
     before = numbers(plain)
     expected, received = train(plain), train(prunable)
     np.testing.assert_allclose(received, expected, rtol=1e-5)
-    for old, one, other in zip(before, numbers(plain), numbers(prunable), strict=True):
+    for one, other in zip(numbers(plain), numbers(prunable), strict=True):
         np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-6)
         assert np.isfinite(one).all()
     assert any((a != b).any() for a, b in zip(before, numbers(plain), strict=True))

@@ -11,6 +11,8 @@ from keras_idea.data import Corpus
 from keras_idea.models import generate
 from keras_idea.models.generate import token_inputs
 from keras_idea.pipelines.config import ConfigError, parse_config
+from keras_idea.pipelines.export.errors import ExportRefused
+from keras_idea.pipelines.export.hf_rules import family_of
 from keras_idea.pipelines.hub_families import HUB_FAMILIES
 from keras_idea.pipelines.hub_models import hub_models
 
@@ -115,3 +117,16 @@ class TestRefused:
         path, _ = preset
         with pytest.raises(ConfigError, match="must be below model.hidden_dim=12"):
             models_of(f"preset = {str(path)!r}\ntarget_dim = 12")
+
+
+def test_a_gemma_is_one_that_can_be_exported():
+    """KerasHub's export writes the first key-value head only: so it has one."""
+    table = f"hub = 'gemma'{TINY}"
+    default = models_of(table.replace("num_key_value_heads = 1\n", ""))
+    backbone = default.plain(4).backbone
+    assert backbone.num_query_heads == 2 and backbone.num_key_value_heads == 1
+    family_of(backbone)
+    with pytest.warns(UserWarning, match="num_key_value_heads=2.*not exported to Hug"):
+        models = models_of(table.replace("heads = 1", "heads = 2"))
+    with pytest.raises(ExportRefused, match="the first of them only"):
+        family_of(models.plain(4).backbone)
