@@ -159,13 +159,22 @@ def start_pruner(model, schedule):
 class EndlessPruning(ki.IdeaPruneCallback):
     """The real callback, but its run goes on over many short calls of `fit`.
 
-    Only the refusal of a run that is too short is left out; every batch costs what it
-    costs a user.
+    Only the refusal of a run that is too short, and what is done once a `fit` at its
+    beginning and end, are left out; every batch, and every short epoch's end, costs
+    what it costs a user.
     """
 
     def set_params(self, params):
         """Hides how long one `fit` is, as it is with data of unknown length."""
         super().set_params({**params, "steps": None})
+
+    def on_train_begin(self, logs=None):
+        """Begins with the first turn only."""
+        if self._run is None:
+            super().on_train_begin(logs)
+
+    def on_train_end(self, logs=None):
+        """Goes on in the next turn."""
 
 
 def make_contestants(kind, shape, jit_compile="auto"):

@@ -14,12 +14,12 @@ def top_k_mask(importance, k, alive=None):
     keeps all the living. NaN counts as the least importance.
 
     Args:
-        importance: tensor `(hidden_dim,)`.
+        importance: tensor `(..., hidden_dim)`; of several FFNs each by itself.
         k: int or integer scalar tensor, the neurons to keep.
-        alive: tensor `(hidden_dim,)` in {0, 1}, the living; None: all live.
+        alive: tensor of the same shape in {0, 1}, the living; None: all live.
 
     Returns:
-        Tensor `(hidden_dim,)`, float32 in {0, 1}.
+        Tensor of the same shape, float32 in {0, 1}.
 
     Example:
     >>> top_k_mask([1.0, 3.0, 3.0, 2.0], k=1)  # [0., 1., 0., 0.]
@@ -28,18 +28,20 @@ def top_k_mask(importance, k, alive=None):
     alive = (
         ops.ones_like(importance, dtype="bool")
         if alive is None
-        else ops.cast(alive, "float32") > 0
+        else ops.convert_to_tensor(alive) > 0
     )
     rankable = ops.logical_and(alive, ops.logical_not(ops.isnan(importance)))
     importance = ops.where(rankable, importance, -float("inf"))
-    k = ops.clip(ops.cast(k, "int32"), 1, ops.shape(importance)[0])
+    size = ops.shape(importance)[-1]
+    k = ops.clip(ops.cast(k, "int32"), 1, size)
     # One sort and a threshold instead of two sorts for the ranks: which of the
     # equal ones stay is decided below, not by the sort's stability.
-    threshold = ops.take(ops.flip(ops.sort(importance)), k - 1)
+    threshold = ops.take(ops.sort(importance), size - k, axis=-1)
+    threshold = ops.expand_dims(threshold, -1)
     above = importance > threshold
     ties = ops.logical_and(importance == threshold, alive)
-    free = k - ops.sum(ops.cast(above, "int32"))
-    first_ties = ops.cumsum(ops.cast(ties, "int32")) <= free
+    free = k - ops.sum(ops.cast(above, "int32"), axis=-1, keepdims=True)
+    first_ties = ops.cumsum(ops.cast(ties, "int32"), axis=-1) <= free
     kept = ops.logical_or(above, ops.logical_and(ties, first_ties))
     return ops.cast(kept, "float32")
 

@@ -1,7 +1,5 @@
 """Unmodified KerasHub models: made prunable in place, and stock again."""
 
-from keras import ops
-
 from keras_idea.surgery.condition import check_at_rest, check_convertible
 from keras_idea.surgery.families import is_backbone
 from keras_idea.surgery.find import walk
@@ -11,6 +9,7 @@ from keras_idea.surgery.hub_model import (
     tell_no_more,
     tell_when_saved,
 )
+from keras_idea.surgery.pruner import zero_rows
 from keras_idea.surgery.shrink import refresh
 
 
@@ -103,12 +102,7 @@ def strip(model):
             "`keras_idea.make_prunable` has converted, so there is nothing to undo."
         )
     for ffn in ffns:
-        mask = ffn.mask.value
-        for variable, axis in ffn.cuts():
-            shape = [1] * len(variable.shape)
-            shape[axis] = -1
-            keep = ops.cast(ops.reshape(mask, shape), variable.dtype)
-            variable.assign(variable.value * keep)
+        zero_rows(ffn, ffn.mask.value)
         ffn.weights.restore()
         # What `compile` noted of each layer.
         getattr(model, "_compiled_trainable_state", {}).pop(ffn.state, None)

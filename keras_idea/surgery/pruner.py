@@ -163,8 +163,8 @@ class NeuronPruner:
         fresh = [self._sensitivities(ffn, gradients) for ffn in self.ffns]
         self._step(grads, trainable_variables)
         self._steps.assign_add(gradients.ended)
-        for ffn, live, rows in zip(self.ffns, self._live, fresh, strict=True):
-            self._renew(ffn, live, rows, gradients.ends)
+        for group in self._groups():
+            self._renew(group, [fresh[i] for i in group], gradients.ends)
 
     def _sensitivities(self, ffn, gradients):
         """The newest sensitivities of an FFN, shaped as its scores."""
@@ -178,23 +178,54 @@ class NeuronPruner:
             rows.append(values)
         return ops.stack(rows)
 
-    def _renew(self, ffn, live, rows, ends):
-        scores = ema(rows, live.scores.value, ffn.state.ema_decay)
-        mask = live.mask.value
-        if live.schedule is not None:
-            width = live.schedule.call(ops.cast(self._optimizer.iterations, "int32"))
-            importance = ffn.state.importance_of(scores)
-            mask = top_k_mask(importance, width, alive=mask)
+    def _groups(self):
+        """The FFNs whose masks can be made together, as lists of their places.
+
+        One operation on many small arrays instead of many: where nothing is compiled,
+        each costs more than its arithmetic.
+        """
+        groups: dict[Any, list[int]] = {}
+        for i, (ffn, schedule) in enumerate(
+            zip(self.ffns, self.schedules, strict=True)
+        ):
+            state = ffn.state
+            how = (state.ema_decay, state.row_reduce, state.matrix_reduce)
+            # Scores of every weight are too large to be laid together.
+            alone = i if state.row_reduce == "max" else None
+            key = (ffn.hidden_dim, schedule, how, alone)
+            groups.setdefault(key, []).append(i)
+        return list(groups.values())
+
+    def _renew(self, group, rows, ends):
+        """New scores and masks of a group, from its newest sensitivities."""
+        lives, state = [self._live[i] for i in group], self.ffns[group[0]].state
+        old_scores = ops.concatenate([live.scores.value for live in lives], axis=1)
+        old_masks = ops.stack([live.mask.value for live in lives])
+        scores = ema(ops.concatenate(rows, axis=1), old_scores, state.ema_decay)
+        masks, schedule = old_masks, lives[0].schedule
+        if schedule is not None:
+            width = schedule.call(ops.cast(self._optimizer.iterations, "int32"))
+            importance = ops.reshape(state.importance_of(scores), masks.shape)
+            masks = top_k_mask(importance, width, alive=masks)
         if ends is not True:  # in the middle of an accumulated step nothing changes
-            scores = ops.where(ends, scores, live.scores.value)
-            mask = ops.where(ends, mask, live.mask.value)
-        live.scores.assign(scores)
-        live.mask.assign(mask)
-        for variable, axis in ffn.cuts():
-            shape = [1] * len(variable.shape)
-            shape[axis] = -1
-            keep = ops.cast(ops.reshape(mask, shape), variable.dtype)
-            variable.assign(variable.value * keep)
+            scores = ops.where(ends, scores, old_scores)
+            masks = ops.where(ends, masks, old_masks)
+        size = masks.shape[1]
+        for i, live in enumerate(lives):
+            live.scores.assign(scores[:, i * size : (i + 1) * size])
+            if schedule is not None:
+                live.mask.assign(masks[i])
+                zero_rows(self.ffns[group[i]], masks[i])
+
+
+def zero_rows(ffn, mask):
+    """Zeroes the weights of dead neurons, in all three matrices and two biases."""
+    for variable, axis in ffn.cuts():
+        # Indexed and multiplied by the tensors' own operators: a call of `keras.ops`
+        # takes longer than the arithmetic where nothing is compiled.
+        places = (slice(None), *[None] * (len(variable.shape) - axis - 1))
+        keep = mask if variable.dtype == "float32" else ops.cast(mask, variable.dtype)
+        variable.assign(variable.value * keep[places])
 
 
 class _StepGradients:
@@ -225,7 +256,6 @@ class _StepGradients:
         gradient = self._by_key.get(optimizer._var_key(kernel))
         if gradient is None:
             return ops.zeros_like(kernel.value)
-        gradient = ops.stop_gradient(gradient)
         if optimizer.loss_scale_factor is not None:
             gradient = gradient / optimizer.loss_scale_factor
         if self._count:
