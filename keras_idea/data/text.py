@@ -96,8 +96,8 @@ def _from_file(path, validation_fraction, max_bytes):
         raise TextError(f"{str(path)!r} is not UTF-8 text. Give a text file.")
     if b"\0" in text:
         raise TextError(
-            f"{str(path)!r} holds a NUL (its byte {text.index(0)}), which no text does. "
-            "Remove it, or give a text file."
+            f"{str(path)!r} holds a NUL (its byte {text.index(0)}), which no text "
+            "does. Remove it, or give a text file."
         )
     if not text:
         raise TextError(f"{str(path)!r} is empty. Give a file with text in it.")

@@ -125,8 +125,8 @@ def _key_value_heads(shape, row):
     heads = shape.num_key_value_heads or row.key_value_heads or shape.num_heads
     if row.key_value_heads not in (None, heads):
         warnings.warn(
-            f"A {row.prefix} with num_key_value_heads={heads} can be saved as a preset, "
-            "but not exported to Hugging Face, where KerasHub writes only "
+            f"A {row.prefix} with num_key_value_heads={heads} can be saved as a "
+            "preset, but not exported to Hugging Face, where KerasHub writes only "
             f"{row.key_value_heads}. Leave model.num_key_value_heads out for that.",
             stacklevel=2,
         )

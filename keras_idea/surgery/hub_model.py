@@ -172,10 +172,10 @@ def _told_config(backbone):
     if dead or any(ffn.state.live or ffn.state.probe for ffn in ffns):
         warnings.warn(
             f"What is saved or copied of {type(backbone).__name__} '{backbone.name}' "
-            f"is a stock model that answers as this one does: {dead} masked neurons are "
-            "zeros in it; the scores, the masks and the pruning under way are not in "
-            "it. Use keras_idea.Checkpoint to go on later, keras_idea.compact for a "
-            "narrow model.",
+            f"is a stock model that answers as this one does: {dead} masked neurons "
+            "are zeros in it; the scores, the masks and the pruning under way are not "
+            "in it. Use keras_idea.Checkpoint to go on later, keras_idea.compact for "
+            "a narrow model.",
             StockCopyWarning,
             stacklevel=3,
         )

@@ -67,18 +67,18 @@ def export_preset(model, path, overwrite=False):
         if source.tokenizer is not None:
             _check_tokenizer(source.tokenizer, loaded.preprocessor.tokenizer)
     what = f"a KerasHub preset, {type(source.lm).__name__}"
-    return Export(path, what, match, [*source.notes, *_precision(source.lm)])
+    return Export(path, what, match, (*source.notes, *_precision(source.lm)))
 
 
 def _precision(lm):
-    """What must be known of a preset of mixed precision, as a list of notes."""
+    """What must be known of a preset of mixed precision, as a tuple of notes."""
     policy = lm.backbone.dtype_policy.name
     if not policy.startswith("mixed"):
-        return []
-    return [
-        f"KerasHub 0.32 cannot read the dtype {policy!r} of its own presets: load it by "
-        f"`from_preset(..., dtype={policy!r})`, or any other dtype."
-    ]
+        return ()
+    return (
+        f"KerasHub 0.32 cannot read the dtype {policy!r} of its own presets: load it "
+        f"by `from_preset(..., dtype={policy!r})`, or any other dtype.",
+    )
 
 
 def _load(path, lm):
