@@ -19,8 +19,9 @@ from keras_idea.callbacks.run_checks import (
     prunable_ffns,
 )
 from keras_idea.callbacks.step_count import StepCount
+from keras_idea.surgery.find import find_ffns
 from keras_idea.surgery.optimizer_state import check_carriable
-from keras_idea.surgery.pruner import end_pruning
+from keras_idea.surgery.pruner import at_first_step, end_pruning
 from keras_idea.validation import check_choice, check_int
 
 
@@ -119,6 +120,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         self._run: Any = None  # the `MethodRun` of the `fit` under way
         self._parked: Any = None  # its `NeuronPruner`, for the next `fit`
         self._fitted: Any = None
+        self._call_off: Any = None
 
     def __reduce__(self):
         """A copy, or a pickle, begins at rest: nothing of a model goes with it."""
@@ -147,10 +149,18 @@ class IdeaPruneCallback(keras.callbacks.Callback):
 
     def on_train_begin(self, logs=None):
         """Checks everything that can fail, and sets the method to work."""
-        self._begin(self.model)
+        model = self.model
+        self._run, self._call_off = None, None
+        if keras.backend.backend() == "tensorflow" and not _is_built(model):
+            check_peers(self)
+            self._call_off = at_first_step(
+                model, lambda: self._begin(model, tracing=True)
+            )
+        else:
+            self._begin(model)
         self._monitor.on_train_begin()
 
-    def _begin(self, model):
+    def _begin(self, model, tracing=False):
         if self._fitted is None or self._fitted() is not model:
             self._at_rest()
             self._fitted = weakref.ref(model)
@@ -168,11 +178,11 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         if self._run.has_work or not self._narrowing.done:
             check_peers(self)
             self._run.warn_of_jumps(start)
-            self._run.begin(model, start, self._parked)
+            self._run.begin(model, start, self._parked, tracing)
 
     def on_epoch_begin(self, epoch, logs=None):
         """Notes where the optimizer stands: reading it each batch would cost."""
-        if not self._first_epoch_checked:
+        if self._run is not None and not self._first_epoch_checked:
             # Only now is it known that `fit` began with another epoch than 0.
             self._first_epoch_checked = True
             try:
@@ -180,8 +190,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             except ValueError:
                 self.on_train_end()
                 raise
-        self._count = StepCount(self.model.optimizer)
-        self._batches = 0
+        self._count, self._batches = StepCount(self.model.optimizer), 0
         self._monitor.on_epoch_begin(epoch)
 
     def on_train_batch_begin(self, batch, logs=None):
@@ -215,6 +224,8 @@ class IdeaPruneCallback(keras.callbacks.Callback):
 
     def on_train_end(self, logs=None):
         """Leaves the masks as the last step made them, and no schedule behind."""
+        if self._call_off is not None:
+            self._call_off()
         if self._run is None:  # it has not begun, or was ended before
             return
         self._run.end(self.model)
@@ -223,6 +234,8 @@ class IdeaPruneCallback(keras.callbacks.Callback):
 
     def _advance(self, batches):
         """Does what must be done after so many batches of this epoch."""
+        if self._run is None:  # nothing is built before the first step
+            return
         step = self._count.after(batches)
         if step >= min(self._run.due_step, self._narrowing.due_step):
             model = self.model  # on jax this syncs the variables
@@ -307,6 +320,11 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         if self.end_step != self.begin_step + self.prune_steps:
             due = f"method '{self.method.name}' decides at begin_step = "
         check_length(self.model, self.params, self.end_step, due, first_epoch)
+
+
+def _is_built(model):
+    ffns = find_ffns(model)
+    return model.built and bool(ffns) and all(ffn.state.built for ffn in ffns)
 
 
 def _monitor(log_dir):

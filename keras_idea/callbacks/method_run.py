@@ -7,6 +7,7 @@ from keras_idea.methods.method import Job
 from keras_idea.surgery.find import student_of
 from keras_idea.surgery.probes import (
     attach_probes,
+    check_calls,
     check_probes,
     detach_probes,
     keep_neurons,
@@ -60,20 +61,21 @@ class MethodRun:
         """bool, whether there is nothing left to do."""
         return not self._events
 
-    def begin(self, model, start, parked=None):
+    def begin(self, model, start, parked=None, tracing=False):
         """Checks what can fail, and gets everything ready.
 
         Args:
             model: the Keras model that is fitted.
             start: int, the optimizer steps taken so far.
             parked: the `NeuronPruner` of an earlier run of this model, or None.
+            tracing: bool, whether its train function is being traced.
 
         Raises:
             ValueError: for what the method cannot do.
         """
         decision_step = self._method.decision_step(*self._span)
         if decision_step is None:
-            self.prune(model, parked)
+            self.prune(model, parked, tracing)
             return
         if self._jobs:
             self._make_probes(model, start)
@@ -84,18 +86,18 @@ class MethodRun:
             if self._probes:
                 step = self._method.probe_step(*self._span)
                 self._events.append((step, self._attach))
-        self.prune(model, parked)
+        self.prune(model, parked, tracing)
         if self._jobs:
             self._events.append((decision_step, self._decide))
 
-    def prune(self, model, parked=None):
+    def prune(self, model, parked=None, tracing=False):
         """Sets a pruner to work, on the FFNs as wide as they are now."""
         by_layers = self._method.decision_step(*self._span) is None
         schedules = [schedule if by_layers else None for schedule in self.schedules]
         if parked is None or not parked.fits(model, self._ffns, schedules):
             parked = NeuronPruner(self._ffns, schedules)
         self.pruner = parked
-        self.pruner.attach(model)
+        self.pruner.attach(model, tracing)
 
     def rest(self, model):
         """Takes the pruner off; scores and masks stay."""
@@ -168,6 +170,7 @@ class MethodRun:
         for probe in self._probes:
             probe.start_at(step)
         self._method.connect(self._probes)
+        check_calls(student_of(model))
 
     def _decide(self, model, step):
         decisions = self._method.decide(student_of(model), self._jobs)

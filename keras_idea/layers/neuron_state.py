@@ -182,6 +182,12 @@ class NeuronState(keras.layers.Layer):
         self.live.mask.assign(ops.copy(mask))
         self._scores.assign(ops.copy(self.live.scores.value))
 
+    def reset(self):
+        """Gives the variables their initial values: all live, nothing is known."""
+        self._scores.assign(ops.zeros(self._scores.shape))
+        self._mask.assign(ops.ones(self._mask.shape))
+        self.original_index.assign(_numbers(self._mask.shape, "float32"))
+
     def cuts(self):
         """List of (variable, axis of its neurons): what narrowing must slice."""
         return [(self._scores, 1), (self._mask, 0), (self.original_index, 0)]

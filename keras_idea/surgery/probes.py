@@ -1,6 +1,7 @@
 """Probes of pruning methods: hung into a compiled model, and taken off again."""
 
 from keras import ops
+from keras.src import backend
 
 from keras_idea.surgery.optimizer_state import drop_variables, set_variables
 from keras_idea.surgery.shrink import refresh
@@ -59,6 +60,21 @@ def attach_probes(model, ffns, probes):
     if optimizer is not None and optimizer.built:
         set_variables(optimizer, model.trainable_variables)
     refresh(model)
+
+
+def check_calls(model):
+    """Has probes find FFNs that a model calls twice, before a step is taken.
+
+    A forward pass without values, of models whose inputs are known (functional ones).
+
+    Args:
+        model: the Keras model that is pruned, with probes in it.
+
+    Raises:
+        ValueError: naming the FFN.
+    """
+    if getattr(model, "inputs", None):
+        backend.compute_output_spec(model, model.input, training=True)
 
 
 def detach_probes(model, ffns):

@@ -91,11 +91,13 @@ class NeuronPruner:
             == [live.mask.shape[0] for live in self._live]
         )
 
-    def attach(self, model):
+    def attach(self, model, tracing=False):
         """Sets it to work, from the scores and masks that the FFNs have.
 
         Args:
             model: a compiled Keras model whose optimizer is built; on jax in sync.
+            tracing: bool, whether the model's train function is being traced, and so
+                will have the pruner in it. Default False.
         """
         optimizer = innermost(model.optimizer)
         if optimizer is not self._optimizer:
@@ -117,7 +119,8 @@ class NeuronPruner:
         for part in parts(model.optimizer):
             part.save_own_variables = functools.partial(_save_without, self, part)
             self._wrapped.append((part, "save_own_variables"))
-        self._functions = _swapped(model, self._functions)
+        if not tracing:
+            self._functions = _swapped(model, self._functions)
 
     def detach(self, model):
         """Leaves scores and masks with the FFNs, and the optimizer as it was.
@@ -285,6 +288,40 @@ def pruner_of(optimizer):
     step = vars(innermost(optimizer)).get("apply") if optimizer is not None else None
     pruner = getattr(step, "__self__", None)
     return pruner if isinstance(pruner, NeuronPruner) else None
+
+
+def at_first_step(model, act):
+    """Calls `act` when a model's optimizer is first applied, and so all is built.
+
+    On tensorflow alone `fit` builds a model by tracing its train function.
+
+    Args:
+        model: a compiled Keras model that is not built.
+        act: function without arguments; it may wrap the optimizer's `apply`.
+
+    Returns:
+        Function without arguments that calls it off, if it has not been called.
+    """
+    optimizer = innermost(model.optimizer)
+
+    def apply(grads, trainable_variables=None):
+        import tensorflow as tf
+
+        call_off()
+        with tf.init_scope():  # out of the function that is being traced
+            if not optimizer.built:
+                optimizer.build(list(trainable_variables))
+            for ffn in find_ffns(model):
+                ffn.state.reset()  # it may get its initial values only later
+            act()
+        optimizer.apply(grads, trainable_variables)
+
+    def call_off():
+        if vars(optimizer).get("apply") is apply:
+            del optimizer.apply
+
+    optimizer.apply = apply
+    return call_off
 
 
 def end_pruning(model):

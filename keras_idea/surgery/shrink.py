@@ -61,13 +61,18 @@ def _tell_others(model, narrowed):
         if optimizer is None or not optimizer.built or optimizer is model.optimizer:
             continue
         if any(id(v) in ids for v in optimizer._trainable_variables):
-            innermost(optimizer).apply = functools.partial(_refuse_step, other.name)
             refresh(other)
+            # `fit` asks for the one before anything else, loops step by the other.
+            refuse = functools.partial(_refuse_step, other, optimizer)
+            other.make_train_function = innermost(optimizer).apply = refuse
 
 
-def _refuse_step(name, *args, **kwargs):
+def _refuse_step(model, optimizer, *args, **kwargs):
+    if model.optimizer is not optimizer:  # it was compiled again
+        del model.make_train_function
+        return model.make_train_function(*args, **kwargs)
     raise ValueError(
-        f"Model '{name}' shares FFNs that became narrower while another model was "
+        f"Model '{model.name}' shares FFNs that became narrower while another model was "
         "trained; its optimizer still holds the state of the wide ones. Compile it "
         "again."
     )

@@ -445,3 +445,23 @@ def test_the_logs_of_an_epoch_are_those_of_the_layers(data):
     prune = ki.IdeaPruneCallback(TARGET, 12, 2)
     history = model.fit(*data, epochs=2, callbacks=[Kill(), prune], **FIT).history
     assert history["width"] == [6, 4]
+
+
+def test_a_model_that_its_first_step_builds(data):
+    """On tensorflow alone `fit` builds a model by tracing; its first step counts."""
+    results = []
+    for inputs in ([keras.Input((5, 8))], []):
+        keras.utils.set_random_seed(0)
+        layers = [ki.PrunableGatedFFN(16), keras.layers.Dense(1)]
+        model = keras.Sequential([*inputs, *layers])
+        model.compile(keras.optimizers.SGD(LEARNING_RATE), "mse")
+        prune = ki.IdeaPruneCallback(TARGET, 0, 4)
+        history = model.fit(*data, epochs=2, callbacks=[prune], **FIT).history
+        (ffn,) = ki.find_ffns(model)
+        assert history["width"] == [TARGET, TARGET] and ffn.hidden_dim == TARGET
+        results.append([ffn.original_indices, to_numpy(ffn.scores), history["loss"]])
+        model.fit(*data, epochs=1, **FIT)
+        assert "apply" not in vars(model.optimizer)
+    np.testing.assert_array_equal(results[0][0], results[1][0])
+    for one, other in zip(*results, strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-6)

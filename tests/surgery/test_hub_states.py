@@ -67,6 +67,7 @@ class Plain(keras.Model):
         self.inner = inner
 
     def call(self, tokens, training=False):
+        tokens = keras.ops.convert_to_tensor(tokens)
         ones = keras.ops.ones_like(tokens)
         names = {k: ones if "mask" in k else tokens for k in self.inner.input}
         return self.inner(names, training=training)
