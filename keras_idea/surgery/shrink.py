@@ -72,8 +72,8 @@ def _refuse_step(model, optimizer, *args, **kwargs):
         del model.make_train_function
         return model.make_train_function(*args, **kwargs)
     raise ValueError(
-        f"Model '{model.name}' shares FFNs that became narrower while another model was "
-        "trained; its optimizer still holds the state of the wide ones. Compile it "
+        f"Model '{model.name}' shares FFNs that became narrower while another model "
+        "was trained; its optimizer still holds the state of the wide ones. Compile it "
         "again."
     )
 
