@@ -21,7 +21,8 @@ from keras_idea.callbacks.run_checks import (
 from keras_idea.callbacks.step_count import StepCount
 from keras_idea.surgery.find import find_ffns
 from keras_idea.surgery.optimizer_state import check_carriable
-from keras_idea.surgery.pruner import at_first_step, end_pruning
+from keras_idea.surgery.pruner import end_pruning
+from keras_idea.surgery.train_function import at_first_step
 from keras_idea.validation import check_choice, check_int
 
 

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_idea.surgery.condition import check_trainable
-from keras_idea.surgery.pruner import innermost, parts
+from keras_idea.surgery.optimizer_parts import innermost, parts
 
 # Keras's callbacks that put earlier weights back.
 _RESTORING = (

@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_idea.surgery.pruner import innermost
+from keras_idea.surgery.optimizer_parts import innermost
 
 
 class StepCount:

@@ -12,7 +12,8 @@ import keras
 
 from keras_idea.surgery.families import is_backbone
 from keras_idea.surgery.find import FFN, find_ffns, walk
-from keras_idea.surgery.pruner import innermost, pruner_of
+from keras_idea.surgery.optimizer_parts import innermost
+from keras_idea.surgery.pruner import pruner_of
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,7 +12,8 @@ from keras.src.utils import tracking
 
 from keras_idea.functional.masks import take_neurons
 from keras_idea.layers.resize import resize
-from keras_idea.surgery.pruner import own_variables, parts
+from keras_idea.surgery.optimizer_parts import parts
+from keras_idea.surgery.pruner import own_variables
 
 # Adafactor keeps the second moment of a matrix as two vectors: which axis of
 # the variable each has lost.

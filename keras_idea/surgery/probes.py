@@ -1,5 +1,6 @@
 """Probes of pruning methods: hung into a compiled model, and taken off again."""
 
+import keras
 from keras import ops
 from keras.src import backend
 
@@ -74,7 +75,14 @@ def check_calls(model):
         ValueError: naming the FFN.
     """
     if getattr(model, "inputs", None):
-        backend.compute_output_spec(model, model.input, training=True)
+        # Of a known shape: for an unknown one Keras may run the model twice.
+        inputs = keras.tree.map_structure(
+            lambda x: keras.KerasTensor(
+                [8 if d is None else d for d in x.shape], x.dtype
+            ),
+            model.input,
+        )
+        backend.compute_output_spec(model, inputs, training=True)
 
 
 def detach_probes(model, ffns):

@@ -22,6 +22,9 @@ from keras import ops
 from keras_idea.functional.importance import ema, reduce_rows, sensitivity
 from keras_idea.functional.masks import top_k_mask
 from keras_idea.surgery.find import find_ffns
+from keras_idea.surgery.optimizer_parts import innermost, parts
+from keras_idea.surgery.step_gradients import StepGradients
+from keras_idea.surgery.train_function import swap_train_function
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,7 +123,7 @@ class NeuronPruner:
             part.save_own_variables = functools.partial(_save_without, self, part)
             self._wrapped.append((part, "save_own_variables"))
         if not tracing:
-            self._functions = _swapped(model, self._functions)
+            self._functions = swap_train_function(model, self._functions)
 
     def detach(self, model):
         """Leaves scores and masks with the FFNs, and the optimizer as it was.
@@ -135,7 +138,7 @@ class NeuronPruner:
             self._optimizer._untrack_variable(variable)
         for part, name in self._wrapped:
             delattr(part, name)
-        self._functions = _swapped(model, self._functions)
+        self._functions = swap_train_function(model, self._functions)
 
     def _make_variables(self):
         # As moments are made: each in its reference's layout over the devices.
@@ -161,7 +164,7 @@ class NeuronPruner:
         known = self._optimizer._trainable_variables
         if trainable_variables is not None:
             known = trainable_variables = list(trainable_variables)
-        gradients = _StepGradients(self._optimizer, grads, known)
+        gradients = StepGradients(self._optimizer, grads, known)
         # Before the step: afterwards the weights are new ones.
         fresh = [self._sensitivities(ffn, gradients) for ffn in self.ffns]
         self._step(grads, trainable_variables)
@@ -231,97 +234,11 @@ def zero_rows(ffn, mask):
         variable.assign(variable.value * keep[places])
 
 
-class _StepGradients:
-    """The gradients that one step of an optimizer is made with, by variable.
-
-    Attributes:
-        ends: True, or under accumulation a bool tensor: whether this call of `apply`
-            ends a step.
-    """
-
-    def __init__(self, optimizer, grads, variables):
-        self._optimizer, self.ends = optimizer, True
-        self._count = optimizer.gradient_accumulation_steps
-        if self._count:
-            self.ends = (optimizer._iterations.value + 1) % self._count == 0
-        # Lists that do not match are the optimizer's to refuse.
-        pairs = zip(variables, grads, strict=False)
-        self._by_key = {optimizer._var_key(v): g for v, g in pairs}
-
-    @property
-    def ended(self):
-        """The steps that this call ends, an int or an int tensor."""
-        return 1 if self.ends is True else ops.cast(self.ends, "int32")
-
-    def of(self, kernel):
-        """The gradient of a kernel; zeros where the loss does not depend on it."""
-        optimizer = self._optimizer
-        gradient = self._by_key.get(optimizer._var_key(kernel))
-        if gradient is None:
-            return ops.zeros_like(kernel.value)
-        if optimizer.loss_scale_factor is not None:
-            gradient = gradient / optimizer.loss_scale_factor
-        if self._count:
-            index = optimizer._get_variable_index(kernel)
-            so_far = optimizer._accumulated_gradients[index].value
-            gradient = (gradient + so_far) / self._count
-        return gradient
-
-
-def innermost(optimizer):
-    """The optimizer itself, without the loss scaling around it."""
-    return getattr(optimizer, "inner_optimizer", optimizer)
-
-
-def parts(optimizer):
-    """The optimizer and those it wraps, outermost first."""
-    found = [optimizer]
-    inner = getattr(optimizer, "inner_optimizer", None)
-    wrapped = getattr(optimizer, "_inner_optimizers", [])
-    for part in [inner] if inner is not None else wrapped:
-        found += parts(part)
-    return found
-
-
 def pruner_of(optimizer):
     """The `NeuronPruner` at work in an optimizer, or None."""
     step = vars(innermost(optimizer)).get("apply") if optimizer is not None else None
     pruner = getattr(step, "__self__", None)
     return pruner if isinstance(pruner, NeuronPruner) else None
-
-
-def at_first_step(model, act):
-    """Calls `act` when a model's optimizer is first applied, and so all is built.
-
-    On tensorflow alone `fit` builds a model by tracing its train function.
-
-    Args:
-        model: a compiled Keras model that is not built.
-        act: function without arguments; it may wrap the optimizer's `apply`.
-
-    Returns:
-        Function without arguments that calls it off, if it has not been called.
-    """
-    optimizer = innermost(model.optimizer)
-
-    def apply(grads, trainable_variables=None):
-        import tensorflow as tf
-
-        call_off()
-        with tf.init_scope():  # out of the function that is being traced
-            if not optimizer.built:
-                optimizer.build(list(trainable_variables))
-            for ffn in find_ffns(model):
-                ffn.state.reset()  # it may get its initial values only later
-            act()
-        optimizer.apply(grads, trainable_variables)
-
-    def call_off():
-        if vars(optimizer).get("apply") is apply:
-            del optimizer.apply
-
-    optimizer.apply = apply
-    return call_off
 
 
 def end_pruning(model):
@@ -344,37 +261,3 @@ def _save_without(pruner, part, store):
     stay = [v for v in part.variables if id(v) not in theirs]
     for i, variable in enumerate(stay):
         store[str(i)] = ops.convert_to_numpy(variable)
-
-
-def _swapped(model, others):
-    """Gives a model its train function for another set of optimizer variables.
-
-    Both are kept, so that fits with a pruner and fits without it are compiled once.
-
-    Args:
-        model: a Keras model, compiled or not.
-        others: what this returned when the set was changed last, or None.
-
-    Returns:
-        The present function, with what it was made for.
-    """
-    compiled = getattr(model, "_compile_config", None)
-    present = getattr(model, "train_function", None)
-    known = others is not None and others[0] is compiled
-    model.train_function = others[1] if known else None
-    if model.train_function is None and present is not None:
-        _make_train_function(model)
-    return compiled, present
-
-
-def _make_train_function(model):
-    own = vars(model).get("train_step")
-    # jax takes equal functions for one, and would find what it traced for another.
-    model.train_step = functools.partial(model.train_step)
-    try:
-        model.make_train_function(force=True)
-    finally:
-        if own is None:
-            del model.train_step
-        else:
-            model.train_step = own

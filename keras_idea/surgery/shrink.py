@@ -6,8 +6,8 @@ import gc
 import keras
 
 from keras_idea.surgery.find import find_ffns
+from keras_idea.surgery.optimizer_parts import innermost
 from keras_idea.surgery.optimizer_state import narrow_variable
-from keras_idea.surgery.pruner import innermost
 
 
 def shrink_in_place(model):

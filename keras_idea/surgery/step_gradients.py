@@ -1,0 +1,40 @@
+"""The gradients that one step of an optimizer is made with."""
+
+from keras import ops
+
+
+class StepGradients:
+    """The gradients that one step of an optimizer is made with, by variable.
+
+    Attributes:
+        ends: True, or under accumulation a bool tensor: whether this call of `apply`
+            ends a step.
+    """
+
+    def __init__(self, optimizer, grads, variables):
+        self._optimizer, self.ends = optimizer, True
+        self._count = optimizer.gradient_accumulation_steps
+        if self._count:
+            self.ends = (optimizer._iterations.value + 1) % self._count == 0
+        # Lists that do not match are the optimizer's to refuse.
+        pairs = zip(variables, grads, strict=False)
+        self._by_key = {optimizer._var_key(v): g for v, g in pairs}
+
+    @property
+    def ended(self):
+        """The steps that this call ends, an int or an int tensor."""
+        return 1 if self.ends is True else ops.cast(self.ends, "int32")
+
+    def of(self, kernel):
+        """The gradient of a kernel; zeros where the loss does not depend on it."""
+        optimizer = self._optimizer
+        gradient = self._by_key.get(optimizer._var_key(kernel))
+        if gradient is None:
+            return ops.zeros_like(kernel.value)
+        if optimizer.loss_scale_factor is not None:
+            gradient = gradient / optimizer.loss_scale_factor
+        if self._count:
+            index = optimizer._get_variable_index(kernel)
+            so_far = optimizer._accumulated_gradients[index].value
+            gradient = (gradient + so_far) / self._count
+        return gradient
