@@ -44,8 +44,8 @@ class Decision:
 class Method:
     """How the neurons that stay are found; the callback does everything else.
 
-    Either neurons go by `width_schedule` inside the compiled step, as the layers' scores
-    rank them (`decision_step` is None), or the method decides once, on the host.
+    Either neurons go by `width_schedule` inside the compiled step, as their scores rank
+    them (`decision_step` is None), or the method decides once, on the host.
     Then it may measure first: from `probe_step` on, a `Probe` sits in each FFN, which
     the hidden activations pass through in every forward pass.
 
