@@ -54,13 +54,16 @@ def _tell_others(model, narrowed):
     Their optimizers hold slots of the old shapes, and Keras keeps no list of them.
     """
     ours, ids = set(map(id, model._flatten_layers())), set(map(id, narrowed))
+    own = getattr(model, "optimizer", None)
     for other in gc.get_objects():
         if not issubclass(type(other), keras.Model) or id(other) in ours:
             continue
-        optimizer = getattr(other, "optimizer", None)
-        if optimizer is None or not optimizer.built or optimizer is model.optimizer:
+        # Not `other.optimizer`: a model that was never initialized raises an error.
+        optimizer = vars(other).get("optimizer")
+        if optimizer is None or optimizer is own:
             continue
-        if any(id(v) in ids for v in optimizer._trainable_variables):
+        trained = getattr(optimizer, "_trainable_variables", ())
+        if any(id(v) in ids for v in trained):
             refresh(other)
             # `fit` asks for the one before anything else, loops step by the other.
             refuse = functools.partial(_refuse_step, other, optimizer)

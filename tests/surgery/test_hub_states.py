@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
+from keras_idea.surgery import shrink_in_place
 from keras_idea.surgery.hub_model import StockCopyWarning
 from tests.helpers import start_pruning, to_numpy
 from tests.hub_models import FULL, VOCABULARY, batch, tiny_backbone, tiny_lm
@@ -319,3 +320,22 @@ def test_presets_of_half_precision(policy, tmp_path):
         str(tmp_path / "preset"), dtype=policy
     )
     np.testing.assert_array_equal(answers(loaded, data[0]), answers(narrow, data[0]))
+
+
+def test_models_that_share_nothing_are_left_alone():
+    """One without an optimizer becomes narrow beside others, some of them unfinished."""
+
+    class Unfinished(keras.Model):
+        def __init__(self):
+            pass
+
+    other, data = trained_lm()
+    other.fit(*data, **FIT)
+    unfinished = Unfinished.__new__(Unfinished)
+    model = ki.make_prunable(tiny_lm("llama3"))
+    for ffn in ki.find_ffns(model):
+        ffn.mask.assign(np.arange(FULL) < TARGET)
+    shrink_in_place(model)
+    assert {ffn.hidden_dim for ffn in ki.find_ffns(model)} == {TARGET}
+    other.fit(*data, **FIT)
+    assert unfinished is not None
