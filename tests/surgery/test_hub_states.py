@@ -323,7 +323,7 @@ def test_presets_of_half_precision(policy, tmp_path):
 
 
 def test_models_that_share_nothing_are_left_alone():
-    """One without an optimizer becomes narrow beside others, some of them unfinished."""
+    """One without an optimizer becomes narrow beside others, one of them unfinished."""
 
     class Unfinished(keras.Model):
         def __init__(self):
