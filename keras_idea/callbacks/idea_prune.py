@@ -196,8 +196,8 @@ class IdeaPruneCallback(keras.callbacks.Callback):
 
     def on_train_batch_begin(self, batch, logs=None):
         """Narrows the model between two batches, once pruning is done."""
-        if batch == 0:  # now all callbacks have begun the epoch
-            self._count.read_rate(self.model.optimizer)
+        if batch == 0:  # all callbacks have begun the epoch, and may have set the rate
+            self._count = StepCount(self.model.optimizer)
         self._advance(batches=batch)
         self._monitor.on_train_batch_begin(batch)
 

@@ -26,11 +26,7 @@ class StepCount:
         optimizer = innermost(optimizer)
         self._updates = int(optimizer._iterations)
         self.per_step = optimizer.gradient_accumulation_steps or 1
-        self.read_rate(optimizer)
-
-    def read_rate(self, optimizer):
-        """Looks again at a rate that other callbacks may have set."""
-        self._learning_rate = _learning_rate_function(innermost(optimizer))
+        self._learning_rate = _learning_rate_function(optimizer)
 
     def after(self, batches):
         """int, the optimizer steps taken after so many batches of the epoch."""

@@ -124,9 +124,16 @@ class PrunableGatedFFN(keras.layers.Layer):
             it is.
 
         Raises:
-            ValueError: if the layer is not built.
+            ValueError: if the layer is not built, or a pruning method is in the
+                middle of measuring it.
         """
         self._check_built("compact()")
+        if self.state.probe is not None:
+            raise ValueError(
+                f"Layer '{self.name}' still has the probe of a pruning method, which "
+                "changes what it computes. End it with `callback.on_train_end()`, "
+                "before compact()."
+            )
         kept = self.state.kept_neurons()
         narrow = self.plain(len(kept))
         narrow.build((None, self.up_kernel.shape[0]))

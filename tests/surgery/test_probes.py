@@ -32,6 +32,8 @@ def test_training_goes_on_as_without(name, data):
         losses.append([model.train_on_batch(*data) for _ in range(2)])
         if probed:
             (probe,) = attach(model, ffns)
+            with pytest.raises(ValueError, match="still has the probe.*before compact"):
+                ffns[0].layer.compact()
             assert ffns[0].state.probe is probe and len(probe.variables) == 3
             assert all(v.path.startswith("ffn_0/") for v in probe.variables)
         losses[-1] += [model.train_on_batch(*data) for _ in range(2)]
