@@ -81,17 +81,21 @@ def test_a_loop_that_calls_the_hooks_of_batches_alone(data):
     x, y = data
     model = new_model()
     model.compile(keras.optimizers.AdamW(0.01), "mse")
-    prune = ki.IdeaPruneCallback(**SETTINGS)
-    callbacks = keras.callbacks.CallbackList([prune], model=model)
-    callbacks.on_train_begin()
     widths = []
+
+    class Widths(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            widths.append(logs["width"])
+
+    prune = ki.IdeaPruneCallback(**SETTINGS)
+    callbacks = keras.callbacks.CallbackList([prune, Widths()], model=model)
+    callbacks.on_train_begin()
     for _ in range(3):
         for step in range(8):
             callbacks.on_train_batch_begin(step)
             rows = slice(8 * step, 8 * step + 8)
             logs = model.train_on_batch(x[rows], y[rows], return_dict=True)
             callbacks.on_train_batch_end(step, logs)
-            widths.append(logs["width"])
     callbacks.on_train_end()
     schedules = [ki.CubicWidth(full, 4, 3, 12) for full in (16, 12)]
     due = [np.mean([s(step) for s in schedules]) for step in range(1, 25)]
