@@ -174,7 +174,10 @@ class Clipped(keras.Model):
                 keras.ops.square(keras.ops.subtract(self(x, training=True), y))
             )
         variables = self.trainable_variables
-        gradients = self.clip(tape.gradient(loss, variables))
+        gradients = tape.gradient(loss, variables)
+        # An embedding's are sparse.
+        gradients = [g if g is None else tf.convert_to_tensor(g) for g in gradients]
+        gradients = self.clip(gradients)
         self.optimizer.apply_gradients(zip(gradients, variables, strict=True))
         return {"loss": loss}
 
