@@ -107,9 +107,9 @@ def check_trainable(model):
         )
     if condition.frozen:
         raise ValueError(
-            f"{', '.join(condition.frozen)}: frozen (trainable=False, in whole or in "
-            "part), so there are no gradients to rank neurons by. Unfreeze the kernels "
-            "and compile the model again."
+            f"{', '.join(condition.frozen)} is frozen (trainable=False, in whole or in "
+            "part), so it has no gradients to rank its neurons by. Unfreeze its "
+            "kernels and compile the model again."
         )
     if condition.untrained:
         raise ValueError(
