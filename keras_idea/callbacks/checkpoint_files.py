@@ -21,7 +21,7 @@ class CheckpointError(ValueError):
 
 
 class FormatError(CheckpointError):
-    """A checkpoint of another version of the package."""
+    """A checkpoint of an earlier version of the package, which is not damaged."""
 
 
 class SavedCheckpoint:
@@ -223,11 +223,16 @@ def _verified_manifest(folder):
     digest = manifest.pop("digest", None) if isinstance(manifest, dict) else None
     if digest is None or digest != _digest_of_manifest(manifest):
         raise CheckpointError(f"{_MANIFEST} has been changed.")
-    if manifest.get("format") != FORMAT:
+    found = manifest.get("format")
+    if found == 1:
         raise FormatError(
-            f"The checkpoint {folder.name} has format {manifest.get('format')}, and "
-            f"this version of keras_idea reads {FORMAT}. Finish the run with the "
-            "version that began it, or begin anew in another folder."
+            f"The checkpoint {folder.name} has format 1, of an earlier version of "
+            f"keras_idea, and this one reads {FORMAT}. Finish the run with the version "
+            "that began it, or begin anew in another folder."
+        )
+    if found != FORMAT:
+        raise CheckpointError(
+            f"its format is {found}, and this version of the package reads {FORMAT}."
         )
     _check_entries(manifest)
     for name, expected in manifest["files"].items():

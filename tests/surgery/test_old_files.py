@@ -51,6 +51,6 @@ def test_checkpoints_are_refused_by_their_format(data, tmp_path):
     model = residual_model()
     model.compile("sgd", "mse")
     with pytest.raises(
-        ValueError, match="has format 1, and .* reads 2. Finish the run"
+        ValueError, match="has format 1, of an earlier .* reads 2. Finish"
     ):
         ki.Checkpoint(tmp_path / "checkpoints").restore(model)
