@@ -16,9 +16,9 @@ from keras_idea.callbacks.run_checks import (
     check_length,
     check_peers,
     check_progress,
-    prunable_ffns,
 )
 from keras_idea.callbacks.step_count import StepCount
+from keras_idea.surgery.condition import check_trainable
 from keras_idea.surgery.find import find_ffns
 from keras_idea.surgery.optimizer_state import check_carriable
 from keras_idea.surgery.pruner import end_pruning
@@ -52,9 +52,8 @@ class IdeaPruneCallback(keras.callbacks.Callback):
 
     In a train step of your own nothing is to be done: whatever the model's optimizer
     applies is what is scored. In a loop of your own, compile the model with the loop's
-    optimizer, drive the callback by `keras.callbacks.CallbackList([prune],
-    model=model)`, and make compiled step functions anew after each `on_epoch_begin`
-    and `on_epoch_end`; docs/custom_loops.md shows the loops of Keras's guides.
+    optimizer and drive the callback by `keras.callbacks.CallbackList([prune],
+    model=model)`; docs/custom_loops.md shows the loops of Keras's guides.
 
     Args:
         target_dim: int >= 1, neurons to keep in each FFN; or float in (0, 1),
@@ -308,7 +307,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         if getattr(model, "optimizer", None) is not None and model.built:
             if not model.optimizer.built:
                 model.optimizer.build(model.trainable_variables)
-        ffns = prunable_ffns(model)
+        ffns = check_trainable(model)
         for ffn in ffns:
             check_ffn(ffn, self._target_of(ffn))
         self._check_length(first_epoch=0)

@@ -117,8 +117,9 @@ class MethodRun:
 
     def end(self, model):
         """Leaves the masks as they are, and nothing that goes on pruning."""
-        self.rest(model)
+        # In this order: the train function that the pruner keeps has no probes in it.
         detach_probes(model, self._ffns)
+        self.rest(model)
         self._events = []
 
     def progress(self, step):

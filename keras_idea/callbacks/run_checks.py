@@ -5,8 +5,7 @@ import inspect
 import keras
 from keras import ops
 
-from keras_idea.surgery.condition import check_trainable
-from keras_idea.surgery.optimizer_parts import innermost, parts
+from keras_idea.surgery.optimizer_parts import innermost
 
 # Keras's callbacks that put earlier weights back.
 _RESTORING = (
@@ -31,37 +30,6 @@ _RESTORING = (
         "training ends.",
     ),
 )
-
-
-def prunable_ffns(model):
-    """The FFNs of a compiled model that can be pruned as it stands.
-
-    Args:
-        model: the Keras model that is fitted.
-
-    Returns:
-        Non-empty list of `FFN` handles.
-
-    Raises:
-        ValueError: if the model or its optimizer is in no state to be pruned.
-    """
-    ffns = check_trainable(model)
-    strategy = getattr(model, "distribute_strategy", None)
-    replicas = getattr(strategy, "num_replicas_in_sync", 1)
-    if replicas > 1:
-        raise ValueError(
-            f"{type(strategy).__name__} with {replicas} replicas: each would score by "
-            "the gradient of its own share of the batch. Prune on one device, or on "
-            "jax with keras.distribution."
-        )
-    inner = parts(innermost(model.optimizer))[1:]  # of a MultiOptimizer
-    if any(part.gradient_accumulation_steps for part in inner):
-        raise ValueError(
-            "MultiOptimizer whose optimizers accumulate gradients: they would take "
-            "their steps at other times than pruning. Set no "
-            "gradient_accumulation_steps in them."
-        )
-    return ffns
 
 
 def check_ffn(ffn, target):

@@ -28,7 +28,7 @@ def top_k_mask(importance, k, alive=None):
     alive = (
         ops.ones_like(importance, dtype="bool")
         if alive is None
-        else ops.convert_to_tensor(alive) > 0
+        else ops.cast(alive, "float32") > 0
     )
     rankable = ops.logical_and(alive, ops.logical_not(ops.isnan(importance)))
     importance = ops.where(rankable, importance, -float("inf"))

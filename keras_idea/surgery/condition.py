@@ -12,7 +12,7 @@ import keras
 
 from keras_idea.surgery.families import is_backbone
 from keras_idea.surgery.find import FFN, find_ffns, walk
-from keras_idea.surgery.optimizer_parts import innermost
+from keras_idea.surgery.optimizer_parts import innermost, parts
 from keras_idea.surgery.pruner import pruner_of
 
 
@@ -70,8 +70,7 @@ def check_convertible(model):
     Raises:
         ValueError: naming the layers with LoRA or quantized.
     """
-    condition = condition_of(model)
-    _check_plain(condition)
+    _check_plain(condition_of(model))
 
 
 def check_trainable(model):
@@ -118,6 +117,7 @@ def check_trainable(model):
             "the model, for another model, or another optimizer trains them. Compile "
             "the model again, with the one optimizer that trains its FFNs."
         )
+    _check_steps(model)
     _check_paths(condition.ffns)
     return condition.ffns
 
@@ -162,6 +162,25 @@ def _check_plain(condition):
                 f"{f' ({mode})' if mode else ''}, so that no narrow model could be "
                 f"made of it from its config. {cure}."
             )
+
+
+def _check_steps(model):
+    """Refuses what gives the optimizer another gradient than the step is made with."""
+    strategy = getattr(model, "distribute_strategy", None)
+    replicas = getattr(strategy, "num_replicas_in_sync", 1)
+    if replicas > 1:
+        raise ValueError(
+            f"{type(strategy).__name__} with {replicas} replicas: each would score by "
+            "the gradient of its own share of the batch. Prune on one device, or on "
+            "jax with keras.distribution."
+        )
+    inner = parts(innermost(model.optimizer))[1:]  # of a MultiOptimizer
+    if any(part.gradient_accumulation_steps for part in inner):
+        raise ValueError(
+            "MultiOptimizer whose optimizers accumulate gradients: they would take "
+            "their steps at other times than pruning. Set no "
+            "gradient_accumulation_steps in them."
+        )
 
 
 def _check_paths(ffns):

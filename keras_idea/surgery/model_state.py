@@ -4,6 +4,7 @@ import keras
 import numpy as np
 
 from keras_idea.methods.probe import Probe
+from keras_idea.surgery.condition import condition_of
 from keras_idea.surgery.find import find_ffns
 from keras_idea.surgery.probes import attach_probes, detach_probes
 from keras_idea.surgery.pruner import own_variables
@@ -70,7 +71,7 @@ def restore_state(model, facts, shapes, read):
     """
     _check_same_kind(model, facts)
     ffns = find_ffns(model)
-    if any(ffn.state.live is not None for ffn in ffns):
+    if condition_of(model).pruning:
         raise ValueError(
             f"Model '{model.name}' is being pruned. End that with "
             "`callback.on_train_end()` before a checkpoint is restored."

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 from keras.src import backend
 
+from keras_idea.surgery.optimizer_parts import innermost
 from keras_idea.surgery.optimizer_state import drop_variables, set_variables
 from keras_idea.surgery.shrink import refresh
 
@@ -29,7 +30,7 @@ def check_probes(ffns, optimizer, method):
             )
     if optimizer is None:
         return
-    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    inner = innermost(optimizer)
     if inner.gradient_accumulation_steps:
         raise ValueError(
             f"Method '{method}' measures in the train step, and under "

@@ -8,6 +8,7 @@ import keras
 from keras_idea.surgery.find import find_ffns
 from keras_idea.surgery.optimizer_parts import innermost
 from keras_idea.surgery.optimizer_state import narrow_variable
+from keras_idea.surgery.train_function import make_train_function
 
 
 def shrink_in_place(model):
@@ -66,14 +67,19 @@ def _tell_others(model, narrowed):
         if any(id(v) in ids for v in trained):
             refresh(other)
             # `fit` asks for the one before anything else, loops step by the other.
-            refuse = functools.partial(_refuse_step, other, optimizer)
-            other.make_train_function = innermost(optimizer).apply = refuse
+            innermost(optimizer).apply = functools.partial(_refuse, other)
+            other.make_train_function = functools.partial(_remake, other, optimizer)
 
 
-def _refuse_step(model, optimizer, *args, **kwargs):
-    if model.optimizer is not optimizer:  # it was compiled again
-        del model.make_train_function
-        return model.make_train_function(*args, **kwargs)
+def _remake(model, optimizer, force=False):
+    """`make_train_function` of a model that must be compiled again first."""
+    if model.optimizer is optimizer:
+        _refuse(model)
+    del model.make_train_function
+    model.make_train_function(force=force)
+
+
+def _refuse(model, *args, **kwargs):
     raise ValueError(
         f"Model '{model.name}' shares FFNs that became narrower while another model "
         "was trained; its optimizer still holds the state of the wide ones. Compile it "
@@ -93,7 +99,9 @@ def renew_functions(model):
     Of the models in it too, such as the student of a `Distiller`.
     """
     for part in model._flatten_layers():
-        for name in ("train", "test", "predict"):
+        if getattr(part, "train_function", None) is not None:
+            make_train_function(part)
+        for name in ("test", "predict"):
             if getattr(part, f"{name}_function", None) is not None:
                 getattr(part, f"make_{name}_function")(force=True)
         if getattr(part, "generate_function", None) is not None:

@@ -23,11 +23,12 @@ def swap_train_function(model, others):
     known = others is not None and others[0] is compiled
     model.train_function = others[1] if known else None
     if model.train_function is None and present is not None:
-        _make_train_function(model)
+        make_train_function(model)
     return compiled, present
 
 
-def _make_train_function(model):
+def make_train_function(model):
+    """Makes a model's train function anew, one that shares no trace with another."""
     own = vars(model).get("train_step")
     # jax takes equal functions for one, and would find what it traced for another.
     model.train_step = functools.partial(model.train_step)

@@ -138,6 +138,12 @@ class Elsewhere(Clipped):
         finally:
             self.optimizer = mine
 
+    def _jax_step(self, state, data):
+        trainable, resting, slots, metrics = state
+        others = [v.value for v in self.other.variables]
+        logs, state = super()._jax_step((trainable, resting, others, metrics), data)
+        return logs, (*state[:2], slots, metrics)
+
 
 class Around(Clipped):
     """A train step that takes the optimizer's steps past its instance."""
@@ -163,11 +169,11 @@ def test_an_optimizer_that_is_gone_round_stops_the_run(batches, data):
     assert ffn.hidden_dim == ffn.width == 16 and "apply" not in vars(model.optimizer)
 
 
-@pytest.mark.skipif(BACKEND == "jax", reason="state travels by the one optimizer")
 def test_weights_that_something_else_trains_stop_the_run(data):
     model = model_of(ki.PrunableGatedFFN, cls=Elsewhere)
     model.compile("sgd", "mse")
     model.other = keras.optimizers.SGD(0.01)
+    model.other.build(model.trainable_variables)
     prune = ki.IdeaPruneCallback(TARGET, 2, 6)
     with pytest.raises(RuntimeError, match="took no step.*trained by something else"):
         model.fit(*data, epochs=2, callbacks=[prune], **FIT)

@@ -48,10 +48,8 @@ def by_loop(name, data, compact):
         "keras": keras,
         "ki": ki,
     }
-    backend = {"jax": "jax", "tensorflow": "tensorflow", "torch": "torch"}[BACKEND]
-    names["tf" if BACKEND == "tensorflow" else BACKEND] = importlib.import_module(
-        backend
-    )
+    short = {"tensorflow": "tf"}.get(BACKEND, BACKEND)
+    names[short] = importlib.import_module(BACKEND)
     exec(BLOCKS[name], names)
     return model
 
