@@ -45,7 +45,6 @@ def make_parser():
     _add_export(commands)
     _add_evaluate(commands)
     _add_report(commands)
-    _add_bench(commands)
     return parser
 
 
@@ -142,58 +141,3 @@ def _add_report(commands):
         help="the page (default report.html); replaces an earlier report",
     )
     report.set_defaults(command="report")
-
-
-def _add_bench(commands):
-    bench = commands.add_parser(
-        "bench", help="carry out tables of the paper, and compare"
-    )
-    subjects = bench.add_subparsers(required=True, metavar="SUBJECT")
-    paper = subjects.add_parser(
-        "paper",
-        help="the paper's tables, in kind, at a size that fits the machine",
-        description="Carries out tables of the paper (1 to 6) and of what its readers "
-        "missed (7 pruning frequency, 8 token split, 9 warm-up-stable-decay, "
-        "10 optimizers, 11 target ratios, 12 length of the training). A finished cell "
-        "is never run again: the same command goes on after a stop, and with more "
-        "seeds only adds.",
-    )
-    paper.add_argument(
-        "--table",
-        type=int,
-        action="append",
-        required=True,
-        metavar="N",
-        help="1 to 12; may be given several times (tables share cells)",
-    )
-    paper.add_argument(
-        "--scale",
-        default="tiny",
-        help="tiny (default): minutes a seed on 2 cores; small: a night; gpu: one "
-        "large GPU",
-    )
-    paper.add_argument(
-        "--seeds", type=int, default=3, metavar="K", help="how many (default 3)"
-    )
-    paper.add_argument(
-        "--first-seed",
-        type=int,
-        default=0,
-        metavar="S",
-        help="the first of them (default 0); runs with other seeds may share the "
-        "output folder",
-    )
-    paper.add_argument(
-        "--output",
-        default="runs/paper",
-        metavar="DIR",
-        help="where cells, checkpoints and tables go (default runs/paper)",
-    )
-    paper.add_argument(
-        "--data",
-        metavar="DIR",
-        help="folder with train.txt and valid.txt, or with ptb/ that has them; "
-        "default: the variable KERAS_IDEA_TEXT, ../shared/data/text beside the "
-        "repository, or the source text of Python's standard library",
-    )
-    paper.set_defaults(command="bench_paper")

@@ -2,9 +2,7 @@
 
 import importlib
 
-
-class MissingPackage(ImportError):
-    """A package of an extra that is not installed; says how to install it."""
+from keras_idea.errors import MissingPackage
 
 
 def require(module, purpose, extra="data"):

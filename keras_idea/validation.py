@@ -3,9 +3,11 @@
 import numbers
 import operator
 
+from keras_idea.errors import ArgumentError
+
 
 def check_int(name, value, minimum=None, maximum=None):
-    """Returns `value` as an `int`, or raises a `ValueError` that names it.
+    """Returns `value` as an `int`, or raises an `ArgumentError` that names it.
 
     Args:
         name: str, the argument's name in the message.
@@ -17,7 +19,7 @@ def check_int(name, value, minimum=None, maximum=None):
         int.
 
     Raises:
-        ValueError: if `value` is no integer or lies outside the range.
+        ArgumentError: if `value` is no integer or lies outside the range.
     """
     allowed = "an integer"
     if minimum is not None:
@@ -29,18 +31,18 @@ def check_int(name, value, minimum=None, maximum=None):
             raise TypeError
         number = operator.index(value)
     except TypeError:
-        raise ValueError(
+        raise ArgumentError(
             f"`{name}` must be {allowed}. Received: {name}={value!r}."
         ) from None
     if (minimum is not None and number < minimum) or (
         maximum is not None and number > maximum
     ):
-        raise ValueError(f"`{name}` must be {allowed}. Received: {name}={value!r}.")
+        raise ArgumentError(f"`{name}` must be {allowed}. Received: {name}={value!r}.")
     return number
 
 
 def check_number(name, value, minimum=0.0, maximum=None, exclude_maximum=False):
-    """Returns `value` as a `float`, or raises a `ValueError` that names it.
+    """Returns `value` as a `float`, or raises an `ArgumentError` that names it.
 
     Args:
         name: str, the argument's name in the message.
@@ -53,7 +55,7 @@ def check_number(name, value, minimum=0.0, maximum=None, exclude_maximum=False):
         float.
 
     Raises:
-        ValueError: if `value` is no real number or lies outside the range.
+        ArgumentError: if `value` is no real number or lies outside the range.
     """
     upper = "inf" if maximum is None else maximum
     bracket = ")" if maximum is None or exclude_maximum else "]"
@@ -68,7 +70,7 @@ def check_number(name, value, minimum=0.0, maximum=None, exclude_maximum=False):
         )
     )
     if not inside:
-        raise ValueError(
+        raise ArgumentError(
             f"`{name}` must be a number in [{minimum}, {upper}{bracket}. "
             f"Received: {name}={value!r}."
         )
@@ -76,7 +78,7 @@ def check_number(name, value, minimum=0.0, maximum=None, exclude_maximum=False):
 
 
 def check_choice(name, value, choices):
-    """Returns `value` if it is one of `choices`, or raises a `ValueError`.
+    """Returns `value` if it is one of `choices`, or raises an `ArgumentError`.
 
     Args:
         name: str, the argument's name in the message.
@@ -87,11 +89,11 @@ def check_choice(name, value, choices):
         `value`.
 
     Raises:
-        ValueError: if `value` is not among `choices`.
+        ArgumentError: if `value` is not among `choices`.
     """
     if value not in choices:
         allowed = ", ".join(repr(choice) for choice in choices)
-        raise ValueError(
+        raise ArgumentError(
             f"`{name}` must be one of {allowed}. Received: {name}={value!r}."
         )
     return value

@@ -9,17 +9,17 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from keras_idea.callbacks import Checkpoint
-from keras_idea.callbacks.checkpoint_files import _digest_of_file, _digest_of_manifest
+from keras_idea.checkpoints.files import _digest_of_file, _digest_of_manifest
 from keras_idea.data import TextSource, build_cache, byte_vocabulary, load_text
 from keras_idea.models import DecoderConfig, decoder
-from keras_idea.pipelines.build import cosine, decoder_models
-from keras_idea.pipelines.config import load_config
-from keras_idea.pipelines.recorder import Bits, Recorder
-from keras_idea.pipelines.run_folder import RunFolder
+from keras_idea.runs.build import cosine, decoder_models
+from keras_idea.runs.config import load_config
+from keras_idea.runs.recorder import Bits, Recorder
+from keras_idea.runs.run_folder import RunFolder
 from tests.data.files import jsonl, parquet, zst
-from tests.pipelines.test_export import with_tokenizer
-from tests.pipelines.test_train import CONFIG, TEXT
+from tests.export.test_export import with_tokenizer
 from tests.report.runs import write_run
+from tests.runs.test_train import CONFIG, TEXT
 
 KERAS = "run/narrow.keras"
 WEIGHTS = "preset/model.weights.h5"

@@ -10,6 +10,7 @@ import shutil
 
 import pytest
 
+from benchmarks.paper.__main__ import main as bench
 from keras_idea.cli import main
 from tests import malformed as m
 from tests.malformed import KERAS, STEP, WEIGHTS
@@ -528,7 +529,8 @@ def status_of(command):
             command()
         return 2, str(refused.value)
     try:
-        return main(command), ""
+        run = bench if command[0] == "bench" else main
+        return run(command[2 * (run is bench) :]), ""
     except SystemExit as ended:  # argparse's own
         return ended.code, ""
 

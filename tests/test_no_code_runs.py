@@ -17,9 +17,10 @@ import numpy as np
 import pytest
 
 import keras_idea
+from benchmarks.paper.checkpoint import load_checkpoint
 from keras_idea.cli import main
-from keras_idea.data import TextError, load_vocabulary
-from keras_idea.pipelines.paper.checkpoint import load_checkpoint
+from keras_idea.data import load_vocabulary
+from keras_idea.errors import TextError
 from tests import malformed as m
 
 MARK = "mark"

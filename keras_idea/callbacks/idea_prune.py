@@ -9,7 +9,6 @@ import keras
 
 from keras_idea import methods
 from keras_idea.callbacks.method_run import MethodRun
-from keras_idea.callbacks.monitor import Monitor
 from keras_idea.callbacks.narrowing import COMPACT, Narrowing
 from keras_idea.callbacks.run_checks import (
     check_ffn,
@@ -17,11 +16,12 @@ from keras_idea.callbacks.run_checks import (
     check_peers,
     check_progress,
 )
-from keras_idea.callbacks.step_count import StepCount
+from keras_idea.monitor.monitor import Monitor
 from keras_idea.surgery.condition import check_trainable
 from keras_idea.surgery.find import find_ffns
 from keras_idea.surgery.optimizer_state import check_carriable
 from keras_idea.surgery.pruner import end_pruning
+from keras_idea.surgery.step_count import StepCount
 from keras_idea.surgery.train_function import at_first_step
 from keras_idea.validation import check_choice, check_int
 

@@ -3,8 +3,8 @@
 import warnings
 from typing import Any
 
+from keras_idea.keras_private.layer_walk import student_of
 from keras_idea.methods.method import Job
-from keras_idea.surgery.find import student_of
 from keras_idea.surgery.probes import (
     attach_probes,
     check_calls,

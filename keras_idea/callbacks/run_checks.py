@@ -5,7 +5,7 @@ import inspect
 import keras
 from keras import ops
 
-from keras_idea.surgery.optimizer_parts import innermost
+from keras_idea.keras_private.optimizer_parts import innermost
 
 # Keras's callbacks that put earlier weights back.
 _RESTORING = (

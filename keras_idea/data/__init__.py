@@ -1,8 +1,8 @@
 """Text to train on: read, tokenized once, packed, and given to `fit` in batches."""
 
-from keras_idea.data.batches import PositionError, TokenBatches
+from keras_idea.data.batches import TokenBatches
 from keras_idea.data.build import build_cache
-from keras_idea.data.cache import CacheError, TokenCache, TokenRange
+from keras_idea.data.cache import TokenCache, TokenRange
 from keras_idea.data.documents import CachedCorpus, Documents
 from keras_idea.data.packing import PackedWindows, join_documents
 from keras_idea.data.records import BadRecordError, ReadLog
@@ -19,7 +19,8 @@ from keras_idea.data.vocabulary import (
     byte_vocabulary,
     tokenizer_vocabulary,
 )
-from keras_idea.data.windows import Corpus, TextError
+from keras_idea.data.windows import Corpus
+from keras_idea.errors import CacheError, PositionError, TextError
 
 __all__ = [
     "BadRecordError",

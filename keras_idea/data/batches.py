@@ -3,16 +3,12 @@
 from keras_idea.data.cache import TokenCache, TokenRange
 from keras_idea.data.packing import PackedWindows
 from keras_idea.data.vocabulary import fingerprint_of
-from keras_idea.data.windows import TextError
+from keras_idea.errors import ArgumentError, PositionError, TextError
 from keras_idea.extras import require
 from keras_idea.validation import check_int
 
 # grain's shuffling counts in 32 bits: at length 1024, 4.4e12 tokens.
 _MOST_WINDOWS = 2**32 - 1
-
-
-class PositionError(TextError):
-    """A saved position that belongs to other data."""
 
 
 class TokenBatches:
@@ -52,7 +48,7 @@ class TokenBatches:
 
     def __init__(self, cache, length, batch_size, seed=0, shard_index=0, shard_count=1):
         if not isinstance(cache, TokenCache | TokenRange):
-            raise ValueError(
+            raise ArgumentError(
                 "`cache` must be a `TokenCache` or a `TokenRange`. Received: "
                 f"{type(cache).__name__}. `build_cache` makes one."
             )
@@ -64,7 +60,7 @@ class TokenBatches:
             "shard_index", shard_index, minimum=0, maximum=shard_count - 1
         )
         if batch_size % shard_count:
-            raise ValueError(
+            raise ArgumentError(
                 "`shard_count` must divide `batch_size`, the sequences of all shards "
                 f"together. Received: batch_size={batch_size}, "
                 f"shard_count={shard_count}."

@@ -15,7 +15,7 @@ from keras_idea.data.packing import join_documents
 from keras_idea.data.records import ReadLog
 from keras_idea.data.shards import ShardWriter, new_folder
 from keras_idea.data.vocabulary import fingerprint_of
-from keras_idea.data.windows import TextError
+from keras_idea.errors import ArgumentError, TextError
 from keras_idea.validation import check_choice, check_int
 
 # Characters a thread tokenizes at a time.
@@ -73,7 +73,7 @@ def build_cache(
     check_int("shard_tokens", shard_tokens, minimum=1)
     check_choice("verify", verify, VERIFY)
     if vocabulary.end_id is None or vocabulary.fingerprint is None:
-        raise ValueError(
+        raise ArgumentError(
             "`vocabulary` needs an `end_id`, which stands between documents, and a "
             "`fingerprint`. Received: "
             f"end_id={vocabulary.end_id!r}, fingerprint={vocabulary.fingerprint!r}. "

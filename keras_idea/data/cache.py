@@ -11,7 +11,7 @@ from concurrent import futures
 
 import numpy as np
 
-from keras_idea.data.windows import TextError
+from keras_idea.errors import CacheError
 from keras_idea.validation import check_choice, check_int
 
 #: Changes with the files' layout: caches of another one are made anew.
@@ -19,10 +19,6 @@ FORMAT = 1
 INDEX = "index.json"
 #: How thoroughly a cache is checked when it is opened.
 VERIFY = ("contents", "sizes")
-
-
-class CacheError(TextError):
-    """A cache of tokens that is damaged or was made of something else."""
 
 
 class TokenCache:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from keras_idea.data.windows import TextError
+from keras_idea.errors import TextError
 from keras_idea.validation import check_int
 
 

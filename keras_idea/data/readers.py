@@ -6,10 +6,10 @@ from typing import Any
 from keras_idea.data.streams import (
     BYTE_ORDER_MARK,
     COMPRESSED,
-    StreamError,
     decompressed,
     numbered_lines,
 )
+from keras_idea.errors import StreamError
 from keras_idea.extras import require
 
 #: What a text file's document is.

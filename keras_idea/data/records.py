@@ -3,7 +3,7 @@
 import collections
 import logging
 
-from keras_idea.data.windows import TextError
+from keras_idea.errors import TextError
 from keras_idea.validation import check_choice, check_int
 
 #: What can be wrong with a record, and how to mend it.

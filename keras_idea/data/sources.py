@@ -11,7 +11,7 @@ from typing import Any
 
 from keras_idea.data.readers import READERS, SPLITS, read_text, suffix_of
 from keras_idea.data.records import POLICIES, ReadLog
-from keras_idea.data.windows import TextError
+from keras_idea.errors import TextError
 from keras_idea.validation import check_choice, check_int
 
 _LOGGER = logging.getLogger("keras_idea.data")

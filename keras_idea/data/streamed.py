@@ -7,7 +7,7 @@ import pathlib
 from keras_idea.data.readers import field_of
 from keras_idea.data.records import POLICIES, ReadLog
 from keras_idea.data.sources import place_of
-from keras_idea.data.windows import TextError
+from keras_idea.errors import TextError
 from keras_idea.extras import require
 from keras_idea.validation import check_choice, check_int
 

@@ -4,16 +4,13 @@ import gzip
 import io
 from typing import Any
 
+from keras_idea.errors import StreamError
 from keras_idea.extras import require
 
 #: Suffixes of compressed files.
 COMPRESSED = (".zst", ".gz")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _CHUNK = 1 << 17
-
-
-class StreamError(OSError):
-    """A compressed file that is cut off or damaged."""
 
 
 def decompressed(file, path):

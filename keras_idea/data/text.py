@@ -12,7 +12,8 @@ import sysconfig
 
 import numpy as np
 
-from keras_idea.data.windows import Corpus, TextError
+from keras_idea.data.windows import Corpus
+from keras_idea.errors import TextError
 
 # Not part of the standard library's own source (packages, tests), or tables and
 # pages made by a program, which would be learnt by heart instead of as text.

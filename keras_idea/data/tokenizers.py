@@ -13,7 +13,7 @@ from keras_idea.data.vocabulary import (
     piece_bytes,
     tokenizer_vocabulary,
 )
-from keras_idea.data.windows import TextError
+from keras_idea.errors import TextError
 from keras_idea.extras import require
 
 # Names of the token that ends a document, the usual ones of well-known models.

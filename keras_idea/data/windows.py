@@ -5,12 +5,10 @@ import hashlib
 
 import numpy as np
 
+from keras_idea.errors import TextError
+
 # One window in so many begins with the start token, in corpora that have one.
 _START_EVERY = 4
-
-
-class TextError(ValueError):
-    """Text that cannot be trained on; says what to give instead."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,6 +5,8 @@ import logging
 from lm_eval.api.model import TemplateLM
 from lm_eval.utils import get_rolling_token_windows
 
+from keras_idea.errors import EvaluationError
+
 _LOGGER = logging.getLogger("keras_idea.evaluation")
 # As the harness's own models, for a request that does not say.
 _MAX_NEW_TOKENS = 256
@@ -104,7 +106,7 @@ class HarnessModel(TemplateLM):
         sequences, counts, too_long = [], [], 0
         for texts, context, continuation in requests:
             if not continuation:
-                raise ValueError(
+                raise EvaluationError(
                     f"A continuation must have at least one token. Received: {texts!r}."
                 )
             # The harness moves white space that ends a context to the continuation.
@@ -201,7 +203,7 @@ def _refuse_sampling(options):
     temperature = float(options.get("temperature") or 0.0)
     samples = options.get("do_sample")
     if samples or (samples is None and temperature > 0.0):
-        raise ValueError(
+        raise EvaluationError(
             "Text is generated greedily here, not drawn. Received: a task with "
             f"do_sample={samples!r}, temperature={temperature!r}. Take a task whose "
             "`generation_kwargs` say do_sample: false."

@@ -8,6 +8,8 @@ import json
 import pathlib
 import re
 
+from keras_idea.errors import EvaluationError
+
 #: task of the harness: its file.
 FILES = {
     "arc_challenge": "arc_challenge.jsonl",
@@ -51,7 +53,7 @@ def local_tasks(names, folder):
     configs = []
     for name in names:
         if name not in FILES:
-            raise ValueError(
+            raise EvaluationError(
                 f"Task {name!r} has no local file; those that have one: "
                 f"{', '.join(FILES)}. Leave the folder out to take it from the hub."
             )
@@ -65,24 +67,24 @@ def _read(path, fields):
         # Not `splitlines`, which splits at characters that JSON may hold.
         lines = path.read_text(encoding="utf-8").rstrip("\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(
+        raise EvaluationError(
             f"The file {str(path)!r} cannot be read: {error}. Name the folder that "
             "holds it."
         ) from None
     if lines == [""]:
-        raise ValueError(f"The file {str(path)!r} holds no document.")
+        raise EvaluationError(f"The file {str(path)!r} holds no document.")
     documents = []
     for number, line in enumerate(lines, start=1):
         place = f"Line {number} of {str(path)!r}"
         try:
             document = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"{place} is no JSON ({error}).") from None
+            raise EvaluationError(f"{place} is no JSON ({error}).") from None
         if not isinstance(document, dict):
-            raise ValueError(f"{place} is no JSON object.")
+            raise EvaluationError(f"{place} is no JSON object.")
         missing = [field for field in fields if field not in document]
         if missing:
-            raise ValueError(
+            raise EvaluationError(
                 f"{place} has no {missing[0]!r}. A document of this task has "
                 f"{', '.join(fields)}."
             )

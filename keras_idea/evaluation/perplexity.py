@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 
+from keras_idea.errors import EvaluationError
 from keras_idea.validation import check_int
 
 
@@ -64,7 +65,7 @@ def perplexity(scorer, tokens, token_bytes=None, stride=None, progress=None):
     """
     tokens = np.asarray(tokens)
     if tokens.ndim != 1 or len(tokens) < 2:
-        raise ValueError(
+        raise EvaluationError(
             "`tokens` must be one row of two tokens or more. Received: shape "
             f"{tokens.shape}. Give more text."
         )

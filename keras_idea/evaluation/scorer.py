@@ -7,6 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_idea.errors import EvaluationError
 from keras_idea.validation import check_int
 
 #: The shortest bucket; each next one is twice as long.
@@ -59,7 +60,7 @@ class TokenScorer:
         """
         for i, sequence in enumerate(sequences):
             if not 2 <= len(sequence) <= self.max_length + 1:
-                raise ValueError(
+                raise EvaluationError(
                     f"Sequences must have 2 to max_length + 1 = {self.max_length + 1} "
                     f"tokens. Received: {len(sequence)} tokens in sequence {i}. Cut "
                     "it, or score it in windows (see `perplexity`)."

@@ -25,9 +25,9 @@ import numpy as np
 from keras import ops
 
 from keras_idea.functional.importance import REDUCTIONS, neuron_importance
-from keras_idea.layers.call_context import current_pass, training_flag
+from keras_idea.keras_private.call_context import current_pass, training_flag
+from keras_idea.keras_private.unlocked import unlocked
 from keras_idea.layers.gated_ffn import check_loaded_width
-from keras_idea.layers.unlocked import unlocked
 from keras_idea.validation import check_choice, check_number
 
 MATRICES = ("up", "gate", "down")

@@ -3,6 +3,7 @@
 import dataclasses
 import types
 
+from keras_idea.errors import ArgumentError
 from keras_idea.functional import ffn_parameters
 from keras_idea.validation import check_choice, check_int, check_number
 
@@ -30,7 +31,7 @@ def check_heads(num_heads, num_key_value_heads):
         return num_heads
     groups = check_int("num_key_value_heads", num_key_value_heads, minimum=1)
     if num_heads % groups:
-        raise ValueError(
+        raise ArgumentError(
             "`num_key_value_heads` must divide `num_heads`, so that every key/value "
             "head serves the same number of query heads. Received: "
             f"num_key_value_heads={groups}, num_heads={num_heads}. Pass a divisor of "
@@ -58,14 +59,14 @@ def check_head_dim(model_dim, num_heads):
     64
     """
     if model_dim % num_heads:
-        raise ValueError(
+        raise ArgumentError(
             "`model_dim` must be a multiple of `num_heads`. Received: "
             f"model_dim={model_dim}, num_heads={num_heads}. The nearest multiple "
             f"above is {-(-model_dim // num_heads) * num_heads}."
         )
     head_dim = model_dim // num_heads
     if head_dim % 2:
-        raise ValueError(
+        raise ArgumentError(
             "`model_dim / num_heads` must be even, because the rotary embedding "
             f"turns pairs of features. Received: model_dim={model_dim}, "
             f"num_heads={num_heads}, that is {head_dim} features a head. Pass a "

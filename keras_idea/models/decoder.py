@@ -5,6 +5,7 @@ Shapes: B batch, T tokens, D model_dim, V vocabulary_size.
 
 import keras
 
+from keras_idea.errors import ArgumentError
 from keras_idea.layers import PrunableGatedFFN
 from keras_idea.models.attention import CausalSelfAttention
 
@@ -57,7 +58,7 @@ class DecoderBlock(keras.layers.Layer):
         """Checks and keeps the arguments."""
         super().__init__(**kwargs)
         if not isinstance(ffn, keras.layers.Layer):
-            raise ValueError(
+            raise ArgumentError(
                 "`ffn` must be a Keras layer, an object and not its class. Received: "
                 f"ffn={ffn!r}. Pass for example `PrunableGatedFFN(hidden_dim)`."
             )

@@ -5,6 +5,7 @@ Shapes: B batch, P prompt tokens, W window, V vocabulary.
 
 import numpy as np
 
+from keras_idea.errors import ArgumentError
 from keras_idea.validation import check_int, check_number
 
 
@@ -33,7 +34,7 @@ def sample(logits_BV, rng, temperature=0.8, top_k=None):
     """
     logits_BV = np.asarray(logits_BV, "float64")
     if np.isnan(logits_BV).any():
-        raise ValueError(
+        raise ArgumentError(
             "The model returned logits that are NaN. Either its training diverged, or "
             "a token id lies outside its vocabulary."
         )
@@ -78,7 +79,7 @@ def _as_ids(prompt_ids):
         or ids.dtype.kind not in "iu"
         or ids.min() < 0
     ):
-        raise ValueError(
+        raise ArgumentError(
             "`prompt_ids` must be non-negative integers of shape (tokens,) or (batch, "
             "tokens), one token or more, rows of equal length. Received: "
             f"prompt_ids={prompt_ids!r}. Generate prompts of different lengths one by "
@@ -137,7 +138,7 @@ def generate(
     if top_k is not None:
         top_k = check_int("top_k", top_k, minimum=1)
     if getattr(model, "preprocessor", None) is not None:
-        raise ValueError(
+        raise ArgumentError(
             "The model has a preprocessor, which takes text, but `generate` gives it "
             "token ids. Set `model.preprocessor = None`, or call `model.generate`."
         )

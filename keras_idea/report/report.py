@@ -3,13 +3,10 @@
 import os
 import pathlib
 
+from keras_idea.errors import ReportRefused
 from keras_idea.report.page import MARK, report_page
 from keras_idea.report.run_record import read_runs
 from keras_idea.report.table import print_table
-
-
-class ReportRefused(ValueError):
-    """A place where no report may be written; says what to do about it."""
 
 
 def report(paths, output="report.html", console=None):

@@ -9,15 +9,12 @@ import tomllib
 
 import numpy as np
 
+from keras_idea.errors import RunRecordError
 from keras_idea.report.history import TrainingCurve
 from keras_idea.report.table import ResultRow
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 _PNG_END = b"IEND\xaeB`\x82"
-
-
-class RunRecordError(ValueError):
-    """A folder that no report can be made of; says why."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The curves of several runs in one picture."""
 
-from keras_idea.report.paper_axes import COLORS, dress, figure
+from keras_idea.report.axes import COLORS, dress, figure
 from keras_idea.report.picture import smooth
 
 _LINES = ("-", "--", ":")

@@ -6,17 +6,17 @@ import keras
 from keras.src.models.functional import Functional
 
 from keras_idea.functional.masks import take_neurons
-from keras_idea.layers.gated_ffn import GatedFFN
-from keras_idea.layers.neuron_state import NeuronState
-from keras_idea.layers.prunable_gated_ffn import PrunableGatedFFN
-from keras_idea.surgery.condition import check_at_rest
-from keras_idea.surgery.families import is_backbone, is_task
-from keras_idea.surgery.find import student_of, walk
-from keras_idea.surgery.hub_model import (
+from keras_idea.hub.families import is_backbone, is_task
+from keras_idea.hub.rebuild import (
     check_same_function,
     rebuild_backbone,
     rebuild_task,
 )
+from keras_idea.keras_private.layer_walk import student_of, walk
+from keras_idea.layers.gated_ffn import GatedFFN
+from keras_idea.layers.neuron_state import NeuronState
+from keras_idea.layers.prunable_gated_ffn import PrunableGatedFFN
+from keras_idea.surgery.condition import check_at_rest
 from keras_idea.surgery.optimizer_state import check_carriable, copy_optimizer
 
 

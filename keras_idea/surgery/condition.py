@@ -10,9 +10,10 @@ import dataclasses
 
 import keras
 
-from keras_idea.surgery.families import is_backbone
-from keras_idea.surgery.find import FFN, find_ffns, walk
-from keras_idea.surgery.optimizer_parts import innermost, parts
+from keras_idea.hub.families import is_backbone
+from keras_idea.keras_private.layer_walk import walk
+from keras_idea.keras_private.optimizer_parts import innermost, parts
+from keras_idea.surgery.find import FFN, find_ffns
 from keras_idea.surgery.pruner import pruner_of
 
 

@@ -5,10 +5,11 @@ import dataclasses
 import keras
 import numpy as np
 
+from keras_idea.hub.families import is_backbone
+from keras_idea.hub.ffn import HubFFN, converted_ffns
+from keras_idea.keras_private.layer_walk import walk
 from keras_idea.layers.neuron_state import NeuronState
 from keras_idea.layers.prunable_gated_ffn import PrunableGatedFFN
-from keras_idea.surgery.families import is_backbone
-from keras_idea.surgery.hub_ffn import HubFFN, converted_ffns
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,31 +119,3 @@ def find_ffns(model):
     return [
         FFN(name, layer, weights.state, weights) for name, (layer, weights) in pairs
     ]
-
-
-def walk(model):
-    """All layers of a model that may be pruned, itself first.
-
-    The teacher of a `keras.distillation.Distiller` is never pruned.
-
-    Raises:
-        ValueError: if `model` is no Keras layer.
-    """
-    if not isinstance(model, keras.layers.Layer):
-        raise ValueError(
-            f"`model` must be a Keras model or layer. Received: {type(model).__name__}."
-        )
-    return _walk(model)
-
-
-def student_of(model):
-    """The model that is pruned: of a `Distiller` the student, else itself."""
-    distilled = isinstance(model, keras.distillation.Distiller)
-    return model.student if distilled else model
-
-
-def _walk(layer):
-    yield layer
-    student = student_of(layer)
-    for sublayer in layer._layers if student is layer else [student]:
-        yield from _walk(sublayer)

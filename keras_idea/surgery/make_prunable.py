@@ -1,14 +1,14 @@
 """Unmodified KerasHub models: made prunable in place, and stock again."""
 
-from keras_idea.surgery.condition import check_at_rest, check_convertible
-from keras_idea.surgery.families import is_backbone
-from keras_idea.surgery.find import walk
-from keras_idea.surgery.hub_ffn import HubFFN, hub_ffns
-from keras_idea.surgery.hub_model import (
+from keras_idea.hub.families import is_backbone
+from keras_idea.hub.ffn import HubFFN, hub_ffns
+from keras_idea.hub.rebuild import (
     check_rebuildable,
     tell_no_more,
     tell_when_saved,
 )
+from keras_idea.keras_private.layer_walk import walk
+from keras_idea.surgery.condition import check_at_rest, check_convertible
 from keras_idea.surgery.pruner import zero_rows
 from keras_idea.surgery.shrink import refresh
 
@@ -27,7 +27,7 @@ def make_prunable(model, ema_decay=0.4, row_reduce="mean", matrix_reduce="max"):
 
     Args:
         model: a KerasHub backbone or task (`CausalLM`, ...), or a Keras model around
-            one, of a family in `keras_idea.surgery.families.FAMILIES`, compiled or
+            one, of a family in `keras_idea.hub.families.FAMILIES`, compiled or
             not, trained already or not.
         ema_decay: float in [0, 1), weight of the past in the scores. Default 0.4.
         row_reduce: "mean" (default) or "max", over the weights of a neuron's row.

@@ -11,9 +11,9 @@ from keras import ops
 from keras.src.utils import tracking
 
 from keras_idea.functional.masks import take_neurons
-from keras_idea.layers.resize import resize
-from keras_idea.surgery.optimizer_parts import parts
+from keras_idea.keras_private.optimizer_parts import parts
 from keras_idea.surgery.pruner import own_variables
+from keras_idea.surgery.resize import resize
 
 # Adafactor keeps the second moment of a matrix as two vectors: which axis of
 # the variable each has lost.

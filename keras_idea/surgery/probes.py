@@ -4,7 +4,7 @@ import keras
 from keras import ops
 from keras.src import backend
 
-from keras_idea.surgery.optimizer_parts import innermost
+from keras_idea.keras_private.optimizer_parts import innermost
 from keras_idea.surgery.optimizer_state import drop_variables, set_variables
 from keras_idea.surgery.shrink import refresh
 

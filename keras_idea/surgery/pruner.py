@@ -21,8 +21,8 @@ from keras import ops
 
 from keras_idea.functional.importance import ema, reduce_rows, sensitivity
 from keras_idea.functional.masks import top_k_mask
+from keras_idea.keras_private.optimizer_parts import innermost, parts
 from keras_idea.surgery.find import find_ffns
-from keras_idea.surgery.optimizer_parts import innermost, parts
 from keras_idea.surgery.step_gradients import StepGradients
 from keras_idea.surgery.train_function import swap_train_function
 

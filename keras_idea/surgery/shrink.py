@@ -5,8 +5,8 @@ import gc
 
 import keras
 
+from keras_idea.keras_private.optimizer_parts import innermost
 from keras_idea.surgery.find import find_ffns
-from keras_idea.surgery.optimizer_parts import innermost
 from keras_idea.surgery.optimizer_state import narrow_variable
 from keras_idea.surgery.train_function import make_train_function
 

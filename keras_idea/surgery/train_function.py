@@ -2,8 +2,8 @@
 
 import functools
 
+from keras_idea.keras_private.optimizer_parts import innermost
 from keras_idea.surgery.find import find_ffns
-from keras_idea.surgery.optimizer_parts import innermost
 
 
 def swap_train_function(model, others):

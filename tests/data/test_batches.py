@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 
 from keras_idea.data import (
-    PositionError,
-    TextError,
     TextSource,
     TokenBatches,
     TokenCache,
     build_cache,
     load_vocabulary,
 )
+from keras_idea.errors import PositionError, TextError
 from tests.data.files import jsonl, write
 from tests.helpers import LossRecorder
 

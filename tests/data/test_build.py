@@ -14,14 +14,13 @@ import pytest
 
 from keras_idea.data import (
     BadRecordError,
-    CacheError,
-    TextError,
     TextSource,
     TokenCache,
     build,
     build_cache,
     load_vocabulary,
 )
+from keras_idea.errors import CacheError, TextError
 from tests.data.files import TEXTS, huggingface_file, jsonl, write, zst
 
 SCRIPT = pathlib.Path(__file__).with_name("slow_build.py")

@@ -8,13 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_idea.data import (
-    CacheError,
-    TextSource,
-    TokenCache,
-    build_cache,
-    load_vocabulary,
-)
+from keras_idea.data import TextSource, TokenCache, build_cache, load_vocabulary
+from keras_idea.errors import CacheError
 from tests.data.files import jsonl, write
 
 STREAM = [token for i in range(40) for token in [*f"document {i}".encode(), 256]]

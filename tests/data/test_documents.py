@@ -5,7 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from keras_idea.data import Documents, TextError, TextSource, byte_vocabulary
+from keras_idea.data import Documents, TextSource, byte_vocabulary
+from keras_idea.errors import TextError
 from tests.data.files import jsonl, write
 
 TEXTS = [f"{i * 87_178_291_199 % 10**11:011}" for i in range(36)]

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_idea.data import PackedWindows, TextError, join_documents
+from keras_idea.data import PackedWindows, join_documents
+from keras_idea.errors import TextError
 
 END = 999
 DOCUMENTS = st.lists(st.lists(st.integers(0, 998), max_size=20), max_size=20)

@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from keras_idea.data import ReadLog, TextError, TextSource
+from keras_idea.data import ReadLog, TextSource
+from keras_idea.errors import TextError
 from tests.data.files import TEXTS, gz, jsonl, parquet, write, zst
 
 FORMATS = {

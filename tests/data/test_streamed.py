@@ -2,13 +2,8 @@
 
 import pytest
 
-from keras_idea.data import (
-    BadRecordError,
-    ReadLog,
-    StreamedDataset,
-    TextError,
-    TextSource,
-)
+from keras_idea.data import BadRecordError, ReadLog, StreamedDataset, TextSource
+from keras_idea.errors import TextError
 from tests.data.files import TEXTS, jsonl, parquet, write, zst
 
 

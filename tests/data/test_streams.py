@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_idea.data import TextError, TextSource
+from keras_idea.data import TextSource
 from keras_idea.data.streams import numbered_lines
+from keras_idea.errors import TextError
 from tests.data.files import gz, jsonl, parquet, write, zst
 
 # Incompressible enough that a compressed file has several blocks.

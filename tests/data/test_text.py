@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from keras_idea.data import Corpus, TextError, Vocabulary, load_text
+from keras_idea.data import Corpus, Vocabulary, load_text
+from keras_idea.errors import TextError
 
 
 def write(folder, files):

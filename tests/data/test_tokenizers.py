@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from keras_idea.data import (
-    TextError,
     byte_vocabulary,
     huggingface_vocabulary,
     load_vocabulary,
     sentencepiece_vocabulary,
 )
+from keras_idea.errors import TextError
 from tests.data.files import TEXTS, huggingface_file, sentencepiece_file
 
 HARD = [*TEXTS, "", " ", "<|endoftext|></s><unk>", "e\u0301 \ufb01 \x00 \t\r\n  x  "]

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from keras_idea.data import (
-    TextError,
     TextSource,
     build,
     build_cache,
@@ -12,7 +11,8 @@ from keras_idea.data import (
     load_vocabulary,
     tokenizer_vocabulary,
 )
-from keras_idea.pipelines.tokenizers import make_tokenizer
+from keras_idea.errors import TextError
+from keras_idea.hub.tokenizers import make_tokenizer
 from tests.data.files import TEXTS, jsonl, write
 
 TRAINING_TEXT = "\n".join(TEXTS) * 9

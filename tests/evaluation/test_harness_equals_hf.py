@@ -17,10 +17,10 @@ from lm_eval.tasks import TaskManager
 import keras_idea as ki
 from keras_idea.cli import main
 from keras_idea.evaluation.local_tasks import FILES, local_tasks
-from keras_idea.pipelines.evaluate import harness_model, load_judged
-from keras_idea.pipelines.export import export_hf, export_preset
-from keras_idea.pipelines.hub_families import HUB_FAMILIES
-from keras_idea.pipelines.tokenizers import make_tokenizer
+from keras_idea.export import export_hf, export_preset
+from keras_idea.hub.hub_families import HUB_FAMILIES
+from keras_idea.hub.tokenizers import make_tokenizer
+from keras_idea.runs.evaluate import harness_model, load_judged
 from tests.hub_models import tiny_lm
 
 TEXT = (

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
+from keras_idea.hub.families import FAMILIES
 from keras_idea.methods import METHODS, Activation
 from keras_idea.methods.calibration import activation_statistics
-from keras_idea.surgery.families import FAMILIES
 from tests.functional.test_activation import AGGREGATIONS
 from tests.helpers import to_numpy
 

@@ -14,9 +14,10 @@ import rich.console
 from matplotlib.image import imread
 
 from keras_idea.cli import main
+from keras_idea.errors import ReportRefused, RunRecordError
 from keras_idea.report.page import MARK, report_page
-from keras_idea.report.report import ReportRefused, report
-from keras_idea.report.run_record import RunRecordError, read_run, read_runs
+from keras_idea.report.report import report
+from keras_idea.report.run_record import read_run, read_runs
 from tests.report.runs import write_run
 
 

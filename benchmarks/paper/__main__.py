@@ -1,0 +1,86 @@
+"""The paper's tables: `python -m benchmarks.paper --table 3 --scale tiny`."""
+
+import argparse
+import sys
+
+from benchmarks.paper.grid import bench_paper
+from benchmarks.paper.scale import SCALES
+from benchmarks.paper.text import find_text
+from keras_idea.cli import carry_out
+from keras_idea.validation import check_choice
+
+
+def make_parser():
+    """The parser of the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.paper",
+        description="Carries out tables of the paper (1 to 6) and of what its readers "
+        "missed (7 pruning frequency, 8 token split, 9 warm-up-stable-decay, "
+        "10 optimizers, 11 target ratios, 12 length of the training), in kind, at a "
+        "size that fits the machine. A finished cell is never run again: the same "
+        "command goes on after a stop, and with more seeds only adds.",
+    )
+    parser.add_argument(
+        "--table",
+        type=int,
+        action="append",
+        required=True,
+        metavar="N",
+        help="1 to 12; may be given several times (tables share cells)",
+    )
+    parser.add_argument(
+        "--scale",
+        default="tiny",
+        help="tiny (default): minutes a seed on 2 cores; small: a night; gpu: one "
+        "large GPU",
+    )
+    parser.add_argument(
+        "--seeds", type=int, default=3, metavar="K", help="how many (default 3)"
+    )
+    parser.add_argument(
+        "--first-seed",
+        type=int,
+        default=0,
+        metavar="S",
+        help="the first of them (default 0); runs with other seeds may share the "
+        "output folder",
+    )
+    parser.add_argument(
+        "--output",
+        default="runs/paper",
+        metavar="DIR",
+        help="where cells, checkpoints and tables go (default runs/paper)",
+    )
+    parser.add_argument(
+        "--data",
+        metavar="DIR",
+        help="folder with train.txt and valid.txt, or with ptb/ that has them; "
+        "default: the variable KERAS_IDEA_TEXT, ../shared/data/text beside the "
+        "repository, or the source text of Python's standard library",
+    )
+    return parser
+
+
+def main(arguments=None):
+    """Runs the command line; returns the exit status."""
+    return carry_out(_bench_paper, make_parser().parse_args(arguments))
+
+
+def _bench_paper(options):
+    check_choice("scale", options.scale, tuple(SCALES))
+    corpus = find_text(options.data)
+    print(f"Text: {corpus.description}", flush=True)
+    written = bench_paper(
+        options.table,
+        SCALES[options.scale],
+        options.seeds,
+        options.output,
+        corpus,
+        options.first_seed,
+    )
+    for path in written:
+        print(path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

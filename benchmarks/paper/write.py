@@ -1,0 +1,105 @@
+"""From the finished cells of a table to its files."""
+
+import statistics
+
+from benchmarks.paper.cell import SCRATCH
+from benchmarks.paper.figures import FIGURES, Drawing
+from benchmarks.paper.paper_figures import draw_differences
+from benchmarks.paper.paper_table import SeededRow, to_json, to_markdown
+from benchmarks.paper.store import write_atomically
+from benchmarks.paper.tables import TABLES
+
+
+def write_table(number, scale, store):
+    """Writes a table, as Markdown and as JSON, and its figures.
+
+    Rows of which no seed is finished are left out of the figures and empty in the
+    table.
+
+    Args:
+        number: int, a key of `TABLES`.
+        scale: `Scale`.
+        store: `Store`.
+
+    Returns:
+        Path of the Markdown.
+    """
+    table = TABLES[number]
+    results = {row.name: store.results(row.cell) for row in table.rows}
+    rows = [seeded_row(row, results[row.name]) for row in table.rows]
+    title = f"Table {number}: {table.title} ({scale.name})"
+    stem = f"{scale.name}-table-{number}"
+    notes = [f"The paper: {table.paper}", *_compaction_notes(table, results)]
+    notes += _fact_notes(results)
+    pictures = _draw(number, stem, title, store.tables, rows, results)
+    notes += [f"![{path.stem}]({path.name})" for path in pictures]
+    path = store.tables / f"{stem}.md"
+    write_atomically(path, to_markdown(title, rows, notes))
+    facts = {"paper": table.paper, "scale": scale.identity()}
+    write_atomically(path.with_suffix(".json"), to_json(title, rows, facts))
+    return path
+
+
+def seeded_row(row, results):
+    """A row of the report.
+
+    Args:
+        row: `Row`.
+        results: dict of seed to the result of its cell.
+
+    Returns:
+        `SeededRow`.
+    """
+    one = next(iter(results.values()), None)
+    return SeededRow(
+        name=row.name,
+        values={seed: result["bits_per_byte"] for seed, result in results.items()},
+        reference=row.reference,
+        width=one and one["width"],
+        tokens=one and one["tokens"],
+        flops=one and one["flops"],
+        seconds=one and statistics.fmean(r["seconds"] for r in results.values()),
+    )
+
+
+def _compaction_notes(table, results):
+    """What compaction saved, of the rows that are pruned."""
+    lines = []
+    for row in table.rows:
+        one = next(iter(results[row.name].values()), None)
+        if one is None or row.cell.pipeline == SCRATCH:
+            continue
+        masked, spent, cubic = one["flops_masked"], one["flops"], one["flops_cubic"]
+        lines.append(
+            f"- {row.name}: {1 - spent / masked:.1%} fewer FLOPs than masked to the end"
+            + (
+                f" (as narrow as its mask at every step: {1 - cubic / masked:.1%})"
+                if cubic < spent
+                else ""
+            )  # fmt: skip
+        )
+    return ["What becoming narrow inside `fit` saves:\n\n" + "\n".join(lines)] * bool(
+        lines
+    )
+
+
+def _fact_notes(results):
+    for by_seed in results.values():
+        for result in by_seed.values():
+            versions = ", ".join(f"{k} {v}" for k, v in result["versions"].items())
+            return [f"Text: {result['data']}. Computed with {versions}."]
+    return []
+
+
+def _draw(number, stem, title, folder, rows, results):
+    folder.mkdir(parents=True, exist_ok=True)
+    drawing = Drawing({row.name: row for row in rows}, results)
+    drawn = []
+    for name, draw in FIGURES.get(number, {}).items():
+        path = folder / f"{stem}-{name}.png"
+        if draw(path, drawing):
+            drawn.append(path)
+    path = folder / f"{stem}-differences.png"
+    if draw_differences(path, rows, title):
+        drawn.append(path)
+    return drawn

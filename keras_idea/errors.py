@@ -1,0 +1,87 @@
+"""Every error of this package's own, under one root.
+
+One `except KerasIdeaError` holds them all; most are a `ValueError` too, as Keras's own
+refusals are.
+"""
+
+
+class KerasIdeaError(Exception):
+    """Something that this package refuses, or that failed; says what to do about it.
+
+    Attributes:
+        status: int, with which the command line ends: 2, refused; 1, failed.
+
+    Example:
+    >>> issubclass(CheckpointError, KerasIdeaError)
+    True
+    """
+
+    status = 2
+
+
+class ArgumentError(KerasIdeaError, ValueError):
+    """An argument out of its range; says what was received and what is allowed."""
+
+
+class MissingPackage(KerasIdeaError, ImportError):
+    """A package of an extra that is not installed; says how to install it."""
+
+
+class TextError(KerasIdeaError, ValueError):
+    """Text that cannot be trained on; says what to give instead."""
+
+
+class CacheError(TextError):
+    """A cache of tokens that is damaged or was made of something else."""
+
+
+class PositionError(TextError):
+    """A saved position that belongs to other data."""
+
+
+class StreamError(KerasIdeaError, OSError):
+    """A compressed file that is cut off or damaged."""
+
+
+class ConfigError(KerasIdeaError, ValueError):
+    """A run's description that cannot be carried out; says how to mend it."""
+
+
+class RunFolderError(KerasIdeaError, ValueError):
+    """A run folder that cannot be taken; says what to do about it."""
+
+
+class CheckpointError(KerasIdeaError, ValueError):
+    """A checkpoint that cannot be used; says what to do about it."""
+
+
+class FormatError(CheckpointError):
+    """A checkpoint of an earlier version of the package, which is not damaged."""
+
+
+class TrainingDiverged(KerasIdeaError, RuntimeError):
+    """The loss is no longer a number."""
+
+    status = 1
+
+
+class EvaluationError(KerasIdeaError, ValueError):
+    """What cannot be evaluated; says what to give instead."""
+
+
+class ExportRefused(KerasIdeaError, ValueError):
+    """An export that cannot be right, or may not be written; nothing was done."""
+
+
+class ExportFailed(KerasIdeaError, RuntimeError):
+    """An export that did not pass its check; nothing of it is left behind."""
+
+    status = 1
+
+
+class ReportRefused(KerasIdeaError, ValueError):
+    """A place where no report may be written; says what to do about it."""
+
+
+class RunRecordError(KerasIdeaError, ValueError):
+    """A folder that no report can be made of; says why."""

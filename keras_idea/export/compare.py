@@ -1,0 +1,187 @@
+"""Two models compared by what they compute: logits, and tokens they choose.
+
+Shapes: B batch, T tokens, P prompt tokens, V vocabulary.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+import keras
+import numpy as np
+
+from keras_idea.errors import ExportFailed, ExportRefused
+
+#: Greedy tokens compared after a prompt.
+NUM_TOKENS = 16
+_PROMPT, _LENGTH, _LONGEST_WINDOW = 8, 48, 1024
+#: Tokens of the shortest sequence that a model can be compared on.
+SHORTEST = _PROMPT + NUM_TOKENS
+
+
+@dataclasses.dataclass(frozen=True)
+class Subject:
+    """A model, whatever library runs it, as far as an export is compared.
+
+    Args:
+        logits: function of int32 ids (B, T) that returns float logits (B, T, V).
+        greedy: function of int32 ids (B, P) and a number of tokens that returns
+            the ids, continued by that many.
+    """
+
+    logits: Callable
+    greedy: Callable
+
+
+@dataclasses.dataclass(frozen=True)
+class Match:
+    """How well two models agree.
+
+    Args:
+        difference: float, the largest between their logits.
+        allowed: float, the largest that passes.
+        tokens: int, greedy tokens that were equal.
+    """
+
+    difference: float
+    allowed: float
+    tokens: int
+
+    def __str__(self):
+        """One line for the user."""
+        return (
+            f"loaded back: logits within {self.difference:.1e} (allowed "
+            f"{self.allowed:.0e}), {self.tokens} greedy tokens equal"
+        )
+
+
+def compare(expected, received, vocabulary_size, tolerance, length=_LENGTH):
+    """Compares two models on random tokens and on a greedy continuation.
+
+    Args:
+        expected: `Subject`, the model that was exported.
+        received: `Subject`, the export, loaded back.
+        vocabulary_size: int, token ids.
+        tolerance: float, the largest difference allowed between logits, for logits
+            of at most 1; it grows with the largest logit.
+        length: int, tokens of the random sequences.
+
+    Returns:
+        `Match`.
+
+    Raises:
+        ExportFailed: if the logits are not finite, or differ by more, or another
+            token is chosen where there was no tie; how far off.
+    """
+    rng = np.random.default_rng(0)
+    ids_BT = rng.integers(0, vocabulary_size, (2, length)).astype("int32")
+    a_BTV, b_BTV = (np.asarray(s.logits(ids_BT)) for s in (expected, received))
+    if a_BTV.shape != b_BTV.shape:
+        raise ExportFailed(
+            f"The export computes logits of shape {b_BTV.shape}, the model "
+            f"{a_BTV.shape}."
+        )
+    allowed = tolerance * max(1.0, float(np.abs(a_BTV).max()))
+    difference = float(np.abs(a_BTV - b_BTV).max())
+    # Written so that NaN fails.
+    if not difference <= allowed:
+        raise ExportFailed(
+            f"The export computes other logits than the model: they differ by "
+            f"{difference:.3g}, allowed are {allowed:.1e}."
+        )
+    prompts = ids_BT[:, :_PROMPT]
+    a_BT, b_BT = (
+        np.asarray(s.greedy(prompts, NUM_TOKENS)) for s in (expected, received)
+    )
+    if a_BT.shape != b_BT.shape or not _equal_or_tied(a_BT, b_BT, expected, allowed):
+        raise ExportFailed(
+            f"The export chooses other tokens than the model: "
+            f"{b_BT[:, _PROMPT:].tolist()} instead of {a_BT[:, _PROMPT:].tolist()}."
+        )
+    return Match(difference, allowed, int((a_BT == b_BT)[:, _PROMPT:].sum()))
+
+
+def _equal_or_tied(a_BT, b_BT, expected, allowed):
+    """bool, whether texts that differ do so first where two tokens were as likely."""
+    for row in np.flatnonzero((a_BT != b_BT).any(axis=1)):
+        first = int((a_BT[row] != b_BT[row]).argmax())
+        logits_V = np.asarray(expected.logits(a_BT))[row, first - 1]
+        margin = logits_V[a_BT[row, first]] - logits_V[b_BT[row, first]]
+        if first < _PROMPT or not abs(margin) <= 2 * allowed:
+            return False
+    return True
+
+
+def greedy_ids(logits, prompts_BP, num_tokens, length=_LENGTH):
+    """Continues prompts with the likeliest token, one at a time, without a cache.
+
+    Args:
+        logits: function of int32 ids (B, T) that returns causal logits (B, T, V).
+        prompts_BP: int array (B, P).
+        num_tokens: int, tokens to add to each.
+        length: int, tokens of the sequences that `logits` is given, if they fit:
+            always as many, so that nothing is compiled twice. What is not there yet
+            are zeros on the right.
+
+    Returns:
+        int32 array (B, P + num_tokens).
+
+    Example:
+    >>> greedy_ids(model_subject(lm).logits, [[3, 1, 4]], 16)
+    """
+    prompts_BP = np.asarray(prompts_BP, "int32")
+    batch, end = prompts_BP.shape
+    ids_BT = np.zeros((batch, max(length, end + num_tokens)), "int32")
+    ids_BT[:, :end] = prompts_BP
+    for position in range(end, end + num_tokens):
+        logits_BV = np.asarray(logits(ids_BT))[:, position - 1]
+        ids_BT[:, position] = logits_BV.argmax(-1)
+    return ids_BT[:, : end + num_tokens]
+
+
+def model_subject(model):
+    """A Keras model of token ids, KerasHub's or not, as a `Subject`."""
+
+    def logits(ids_BT):
+        inputs = model.input
+        if isinstance(inputs, dict):
+            ids_BT = text_inputs(inputs, ids_BT)
+        # Not `predict`, which in KerasHub's models would tokenize.
+        outputs = model(ids_BT, training=False)
+        return keras.ops.convert_to_numpy(outputs).astype("float32")
+
+    return Subject(logits, lambda ids, number: greedy_ids(logits, ids, number))
+
+
+def text_inputs(names, ids_BT):
+    """What a model of text takes, for token ids without padding.
+
+    Args:
+        names: iterable of str, the model's inputs.
+        ids_BT: int32 array (B, T).
+
+    Returns:
+        dict of int32 arrays (B, T).
+
+    Raises:
+        ExportRefused: if an input is none of those that follow from the ids.
+    """
+    positions = np.broadcast_to(np.arange(ids_BT.shape[1]), ids_BT.shape)
+    known = {
+        "token_ids": ids_BT,
+        "padding_mask": np.ones_like(ids_BT),
+        "position_ids": positions.astype("int32"),
+    }
+    others = [name for name in names if name not in known]
+    if others:
+        raise ExportRefused(
+            f"Models of text alone can be exported; this one takes {others[0]!r} too. "
+            "The exports cannot be checked for it."
+        )
+    return {name: known[name] for name in names}
+
+
+def probe_length(backbone):
+    """Tokens that show what a sliding window cuts off, if it is not too wide."""
+    names = ("sliding_window", "sliding_window_size")
+    windows = [getattr(backbone, name, None) or 0 for name in names]
+    return max(_LENGTH, *(w + 16 for w in windows if w <= _LONGEST_WINDOW))

@@ -1,0 +1,84 @@
+"""The narrow model of a run folder, or of a preset folder."""
+
+import pathlib
+import zipfile
+
+import keras
+
+from keras_idea.errors import ExportRefused
+from keras_idea.export.packages import require
+
+_MEND = "Restore it from a copy, or train that run again."
+_WEIGHTS = ("model.weights.h5", "model.weights.json")
+
+
+def load_run(path):
+    """Loads the narrow model that a run has left, in float32.
+
+    Args:
+        path: str or path of a run folder (with `preset/` or `narrow.keras`), or of
+            a KerasHub preset folder itself.
+
+    Returns:
+        A KerasHub `CausalLM`, or the `keras.Model` of this package's decoder.
+
+    Raises:
+        ExportRefused: if there is none, or it cannot be loaded.
+
+    Example:
+    >>> lm = load_run("runs/demo")
+    """
+    path = pathlib.Path(path)
+    for folder in (path / "preset", path):
+        if is_preset(folder):
+            return _load_preset(folder)
+    if (path / "narrow.keras").is_file():
+        return _load_decoder(path / "narrow.keras")
+    if not path.is_dir():
+        found = "there is no such folder"
+    elif (path / "config.toml").is_file():
+        found = "its run has not come to its end"
+    else:
+        found = "it is neither a run folder nor a preset"
+    raise ExportRefused(
+        f"No model to export in {str(path)!r}: {found}. Give the folder of a finished "
+        "`keras-idea train` (with preset/ or narrow.keras), or a KerasHub preset "
+        "folder (with config.json and its weights)."
+    )
+
+
+def is_preset(folder):
+    """bool, whether `folder` is a KerasHub preset folder with its weights."""
+    config = (folder / "config.json").is_file()
+    return config and any((folder / name).is_file() for name in _WEIGHTS)
+
+
+def _load_preset(folder):
+    require(("keras_hub",), "A KerasHub model", "hub")
+    import keras_hub
+
+    try:
+        return keras_hub.models.CausalLM.from_preset(str(folder), dtype="float32")
+    # From many places: files that are damaged, a task of another kind.
+    except Exception as error:
+        raise ExportRefused(
+            f"The preset {str(folder)!r} cannot be loaded as a KerasHub CausalLM: "
+            f"{error} {_MEND}"
+        ) from error
+
+
+def _load_decoder(file):
+    # The decoder's classes register themselves.
+    from keras_idea.models import DecoderBlock  # noqa: F401
+
+    if not zipfile.is_zipfile(file):
+        raise ExportRefused(
+            f"{str(file)!r} cannot be loaded: it is no .keras file, or one that is cut "
+            f"off. {_MEND}"
+        )
+    try:
+        return keras.models.load_model(file, compile=False, safe_mode=True)
+    except Exception as error:
+        raise ExportRefused(
+            f"{str(file)!r} cannot be loaded: {error} {_MEND}"
+        ) from error

@@ -1,0 +1,224 @@
+"""Export to an ONNX file, by Keras, checked with onnxruntime or onnx itself."""
+
+import dataclasses
+import importlib.util
+import warnings
+
+import keras
+import numpy as np
+
+from keras_idea.errors import ExportFailed, ExportRefused
+from keras_idea.export.compare import (
+    SHORTEST,
+    Subject,
+    compare,
+    greedy_ids,
+    model_subject,
+    probe_length,
+    text_inputs,
+)
+from keras_idea.export.packages import require
+from keras_idea.export.report import Export
+from keras_idea.export.stock import check_compacted, in_float32, stock
+from keras_idea.export.target import Kind, check_target, replacing
+from keras_idea.hub.families import is_task
+from keras_idea.validation import check_int
+
+ONNX = Kind("an ONNX file", suffix=".onnx")
+_TOLERANCE = 1e-4
+_ELSEWHERE = (
+    "A run trained on any backend can be exported by another one: "
+    "KERAS_BACKEND={backend} keras-idea export ... --onnx ..."
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Converter:
+    """How Keras makes an ONNX file on one backend.
+
+    Args:
+        modules: tuple of str, the modules it needs.
+        any_length: bool, whether the file then takes texts of any number and length.
+        wrong: dict, class of a backbone -> what goes wrong with it.
+    """
+
+    modules: tuple[str, ...]
+    any_length: bool
+    wrong: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+# Measured with keras 3.15.1, tf2onnx 1.17, onnxscript 0.7 and jax2onnx 0.17.
+_CONVERTERS = {
+    "tensorflow": Converter(
+        ("onnx", "tf2onnx"),
+        any_length=True,
+        wrong=dict.fromkeys(
+            ("GemmaBackbone", "Gemma3Backbone", "Gemma4Backbone"),
+            "tf2onnx makes inputs of Gemma's constants",
+        ),
+    ),
+    "torch": Converter(("onnx", "onnxscript"), any_length=False),
+}
+
+
+def export_onnx(model, path, overwrite=False, length=None):
+    """Saves a narrow model as an ONNX file: token ids to logits, in float32.
+
+    The file is loaded back before it is kept: logits and greedy tokens must be the
+    model's.
+
+    Args:
+        model: a stock KerasHub `CausalLM`, as `compact` or `load_run` returns it,
+            whose inputs are `token_ids` and `padding_mask`; or this package's
+            compacted decoder, of `token_ids` alone.
+        path: str or path of the file; it ends in ".onnx".
+        overwrite: bool, whether a file there may be replaced.
+        length: int or None. On torch, where Keras makes files of fixed shapes, the
+            tokens of its only sequence; shorter ones are padded on the right. On
+            tensorflow None: the file takes any number of sequences of any length.
+
+    Returns:
+        `Export`.
+
+    Raises:
+        ExportRefused: if the path is taken, a package is missing, or the backend
+            cannot make such a file; which one can.
+        ExportFailed: if what was written is not the model. Nothing is left of it.
+
+    Example:
+    >>> print(export_onnx(ki.compact(lm), "narrow.onnx"))
+    """
+    check_target(path, ONNX, overwrite)
+    check_compacted(model)
+    length = _check_backend(model, length)
+    model, subject, vocabulary_size, longest = _described(model)
+    shape = (None, None) if length is None else (1, length)
+    with replacing(path) as temporary:
+        _write(model, temporary, shape)
+        others = [e.name for e in temporary.parent.iterdir() if e != temporary]
+        if others:
+            raise ExportFailed(
+                f"It is too large for one file: {others[0]!r} beside it."
+            )
+        match = compare(
+            subject,
+            _subject(temporary, _names(model), length),
+            vocabulary_size,
+            _TOLERANCE,
+            longest if length is None else min(longest, length),
+        )
+    sizes = "any length" if length is None else f"one text of {length} tokens"
+    return Export(path, f"an ONNX file for {sizes}, float32", match)
+
+
+def _check_backend(model, length):
+    """Returns the length, or refuses what the backend cannot do."""
+    backend = keras.backend.backend()
+    if backend not in _CONVERTERS:
+        raise ExportRefused(
+            f"Keras makes no ONNX file of such a model on {backend} (jax2onnx cannot "
+            f"convert `arange`). {_ELSEWHERE.format(backend='tensorflow')}"
+        )
+    converter = _CONVERTERS[backend]
+    require(converter.modules, f"An ONNX file made on {backend}", "onnx")
+    wrong = converter.wrong.get(type(getattr(model, "backbone", None)).__name__)
+    if wrong:
+        raise ExportRefused(
+            f"On {backend} the ONNX file would be wrong: {wrong}. "
+            f"{_ELSEWHERE.format(backend='torch')}"
+        )
+    if converter.any_length:
+        if length is not None:
+            raise ExportRefused(
+                f"`length` is for torch; on {backend} the file takes any length. "
+                f"Received: length={length!r}. Leave it out."
+            )
+        return None
+    if length is None:
+        raise ExportRefused(
+            f"On {backend} Keras makes ONNX files for one length: give it with "
+            "--length, or make a file for any length. "
+            f"{_ELSEWHERE.format(backend='tensorflow')}"
+        )
+    try:
+        return check_int("length", length, minimum=SHORTEST)
+    except ValueError as error:
+        raise ExportRefused(str(error)) from None
+
+
+def _described(model):
+    """The model in float32, its `Subject`, token ids, and tokens to compare on."""
+    if not is_task(model):
+        number_of_ids = model.output_shape[-1]
+        return model, model_subject(model), number_of_ids, probe_length(model)
+    source = in_float32(stock(model))
+    return source.lm, source.subject, source.vocabulary_size, source.probe_length
+
+
+def _write(model, path, shape):
+    try:
+        with warnings.catch_warnings():
+            # Of the converters: about versions to come.
+            warnings.simplefilter("ignore")
+            model.export(
+                str(path),
+                format="onnx",
+                verbose=False,
+                input_signature=_signature(model, shape),
+            )
+    except Exception as error:
+        raise ExportFailed(f"Keras cannot export it: {error}") from error
+
+
+def _names(model):
+    return list(model.input) if isinstance(model.input, dict) else ["token_ids"]
+
+
+def _signature(model, shape):
+    specs = {
+        n: keras.InputSpec(shape=shape, dtype="int32", name=n) for n in _names(model)
+    }
+    return [specs] if isinstance(model.input, dict) else list(specs.values())
+
+
+def _subject(path, names, length):
+    """What the file computes, as a `Subject`."""
+    run, inputs = _session(path)
+    if sorted(inputs) != sorted(names):
+        raise ExportFailed(f"The ONNX file asks for {inputs}, not for {names}.")
+
+    def some(ids_BT):
+        try:
+            return run(None, text_inputs(names, ids_BT))[0]
+        except Exception as error:
+            raise ExportFailed(f"The ONNX file does not run: {error}") from error
+
+    def logits(ids_BT):
+        if length is None:
+            return some(ids_BT)
+        tokens = ids_BT.shape[1]
+        padded = np.pad(ids_BT, ((0, 0), (0, length - tokens)))
+        return np.concatenate([some(row[None])[:, :tokens] for row in padded])
+
+    def greedy(ids_BP, num_tokens):
+        return greedy_ids(logits, ids_BP, num_tokens, length or SHORTEST)
+
+    return Subject(logits, greedy)
+
+
+def _session(path):
+    """What runs a file, and the names of its inputs."""
+    try:
+        if importlib.util.find_spec("onnxruntime") is None:
+            from onnx.reference import ReferenceEvaluator
+
+            evaluator = ReferenceEvaluator(str(path))
+            return evaluator.run, list(evaluator.input_names)
+        import onnxruntime
+
+        session = onnxruntime.InferenceSession(
+            str(path), providers=["CPUExecutionProvider"]
+        )
+        return session.run, [entry.name for entry in session.get_inputs()]
+    except Exception as error:
+        raise ExportFailed(f"The ONNX file cannot be loaded: {error}") from error

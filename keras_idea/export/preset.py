@@ -1,0 +1,111 @@
+"""Export to a KerasHub preset folder."""
+
+from keras_idea.errors import ExportFailed
+from keras_idea.export.compare import compare, model_subject
+from keras_idea.export.report import Export
+from keras_idea.export.stock import stock
+from keras_idea.export.target import Kind, check_target, replacing
+from keras_idea.export.tokenizers import first_difference
+
+PRESET = Kind(
+    "a KerasHub preset",
+    names=(
+        "config.json",
+        "metadata.json",
+        "task.json",
+        "preprocessor.json",
+        "tokenizer.json",
+        "model*.weights.h5",
+        "model.weights.json",
+        "task.weights.h5",
+        "assets",
+        "README.md",
+    ),
+    marks=("config.json", "metadata.json"),
+)
+# By the dtype that the model computes in.
+_TOLERANCES = {"float32": 1e-5}
+_HALF_TOLERANCE = 1e-2
+
+
+def export_preset(model, path, overwrite=False):
+    """Saves a narrow model as a preset that stock KerasHub loads.
+
+    The preset is loaded back before it is kept: its class, logits, greedy tokens
+    and tokenizer must be the model's.
+
+    Args:
+        model: a stock KerasHub `CausalLM`, as `compact` or `load_run` returns it;
+            or this package's compacted decoder, which becomes a `Llama3CausalLM`.
+        path: str or path of the folder.
+        overwrite: bool, whether an earlier preset there may be replaced.
+
+    Returns:
+        `Export`.
+
+    Raises:
+        ExportRefused: if the path is taken, or the model cannot be exported.
+        ExportFailed: if what was written is not the model. Nothing is left of it.
+
+    Example:
+    >>> print(export_preset(ki.compact(lm), "narrow"))
+    """
+    check_target(path, PRESET, overwrite)
+    source = stock(model)
+    with replacing(path) as temporary:
+        source.lm.save_to_preset(str(temporary))
+        _check_stock(temporary)
+        loaded = _load(temporary, source.lm)
+        tolerance = _TOLERANCES.get(source.lm.compute_dtype, _HALF_TOLERANCE)
+        match = compare(
+            source.subject,
+            model_subject(loaded),
+            source.vocabulary_size,
+            tolerance,
+            source.probe_length,
+        )
+        if source.tokenizer is not None:
+            _check_tokenizer(source.tokenizer, loaded.preprocessor.tokenizer)
+    what = f"a KerasHub preset, {type(source.lm).__name__}"
+    return Export(path, what, match, (*source.notes, *_precision(source.lm)))
+
+
+def _precision(lm):
+    """What must be known of a preset of mixed precision, as a tuple of notes."""
+    policy = lm.backbone.dtype_policy.name
+    if not policy.startswith("mixed"):
+        return ()
+    return (
+        f"KerasHub 0.32 cannot read the dtype {policy!r} of its own presets: load it "
+        f"by `from_preset(..., dtype={policy!r})`, or any other dtype.",
+    )
+
+
+def _load(path, lm):
+    import keras_hub
+
+    try:
+        loaded = keras_hub.models.CausalLM.from_preset(
+            str(path), dtype=lm.backbone.dtype_policy
+        )
+    except Exception as error:
+        raise ExportFailed(f"KerasHub cannot load its preset back: {error}") from error
+    if type(loaded) is not type(lm):
+        raise ExportFailed(
+            f"KerasHub loads the preset as {type(loaded).__name__}, not "
+            f"{type(lm).__name__}."
+        )
+    return loaded
+
+
+def _check_stock(path):
+    """A preset must load where this package is not installed."""
+    for file in sorted(path.glob("*.json")):
+        if "keras_idea" in file.read_text(encoding="utf-8"):
+            raise ExportFailed(f"{file.name} of the preset refers to keras_idea.")
+
+
+def _check_tokenizer(tokenizer, loaded):
+    difference = first_difference(tokenizer, loaded)
+    if difference:
+        raise ExportFailed(f"The preset's tokenizer is another one: {difference}")

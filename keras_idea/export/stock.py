@@ -1,0 +1,141 @@
+"""A narrow model as a stock KerasHub task, and what it is to be compared with."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from keras_idea.errors import ExportRefused
+from keras_idea.export.as_llama3 import as_llama3
+from keras_idea.export.compare import (
+    Subject,
+    model_subject,
+    probe_length,
+    text_inputs,
+)
+from keras_idea.hub.families import is_backbone, is_task
+from keras_idea.hub.rebuild import mend_get_config, rebuild_task
+from keras_idea.surgery import find_ffns
+
+_BYTES = (
+    "There is no tokenizer in it: the decoder's token ids are the bytes of UTF-8 text."
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Stock:
+    """A model about to be exported.
+
+    Args:
+        lm: a stock KerasHub `CausalLM`.
+        subject: `Subject`, the model that was given: what the export must equal.
+        notes: tuple of str, what the user should know.
+    """
+
+    lm: Any
+    subject: Subject
+    notes: tuple[str, ...] = ()
+
+    @property
+    def vocabulary_size(self):
+        """int, token ids that the model knows."""
+        return self.lm.backbone.token_embedding.input_dim
+
+    @property
+    def probe_length(self):
+        """int, tokens of the sequences that it is compared on."""
+        return probe_length(self.lm.backbone)
+
+    @property
+    def tokenizer(self):
+        """The KerasHub tokenizer, or None."""
+        return getattr(self.lm.preprocessor, "tokenizer", None)
+
+
+def stock(model):
+    """Makes a narrow model ready to be exported by KerasHub.
+
+    Args:
+        model: a stock KerasHub `CausalLM`, or this package's compacted decoder,
+            which is exported as the `Llama3CausalLM` that computes the same.
+
+    Returns:
+        `Stock`.
+
+    Raises:
+        ExportRefused: if the model is still prunable, takes more than text, or is
+            neither of the two.
+    """
+    check_compacted(model)
+    notes: tuple[str, ...] = ()
+    lm = model
+    if not (is_task(model) or is_backbone(model)):
+        lm, notes = as_llama3(model), (_BYTES,)
+    import keras_hub
+
+    if not isinstance(lm, keras_hub.models.CausalLM):
+        raise ExportRefused(
+            "Language models of KerasHub (`CausalLM`) can be exported. Received: "
+            f"{type(lm).__name__}."
+        )
+    text_inputs(lm.input, np.zeros((1, 1), "int32"))
+    mend_get_config(lm.backbone)
+    return Stock(lm, model_subject(model), notes)
+
+
+def check_compacted(model):
+    """Refuses a model that still holds what pruning needs.
+
+    Args:
+        model: keras.Model.
+
+    Raises:
+        ExportRefused: if there is a prunable FFN in it.
+    """
+    if find_ffns(model):
+        raise ExportRefused(
+            f"{type(model).__name__} '{model.name}' is still prunable. Export what "
+            "`keras_idea.compact(model)` returns."
+        )
+
+
+def in_float32(source):
+    """The same model in float32, to be compared with what runs in float32.
+
+    Args:
+        source: `Stock`.
+
+    Returns:
+        `source` itself, if it is in float32 already.
+    """
+    if source.lm.backbone.dtype_policy.name == "float32":
+        return source
+    copy = copy_in_float32(source.lm)
+    return dataclasses.replace(source, lm=copy, subject=model_subject(copy))
+
+
+def copy_in_float32(lm, prefix=None):
+    """A copy of a stock task in float32, if asked for of a class that is its equal.
+
+    Args:
+        lm: a stock KerasHub `CausalLM`.
+        prefix: str or None, of the copy's classes, `<prefix>Backbone` and
+            `<prefix>CausalLM`. They must have the same arguments and variables.
+            None: the same classes; the copy then keeps the preprocessor.
+
+    Returns:
+        A stock `CausalLM`.
+    """
+    config = {**lm.backbone.get_config(), "dtype": "float32"}
+    if prefix is None:
+        backbone = type(lm.backbone).from_config(config)
+        copy = rebuild_task(lm, backbone)
+    else:
+        import keras_hub
+
+        backbone = getattr(keras_hub.models, f"{prefix}Backbone").from_config(config)
+        task = getattr(keras_hub.models, f"{prefix}CausalLM")
+        copy = task(backbone=backbone, preprocessor=None)
+    for new, old in zip(copy.variables, lm.variables, strict=True):
+        new.assign(old.value)
+    return copy

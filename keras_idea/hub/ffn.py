@@ -1,0 +1,155 @@
+"""The gated FFN of one block of a KerasHub backbone."""
+
+import dataclasses
+
+import keras
+
+from keras_idea.hub.families import Family, family_of
+from keras_idea.hub.masked_dense import convert_dense, is_converted, restore_dense
+from keras_idea.keras_private.unlocked import unlocked
+from keras_idea.layers.neuron_state import MATRICES, NeuronState
+
+# What the layers that hold an FFN call its width.
+_WIDTH_ATTRIBUTES = (
+    "intermediate_dim",
+    "intermediate_size",
+    "actual_intermediate_dim",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class HubFFN:
+    """One gated FFN: three Dense or EinsumDense layers that another one holds.
+
+    It gives a handle the attributes of `PrunableGatedFFN` that pruning needs.
+
+    Attributes:
+        owner: the Keras layer that holds the three; the pruning state hangs on it.
+        backbone: the KerasHub backbone around it.
+        family: `Family`, its row of the table.
+        stack: str, the attribute of the backbone that lists its block.
+    """
+
+    owner: keras.layers.Layer
+    backbone: keras.Model
+    family: Family
+    stack: str
+
+    @property
+    def width_argument(self):
+        """str, the argument of the backbone that sets its width."""
+        return self.family.stacks[self.stack]
+
+    @property
+    def shows_hidden(self):
+        """bool, whether its hidden activations pass through the state."""
+        return self.family.calls_down
+
+    @property
+    def state(self):
+        """The `NeuronState`, or None before the conversion."""
+        return getattr(self.owner, "neuron_state", None)
+
+    @property
+    def layers(self):
+        """The layers up, gate and down."""
+        return [getattr(self.owner, getattr(self.family, m)) for m in MATRICES]
+
+    @property
+    def hidden_dim(self):
+        """int, neurons the kernels have places for."""
+        return self.layers[0]._kernel.shape[1]
+
+    def weights_with_axes(self):
+        """List of (variable, axis of its neurons or None), the kernels first."""
+        kernels = [layer._kernel for layer in self.layers]
+        biases = [layer.bias for layer in self.layers]
+        pairs = zip([*kernels, *biases], (1, 1, 0, 0, 0, None), strict=True)
+        return [(variable, axis) for variable, axis in pairs if variable is not None]
+
+    def set_hidden_dim(self, hidden_dim):
+        """Tells every layer around the kernels that they were narrowed."""
+        up, gate, down = self.layers
+        for layer in (up, gate):
+            if isinstance(layer, keras.layers.Dense):
+                layer.units = hidden_dim
+            else:
+                shape = layer.partial_output_shape
+                layer.partial_output_shape = (*shape[:-1], hidden_dim)
+        if isinstance(down, keras.layers.Dense):
+            down.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: hidden_dim})
+        argument = hidden_dim * self.family.per_neuron
+        for name in _WIDTH_ATTRIBUTES:
+            if hasattr(self.owner, name):
+                setattr(self.owner, name, argument)
+        setattr(self.backbone, self.width_argument, argument)
+
+    def convert(self, **state_arguments):
+        """Hangs a pruning state on the owner, and masks the down kernel by it."""
+        state = NeuronState(**state_arguments, name="neuron_state")
+        unlocked(self.owner, setattr, "neuron_state", state)
+        # In the owner's scope, so that no two states have the same path.
+        with self.owner._open_name_scope():
+            state.build(self.hidden_dim, self.layers[0]._kernel.shape[0])
+        for matrix, layer in zip(MATRICES, self.layers, strict=True):
+            convert_dense(layer, state, matrix)
+
+    def restore(self):
+        """Undoes `convert`; the kernels stay as they are."""
+        state = self.state
+        for layer in self.layers:
+            restore_dense(layer)
+        self.owner._tracker.untrack(state)
+        unlocked(self.owner, delattr, "neuron_state")
+
+    def check_convertible(self):
+        """Refuses layers that cannot be converted.
+
+        Raises:
+            ValueError: for layers of another kind, or converted already.
+        """
+        if self.state is not None:
+            raise ValueError(
+                f"The FFN of '{self.owner.path}' is prunable already. Go on with it, "
+                "or undo it first with keras_idea.strip(model)."
+            )
+        for layer in self.layers:
+            name = f"Layer '{layer.path}' of {type(self.backbone).__name__}"
+            if not isinstance(layer, (keras.layers.Dense, keras.layers.EinsumDense)):
+                raise ValueError(
+                    f"{name} must be a Dense or EinsumDense layer. Received: "
+                    f"{type(layer).__name__}."
+                )
+
+
+def hub_ffns(backbone):
+    """The gated FFNs of a backbone, converted or not, in its own order.
+
+    Args:
+        backbone: a KerasHub backbone of a family in the table.
+
+    Returns:
+        list of `HubFFN`.
+    """
+    family = family_of(backbone)
+    return [
+        HubFFN(
+            getattr(block, family.inside) if family.inside else block,
+            backbone,
+            family,
+            stack,
+        )
+        for stack in family.stacks
+        for block in getattr(backbone, stack)
+    ]
+
+
+def converted_ffns(backbone):
+    """As `hub_ffns`, of those that are converted; empty for any other family."""
+    try:
+        ffns = hub_ffns(backbone)
+    except ValueError:
+        return []
+    return [
+        ffn for ffn in ffns if ffn.state is not None and is_converted(ffn.layers[0])
+    ]

@@ -1,0 +1,97 @@
+"""Dense layers of somebody else's model, of which a pruning state masks the kernel.
+
+Models that are not ours read `layer.kernel`, through the layer's own call or past
+it. So the mask sits in the attribute: the layer's class becomes a subclass whose
+`kernel` is the masked one inside a forward pass, and the variable outside.
+"""
+
+import functools
+from typing import Any
+
+from keras_idea.keras_private.call_context import in_forward_pass
+from keras_idea.layers.gated_ffn import check_loaded_width
+
+
+def convert_dense(layer, state, matrix):
+    """Makes a layer one of an FFN that can be pruned, in place.
+
+    Args:
+        layer: a built `Dense` or `EinsumDense` layer.
+        state: `NeuronState` of the FFN.
+        matrix: "up", "gate" or "down"; only the last one's kernel is masked.
+    """
+    base: Any = type(layer)
+    layer.__class__ = _converted_class(base, matrix == "down")
+    # Wrapped, or Keras would track the state as a part of this layer.
+    layer._neuron_state = _Untracked(state)
+    # Keras binds `quantize` to the object, so no subclass can override it.
+    layer._stock_quantize = layer.quantize
+    layer.quantize = functools.partial(_refuse, layer, "quantization")
+
+
+def restore_dense(layer):
+    """Undoes `convert_dense`, in place."""
+    layer.quantize = layer._stock_quantize
+    del layer._neuron_state, layer._stock_quantize
+    layer.__class__ = type(layer)._stock_class
+
+
+def is_converted(layer):
+    """bool, whether the layer belongs to an FFN that can be pruned."""
+    return hasattr(layer, "_neuron_state")
+
+
+class _Untracked:
+    def __init__(self, state):
+        self.state = state
+
+
+@functools.cache
+def _converted_class(base: Any, is_down):
+    class Converted(base):  # type: ignore[misc]
+        _stock_class = base
+
+        def enable_lora(self, *args, **kwargs):
+            _refuse(self, "LoRA")
+
+        def load_own_variables(self, store):
+            axis = 0 if is_down else 1
+            if "0" in store.keys() and len(store["0"].shape) == 2:
+                widths = self._kernel.shape[axis], store["0"].shape[axis]
+                check_loaded_width(self.path, *widths)
+            super().load_own_variables(store)
+
+    class Masked(Converted):
+        @property
+        def kernel(self):
+            kernel = super().kernel
+            if not in_forward_pass():
+                return kernel
+            return self._neuron_state.state.masked(kernel.value)
+
+        def call(self, inputs, *args, **kwargs):
+            # The down layer's inputs are the hidden activations.
+            inputs = self._neuron_state.state.hidden(inputs)
+            return super().call(inputs, *args, **kwargs)
+
+        def save_own_variables(self, store):
+            # As the model answers: a file of a masked model is then right for the
+            # stock class too.
+            values: dict[str, Any] = {}
+            super().save_own_variables(values)
+            state = self._neuron_state.state
+            state.publish()
+            values["0"] = state.answering(self._kernel.value)
+            for key, value in values.items():
+                store[key] = value
+
+    cls = Masked if is_down else Converted
+    cls.__name__ = cls.__qualname__ = f"{cls.__name__}{base.__name__}"
+    return cls
+
+
+def _refuse(layer, what, *args, **kwargs):
+    raise ValueError(
+        f"Layer '{layer.path}' is being pruned, which {what} would hinder. Finish "
+        "the pruning first: keras_idea.compact(model), or keras_idea.strip(model)."
+    )

@@ -1,0 +1,207 @@
+"""Tokenizers made for a run, as objects of a KerasHub family's own class.
+
+Every one of them knows the 256 bytes, so that any text becomes ids and comes back
+as it was. (SentencePiece writes a space as "▁", U+2581: that character alone comes
+back as a space, as in any SentencePiece tokenizer.)
+"""
+
+import importlib
+import io
+import json
+
+from keras_idea.errors import ConfigError
+from keras_idea.hub.hub_families import (
+    HUB_FAMILIES,
+    NUM_BYTES,
+    TOKENIZERS,
+    check_tokenizer,
+)
+from keras_idea.validation import check_choice
+
+#: Tokens of a trained tokenizer of which no size is asked for.
+DEFAULT_VOCABULARY_SIZE = 4096
+# SentencePiece leaves out longer sentences, so that longer lines are cut.
+_SENTENCE = 4000
+_SPACE = "▁"
+
+
+def make_tokenizer(family, kind, text, vocabulary_size=None):
+    """Makes a tokenizer of a family's own KerasHub class.
+
+    The same arguments give the same tokenizer, on every machine.
+
+    Args:
+        family: str, a key of `HUB_FAMILIES`, such as "llama3".
+        kind: "bytes" (the 256 bytes and the special tokens, nothing learnt),
+            "bpe" or "sentencepiece" (trained on `text`; each family's class reads
+            one of them).
+        text: str or UTF-8 bytes, what a trained tokenizer learns from. An
+            incomplete character at either end is left out.
+        vocabulary_size: int or None, tokens of a trained tokenizer in all, the
+            bytes and special tokens among them; fewer where the text has no more
+            to merge. Default 4096.
+
+    Returns:
+        A `keras_hub` tokenizer that gives back any text as it was.
+
+    Raises:
+        ConfigError: if keras_hub is missing, the kind is not the family's, the
+            vocabulary is too small or the text has nothing to learn from.
+
+    Example:
+    >>> tokenizer = make_tokenizer("llama3", "bytes", text="")
+    >>> tokenizer.detokenize(tokenizer.tokenize("def f():"))
+    'def f():'
+    >>> tokenizer = make_tokenizer("gemma", "sentencepiece", text, 1000)
+    """
+    check_choice("family", family, tuple(HUB_FAMILIES))
+    check_choice("kind", kind, TOKENIZERS)
+    check_tokenizer(family, kind, vocabulary_size)
+    row = HUB_FAMILIES[family]
+    tokenizers = load_keras_hub().tokenizers
+    size = vocabulary_size or DEFAULT_VOCABULARY_SIZE
+    if not isinstance(text, str):
+        # A corpus is cut anywhere, in the middle of a character too.
+        text = text.decode("utf-8", errors="ignore")
+    if kind != "bytes" and not text.strip():
+        raise ConfigError(
+            f"A {kind} tokenizer is trained on the run's text, but `text` is empty. "
+            "Give text, or take the byte-level tokenizer."
+        )
+    tokenizer_class = getattr(tokenizers, f"{row.prefix}Tokenizer")
+    if row.tokenizer == "bpe":
+        merges = [] if kind == "bytes" else _train_bpe(text, size, row)
+        return tokenizer_class(
+            vocabulary=_bpe_vocabulary(merges, row.special_tokens),
+            # KerasHub cannot look up in a table of no merges at all: a file's first
+            # line, which it skips, stands for them.
+            merges=["#version: 0.2", *merges],
+            # Its own default is a set's order, another one in each process.
+            unsplittable_tokens=list(row.special_tokens),
+        )
+    pieces = [_SPACE] if kind == "bytes" else _train_sentencepiece(text, size, row)
+    return tokenizer_class(proto=_sentencepiece_model(pieces, row.special_tokens))
+
+
+def load_keras_hub():
+    """The module `keras_hub`, imported only now: it brings TensorFlow along.
+
+    Returns:
+        Module.
+
+    Raises:
+        ConfigError: if it is not installed; how to install it.
+    """
+    try:
+        return importlib.import_module("keras_hub")
+    except ImportError as error:
+        raise ConfigError(
+            'KerasHub models need keras_hub: pip install "keras-idea[hub]". Or delete '
+            "the line `hub` (or `preset`) from [model], to train this package's own "
+            f"decoder. Python said: {error}"
+        ) from None
+
+
+def _train_bpe(text, size, row):
+    """Merges as KerasHub writes them, "a b", learnt from the text."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=size - len(row.special_tokens),
+        min_frequency=2,
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(text.splitlines(keepends=True), trainer)
+    merges = json.loads(tokenizer.to_str())["model"]["merges"]
+    return [" ".join(merge) for merge in merges]
+
+
+def _bpe_vocabulary(merges, special_tokens):
+    """Dict of token to id: a byte's id is the byte, special tokens come last."""
+    merged = [merge.replace(" ", "") for merge in merges]
+    # Two merges may make the same token.
+    tokens = dict.fromkeys([*_byte_characters(), *merged, *special_tokens])
+    return {token: index for index, token in enumerate(tokens)}
+
+
+def _byte_characters():
+    """For each byte the printable character that stands for it in byte-level BPE.
+
+    GPT-2's: printable bytes of Latin-1 stand for themselves, the others for the
+    characters from U+0100 on.
+    """
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = iter(range(0x100, 0x200))
+    return [chr(b if b in printable else next(others)) for b in range(NUM_BYTES)]
+
+
+def _train_sentencepiece(text, size, row):
+    """Pieces besides the bytes and the special tokens, the likelier first."""
+    import sentencepiece
+
+    model = io.BytesIO()
+    lines = (
+        line[start : start + _SENTENCE]
+        for line in text.splitlines()
+        for start in range(0, len(line), _SENTENCE)
+    )
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=lines,
+            model_writer=model,
+            model_type="bpe",
+            # Its own three special tokens are replaced by the family's.
+            vocab_size=size - len(row.special_tokens) + 3,
+            # Fewer, where the text has no more to merge.
+            hard_vocab_limit=False,
+            byte_fallback=True,
+            # The text as it is: nothing folded, stripped or put in front of it.
+            normalization_rule_name="identity",
+            add_dummy_prefix=False,
+            remove_extra_whitespaces=False,
+            # Indentation counts.
+            allow_whitespace_only_pieces=True,
+            num_threads=1,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise ConfigError(
+            f"SentencePiece cannot make a vocabulary of {size} tokens from this text: "
+            f"{str(error).split(']')[-1].strip()} Mend: another vocabulary_size, or "
+            "the byte-level tokenizer."
+        ) from None
+    trained = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    pieces = [
+        trained.IdToPiece(i)
+        for i in range(trained.vocab_size())
+        if not (trained.IsControl(i) or trained.IsUnknown(i) or trained.IsByte(i))
+    ]
+    pieces = [piece for piece in pieces if piece not in row.special_tokens]
+    # A text without spaces does not teach any; there is no byte for one.
+    return pieces if _SPACE in pieces else [*pieces[:-1], _SPACE]
+
+
+def _sentencepiece_model(pieces, special_tokens):
+    """A SentencePiece model, serialized: special tokens, bytes, then pieces."""
+    proto = importlib.import_module("sentencepiece.sentencepiece_model_pb2")
+    model = proto.ModelProto()
+    kinds = model.SentencePiece
+    for token in special_tokens:
+        kind = kinds.UNKNOWN if token == "<unk>" else kinds.CONTROL
+        model.pieces.add(piece=token, score=0.0, type=kind)
+    for byte in range(NUM_BYTES):
+        model.pieces.add(piece=f"<0x{byte:02X}>", score=0.0, type=kinds.BYTE)
+    for rank, piece in enumerate(pieces):
+        # A piece's score is the order in which it is merged.
+        model.pieces.add(piece=piece, score=-float(rank), type=kinds.NORMAL)
+    model.trainer_spec.model_type = proto.TrainerSpec.BPE
+    model.trainer_spec.byte_fallback = True
+    model.trainer_spec.vocab_size = len(model.pieces)
+    model.trainer_spec.unk_id = special_tokens.index("<unk>")
+    model.normalizer_spec.name = "identity"
+    model.normalizer_spec.add_dummy_prefix = False
+    model.normalizer_spec.remove_extra_whitespaces = False
+    return model.SerializeToString()

@@ -1,0 +1,270 @@
+"""The callback that shows a run in TensorBoard while it goes on."""
+
+import collections
+import time
+import weakref
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_idea.monitor.event_log import (
+    EventLog,
+    check_folder,
+    last_value,
+    tensorboardx,
+)
+from keras_idea.monitor.interval import IntervalMeter
+from keras_idea.monitor.neuron_watch import NeuronWatch
+from keras_idea.monitor.run_figures import RunFigures, infer_tokens
+from keras_idea.report.neuron_image import neuron_image
+from keras_idea.surgery.find import find_ffns
+from keras_idea.surgery.step_count import StepCount
+from keras_idea.validation import check_int, check_number
+
+
+class Monitor(keras.callbacks.Callback):
+    """Writes what happens in a run for TensorBoard; needs no TensorFlow.
+
+        tensorboard --logdir DIR    # then open its address + "#custom_scalars"
+
+    The tab "Custom Scalars" holds one dashboard, "IDEA Prune": loss, learning rate,
+    width and sparsity (mean and of each FFN), churn, speed, minutes left, FLOPs and
+    memory. "Histograms" shows the importance of the living neurons of each FFN,
+    "Images" a heat map of which neurons lived when. The step of every point is
+    `optimizer.iterations`, also in a second `fit` and in a resumed run, which goes on
+    in the same folder; `keras.callbacks.TensorBoard` may write there too.
+
+    `IdeaPruneCallback(..., log_dir=DIR)` has a Monitor of its own. In the list of
+    callbacks a Monitor comes after `IdeaPruneCallback`.
+
+    - `loss/train`: mean over the batches since the last point; `loss/validation`.
+    - `churn`: neurons that entered or left the k most important ones since the last
+      reading; k is the width that pruning aims at. Importance is what the layers'
+      own scores say, whatever the pruning method is.
+    - `flops/train`: operations of training so far, `6 x weights in matrices x
+      tokens`, with FFNs as wide as they are physically; products of queries and keys
+      are left out. `flops/utilisation`: of `peak_flops`.
+    - `memory`: this process's on the host; on the devices where the backend tells.
+
+    Args:
+        log_dir: path of the log folder.
+        update_every: int >= 1, optimizer steps between two points. Default 10.
+        neurons_every: int >= 1, optimizer steps between two readings of the neurons,
+            which sync the model on jax. Default 50.
+        tokens_per_batch: int >= 1 or None, tokens of a training batch. None: samples
+            of a batch times the length of the model's inputs, if that is fixed;
+            else tokens a second and FLOPs are left out. Default None.
+        peak_flops: float > 0 or None, operations a second that the devices together
+            can do. None: no utilisation is shown. Default None.
+
+    Raises:
+        ImportError: if tensorboardX or Pillow is not installed.
+        ValueError: for an argument outside its range; when `fit` begins, if the model
+            is not compiled.
+
+    Example:
+    >>> monitor = Monitor("runs/logs", tokens_per_batch=32 * 64)
+    >>> model.fit(data, callbacks=[prune, monitor])
+    """
+
+    # What runs at the end of a batch only keeps the logs.
+    async_safe = True
+
+    def __init__(
+        self,
+        log_dir,
+        update_every=10,
+        neurons_every=50,
+        tokens_per_batch=None,
+        peak_flops=None,
+    ):
+        super().__init__()
+        self.log_dir = check_folder(log_dir)
+        self.update_every = check_int("update_every", update_every, minimum=1)
+        self.neurons_every = check_int("neurons_every", neurons_every, minimum=1)
+        self.tokens_per_batch = tokens_per_batch
+        if tokens_per_batch is not None:
+            check_int("tokens_per_batch", tokens_per_batch, minimum=1)
+        self.peak_flops = peak_flops
+        if peak_flops is not None and not check_number("peak_flops", peak_flops):
+            raise ValueError(f"`peak_flops` must be above 0. Received: {peak_flops!r}.")
+        tensorboardx()
+        #: Function of an `FFN`: the neurons that pruning aims at. None: as scheduled.
+        self.target_of = None
+        self._log: Any = None
+        self._watched: Any = None
+        self._watch: Any = None
+
+    def __reduce__(self):
+        """A copy, or a pickle, begins at rest, in the same folder."""
+        every = (self.update_every, self.neurons_every)
+        return type(self), (
+            self.log_dir,
+            *every,
+            self.tokens_per_batch,
+            self.peak_flops,
+        )
+
+    def on_train_begin(self, logs=None):
+        """Opens an event file that begins at the optimizer's step."""
+        model = self.model
+        if getattr(model, "optimizer", None) is None:
+            raise ValueError(
+                f"Model '{model.name}' is not compiled with an optimizer, so there are "
+                "no steps to log. Call `model.compile(optimizer=..., loss=...)`."
+            )
+        if self._log is not None:
+            self._log.close()  # of a fit that an exception has ended
+        if self._watched is None or self._watched() is not model:
+            self._watched, self._watch = weakref.ref(model), NeuronWatch(self._target)
+        start = int(model.optimizer.iterations)
+        earlier = start > 0
+        self._earlier = earlier and last_value(self.log_dir, "flops/train", start)
+        self._log = EventLog(self.log_dir, start)
+        self._start = self._last_point = self._last_reading = start
+        self._meter = IntervalMeter()
+        self._points: collections.deque = collections.deque()
+        self._count: Any = None
+        self._figures: Any = None
+        self._first_epoch = None
+        self._batches_before = self._batches = self._readings = 0
+
+    def on_epoch_begin(self, epoch, logs=None):
+        """Notes where the optimizer stands: reading it each batch would cost."""
+        self._first_epoch = epoch if self._first_epoch is None else self._first_epoch
+        self._count = StepCount(self.model.optimizer)
+        self._meter.begin_epoch()
+        self._batches_before += self._batches
+        self._batches = 0
+        self._metrics_of_epoch = True
+
+    def on_train_batch_begin(self, batch, logs=None):
+        """Writes and reads what has become due, between two batches."""
+        self._advance(batch)
+
+    def on_train_batch_end(self, batch, logs=None):
+        """Keeps the batch's logs: maybe in another thread, maybe late."""
+        self.keep(batch, logs, time.perf_counter())
+
+    def keep(self, batch, logs, now):
+        """As `on_train_batch_end`, of a batch that ended at `time.perf_counter()`."""
+        # The dict itself: callbacks that come later add to it (the width).
+        self._meter.add(batch + 1, {} if logs is None else logs, now)
+
+    def on_epoch_end(self, epoch, logs=None):
+        """Writes what is due, and the validation."""
+        # A validation has begun the metrics anew.
+        self._metrics_of_epoch = not any(name.startswith("val_") for name in logs or {})
+        self._advance(self._meter.latest)
+        step = int(self.model.optimizer.iterations)
+        validation = {
+            "loss/validation" if name == "val_loss" else f"metrics/{name}": value
+            for name, value in (logs or {}).items()
+            if name.startswith("val_")
+        }
+        self._log.scalars(step, validation)
+        self._log.flush()
+
+    def on_train_end(self, logs=None):
+        """Writes a last point and a last reading, and closes the file."""
+        if self._log is None:
+            return
+        if self._count is not None and self._batches:
+            step = self._count.after(self._batches)
+            if step > self._last_point:
+                self._add_point(step)
+            self._write_points()
+            if step > self._last_reading:
+                self.read_neurons(step)
+            if self._watch.levels():
+                self._draw_neurons(step)
+        self._log.close()
+        self._log = None
+
+    def read_neurons(self, step):
+        """Reads the neurons now; between two batches only, the model in sync.
+
+        Args:
+            step: int, the optimizer steps taken.
+        """
+        readings = self._watch.read(find_ffns(self.model), step)
+        self._last_reading = step
+        self._readings += 1
+        values = {}
+        for reading in readings:
+            values[f"width/{reading.name}"] = reading.width
+            values[f"sparsity/{reading.name}"] = reading.sparsity
+            values[f"churn/{reading.name}"] = reading.churn
+            known = reading.importance[np.isfinite(reading.importance)]
+            tag = f"importance_log10/{reading.name}"
+            self._log.histogram(step, tag, np.log10(known[known > 0]))
+        churn = [reading.churn for reading in readings if reading.churn is not None]
+        values["churn/mean"] = float(np.mean(churn)) if churn else None
+        self._log.scalars(step, values)
+        # Fewer images the longer it takes: each shows everything so far.
+        if self._watch.levels() and self._readings % max(1, self._readings // 16) == 0:
+            self._draw_neurons(step)
+
+    def _advance(self, batches):
+        """Does what is due after so many batches of this epoch."""
+        if batches < 1:
+            return
+        self._batches = batches
+        if self._figures is None:
+            self._figures = self._figures_of_fit()
+        self._figures.work_after(self._batches_before + batches)
+        step = self._count.after(batches)
+        if step // self.update_every > self._last_point // self.update_every:
+            self._add_point(step)
+        self._write_points()
+        if step // self.neurons_every > self._last_reading // self.neurons_every:
+            self.read_neurons(step)
+
+    def _add_point(self, step):
+        """Notes that there is a point here; its logs may not have arrived."""
+        work = self._figures.work_after(self._batches_before + self._batches)
+        self._points.append((step, self._batches_before, self._batches, work))
+        self._last_point = step
+
+    def _write_points(self):
+        while self._points:
+            step, before, batches, work = self._points[0]
+            interval = self._meter.take(batches)
+            if interval is None:
+                return
+            self._points.popleft()
+            values = self._figures.at(interval, before + batches, work)
+            values["learning_rate"] = self._count.learning_rate(batches)
+            if interval.batches_per_second is not None:
+                speed = interval.batches_per_second / self._count.per_step
+                values["speed/steps_per_second"] = speed
+            self._log.scalars(step, values)
+
+    def _figures_of_fit(self):
+        """Made after the first batch: only now is every model built."""
+        steps, epochs = self.params.get("steps"), self.params.get("epochs")
+        known = steps is not None and epochs is not None
+        tokens = self.tokens_per_batch
+        if tokens is None and self._metrics_of_epoch:
+            tokens = infer_tokens(self.model, self._batches)
+        return RunFigures(
+            self._watched(),
+            tokens,
+            self.peak_flops,
+            steps * (epochs - self._first_epoch) if known else None,
+            self._flops_before,
+        )
+
+    def _flops_before(self, flops_per_batch):
+        """What the steps before this fit have cost, as far as the folder tells."""
+        if not self._earlier:
+            return 0.0
+        step, flops = self._earlier
+        return flops + (self._start - step) * self._count.per_step * flops_per_batch
+
+    def _draw_neurons(self, step):
+        self._log.image(step, "neurons", neuron_image(self._watch.levels()))
+
+    def _target(self, ffn):
+        return None if self.target_of is None else self.target_of(ffn)

@@ -1,0 +1,101 @@
+"""The figures of a run at one point of its curves: speed, cost, memory, time left."""
+
+import keras
+
+from keras_idea.monitor.memory import device_memory, host_memory
+from keras_idea.monitor.work_count import WorkCount, train_flops
+
+_SHOWN_ELSEWHERE = ("loss", "width", "sparsity", "learning_rate")
+
+
+class RunFigures:
+    """Turns intervals of a `fit` into numbers to show.
+
+    Args:
+        model: the fitted Keras model, built.
+        tokens_per_batch: int or None, unknown.
+        peak_flops: float or None, operations a second that the devices can do.
+        batches: int or None, of the whole `fit`.
+        flops_before: function of the FLOPs of a batch: what was done before the `fit`.
+    """
+
+    def __init__(self, model, tokens_per_batch, peak_flops, batches, flops_before):
+        self.tokens_per_batch = tokens_per_batch
+        self._peak_flops = peak_flops
+        self._batches = batches
+        self._work = WorkCount(model)
+        self._flops_before = flops_before
+        self._weights = self._work.weights
+        self._settled = (0, 0)  # batches and work at the last point
+
+    def work_after(self, batches):
+        """Weights times batches so far; to be asked before each batch."""
+        return self._work.after(batches)
+
+    def at(self, interval, batches, work):
+        """The figures at a point.
+
+        Args:
+            interval: `Interval`, since the last point.
+            batches: int, batches of the `fit` so far.
+            work: int, what `work_after` said then.
+
+        Returns:
+            Dict of tag to number; None: unknown.
+        """
+        speed = interval.batches_per_second
+        host, device = host_memory(), device_memory()
+        left = self._batches and speed and (self._batches - batches) / speed
+        values = {
+            "loss/train": interval.loss,
+            "width/mean": interval.logs.get("width"),
+            "sparsity/mean": interval.logs.get("sparsity"),
+            "speed/minutes_left": None if left is None else left / 60,
+            "memory/host": host and host / 1e6,
+            "memory/device": device and device / 1e6,
+        }
+        for name in interval.logs.keys() - _SHOWN_ELSEWHERE:
+            values[f"metrics/{name}"] = interval.logs[name]
+        if self.tokens_per_batch is not None:
+            values |= self._of_tokens(speed, batches, work)
+        self._settled = batches, work
+        return values
+
+    def _of_tokens(self, speed, batches, work):
+        tokens = self.tokens_per_batch
+        before = self._flops_before(train_flops(self._weights, tokens))
+        values = {"flops/train": before + train_flops(work, tokens)}
+        if speed is None:
+            return values
+        values["speed/tokens_per_second"] = speed * tokens
+        if self._peak_flops is not None:
+            settled_batches, settled_work = self._settled
+            mean_work = (work - settled_work) / (batches - settled_batches)
+            rate = train_flops(mean_work, tokens) * speed
+            values["flops/utilisation"] = rate / self._peak_flops
+        return values
+
+
+def infer_tokens(model, batches):
+    """Tokens of a batch, of a model whose inputs have a fixed length.
+
+    Args:
+        model: the fitted Keras model, its variables in sync.
+        batches: int >= 1, batches of this epoch so far.
+
+    Returns:
+        int, or None if the length or the number of samples is unknown.
+    """
+    length = getattr(getattr(model, "preprocessor", None), "sequence_length", None)
+    inputs = getattr(model, "inputs", None)
+    if length is None and inputs:
+        shape = inputs[0].shape
+        # Ids are (batch, tokens); numbers are (batch, ..., features).
+        ids = keras.backend.is_int_dtype(inputs[0].dtype)
+        length = 1
+        for size in shape[1:] if ids else shape[1:-1]:
+            length = None if length is None or size is None else length * size
+    counts = [metric.count for metric in model.metrics if metric.name == "loss"]
+    if length is None or not counts:
+        return None
+    return round(float(counts[0].value) / batches) * length or None

@@ -1,0 +1,142 @@
+"""The models of a run, wide and narrow, ready to train."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+
+import keras
+
+from keras_idea.callbacks import IdeaPruneCallback
+from keras_idea.data import CachedCorpus, Corpus, Vocabulary, byte_vocabulary
+from keras_idea.layers import GatedFFN, PrunableGatedFFN
+from keras_idea.models import DecoderConfig, decoder
+from keras_idea.schedules import CosineDecay
+
+
+@dataclasses.dataclass(frozen=True)
+class RunModels:
+    """What a run trains, whichever library its models come from.
+
+    Args:
+        corpus: `Corpus` or `CachedCorpus`, the text in the models' vocabulary.
+        vocabulary: `Vocabulary`, which that is.
+        hidden_dim: int, neurons of each FFN at the start.
+        target_dim: int, neurons of each FFN at the end.
+        wide: function that makes the compiled model that is pruned.
+        plain: function of a width that makes a compiled model of that many neurons
+            an FFN, with fresh weights and nothing of pruning in it.
+        save: function of a compacted model and a path.
+        saved_as: str, the entry of the run folder that it writes.
+    """
+
+    corpus: Corpus | CachedCorpus
+    vocabulary: Vocabulary
+    hidden_dim: int
+    target_dim: int
+    wide: Callable
+    plain: Callable
+    save: Callable
+    saved_as: str
+
+
+def decoder_models(config, corpus):
+    """The models of a run of this package's own byte-level decoder.
+
+    Args:
+        config: `RunConfig`.
+        corpus: `Corpus` of bytes, or `Documents`.
+
+    Returns:
+        `RunModels`.
+    """
+    shape = config.model
+    vocabulary = byte_vocabulary(end=config.corpus.given)
+
+    def model(width, ffn):
+        made = decoder(
+            DecoderConfig(
+                vocabulary_size=vocabulary.vocabulary_size,
+                model_dim=shape.model_dim,
+                num_layers=shape.num_layers,
+                num_heads=shape.num_heads,
+                num_key_value_heads=shape.num_key_value_heads,
+                hidden_dim=width,
+                sequence_length=shape.sequence_length,
+            ),
+            ffn=ffn,
+        )
+        return compiled(config, made)
+
+    prunable = functools.partial(PrunableGatedFFN, **scoring(config))
+    return RunModels(
+        corpus=corpus.tokenized(vocabulary) if config.corpus.given else corpus,
+        vocabulary=vocabulary,
+        hidden_dim=shape.hidden_dim,
+        target_dim=shape.width_at_end(shape.hidden_dim),
+        wide=lambda: model(shape.hidden_dim, prunable),
+        plain=lambda width: model(width, GatedFFN),
+        save=lambda narrow, path: narrow.save(path),
+        saved_as="narrow.keras",
+    )
+
+
+def compiled(config, model):
+    """`model`, compiled with AdamW under the run's cosine.
+
+    Args:
+        config: `RunConfig`.
+        model: keras.Model, tokens to logits.
+
+    Returns:
+        `model` itself.
+    """
+    model.compile(
+        optimizer=keras.optimizers.AdamW(
+            cosine(config), weight_decay=config.optimizer.weight_decay
+        ),
+        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        # Else KerasHub's models would also measure their accuracy.
+        weighted_metrics=None,
+    )
+    return model
+
+
+def scoring(config):
+    """How the neurons are scored: arguments of what makes FFNs prunable."""
+    return {
+        "ema_decay": config.pruning.ema_decay,
+        "row_reduce": config.pruning.row_reduce,
+        "matrix_reduce": config.pruning.matrix_reduce,
+    }
+
+
+def pruning(config, target_dim, log_dir=None):
+    """The callback that prunes the run's wide model.
+
+    Args:
+        config: `RunConfig`.
+        target_dim: int, neurons of each FFN at the end.
+        log_dir: `Monitor` or None.
+
+    Returns:
+        `IdeaPruneCallback`.
+    """
+    return IdeaPruneCallback(
+        target_dim,
+        config.budget.enlarge_steps,
+        config.budget.prune_steps,
+        method=config.pruning.method,
+        compact=config.pruning.compact,
+        update_every=config.pruning.update_every,
+        log_dir=log_dir,
+    )
+
+
+def cosine(config):
+    """The learning rate: one warm-up and one cosine over the whole budget."""
+    return CosineDecay(
+        config.optimizer.peak_learning_rate,
+        config.optimizer.end_learning_rate,
+        config.budget.total_steps,
+        config.optimizer.warmup_steps,
+    )

@@ -1,0 +1,124 @@
+"""Fields that check themselves: the base of the tables of a run's description."""
+
+import dataclasses
+import functools
+import math
+import typing
+
+from keras_idea.errors import ConfigError
+from keras_idea.validation import check_choice, check_int, check_number
+
+# Steps and shapes are counted in int32.
+_LARGEST = 2**31 - 1
+
+
+def checked(default, check):
+    """A field whose value `check(name, value)` returns, or refuses by ValueError."""
+    return dataclasses.field(default=default, metadata={"check": check})
+
+
+def integer(default, minimum, maximum=None):
+    """A field for an int in [minimum, maximum]; None: what any backend can count."""
+    return checked(
+        default, functools.partial(_check_int, minimum=minimum, maximum=maximum)
+    )
+
+
+def number(default, minimum, maximum=None, exclude_maximum=False):
+    """A field for a finite float in [minimum, maximum], or [minimum, maximum)."""
+    limits = {"maximum": maximum, "exclude_maximum": exclude_maximum}
+    return checked(default, functools.partial(check_number, minimum=minimum, **limits))
+
+
+def choice(default, *choices):
+    """A field for one of a few strings."""
+    return checked(default, functools.partial(check_choice, choices=choices))
+
+
+def optional_integer(minimum=1):
+    """A field for an int >= `minimum`, or None."""
+    return checked(None, _or_none(functools.partial(_check_int, minimum=minimum)))
+
+
+def optional_choice(*choices):
+    """A field for one of a few strings, or None."""
+    return checked(None, _or_none(functools.partial(check_choice, choices=choices)))
+
+
+def _check_int(name, value, minimum, maximum=None):
+    number = check_int(name, value, minimum, maximum)
+    if number > _LARGEST:
+        raise ValueError(
+            f"`{name}` must be at most {_LARGEST}. Received: {name}={value!r}."
+        )
+    return number
+
+
+def _or_none(check):
+    return lambda name, value: None if value is None else check(name, value)
+
+
+def check_bool(name, value):
+    """`value` if it is a bool."""
+    if not isinstance(value, bool):
+        raise ValueError(f"`{name}` must be true or false. Received: {name}={value!r}.")
+    return value
+
+
+def check_text(name, value):
+    """`value` if it is a str that says something."""
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(
+            f"`{name}` must be a non-empty string. Received: {name}={value!r}."
+        )
+    if "\0" in value:  # which ends a path for the operating system
+        raise ValueError(f"`{name}` must not hold a NUL. Received: {name}={value!r}.")
+    return value
+
+
+def check_optional_text(name, value):
+    """`value` if it is None or a str that says something."""
+    return None if value is None else check_text(name, value)
+
+
+def check_width(name, value):
+    """`value` if it is a whole number of neurons, or the fraction kept."""
+    if not isinstance(value, float):
+        return _check_int(name, value, minimum=1)
+    if not 0.0 < value < 1.0:
+        raise ValueError(
+            f"`{name}` must be a whole number of neurons >= 1, or a fraction in "
+            f"(0, 1) of hidden_dim. Received: {name}={value!r}."
+        )
+    return value
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """Checks every field of a frozen dataclass by its metadata."""
+
+    table: typing.ClassVar[str]
+
+    def __post_init__(self):
+        for field in dataclasses.fields(self):
+            name = f"{self.table}.{field.name}"
+            try:
+                value = field.metadata["check"](name, getattr(self, field.name))
+            except ValueError as error:
+                raise ConfigError(str(error)) from None
+            object.__setattr__(self, field.name, value)
+        self._check_together()
+
+    def _check_together(self):
+        """What no single key can tell."""
+
+
+def divisors(value):
+    """All divisors of an int >= 1, ascending."""
+    small = [n for n in range(1, math.isqrt(value) + 1) if value % n == 0]
+    return sorted({*small, *(value // n for n in small)})
+
+
+def nearest_multiple(value, factor):
+    """The multiple of `factor` nearest to `value`, at least `factor`."""
+    return max(factor, round(value / factor) * factor)

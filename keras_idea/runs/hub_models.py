@@ -1,0 +1,164 @@
+"""The models of a run of KerasHub's: from nothing, or from a preset."""
+
+import dataclasses
+import warnings
+from typing import Any
+
+from keras_idea.data import tokenizer_vocabulary
+from keras_idea.errors import ConfigError
+from keras_idea.hub.families import family_of
+from keras_idea.hub.hub_families import HUB_FAMILIES
+from keras_idea.hub.tokenizers import load_keras_hub, make_tokenizer
+from keras_idea.runs.build import RunModels, compiled, scoring
+from keras_idea.surgery import find_ffns, make_prunable
+
+
+@dataclasses.dataclass(frozen=True)
+class _Source:
+    """Where the stock models of a run come from.
+
+    Args:
+        task: class of the models, a `keras_hub.models.CausalLM`.
+        backbone: class of their backbones.
+        arguments: dict, the backbone's arguments at the width of the start.
+        widths: dict of those arguments that set the width -> what a neuron takes.
+        preprocessor: `CausalLMPreprocessor`, with the tokenizer.
+        hidden_dim: int, neurons of each FFN at the start.
+        preset: str or None, where the wide model's weights come from.
+    """
+
+    task: Any
+    backbone: Any
+    arguments: dict[str, Any]
+    widths: dict[str, int]
+    preprocessor: Any
+    hidden_dim: int
+    preset: str | None = None
+
+    def wide(self, config):
+        """The wide model, prunable, not compiled."""
+        if self.preset is None:
+            return make_prunable(self.stock(self.hidden_dim), **scoring(config))
+        return _load_prunable(config)
+
+    def stock(self, width):
+        """A stock model with fresh weights, of `width` neurons an FFN."""
+        arguments = dict(self.arguments)
+        for name, per_neuron in self.widths.items():
+            arguments[name] = width * per_neuron
+        # By keyword: Gemma 3 has them in another order.
+        backbone = self.backbone.from_config(arguments)
+        return self.task(backbone=backbone, preprocessor=None)
+
+
+def hub_models(config, corpus):
+    """The models of a run of KerasHub's.
+
+    They train without a preprocessor, on tokens; the saved one has it.
+
+    Args:
+        config: `RunConfig` with `model.hub` or `model.preset`.
+        corpus: `Corpus` of bytes, or `Documents`.
+
+    Returns:
+        `RunModels`.
+
+    Raises:
+        ConfigError: if keras_hub is missing, the preset cannot be loaded or pruned,
+            or the tokenizer cannot be trained.
+    """
+    if config.model.preset is None:
+        source = _from_family(config, corpus)
+    else:
+        source = _from_preset(config)
+    preprocessor = source.preprocessor
+    preprocessor.sequence_length = config.model.sequence_length
+    vocabulary = tokenizer_vocabulary(preprocessor.tokenizer)
+
+    def save(narrow, path):
+        # Around the same backbone: a preprocessor that is not used yet would slow
+        # down every `predict_on_batch` of the model it is attached to.
+        task = source.task(backbone=narrow.backbone, preprocessor=preprocessor)
+        task.save_to_preset(str(path))
+
+    return RunModels(
+        corpus=corpus.tokenized(vocabulary, preprocessor.tokenizer.start_token_id),
+        vocabulary=vocabulary,
+        hidden_dim=source.hidden_dim,
+        target_dim=config.model.width_at_end(source.hidden_dim),
+        wide=lambda: compiled(config, source.wide(config)),
+        plain=lambda width: compiled(config, source.stock(width)),
+        save=save,
+        saved_as="preset",
+    )
+
+
+def _from_family(config, corpus):
+    shape, row = config.model, HUB_FAMILIES[config.model.hub]
+    hub = load_keras_hub()
+    tokenizer = make_tokenizer(
+        shape.hub, shape.tokenizer, corpus.sample(), shape.vocabulary_size
+    )
+    arguments = {
+        "vocabulary_size": tokenizer.vocabulary_size(),
+        "num_layers": shape.num_layers,
+        "num_query_heads": shape.num_heads,
+        "num_key_value_heads": _key_value_heads(shape, row),
+        "hidden_dim": shape.model_dim,
+        "intermediate_dim": shape.hidden_dim * row.per_neuron,
+    }
+    if row.needs_head_dim:
+        arguments["head_dim"] = shape.model_dim // shape.num_heads
+    preprocessor = getattr(hub.models, f"{row.prefix}CausalLMPreprocessor")
+
+    return _Source(
+        task=getattr(hub.models, f"{row.prefix}CausalLM"),
+        backbone=getattr(hub.models, f"{row.prefix}Backbone"),
+        arguments=arguments,
+        widths={"intermediate_dim": row.per_neuron},
+        preprocessor=preprocessor(tokenizer),
+        hidden_dim=shape.hidden_dim,
+    )
+
+
+def _key_value_heads(shape, row):
+    heads = shape.num_key_value_heads or row.key_value_heads or shape.num_heads
+    if row.key_value_heads not in (None, heads):
+        warnings.warn(
+            f"A {row.prefix} with num_key_value_heads={heads} can be saved as a "
+            "preset, but not exported to Hugging Face, where KerasHub writes only "
+            f"{row.key_value_heads}. Leave model.num_key_value_heads out for that.",
+            stacklevel=2,
+        )
+    return heads
+
+
+def _from_preset(config):
+    preset = config.model.preset
+    hub = load_keras_hub()
+    try:
+        preprocessor = hub.models.CausalLMPreprocessor.from_preset(preset)
+        model = _load_prunable(config)
+    # From many places: no such folder, no such handle, no network, no FFN to prune.
+    except Exception as error:
+        raise ConfigError(
+            f"`model.preset`: no model to prune comes from {preset!r}: "
+            f"{' '.join(str(error).split())} Mend: the folder or handle of a preset "
+            "of a KerasHub CausalLM with its tokenizer."
+        ) from error
+    family = family_of(model.backbone)
+    return _Source(
+        task=type(model),
+        backbone=type(model.backbone),
+        arguments=model.backbone.get_config(),
+        widths=dict.fromkeys(family.stacks.values(), family.per_neuron),
+        preprocessor=preprocessor,
+        hidden_dim=find_ffns(model)[0].hidden_dim,
+        preset=preset,
+    )
+
+
+def _load_prunable(config):
+    model = load_keras_hub().models.CausalLM.from_preset(config.model.preset)
+    model.preprocessor = None
+    return make_prunable(model, **scoring(config))

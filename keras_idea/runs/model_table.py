@@ -1,0 +1,150 @@
+"""The table `[model]` of a run's description: which model, and of what shape."""
+
+import dataclasses
+import functools
+
+from keras_idea.hub.hub_families import (
+    HUB_FAMILIES,
+    TOKENIZERS,
+    check_tokenizer,
+)
+from keras_idea.runs import fields
+
+# What a preset decides itself; the values where nothing decides.
+_DIMENSIONS = {
+    "model_dim": 64,
+    "num_layers": 2,
+    "num_heads": 4,
+    "num_key_value_heads": None,
+    "hidden_dim": 512,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelConfig(fields.Table):
+    """`[model]`: what is trained, and its shape before and after pruning.
+
+    Args:
+        hub: str or None, a KerasHub family, a key of `HUB_FAMILIES`: trains its
+            stock `CausalLM`. None, without a preset: this package's own decoder.
+        preset: str or None, a KerasHub preset to begin with: a folder, or a handle
+            such as "hf://...". It decides the dimensions, which must be left out.
+        tokenizer: str or None, of a hub model: "bytes", "bpe" or "sentencepiece"
+            (trained on the run's text; each family takes one of them); "preset":
+            a preset's own. Default: "bytes", or "preset".
+        vocabulary_size: int or None, tokens of a trained tokenizer. Default 4096.
+        model_dim: int, width of the residual stream. Default 64.
+        num_layers: int, decoder blocks. Default 2.
+        num_heads: int, attention heads; divides `model_dim`. Default 4.
+        num_key_value_heads: int or None, heads of keys and values; divides
+            `num_heads`. None: as many as `num_heads`; of a Gemma, one.
+        hidden_dim: int, neurons of each FFN at the start: the enlarged width.
+            Default 512.
+        target_dim: int, neurons of each FFN at the end; or a float in (0, 1),
+            the fraction of `hidden_dim` kept. Default 192.
+        sequence_length: int, tokens the model sees at once. Default 64.
+    """
+
+    table = "model"
+    hub: str | None = fields.optional_choice(*HUB_FAMILIES)
+    preset: str | None = fields.checked(None, fields.check_optional_text)
+    tokenizer: str | None = fields.optional_choice(*TOKENIZERS, "preset")
+    vocabulary_size: int | None = fields.optional_integer()
+    # None only in a run from a preset.
+    model_dim: int = fields.optional_integer()
+    num_layers: int = fields.optional_integer()
+    num_heads: int = fields.optional_integer()
+    num_key_value_heads: int | None = fields.optional_integer()
+    hidden_dim: int = fields.optional_integer(minimum=2)
+    target_dim: int | float = fields.checked(192, fields.check_width)
+    sequence_length: int = fields.integer(64, minimum=2)
+
+    def _check_together(self):
+        self._check_tokenizer()
+        if self.preset is not None:
+            return self._refuse_dimensions()
+        for name, default in _DIMENSIONS.items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, default)
+        self._check_heads()
+        self.width_at_end(self.hidden_dim)
+
+    def _check_tokenizer(self):
+        default = "bytes" if self.preset is None else "preset"
+        kind = self.tokenizer or default
+        object.__setattr__(self, "tokenizer", kind)
+        refuse = functools.partial(_refuse_tokenizer, kind, self.vocabulary_size)
+        if self.preset is not None:
+            if kind != "preset" or self.vocabulary_size is not None:
+                refuse("a preset has a tokenizer of its own", "delete them")
+        elif kind == "preset":
+            refuse("there is no preset", f"give model.preset, or {default!r}")
+        elif self.hub is not None:
+            check_tokenizer(self.hub, kind, self.vocabulary_size, "model.tokenizer")
+        elif kind != "bytes" or self.vocabulary_size is not None:
+            refuse(
+                "this package's own decoder reads bytes",
+                "give model.hub, a KerasHub family, or delete them",
+            )
+
+    def _refuse_dimensions(self):
+        for name in ("hub", *_DIMENSIONS):
+            if getattr(self, name) is not None:
+                raise fields.ConfigError(
+                    f"`model.{name}` cannot be given together with model.preset="
+                    f"{self.preset!r}, which decides it. Received: {name}="
+                    f"{getattr(self, name)!r}. Mend: delete {name}, or preset."
+                )
+
+    def _check_heads(self):
+        if self.model_dim % (2 * self.num_heads):
+            raise fields.ConfigError(
+                "`model.model_dim` must be a multiple of 2 x model.num_heads (rotary "
+                f"embeddings turn pairs). Received: model_dim={self.model_dim}, "
+                f"num_heads={self.num_heads}. Mend: model_dim="
+                f"{fields.nearest_multiple(self.model_dim, 2 * self.num_heads)}."
+            )
+        key_value_heads = self.num_key_value_heads or self.num_heads
+        if self.num_heads % key_value_heads:
+            raise fields.ConfigError(
+                "`model.num_key_value_heads` must divide model.num_heads="
+                f"{self.num_heads}. Received: num_key_value_heads={key_value_heads}. "
+                f"Mend: one of {fields.divisors(self.num_heads)}."
+            )
+
+    @property
+    def of_hub(self):
+        """bool, whether the models are KerasHub's."""
+        return self.hub is not None or self.preset is not None
+
+    def width_at_end(self, hidden_dim):
+        """The neurons of each FFN at the end, whichever way they were given.
+
+        Args:
+            hidden_dim: int, neurons of each FFN at the start.
+
+        Returns:
+            int.
+
+        Raises:
+            ConfigError: if there is nothing to prune.
+        """
+        width = self.target_dim
+        if isinstance(width, float):
+            width = max(1, round(width * hidden_dim))
+        if width >= hidden_dim:
+            raise fields.ConfigError(
+                "`model.target_dim` must be below model.hidden_dim="
+                f"{hidden_dim}: pruning makes the FFN narrower. Received: "
+                f"target_dim={self.target_dim}. Mend: lower target_dim or raise "
+                "hidden_dim."
+            )
+        return width
+
+
+def _refuse_tokenizer(kind, vocabulary_size, reason, mend):
+    size = "" if vocabulary_size is None else f", vocabulary_size={vocabulary_size}"
+    raise fields.ConfigError(
+        f"`model.tokenizer` does not fit: {reason}. Received: tokenizer={kind!r}{size}"
+        f". Mend: {mend}."
+    )

@@ -1,0 +1,164 @@
+"""What a run is going to do and to cost, before it begins."""
+
+import dataclasses
+
+import rich.box
+import rich.console
+import rich.table
+
+from keras_idea.monitor.work_count import matrix_weights, train_flops
+from keras_idea.runs.build import cosine
+from keras_idea.runs.compactions import compactions
+from keras_idea.runs.prepare import describe, prepare
+from keras_idea.runs.run import SCRATCH
+from keras_idea.runs.run_folder import RunFolder
+
+# Bytes of a parameter in float32: itself, its gradient and AdamW's two slots.
+_BYTES_A_PARAMETER = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class StagePlan:
+    """One stage of a run.
+
+    Attributes:
+        name: str.
+        steps: int, optimizer steps.
+        tokens: int, tokens read.
+        widths: pair of int, neurons of an FFN that live, at its begin and end.
+        learning_rates: pair of float, of its first and its last step.
+        flops: float, operations of its training, `6 x weights in matrices x tokens`,
+            FFNs as wide as they are physically.
+    """
+
+    name: str
+    steps: int
+    tokens: int
+    widths: tuple[int, int]
+    learning_rates: tuple[float, float]
+    flops: float
+
+
+@dataclasses.dataclass(frozen=True)
+class RunPlan:
+    """A run, planned.
+
+    Attributes:
+        text: str, what is read, some lines.
+        parameters: pair of int, of the wide model and of the narrow one.
+        stages: list of `StagePlan`; the last is the training from scratch, if any.
+    """
+
+    text: str
+    parameters: tuple[int, int]
+    stages: list[StagePlan]
+
+
+def plan(config):
+    """What a run would do; no model is trained, and no run folder is made.
+
+    Of `[corpus]` the tokens are made here already, if they are not in their cache.
+
+    Args:
+        config: `RunConfig`.
+
+    Returns:
+        `RunPlan`.
+
+    Raises:
+        ConfigError, TextError: as `train`.
+
+    Example:
+    >>> plan(load_config("run.toml")).stages[0].flops
+    """
+    run = prepare(config, RunFolder(config.run.output))
+    models, budget = run.models, config.budget
+    wide, narrow = models.hidden_dim, models.target_dim
+    sizes = [_size(models.plain(width)) for width in (wide, narrow)]
+    begin, end = budget.enlarge_steps, budget.enlarge_steps + budget.prune_steps
+
+    tokens, rate = config.data.batch_size * config.model.sequence_length, cosine(config)
+    in_run = {0: wide, **compactions(config, wide, narrow)}
+
+    def stage(name, first, last, alive, physical):
+        return StagePlan(
+            name,
+            last - first,
+            (last - first) * tokens,
+            alive,
+            (float(rate(first)), float(rate(last - 1))),
+            sum(
+                steps * train_flops(_between(sizes, (wide, narrow), width), tokens)
+                for steps, width in _pieces(physical, first, last)
+            ),
+        )
+
+    stages = [
+        stage("enlarged", 0, begin, (wide, wide), in_run),
+        stage("pruning", begin, end, (wide, narrow), in_run),
+    ]
+    if budget.recover_steps:
+        stages.append(
+            stage("recovery", end, budget.total_steps, (narrow, narrow), in_run)
+        )
+    if config.run.compare_from_scratch:
+        both = (narrow, narrow)
+        stages.append(stage(SCRATCH, 0, budget.total_steps, both, {0: narrow}))
+    parameters = tuple(count for count, _ in sizes)
+    return RunPlan(describe(run), parameters, stages)
+
+
+def print_plan(planned, console=None):
+    """Prints a `RunPlan` as a table.
+
+    Args:
+        planned: `RunPlan`.
+        console: `rich.console.Console` or None: the standard output.
+    """
+    console = console or rich.console.Console()
+    columns = ["stage", "steps", "tokens", "neurons", "learning rate", "train FLOPs"]
+    table = rich.table.Table(box=rich.box.SIMPLE)
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="right" if i else "left")
+    for stage in planned.stages:
+        table.add_row(
+            stage.name,
+            f"{stage.steps:,}",
+            f"{stage.tokens:,}",
+            _pair("{:,}", stage.widths),
+            _pair("{:.2g}", stage.learning_rates),
+            f"{stage.flops:.3g}",
+        )
+    wide, narrow = planned.parameters
+    console.print(planned.text, highlight=False)
+    console.print(table)
+    console.print(
+        f"Parameters: {wide:,} wide, {narrow:,} narrow. While training wide, weights, "
+        f"gradients and AdamW take {wide * _BYTES_A_PARAMETER / 1e6:,.0f} MB in "
+        "float32; activations come on top.",
+        highlight=False,
+    )
+
+
+def _size(model):
+    return model.count_params(), matrix_weights(model)
+
+
+def _pieces(widths, first, last):
+    """Pairs (steps, width) of a stage; `widths`: by the step from which they hold."""
+    steps = sorted(widths)
+    for step, until in zip(steps, [*steps[1:], last], strict=True):
+        length = min(until, last) - max(step, first)
+        if length > 0:
+            yield length, widths[step]
+
+
+def _between(sizes, widths, width):
+    """Weights in matrices at a width: linear in it."""
+    (_, wide), (_, narrow) = sizes
+    return narrow + (wide - narrow) * (width - widths[1]) / (widths[0] - widths[1])
+
+
+def _pair(form, pair):
+    begin, end = map(form.format, pair)
+    return begin if begin == end else f"{begin} to {end}"

@@ -1,0 +1,188 @@
+"""Callbacks of a run: what is kept for its folder, and what is shown meanwhile."""
+
+import dataclasses
+import math
+
+import keras
+import numpy as np
+
+from keras_idea.errors import TrainingDiverged
+from keras_idea.report import NeuronLives, TrainingCurve
+from keras_idea.surgery import find_ffns
+
+
+@dataclasses.dataclass(frozen=True)
+class Bits:
+    """From a loss in nats a token to bits a byte of text.
+
+    Args:
+        train: float, bytes a token of the training text stands for on average.
+        validation: float, bytes a token stands for among those that a validation
+            predicts: exactly, so that its bits can be compared between tokenizers.
+    """
+
+    train: float = 1.0
+    validation: float = 1.0
+
+    def of_training(self, nats):
+        """Bits a byte of a training loss."""
+        return nats / self.train / math.log(2.0)
+
+    def of_validation(self, nats):
+        """Bits a byte of a validation loss."""
+        return nats / self.validation / math.log(2.0)
+
+
+class Recorder(keras.callbacks.Callback):
+    """Records the loss of every batch, and when which neurons lived.
+
+    It stands before `IdeaPruneCallback` in the list, so that at the step of the
+    compaction it still sees every neuron. An epoch is one validation interval.
+
+    Args:
+        name: str, the run's name in the metrics.
+        width: int, neurons of an FFN at the start.
+        learning_rate: the `LearningRateSchedule` of the run.
+        bits: `Bits`, how losses are converted.
+        reading_steps: steps after which the neurons are read. Each reading
+            syncs the state on jax, so they should be few.
+        on_validation: function without arguments or None, called after each
+            validation.
+    """
+
+    def __init__(
+        self, name, width, learning_rate, bits, reading_steps=(), on_validation=None
+    ):
+        super().__init__()
+        self.name = name
+        self.step = 0
+        self.reading_steps = frozenset(reading_steps)
+        self.on_validation = on_validation
+        self._schedule = learning_rate
+        self._bits = bits
+        self._width = [width]
+        self._loss = []
+        self._validation = {}
+        self._epoch_logs = []
+        self._readings = {}
+
+    def on_train_batch_end(self, batch, logs=None):
+        """Keeps the batch's logs; reads the neurons where it is time."""
+        self.step += 1
+        # The dict itself: callbacks that come later add to it (the width).
+        self._epoch_logs.append(logs)
+        if self.step in self.reading_steps:
+            self._read_neurons()
+
+    def on_epoch_end(self, epoch, logs=None):
+        """Settles the interval; stops a run whose loss is no number."""
+        self._settle_epoch()
+        if "val_loss" in logs:
+            self._validation[self.step] = self._bits.of_validation(logs["val_loss"])
+        if self.on_validation is not None:
+            self.on_validation()
+        if not math.isfinite(self._loss[-1]):
+            raise TrainingDiverged(
+                f"The loss of the {self.name} model is {self._loss[-1]} after "
+                f"{self.step} steps. Lower optimizer.peak_learning_rate, or raise "
+                "optimizer.warmup_steps."
+            )
+
+    def curve(self):
+        """The `TrainingCurve` so far."""
+        return TrainingCurve(
+            name=self.name,
+            steps=np.arange(1, len(self._loss) + 1),
+            loss=np.array(self._loss),
+            learning_rate=keras.ops.convert_to_numpy(
+                self._schedule(np.arange(len(self._loss)))
+            ),
+            width=np.array(self._width[1:], dtype="int64"),
+            validation=dict(self._validation),
+        )
+
+    def neurons(self):
+        """List of `NeuronLives`, one an FFN; empty if nothing was read."""
+        return [
+            NeuronLives(
+                name, np.array(sorted(readings)), np.stack(list(readings.values()))
+            )
+            for name, readings in self._readings.items()
+        ]
+
+    def get_state(self):
+        """Everything recorded so far, as arrays; to be asked for between epochs."""
+        state = {
+            "loss": np.array(self._loss),
+            "width": np.array(self._width, "float64"),
+            "validated": np.array(list(self._validation), "int64"),
+            "validation": np.array(list(self._validation.values())),
+        }
+        for name, readings in self._readings.items():
+            state[f"read/{name}"] = np.array(list(readings), "int64")
+            state[f"readings/{name}"] = np.stack(list(readings.values()))
+        return state
+
+    def set_state(self, state):
+        """Goes on from what `get_state` of an earlier recorder returned."""
+        self._loss, self._width = state["loss"].tolist(), state["width"].tolist()
+        self.step = len(self._loss)
+        pairs = zip(state["validated"], state["validation"], strict=True)
+        self._validation = {int(step): float(bits) for step, bits in pairs}
+        for key, steps in state.items():
+            if key.startswith("read/"):
+                name = key.removeprefix("read/")
+                rows = zip(steps.tolist(), state[f"readings/{name}"], strict=True)
+                self._readings[name] = dict(rows)
+
+    def _settle_epoch(self):
+        # Keras logs the mean over the epoch so far; batches are equally large.
+        means = np.array([logs["loss"] for logs in self._epoch_logs])
+        totals = means * np.arange(1, len(means) + 1)
+        self._loss.extend(self._bits.of_training(np.diff(totals, prepend=0.0)).tolist())
+        for logs in self._epoch_logs:
+            self._width.append(logs.get("width", self._width[-1]))
+        self._epoch_logs = []
+
+    def _read_neurons(self):
+        # `self.model` syncs the state on jax; without it these are stale.
+        for ffn in find_ffns(self.model):
+            if ffn.state.live is None:
+                continue  # nobody ranks them: all that are left live on
+            importance = keras.ops.convert_to_numpy(ffn.importance())
+            alive = keras.ops.convert_to_numpy(ffn.mask) > 0
+            every = np.full(ffn.full_dim, np.nan, importance.dtype)
+            every[ffn.original_indices] = np.where(alive, importance, np.nan)
+            self._readings.setdefault(ffn.name, {})[self.step] = every
+
+
+class ShortBar(keras.callbacks.ProgbarLogger):
+    """Keras's own progress bar, in bits per byte and within 80 columns.
+
+    A line longer than the terminal is drawn anew below itself at each update. It
+    stands last in the list, where the logs are complete.
+
+    Args:
+        bits: `Bits`, how losses are converted.
+    """
+
+    def __init__(self, bits):
+        super().__init__()
+        self._bits = bits
+
+    def on_train_batch_end(self, batch, logs=None):
+        """Shows the interval's mean loss so far, and the width."""
+        super().on_train_batch_end(batch, self._shown(logs))
+
+    def on_epoch_end(self, epoch, logs=None):
+        """Shows the validation besides."""
+        super().on_epoch_end(epoch, self._shown(logs))
+
+    def _shown(self, logs):
+        shown = {"bits": self._bits.of_training(logs["loss"])}
+        if "width" in logs:
+            shown["width"] = logs["width"]
+        if "val_loss" in logs:
+            shown["validation bits"] = self._bits.of_validation(logs["val_loss"])
+            shown["perplexity"] = 2.0 ** shown["validation bits"]
+        return shown

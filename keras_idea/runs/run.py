@@ -1,0 +1,50 @@
+"""A run while it is carried out."""
+
+import dataclasses
+import functools
+
+from keras_idea.runs.build import RunModels
+from keras_idea.runs.config import RunConfig
+from keras_idea.runs.recorder import Bits, Recorder
+from keras_idea.runs.run_folder import RunFolder
+
+#: The models that a run tells of.
+WIDE, NARROW, SCRATCH = "wide before pruning", "pruned", "narrow from scratch"
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A run while it is carried out.
+
+    Args:
+        config: `RunConfig`.
+        models: `RunModels`.
+        folder: `RunFolder`.
+        recorders: list of `Recorder`, one a training so far.
+    """
+
+    config: RunConfig
+    models: RunModels
+    folder: RunFolder
+    recorders: list[Recorder] = dataclasses.field(default_factory=list)
+
+    @functools.cached_property
+    def validation(self):
+        """Pair of int32 arrays `(windows, length)`: what every validation reads."""
+        batch_size = self.config.data.batch_size
+        x, y = self.models.corpus.validation_windows(
+            length=self.config.model.sequence_length,
+            limit=self.config.data.validation_batches * batch_size,
+        )
+        # Whole batches: a shorter last one would be compiled for itself.
+        whole = len(x) - len(x) % batch_size or len(x)
+        return x[:whole], y[:whole]
+
+    @functools.cached_property
+    def bits(self):
+        """`Bits`, from the losses of this run's tokens."""
+        corpus = self.models.corpus
+        return Bits(
+            train=corpus.train_bytes_per_token(),
+            validation=corpus.bytes_per_token(self.validation[1]),
+        )

@@ -1,0 +1,158 @@
+"""The tables of a run's description but `[model]`: one frozen dataclass each."""
+
+import dataclasses
+
+from keras_idea.callbacks.narrowing import COMPACT
+from keras_idea.methods import METHODS
+from keras_idea.runs import fields
+
+
+@dataclasses.dataclass(frozen=True)
+class DataConfig(fields.Table):
+    """`[data]`: the text, and how it is cut.
+
+    Args:
+        text: str, "stdlib" (the source of Python's standard library), or the
+            path of a text file or of a folder of them, held in memory; `[corpus]`
+            is for more. A relative path counts from the working directory. Default
+            "stdlib".
+        batch_size: int, sequences a step. Default 32.
+        validation_fraction: float in [0.001, 0.5], the share of the text held
+            out. Default 0.05.
+        validation_batches: int, how many batches one validation reads at most.
+            Default 32.
+        max_megabytes: float, at most so much text is read. Default 16.
+    """
+
+    table = "data"
+    text: str = fields.checked("stdlib", fields.check_text)
+    batch_size: int = fields.integer(32, minimum=1)
+    validation_fraction: float = fields.number(0.05, minimum=0.001, maximum=0.5)
+    validation_batches: int = fields.integer(32, minimum=1)
+    max_megabytes: float = fields.number(16.0, minimum=0.001)
+
+
+@dataclasses.dataclass(frozen=True)
+class BudgetConfig(fields.Table):
+    """`[budget]`: optimizer steps of each stage.
+
+    Args:
+        enlarge_steps: int, steps at the enlarged width. Default 500.
+        prune_steps: int, steps over which the width falls. Default 250.
+        recover_steps: int, steps at the target width. Default 250.
+    """
+
+    table = "budget"
+    enlarge_steps: int = fields.integer(500, minimum=1)
+    prune_steps: int = fields.integer(250, minimum=1)
+    recover_steps: int = fields.integer(250, minimum=0)
+
+    @property
+    def total_steps(self):
+        """int, the optimizer steps of the whole run."""
+        return self.enlarge_steps + self.prune_steps + self.recover_steps
+
+
+@dataclasses.dataclass(frozen=True)
+class OptimizerConfig(fields.Table):
+    """`[optimizer]`: AdamW under one warm-up and one cosine over the whole run.
+
+    Args:
+        peak_learning_rate: float, the rate after the warm-up. Default 3e-3.
+        end_learning_rate: float in [0, peak], the rate at the end. Default 3e-5.
+        warmup_steps: int, steps of linear warm-up. Default 50.
+        weight_decay: float, decoupled weight decay. Default 0.01.
+    """
+
+    table = "optimizer"
+    peak_learning_rate: float = fields.number(3e-3, minimum=0.0)
+    end_learning_rate: float = fields.number(3e-5, minimum=0.0)
+    warmup_steps: int = fields.integer(50, minimum=0)
+    weight_decay: float = fields.number(0.01, minimum=0.0)
+
+    def _check_together(self):
+        if self.end_learning_rate > self.peak_learning_rate:
+            raise fields.ConfigError(
+                "`optimizer.end_learning_rate` must be at most "
+                f"optimizer.peak_learning_rate={self.peak_learning_rate}. Received: "
+                f"end_learning_rate={self.end_learning_rate}."
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class PruningConfig(fields.Table):
+    """`[pruning]`: which neurons go, and when the model becomes narrow.
+
+    Args:
+        method: "sensitivity", "random", "activation" or "learned_mask". How the
+            neurons that stay are found. Default "sensitivity".
+        ema_decay: float in [0, 1), the weight of the past in the moving average
+            of the scores. Default 0.4.
+        row_reduce: "mean" or "max", how the weights of a neuron's row become one
+            number. Default "mean".
+        matrix_reduce: "mean" or "max", how a neuron's three rows become one
+            number. Default "max".
+        update_every: int, the mask changes every so many steps. Default 1.
+        compact: "end" (the model shrinks inside `fit` once pruning is done),
+            "progressive" (at milestones before, too) or "off" (it stays masked;
+            only the saved model is narrow). Default "end".
+    """
+
+    table = "pruning"
+    method: str = fields.choice("sensitivity", *METHODS)
+    ema_decay: float = fields.number(
+        0.4, minimum=0.0, maximum=1.0, exclude_maximum=True
+    )
+    row_reduce: str = fields.choice("mean", "mean", "max")
+    matrix_reduce: str = fields.choice("max", "mean", "max")
+    update_every: int = fields.integer(1, minimum=1)
+    compact: str = fields.choice("end", *COMPACT)
+
+
+@dataclasses.dataclass(frozen=True)
+class SampleConfig(fields.Table):
+    """`[sample]`: the text that the narrow model writes at the end.
+
+    Args:
+        prompt: str, what it continues. Default "def read_".
+        tokens: int, tokens to write. Default 320.
+        temperature: float, 0 takes the likeliest token each time. Default 0.8.
+        top_k: int, draws only among so many likeliest tokens; more than there are:
+            among all. Default 40.
+    """
+
+    table = "sample"
+    prompt: str = fields.checked("def read_", fields.check_text)
+    tokens: int = fields.integer(320, minimum=1)
+    temperature: float = fields.number(0.8, minimum=0.0)
+    top_k: int = fields.integer(40, minimum=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class RunSettings(fields.Table):
+    """`[run]`: where the results go and what is measured.
+
+    Args:
+        output: str, the run folder. Default: `runs/` and the config's name.
+        seed: int, of the weights, the batches and the sample. Default 0.
+        validate_every: int, steps between validations; divides both
+            `budget.enlarge_steps` (so that the wide model is judged right
+            before pruning) and the total. Default 100.
+        checkpoint_every: int or None, steps between checkpoints, a multiple of
+            `validate_every`: a run that is killed loses at most so many. None: at
+            every validation.
+        keep_checkpoints: int, how many of the last are kept. Default 2.
+        tensorboard: bool, whether the run folder gets logs for TensorBoard (extra
+            `tensorboard`). Default false.
+        compare_from_scratch: bool, whether a narrow model is also trained from
+            scratch on the same batches. Default true.
+    """
+
+    table = "run"
+    output: str = fields.checked("runs/demo", fields.check_text)
+    seed: int = fields.integer(0, minimum=0, maximum=2**31 - 1)
+    validate_every: int = fields.integer(100, minimum=1)
+    checkpoint_every: int | None = fields.optional_integer()
+    keep_checkpoints: int = fields.integer(2, minimum=1)
+    tensorboard: bool = fields.checked(False, fields.check_bool)
+    compare_from_scratch: bool = fields.checked(True, fields.check_bool)

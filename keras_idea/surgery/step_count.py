@@ -1,0 +1,61 @@
+"""From the batches of an epoch to optimizer steps and the learning rate."""
+
+import keras
+
+from keras_idea.keras_private.optimizer_parts import innermost
+
+
+class StepCount:
+    """Knows the optimizer step at every batch without reading the optimizer.
+
+    Reading `optimizer.iterations` waits for the device, so it is read once, when an
+    epoch begins. float16 skips steps, so inside an epoch the count may run ahead.
+
+    Args:
+        optimizer: the Keras optimizer of the fitted model, its variables in sync.
+
+    Attributes:
+        per_step: int, batches of an optimizer step.
+
+    Example:
+    >>> count = StepCount(model.optimizer)  # at the beginning of an epoch
+    >>> count.after(batches=10)             # `optimizer.iterations` ten batches later
+    """
+
+    def __init__(self, optimizer):
+        optimizer = innermost(optimizer)
+        self._updates = int(optimizer._iterations)
+        self.per_step = optimizer.gradient_accumulation_steps or 1
+        self._learning_rate = _learning_rate_function(optimizer)
+
+    def after(self, batches):
+        """int, the optimizer steps taken after so many batches of the epoch."""
+        return (self._updates + batches) // self.per_step
+
+    def batches(self, optimizer):
+        """int, the batches of the epoch so far; reads the optimizer again."""
+        return int(innermost(optimizer)._iterations) - self._updates
+
+    def learning_rate(self, batches):
+        """The rate that the last of so many batches used; None: there is no one rate.
+
+        Args:
+            batches: int, batches of the epoch so far.
+
+        Returns:
+            float or None.
+        """
+        if self._learning_rate is None or batches < 1:
+            return None
+        return self._learning_rate(self._updates + batches - 1)
+
+
+def _learning_rate_function(optimizer):
+    """A function of the optimizer's update count, or None if there is no one rate."""
+    if hasattr(optimizer, "optimizers"):
+        return None
+    rate = optimizer._learning_rate
+    if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
+        return lambda update: float(rate(update))
+    constant = float(rate() if callable(rate) else rate)
+    return lambda update: constant
