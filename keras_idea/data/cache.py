@@ -5,13 +5,13 @@ import dataclasses
 import hashlib
 import itertools
 import json
-import os
 import pathlib
 from concurrent import futures
 
 import numpy as np
 
 from keras_idea.errors import CacheError
+from keras_idea.files import json_digest, write_atomically
 from keras_idea.validation import check_choice, check_int
 
 #: Changes with the files' layout: caches of another one are made anew.
@@ -69,7 +69,7 @@ class TokenCache:
         """str, the same for caches of the same tokens of the same vocabulary."""
         parts = [self.index[name] for name in ("dtype", "vocabulary_size", "end_id")]
         parts += [shard["sha256"] for shard in self._shards]
-        return _sum_of(parts)[:32]
+        return json_digest(parts)[:32]
 
     def __len__(self):
         return self._ends[-1]
@@ -134,7 +134,7 @@ class TokenRange:
     @property
     def fingerprint(self):
         """str, the same for the same part of caches of the same tokens."""
-        return _sum_of([self.cache.fingerprint, self.start, self.stop])[:32]
+        return json_digest([self.cache.fingerprint, self.start, self.stop])[:32]
 
     def __len__(self):
         return self.stop - self.start
@@ -147,17 +147,15 @@ class TokenRange:
         return self.cache[self.start + start : self.start + stop : step]
 
 
-def write_index(path, index):
+def write_index(path: pathlib.Path, index: dict) -> None:
     """Writes the index of a cache, and a sum by which it can be checked.
 
     Args:
         path: `pathlib.Path` of the file.
         index: dict, JSON-serializable.
     """
-    with path.open("w") as file:
-        file.write(json.dumps({**index, "sum": _sum_of(index)}, indent=1) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
+    signed = {**index, "sum": json_digest(index)}
+    write_atomically(path, json.dumps(signed, indent=1) + "\n")
 
 
 def _read_index(folder):
@@ -169,7 +167,7 @@ def _read_index(folder):
         )
     try:
         index = json.loads(path.read_bytes())
-        sound = index.pop("sum") == _sum_of(index)
+        sound = index.pop("sum") == json_digest(index)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         sound = False
     if not sound:
@@ -177,11 +175,6 @@ def _read_index(folder):
     if index["format"] != FORMAT:
         raise CacheError(_damaged(path, f"is of format {index['format']}"))
     return index
-
-
-def _sum_of(value):
-    text = json.dumps(value, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _damaged(path, how):

@@ -7,6 +7,9 @@ import pathlib
 import shutil
 import time
 import uuid
+from collections.abc import Iterator
+
+from keras_idea.files import flush
 
 try:
     import fcntl
@@ -78,7 +81,7 @@ class ShardWriter:
 
 
 @contextlib.contextmanager
-def new_folder(path):
+def new_folder(path: pathlib.Path) -> Iterator[pathlib.Path]:
     """A folder that is there with all its files, or not at all.
 
     Its files are written under another name, which it loses at the end. Of several
@@ -105,19 +108,19 @@ def new_folder(path):
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield temporary
         (temporary / _LOCK).unlink()
-        _sync_folder(temporary)
+        flush(temporary)
         try:
             temporary.rename(path)
         except OSError:
             if not path.is_dir():
                 raise
-        _sync_folder(path.parent)
+        flush(path.parent)
     finally:
         lock.close()
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def remove_abandoned(folder):
+def remove_abandoned(folder: pathlib.Path) -> None:
     """Removes what killed builds left in a folder, of which no process has the lock.
 
     Args:
@@ -130,13 +133,3 @@ def remove_abandoned(folder):
                 with lock.open() as file:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     shutil.rmtree(lock.parent)
-
-
-def _sync_folder(path):
-    # The names in a folder reach the disk by the folder, not by the files.
-    if os.name == "posix":
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

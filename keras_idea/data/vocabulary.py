@@ -1,12 +1,13 @@
 """Text to token ids and back: bytes, and tokenizers that are objects of KerasHub."""
 
 import dataclasses
-import hashlib
-import json
 import re
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+
+from keras_idea.files import json_digest
 
 # Characters tokenized at once: a tokenizer needs some 100 bytes of memory for each.
 _CHUNK = 1 << 17
@@ -121,7 +122,7 @@ def tokenizer_vocabulary(tokenizer):
     )
 
 
-def fingerprint_of(*parts):
+def fingerprint_of(*parts: Any) -> str:
     """A short hash of JSON-serializable values, the same on every machine.
 
     Args:
@@ -134,8 +135,7 @@ def fingerprint_of(*parts):
     >>> fingerprint_of("bytes", True) == fingerprint_of("bytes", True)
     True
     """
-    text = json.dumps(parts, sort_keys=True, default=int)
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+    return json_digest(parts)[:32]
 
 
 def piece_bytes(piece):

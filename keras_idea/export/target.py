@@ -5,9 +5,9 @@ import dataclasses
 import fnmatch
 import os
 import pathlib
-import shutil
-import tempfile
+from collections.abc import Iterator
 
+from keras_idea import files
 from keras_idea.errors import ExportRefused
 
 
@@ -29,7 +29,7 @@ class Kind:
     suffix: str = ""
 
 
-def check_target(path, kind, overwrite=False):
+def check_target(path: str | os.PathLike, kind: Kind, overwrite: bool = False) -> None:
     """Refuses a path that may not be written to.
 
     Args:
@@ -43,16 +43,12 @@ def check_target(path, kind, overwrite=False):
     """
     if not str(path):
         raise ExportRefused(f"{kind.what} needs a path. Received: ''.")
-    target = _absolute(path)
+    target = pathlib.Path(os.path.abspath(path))
     if not target.name.endswith(kind.suffix):
         raise ExportRefused(
             f"The name of {kind.what} ends in {kind.suffix!r}. Received: {str(path)!r}."
         )
-    for parent in target.parents:
-        if parent.exists() and not parent.is_dir():
-            raise ExportRefused(
-                f"{str(path)!r} cannot be made: {str(parent)!r} is a file."
-            )
+    files.check_parents(target.parent, ExportRefused, f"{str(path)!r} cannot be made")
     if not target.exists() or (target.is_dir() and kind.names and _is_empty(target)):
         return
     foreign = _foreign(target, kind)
@@ -69,14 +65,11 @@ def check_target(path, kind, overwrite=False):
 
 
 @contextlib.contextmanager
-def replacing(path):
-    """Gives a temporary path that becomes `path` if the block succeeds.
-
-    If it does not, nothing of it is left, and what stood at `path` stands there
-    still. The temporary path has the same name and lies on the same disk.
+def replacing(path: str | os.PathLike) -> Iterator[pathlib.Path]:
+    """As `files.replacing`, of a path that `check_target` has checked.
 
     Args:
-        path: str or path of a file or folder, checked by `check_target`.
+        path: path of a file or folder.
 
     Yields:
         Path, nothing there yet.
@@ -89,37 +82,15 @@ def replacing(path):
     ...     write(temporary)
     ...     check(temporary)
     """
-    target = _absolute(path)
-    home = next(parent for parent in target.parents if parent.exists())
-    try:
-        room = pathlib.Path(tempfile.mkdtemp(prefix=f".tmp-{target.name}-", dir=home))
-    except OSError as error:
-        raise ExportRefused(f"{str(path)!r} cannot be written: {error}.") from None
-    try:
-        # The folder below has the permissions that any new one has.
-        temporary = room / "new" / target.name
-        temporary.parent.mkdir()
+    with contextlib.ExitStack() as stack:
+        try:
+            temporary = stack.enter_context(files.replacing(path))
+        except OSError as error:
+            raise ExportRefused(f"{str(path)!r} cannot be written: {error}.") from None
         yield temporary
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _move(temporary, target, aside=room / "earlier")
-    finally:
-        shutil.rmtree(room, ignore_errors=True)
 
 
-def _move(new, target, aside):
-    if not target.is_dir():
-        os.replace(new, target)
-        return
-    # A folder cannot be replaced in one step unless it is empty.
-    os.rename(target, aside)
-    try:
-        os.rename(new, target)
-    except BaseException:
-        os.rename(aside, target)
-        raise
-
-
-def _foreign(target, kind):
+def _foreign(target: pathlib.Path, kind: Kind) -> str:
     """What stands there that no such export wrote, in words, or ''."""
     if not kind.names:
         return "it is a folder" if target.is_dir() else ""
@@ -133,9 +104,5 @@ def _foreign(target, kind):
     return f"it has no {missing[0]!r}" if missing else ""
 
 
-def _is_empty(folder):
+def _is_empty(folder: pathlib.Path) -> bool:
     return not any(folder.iterdir())
-
-
-def _absolute(path):
-    return pathlib.Path(os.path.abspath(path))

@@ -1,12 +1,14 @@
 """`keras-idea report`: finished runs side by side, as a page and in the terminal."""
 
-import os
 import pathlib
 
 from keras_idea.errors import ReportRefused
+from keras_idea.files import check_parents, write_atomically
 from keras_idea.report.page import MARK, report_page
 from keras_idea.report.run_record import read_runs
 from keras_idea.report.table import print_table
+
+_MEND = "Give another name with --output."
 
 
 def report(paths, output="report.html", console=None):
@@ -46,38 +48,28 @@ def report(paths, output="report.html", console=None):
     return output
 
 
-def _check_output(output):
+def _check_output(output: pathlib.Path) -> None:
     if output.is_dir():
         raise ReportRefused(
             f"{str(output)!r} is a folder. Give the name of a file with --output."
         )
-    for parent in output.parents:
-        if parent.exists() and not parent.is_dir():
-            raise ReportRefused(
-                f"{str(output)!r} cannot be written: {str(parent)!r} is a file. Give "
-                "another name with --output."
-            )
+    check_parents(
+        output.parent, ReportRefused, f"{str(output)!r} cannot be written", _MEND
+    )
     if output.exists():
         with open(output, "rb") as file:
             if file.read(len(MARK)) != MARK.encode():
                 raise ReportRefused(
                     f"{str(output)!r} is no report of keras-idea and is never "
-                    "overwritten. Give another name with --output."
+                    f"overwritten. {_MEND}"
                 )
 
 
-def _write(output, page):
+def _write(output: pathlib.Path, page: str) -> None:
     """Whole or not at all."""
-    output.parent.mkdir(parents=True, exist_ok=True)
-    temporary = output.with_name(f".tmp-{os.getpid()}-{output.name}")
     try:
-        temporary.write_text(page, encoding="utf-8", errors="replace", newline="")
-        os.replace(temporary, output)
+        write_atomically(output, page.encode(errors="replace"))
     except OSError as error:
-        reason = error.strerror
         raise ReportRefused(
-            f"{str(output)!r} cannot be written: {reason}. Give another name with "
-            "--output."
+            f"{str(output)!r} cannot be written: {error.strerror}. {_MEND}"
         ) from None
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -1,11 +1,12 @@
 """The folder that a run leaves behind: claimed safely, written atomically."""
 
-import contextlib
 import os
 import pathlib
 import shutil
+from contextlib import AbstractContextManager
 
 from keras_idea.errors import RunFolderError
+from keras_idea.files import TEMPORARY, check_parents, replacing, write_atomically
 
 FILES = (
     "config.toml",
@@ -19,7 +20,6 @@ FILES = (
 FOLDERS = ("preset", "checkpoints", "tensorboard")
 #: Written last: a run without it has not come to its end.
 _LAST = "sample.txt"
-_TEMPORARY = ".tmp-"
 
 
 class RunFolder:
@@ -35,10 +35,10 @@ class RunFolder:
     >>> folder.write("table.md", table)
     """
 
-    def __init__(self, path):
+    def __init__(self, path: str | os.PathLike):
         self.path = pathlib.Path(path)
 
-    def check(self, overwrite=False):
+    def check(self, overwrite: bool = False) -> None:
         """Refuses a folder that may not be written to.
 
         Args:
@@ -49,12 +49,12 @@ class RunFolder:
             RunFolderError: if the folder is a file, holds a run and `overwrite`
                 is False, or holds something that no run wrote.
         """
-        for parent in (self.path, *self.path.parents):
-            if parent.exists() and not parent.is_dir():
-                raise RunFolderError(
-                    f"The run folder {str(self.path)!r} cannot be made: "
-                    f"{str(parent)!r} is a file. Give another folder with --output."
-                )
+        check_parents(
+            self.path,
+            RunFolderError,
+            f"The run folder {str(self.path)!r} cannot be made",
+            "Give another folder with --output.",
+        )
         found = self._entries()
         if not found:
             return
@@ -71,73 +71,75 @@ class RunFolder:
                 "--output, or --overwrite to replace that run."
             )
 
-    def unfinished(self):
+    def unfinished(self) -> pathlib.Path | None:
         """Path of the config of the unfinished run that the folder holds, or None."""
         config = self.path / "config.toml"
         ended = (self.path / _LAST).exists() or not config.is_file()
         return None if ended else config
 
-    def checkpoints(self, training):
+    def checkpoints(self, training: str) -> pathlib.Path:
         """Path of the folder for the checkpoints of one of the run's trainings."""
         return self.path / "checkpoints" / training.replace(" ", "-")
 
-    def tensorboard(self, training):
+    def tensorboard(self, training: str) -> pathlib.Path:
         """Path of the folder for the TensorBoard logs of one of its trainings."""
         return self.path / "tensorboard" / training.replace(" ", "-")
 
-    def remove_checkpoints(self):
-        """Frees what only an unfinished run needs."""
+    def remove_checkpoints(self) -> None:
+        """Frees what only an unfinished run needs, or left when it was killed."""
         _remove(self.path / "checkpoints")
+        for entry in self._entries():
+            if _is_leftover(entry):
+                _remove(entry)
 
-    def claim(self):
+    def claim(self) -> None:
         """Makes the folder, or empties it of the earlier run."""
         self.path.mkdir(parents=True, exist_ok=True)
         for entry in self._entries():
             if _ours(entry):
                 _remove(entry)
 
-    @contextlib.contextmanager
-    def replacing(self, name):
+    def replacing(self, name: str) -> AbstractContextManager[pathlib.Path]:
         """Gives a temporary path that becomes `name` once it is written whole.
 
         Args:
             name: str, one of `FILES`, or of `FOLDERS` to make a folder.
 
-        Yields:
-            Path to write to, with the same suffix; nothing is there yet.
+        Returns:
+            Context manager of a Path to write to, with the same name; nothing is
+            there yet.
         """
         assert name in FILES + FOLDERS, name
-        temporary, final = self.path / f"{_TEMPORARY}{name}", self.path / name
-        try:
-            yield temporary
-            if name in FOLDERS:  # one that is not empty cannot be replaced
-                _remove(final)
-            os.replace(temporary, final)
-        finally:
-            _remove(temporary)
+        return replacing(self.path / name)
 
-    def write(self, name, text):
+    def write(self, name: str, text: str) -> None:
         """Writes text, whole or not at all.
 
         Args:
             name: str, one of `FILES`.
             text: str.
         """
-        with self.replacing(name) as temporary:
-            temporary.write_text(text, encoding="utf-8", newline="")
+        assert name in FILES, name
+        write_atomically(self.path / name, text)
 
-    def _entries(self):
+    def _entries(self) -> list[pathlib.Path]:
         return sorted(self.path.iterdir()) if self.path.is_dir() else []
 
 
-def _ours(entry):
-    name = entry.name.removeprefix(_TEMPORARY)
+def _ours(entry: pathlib.Path) -> bool:
     if entry.is_dir():
-        return name in FOLDERS and not entry.is_symlink()
-    return entry.is_file() and name in FILES
+        known = entry.name in FOLDERS and not entry.is_symlink()
+        return known or _is_leftover(entry)
+    return entry.is_file() and entry.name in FILES
 
 
-def _remove(entry):
+def _is_leftover(entry: pathlib.Path) -> bool:
+    """Whether a run that was killed left it, and nothing else is in it."""
+    hidden = entry.name.startswith(TEMPORARY) and not entry.is_symlink()
+    return hidden and entry.is_dir() and all(map(_ours, entry.iterdir()))
+
+
+def _remove(entry: pathlib.Path) -> None:
     if entry.is_dir():
         shutil.rmtree(entry)
     else:

@@ -377,38 +377,6 @@ class TestNothingIsLeft:
         assert "model_00000.weights.h5" not in names and "model.weights.h5" in names
         assert [path.name for path in tmp_path.iterdir()] == ["preset"]
 
-    @pytest.mark.parametrize("earlier", [False, True])
-    @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
-    def test_any_end(self, tmp_path, error, earlier):
-        path = tmp_path / "a/b"
-        if earlier:
-            path.mkdir(parents=True)
-            (path / "config.json").write_text("earlier")
-        before = listing(tmp_path)
-        with pytest.raises(error), target.replacing(path) as temporary:
-            temporary.mkdir()
-            (temporary / "config.json").write_text("new")
-            raise error
-        assert listing(tmp_path) == before
-
-    def test_the_earlier_one_comes_back_if_the_last_step_fails(
-        self, tmp_path, monkeypatch
-    ):
-        path, rename = tmp_path / "out", target.os.rename
-        path.mkdir()
-        (path / "config.json").write_text("earlier")
-
-        def fail_once(source, place):
-            if source.name == "out" and source != path:
-                raise OSError("no")
-            rename(source, place)
-
-        monkeypatch.setattr(target.os, "rename", fail_once)
-        with pytest.raises(OSError, match="no"), target.replacing(path) as temporary:
-            temporary.mkdir()
-        assert (path / "config.json").read_text() == "earlier"
-        assert listing(tmp_path) == ["out", "out/config.json"]
-
 
 class TestTarget:
     KIND = target.Kind("a thing", names=("config.json", "*.h5"), marks=("config.json",))
@@ -452,6 +420,12 @@ class TestTarget:
         with target.replacing(tmp_path / "x.onnx") as temporary:
             temporary.write_text("new")
         assert (tmp_path / "x.onnx").read_text() == "new"
+
+    def test_no_room_is_told(self, tmp_path):
+        (tmp_path / "file").write_text("x")
+        with pytest.raises(ExportRefused, match="below' cannot be written: .*file"):
+            with target.replacing(tmp_path / "file" / "below"):
+                pass
 
 
 class TestCompare:

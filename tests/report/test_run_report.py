@@ -3,9 +3,7 @@
 import base64
 import html
 import io
-import os
 import re
-import stat
 from html.parser import HTMLParser
 
 import numpy as np
@@ -19,6 +17,7 @@ from keras_idea.report.page import MARK, report_page
 from keras_idea.report.report import report
 from keras_idea.report.run_record import read_run, read_runs
 from tests.report.runs import write_run
+from tests.test_files import full_disk
 
 
 class Page(HTMLParser):
@@ -208,17 +207,14 @@ class TestCommand:
         assert not (tmp_path / "report.html").exists()
 
     def test_a_write_that_fails_leaves_the_old_page(self, tmp_path, runs):
-        """On a full disk: a file of /dev/full can be opened, not written."""
         path = report(runs[:1], tmp_path / "page.html", quiet())
         before = path.read_bytes()
-        temporary = tmp_path / f".tmp-{os.getpid()}-page.html"
-        if not os.path.exists("/dev/full"):
-            pytest.skip("this system has no /dev/full")
-        temporary.symlink_to("/dev/full")
-        with pytest.raises(ReportRefused, match="cannot be written: No space left"):
-            report(runs, path, quiet())
-        assert path.read_bytes() == before and not temporary.is_symlink()
-        assert stat.S_ISREG(path.stat().st_mode)
+        names = sorted(p.name for p in tmp_path.iterdir())
+        with full_disk(4096):
+            with pytest.raises(ReportRefused, match="be written: File too large"):
+                report(runs, path, quiet())
+        assert path.read_bytes() == before
+        assert sorted(p.name for p in tmp_path.iterdir()) == names
 
     def test_help(self, capsys):
         with pytest.raises(SystemExit, match="0"):

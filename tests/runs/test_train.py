@@ -12,6 +12,7 @@ import keras_idea as ki
 from keras_idea.cli import main
 from keras_idea.data import load_text
 from keras_idea.errors import RunFolderError
+from keras_idea.files import TEMPORARY
 from keras_idea.runs.compactions import compactions
 from keras_idea.runs.config import load_config, parse_config
 from keras_idea.runs.run_folder import FILES, RunFolder
@@ -242,6 +243,13 @@ class TestCommandLine:
         assert "CONFIG.toml" in capsys.readouterr().out
 
 
+def left_by_a_kill(folder, name):
+    """The temporary path of a file or folder, as a killed run leaves it behind."""
+    room = folder.path / f"{TEMPORARY}{name}"
+    room.mkdir()
+    return room / name
+
+
 class TestRunFolder:
     def fill(self, path, *names):
         path.mkdir()
@@ -250,7 +258,8 @@ class TestRunFolder:
         return RunFolder(path)
 
     def test_overwrite_replaces_a_run(self, tmp_path):
-        folder = self.fill(tmp_path / "run", "config.toml", ".tmp-run.png", "run.png")
+        folder = self.fill(tmp_path / "run", "config.toml", "run.png")
+        left_by_a_kill(folder, "run.png").write_text("half")
         with pytest.raises(RunFolderError, match="holds a run already"):
             folder.check()
         folder.check(overwrite=True)
@@ -270,10 +279,23 @@ class TestRunFolder:
                 raise OSError("disk full")
         assert [path.name for path in (folder.path / "preset").iterdir()] == ["new"]
         assert len(list(folder.path.iterdir())) == 2
-        (folder.path / ".tmp-preset").mkdir()  # of a run that was killed
+        left_by_a_kill(folder, "preset").mkdir()
+        earlier = folder.path / f"{TEMPORARY}aside" / TEMPORARY / "preset"
+        earlier.mkdir(parents=True)
         folder.check(overwrite=True)
         folder.claim()
         assert list(folder.path.iterdir()) == []
+
+    def test_what_a_killed_run_left_goes_when_the_run_ends(self, tmp_path):
+        folder = self.fill(tmp_path / "run", "config.toml")
+        left_by_a_kill(folder, "run.png").write_text("half")
+        (folder.path / ".tmp-mine").mkdir()
+        (folder.path / ".tmp-mine" / "thesis.tex").write_text("mine")
+        folder.remove_checkpoints()
+        names = sorted(path.name for path in folder.path.iterdir())
+        assert names == [".tmp-mine", "config.toml"]
+        with pytest.raises(RunFolderError, match="it holds '.tmp-mine'"):
+            folder.check(overwrite=True)
 
     def test_a_linked_preset_is_not_ours(self, tmp_path):
         (tmp_path / "mine").mkdir()

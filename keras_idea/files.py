@@ -1,0 +1,147 @@
+"""One way to write a file or a folder: whole, on the disk, or not at all."""
+
+import contextlib
+import hashlib
+import json
+import operator
+import os
+import pathlib
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import Any
+
+#: How the names of unfinished things begin; a killed process leaves them behind.
+TEMPORARY = ".tmp-"
+
+
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike) -> Iterator[pathlib.Path]:
+    """Gives a temporary path that becomes `path` if the block succeeds.
+
+    If it does not, nothing of it is left, and what stood at `path` stands there
+    still. The temporary path has the same name and lies on the same disk, alone in a
+    hidden folder; what is written there is flushed to the disk before it is renamed.
+    Folders above `path` are made once the block has succeeded.
+
+    Args:
+        path: path of the file or folder to be. A file replaces a file, a folder a
+            folder.
+
+    Yields:
+        Path, nothing there yet.
+
+    Raises:
+        OSError: if it cannot be written (a full disk, say).
+
+    Example:
+    >>> with replacing("runs/demo/run.png") as temporary:
+    ...     figure.savefig(temporary)
+    """
+    target = pathlib.Path(os.path.abspath(path))
+    home = next(parent for parent in target.parents if parent.exists())
+    room = pathlib.Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=home))
+    try:
+        temporary = room / target.name
+        yield temporary
+        _flush_all(temporary)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _move(temporary, target, room)
+        flush(target.parent)
+    finally:
+        shutil.rmtree(room, ignore_errors=True)
+
+
+def write_atomically(path: str | os.PathLike, data: bytes | str) -> None:
+    """Writes a file, whole or not at all; folders above it are made if need be.
+
+    Args:
+        path: path of the file; one that is there is replaced.
+        data: bytes, or str, which is written as UTF-8.
+
+    Raises:
+        OSError: if it cannot be written. What was there is left as it was.
+
+    Example:
+    >>> write_atomically("runs/demo/table.md", table)
+    """
+    with replacing(path) as temporary:
+        temporary.write_bytes(data.encode() if isinstance(data, str) else data)
+
+
+def flush(path: str | os.PathLike) -> None:
+    """Has the disk hold a file, or the names in a folder, before going on.
+
+    Args:
+        path: path of the file or folder.
+    """
+    if os.name == "posix":  # Windows opens no folder
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def check_parents(
+    folder: pathlib.Path, error: type[Exception], what: str, mend: str = ""
+) -> None:
+    """Refuses a folder that cannot be made because a file stands in its way.
+
+    Args:
+        folder: Path of the folder.
+        error: class of the error to raise.
+        what: str, how the message begins: "'a/b' cannot be made".
+        mend: str, how it ends: what to do instead. Default "".
+
+    Raises:
+        Exception: of the class `error`; names the file.
+
+    Example:
+    >>> check_parents(path, ReportRefused, f"{str(path)!r} cannot be written")
+    """
+    for parent in (folder, *folder.parents):
+        if parent.exists() and not parent.is_dir():
+            end = f" {mend}" if mend else ""
+            raise error(f"{what}: {str(parent)!r} is a file.{end}")
+
+
+def json_digest(value: Any, algorithm: Callable = hashlib.sha256) -> str:
+    """A digest of a JSON-serializable value, the same on every machine.
+
+    Args:
+        value: value; dicts with the same entries are equal in any order, tuples equal
+            lists, and NumPy integers are taken as integers.
+        algorithm: function of bytes that returns a hash, of `hashlib`. Default
+            SHA-256.
+
+    Returns:
+        str of hexadecimal digits, as many as the algorithm gives.
+
+    Example:
+    >>> json_digest({"b": 1, "a": (2,)}) == json_digest({"a": [2], "b": 1})
+    True
+    """
+    text = json.dumps(value, sort_keys=True, default=operator.index)
+    return algorithm(text.encode()).hexdigest()
+
+
+def _flush_all(path: pathlib.Path) -> None:
+    if path.is_dir():
+        for entry in path.iterdir():
+            _flush_all(entry)
+    flush(path)
+
+
+def _move(new: pathlib.Path, target: pathlib.Path, room: pathlib.Path) -> None:
+    if not (new.is_dir() and target.is_dir()):
+        os.replace(new, target)
+        return
+    # A folder cannot be replaced in one step unless it is empty.
+    aside = pathlib.Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=room)) / target.name
+    os.rename(target, aside)
+    try:
+        os.rename(new, target)
+    except BaseException:
+        os.rename(aside, target)
+        raise
