@@ -9,7 +9,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from keras_idea.callbacks import Checkpoint
-from keras_idea.checkpoints.files import _digest_of_file, _digest_of_manifest
+from keras_idea.checkpoints.manifest import digest_of_file, digest_of_manifest
 from keras_idea.data import TextSource, build_cache, byte_vocabulary, load_text
 from keras_idea.models import DecoderConfig, decoder
 from keras_idea.runs.build import cosine, decoder_models
@@ -147,7 +147,7 @@ def manifest_with(change):
         del manifest["digest"]
         manifest = change(manifest) or manifest
         if isinstance(manifest, dict):
-            manifest["digest"] = _digest_of_manifest(manifest)
+            manifest["digest"] = digest_of_manifest(manifest)
         path.write_text(json.dumps(manifest))
 
     return rewrite
@@ -161,7 +161,7 @@ def arrays_with(content):
         manifest = path.with_name("manifest.json")
 
         def change(found):
-            found["files"][path.name] = _digest_of_file(path)
+            found["files"][path.name] = digest_of_file(path)
 
         manifest_with(change)(manifest)
 

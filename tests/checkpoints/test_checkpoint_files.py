@@ -3,7 +3,6 @@
 import gc
 import json
 import random
-import resource
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ import pytest
 
 from keras_idea.checkpoints.files import CheckpointFiles
 from keras_idea.errors import CheckpointError
+from tests.test_files import full_disk
 
 ARRAYS = {
     "matrix": np.arange(6.0).reshape(2, 3),
@@ -150,13 +150,8 @@ def test_all_damaged_is_no_new_beginning(tmp_path):
 def test_a_full_disk_leaves_what_was_there(tmp_path):
     files = CheckpointFiles(tmp_path, keep=1)
     write(files, 1)
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
-    try:
-        with pytest.raises(OSError, match="File too large"):
-            write(files, 2, arrays={"big": np.zeros(10_000)})
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with full_disk(4096), pytest.raises(OSError, match="File too large"):
+        write(files, 2, arrays={"big": np.zeros(10_000)})
     assert step_folders(tmp_path) == ["step-00000001"]
     assert files.newest().step == 1
 
