@@ -6,6 +6,7 @@ import logging
 import os
 import pathlib
 import sys
+from collections.abc import Generator
 from concurrent import futures
 
 import numpy as np
@@ -14,9 +15,13 @@ from keras_idea.data.cache import FORMAT, INDEX, VERIFY, TokenCache, write_index
 from keras_idea.data.packing import join_documents
 from keras_idea.data.records import ReadLog
 from keras_idea.data.shards import ShardWriter, new_folder
-from keras_idea.data.vocabulary import fingerprint_of
+from keras_idea.data.sources import TextSource
+from keras_idea.data.streamed import StreamedDataset
+from keras_idea.data.vocabulary import Vocabulary, fingerprint_of
 from keras_idea.errors import ArgumentError, TextError
 from keras_idea.validation import check_choice, check_int
+
+Source = TextSource | StreamedDataset
 
 # Characters a thread tokenizes at a time.
 _CHUNK = 1 << 18
@@ -24,14 +29,14 @@ _LOGGER = logging.getLogger("keras_idea.data")
 
 
 def build_cache(
-    source,
-    vocabulary,
-    folder,
-    workers=None,
-    shard_tokens=1 << 26,
-    verify="contents",
-    progress=None,
-):
+    source: Source,
+    vocabulary: Vocabulary,
+    folder: str | os.PathLike,
+    workers: int | None = None,
+    shard_tokens: int = 1 << 26,
+    verify: str = "contents",
+    progress: bool | None = None,
+) -> TokenCache:
     """The tokens of a corpus, from the cache; the first time they are made.
 
     The cache's name comes from the source (files with place, size and time of
@@ -72,6 +77,21 @@ def build_cache(
     workers = _cores() if workers is None else check_int("workers", workers, minimum=1)
     check_int("shard_tokens", shard_tokens, minimum=1)
     check_choice("verify", verify, VERIFY)
+    key = _key(source, vocabulary)
+    path = pathlib.Path(folder) / f"tokens-{fingerprint_of(key)[:16]}"
+    if path.is_dir():
+        return TokenCache(path, verify)
+    with new_folder(path) as temporary:
+        writer = ShardWriter(temporary, _dtype(vocabulary), shard_tokens)
+        log = _write(source, vocabulary, writer, workers, progress)
+        _check_whole(source, key, log)
+        write_index(temporary / INDEX, _index(vocabulary, key, log, writer))
+    _LOGGER.info("%s; %s tokens", log.summary(), f"{writer.tokens:,}")
+    return TokenCache(path, "sizes")
+
+
+def _key(source: Source, vocabulary: Vocabulary) -> dict:
+    """What the tokens depend on."""
     if vocabulary.end_id is None or vocabulary.fingerprint is None:
         raise ArgumentError(
             "`vocabulary` needs an `end_id`, which stands between documents, and a "
@@ -79,35 +99,19 @@ def build_cache(
             f"end_id={vocabulary.end_id!r}, fingerprint={vocabulary.fingerprint!r}. "
             "`load_vocabulary` gives one that has both."
         )
-    key = {
+    return {
         "format": FORMAT,
         "source": source.key(),
         "tokenizer": [vocabulary.fingerprint, vocabulary.end_id],
     }
-    path = pathlib.Path(folder) / f"tokens-{fingerprint_of(key)[:16]}"
-    if path.is_dir():
-        return TokenCache(path, verify)
-    with new_folder(path) as temporary:
-        _make(temporary, source, vocabulary, key, workers, shard_tokens, progress)
-    return TokenCache(path, "sizes")
 
 
-def _make(folder, source, vocabulary, key, workers, shard_tokens, progress):
-    """Writes the files of a cache into an empty folder."""
-    log = ReadLog(source.on_bad)
-    dtype = np.dtype("<u2" if vocabulary.vocabulary_size <= 1 << 16 else "<u4")
-    writer = ShardWriter(folder, dtype, shard_tokens)
-    with contextlib.closing(_encoded(source, vocabulary, log, dtype, workers)) as made:
-        try:
-            for tokens in _shown(made, source, log, writer, progress):
-                writer.write(tokens)
-            writer.close()
-        finally:
-            writer.abandon()
-    _check_whole(source, key, log)
-    index = {
+def _index(
+    vocabulary: Vocabulary, key: dict, log: ReadLog, writer: ShardWriter
+) -> dict:
+    return {
         "format": FORMAT,
-        "dtype": dtype.str,
+        "dtype": writer.dtype.str,
         "vocabulary_size": vocabulary.vocabulary_size,
         "end_id": vocabulary.end_id,
         "documents": log.documents,
@@ -116,11 +120,33 @@ def _make(folder, source, vocabulary, key, workers, shard_tokens, progress):
         "key": key,
         "shards": writer.shards,
     }
-    write_index(folder / INDEX, index)
-    _LOGGER.info("%s; %s tokens", log.summary(), f"{writer.tokens:,}")
 
 
-def _check_whole(source, key, log):
+def _dtype(vocabulary: Vocabulary) -> np.dtype:
+    return np.dtype("<u2" if vocabulary.vocabulary_size <= 1 << 16 else "<u4")
+
+
+def _write(
+    source: Source,
+    vocabulary: Vocabulary,
+    writer: ShardWriter,
+    workers: int,
+    progress: bool | None,
+) -> ReadLog:
+    """Writes the shards; whatever happens, threads are ended and files closed."""
+    log = ReadLog(source.on_bad)
+    encoded = _encoded(source, vocabulary, log, writer.dtype, workers)
+    with contextlib.closing(encoded):
+        try:
+            for tokens in _shown(encoded, source, log, writer, progress):
+                writer.write(tokens)
+            writer.close()
+        finally:
+            writer.abandon()
+    return log
+
+
+def _check_whole(source: Source, key: dict, log: ReadLog) -> None:
     if not log.documents:
         raise TextError(f"There is no document to train on: {log.summary()}.")
     if source.key() != key["source"]:
@@ -129,7 +155,9 @@ def _check_whole(source, key, log):
         )
 
 
-def _encoded(source, vocabulary, log, dtype, workers):
+def _encoded(
+    source: Source, vocabulary: Vocabulary, log: ReadLog, dtype: np.dtype, workers: int
+) -> Generator[np.ndarray, None, None]:
     """Token arrays of runs of documents, in order, made on several threads."""
 
     def encode(texts):
