@@ -45,10 +45,11 @@ class Documents:
     sample_bytes: int = 16_000_000
     name: str = "corpus"
 
-    def sample(self):
+    def sample(self) -> bytes:
         """The first documents, bytes: what a tokenizer may be trained on."""
         texts, size = [], 0
-        for text in self.source.documents(ReadLog(self.source.on_bad)):
+        # Bad records are told of when all of it is read, for the cache.
+        for text in self.source.documents(ReadLog(self.source.on_bad, log_limit=0)):
             texts.append(text.encode())
             size += len(texts[-1])
             if size >= self.sample_bytes:

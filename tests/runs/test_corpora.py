@@ -1,7 +1,11 @@
 """Whole tiny runs on documents: tokenized once, packed, watched in TensorBoard."""
 
 import json
+import os
+import pathlib
 import re
+import subprocess
+import sys
 
 import keras
 import numpy as np
@@ -14,9 +18,11 @@ from keras_idea.runs.plan import plan
 from tests.data.files import jsonl, parquet, write, zst
 from tests.monitor.events import Events
 from tests.runs.test_hub_runs import ONE_LAYER, load, run_in, with_hub
-from tests.runs.test_train import CONFIG
+from tests.runs.test_train import CONFIG, write_inputs
 
 TEXTS = [f"The fox {i} jumps over {i * i} lazy dogs." for i in range(60)]
+ROOT = pathlib.Path(__file__).parents[2]
+PIPES = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "check": False}
 CORPUS = '[corpus]\npaths = "documents"\n'
 
 
@@ -100,6 +106,31 @@ class TestOwnDecoder:
         text = folder.parent.parent / "text.txt"
         assert main(["evaluate", str(folder), "--text", str(text)]) == 0
         assert "bits" in capsys.readouterr().out
+
+
+def test_a_bad_record_is_told_of_once(tmp_path):
+    """Documents that also train a tokenizer are read twice."""
+    lines = [*jsonl(TEXTS).splitlines()[:-1], b'{"text": \n{"body": 1}', jsonl([""])]
+    write(tmp_path, {"documents/a.jsonl": b"\n".join(lines)})
+    config = with_hub(
+        ONE_LAYER, "hub = 'llama3'", "tokenizer = 'bpe'", "vocabulary_size = 300"
+    )
+    config = reading_documents(config, 'on_bad = "skip"')
+    write_inputs(tmp_path, config + "compare_from_scratch = false\n")
+    command = [sys.executable, "-m", "keras_idea", "train", "tiny.toml"]
+    places = {**os.environ, "PYTHONPATH": str(ROOT)}
+    first, again = (
+        subprocess.run(command + more, cwd=tmp_path, env=places, text=True, **PIPES)
+        for more in ([], ["--overwrite"])
+    )
+    for line, kind in ((60, "broken json"), (61, "missing field"), (62, "empty")):
+        told = f"a.jsonl, line {line}: {kind}: skipped"
+        assert first.stderr.count(told) == 1 and told not in first.stdout
+        assert told not in again.stderr + again.stdout
+    for run in (first, again):
+        assert run.returncode == 0, run.stderr
+        assert run.stdout.count("3 bad records left out") == 1
+        assert "bad records" not in run.stderr
 
 
 def test_a_hub_model_with_a_tokenizer_of_the_documents(tmp_path):
