@@ -3,6 +3,7 @@
 from keras_idea.data.batches import TokenBatches
 from keras_idea.data.build import build_cache
 from keras_idea.data.cache import TokenCache, TokenRange
+from keras_idea.data.corpus import Corpus
 from keras_idea.data.documents import CachedCorpus, Documents
 from keras_idea.data.packing import PackedWindows, join_documents
 from keras_idea.data.records import BadRecordError, ReadLog
@@ -19,7 +20,6 @@ from keras_idea.data.vocabulary import (
     byte_vocabulary,
     tokenizer_vocabulary,
 )
-from keras_idea.data.windows import Corpus
 from keras_idea.errors import CacheError, PositionError, TextError
 
 __all__ = [

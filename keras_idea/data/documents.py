@@ -8,9 +8,9 @@ import numpy as np
 from keras_idea.data.batches import TokenBatches
 from keras_idea.data.build import build_cache
 from keras_idea.data.cache import TokenRange
+from keras_idea.data.corpus import check_parts, with_starts
 from keras_idea.data.packing import PackedWindows
 from keras_idea.data.records import ReadLog
-from keras_idea.data.windows import check_parts, with_starts
 from keras_idea.extras import require
 
 # Batches that are read ahead of training.

@@ -12,7 +12,7 @@ import sysconfig
 
 import numpy as np
 
-from keras_idea.data.windows import Corpus
+from keras_idea.data.corpus import Corpus
 from keras_idea.errors import TextError
 
 # Not part of the standard library's own source (packages, tests), or tables and

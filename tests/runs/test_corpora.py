@@ -117,11 +117,13 @@ def test_a_bad_record_is_told_of_once(tmp_path):
     )
     config = reading_documents(config, 'on_bad = "skip"')
     write_inputs(tmp_path, config + "compare_from_scratch = false\n")
-    command = [sys.executable, "-m", "keras_idea", "train", "tiny.toml"]
+    command = [sys.executable, "-m", "keras_idea"]
     places = {**os.environ, "PYTHONPATH": str(ROOT)}
     first, again = (
-        subprocess.run(command + more, cwd=tmp_path, env=places, text=True, **PIPES)
-        for more in ([], ["--overwrite"])
+        subprocess.run(
+            [*command, job, "tiny.toml"], cwd=tmp_path, env=places, text=True, **PIPES
+        )
+        for job in ("train", "plan")
     )
     for line, kind in ((60, "broken json"), (61, "missing field"), (62, "empty")):
         told = f"a.jsonl, line {line}: {kind}: skipped"
