@@ -245,7 +245,7 @@ def test_a_full_disk(straight, tmp_path, capsys):
     assert found.returncode == 1, found.stderr
     assert "The checkpoint after epoch 4 could not be written" in found.stderr
     assert "File too large" in found.stderr and "Traceback" not in found.stderr
-    assert "the same command goes on from its last checkpoint" in found.stderr
+    assert "the same command goes on from what is done" in found.stderr
     assert saved(tmp_path)[-1] == BEFORE
     assert train(tmp_path) == 0
     assert "Going on after step 6 of 10" in capsys.readouterr().out
