@@ -1,8 +1,44 @@
-"""Shared fixtures: the backend's name, seeds, and tiny regression problems."""
+"""Shared fixtures, and which tests run on which backend."""
 
 import keras
 import numpy as np
 import pytest
+
+from tests.programs import (  # noqa: F401
+    pytest_runtest_protocol,
+    pytest_sessionstart,
+    pytest_terminal_summary,
+)
+
+
+def pytest_addoption(parser):
+    """`--once`, which `make test` gives, as it runs the suite on each backend."""
+    parser.addoption(
+        "--once",
+        action="store_true",
+        help="tests marked `once` run on one backend alone: torch, or the one that "
+        "the marker names. Else every test runs.",
+    )
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leaves out, with --once, what another backend's process runs."""
+    if not config.getoption("--once"):
+        return
+    own = keras.backend.backend()
+    elsewhere = [item for item in items if _backend_of(item) not in (own, None)]
+    config.hook.pytest_deselected(items=elsewhere)
+    items[:] = [item for item in items if _backend_of(item) in (own, None)]
+
+
+def _backend_of(item):
+    """The one backend that a test runs on with --once; None: each."""
+    if item.nodeid.startswith("tests/once/"):
+        return "torch"
+    marker = item.get_closest_marker("once")
+    if marker is None:
+        return None
+    return marker.args[0] if marker.args else "torch"
 
 
 @pytest.fixture(autouse=True)

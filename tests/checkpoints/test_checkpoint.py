@@ -92,7 +92,6 @@ def assert_same(one, other):
         assert checkpoint.history[name] == values
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("method", [*ki.methods.METHODS])
 @pytest.mark.filterwarnings("error::UserWarning")
 def test_from_every_checkpoint_on(method, data, tmp_path):

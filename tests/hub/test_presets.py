@@ -126,7 +126,6 @@ def presets(tmp_path_factory):
     return {name: (known[name], f) for name, f in zip(known, found, strict=True)}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
 class TestPreset:
     def test_loads_without_us_as_the_same_class(self, presets, name):

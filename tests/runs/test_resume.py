@@ -135,7 +135,6 @@ def narrow_weights(folder):
     return model.get_weights()
 
 
-@pytest.mark.slow
 def test_killed_at_random_moments(tmp_path):
     rng = random.Random(0)
     straight, killed = tmp_path / "straight", tmp_path / "killed"
