@@ -64,4 +64,5 @@ def own_attributes(layer: keras.layers.Layer) -> dict[str, Any]:
 
 @functools.cache
 def _framework_attributes(of_model: bool) -> frozenset[str]:
-    return frozenset(vars(keras.Model() if of_model else keras.layers.Layer()))
+    framework = vars(keras.Model() if of_model else keras.layers.Layer())
+    return frozenset(framework) | {"_torch_params"}  # of a built layer
