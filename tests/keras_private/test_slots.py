@@ -99,7 +99,16 @@ def make_variables(kept=None):
 
 def step(optimizer, variables, seed, kept=None):
     grads = [keras.ops.convert_to_tensor(g) for g in numbers(seed, kept)]
-    optimizer.apply(grads, variables)
+    scaled = isinstance(optimizer, o.LossScaleOptimizer)
+    if not scaled or keras.backend.backend() != "jax":
+        optimizer.apply(grads, variables)
+        return
+    # Whether a step is skipped is decided in a traced function there.
+    own = optimizer.variables
+    values = [v.value for v in own], grads, [v.value for v in variables]
+    new, new_own = optimizer.stateless_apply(*values)
+    for variable, value in zip([*variables, *own], [*new, *new_own], strict=True):
+        variable.assign(value)
 
 
 def trained(make):
