@@ -39,7 +39,7 @@ def slots_of(part: keras.Optimizer) -> list[tuple[str, list]]:
 
     Raises:
         ValueError: naming the class and the attribute, if it holds variables in
-            another way.
+            another way, or of the shapes that were before.
     """
     trained = part._trainable_variables
     found = []
@@ -146,5 +146,6 @@ def _refuse(part: keras.Optimizer, name: str, held: list) -> None:
         f"{', ...' if len(held) > 3 else ''}) is neither one number nor a list of one "
         "variable for each trainable variable, in their order, of its shape and named "
         "after it. Make such lists with `self.add_optimizer_variables(variables, "
-        "name)` in `build`, use an optimizer of Keras's own, or pass compact='off'."
+        "name)` in `build`, use an optimizer of Keras's own, or pass compact='off'; if "
+        "its variables became narrower in another model, compile this one again."
     )
