@@ -1,7 +1,6 @@
 """Compiled train steps are kept on disk, where the backend can."""
 
 import contextlib
-import sys
 
 import keras
 
@@ -24,9 +23,10 @@ def kept_compilations(folder):
     if keras.backend.backend() != "jax":
         yield
         return
-    # Not imported: the package names no backend, and Keras has loaded this one.
-    config = sys.modules["jax"].config
-    cache = sys.modules["jax._src.compilation_cache"]
+    import jax
+    from jax.experimental.compilation_cache import compilation_cache
+
+    config, cache = jax.config, compilation_cache
     wanted = {
         "jax_compilation_cache_dir": str(folder),
         "jax_persistent_cache_min_compile_time_secs": _SECONDS,

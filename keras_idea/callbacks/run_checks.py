@@ -1,11 +1,11 @@
 """What the pruning callback refuses when `fit` begins, or finds in the course of it."""
 
-import inspect
-
 import keras
 from keras import ops
 
+from keras_idea.keras_private.callbacks import peers
 from keras_idea.keras_private.optimizer_parts import innermost
+from keras_idea.keras_private.optimizer_variables import apply_count
 
 # Keras's callbacks that put earlier weights back.
 _RESTORING = (
@@ -69,7 +69,7 @@ def check_length(model, params, end_step, reason, first_epoch=0):
     epochs -= first_epoch
     optimizer = innermost(model.optimizer)
     every = optimizer.gradient_accumulation_steps or 1
-    last = (int(optimizer._iterations) + batches * epochs) // every
+    last = (int(apply_count(optimizer)) + batches * epochs) // every
     if end_step > last:
         raise ValueError(
             f"Pruning must end within the run: {reason}{end_step}, but the optimizer "
@@ -87,25 +87,13 @@ def check_peers(callback):
     Raises:
         ValueError: naming the callback, and what to use in its place.
     """
-    for peer in _peers(callback):
+    for peer in peers(callback):
         for kind, restores, name, cure in _RESTORING:
             if isinstance(peer, kind) and restores(peer):
                 raise ValueError(
                     f"{name} puts weights of an earlier step back, in which neurons "
                     f"live that have been pruned since, or cut out. {cure}"
                 )
-
-
-def _peers(callback):
-    """The callbacks of the list that has called this one; Keras tells no other way."""
-    frame = inspect.currentframe()
-    while frame is not None:
-        caller = frame.f_locals.get("self")
-        if isinstance(caller, keras.callbacks.CallbackList):
-            if any(own is callback for own in caller.callbacks):
-                return caller.callbacks
-        frame = frame.f_back
-    return []
 
 
 def check_progress(model, pruner, idle_batches):

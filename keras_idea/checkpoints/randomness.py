@@ -6,7 +6,8 @@ import sys
 
 import keras
 import numpy as np
-from keras.src.random.seed_generator import global_seed_generator
+
+from keras_idea.keras_private.randomness import global_seed
 
 
 def random_state():
@@ -19,7 +20,7 @@ def random_state():
         dict of name to NumPy array.
     """
     # First: making it, where nothing has yet, draws from Python's.
-    seed = global_seed_generator().state
+    seed = global_seed()
     kind, words, *position = np.random.get_state()
     state = {
         "keras": np.asarray(keras.ops.convert_to_numpy(seed.value)),
@@ -41,7 +42,7 @@ def set_random_state(state):
     Args:
         state: dict, as `random_state` returned it, on any backend.
     """
-    global_seed_generator().state.assign(state["keras"])
+    global_seed().assign(state["keras"])
     (version, words, gauss), (kind, *position) = json.loads(state["host"].tobytes())
     np.random.set_state((kind, state["numpy"], *position))
     random.setstate((version, tuple(words), gauss))

@@ -6,8 +6,9 @@ import keras
 
 from keras_idea.hub.families import Family, family_of
 from keras_idea.hub.masked_dense import convert_dense, is_converted, restore_dense
-from keras_idea.keras_private.unlocked import unlocked
-from keras_idea.layers.neuron_state import MATRICES, NeuronState
+from keras_idea.keras_private.layers import stored_kernel
+from keras_idea.keras_private.unlocked import unlocked, untrack
+from keras_idea.layers.neuron_state import MATRICES, NeuronState, scope_at
 
 # What the layers that hold an FFN call its width.
 _WIDTH_ATTRIBUTES = (
@@ -58,11 +59,11 @@ class HubFFN:
     @property
     def hidden_dim(self):
         """int, neurons the kernels have places for."""
-        return self.layers[0]._kernel.shape[1]
+        return stored_kernel(self.layers[0]).shape[1]
 
     def weights_with_axes(self):
         """List of (variable, axis of its neurons or None), the kernels first."""
-        kernels = [layer._kernel for layer in self.layers]
+        kernels = [stored_kernel(layer) for layer in self.layers]
         biases = [layer.bias for layer in self.layers]
         pairs = zip([*kernels, *biases], (1, 1, 0, 0, 0, None), strict=True)
         return [(variable, axis) for variable, axis in pairs if variable is not None]
@@ -89,8 +90,8 @@ class HubFFN:
         state = NeuronState(**state_arguments, name="neuron_state")
         unlocked(self.owner, setattr, "neuron_state", state)
         # In the owner's scope, so that no two states have the same path.
-        with self.owner._open_name_scope():
-            state.build(self.hidden_dim, self.layers[0]._kernel.shape[0])
+        with scope_at(self.owner.path):
+            state.build(self.hidden_dim, stored_kernel(self.layers[0]).shape[0])
         for matrix, layer in zip(MATRICES, self.layers, strict=True):
             convert_dense(layer, state, matrix)
 
@@ -99,7 +100,7 @@ class HubFFN:
         state = self.state
         for layer in self.layers:
             restore_dense(layer)
-        self.owner._tracker.untrack(state)
+        untrack(self.owner, state)
         unlocked(self.owner, delattr, "neuron_state")
 
     def check_convertible(self):

@@ -9,6 +9,7 @@ import functools
 from typing import Any
 
 from keras_idea.keras_private.call_context import in_forward_pass
+from keras_idea.keras_private.layers import become, stored_kernel
 from keras_idea.layers.gated_ffn import check_loaded_width
 
 
@@ -21,7 +22,7 @@ def convert_dense(layer, state, matrix):
         matrix: "up", "gate" or "down"; only the last one's kernel is masked.
     """
     base: Any = type(layer)
-    layer.__class__ = _converted_class(base, matrix == "down")
+    become(layer, _converted_class(base, matrix == "down"))
     # Wrapped, or Keras would track the state as a part of this layer.
     layer._neuron_state = _Untracked(state)
     # Keras binds `quantize` to the object, so no subclass can override it.
@@ -33,7 +34,7 @@ def restore_dense(layer):
     """Undoes `convert_dense`, in place."""
     layer.quantize = layer._stock_quantize
     del layer._neuron_state, layer._stock_quantize
-    layer.__class__ = type(layer)._stock_class
+    become(layer, type(layer)._stock_class)
 
 
 def is_converted(layer):
@@ -57,7 +58,7 @@ def _converted_class(base: Any, is_down):
         def load_own_variables(self, store):
             axis = 0 if is_down else 1
             if "0" in store.keys() and len(store["0"].shape) == 2:
-                widths = self._kernel.shape[axis], store["0"].shape[axis]
+                widths = stored_kernel(self).shape[axis], store["0"].shape[axis]
                 check_loaded_width(self.path, *widths)
             super().load_own_variables(store)
 
@@ -81,7 +82,7 @@ def _converted_class(base: Any, is_down):
             super().save_own_variables(values)
             state = self._neuron_state.state
             state.publish()
-            values["0"] = state.answering(self._kernel.value)
+            values["0"] = state.answering(stored_kernel(self).value)
             for key, value in values.items():
                 store[key] = value
 

@@ -1,6 +1,5 @@
 """A KerasHub model made anew at another width, and checked to be the same."""
 
-import contextlib
 import functools
 import itertools
 import warnings
@@ -8,11 +7,11 @@ from typing import Any
 
 import keras
 import numpy as np
-from keras.src.backend.common import global_state
 
 from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.hub.ffn import converted_ffns
 from keras_idea.keras_private.layer_walk import walk
+from keras_idea.keras_private.variables import without_values
 
 # Largest relative difference between the outputs of the masked and the narrow
 # model, by the dtype they compute in. Measured: 4.5e-7 and 4e-3 / 0.6.
@@ -82,18 +81,6 @@ def check_rebuildable(backbone):
                 f"{name}, made again from its config, has other variables "
                 f"({kinds[1]} where it has {kinds[0]}), {cure}"
             )
-
-
-@contextlib.contextmanager
-def without_values():
-    """A scope in which Keras makes models whose variables have no values."""
-    waiting = "uninitialized_variables"  # Keras would give them values afterwards
-    before = list(global_state.get_global_attribute(waiting, []))
-    try:
-        with keras.StatelessScope(initialize_variables=False):
-            yield
-    finally:
-        global_state.set_global_attribute(waiting, before)
 
 
 def rebuild_task(task, backbone):

@@ -1,12 +1,31 @@
-"""The layers of a model, however deeply nested."""
+"""The layers of a model, however deeply nested. Seen with Keras 3.15.1.
+
+`Model.layers` has the outermost ones alone, and a layer that is no model has no list.
+"""
+
+from collections.abc import Iterator
+from typing import Any
 
 import keras
 
 
-def walk(model):
+def sublayers(layer: keras.layers.Layer) -> list[keras.layers.Layer]:
+    """The layers that a layer holds itself, in the order in which it got them.
+
+    `Sequential.layers` leaves out the input layer.
+    """
+    return layer._layers
+
+
+def all_layers(model: keras.layers.Layer) -> list[keras.layers.Layer]:
+    """A model and all layers in it, a teacher that is not pruned too."""
+    return model._flatten_layers()
+
+
+def walk(model: Any) -> Iterator[Any]:
     """All layers of a model that may be pruned, itself first.
 
-    `Layer._flatten_layers` would go into the teacher of a
+    `all_layers` goes into the teacher of a
     `keras.distillation.Distiller`, which is never pruned.
 
     Raises:
@@ -19,14 +38,14 @@ def walk(model):
     return _walk(model)
 
 
-def student_of(model):
+def student_of(model: Any) -> Any:
     """The model that is pruned: of a `Distiller` the student, else itself."""
     distilled = isinstance(model, keras.distillation.Distiller)
     return model.student if distilled else model
 
 
-def _walk(layer):
+def _walk(layer: Any) -> Iterator[Any]:
     yield layer
     student = student_of(layer)
-    for sublayer in layer._layers if student is layer else [student]:
+    for sublayer in sublayers(layer) if student is layer else [student]:
         yield from _walk(sublayer)

@@ -1,16 +1,21 @@
-"""An optimizer and those around it: loss scaling, several in one."""
+"""An optimizer and those around it: loss scaling, several in one.
+
+All of it is public: `LossScaleOptimizer.inner_optimizer`, `MultiOptimizer.optimizers`.
+"""
+
+import keras
 
 
-def innermost(optimizer):
+def innermost(optimizer: keras.Optimizer) -> keras.Optimizer:
     """The optimizer itself, without the loss scaling around it."""
     return getattr(optimizer, "inner_optimizer", optimizer)
 
 
-def parts(optimizer):
+def parts(optimizer: keras.Optimizer) -> list[keras.Optimizer]:
     """The optimizer and those it wraps, outermost first."""
     found = [optimizer]
     inner = getattr(optimizer, "inner_optimizer", None)
-    wrapped = getattr(optimizer, "_inner_optimizers", [])
+    wrapped = getattr(optimizer, "optimizers", [])
     for part in [inner] if inner is not None else wrapped:
         found += parts(part)
     return found

@@ -1,10 +1,15 @@
-"""Changing what a built layer holds."""
+"""Changing what a built layer holds, which Keras locks. Seen with Keras 3.15.1."""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
 
 
-def unlocked(layer, change, *arguments):
+def unlocked(
+    layer: keras.layers.Layer, change: Callable[..., Any], *arguments: Any
+) -> None:
     """Calls `change(layer, *arguments)` where Keras would refuse new state.
-
-    Keras locks the tracker of a layer once it is built.
 
     Args:
         layer: a Keras layer, built or not.
@@ -18,3 +23,20 @@ def unlocked(layer, change, *arguments):
     finally:
         if locked:
             layer._tracker.lock()
+
+
+def untrack(owner: keras.layers.Layer, sublayer: keras.layers.Layer) -> None:
+    """Takes a sublayer out of what a layer holds; `delattr` leaves it there."""
+    owner._tracker.untrack(sublayer)
+
+
+def put_in_place(
+    owner: keras.layers.Layer, old: keras.layers.Layer, new: keras.layers.Layer
+) -> None:
+    """Tracks a sublayer in the place of another, so that the order of variables stays.
+
+    An attribute that is set anew comes last. Nothing is done where `owner` does not
+    hold `old` itself.
+    """
+    if owner._tracker.is_in_store("layers", old):
+        owner._tracker.replace_tracked_value("layers", old, new)

@@ -18,6 +18,7 @@ variables of its own, through which the hidden activations pass (see
 
 import contextlib
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -26,7 +27,7 @@ from keras import ops
 
 from keras_idea.functional.importance import REDUCTIONS, neuron_importance
 from keras_idea.keras_private.call_context import current_pass, training_flag
-from keras_idea.keras_private.unlocked import unlocked
+from keras_idea.keras_private.unlocked import unlocked, untrack
 from keras_idea.layers.gated_ffn import check_loaded_width
 from keras_idea.validation import check_choice, check_number
 
@@ -157,13 +158,11 @@ class NeuronState(keras.layers.Layer):
         """
         given_up = [] if self.probe is None else self.probe.variables
         if self.probe is not None:
-            self._tracker.untrack(self.probe)
+            untrack(self, self.probe)
         unlocked(self, setattr, "probe", probe)
         if probe is not None and not probe.built:
-            with contextlib.ExitStack() as scopes:
-                # In the state's scope, so that no two probes have the same path.
-                for name in self.path.split("/"):
-                    scopes.enter_context(keras.name_scope(name))
+            # In the state's scope, so that no two probes have the same path.
+            with scope_at(self.path):
                 probe.build()
         return given_up
 
@@ -219,3 +218,16 @@ class NeuronState(keras.layers.Layer):
 
 def _numbers(shape, dtype):
     return ops.arange(shape[0], dtype=dtype)
+
+
+@contextlib.contextmanager
+def scope_at(path: str) -> Iterator[None]:
+    """A scope in which what is built gets its path below `path`.
+
+    Args:
+        path: str, the path of a layer.
+    """
+    with contextlib.ExitStack() as scopes:
+        for name in path.split("/"):
+            scopes.enter_context(keras.name_scope(name))
+        yield

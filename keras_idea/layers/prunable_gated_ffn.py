@@ -3,9 +3,9 @@
 import functools
 
 import keras
-from keras.src.backend import get_keras_mask
 
 from keras_idea.functional.masks import take_neurons
+from keras_idea.keras_private.call_context import mask_of
 from keras_idea.layers.gated_ffn import (
     GatedFFN,
     build_ffn,
@@ -86,7 +86,7 @@ class PrunableGatedFFN(keras.layers.Layer):
         up, gate, down = ffn_kernels(self)
         down = self.state.masked(down)
         # Not as an argument, which the narrow layer in its place would be given too.
-        hidden = functools.partial(self.state.hidden, mask=get_keras_mask(inputs))
+        hidden = functools.partial(self.state.hidden, mask=mask_of(inputs))
         biases = ffn_biases(self)
         return gated_ffn(inputs, up, gate, down, biases, self.activation, hidden)
 

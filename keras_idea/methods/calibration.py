@@ -6,6 +6,7 @@ import keras
 import numpy as np
 
 from keras_idea.functional.activation import activation_sums
+from keras_idea.keras_private.layers import without_remat
 
 
 def activation_statistics(
@@ -32,10 +33,8 @@ def activation_statistics(
         for capture in captures:
             changes.callback(capture.ffn.state.set_probe, capture.ffn.state.probe)
             capture.ffn.state.set_probe(capture)
-        for layer in model._flatten_layers():
-            # A rematerialized call would not let the statistics out.
-            changes.callback(setattr, layer, "_remat_mode", layer._remat_mode)
-            layer._remat_mode = None
+        # A rematerialized call would not let the statistics out.
+        changes.enter_context(without_remat(model))
         for batch in _batches(data, padding_mask, batch_size, num_samples):
             found = runner.predict_on_batch(batch)
             found = [(sums.astype("float64"), float(n)) for sums, n in found]

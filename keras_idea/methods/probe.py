@@ -1,5 +1,7 @@
 """What hidden activations pass through while a method measures or learns."""
 
+from typing import Any
+
 import keras
 
 
@@ -30,10 +32,12 @@ class Overwritten(keras.layers.Layer):
         Raises:
             ValueError: if the file is of a version that had others.
         """
-        if len(store.keys()) != len(self._trainable_variables):
+        own: dict[str, Any] = {}
+        self.save_own_variables(own)
+        if len(store.keys()) != len(own):
             raise ValueError(
                 f"The file holds {len(store.keys())} variables of '{self.path}', which "
-                f"has {len(self._trainable_variables)}: it was saved while a pruning "
+                f"has {len(own)}: it was saved while a pruning "
                 "method measured, by another version of keras_idea. Load it there, end "
                 "the method with `callback.on_train_end()`, and save it again."
             )

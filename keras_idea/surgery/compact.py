@@ -1,9 +1,6 @@
 """From a masked model to a new, physically narrow one."""
 
-import functools
-
 import keras
-from keras.src.models.functional import Functional
 
 from keras_idea.functional.masks import take_neurons
 from keras_idea.hub.families import is_backbone, is_task
@@ -12,7 +9,10 @@ from keras_idea.hub.rebuild import (
     rebuild_backbone,
     rebuild_task,
 )
-from keras_idea.keras_private.layer_walk import student_of, walk
+from keras_idea.keras_private.layer_walk import student_of, sublayers, walk
+from keras_idea.keras_private.layers import own_attributes
+from keras_idea.keras_private.models import Functional, compile_arguments
+from keras_idea.keras_private.unlocked import put_in_place
 from keras_idea.layers.gated_ffn import GatedFFN
 from keras_idea.layers.neuron_state import NeuronState
 from keras_idea.layers.prunable_gated_ffn import PrunableGatedFFN
@@ -121,7 +121,7 @@ def _rebuild_once(layer, memo):
     if is_task(layer):
         return rebuild_task(layer, clone(layer.backbone))
     if isinstance(layer, keras.Sequential):
-        layers = [clone(sublayer) for sublayer in layer._layers]
+        layers = [clone(sublayer) for sublayer in sublayers(layer)]
         return keras.Sequential(layers, name=layer.name, trainable=layer.trainable)
     if type(layer) is Functional:
         # Not `layer` itself: clone_model would compile its copy from a config,
@@ -150,8 +150,8 @@ def _rebuild_once(layer, memo):
 
 def _replace_ffns(original, copy, memo):
     """Replaces the FFNs below `copy` by the plain, narrow ones of `original`."""
-    replaceable = _attributes(copy)
-    for name, value in _attributes(original).items():
+    replaceable = own_attributes(copy)
+    for name, value in own_attributes(original).items():
         if name in replaceable:
             replacement = _replacement(value, replaceable[name], copy, memo)
             if replacement is not replaceable[name]:
@@ -164,8 +164,7 @@ def _replacement(old, new, owner, memo):
         narrow = _rebuild(old, memo)
         # In the place of the old one, so that the order of variables stays; once
         # only, where two attributes hold the same layer.
-        if owner._tracker.is_in_store("layers", new):
-            owner._tracker.replace_tracked_value("layers", new, narrow)
+        put_in_place(owner, new, narrow)
         return narrow
     if isinstance(old, tuple) and _holds_layers(old):
         pairs = zip(old, new, strict=True)
@@ -177,24 +176,6 @@ def _replacement(old, new, owner, memo):
         memo[id(old)] = new
         _replace_ffns(old, new, memo)
     return new
-
-
-def _attributes(layer):
-    """The attributes that a layer's class gave it, the framework's left out."""
-    # torch keeps sublayers apart, in `_modules`.
-    names = {**vars(layer), **vars(layer).get("_modules", {})}
-    own = _keras_attributes(isinstance(layer, keras.Model))
-    # `_self_...` is tensorflow's own tracking of what the layer depends on.
-    return {
-        name: value
-        for name, value in names.items()
-        if name not in own and not name.startswith("_self_")
-    }
-
-
-@functools.cache
-def _keras_attributes(of_model):
-    return frozenset(vars(keras.Model() if of_model else keras.layers.Layer()))
 
 
 def _holds_layers(structure):
@@ -232,7 +213,7 @@ def _paired_variables(model, narrow, ffns):
 
 
 def _compile_like(narrow, model, pairs):
-    config = dict(model._compile_config.config)
+    config = compile_arguments(model)
     for name in ("metrics", "weighted_metrics"):
         config[name] = keras.tree.map_structure(_fresh_metric, config[name])
     # An optimizer that is not built yet has no state, and pairs are then none.

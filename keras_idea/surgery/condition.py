@@ -13,6 +13,7 @@ import keras
 from keras_idea.hub.families import is_backbone
 from keras_idea.keras_private.layer_walk import walk
 from keras_idea.keras_private.optimizer_parts import innermost, parts
+from keras_idea.keras_private.optimizer_variables import trained_variables
 from keras_idea.surgery.find import FFN, find_ffns
 from keras_idea.surgery.pruner import pruner_of
 
@@ -200,7 +201,7 @@ def _untrained(ffns, optimizer):
     if optimizer is None or not optimizer.built:
         return []
     optimizer = innermost(optimizer)
-    trained = set(map(id, optimizer._trainable_variables))
+    trained = set(map(id, trained_variables(optimizer)))
     return [
         ffn.name
         for ffn in ffns

@@ -8,6 +8,7 @@ from keras_idea.hub.rebuild import (
     tell_when_saved,
 )
 from keras_idea.keras_private.layer_walk import walk
+from keras_idea.keras_private.models import forget_layer
 from keras_idea.surgery.condition import check_at_rest, check_convertible
 from keras_idea.surgery.pruner import zero_rows
 from keras_idea.surgery.shrink import refresh
@@ -104,8 +105,7 @@ def strip(model):
     for ffn in ffns:
         zero_rows(ffn, ffn.mask.value)
         ffn.weights.restore()
-        # What `compile` noted of each layer.
-        getattr(model, "_compiled_trainable_state", {}).pop(ffn.state, None)
+        forget_layer(model, ffn.state)
     for backbone in {
         id(ffn.weights.backbone): ffn.weights.backbone for ffn in ffns
     }.values():

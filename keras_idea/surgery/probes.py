@@ -2,8 +2,8 @@
 
 import keras
 from keras import ops
-from keras.src import backend
 
+from keras_idea.keras_private.call_context import call_without_values
 from keras_idea.keras_private.optimizer_parts import innermost
 from keras_idea.surgery.optimizer_state import drop_variables, set_variables
 from keras_idea.surgery.shrink import refresh
@@ -38,7 +38,7 @@ def check_probes(ffns, optimizer, method):
             "keeps only the largest of a window's values. Use larger batches instead, "
             "or another method ('activation' with data needs no train step)."
         )
-    if hasattr(inner, "_inner_optimizers"):
+    if hasattr(inner, "optimizers"):
         raise ValueError(
             f"Method '{method}' gives the optimizer further variables, which "
             f"{type(inner).__name__} cannot take. Use one optimizer for all."
@@ -83,7 +83,7 @@ def check_calls(model):
             ),
             model.input,
         )
-        backend.compute_output_spec(model, inputs, training=True)
+        call_without_values(model, inputs, training=True)
 
 
 def detach_probes(model, ffns):

@@ -22,6 +22,12 @@ from keras import ops
 from keras_idea.functional.importance import ema, reduce_rows, sensitivity
 from keras_idea.functional.masks import top_k_mask
 from keras_idea.keras_private.optimizer_parts import innermost, parts
+from keras_idea.keras_private.optimizer_variables import (
+    apply_count,
+    track,
+    trained_variables,
+    untrack,
+)
 from keras_idea.surgery.find import find_ffns
 from keras_idea.surgery.step_gradients import StepGradients
 from keras_idea.surgery.train_function import swap_train_function
@@ -108,7 +114,7 @@ class NeuronPruner:
             self._make_variables()
         else:
             for variable in self.variables:
-                optimizer._track_variable(variable)
+                track(optimizer, variable)
         self.start = int(optimizer.iterations)
         self._steps.assign(0)
         for ffn, live in zip(self.ffns, self._live, strict=True):
@@ -135,7 +141,7 @@ class NeuronPruner:
             ffn.state.publish()
             ffn.state.live = None
         for variable in self.variables:
-            self._optimizer._untrack_variable(variable)
+            untrack(self._optimizer, variable)
         for part, name in self._wrapped:
             delattr(part, name)
         self._functions = swap_train_function(model, self._functions)
@@ -147,7 +153,7 @@ class NeuronPruner:
             scores = add(ffn.state._scores, name="live")
             mask = add(ffn.state._mask, name="live")
             self._live.append(Live(self, scores, mask, schedule))
-        self._steps = add(self._optimizer._iterations, name="pruner")
+        self._steps = add(apply_count(self._optimizer), name="pruner")
 
     def _first_mask(self, ffn, schedule):
         """The mask that goes with the step at which it begins."""
@@ -161,7 +167,7 @@ class NeuronPruner:
 
     def _apply(self, grads, trainable_variables=None):
         """The optimizer's `apply`, with what Algorithm 1 does around it."""
-        known = self._optimizer._trainable_variables
+        known = trained_variables(self._optimizer)
         if trainable_variables is not None:
             known = trainable_variables = list(trainable_variables)
         gradients = StepGradients(self._optimizer, grads, known)

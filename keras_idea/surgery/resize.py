@@ -2,22 +2,21 @@
 
 import keras
 
+from keras_idea.keras_private.variables import give_value
+
 
 def resize(variable, value):
     """Gives a variable a value of another shape, in place.
 
     The object stays, so everything that refers to it goes on doing so; the
-    layout over devices is kept. `Variable._initialize` is Keras's one way to do
-    it on every backend; there is no public one. The old value's memory is free at
-    once.
+    layout over devices is kept. The old value's memory is free at once.
 
     Args:
         variable: a Keras variable.
         value: tensor of the same rank and dtype.
     """
     old = variable.value
-    variable._initialize(value)
-    variable._shape = variable._validate_shape(value.shape)
+    give_value(variable, value)
     _release(old)
 
 

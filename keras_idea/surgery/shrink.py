@@ -1,14 +1,16 @@
 """Narrowing a model where it stands, in the middle of `fit`."""
 
 import functools
-import gc
 
 import keras
 
+from keras_idea.keras_private.layer_walk import all_layers
+from keras_idea.keras_private.layers import retrack_parameters
+from keras_idea.keras_private.models import living_models, make_train_function
 from keras_idea.keras_private.optimizer_parts import innermost
+from keras_idea.keras_private.optimizer_variables import trained_variables
 from keras_idea.surgery.find import find_ffns
-from keras_idea.surgery.optimizer_state import narrow_variable
-from keras_idea.surgery.train_function import make_train_function
+from keras_idea.surgery.optimizer_state import check_carriable, narrow_variable
 
 
 def shrink_in_place(model):
@@ -37,9 +39,14 @@ def narrow_to(model, pairs):
     Args:
         model: a built Keras model, compiled or not.
         pairs: list of (`FFN` handle, ascending indices of the neurons that stay).
+
+    Raises:
+        ValueError: if the optimizer's state cannot be cut; the model is then as it was.
     """
     optimizer = getattr(model, "optimizer", None)
     optimizer = optimizer if optimizer is not None and optimizer.built else None
+    if optimizer is not None and pairs:
+        check_carriable(optimizer)  # before anything is cut
     for ffn, kept in pairs:
         for variable, axis in [*ffn.cuts(), *ffn.state.cuts()]:
             narrow_variable(optimizer, variable, kept, axis)
@@ -54,17 +61,16 @@ def _tell_others(model, narrowed):
 
     Their optimizers hold slots of the old shapes, and Keras keeps no list of them.
     """
-    ours, ids = set(map(id, model._flatten_layers())), set(map(id, narrowed))
+    ours, ids = set(map(id, all_layers(model))), set(map(id, narrowed))
     own = getattr(model, "optimizer", None)
-    for other in gc.get_objects():
-        if not issubclass(type(other), keras.Model) or id(other) in ours:
-            continue
+    for other in living_models():
         # Not `other.optimizer`: a model that was never initialized raises an error.
         optimizer = vars(other).get("optimizer")
-        if optimizer is None or optimizer is own:
+        if not isinstance(optimizer, keras.Optimizer) or optimizer is own:
             continue
-        trained = getattr(optimizer, "_trainable_variables", ())
-        if any(id(v) in ids for v in trained):
+        if id(other) not in ours and any(
+            id(v) in ids for v in trained_variables(optimizer)
+        ):
             refresh(other)
             # `fit` asks for the one before anything else, loops step by the other.
             innermost(optimizer).apply = functools.partial(_refuse, other)
@@ -89,7 +95,7 @@ def _refuse(model, *args, **kwargs):
 
 def refresh(model):
     """Makes Keras know a model whose variables are others than before."""
-    retrack_parameters(model)
+    retrack_parameters(all_layers(model))
     renew_functions(model)
 
 
@@ -98,7 +104,7 @@ def renew_functions(model):
 
     Of the models in it too, such as the student of a `Distiller`.
     """
-    for part in model._flatten_layers():
+    for part in all_layers(model):
         if getattr(part, "train_function", None) is not None:
             make_train_function(part)
         for name in ("test", "predict"):
@@ -106,14 +112,3 @@ def renew_functions(model):
                 getattr(part, f"make_{name}_function")(force=True)
         if getattr(part, "generate_function", None) is not None:
             part.generate_function = None  # KerasHub makes it at the next `generate`
-
-
-def retrack_parameters(model):
-    """Makes torch know the parameters that a built model has now.
-
-    There a model and its layers hold dictionaries of their parameters, made when
-    they were built; `zero_grad` would miss the new ones.
-    """
-    for layer in model._flatten_layers():
-        if hasattr(layer, "_track_variables"):
-            layer._track_variables()

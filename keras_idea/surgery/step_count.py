@@ -3,6 +3,7 @@
 import keras
 
 from keras_idea.keras_private.optimizer_parts import innermost
+from keras_idea.keras_private.optimizer_variables import apply_count, rate_source
 
 
 class StepCount:
@@ -24,7 +25,7 @@ class StepCount:
 
     def __init__(self, optimizer):
         optimizer = innermost(optimizer)
-        self._updates = int(optimizer._iterations)
+        self._updates = int(apply_count(optimizer))
         self.per_step = optimizer.gradient_accumulation_steps or 1
         self._learning_rate = _learning_rate_function(optimizer)
 
@@ -34,7 +35,7 @@ class StepCount:
 
     def batches(self, optimizer):
         """int, the batches of the epoch so far; reads the optimizer again."""
-        return int(innermost(optimizer)._iterations) - self._updates
+        return int(apply_count(innermost(optimizer))) - self._updates
 
     def learning_rate(self, batches):
         """The rate that the last of so many batches used; None: there is no one rate.
@@ -54,7 +55,7 @@ def _learning_rate_function(optimizer):
     """A function of the optimizer's update count, or None if there is no one rate."""
     if hasattr(optimizer, "optimizers"):
         return None
-    rate = optimizer._learning_rate
+    rate = rate_source(optimizer)
     if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
         return lambda update: float(rate(update))
     constant = float(rate() if callable(rate) else rate)

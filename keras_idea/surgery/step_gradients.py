@@ -2,6 +2,12 @@
 
 from keras import ops
 
+from keras_idea.keras_private.optimizer_variables import (
+    accumulated_gradient,
+    apply_count,
+    variable_key,
+)
+
 
 class StepGradients:
     """The gradients that one step of an optimizer is made with, by variable.
@@ -15,10 +21,10 @@ class StepGradients:
         self._optimizer, self.ends = optimizer, True
         self._count = optimizer.gradient_accumulation_steps
         if self._count:
-            self.ends = (optimizer._iterations.value + 1) % self._count == 0
+            self.ends = (apply_count(optimizer).value + 1) % self._count == 0
         # Lists that do not match are the optimizer's to refuse.
         pairs = zip(variables, grads, strict=False)
-        self._by_key = {optimizer._var_key(v): g for v, g in pairs}
+        self._by_key = {variable_key(optimizer, v): g for v, g in pairs}
 
     @property
     def ended(self):
@@ -28,13 +34,12 @@ class StepGradients:
     def of(self, kernel):
         """The gradient of a kernel; zeros where the loss does not depend on it."""
         optimizer = self._optimizer
-        gradient = self._by_key.get(optimizer._var_key(kernel))
+        gradient = self._by_key.get(variable_key(optimizer, kernel))
         if gradient is None:
             return ops.zeros_like(kernel.value)
         if optimizer.loss_scale_factor is not None:
             gradient = gradient / optimizer.loss_scale_factor
         if self._count:
-            index = optimizer._get_variable_index(kernel)
-            so_far = optimizer._accumulated_gradients[index].value
+            so_far = accumulated_gradient(optimizer, kernel).value
             gradient = (gradient + so_far) / self._count
         return gradient

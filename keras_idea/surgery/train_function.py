@@ -1,7 +1,6 @@
 """When a train function is made anew: it is of the variables that it was made for."""
 
-import functools
-
+from keras_idea.keras_private.models import compilation, make_train_function
 from keras_idea.keras_private.optimizer_parts import innermost
 from keras_idea.surgery.find import find_ffns
 
@@ -18,27 +17,13 @@ def swap_train_function(model, others):
     Returns:
         The present function, with what it was made for.
     """
-    compiled = getattr(model, "_compile_config", None)
+    compiled = compilation(model)
     present = getattr(model, "train_function", None)
     known = others is not None and others[0] is compiled
     model.train_function = others[1] if known else None
     if model.train_function is None and present is not None:
         make_train_function(model)
     return compiled, present
-
-
-def make_train_function(model):
-    """Makes a model's train function anew, one that shares no trace with another."""
-    own = vars(model).get("train_step")
-    # jax takes equal functions for one, and would find what it traced for another.
-    model.train_step = functools.partial(model.train_step)
-    try:
-        model.make_train_function(force=True)
-    finally:
-        if own is None:
-            del model.train_step
-        else:
-            model.train_step = own
 
 
 def at_first_step(model, act):

@@ -1,0 +1,68 @@
+"""What a layer holds: variables, sublayers, settings. Seen with Keras 3.15.1."""
+
+import contextlib
+import functools
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import keras
+
+
+def stored_kernel(layer: keras.layers.Layer) -> keras.Variable:
+    """The variable behind `kernel`, of a Dense or EinsumDense layer.
+
+    `kernel` is computed: with LoRA, of a quantized layer, under our mask.
+    """
+    return layer._kernel
+
+
+def become(layer: keras.layers.Layer, cls: type) -> None:
+    """Makes a built layer one of a sub- or superclass that has the same attributes.
+
+    Whatever holds the layer, the graph of a functional model too, goes on doing so:
+    Keras can not put another layer into it.
+    """
+    layer.__class__ = cls
+
+
+@contextlib.contextmanager
+def without_remat(model: keras.layers.Layer) -> Iterator[None]:
+    """A scope in which no layer of a model is rematerialized.
+
+    `keras.RematScope` sets it when a layer is made, and nothing public changes it.
+    """
+    with contextlib.ExitStack() as changes:
+        for layer in model._flatten_layers():
+            changes.callback(setattr, layer, "_remat_mode", layer._remat_mode)
+            layer._remat_mode = None
+        yield
+
+
+def retrack_parameters(layers: Iterable[keras.layers.Layer]) -> None:
+    """Makes torch know the parameters that built layers have now.
+
+    There each holds a dictionary of its parameters, made when it was built, and
+    `zero_grad` would miss the new ones. Other backends have none.
+    """
+    if keras.backend.backend() == "torch":
+        for layer in layers:
+            layer._track_variables()
+
+
+def own_attributes(layer: keras.layers.Layer) -> dict[str, Any]:
+    """The attributes that a layer's class gave it, the framework's left out."""
+    # torch keeps sublayers apart, in `_modules`.
+    names = {**vars(layer), **vars(layer).get("_modules", {})}
+    framework = _framework_attributes(isinstance(layer, keras.Model))
+    # `_self_...` is tensorflow's own tracking of what the layer depends on.
+    return {
+        name: value
+        for name, value in names.items()
+        if name not in framework and not name.startswith("_self_")
+    }
+
+
+@functools.cache
+def _framework_attributes(of_model: bool) -> frozenset[str]:
+    framework = vars(keras.Model() if of_model else keras.layers.Layer())
+    return frozenset(framework) | {"_torch_params"}  # of a built layer

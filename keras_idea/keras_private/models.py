@@ -1,0 +1,73 @@
+"""What a model knows of how it was made and compiled; the models of a process."""
+
+import functools
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+from keras.src.models.functional import Functional
+
+__all__ = [
+    "Functional",  # public only as what `keras.Model(inputs, outputs)` makes
+    "compilation",
+    "compile_arguments",
+    "forget_layer",
+    "living_models",
+    "make_train_function",
+]
+
+
+def compilation(model: keras.Model) -> object:
+    """An object that stands for the last `compile`, or None.
+
+    Each makes a new one, also where optimizer and loss stay. Seen with Keras 3.15.1.
+    """
+    return getattr(model, "_compile_config", None)
+
+
+def compile_arguments(model: keras.Model) -> dict[str, Any]:
+    """The arguments that a compiled model was compiled with.
+
+    `get_compile_config` gives them as JSON would hold them, in which plain functions
+    are not callable. Seen with Keras 3.15.1.
+    """
+    return dict(model._compile_config.config)
+
+
+def forget_layer(model: keras.Model, layer: keras.layers.Layer) -> None:
+    """Has a compiled model no longer ask for a layer that was taken out of it.
+
+    `compile` notes which layers train; `fit` would look for this one. Seen with Keras
+    3.15.1.
+    """
+    getattr(model, "_compiled_trainable_state", {}).pop(layer, None)
+
+
+def living_models() -> Iterator[keras.Model]:
+    """All models of the process; Keras keeps no list of them."""
+    for found in gc.get_objects():
+        # Not `isinstance`, which asks proxies for a class of their own.
+        if issubclass(type(found), keras.Model):
+            yield found
+
+
+def make_train_function(model: keras.Model) -> None:
+    """Makes a model's train function anew, one that shares no trace with another.
+
+    `make_train_function(force=True)` alone does not do: jax takes equal functions for
+    one, bound methods of one object are equal, and so it would find what it traced
+    for another set of variables. Seen with Keras 3.15.1, jax 0.10.2.
+
+    Args:
+        model: a compiled Keras model.
+    """
+    own = vars(model).get("train_step")
+    model.train_step = functools.partial(model.train_step)
+    try:
+        model.make_train_function(force=True)
+    finally:
+        if own is None:
+            del model.train_step
+        else:
+            model.train_step = own

@@ -1,0 +1,153 @@
+"""What an optimizer knows of its variables: counters, order, keys, exclusions.
+
+The public interface shows `variables` in one row, `iterations` in whole steps and
+`learning_rate` as a number; the rest is asked and changed here. "Part": an optimizer
+without those that it wraps, see `parts`. Seen with Keras 3.15.1.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+from keras.src.utils.tracking import DotNotTrackScope
+
+
+def apply_count(optimizer: keras.Optimizer) -> keras.Variable:
+    """The variable that counts the calls of `apply`.
+
+    `iterations` counts steps: under gradient accumulation it is that divided by the
+    calls of a step, rounded down, and no variable.
+    """
+    return optimizer._iterations
+
+
+def rate_source(
+    optimizer: keras.Optimizer,
+) -> keras.Variable | Callable[..., Any]:
+    """The learning rate as it was given: a variable, a schedule or a function.
+
+    `learning_rate` is its present value.
+    """
+    return optimizer._learning_rate
+
+
+def trained_variables(part: keras.Optimizer) -> list[keras.Variable]:
+    """The variables that an optimizer trains, in its order; empty if not built.
+
+    `variables` are the optimizer's own.
+    """
+    return part._trainable_variables
+
+
+def tracked_variables(part: keras.Optimizer) -> list[keras.Variable]:
+    """The optimizer's own variables; `variables` has those of wrapped ones too."""
+    return part._variables
+
+
+def variable_key(part: keras.Optimizer, variable: keras.Variable) -> Any:
+    """What an optimizer knows a variable by.
+
+    On tensorflow it is of the backend's variable, which a change of shape renews.
+    """
+    return part._var_key(variable)
+
+
+def index_of(part: keras.Optimizer, variable: keras.Variable) -> int | None:
+    """The place of a variable among those that an optimizer trains, or None."""
+    return part._trainable_variables_indices.get(part._var_key(variable))
+
+
+def accumulated_gradient(
+    optimizer: keras.Optimizer, variable: keras.Variable
+) -> keras.Variable:
+    """The sum of a variable's gradients in an accumulated step under way."""
+    index = optimizer._get_variable_index(variable)
+    return optimizer._accumulated_gradients[index]
+
+
+def track(optimizer: keras.Optimizer, variable: keras.Variable) -> None:
+    """Takes back a variable that `add_variable` made and `untrack` took away."""
+    optimizer._track_variable(variable)
+
+
+def untrack(optimizer: keras.Optimizer, variable: keras.Variable) -> None:
+    """Takes a variable of its own away from an optimizer; there is only `add`."""
+    optimizer._untrack_variable(variable)
+
+
+def train_others(
+    part: keras.Optimizer,
+    variables: Sequence[keras.Variable],
+    slots: dict[str, list],
+) -> None:
+    """Gives a built optimizer other variables to train, in a new order.
+
+    `build` does it once only.
+
+    Args:
+        part: the built optimizer.
+        variables: what it trains from now on.
+        slots: dict of attribute name to its new list, an entry a variable. What a
+            list has lost is no longer the optimizer's.
+    """
+    before = {id(v): v for name in slots for v in getattr(part, name) if v is not None}
+    # Keras would else track a list of model variables as the optimizer's own.
+    with DotNotTrackScope():
+        for name, slot in slots.items():
+            for variable in slot:
+                before.pop(id(variable), None)
+            setattr(part, name, slot)
+        part._trainable_variables = list(variables)
+    for gone in before.values():
+        part._untrack_variable(gone)
+    indices = part._trainable_variables_indices
+    places = {part._var_key(variable): i for i, variable in enumerate(variables)}
+    for key in set(indices) - set(places):
+        indices.pop(key)
+    indices.update(places)
+
+
+def rename_key(part: keras.Optimizer, old_key: Any, new_key: Any) -> None:
+    """Has an optimizer know a variable by its new key, see `variable_key`."""
+    if old_key == new_key:
+        return
+    for keyed in (
+        part._trainable_variables_indices,
+        # A MultiOptimizer's: which of its optimizers trains the variable.
+        vars(part).get("_var_to_optimizer_idx", {}),
+    ):
+        if old_key in keyed:
+            keyed[new_key] = keyed.pop(old_key)
+    excluded = _excluded(part)
+    if old_key in excluded:
+        excluded.remove(old_key)
+        excluded.add(new_key)
+    vars(part).get("_exclude_from_weight_decay_cache", {}).clear()
+
+
+def copy_decay_exclusions(
+    source: keras.Optimizer,
+    target: keras.Optimizer,
+    pairs: Sequence[tuple[keras.Variable, keras.Variable]],
+) -> None:
+    """Copies what `exclude_from_weight_decay` was told, which is in no config.
+
+    Args:
+        source: optimizer over the old variables.
+        target: optimizer of the same class over the new ones; it may be built, when
+            the public method refuses.
+        pairs: (old variable, new variable).
+    """
+    if not hasattr(source, "_exclude_from_weight_decay"):
+        return  # nobody called it
+    excluded = _excluded(source)
+    target._exclude_from_weight_decay = {
+        target._var_key(new) for old, new in pairs if source._var_key(old) in excluded
+    }
+    pattern = source._exclude_from_weight_decay_pattern
+    target._exclude_from_weight_decay_pattern = pattern
+    target._exclude_from_weight_decay_cache = {}
+
+
+def _excluded(part: keras.Optimizer) -> set:
+    return vars(part).get("_exclude_from_weight_decay", set())
