@@ -1,6 +1,6 @@
 # Three environments, all plain venv + pip:
 #   .venv       the three backends and all extras, for tests, lint and benchmarks
-#   .venv-demo  jax and KerasHub, for the demo
+#   .venv-demo  jax, KerasHub and the command line's own, for the demo
 #   .venv-jax   the core and jax alone, which proves that no other is needed
 
 SHELL := /bin/bash
@@ -68,7 +68,7 @@ clean:
 
 .venv-demo/ready: pyproject.toml
 	$(PYTHON) -m venv .venv-demo
-	.venv-demo/bin/$(PIP) -e ".[jax,hub]"
+	.venv-demo/bin/$(PIP) -e ".[jax,cli,hub]"
 	touch $@
 
 .venv-jax/ready: pyproject.toml

@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).parents[1] / "keras_idea"
 # folder.
 FLOORS = [
     {"errors"},
-    {"validation", "files", "arguments", "extras"},
+    {"validation", "files", "extras"},
     {"keras_private"},
     {"functional", "schedules", "data", "evaluation", "report"},
     {"layers", "methods"},
