@@ -4,11 +4,11 @@ A package of its own: to import anything of `keras_idea` is to import Keras, wit
 it registers its layers. That takes seconds, which `--help` need not wait for.
 """
 
-import os
 import sys
 from collections.abc import Sequence
 
 from keras_idea_cli.arguments import make_parser
+from keras_idea_cli.quiet import quieten_tensorflow
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -24,6 +24,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         SystemExit: after `--help`, and for arguments that there are not.
     """
     begin(arguments)
+    try:
+        import keras_idea  # noqa: F401
+    except ImportError as error:  # it says which backends there are
+        print(f"keras-idea: {error}", file=sys.stderr)
+        return 2
     from keras_idea.cli import main
 
     return main(arguments)
@@ -39,8 +44,7 @@ def begin(arguments: Sequence[str] | None = None) -> None:
         SystemExit: as `main`.
     """
     make_parser().parse_args(arguments)
-    # TensorFlow logs about drivers and oneDNN; what goes wrong it raises all the same.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    quieten_tensorflow()
 
 
 def begin_as_module(package: str) -> None:
