@@ -1,6 +1,6 @@
 # Four environments, all plain venv + pip:
 #   .venv       the three backends and all extras, for tests, lint and benchmarks
-#   .venv-demo  jax and KerasHub, for the demo
+#   .venv-demo  jax, KerasHub and the command line's own, for the demo
 #   .venv-jax   the core and jax alone, which proves that no other is needed
 #   .venv-newest  as .venv, with the newest Keras and KerasHub that are released
 
@@ -86,7 +86,7 @@ clean:
 
 .venv-demo/ready: pyproject.toml
 	$(PYTHON) -m venv .venv-demo
-	.venv-demo/bin/$(PIP) -e ".[jax,hub]"
+	.venv-demo/bin/$(PIP) -e ".[jax,cli,hub]"
 	touch $@
 
 .venv-jax/ready: pyproject.toml

@@ -4,51 +4,15 @@ Not run by itself; see step_cost.py.
 """
 
 import dataclasses
-import time
 
-import keras
 import numpy as np
 from contestants import fit, make_data
 
-# The first step of a `fit` moves the state (jax) or makes the iterator
-# (tensorflow); before the second one the pruning callback checks its counts once.
-LEAD_IN = 2
-
-
-class Clock(keras.callbacks.Callback):
-    """Notes when each step's result was there.
-
-    Where the backend allows it Keras calls an `async_safe` callback from a
-    thread of its own, which waits for the loss, while the main thread already
-    dispatches the next step: so the clock neither forces the steps apart nor
-    takes the dispatch of a step for its end.
-    """
-
-    async_safe = True
-
-    def on_train_begin(self, logs=None):
-        """Forgets the last turn."""
-        self.ends = {}
-
-    def on_train_batch_end(self, batch, logs=None):
-        """Notes the time; `logs` hold numbers, so the step is done."""
-        self.ends[batch] = time.perf_counter()
-
-    def seconds_per_step(self):
-        """Mean seconds of the steps after the lead-in."""
-        last = max(self.ends)
-        first = LEAD_IN - 1
-        return (self.ends[last] - self.ends[first]) / (last - first)
+from keras_idea.runs.timing import LEAD_IN, step_seconds
 
 
 def time_in_turns(contestants, shape, turns, on_turn=lambda: None):
     """Seconds per train step of several models, measured in turn.
-
-    A turn is one `fit` over `shape.steps_per_turn` batches, because `fit` is
-    what a run calls. `train_on_batch` would be no simpler and less fair: on jax it
-    copies the whole state out of and into the Keras variables at each step, which
-    `fit` does once an epoch (the pruning model has more variables, so it would
-    be charged for what no run pays).
 
     Args:
         contestants: dict of name to (compiled model, list of callbacks).
@@ -61,18 +25,12 @@ def time_in_turns(contestants, shape, turns, on_turn=lambda: None):
         dict of name to float array `(turns,)`, seconds per step.
     """
     data = make_data(shape, LEAD_IN + shape.steps_per_turn)
-    names, clock = list(contestants), Clock()
-    seconds = {name: [] for name in names}
-    for turn in range(turns + 1):
-        # Each starts the round in its turn, so that none always follows the same.
-        first = turn % len(names)
-        for name in names[first:] + names[:first]:
-            model, callbacks = contestants[name]
-            fit(model, shape, data, [*callbacks, clock])
-            if turn:
-                seconds[name].append(clock.seconds_per_step())
-            on_turn()
-    return {name: np.asarray(values) for name, values in seconds.items()}
+
+    def turn_of(model, callbacks):
+        return lambda clock: fit(model, shape, data, [*callbacks, clock])
+
+    fits = {name: turn_of(*contestant) for name, contestant in contestants.items()}
+    return step_seconds(fits, turns, on_turn)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,5 +1,13 @@
 """Pretrain wide, prune while training, recover: in one `model.fit`."""
 
+import sys as _sys
+
+# In `python -m`, which imports a package before its `__main__`; Keras takes seconds.
+if _sys.argv[:1] == ["-m"]:
+    import keras_idea_cli as _cli
+
+    _cli.begin_as_module("keras_idea")
+
 try:
     import keras as _keras  # noqa: F401
 except ModuleNotFoundError as error:
@@ -10,8 +18,9 @@ except ModuleNotFoundError as error:
         "pip install 'keras-idea[jax]', '[tensorflow]' or '[torch]'."
     ) from error
 
-from keras_idea import functional, methods
+from keras_idea import data, functional, methods, models
 from keras_idea.callbacks import Checkpoint, IdeaPruneCallback, Monitor
+from keras_idea.errors import KerasIdeaError
 from keras_idea.layers import GatedFFN, PrunableGatedFFN
 from keras_idea.schedules import (
     CosineDecay,
@@ -19,24 +28,28 @@ from keras_idea.schedules import (
     StagedSchedule,
     WarmupStableDecay,
 )
-from keras_idea.surgery import compact, find_ffns, make_prunable, strip
+from keras_idea.surgery import FFN, compact, find_ffns, make_prunable, strip
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "FFN",
     "Checkpoint",
     "CosineDecay",
     "CubicWidth",
     "GatedFFN",
     "IdeaPruneCallback",
+    "KerasIdeaError",
     "Monitor",
     "PrunableGatedFFN",
     "StagedSchedule",
     "WarmupStableDecay",
     "compact",
+    "data",
     "find_ffns",
     "functional",
     "make_prunable",
     "methods",
+    "models",
     "strip",
 ]

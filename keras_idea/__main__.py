@@ -2,6 +2,7 @@
 
 import sys
 
-from keras_idea.cli import main
+from keras_idea_cli import main
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

@@ -2,14 +2,15 @@
 
 import sys
 
-from keras_idea.arguments import make_parser
 from keras_idea.errors import (
     ArgumentError,
     EvaluationError,
     ExportRefused,
     KerasIdeaError,
 )
+from keras_idea.extras import require
 from keras_idea.validation import check_int
+from keras_idea_cli.arguments import make_parser
 
 
 def main(arguments=None):
@@ -88,6 +89,7 @@ def _export(options):
 
 
 def _evaluate(options):
+    require("rich", "`keras-idea evaluate`", "cli")
     from keras_idea.runs import evaluate
 
     if options.text is None and options.tasks is None:
@@ -117,6 +119,8 @@ def _names(listed):
 
 
 def _report(options):
+    for package in ("matplotlib", "rich"):
+        require(package, "`keras-idea report`", "cli")
     from keras_idea.report.report import report
 
     print(f"The page is {report(options.runs, options.output)}")

@@ -13,7 +13,8 @@ import numpy as np
 
 import keras_idea as ki
 
-for other in ("tensorflow", "torch", "keras_hub", "pytest"):
+OTHERS = ("tensorflow", "torch", "keras_hub", "pytest", "matplotlib", "tomli_w")
+for other in OTHERS:
     assert importlib.util.find_spec(other) is None, f"{other} is installed here"
 
 x = np.random.default_rng(0).normal(size=(32, 8)).astype("float32")
@@ -31,6 +32,15 @@ except ImportError as error:
     assert 'pip install "keras-idea[tensorboard]"' in str(error), error
 else:
     raise AssertionError("tensorboardX is installed here")
+# What only the command line needs: one line, no traceback, and nothing is begun.
+command = [sys.executable, "-m", "keras_idea"]
+for arguments in (["train"], ["report", "runs/demo"]):
+    failed = subprocess.run([*command, *arguments], capture_output=True, text=True)
+    (line,) = failed.stderr.splitlines()
+    assert failed.returncode == 2 and line.startswith("keras-idea: "), failed.stderr
+    assert line.endswith('Install it: pip install "keras-idea[cli]"'), failed.stderr
+helped = subprocess.run([*command, "--help"], capture_output=True, text=True)
+assert helped.returncode == 0 and "train" in helped.stdout, helped.stderr
 # A backend that is not there: one clear line at the end.
 command = [sys.executable, "-c", "import keras_idea"]
 environment = {**os.environ, "KERAS_BACKEND": "torch"}

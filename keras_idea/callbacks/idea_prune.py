@@ -132,10 +132,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
     @property
     def end_step(self):
         """int, the optimizer step at which pruning is done."""
-        decision_step = self.method.decision_step(self.begin_step, self.prune_steps)
-        if decision_step is not None:
-            return decision_step
-        return self.begin_step + self.prune_steps
+        return self.method.end_step(self.begin_step, self.prune_steps)
 
     def set_params(self, params):
         """As of every callback; the monitor is told too."""

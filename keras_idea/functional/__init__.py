@@ -5,7 +5,6 @@ from keras_idea.functional.activation import (
     activation_sums,
     importance_of_sums,
 )
-from keras_idea.functional.adam import adam_step
 from keras_idea.functional.counter_uniform import counter_uniform
 from keras_idea.functional.counts import ffn_flops, ffn_parameters
 from keras_idea.functional.hard_concrete import (
@@ -30,7 +29,6 @@ from keras_idea.functional.masks import take_neurons, top_k_mask
 __all__ = [
     "activation_importance",
     "activation_sums",
-    "adam_step",
     "counter_uniform",
     "ema",
     "ffn_flops",

@@ -6,7 +6,8 @@ asked; a new one is a file and a row in `METHODS`.
 
 from keras_idea.methods.activation import Activation
 from keras_idea.methods.learned_mask import LearnedMask
-from keras_idea.methods.method import Method
+from keras_idea.methods.method import Decision, Job, Method
+from keras_idea.methods.probe import Probe
 from keras_idea.methods.random import Random
 from keras_idea.methods.sensitivity import Sensitivity
 
@@ -40,8 +41,11 @@ def get(identifier):
 __all__ = [
     "METHODS",
     "Activation",
+    "Decision",
+    "Job",
     "LearnedMask",
     "Method",
+    "Probe",
     "Random",
     "Sensitivity",
     "get",

@@ -78,6 +78,11 @@ class Method:
         """int, the optimizer step after which it decides; None: the layers do."""
         return None
 
+    def end_step(self, begin_step: int, prune_steps: int) -> int:
+        """int, the optimizer step at which pruning is done."""
+        decision_step = self.decision_step(begin_step, prune_steps)
+        return begin_step + prune_steps if decision_step is None else decision_step
+
     def probe_step(self, begin_step, prune_steps):
         """int, the optimizer step after which its probes are needed."""
         return begin_step

@@ -11,9 +11,8 @@ import pathlib
 import tomllib
 import typing
 
-import tomli_w
-
 from keras_idea.errors import ConfigError
+from keras_idea.extras import require
 from keras_idea.runs import tables
 from keras_idea.runs.corpus_table import CorpusConfig
 from keras_idea.runs.fields import divisors
@@ -112,7 +111,11 @@ class RunConfig:
 
         Returns:
             str that `load_config` reads back to an equal `RunConfig`.
+
+        Raises:
+            MissingPackage: if tomli-w is not installed.
         """
+        tomli_w = require("tomli_w", "Writing a run's config", "cli")
         return tomli_w.dumps(
             {
                 name: {key: value for key, value in table.items() if value is not None}

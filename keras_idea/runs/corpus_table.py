@@ -37,17 +37,17 @@ class CorpusConfig(fields.Table):
         dataset: str, a data set of Hugging Face, streamed by its name, in place of
             `paths`. None: no data set.
         dataset_config: str or None, the data set's configuration.
-        dataset_split: str, the part of it that is read. Default "train".
+        dataset_split: str, the part of it that is read.
         dataset_revision: str or None, a commit makes it the same for ever.
         validation_paths: as `paths`, documents held out. None: the end of the rest.
-        field: str, key or column of the text in a record. Default "text".
+        field: str, key or column of the text in a record.
         documents: "file", "paragraphs" or "lines", what a document of a text file
-            is. Default "file".
+            is.
         pattern: str or None, of folders only files whose path matches, such as
             "*.py".
         on_bad: "refuse" (an error at the first bad record) or "skip" (they are
-            counted and logged). Default "refuse".
-        cache: str, folder of the tokens, made once. Default "runs/token-cache".
+            counted and logged).
+        cache: str, folder of the tokens, made once.
     """
 
     table = "corpus"

@@ -24,6 +24,8 @@ _DIMENSIONS = {
 class ModelConfig(fields.Table):
     """`[model]`: what is trained, and its shape before and after pruning.
 
+    The defaults stand in the fields; of what a preset decides, in `_DIMENSIONS`.
+
     Args:
         hub: str or None, a KerasHub family, a key of `HUB_FAMILIES`: trains its
             stock `CausalLM`. None, without a preset: this package's own decoder.
@@ -33,16 +35,15 @@ class ModelConfig(fields.Table):
             (trained on the run's text; each family takes one of them); "preset":
             a preset's own. Default: "bytes", or "preset".
         vocabulary_size: int or None, tokens of a trained tokenizer. Default 4096.
-        model_dim: int, width of the residual stream. Default 64.
-        num_layers: int, decoder blocks. Default 2.
-        num_heads: int, attention heads; divides `model_dim`. Default 4.
+        model_dim: int, width of the residual stream.
+        num_layers: int, decoder blocks.
+        num_heads: int, attention heads; divides `model_dim`.
         num_key_value_heads: int or None, heads of keys and values; divides
             `num_heads`. None: as many as `num_heads`; of a Gemma, one.
         hidden_dim: int, neurons of each FFN at the start: the enlarged width.
-            Default 512.
         target_dim: int, neurons of each FFN at the end; or a float in (0, 1),
-            the fraction of `hidden_dim` kept. Default 192.
-        sequence_length: int, tokens the model sees at once. Default 64.
+            the fraction of `hidden_dim` kept.
+        sequence_length: int, tokens the model sees at once.
     """
 
     table = "model"

@@ -1,14 +1,15 @@
 """What a run is going to do and to cost, before it begins."""
 
 import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-import rich.box
-import rich.console
-import rich.table
+import keras
 
+from keras_idea.extras import require
 from keras_idea.monitor.work_count import matrix_weights, train_flops
 from keras_idea.runs.build import cosine
-from keras_idea.runs.compactions import compactions
+from keras_idea.runs.config import RunConfig
 from keras_idea.runs.prepare import describe, prepare
 from keras_idea.runs.run import SCRATCH
 from keras_idea.runs.run_folder import RunFolder
@@ -54,7 +55,7 @@ class RunPlan:
     stages: list[StagePlan]
 
 
-def plan(config):
+def plan(config: RunConfig) -> RunPlan:
     """What a run would do; no model is trained, and no run folder is made.
 
     Of `[corpus]` the tokens are made here already, if they are not in their cache.
@@ -72,15 +73,18 @@ def plan(config):
     >>> plan(load_config("run.toml")).stages[0].flops
     """
     run = prepare(config, RunFolder(config.run.output))
-    models, budget = run.models, config.budget
-    wide, narrow = models.hidden_dim, models.target_dim
+    models, timeline, rate = run.models, run.timeline, cosine(config)
+    wide, narrow = timeline.wide, timeline.narrow
     sizes = [_size(models.plain(width)) for width in (wide, narrow)]
-    begin, end = budget.enlarge_steps, budget.enlarge_steps + budget.prune_steps
+    tokens = config.data.batch_size * config.model.sequence_length
 
-    tokens, rate = config.data.batch_size * config.model.sequence_length, cosine(config)
-    in_run = {0: wide, **compactions(config, wide, narrow)}
-
-    def stage(name, first, last, alive, physical):
+    def stage(
+        name: str,
+        first: int,
+        last: int,
+        alive: tuple[int, int],
+        physical: Mapping[int, int],
+    ) -> StagePlan:
         return StagePlan(
             name,
             last - first,
@@ -93,28 +97,34 @@ def plan(config):
             ),
         )
 
+    alive = {"enlarged": (wide, wide), "pruning": (wide, narrow)}
+    at_end, in_run = (narrow, narrow), {0: wide, **timeline.compactions}
     stages = [
-        stage("enlarged", 0, begin, (wide, wide), in_run),
-        stage("pruning", begin, end, (wide, narrow), in_run),
+        stage(name, first, last, alive.get(name, at_end), in_run)
+        for name, first, last in timeline.stages
     ]
-    if budget.recover_steps:
-        stages.append(
-            stage("recovery", end, budget.total_steps, (narrow, narrow), in_run)
-        )
     if config.run.compare_from_scratch:
-        both = (narrow, narrow)
-        stages.append(stage(SCRATCH, 0, budget.total_steps, both, {0: narrow}))
-    parameters = tuple(count for count, _ in sizes)
-    return RunPlan(describe(run), parameters, stages)
+        stages.append(stage(SCRATCH, 0, timeline.total, at_end, {0: narrow}))
+    (of_wide, _), (of_narrow, _) = sizes
+    described = describe(models.corpus, run.folder.path)
+    return RunPlan(described, (of_wide, of_narrow), stages)
 
 
-def print_plan(planned, console=None):
+def print_plan(planned: RunPlan, console: Any = None) -> None:
     """Prints a `RunPlan` as a table.
 
     Args:
         planned: `RunPlan`.
         console: `rich.console.Console` or None: the standard output.
+
+    Raises:
+        MissingPackage: if rich is not installed.
     """
+    require("rich", "Printing a plan", "cli")
+    import rich.box
+    import rich.console
+    import rich.table
+
     console = console or rich.console.Console()
     columns = ["stage", "steps", "tokens", "neurons", "learning rate", "train FLOPs"]
     table = rich.table.Table(box=rich.box.SIMPLE)
@@ -140,11 +150,13 @@ def print_plan(planned, console=None):
     )
 
 
-def _size(model):
+def _size(model: keras.Model) -> tuple[int, int]:
     return model.count_params(), matrix_weights(model)
 
 
-def _pieces(widths, first, last):
+def _pieces(
+    widths: Mapping[int, int], first: int, last: int
+) -> Iterator[tuple[int, int]]:
     """Pairs (steps, width) of a stage; `widths`: by the step from which they hold."""
     steps = sorted(widths)
     for step, until in zip(steps, [*steps[1:], last], strict=True):
@@ -153,12 +165,14 @@ def _pieces(widths, first, last):
             yield length, widths[step]
 
 
-def _between(sizes, widths, width):
+def _between(
+    sizes: list[tuple[int, int]], widths: tuple[int, int], width: int
+) -> float:
     """Weights in matrices at a width: linear in it."""
     (_, wide), (_, narrow) = sizes
     return narrow + (wide - narrow) * (width - widths[1]) / (widths[0] - widths[1])
 
 
-def _pair(form, pair):
+def _pair(form: str, pair: tuple[float, float]) -> str:
     begin, end = map(form.format, pair)
     return begin if begin == end else f"{begin} to {end}"

@@ -1,15 +1,20 @@
 """A run before its first step: text, tokenizer and models."""
 
+import pathlib
+
 import keras
 
-from keras_idea.data import load_text
+from keras_idea.data import CachedCorpus, Corpus, Documents, load_text
 from keras_idea.monitor.event_log import tensorboardx
 from keras_idea.runs.build import decoder_models
+from keras_idea.runs.config import RunConfig
 from keras_idea.runs.hub_models import hub_models
 from keras_idea.runs.run import Run
+from keras_idea.runs.run_folder import RunFolder
+from keras_idea.runs.timeline import make_timeline
 
 
-def prepare(config, folder):
+def prepare(config: RunConfig, folder: RunFolder) -> Run:
     """Reads a run's text and gets its models ready to be made.
 
     Args:
@@ -27,24 +32,34 @@ def prepare(config, folder):
     if config.run.tensorboard:
         tensorboardx()  # before the run folder is claimed
     make_models = hub_models if config.model.of_hub else decoder_models
-    run = Run(config, make_models(config, _read_text(config)), folder)
-    run.models.corpus.check_length(config.model.sequence_length)
-    return run
+    models = make_models(config, _read_text(config))
+    models.corpus.check_length(config.model.sequence_length)
+    timeline = make_timeline(
+        config.budget, config.pruning, models.hidden_dim, models.target_dim
+    )
+    return Run(config, models, timeline, folder)
 
 
-def describe(run):
-    """A few lines on what a `Run` reads, and where it goes."""
-    corpus = run.models.corpus
+def describe(corpus: Corpus | CachedCorpus, folder: pathlib.Path) -> str:
+    """A few lines on what a run reads, and where it goes.
+
+    Args:
+        corpus: `Corpus` or `CachedCorpus`, of tokens.
+        folder: path of the run folder.
+
+    Returns:
+        str, three lines.
+    """
     return (
         f"Text: {corpus.description} ({len(corpus.train):,} tokens to train on, "
         f"{len(corpus.validation):,} held out)\n"
         f"Vocabulary: {len(corpus.token_bytes):,} tokens, "
         f"{corpus.train_bytes_per_token():.2f} bytes a token\n"
-        f"Backend: {keras.backend.backend()}. Run folder: {run.folder.path}"
+        f"Backend: {keras.backend.backend()}. Run folder: {folder}"
     )
 
 
-def _read_text(config):
+def _read_text(config: RunConfig) -> Corpus | Documents:
     """The run's text, before it is tokens: `Corpus` of bytes, or `Documents`."""
     most = round(config.data.max_megabytes * 1e6)
     if config.corpus.given:

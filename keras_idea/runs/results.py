@@ -1,71 +1,127 @@
 """What a run leaves when its models are trained: picture, table and text."""
 
+import dataclasses
+import pathlib
 import platform
+from collections.abc import Mapping, Sequence
 
 import keras
+import numpy as np
 
 from keras_idea.callbacks import IdeaPruneCallback
+from keras_idea.data import Vocabulary
 from keras_idea.models.generate import generate, token_inputs
 from keras_idea.report import ResultRow
 from keras_idea.report.picture import draw_run
-from keras_idea.runs.compactions import compactions
+from keras_idea.runs.build import RunModels
+from keras_idea.runs.recorder import Recorder
 from keras_idea.runs.run import NARROW, WIDE
+from keras_idea.runs.run_folder import RunFolder
+from keras_idea.runs.tables import SampleConfig
+from keras_idea.runs.timeline import Timeline
 from keras_idea.runs.timing import generation_speeds, step_times
 
 
-def draw(run):
-    """Draws the picture of a `Run` into its folder."""
-    budget, models = run.config.budget, run.models
-    begin, total = budget.enlarge_steps, budget.total_steps
-    end = begin + budget.prune_steps
-    stages = [("enlarged", 0, begin), ("pruning", begin, end), ("recovery", end, total)]
-    with run.folder.replacing("run.png") as path:
-        draw_run(
-            path,
-            [recorder.curve() for recorder in run.recorders],
-            run.recorders[0].neurons(),
-            stages if budget.recover_steps else stages[:-1],
-            list(compactions(run.config, models.hidden_dim, models.target_dim)),
-            f"{models.hidden_dim} neurons an FFN become {models.target_dim} in one fit",
-        )
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """What a model costs, however well it predicts.
+
+    Attributes:
+        parameters: int, trained numbers.
+        step_ms: float, milliseconds a training step; of the wide model with pruning.
+        tokens_per_second: float, generated.
+    """
+
+    parameters: int
+    step_ms: float
+    tokens_per_second: float
 
 
-def measure(run, narrow):
-    """The rows of the table.
-
-    Speeds are taken now, on models that nothing depends on any more.
+def draw(folder: RunFolder, recorders: Sequence[Recorder], timeline: Timeline) -> None:
+    """Draws the picture of a run into its folder.
 
     Args:
-        run: `Run`, trained.
-        narrow: keras.Model, the narrow one.
+        folder: `RunFolder`.
+        recorders: list of `Recorder`, the pruned training's first.
+        timeline: `Timeline`.
+    """
+    with folder.replacing("run.png") as path:
+        draw_run(
+            path,
+            [recorder.curve() for recorder in recorders],
+            recorders[0].neurons(),
+            timeline.stages,
+            list(timeline.compactions),
+            f"{timeline.wide} neurons an FFN become {timeline.narrow} in one fit",
+        )
+
+
+def measure(
+    models: RunModels, narrow: keras.Model, batch_size: int, length: int, prompt: str
+) -> dict[str, Cost]:
+    """What the models cost: measured at the end, on such as nobody needs any more.
+
+    Args:
+        models: `RunModels`.
+        narrow: keras.Model, the one that was pruned.
+        batch_size: int, sequences of a training step.
+        length: int, tokens of a sequence.
+        prompt: str, that generated text goes on from.
 
     Returns:
-        List of `ResultRow`.
+        dict of `WIDE` and `NARROW` to `Cost`.
     """
-    budget, models = run.config.budget, run.models
-    wide = models.plain(models.hidden_dim)
-    speeds = _generation_speeds(run, {WIDE: wide, NARROW: narrow})
-    times = _step_times(run)
-    first = run.recorders[0].curve().validation[budget.enlarge_steps]
-    rows = [ResultRow(WIDE, wide.count_params(), first, times[WIDE], speeds[WIDE])]
-    for recorder in run.recorders:
-        last = recorder.curve().validation[budget.total_steps]
-        rows.append(
-            ResultRow(
-                recorder.name,
-                narrow.count_params(),
-                last,
-                times[NARROW],
-                speeds[NARROW],
-            )
-        )
-    return rows
-
-
-def facts(run):
-    """Dict of what is worth knowing of a `Run` besides its table."""
+    made = {WIDE: models.plain(models.hidden_dim), NARROW: narrow}
+    speeds = generation_speeds(made, models.vocabulary.encode(prompt), length)
+    batch = models.corpus.batch(0, seed=0, batch_size=batch_size, length=length)
+    times = step_times(_to_train(models, batch), batch)
     return {
-        "text": run.models.corpus.description,
+        name: Cost(model.count_params(), times[name], speeds[name])
+        for name, model in made.items()
+    }
+
+
+def rows(
+    recorders: Sequence[Recorder],
+    timeline: Timeline,
+    costs: Mapping[str, Cost],
+    bytes_per_token: float,
+) -> list[ResultRow]:
+    """The rows of the table.
+
+    Args:
+        recorders: list of `Recorder`, the pruned training's first.
+        timeline: `Timeline`.
+        costs: dict, as `measure` returns.
+        bytes_per_token: float, bytes of text that a token stands for on average.
+
+    Returns:
+        List of `ResultRow`: the wide model right before pruning, and each training's
+        at its end.
+    """
+
+    def row(name: str, recorder: Recorder, step: int, cost: Cost) -> ResultRow:
+        bits = recorder.curve().validation[step]
+        speed = cost.tokens_per_second * bytes_per_token
+        return ResultRow(name, cost.parameters, bits, cost.step_ms, speed)
+
+    return [
+        row(WIDE, recorders[0], timeline.begin, costs[WIDE]),
+        *(row(each.name, each, timeline.total, costs[NARROW]) for each in recorders),
+    ]
+
+
+def facts(text: str) -> dict[str, str]:
+    """What is worth knowing of a run besides its table.
+
+    Args:
+        text: str, what was read.
+
+    Returns:
+        dict of str to str.
+    """
+    return {
+        "text": text,
         "backend": keras.backend.backend(),
         "keras": keras.version(),
         "python": platform.python_version(),
@@ -73,57 +129,69 @@ def facts(run):
     }
 
 
-def sample(run, narrow):
-    """Text that the narrow model of a `Run` writes, its prompt at the beginning."""
-    settings, vocabulary = run.config.sample, run.models.vocabulary
+def sample(
+    narrow: keras.Model,
+    vocabulary: Vocabulary,
+    settings: SampleConfig,
+    seed: int,
+    window: int,
+) -> str:
+    """Text that a model writes, its prompt at the beginning.
+
+    Args:
+        narrow: keras.Model, tokens to logits.
+        vocabulary: `Vocabulary`, its tokens.
+        settings: `SampleConfig`.
+        seed: int.
+        window: int, tokens the model sees at once.
+
+    Returns:
+        str.
+    """
     ids = generate(
         narrow,
         vocabulary.encode(settings.prompt),
         settings.tokens,
         temperature=settings.temperature,
         top_k=settings.top_k,
-        seed=run.config.run.seed,
-        window=run.config.model.sequence_length,
+        seed=seed,
+        window=window,
     )
     return vocabulary.decode(ids)
 
 
-def how_to_load(run):
-    """What to type to use the preset that a `Run` has left, without this package."""
-    preset = str(run.folder.path / "preset")
+def how_to_load(preset: pathlib.Path, prompt: str, length: int) -> str:
+    """What to type to use the preset that a run has left, without this package.
+
+    Args:
+        preset: path of it.
+        prompt: str, that the model goes on from.
+        length: int, tokens of the text that it then has.
+
+    Returns:
+        str, some lines.
+    """
     return (
         f"The narrow model is a stock KerasHub model, in {preset}/. It needs no "
         "keras_idea:\n\n"
         "    import keras_hub\n"
-        f"    lm = keras_hub.models.CausalLM.from_preset({preset!r})\n"
-        f"    print(lm.generate({run.config.sample.prompt!r}, "
-        f"max_length={run.config.model.sequence_length}))\n"
+        f"    lm = keras_hub.models.CausalLM.from_preset({str(preset)!r})\n"
+        f"    print(lm.generate({prompt!r}, max_length={length}))\n"
     )
 
 
-def _generation_speeds(run, models):
-    """Dict of name to bytes of text a second."""
-    prompt = run.models.vocabulary.encode(run.config.sample.prompt)
-    window = run.config.model.sequence_length
-    speeds = generation_speeds(models, prompt, window)
-    return {name: speed * run.bits.train for name, speed in speeds.items()}
-
-
-def _step_times(run):
-    """Dict of name to milliseconds a step: wide with pruning on, and narrow."""
-    models = run.models
-    batch_size = run.config.data.batch_size
-    ids, targets = models.corpus.batch(
-        0, seed=0, batch_size=batch_size, length=run.config.model.sequence_length
-    )
+def _to_train(
+    models: RunModels, batch: tuple[np.ndarray, np.ndarray]
+) -> dict[str, keras.Model]:
+    """Dict of name to model that trains: wide with pruning on, and narrow."""
+    ids, targets = batch
     pruning = models.wide()
     keras.Model.fit(
         pruning,
         token_inputs(pruning, ids),
         targets,
-        batch_size=batch_size,
+        batch_size=len(ids),
         callbacks=[IdeaPruneCallback(models.target_dim, 0, 1, compact="off")],
         verbose=0,
     )
-    timed = {WIDE: pruning, NARROW: models.plain(models.target_dim)}
-    return step_times(timed, (ids, targets))
+    return {WIDE: pruning, NARROW: models.plain(models.target_dim)}

@@ -7,6 +7,7 @@ from keras_idea.runs.build import RunModels
 from keras_idea.runs.config import RunConfig
 from keras_idea.runs.recorder import Bits, Recorder
 from keras_idea.runs.run_folder import RunFolder
+from keras_idea.runs.timeline import Timeline
 
 #: The models that a run tells of.
 WIDE, NARROW, SCRATCH = "wide before pruning", "pruned", "narrow from scratch"
@@ -19,12 +20,14 @@ class Run:
     Args:
         config: `RunConfig`.
         models: `RunModels`.
+        timeline: `Timeline`.
         folder: `RunFolder`.
         recorders: list of `Recorder`, one a training so far.
     """
 
     config: RunConfig
     models: RunModels
+    timeline: Timeline
     folder: RunFolder
     recorders: list[Recorder] = dataclasses.field(default_factory=list)
 

@@ -1,4 +1,8 @@
-"""The tables of a run's description but `[model]`: one frozen dataclass each."""
+"""The tables of a run's description but `[model]`: one frozen dataclass each.
+
+The defaults stand in the fields. `demo.toml` spells them out for who writes a run; a
+test holds the two equal.
+"""
 
 import dataclasses
 
@@ -14,14 +18,12 @@ class DataConfig(fields.Table):
     Args:
         text: str, "stdlib" (the source of Python's standard library), or the
             path of a text file or of a folder of them, held in memory; `[corpus]`
-            is for more. A relative path counts from the working directory. Default
-            "stdlib".
-        batch_size: int, sequences a step. Default 32.
+            is for more. A relative path counts from the working directory.
+        batch_size: int, sequences a step.
         validation_fraction: float in [0.001, 0.5], the share of the text held
-            out. Default 0.05.
+            out.
         validation_batches: int, how many batches one validation reads at most.
-            Default 32.
-        max_megabytes: float, at most so much text is read. Default 16.
+        max_megabytes: float, at most so much text is read.
     """
 
     table = "data"
@@ -37,9 +39,9 @@ class BudgetConfig(fields.Table):
     """`[budget]`: optimizer steps of each stage.
 
     Args:
-        enlarge_steps: int, steps at the enlarged width. Default 500.
-        prune_steps: int, steps over which the width falls. Default 250.
-        recover_steps: int, steps at the target width. Default 250.
+        enlarge_steps: int, steps at the enlarged width.
+        prune_steps: int, steps over which the width falls.
+        recover_steps: int, steps at the target width.
     """
 
     table = "budget"
@@ -58,10 +60,10 @@ class OptimizerConfig(fields.Table):
     """`[optimizer]`: AdamW under one warm-up and one cosine over the whole run.
 
     Args:
-        peak_learning_rate: float, the rate after the warm-up. Default 3e-3.
-        end_learning_rate: float in [0, peak], the rate at the end. Default 3e-5.
-        warmup_steps: int, steps of linear warm-up. Default 50.
-        weight_decay: float, decoupled weight decay. Default 0.01.
+        peak_learning_rate: float, the rate after the warm-up.
+        end_learning_rate: float in [0, peak], the rate at the end.
+        warmup_steps: int, steps of linear warm-up.
+        weight_decay: float, decoupled weight decay.
     """
 
     table = "optimizer"
@@ -85,17 +87,17 @@ class PruningConfig(fields.Table):
 
     Args:
         method: "sensitivity", "random", "activation" or "learned_mask". How the
-            neurons that stay are found. Default "sensitivity".
+            neurons that stay are found.
         ema_decay: float in [0, 1), the weight of the past in the moving average
-            of the scores. Default 0.4.
+            of the scores.
         row_reduce: "mean" or "max", how the weights of a neuron's row become one
-            number. Default "mean".
+            number.
         matrix_reduce: "mean" or "max", how a neuron's three rows become one
-            number. Default "max".
-        update_every: int, the mask changes every so many steps. Default 1.
+            number.
+        update_every: int, the mask changes every so many steps.
         compact: "end" (the model shrinks inside `fit` once pruning is done),
             "progressive" (at milestones before, too) or "off" (it stays masked;
-            only the saved model is narrow). Default "end".
+            only the saved model is narrow).
     """
 
     table = "pruning"
@@ -114,11 +116,11 @@ class SampleConfig(fields.Table):
     """`[sample]`: the text that the narrow model writes at the end.
 
     Args:
-        prompt: str, what it continues. Default "def read_".
-        tokens: int, tokens to write. Default 320.
-        temperature: float, 0 takes the likeliest token each time. Default 0.8.
+        prompt: str, what it continues.
+        tokens: int, tokens to write.
+        temperature: float, 0 takes the likeliest token each time.
         top_k: int, draws only among so many likeliest tokens; more than there are:
-            among all. Default 40.
+            among all.
     """
 
     table = "sample"
@@ -134,18 +136,18 @@ class RunSettings(fields.Table):
 
     Args:
         output: str, the run folder. Default: `runs/` and the config's name.
-        seed: int, of the weights, the batches and the sample. Default 0.
+        seed: int, of the weights, the batches and the sample.
         validate_every: int, steps between validations; divides both
             `budget.enlarge_steps` (so that the wide model is judged right
-            before pruning) and the total. Default 100.
+            before pruning) and the total.
         checkpoint_every: int or None, steps between checkpoints, a multiple of
             `validate_every`: a run that is killed loses at most so many. None: at
             every validation.
-        keep_checkpoints: int, how many of the last are kept. Default 2.
+        keep_checkpoints: int, how many of the last are kept.
         tensorboard: bool, whether the run folder gets logs for TensorBoard (extra
-            `tensorboard`). Default false.
+            `tensorboard`).
         compare_from_scratch: bool, whether a narrow model is also trained from
-            scratch on the same batches. Default true.
+            scratch on the same batches.
     """
 
     table = "run"

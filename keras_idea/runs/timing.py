@@ -1,75 +1,148 @@
 """How fast models train and generate, measured side by side."""
 
+import functools
 import itertools
 import statistics
 import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import keras
 import numpy as np
 
 from keras_idea.models.generate import generate, token_inputs
 
-
-class _Stopwatch(keras.callbacks.Callback):
-    """Times steps from begin to end; Keras waits for each step's loss."""
-
-    def on_train_begin(self, logs=None):
-        self.seconds = []
-
-    def on_train_batch_begin(self, batch, logs=None):
-        self._start = time.perf_counter()
-
-    def on_train_batch_end(self, batch, logs=None):
-        self.seconds.append(time.perf_counter() - self._start)
+#: The first step of a `fit` moves the state (jax) or makes the iterator
+#: (tensorflow); before the second one the pruning callback checks its counts once.
+LEAD_IN = 2
 
 
-def step_times(models, batch, rounds=5, steps=6):
-    """Median time of a training step of several models.
+class Clock(keras.callbacks.Callback):
+    """Notes when each step's result was there.
 
-    The models take turns, so that a machine that is busy for a while slows all
-    of them; the first step of each turn, which moves the state, is not counted.
+    Where the backend allows it Keras calls an `async_safe` callback from a thread of
+    its own, which waits for the loss, while the main thread already dispatches the
+    next step: so the clock neither forces the steps apart nor takes the dispatch of a
+    step for its end.
+    """
+
+    async_safe = True
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Forgets the last turn."""
+        self.ends: dict[int, float] = {}
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Notes the time; `logs` hold numbers, so the step is done."""
+        self.ends[batch] = time.perf_counter()
+
+    def seconds_per_step(self) -> float:
+        """Mean seconds of the steps after the lead-in."""
+        first, last = LEAD_IN - 1, max(self.ends)
+        return (self.ends[last] - self.ends[first]) / (last - first)
+
+
+def step_seconds(
+    fits: Mapping[str, Callable[[Clock], object]],
+    turns: int,
+    on_turn: Callable[[], object] = lambda: None,
+) -> dict[str, np.ndarray]:
+    """Seconds per train step of several models, measured in turn.
+
+    The models take turns, so that a machine that is busy for a while slows all of
+    them. A turn is one `fit`, because `fit` is what a run calls. `train_on_batch`
+    would be no simpler and less fair: on jax it copies the whole state out of and into
+    the Keras variables at each step, which `fit` does once an epoch (the pruning model
+    has more variables, so it would be charged for what no run pays).
+
+    Args:
+        fits: dict of name to function that calls `fit` once, with the `Clock` it is
+            given as its last callback, for more than `LEAD_IN` steps.
+        turns: int, turns of each model. A first one, which compiles, is not counted.
+        on_turn: function called after each model's turn.
+
+    Returns:
+        dict of name to float array `(turns,)`, seconds per step.
+    """
+    names, clock = list(fits), Clock()
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    for turn in range(turns + 1):
+        # Each starts the round in its turn, so that none always follows the same.
+        first = turn % len(names)
+        for name in names[first:] + names[:first]:
+            fits[name](clock)
+            if turn:
+                seconds[name].append(clock.seconds_per_step())
+            on_turn()
+    return {name: np.asarray(values) for name, values in seconds.items()}
+
+
+def step_times(
+    models: Mapping[str, keras.Model],
+    batch: tuple[np.ndarray, np.ndarray],
+    turns: int = 5,
+    steps: int = 6,
+) -> dict[str, float]:
+    """Time of a training step of several models: the median of their turns.
+
     The models go on training: measure only those that are done with.
 
     Args:
         models: dict of name to compiled model.
         batch: pair of int arrays `(sequences, tokens)` that they all train on:
             tokens, and the token that follows each.
-        rounds: int, turns of each model.
-        steps: int >= 2, steps a turn.
+        turns: int, turns of each model. Default 5.
+        steps: int >= 1, steps of a turn that count. Default 6.
 
     Returns:
         dict of name to milliseconds.
     """
-    ids, targets = batch
-    seconds: dict[str, list[float]] = {name: [] for name in models}
-    for turn in range(rounds + 1):
-        for name, model in models.items():
-            x_and_y = (token_inputs(model, ids), targets)
-            watch = _Stopwatch()
-            keras.Model.fit(
-                model,
-                (x_and_y for _ in itertools.count()),
-                steps_per_epoch=steps,
-                shuffle=False,
-                callbacks=[watch],
-                verbose=0,
-            )
-            # The first turn compiles.
-            if turn:
-                seconds[name].extend(watch.seconds[1:])
-    return {name: 1000 * statistics.median(times) for name, times in seconds.items()}
+    fits = {
+        name: functools.partial(_fit, model, batch, LEAD_IN + steps)
+        for name, model in models.items()
+    }
+    return {
+        name: 1000 * statistics.median(seconds.tolist())
+        for name, seconds in step_seconds(fits, turns).items()
+    }
 
 
-def generation_speeds(models, prompt, window, texts=16, tokens=24, rounds=3):
+def _fit(
+    model: keras.Model,
+    batch: tuple[np.ndarray, np.ndarray],
+    steps: int,
+    clock: Clock,
+) -> None:
+    x_and_y = (token_inputs(model, batch[0]), batch[1])
+    batches: Iterable[Any] = (x_and_y for _ in itertools.count())
+    # The base class's: KerasHub's takes no generator.
+    keras.Model.fit(
+        model,
+        batches,
+        steps_per_epoch=steps,
+        shuffle=False,
+        callbacks=[clock],
+        verbose=0,
+    )
+
+
+def generation_speeds(
+    models: Mapping[str, keras.Model],
+    prompt: np.ndarray,
+    window: int,
+    texts: int = 16,
+    tokens: int = 24,
+    rounds: int = 3,
+) -> dict[str, float]:
     """Tokens that several models generate a second, `texts` at once.
 
     Args:
         models: dict of name to model.
         prompt: int array `(tokens,)`.
         window: int, tokens the model sees at once.
-        texts: int, texts written side by side.
-        tokens: int, tokens added to each text in a turn.
-        rounds: int, turns of each model; the median counts.
+        texts: int, texts written side by side. Default 16.
+        tokens: int, tokens added to each text in a turn. Default 24.
+        rounds: int, turns of each model; the median counts. Default 3.
 
     Returns:
         dict of name to tokens a second.

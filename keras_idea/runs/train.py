@@ -5,29 +5,34 @@ same batches; then the picture, the table, the narrow model and its text.
 """
 
 import sys
+from collections.abc import Sequence
 
 import keras
 import numpy as np
 
 from keras_idea.callbacks import Checkpoint, Monitor
 from keras_idea.errors import ConfigError, RunFolderError
+from keras_idea.extras import require
 from keras_idea.models.generate import token_inputs
+from keras_idea.report import ResultRow
 from keras_idea.report.history import metrics_csv
 from keras_idea.report.table import print_table, to_json, to_markdown
 from keras_idea.runs import results
 from keras_idea.runs.build import cosine, pruning
-from keras_idea.runs.config import load_config
+from keras_idea.runs.config import RunConfig, load_config
 from keras_idea.runs.prepare import describe, prepare
 from keras_idea.runs.recorder import Recorder, ShortBar
-from keras_idea.runs.run import NARROW, SCRATCH
+from keras_idea.runs.run import NARROW, SCRATCH, Run
 from keras_idea.runs.run_folder import RunFolder
 from keras_idea.surgery import compact
 
 # Readings of the neurons before and during pruning: columns of the heat map.
 _READINGS = 60
+# What a run writes with: missing, it is told before hours of training.
+_PACKAGES = ("matplotlib", "rich", "tomli_w")
 
 
-def train(config, overwrite=False):
+def train(config: RunConfig, overwrite: bool = False) -> list[ResultRow]:
     """Carries out a run and leaves its folder; goes on with one that was killed.
 
     Args:
@@ -48,6 +53,8 @@ def train(config, overwrite=False):
     Example:
     >>> rows = train(load_config("run.toml"))
     """
+    for package in _PACKAGES:
+        require(package, "Carrying out a run", "cli")
     folder = RunFolder(config.run.output)
     goes_on = not overwrite and _goes_on(config, folder)
     if not goes_on:
@@ -56,27 +63,38 @@ def train(config, overwrite=False):
     if not goes_on:
         folder.claim()
         folder.write("config.toml", config.to_toml())
-    print(describe(run), flush=True)
+    print(describe(run.models.corpus, folder.path), flush=True)
     narrow = compact(_train_and_prune(run))
     with folder.replacing(run.models.saved_as) as path:
         run.models.save(narrow, path)
     if config.run.compare_from_scratch:
         _train_from_scratch(run)
-    results.draw(run)
-    rows = results.measure(run, narrow)
-    folder.write("table.md", to_markdown(rows))
-    folder.write("table.json", to_json(rows, results.facts(run)))
-    print_table(rows)
-    sample = results.sample(run, narrow)
-    folder.write("sample.txt", sample)
-    print(f"The narrow model writes:\n\n{sample}\n\nAll of it is in {folder.path}/")
-    if config.model.of_hub:
-        print(results.how_to_load(run))
+    rows = _tell(run, narrow)
     folder.remove_checkpoints()
     return rows
 
 
-def _goes_on(config, folder):
+def _tell(run: Run, narrow: keras.Model) -> list[ResultRow]:
+    """Writes and prints what a trained run has to say."""
+    config, models, folder = run.config, run.models, run.folder
+    length, prompt = config.model.sequence_length, config.sample.prompt
+    results.draw(folder, run.recorders, run.timeline)
+    costs = results.measure(models, narrow, config.data.batch_size, length, prompt)
+    rows = results.rows(run.recorders, run.timeline, costs, run.bits.train)
+    facts = results.facts(models.corpus.description)
+    folder.write("table.md", to_markdown(rows))
+    folder.write("table.json", to_json(rows, facts))
+    print_table(rows)
+    seed, vocabulary = config.run.seed, models.vocabulary
+    sample = results.sample(narrow, vocabulary, config.sample, seed, length)
+    folder.write("sample.txt", sample)
+    print(f"The narrow model writes:\n\n{sample}\n\nAll of it is in {folder.path}/")
+    if config.model.of_hub:
+        print(results.how_to_load(folder.path / "preset", prompt, length))
+    return rows
+
+
+def _goes_on(config: RunConfig, folder: RunFolder) -> bool:
     """Whether the folder holds this run, begun and not finished."""
     begun = folder.unfinished()
     if begun is None:
@@ -99,23 +117,21 @@ def _goes_on(config, folder):
     return True
 
 
-def _train_and_prune(run):
-    config, budget, models = run.config, run.config.budget, run.models
-    print(f"\nTraining wide: {models.hidden_dim} -> {models.target_dim} neurons an FFN")
+def _train_and_prune(run: Run) -> keras.Model:
+    config, models, timeline = run.config, run.models, run.timeline
+    print(f"\nTraining wide: {timeline.wide} -> {timeline.narrow} neurons an FFN")
     keras.utils.set_random_seed(config.run.seed)
     model = models.wide()
-    begin, end = budget.enlarge_steps, budget.enlarge_steps + budget.prune_steps
-    readings = np.concatenate(
-        [np.linspace(1, begin, _READINGS), np.linspace(begin, end, _READINGS)]
-    )
-    recorder = _recorder(run, NARROW, models.hidden_dim, readings.astype(int))
-    prune = pruning(config, models.target_dim, _monitor(run, NARROW))
+    stages = ((1, timeline.begin), (timeline.begin, timeline.end))
+    readings = np.concatenate([np.linspace(*stage, _READINGS) for stage in stages])
+    recorder = _recorder(run, NARROW, timeline.wide, readings.astype(int))
+    prune = pruning(config, timeline.narrow, _monitor(run, NARROW))
     _fit(run, model, recorder, [prune])
     return model
 
 
-def _train_from_scratch(run):
-    width = run.models.target_dim
+def _train_from_scratch(run: Run) -> None:
+    width = run.timeline.narrow
     print(f"\nTraining narrow from scratch: {width} neurons an FFN, the same batches")
     keras.utils.set_random_seed(run.config.run.seed)
     monitor = _monitor(run, SCRATCH)
@@ -123,7 +139,7 @@ def _train_from_scratch(run):
     _fit(run, model, recorder, [] if monitor is None else [monitor])
 
 
-def _monitor(run, training):
+def _monitor(run: Run, training: str) -> Monitor | None:
     """`Monitor` of one of the run's trainings, or None if it is not asked for."""
     config = run.config
     if not config.run.tensorboard:
@@ -132,10 +148,12 @@ def _monitor(run, training):
     return Monitor(run.folder.tensorboard(training), tokens_per_batch=tokens)
 
 
-def _recorder(run, name, width, reading_steps=()):
+def _recorder(
+    run: Run, name: str, width: int, reading_steps: Sequence[int] | np.ndarray = ()
+) -> Recorder:
     """A recorder, put among those whose curves go to the metrics file."""
 
-    def write_metrics():
+    def write_metrics() -> None:
         curves = [recorder.curve() for recorder in run.recorders]
         run.folder.write("metrics.csv", metrics_csv(curves))
 
@@ -145,7 +163,12 @@ def _recorder(run, name, width, reading_steps=()):
     return recorder
 
 
-def _fit(run, model, recorder, callbacks=()):
+def _fit(
+    run: Run,
+    model: keras.Model,
+    recorder: Recorder,
+    callbacks: Sequence[keras.callbacks.Callback] = (),
+) -> None:
     config, corpus = run.config, run.models.corpus
     length, batch_size = config.model.sequence_length, config.data.batch_size
     every = config.run.validate_every
@@ -158,7 +181,7 @@ def _fit(run, model, recorder, callbacks=()):
     )
     epoch = checkpoint.restore(model)
     if epoch:
-        print(f"Going on after step {epoch * every} of {config.budget.total_steps}")
+        print(f"Going on after step {epoch * every} of {run.timeline.total}")
     batches = corpus.batches(
         seed=config.run.seed,
         batch_size=batch_size,
@@ -170,7 +193,7 @@ def _fit(run, model, recorder, callbacks=()):
     keras.Model.fit(
         model,
         ((token_inputs(model, ids), targets) for ids, targets in batches),
-        epochs=config.budget.total_steps // every,
+        epochs=run.timeline.total // every,
         initial_epoch=epoch,
         steps_per_epoch=every,
         validation_data=(token_inputs(model, x), y),

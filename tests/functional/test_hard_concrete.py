@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from keras_idea import functional as f
+from keras_idea.functional.adam import adam_step
 from keras_idea.functional.hard_concrete import MAX_SPARSITY
 from tests.helpers import to_numpy
 from tests.methods import reference
@@ -140,10 +141,10 @@ def test_adam_step():
     expected = np.zeros(4)
     for step in range(1, 6):
         gradient = rng.normal(size=4)
-        value, moments = f.adam_step(value, gradient, moments, float(step), rate=0.5)
+        value, moments = adam_step(value, gradient, moments, float(step), rate=0.5)
         value, moments = to_numpy(value), to_numpy(moments)
         expected = theirs.step(expected, gradient, 0.5)
         np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-6)
     # By hand: the first step goes by the rate, whatever the gradient's size.
-    value, _ = f.adam_step([1.0], [123.0], np.zeros((2, 1)), 1.0, rate=-0.1)
+    value, _ = adam_step([1.0], [123.0], np.zeros((2, 1)), 1.0, rate=-0.1)
     np.testing.assert_allclose(to_numpy(value), [1.1], rtol=1e-6)

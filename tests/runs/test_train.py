@@ -13,9 +13,9 @@ from keras_idea.cli import main
 from keras_idea.data import load_text
 from keras_idea.errors import RunFolderError
 from keras_idea.files import TEMPORARY
-from keras_idea.runs.compactions import compactions
 from keras_idea.runs.config import load_config, parse_config
 from keras_idea.runs.run_folder import FILES, RunFolder
+from keras_idea.runs.timeline import make_timeline
 
 CONFIG = """
 [model]
@@ -182,12 +182,13 @@ class TestRun:
 def test_where_the_picture_shows_the_model_become_narrow():
     rest = "[budget]\nenlarge_steps = 10\nprune_steps = 20\n"
     rest += "[optimizer]\nwarmup_steps = 0\n[run]\nvalidate_every = 10\n[pruning]\n"
+
+    def steps_of(compact, method):
+        config = parse_config(f"{rest}method = '{method}'\ncompact = '{compact}'")
+        return list(make_timeline(config.budget, config.pruning, 32, 8).compactions)
+
     steps = {
-        (compact, method): list(
-            compactions(
-                parse_config(f"{rest}method = '{method}'\ncompact = '{compact}'"), 32, 8
-            )
-        )
+        (compact, method): steps_of(compact, method)
         for compact in ("off", "end", "progressive")
         for method in ("sensitivity", "activation", "learned_mask")
     }

@@ -1,0 +1,74 @@
+"""When a run does what: its stages, and when its model becomes narrower."""
+
+import dataclasses
+from collections.abc import Mapping
+
+from keras_idea import methods
+from keras_idea.callbacks.narrowing import compaction_widths
+from keras_idea.runs.tables import BudgetConfig, PruningConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class Timeline:
+    """The steps and widths of a run, worked out once.
+
+    Attributes:
+        begin: int, the last optimizer step at full width.
+        end: int, the optimizer step at which the stage of pruning is over.
+        total: int, optimizer steps of the whole run.
+        wide: int, neurons of each FFN at the start.
+        narrow: int, neurons of each FFN at the end.
+        compactions: dict of the step after which the model becomes physically
+            narrower, inside its `fit`, to the neurons of an FFN from there on;
+            ascending.
+    """
+
+    begin: int
+    end: int
+    total: int
+    wide: int
+    narrow: int
+    compactions: Mapping[int, int]
+
+    @property
+    def stages(self) -> list[tuple[str, int, int]]:
+        """List of (name, first step, last step); a recovery only if it has steps."""
+        stages = [
+            ("enlarged", 0, self.begin),
+            ("pruning", self.begin, self.end),
+            ("recovery", self.end, self.total),
+        ]
+        return stages if self.end < self.total else stages[:-1]
+
+
+def make_timeline(
+    budget: BudgetConfig, pruning: PruningConfig, wide: int, narrow: int
+) -> Timeline:
+    """The timeline of a run.
+
+    Args:
+        budget: `BudgetConfig`, the steps of each stage.
+        pruning: `PruningConfig`, the method, and when the model becomes narrow.
+        wide: int, neurons of each FFN at the start.
+        narrow: int, neurons of each FFN at the end.
+
+    Returns:
+        `Timeline`.
+
+    Example:
+    >>> make_timeline(BudgetConfig(), PruningConfig(), wide=512, narrow=192).end
+    750
+    """
+    begin, steps = budget.enlarge_steps, budget.prune_steps
+    method = methods.get(pruning.method)
+    schedule = method.width_schedule(wide, narrow, begin, steps, pruning.update_every)
+    return Timeline(
+        begin=begin,
+        end=begin + steps,
+        total=budget.total_steps,
+        wide=wide,
+        narrow=narrow,
+        compactions=compaction_widths(
+            pruning.compact, schedule, method.end_step(begin, steps)
+        ),
+    )
