@@ -7,7 +7,8 @@ import time
 import keras
 import numpy as np
 
-from keras_idea.models.generate import generate, token_inputs
+from keras_idea.hub.inputs import token_inputs
+from keras_idea.models.generate import generate
 
 
 class _Stopwatch(keras.callbacks.Callback):

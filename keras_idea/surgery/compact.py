@@ -7,11 +7,8 @@ from keras.src.models.functional import Functional
 
 from keras_idea.functional.masks import take_neurons
 from keras_idea.hub.families import is_backbone, is_task
-from keras_idea.hub.rebuild import (
-    check_same_function,
-    rebuild_backbone,
-    rebuild_task,
-)
+from keras_idea.hub.rebuild import rebuild_backbone, rebuild_task
+from keras_idea.hub.same_function import check_same_function
 from keras_idea.keras_private.layer_walk import student_of, walk
 from keras_idea.layers.gated_ffn import GatedFFN
 from keras_idea.layers.neuron_state import NeuronState
