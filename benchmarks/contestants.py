@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 import keras_idea as ki
+from keras_idea.hub.inputs import token_inputs
 from keras_idea.models import DecoderConfig, decoder
 from keras_idea.surgery import shrink_in_place
 from keras_idea.surgery.pruner import NeuronPruner
@@ -216,10 +217,8 @@ def make_contestants(kind, shape, jit_compile="auto"):
 def fit(model, shape, data, callbacks=()):
     """One epoch over the batches of `data`, silent."""
     ids, targets = data
-    if isinstance(model.input, dict):  # KerasHub's
-        ids = {"token_ids": ids, "padding_mask": np.ones_like(ids)}
     model.fit(
-        ids,
+        token_inputs(model, ids),
         targets,
         batch_size=shape.batch_size,
         shuffle=False,

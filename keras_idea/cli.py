@@ -90,7 +90,9 @@ def _export(options):
 
 def _evaluate(options):
     require("rich", "`keras-idea evaluate`", "cli")
-    from keras_idea.runs import evaluate
+    from keras_idea.runs.evaluate import judge_tasks, judge_text
+    from keras_idea.runs.judged import load_judged
+    from keras_idea.runs.judgement_table import print_tasks, print_text
 
     if options.text is None and options.tasks is None:
         raise EvaluationError(
@@ -100,13 +102,11 @@ def _evaluate(options):
         if getattr(options, name) is not None:
             check_int(f"--{name}", getattr(options, name), minimum=1)
     names = None if options.tasks is None else _names(options.tasks)
-    judged = evaluate.load_judged(options.model, options.length)
+    judged = load_judged(options.model, options.length)
     if options.text is not None:
-        text = evaluate.judge_text(judged, options.text, options.stride)
-        evaluate.print_text(text)
+        print_text(judge_text(judged, options.text, options.stride))
     if names is not None:
-        tasks = evaluate.judge_tasks(judged, names, options.local, options.limit)
-        evaluate.print_tasks(tasks)
+        print_tasks(judge_tasks(judged, names, options.local, options.limit))
 
 
 def _names(listed):

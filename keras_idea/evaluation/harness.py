@@ -6,6 +6,7 @@ from lm_eval.api.model import TemplateLM
 from lm_eval.utils import get_rolling_token_windows
 
 from keras_idea.errors import EvaluationError
+from keras_idea.models.generate import write_on
 
 _LOGGER = logging.getLogger("keras_idea.evaluation")
 # As the harness's own models, for a request that does not say.
@@ -159,8 +160,7 @@ class HarnessModel(TemplateLM):
     def generate_until(self, requests, disable_tqdm=False):
         """The greedy continuation of each prompt, up to a stop text of its request."""
         window = self._scorer.max_length
-        rooms, texts, stops = [], [""] * len(requests), []
-        sequences = []
+        rooms, texts, stops, prompts = [], [""] * len(requests), [], []
         for request in requests:
             prompt, options = request.args
             _refuse_sampling(options)
@@ -169,24 +169,21 @@ class HarnessModel(TemplateLM):
             rooms.append(_room(options))
             ids = self.tok_encode(prompt) or [self._start_id]
             # Cut off on the left, so that what is written still fits.
-            sequences.append(ids[-max(1, window - rooms[-1]) :])
-        lengths = [len(sequence) for sequence in sequences]
-        open_ones = list(range(len(requests)))
-        while open_ones:
-            seen = [sequences[i][-window:] for i in open_ones]
-            still_open = []
-            tokens = self._scorer.next_tokens(seen)
-            for i, token in zip(open_ones, tokens, strict=True):
-                sequences[i].append(token)
-                new = sequences[i][lengths[i] :]
-                if token != self._end_id:
-                    texts[i] = self._text_of(new)
-                found = [texts[i].find(s) for s in stops[i] if s and s in texts[i]]
-                if found:
-                    texts[i] = texts[i][: min(found)]
-                elif token != self._end_id and len(new) < rooms[i]:
-                    still_open.append(i)
-            open_ones = still_open
+            prompts.append(ids[-max(1, window - rooms[-1]) :])
+
+        def next_tokens(rows: list[list[int]]) -> list[int]:
+            return self._scorer.next_tokens([row[-window:] for row in rows])
+
+        def ended(i: int, new: list[int]) -> bool:
+            at_end = new[-1] == self._end_id
+            if not at_end:
+                texts[i] = self._text_of(new)
+            found = [texts[i].find(s) for s in stops[i] if s and s in texts[i]]
+            if found:
+                texts[i] = texts[i][: min(found)]
+            return bool(found) or at_end
+
+        write_on(next_tokens, prompts, rooms, ended)
         return texts
 
     def _text_of(self, ids):

@@ -5,8 +5,11 @@ that it takes; only where the documents come from differs.
 """
 
 import json
+import os
 import pathlib
 import re
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from keras_idea.errors import EvaluationError
 
@@ -29,9 +32,20 @@ _ACCURACY = [
     {"metric": name, "aggregation": "mean", "higher_is_better": True}
     for name in ("acc", "acc_norm")
 ]
+# What is taken from the harness's own files of TriviaQA and MMLU.
+_ANSWERED = ("output_type", "target_delimiter", "filter_list", "metric_list")
+_CHOSEN = (
+    "output_type",
+    "fewshot_split",
+    "fewshot_config",
+    "doc_to_text",
+    "doc_to_target",
+    "doc_to_choice",
+    "metric_list",
+)
 
 
-def local_tasks(names, folder):
+def local_tasks(names: Iterable[str], folder: str | os.PathLike) -> list[dict]:
     """The harness's configs of tasks over the files of a folder.
 
     Args:
@@ -62,7 +76,7 @@ def local_tasks(names, folder):
     return configs
 
 
-def _read(path, fields):
+def _read(path: pathlib.Path, fields: tuple[str, ...]) -> list[dict]:
     try:
         # Not `splitlines`, which splits at characters that JSON may hold.
         lines = path.read_text(encoding="utf-8").rstrip("\n").split("\n")
@@ -92,8 +106,8 @@ def _read(path, fields):
     return documents
 
 
-def _task(name, documents, **config):
-    def make_datasets(**kwargs):
+def _task(name: str, documents: dict[str, list[dict]], **config: Any) -> dict:
+    def make_datasets(**kwargs: Any) -> dict:
         import datasets
 
         return {
@@ -110,24 +124,24 @@ def _task(name, documents, **config):
     }
 
 
-def _choices(name, documents, shots=0, **config):
-    metrics = {"output_type": "multiple_choice", "metric_list": _ACCURACY}
-    return _task(name, documents, num_fewshot=shots, **{**metrics, **config})
+def _choices(name: str, documents: list[dict], doc_to_text: str) -> dict:
+    return _task(
+        name,
+        {"test": documents},
+        output_type="multiple_choice",
+        num_fewshot=0,
+        doc_to_text=doc_to_text,
+        doc_to_target="gold",
+        doc_to_choice="choices",
+        metric_list=_ACCURACY,
+    )
 
 
-def _arc_challenge(documents):
-    return [
-        _choices(
-            "arc_challenge",
-            {"test": documents},
-            doc_to_text="{{query}}\nAnswer:",
-            doc_to_target="gold",
-            doc_to_choice="choices",
-        )
-    ]
+def _arc_challenge(documents: list[dict]) -> list[dict]:
+    return [_choices("arc_challenge", documents, "{{query}}\nAnswer:")]
 
 
-def _hellaswag(documents):
+def _hellaswag(documents: list[dict]) -> list[dict]:
     rows = [
         {
             "query": _cleaned(document["ctx"]),
@@ -136,68 +150,35 @@ def _hellaswag(documents):
         }
         for document in documents
     ]
-    return [
-        _choices(
-            "hellaswag",
-            {"test": rows},
-            doc_to_text="{{query}}",
-            doc_to_target="gold",
-            doc_to_choice="choices",
-        )
-    ]
+    return [_choices("hellaswag", rows, "{{query}}")]
 
 
-def _cleaned(text):
+def _cleaned(text: str) -> str:
     # As the harness's own hellaswag does.
     text = re.sub(r"\[.*?\]", "", text.strip().replace(" [title]", ". "))
     return text.replace("  ", " ")
 
 
-def _triviaqa(documents):
+def _triviaqa(documents: list[dict]) -> list[dict]:
+    own = _own("triviaqa/default.yaml")
     return [
         _task(
             "triviaqa",
             {"test": documents},
-            output_type="generate_until",
+            **{name: own[name] for name in _ANSWERED},
+            generation_kwargs={**own["generation_kwargs"], "max_gen_toks": 24},
             num_fewshot=1,
             fewshot_split="test",
             doc_to_text="{{context}}",
             doc_to_target="{{aliases}}",
-            target_delimiter=" ",
-            generation_kwargs={
-                "until": ["\n", ".", ","],
-                "do_sample": False,
-                "max_gen_toks": 24,
-            },
-            filter_list=[
-                {
-                    "name": "remove_whitespace",
-                    "filter": [
-                        {"function": "remove_whitespace"},
-                        {"function": "take_first"},
-                    ],
-                }
-            ],
-            metric_list=[
-                {
-                    "metric": "exact_match",
-                    "aggregation": "mean",
-                    "higher_is_better": True,
-                    "ignore_case": True,
-                    "ignore_punctuation": True,
-                }
-            ],
         )
     ]
 
 
-def _mmlu(documents):
-    letters = "ABCD"
+def _mmlu(documents: list[dict]) -> list[dict]:
+    own = _own("mmlu/default/_default_template_yaml")
     # A few have five choices, which the harness's prompt has no place for.
-    documents = [d for d in documents if len(d["choices"]) == len(letters)]
-    question = "{{question.strip()}}\n" + "".join(
-        f"{letter}. {{{{choices[{i}]}}}}\n" for i, letter in enumerate(letters)
-    )
+    documents = [d for d in documents if len(d["choices"]) == len(own["doc_to_choice"])]
     configs = []
     for subject in sorted({document["subject"] for document in documents}):
         splits = {
@@ -209,24 +190,28 @@ def _mmlu(documents):
             for split in ("dev", "test")
         }
         configs.append(
-            _choices(
+            _task(
                 f"mmlu_{subject}",
                 splits,
-                shots=5,
-                fewshot_split="dev",
-                fewshot_config={"sampler": "first_n"},
+                **{name: own[name] for name in _CHOSEN},
+                num_fewshot=5,
                 description="The following are multiple choice questions (with "
                 f"answers) about {subject.replace('_', ' ')}.\n\n",
-                doc_to_text=f"{question}Answer:",
-                doc_to_target="answer",
-                doc_to_choice=list(letters),
-                metric_list=_ACCURACY[:1],
             )
         )
     return configs
 
 
-def openwebtext(documents):
+def _own(path: str) -> dict:
+    """What the harness's own file says of a task."""
+    import lm_eval
+    import yaml
+
+    tasks = pathlib.Path(lm_eval.__file__).parent / "tasks"
+    return yaml.safe_load((tasks / path).read_text(encoding="utf-8"))
+
+
+def openwebtext(documents: list[dict]) -> list[dict]:
     """As the others: the perplexity of documents.
 
     Args:
@@ -248,7 +233,7 @@ def openwebtext(documents):
     ]
 
 
-_MAKERS = {
+_MAKERS: dict[str, Callable[[list[dict]], list[dict]]] = {
     "arc_challenge": _arc_challenge,
     "hellaswag": _hellaswag,
     "triviaqa": _triviaqa,

@@ -1,14 +1,16 @@
 """This package's decoder as a stock Llama3: the same architecture, other layouts."""
 
+from typing import Any
+
 import keras
 
 from keras_idea.errors import ExportRefused
-from keras_idea.export.packages import require
+from keras_idea.extras import require
 from keras_idea.layers import GatedFFN
 from keras_idea.models import DecoderBlock
 
 
-def as_llama3(model):
+def as_llama3(model: Any) -> Any:
     """Makes the KerasHub `Llama3CausalLM` that computes what a decoder computes.
 
     Args:
@@ -22,9 +24,7 @@ def as_llama3(model):
         ExportRefused: if keras_hub is missing, or the model is no such decoder.
     """
     what = "Exporting this package's decoder as a KerasHub Llama3"
-    require(("keras_hub",), what, "hub")
-    import keras_hub
-
+    keras_hub = require("keras_hub", what, "hub", ExportRefused)
     layers = {layer.name: layer for layer in model.layers}
     blocks = [layer for layer in model.layers if isinstance(layer, DecoderBlock)]
     _check(model, layers, blocks)
@@ -52,7 +52,7 @@ def as_llama3(model):
     return keras_hub.models.Llama3CausalLM(backbone=backbone, preprocessor=None)
 
 
-def _check(model, layers, blocks):
+def _check(model: Any, layers: dict[str, Any], blocks: list[Any]) -> None:
     # Llama3 has one width, SiLU and no biases; what is exported is float32.
     plain = [
         isinstance(block.ffn, GatedFFN)
@@ -72,7 +72,7 @@ def _check(model, layers, blocks):
     )
 
 
-def _block_values(block):
+def _block_values(block: Any) -> list[Any]:
     """The values of a Llama3 block's variables, in its order; shapes differ."""
     attention, ffn = block.attention, block.ffn
     dense = (

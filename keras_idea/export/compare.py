@@ -5,11 +5,14 @@ Shapes: B batch, T tokens, P prompt tokens, V vocabulary.
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import keras
 import numpy as np
 
-from keras_idea.errors import ExportFailed, ExportRefused
+from keras_idea.errors import ExportFailed
+from keras_idea.hub.inputs import token_inputs
+from keras_idea.models.generate import greedy
 
 #: Greedy tokens compared after a prompt.
 NUM_TOKENS = 16
@@ -46,7 +49,7 @@ class Match:
     allowed: float
     tokens: int
 
-    def __str__(self):
+    def __str__(self) -> str:
         """One line for the user."""
         return (
             f"loaded back: logits within {self.difference:.1e} (allowed "
@@ -54,7 +57,13 @@ class Match:
         )
 
 
-def compare(expected, received, vocabulary_size, tolerance, length=_LENGTH):
+def compare(
+    expected: Subject,
+    received: Subject,
+    vocabulary_size: int,
+    tolerance: float,
+    length: int = _LENGTH,
+) -> Match:
     """Compares two models on random tokens and on a greedy continuation.
 
     Args:
@@ -100,7 +109,9 @@ def compare(expected, received, vocabulary_size, tolerance, length=_LENGTH):
     return Match(difference, allowed, int((a_BT == b_BT)[:, _PROMPT:].sum()))
 
 
-def _equal_or_tied(a_BT, b_BT, expected, allowed):
+def _equal_or_tied(
+    a_BT: np.ndarray, b_BT: np.ndarray, expected: Subject, allowed: float
+) -> bool:
     """bool, whether texts that differ do so first where two tokens were as likely."""
     for row in np.flatnonzero((a_BT != b_BT).any(axis=1)):
         first = int((a_BT[row] != b_BT[row]).argmax())
@@ -111,76 +122,37 @@ def _equal_or_tied(a_BT, b_BT, expected, allowed):
     return True
 
 
-def greedy_ids(logits, prompts_BP, num_tokens, length=_LENGTH):
-    """Continues prompts with the likeliest token, one at a time, without a cache.
+def subject_of(logits: Callable, length: int = _LENGTH) -> Subject:
+    """A `Subject` that continues texts by its logits, without a cache.
 
     Args:
         logits: function of int32 ids (B, T) that returns causal logits (B, T, V).
-        prompts_BP: int array (B, P).
-        num_tokens: int, tokens to add to each.
-        length: int, tokens of the sequences that `logits` is given, if they fit:
-            always as many, so that nothing is compiled twice. What is not there yet
-            are zeros on the right.
+        length: int, tokens of the sequences that it is given to continue them, if
+            they fit: always as many, so that nothing is compiled twice.
 
     Returns:
-        int32 array (B, P + num_tokens).
-
-    Example:
-    >>> greedy_ids(model_subject(lm).logits, [[3, 1, 4]], 16)
+        `Subject`.
     """
-    prompts_BP = np.asarray(prompts_BP, "int32")
-    batch, end = prompts_BP.shape
-    ids_BT = np.zeros((batch, max(length, end + num_tokens)), "int32")
-    ids_BT[:, :end] = prompts_BP
-    for position in range(end, end + num_tokens):
-        logits_BV = np.asarray(logits(ids_BT))[:, position - 1]
-        ids_BT[:, position] = logits_BV.argmax(-1)
-    return ids_BT[:, : end + num_tokens]
+
+    def continued(prompts_BP: np.ndarray, num_tokens: int) -> np.ndarray:
+        window = max(length, prompts_BP.shape[1] + num_tokens)
+        return greedy(logits, prompts_BP, num_tokens, window)
+
+    return Subject(logits, continued)
 
 
-def model_subject(model):
+def model_subject(model: Any) -> Subject:
     """A Keras model of token ids, KerasHub's or not, as a `Subject`."""
 
-    def logits(ids_BT):
-        inputs = model.input
-        if isinstance(inputs, dict):
-            ids_BT = text_inputs(inputs, ids_BT)
+    def logits(ids_BT: np.ndarray) -> np.ndarray:
         # Not `predict`, which in KerasHub's models would tokenize.
-        outputs = model(ids_BT, training=False)
+        outputs = model(token_inputs(model, ids_BT), training=False)
         return keras.ops.convert_to_numpy(outputs).astype("float32")
 
-    return Subject(logits, lambda ids, number: greedy_ids(logits, ids, number))
+    return subject_of(logits)
 
 
-def text_inputs(names, ids_BT):
-    """What a model of text takes, for token ids without padding.
-
-    Args:
-        names: iterable of str, the model's inputs.
-        ids_BT: int32 array (B, T).
-
-    Returns:
-        dict of int32 arrays (B, T).
-
-    Raises:
-        ExportRefused: if an input is none of those that follow from the ids.
-    """
-    positions = np.broadcast_to(np.arange(ids_BT.shape[1]), ids_BT.shape)
-    known = {
-        "token_ids": ids_BT,
-        "padding_mask": np.ones_like(ids_BT),
-        "position_ids": positions.astype("int32"),
-    }
-    others = [name for name in names if name not in known]
-    if others:
-        raise ExportRefused(
-            f"Models of text alone can be exported; this one takes {others[0]!r} too. "
-            "The exports cannot be checked for it."
-        )
-    return {name: known[name] for name in names}
-
-
-def probe_length(backbone):
+def probe_length(backbone: Any) -> int:
     """Tokens that show what a sliding window cuts off, if it is not too wide."""
     names = ("sliding_window", "sliding_window_size")
     windows = [getattr(backbone, name, None) or 0 for name in names]

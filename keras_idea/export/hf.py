@@ -1,35 +1,25 @@
 """Export to a Hugging Face folder, by KerasHub, checked with transformers."""
 
-import contextlib
-import importlib.util
-import shutil
+import os
+import pathlib
 from typing import Any
 
 import numpy as np
 
-from keras_idea.errors import ExportFailed
-from keras_idea.export.compare import Subject, compare
-from keras_idea.export.hf_rules import family_of
-from keras_idea.export.packages import require
+from keras_idea.errors import ExportFailed, ExportRefused
+from keras_idea.export.compare import Match, Subject, compare
+from keras_idea.export.hf_rules import hf_export_of
+from keras_idea.export.hf_tokenizer import (
+    APART,
+    TOKENIZER_FILES,
+    quiet,
+    settle_tokenizer,
+)
 from keras_idea.export.report import Export
-from keras_idea.export.stock import copy_in_float32, in_float32, stock
+from keras_idea.export.stock import Stock, copy_in_float32, in_float32, stock
 from keras_idea.export.target import Kind, check_target, replacing
-from keras_idea.export.tokenizers import (
-    first_difference,
-    mend_hf,
-    start_token,
-)
+from keras_idea.extras import missing, require_installed
 
-# Where a tokenizer goes that must not lie beside the model.
-_APART = "tokenizer"
-_TOKENIZER_FILES = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "tokenizer.model",
-    "special_tokens_map.json",
-    "vocab.json",
-    "merges.txt",
-)
 HF = Kind(
     "a Hugging Face folder",
     names=(
@@ -39,8 +29,8 @@ HF = Kind(
         "preprocessor_config.json",
         "processor_config.json",
         "README.md",
-        *_TOKENIZER_FILES,
-        _APART,
+        *TOKENIZER_FILES,
+        APART,
     ),
     marks=("config.json", "model.safetensors"),
 )
@@ -50,18 +40,9 @@ _NOT_CHECKED = (
     'not installed. pip install "keras-idea[export,torch]" and export again to have '
     "it checked."
 )
-_TOKENIZER_APART = (
-    f"Its tokenizer lies in the folder {_APART!r} in it, because transformers would "
-    "make another one of it beside the model: AutoTokenizer.from_pretrained("
-    f"'.../{_APART}')."
-)
-_NO_TOKENIZER = (
-    "There is NO tokenizer in it: KerasHub's export of this one encodes otherwise "
-    "than its own; {difference} Use the preset's."
-)
 
 
-def export_hf(model, path, overwrite=False):
+def export_hf(model: Any, path: str | os.PathLike, overwrite: bool = False) -> Export:
     """Saves a narrow model as a Hugging Face folder, in float32.
 
     KerasHub writes it; `transformers`, where it is installed, loads it back before
@@ -85,7 +66,8 @@ def export_hf(model, path, overwrite=False):
     >>> print(export_hf(ki.compact(lm), "narrow-hf"))
     """
     check_target(path, HF, overwrite)
-    require(("safetensors",), "The export to Hugging Face", "export")
+    what = "The export to Hugging Face"
+    require_installed(["safetensors"], what, "export", ExportRefused)
     source = in_float32(stock(model))
     exported = _exportable(source.lm)
     with replacing(path) as temporary:
@@ -98,16 +80,16 @@ def export_hf(model, path, overwrite=False):
     return Export(path, what, match, source.notes + notes)
 
 
-def _exportable(lm):
+def _exportable(lm: Any) -> Any:
     """The task that KerasHub is to export, of a class it knows."""
-    family = family_of(lm.backbone)
-    if family.export_as is None:
+    known = hf_export_of(lm.backbone)
+    if not known.export_as:
         return lm
     import keras_hub
 
-    copy = copy_in_float32(lm, prefix=family.export_as)
+    copy = copy_in_float32(lm, prefix=known.export_as)
     if lm.preprocessor is not None:
-        tokenizer_class = getattr(keras_hub.tokenizers, family.tokenizer_as)
+        tokenizer_class = getattr(keras_hub.tokenizers, known.tokenizer_as)
         copy.preprocessor = _TokenizerAlone(
             tokenizer_class(proto=lm.preprocessor.tokenizer.proto)
         )
@@ -117,16 +99,15 @@ def _exportable(lm):
 class _TokenizerAlone:
     """What an export asks of a preprocessor."""
 
-    def __init__(self, tokenizer):
+    def __init__(self, tokenizer: Any):
         self.tokenizer = tokenizer
 
 
-def _check(source, path):
+def _check(source: Stock, path: pathlib.Path) -> tuple[Match | None, tuple[str, ...]]:
     """`Match` or None, and notes, of a folder that was written."""
-    needed = ("transformers", "torch")
-    missing = [name for name in needed if importlib.util.find_spec(name) is None]
-    if missing:
-        return None, (_NOT_CHECKED.format(missing=" and ".join(missing)),)
+    absent = missing(["transformers", "torch"])
+    if absent:
+        return None, (_NOT_CHECKED.format(missing=" and ".join(absent)),)
     match = compare(
         source.subject,
         _subject(path),
@@ -134,16 +115,16 @@ def _check(source, path):
         _TOLERANCE,
         source.probe_length,
     )
-    return match, _settle_tokenizer(source.lm.preprocessor, path)
+    return match, settle_tokenizer(source.lm.preprocessor, path)
 
 
-def _subject(path):
+def _subject(path: pathlib.Path) -> Subject:
     """What transformers loads from a folder, as a `Subject`."""
     import transformers
 
     model: Any
 
-    with _quiet(transformers):
+    with quiet(transformers):
         try:
             model = transformers.AutoModelForCausalLM.from_pretrained(
                 path, dtype="float32"
@@ -156,71 +137,19 @@ def _subject(path):
     # What ends a text is not what is compared.
     model.generation_config.eos_token_id = None
 
-    def batch(ids_BT):
+    def batch(ids_BT: np.ndarray) -> Any:
         inputs = {"input_ids": ids_BT, "attention_mask": np.ones_like(ids_BT)}
         inputs = {name: array.astype("int64") for name, array in inputs.items()}
         # So that this package does not import torch.
         return transformers.BatchEncoding(inputs, tensor_type="pt")
 
-    def logits(ids_BT):
+    def logits(ids_BT: np.ndarray) -> np.ndarray:
         return model(**batch(ids_BT)).logits.numpy()
 
-    def greedy(ids_BP, num_tokens):
+    def greedy(ids_BP: np.ndarray, num_tokens: int) -> np.ndarray:
         outputs = model.generate(
             **batch(ids_BP), do_sample=False, max_new_tokens=num_tokens
         )
         return outputs.numpy()
 
     return Subject(logits, greedy)
-
-
-def _settle_tokenizer(preprocessor, path):
-    """Makes the folder's tokenizer the model's, or takes it out; notes for that."""
-    if preprocessor is None or not _tokenizer_difference(preprocessor, path):
-        return ()
-    mend_hf(preprocessor.tokenizer, path, start_token(preprocessor))
-    difference = _tokenizer_difference(preprocessor, path)
-    if not difference:
-        return ()
-    # Beside a config.json transformers may take the family's class whatever the
-    # tokenizer's own files say: Qwen's cuts the text as it likes.
-    apart = path / _APART
-    apart.mkdir()
-    for name in _TOKENIZER_FILES:
-        if (path / name).exists():
-            (path / name).rename(apart / name)
-    if not _tokenizer_difference(preprocessor, apart):
-        return (_TOKENIZER_APART,)
-    shutil.rmtree(apart)
-    return (_NO_TOKENIZER.format(difference=difference),)
-
-
-def _tokenizer_difference(preprocessor, path):
-    import transformers
-
-    tokenizer = preprocessor.tokenizer
-    start = [tokenizer.start_token_id] if start_token(preprocessor) else []
-
-    def with_start(text):
-        return [*start, *np.asarray(tokenizer(text)).tolist()]
-
-    with _quiet(transformers):
-        try:
-            loaded = transformers.AutoTokenizer.from_pretrained(path)
-        except Exception as error:
-            return f"transformers cannot load it: {error}."
-    return first_difference(with_start, loaded.encode)
-
-
-@contextlib.contextmanager
-def _quiet(transformers):
-    """Without progress bars and warnings: what matters is told in an error."""
-    logging = transformers.utils.logging
-    verbosity = logging.get_verbosity()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(verbosity)
-        logging.enable_progress_bar()

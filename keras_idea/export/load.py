@@ -1,23 +1,26 @@
 """The narrow model of a run folder, or of a preset folder."""
 
+import os
 import pathlib
 import zipfile
+from typing import Any
 
 import keras
 
 from keras_idea.errors import ExportRefused
-from keras_idea.export.packages import require
+from keras_idea.extras import require
 
 _MEND = "Restore it from a copy, or train that run again."
 _WEIGHTS = ("model.weights.h5", "model.weights.json")
 
 
-def load_run(path):
+def load_run(path: str | os.PathLike, purpose: str = "export") -> Any:
     """Loads the narrow model that a run has left, in float32.
 
     Args:
         path: str or path of a run folder (with `preset/` or `narrow.keras`), or of
             a KerasHub preset folder itself.
+        purpose: str, what the model is loaded to do, for messages. Default "export".
 
     Returns:
         A KerasHub `CausalLM`, or the `keras.Model` of this package's decoder.
@@ -41,22 +44,20 @@ def load_run(path):
     else:
         found = "it is neither a run folder nor a preset"
     raise ExportRefused(
-        f"No model to export in {str(path)!r}: {found}. Give the folder of a finished "
-        "`keras-idea train` (with preset/ or narrow.keras), or a KerasHub preset "
-        "folder (with config.json and its weights)."
+        f"No model to {purpose} in {str(path)!r}: {found}. Give the folder of a "
+        "finished `keras-idea train` (with preset/ or narrow.keras), or a KerasHub "
+        "preset folder (with config.json and its weights)."
     )
 
 
-def is_preset(folder):
+def is_preset(folder: pathlib.Path) -> bool:
     """bool, whether `folder` is a KerasHub preset folder with its weights."""
     config = (folder / "config.json").is_file()
     return config and any((folder / name).is_file() for name in _WEIGHTS)
 
 
-def _load_preset(folder):
-    require(("keras_hub",), "A KerasHub model", "hub")
-    import keras_hub
-
+def _load_preset(folder: pathlib.Path) -> Any:
+    keras_hub = require("keras_hub", "A KerasHub model", "hub", ExportRefused)
     try:
         return keras_hub.models.CausalLM.from_preset(str(folder), dtype="float32")
     # From many places: files that are damaged, a task of another kind.
@@ -67,7 +68,7 @@ def _load_preset(folder):
         ) from error
 
 
-def _load_decoder(file):
+def _load_decoder(file: pathlib.Path) -> Any:
     # The decoder's classes register themselves.
     from keras_idea.models import DecoderBlock  # noqa: F401
 

@@ -1,8 +1,11 @@
 """Export to an ONNX file, by Keras, checked with onnxruntime or onnx itself."""
 
 import dataclasses
-import importlib.util
+import os
+import pathlib
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import keras
 import numpy as np
@@ -12,16 +15,16 @@ from keras_idea.export.compare import (
     SHORTEST,
     Subject,
     compare,
-    greedy_ids,
     model_subject,
     probe_length,
-    text_inputs,
+    subject_of,
 )
-from keras_idea.export.packages import require
 from keras_idea.export.report import Export
 from keras_idea.export.stock import check_compacted, in_float32, stock
 from keras_idea.export.target import Kind, check_target, replacing
-from keras_idea.hub.families import is_task
+from keras_idea.extras import missing, require_installed
+from keras_idea.hub.families import FAMILIES, is_task
+from keras_idea.hub.inputs import text_inputs
 from keras_idea.validation import check_int
 
 ONNX = Kind("an ONNX file", suffix=".onnx")
@@ -39,29 +42,25 @@ class Converter:
     Args:
         modules: tuple of str, the modules it needs.
         any_length: bool, whether the file then takes texts of any number and length.
-        wrong: dict, class of a backbone -> what goes wrong with it.
     """
 
     modules: tuple[str, ...]
     any_length: bool
-    wrong: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 # Measured with keras 3.15.1, tf2onnx 1.17, onnxscript 0.7 and jax2onnx 0.17.
 _CONVERTERS = {
-    "tensorflow": Converter(
-        ("onnx", "tf2onnx"),
-        any_length=True,
-        wrong=dict.fromkeys(
-            ("GemmaBackbone", "Gemma3Backbone", "Gemma4Backbone"),
-            "tf2onnx makes inputs of Gemma's constants",
-        ),
-    ),
+    "tensorflow": Converter(("onnx", "tf2onnx"), any_length=True),
     "torch": Converter(("onnx", "onnxscript"), any_length=False),
 }
 
 
-def export_onnx(model, path, overwrite=False, length=None):
+def export_onnx(
+    model: Any,
+    path: str | os.PathLike,
+    overwrite: bool = False,
+    length: int | None = None,
+) -> Export:
     """Saves a narrow model as an ONNX file: token ids to logits, in float32.
 
     The file is loaded back before it is kept: logits and greedy tokens must be the
@@ -111,7 +110,7 @@ def export_onnx(model, path, overwrite=False, length=None):
     return Export(path, f"an ONNX file for {sizes}, float32", match)
 
 
-def _check_backend(model, length):
+def _check_backend(model: Any, length: int | None) -> int | None:
     """Returns the length, or refuses what the backend cannot do."""
     backend = keras.backend.backend()
     if backend not in _CONVERTERS:
@@ -120,8 +119,10 @@ def _check_backend(model, length):
             f"convert `arange`). {_ELSEWHERE.format(backend='tensorflow')}"
         )
     converter = _CONVERTERS[backend]
-    require(converter.modules, f"An ONNX file made on {backend}", "onnx")
-    wrong = converter.wrong.get(type(getattr(model, "backbone", None)).__name__)
+    what = f"An ONNX file made on {backend}"
+    require_installed(converter.modules, what, "onnx", ExportRefused)
+    family = FAMILIES.get(type(getattr(model, "backbone", None)).__name__)
+    wrong = family and family.onnx_wrong.get(backend)
     if wrong:
         raise ExportRefused(
             f"On {backend} the ONNX file would be wrong: {wrong}. "
@@ -146,7 +147,7 @@ def _check_backend(model, length):
         raise ExportRefused(str(error)) from None
 
 
-def _described(model):
+def _described(model: Any) -> tuple[Any, Subject, int, int]:
     """The model in float32, its `Subject`, token ids, and tokens to compare on."""
     if not is_task(model):
         number_of_ids = model.output_shape[-1]
@@ -155,7 +156,7 @@ def _described(model):
     return source.lm, source.subject, source.vocabulary_size, source.probe_length
 
 
-def _write(model, path, shape):
+def _write(model: Any, path: pathlib.Path, shape: tuple) -> None:
     try:
         with warnings.catch_warnings():
             # Of the converters: about versions to come.
@@ -170,46 +171,43 @@ def _write(model, path, shape):
         raise ExportFailed(f"Keras cannot export it: {error}") from error
 
 
-def _names(model):
+def _names(model: Any) -> list[str]:
     return list(model.input) if isinstance(model.input, dict) else ["token_ids"]
 
 
-def _signature(model, shape):
+def _signature(model: Any, shape: tuple) -> list[Any]:
     specs = {
         n: keras.InputSpec(shape=shape, dtype="int32", name=n) for n in _names(model)
     }
     return [specs] if isinstance(model.input, dict) else list(specs.values())
 
 
-def _subject(path, names, length):
+def _subject(path: pathlib.Path, names: list[str], length: int | None) -> Subject:
     """What the file computes, as a `Subject`."""
     run, inputs = _session(path)
     if sorted(inputs) != sorted(names):
         raise ExportFailed(f"The ONNX file asks for {inputs}, not for {names}.")
 
-    def some(ids_BT):
+    def some(ids_BT: np.ndarray) -> np.ndarray:
         try:
             return run(None, text_inputs(names, ids_BT))[0]
         except Exception as error:
             raise ExportFailed(f"The ONNX file does not run: {error}") from error
 
-    def logits(ids_BT):
+    def logits(ids_BT: np.ndarray) -> np.ndarray:
         if length is None:
             return some(ids_BT)
         tokens = ids_BT.shape[1]
         padded = np.pad(ids_BT, ((0, 0), (0, length - tokens)))
         return np.concatenate([some(row[None])[:, :tokens] for row in padded])
 
-    def greedy(ids_BP, num_tokens):
-        return greedy_ids(logits, ids_BP, num_tokens, length or SHORTEST)
-
-    return Subject(logits, greedy)
+    return subject_of(logits, length or SHORTEST)
 
 
-def _session(path):
+def _session(path: pathlib.Path) -> tuple[Callable, list[str]]:
     """What runs a file, and the names of its inputs."""
     try:
-        if importlib.util.find_spec("onnxruntime") is None:
+        if missing(["onnxruntime"]):
             from onnx.reference import ReferenceEvaluator
 
             evaluator = ReferenceEvaluator(str(path))

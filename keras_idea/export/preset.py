@@ -1,11 +1,15 @@
 """Export to a KerasHub preset folder."""
 
+import os
+import pathlib
+from typing import Any
+
 from keras_idea.errors import ExportFailed
 from keras_idea.export.compare import compare, model_subject
 from keras_idea.export.report import Export
 from keras_idea.export.stock import stock
 from keras_idea.export.target import Kind, check_target, replacing
-from keras_idea.export.tokenizers import first_difference
+from keras_idea.export.tokenizer_check import first_difference
 
 PRESET = Kind(
     "a KerasHub preset",
@@ -28,7 +32,9 @@ _TOLERANCES = {"float32": 1e-5}
 _HALF_TOLERANCE = 1e-2
 
 
-def export_preset(model, path, overwrite=False):
+def export_preset(
+    model: Any, path: str | os.PathLike, overwrite: bool = False
+) -> Export:
     """Saves a narrow model as a preset that stock KerasHub loads.
 
     The preset is loaded back before it is kept: its class, logits, greedy tokens
@@ -70,7 +76,7 @@ def export_preset(model, path, overwrite=False):
     return Export(path, what, match, (*source.notes, *_precision(source.lm)))
 
 
-def _precision(lm):
+def _precision(lm: Any) -> tuple[str, ...]:
     """What must be known of a preset of mixed precision, as a tuple of notes."""
     policy = lm.backbone.dtype_policy.name
     if not policy.startswith("mixed"):
@@ -81,7 +87,7 @@ def _precision(lm):
     )
 
 
-def _load(path, lm):
+def _load(path: pathlib.Path, lm: Any) -> Any:
     import keras_hub
 
     try:
@@ -98,14 +104,14 @@ def _load(path, lm):
     return loaded
 
 
-def _check_stock(path):
+def _check_stock(path: pathlib.Path) -> None:
     """A preset must load where this package is not installed."""
     for file in sorted(path.glob("*.json")):
         if "keras_idea" in file.read_text(encoding="utf-8"):
             raise ExportFailed(f"{file.name} of the preset refers to keras_idea.")
 
 
-def _check_tokenizer(tokenizer, loaded):
+def _check_tokenizer(tokenizer: Any, loaded: Any) -> None:
     difference = first_difference(tokenizer, loaded)
     if difference:
         raise ExportFailed(f"The preset's tokenizer is another one: {difference}")

@@ -1,7 +1,7 @@
 """What an export came to."""
 
 import dataclasses
-import pathlib
+import os
 
 from keras_idea.export.compare import Match
 
@@ -18,12 +18,12 @@ class Export:
         notes: tuple of str, what else there is to know.
     """
 
-    path: pathlib.Path
+    path: str | os.PathLike
     what: str
     match: Match | None
     notes: tuple[str, ...] = ()
 
-    def __str__(self):
+    def __str__(self) -> str:
         """Lines for the user."""
         result = "NOT CHECKED" if self.match is None else str(self.match)
         return "\n".join([f"{self.path}: {self.what}; {result}.", *self.notes])

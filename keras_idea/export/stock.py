@@ -5,15 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from keras_idea.errors import ExportRefused
+from keras_idea.errors import ArgumentError, ExportRefused
 from keras_idea.export.as_llama3 import as_llama3
 from keras_idea.export.compare import (
     Subject,
     model_subject,
     probe_length,
-    text_inputs,
 )
 from keras_idea.hub.families import is_backbone, is_task
+from keras_idea.hub.inputs import text_inputs
 from keras_idea.hub.rebuild import mend_get_config, rebuild_task
 from keras_idea.surgery import find_ffns
 
@@ -37,22 +37,22 @@ class Stock:
     notes: tuple[str, ...] = ()
 
     @property
-    def vocabulary_size(self):
+    def vocabulary_size(self) -> int:
         """int, token ids that the model knows."""
         return self.lm.backbone.token_embedding.input_dim
 
     @property
-    def probe_length(self):
+    def probe_length(self) -> int:
         """int, tokens of the sequences that it is compared on."""
         return probe_length(self.lm.backbone)
 
     @property
-    def tokenizer(self):
+    def tokenizer(self) -> Any:
         """The KerasHub tokenizer, or None."""
         return getattr(self.lm.preprocessor, "tokenizer", None)
 
 
-def stock(model):
+def stock(model: Any) -> Stock:
     """Makes a narrow model ready to be exported by KerasHub.
 
     Args:
@@ -78,12 +78,29 @@ def stock(model):
             "Language models of KerasHub (`CausalLM`) can be exported. Received: "
             f"{type(lm).__name__}."
         )
-    text_inputs(lm.input, np.zeros((1, 1), "int32"))
+    check_text_alone(lm)
     mend_get_config(lm.backbone)
     return Stock(lm, model_subject(model), notes)
 
 
-def check_compacted(model):
+def check_text_alone(lm: Any) -> None:
+    """Refuses a model whose inputs do not follow from token ids.
+
+    Args:
+        lm: a KerasHub task.
+
+    Raises:
+        ExportRefused: if it takes images, for example.
+    """
+    try:
+        text_inputs(lm.input, np.zeros((1, 1), "int32"))
+    except ArgumentError as error:
+        raise ExportRefused(
+            f"Models of text alone can be exported, so that it can be checked. {error}"
+        ) from error
+
+
+def check_compacted(model: Any) -> None:
     """Refuses a model that still holds what pruning needs.
 
     Args:
@@ -99,7 +116,7 @@ def check_compacted(model):
         )
 
 
-def in_float32(source):
+def in_float32(source: Stock) -> Stock:
     """The same model in float32, to be compared with what runs in float32.
 
     Args:
@@ -114,7 +131,7 @@ def in_float32(source):
     return dataclasses.replace(source, lm=copy, subject=model_subject(copy))
 
 
-def copy_in_float32(lm, prefix=None):
+def copy_in_float32(lm: Any, prefix: str | None = None) -> Any:
     """A copy of a stock task in float32, if asked for of a class that is its equal.
 
     Args:

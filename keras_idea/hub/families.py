@@ -1,170 +1,246 @@
-"""The KerasHub families whose gated FFNs can be pruned: one row of data each."""
+"""The KerasHub families that this package knows: one row of data each."""
 
 import dataclasses
+import types
 from collections.abc import Mapping
+from typing import Any
 
+from keras_idea.errors import ArgumentError
+from keras_idea.hub.family import (
+    Family,
+    FFNLayout,
+    FromNothing,
+    HFExport,
+    Rule,
+    has,
+)
 
-@dataclasses.dataclass(frozen=True)
-class Family:
-    """Where the backbones of a family keep their gated FFNs.
-
-    Attributes:
-        up: str, attribute of the layer whose output is activated.
-        gate: str, attribute of the linear layer beside it.
-        down: str, attribute of the layer back to the model's width.
-        inside: str, attribute of a block that holds the three; "": the block does.
-        stacks: dict, attribute of the backbone that lists blocks -> argument of
-            its constructor that sets their width.
-        per_neuron: int, how much of that argument a neuron takes.
-        calls_down: bool, whether blocks call the down layer: then its input, the
-            hidden activations, can be measured and masked.
-        requires: dict, attribute of the backbone -> (the value it must have, what
-            it means if it has another).
-    """
-
-    up: str
-    gate: str
-    down: str
-    inside: str = ""
-    stacks: Mapping[str, str] = dataclasses.field(
-        default_factory=lambda: {"transformer_layers": "intermediate_dim"}
-    )
-    per_neuron: int = 1
-    calls_down: bool = True
-    requires: Mapping[str, tuple[object, str]] = dataclasses.field(default_factory=dict)
-
-
-_LLAMA = Family(
+_LLAMA = FFNLayout(
     up="_feedforward_gate_dense",
     gate="_feedforward_intermediate_dense",
     down="_feedforward_output_dense",
 )
-_GEMMA3 = Family(up="gating_ffw", gate="gating_ffw_2", down="ffw_linear")
-_PROJ = Family(up="gate_proj", gate="up_proj", down="down_proj", inside="mlp")
-
-FAMILIES = {
-    "LlamaBackbone": _LLAMA,
-    "Llama3Backbone": _LLAMA,
-    "MistralBackbone": _LLAMA,
-    "QwenBackbone": _LLAMA,
-    "Qwen3Backbone": _LLAMA,
-    "Qwen3_5Backbone": _LLAMA,
-    "Phi3Backbone": Family(
-        up="feedforward_gate_dense",
-        gate="feedforward_intermediate_dense",
-        down="feedforward_output_dense",
-    ),
-    # Gemma and Gemma2 are one class.
-    "GemmaBackbone": dataclasses.replace(_GEMMA3, per_neuron=2),
-    "Gemma3Backbone": _GEMMA3,
-    "Gemma4Backbone": dataclasses.replace(
-        _GEMMA3,
-        calls_down=False,  # it multiplies by `layer.kernel` itself
-        requires={
-            "enable_moe_block": (False, "it has a mixture of experts"),
-            "use_double_wide_mlp": (
-                False,
-                "some of its FFNs are twice as wide as the others, and its config "
-                "holds one width",
-            ),
-        },
-    ),
-    "SmolLM3Backbone": _PROJ,
-    "T5Backbone": Family(
-        up="input_projector",
-        gate="gate_projector",
-        down="output_projector",
-        stacks={
-            "encoder_transformer_layers": "intermediate_dim",
-            "decoder_transformer_layers": "intermediate_dim",
-        },
-        requires={"use_gated_activation": (True, "its FFNs are not gated")},
-    ),
-    "T5GemmaBackbone": dataclasses.replace(
-        _PROJ,
-        stacks={
-            "encoder_layers": "encoder_intermediate_dim",
-            "decoder_layers": "decoder_intermediate_dim",
-        },
-    ),
-    "EdRecBackbone": Family(
-        up="up_proj",
-        gate="gate_proj",
-        down="down_proj",
-        inside="mlp",
-        stacks={
-            "encoder_layers": "intermediate_dim",
-            "decoder_layers": "intermediate_dim",
-        },
-    ),
-}
-
+_GEMMA3 = FFNLayout(up="gating_ffw", gate="gating_ffw_2", down="ffw_linear")
+_PROJ = FFNLayout(up="gate_proj", gate="up_proj", down="down_proj", inside="mlp")
+_LLAMA_TOKENS = ("<unk>", "<s>", "</s>")
 _EXPERTS = (
     "its experts are raw variables with no layer to tap, and each expert sees only "
     "the tokens routed to it"
 )
-REFUSED = {
-    "MixtralBackbone": _EXPERTS,
-    "QwenMoeBackbone": _EXPERTS,
-    "Qwen3MoeBackbone": _EXPERTS,
-    "Qwen3_5MoeBackbone": _EXPERTS,
-    "GptOssBackbone": _EXPERTS,
-    "Gemma3nBackbone": (
-        "its activation sparsity takes statistics over all neurons, so that a "
-        "narrower model computes something else"
+_ROPE = has(
+    "rope_scaling_factor", 1.0, "KerasHub leaves the scaling of the positions out"
+)
+_GEMMA2 = "KerasHub exports Gemma 2 as Gemma 1, which computes something else"
+_GEMMA_ONNX = {"tensorflow": "tf2onnx makes inputs of Gemma's constants"}
+
+# Exports: measured with keras_hub 0.32.0 and transformers 5.23, keras 3.15.1 and
+# tf2onnx 1.17, each on a tiny model.
+_ROWS = (
+    Family(
+        "Llama",
+        ffns=_LLAMA,
+        from_nothing=FromNothing("sentencepiece", _LLAMA_TOKENS),
+        hf=HFExport(export_as="Llama3", tokenizer_as="MistralTokenizer"),
     ),
-}
+    Family(
+        "Llama3",
+        ffns=_LLAMA,
+        from_nothing=FromNothing(
+            "bpe",
+            (
+                "<|begin_of_text|>",
+                "<|end_of_text|>",
+                "<|start_header_id|>",
+                "<|end_header_id|>",
+                "<|eot_id|>",
+            ),
+        ),
+        hf=HFExport(),
+    ),
+    Family(
+        "Mistral",
+        ffns=_LLAMA,
+        from_nothing=FromNothing("sentencepiece", _LLAMA_TOKENS),
+        hf=HFExport((_ROPE,)),
+    ),
+    Family(
+        "Qwen",
+        ffns=_LLAMA,
+        from_nothing=FromNothing("bpe", ("<|endoftext|>",)),
+        hf=HFExport((_ROPE,)),
+    ),
+    Family(
+        "Qwen3",
+        ffns=_LLAMA,
+        from_nothing=FromNothing(
+            "bpe", ("<|endoftext|>", "<|im_end|>"), needs_head_dim=True
+        ),
+    ),
+    Family("Qwen3_5", ffns=_LLAMA, hf=HFExport()),
+    Family(
+        "Phi3",
+        ffns=FFNLayout(
+            up="feedforward_gate_dense",
+            gate="feedforward_intermediate_dense",
+            down="feedforward_output_dense",
+        ),
+        from_nothing=FromNothing("sentencepiece", ("<unk>", "<s>", "<|endoftext|>")),
+    ),
+    # Gemma and Gemma2 are one class.
+    Family(
+        "Gemma",
+        ffns=dataclasses.replace(_GEMMA3, per_neuron=2),
+        from_nothing=FromNothing(
+            "sentencepiece",
+            # KerasHub's class demands the first three, its export to Hugging Face
+            # names the last two.
+            ("<pad>", "<eos>", "<bos>", "<unk>", "<start_of_turn>", "<end_of_turn>"),
+            needs_head_dim=True,
+            # Of more, KerasHub's export to Hugging Face writes the first only.
+            key_value_heads=1,
+        ),
+        hf=HFExport(
+            (
+                has("use_post_ffw_norm", False, _GEMMA2),
+                has("use_post_attention_norm", False, _GEMMA2),
+                has("attention_logit_soft_cap", None, _GEMMA2),
+                has("final_logit_soft_cap", None, _GEMMA2),
+                has("use_sliding_window_attention", False, _GEMMA2),
+                has(
+                    "num_key_value_heads", 1, "KerasHub exports the first of them only"
+                ),
+                Rule(
+                    lambda b: b.num_query_heads * b.head_dim == b.hidden_dim,
+                    "KerasHub transposes the queries wrongly unless num_query_heads x "
+                    "head_dim is hidden_dim. Train with such a head_dim.",
+                ),
+                has("layer_norm_epsilon", 1e-6, "KerasHub leaves it out"),
+            )
+        ),
+        onnx_wrong=_GEMMA_ONNX,
+    ),
+    Family("Gemma3", ffns=_GEMMA3, hf=HFExport(), onnx_wrong=_GEMMA_ONNX),
+    Family(
+        "Gemma4",
+        ffns=dataclasses.replace(
+            _GEMMA3,
+            calls_down=False,  # it multiplies by `layer.kernel` itself
+            requires={
+                "enable_moe_block": (False, "it has a mixture of experts"),
+                "use_double_wide_mlp": (
+                    False,
+                    "some of its FFNs are twice as wide as the others, and its config "
+                    "holds one width",
+                ),
+            },
+        ),
+        hf=HFExport(),
+        onnx_wrong=_GEMMA_ONNX,
+    ),
+    Family("GPT2", hf=HFExport()),
+    Family("SmolLM3", ffns=_PROJ),
+    Family(
+        "T5",
+        ffns=FFNLayout(
+            up="input_projector",
+            gate="gate_projector",
+            down="output_projector",
+            stacks={
+                "encoder_transformer_layers": "intermediate_dim",
+                "decoder_transformer_layers": "intermediate_dim",
+            },
+            requires={"use_gated_activation": (True, "its FFNs are not gated")},
+        ),
+    ),
+    Family(
+        "T5Gemma",
+        ffns=dataclasses.replace(
+            _PROJ,
+            stacks={
+                "encoder_layers": "encoder_intermediate_dim",
+                "decoder_layers": "decoder_intermediate_dim",
+            },
+        ),
+    ),
+    Family(
+        "EdRec",
+        ffns=FFNLayout(
+            up="up_proj",
+            gate="gate_proj",
+            down="down_proj",
+            inside="mlp",
+            stacks={
+                "encoder_layers": "intermediate_dim",
+                "decoder_layers": "intermediate_dim",
+            },
+        ),
+    ),
+    *(
+        Family(prefix, refused=_EXPERTS)
+        for prefix in ("Mixtral", "QwenMoe", "Qwen3Moe", "Qwen3_5Moe", "GptOss")
+    ),
+    Family(
+        "Gemma3n",
+        refused="its activation sparsity takes statistics over all neurons, so that a "
+        "narrower model computes something else",
+    ),
+)
+#: Class of the backbones -> their row.
+FAMILIES: dict[str, Family] = {f"{row.prefix}Backbone": row for row in _ROWS}
+#: Name in a run's description -> the row, of those a run can begin from nothing with.
+# (`Any`, because the type checker cannot know that these have all parts.)
+HUB_FAMILIES: Mapping[str, Any] = types.MappingProxyType(
+    {row.prefix.lower(): row for row in _ROWS if row.from_nothing}
+)
 
 
-def is_backbone(layer):
+def is_backbone(layer: object) -> bool:
     """bool, whether `layer` is a KerasHub backbone."""
-    return _hub_class(layer, "Backbone") is not None
+    return _is_of_hub(layer, "Backbone")
 
 
-def is_task(layer):
+def is_task(layer: object) -> bool:
     """bool, whether `layer` is a KerasHub task, such as a `CausalLM`."""
-    return _hub_class(layer, "Task") is not None
+    return _is_of_hub(layer, "Task")
 
 
-def family_of(backbone):
-    """The row of the table for a backbone.
+def ffn_layout(backbone: Any) -> FFNLayout:
+    """Where a backbone keeps its gated FFNs.
 
     Args:
         backbone: a KerasHub backbone.
 
     Returns:
-        `Family`.
+        `FFNLayout`.
 
     Raises:
         ValueError: if it is not in the table or cannot be pruned; why.
     """
     # A class that a user derives from KerasHub's is of KerasHub's family.
-    classes = [c for c in type(backbone).__mro__ if _from_hub(c)]
-    name = classes[0].__name__
-    if name in REFUSED:
-        raise ValueError(f"{name} cannot be pruned: {REFUSED[name]}.")
-    if name not in FAMILIES:
-        raise ValueError(
-            f"{name} is not among the families whose gated FFNs are known: "
-            f"{', '.join(FAMILIES)}. If its FFNs are gated, add a row to "
-            "keras_idea.hub.families.FAMILIES; in models of your own use "
-            "keras_idea.PrunableGatedFFN."
+    name = next(c for c in type(backbone).__mro__ if _from_hub(c)).__name__
+    row = FAMILIES.get(name)
+    if row is not None and row.refused:
+        raise ArgumentError(f"{name} cannot be pruned: {row.refused}.")
+    if row is None or row.ffns is None:
+        known = ", ".join(name for name, row in FAMILIES.items() if row.ffns)
+        raise ArgumentError(
+            f"{name} is not among the families whose gated FFNs are known: {known}. If "
+            "its FFNs are gated, add a row to keras_idea.hub.families.FAMILIES; in "
+            "models of your own use keras_idea.PrunableGatedFFN."
         )
-    family = FAMILIES[name]
-    for attribute, (value, reason) in family.requires.items():
+    for attribute, (value, reason) in row.ffns.requires.items():
         if getattr(backbone, attribute) != value:
-            raise ValueError(
+            raise ArgumentError(
                 f"This {name} cannot be pruned: {reason} "
                 f"({attribute}={getattr(backbone, attribute)!r})."
             )
-    return family
+    return row.ffns
 
 
-def _hub_class(layer, name):
+def _is_of_hub(layer: object, name: str) -> bool:
     # By name: to import keras_hub is to import TensorFlow.
-    classes = (c for c in type(layer).__mro__ if _from_hub(c) and c.__name__ == name)
-    return next(classes, None)
+    return any(_from_hub(c) and c.__name__ == name for c in type(layer).__mro__)
 
 
-def _from_hub(cls):
+def _from_hub(cls: type) -> bool:
     return cls.__module__.split(".")[0] == "keras_hub"

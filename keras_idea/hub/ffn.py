@@ -4,7 +4,8 @@ import dataclasses
 
 import keras
 
-from keras_idea.hub.families import Family, family_of
+from keras_idea.hub.families import ffn_layout
+from keras_idea.hub.family import FFNLayout
 from keras_idea.hub.masked_dense import convert_dense, is_converted, restore_dense
 from keras_idea.keras_private.layers import stored_kernel
 from keras_idea.keras_private.unlocked import unlocked, untrack
@@ -27,24 +28,24 @@ class HubFFN:
     Attributes:
         owner: the Keras layer that holds the three; the pruning state hangs on it.
         backbone: the KerasHub backbone around it.
-        family: `Family`, its row of the table.
+        layout: `FFNLayout`, where its family keeps the three.
         stack: str, the attribute of the backbone that lists its block.
     """
 
     owner: keras.layers.Layer
     backbone: keras.Model
-    family: Family
+    layout: FFNLayout
     stack: str
 
     @property
     def width_argument(self):
         """str, the argument of the backbone that sets its width."""
-        return self.family.stacks[self.stack]
+        return self.layout.stacks[self.stack]
 
     @property
     def shows_hidden(self):
         """bool, whether its hidden activations pass through the state."""
-        return self.family.calls_down
+        return self.layout.calls_down
 
     @property
     def state(self):
@@ -54,7 +55,7 @@ class HubFFN:
     @property
     def layers(self):
         """The layers up, gate and down."""
-        return [getattr(self.owner, getattr(self.family, m)) for m in MATRICES]
+        return [getattr(self.owner, getattr(self.layout, m)) for m in MATRICES]
 
     @property
     def hidden_dim(self):
@@ -79,7 +80,7 @@ class HubFFN:
                 layer.partial_output_shape = (*shape[:-1], hidden_dim)
         if isinstance(down, keras.layers.Dense):
             down.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: hidden_dim})
-        argument = hidden_dim * self.family.per_neuron
+        argument = hidden_dim * self.layout.per_neuron
         for name in _WIDTH_ATTRIBUTES:
             if hasattr(self.owner, name):
                 setattr(self.owner, name, argument)
@@ -132,15 +133,15 @@ def hub_ffns(backbone):
     Returns:
         list of `HubFFN`.
     """
-    family = family_of(backbone)
+    layout = ffn_layout(backbone)
     return [
         HubFFN(
-            getattr(block, family.inside) if family.inside else block,
+            getattr(block, layout.inside) if layout.inside else block,
             backbone,
-            family,
+            layout,
             stack,
         )
-        for stack in family.stacks
+        for stack in layout.stacks
         for block in getattr(backbone, stack)
     ]
 

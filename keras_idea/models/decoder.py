@@ -3,11 +3,15 @@
 Shapes: B batch, T tokens, D model_dim, V vocabulary_size.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import keras
 
 from keras_idea.errors import ArgumentError
 from keras_idea.layers import PrunableGatedFFN
 from keras_idea.models.attention import CausalSelfAttention
+from keras_idea.models.config import DecoderConfig
 
 
 @keras.saving.register_keras_serializable(package="keras_idea")
@@ -116,7 +120,12 @@ class DecoderBlock(keras.layers.Layer):
         return cls(**config)
 
 
-def decoder(config, ffn=PrunableGatedFFN, dtype=None, name="decoder"):
+def decoder(
+    config: DecoderConfig,
+    ffn: Callable = PrunableGatedFFN,
+    dtype: Any = None,
+    name: str = "decoder",
+) -> keras.Model:
     """Makes a functional model from token ids to the next token's logits.
 
     Args:
@@ -138,34 +147,11 @@ def decoder(config, ffn=PrunableGatedFFN, dtype=None, name="decoder"):
     >>> model = decoder(config, ffn=lambda h, **kw: PrunableGatedFFN(h, **kw))
     >>> model(keras.ops.ones((1, 16), "int32")).shape  # (1, 16, 256)
     """
-    # Only when given, so that a callable of (hidden_dim, name) is enough.
-    ffn_kwargs = {} if dtype is None else {"dtype": dtype}
     token_ids = keras.Input((None,), dtype="int32", name="token_ids")
-    embedding_class = (
-        keras.layers.ReversibleEmbedding
-        if config.tie_embeddings
-        else keras.layers.Embedding
-    )
-    embedding = embedding_class(
-        config.vocabulary_size,
-        config.model_dim,
-        embeddings_initializer=keras.initializers.RandomNormal(stddev=0.02),
-        dtype=dtype,
-        name="token_embedding",
-    )
+    embedding = _embedding(config, dtype)
     x_BTD = embedding(token_ids)
     for i in range(config.num_layers):
-        x_BTD = DecoderBlock(
-            # Numbered: an FFN built outside its block has its own name alone as
-            # its variables' path, and torch needs those to be unique in a model.
-            ffn(config.hidden_dim, name=f"ffn_{i}", **ffn_kwargs),
-            num_heads=config.num_heads,
-            num_key_value_heads=config.num_key_value_heads,
-            rope_max_wavelength=config.rope_max_wavelength,
-            rms_norm_epsilon=config.rms_norm_epsilon,
-            dtype=dtype,
-            name=f"block_{i}",
-        )(x_BTD)
+        x_BTD = _block(config, ffn, dtype, i)(x_BTD)
     x_BTD = keras.layers.RMSNormalization(
         epsilon=config.rms_norm_epsilon, dtype=dtype, name="final_norm"
     )(x_BTD)
@@ -186,3 +172,31 @@ def decoder(config, ffn=PrunableGatedFFN, dtype=None, name="decoder"):
         logits_BTV
     )
     return keras.Model(token_ids, logits_BTV, name=name)
+
+
+def _embedding(config: DecoderConfig, dtype: Any) -> keras.layers.Layer:
+    tied = config.tie_embeddings
+    layer = keras.layers.ReversibleEmbedding if tied else keras.layers.Embedding
+    return layer(
+        config.vocabulary_size,
+        config.model_dim,
+        embeddings_initializer=keras.initializers.RandomNormal(stddev=0.02),
+        dtype=dtype,
+        name="token_embedding",
+    )
+
+
+def _block(config: DecoderConfig, ffn: Callable, dtype: Any, i: int) -> DecoderBlock:
+    # Only when given, so that a callable of (hidden_dim, name) is enough.
+    arguments = {} if dtype is None else {"dtype": dtype}
+    return DecoderBlock(
+        # Numbered: an FFN built outside its block has its own name alone as its
+        # variables' path, and torch needs those to be unique in a model.
+        ffn(config.hidden_dim, name=f"ffn_{i}", **arguments),
+        num_heads=config.num_heads,
+        num_key_value_heads=config.num_key_value_heads,
+        rope_max_wavelength=config.rope_max_wavelength,
+        rms_norm_epsilon=config.rms_norm_epsilon,
+        dtype=dtype,
+        name=f"block_{i}",
+    )

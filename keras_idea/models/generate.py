@@ -3,13 +3,23 @@
 Shapes: B batch, P prompt tokens, W window, V vocabulary.
 """
 
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
 import numpy as np
 
 from keras_idea.errors import ArgumentError
+from keras_idea.hub.inputs import token_inputs
 from keras_idea.validation import check_int, check_number
 
 
-def sample(logits_BV, rng, temperature=0.8, top_k=None):
+def sample(
+    logits_BV: Any,
+    rng: np.random.Generator,
+    temperature: float = 0.8,
+    top_k: int | None = None,
+) -> np.ndarray:
     """Draws one token id a row from softmax(logits / temperature).
 
     Adding Gumbel noise and taking the largest is an exact draw from the softmax.
@@ -46,29 +56,96 @@ def sample(logits_BV, rng, temperature=0.8, top_k=None):
     return (logits_BV / temperature + rng.gumbel(size=logits_BV.shape)).argmax(-1)
 
 
-def token_inputs(model, ids_BT, mask_BT=None):
-    """Token ids in the form that a model takes.
+def last_logits(
+    logits: Callable, rows: Sequence[Sequence[int]], window: int
+) -> np.ndarray:
+    """The logits after each row, which is padded on the right to the window.
 
     Args:
-        model: keras.Model of token ids; or of a dict with "token_ids" and
-            "padding_mask", as KerasHub's.
-        ids_BT: int array (batch, tokens).
-        mask_BT: bool array (batch, tokens) or None, which tokens are no padding.
-            Defaults to None: all of them.
+        logits: function of int32 ids (B, W) and of a bool mask (B, W), which of them
+            are no padding, that returns causal logits (B, W, V).
+        rows: sequence of rows of token ids, one token or more each.
+        window: int, W; of longer rows the last W tokens are seen.
 
     Returns:
-        `ids_BT`, or a dict of int32 arrays (batch, tokens).
+        float array (B, V).
+    """
+    ends_B = np.minimum([len(row) for row in rows], window)
+    mask_BW = np.arange(window) < ends_B[:, None]
+    ids_BW = np.zeros(mask_BW.shape, "int32")
+    for ids_W, row, end in zip(ids_BW, rows, ends_B, strict=True):
+        ids_W[:end] = row[-end:]
+    return np.asarray(logits(ids_BW, mask_BW))[np.arange(len(rows)), ends_B - 1]
+
+
+def write_on(
+    next_tokens: Callable[[list[list[int]]], Iterable[int]],
+    rows: Iterable[Iterable[int]],
+    num_tokens: int | Sequence[int],
+    ended: Callable[[int, list[int]], bool] = lambda row, new: False,
+) -> list[list[int]]:
+    """Continues rows of token ids in lock-step, a token at a time.
+
+    Args:
+        next_tokens: function of the rows that go on that returns the next token of
+            each.
+        rows: iterable of rows of token ids.
+        num_tokens: int, tokens to add to each; or a sequence of int, to each its own.
+        ended: function of the number of a row and of its new tokens that returns
+            whether it ends with them. Default: none does.
+
+    Returns:
+        list of lists of int, the rows with what was added.
 
     Example:
-    >>> model.evaluate(token_inputs(model, x), y)
+    >>> write_on(lambda rows: [row[-1] + 1 for row in rows], [[3], [7, 8]], 2)
+    [[3, 4, 5], [7, 8, 9, 10]]
     """
-    if not isinstance(getattr(model, "input", None), dict):
-        return ids_BT
-    mask_BT = np.ones_like(ids_BT) if mask_BT is None else mask_BT
-    return {"token_ids": ids_BT, "padding_mask": mask_BT.astype("int32")}
+    texts = [[int(token) for token in row] for row in rows]
+    begins = [len(text) for text in texts]
+    ends = np.add(begins, num_tokens)
+    going = [i for i, text in enumerate(texts) if len(text) < ends[i]]
+    while going:
+        tokens = next_tokens([texts[i] for i in going])
+        for i, token in zip(going, tokens, strict=True):
+            texts[i].append(int(token))
+        going = [
+            i
+            for i in going
+            if not ended(i, texts[i][begins[i] :]) and len(texts[i]) < ends[i]
+        ]
+    return texts
 
 
-def _as_ids(prompt_ids):
+def greedy(
+    logits: Callable[[np.ndarray], np.ndarray],
+    prompts_BP: Iterable[Iterable[int]],
+    num_tokens: int,
+    window: int,
+) -> np.ndarray:
+    """Continues prompts with the likeliest token, the lower id on ties.
+
+    Args:
+        logits: function of int32 ids (B, W) that returns causal logits (B, W, V).
+        prompts_BP: int array (B, P).
+        num_tokens: int, tokens to add to each.
+        window: int, W, tokens that `logits` is always given, so that nothing is
+            compiled twice: what is not there yet are zeros on the right.
+
+    Returns:
+        int32 array (B, P + num_tokens).
+
+    Example:
+    >>> greedy(model_subject(lm).logits, [[3, 1, 4]], 16, window=32)
+    """
+
+    def next_tokens(rows: list[list[int]]) -> np.ndarray:
+        return last_logits(lambda ids, mask: logits(ids), rows, window).argmax(-1)
+
+    return np.array(write_on(next_tokens, prompts_BP, num_tokens), "int32")
+
+
+def _as_ids(prompt_ids: Any) -> np.ndarray:
     try:
         ids = np.asarray(prompt_ids)
     except ValueError:
@@ -89,15 +166,15 @@ def _as_ids(prompt_ids):
 
 
 def generate(
-    model,
-    prompt_ids,
-    num_tokens,
+    model: Any,
+    prompt_ids: Any,
+    num_tokens: int,
     *,
-    temperature=0.8,
-    top_k=None,
-    seed=0,
-    window=None,
-):
+    temperature: float = 0.8,
+    top_k: int | None = None,
+    seed: int = 0,
+    window: int | None = None,
+) -> np.ndarray:
     """Continues prompts token by token.
 
     Each token costs one forward pass over a window of fixed shape, so that a
@@ -137,29 +214,34 @@ def generate(
     temperature = check_number("temperature", temperature)
     if top_k is not None:
         top_k = check_int("top_k", top_k, minimum=1)
+    _refuse_preprocessor(model)
+    if window is None:
+        window = _input_length(model) or prompt_ids.shape[-1] + num_tokens
+    window = check_int("window", window, minimum=1)
+    rng, of_model = np.random.default_rng(seed), functools.partial(_logits, model)
+
+    def next_tokens(rows: list[list[int]]) -> np.ndarray:
+        return sample(last_logits(of_model, rows, window), rng, temperature, top_k)
+
+    rows = write_on(next_tokens, np.atleast_2d(prompt_ids), num_tokens)
+    return np.array(rows, "int32").reshape(*prompt_ids.shape[:-1], -1)
+
+
+def _refuse_preprocessor(model: Any) -> None:
     if getattr(model, "preprocessor", None) is not None:
         raise ArgumentError(
             "The model has a preprocessor, which takes text, but `generate` gives it "
             "token ids. Set `model.preprocessor = None`, or call `model.generate`."
         )
-    ids = np.atleast_2d(prompt_ids)
-    batch, prompt_length = ids.shape
-    length = prompt_length + num_tokens
-    if window is None:
-        inputs = getattr(model, "input", None)
-        if isinstance(inputs, dict):
-            inputs = inputs["token_ids"]
-        window = getattr(inputs, "shape", (None, None))[1] or length
-    window = check_int("window", window, minimum=1)
 
-    rng = np.random.default_rng(seed)
-    ids = np.concatenate([ids, np.zeros((batch, num_tokens), "int32")], axis=1)
-    for end in range(prompt_length, length):
-        start = max(0, end - window)
-        seen_BW = np.zeros((batch, window), "int32")
-        seen_BW[:, : end - start] = ids[:, start:end]
-        filled_BW = np.tile(np.arange(window) < end - start, (batch, 1))
-        logits_BTV = model.predict_on_batch(token_inputs(model, seen_BW, filled_BW))
-        logits_BV = logits_BTV[:, end - start - 1]
-        ids[:, end] = sample(logits_BV, rng, temperature, top_k)
-    return ids.reshape(*prompt_ids.shape[:-1], length)
+
+def _logits(model: Any, ids_BW: np.ndarray, mask_BW: np.ndarray) -> np.ndarray:
+    return model.predict_on_batch(token_inputs(model, ids_BW, mask_BW))
+
+
+def _input_length(model: Any) -> int | None:
+    """The length of a model's input, if it is fixed."""
+    inputs = getattr(model, "input", None)
+    if isinstance(inputs, dict):
+        inputs = inputs["token_ids"]
+    return getattr(inputs, "shape", (None, None))[1]

@@ -5,10 +5,10 @@ import warnings
 from typing import Any
 
 from keras_idea.data import tokenizer_vocabulary
-from keras_idea.errors import ConfigError
-from keras_idea.hub.families import family_of
-from keras_idea.hub.hub_families import HUB_FAMILIES
-from keras_idea.hub.tokenizers import load_keras_hub, make_tokenizer
+from keras_idea.errors import ConfigError, MissingPackage
+from keras_idea.extras import require
+from keras_idea.hub.families import HUB_FAMILIES, ffn_layout
+from keras_idea.hub.make_tokenizer import make_tokenizer
 from keras_idea.runs.build import RunModels, compiled, scoring
 from keras_idea.surgery import find_ffns, make_prunable
 
@@ -35,13 +35,13 @@ class _Source:
     hidden_dim: int
     preset: str | None = None
 
-    def wide(self, config):
+    def wide(self, config: Any) -> Any:
         """The wide model, prunable, not compiled."""
         if self.preset is None:
             return make_prunable(self.stock(self.hidden_dim), **scoring(config))
         return _load_prunable(config)
 
-    def stock(self, width):
+    def stock(self, width: int) -> Any:
         """A stock model with fresh weights, of `width` neurons an FFN."""
         arguments = dict(self.arguments)
         for name, per_neuron in self.widths.items():
@@ -51,7 +51,7 @@ class _Source:
         return self.task(backbone=backbone, preprocessor=None)
 
 
-def hub_models(config, corpus):
+def hub_models(config: Any, corpus: Any) -> RunModels:
     """The models of a run of KerasHub's.
 
     They train without a preprocessor, on tokens; the saved one has it.
@@ -75,7 +75,7 @@ def hub_models(config, corpus):
     preprocessor.sequence_length = config.model.sequence_length
     vocabulary = tokenizer_vocabulary(preprocessor.tokenizer)
 
-    def save(narrow, path):
+    def save(narrow: Any, path: Any) -> None:
         # Around the same backbone: a preprocessor that is not used yet would slow
         # down every `predict_on_batch` of the model it is attached to.
         task = source.task(backbone=narrow.backbone, preprocessor=preprocessor)
@@ -93,9 +93,9 @@ def hub_models(config, corpus):
     )
 
 
-def _from_family(config, corpus):
+def _from_family(config: Any, corpus: Any) -> _Source:
     shape, row = config.model, HUB_FAMILIES[config.model.hub]
-    hub = load_keras_hub()
+    hub = _keras_hub()
     tokenizer = make_tokenizer(
         shape.hub, shape.tokenizer, corpus.sample(), shape.vocabulary_size
     )
@@ -105,9 +105,9 @@ def _from_family(config, corpus):
         "num_query_heads": shape.num_heads,
         "num_key_value_heads": _key_value_heads(shape, row),
         "hidden_dim": shape.model_dim,
-        "intermediate_dim": shape.hidden_dim * row.per_neuron,
+        "intermediate_dim": shape.hidden_dim * row.ffns.per_neuron,
     }
-    if row.needs_head_dim:
+    if row.from_nothing.needs_head_dim:
         arguments["head_dim"] = shape.model_dim // shape.num_heads
     preprocessor = getattr(hub.models, f"{row.prefix}CausalLMPreprocessor")
 
@@ -115,27 +115,28 @@ def _from_family(config, corpus):
         task=getattr(hub.models, f"{row.prefix}CausalLM"),
         backbone=getattr(hub.models, f"{row.prefix}Backbone"),
         arguments=arguments,
-        widths={"intermediate_dim": row.per_neuron},
+        widths={"intermediate_dim": row.ffns.per_neuron},
         preprocessor=preprocessor(tokenizer),
         hidden_dim=shape.hidden_dim,
     )
 
 
-def _key_value_heads(shape, row):
-    heads = shape.num_key_value_heads or row.key_value_heads or shape.num_heads
-    if row.key_value_heads not in (None, heads):
+def _key_value_heads(shape: Any, row: Any) -> int:
+    own = row.from_nothing.key_value_heads
+    heads = shape.num_key_value_heads or own or shape.num_heads
+    if own not in (None, heads):
         warnings.warn(
             f"A {row.prefix} with num_key_value_heads={heads} can be saved as a "
             "preset, but not exported to Hugging Face, where KerasHub writes only "
-            f"{row.key_value_heads}. Leave model.num_key_value_heads out for that.",
+            f"{own}. Leave model.num_key_value_heads out for that.",
             stacklevel=2,
         )
     return heads
 
 
-def _from_preset(config):
+def _from_preset(config: Any) -> _Source:
     preset = config.model.preset
-    hub = load_keras_hub()
+    hub = _keras_hub()
     try:
         preprocessor = hub.models.CausalLMPreprocessor.from_preset(preset)
         model = _load_prunable(config)
@@ -146,19 +147,30 @@ def _from_preset(config):
             f"{' '.join(str(error).split())} Mend: the folder or handle of a preset "
             "of a KerasHub CausalLM with its tokenizer."
         ) from error
-    family = family_of(model.backbone)
+    layout = ffn_layout(model.backbone)
     return _Source(
         task=type(model),
         backbone=type(model.backbone),
         arguments=model.backbone.get_config(),
-        widths=dict.fromkeys(family.stacks.values(), family.per_neuron),
+        widths=dict.fromkeys(layout.stacks.values(), layout.per_neuron),
         preprocessor=preprocessor,
         hidden_dim=find_ffns(model)[0].hidden_dim,
         preset=preset,
     )
 
 
-def _load_prunable(config):
-    model = load_keras_hub().models.CausalLM.from_preset(config.model.preset)
+def _keras_hub() -> Any:
+    """The module `keras_hub`, imported only now: it brings TensorFlow along."""
+    try:
+        return require("keras_hub", "A KerasHub model", "hub")
+    except MissingPackage as error:
+        raise ConfigError(
+            f"{error}. Or delete the line `hub` (or `preset`) from [model], to train "
+            "this package's own decoder."
+        ) from None
+
+
+def _load_prunable(config: Any) -> Any:
+    model = _keras_hub().models.CausalLM.from_preset(config.model.preset)
     model.preprocessor = None
     return make_prunable(model, **scoring(config))

@@ -3,11 +3,8 @@
 import dataclasses
 import functools
 
-from keras_idea.hub.hub_families import (
-    HUB_FAMILIES,
-    TOKENIZERS,
-    check_tokenizer,
-)
+from keras_idea.hub.families import HUB_FAMILIES
+from keras_idea.hub.make_tokenizer import TOKENIZERS, check_tokenizer
 from keras_idea.runs import fields
 
 # What a preset decides itself; the values where nothing decides.

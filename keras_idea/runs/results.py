@@ -10,7 +10,8 @@ import numpy as np
 
 from keras_idea.callbacks import IdeaPruneCallback
 from keras_idea.data import Vocabulary
-from keras_idea.models.generate import generate, token_inputs
+from keras_idea.hub.inputs import token_inputs
+from keras_idea.models.generate import generate
 from keras_idea.report import ResultRow
 from keras_idea.report.picture import draw_run
 from keras_idea.runs.build import RunModels

@@ -10,7 +10,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_idea.models.generate import generate, token_inputs
+from keras_idea.hub.inputs import token_inputs
+from keras_idea.models.generate import generate
 
 #: The first step of a `fit` moves the state (jax) or makes the iterator
 #: (tensorflow); before the second one the pruning callback checks its counts once.

@@ -13,7 +13,7 @@ import numpy as np
 from keras_idea.callbacks import Checkpoint, Monitor
 from keras_idea.errors import ConfigError, RunFolderError
 from keras_idea.extras import require
-from keras_idea.models.generate import token_inputs
+from keras_idea.hub.inputs import token_inputs
 from keras_idea.report import ResultRow
 from keras_idea.report.history import metrics_csv
 from keras_idea.report.table import print_table, to_json, to_markdown

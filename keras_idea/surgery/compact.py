@@ -4,11 +4,8 @@ import keras
 
 from keras_idea.functional.masks import take_neurons
 from keras_idea.hub.families import is_backbone, is_task
-from keras_idea.hub.rebuild import (
-    check_same_function,
-    rebuild_backbone,
-    rebuild_task,
-)
+from keras_idea.hub.rebuild import rebuild_backbone, rebuild_task
+from keras_idea.hub.same_function import check_same_function
 from keras_idea.keras_private.layer_walk import student_of, sublayers, walk
 from keras_idea.keras_private.layers import own_attributes
 from keras_idea.keras_private.models import Functional, compile_arguments

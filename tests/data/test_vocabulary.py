@@ -12,7 +12,7 @@ from keras_idea.data import (
     tokenizer_vocabulary,
 )
 from keras_idea.errors import TextError
-from keras_idea.hub.tokenizers import make_tokenizer
+from keras_idea.hub.make_tokenizer import make_tokenizer
 from tests.data.files import TEXTS, jsonl, write
 
 TRAINING_TEXT = "\n".join(TEXTS) * 9

@@ -18,9 +18,10 @@ import keras_idea as ki
 from keras_idea.cli import main
 from keras_idea.evaluation.local_tasks import FILES, local_tasks
 from keras_idea.export import export_hf, export_preset
-from keras_idea.hub.hub_families import HUB_FAMILIES
-from keras_idea.hub.tokenizers import make_tokenizer
-from keras_idea.runs.evaluate import harness_model, load_judged
+from keras_idea.hub.families import HUB_FAMILIES
+from keras_idea.hub.make_tokenizer import make_tokenizer
+from keras_idea.runs.evaluate import harness_model
+from keras_idea.runs.judged import load_judged
 from tests.hub_models import tiny_lm
 
 TEXT = (
@@ -81,7 +82,7 @@ def converted(folder):
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from tokenizers.processors import TemplateProcessing
 
-    special = list(HUB_FAMILIES["llama3"].special_tokens)
+    special = list(HUB_FAMILIES["llama3"].from_nothing.special_tokens)
     start, end = special[:2]
     tokenizer = Tokenizer(models.BPE())
     # Not cut into words first: KerasHub 0.32 takes the pattern for that literally.

@@ -3,6 +3,7 @@
 import dataclasses
 import importlib.util
 import json
+import types
 
 import keras
 import numpy as np
@@ -17,12 +18,14 @@ from keras_idea.export import (
     export_onnx,
     export_preset,
     hf_rules,
+    hf_tokenizer,
     load_run,
     onnx_file,
     preset,
+    stock,
     target,
 )
-from keras_idea.hub.tokenizers import make_tokenizer
+from keras_idea.hub.make_tokenizer import make_tokenizer
 from keras_idea.models import DecoderConfig, decoder
 from tests.hub_models import randomize, tiny_backbone, tiny_lm
 
@@ -150,9 +153,10 @@ class TestHuggingFace:
     def test_a_tokenizer_that_cannot_be_exported_is_left_out(
         self, lm, tmp_path, monkeypatch
     ):
-        from keras_idea.export import hf
-
-        monkeypatch.setattr(hf, "first_difference", lambda *encodes: "'x' becomes [1].")
+        difference = "'x' becomes [1]."
+        monkeypatch.setattr(
+            hf_tokenizer, "first_difference", lambda *encodes: difference
+        )
         export = export_hf(lm, tmp_path / "hf")
         assert "There is NO tokenizer in it" in str(export)
         assert "'x' becomes [1]." in str(export)
@@ -188,13 +192,13 @@ class TestHuggingFace:
     )
     def test_what_kerashub_exports_wrongly_is_refused(self, name, arguments, match):
         with pytest.raises(ExportRefused, match=match):
-            hf_rules.family_of(tiny_backbone(name, **arguments))
+            hf_rules.hf_export_of(tiny_backbone(name, **arguments))
 
     @pytest.mark.parametrize("name", ["Mixtral", "QwenMoe", "Qwen3Moe", "GptOss"])
     def test_experts_are_refused(self, name):
         backbone = type(f"{name}Backbone", (), {})()
         with pytest.raises(ExportRefused, match=f"{name}Backbone; it has one for"):
-            hf_rules.family_of(backbone)
+            hf_rules.hf_export_of(backbone)
 
     def test_is_refused_before_anything_is_written(self, tmp_path, monkeypatch):
         lm = tiny_lm("qwen3", num_layers=1)
@@ -307,13 +311,13 @@ class TestOnnx:
     )
     def test_lengths(self, tmp_path, monkeypatch, backend, length, match):
         monkeypatch.setattr(keras.backend, "backend", lambda: backend)
-        monkeypatch.setattr(onnx_file, "require", lambda *arguments: None)
+        monkeypatch.setattr(onnx_file, "require_installed", lambda *arguments: None)
         with pytest.raises(ExportRefused, match=match):
             export_onnx(own_decoder(), tmp_path / "x.onnx", length=length)
 
     def test_gemma_on_tensorflow_is_refused(self, tmp_path, monkeypatch):
         monkeypatch.setattr(keras.backend, "backend", lambda: "tensorflow")
-        monkeypatch.setattr(onnx_file, "require", lambda *arguments: None)
+        monkeypatch.setattr(onnx_file, "require_installed", lambda *arguments: None)
         with pytest.raises(ExportRefused, match="KERAS_BACKEND=torch"):
             export_onnx(tiny_lm("gemma", num_layers=1), tmp_path / "x.onnx")
 
@@ -436,9 +440,7 @@ class TestCompare:
         def logits(ids):
             return table[ids] + shift
 
-        return compare.Subject(
-            logits, greedy or (lambda ids, n: compare.greedy_ids(logits, ids, n))
-        )
+        return compare.Subject(logits, greedy or compare.subject_of(logits).greedy)
 
     def table(self):
         return np.random.default_rng(1).normal(size=(12, 12))
@@ -496,12 +498,10 @@ class TestCompare:
         assert compare.probe_length(tiny_backbone("mistral", sliding_window=None)) == 48
         assert compare.probe_length(tiny_backbone("llama3")) == 48
 
-    def test_inputs(self):
-        ids = np.array([[5, 6]], "int32")
-        inputs = compare.text_inputs(["token_ids", "position_ids"], ids)
-        assert inputs["position_ids"].tolist() == [[0, 1]] and len(inputs) == 2
+    def test_a_model_of_images_is_refused(self):
+        lm = types.SimpleNamespace(input=dict.fromkeys(["token_ids", "images"]))
         with pytest.raises(ExportRefused, match="this one takes 'images' too"):
-            compare.text_inputs(["token_ids", "images"], ids)
+            stock.check_text_alone(lm)
 
 
 class TestLoad:

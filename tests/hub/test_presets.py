@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.hub.tokenizers import make_tokenizer
+from keras_idea.hub.make_tokenizer import make_tokenizer
 from tests.hub_models import tiny_lm
 
 TEXT = (

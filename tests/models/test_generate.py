@@ -6,6 +6,7 @@ import pytest
 
 from keras_idea.layers import GatedFFN
 from keras_idea.models import DecoderConfig, decoder, generate, sample
+from keras_idea.models.generate import greedy, write_on
 
 VOCABULARY = 11
 PROMPT_BP = np.array([[1, 2, 3], [7, 7, 0]])
@@ -140,3 +141,38 @@ def test_bad_arguments_are_refused(model, change, message):
 def test_nan_logits_are_refused():
     with pytest.raises(ValueError, match="logits that are NaN"):
         generate(successor_model(float("nan")), [1], 1)
+
+
+class TestWriteOn:
+    """The loop behind `generate`, exports and the harness."""
+
+    def test_rows_of_any_length_and_number(self):
+        seen = []
+
+        def next_tokens(rows):
+            seen.append([list(row) for row in rows])
+            return [row[-1] + 1 for row in rows]
+
+        rows = write_on(next_tokens, [[3], [7, 8], [5]], [2, 0, 1])
+        assert rows == [[3, 4, 5], [7, 8], [5, 6]]
+        assert seen == [[[3], [5]], [[3, 4]]]
+
+    def test_a_row_ends_by_itself(self):
+        rows = write_on(
+            lambda rows: [row[-1] + 1 for row in rows],
+            [[0], [4]],
+            9,
+            ended=lambda i, new: i == 1 and new == [5, 6],
+        )
+        assert rows == [list(range(10)), [4, 5, 6]]
+
+    def test_greedy_sees_a_window_of_one_shape(self):
+        table, shapes = np.roll(np.eye(VOCABULARY), 1, axis=1), []
+
+        def logits(ids):
+            shapes.append(ids.shape)
+            return table[ids]
+
+        ids = greedy(logits, np.array([[8], [1]]), 4, window=3)
+        assert ids.tolist() == [[8, 9, 10, 0, 1], [1, 2, 3, 4, 5]]
+        assert ids.dtype == np.int32 and shapes == [(2, 3)] * 4

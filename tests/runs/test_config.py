@@ -7,7 +7,7 @@ import tomllib
 import pytest
 
 from keras_idea.errors import ConfigError
-from keras_idea.hub.hub_families import HUB_FAMILIES
+from keras_idea.hub.families import HUB_FAMILIES
 from keras_idea.runs.config import RunConfig, load_config, parse_config
 
 # What is wrong: the TOML, and what the message must say.

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 from keras_idea.callbacks.narrowing import COMPACT
 from keras_idea.errors import ConfigError
-from keras_idea.hub.hub_families import HUB_FAMILIES
+from keras_idea.hub.families import HUB_FAMILIES
 from keras_idea.methods import METHODS
 from keras_idea.runs.config import RunConfig, load_config, parse_config
 

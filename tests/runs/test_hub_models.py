@@ -9,10 +9,10 @@ import pytest
 import keras_idea as ki
 from keras_idea.data import Corpus
 from keras_idea.errors import ConfigError, ExportRefused
-from keras_idea.export.hf_rules import family_of
-from keras_idea.hub.hub_families import HUB_FAMILIES
+from keras_idea.export.hf_rules import hf_export_of
+from keras_idea.hub.families import HUB_FAMILIES
+from keras_idea.hub.inputs import token_inputs
 from keras_idea.models import generate
-from keras_idea.models.generate import token_inputs
 from keras_idea.runs.config import parse_config
 from keras_idea.runs.hub_models import hub_models
 
@@ -50,9 +50,9 @@ def test_every_family(family):
     row = HUB_FAMILIES[family]
     for model in (wide, narrow):
         assert type(model) is getattr(keras_hub.models, f"{row.prefix}CausalLM")
-    assert wide.backbone.intermediate_dim == 12 * row.per_neuron
-    assert narrow.backbone.intermediate_dim == 4 * row.per_neuron
-    assert narrow.backbone.vocabulary_size == row.smallest_vocabulary
+    assert wide.backbone.intermediate_dim == 12 * row.ffns.per_neuron
+    assert narrow.backbone.intermediate_dim == 4 * row.ffns.per_neuron
+    assert narrow.backbone.vocabulary_size == row.from_nothing.smallest_vocabulary
     # Its own tokenizer, and the start token where it has one.
     np.testing.assert_array_equal(models.corpus.token_bytes[models.corpus.train], 1)
     start = "<|endoftext|>" if family.startswith("qwen") else None
@@ -125,8 +125,8 @@ def test_a_gemma_is_one_that_can_be_exported():
     default = models_of(table.replace("num_key_value_heads = 1\n", ""))
     backbone = default.plain(4).backbone
     assert backbone.num_query_heads == 2 and backbone.num_key_value_heads == 1
-    family_of(backbone)
+    hf_export_of(backbone)
     with pytest.warns(UserWarning, match="num_key_value_heads=2.*not exported to Hug"):
         models = models_of(table.replace("heads = 1", "heads = 2"))
     with pytest.raises(ExportRefused, match="the first of them only"):
-        family_of(models.plain(4).backbone)
+        hf_export_of(models.plain(4).backbone)

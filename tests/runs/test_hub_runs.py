@@ -13,7 +13,7 @@ import pytest
 import keras_idea as ki
 from keras_idea.cli import main
 from keras_idea.data import load_text
-from keras_idea.models.generate import token_inputs
+from keras_idea.hub.inputs import token_inputs
 from keras_idea.runs.run_folder import FILES
 from tests.runs.test_train import CONFIG, write_inputs
 

@@ -7,8 +7,8 @@ import pytest
 
 from keras_idea.data import byte_vocabulary, tokenizer_vocabulary
 from keras_idea.errors import ConfigError
-from keras_idea.hub.hub_families import HUB_FAMILIES
-from keras_idea.hub.tokenizers import make_tokenizer
+from keras_idea.hub.families import HUB_FAMILIES
+from keras_idea.hub.make_tokenizer import make_tokenizer
 
 TRAINING_TEXT = (
     "def read_all(path):\n    with open(path) as file:\n        return file.read()\n"
@@ -24,10 +24,9 @@ TEXTS = {
     "trained on": TRAINING_TEXT,
 }
 MANY_CHARACTERS = "".join(map(chr, range(0x4E00, 0x5000)))
+ROWS = {name: row.from_nothing for name, row in HUB_FAMILIES.items()}
 FAMILIES_AND_KINDS = [
-    (family, kind)
-    for family, row in HUB_FAMILIES.items()
-    for kind in ("bytes", row.tokenizer)
+    (family, kind) for family, row in ROWS.items() for kind in ("bytes", row.tokenizer)
 ]
 
 
@@ -50,16 +49,16 @@ class TestEveryFamily:
             assert tokenizer.detokenize(tokenizer.tokenize(text)) == text
 
     def test_it_is_the_familys_own_class(self, tokenizers, family, kind):
-        tokenizer, row = tokenizers[family, kind], HUB_FAMILIES[family]
+        tokenizer, special = tokenizers[family, kind], ROWS[family].special_tokens
         assert type(tokenizer).__module__.startswith("keras_hub.")
-        assert type(tokenizer).__name__ == f"{row.prefix}Tokenizer"
-        ids = [tokenizer.token_to_id(token) for token in row.special_tokens]
-        assert len(set(ids)) == len(row.special_tokens)
-        assert tokenizer.end_token in row.special_tokens
+        assert type(tokenizer).__name__ == (f"{HUB_FAMILIES[family].prefix}Tokenizer")
+        ids = [tokenizer.token_to_id(token) for token in special]
+        assert len(set(ids)) == len(special)
+        assert tokenizer.end_token in special
 
     def test_vocabulary_is_as_large_as_asked_for(self, tokenizers, family, kind):
         size = tokenizers[family, kind].vocabulary_size()
-        expected = HUB_FAMILIES[family].smallest_vocabulary if kind == "bytes" else 300
+        expected = ROWS[family].smallest_vocabulary if kind == "bytes" else 300
         assert size == expected
 
     def test_every_byte_counts(self, tokenizers, family, kind):
@@ -77,10 +76,10 @@ class TestEveryFamily:
         # From bytes, cut in the middle of the last character of a text.
         text = TRAINING_TEXT.encode() + "ü".encode()[:1]
         one, other = tokenizers[family, kind], make_tokenizer(family, kind, text, size)
-        if HUB_FAMILIES[family].tokenizer == "bpe":
+        if ROWS[family].tokenizer == "bpe":
             assert one.vocabulary == other.vocabulary and one.merges == other.merges
             # Not in the order of a set, which no other process has.
-            specials = list(HUB_FAMILIES[family].special_tokens)
+            specials = list(ROWS[family].special_tokens)
             assert other.unsplittable_tokens == specials
         else:
             assert one.proto == other.proto
@@ -88,7 +87,7 @@ class TestEveryFamily:
 
 @pytest.mark.parametrize("family", ["qwen3", "mistral"])
 def test_a_trained_tokenizer_needs_fewer_tokens(tokenizers, family):
-    ids = tokenizers[family, HUB_FAMILIES[family].tokenizer].tokenize(TRAINING_TEXT)
+    ids = tokenizers[family, ROWS[family].tokenizer].tokenize(TRAINING_TEXT)
     assert len(ids) < 0.8 * len(TRAINING_TEXT.encode())
 
 
@@ -101,14 +100,14 @@ def test_a_byte_is_its_own_id(tokenizers):
 def test_a_short_text_has_fewer_merges(kind):
     family = "qwen" if kind == "bpe" else "phi3"
     size = make_tokenizer(family, kind, "a rose is a rose is a rose").vocabulary_size()
-    assert HUB_FAMILIES[family].smallest_vocabulary < size < 320
+    assert ROWS[family].smallest_vocabulary < size < 320
 
 
 @pytest.mark.parametrize("family", ["gemma", "qwen"])
 @pytest.mark.parametrize("text", ["<bos><|endoftext|><pad> " * 50, "abcab" * 50])
 def test_odd_texts_to_train_on(family, text):
     # One that spells out special tokens, and one without a space.
-    kind = HUB_FAMILIES[family].tokenizer
+    kind = ROWS[family].tokenizer
     tokenizer = make_tokenizer(family, kind, text)
     for other in (text, "a b  c\n<bos> <|endoftext|>"):
         assert tokenizer.detokenize(tokenizer.tokenize(other)) == other

@@ -8,16 +8,15 @@ back as a space, as in any SentencePiece tokenizer.)
 import importlib
 import io
 import json
+from typing import Any
 
 from keras_idea.errors import ConfigError
-from keras_idea.hub.hub_families import (
-    HUB_FAMILIES,
-    NUM_BYTES,
-    TOKENIZERS,
-    check_tokenizer,
-)
+from keras_idea.extras import require
+from keras_idea.hub.families import HUB_FAMILIES
+from keras_idea.hub.family import NUM_BYTES
 from keras_idea.validation import check_choice
 
+TOKENIZERS = ("bytes", "bpe", "sentencepiece")
 #: Tokens of a trained tokenizer of which no size is asked for.
 DEFAULT_VOCABULARY_SIZE = 4096
 # SentencePiece leaves out longer sentences, so that longer lines are cut.
@@ -25,7 +24,9 @@ _SENTENCE = 4000
 _SPACE = "▁"
 
 
-def make_tokenizer(family, kind, text, vocabulary_size=None):
+def make_tokenizer(
+    family: str, kind: str, text: str | bytes, vocabulary_size: int | None = None
+) -> Any:
     """Makes a tokenizer of a family's own KerasHub class.
 
     The same arguments give the same tokenizer, on every machine.
@@ -57,8 +58,7 @@ def make_tokenizer(family, kind, text, vocabulary_size=None):
     check_choice("family", family, tuple(HUB_FAMILIES))
     check_choice("kind", kind, TOKENIZERS)
     check_tokenizer(family, kind, vocabulary_size)
-    row = HUB_FAMILIES[family]
-    tokenizers = load_keras_hub().tokenizers
+    keras_hub = require("keras_hub", "A KerasHub tokenizer", "hub", ConfigError)
     size = vocabulary_size or DEFAULT_VOCABULARY_SIZE
     if not isinstance(text, str):
         # A corpus is cut anywhere, in the middle of a character too.
@@ -68,48 +68,71 @@ def make_tokenizer(family, kind, text, vocabulary_size=None):
             f"A {kind} tokenizer is trained on the run's text, but `text` is empty. "
             "Give text, or take the byte-level tokenizer."
         )
-    tokenizer_class = getattr(tokenizers, f"{row.prefix}Tokenizer")
-    if row.tokenizer == "bpe":
-        merges = [] if kind == "bytes" else _train_bpe(text, size, row)
+    row = HUB_FAMILIES[family]
+    special = row.from_nothing.special_tokens
+    tokenizer_class = getattr(keras_hub.tokenizers, f"{row.prefix}Tokenizer")
+    if row.from_nothing.tokenizer == "bpe":
+        merges = [] if kind == "bytes" else _train_bpe(text, size - len(special))
         return tokenizer_class(
-            vocabulary=_bpe_vocabulary(merges, row.special_tokens),
+            vocabulary=_bpe_vocabulary(merges, special),
             # KerasHub cannot look up in a table of no merges at all: a file's first
             # line, which it skips, stands for them.
             merges=["#version: 0.2", *merges],
             # Its own default is a set's order, another one in each process.
-            unsplittable_tokens=list(row.special_tokens),
+            unsplittable_tokens=list(special),
         )
-    pieces = [_SPACE] if kind == "bytes" else _train_sentencepiece(text, size, row)
-    return tokenizer_class(proto=_sentencepiece_model(pieces, row.special_tokens))
+    pieces = [_SPACE] if kind == "bytes" else _train_sentencepiece(text, size, special)
+    return tokenizer_class(proto=_sentencepiece_model(pieces, special))
 
 
-def load_keras_hub():
-    """The module `keras_hub`, imported only now: it brings TensorFlow along.
+def check_tokenizer(
+    family: str, kind: str, vocabulary_size: int | None = None, name: str = "kind"
+) -> None:
+    """Refuses a tokenizer that a family's class cannot read.
 
-    Returns:
-        Module.
+    Args:
+        family: str, a key of `HUB_FAMILIES`.
+        kind: str, one of `TOKENIZERS`.
+        vocabulary_size: int or None, tokens in all.
+        name: str, how the argument `kind` is called in the message.
 
     Raises:
-        ConfigError: if it is not installed; how to install it.
+        ConfigError: if the two do not fit, or the vocabulary is too small or
+            fixed; which would do.
     """
-    try:
-        return importlib.import_module("keras_hub")
-    except ImportError as error:
+    row = HUB_FAMILIES[family]
+    own, smallest = row.from_nothing.tokenizer, row.from_nothing.smallest_vocabulary
+    if kind not in ("bytes", own):
         raise ConfigError(
-            'KerasHub models need keras_hub: pip install "keras-idea[hub]". Or delete '
-            "the line `hub` (or `preset`) from [model], to train this package's own "
-            f"decoder. Python said: {error}"
-        ) from None
+            f"`{name}` must be 'bytes' or {own!r} for {family!r}: KerasHub's "
+            f"{row.prefix}Tokenizer reads no other. Received: {kind!r}."
+        )
+    if vocabulary_size is None:
+        return
+    if kind == "bytes":
+        raise ConfigError(
+            "`vocabulary_size` is for a trained tokenizer; the byte-level one of "
+            f"{family!r} has {smallest} tokens. Received: "
+            f"vocabulary_size={vocabulary_size}. Mend: leave it out, or ask for "
+            f"{own!r}."
+        )
+    if vocabulary_size <= smallest:
+        raise ConfigError(
+            f"`vocabulary_size` must be above {smallest} for "
+            f"{family!r}: so many are the bytes and the special tokens. Received: "
+            f"vocabulary_size={vocabulary_size}. Mend: more, or the byte-level "
+            "tokenizer."
+        )
 
 
-def _train_bpe(text, size, row):
+def _train_bpe(text: str, size: int) -> list[str]:
     """Merges as KerasHub writes them, "a b", learnt from the text."""
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     trainer = trainers.BpeTrainer(
-        vocab_size=size - len(row.special_tokens),
+        vocab_size=size,
         min_frequency=2,
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
@@ -119,7 +142,9 @@ def _train_bpe(text, size, row):
     return [" ".join(merge) for merge in merges]
 
 
-def _bpe_vocabulary(merges, special_tokens):
+def _bpe_vocabulary(
+    merges: list[str], special_tokens: tuple[str, ...]
+) -> dict[str, int]:
     """Dict of token to id: a byte's id is the byte, special tokens come last."""
     merged = [merge.replace(" ", "") for merge in merges]
     # Two merges may make the same token.
@@ -127,18 +152,17 @@ def _bpe_vocabulary(merges, special_tokens):
     return {token: index for index, token in enumerate(tokens)}
 
 
-def _byte_characters():
-    """For each byte the printable character that stands for it in byte-level BPE.
+def _byte_characters() -> list[str]:
+    """For each byte the printable character that stands for it in byte-level BPE."""
+    from keras_hub.src.tokenizers.byte_pair_tokenizer import bytes_to_unicode
 
-    GPT-2's: printable bytes of Latin-1 stand for themselves, the others for the
-    characters from U+0100 on.
-    """
-    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-    others = iter(range(0x100, 0x200))
-    return [chr(b if b in printable else next(others)) for b in range(NUM_BYTES)]
+    characters = dict(zip(*bytes_to_unicode(), strict=True))
+    return [characters[bytes([byte])] for byte in range(NUM_BYTES)]
 
 
-def _train_sentencepiece(text, size, row):
+def _train_sentencepiece(
+    text: str, size: int, special_tokens: tuple[str, ...]
+) -> list[str]:
     """Pieces besides the bytes and the special tokens, the likelier first."""
     import sentencepiece
 
@@ -154,7 +178,7 @@ def _train_sentencepiece(text, size, row):
             model_writer=model,
             model_type="bpe",
             # Its own three special tokens are replaced by the family's.
-            vocab_size=size - len(row.special_tokens) + 3,
+            vocab_size=size - len(special_tokens) + 3,
             # Fewer, where the text has no more to merge.
             hard_vocab_limit=False,
             byte_fallback=True,
@@ -179,12 +203,12 @@ def _train_sentencepiece(text, size, row):
         for i in range(trained.vocab_size())
         if not (trained.IsControl(i) or trained.IsUnknown(i) or trained.IsByte(i))
     ]
-    pieces = [piece for piece in pieces if piece not in row.special_tokens]
+    pieces = [piece for piece in pieces if piece not in special_tokens]
     # A text without spaces does not teach any; there is no byte for one.
     return pieces if _SPACE in pieces else [*pieces[:-1], _SPACE]
 
 
-def _sentencepiece_model(pieces, special_tokens):
+def _sentencepiece_model(pieces: list[str], special_tokens: tuple[str, ...]) -> bytes:
     """A SentencePiece model, serialized: special tokens, bytes, then pieces."""
     proto = importlib.import_module("sentencepiece.sentencepiece_model_pb2")
     model = proto.ModelProto()

@@ -1,0 +1,123 @@
+"""What is known of a KerasHub family: the parts of a row of the table of families."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+#: The tokens of every vocabulary besides the special ones: all text has an id.
+NUM_BYTES = 256
+
+
+@dataclasses.dataclass(frozen=True)
+class FFNLayout:
+    """Where the backbones of a family keep their gated FFNs.
+
+    Attributes:
+        up: str, attribute of the layer whose output is activated.
+        gate: str, attribute of the linear layer beside it.
+        down: str, attribute of the layer back to the model's width.
+        inside: str, attribute of a block that holds the three; "": the block does.
+        stacks: dict, attribute of the backbone that lists blocks -> argument of
+            its constructor that sets their width.
+        per_neuron: int, how much of that argument a neuron takes.
+        calls_down: bool, whether blocks call the down layer: then its input, the
+            hidden activations, can be measured and masked.
+        requires: dict, attribute of the backbone -> (the value it must have, what
+            it means if it has another).
+    """
+
+    up: str
+    gate: str
+    down: str
+    inside: str = ""
+    stacks: Mapping[str, str] = dataclasses.field(
+        default_factory=lambda: {"transformer_layers": "intermediate_dim"}
+    )
+    per_neuron: int = 1
+    calls_down: bool = True
+    requires: Mapping[str, tuple[object, str]] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class FromNothing:
+    """What must be known to make a family's model and its tokenizer.
+
+    Attributes:
+        tokenizer: "bpe" or "sentencepiece", what its tokenizer class reads.
+        special_tokens: tuple of str, those its tokenizer class demands; of
+            SentencePiece in the order of their ids, which begin at 0.
+        needs_head_dim: bool, whether its backbone must be told the size of a head.
+        key_value_heads: int or None, those it has where a run does not say; None: as
+            many as heads.
+    """
+
+    tokenizer: str
+    special_tokens: tuple[str, ...]
+    needs_head_dim: bool = False
+    key_value_heads: int | None = None
+
+    @property
+    def smallest_vocabulary(self) -> int:
+        """int, tokens of the byte-level tokenizer."""
+        # SentencePiece writes a space as a piece of its own.
+        space = self.tokenizer == "sentencepiece"
+        return NUM_BYTES + space + len(self.special_tokens)
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """Something that must hold of a backbone, or its export would be wrong.
+
+    Attributes:
+        holds: function of a backbone that returns a bool.
+        reason: str, what KerasHub does otherwise, and what to do.
+    """
+
+    holds: Callable[[Any], bool]
+    reason: str
+
+
+def has(attribute: str, value: object, reason: str) -> Rule:
+    """A `Rule`: an attribute of the backbone, if it has it, has its usual value."""
+    return Rule(
+        lambda backbone: getattr(backbone, attribute, value) == value,
+        f"{reason}. Train with {attribute}={value!r}.",
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class HFExport:
+    """KerasHub's export of a family to Hugging Face.
+
+    Attributes:
+        rules: tuple of `Rule`.
+        export_as: str, prefix of the classes by which it is exported, those of an
+            equal architecture. "": by its own.
+        tokenizer_as: str, tokenizer class that is then given its tokenizer's model
+            (`proto`).
+    """
+
+    rules: tuple[Rule, ...] = ()
+    export_as: str = ""
+    tokenizer_as: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """A row of the table.
+
+    Attributes:
+        prefix: str, of its KerasHub classes: `<prefix>Backbone`, and so on.
+        ffns: `FFNLayout`, or None if it has none that can be pruned.
+        refused: str, why it has none; "": its FFNs are not gated.
+        from_nothing: `FromNothing`, or None if no run can begin with it.
+        hf: `HFExport`, or None if KerasHub has no export for it.
+        onnx_wrong: dict, backend -> why Keras's ONNX file of it is wrong there.
+    """
+
+    prefix: str
+    ffns: FFNLayout | None = None
+    refused: str = ""
+    from_nothing: FromNothing | None = None
+    hf: HFExport | None = None
+    onnx_wrong: Mapping[str, str] = dataclasses.field(default_factory=dict)

@@ -1,0 +1,88 @@
+"""What a causal model is given for token ids: KerasHub's take a dict of arrays.
+
+Shapes: B batch, T tokens.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_idea.errors import ArgumentError
+
+
+def token_inputs(model: Any, ids_BT: Any, mask_BT: np.ndarray | None = None) -> Any:
+    """Token ids in the form that a model takes.
+
+    Args:
+        model: keras.Model of token ids; or of a dict of inputs, as KerasHub's.
+        ids_BT: int array or tensor (B, T).
+        mask_BT: bool array (B, T) or None, which tokens are no padding. Defaults to
+            None: all of them.
+
+    Returns:
+        `ids_BT`, or a dict as `text_inputs` returns it.
+
+    Raises:
+        ValueError: if the model takes more than text.
+
+    Example:
+    >>> model.evaluate(token_inputs(model, x), y)
+    """
+    names = getattr(model, "input", None)
+    if not isinstance(names, dict):
+        return ids_BT
+    return text_inputs(names, ids_BT, mask_BT)
+
+
+def text_inputs(
+    names: Iterable[str], ids_BT: Any, mask_BT: np.ndarray | None = None
+) -> dict[str, Any]:
+    """Inputs of a KerasHub model by their names, for token ids.
+
+    Args:
+        names: iterable of str, the model's inputs.
+        ids_BT: int array (B, T), or a tensor, inside a model too.
+        mask_BT: bool array (B, T) or None, which tokens are no padding. Defaults to
+            None: all of them.
+
+    Returns:
+        dict of arrays, or of tensors, (B, T): the ids as they are, the others int32.
+
+    Raises:
+        ValueError: if an input is none of those that follow from the ids; which.
+
+    Example:
+    >>> text_inputs(["token_ids", "padding_mask"], np.array([[5, 6]]))
+    {'token_ids': array([[5, 6]]), 'padding_mask': array([[1, 1]], dtype=int32)}
+    """
+    of: Any = np if isinstance(ids_BT, np.ndarray) else keras.ops
+    ones_BT = of.ones_like(ids_BT, dtype="int32")
+    known = {
+        "token_ids": ids_BT,
+        "padding_mask": ones_BT if mask_BT is None else mask_BT.astype("int32"),
+        "position_ids": of.cumsum(ones_BT, axis=1, dtype="int32") - 1,
+    }
+    names = list(names)
+    others = [name for name in names if name not in known]
+    if others:
+        raise ArgumentError(
+            f"A model of text alone takes {', '.join(known)}; this one takes "
+            f"{others[0]!r} too. Give one without."
+        )
+    return {name: known[name] for name in names}
+
+
+def start_token(preprocessor: Any) -> str | None:
+    """The token that a model's tokenizer puts before every text.
+
+    Args:
+        preprocessor: a KerasHub `CausalLMPreprocessor`.
+
+    Returns:
+        str, or None if it puts none.
+    """
+    if not getattr(preprocessor, "add_start_token", False):
+        return None
+    return getattr(preprocessor.tokenizer, "start_token", None)

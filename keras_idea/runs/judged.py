@@ -1,0 +1,97 @@
+"""A saved model, loaded to be judged."""
+
+import dataclasses
+import functools
+import os
+import pathlib
+
+from keras_idea.data.vocabulary import (
+    Vocabulary,
+    byte_vocabulary,
+    tokenizer_vocabulary,
+)
+from keras_idea.errors import ConfigError, EvaluationError, ExportRefused
+from keras_idea.evaluation import TokenScorer
+from keras_idea.export.load import load_run
+from keras_idea.hub.inputs import start_token, token_inputs
+from keras_idea.runs.config import load_config
+
+#: Tokens a model sees at once where its run does not tell.
+DEFAULT_LENGTH = 1024
+
+
+@dataclasses.dataclass(frozen=True)
+class Judged:
+    """A saved model, ready to be judged.
+
+    Attributes:
+        scorer: `TokenScorer`.
+        vocabulary: `Vocabulary`.
+        start_id: int, the token that stands before a text.
+        end_id: int or None, the token at which generated text ends.
+        add_start: bool, whether `start_id` begins every text.
+        special_ids: frozenset of int, tokens that stand for no text.
+    """
+
+    scorer: TokenScorer
+    vocabulary: Vocabulary
+    start_id: int
+    end_id: int | None
+    add_start: bool = False
+    special_ids: frozenset = frozenset()
+
+
+def load_judged(
+    path: str | os.PathLike, length: int | None = None, batch_tokens: int = 8192
+) -> Judged:
+    """Loads a saved model to judge it.
+
+    Args:
+        path: path of a run folder, or of a KerasHub preset.
+        length: int or None, tokens it sees at once; None: as many as in its run,
+            else 1024.
+        batch_tokens: int, tokens scored at once.
+
+    Returns:
+        `Judged`.
+
+    Raises:
+        EvaluationError: if there is no model, or it cannot be loaded.
+    """
+    try:
+        model = load_run(path, purpose="evaluate")
+    except ExportRefused as error:
+        raise EvaluationError(str(error)) from error
+    preprocessor = getattr(model, "preprocessor", None)
+    tokenizer = getattr(preprocessor, "tokenizer", None)
+    add_start, special_ids = False, frozenset[int]()
+    if tokenizer is None:
+        # A run on documents knows a token that ends one.
+        vocabulary = byte_vocabulary(end=model.output_shape[-1] > 256)
+        end: int | None = vocabulary.end_id
+        start: int | None = ord("\n") if end is None else end
+    else:
+        vocabulary = tokenizer_vocabulary(tokenizer)
+        end = getattr(tokenizer, "end_token_id", None)
+        start = getattr(tokenizer, "start_token_id", None)
+        start = end if start is None else start
+        add_start = start_token(preprocessor) is not None
+        special_ids = frozenset(getattr(tokenizer, "special_token_ids", None) or ())
+        model.preprocessor = None
+    scorer = TokenScorer(
+        model,
+        length or _trained_length(path) or DEFAULT_LENGTH,
+        functools.partial(token_inputs, model),
+        batch_tokens,
+    )
+    return Judged(scorer, vocabulary, start or 0, end, add_start, special_ids)
+
+
+def _trained_length(path: str | os.PathLike) -> int | None:
+    config = pathlib.Path(path) / "config.toml"
+    if not config.is_file():
+        return None
+    try:
+        return load_config(config).model.sequence_length
+    except ConfigError:
+        return None  # of another version: the caller can say --length
