@@ -6,7 +6,8 @@ import rich.box
 import rich.console
 import rich.table
 
-from keras_idea.monitor.work_count import matrix_weights, train_flops
+from keras_idea.functional.counts import train_flops
+from keras_idea.monitor.work_count import multiply_adds
 from keras_idea.runs.build import cosine
 from keras_idea.runs.compactions import compactions
 from keras_idea.runs.prepare import describe, prepare
@@ -27,8 +28,8 @@ class StagePlan:
         tokens: int, tokens read.
         widths: pair of int, neurons of an FFN that live, at its begin and end.
         learning_rates: pair of float, of its first and its last step.
-        flops: float, operations of its training, `6 x weights in matrices x tokens`,
-            FFNs as wide as they are physically.
+        flops: float, operations of its training, all products of matrices, FFNs as
+            wide as they are physically.
     """
 
     name: str
@@ -74,10 +75,11 @@ def plan(config):
     run = prepare(config, RunFolder(config.run.output))
     models, budget = run.models, config.budget
     wide, narrow = models.hidden_dim, models.target_dim
-    sizes = [_size(models.plain(width)) for width in (wide, narrow)]
+    length = config.model.sequence_length
+    sizes = [_size(models.plain(width), length) for width in (wide, narrow)]
     begin, end = budget.enlarge_steps, budget.enlarge_steps + budget.prune_steps
 
-    tokens, rate = config.data.batch_size * config.model.sequence_length, cosine(config)
+    tokens, rate = config.data.batch_size * length, cosine(config)
     in_run = {0: wide, **compactions(config, wide, narrow)}
 
     def stage(name, first, last, alive, physical):
@@ -140,8 +142,8 @@ def print_plan(planned, console=None):
     )
 
 
-def _size(model):
-    return model.count_params(), matrix_weights(model)
+def _size(model, length):
+    return model.count_params(), multiply_adds(model, length)
 
 
 def _pieces(widths, first, last):
@@ -154,7 +156,7 @@ def _pieces(widths, first, last):
 
 
 def _between(sizes, widths, width):
-    """Weights in matrices at a width: linear in it."""
+    """Multiply-adds of a token at a width: linear in it."""
     (_, wide), (_, narrow) = sizes
     return narrow + (wide - narrow) * (width - widths[1]) / (widths[0] - widths[1])
 
