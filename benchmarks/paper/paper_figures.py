@@ -6,6 +6,7 @@ import numpy as np
 
 from benchmarks.paper.paper_table import estimate, paired_difference
 from keras_idea.report.axes import COLORS, INK, MUTED, dress, figure
+from keras_idea.report.picture import smooth
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,17 +186,8 @@ def draw_differences(path, rows, title):
 
 
 def _smooth_stages(curve):
-    """The smoothed loss; a new stage may jump, so each is smoothed for itself."""
+    """Smoothed over a thirtieth; a new stage may jump, so each is for itself."""
     steps, loss = np.array(curve.steps), np.array(curve.loss)
     cuts = np.searchsorted(steps, curve.stages[:-1], side="right")
-    parts = [_smooth(part, len(loss)) for part in np.split(loss, cuts)]
-    return np.concatenate(parts)
-
-
-def _smooth(values, whole):
-    """Running mean over a thirtieth of the run, shorter at its ends."""
-    half = max(1, whole // 60)
-    total = np.concatenate([[0.0], np.cumsum(values)])
-    index = np.arange(len(values))
-    low, high = np.maximum(index - half, 0), np.minimum(index + half + 1, len(values))
-    return (total[high] - total[low]) / (high - low)
+    half = max(1, len(loss) // 60)
+    return np.concatenate([smooth(part, half) for part in np.split(loss, cuts)])

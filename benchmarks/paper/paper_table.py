@@ -5,6 +5,8 @@ import json
 import math
 import statistics
 
+from keras_idea.report.table import markdown_table
+
 
 @dataclasses.dataclass(frozen=True)
 class SeededRow:
@@ -116,15 +118,7 @@ def to_markdown(title, rows, notes=()):
     lines = [[header for header, _ in _COLUMNS]]
     for row, mean, gap in _estimates(rows):
         lines.append([text(row, mean, gap) for _, text in _COLUMNS])
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    padded = [
-        [line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]
-        for line in lines
-    ]
-    padded.insert(
-        1, ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
-    )
-    table = "".join(f"| {' | '.join(line)} |\n" for line in padded)
+    table = markdown_table(lines)
     references = _references(rows)
     return (
         "\n\n".join([f"# {title}", table.rstrip(), LEGEND, *references, *notes]) + "\n"
