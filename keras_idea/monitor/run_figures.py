@@ -42,7 +42,7 @@ class RunFigures:
         self._settled = (0, 0)  # batches and work at the last point
 
     def work_after(self, batches):
-        """Multiply-adds of a token times batches so far; to be asked before each batch."""
+        """Multiply-adds times batches so far; to be asked before each batch."""
         return self._work.after(batches)
 
     def at(self, interval, batches, work):
