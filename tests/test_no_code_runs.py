@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import keras_idea
-from benchmarks.paper.checkpoint import load_checkpoint
+from benchmarks.paper.checkpoint import Checkpoint, load_checkpoint
 from keras_idea.cli import main
 from keras_idea.data import load_vocabulary
 from keras_idea.errors import TextError
@@ -213,10 +213,12 @@ class TestCheckpoints:
 
     @pytest.mark.parametrize("name", PICKLES)
     def test_the_papers(self, folder, name):
-        path = folder / "100.npz"
-        path.write_bytes(PICKLES[name]())
-        with pytest.raises(ValueError, match="100.npz' is damaged .*allow_pickle"):
-            load_checkpoint(path)
+        facts = {"iterations": 4}
+        Checkpoint({"kernel": np.ones(3)}, facts).save(folder / "prefix")
+        path = folder / "prefix" / "step-00000004" / "arrays-00000.safetensors"
+        m.arrays_with(m.holds(PICKLES[name]()))(path)
+        with pytest.raises(ValueError, match="00000.safetensors does not hold"):
+            load_checkpoint(folder / "prefix")
         assert not pathlib.Path(MARK).exists()
 
     def test_the_payload_would_leave_a_mark(self, folder):

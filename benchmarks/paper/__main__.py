@@ -9,16 +9,50 @@ from benchmarks.paper.text import find_text
 from keras_idea.cli import carry_out
 from keras_idea.validation import check_choice
 
+_DESCRIPTION = (
+    "Carries out tables of the paper (1 to 6) and of what its readers missed (7 "
+    "pruning frequency, 8 token split, 9 warm-up-stable-decay, 10 optimizers, 11 "
+    "target ratios, 12 length of the training), in kind, at a size that fits the "
+    "machine. A finished cell is never run again: the same command goes on after a "
+    "stop, and with more seeds only adds."
+)
+# Option: metavar, type, default, help.
+_OPTIONS = {
+    "--scale": (
+        None,
+        str,
+        "tiny",
+        "tiny (default): minutes a seed on 2 cores; small: a night; gpu: one large GPU",
+    ),
+    "--seeds": ("K", int, 3, "how many (default 3)"),
+    "--first-seed": (
+        "S",
+        int,
+        0,
+        "the first of them (default 0); runs with other seeds may share the output "
+        "folder",
+    ),
+    "--output": (
+        "DIR",
+        str,
+        "runs/paper",
+        "where cells, checkpoints and tables go (default runs/paper)",
+    ),
+    "--data": (
+        "DIR",
+        str,
+        None,
+        "folder with train.txt and valid.txt, or with ptb/ that has them; default: "
+        "the variable KERAS_IDEA_TEXT, ../shared/data/text beside the repository, or "
+        "the source text of Python's standard library",
+    ),
+}
 
-def make_parser():
+
+def make_parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.paper",
-        description="Carries out tables of the paper (1 to 6) and of what its readers "
-        "missed (7 pruning frequency, 8 token split, 9 warm-up-stable-decay, "
-        "10 optimizers, 11 target ratios, 12 length of the training), in kind, at a "
-        "size that fits the machine. A finished cell is never run again: the same "
-        "command goes on after a stop, and with more seeds only adds.",
+        prog="python -m benchmarks.paper", description=_DESCRIPTION
     )
     parser.add_argument(
         "--table",
@@ -28,40 +62,14 @@ def make_parser():
         metavar="N",
         help="1 to 12; may be given several times (tables share cells)",
     )
-    parser.add_argument(
-        "--scale",
-        default="tiny",
-        help="tiny (default): minutes a seed on 2 cores; small: a night; gpu: one "
-        "large GPU",
-    )
-    parser.add_argument(
-        "--seeds", type=int, default=3, metavar="K", help="how many (default 3)"
-    )
-    parser.add_argument(
-        "--first-seed",
-        type=int,
-        default=0,
-        metavar="S",
-        help="the first of them (default 0); runs with other seeds may share the "
-        "output folder",
-    )
-    parser.add_argument(
-        "--output",
-        default="runs/paper",
-        metavar="DIR",
-        help="where cells, checkpoints and tables go (default runs/paper)",
-    )
-    parser.add_argument(
-        "--data",
-        metavar="DIR",
-        help="folder with train.txt and valid.txt, or with ptb/ that has them; "
-        "default: the variable KERAS_IDEA_TEXT, ../shared/data/text beside the "
-        "repository, or the source text of Python's standard library",
-    )
+    for name, (metavar, kind, default, text) in _OPTIONS.items():
+        parser.add_argument(
+            name, metavar=metavar, type=kind, default=default, help=text
+        )
     return parser
 
 
-def main(arguments=None):
+def main(arguments=None) -> int:
     """Runs the command line; returns the exit status."""
     return carry_out(_bench_paper, make_parser().parse_args(arguments))
 
@@ -78,8 +86,7 @@ def _bench_paper(options):
         corpus,
         options.first_seed,
     )
-    for path in written:
-        print(path)
+    print(*written, sep="\n")
 
 
 if __name__ == "__main__":

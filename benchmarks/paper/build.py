@@ -9,6 +9,7 @@ import keras
 from keras.distillation import Distiller, LogitsDistillation
 
 import keras_idea as ki
+from benchmarks.paper.methods import METHODS
 from keras_idea.models import decoder
 from keras_idea.surgery.pruner import NeuronPruner
 
@@ -52,16 +53,13 @@ OPTIMIZERS = types.MappingProxyType(
 )
 
 
-def new_model(scale, width, scores=None):
-    """A decoder that is not compiled yet.
+def new_model(scale, width: int, scores: tuple | None = None) -> keras.Model:
+    """A decoder, bytes to logits, that is not compiled yet.
 
     Args:
         scale: `Scale`.
         width: int, neurons of each FFN.
         scores: None for plain FFNs, or (ema_decay, row_reduce, matrix_reduce).
-
-    Returns:
-        `keras.Model`, bytes to logits.
     """
     ffn: Callable = ki.GatedFFN
     if scores is not None:
@@ -71,49 +69,30 @@ def new_model(scale, width, scores=None):
     return decoder(scale.decoder_config(width), ffn=ffn, dtype=scale.dtype)
 
 
-def new_optimizer(stage, scale, iterations):
-    """The optimizer of a stage under its learning rate.
-
-    Args:
-        stage: `Stage`.
-        scale: `Scale`.
-        iterations: int, updates it will be said to have done.
-
-    Returns:
-        A Keras optimizer, not built.
-    """
+def new_optimizer(stage, scale, schedule) -> keras.optimizers.Optimizer:
+    """The optimizer of a stage under its learning rate, not built."""
     kind = OPTIMIZERS[stage.optimizer]
-    return kind.make(
-        stage.rate.schedule(iterations),
-        weight_decay=kind.weight_decay * scale.weight_decay,
+    return kind.make(schedule, weight_decay=kind.weight_decay * scale.weight_decay)
+
+
+def cross_entropy() -> keras.losses.Loss:
+    """The loss of all models, in nats a byte."""
+    return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+
+def taught(student: keras.Model, teacher: keras.Model) -> Distiller:
+    """What to call `fit` of, for a compiled student to follow a teacher too."""
+    # An object: given as a string the divergence would be taken of the logits
+    # themselves (Keras 3.15 looks for the class to apply a softmax).
+    divergence = keras.losses.KLDivergence()
+    distiller = Distiller(
+        teacher,
+        student,
+        LogitsDistillation(DISTILLATION_TEMPERATURE, loss=divergence),
+        student_loss_weight=STUDENT_LOSS_WEIGHT,
     )
-
-
-def compile_model(model, optimizer, teacher=None):
-    """Compiles a model to learn from text, and from a teacher if there is one.
-
-    Args:
-        model: the decoder.
-        optimizer: a Keras optimizer.
-        teacher: None, or the decoder whose predictions are followed too.
-
-    Returns:
-        What to call `fit` of: the model, or a `Distiller` of which it is the
-        student.
-    """
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    if teacher is not None:
-        # An object: given as a string the divergence would be taken of the logits
-        # themselves (Keras 3.15 looks for the class to apply a softmax).
-        divergence = keras.losses.KLDivergence()
-        model = Distiller(
-            teacher,
-            model,
-            LogitsDistillation(DISTILLATION_TEMPERATURE, loss=divergence),
-            student_loss_weight=STUDENT_LOSS_WEIGHT,
-        )
-    model.compile(optimizer=optimizer, loss=loss)
-    return model
+    distiller.compile(optimizer=student.optimizer, loss=cross_entropy())
+    return distiller
 
 
 class KeepScores(keras.callbacks.Callback):
@@ -130,52 +109,27 @@ class KeepScores(keras.callbacks.Callback):
         self._pruner.detach(self.model)
 
 
-def _activation(scale, corpus, seed, last_batch):
-    length, batch = scale.sequence_length, scale.batch_size
-    samples, _ = corpus.batch(
-        # No batch of the training: of a stream of its own.
-        last_batch,
-        seed=seed + 1_000_003,
-        batch_size=scale.calibration_samples,
-        length=length,
-    )
-    return ki.methods.Activation(
-        samples, num_samples=scale.calibration_samples, batch_size=batch
-    )
-
-
-#: method: how its object is made from (scale, corpus, seed, first batch).
-METHOD_OBJECTS = types.MappingProxyType(
-    {
-        "sensitivity": lambda scale, corpus, seed, batch: ki.methods.Sensitivity(),
-        "random": lambda scale, corpus, seed, batch: ki.methods.Random(seed=seed),
-        "activation": _activation,
-        "learned_mask": lambda scale, corpus, seed, batch: ki.methods.LearnedMask(
-            seed=seed
-        ),
-    }
-)
-
-
-def pruning_callback(stage, scale, corpus, seed, iterations):
-    """The callback of a stage that prunes.
+def pruning_callbacks(stage, scale, corpus, seed, iterations) -> list:
+    """The callback of a stage that prunes, or that keeps score; else none.
 
     Args:
-        stage: `Stage` with a `pruning`.
+        stage: `Stage`.
         scale: `Scale`.
         corpus: `Corpus`, for methods that look at text.
         seed: int.
         iterations: int, updates that the optimizer has done when it begins.
-
-    Returns:
-        `IdeaPruneCallback`.
     """
     pruning = stage.pruning
-    return ki.IdeaPruneCallback(
-        pruning.target,
-        iterations + pruning.begin,
-        pruning.steps,
-        method=METHOD_OBJECTS[pruning.method](scale, corpus, seed, stage.first_batch),
-        compact=pruning.compact,
-        update_every=pruning.update_every,
-    )
+    if pruning is None:
+        return [] if stage.scores is None else [KeepScores()]
+    method = METHODS[pruning.method].make(scale, corpus, seed, stage.first_batch)
+    return [
+        ki.IdeaPruneCallback(
+            pruning.target,
+            iterations + pruning.begin,
+            pruning.steps,
+            method=method,
+            compact=pruning.compact,
+            update_every=pruning.update_every,
+        )
+    ]

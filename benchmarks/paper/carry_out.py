@@ -2,14 +2,19 @@
 
 import dataclasses
 import math
+from collections.abc import Callable
+from typing import Any
 
 import keras
 
-from benchmarks.paper.build import new_model
-from benchmarks.paper.checkpoint import restore_weights
+from benchmarks.paper.build import cross_entropy, new_model
+from benchmarks.paper.checkpoint import Checkpoint
+from benchmarks.paper.flops import stage_flops
 from benchmarks.paper.plan import plan
 from benchmarks.paper.run_stage import run_stage
-from benchmarks.paper.store import versions
+from benchmarks.paper.scale import Scale
+from benchmarks.paper.store import Store, versions
+from keras_idea.data import Corpus
 
 
 @dataclasses.dataclass
@@ -23,24 +28,19 @@ class Laboratory:
         tick: function called with the number of steps just done, or None.
     """
 
-    scale: object
-    corpus: object
-    store: object
-    tick: object = None
+    scale: Scale
+    corpus: Corpus
+    store: Store
+    tick: Callable[[int], Any] | None = None
 
     def __post_init__(self):
         self.evaluator = Evaluator(self.scale, self.corpus)
 
 
 class Evaluator:
-    """Bits per byte on the held-out text; one compiled model for each width.
+    """Bits per byte on the held-out text; one compiled model for each width."""
 
-    Args:
-        scale: `Scale`.
-        corpus: `Corpus`.
-    """
-
-    def __init__(self, scale, corpus):
+    def __init__(self, scale: Scale, corpus: Corpus):
         self._scale, self._models = scale, {}
         x, y = corpus.validation_windows(
             length=scale.sequence_length, limit=scale.validation_windows
@@ -50,63 +50,59 @@ class Evaluator:
         whole = len(x) - len(x) % self._batch
         self._data = x[:whole], y[:whole]
 
-    def bits_per_byte(self, checkpoint):
-        """Judges the model of a checkpoint, at the width it has.
-
-        Args:
-            checkpoint: `Checkpoint`.
-
-        Returns:
-            float; NaN if training diverged.
-        """
+    def bits_per_byte(self, checkpoint: Checkpoint) -> float:
+        """Judges a model at the width it has; NaN if training diverged."""
         width = checkpoint.width
         if width not in self._models:
-            model = new_model(self._scale, width)
-            model.compile(
-                loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-            )
-            self._models[width] = model
+            self._models[width] = new_model(self._scale, width)
+            self._models[width].compile(loss=cross_entropy())
         model = self._models[width]
-        restore_weights(model, checkpoint)
+        checkpoint.give_weights(model)
         nats = model.evaluate(*self._data, batch_size=self._batch, verbose=0)
         return float(nats) / math.log(2.0)
 
 
-def carry_out(cell, laboratory, seed):
-    """Carries out a cell, unless it is finished.
-
-    Args:
-        cell: `Cell`.
-        laboratory: `Laboratory`.
-        seed: int >= 0.
-
-    Returns:
-        dict, the result, as it was saved.
-    """
-    finished = laboratory.store.result(cell, seed)
+def carry_out(cell, laboratory: Laboratory, seed: int) -> dict:
+    """Carries out a cell, unless it is finished; its result, as it was saved."""
+    scale, store = laboratory.scale, laboratory.store
+    finished = store.result(cell, seed)
     if finished is not None:
         return finished
-    first, *later = plan(cell, laboratory.scale)
-    checkpoint = reach_end(first, laboratory, seed)
-    for stage in later:
-        checkpoint = reach_end(stage, laboratory, seed, checkpoint)
-    bits = laboratory.evaluator.bits_per_byte(checkpoint)
+    stages = plan(cell, scale)
+    end = None
+    for stage in stages:
+        end = reach_end(stage, laboratory, seed, end)
+    bits = laboratory.evaluator.bits_per_byte(end)
+    steps = sum(stage.steps for stage in stages)
     result = {
         "cell": dataclasses.asdict(cell),
-        "scale": dataclasses.asdict(laboratory.scale),
+        "scale": dataclasses.asdict(scale),
         "seed": seed,
         "bits_per_byte": bits if math.isfinite(bits) else None,
-        "width": checkpoint.width,
-        **checkpoint.record,
+        "width": end.width,
+        "steps": steps,
+        "tokens": steps * scale.tokens_a_step,
+        **end.record,
+        "flops_predicted": _flops(stages, scale),
+        "flops_masked": _flops(stages, scale, "off"),
+        "flops_cubic": _flops(stages, scale, "cubic"),
+        "stages": [
+            {"name": stage.name, "last": stage.first_batch + stage.steps}
+            for stage in stages
+        ],
         "data": laboratory.corpus.description,
         "backend": keras.backend.backend(),
         "versions": versions(),
     }
-    laboratory.store.save_result(cell, seed, result)
+    store.save_result(cell, seed, result)
     return result
 
 
-def reach_end(stage, laboratory, seed, start=None):
+def _flops(stages, scale, compact=None):
+    return sum(stage_flops(stage, scale, compact) for stage in stages)
+
+
+def reach_end(stage, laboratory: Laboratory, seed: int, start=None) -> Checkpoint:
     """The model at the end of a stage: from the store, or by training.
 
     Args:
@@ -114,16 +110,13 @@ def reach_end(stage, laboratory, seed, start=None):
         laboratory: `Laboratory`.
         seed: int.
         start: `Checkpoint` at the end of the stage before, or None.
-
-    Returns:
-        `Checkpoint`.
     """
     store = laboratory.store
     teacher = stage.teacher and reach_end(stage.teacher, laboratory, seed)
     rest = stage
     if stage.shared:
         start = store.nearest_prefix(stage, seed)
-        done = 0 if start is None else start.record["steps"]
+        done = 0 if start is None else start.iterations
         if done == stage.steps:
             return start
         if done:
@@ -134,15 +127,8 @@ def reach_end(stage, laboratory, seed, start=None):
                 rate=dataclasses.replace(stage.rate, first=done + 1),
                 fresh=False,
             )
-    checkpoint = run_stage(
-        rest,
-        laboratory.scale,
-        laboratory.corpus,
-        seed,
-        start,
-        teacher,
-        laboratory.tick,
-    )
+    scale, corpus = laboratory.scale, laboratory.corpus
+    end = run_stage(rest, scale, corpus, seed, start, teacher, laboratory.tick)
     if stage.shared:
-        store.save_prefix(stage, seed, checkpoint)
-    return checkpoint
+        store.save_prefix(stage, seed, end)
+    return end

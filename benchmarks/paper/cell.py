@@ -3,6 +3,7 @@
 import dataclasses
 import types
 
+from benchmarks.paper.methods import METHODS
 from keras_idea.callbacks.narrowing import COMPACT
 from keras_idea.errors import ArgumentError
 from keras_idea.validation import check_choice, check_int, check_number
@@ -13,30 +14,6 @@ RESUMED, RESTARTED = "resumed", "restarted"
 #: A budget of as many steps as the FLOPs of the integrated pruned run pay for.
 SAME_FLOPS = "flops"
 
-
-@dataclasses.dataclass(frozen=True)
-class MethodTraits:
-    """What the plan of a run must know of a pruning method.
-
-    Attributes:
-        one_shot: bool, whether it prunes before a stage's first step, so that
-            there is no stage of pruning.
-        awaits_warmup: bool, whether under a restarted learning rate it begins
-            after the warm-up (the paper's T_w).
-    """
-
-    one_shot: bool
-    awaits_warmup: bool
-
-
-METHODS = types.MappingProxyType(
-    {
-        "sensitivity": MethodTraits(one_shot=False, awaits_warmup=True),
-        "random": MethodTraits(one_shot=True, awaits_warmup=False),
-        "activation": MethodTraits(one_shot=True, awaits_warmup=False),
-        "learned_mask": MethodTraits(one_shot=False, awaits_warmup=False),
-    }
-)
 
 #: pipeline: its initialisation and its learning rate where a cell names none.
 PIPELINES = types.MappingProxyType(
@@ -55,8 +32,8 @@ class Cell:
     Args:
         pipeline: "scratch", "naive" (enlarged, pruned, recovered, each stage under
             a schedule of its own) or "integrated" (all under one schedule).
-        method: "sensitivity", "random", "activation" or "learned_mask"; of a
-            "scratch" cell it counts only for `budget="flops"`.
+        method: a key of `METHODS`; of a "scratch" cell it counts only for
+            `budget="flops"`.
         initialisation: None (the pipeline's own), "intermediate" (the enlarged
             model at its share of the whole schedule) or "decayed" (the last
             checkpoint of a schedule of its own).
@@ -136,8 +113,3 @@ class Cell:
 
     def _own(self):
         return PIPELINES[self.pipeline]
-
-    @property
-    def traits(self):
-        """`MethodTraits` of its method."""
-        return METHODS[self.method]

@@ -1,18 +1,16 @@
-"""What one stage hands to the next, in memory and in a file."""
+"""What one stage hands to the next: the library's own state, in memory or in files."""
 
 import dataclasses
-import json
-import os
-import zipfile
-from typing import Any
+import functools
+import pathlib
 
 import keras
 import numpy as np
 
+from keras_idea.checkpoints.files import CheckpointFiles
+from keras_idea.checkpoints.model_state import restore_state, state_arrays, state_facts
 from keras_idea.errors import ArgumentError
-
-_SCORES = "neuron_state"
-_META, _WEIGHT, _SLOT = "meta", "weight:", "slot:"
+from keras_idea.surgery import find_ffns
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,155 +18,90 @@ class Checkpoint:
     """A model and its optimizer at the end of a stage, with what led there.
 
     Attributes:
-        weights: dict of variable path to array: weights, scores, masks.
-        slots: tuple of arrays, the optimizer's variables in their order; the
-            first is its iterations.
-        record: dict that JSON can hold: loss curve, FLOPs, tokens, seconds.
+        arrays: dict of name to array, as `state_arrays` names them.
+        facts: dict that JSON can hold: `model`, as `state_facts` says; `weights`, the
+            names of the weights without the pruning state, in their order;
+            `iterations`, updates done; `width`, neurons of an FFN, physically;
+            `record`: loss curve, FLOPs, seconds.
     """
 
-    weights: dict
-    slots: tuple
-    record: dict
+    arrays: dict[str, np.ndarray]
+    facts: dict
 
     @property
-    def iterations(self):
-        """int, updates that the optimizer has done."""
-        return int(self.slots[0])
+    def iterations(self) -> int:
+        """Updates that the optimizer has done."""
+        return self.facts["iterations"]
 
     @property
-    def width(self):
-        """int, neurons of an FFN, physically."""
-        name = next(name for name in self.weights if name.endswith("up_kernel"))
-        return self.weights[name].shape[-1]
+    def width(self) -> int:
+        """Neurons of an FFN, physically."""
+        return self.facts["width"]
+
+    @property
+    def record(self) -> dict:
+        """What is known of the run up to here."""
+        return self.facts["record"]
+
+    @property
+    def weights(self) -> list[np.ndarray]:
+        """The weights without the pruning state, in the model's order."""
+        return [self.arrays[name] for name in self.facts["weights"]]
+
+    def restore(self, model: keras.Model) -> None:
+        """Puts a model, compiled as it was, and its optimizer into this state."""
+        shapes = {name: array.shape for name, array in self.arrays.items()}
+        restore_state(model, self.facts["model"], shapes, self.arrays.__getitem__)
+
+    def give_weights(self, model: keras.Model) -> None:
+        """Gives a decoder the weights alone, prunable or not; scores start anew."""
+        variables, weights = _weights(model), self.weights
+        here, kept = ([tuple(x.shape) for x in xs] for xs in (variables, weights))
+        if here != kept:
+            raise ArgumentError(
+                f"The checkpoint has arrays of the shapes {kept} for weights {here}. "
+                "Delete the folder `prefixes` of the output folder; it is made again."
+            )
+        for variable, array in zip(variables, weights, strict=True):
+            variable.assign(array)
+
+    def save(self, folder: pathlib.Path) -> None:
+        """Writes it, whole or not at all, as the only checkpoint of a folder."""
+        arrays = [
+            (name, functools.partial(self.arrays.__getitem__, name))
+            for name in self.arrays
+        ]
+        CheckpointFiles(folder, keep=1).write(self.iterations, arrays, self.facts)
 
 
-def take_checkpoint(model, optimizer, record):
-    """Copies a model and its optimizer.
-
-    Args:
-        model: the decoder (not the `Distiller` around it).
-        optimizer: its built optimizer.
-        record: dict.
-
-    Returns:
-        `Checkpoint`.
-    """
-    weights = {v.path: _array(v) for v in model.variables}
-    assert len(weights) == len(model.variables), "two variables of one path"
-    return Checkpoint(weights, tuple(_array(v) for v in optimizer.variables), record)
-
-
-def restore_weights(model, checkpoint, scores=True):
-    """Gives a model the weights of a checkpoint.
-
-    Args:
-        model: a built decoder of the same shape. Plain FFNs ignore scores.
-        checkpoint: `Checkpoint`.
-        scores: bool, whether the scores of its neurons come along; else they
-            start anew.
-
-    Raises:
-        ValueError: if a variable is missing, or of another shape.
-    """
-    for variable in model.variables:
-        if not scores and _SCORES in variable.path:
-            continue
-        value = checkpoint.weights.get(variable.path)
-        _check(variable, value)
-        variable.assign(value)
-
-
-def restore_optimizer(optimizer, model, checkpoint):
-    """Gives an optimizer the state of a checkpoint.
-
-    Args:
-        optimizer: a new optimizer of the same class; it is built here.
-        model: the decoder that it trains.
-        checkpoint: `Checkpoint`.
-
-    Raises:
-        ValueError: if its variables are others.
-    """
-    optimizer.build(model.trainable_variables)
-    if len(optimizer.variables) != len(checkpoint.slots):
-        raise ArgumentError(
-            f"The checkpoint holds {len(checkpoint.slots)} variables of the optimizer, "
-            f"but {type(optimizer).__name__} has {len(optimizer.variables)}. Delete "
-            "the folder `prefixes` of the output folder; it is made again."
-        )
-    for variable, value in zip(optimizer.variables, checkpoint.slots, strict=True):
-        _check(variable, value)
-        variable.assign(value)
-
-
-def save_checkpoint(path, checkpoint):
-    """Writes a checkpoint as npz, whole or not at all.
-
-    Args:
-        path: Path of the file.
-        checkpoint: `Checkpoint`.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    arrays: dict[str, Any] = {
-        f"{_WEIGHT}{name}": value for name, value in checkpoint.weights.items()
+def take_checkpoint(model: keras.Model, width: int, record: dict) -> Checkpoint:
+    """Copies a compiled decoder (not the `Distiller` around it) and its optimizer."""
+    arrays = {name: read() for name, read in state_arrays(model)}
+    plain = set(map(id, _weights(model)))
+    of_model = zip(arrays, model.variables, strict=False)  # the optimizer's follow
+    facts = {
+        "model": state_facts(model),
+        "weights": [name for name, variable in of_model if id(variable) in plain],
+        "iterations": int(model.optimizer.iterations),
+        "width": width,
+        "record": record,
     }
-    arrays |= {f"{_SLOT}{i:06d}": value for i, value in enumerate(checkpoint.slots)}
-    arrays[_META] = np.frombuffer(json.dumps(checkpoint.record).encode(), "uint8")
-    temporary = path.with_suffix(f".tmp{os.getpid()}")
-    try:
-        with open(temporary, "wb") as file:
-            np.savez(file, **arrays)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    return Checkpoint(arrays, facts)
 
 
-def load_checkpoint(path):
-    """Reads what `save_checkpoint` wrote.
-
-    Args:
-        path: Path of the file.
-
-    Returns:
-        `Checkpoint`.
+def load_checkpoint(folder: pathlib.Path) -> Checkpoint | None:
+    """Reads what `Checkpoint.save` wrote; None: there is none.
 
     Raises:
-        ValueError: if the file is damaged, or holds Python objects, which could run
-            code.
+        CheckpointError: if it is damaged.
     """
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            names = arrays.files
-            weights = {
-                name.removeprefix(_WEIGHT): arrays[name]
-                for name in names
-                if name.startswith(_WEIGHT)
-            }
-            slots = [arrays[name] for name in sorted(names) if name.startswith(_SLOT)]
-            record = json.loads(arrays[_META].tobytes())
-    # A file that is no zip is an array, or a pickle, to NumPy.
-    except (OSError, ValueError, KeyError, AttributeError, zipfile.BadZipFile) as error:
-        raise ArgumentError(
-            f"The checkpoint {str(path)!r} is damaged ({error}). Delete it; it is made "
-            "again."
-        ) from error
-    if any(name.endswith("/ticks") for name in weights):
-        raise ArgumentError(
-            f"The checkpoint {str(path)!r} is of an earlier version, whose scores were "
-            "kept otherwise. Delete it; it is made again."
-        )
-    return Checkpoint(weights, tuple(slots), record)
+    saved = CheckpointFiles(folder).newest()
+    if saved is None:
+        return None
+    return Checkpoint({name: saved.array(name) for name in saved.names}, saved.facts)
 
 
-def _array(variable):
-    return np.array(keras.ops.convert_to_numpy(variable.value))
-
-
-def _check(variable, value):
-    if value is None or tuple(value.shape) != tuple(variable.shape):
-        found = "nothing" if value is None else f"an array {tuple(value.shape)}"
-        raise ArgumentError(
-            f"The checkpoint has {found} for the variable {variable.path} "
-            f"{tuple(variable.shape)}. Delete the folder `prefixes` of the output "
-            "folder; it is made again."
-        )
+def _weights(model):
+    """The variables that a plain decoder has too."""
+    states = {id(v) for ffn in find_ffns(model) for v in ffn.state.variables}
+    return [v for v in model.variables if id(v) not in states]

@@ -1,62 +1,49 @@
-"""What training costs: floating point operations, counted from shapes."""
+"""What training costs: floating point operations, counted from a plan's shapes."""
 
+from benchmarks.paper.methods import METHODS
+from benchmarks.paper.scale import VOCABULARY_SIZE
 from keras_idea.callbacks.narrowing import compaction_widths
-from keras_idea.functional.counts import ffn_flops
+from keras_idea.functional.counts import (
+    ffn_parameters,
+    token_multiply_adds,
+    train_flops,
+)
 from keras_idea.schedules import CubicWidth
 
 
-def forward_flops(scale, width):
-    """Operations of one forward pass over one step's tokens.
-
-    All products of matrices: projections and products of the attention (over the
-    whole square of positions, as it is computed), FFNs and logits. A multiply-add
-    counts two.
-
-    Args:
-        scale: `Scale`.
-        width: int, neurons of each FFN.
-
-    Returns:
-        int.
-    """
-    d, length = scale.model_dim, scale.sequence_length
-    attention = 8 * d * d + 4 * length * d
-    block = attention + ffn_flops(d, width)
-    return scale.tokens_a_step * (scale.num_layers * block + 2 * d * 256)
+def multiply_adds(scale, width) -> int:
+    """Multiply-adds of a token in a forward pass, FFNs of so many neurons."""
+    d, layers = scale.model_dim, scale.num_layers
+    weights = layers * (4 * d * d + ffn_parameters(d, width)) + VOCABULARY_SIZE * d
+    return token_multiply_adds(weights, layers * d, scale.sequence_length)
 
 
-def step_flops(scale, width, teacher_width=None):
-    """Operations of one train step; the backward pass costs two forward ones.
+def forward_flops(scale, width) -> int:
+    """Operations of one forward pass over one step's tokens."""
+    return 2 * multiply_adds(scale, width) * scale.tokens_a_step
+
+
+def step_flops(scale, width, teacher_width=None) -> int:
+    """Operations of one train step, and of the teacher's forward pass if there is one.
 
     Args:
         scale: `Scale`.
         width: int, neurons of each FFN, physically.
-        teacher_width: int or None, neurons of a teacher's FFNs: one forward pass.
-
-    Returns:
-        int.
+        teacher_width: int or None, neurons of a teacher's FFNs.
     """
     teacher = 0 if teacher_width is None else forward_flops(scale, teacher_width)
-    return 3 * forward_flops(scale, width) + teacher
+    return train_flops(multiply_adds(scale, width), scale.tokens_a_step) + teacher
 
 
-def calibration_flops(stage, scale):
-    """Operations of the activation method's measurement before a stage.
-
-    Args:
-        stage: `Stage`.
-        scale: `Scale`.
-
-    Returns:
-        int, 0 for other methods.
-    """
-    if stage.pruning is None or stage.pruning.method != "activation":
+def calibration_flops(stage, scale) -> int:
+    """Operations of what the stage's method measures before it; 0: nothing."""
+    if stage.pruning is None or not METHODS[stage.pruning.method].calibrates:
         return 0
     batches = -(-scale.calibration_samples // scale.batch_size)
     return batches * forward_flops(scale, stage.width)
 
 
-def physical_widths(stage, compact=None):
+def physical_widths(stage, compact=None) -> list[int]:
     """How wide the FFNs are, physically, at each step of a stage.
 
     Args:
@@ -64,45 +51,31 @@ def physical_widths(stage, compact=None):
         compact: None (as the stage says), "off", "end", "progressive", or "cubic":
             as narrow as the mask at every step, the bound that shrinking at
             milestones approaches.
-
-    Returns:
-        List of int, neurons, one a step.
     """
     pruning = stage.pruning
     if pruning is None:
         return [stage.width] * stage.steps
     compact = pruning.compact if compact is None else compact
-    if compact == "off":
-        return [stage.width] * stage.steps
-    if pruning.method in ("random", "activation"):
-        return [stage.width] * pruning.begin + [pruning.target] * (
-            stage.steps - pruning.begin
-        )
-    if compact == "end" or pruning.method == "learned_mask":
-        wide = min(pruning.end, stage.steps)
+    method = METHODS[pruning.method]
+    if compact in ("off", "end") or not method.gradual:
+        wide = pruning.begin if method.one_shot else pruning.end
+        wide = stage.steps if compact == "off" else min(wide, stage.steps)
         return [stage.width] * wide + [pruning.target] * (stage.steps - wide)
     width = CubicWidth(
         stage.width, pruning.target, pruning.begin, pruning.steps, pruning.update_every
     )
-    alive = [width(step) for step in range(stage.steps)]
     if compact == "cubic":
-        return alive
+        return [width(step) for step in range(stage.steps)]
     narrowed = {0: stage.width, **compaction_widths(compact, width, pruning.end)}
     return [
         narrowed[max(s for s in narrowed if s <= step)] for step in range(stage.steps)
     ]
 
 
-def stage_flops(stage, scale, compact=None):
+def stage_flops(stage, scale, compact=None) -> int:
     """Operations that a stage should cost, from its widths alone.
 
-    Args:
-        stage: `Stage`.
-        scale: `Scale`.
-        compact: as of `physical_widths`.
-
-    Returns:
-        int, calibration and teacher included.
+    Calibration and teacher are included; `compact` is as of `physical_widths`.
     """
     teacher_width = stage.teacher and stage.teacher.width
     widths = physical_widths(stage, compact)

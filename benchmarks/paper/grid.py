@@ -10,11 +10,12 @@ from benchmarks.paper.progress import GridProgress
 from benchmarks.paper.store import Store
 from benchmarks.paper.tables import TABLES
 from benchmarks.paper.write import write_table
-from keras_idea.errors import ArgumentError
 from keras_idea.validation import check_choice, check_int
 
 
-def bench_paper(numbers, scale, seeds, output, corpus, first_seed=0, console=None):
+def bench_paper(
+    numbers, scale, seeds, output, corpus, first_seed=0, console=None
+) -> list[pathlib.Path]:
     """Carries out tables and writes them; what is finished is not run again.
 
     The seeds are the outer loop, so that a grid that is stopped leaves whole tables
@@ -42,25 +43,17 @@ def bench_paper(numbers, scale, seeds, output, corpus, first_seed=0, console=Non
     seeds = check_int("seeds", seeds, minimum=1)
     first_seed = check_int("first_seed", first_seed, minimum=0)
     corpus.check_length(scale.sequence_length)
-    output = pathlib.Path(output)
-    for place in (output, *output.parents):
-        if place.exists() and not place.is_dir():
-            raise ArgumentError(
-                f"The output folder {str(output)!r} cannot be made: {str(place)!r} is "
-                "a file. Give another folder with --output."
-            )
     store = Store(output, scale, corpus)
     rows = {row.cell: row for n in reversed(numbers) for row in TABLES[n].rows}
     cells = _in_order(rows, scale)
+    progress = GridProgress(len(cells) * seeds, console)
+    laboratory = Laboratory(scale, corpus, store, progress.tick)
     written = []
-    with (
-        kept_compilations(output / "compiled"),
-        GridProgress(len(cells) * seeds, console) as progress,
-    ):
-        laboratory = Laboratory(scale, corpus, store, progress.tick)
+    with kept_compilations(store.folder / "compiled"), progress.bars:
         for seed in range(first_seed, first_seed + seeds):
             for cell in cells:
-                progress.begin(f"{rows[cell].name}, seed {seed}", _steps(cell, scale))
+                steps = sum(stage.steps for stage in plan(cell, scale))
+                progress.begin(f"{rows[cell].name}, seed {seed}", steps)
                 finished = store.result(cell, seed) is not None
                 progress.end(carry_out(cell, laboratory, seed), finished)
             written = [write_table(number, scale, store) for number in numbers]
@@ -75,7 +68,3 @@ def _in_order(cells, scale):
         return (first.shared, dataclasses.astuple(first.rate), first.steps)
 
     return sorted(cells, key=shared)
-
-
-def _steps(cell, scale):
-    return sum(stage.steps for stage in plan(cell, scale))

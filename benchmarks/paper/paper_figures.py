@@ -4,8 +4,9 @@ import dataclasses
 
 import numpy as np
 
-from benchmarks.paper.paper_table import estimate, paired_difference
+from benchmarks.paper.paper_table import SeededRow, estimate, paired_difference
 from keras_idea.report.axes import COLORS, INK, MUTED, dress, figure
+from keras_idea.report.picture import smooth
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,14 +28,8 @@ class Curve:
     stages: list
 
 
-def draw_curves(path, curves, title):
-    """Training loss above, learning rate below.
-
-    Args:
-        path: path of the PNG.
-        curves: list of `Curve`, at most six.
-        title: str.
-    """
+def draw_curves(path, curves: list[Curve], title: str) -> None:
+    """Training loss above, learning rate below; of at most six runs."""
     with figure(
         path, 11, 7.5, title, nrows=2, ncols=1, sharex=True, height_ratios=[2.4, 1]
     ) as (loss, rate):
@@ -145,16 +140,10 @@ def draw_heat_map(path, grid, title, row_label, column_label):
             spine.set_visible(False)
 
 
-def draw_differences(path, rows, title):
+def draw_differences(path, rows: list[SeededRow], title: str) -> bool:
     """Each row against its reference, with the standard error.
 
-    Args:
-        path: path of the PNG.
-        rows: list of `SeededRow`; those without a reference are left out.
-        title: str.
-
-    Returns:
-        bool, whether there was anything to draw.
+    Those without one are left out. Returns whether there was anything to draw.
     """
     by_name = {row.name: row for row in rows}
     gaps = [
@@ -185,17 +174,8 @@ def draw_differences(path, rows, title):
 
 
 def _smooth_stages(curve):
-    """The smoothed loss; a new stage may jump, so each is smoothed for itself."""
+    """Smoothed over a thirtieth; a new stage may jump, so each is for itself."""
     steps, loss = np.array(curve.steps), np.array(curve.loss)
     cuts = np.searchsorted(steps, curve.stages[:-1], side="right")
-    parts = [_smooth(part, len(loss)) for part in np.split(loss, cuts)]
-    return np.concatenate(parts)
-
-
-def _smooth(values, whole):
-    """Running mean over a thirtieth of the run, shorter at its ends."""
-    half = max(1, whole // 60)
-    total = np.concatenate([[0.0], np.cumsum(values)])
-    index = np.arange(len(values))
-    low, high = np.maximum(index - half, 0), np.minimum(index + half + 1, len(values))
-    return (total[high] - total[low]) / (high - low)
+    half = max(1, len(loss) // 60)
+    return np.concatenate([smooth(part, half) for part in np.split(loss, cuts)])

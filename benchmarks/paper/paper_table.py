@@ -4,6 +4,9 @@ import dataclasses
 import json
 import math
 import statistics
+from collections.abc import Iterable
+
+from keras_idea.report.table import markdown_table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,14 +48,8 @@ class Estimate:
     count: int
 
 
-def estimate(numbers):
-    """Mean and standard error of independent numbers.
-
-    Args:
-        numbers: iterable of float; None and NaN are left out.
-
-    Returns:
-        `Estimate`, or None if there is no number.
+def estimate(numbers: Iterable[float | None]) -> Estimate | None:
+    """Mean and standard error of independent numbers; None and NaN are left out.
 
     Example:
     >>> estimate([1.0, 2.0, 3.0])
@@ -66,18 +63,11 @@ def estimate(numbers):
     return Estimate(statistics.fmean(known), spread, count)
 
 
-def paired_difference(row, reference):
-    """The mean difference of two rows, over the seeds that both have.
+def paired_difference(row: SeededRow, reference: SeededRow) -> Estimate | None:
+    """The mean of row - reference, over the seeds that both have; None: there is none.
 
     What the seeds share (the text, the order of batches, the initial weights)
     cancels, so the error is smaller than that of either mean.
-
-    Args:
-        row: `SeededRow`.
-        reference: `SeededRow`.
-
-    Returns:
-        `Estimate` of row - reference, or None if they share no seed.
     """
     both = [seed for seed in row.values if seed in reference.values]
     pairs = [(row.values[seed], reference.values[seed]) for seed in both]
@@ -89,7 +79,10 @@ _COLUMNS = (
     ("model", lambda row, mean, gap: row.name),
     ("bits/byte", lambda row, mean, gap: _estimate(row, mean)),
     ("seeds", lambda row, mean, gap: str(len(row.values))),
-    ("against its reference", lambda row, mean, gap: _difference(gap)),
+    (
+        "against its reference",
+        lambda row, mean, gap: _with_error(gap, "+"),
+    ),
     ("width", lambda row, mean, gap: _number(row.width, "{:,}")),
     ("tokens (M)", lambda row, mean, gap: _number(row.tokens, "{:.2f}", 1e6)),
     ("TFLOPs", lambda row, mean, gap: _number(row.flops, "{:,.1f}", 1e12)),
@@ -102,46 +95,20 @@ LEGEND = (
 )
 
 
-def to_markdown(title, rows, notes=()):
-    """The table as Markdown.
-
-    Args:
-        title: str.
-        rows: list of `SeededRow`.
-        notes: iterable of str, paragraphs below the table.
-
-    Returns:
-        str.
-    """
+def to_markdown(title: str, rows: list[SeededRow], notes: Iterable[str] = ()) -> str:
+    """The table as Markdown; the notes are paragraphs below it."""
     lines = [[header for header, _ in _COLUMNS]]
     for row, mean, gap in _estimates(rows):
         lines.append([text(row, mean, gap) for _, text in _COLUMNS])
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    padded = [
-        [line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]
-        for line in lines
-    ]
-    padded.insert(
-        1, ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
-    )
-    table = "".join(f"| {' | '.join(line)} |\n" for line in padded)
+    table = markdown_table(lines)
     references = _references(rows)
     return (
         "\n\n".join([f"# {title}", table.rstrip(), LEGEND, *references, *notes]) + "\n"
     )
 
 
-def to_json(title, rows, facts=None):
-    """The table as JSON.
-
-    Args:
-        title: str.
-        rows: list of `SeededRow`.
-        facts: dict or None, further members of the object.
-
-    Returns:
-        str.
-    """
+def to_json(title: str, rows: list[SeededRow], facts: dict | None = None) -> str:
+    """The table as JSON; the facts are further members of the object."""
     records = [
         {
             **dataclasses.asdict(row),
@@ -150,9 +117,8 @@ def to_json(title, rows, facts=None):
         }
         for row, mean, gap in _estimates(rows)
     ]
-    return (
-        json.dumps({"title": title, "rows": records, **(facts or {})}, indent=2) + "\n"
-    )
+    table = {"title": title, "rows": records, **(facts or {})}
+    return json.dumps(table, indent=2) + "\n"
 
 
 def _estimates(rows):
@@ -176,15 +142,14 @@ def _estimate(row, mean):
     if mean is None:
         return "diverged" if row.values else "-"
     diverged = len(row.values) - mean.count
-    error = "" if mean.error is None else f" ± {mean.error:.4f}"
-    return f"{mean.mean:.4f}{error}" + (f" ({diverged} diverged)" if diverged else "")
+    return _with_error(mean, "") + (f" ({diverged} diverged)" if diverged else "")
 
 
-def _difference(gap):
-    if gap is None:
+def _with_error(value, sign):
+    if value is None:
         return "-"
-    error = "" if gap.error is None else f" ± {gap.error:.4f}"
-    return f"{gap.mean:+.4f}{error}"
+    error = "" if value.error is None else f" ± {value.error:.4f}"
+    return f"{value.mean:{sign}.4f}{error}"
 
 
 def _number(value, form, unit=None):

@@ -12,6 +12,7 @@ from benchmarks.paper.cell import (
     Cell,
 )
 from benchmarks.paper.flops import stage_flops, step_flops
+from benchmarks.paper.methods import METHODS
 from benchmarks.paper.rate import Rate
 
 
@@ -36,8 +37,8 @@ class Pruning:
     compact: str
 
     @property
-    def end(self):
-        """int, the stage's step after which the target is reached."""
+    def end(self) -> int:
+        """The stage's step after which the target is reached."""
         return self.begin + self.steps
 
 
@@ -72,38 +73,25 @@ class Stage:
     teacher: "Stage | None" = None
 
     @property
-    def shared(self):
-        """bool, whether its end is a checkpoint that other cells may begin with."""
+    def shared(self) -> bool:
+        """Whether its end is a checkpoint that other cells may begin with."""
         scored = self.scores is not None
         return scored and self.pruning is None and self.teacher is None
 
 
-def split_steps(cell, scale):
-    """The optimizer steps of a cell's stages.
-
-    Args:
-        cell: `Cell` with a numeric budget.
-        scale: `Scale`.
-
-    Returns:
-        Tuple of int `(T_l, T_p, T_r)`; `T_p` is 0 for a one-shot method.
-    """
+def _split_steps(cell, scale):
+    """Optimizer steps `(T_l, T_p, T_r)`; `T_p` is 0 for a one-shot method."""
     total = max(2, round(cell.budget * scale.total_steps))
     enlarge = min(max(1, round(total * cell.enlarge_share)), total - 1)
     rest = total - enlarge
-    prune = 0 if cell.traits.one_shot else max(1, round(rest * cell.prune_share))
+    prune = (
+        0 if METHODS[cell.method].one_shot else max(1, round(rest * cell.prune_share))
+    )
     return enlarge, prune, rest - prune
 
 
-def plan(cell, scale):
+def plan(cell, scale) -> tuple[Stage, ...]:
     """The stages of a cell, in their order.
-
-    Args:
-        cell: `Cell`.
-        scale: `Scale`.
-
-    Returns:
-        Tuple of `Stage`.
 
     Example:
     >>> [stage.name for stage in plan(Cell(), SCALES["tiny"])]
@@ -140,7 +128,7 @@ def _scratch_steps(cell, scale):
 
 
 def _pruned(cell, scale):
-    enlarge, prune, recover = split_steps(cell, scale)
+    enlarge, prune, recover = _split_steps(cell, scale)
     rest = prune + recover
     total = enlarge + rest
     horizon = total if cell.initialisation == INTERMEDIATE else enlarge
@@ -185,7 +173,7 @@ def _pruned(cell, scale):
 
 def _pruning(cell, scale, prune, steps):
     resumed = cell.learning_rate == RESUMED
-    waits = cell.traits.awaits_warmup and not resumed
+    waits = METHODS[cell.method].awaits_warmup and not resumed
     begin = _warmup(scale, steps) if waits else 0
     return Pruning(
         cell.method,

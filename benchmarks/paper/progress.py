@@ -2,6 +2,9 @@
 
 import time
 
+import rich.console
+import rich.progress
+
 
 class GridProgress:
     """A line for each finished cell, and bars that move where there is a terminal.
@@ -9,13 +12,13 @@ class GridProgress:
     Args:
         cells: int, how many cells there are.
         console: `rich.console.Console` or None: the standard output.
+
+    Attributes:
+        bars: a context manager, in which the bars are shown.
     """
 
-    def __init__(self, cells, console=None):
-        import rich.console
-        import rich.progress
-
-        self._bars = rich.progress.Progress(
+    def __init__(self, cells: int, console=None):
+        self.bars = rich.progress.Progress(
             rich.progress.TextColumn("{task.description}"),
             rich.progress.BarColumn(),
             rich.progress.MofNCompleteColumn(),
@@ -23,48 +26,26 @@ class GridProgress:
             rich.progress.TimeRemainingColumn(),
             console=console or rich.console.Console(),
         )
-        self._cells = self._bars.add_task("cells", total=cells)
-        self._steps = self._bars.add_task("steps", total=None)
+        self._cells = self.bars.add_task("cells", total=cells)
+        self._steps = self.bars.add_task("steps", total=None)
 
-    def __enter__(self):
-        self._bars.__enter__()
-        return self
-
-    def __exit__(self, *error):
-        self._bars.__exit__(*error)
-
-    def begin(self, name, steps):
-        """Names the cell that comes now.
-
-        Args:
-            name: str.
-            steps: int, its optimizer steps; fewer are done if it begins with a
-                checkpoint.
-        """
+    def begin(self, name: str, steps: int) -> None:
+        """Names the cell that comes now; after a checkpoint it takes fewer steps."""
         self._name, self._began = name, time.perf_counter()
-        self._bars.reset(self._steps, total=steps, description=name)
+        self.bars.reset(self._steps, total=steps, description=name)
 
-    def tick(self, steps):
-        """Moves the bar.
+    def tick(self, steps: int) -> None:
+        """Moves the bar by the steps just done."""
+        self.bars.advance(self._steps, steps)
 
-        Args:
-            steps: int, steps just done.
-        """
-        self._bars.advance(self._steps, steps)
-
-    def end(self, result, found):
-        """Tells of the cell that is finished.
-
-        Args:
-            result: dict, as `carry_out` returns.
-            found: bool, whether it was finished before.
-        """
-        self._bars.advance(self._cells)
+    def end(self, result: dict, found: bool) -> None:
+        """Tells of a finished cell, unless it was `found` finished."""
+        self.bars.advance(self._cells)
         if found:
             return
         bits = result["bits_per_byte"]
         seconds = time.perf_counter() - self._began
-        self._bars.console.print(
+        self.bars.console.print(
             f"{self._name}: {'diverged' if bits is None else f'{bits:.4f} bits'} "
             f"({seconds:.0f} s)",
             highlight=False,

@@ -1,13 +1,12 @@
-"""The learning rate of a stage, as data, and as the schedule that Keras asks."""
+"""The learning rate of a stage, as data."""
 
 import dataclasses
 
-import keras
-from keras import ops
+from keras.optimizers.schedules import LearningRateSchedule
 
 from keras_idea.schedules import CosineDecay, WarmupStableDecay
 
-#: shape: the schedule's class; both take peak, end, total and warm-up steps.
+#: shape: the schedule's class.
 SHAPES = {"cosine": CosineDecay, "stable": WarmupStableDecay}
 
 
@@ -34,62 +33,12 @@ class Rate:
     warmup: int
     first: int = 1
 
-    def schedule(self, iterations=0):
-        """What the optimizer of the stage is given.
-
-        Args:
-            iterations: int, updates that the optimizer has done when the stage
-                begins: 0 for a new one.
-
-        Returns:
-            A `LearningRateSchedule`; its value at `iterations` is eta(first).
-        """
-        curve = SHAPES[self.shape](self.peak, self.end, self.total, self.warmup)
-        return Shifted(curve, self.first - iterations)
-
-    def values(self, steps):
-        """The rates of so many steps of the stage.
-
-        Args:
-            steps: int.
-
-        Returns:
-            List of float.
-        """
-        schedule = self.schedule()
-        return [float(schedule(step)) for step in range(steps)]
-
-
-@keras.saving.register_keras_serializable(package="keras_idea")
-class Shifted(keras.optimizers.schedules.LearningRateSchedule):
-    """Another schedule, some steps later: `schedule(step + shift)`.
-
-    Args:
-        schedule: `LearningRateSchedule`.
-        shift: int.
-
-    Example:
-    >>> Shifted(CosineDecay(0.1, 0.0, 100), 1)(0)  # eta(1)
-    """
-
-    def __init__(self, schedule, shift):
-        super().__init__()
-        self.inner, self.shift = schedule, shift
-
-    def __call__(self, step):
-        """The inner schedule at `step + shift`."""
-        whole = step if isinstance(step, int) else ops.cast(step, "int32")
-        return self.inner(whole + self.shift)
-
-    def get_config(self):
-        """Dict of the constructor's arguments, the schedule serialized."""
-        return {
-            "schedule": keras.saving.serialize_keras_object(self.inner),
-            "shift": self.shift,
-        }
-
-    @classmethod
-    def from_config(cls, config):
-        """The schedule that `get_config` described."""
-        inner = keras.saving.deserialize_keras_object(config["schedule"])
-        return cls(inner, config["shift"])
+    def schedule(self, iterations: int = 0) -> LearningRateSchedule:
+        """The schedule whose value is eta(first) after so many `iterations`."""
+        return SHAPES[self.shape](
+            self.peak,
+            self.end,
+            self.total,
+            self.warmup,
+            start_step=self.first - iterations,
+        )

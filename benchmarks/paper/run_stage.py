@@ -6,24 +6,19 @@ import time
 
 import keras
 
-import keras_idea as ki
 from benchmarks.paper.build import (
-    KeepScores,
-    compile_model,
+    cross_entropy,
     new_model,
     new_optimizer,
-    pruning_callback,
+    pruning_callbacks,
+    taught,
 )
-from benchmarks.paper.checkpoint import (
-    restore_optimizer,
-    restore_weights,
-    take_checkpoint,
-)
-from benchmarks.paper.flops import (
-    calibration_flops,
-    stage_flops,
-    step_flops,
-)
+from benchmarks.paper.checkpoint import Checkpoint, take_checkpoint
+from benchmarks.paper.flops import calibration_flops, forward_flops
+from keras_idea.functional.counts import train_flops
+from keras_idea.functional.running_mean import mean_between
+from keras_idea.monitor.work_count import WorkCount
+from keras_idea.surgery import find_ffns
 
 #: The columns of a loss curve, one list each.
 CURVE = ("step", "loss", "learning_rate", "width")
@@ -36,67 +31,63 @@ class Meter(keras.callbacks.Callback):
     before the step.
 
     Args:
-        every: int, steps between two points of the curve.
-        width: int, neurons of each FFN at the beginning.
-        ffns: list of `FFN` handles: whose width may change.
+        student: the decoder that is trained.
+        stage: `Stage`.
+        scale: `Scale`.
         tick: function of the steps just done, or None.
     """
 
     # What it does at the end of a batch is Python alone.
     async_safe = True
 
-    def __init__(self, every, width, ffns, tick=None):
+    def __init__(self, student, stage, scale, tick=None):
         super().__init__()
-        self.every = every
-        #: dict of physical width to the steps taken at it.
-        self.steps_at: dict[int, int] = {}
-        self._width, self._ffns, self._tick = width, ffns, tick
-        self._means: dict[int, float] = {}
-        self._alive: dict[int, float] = {}
+        self._every = max(1, round(scale.total_steps / scale.curve_points))
+        self._work = WorkCount(student, scale.sequence_length)
+        self._stage, self._scale, self._tick = stage, scale, tick
+        self._points: dict[int, tuple] = {0: (0.0, stage.width)}
 
     def on_train_batch_begin(self, batch, logs=None):
-        """Counts the step at the width that the FFNs have."""
-        if self._ffns:
-            self._width = self._ffns[0].hidden_dim
-        self.steps_at[self._width] = self.steps_at.get(self._width, 0) + 1
+        """Counts the step before at the width that it had."""
+        self._work.after(batch)
 
     def on_train_batch_end(self, batch, logs=None):
         """Keeps the mean loss up to now, where a point of the curve is due."""
         step = batch + 1
-        if step % self.every == 0 or step == self.params["steps"]:
-            self._means[step] = float(logs.get("student_loss", logs["loss"]))
-            self._alive[step] = float(logs.get("width", self._width))
+        if step % self._every == 0 or step == self._stage.steps:
+            loss = float(logs.get("student_loss", logs["loss"]))
+            self._points[step] = loss, float(logs.get("width", self._stage.width))
         if self._tick is not None:
             self._tick(1)
 
-    def curve(self, stage):
-        """The curve of the stage.
+    def flops(self) -> int:
+        """Operations of the stage, with those of its teacher and its calibration."""
+        stage, scale = self._stage, self._scale
+        spent = train_flops(self._work.after(stage.steps), scale.tokens_a_step)
+        if stage.teacher is not None:
+            spent += stage.steps * forward_flops(scale, stage.teacher.width)
+        return spent + calibration_flops(stage, scale)
 
-        Args:
-            stage: the `Stage` that was carried out.
-
-        Returns:
-            dict of the lists `CURVE`: the step of the whole run, bits per byte
-            since the point before, the learning rate of the step, living neurons.
-        """
-        rates = stage.rate.values(stage.steps)
-        points: dict[str, list] = {name: [] for name in CURVE}
-        before, total = 0, 0.0
-        for step, mean in sorted(self._means.items()):
-            nats = (mean * step - total) / (step - before)
-            before, total = step, mean * step
-            row = (
-                stage.first_batch + step,
-                nats / math.log(2.0),
-                rates[step - 1],
-                self._alive[step],
+    def curve(self) -> dict[str, list]:
+        """Lists `CURVE`: step of the run, bits per byte since the point before, ..."""
+        points, rate = sorted(self._points.items()), self._stage.rate.schedule()
+        rows = [
+            (
+                self._stage.first_batch + step,
+                mean_between((before, earlier), (step, mean)) / math.log(2.0),
+                float(rate(step - 1)),
+                width,
             )
-            for name, value in zip(CURVE, row, strict=True):
-                points[name].append(value)
-        return points
+            for (before, (earlier, _)), (step, (mean, width)) in zip(
+                points, points[1:], strict=False
+            )
+        ]
+        return dict(zip(CURVE, map(list, zip(*rows, strict=True)), strict=True))
 
 
-def run_stage(stage, scale, corpus, seed, start=None, teacher=None, tick=None):
+def run_stage(
+    stage, scale, corpus, seed, start=None, teacher=None, tick=None
+) -> Checkpoint:
     """Carries out one stage.
 
     Args:
@@ -114,19 +105,17 @@ def run_stage(stage, scale, corpus, seed, start=None, teacher=None, tick=None):
     keras.utils.set_random_seed(seed)
     model = new_model(scale, stage.width, stage.scores)
     iterations = 0 if stage.fresh else start.iterations
-    optimizer = new_optimizer(stage, scale, iterations)
+    optimizer = new_optimizer(stage, scale, stage.rate.schedule(iterations))
+    model.compile(optimizer=optimizer, loss=cross_entropy())
     if start is not None:
-        restore_weights(model, start, scores=not stage.fresh)
-    if not stage.fresh:
-        restore_optimizer(optimizer, model, start)
-    fitted = compile_model(model, optimizer, _teacher_model(stage, scale, teacher))
-    callbacks = []
-    if stage.pruning is not None:
-        callbacks.append(pruning_callback(stage, scale, corpus, seed, iterations))
-    elif stage.scores is not None:
-        callbacks.append(KeepScores())
-    every = max(1, round(scale.total_steps / scale.curve_points))
-    meter = Meter(every, stage.width, ki.find_ffns(model), tick)
+        (start.give_weights if stage.fresh else start.restore)(model)
+    fitted = model
+    if teacher is not None:
+        known = new_model(scale, stage.teacher.width)
+        teacher.give_weights(known)
+        fitted = taught(model, known)
+    meter = Meter(model, stage, scale, tick)
+    pruning = pruning_callbacks(stage, scale, corpus, seed, iterations)
     began, cpu_began = time.perf_counter(), time.process_time()
     fitted.fit(
         corpus.batches(
@@ -137,55 +126,28 @@ def run_stage(stage, scale, corpus, seed, start=None, teacher=None, tick=None):
         ),
         steps_per_epoch=stage.steps,
         shuffle=False,
-        callbacks=[*callbacks, meter],
+        callbacks=[*pruning, meter],
         verbose=0,
     )
     costs = {
+        "flops": meter.flops(),
         "seconds": time.perf_counter() - began,
         "cpu_seconds": time.process_time() - cpu_began,
     }
-    record = _record(stage, scale, meter, costs, start)
-    checkpoint = take_checkpoint(model, optimizer, record)
+    record = _joined({} if start is None else start.record, costs, meter.curve())
+    ffns = find_ffns(model)
+    width = ffns[0].hidden_dim if ffns else stage.width
+    checkpoint = take_checkpoint(model, width, record)
     # A model is a circle of references; the next stage wants its memory.
-    del model, fitted, optimizer, meter, callbacks
+    del model, fitted, optimizer, meter, pruning, ffns
     gc.collect()
     return checkpoint
 
 
-def _teacher_model(stage, scale, teacher):
-    if teacher is None:
-        return None
-    model = new_model(scale, stage.teacher.width)
-    restore_weights(model, teacher)
-    return model
-
-
-def _record(stage, scale, meter, costs, start):
+def _joined(before, costs, curve):
     """What is known of the run up to the end of this stage."""
-    before = {} if start is None else start.record
-    teacher_width = stage.teacher and stage.teacher.width
-    spent = sum(
-        steps * step_flops(scale, width, teacher_width)
-        for width, steps in meter.steps_at.items()
-    )
-    modes = {
-        "flops_predicted": None,
-        "flops_masked": "off",
-        "flops_cubic": "cubic",
-    }
-    numbers = {
-        "steps": stage.steps,
-        "tokens": stage.steps * scale.tokens_a_step,
-        "flops": spent + calibration_flops(stage, scale),
-        **{name: stage_flops(stage, scale, mode) for name, mode in modes.items()},
-        **costs,
-    }
-    curve = meter.curve(stage)
-    last = {"name": stage.name, "last": stage.first_batch + stage.steps}
+    earlier = before.get("curve", {})
     return {
-        **{name: before.get(name, 0) + value for name, value in numbers.items()},
-        "curve": {
-            name: before.get("curve", {}).get(name, []) + curve[name] for name in CURVE
-        },
-        "stages": [*before.get("stages", []), last],
+        **{name: before.get(name, 0) + value for name, value in costs.items()},
+        "curve": {name: earlier.get(name, []) + curve[name] for name in CURVE},
     }

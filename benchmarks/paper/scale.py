@@ -5,6 +5,9 @@ import types
 
 from keras_idea.models import DecoderConfig
 
+#: Texts are read byte by byte.
+VOCABULARY_SIZE = 256
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Scale:
@@ -46,32 +49,18 @@ class Scale:
     note: str = ""
 
     @property
-    def tokens_a_step(self):
+    def tokens_a_step(self) -> int:
         """int, bytes that one optimizer step reads."""
         return self.batch_size * self.sequence_length
 
-    def width(self, units):
-        """Neurons of an FFN.
-
-        Args:
-            units: float, in units of `target_dim`.
-
-        Returns:
-            int.
-        """
+    def width(self, units: float) -> int:
+        """Neurons of an FFN of so many times `target_dim`."""
         return max(1, round(units * self.target_dim))
 
-    def decoder_config(self, width):
-        """The decoder's shape with FFNs of some width.
-
-        Args:
-            width: int, neurons of each FFN.
-
-        Returns:
-            `DecoderConfig`.
-        """
+    def decoder_config(self, width: int) -> DecoderConfig:
+        """The decoder's shape with so many neurons in each FFN."""
         return DecoderConfig(
-            vocabulary_size=256,
+            vocabulary_size=VOCABULARY_SIZE,
             model_dim=self.model_dim,
             num_layers=self.num_layers,
             num_heads=self.num_heads,
@@ -79,7 +68,7 @@ class Scale:
             sequence_length=self.sequence_length,
         )
 
-    def identity(self):
+    def identity(self) -> dict:
         """Dict of everything that a result depends on: no name, no note."""
         cosmetic = ("name", "note", "curve_points")
         fields = dataclasses.asdict(self).items()

@@ -1,28 +1,32 @@
 """Where results and checkpoints lie, under names that say what they depend on."""
 
 import dataclasses
+import functools
 import hashlib
+import importlib.metadata
 import json
-import os
 import pathlib
 import platform
 
 import keras
 import numpy as np
 
-from benchmarks.paper.cell import Cell
-from benchmarks.paper.checkpoint import load_checkpoint, save_checkpoint
+from benchmarks.paper.cell import SCRATCH, Cell
+from benchmarks.paper.checkpoint import Checkpoint, load_checkpoint
 from keras_idea.errors import ArgumentError
+from keras_idea.files import check_parents, json_digest, write_atomically
 
 #: Raised when the same cell would give another result: old ones are then not read.
 FORMAT = 1
+# Of names: 16 hexadecimal digits.
+_DIGEST = functools.partial(hashlib.blake2b, digest_size=8)
 
 
 class Store:
     """The folder of a grid.
 
         cells/<what>-<hash>-s<seed>.json     a finished cell
-        prefixes/<hash>-s<seed>/<steps>.npz  an enlarged model that cells begin with
+        prefixes/<hash>-s<seed>/<steps>/     an enlarged model that cells begin with
         tables/                              what is made of the cells
 
     The hash is of everything that the result depends on, so that one folder serves
@@ -32,10 +36,19 @@ class Store:
         folder: path of the folder.
         scale: `Scale`.
         corpus: `Corpus`.
+
+    Raises:
+        ValueError: if the folder, or one that it is in, is a file.
     """
 
     def __init__(self, folder, scale, corpus):
         self.folder = pathlib.Path(folder)
+        check_parents(
+            self.folder,
+            ArgumentError,
+            f"The output folder {str(folder)!r} cannot be made",
+            "Give another folder with --output.",
+        )
         self._basis = {
             "format": FORMAT,
             "scale": scale.identity(),
@@ -44,19 +57,12 @@ class Store:
         }
 
     @property
-    def tables(self):
-        """Path of the folder of the tables."""
+    def tables(self) -> pathlib.Path:
+        """The folder of the tables."""
         return self.folder / "tables"
 
-    def result(self, cell, seed):
-        """The result of a finished cell.
-
-        Args:
-            cell: `Cell`.
-            seed: int.
-
-        Returns:
-            dict, or None if the cell is not finished.
+    def result(self, cell: Cell, seed: int) -> dict | None:
+        """The result of a cell; None: it is not finished.
 
         Raises:
             ValueError: if its file is damaged.
@@ -72,55 +78,34 @@ class Store:
                 "is carried out again."
             ) from error
 
-    def results(self, cell):
-        """The results of a cell.
-
-        Args:
-            cell: `Cell`.
-
-        Returns:
-            dict of seed to result, ascending: of all seeds that are finished.
-        """
+    def results(self, cell: Cell) -> dict[int, dict]:
+        """The results of a cell by seed, ascending: of all that are finished."""
         pattern = self._cell_path(cell, 0).name.replace("-s0.json", "-s*.json")
         paths = self.folder.joinpath("cells").glob(pattern)
         seeds = sorted(int(path.stem.rpartition("-s")[2]) for path in paths)
         return {seed: self.result(cell, seed) for seed in seeds}
 
-    def save_result(self, cell, seed, result):
-        """Writes the result of a cell, whole or not at all.
+    def save_result(self, cell: Cell, seed: int, result: dict) -> None:
+        """Writes the result of a cell, whole or not at all."""
+        path = self._cell_path(cell, seed)
+        write_atomically(path, json.dumps(result))
 
-        Args:
-            cell: `Cell`.
-            seed: int.
-            result: dict that JSON can hold.
-        """
-        write_atomically(self._cell_path(cell, seed), json.dumps(result))
+    def nearest_prefix(self, stage, seed: int) -> Checkpoint | None:
+        """The longest saved part of a shared stage, or None.
 
-    def nearest_prefix(self, stage, seed):
-        """The longest saved part of a shared stage.
-
-        Args:
-            stage: `Stage` that is `shared`.
-            seed: int.
-
-        Returns:
-            `Checkpoint` after at most `stage.steps` steps, or None.
+        Raises:
+            CheckpointError: if it is damaged.
         """
         folder = self._prefix_folder(stage, seed)
-        saved = [int(path.stem) for path in folder.glob("*.npz")]
+        # Names with an ending are prefixes of an earlier version, made again.
+        names = [path.name for path in folder.glob("*")]
+        saved = [int(name) for name in names if name.isdecimal()]
         steps = max((n for n in saved if n <= stage.steps), default=None)
-        return None if steps is None else load_checkpoint(folder / f"{steps}.npz")
+        return None if steps is None else load_checkpoint(folder / str(steps))
 
-    def save_prefix(self, stage, seed, checkpoint):
-        """Writes the end of a shared stage.
-
-        Args:
-            stage: `Stage` that is `shared`.
-            seed: int.
-            checkpoint: `Checkpoint`.
-        """
-        path = self._prefix_folder(stage, seed) / f"{stage.steps}.npz"
-        save_checkpoint(path, checkpoint)
+    def save_prefix(self, stage, seed: int, checkpoint: Checkpoint) -> None:
+        """Writes the end of a shared stage."""
+        checkpoint.save(self._prefix_folder(stage, seed) / str(stage.steps))
 
     def _cell_path(self, cell, seed):
         # Fields at their default are left out, so that a field that comes later
@@ -130,12 +115,9 @@ class Store:
             for field in dataclasses.fields(Cell)
             if getattr(cell, field.name) != field.default
         }
-        name = (
-            cell.pipeline
-            if cell.pipeline == "scratch"
-            else (f"{cell.pipeline}-{cell.method}")
-        )
-        digest = _digest({**self._basis, "cell": fields})
+        scratch = cell.pipeline == SCRATCH
+        name = SCRATCH if scratch else f"{cell.pipeline}-{cell.method}"
+        digest = json_digest({**self._basis, "cell": fields}, _DIGEST)
         return self.folder / "cells" / f"{name}-{digest}-s{seed}.json"
 
     def _prefix_folder(self, stage, seed):
@@ -148,29 +130,11 @@ class Store:
             "scores": [decay, row_reduce],
             "versions": versions(),
         }
-        return self.folder / "prefixes" / f"{_digest(what)}-s{seed}"
+        return self.folder / "prefixes" / f"{json_digest(what, _DIGEST)}-s{seed}"
 
 
-def write_atomically(path, text):
-    """Writes a text file, whole or not at all.
-
-    Args:
-        path: Path.
-        text: str.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def versions():
-    """Dict of what computed: package to version."""
-    import importlib.metadata
-
+def versions() -> dict[str, str]:
+    """What computed: package to version."""
     backend = keras.backend.backend()
     return {
         "python": platform.python_version(),
@@ -178,8 +142,3 @@ def versions():
         backend: importlib.metadata.version(backend),
         "numpy": np.__version__,
     }
-
-
-def _digest(value):
-    text = json.dumps(value, sort_keys=True)
-    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

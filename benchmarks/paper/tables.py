@@ -14,6 +14,7 @@ from benchmarks.paper.cell import (
     SCRATCH,
     Cell,
 )
+from benchmarks.paper.methods import METHODS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,15 +49,12 @@ class Table:
 
 IDEA = "sensitivity, integrated (IDEA)"
 SAME_TOKENS = "from scratch, the same tokens"
-METHOD_NAMES = types.MappingProxyType(
-    {
-        "random": "random",
-        "activation": "activation",
-        "learned_mask": "learned mask",
-        "sensitivity": "sensitivity",
-    }
-)
+#: The paper's own method stands last.
+_OWN = Cell().method
+_RIVALS = {name: row.label for name, row in METHODS.items() if name != _OWN}
 _WIDE = Cell().hidden
+_AGAINST_SCRATCH = ("from scratch", "pruned")
+_BOTH = ("naive", "integrated")
 
 
 def _scratch(**changes):
@@ -69,13 +67,8 @@ def _wide(**changes):
 
 def _main():
     baselines = [
-        Row(
-            f"{name}, naive",
-            Cell(pipeline=NAIVE, method=method),
-            SAME_TOKENS,
-        )
-        for method, name in METHOD_NAMES.items()
-        if method != "sensitivity"
+        Row(f"{label}, naive", Cell(pipeline=NAIVE, method=method), SAME_TOKENS)
+        for method, label in _RIVALS.items()
     ]
     return (
         Row("enlarged, half the tokens", _wide(budget=0.5)),
@@ -104,15 +97,22 @@ def _initialisation():
     )
 
 
-def _every_method():
+def _series(field, values, label, *names):
+    """Two rows for each value of a field; the second, integrated, against the first."""
+    pipeline = {"naive": NAIVE, "from scratch": SCRATCH}[names[0]]
     rows = []
-    for method, name in METHOD_NAMES.items():
-        naive = f"{name}, naive"
+    for value in values:
+        first, second = (f"{label(value)}, {name}" for name in names)
         rows += [
-            Row(naive, Cell(pipeline=NAIVE, method=method)),
-            Row(f"{name}, integrated", Cell(method=method), naive),
+            Row(first, Cell(pipeline=pipeline, **{field: value})),
+            Row(second, Cell(**{field: value}), first),
         ]
     return tuple(rows)
+
+
+def _every_method():
+    methods = (*_RIVALS, _OWN)
+    return _series("method", methods, lambda m: METHODS[m].label, *_BOTH)
 
 
 def _distillation():
@@ -138,16 +138,15 @@ def _enlarged_size():
 
 def _hyperparameters():
     default = "f1 = mean, f2 = max"
-    rows = []
-    for enlarge in (0.1, 0.3, 0.5):
-        for prune in (0.1, 0.3, 0.5, 0.7):
-            rows.append(
-                Row(
-                    f"enlarged {enlarge:.0%}, pruning {prune:.0%} of the rest",
-                    Cell(enlarge_share=enlarge, prune_share=prune),
-                    default,
-                )
-            )
+    rows = [
+        Row(
+            f"enlarged {enlarge:.0%}, pruning {prune:.0%} of the rest",
+            Cell(enlarge_share=enlarge, prune_share=prune),
+            default,
+        )
+        for enlarge in (0.1, 0.3, 0.5)
+        for prune in (0.1, 0.3, 0.5, 0.7)
+    ]
     for row in ("mean", "max"):
         for matrix in ("max", "mean"):
             name = f"f1 = {row}, f2 = {matrix}"
@@ -169,18 +168,9 @@ def _frequency():
 
 
 def _token_split():
-    rows = []
-    for share in (0.1, 0.25, 0.5, 0.75, 0.9):
-        naive = f"enlarged {share:.0%} of the tokens, naive"
-        rows += [
-            Row(naive, Cell(pipeline=NAIVE, enlarge_share=share)),
-            Row(
-                f"enlarged {share:.0%} of the tokens, integrated",
-                Cell(enlarge_share=share),
-                naive,
-            ),
-        ]
-    return tuple(rows)
+    shares = (0.1, 0.25, 0.5, 0.75, 0.9)
+    label = "enlarged {:.0%} of the tokens".format
+    return _series("enlarge_share", shares, label, *_BOTH)
 
 
 def _pipelines(changes, label, references=None):
@@ -210,26 +200,15 @@ def _optimizers():
 
 
 def _ratios():
-    rows = []
-    for target in (1 / 3, 2 / 3, 1.0, 4 / 3, 2.0):
-        kept = f"{target / _WIDE:.1%} kept"
-        scratch = f"{kept}, from scratch"
-        rows += [
-            Row(scratch, _scratch(target=target)),
-            Row(f"{kept}, pruned", Cell(target=target), scratch),
-        ]
-    return tuple(rows)
+    targets = (1 / 3, 2 / 3, 1.0, 4 / 3, 2.0)
+    return _series(
+        "target", targets, lambda t: f"{t / _WIDE:.1%} kept", *_AGAINST_SCRATCH
+    )
 
 
 def _budgets():
-    rows = []
-    for budget in (1 / 3, 2 / 3, 1.0):
-        scratch = f"{budget:.2g} of the tokens, from scratch"
-        rows += [
-            Row(scratch, _scratch(budget=budget)),
-            Row(f"{budget:.2g} of the tokens, pruned", Cell(budget=budget), scratch),
-        ]
-    return tuple(rows)
+    label = "{:.2g} of the tokens".format
+    return _series("budget", (1 / 3, 2 / 3, 1.0), label, *_AGAINST_SCRATCH)
 
 
 TABLES = types.MappingProxyType(

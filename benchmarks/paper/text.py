@@ -12,17 +12,13 @@ from keras_idea.errors import TextError
 VARIABLE = "KERAS_IDEA_TEXT"
 
 
-def find_text(folder=None):
-    """The text to train on and the text held out.
+def find_text(folder=None) -> Corpus:
+    """The text to train on and the text held out, `train.txt` and `valid.txt`.
 
     Args:
-        folder: path of a folder that holds `train.txt` and `valid.txt`, itself or
-            in its folder `ptb`. None: the folder that the environment variable
-            KERAS_IDEA_TEXT names, else `../shared/data/text` beside the
-            repository, else the source text of Python's standard library.
-
-    Returns:
-        `Corpus`.
+        folder: path of the folder that holds them, itself or in its folder `ptb`.
+            None: the folder that the environment variable KERAS_IDEA_TEXT names, else
+            `../shared/data/text` beside the repository, else Python's source text.
 
     Raises:
         TextError: if a folder that was named holds no such files.

@@ -1,28 +1,21 @@
 """From the finished cells of a table to its files."""
 
+import pathlib
 import statistics
 
 from benchmarks.paper.cell import SCRATCH
 from benchmarks.paper.figures import FIGURES, Drawing
 from benchmarks.paper.paper_figures import draw_differences
 from benchmarks.paper.paper_table import SeededRow, to_json, to_markdown
-from benchmarks.paper.store import write_atomically
 from benchmarks.paper.tables import TABLES
+from keras_idea.files import write_atomically
 
 
-def write_table(number, scale, store):
-    """Writes a table, as Markdown and as JSON, and its figures.
+def write_table(number, scale, store) -> pathlib.Path:
+    """Writes a table, as Markdown and as JSON, and its figures; its Markdown's path.
 
     Rows of which no seed is finished are left out of the figures and empty in the
     table.
-
-    Args:
-        number: int, a key of `TABLES`.
-        scale: `Scale`.
-        store: `Store`.
-
-    Returns:
-        Path of the Markdown.
     """
     table = TABLES[number]
     results = {row.name: store.results(row.cell) for row in table.rows}
@@ -40,16 +33,8 @@ def write_table(number, scale, store):
     return path
 
 
-def seeded_row(row, results):
-    """A row of the report.
-
-    Args:
-        row: `Row`.
-        results: dict of seed to the result of its cell.
-
-    Returns:
-        `SeededRow`.
-    """
+def seeded_row(row, results) -> SeededRow:
+    """A row of the report, from the results of its cell by seed."""
     one = next(iter(results.values()), None)
     return SeededRow(
         name=row.name,

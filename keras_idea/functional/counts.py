@@ -1,4 +1,4 @@
-"""What a gated FFN costs: parameters and FLOPs, as plain integers."""
+"""What an FFN and a whole model cost: parameters and FLOPs, as plain integers."""
 
 from keras_idea.validation import check_int
 
@@ -39,3 +39,41 @@ def ffn_flops(input_dim, hidden_dim, tokens=1, training=False):
     """
     weights = ffn_parameters(input_dim, hidden_dim)
     return 2 * weights * check_int("tokens", tokens, minimum=0) * (3 if training else 1)
+
+
+def token_multiply_adds(weights, attention_width=0, sequence_length=0):
+    """Multiply-adds that a token costs in a forward pass: all products of matrices.
+
+    Each weight is multiplied once. The products of queries and keys, and of their
+    result and values, have no weights: each token meets every position of its
+    sequence in both, since the whole square is computed, masked or not.
+
+    Args:
+        weights: int, weights in matrices that every token is multiplied by.
+        attention_width: int, features of the queries (all heads), summed over the
+            layers. Default 0: no attention.
+        sequence_length: int, tokens that attend to each other. Default 0.
+
+    Returns:
+        int, `weights + 2 sequence_length attention_width`.
+
+    Example:
+    >>> token_multiply_adds(1000, attention_width=16, sequence_length=10)  # 1320
+    """
+    return weights + 2 * sequence_length * attention_width
+
+
+def train_flops(multiply_adds, tokens):
+    """Operations of training: a multiply-add is two, the backward pass two forward.
+
+    Args:
+        multiply_adds: int or float, of a token, see `token_multiply_adds`.
+        tokens: int or float.
+
+    Returns:
+        int or float, `6 multiply_adds tokens`.
+
+    Example:
+    >>> train_flops(1000, tokens=10)  # 60000
+    """
+    return 6 * multiply_adds * tokens

@@ -4,6 +4,8 @@ import dataclasses
 import threading
 import time
 
+from keras_idea.functional.running_mean import mean_between
+
 
 @dataclasses.dataclass(frozen=True)
 class Interval:
@@ -23,10 +25,8 @@ class Interval:
 class IntervalMeter:
     """Mean loss and speed of the batches between two points, over epochs and pauses.
 
-    Keras logs the mean of the epoch so far; times its batches it is a sum, and two
-    sums give the mean in between (exact if batches are equally large, and to the
-    sum's float32). Only time in epochs counts, without the first batch, which
-    compiles. Logs may come from other threads, late, and in any order.
+    Only time in epochs counts, without the first batch, which compiles. Logs may come
+    from other threads, late, and in any order.
     """
 
     def __init__(self):
@@ -79,7 +79,7 @@ class IntervalMeter:
         sums = self._left + (end - self._base)
         self._left, self._base = _Sums(), end
         speed = sums.timed / sums.seconds if sums.timed and sums.seconds > 0 else None
-        loss = sums.loss / sums.batches if "loss" in logs and sums.batches else None
+        loss = sums.loss if "loss" in logs and sums.batches else None
         return Interval(loss, speed, logs)
 
     def _sums(self, batches):
@@ -95,23 +95,24 @@ class IntervalMeter:
                     self._base, seconds=began, timed=min(warm, batches)
                 )
                 self._running = True
-        loss = float(logs.get("loss", 0.0)) * batches
-        return _Sums(loss, batches, batches, now)
+        return _Sums(float(logs.get("loss", 0.0)), batches, batches, now)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Sums:
-    loss: float = 0.0
+    loss: float = 0.0  # the mean of the batches
     batches: int = 0
     timed: int = 0
     seconds: float = 0.0
 
     def __add__(self, other):
-        return self._with(other, 1)
+        return self - _Sums(other.loss, -other.batches, -other.timed, -other.seconds)
 
     def __sub__(self, other):
-        return self._with(other, -1)
-
-    def _with(self, other, sign):
-        pairs = zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)
-        return _Sums(*(mine + sign * theirs for mine, theirs in pairs))
+        mine, theirs = (self.batches, self.loss), (other.batches, other.loss)
+        return _Sums(
+            mean_between(theirs, mine) if self.batches != other.batches else 0.0,
+            self.batches - other.batches,
+            self.timed - other.timed,
+            self.seconds - other.seconds,
+        )

@@ -42,9 +42,10 @@ class Monitor(keras.callbacks.Callback):
     - `churn`: neurons that entered or left the k most important ones since the last
       reading; k is the width that pruning aims at. Importance is what the layers'
       own scores say, whatever the pruning method is.
-    - `flops/train`: operations of training so far, `6 x weights in matrices x
-      tokens`, with FFNs as wide as they are physically; products of queries and keys
-      are left out. `flops/utilisation`: of `peak_flops`.
+    - `flops/train`: operations of training so far, all products of matrices, with
+      FFNs as wide as they are physically: `6 x tokens x (weights in matrices + 2 x
+      sequence length x features of all queries)`. `flops/utilisation`: of
+      `peak_flops`.
     - `memory`: this process's on the host; on the devices where the backend tells.
 
     Args:
@@ -57,6 +58,9 @@ class Monitor(keras.callbacks.Callback):
             else tokens a second and FLOPs are left out. Default None.
         peak_flops: float > 0 or None, operations a second that the devices together
             can do. None: no utilisation is shown. Default None.
+        sequence_length: int >= 1 or None, tokens that attend to each other. None:
+            the length of the model's inputs, if that is fixed; else FLOPs are counted
+            without the products of queries, keys and values. Default None.
 
     Raises:
         ImportError: if tensorboardX or Pillow is not installed.
@@ -78,6 +82,7 @@ class Monitor(keras.callbacks.Callback):
         neurons_every=50,
         tokens_per_batch=None,
         peak_flops=None,
+        sequence_length=None,
     ):
         super().__init__()
         self.log_dir = check_folder(log_dir)
@@ -86,6 +91,9 @@ class Monitor(keras.callbacks.Callback):
         self.tokens_per_batch = tokens_per_batch
         if tokens_per_batch is not None:
             check_int("tokens_per_batch", tokens_per_batch, minimum=1)
+        self.sequence_length = sequence_length
+        if sequence_length is not None:
+            check_int("sequence_length", sequence_length, minimum=1)
         self.peak_flops = peak_flops
         if peak_flops is not None and not check_number("peak_flops", peak_flops):
             raise ValueError(f"`peak_flops` must be above 0. Received: {peak_flops!r}.")
@@ -104,6 +112,7 @@ class Monitor(keras.callbacks.Callback):
             *every,
             self.tokens_per_batch,
             self.peak_flops,
+            self.sequence_length,
         )
 
     def on_train_begin(self, logs=None):
@@ -254,6 +263,7 @@ class Monitor(keras.callbacks.Callback):
             self.peak_flops,
             steps * (epochs - self._first_epoch) if known else None,
             self._flops_before,
+            self.sequence_length,
         )
 
     def _flops_before(self, flops_per_batch):

@@ -1,9 +1,12 @@
 """The figures of a run at one point of its curves: speed, cost, memory, time left."""
 
+import math
+
 import keras
 
+from keras_idea.functional.counts import train_flops
 from keras_idea.monitor.memory import device_memory, host_memory
-from keras_idea.monitor.work_count import WorkCount, train_flops
+from keras_idea.monitor.work_count import WorkCount
 
 _SHOWN_ELSEWHERE = ("loss", "width", "sparsity", "learning_rate")
 
@@ -17,19 +20,29 @@ class RunFigures:
         peak_flops: float or None, operations a second that the devices can do.
         batches: int or None, of the whole `fit`.
         flops_before: function of the FLOPs of a batch: what was done before the `fit`.
+        sequence_length: int or None: as long as the model's inputs, if that is fixed.
     """
 
-    def __init__(self, model, tokens_per_batch, peak_flops, batches, flops_before):
+    def __init__(
+        self,
+        model,
+        tokens_per_batch,
+        peak_flops,
+        batches,
+        flops_before,
+        sequence_length=None,
+    ):
         self.tokens_per_batch = tokens_per_batch
         self._peak_flops = peak_flops
         self._batches = batches
-        self._work = WorkCount(model)
+        length = input_length(model) if sequence_length is None else sequence_length
+        self._work = WorkCount(model, length)
         self._flops_before = flops_before
-        self._weights = self._work.weights
+        self._of_token = self._work.present
         self._settled = (0, 0)  # batches and work at the last point
 
     def work_after(self, batches):
-        """Weights times batches so far; to be asked before each batch."""
+        """Multiply-adds times batches so far; to be asked before each batch."""
         return self._work.after(batches)
 
     def at(self, interval, batches, work):
@@ -63,7 +76,7 @@ class RunFigures:
 
     def _of_tokens(self, speed, batches, work):
         tokens = self.tokens_per_batch
-        before = self._flops_before(train_flops(self._weights, tokens))
+        before = self._flops_before(train_flops(self._of_token, tokens))
         values = {"flops/train": before + train_flops(work, tokens)}
         if speed is None:
             return values
@@ -76,6 +89,18 @@ class RunFigures:
         return values
 
 
+def input_length(model) -> int | None:
+    """Tokens of a sequence, of a model whose inputs have a fixed length; else None."""
+    length = getattr(getattr(model, "preprocessor", None), "sequence_length", None)
+    inputs = getattr(model, "inputs", None)
+    if length is not None or not inputs:
+        return length
+    # Ids are (batch, tokens); numbers are (batch, ..., features).
+    ids = keras.backend.is_int_dtype(inputs[0].dtype)
+    sizes = inputs[0].shape[1:] if ids else inputs[0].shape[1:-1]
+    return None if None in sizes else math.prod(sizes)
+
+
 def infer_tokens(model, batches):
     """Tokens of a batch, of a model whose inputs have a fixed length.
 
@@ -86,15 +111,7 @@ def infer_tokens(model, batches):
     Returns:
         int, or None if the length or the number of samples is unknown.
     """
-    length = getattr(getattr(model, "preprocessor", None), "sequence_length", None)
-    inputs = getattr(model, "inputs", None)
-    if length is None and inputs:
-        shape = inputs[0].shape
-        # Ids are (batch, tokens); numbers are (batch, ..., features).
-        ids = keras.backend.is_int_dtype(inputs[0].dtype)
-        length = 1
-        for size in shape[1:] if ids else shape[1:-1]:
-            length = None if length is None or size is None else length * size
+    length = input_length(model)
     counts = [metric.count for metric in model.metrics if metric.name == "loss"]
     if length is None or not counts:
         return None

@@ -1,9 +1,17 @@
 """What training has cost so far, from the shapes of the weights."""
 
+import math
+import re
+
 import keras
 
+from keras_idea.functional.counts import token_multiply_adds
 from keras_idea.keras_private.layer_walk import walk
 from keras_idea.surgery.find import find_ffns
+
+# Where attentions keep the layer that makes queries: this package's, Keras's and
+# KerasHub's by family.
+_QUERIES = ("query", "_query_dense", "query_dense", "q_proj", "query_projector")
 
 
 def matrix_weights(model):
@@ -37,54 +45,75 @@ def matrix_weights(model):
     return total
 
 
-def train_flops(weights, tokens):
-    """Operations of training: 6 a weight and token.
-
-    A multiply-add counts two, the backward pass twice the forward one. The
-    products of queries and keys, which have no weights, are left out.
+def attention_width(model) -> int:
+    """Features of the queries of all heads, summed over the attentions of a model.
 
     Args:
-        weights: int or float, weights in matrices, see `matrix_weights`.
-        tokens: int or float.
+        model: a built Keras model.
 
     Returns:
-        int or float, `6 weights tokens`.
-
-    Example:
-    >>> train_flops(weights=1000, tokens=10)  # 60000
+        int; 0 if there is no attention that is known.
     """
-    return 6 * weights * tokens
+    return sum(_query_features(layer) for layer in walk(model))
+
+
+def _query_features(layer) -> int:
+    found = (getattr(layer, name, None) for name in _QUERIES)
+    query = next((query for query in found if query is not None), None)
+    if isinstance(query, keras.layers.Dense):
+        return query.units
+    if isinstance(query, keras.layers.EinsumDense) and query.built:
+        inputs, kernel, _ = re.split(",|->", query.equation)
+        sizes = zip(kernel, query.kernel.shape, strict=True)
+        return math.prod(size for axis, size in sizes if axis not in inputs)
+    return 0
+
+
+def multiply_adds(model, sequence_length: int | None) -> int:
+    """Multiply-adds of a token in a forward pass.
+
+    Args:
+        model: a built Keras model.
+        sequence_length: int, tokens that attend to each other; None: unknown, and
+            the products that have no weights are left out.
+
+    Returns:
+        int, see `token_multiply_adds`.
+    """
+    length = sequence_length or 0
+    return token_multiply_adds(matrix_weights(model), attention_width(model), length)
 
 
 class WorkCount:
-    """Sums the weights times batches of a run whose FFNs become narrower in it.
+    """Sums multiply-adds times batches of a run whose FFNs become narrower in it.
 
     Args:
         model: the fitted Keras model, built. Only shapes are read, so nothing syncs.
+        sequence_length: int or None, as of `multiply_adds`.
 
     Attributes:
-        weights: int, the present `matrix_weights`.
+        present: int, the present `multiply_adds`.
     """
 
-    def __init__(self, model):
-        self._model = model
+    def __init__(self, model, sequence_length: int | None = None):
+        self._model, self._length = model, sequence_length
         self._ffns = find_ffns(model)
         self._widths = self._present_widths()
-        self.weights = matrix_weights(model)
+        self.present = multiply_adds(model, sequence_length)
         self._work = 0
         self._batches = 0
 
-    def after(self, batches):
-        """Weights times batches after so many batches of the `fit`.
+    def after(self, batches: int) -> int:
+        """Multiply-adds times batches after so many batches of the `fit`.
 
         To be asked before each batch, so that it sees a narrowing when it happens.
         """
-        self._work += (batches - self._batches) * self.weights
+        self._work += (batches - self._batches) * self.present
         self._batches = batches
         widths = self._present_widths()
         if widths != self._widths:
             self._widths = widths
-            self.weights = matrix_weights(self._model)
+            self.present = multiply_adds(self._model, self._length)
         return self._work
 
     def _present_widths(self):

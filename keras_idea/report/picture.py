@@ -184,9 +184,9 @@ def _draw_close_up(axis, curves):
     _dress(inset)
 
 
-def smooth(values):
-    """Running mean over a fortieth of the run, shorter at its ends."""
-    half = max(1, len(values) // 80)
+def smooth(values, half=None):
+    """Running mean over `half` values each way (an 80th of all), fewer at the ends."""
+    half = max(1, len(values) // 80) if half is None else half
     total = np.concatenate([[0.0], np.cumsum(values)])
     index = np.arange(len(values))
     low, high = np.maximum(index - half, 0), np.minimum(index + half + 1, len(values))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Sequence
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +67,18 @@ def to_markdown(rows):
         str, lines of equal width, numbers to the right, and the legend.
     """
     lines = [[header for header, _, _ in COLUMNS], *map(cells, rows)]
+    return f"{markdown_table(lines)}\n{LEGEND}\n"
+
+
+def markdown_table(lines: Sequence[Sequence[str]]) -> str:
+    """Lines of equal width, of the header and of each row; numbers to the right.
+
+    Args:
+        lines: sequence of sequences of str, equally long; the first column is text.
+
+    Returns:
+        str, Markdown.
+    """
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
     padded = [
@@ -73,8 +86,7 @@ def to_markdown(rows):
         for line in lines
     ]
     padded.insert(1, rule)
-    lines = [f"| {' | '.join(line)} |\n" for line in padded]
-    return "".join([*lines, "\n", LEGEND, "\n"])
+    return "".join(f"| {' | '.join(line)} |\n" for line in padded)
 
 
 def to_json(rows, facts=None):

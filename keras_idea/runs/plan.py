@@ -7,7 +7,8 @@ from typing import Any
 import keras
 
 from keras_idea.extras import require
-from keras_idea.monitor.work_count import matrix_weights, train_flops
+from keras_idea.functional.counts import train_flops
+from keras_idea.monitor.work_count import multiply_adds
 from keras_idea.runs.build import cosine
 from keras_idea.runs.config import RunConfig
 from keras_idea.runs.prepare import describe, prepare
@@ -28,8 +29,8 @@ class StagePlan:
         tokens: int, tokens read.
         widths: pair of int, neurons of an FFN that live, at its begin and end.
         learning_rates: pair of float, of its first and its last step.
-        flops: float, operations of its training, `6 x weights in matrices x tokens`,
-            FFNs as wide as they are physically.
+        flops: float, operations of its training, all products of matrices, FFNs as
+            wide as they are physically.
     """
 
     name: str
@@ -75,8 +76,9 @@ def plan(config: RunConfig) -> RunPlan:
     run = prepare(config, RunFolder(config.run.output))
     models, timeline, rate = run.models, run.timeline, cosine(config)
     wide, narrow = timeline.wide, timeline.narrow
-    sizes = [_size(models.plain(width)) for width in (wide, narrow)]
-    tokens = config.data.batch_size * config.model.sequence_length
+    length = config.model.sequence_length
+    sizes = [_size(models.plain(width), length) for width in (wide, narrow)]
+    tokens = config.data.batch_size * length
 
     def stage(
         name: str,
@@ -150,8 +152,8 @@ def print_plan(planned: RunPlan, console: Any = None) -> None:
     )
 
 
-def _size(model: keras.Model) -> tuple[int, int]:
-    return model.count_params(), matrix_weights(model)
+def _size(model: keras.Model, length: int) -> tuple[int, int]:
+    return model.count_params(), multiply_adds(model, length)
 
 
 def _pieces(
@@ -168,7 +170,7 @@ def _pieces(
 def _between(
     sizes: list[tuple[int, int]], widths: tuple[int, int], width: int
 ) -> float:
-    """Weights in matrices at a width: linear in it."""
+    """Multiply-adds of a token at a width: linear in it."""
     (_, wide), (_, narrow) = sizes
     return narrow + (wide - narrow) * (width - widths[1]) / (widths[0] - widths[1])
 

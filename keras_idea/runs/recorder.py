@@ -7,6 +7,7 @@ import keras
 import numpy as np
 
 from keras_idea.errors import TrainingDiverged
+from keras_idea.functional.running_mean import mean_between
 from keras_idea.report import NeuronLives, TrainingCurve
 from keras_idea.surgery import find_ffns
 
@@ -136,10 +137,10 @@ class Recorder(keras.callbacks.Callback):
                 self._readings[name] = dict(rows)
 
     def _settle_epoch(self):
-        # Keras logs the mean over the epoch so far; batches are equally large.
-        means = np.array([logs["loss"] for logs in self._epoch_logs])
-        totals = means * np.arange(1, len(means) + 1)
-        self._loss.extend(self._bits.of_training(np.diff(totals, prepend=0.0)).tolist())
+        means = np.array([0.0, *(logs["loss"] for logs in self._epoch_logs)])
+        steps = np.arange(len(means))
+        losses = mean_between((steps[:-1], means[:-1]), (steps[1:], means[1:]))
+        self._loss.extend(self._bits.of_training(losses).tolist())
         for logs in self._epoch_logs:
             self._width.append(logs.get("width", self._width[-1]))
         self._epoch_logs = []

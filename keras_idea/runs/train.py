@@ -144,8 +144,12 @@ def _monitor(run: Run, training: str) -> Monitor | None:
     config = run.config
     if not config.run.tensorboard:
         return None
-    tokens = config.data.batch_size * config.model.sequence_length
-    return Monitor(run.folder.tensorboard(training), tokens_per_batch=tokens)
+    length = config.model.sequence_length
+    return Monitor(
+        run.folder.tensorboard(training),
+        tokens_per_batch=config.data.batch_size * length,
+        sequence_length=length,
+    )
 
 
 def _recorder(

@@ -135,6 +135,8 @@ class WarmupStableDecay(keras.optimizers.schedules.LearningRateSchedule):
         \eta_p + (\eta_e - \eta_p) \frac{t - (T - T_d)}{T_d} & t > T - T_d
     \end{cases}$$
 
+    at `t = step + start_step`.
+
     Args:
         peak_learning_rate: float >= 0, `eta_p`.
         end_learning_rate: float in [0, peak_learning_rate], `eta_e`.
@@ -142,6 +144,7 @@ class WarmupStableDecay(keras.optimizers.schedules.LearningRateSchedule):
         warmup_steps: int in [0, total_steps], `T_0`. Default 0.
         decay_steps: int in [1, total_steps - warmup_steps], `T_d`. Default:
             a fifth of `total_steps` (at least 1, at most what the warm-up leaves).
+        start_step: int >= 0, where the run resumes the curve. Default 0.
 
     Raises:
         ValueError: for a value outside its range.
@@ -160,6 +163,7 @@ class WarmupStableDecay(keras.optimizers.schedules.LearningRateSchedule):
         total_steps,
         warmup_steps=0,
         decay_steps=None,
+        start_step=0,
     ):
         super().__init__()
         (
@@ -174,11 +178,12 @@ class WarmupStableDecay(keras.optimizers.schedules.LearningRateSchedule):
         if decay_steps is None:
             decay_steps = max(1, min(self.total_steps // 5, longest))
         self.decay_steps = check_int("decay_steps", decay_steps, 1, max(longest, 1))
+        self.start_step = check_int("start_step", start_step, minimum=0)
 
     def __call__(self, step):
-        """The learning rate at `step`, a float32 scalar tensor."""
+        """The learning rate at `t = step + start_step`, a float32 scalar tensor."""
         xp, step = _whole_steps(step)
-        t = xp.minimum(step, self.total_steps)
+        t = xp.minimum(step + self.start_step, self.total_steps)
         decayed = xp.maximum(t - (self.total_steps - self.decay_steps), 0)
         peak, end = self.peak_learning_rate, self.end_learning_rate
         rate = peak + (end - peak) * xp.divide(decayed, self.decay_steps)
@@ -192,6 +197,7 @@ class WarmupStableDecay(keras.optimizers.schedules.LearningRateSchedule):
             "total_steps": self.total_steps,
             "warmup_steps": self.warmup_steps,
             "decay_steps": self.decay_steps,
+            "start_step": self.start_step,
         }
 
 

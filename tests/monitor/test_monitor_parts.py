@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
+from keras_idea.functional.counts import train_flops
 from keras_idea.models import DecoderConfig, decoder
 from keras_idea.monitor.event_log import EventLog, last_value
 from keras_idea.monitor.interval import IntervalMeter
 from keras_idea.monitor.memory import device_memory, host_memory
 from keras_idea.monitor.neuron_watch import NeuronWatch
-from keras_idea.monitor.work_count import matrix_weights, train_flops
+from keras_idea.monitor.work_count import attention_width, matrix_weights, multiply_adds
 from keras_idea.report.neuron_image import NeuronLevels, neuron_image
 from keras_idea.surgery.shrink import shrink_in_place
 from keras_idea.surgery.step_count import StepCount
@@ -129,8 +130,49 @@ class TestWork:
             sequence_length=6,
         )
         expected = 2 * (4 * 8 * 8 + 3 * 8 * 12) + 50 * 8
-        assert matrix_weights(decoder(config)) == expected
+        model = decoder(config)
+        assert matrix_weights(model) == expected
         assert train_flops(expected, 10) == 60 * expected
+        # Each of two layers: 6 positions by 8 features, with queries and with values.
+        assert multiply_adds(model, 6) == expected + 2 * (2 * 6 * 8)
+        assert multiply_adds(model, None) == expected
+
+    @pytest.mark.parametrize("key_value_heads", [1, 4])
+    @pytest.mark.skipif(keras.backend.backend() != "jax", reason="asks XLA's own count")
+    def test_the_count_is_the_compilers(self, key_value_heads):
+        """Long sequences, where half of it is attention's; elementwise comes on top."""
+        import jax
+
+        config = DecoderConfig(
+            vocabulary_size=64,
+            model_dim=64,
+            num_layers=2,
+            num_heads=4,
+            num_key_value_heads=key_value_heads,
+            hidden_dim=96,
+            sequence_length=256,
+        )
+        model = decoder(config)
+        values = [variable.value for variable in model.trainable_variables]
+        others = [variable.value for variable in model.non_trainable_variables]
+
+        def forward(values, x):
+            return model.stateless_call(values, others, x)[0]
+
+        x = jax.numpy.zeros((2, 256), "int32")
+        compiled = jax.jit(forward).lower(values, x).compile()
+        counted = 2 * 2 * 256 * multiply_adds(model, 256)
+        assert counted <= compiled.cost_analysis()["flops"] <= 1.1 * counted
+        without = 2 * 2 * 256 * matrix_weights(model)
+        assert counted > 1.5 * without
+
+    def test_attention_is_found_in_other_models(self):
+        tokens = keras.Input((7, 12))
+        layer = keras.layers.MultiHeadAttention(num_heads=3, key_dim=5)
+        assert attention_width(keras.Model(tokens, layer(tokens, tokens))) == 15
+        assert (
+            attention_width(keras.Sequential([keras.Input((4,)), ki.GatedFFN(3)])) == 0
+        )
 
     def test_tied_embeddings_count_once(self):
         tokens = keras.Input((None,), dtype="int32")

@@ -21,6 +21,7 @@ from benchmarks.paper.tables import TABLES
 from benchmarks.paper.text import find_text
 from keras_idea.errors import TextError
 from tests.paper.paper_micro import MICRO, corpus
+from tests.paper.test_paper_records import KEYS
 
 # Four steps: enlarged two, pruned one, recovered one.
 SCALE = dataclasses.replace(MICRO, total_steps=4, warmup_steps=1)
@@ -77,6 +78,7 @@ def test_results_say_all_that_matters(everything):
     for table in TABLES.values():
         for row in table.rows:
             result = store.result(row.cell, 0)
+            assert set(result) == KEYS
             assert result["cell"] == dataclasses.asdict(row.cell)
             assert result["width"] == SCALE.width(row.cell.target)
             assert result["flops"] <= 1.05 * result["flops_predicted"]

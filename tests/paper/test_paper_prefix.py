@@ -11,30 +11,17 @@ from benchmarks.paper import carry_out as module
 from benchmarks.paper.build import new_model
 from benchmarks.paper.carry_out import reach_end
 from benchmarks.paper.cell import Cell
-from benchmarks.paper.checkpoint import (
-    load_checkpoint,
-    restore_optimizer,
-    restore_weights,
-    save_checkpoint,
-)
+from benchmarks.paper.checkpoint import load_checkpoint
 from benchmarks.paper.plan import plan
+from keras_idea.errors import CheckpointError
 from tests.paper.paper_micro import laboratory
 
 SEED = 3
 
 
-def kernels(weights):
-    """The trained weights alone, sorted by path."""
-    return {k: v for k, v in sorted(weights.items()) if "neuron_state" not in k}
-
-
 def assert_same(one, other, tolerance):
-    one, other = kernels(one), kernels(other)
-    assert list(one) == list(other)
-    for path in one:
-        np.testing.assert_allclose(
-            one[path], other[path], atol=tolerance, rtol=0, err_msg=path
-        )
+    for array, expected in zip(one, other, strict=True):
+        np.testing.assert_allclose(array, expected, atol=tolerance, rtol=0)
 
 
 def uninterrupted(lab, cell):
@@ -50,7 +37,8 @@ def uninterrupted(lab, cell):
     batches = lab.corpus.batches(seed=SEED, batch_size=2, length=8)
     prune = ki.IdeaPruneCallback(12, begin_step=6, prune_steps=3)
     model.fit(batches, steps_per_epoch=12, callbacks=[prune], verbose=0, shuffle=False)
-    return {v.path: keras.ops.convert_to_numpy(v.value) for v in model.variables}
+    weights = [v for v in model.variables if "neuron_state" not in v.path]
+    return [keras.ops.convert_to_numpy(v.value) for v in weights]
 
 
 def test_a_shared_prefix_equals_one_uninterrupted_fit(tmp_path, monkeypatch):
@@ -73,19 +61,20 @@ def test_a_shared_prefix_equals_one_uninterrupted_fit(tmp_path, monkeypatch):
     assert end.iterations == 12 and end.width == 12
     assert_same(end.weights, expected, tolerance=2e-6)
     steps = end.record["curve"]["step"]
-    assert steps == [2, 4, 6, 8, 10, 12] and end.record["steps"] == 12
+    assert steps == [2, 4, 6, 8, 10, 12]
 
     # Found again, and not run again.
     runs.clear()
     again = reach_end(enlarge, lab, SEED)
     assert not runs
-    assert_same(again.weights, middle.weights, tolerance=0)
-    for one, other in zip(again.slots, middle.slots, strict=True):
-        np.testing.assert_array_equal(one, other)
-    # Scores and mask come along.
-    states = {p.split("/")[-1]: p for p in middle.weights if "neuron_state" in p}
+    assert again.facts == middle.facts and list(again.arrays) == list(middle.arrays)
+    assert_same(again.arrays.values(), middle.arrays.values(), tolerance=0)
+    # Scores and mask come along, and the optimizer's moments.
+    others = [name for name in middle.arrays if name not in middle.facts["weights"]]
+    states = {p.split("/")[-1]: p for p in others if p.startswith("model/")}
     assert set(states) == {"scores", "mask", "original_index"}
-    assert middle.weights[states["scores"]].min() > 0
+    assert middle.arrays[states["scores"]].min() > 0
+    assert sum(p.startswith("optimizer/") for p in others) > 2 * len(middle.weights)
 
     # Another seed, another schedule, other scores: other prefixes.
     decayed = plan(Cell(pipeline="naive"), lab.scale)[0]
@@ -102,22 +91,42 @@ def test_checkpoints_are_files(tmp_path):
     lab = laboratory(tmp_path)
     stage = dataclasses.replace(plan(Cell(), lab.scale)[0], steps=1)
     made = reach_end(stage, lab, SEED)
-    path = tmp_path / "one" / "1.npz"
-    save_checkpoint(path, made)
-    assert [entry.name for entry in path.parent.iterdir()] == ["1.npz"]
-    read = load_checkpoint(path)
-    assert read.record == made.record and read.iterations == 1
+    made.save(tmp_path / "one")
+    assert [entry.name for entry in (tmp_path / "one").iterdir()] == ["step-00000001"]
+    read = load_checkpoint(tmp_path / "one")
+    assert read.facts == made.facts and read.iterations == 1
+    assert load_checkpoint(tmp_path / "nowhere") is None
 
     # A fresh start takes the weights alone: scores and count begin at zero.
     model = new_model(lab.scale, stage.width, stage.scores)
-    restore_weights(model, read, scores=False)
+    read.give_weights(model)
     ffn = ki.find_ffns(model)[0]
     assert not np.any(keras.ops.convert_to_numpy(ffn.scores.value))
-    restore_weights(model, read)
+    model.compile(keras.optimizers.AdamW(stage.rate.schedule()), "mse")
+    read.restore(model)
     assert np.any(keras.ops.convert_to_numpy(ffn.scores.value))
+    assert int(model.optimizer.iterations) == 1
 
     narrow = new_model(lab.scale, 12)
-    with pytest.raises(ValueError, match="an array .16, 32. for the variable .*up_k"):
-        restore_weights(narrow, read)
-    with pytest.raises(ValueError, match="variables of the optimizer, but SGD has"):
-        restore_optimizer(keras.optimizers.SGD(0.1), model, read)
+    with pytest.raises(ValueError, match=r"shapes .*\(16, 32\).* for weights .*16, 12"):
+        read.give_weights(narrow)
+    model.compile(keras.optimizers.SGD(0.1), "mse")
+    with pytest.raises(ValueError, match="state of the optimizer AdamW, but .* SGD"):
+        read.restore(model)
+
+
+def test_prefixes_of_earlier_versions_are_made_again(tmp_path):
+    """They were files; a damaged folder is refused."""
+    lab = laboratory(tmp_path)
+    stage = dataclasses.replace(plan(Cell(), lab.scale)[0], steps=1)
+    reach_end(stage, lab, SEED)
+    [folder] = (tmp_path / "prefixes").iterdir()
+    (folder / "1.npz").write_bytes(b"of an earlier version")
+    assert lab.store.nearest_prefix(stage, SEED).iterations == 1
+    [arrays] = folder.rglob("*.safetensors")
+    arrays.write_bytes(arrays.read_bytes()[:-1])
+    with (
+        pytest.warns(UserWarning, match="is damaged and is passed over"),
+        pytest.raises(CheckpointError, match="delete that folder to begin anew"),
+    ):
+        lab.store.nearest_prefix(stage, SEED)

@@ -13,8 +13,9 @@ TOKENS = 4 * 16
 
 
 def flops_a_step(width):
-    """6 a weight and token: attention, FFNs and logits of two layers of 16."""
-    return 6 * TOKENS * (2 * (4 * 16 * 16 + 3 * 16 * width) + 16 * 256)
+    """6 a multiply-add and token: attention, FFNs and logits of two layers of 16."""
+    attention = 4 * 16 * 16 + 2 * 16 * 16  # four projections; 16 positions, twice
+    return 6 * TOKENS * (2 * (attention + 3 * 16 * width) + 16 * 256)
 
 
 def rate(step, peak=3e-3, end=3e-5, total=12, warmup=2):

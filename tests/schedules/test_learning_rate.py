@@ -115,7 +115,7 @@ def test_staged_schedule_restarts_each_stage():
 
 SCHEDULES = [
     ki.CosineDecay(PEAK, END, 8, warmup_steps=2, start_step=1),
-    ki.WarmupStableDecay(PEAK, END, 8, warmup_steps=2, decay_steps=3),
+    ki.WarmupStableDecay(PEAK, END, 8, warmup_steps=2, decay_steps=3, start_step=1),
     ki.StagedSchedule(
         [(ki.CosineDecay(PEAK, END, 3), 3), (ki.CosineDecay(1, 0, 5), 5)]
     ),

@@ -1,0 +1,23 @@
+"""From the mean so far, as Keras logs it, to the mean of a stretch."""
+
+
+def mean_between(begin, end):
+    """The mean of the values between two points of a running mean.
+
+    Keras logs a loss as the mean of the epoch so far. Times its batches that is a
+    sum, and two sums give the mean in between: exact if batches are equally large.
+
+    Args:
+        begin: pair of the values counted so far and their mean: float, or arrays of
+            one shape, for many stretches at once.
+        end: pair, likewise, of another count.
+
+    Returns:
+        float, or array.
+
+    Example:
+    >>> mean_between((2, 1.5), (3, 2.0))  # of 1, 2 and 3
+    3.0
+    """
+    (before, earlier), (count, mean) = begin, end
+    return (mean * count - earlier * before) / (count - before)
