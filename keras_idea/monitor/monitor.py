@@ -6,7 +6,6 @@ import weakref
 from typing import Any
 
 import keras
-import numpy as np
 
 from keras_idea.monitor.event_log import (
     EventLog,
@@ -15,9 +14,9 @@ from keras_idea.monitor.event_log import (
     tensorboardx,
 )
 from keras_idea.monitor.interval import IntervalMeter
+from keras_idea.monitor.neuron_log import NeuronLog
 from keras_idea.monitor.neuron_watch import NeuronWatch
 from keras_idea.monitor.run_figures import RunFigures, infer_tokens
-from keras_idea.report.neuron_image import neuron_image
 from keras_idea.surgery.find import find_ffns
 from keras_idea.surgery.step_count import StepCount
 from keras_idea.validation import check_int, check_number
@@ -90,8 +89,6 @@ class Monitor(keras.callbacks.Callback):
         if peak_flops is not None and not check_number("peak_flops", peak_flops):
             raise ValueError(f"`peak_flops` must be above 0. Received: {peak_flops!r}.")
         tensorboardx()
-        #: Function of an `FFN`: the neurons that pruning aims at. None: as scheduled.
-        self.target_of = None
         self._log: Any = None
         self._watched: Any = None
         self._watch: Any = None
@@ -117,18 +114,21 @@ class Monitor(keras.callbacks.Callback):
         if self._log is not None:
             self._log.close()  # of a fit that an exception has ended
         if self._watched is None or self._watched() is not model:
-            self._watched, self._watch = weakref.ref(model), NeuronWatch(self._target)
+            self._watched, self._watch = weakref.ref(model), NeuronWatch()
         start = int(model.optimizer.iterations)
         earlier = start > 0
         self._earlier = earlier and last_value(self.log_dir, "flops/train", start)
         self._log = EventLog(self.log_dir, start)
-        self._start = self._last_point = self._last_reading = start
+        self._neurons = NeuronLog(self._log, self._watch, start)
+        self._ffns = find_ffns(model)
+        self._watch.narrowed(self._ffns)  # what was narrowed before is no news
+        self._start = self._last_point = start
         self._meter = IntervalMeter()
         self._points: collections.deque = collections.deque()
         self._count: Any = None
         self._figures: Any = None
         self._first_epoch = None
-        self._batches_before = self._batches = self._readings = 0
+        self._batches_before = self._batches = 0
 
     def on_epoch_begin(self, epoch, logs=None):
         """Notes where the optimizer stands: reading it each batch would cost."""
@@ -175,50 +175,35 @@ class Monitor(keras.callbacks.Callback):
             if step > self._last_point:
                 self._add_point(step)
             self._write_points()
-            if step > self._last_reading:
+            if step > self._neurons.last_step:
                 self.read_neurons(step)
-            if self._watch.levels():
-                self._draw_neurons(step)
+            self._neurons.draw(step)
         self._log.close()
         self._log = None
 
     def read_neurons(self, step):
-        """Reads the neurons now; between two batches only, the model in sync.
+        """Reads the neurons now; between two batches only.
 
         Args:
             step: int, the optimizer steps taken.
         """
-        readings = self._watch.read(find_ffns(self.model), step)
-        self._last_reading = step
-        self._readings += 1
-        values = {}
-        for reading in readings:
-            values[f"width/{reading.name}"] = reading.width
-            values[f"sparsity/{reading.name}"] = reading.sparsity
-            values[f"churn/{reading.name}"] = reading.churn
-            known = reading.importance[np.isfinite(reading.importance)]
-            tag = f"importance_log10/{reading.name}"
-            self._log.histogram(step, tag, np.log10(known[known > 0]))
-        churn = [reading.churn for reading in readings if reading.churn is not None]
-        values["churn/mean"] = float(np.mean(churn)) if churn else None
-        self._log.scalars(step, values)
-        # Fewer images the longer it takes: each shows everything so far.
-        if self._watch.levels() and self._readings % max(1, self._readings // 16) == 0:
-            self._draw_neurons(step)
+        self._neurons.read(find_ffns(self.model), step)
 
     def _advance(self, batches):
         """Does what is due after so many batches of this epoch."""
+        step, every = self._count.after(batches), self.neurons_every
+        if self._watch.narrowed(self._ffns):  # the last ranking, whether due or not
+            self._neurons.read(find_ffns(self.model), step, last=True)
         if batches < 1:
             return
         self._batches = batches
         if self._figures is None:
             self._figures = self._figures_of_fit()
         self._figures.work_after(self._batches_before + batches)
-        step = self._count.after(batches)
         if step // self.update_every > self._last_point // self.update_every:
             self._add_point(step)
         self._write_points()
-        if step // self.neurons_every > self._last_reading // self.neurons_every:
+        if step // every > self._neurons.last_step // every:
             self.read_neurons(step)
 
     def _add_point(self, step):
@@ -243,6 +228,7 @@ class Monitor(keras.callbacks.Callback):
 
     def _figures_of_fit(self):
         """Made after the first batch: only now is every model built."""
+        self._ffns = find_ffns(self._watched())
         steps, epochs = self.params.get("steps"), self.params.get("epochs")
         known = steps is not None and epochs is not None
         tokens = self.tokens_per_batch
@@ -262,9 +248,3 @@ class Monitor(keras.callbacks.Callback):
             return 0.0
         step, flops = self._earlier
         return flops + (self._start - step) * self._count.per_step * flops_per_batch
-
-    def _draw_neurons(self, step):
-        self._log.image(step, "neurons", neuron_image(self._watch.levels()))
-
-    def _target(self, ffn):
-        return None if self.target_of is None else self.target_of(ffn)

@@ -8,6 +8,7 @@ import numpy as np
 
 from keras_idea.errors import TrainingDiverged
 from keras_idea.report import NeuronLives, TrainingCurve
+from keras_idea.report.neuron_lives import rank_levels
 from keras_idea.surgery import find_ffns
 
 
@@ -105,7 +106,9 @@ class Recorder(keras.callbacks.Callback):
         """List of `NeuronLives`, one an FFN; empty if nothing was read."""
         return [
             NeuronLives(
-                name, np.array(sorted(readings)), np.stack(list(readings.values()))
+                name,
+                np.array(sorted(readings)),
+                rank_levels(np.stack(list(readings.values()))),
             )
             for name, readings in self._readings.items()
         ]
