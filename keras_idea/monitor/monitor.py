@@ -58,7 +58,7 @@ class Monitor(keras.callbacks.Callback):
             can do. None: no utilisation is shown. Default None.
 
     Raises:
-        ImportError: if tensorboardX or Pillow is not installed.
+        ImportError: if tensorboardX, Pillow or psutil is not installed.
         ValueError: for an argument outside its range; when `fit` begins, if the model
             is not compiled.
 

@@ -17,7 +17,11 @@ from keras_idea.layers.gated_ffn import GatedFFN
 from keras_idea.layers.neuron_state import NeuronState
 from keras_idea.layers.prunable_gated_ffn import PrunableGatedFFN
 from keras_idea.surgery.condition import check_at_rest
-from keras_idea.surgery.optimizer_state import check_carriable, copy_optimizer
+from keras_idea.surgery.optimizer_state import (
+    built_optimizer,
+    check_carriable,
+    copy_optimizer,
+)
 from keras_idea.surgery.pairing import paired_variables
 
 
@@ -58,8 +62,8 @@ def compact(model):
             f"Model '{model.name}' is not built, so there is nothing to copy. Call "
             "it on data, or `model.build(input_shape)`, first."
         )
-    optimizer = getattr(model, "optimizer", None)
-    if optimizer is not None and optimizer.built:
+    optimizer = built_optimizer(model)
+    if optimizer is not None:
         check_carriable(optimizer)
     narrow = _rebuild(model, {})
     if not narrow.built:

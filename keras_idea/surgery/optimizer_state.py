@@ -6,6 +6,8 @@ for each of its trainable variables: `_momentums`, `_velocities`,
 optimizers that have slots of their own.
 """
 
+from typing import Any
+
 import keras
 from keras import ops
 from keras.src.utils import tracking
@@ -18,6 +20,12 @@ from keras_idea.surgery.resize import resize
 # Adafactor keeps the second moment of a matrix as two vectors: which axis of
 # the variable each has lost.
 FACTORED_SLOTS = {"_r": -1, "_c": -2}
+
+
+def built_optimizer(model: keras.layers.Layer) -> Any:
+    """The optimizer of a model whose state must follow its variables, or None."""
+    optimizer = getattr(model, "optimizer", None)
+    return optimizer if optimizer is not None and optimizer.built else None
 
 
 def check_carriable(optimizer):

@@ -7,7 +7,7 @@ import keras
 
 from keras_idea.keras_private.optimizer_parts import innermost
 from keras_idea.surgery.find import find_ffns
-from keras_idea.surgery.optimizer_state import narrow_variable
+from keras_idea.surgery.optimizer_state import built_optimizer, narrow_variable
 from keras_idea.surgery.train_function import make_train_function
 
 
@@ -38,8 +38,7 @@ def narrow_to(model, pairs):
         model: a built Keras model, compiled or not.
         pairs: list of (`FFN` handle, ascending indices of the neurons that stay).
     """
-    optimizer = getattr(model, "optimizer", None)
-    optimizer = optimizer if optimizer is not None and optimizer.built else None
+    optimizer = built_optimizer(model)
     for ffn, kept in pairs:
         for variable, axis in [*ffn.cuts(), *ffn.state.cuts()]:
             narrow_variable(optimizer, variable, kept, axis)

@@ -1,6 +1,7 @@
 """The monitor's parts, where a whole run would not show the corner."""
 
 import dataclasses
+import sys
 import threading
 
 import keras
@@ -215,5 +216,15 @@ class TestStepCount:
 
 
 def test_memory():
-    assert 1e7 < host_memory() < 1e12
+    before = host_memory()
+    assert 1e7 < before < 1e12
+    held = np.ones(2**25)  # 256 MiB, touched
+    assert 0.9 * held.nbytes < host_memory() - before < 1.5 * held.nbytes
     assert device_memory() is None or device_memory() >= 0
+
+
+@pytest.mark.parametrize("package", ["psutil", "PIL", "tensorboardX"])
+def test_a_missing_package_is_named_before_a_run(monkeypatch, tmp_path, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ImportError, match=rf"'{package}'.*keras-idea\[tensorboard\]"):
+        ki.Monitor(tmp_path)
