@@ -6,7 +6,7 @@ from typing import Any
 import keras
 
 from keras_idea import methods
-from keras_idea.callbacks.log_dir import call_after, monitor_for
+from keras_idea.callbacks.log_dir import LogDir, call_after, monitor_for
 from keras_idea.callbacks.method_run import MethodRun
 from keras_idea.callbacks.narrowing import COMPACT, Narrowing
 from keras_idea.callbacks.run_checks import (
@@ -92,15 +92,15 @@ class IdeaPruneCallback(keras.callbacks.Callback):
 
     def __init__(
         self,
-        target_dim,
-        begin_step,
-        prune_steps,
-        method="sensitivity",
-        compact="end",
-        update_every=1,
-        round_to=1,
-        log_dir=None,
-    ):
+        target_dim: int | float,
+        begin_step: int,
+        prune_steps: int,
+        method: str | methods.Method = "sensitivity",
+        compact: str = "end",
+        update_every: int = 1,
+        round_to: int = 1,
+        log_dir: LogDir = None,
+    ) -> None:
         super().__init__()
         self.round_to = check_int("round_to", round_to, minimum=1)
         self.target_dim = check_target(target_dim, self.round_to)
@@ -115,25 +115,25 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         self._model: Any = None
         self._at_rest()
 
-    def _at_rest(self):
+    def _at_rest(self) -> None:
         self._run: Any = None  # the `MethodRun` of the `fit` under way
         self._parked: Any = None  # its `NeuronPruner`, for the next `fit`
         self._fitted: Any = None
         self._call_off: Any = None
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple:
         """A copy, or a pickle, begins at rest: nothing of a model goes with it."""
         span = (self.target_dim, self.begin_step, self.prune_steps)
         how = (self.method, self.compact, self.update_every, self.round_to)
         return type(self), (*span, *how, self._monitor)
 
     @property
-    def end_step(self):
+    def end_step(self) -> int:
         """int, the optimizer step at which pruning is done."""
         step = self.method.decision_step(self.begin_step, self.prune_steps)
         return self.begin_step + self.prune_steps if step is None else step
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: dict | None = None) -> None:
         """Checks everything that can fail, and sets the method to work."""
         model = self.model
         self._run, self._call_off = None, None
@@ -143,7 +143,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         else:
             self._begin(model)
 
-    def _begin(self, model, tracing=False):
+    def _begin(self, model: keras.Model, tracing: bool = False) -> None:
         if self._fitted is None or self._fitted() is not model:
             self._at_rest()
             self._fitted = weakref.ref(model)
@@ -162,7 +162,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             self._run.warn_of_jumps(start)
             self._run.begin(model, start, self._parked, tracing)
 
-    def on_epoch_begin(self, epoch, logs=None):
+    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         """Notes where the optimizer stands: reading it each batch would cost."""
         if self._run is not None and not self._first_epoch_checked:
             # Only now is it known that `fit` began with another epoch than 0.
@@ -174,20 +174,20 @@ class IdeaPruneCallback(keras.callbacks.Callback):
                 raise
         self._count, self._batches = StepCount(self.model.optimizer), 0
 
-    def on_train_batch_begin(self, batch, logs=None):
+    def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
         """Narrows the model between two batches, once pruning is done."""
         if batch == 0:  # all callbacks have begun the epoch, and may have set the rate
             self._count = StepCount(self.model.optimizer)
         self._advance(batches=batch)
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         """Adds width, sparsity and learning rate to the logs of the batch."""
         self._batches = batches = batch + 1
         if logs is not None:
             step = self._count.after(batches)
             logs.update(self._run.progress(step) | self._rate(batches))
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         """As for a batch, and narrows the model if pruning ended with the epoch."""
         model = self.model
         batches = self._count.batches(model.optimizer)
@@ -198,7 +198,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             # Keras's callbacks that set the rate tell it themselves.
             logs.update({**self._rate(batches), **logs})
 
-    def on_train_end(self, logs=None):
+    def on_train_end(self, logs: dict | None = None) -> None:
         """Leaves the masks as the last step made them, and no schedule behind."""
         if self._call_off is not None:
             self._call_off()
@@ -207,7 +207,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         self._run.end(self.model)
         self._run, self._parked = None, self._run.pruner
 
-    def _advance(self, batches):
+    def _advance(self, batches: int) -> None:
         """Does what must be done after so many batches of this epoch."""
         if self._run is None:  # nothing is built before the first step
             return
@@ -223,7 +223,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             if self._run.done and step >= self._narrowing.due_step:
                 self._narrow(model, step)
 
-    def _narrow(self, model, step):
+    def _narrow(self, model: keras.Model, step: int) -> None:
         """Cuts out what is dead, with the pruner off; it goes on if there is more."""
         check_carriable(model.optimizer)  # it may have been built only now
         last = self._narrowing.ends_at(step)
@@ -232,7 +232,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         if not last:
             self._run.prune(model)
 
-    def _check(self, model):
+    def _check(self, model: keras.Model) -> None:
         """Compares what was planned with what has happened."""
         pruner = self._run.pruner
         if pruner is None or not pruner.attached:
@@ -244,7 +244,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             self.on_train_end()
             raise
 
-    def _rate(self, batches):
+    def _rate(self, batches: int) -> dict[str, float]:
         """The log entry of the rate that the last of so many batches used, if any."""
         rate = self._count.learning_rate(batches)
         return {} if rate is None else {"learning_rate": rate}

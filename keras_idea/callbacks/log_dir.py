@@ -1,6 +1,7 @@
 """What `log_dir=` of the pruning callback stands for: a monitor right behind it."""
 
 import functools
+import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -8,6 +9,8 @@ from typing import Any
 import keras
 
 from keras_idea.monitor.monitor import Monitor
+
+LogDir = str | os.PathLike[str] | Monitor | None
 
 _HOOKS = (
     "set_params",
@@ -20,7 +23,7 @@ _HOOKS = (
 )
 
 
-def monitor_for(log_dir: Any) -> Monitor | None:
+def monitor_for(log_dir: LogDir) -> Monitor | None:
     """The monitor that `log_dir` asks for.
 
     Args:

@@ -1,6 +1,7 @@
 """The callback that shows a run in TensorBoard while it goes on."""
 
 import collections
+import os
 import time
 import weakref
 from typing import Any
@@ -72,12 +73,12 @@ class Monitor(keras.callbacks.Callback):
 
     def __init__(
         self,
-        log_dir,
-        update_every=10,
-        neurons_every=50,
-        tokens_per_batch=None,
-        peak_flops=None,
-    ):
+        log_dir: str | os.PathLike[str],
+        update_every: int = 10,
+        neurons_every: int = 50,
+        tokens_per_batch: int | None = None,
+        peak_flops: float | None = None,
+    ) -> None:
         super().__init__()
         self.log_dir = check_folder(log_dir)
         self.update_every = check_int("update_every", update_every, minimum=1)
@@ -93,17 +94,13 @@ class Monitor(keras.callbacks.Callback):
         self._watched: Any = None
         self._watch: Any = None
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple:
         """A copy, or a pickle, begins at rest, in the same folder."""
         every = (self.update_every, self.neurons_every)
-        return type(self), (
-            self.log_dir,
-            *every,
-            self.tokens_per_batch,
-            self.peak_flops,
-        )
+        known = (self.tokens_per_batch, self.peak_flops)
+        return type(self), (self.log_dir, *every, *known)
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: dict | None = None) -> None:
         """Opens an event file that begins at the optimizer's step."""
         model = self.model
         if getattr(model, "optimizer", None) is None:
@@ -116,8 +113,7 @@ class Monitor(keras.callbacks.Callback):
         if self._watched is None or self._watched() is not model:
             self._watched, self._watch = weakref.ref(model), NeuronWatch()
         start = int(model.optimizer.iterations)
-        earlier = start > 0
-        self._earlier = earlier and last_value(self.log_dir, "flops/train", start)
+        self._earlier = start and last_value(self.log_dir, "flops/train", start)
         self._log = EventLog(self.log_dir, start)
         self._neurons = NeuronLog(self._log, self._watch, start)
         self._ffns = find_ffns(model)
@@ -127,10 +123,10 @@ class Monitor(keras.callbacks.Callback):
         self._points: collections.deque = collections.deque()
         self._count: Any = None
         self._figures: Any = None
-        self._first_epoch = None
+        self._first_epoch: int | None = None
         self._batches_before = self._batches = 0
 
-    def on_epoch_begin(self, epoch, logs=None):
+    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         """Notes where the optimizer stands: reading it each batch would cost."""
         self._first_epoch = epoch if self._first_epoch is None else self._first_epoch
         self._count = StepCount(self.model.optimizer)
@@ -139,20 +135,20 @@ class Monitor(keras.callbacks.Callback):
         self._batches = 0
         self._metrics_of_epoch = True
 
-    def on_train_batch_begin(self, batch, logs=None):
+    def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
         """Writes and reads what has become due, between two batches."""
         self._advance(batch)
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         """Keeps the batch's logs: maybe in another thread, maybe late."""
         self.keep(batch, logs, time.perf_counter())
 
-    def keep(self, batch, logs, now):
+    def keep(self, batch: int, logs: dict | None, now: float) -> None:
         """As `on_train_batch_end`, of a batch that ended at `time.perf_counter()`."""
         # The dict itself: callbacks that come later add to it (the width).
         self._meter.add(batch + 1, {} if logs is None else logs, now)
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         """Writes what is due, and the validation."""
         # A validation has begun the metrics anew.
         self._metrics_of_epoch = not any(name.startswith("val_") for name in logs or {})
@@ -166,7 +162,7 @@ class Monitor(keras.callbacks.Callback):
         self._log.scalars(step, validation)
         self._log.flush()
 
-    def on_train_end(self, logs=None):
+    def on_train_end(self, logs: dict | None = None) -> None:
         """Writes a last point and a last reading, and closes the file."""
         if self._log is None:
             return
@@ -181,7 +177,7 @@ class Monitor(keras.callbacks.Callback):
         self._log.close()
         self._log = None
 
-    def read_neurons(self, step):
+    def read_neurons(self, step: int) -> None:
         """Reads the neurons now; between two batches only.
 
         Args:
@@ -189,7 +185,7 @@ class Monitor(keras.callbacks.Callback):
         """
         self._neurons.read(find_ffns(self.model), step)
 
-    def _advance(self, batches):
+    def _advance(self, batches: int) -> None:
         """Does what is due after so many batches of this epoch."""
         step, every = self._count.after(batches), self.neurons_every
         if self._watch.narrowed(self._ffns):  # the last ranking, whether due or not
@@ -206,13 +202,13 @@ class Monitor(keras.callbacks.Callback):
         if step // every > self._neurons.last_step // every:
             self.read_neurons(step)
 
-    def _add_point(self, step):
+    def _add_point(self, step: int) -> None:
         """Notes that there is a point here; its logs may not have arrived."""
         work = self._figures.work_after(self._batches_before + self._batches)
         self._points.append((step, self._batches_before, self._batches, work))
         self._last_point = step
 
-    def _write_points(self):
+    def _write_points(self) -> None:
         while self._points:
             step, before, batches, work = self._points[0]
             interval = self._meter.take(batches)
@@ -226,7 +222,7 @@ class Monitor(keras.callbacks.Callback):
                 values["speed/steps_per_second"] = speed
             self._log.scalars(step, values)
 
-    def _figures_of_fit(self):
+    def _figures_of_fit(self) -> RunFigures:
         """Made after the first batch: only now is every model built."""
         self._ffns = find_ffns(self._watched())
         steps, epochs = self.params.get("steps"), self.params.get("epochs")
@@ -242,7 +238,7 @@ class Monitor(keras.callbacks.Callback):
             self._flops_before,
         )
 
-    def _flops_before(self, flops_per_batch):
+    def _flops_before(self, flops_per_batch: float) -> float:
         """What the steps before this fit have cost, as far as the folder tells."""
         if not self._earlier:
             return 0.0
