@@ -1,24 +1,22 @@
 """The one callback: pruning by schedule, and compaction in mid-run."""
 
-import numbers
-import time
 import weakref
 from typing import Any
 
 import keras
 
 from keras_idea import methods
+from keras_idea.callbacks.log_dir import LogDir, call_after, monitor_for
 from keras_idea.callbacks.method_run import MethodRun
 from keras_idea.callbacks.narrowing import COMPACT, Narrowing
 from keras_idea.callbacks.run_checks import (
-    check_ffn,
     check_length,
     check_peers,
     check_progress,
+    check_run,
+    is_built,
 )
-from keras_idea.monitor.monitor import Monitor
-from keras_idea.surgery.condition import check_trainable
-from keras_idea.surgery.find import find_ffns
+from keras_idea.callbacks.target import check_target
 from keras_idea.surgery.optimizer_state import check_carriable
 from keras_idea.surgery.pruner import end_pruning
 from keras_idea.surgery.step_count import StepCount
@@ -94,79 +92,65 @@ class IdeaPruneCallback(keras.callbacks.Callback):
 
     def __init__(
         self,
-        target_dim,
-        begin_step,
-        prune_steps,
-        method="sensitivity",
-        compact="end",
-        update_every=1,
-        round_to=1,
-        log_dir=None,
-    ):
+        target_dim: int | float,
+        begin_step: int,
+        prune_steps: int,
+        method: str | methods.Method = "sensitivity",
+        compact: str = "end",
+        update_every: int = 1,
+        round_to: int = 1,
+        log_dir: LogDir = None,
+    ) -> None:
         super().__init__()
         self.round_to = check_int("round_to", round_to, minimum=1)
-        self.target_dim = self._check_target(target_dim)
+        self.target_dim = check_target(target_dim, self.round_to)
         self.begin_step = check_int("begin_step", begin_step, minimum=0)
         self.prune_steps = check_int("prune_steps", prune_steps, minimum=1)
         self.method = methods.get(method)
         self.compact = check_choice("compact", compact, COMPACT)
         self.update_every = check_int("update_every", update_every, minimum=1)
-        self._monitor = _monitor(log_dir)
-        self._monitor.target_of = self._target_of
+        self._monitor = monitor_for(log_dir)
+        if self._monitor is not None:
+            call_after(self, self._monitor)
         self._model: Any = None
         self._at_rest()
 
-    def _at_rest(self):
+    def _at_rest(self) -> None:
         self._run: Any = None  # the `MethodRun` of the `fit` under way
         self._parked: Any = None  # its `NeuronPruner`, for the next `fit`
         self._fitted: Any = None
         self._call_off: Any = None
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple:
         """A copy, or a pickle, begins at rest: nothing of a model goes with it."""
-        monitor = self._monitor if isinstance(self._monitor, Monitor) else None
         span = (self.target_dim, self.begin_step, self.prune_steps)
-        how = (self.method, self.compact, self.update_every, self.round_to, monitor)
-        return type(self), (*span, *how)
+        how = (self.method, self.compact, self.update_every, self.round_to)
+        return type(self), (*span, *how, self._monitor)
 
     @property
-    def end_step(self):
+    def end_step(self) -> int:
         """int, the optimizer step at which pruning is done."""
         return self.method.end_step(self.begin_step, self.prune_steps)
 
-    def set_params(self, params):
-        """As of every callback; the monitor is told too."""
-        super().set_params(params)
-        self._monitor.set_params(params)
-
-    def set_model(self, model):
-        """As of every callback; the monitor is told too."""
-        super().set_model(model)
-        self._monitor.set_model(model)
-
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: dict | None = None) -> None:
         """Checks everything that can fail, and sets the method to work."""
         model = self.model
         self._run, self._call_off = None, None
-        if keras.backend.backend() == "tensorflow" and not _is_built(model):
+        if keras.backend.backend() == "tensorflow" and not is_built(model):
             check_peers(self)
-            self._call_off = at_first_step(
-                model, lambda: self._begin(model, tracing=True)
-            )
+            self._call_off = at_first_step(model, lambda: self._begin(model, True))
         else:
             self._begin(model)
-        self._monitor.on_train_begin()
 
-    def _begin(self, model, tracing=False):
+    def _begin(self, model: keras.Model, tracing: bool = False) -> None:
         if self._fitted is None or self._fitted() is not model:
             self._at_rest()
             self._fitted = weakref.ref(model)
         end_pruning(model)  # of a fit that an exception has ended
-        ffns = self._check_run(model)
+        ffns, targets = check_run(self, model)
         self._first_epoch_checked = False
         start, self._batches = int(model.optimizer.iterations), 0
         self._count = StepCount(model.optimizer)
-        targets = [self._target_of(ffn) for ffn in ffns]
         span = (self.begin_step, self.prune_steps, self.update_every)
         self._run = MethodRun(self.method, ffns, targets, *span)
         self._narrowing = Narrowing(
@@ -177,36 +161,32 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             self._run.warn_of_jumps(start)
             self._run.begin(model, start, self._parked, tracing)
 
-    def on_epoch_begin(self, epoch, logs=None):
+    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         """Notes where the optimizer stands: reading it each batch would cost."""
         if self._run is not None and not self._first_epoch_checked:
             # Only now is it known that `fit` began with another epoch than 0.
             self._first_epoch_checked = True
             try:
-                self._check_length(epoch)
+                check_length(self, epoch)
             except ValueError:
                 self.on_train_end()
                 raise
         self._count, self._batches = StepCount(self.model.optimizer), 0
-        self._monitor.on_epoch_begin(epoch)
 
-    def on_train_batch_begin(self, batch, logs=None):
+    def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
         """Narrows the model between two batches, once pruning is done."""
         if batch == 0:  # all callbacks have begun the epoch, and may have set the rate
             self._count = StepCount(self.model.optimizer)
         self._advance(batches=batch)
-        self._monitor.on_train_batch_begin(batch)
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         """Adds width, sparsity and learning rate to the logs of the batch."""
-        now = time.perf_counter()  # before what may have to wait for the backend
-        self._batches = batch + 1
+        self._batches = batches = batch + 1
         if logs is not None:
-            logs.update(self._progress(batches=batch + 1))
-        if isinstance(self._monitor, Monitor):
-            self._monitor.keep(batch, logs, now)
+            step = self._count.after(batches)
+            logs.update(self._run.progress(step) | self._rate(batches))
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         """As for a batch, and narrows the model if pruning ended with the epoch."""
         model = self.model
         batches = self._count.batches(model.optimizer)
@@ -215,11 +195,9 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         if logs is not None:
             logs.update(self._run.seen())
             # Keras's callbacks that set the rate tell it themselves.
-            rate = self._count.learning_rate(batches)
-            logs.update({} if rate is None else {"learning_rate": rate, **logs})
-        self._monitor.on_epoch_end(epoch, logs)
+            logs.update({**self._rate(batches), **logs})
 
-    def on_train_end(self, logs=None):
+    def on_train_end(self, logs: dict | None = None) -> None:
         """Leaves the masks as the last step made them, and no schedule behind."""
         if self._call_off is not None:
             self._call_off()
@@ -227,9 +205,8 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             return
         self._run.end(self.model)
         self._run, self._parked = None, self._run.pruner
-        self._monitor.on_train_end()
 
-    def _advance(self, batches):
+    def _advance(self, batches: int) -> None:
         """Does what must be done after so many batches of this epoch."""
         if self._run is None:  # nothing is built before the first step
             return
@@ -245,18 +222,16 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             if self._run.done and step >= self._narrowing.due_step:
                 self._narrow(model, step)
 
-    def _narrow(self, model, step):
+    def _narrow(self, model: keras.Model, step: int) -> None:
         """Cuts out what is dead, with the pruner off; it goes on if there is more."""
         check_carriable(model.optimizer)  # it may have been built only now
         last = self._narrowing.ends_at(step)
-        if last and isinstance(self._monitor, Monitor):
-            self._monitor.read_neurons(step)  # the last ranking
         self._run.rest(model)
         self._narrowing.advance(model, step)
         if not last:
             self._run.prune(model)
 
-    def _check(self, model):
+    def _check(self, model: keras.Model) -> None:
         """Compares what was planned with what has happened."""
         pruner = self._run.pruner
         if pruner is None or not pruner.attached:
@@ -268,64 +243,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             self.on_train_end()
             raise
 
-    def _progress(self, batches):
-        """The three log entries after so many batches of this epoch."""
-        logs = self._run.progress(self._count.after(batches))
+    def _rate(self, batches: int) -> dict[str, float]:
+        """The log entry of the rate that the last of so many batches used, if any."""
         rate = self._count.learning_rate(batches)
-        return logs if rate is None else {**logs, "learning_rate": rate}
-
-    def _target_of(self, ffn):
-        if isinstance(self.target_dim, int):
-            return self.target_dim
-        multiples = round(self.target_dim * ffn.full_dim / self.round_to)
-        return max(1, multiples) * self.round_to
-
-    def _check_target(self, target_dim):
-        if isinstance(target_dim, numbers.Integral) and not isinstance(
-            target_dim, bool
-        ):
-            target_dim = check_int("target_dim", target_dim, minimum=1)
-            if target_dim % self.round_to:
-                raise ValueError(
-                    f"`target_dim` must be a multiple of round_to={self.round_to}. "
-                    f"Received: target_dim={target_dim}."
-                )
-            return target_dim
-        if isinstance(target_dim, numbers.Real) and 0 < float(target_dim) < 1:
-            return float(target_dim)
-        raise ValueError(
-            "`target_dim` must be an integer >= 1 (neurons to keep in each FFN) or a "
-            "float in (0, 1) (the fraction to keep). "
-            f"Received: target_dim={target_dim!r}."
-        )
-
-    def _check_run(self, model):
-        """Refuses, before the first step, what could only fail later."""
-        if getattr(model, "optimizer", None) is not None and model.built:
-            if not model.optimizer.built:
-                model.optimizer.build(model.trainable_variables)
-        ffns = check_trainable(model)
-        for ffn in ffns:
-            check_ffn(ffn, self._target_of(ffn))
-        self._check_length(first_epoch=0)
-        if self.compact != "off" and model.optimizer.built:
-            check_carriable(model.optimizer)
-        return ffns
-
-    def _check_length(self, first_epoch):
-        due = f"begin_step + prune_steps = {self.begin_step} + {self.prune_steps} = "
-        if self.end_step != self.begin_step + self.prune_steps:
-            due = f"method '{self.method.name}' decides at begin_step = "
-        check_length(self.model, self.params, self.end_step, due, first_epoch)
-
-
-def _is_built(model):
-    ffns = find_ffns(model)
-    return model.built and bool(ffns) and all(ffn.state.built for ffn in ffns)
-
-
-def _monitor(log_dir):
-    """The monitor that `log_dir` asks for; without, a callback that does nothing."""
-    if log_dir is None:
-        return keras.callbacks.Callback()
-    return log_dir if isinstance(log_dir, Monitor) else Monitor(log_dir)
+        return {} if rate is None else {"learning_rate": rate}

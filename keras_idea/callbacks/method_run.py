@@ -36,6 +36,8 @@ class MethodRun:
             for ffn, target in zip(ffns, targets, strict=True)
         ]
         self._alive = [ffn.width for ffn in ffns]
+        for ffn, target in zip(ffns, targets, strict=True):
+            ffn.state.target_dim = target  # for who watches the run
         self._jobs = [
             Job(ffn, index, target, *self._span)
             for index, (ffn, target) in enumerate(zip(ffns, targets, strict=True))

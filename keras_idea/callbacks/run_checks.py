@@ -3,9 +3,13 @@
 import keras
 from keras import ops
 
+from keras_idea.callbacks.target import target_width
 from keras_idea.keras_private.callbacks import peers
 from keras_idea.keras_private.optimizer_parts import innermost
 from keras_idea.keras_private.optimizer_variables import apply_count
+from keras_idea.surgery.condition import check_trainable
+from keras_idea.surgery.find import FFN, find_ffns
+from keras_idea.surgery.optimizer_state import check_carriable
 
 # Keras's callbacks that put earlier weights back.
 _RESTORING = (
@@ -32,47 +36,71 @@ _RESTORING = (
 )
 
 
-def check_ffn(ffn, target):
-    """Refuses an FFN that cannot be pruned to `target` neurons.
+def is_built(model: keras.Model) -> bool:
+    """Whether a model and its FFNs have all their variables."""
+    ffns = find_ffns(model)
+    return model.built and bool(ffns) and all(ffn.state.built for ffn in ffns)
+
+
+def check_run(
+    prune: keras.callbacks.Callback, model: keras.Model
+) -> tuple[list[FFN], list[int]]:
+    """Refuses, before the first step, what could only fail later.
 
     Args:
-        ffn: `FFN` handle.
-        target: int, the neurons to keep.
+        prune: the pruning callback.
+        model: its Keras model; an optimizer that is not built yet is built.
+
+    Returns:
+        List of the model's `FFN` handles, and list of the neurons that each keeps.
 
     Raises:
-        ValueError: if it is narrower already.
+        ValueError: for what cannot be pruned, or not so.
     """
-    if target > ffn.width:
-        raise ValueError(
-            "`target_dim` must be at most the width of each FFN. Received: a target "
-            f"that keeps {target} neurons, but {ffn.name} has {ffn.width} alive."
-        )
+    if getattr(model, "optimizer", None) is not None and model.built:
+        if not model.optimizer.built:
+            model.optimizer.build(model.trainable_variables)
+    ffns = check_trainable(model)
+    dims = [ffn.full_dim for ffn in ffns]
+    targets = [target_width(prune.target_dim, dim, prune.round_to) for dim in dims]
+    for ffn, target in zip(ffns, targets, strict=True):
+        if target > ffn.width:
+            raise ValueError(
+                "`target_dim` must be at most the width of each FFN. Received: a "
+                f"target that keeps {target} neurons, but {ffn.name} has {ffn.width} "
+                "alive."
+            )
+    check_length(prune)
+    if prune.compact != "off" and model.optimizer.built:
+        check_carriable(model.optimizer)
+    return ffns, targets
 
 
-def check_length(model, params, end_step, reason, first_epoch=0):
+def check_length(prune: keras.callbacks.Callback, first_epoch: int = 0) -> None:
     """Refuses pruning that would not end within the run, if its length is known.
 
     Args:
-        model: the Keras model that is fitted.
-        params: dict or None, the callback's `params`: epochs, and batches an epoch.
-        end_step: int, the optimizer step at which pruning is done.
-        reason: str, why then, for the message.
-        first_epoch: int, the epoch that `fit` begins with.
+        prune: the pruning callback, its model and `params` set.
+        first_epoch: int, the epoch that `fit` begins with. Default 0.
 
     Raises:
         ValueError: if the run is too short.
     """
-    params = params or {}
+    params = prune.params or {}
     batches, epochs = params.get("steps"), params.get("epochs")
     if batches is None or epochs is None:
         return
     epochs -= first_epoch
-    optimizer = innermost(model.optimizer)
+    optimizer = innermost(prune.model.optimizer)
     every = optimizer.gradient_accumulation_steps or 1
     last = (int(apply_count(optimizer)) + batches * epochs) // every
-    if end_step > last:
+    begin, steps, end = prune.begin_step, prune.prune_steps, prune.end_step
+    if end > last:
+        reason = f"begin_step + prune_steps = {begin} + {steps} = "
+        if end != begin + steps:
+            reason = f"method '{prune.method.name}' decides at begin_step = "
         raise ValueError(
-            f"Pruning must end within the run: {reason}{end_step}, but the optimizer "
+            f"Pruning must end within the run: {reason}{end}, but the optimizer "
             f"will have taken {last} steps when this `fit` ends. Train "
             "for longer, or lower begin_step or prune_steps."
         )

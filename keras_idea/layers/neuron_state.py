@@ -69,6 +69,8 @@ class NeuronState(keras.layers.Layer):
         self._measured: Any = None  # the last forward pass that came to a probe
         #: None, or while a pruner is at work the `Live` scores and mask.
         self.live: Any = None
+        #: None, or the neurons that are to be left, as the last pruning run has it.
+        self.target_dim: int | None = None
 
     def build(self, hidden_dim, input_dim):
         """Makes the variables."""

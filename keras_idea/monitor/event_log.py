@@ -29,12 +29,15 @@ _numbers = itertools.count()
 
 
 def tensorboardx():
-    """The package `tensorboardX`, with Pillow, which its images need.
+    """The package `tensorboardX`, if what else a log needs is there too.
+
+    Its images need Pillow, the memory's curve psutil.
 
     Raises:
         MissingPackage: naming the extra, if one of them is missing.
     """
-    require("PIL", "Logging to TensorBoard", "tensorboard")
+    for module in ("PIL", "psutil"):
+        require(module, "Logging to TensorBoard", "tensorboard")
     return require("tensorboardX", "Logging to TensorBoard", "tensorboard")
 
 

@@ -1,30 +1,20 @@
 """How much memory a run takes, where the system or the backend tells."""
 
-import os
-import pathlib
 import sys
 
 import keras
 
-_STATM = pathlib.Path("/proc/self/statm")
+from keras_idea.extras import require
 
 
-def host_memory():
+def host_memory() -> int:
     """Bytes of this process in the host's memory now.
 
-    Returns:
-        int; the most so far where the system does not tell the present; None where
-        it tells neither.
+    Raises:
+        MissingPackage: naming the extra, if psutil is missing.
     """
-    if _STATM.exists():
-        return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    try:
-        import resource
-    except ModuleNotFoundError:  # Windows
-        return None
-    # In KiB but for macOS.
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most if sys.platform == "darwin" else 1024 * most
+    psutil = require("psutil", "Logging to TensorBoard", "tensorboard")
+    return psutil.Process().memory_info().rss
 
 
 def device_memory():

@@ -1,12 +1,12 @@
 """The callback that shows a run in TensorBoard while it goes on."""
 
 import collections
+import os
 import time
 import weakref
 from typing import Any
 
 import keras
-import numpy as np
 
 from keras_idea.monitor.event_log import (
     EventLog,
@@ -15,9 +15,9 @@ from keras_idea.monitor.event_log import (
     tensorboardx,
 )
 from keras_idea.monitor.interval import IntervalMeter
+from keras_idea.monitor.neuron_log import NeuronLog
 from keras_idea.monitor.neuron_watch import NeuronWatch
 from keras_idea.monitor.run_figures import RunFigures, infer_tokens
-from keras_idea.report.neuron_image import neuron_image
 from keras_idea.surgery.find import find_ffns
 from keras_idea.surgery.step_count import StepCount
 from keras_idea.validation import check_int, check_number
@@ -63,7 +63,7 @@ class Monitor(keras.callbacks.Callback):
             without the products of queries, keys and values. Default None.
 
     Raises:
-        ImportError: if tensorboardX or Pillow is not installed.
+        ImportError: if tensorboardX, Pillow or psutil is not installed.
         ValueError: for an argument outside its range; when `fit` begins, if the model
             is not compiled.
 
@@ -77,13 +77,13 @@ class Monitor(keras.callbacks.Callback):
 
     def __init__(
         self,
-        log_dir,
-        update_every=10,
-        neurons_every=50,
-        tokens_per_batch=None,
-        peak_flops=None,
-        sequence_length=None,
-    ):
+        log_dir: str | os.PathLike[str],
+        update_every: int = 10,
+        neurons_every: int = 50,
+        tokens_per_batch: int | None = None,
+        peak_flops: float | None = None,
+        sequence_length: int | None = None,
+    ) -> None:
         super().__init__()
         self.log_dir = check_folder(log_dir)
         self.update_every = check_int("update_every", update_every, minimum=1)
@@ -98,24 +98,17 @@ class Monitor(keras.callbacks.Callback):
         if peak_flops is not None and not check_number("peak_flops", peak_flops):
             raise ValueError(f"`peak_flops` must be above 0. Received: {peak_flops!r}.")
         tensorboardx()
-        #: Function of an `FFN`: the neurons that pruning aims at. None: as scheduled.
-        self.target_of = None
         self._log: Any = None
         self._watched: Any = None
         self._watch: Any = None
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple:
         """A copy, or a pickle, begins at rest, in the same folder."""
         every = (self.update_every, self.neurons_every)
-        return type(self), (
-            self.log_dir,
-            *every,
-            self.tokens_per_batch,
-            self.peak_flops,
-            self.sequence_length,
-        )
+        known = (self.tokens_per_batch, self.peak_flops, self.sequence_length)
+        return type(self), (self.log_dir, *every, *known)
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: dict | None = None) -> None:
         """Opens an event file that begins at the optimizer's step."""
         model = self.model
         if getattr(model, "optimizer", None) is None:
@@ -126,20 +119,22 @@ class Monitor(keras.callbacks.Callback):
         if self._log is not None:
             self._log.close()  # of a fit that an exception has ended
         if self._watched is None or self._watched() is not model:
-            self._watched, self._watch = weakref.ref(model), NeuronWatch(self._target)
+            self._watched, self._watch = weakref.ref(model), NeuronWatch()
         start = int(model.optimizer.iterations)
-        earlier = start > 0
-        self._earlier = earlier and last_value(self.log_dir, "flops/train", start)
+        self._earlier = start and last_value(self.log_dir, "flops/train", start)
         self._log = EventLog(self.log_dir, start)
-        self._start = self._last_point = self._last_reading = start
+        self._neurons = NeuronLog(self._log, self._watch, start)
+        self._ffns = find_ffns(model)
+        self._watch.narrowed(self._ffns)  # what was narrowed before is no news
+        self._start = self._last_point = start
         self._meter = IntervalMeter()
         self._points: collections.deque = collections.deque()
         self._count: Any = None
         self._figures: Any = None
-        self._first_epoch = None
-        self._batches_before = self._batches = self._readings = 0
+        self._first_epoch: int | None = None
+        self._batches_before = self._batches = 0
 
-    def on_epoch_begin(self, epoch, logs=None):
+    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         """Notes where the optimizer stands: reading it each batch would cost."""
         self._first_epoch = epoch if self._first_epoch is None else self._first_epoch
         self._count = StepCount(self.model.optimizer)
@@ -148,20 +143,20 @@ class Monitor(keras.callbacks.Callback):
         self._batches = 0
         self._metrics_of_epoch = True
 
-    def on_train_batch_begin(self, batch, logs=None):
+    def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
         """Writes and reads what has become due, between two batches."""
         self._advance(batch)
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         """Keeps the batch's logs: maybe in another thread, maybe late."""
         self.keep(batch, logs, time.perf_counter())
 
-    def keep(self, batch, logs, now):
+    def keep(self, batch: int, logs: dict | None, now: float) -> None:
         """As `on_train_batch_end`, of a batch that ended at `time.perf_counter()`."""
         # The dict itself: callbacks that come later add to it (the width).
         self._meter.add(batch + 1, {} if logs is None else logs, now)
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         """Writes what is due, and the validation."""
         # A validation has begun the metrics anew.
         self._metrics_of_epoch = not any(name.startswith("val_") for name in logs or {})
@@ -175,7 +170,7 @@ class Monitor(keras.callbacks.Callback):
         self._log.scalars(step, validation)
         self._log.flush()
 
-    def on_train_end(self, logs=None):
+    def on_train_end(self, logs: dict | None = None) -> None:
         """Writes a last point and a last reading, and closes the file."""
         if self._log is None:
             return
@@ -184,59 +179,44 @@ class Monitor(keras.callbacks.Callback):
             if step > self._last_point:
                 self._add_point(step)
             self._write_points()
-            if step > self._last_reading:
+            if step > self._neurons.last_step:
                 self.read_neurons(step)
-            if self._watch.levels():
-                self._draw_neurons(step)
+            self._neurons.draw(step)
         self._log.close()
         self._log = None
 
-    def read_neurons(self, step):
-        """Reads the neurons now; between two batches only, the model in sync.
+    def read_neurons(self, step: int) -> None:
+        """Reads the neurons now; between two batches only.
 
         Args:
             step: int, the optimizer steps taken.
         """
-        readings = self._watch.read(find_ffns(self.model), step)
-        self._last_reading = step
-        self._readings += 1
-        values = {}
-        for reading in readings:
-            values[f"width/{reading.name}"] = reading.width
-            values[f"sparsity/{reading.name}"] = reading.sparsity
-            values[f"churn/{reading.name}"] = reading.churn
-            known = reading.importance[np.isfinite(reading.importance)]
-            tag = f"importance_log10/{reading.name}"
-            self._log.histogram(step, tag, np.log10(known[known > 0]))
-        churn = [reading.churn for reading in readings if reading.churn is not None]
-        values["churn/mean"] = float(np.mean(churn)) if churn else None
-        self._log.scalars(step, values)
-        # Fewer images the longer it takes: each shows everything so far.
-        if self._watch.levels() and self._readings % max(1, self._readings // 16) == 0:
-            self._draw_neurons(step)
+        self._neurons.read(find_ffns(self.model), step)
 
-    def _advance(self, batches):
+    def _advance(self, batches: int) -> None:
         """Does what is due after so many batches of this epoch."""
+        step, every = self._count.after(batches), self.neurons_every
+        if self._watch.narrowed(self._ffns):  # the last ranking, whether due or not
+            self._neurons.read(find_ffns(self.model), step, last=True)
         if batches < 1:
             return
         self._batches = batches
         if self._figures is None:
             self._figures = self._figures_of_fit()
         self._figures.work_after(self._batches_before + batches)
-        step = self._count.after(batches)
         if step // self.update_every > self._last_point // self.update_every:
             self._add_point(step)
         self._write_points()
-        if step // self.neurons_every > self._last_reading // self.neurons_every:
+        if step // every > self._neurons.last_step // every:
             self.read_neurons(step)
 
-    def _add_point(self, step):
+    def _add_point(self, step: int) -> None:
         """Notes that there is a point here; its logs may not have arrived."""
         work = self._figures.work_after(self._batches_before + self._batches)
         self._points.append((step, self._batches_before, self._batches, work))
         self._last_point = step
 
-    def _write_points(self):
+    def _write_points(self) -> None:
         while self._points:
             step, before, batches, work = self._points[0]
             interval = self._meter.take(batches)
@@ -250,8 +230,9 @@ class Monitor(keras.callbacks.Callback):
                 values["speed/steps_per_second"] = speed
             self._log.scalars(step, values)
 
-    def _figures_of_fit(self):
+    def _figures_of_fit(self) -> RunFigures:
         """Made after the first batch: only now is every model built."""
+        self._ffns = find_ffns(self._watched())
         steps, epochs = self.params.get("steps"), self.params.get("epochs")
         known = steps is not None and epochs is not None
         tokens = self.tokens_per_batch
@@ -266,15 +247,9 @@ class Monitor(keras.callbacks.Callback):
             self.sequence_length,
         )
 
-    def _flops_before(self, flops_per_batch):
+    def _flops_before(self, flops_per_batch: float) -> float:
         """What the steps before this fit have cost, as far as the folder tells."""
         if not self._earlier:
             return 0.0
         step, flops = self._earlier
         return flops + (self._start - step) * self._count.per_step * flops_per_batch
-
-    def _draw_neurons(self, step):
-        self._log.image(step, "neurons", neuron_image(self._watch.levels()))
-
-    def _target(self, ffn):
-        return None if self.target_of is None else self.target_of(ffn)

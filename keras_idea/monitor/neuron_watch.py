@@ -1,11 +1,13 @@
 """The neurons of a model, read now and then: who lives, who ranks where."""
 
 import dataclasses
+from typing import Any
 
 import keras
 import numpy as np
 
-from keras_idea.report.neuron_image import NeuronLevels
+from keras_idea.report.neuron_lives import NeuronLives, rank_levels
+from keras_idea.surgery.find import FFN
 
 # Columns of the heat map that are kept; then every other one goes.
 _MOST_READINGS = 160
@@ -21,7 +23,8 @@ class Reading:
         sparsity: float, the fraction pruned of those it began with.
         importance: float array, of the living; empty once the FFN was compacted.
         churn: int or None, neurons that entered or left the `k` of greatest
-            importance since the last reading; None for the first one.
+            importance since the last reading; None for the first one. k is the
+            width that pruning aims at, or the neurons alive.
     """
 
     name: str
@@ -36,104 +39,108 @@ class NeuronWatch:
 
     Neurons keep the number that they had at first, also when their FFN was narrowed
     in between.
-
-    Args:
-        target_of: function of an `FFN`, the `k` neurons whose changes count; where it
-            returns None, the target of its width schedule, or the neurons alive.
     """
 
-    def __init__(self, target_of):
-        self._target_of = target_of
-        self._memories = {}
+    def __init__(self) -> None:
+        self._memories: dict[str, _Memory] = {}
+        self._dims: list[int] = []
 
-    def read(self, ffns, step):
+    def narrowed(self, ffns: list[FFN]) -> bool:
+        """Whether pruning has ended with a narrowing since this was asked last.
+
+        Only shapes are looked at, so nothing syncs.
+
+        Args:
+            ffns: list of `FFN` handles, all of the model.
+        """
+        before, self._dims = self._dims, [ffn.hidden_dim for ffn in ffns]
+        if len(before) != len(ffns) or self._dims == before:
+            return False
+        return all(ffn.state.live is None for ffn in ffns)
+
+    def read(self, ffns: list[FFN], step: int, last: bool = False) -> list[Reading]:
         """Reads the neurons; the model's variables must be in sync.
 
         Args:
             ffns: list of `FFN` handles, built.
             step: int, the optimizer steps taken.
-
-        Returns:
-            List of `Reading`.
+            last: bool, whether those that are left are ranked one last time: their
+                scores are still those of the step that pruned the others. Default
+                False.
         """
-        return [self._read(ffn, step) for ffn in ffns]
+        return [self._read(ffn, step, last) for ffn in ffns]
 
-    def levels(self):
-        """List of `NeuronLevels`, one an FFN, of what was read."""
+    def levels(self) -> list[NeuronLives]:
+        """What was read so far, one an FFN."""
         pairs = self._memories.items()
         return [memory.levels(name) for name, memory in pairs if memory.ranked]
 
-    def _read(self, ffn, step):
+    def _read(self, ffn: FFN, step: int, last: bool) -> Reading:
         alive = keras.ops.convert_to_numpy(ffn.mask) > 0
         width = int(alive.sum())
         memory = self._memories.get(ffn.name)
         if memory is None:
             memory = self._memories[ffn.name] = _Memory(ffn.full_dim)
         sparsity = 1 - width / memory.full_dim
-        if ffn.state.live is None and width == ffn.hidden_dim < ffn.full_dim:
+        at_rest = ffn.state.live is None and not last
+        if at_rest and width == ffn.hidden_dim < ffn.full_dim:
             # All that are left live on: nobody is ranked any more.
             return Reading(ffn.name, width, sparsity, np.zeros(0), None)
         importance = keras.ops.convert_to_numpy(ffn.importance()).astype("float64")
-        places, k = ffn.original_indices, self._target(ffn)
+        places, k = ffn.original_indices, ffn.state.target_dim or width
         churn = memory.remember(step, places, importance, alive, k)
         return Reading(ffn.name, width, sparsity, importance[alive], churn)
-
-    def _target(self, ffn):
-        live = ffn.state.live
-        schedule = None if live is None else live.schedule
-        scheduled = ffn.width if schedule is None else schedule.target_dim
-        return self._target_of(ffn) or scheduled
 
 
 class _Memory:
     """What is remembered of one FFN."""
 
-    def __init__(self, full_dim):
+    def __init__(self, full_dim: int) -> None:
         self.full_dim = full_dim
-        self._top = None
-        self._last = None  # importance by first number; -inf: dead
-        self._last_step = None
-        self._steps, self._levels = [], []
+        self._top: set[int] | None = None
+        self._last: Any = None  # importance by first number; NaN: dead
+        self._last_step = 0
+        self._steps: list[int] = []
+        self._levels: list[np.ndarray] = []
         self._stride, self._skipped = 1, 0
 
-    def remember(self, step, places, importance, alive, k):
+    def remember(
+        self,
+        step: int,
+        places: np.ndarray,
+        importance: np.ndarray,
+        alive: np.ndarray,
+        k: int,
+    ) -> int | None:
         """Notes a reading of the neurons `places`; the churn since the last one."""
         ranked = np.where(alive & ~np.isnan(importance), importance, -np.inf)
         top = set(places[np.argsort(-ranked, kind="stable")[:k]].tolist())
         churn = None if self._top is None else len(top ^ self._top)
         self._top, self._last_step = top, step
-        self._last = np.full(self.full_dim, -np.inf)
-        # The living before the dead, even one whose importance is no number.
-        self._last[places] = np.where(alive, np.nan_to_num(importance), -np.inf)
+        self._last = np.full(self.full_dim, np.nan)
+        # Alive, even one whose importance is no number.
+        self._last[places] = np.where(alive, np.nan_to_num(importance), np.nan)
         if self._skipped % self._stride == 0:
             self._keep()
         self._skipped += 1
         return churn
 
     @property
-    def ranked(self):
+    def ranked(self) -> bool:
         """bool, whether anything was remembered."""
         return self._last is not None
 
-    def levels(self, name):
-        """The `NeuronLevels`, with the latest reading as the last column."""
+    def levels(self, name: str) -> NeuronLives:
+        """All readings that are kept, and the latest one."""
         steps, levels = list(self._steps), list(self._levels)
         if steps[-1:] != [self._last_step]:
             steps.append(self._last_step)
-            levels.append(_levels(self._last))
-        return NeuronLevels(name, np.array(steps), np.stack(levels))
+            levels.append(rank_levels(self._last))
+        return NeuronLives(name, np.array(steps), np.stack(levels))
 
-    def _keep(self):
+    def _keep(self) -> None:
         self._steps.append(self._last_step)
-        self._levels.append(_levels(self._last))
+        self._levels.append(rank_levels(self._last))
         if len(self._steps) > _MOST_READINGS:
             self._steps, self._levels = self._steps[1::2], self._levels[1::2]
             self._stride *= 2
-
-
-def _levels(importance):
-    """uint8 array: 0 for the dead (-inf), else 1 (least important) to 255."""
-    living = np.isfinite(importance)
-    rank = np.where(living, importance, np.inf).argsort(kind="stable").argsort()
-    most = max(int(living.sum()) - 1, 1)
-    return np.where(living, 1 + (254 * rank) // most, 0).astype("uint8")

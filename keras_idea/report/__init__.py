@@ -1,6 +1,7 @@
 """What a run shows at its end: one picture and one table."""
 
-from keras_idea.report.history import NeuronLives, TrainingCurve
+from keras_idea.report.history import TrainingCurve
+from keras_idea.report.neuron_lives import NeuronLives
 from keras_idea.report.table import ResultRow
 
 __all__ = ["NeuronLives", "ResultRow", "TrainingCurve"]

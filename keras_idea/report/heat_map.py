@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from keras_idea.report.neuron_lives import NeuronLives
+
 _ALIVE = "#9ccfc9"
 _DEAD = "#eceef0"
 
@@ -79,19 +81,7 @@ def _edges(steps):
     return np.concatenate([[0.0], steps])
 
 
-def _heat_map(lives, max_rows):
-    """Ranks of the neurons `(rows, readings)`, first to die on top; NaN: dead."""
-    rank = _rank(lives.importance)
-    standing = np.nan_to_num(rank).mean(axis=0)
-    order = np.lexsort((standing, lives.death_step))
-    if len(order) > max_rows:
-        order = order[np.linspace(0, len(order) - 1, max_rows).astype(int)]
-    return rank[:, order].T
-
-
-def _rank(importance):
-    """Each row's values as ranks in [0, 1] among those that are not NaN."""
-    living = ~np.isnan(importance)
-    order = np.where(living, importance, np.inf).argsort(axis=1).argsort(axis=1)
-    most = np.maximum(living.sum(axis=1, keepdims=True) - 1, 1)
-    return np.where(living, order / most, np.nan)
+def _heat_map(lives: NeuronLives, max_rows: int) -> np.ndarray:
+    """Ranks `(rows, readings)` in [0, 1], first to die on top; NaN: dead."""
+    levels = lives.sorted_levels(min(max_rows, lives.levels.shape[1]))
+    return np.where(levels > 0, (levels - 1.0) / 254, np.nan)

@@ -1,4 +1,4 @@
-"""What a run leaves to be drawn: its curves, and the lives of its neurons."""
+"""The curves that a run leaves to be drawn."""
 
 import csv
 import dataclasses
@@ -26,29 +26,6 @@ class TrainingCurve:
     learning_rate: np.ndarray
     width: np.ndarray
     validation: dict
-
-
-@dataclasses.dataclass(frozen=True)
-class NeuronLives:
-    """When each neuron of one layer died, and how important it was till then.
-
-    Args:
-        layer: str, the layer's name.
-        steps: int array `(readings,)`, ascending: the steps at which it was read.
-        importance: float array `(readings, hidden_dim)`; NaN where a neuron was
-            dead.
-    """
-
-    layer: str
-    steps: np.ndarray
-    importance: np.ndarray
-
-    @property
-    def death_step(self):
-        """Float array `(hidden_dim,)`: the first reading dead; inf: it lived on."""
-        dead = np.isnan(self.importance)
-        first = self.steps[dead.argmax(axis=0)].astype("float64")
-        return np.where(dead.any(axis=0), first, np.inf)
 
 
 def metrics_csv(curves):

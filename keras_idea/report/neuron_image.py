@@ -1,8 +1,8 @@
 """The heat map of the neurons as plain pixels, drawn without matplotlib."""
 
-import dataclasses
-
 import numpy as np
+
+from keras_idea.report.neuron_lives import NeuronLives
 
 # Yellow (least important) over green to blue (most), and grey for the dead.
 _RAMP = np.array(
@@ -21,23 +21,9 @@ _DEAD = (222, 226, 230)
 _GAP = 4
 
 
-@dataclasses.dataclass(frozen=True)
-class NeuronLevels:
-    """How the neurons of one layer ranked at each reading.
-
-    Args:
-        layer: str, the layer's name.
-        steps: int array `(readings,)`, ascending: the steps at which it was read.
-        levels: uint8 array `(readings, hidden_dim)`: 0 dead, else the rank of
-            importance among the living, from 1 (least) to 255 (most).
-    """
-
-    layer: str
-    steps: np.ndarray
-    levels: np.ndarray
-
-
-def neuron_image(layers, width=640, height=480):
+def neuron_image(
+    layers: list[NeuronLives], width: int = 640, height: int = 480
+) -> np.ndarray:
     """Draws when which neurons lived: steps to the right, a band a layer.
 
     In a band the neurons are sorted by the step of their death, the first on top;
@@ -45,7 +31,7 @@ def neuron_image(layers, width=640, height=480):
     unimportant, grey dead.
 
     Args:
-        layers: non-empty list of `NeuronLevels`.
+        layers: non-empty list of `NeuronLives`.
         width: int, pixels.
         height: int, pixels of all bands together, roughly.
 
@@ -60,15 +46,11 @@ def neuron_image(layers, width=640, height=480):
     return np.concatenate(bands[:-1])
 
 
-def _band(layer, rows, width):
-    dead = layer.levels == 0
-    death = np.where(dead.any(axis=0), dead.argmax(axis=0), len(dead))
-    order = np.lexsort((layer.levels.mean(axis=0), death))
-    order = order[np.linspace(0, len(order) - 1, rows).round().astype(int)]
+def _band(lives: NeuronLives, rows: int, width: int) -> np.ndarray:
     # A reading's column reaches back to the reading before it.
-    steps = np.linspace(0, layer.steps[-1], width)
-    columns = np.minimum(np.searchsorted(layer.steps, steps), len(dead) - 1)
-    return _COLORS[layer.levels[columns][:, order].T]
+    steps = np.linspace(0, lives.steps[-1], width)
+    columns = np.minimum(np.searchsorted(lives.steps, steps), len(lives.steps) - 1)
+    return _COLORS[lives.sorted_levels(rows)[:, columns]]
 
 
 def _color_table():

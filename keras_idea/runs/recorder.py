@@ -9,6 +9,7 @@ import numpy as np
 from keras_idea.errors import TrainingDiverged
 from keras_idea.functional.running_mean import mean_between
 from keras_idea.report import NeuronLives, TrainingCurve
+from keras_idea.report.neuron_lives import rank_levels
 from keras_idea.surgery import find_ffns
 
 
@@ -106,7 +107,9 @@ class Recorder(keras.callbacks.Callback):
         """List of `NeuronLives`, one an FFN; empty if nothing was read."""
         return [
             NeuronLives(
-                name, np.array(sorted(readings)), np.stack(list(readings.values()))
+                name,
+                np.array(sorted(readings)),
+                rank_levels(np.stack(list(readings.values()))),
             )
             for name, readings in self._readings.items()
         ]

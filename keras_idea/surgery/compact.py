@@ -14,7 +14,12 @@ from keras_idea.layers.gated_ffn import GatedFFN
 from keras_idea.layers.neuron_state import NeuronState
 from keras_idea.layers.prunable_gated_ffn import PrunableGatedFFN
 from keras_idea.surgery.condition import check_at_rest
-from keras_idea.surgery.optimizer_state import check_carriable, copy_optimizer
+from keras_idea.surgery.optimizer_state import (
+    built_optimizer,
+    check_carriable,
+    copy_optimizer,
+)
+from keras_idea.surgery.pairing import paired_variables
 
 
 def compact(model):
@@ -54,8 +59,8 @@ def compact(model):
             f"Model '{model.name}' is not built, so there is nothing to copy. Call "
             "it on data, or `model.build(input_shape)`, first."
         )
-    optimizer = getattr(model, "optimizer", None)
-    if optimizer is not None and optimizer.built:
+    optimizer = built_optimizer(model)
+    if optimizer is not None:
         check_carriable(optimizer)
     narrow = _rebuild(model, {})
     if not narrow.built:
@@ -67,7 +72,7 @@ def compact(model):
             "`get_build_config()`. Define `build` (or `build_from_config`), as loading "
             "a saved one needs too, or let `call` take one (nested) input."
         )
-    pairs = _paired_variables(model, narrow, ffns)
+    pairs = paired_variables(model, narrow, ffns)
     for old, new, kept, axis in pairs:
         new.trainable = old.trainable
         new.assign(take_neurons(old.value, kept, axis))
@@ -178,35 +183,6 @@ def _replacement(old, new, owner, memo):
 def _holds_layers(structure):
     leaves = keras.tree.flatten(structure)
     return any(isinstance(leaf, keras.layers.Layer) for leaf in leaves)
-
-
-def _paired_variables(model, narrow, ffns):
-    """List of (old variable, new variable, kept, axis), in the new order."""
-    cuts: dict[int, tuple] = {}
-    for ffn in ffns:
-        kept = ffn.kept_neurons()
-        cuts |= {id(variable): (kept, axis) for variable, axis in ffn.cuts()}
-    states = {id(v) for ffn in ffns for v in ffn.state.variables}
-    old = [variable for variable in model.variables if id(variable) not in states]
-    new = narrow.variables
-    pairs = [
-        (a, b, *cuts.get(id(a), (None, None))) for a, b in zip(old, new, strict=False)
-    ]
-    for a, b, kept, axis in pairs:
-        shape = list(a.shape)
-        if axis is not None:
-            shape[axis] = len(kept)
-        if (shape, a.name) != (list(b.shape), b.name):
-            break
-    else:
-        if len(old) == len(new):
-            return pairs
-    raise ValueError(
-        f"The copy of model '{model.name}' has other variables than the model: "
-        f"{len(new)} against {len(old)}. compact() finds FFNs held as attributes, or "
-        "in lists, tuples and dicts, since the constructor, of layers that are made "
-        "again from their config; hold them so."
-    )
 
 
 def _compile_like(narrow, model, pairs):

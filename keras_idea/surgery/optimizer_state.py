@@ -3,6 +3,8 @@
 `LossScaleOptimizer` and `MultiOptimizer` wrap optimizers that have slots of their own.
 """
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -21,6 +23,12 @@ from keras_idea.keras_private.optimizer_variables import (
 )
 from keras_idea.surgery.pruner import own_variables
 from keras_idea.surgery.resize import resize
+
+
+def built_optimizer(model: keras.layers.Layer) -> Any:
+    """The optimizer of a model whose state must follow its variables, or None."""
+    optimizer = getattr(model, "optimizer", None)
+    return optimizer if optimizer is not None and optimizer.built else None
 
 
 def check_carriable(optimizer):

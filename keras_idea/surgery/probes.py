@@ -5,7 +5,11 @@ from keras import ops
 
 from keras_idea.keras_private.call_context import call_without_values
 from keras_idea.keras_private.optimizer_parts import innermost
-from keras_idea.surgery.optimizer_state import drop_variables, set_variables
+from keras_idea.surgery.optimizer_state import (
+    built_optimizer,
+    drop_variables,
+    set_variables,
+)
 from keras_idea.surgery.shrink import refresh
 
 
@@ -58,8 +62,8 @@ def attach_probes(model, ffns, probes):
     """
     for ffn, probe in zip(ffns, probes, strict=True):
         ffn.state.set_probe(probe)
-    optimizer = getattr(model, "optimizer", None)
-    if optimizer is not None and optimizer.built:
+    optimizer = built_optimizer(model)
+    if optimizer is not None:
         set_variables(optimizer, model.trainable_variables)
     refresh(model)
 
@@ -96,8 +100,8 @@ def detach_probes(model, ffns):
     given_up = [variable for ffn in ffns for variable in ffn.state.set_probe(None)]
     if not given_up:
         return
-    optimizer = getattr(model, "optimizer", None)
-    if optimizer is not None and optimizer.built:
+    optimizer = built_optimizer(model)
+    if optimizer is not None:
         drop_variables(optimizer, given_up)
     refresh(model)
 

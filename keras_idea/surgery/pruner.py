@@ -12,11 +12,9 @@ optimizer (`fit`, a train step or a loop of one's own, loss scaling, accumulatio
 mesh) is scored by the gradient that the step is made with.
 """
 
-import dataclasses
 import functools
 from typing import Any
 
-import keras
 from keras import ops
 
 from keras_idea.functional.importance import ema, reduce_rows, sensitivity
@@ -29,25 +27,9 @@ from keras_idea.keras_private.optimizer_variables import (
     untrack,
 )
 from keras_idea.surgery.find import find_ffns
+from keras_idea.surgery.live import Live
 from keras_idea.surgery.step_gradients import StepGradients
 from keras_idea.surgery.train_function import swap_train_function
-
-
-@dataclasses.dataclass(frozen=True)
-class Live:
-    """What a pruner keeps of one FFN while it is at work.
-
-    Attributes:
-        pruner: the `NeuronPruner`.
-        scores: variable `(3, F)` or `(3, F, D)` of the optimizer.
-        mask: variable `(F,)` of the optimizer.
-        schedule: `CubicWidth`, or None: it only keeps score.
-    """
-
-    pruner: Any
-    scores: keras.Variable
-    mask: keras.Variable
-    schedule: Any
 
 
 class NeuronPruner:

@@ -10,7 +10,11 @@ from keras_idea.keras_private.models import living_models, make_train_function
 from keras_idea.keras_private.optimizer_parts import innermost
 from keras_idea.keras_private.optimizer_variables import trained_variables
 from keras_idea.surgery.find import find_ffns
-from keras_idea.surgery.optimizer_state import check_carriable, narrow_variable
+from keras_idea.surgery.optimizer_state import (
+    built_optimizer,
+    check_carriable,
+    narrow_variable,
+)
 
 
 def shrink_in_place(model):
@@ -43,8 +47,7 @@ def narrow_to(model, pairs):
     Raises:
         ValueError: if the optimizer's state cannot be cut; the model is then as it was.
     """
-    optimizer = getattr(model, "optimizer", None)
-    optimizer = optimizer if optimizer is not None and optimizer.built else None
+    optimizer = built_optimizer(model)
     if optimizer is not None and pairs:
         check_carriable(optimizer)  # before anything is cut
     for ffn, kept in pairs:

@@ -1,6 +1,7 @@
 """The monitor's parts, where a whole run would not show the corner."""
 
 import dataclasses
+import sys
 import threading
 
 import keras
@@ -15,7 +16,8 @@ from keras_idea.monitor.interval import IntervalMeter
 from keras_idea.monitor.memory import device_memory, host_memory
 from keras_idea.monitor.neuron_watch import NeuronWatch
 from keras_idea.monitor.work_count import attention_width, matrix_weights, multiply_adds
-from keras_idea.report.neuron_image import NeuronLevels, neuron_image
+from keras_idea.report.neuron_image import neuron_image
+from keras_idea.report.neuron_lives import NeuronLives
 from keras_idea.surgery.shrink import shrink_in_place
 from keras_idea.surgery.step_count import StepCount
 from tests.monitor.events import Events
@@ -190,8 +192,9 @@ class TestNeurons:
     def test_churn_and_places_over_a_narrowing(self):
         """Neurons keep their first numbers, also between two compactions."""
         model = keras.Sequential([keras.Input((2,)), ki.PrunableGatedFFN(6)])
-        watch = NeuronWatch(lambda ffn: 2)
+        watch = NeuronWatch()
         (ffn,) = ki.find_ffns(model)
+        ffn.state.target_dim = 2  # as a pruning run says it
 
         def read(importance, mask, step):
             ffn.state._scores.assign(np.tile(np.float32(importance), (3, 1)))
@@ -214,7 +217,7 @@ class TestNeurons:
 
     def test_a_long_run_keeps_few_readings(self):
         model = keras.Sequential([keras.Input((2,)), ki.PrunableGatedFFN(3)])
-        watch = NeuronWatch(lambda ffn: None)
+        watch = NeuronWatch()
         for step in range(1, 500):
             watch.read(ki.find_ffns(model), step)
         (levels,) = watch.levels()
@@ -225,7 +228,7 @@ class TestNeurons:
 class TestImage:
     def test_the_dead_are_on_top_and_from_their_step_on(self):
         levels = np.array([[1, 128, 255], [0, 1, 255]], "uint8")
-        layer = NeuronLevels("ffn", np.array([10, 20]), levels)
+        layer = NeuronLives("ffn", np.array([10, 20]), levels)
         pixels = neuron_image([layer, layer], width=40, height=68)
         assert pixels.shape == (64, 40, 3) and pixels.dtype == np.uint8
         dead = (pixels == (222, 226, 230)).all(axis=-1)
@@ -234,7 +237,7 @@ class TestImage:
         assert (pixels[29, 5] == (37, 52, 148)).all()  # the most important
 
     def test_one_reading_of_one_neuron(self):
-        layer = NeuronLevels("ffn", np.array([1]), np.array([[255]], "uint8"))
+        layer = NeuronLives("ffn", np.array([1]), np.array([[255]], "uint8"))
         assert neuron_image([layer]).std(axis=(0, 1)).max() == 0
 
 
@@ -255,5 +258,15 @@ class TestStepCount:
 
 
 def test_memory():
-    assert 1e7 < host_memory() < 1e12
+    before = host_memory()
+    assert 1e7 < before < 1e12
+    held = np.ones(2**25)  # 256 MiB, touched
+    assert 0.9 * held.nbytes < host_memory() - before < 1.5 * held.nbytes
     assert device_memory() is None or device_memory() >= 0
+
+
+@pytest.mark.parametrize("package", ["psutil", "PIL", "tensorboardX"])
+def test_a_missing_package_is_named_before_a_run(monkeypatch, tmp_path, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ImportError, match=rf"'{package}'.*keras-idea\[tensorboard\]"):
+        ki.Monitor(tmp_path)

@@ -11,6 +11,7 @@ from matplotlib.image import imread
 
 from keras_idea.report import NeuronLives, ResultRow, TrainingCurve
 from keras_idea.report.history import metrics_csv
+from keras_idea.report.neuron_lives import rank_levels
 from keras_idea.report.picture import draw_run
 from keras_idea.report.table import print_table, to_json, to_markdown
 
@@ -40,7 +41,7 @@ def lives(name, hidden_dim=64, kept=24):
     importance = np.tile(np.arange(hidden_dim, dtype="float64"), (len(steps), 1))
     dead = np.linspace(0, hidden_dim - kept, len(steps)).astype(int)
     importance[np.arange(hidden_dim) < dead[:, None]] = np.nan
-    return NeuronLives(name, steps, importance)
+    return NeuronLives(name, steps, rank_levels(importance))
 
 
 def draw(path, curves=None, neurons=None, **kwargs):
@@ -96,7 +97,7 @@ class TestPicture:
             {},
         )
         alive = np.array([[1.0, 2.0, 3.0, 4.0], [np.nan, np.nan, 3.0, 4.0]])
-        neurons = [NeuronLives("ffn", np.array([1, 2]), alive)]
+        neurons = [NeuronLives("ffn", np.array([1, 2]), rank_levels(alive))]
         stages = [("enlarged", 0, 1), ("pruning", 1, 2)]
         draw_run(tmp_path / "run.png", [one], neurons, stages)
         assert imread(tmp_path / "run.png").std() > 0.01
@@ -111,8 +112,21 @@ class TestPicture:
 class TestNeuronLives:
     def test_death_step(self):
         importance = np.array([[1.0, 2.0, 3.0], [np.nan, 2.0, 3.0], [np.nan] * 2 + [3]])
-        death = NeuronLives("ffn", np.array([10, 20, 30]), importance).death_step
-        np.testing.assert_array_equal(death, [20, 30, np.inf])
+        lives = NeuronLives("ffn", np.array([10, 20, 30]), rank_levels(importance))
+        np.testing.assert_array_equal(lives.death_step, [20, 30, np.inf])
+
+    def test_sorted_by_death_and_then_by_rank(self):
+        levels = np.array([[9, 200, 100, 50], [0, 255, 1, 0], [0, 255, 1, 0]], "uint8")
+        lives = NeuronLives("ffn", np.array([1, 2, 3]), levels)
+        np.testing.assert_array_equal(lives.sorted_levels(4)[:, 0], [9, 50, 100, 200])
+        np.testing.assert_array_equal(lives.sorted_levels(2)[:, 0], [9, 200])
+        assert lives.sorted_levels(8).shape == (8, 3)
+
+    def test_levels_are_ranks_among_the_living(self):
+        importance = np.array([[3.0, np.nan, np.inf, -1.0], [np.nan, 0.0, 0.0, np.nan]])
+        expected = [[128, 0, 255, 1], [0, 1, 255, 0]]
+        np.testing.assert_array_equal(rank_levels(importance), expected)
+        assert rank_levels(np.array([5.0])).tolist() == [1]
 
 
 class TestMetrics:

@@ -1,0 +1,77 @@
+"""Learning-rate schedules one after another."""
+
+import keras
+from keras import ops
+
+from keras_idea.validation import check_int
+
+
+@keras.saving.register_keras_serializable(package="keras_idea")
+class StagedSchedule(keras.optimizers.schedules.LearningRateSchedule):
+    """Schedules one after another, each starting anew: the naive pipeline.
+
+    Stage `i` covers its own number of steps and is called with the steps since
+    its start; the last stage goes on beyond its steps.
+
+    Args:
+        stages: non-empty sequence of `(schedule, steps)`, a
+            `LearningRateSchedule` and an int >= 1.
+
+    Raises:
+        ValueError: for an empty list or a stage of another form.
+
+    Example:
+    >>> one = CosineDecay(0.01, 0.0, total_steps=100)
+    >>> two = CosineDecay(0.005, 0.0, total_steps=50)
+    >>> schedule = StagedSchedule([(one, 100), (two, 50)])
+    >>> float(schedule(100))  # 0.005: the second stage restarts
+    """
+
+    def __init__(self, stages):
+        super().__init__()
+        self.stages = []
+        for stage in stages:
+            try:
+                schedule, steps = stage
+                steps = check_int("steps", steps, minimum=1)
+            except (TypeError, ValueError):
+                schedule = steps = None
+            if not isinstance(
+                schedule, keras.optimizers.schedules.LearningRateSchedule
+            ):
+                raise ValueError(
+                    "Each stage must be a pair (LearningRateSchedule, steps >= 1). "
+                    f"Received: {stage!r}."
+                )
+            self.stages.append((schedule, steps))
+        if not self.stages:
+            raise ValueError(
+                "`stages` must hold at least one (schedule, steps) pair. "
+                f"Received: stages={stages!r}."
+            )
+
+    def __call__(self, step):
+        """The learning rate of the stage that `step` falls in."""
+        step = ops.cast(step, "int32")
+        start = 0
+        (schedule, steps), *later = self.stages
+        rate = ops.cast(schedule(step), "float32")
+        for following, following_steps in later:
+            start += steps
+            # Clipped: a schedule must not be asked for a negative step, even
+            # where its answer is not used.
+            own = ops.cast(following(ops.maximum(step - start, 0)), "float32")
+            rate = ops.where(step >= start, own, rate)
+            steps = following_steps
+        return rate
+
+    def get_config(self):
+        """Dict of the constructor's arguments, the schedules serialized."""
+        serialize = keras.saving.serialize_keras_object
+        return {"stages": [[serialize(s), steps] for s, steps in self.stages]}
+
+    @classmethod
+    def from_config(cls, config):
+        """The schedule that `get_config` described."""
+        restore = keras.saving.deserialize_keras_object
+        return cls([(restore(s), steps) for s, steps in config["stages"]])

@@ -1,0 +1,23 @@
+"""The newest scores and mask of one FFN, while an optimizer's steps renew them."""
+
+import dataclasses
+from typing import Any
+
+import keras
+
+
+@dataclasses.dataclass(frozen=True)
+class Live:
+    """What a pruner keeps of one FFN while it is at work.
+
+    Attributes:
+        pruner: the `NeuronPruner`.
+        scores: variable `(3, F)` or `(3, F, D)` of the optimizer.
+        mask: variable `(F,)` of the optimizer.
+        schedule: `CubicWidth`, or None: it only keeps score.
+    """
+
+    pruner: Any
+    scores: keras.Variable
+    mask: keras.Variable
+    schedule: Any
