@@ -14,6 +14,7 @@ from keras_idea.errors import ConfigError
 from keras_idea.extras import require
 from keras_idea.hub.families import HUB_FAMILIES
 from keras_idea.hub.family import NUM_BYTES
+from keras_idea.keras_private.byte_characters import byte_characters
 from keras_idea.validation import check_choice
 
 TOKENIZERS = ("bytes", "bpe", "sentencepiece")
@@ -148,16 +149,8 @@ def _bpe_vocabulary(
     """Dict of token to id: a byte's id is the byte, special tokens come last."""
     merged = [merge.replace(" ", "") for merge in merges]
     # Two merges may make the same token.
-    tokens = dict.fromkeys([*_byte_characters(), *merged, *special_tokens])
+    tokens = dict.fromkeys([*byte_characters(), *merged, *special_tokens])
     return {token: index for index, token in enumerate(tokens)}
-
-
-def _byte_characters() -> list[str]:
-    """For each byte the printable character that stands for it in byte-level BPE."""
-    from keras_hub.src.tokenizers.byte_pair_tokenizer import bytes_to_unicode
-
-    characters = dict(zip(*bytes_to_unicode(), strict=True))
-    return [characters[bytes([byte])] for byte in range(NUM_BYTES)]
 
 
 def _train_sentencepiece(
