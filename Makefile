@@ -8,25 +8,48 @@ SHELL := /bin/bash
 PYTHON ?= python3
 # A version that has a CPU build; a bare `torch` may take gigabytes of CUDA.
 TORCH ?= torch==2.13.0
-BACKENDS ?= jax tensorflow torch
+BACKENDS ?= tensorflow jax torch
+CHECKED ?= tests/test_imports.py tests/test_face.py tests/functional tests/schedules \
+	tests/layers tests/surgery tests/keras_private tests/methods \
+	tests/callbacks/test_idea_prune.py tests/hub/test_hub_algorithm.py \
+	tests/checkpoints/test_checkpoint.py tests/runs/test_config.py
 
 export TF_CPP_MIN_LOG_LEVEL = 3
 PIP = pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test newest browser lint bench clean
+.PHONY: demo test check endurance newest browser lint bench clean test-browser test-core \
+	test-jax test-tensorflow test-torch
 
 demo: .venv-demo/ready
 	KERAS_BACKEND=jax .venv-demo/bin/python -m keras_idea train --output runs/demo --overwrite
 
-test: .venv/ready .venv-jax/ready lint browser
-	KERAS_BACKEND=jax .venv-jax/bin/python tests/core_alone.py
-	$(MAKE) --jobs=2 --no-print-directory $(BACKENDS:%=test-%)
+# Two at a time: a test keeps one core busy. The longest first.
+test:
+	$(MAKE) --jobs=2 --no-print-directory .venv/ready .venv-jax/ready browser
+	$(MAKE) --no-print-directory lint
+	$(MAKE) --jobs=2 --no-print-directory $(BACKENDS:%=test-%) test-browser test-core
+
+# One process a backend. What tests/where.py names runs in one of them for all.
+test-jax test-tensorflow test-torch: test-%: .venv/ready
+	@set -o pipefail; KERAS_BACKEND=$* .venv/bin/python -m pytest --once \
+		--durations=5 2>&1 | sed -u 's/^/$*: /'
+
+test-browser: .venv/ready browser
 	KERAS_BACKEND=jax .venv/bin/python -m pytest browser_tests
 
-# One process a backend, two at a time: a test compiles on one core.
-test-%: .venv/ready
-	@set -o pipefail; KERAS_BACKEND=$* .venv/bin/python -m pytest --durations=5 2>&1 \
-		| sed -u 's/^/$*: /'
+test-core: .venv-jax/ready
+	KERAS_BACKEND=jax .venv-jax/bin/python tests/core_alone.py
+
+# While you work: what fails most often, where nothing is compiled.
+check: lint
+	KERAS_BACKEND=torch .venv/bin/python -m pytest $(CHECKED)
+
+# Before a release: every test on every backend, compiled as a user compiles it.
+endurance: .venv/ready
+	@for backend in $(BACKENDS); do \
+		KERAS_IDEA_ENDURANCE=1 KERAS_BACKEND=$$backend .venv/bin/python -m pytest \
+			|| exit 1; \
+	done
 
 # What of Keras has moved? First what we know of its insides, each by name, then all.
 # pip says that these versions are outside of pyproject.toml's range: so they shall be.

@@ -9,6 +9,7 @@ from tests.programs import (  # noqa: F401
     pytest_sessionstart,
     pytest_terminal_summary,
 )
+from tests.where import backend_of, unused
 
 
 def pytest_addoption(parser):
@@ -16,8 +17,7 @@ def pytest_addoption(parser):
     parser.addoption(
         "--once",
         action="store_true",
-        help="tests marked `once` run on one backend alone: torch, or the one that "
-        "the marker names. Else every test runs.",
+        help="what tests/where.py names runs on one backend alone",
     )
 
 
@@ -25,20 +25,14 @@ def pytest_collection_modifyitems(config, items):
     """Leaves out, with --once, what another backend's process runs."""
     if not config.getoption("--once"):
         return
-    own = keras.backend.backend()
-    elsewhere = [item for item in items if _backend_of(item) not in (own, None)]
+    if config.args == config.getini("testpaths"):
+        lost = unused(item.nodeid for item in items)
+        if lost:
+            raise pytest.UsageError(f"tests/where.py names no test: {lost}")
+    mine = (None, keras.backend.backend())
+    elsewhere = [item for item in items if backend_of(item.nodeid) not in mine]
     config.hook.pytest_deselected(items=elsewhere)
-    items[:] = [item for item in items if _backend_of(item) in (own, None)]
-
-
-def _backend_of(item):
-    """The one backend that a test runs on with --once; None: each."""
-    if item.nodeid.startswith("tests/once/"):
-        return "torch"
-    marker = item.get_closest_marker("once")
-    if marker is None:
-        return None
-    return marker.args[0] if marker.args else "torch"
+    items[:] = [item for item in items if backend_of(item.nodeid) in mine]
 
 
 @pytest.fixture(autouse=True)

@@ -14,18 +14,17 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from tests import reference
+from tests import ENDURANCE, reference
 from tests.helpers import LossRecorder, to_numpy
 from tests.hub_models import FULL, MODELS, batch, randomize, tiny_backbone, tiny_lm
 
 BEGIN, STEPS, TARGET, TOTAL, SIZE = 1, 8, 10, 12, 4
 HALFWAY = 5
-# Families that are trained with AdamW (the first two compiled with all of jax's
-# optimizations) and whose every stage is run; of the others only what a family can
-# change, with SGD. Compilation is most of the time, and tensorflow's tracing so slow
-# that there the others are not trained.
+# Families that are trained with AdamW and whose every stage is run; of the others only
+# what a family can change, with SGD, on torch: compiling them is most of the time.
 CORE = ("llama3", "gemma2", "qwen3", "phi3")
-TRAINED = CORE if keras.backend.backend() == "tensorflow" else tuple(MODELS)
+ALL = keras.backend.backend() == "torch" or ENDURANCE
+TRAINED = tuple(MODELS) if ALL else CORE
 FIT = {"batch_size": SIZE, "shuffle": False, "verbose": 0}
 
 
@@ -220,19 +219,7 @@ def compare_after_a_step(masked, narrow, data):
 
 @pytest.fixture(scope="module", params=TRAINED)
 def run(request, tmp_path_factory):
-    backend = keras.backend.backend()
-    if backend == "torch":
-        import torch
-
-        torch.set_num_threads(1)  # ten times faster than two, on a busy machine
-    if backend == "jax":
-        import jax
-
-        quick = request.param not in CORE[:2]
-        jax.config.update("jax_disable_most_optimizations", quick)
-    yield Run(request.param, tmp_path_factory.mktemp("run"))
-    if backend == "jax":
-        jax.config.update("jax_disable_most_optimizations", False)
+    return Run(request.param, tmp_path_factory.mktemp("run"))
 
 
 def test_the_converted_model_computes_the_same_bits(run):

@@ -16,6 +16,7 @@ import pytest
 
 import keras_idea.models  # its layers are in the saved model
 from keras_idea.cli import main
+from tests import ENDURANCE
 from tests.data.files import jsonl, zst
 from tests.runs.test_train import CONFIG, write_inputs
 
@@ -31,7 +32,7 @@ STEPS, BATCH_SIZE = 100, 4
 LOGGED_KERAS_IDEA = "tests.runs.logged_train"
 BEFORE_COMPACTION = "step-00000014"  # pruning ends with step 16
 ON_JAX = keras.backend.backend() == "jax"
-KILLS = 20 if ON_JAX else 4
+KILLS = (20 if ON_JAX else 4) if ENDURANCE else (4 if ON_JAX else 2)
 
 
 class Process:
@@ -99,7 +100,9 @@ def kill_at(moment, process, rng):
 
 
 SOME = ["about a checkpoint", "about a checkpoint", "at any time"]
-MOMENTS = [*SOME * 2, *["about the compaction"] * 2, *SOME * 4][:KILLS]
+FEW = ["about a checkpoint", "about the compaction", "at any time", SOME[0]]
+MANY = [*SOME * 2, *["about the compaction"] * 2, *SOME * 4]
+MOMENTS = (MANY if ENDURANCE else FEW)[:KILLS]
 
 
 def batches_of(folder):

@@ -7,7 +7,7 @@ import pathlib
 import pytest
 
 import keras_idea
-from tests.once.world import World, make_files
+from tests.doctest_world import World, make_files
 
 ROOT = pathlib.Path(keras_idea.__file__).parent
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE

@@ -1,0 +1,119 @@
+"""What `make test` runs on one backend alone, and why no fault can hide there.
+
+A row names tests by how their ids begin. With `--once` they run on its backend only,
+but for those in `everywhere`; without it (`pytest` as it is, `make endurance`) every
+test runs on every backend. Torch, which compiles nothing, is the quickest.
+"""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """Tests that one backend's process runs for all.
+
+    Attributes:
+        begins: str, how the ids of the tests begin, after `tests/`.
+        why: str, why the other backends cannot differ.
+        backend: str, which runs them.
+        everywhere: tuple of str, beginnings of ids that run on each all the same.
+    """
+
+    begins: str
+    why: str
+    backend: str = "torch"
+    everywhere: tuple[str, ...] = ()
+
+
+_NONE = "it touches no backend: files, NumPy and text alone"
+_PROCESS = "a process is started, and what is tested is over before a model is made"
+
+ROWS = (
+    Row("data/", _NONE, everywhere=("data/test_batches.py::TestFit",)),
+    Row("report/", _NONE),
+    Row("schedules/test_milestones.py", _NONE),
+    Row("test_imports.py", _NONE),
+    Row("test_files.py", _NONE),
+    Row("test_face.py", _NONE),
+    Row("test_doctests.py", "examples of what the other tests hold on each backend"),
+    Row("test_malformed.py", "a file is read and refused before a model is made"),
+    Row("test_no_code_runs.py", "loading is Keras's and ours in Python"),
+    Row(
+        "test_command_line.py",
+        _PROCESS,
+        everywhere=("test_command_line.py::test_nothing",),
+    ),
+    Row("runs/test_config", _NONE),
+    Row("runs/test_plan.py", "numbers of a config; the models are built only"),
+    Row("runs/test_tokenizers.py", "tokenizers are text and ids"),
+    Row(
+        "runs/test_corpora.py",
+        "documents become the windows that test_train trains on, on each backend",
+    ),
+    Row(
+        "runs/test_hub_runs.py",
+        "the run is test_train's, the model is test_hub_contract's, both on each",
+        everywhere=("runs/test_hub_runs.py::TestBytes",),
+    ),
+    Row(
+        "runs/test_hub_models.py",
+        "a row of the table a family; the families train in hub/ on each backend",
+        everywhere=("runs/test_hub_models.py::test_every_family[llama3]",),
+    ),
+    Row(
+        "runs/test_damaged_runs.py",
+        "which checkpoint is taken is read from files; checkpoints/ restores on each",
+        everywhere=("runs/test_damaged_runs.py::test_all_checkpoints_damaged",),
+    ),
+    Row("runs/test_train.py::TestRunFolder", _NONE),
+    Row("runs/test_train.py::TestCommandLine", "refused before a model is made"),
+    Row(
+        "paper/",
+        "an experiment about the library: its parts are tested on each backend",
+    ),
+    Row("paper/test_paper_costs.py::test_the_count_is", "jax's compiler counts", "jax"),
+    Row("checkpoints/test_checkpoint_files.py", _NONE),
+    Row(
+        "evaluation/test_harness",
+        "log-likelihoods are NumPy on the scorer's, which runs on each backend",
+        everywhere=(
+            "evaluation/test_harness.py::test_fifty_documents",
+            "evaluation/test_harness_equals_hf.py::test_fifty_log_likelihoods[llama3",
+        ),
+    ),
+    Row("evaluation/test_hub_tasks.py", _NONE),
+    Row(
+        "export/",
+        "weights leave as NumPy arrays and are compared where they are loaded",
+        everywhere=(
+            "export/test_export.py::TestHuggingFace::test_equals_the_pruned_model[llama3",
+            "export/test_export.py::TestPreset::test_keeps",
+            "export/test_export.py::TestPreset::test_own_decoder",
+            "export/test_export.py::TestOnnx",
+        ),
+    ),
+    Row("hub/test_families.py", _NONE),
+    Row("hub/test_hub_refusals.py", "attributes of a model are read, nothing is run"),
+    Row("hub/test_presets.py", "the contract's presets, with tokenizers: text and ids"),
+    Row(
+        "hub/test_hub_conformance.py",
+        "KerasHub's own checks of a model, which know no backend",
+        everywhere=("hub/test_hub_conformance.py::test_backbone[llama3]",),
+    ),
+)
+
+
+def backend_of(nodeid: str) -> str | None:
+    """The one backend that runs a test under `--once`; None: each does."""
+    name = nodeid.removeprefix("tests/")
+    rows = [row for row in ROWS if name.startswith(row.begins)]
+    if not rows or any(name.startswith(row.everywhere) for row in rows):
+        return None
+    return max(rows, key=lambda row: len(row.begins)).backend
+
+
+def unused(nodeids) -> list[str]:
+    """Beginnings in the table that no test has: what was renamed runs everywhere."""
+    names = [nodeid.removeprefix("tests/") for nodeid in nodeids]
+    beginnings = [b for row in ROWS for b in (row.begins, *row.everywhere)]
+    return [b for b in beginnings if not any(name.startswith(b) for name in names)]
