@@ -3,6 +3,8 @@
 import hashlib
 import os
 import pathlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
@@ -16,6 +18,10 @@ from keras_idea.data.vocabulary import (
 from keras_idea.errors import TextError
 from keras_idea.extras import require
 
+if TYPE_CHECKING:
+    import keras_hub
+    import tokenizers
+
 # Names of the token that ends a document, the usual ones of well-known models.
 _END_TOKENS = (
     "<|endoftext|>",
@@ -27,7 +33,10 @@ _END_TOKENS = (
 )
 
 
-def load_vocabulary(tokenizer, end_token=None):
+def load_vocabulary(
+    tokenizer: "str | os.PathLike | keras_hub.tokenizers.Tokenizer",
+    end_token: str | None = None,
+) -> Vocabulary:
     """The vocabulary of any tokenizer known here.
 
     Args:
@@ -68,7 +77,9 @@ def load_vocabulary(tokenizer, end_token=None):
     return sentencepiece_vocabulary(path, end_token)
 
 
-def sentencepiece_vocabulary(path, end_token=None):
+def sentencepiece_vocabulary(
+    path: str | os.PathLike, end_token: str | None = None
+) -> Vocabulary:
     """The vocabulary of a SentencePiece model.
 
     Args:
@@ -105,10 +116,10 @@ def sentencepiece_vocabulary(path, end_token=None):
     if end_id < 0:
         _no_end(path, end_token)
 
-    def encode(text):
+    def encode(text: str) -> np.ndarray:
         return np.asarray(processor.encode(text), "int32")
 
-    def encode_batch(texts):
+    def encode_batch(texts: Sequence[str]) -> list[np.ndarray]:
         # A thread for each call: the cache's builder makes several.
         return list(map(np.asarray, processor.encode(texts, num_threads=1)))
 
@@ -126,7 +137,9 @@ def sentencepiece_vocabulary(path, end_token=None):
     )
 
 
-def huggingface_vocabulary(path, end_token=None):
+def huggingface_vocabulary(
+    path: str | os.PathLike, end_token: str | None = None
+) -> Vocabulary:
     """The vocabulary of a Hugging Face `tokenizers` file.
 
     No special token is added, and none is read out of the text: a document that
@@ -167,7 +180,7 @@ def huggingface_vocabulary(path, end_token=None):
     if end_id is None:
         _no_end(path, end_token)
 
-    def encode_batch(texts):
+    def encode_batch(texts: Sequence[str]) -> list[np.ndarray]:
         # `fast`: no offsets. Of one text too, because `encode` keeps the lock.
         found = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
         return [np.array(encoding.ids, "int32") for encoding in found]
@@ -182,7 +195,7 @@ def huggingface_vocabulary(path, end_token=None):
     )
 
 
-def _huggingface_bytes(tokenizer):
+def _huggingface_bytes(tokenizer: "tokenizers.Tokenizer") -> np.ndarray:
     """Float array `(vocabulary,)`: bytes of each token; special ones stand for none."""
     byte_level = "ByteLevel(" in repr(tokenizer.pre_tokenizer)
     vocabulary = tokenizer.get_vocab(with_added_tokens=True)
@@ -197,7 +210,7 @@ def _huggingface_bytes(tokenizer):
     return token_bytes
 
 
-def _no_end(tokenizer, end_token=None):
+def _no_end(tokenizer: object, end_token: str | None = None) -> NoReturn:
     what = "no token that ends a document" if end_token is None else repr(end_token)
     missing = what if end_token is None else f"no token {what}"
     raise TextError(
