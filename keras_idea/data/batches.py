@@ -46,10 +46,12 @@ class TokenBatches:
         ValueError: if an argument is out of its range.
 
     Example:
-    >>> batches = TokenBatches(cache, length=1024, batch_size=512, seed=0)
-    >>> start = 0                                   # or batches.restore(saved)
-    >>> model.fit(batches.dataset(start), steps_per_epoch=100, shuffle=False)
-    >>> saved = batches.position(start + 100)       # goes into a checkpoint
+    >>> batches = TokenBatches(cache, length=16, batch_size=4, seed=0)
+    >>> data = batches.dataset()
+    >>> _ = model.fit(data, steps_per_epoch=2, shuffle=False, verbose=0)
+    >>> saved = batches.position(2)  # goes into a checkpoint
+    >>> batches.restore(saved)  # the `start_step` of the run that goes on
+    2
 
     Reference: https://google-grain.readthedocs.io
     """

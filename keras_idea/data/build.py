@@ -72,9 +72,11 @@ def build_cache(
         MissingPackage: for `progress=True` without `rich`.
 
     Example:
-    >>> source = TextSource("dclm", on_bad="skip")
-    >>> cache = build_cache(source, load_vocabulary("tokenizer.json"), "cache")
-    >>> len(cache), cache.index["bad_records"]
+    >>> from keras_idea.data import byte_vocabulary
+    >>> source = TextSource("corpus", on_bad="skip")  # "one", "two", "three"
+    >>> cache = build_cache(source, byte_vocabulary(end=True), "cache")
+    >>> len(cache), cache.index["documents"], cache.index["bad_records"]
+    (14, 3, {})
     """
     workers = _cores() if workers is None else check_int("workers", workers, minimum=1)
     check_int("shard_tokens", shard_tokens, minimum=1)

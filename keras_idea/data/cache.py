@@ -46,9 +46,9 @@ class TokenCache:
         CacheError: if there is no cache, or it is damaged; names the file.
 
     Example:
-    >>> cache = TokenCache("cache/tokens-0123456789abcdef")
-    >>> len(cache), cache[:5]
-    (1048576, array([ 464, 2068, 7586, 21831, 18045], dtype=uint16))
+    >>> cache = TokenCache(cache.path)
+    >>> len(cache), cache[:5].tolist()
+    (2241, [116, 104, 101, 32, 113])
     """
 
     def __init__(self, path: str | os.PathLike, verify: Verify = "contents") -> None:
@@ -125,7 +125,9 @@ class TokenRange:
         stop: int, the first token behind them.
 
     Example:
-    >>> held_out = cache.part(len(cache) - 100_000, len(cache))
+    >>> held_out = cache.part(len(cache) - 100, len(cache))
+    >>> len(held_out)
+    100
     """
 
     cache: TokenCache

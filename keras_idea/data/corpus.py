@@ -35,10 +35,12 @@ class Corpus:
         start_id: int or None, the token that some training windows begin with.
 
     Example:
-    >>> corpus = load_text("stdlib")
-    >>> model.fit(corpus.batches(seed=0, batch_size=32, length=64),
-    ...           steps_per_epoch=100,
-    ...           validation_data=corpus.validation_windows(length=64))
+    >>> from keras_idea.data import load_text
+    >>> corpus = load_text("text.txt")
+    >>> _ = model.fit(corpus.batches(seed=0, batch_size=4, length=16),
+    ...               steps_per_epoch=2, shuffle=False,
+    ...               validation_data=corpus.validation_windows(length=16, limit=4),
+    ...               verbose=0)
     """
 
     train: np.ndarray

@@ -36,8 +36,11 @@ class Documents:
         name: str, what the documents are called.
 
     Example:
-    >>> documents = Documents(TextSource("dclm"), cache="runs/token-cache")
+    >>> from keras_idea.data import TextSource, byte_vocabulary
+    >>> documents = Documents(TextSource("corpus"), cache="token-cache")
     >>> corpus = documents.tokenized(byte_vocabulary(end=True))
+    >>> corpus.description
+    'corpus: 3 documents'
     """
 
     source: Source

@@ -60,9 +60,11 @@ class ReadLog:
         bad: `collections.Counter` of kind to records skipped.
 
     Example:
+    >>> from keras_idea.data import TextSource
     >>> log = ReadLog(on_bad="skip")
     >>> texts = list(TextSource("corpus").documents(log))
-    >>> log.bad["broken_json"]
+    >>> log.documents, log.bad["broken_json"]
+    (3, 0)
     """
 
     def __init__(self, on_bad: str = "refuse", log_limit: int = 10) -> None:

@@ -38,9 +38,11 @@ class ShardWriter:
         shards: list of dicts of "name", "tokens" and "sha256", after `close`.
 
     Example:
-    >>> writer = ShardWriter(folder, np.dtype("<u2"), shard_tokens=1 << 26)
+    >>> writer = ShardWriter(pathlib.Path(), np.dtype("<u2"), shard_tokens=2)
     >>> writer.write(np.array([1, 2, 3], "<u2"))
     >>> writer.close()
+    >>> [(shard["name"], shard["tokens"]) for shard in writer.shards]
+    [('shard-00000.bin', 2), ('shard-00001.bin', 1)]
     """
 
     def __init__(
@@ -102,7 +104,9 @@ def new_folder(path: pathlib.Path) -> Iterator[pathlib.Path]:
 
     Example:
     >>> with new_folder(pathlib.Path("cache")) as folder:
-    ...     (folder / "index.json").write_text("{}")
+    ...     _ = (folder / "index.json").write_text("{}")
+    >>> pathlib.Path("cache/index.json").exists()
+    True
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     remove_abandoned(path.parent)

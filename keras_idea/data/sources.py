@@ -48,9 +48,12 @@ class TextSource:
         ValueError: if an argument is none of those allowed.
 
     Example:
-    >>> source = TextSource("dclm", on_bad="skip")      # a folder of *.jsonl.zst
+    >>> source = TextSource("corpus", on_bad="skip")
     >>> for text in source:
     ...     print(text[:80])
+    one
+    two
+    three
     """
 
     paths: _Paths

@@ -40,7 +40,9 @@ class StreamedDataset:
 
     Example:
     >>> source = StreamedDataset("HuggingFaceFW/fineweb-edu", config="sample-10BT")
-    >>> first = next(iter(source))
+    >>> first = next(iter(source))  # doctest: +SKIP
+    >>> next(iter(StreamedDataset("json", data_files="corpus/*.jsonl")))
+    'one'
 
     Reference: https://huggingface.co/docs/datasets/stream
     """

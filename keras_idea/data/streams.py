@@ -32,8 +32,11 @@ def decompressed(file: BinaryIO, path: pathlib.Path) -> BinaryIO:
         for the end of its text, it raises `StreamError` where a frame is cut off.
 
     Example:
+    >>> path = pathlib.Path("a.jsonl.gz")
+    >>> _ = path.write_bytes(gzip.compress(b"first line"))
     >>> with path.open("rb") as file:
-    ...     first = decompressed(file, path).readline()
+    ...     decompressed(file, path).readline()
+    b'first line'
     """
     if path.suffix == ".zst":
         zstandard = require("zstandard", f"Reading {path.name!r}")

@@ -60,8 +60,10 @@ def load_text(
         TextError: if the path does not exist or holds no text.
 
     Example:
-    >>> corpus = load_text("stdlib")
+    >>> corpus = load_text("text.txt", validation_fraction=0.1)
     >>> x, y = corpus.batch(step=0, seed=0, batch_size=32, length=64)
+    >>> x.shape
+    (32, 64)
     """
     if source == "stdlib":
         name = f"Python {platform.python_version()} standard library"

@@ -54,9 +54,9 @@ def load_vocabulary(
             a document.
 
     Example:
-    >>> vocabulary = load_vocabulary("llama/tokenizer.model")
-    >>> vocabulary.vocabulary_size
-    32000
+    >>> vocabulary = load_vocabulary("tokenizer.model")
+    >>> vocabulary.decode(vocabulary.encode("a text"))
+    'a text'
     """
     if isinstance(tokenizer, str) and tokenizer == "bytes":
         return byte_vocabulary(end=True)
@@ -95,7 +95,9 @@ def sentencepiece_vocabulary(
         TextError: if it is no such file, or no piece ends a document.
 
     Example:
-    >>> ids = sentencepiece_vocabulary("tokenizer.model").encode("a text")
+    >>> vocabulary = sentencepiece_vocabulary("tokenizer.model", end_token="</s>")
+    >>> vocabulary.end_id
+    2
 
     Reference: https://github.com/google/sentencepiece
     """
@@ -160,6 +162,8 @@ def huggingface_vocabulary(
 
     Example:
     >>> vocabulary = huggingface_vocabulary("tokenizer.json", "<|endoftext|>")
+    >>> vocabulary.end_id
+    0
 
     Reference: https://huggingface.co/docs/tokenizers
     """

@@ -51,8 +51,14 @@ class HarnessModel(TemplateLM):
             generated. Default none.
 
     Example:
-    >>> model = HarnessModel(scorer, vocabulary.encode, vocabulary.decode, 0)
-    >>> lm_eval.simple_evaluate(model, tasks=["hellaswag"])
+    >>> from keras_idea.data import byte_vocabulary
+    >>> encode, decode = byte_vocabulary().encode, byte_vocabulary().decode
+    >>> scorer = TokenScorer(model, max_length=16)
+    >>> answering = HarnessModel(scorer, encode, decode, start_id=0)
+    >>> answering.tok_encode("a b")
+    [97, 32, 98]
+    >>> import lm_eval
+    >>> lm_eval.simple_evaluate(answering, tasks=["hellaswag"])  # doctest: +SKIP
 
     Source: lm-evaluation-harness 0.4 (`lm_eval.api.model.TemplateLM`,
     `lm_eval.models.huggingface.HFLM`).

@@ -21,7 +21,11 @@ class PaperTasks(TaskManager):
     of the first 1,000 documents of the data set, streamed.
 
     Example:
-    >>> lm_eval.simple_evaluate(model, tasks=["mmlu"], task_manager=PaperTasks())
+    >>> manager = PaperTasks()
+    >>> import lm_eval
+    >>> lm_eval.simple_evaluate(
+    ...     model, tasks=["mmlu"], task_manager=manager
+    ... )  # doctest: +SKIP
     """
 
     def load(self, specs: str | list[str | dict] | dict) -> dict:

@@ -43,8 +43,10 @@ class TokenScorer:
         ValueError: for an argument outside its range.
 
     Example:
-    >>> scorer = TokenScorer(model, max_length=256)
+    >>> scorer = TokenScorer(model, max_length=16)
     >>> [(log_probabilities, greedy)] = scorer.score([[10, 11, 12]])
+    >>> log_probabilities.shape, greedy.dtype
+    ((2,), dtype('bool'))
     """
 
     def __init__(

@@ -40,7 +40,11 @@ def report(
         MissingPackage: without `rich` or `matplotlib`.
 
     Example:
-    >>> report(["runs/jax", "runs/torch"], "runs.html")
+    >>> path = report(["finished"], "runs.html")
+    <BLANKLINE>
+    finished...
+    >>> path.name
+    'runs.html'
     """
     console = console or standard_output()
     escape = require("rich.markup", "A report", "cli").escape
