@@ -44,11 +44,8 @@ def build_cache(
     change, or contents; options), the tokenizer's fingerprint and the end token: what
     changes makes another cache, and what lies there is never mistaken. A cache
     appears with all its files or not at all, also if the process is killed or several
-    make it at once.
-
-    Documents are tokenized on threads, because the libraries do that outside of
-    Python's lock; they keep their order, so that the tokens do not depend on
-    `workers`.
+    make it at once. Documents are tokenized on threads (the libraries do that outside
+    of Python's lock) and keep their order: the tokens do not depend on `workers`.
 
     Args:
         source: `TextSource` or `StreamedDataset`.
@@ -58,8 +55,8 @@ def build_cache(
         shard_tokens: int, tokens a file. Default 67,108,864 (128 MiB of 2 bytes).
         verify: "contents" or "sizes", how a cache that is there is checked; see
             `TokenCache`. Default "contents".
-        progress: bool or None, whether a progress bar is shown (needs `rich`). Default:
-            if standard error is a terminal and `rich` is installed.
+        progress: bool or None, whether a bar is shown. Default: if standard error is
+            a terminal and `rich` is installed.
 
     Returns:
         `TokenCache`.
@@ -69,7 +66,7 @@ def build_cache(
         TextError: if a file cannot be read to its end or changes meanwhile, if there
             is no document at all, or an id is not of the vocabulary.
         CacheError: if the cache is there and damaged.
-        MissingPackage: for `progress=True` without `rich`.
+        MissingPackage: for a bar without `rich`.
 
     Example:
     >>> from keras_idea.data import byte_vocabulary

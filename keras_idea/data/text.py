@@ -91,6 +91,10 @@ def load_text(
     if not held_out:
         description = f"{name}: {len(files)} files{note}"
         return _cut_end(b"".join(files.values()), validation_fraction, description)
+    return _split(files, held_out, name, note)
+
+
+def _split(files: dict[str, bytes], held_out: set[str], name: str, note: str) -> Corpus:
     validation = [text for path, text in files.items() if path in held_out]
     train = [text for path, text in files.items() if path not in held_out]
     return Corpus(
