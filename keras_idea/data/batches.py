@@ -1,11 +1,19 @@
 """Batches for `fit`: shuffled anew each epoch, the same again from any step on."""
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
 from keras_idea.data.cache import TokenCache, TokenRange
 from keras_idea.data.packing import PackedWindows
 from keras_idea.data.vocabulary import fingerprint_of
 from keras_idea.errors import ArgumentError, PositionError, TextError
 from keras_idea.extras import require
 from keras_idea.validation import check_int
+
+if TYPE_CHECKING:
+    import grain
 
 # grain's shuffling counts in 32 bits: at length 1024, 4.4e12 tokens.
 _MOST_WINDOWS = 2**32 - 1
@@ -38,15 +46,25 @@ class TokenBatches:
         ValueError: if an argument is out of its range.
 
     Example:
-    >>> batches = TokenBatches(cache, length=1024, batch_size=512, seed=0)
-    >>> start = 0                                   # or batches.restore(saved)
-    >>> model.fit(batches.dataset(start), steps_per_epoch=100, shuffle=False)
-    >>> saved = batches.position(start + 100)       # goes into a checkpoint
+    >>> batches = TokenBatches(cache, length=16, batch_size=4, seed=0)
+    >>> data = batches.dataset()
+    >>> _ = model.fit(data, steps_per_epoch=2, shuffle=False, verbose=0)
+    >>> saved = batches.position(2)  # goes into a checkpoint
+    >>> batches.restore(saved)  # the `start_step` of the run that goes on
+    2
 
     Reference: https://google-grain.readthedocs.io
     """
 
-    def __init__(self, cache, length, batch_size, seed=0, shard_index=0, shard_count=1):
+    def __init__(
+        self,
+        cache: TokenCache | TokenRange,
+        length: int,
+        batch_size: int,
+        seed: int = 0,
+        shard_index: int = 0,
+        shard_count: int = 1,
+    ) -> None:
         if not isinstance(cache, TokenCache | TokenRange):
             raise ArgumentError(
                 "`cache` must be a `TokenCache` or a `TokenRange`. Received: "
@@ -75,7 +93,7 @@ class TokenBatches:
         self._batches = self._in_order(grain.MapDataset.source(self.windows))
         self._ids = self._in_order(grain.MapDataset.range(len(self.windows)))
 
-    def _in_order(self, dataset):
+    def _in_order(self, dataset: "grain.MapDataset") -> "grain.MapDataset":
         """A `grain.MapDataset` of windows: shuffled, endless, this shard's, batched."""
         # grain's epoch `e` has the order of `seed + e`: neighbouring seeds would share
         # their epochs.
@@ -84,7 +102,7 @@ class TokenBatches:
         shard = dataset[self.shard_index :: self.shard_count]
         return shard.batch(self.batch_size // self.shard_count, drop_remainder=True)
 
-    def dataset(self, start_step=0):
+    def dataset(self, start_step: int = 0) -> "grain.MapDataset":
         """The batches from a step on, without end.
 
         Args:
@@ -99,7 +117,7 @@ class TokenBatches:
         """
         return self._batches[check_int("start_step", start_step, minimum=0) :]
 
-    def sample_ids(self, step):
+    def sample_ids(self, step: int) -> np.ndarray:
         """The numbers of the windows in one step's batch.
 
         Args:
@@ -111,7 +129,7 @@ class TokenBatches:
         """
         return self._ids[check_int("step", step, minimum=0)]
 
-    def position(self, step):
+    def position(self, step: int) -> dict:
         """What a checkpoint keeps: the next step, and which data it belongs to.
 
         Args:
@@ -123,7 +141,7 @@ class TokenBatches:
         step = check_int("step", step, minimum=0)
         return {"step": step, "data": self._identity()}
 
-    def restore(self, position):
+    def restore(self, position: Mapping) -> int:
         """The step to go on with, after a look at whether this is the same data.
 
         Args:
@@ -157,7 +175,7 @@ class TokenBatches:
             )
         return step
 
-    def _identity(self):
+    def _identity(self) -> dict[str, str | int]:
         return {
             "cache": self.cache.fingerprint,
             "windows": len(self.windows),

@@ -6,12 +6,12 @@ import logging
 import os
 import pathlib
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Iterator
 from concurrent import futures
 
 import numpy as np
 
-from keras_idea.data.cache import FORMAT, INDEX, VERIFY, TokenCache, write_index
+from keras_idea.data.cache import FORMAT, INDEX, VERIFY, TokenCache, Verify, write_index
 from keras_idea.data.packing import join_documents
 from keras_idea.data.records import ReadLog
 from keras_idea.data.shards import ShardWriter, new_folder
@@ -19,6 +19,7 @@ from keras_idea.data.sources import TextSource
 from keras_idea.data.streamed import StreamedDataset
 from keras_idea.data.vocabulary import Vocabulary, fingerprint_of
 from keras_idea.errors import ArgumentError, TextError
+from keras_idea.extras import missing, require
 from keras_idea.validation import check_choice, check_int
 
 Source = TextSource | StreamedDataset
@@ -34,7 +35,7 @@ def build_cache(
     folder: str | os.PathLike,
     workers: int | None = None,
     shard_tokens: int = 1 << 26,
-    verify: str = "contents",
+    verify: Verify = "contents",
     progress: bool | None = None,
 ) -> TokenCache:
     """The tokens of a corpus, from the cache; the first time they are made.
@@ -43,11 +44,8 @@ def build_cache(
     change, or contents; options), the tokenizer's fingerprint and the end token: what
     changes makes another cache, and what lies there is never mistaken. A cache
     appears with all its files or not at all, also if the process is killed or several
-    make it at once.
-
-    Documents are tokenized on threads, because the libraries do that outside of
-    Python's lock; they keep their order, so that the tokens do not depend on
-    `workers`.
+    make it at once. Documents are tokenized on threads (the libraries do that outside
+    of Python's lock) and keep their order: the tokens do not depend on `workers`.
 
     Args:
         source: `TextSource` or `StreamedDataset`.
@@ -57,8 +55,8 @@ def build_cache(
         shard_tokens: int, tokens a file. Default 67,108,864 (128 MiB of 2 bytes).
         verify: "contents" or "sizes", how a cache that is there is checked; see
             `TokenCache`. Default "contents".
-        progress: bool or None, whether a progress bar is shown. Default: if standard
-            error is a terminal.
+        progress: bool or None, whether a bar is shown. Default: if standard error is
+            a terminal and `rich` is installed.
 
     Returns:
         `TokenCache`.
@@ -68,11 +66,14 @@ def build_cache(
         TextError: if a file cannot be read to its end or changes meanwhile, if there
             is no document at all, or an id is not of the vocabulary.
         CacheError: if the cache is there and damaged.
+        MissingPackage: for a bar without `rich`.
 
     Example:
-    >>> source = TextSource("dclm", on_bad="skip")
-    >>> cache = build_cache(source, load_vocabulary("tokenizer.json"), "cache")
-    >>> len(cache), cache.index["bad_records"]
+    >>> from keras_idea.data import byte_vocabulary
+    >>> source = TextSource("corpus", on_bad="skip")  # "one", "two", "three"
+    >>> cache = build_cache(source, byte_vocabulary(end=True), "cache")
+    >>> len(cache), cache.index["documents"], cache.index["bad_records"]
+    (14, 3, {})
     """
     workers = _cores() if workers is None else check_int("workers", workers, minimum=1)
     check_int("shard_tokens", shard_tokens, minimum=1)
@@ -92,6 +93,15 @@ def build_cache(
 
 def _key(source: Source, vocabulary: Vocabulary) -> dict:
     """What the tokens depend on."""
+    return {
+        "format": FORMAT,
+        "source": source.key(),
+        "tokenizer": list(_identity(vocabulary)),
+    }
+
+
+def _identity(vocabulary: Vocabulary) -> tuple[str, int]:
+    """A vocabulary's fingerprint and the token that ends a document."""
     if vocabulary.end_id is None or vocabulary.fingerprint is None:
         raise ArgumentError(
             "`vocabulary` needs an `end_id`, which stands between documents, and a "
@@ -99,11 +109,7 @@ def _key(source: Source, vocabulary: Vocabulary) -> dict:
             f"end_id={vocabulary.end_id!r}, fingerprint={vocabulary.fingerprint!r}. "
             "`load_vocabulary` gives one that has both."
         )
-    return {
-        "format": FORMAT,
-        "source": source.key(),
-        "tokenizer": [vocabulary.fingerprint, vocabulary.end_id],
-    }
+    return vocabulary.fingerprint, vocabulary.end_id
 
 
 def _index(
@@ -159,9 +165,10 @@ def _encoded(
     source: Source, vocabulary: Vocabulary, log: ReadLog, dtype: np.dtype, workers: int
 ) -> Generator[np.ndarray, None, None]:
     """Token arrays of runs of documents, in order, made on several threads."""
+    _, end_id = _identity(vocabulary)
 
-    def encode(texts):
-        tokens = join_documents(vocabulary.encode_all(texts), vocabulary.end_id)
+    def encode(texts: list[str]) -> np.ndarray:
+        tokens = join_documents(vocabulary.encode_all(texts), end_id)
         # A number that does not fit would become another one.
         least, most = tokens.min(), tokens.max()
         if least < 0 or most >= vocabulary.vocabulary_size:
@@ -186,8 +193,9 @@ def _encoded(
                 future.cancel()
 
 
-def _chunks(documents):
-    texts, size = [], 0
+def _chunks(documents: Iterable[str]) -> Iterator[list[str]]:
+    texts: list[str] = []
+    size = 0
     for text in documents:
         texts.append(text)
         size += len(text)
@@ -198,13 +206,21 @@ def _chunks(documents):
         yield texts
 
 
-def _shown(chunks, source, log, writer, progress):
+def _shown(
+    chunks: Iterable[np.ndarray],
+    source: Source,
+    log: ReadLog,
+    writer: ShardWriter,
+    progress: bool | None,
+) -> Iterator[np.ndarray]:
     """The same chunks, while a bar shows how far the reading is."""
-    if not (sys.stderr.isatty() if progress is None else progress):
+    if progress is None:
+        progress = sys.stderr.isatty() and not missing(["rich"])
+    if not progress:
         yield from chunks
         return
-    import rich.console
-    import rich.progress as bar
+    bar = require("rich.progress", "A progress bar", "cli")
+    console = require("rich.console", "A progress bar", "cli").Console(stderr=True)
 
     columns = [
         bar.TextColumn("tokenizing"),
@@ -213,7 +229,6 @@ def _shown(chunks, source, log, writer, progress):
         bar.TimeElapsedColumn(),
         bar.TimeRemainingColumn(),
     ]
-    console = rich.console.Console(stderr=True)
     with bar.Progress(*columns, console=console) as shown:
         task = shown.add_task("", total=source.total_bytes(), done="")
         for tokens in chunks:
@@ -222,6 +237,6 @@ def _shown(chunks, source, log, writer, progress):
             shown.update(task, completed=log.bytes_read, done=done)
 
 
-def _cores():
+def _cores() -> int:
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1

@@ -5,8 +5,10 @@ import dataclasses
 import hashlib
 import itertools
 import json
+import os
 import pathlib
 from concurrent import futures
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -18,7 +20,8 @@ from keras_idea.validation import check_choice, check_int
 FORMAT = 1
 INDEX = "index.json"
 #: How thoroughly a cache is checked when it is opened.
-VERIFY = ("contents", "sizes")
+Verify: TypeAlias = Literal["contents", "sizes"]
+VERIFY: tuple[str, ...] = get_args(Verify)
 
 
 class TokenCache:
@@ -43,12 +46,12 @@ class TokenCache:
         CacheError: if there is no cache, or it is damaged; names the file.
 
     Example:
-    >>> cache = TokenCache("cache/tokens-0123456789abcdef")
-    >>> len(cache), cache[:5]
-    (1048576, array([ 464, 2068, 7586, 21831, 18045], dtype=uint16))
+    >>> cache = TokenCache(cache.path)
+    >>> len(cache), cache[:5].tolist()
+    (2241, [116, 104, 101, 32, 113])
     """
 
-    def __init__(self, path, verify="contents"):
+    def __init__(self, path: str | os.PathLike, verify: Verify = "contents") -> None:
         self.path = pathlib.Path(path)
         check_choice("verify", verify, VERIFY)
         self.index = _read_index(self.path)
@@ -65,16 +68,16 @@ class TokenCache:
         self._ends = list(itertools.accumulate(sizes))
 
     @property
-    def fingerprint(self):
+    def fingerprint(self) -> str:
         """str, the same for caches of the same tokens of the same vocabulary."""
         parts = [self.index[name] for name in ("dtype", "vocabulary_size", "end_id")]
         parts += [shard["sha256"] for shard in self._shards]
         return json_digest(parts)[:32]
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self._ends[-1]
 
-    def __getitem__(self, place):
+    def __getitem__(self, place: slice) -> np.ndarray:
         """Array of the tokens of a slice of step 1, from one or several shards."""
         if not isinstance(place, slice) or place.step not in (None, 1):
             raise TypeError(
@@ -90,11 +93,11 @@ class TokenCache:
             start, first = start + len(part), first + 1
         return np.concatenate(parts) if parts else np.zeros(0, self.dtype)
 
-    def part(self, start, stop):
+    def part(self, start: int, stop: int) -> "TokenRange":
         """`TokenRange` of the tokens from `start` up to, not including, `stop`."""
         return TokenRange(self, start, stop)
 
-    def _check_size(self, shard):
+    def _check_size(self, shard: dict) -> pathlib.Path:
         path = self.path / shard["name"]
         wanted = shard["tokens"] * self.dtype.itemsize
         if not path.is_file():
@@ -104,10 +107,12 @@ class TokenCache:
             raise CacheError(_damaged(path, f"has {there}"))
         return path
 
-    def _check_contents(self, shard):
-        with self._check_size(shard).open("rb") as file:
+    def _check_contents(self, shard: dict) -> pathlib.Path:
+        path = self._check_size(shard)
+        with path.open("rb") as file:
             if hashlib.file_digest(file, "sha256").hexdigest() != shard["sha256"]:
-                raise CacheError(_damaged(file.name, "has other contents"))
+                raise CacheError(_damaged(path, "has other contents"))
+        return path
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,26 +125,28 @@ class TokenRange:
         stop: int, the first token behind them.
 
     Example:
-    >>> held_out = cache.part(len(cache) - 100_000, len(cache))
+    >>> held_out = cache.part(len(cache) - 100, len(cache))
+    >>> len(held_out)
+    100
     """
 
     cache: TokenCache
     start: int
     stop: int
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_int("start", self.start, minimum=0, maximum=len(self.cache))
         check_int("stop", self.stop, minimum=self.start, maximum=len(self.cache))
 
     @property
-    def fingerprint(self):
+    def fingerprint(self) -> str:
         """str, the same for the same part of caches of the same tokens."""
         return json_digest([self.cache.fingerprint, self.start, self.stop])[:32]
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.stop - self.start
 
-    def __getitem__(self, place):
+    def __getitem__(self, place: slice) -> np.ndarray:
         """Array of the tokens of a slice of step 1."""
         if not isinstance(place, slice):
             raise TypeError(f"`TokenRange` takes slices. Received: {place!r}.")
@@ -158,7 +165,7 @@ def write_index(path: pathlib.Path, index: dict) -> None:
     write_atomically(path, json.dumps(signed, indent=1) + "\n")
 
 
-def _read_index(folder):
+def _read_index(folder: pathlib.Path) -> dict:
     path = folder / INDEX
     if not path.is_file():
         raise CacheError(
@@ -177,8 +184,7 @@ def _read_index(folder):
     return index
 
 
-def _damaged(path, how):
-    path = pathlib.Path(path)
+def _damaged(path: pathlib.Path, how: str) -> str:
     return (
         f"The cache of tokens {str(path.parent)!r} is damaged: {path.name} {how}. "
         "Delete the folder; `build_cache` makes it again."

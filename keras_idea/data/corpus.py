@@ -2,10 +2,19 @@
 
 import dataclasses
 import hashlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from keras_idea.data.vocabulary import Vocabulary
 from keras_idea.errors import TextError
+
+if TYPE_CHECKING:
+    from keras_idea.data.documents import CachedCorpus
+
+#: Int32 arrays `(batch_size, length)`: tokens, and the token that follows each.
+Batch: TypeAlias = tuple[np.ndarray, np.ndarray]
 
 # One window in so many begins with the start token, in corpora that have one.
 _START_EVERY = 4
@@ -26,10 +35,12 @@ class Corpus:
         start_id: int or None, the token that some training windows begin with.
 
     Example:
-    >>> corpus = load_text("stdlib")
-    >>> model.fit(corpus.batches(seed=0, batch_size=32, length=64),
-    ...           steps_per_epoch=100,
-    ...           validation_data=corpus.validation_windows(length=64))
+    >>> from keras_idea.data import load_text
+    >>> corpus = load_text("text.txt")
+    >>> _ = model.fit(corpus.batches(seed=0, batch_size=4, length=16),
+    ...               steps_per_epoch=2, shuffle=False,
+    ...               validation_data=corpus.validation_windows(length=16, limit=4),
+    ...               verbose=0)
     """
 
     train: np.ndarray
@@ -38,11 +49,13 @@ class Corpus:
     token_bytes: np.ndarray = dataclasses.field(default_factory=lambda: np.ones(256))
     start_id: int | None = None
 
-    def sample(self):
+    def sample(self) -> bytes:
         """The text to train on, bytes: what a tokenizer may be trained on."""
         return self.train.tobytes()
 
-    def tokenized(self, vocabulary, start_id=None):
+    def tokenized(
+        self, vocabulary: Vocabulary, start_id: int | None = None
+    ) -> "Corpus":
         """The same text, a corpus of bytes, in another vocabulary.
 
         Args:
@@ -71,7 +84,7 @@ class Corpus:
             train, validation, self.description, token_bytes * scale, start_id
         )
 
-    def bytes_per_token(self, ids):
+    def bytes_per_token(self, ids: np.ndarray) -> float:
         """Bytes of text that tokens stand for, on average.
 
         A loss in nats a token, divided by it and by ln 2, is in bits a byte.
@@ -84,18 +97,18 @@ class Corpus:
         """
         return float(self.token_bytes[ids].mean())
 
-    def train_bytes_per_token(self):
+    def train_bytes_per_token(self) -> float:
         """As `bytes_per_token`, of the text to train on."""
         return self.bytes_per_token(self.train)
 
-    def fingerprint(self):
+    def fingerprint(self) -> str:
         """A digest of its tokens, a str: tells this corpus from any other."""
         digest = hashlib.blake2b(digest_size=8)
         for part in (self.train, self.validation):
             digest.update(len(part).to_bytes(8, "little") + part.tobytes())
         return digest.hexdigest()
 
-    def check_length(self, length):
+    def check_length(self, length: int) -> None:
         """Refuses sequences that do not fit in the text.
 
         Args:
@@ -107,7 +120,7 @@ class Corpus:
         unit = "bytes" if (self.token_bytes == 1).all() else "tokens"
         check_parts(self, length, unit)
 
-    def batch(self, step, *, seed, batch_size, length):
+    def batch(self, step: int, *, seed: int, batch_size: int, length: int) -> Batch:
         """The training batch of one step: windows at random places.
 
         A function of its arguments alone, so that a resumed run, or another
@@ -128,7 +141,9 @@ class Corpus:
         x, y = _windows(self.train, starts, length)
         return with_starts(x, step, self.start_id), y
 
-    def batches(self, *, seed, batch_size, length, start_step=0):
+    def batches(
+        self, *, seed: int, batch_size: int, length: int, start_step: int = 0
+    ) -> Iterator[Batch]:
         """Endless generator of `batch` for `start_step`, `start_step + 1`, ...
 
         Args:
@@ -145,7 +160,7 @@ class Corpus:
             yield self.batch(step, seed=seed, batch_size=batch_size, length=length)
             step += 1
 
-    def validation_windows(self, *, length, limit=None):
+    def validation_windows(self, *, length: int, limit: int | None = None) -> Batch:
         """The held-out text in windows that do not overlap.
 
         Args:
@@ -162,7 +177,7 @@ class Corpus:
         return _windows(self.validation, chosen * length, length)
 
 
-def check_parts(corpus, length, unit):
+def check_parts(corpus: "Corpus | CachedCorpus", length: int, unit: str) -> None:
     """Refuses sequences that do not fit in either part of a corpus.
 
     Args:
@@ -184,7 +199,7 @@ def check_parts(corpus, length, unit):
             )
 
 
-def with_starts(x, step, start_id):
+def with_starts(x: np.ndarray, step: int, start_id: int | None) -> np.ndarray:
     """`x`, some of whose windows begin with the start token instead of their first.
 
     Args:
@@ -200,6 +215,6 @@ def with_starts(x, step, start_id):
     return x
 
 
-def _windows(tokens, starts, length):
+def _windows(tokens: np.ndarray, starts: np.ndarray, length: int) -> Batch:
     rows = tokens[np.asarray(starts)[:, None] + np.arange(length + 1)].astype("int32")
     return rows[:, :-1], rows[:, 1:]

@@ -1,16 +1,18 @@
 """Documents of any amount, as a run trains on them: from a cache of tokens."""
 
 import dataclasses
-from typing import Any
+import os
+from collections.abc import Iterator
 
 import numpy as np
 
 from keras_idea.data.batches import TokenBatches
-from keras_idea.data.build import build_cache
+from keras_idea.data.build import Source, build_cache
 from keras_idea.data.cache import TokenRange
-from keras_idea.data.corpus import check_parts, with_starts
+from keras_idea.data.corpus import Batch, check_parts, with_starts
 from keras_idea.data.packing import PackedWindows
 from keras_idea.data.records import ReadLog
+from keras_idea.data.vocabulary import Vocabulary
 from keras_idea.extras import require
 
 # Batches that are read ahead of training.
@@ -34,13 +36,16 @@ class Documents:
         name: str, what the documents are called.
 
     Example:
-    >>> documents = Documents(TextSource("dclm"), cache="runs/token-cache")
+    >>> from keras_idea.data import TextSource, byte_vocabulary
+    >>> documents = Documents(TextSource("corpus"), cache="token-cache")
     >>> corpus = documents.tokenized(byte_vocabulary(end=True))
+    >>> corpus.description
+    'corpus: 3 documents'
     """
 
-    source: Any
-    cache: Any
-    validation: Any = None
+    source: Source
+    cache: str | os.PathLike
+    validation: Source | None = None
     validation_fraction: float = 0.05
     sample_bytes: int = 16_000_000
     name: str = "corpus"
@@ -56,7 +61,9 @@ class Documents:
                 break
         return b"\n".join(texts)[: self.sample_bytes]
 
-    def tokenized(self, vocabulary, start_id=None):
+    def tokenized(
+        self, vocabulary: Vocabulary, start_id: int | None = None
+    ) -> "CachedCorpus":
         """Their tokens: from the cache, or made now.
 
         Args:
@@ -111,11 +118,11 @@ class CachedCorpus:
     token_bytes: np.ndarray
     start_id: int | None = None
 
-    def bytes_per_token(self, ids):
+    def bytes_per_token(self, ids: np.ndarray) -> float:
         """As `Corpus.bytes_per_token`."""
         return float(self.token_bytes[ids].mean())
 
-    def train_bytes_per_token(self):
+    def train_bytes_per_token(self) -> float:
         """As `bytes_per_token`, of tokens in many places of those to train on."""
         size = len(self.train)
         step = -(-size // _PLACES)
@@ -125,20 +132,22 @@ class CachedCorpus:
         ]
         return self.bytes_per_token(np.concatenate(parts))
 
-    def fingerprint(self):
+    def fingerprint(self) -> str:
         """A digest of its tokens, a str: tells this corpus from any other."""
         return f"{self.train.fingerprint}-{self.validation.fingerprint}"
 
-    def check_length(self, length):
+    def check_length(self, length: int) -> None:
         """As `Corpus.check_length`."""
         check_parts(self, length, "tokens")
 
-    def batch(self, step, *, seed, batch_size, length):
+    def batch(self, step: int, *, seed: int, batch_size: int, length: int) -> Batch:
         """As `Corpus.batch`, of windows in an order of the seed's."""
         batches = TokenBatches(self.train, length, batch_size, seed)
         return self._with_starts(step, batches.dataset(step)[0])
 
-    def batches(self, *, seed, batch_size, length, start_step=0):
+    def batches(
+        self, *, seed: int, batch_size: int, length: int, start_step: int = 0
+    ) -> Iterator[Batch]:
         """As `Corpus.batches`; grain reads a few ahead on threads."""
         batches = TokenBatches(self.train, length, batch_size, seed)
         grain = require("grain", "Reading batches of tokens")
@@ -147,10 +156,10 @@ class CachedCorpus:
         for step, batch in enumerate(dataset, start=start_step):
             yield self._with_starts(step, batch)
 
-    def validation_windows(self, *, length, limit=None):
+    def validation_windows(self, *, length: int, limit: int | None = None) -> Batch:
         """As `Corpus.validation_windows`."""
         return PackedWindows(self.validation, length).arrays(limit)
 
-    def _with_starts(self, step, batch):
+    def _with_starts(self, step: int, batch: Batch) -> Batch:
         x, y = batch
         return with_starts(x, step, self.start_id), y

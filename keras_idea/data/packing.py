@@ -1,12 +1,17 @@
 """Documents put one behind the other, and windows of a fixed length cut from them."""
 
+from collections.abc import Iterable, Sequence
+
 import numpy as np
 
+from keras_idea.data.cache import TokenCache, TokenRange
 from keras_idea.errors import TextError
 from keras_idea.validation import check_int
 
 
-def join_documents(documents, end_id, dtype="int32"):
+def join_documents(
+    documents: Iterable[Sequence[int] | np.ndarray], end_id: int, dtype: str = "int32"
+) -> np.ndarray:
     """Token ids of documents, each followed by the token that ends it.
 
     Args:
@@ -54,7 +59,9 @@ class PackedWindows:
     (array([4, 5, 6, 7], dtype=int32), array([5, 6, 7, 8], dtype=int32))
     """
 
-    def __init__(self, tokens, length):
+    def __init__(
+        self, tokens: TokenCache | TokenRange | np.ndarray, length: int
+    ) -> None:
         self.tokens, self.length = tokens, check_int("length", length, minimum=1)
         count, self.left_out = divmod(len(tokens) - 1, self.length)
         if count < 1:
@@ -64,10 +71,10 @@ class PackedWindows:
             )
         self._count = count
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self._count
 
-    def arrays(self, limit=None):
+    def arrays(self, limit: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Windows as `fit` takes them for `validation_data`.
 
         Args:
@@ -83,7 +90,7 @@ class PackedWindows:
         x, y = zip(*(self[i] for i in chosen), strict=True)
         return np.stack(x), np.stack(y)
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]:
         """Pair of int32 arrays `(length,)`: tokens, and the one that follows each."""
         if not 0 <= index < self._count:
             raise IndexError(f"window {index} of {self._count}")

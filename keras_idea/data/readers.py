@@ -1,8 +1,12 @@
 """Documents of one file: text, JSON lines or parquet, chosen by the file's name."""
 
 import json
-from typing import Any
+import os
+import pathlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
+from keras_idea.data.records import ReadLog
 from keras_idea.data.streams import (
     BYTE_ORDER_MARK,
     COMPRESSED,
@@ -12,15 +16,22 @@ from keras_idea.data.streams import (
 from keras_idea.errors import StreamError
 from keras_idea.extras import require
 
+if TYPE_CHECKING:
+    import pyarrow
+
+    from keras_idea.data.sources import TextSource
+
 #: What a text file's document is.
 SPLITS = ("file", "paragraphs", "lines")
 # Bytes of a JSON line for each character of its text ("\uXXXX" twice, at most), and
 # for its other fields.
 _BYTES_A_CHARACTER, _OTHER_FIELDS = 12, 1 << 20
 _ROWS = 1024
+# The line it begins at, None: of a whole file; its bytes, None: too many.
+_Block: TypeAlias = tuple[int | None, bytes | None]
 
 
-def suffix_of(path):
+def suffix_of(path: pathlib.Path) -> str:
     """The suffix that tells a file's format: ".jsonl" of "part.jsonl.zst"."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] in COMPRESSED:
@@ -28,7 +39,9 @@ def suffix_of(path):
     return suffixes[-1] if suffixes else ""
 
 
-def read_text(file, path, options, log):
+def read_text(
+    file: BinaryIO, path: pathlib.Path, options: "TextSource", log: ReadLog
+) -> Iterator[str]:
     """Documents of a text file.
 
     Args:
@@ -42,14 +55,14 @@ def read_text(file, path, options, log):
     """
     stream, limit = decompressed(file, path), 4 * options.max_characters
     if options.split == "file":
-        data = stream.read(limit + 1)
-        if len(data) > limit:
+        whole = stream.read(limit + 1)
+        if len(whole) > limit:
             log.reject("huge", path, None, f"over {limit:,} bytes")
             # To the end, so that a file that is cut off does not go unseen.
             while stream.read(1 << 20):
                 pass
             return
-        blocks: Any = [(None, data.removeprefix(BYTE_ORDER_MARK))]
+        blocks: Iterable[_Block] = [(None, whole.removeprefix(BYTE_ORDER_MARK))]
     elif options.split == "lines":
         blocks = ((n, line) for n, line in numbered_lines(stream, limit) if line != b"")
     else:
@@ -71,7 +84,9 @@ def read_text(file, path, options, log):
             yield text
 
 
-def read_jsonl(file, path, options, log):
+def read_jsonl(
+    file: BinaryIO, path: pathlib.Path, options: "TextSource", log: ReadLog
+) -> Iterator[str]:
     """Documents of a file of JSON lines; `options.field` holds each one's text.
 
     Args:
@@ -104,7 +119,9 @@ def read_jsonl(file, path, options, log):
             yield text
 
 
-def field_of(record, field, path, line, log):
+def field_of(
+    record: object, field: str, path: str | os.PathLike, line: int, log: ReadLog
+) -> object:
     """A record's text, or None where it was rejected.
 
     Args:
@@ -130,7 +147,9 @@ def field_of(record, field, path, line, log):
     return None
 
 
-def read_parquet(file, path, options, log):
+def read_parquet(
+    file: BinaryIO, path: pathlib.Path, options: "TextSource", log: ReadLog
+) -> Iterator[str]:
     """Documents of a parquet file; column `options.field` holds them.
 
     Args:
@@ -165,7 +184,9 @@ def read_parquet(file, path, options, log):
         raise StreamError(f"it is no sound parquet file ({error})") from None
 
 
-def _arrow_text(value, path, row, log):
+def _arrow_text(
+    value: "pyarrow.Scalar", path: pathlib.Path, row: int, log: ReadLog
+) -> object:
     try:
         text = value.as_py()
         text = text.decode() if isinstance(text, bytes) else text
@@ -175,7 +196,9 @@ def _arrow_text(value, path, row, log):
     return field_of({"text": text}, "text", path, row, log)
 
 
-def _paragraphs(lines, limit):
+def _paragraphs(
+    lines: Iterable[tuple[int, bytes | None]], limit: int
+) -> Iterator[_Block]:
     """Pairs of first line and bytes of each run of lines that are not blank."""
     first, size = None, 0
     parts: list[bytes] = []
@@ -187,18 +210,18 @@ def _paragraphs(lines, limit):
             continue
         first = number if first is None else first
         size += limit + 1 if line is None else len(line) + 1
-        if size <= limit:
+        if line is not None and size <= limit:
             parts.append(line)
     if first is not None:
         yield first, b"\n".join(parts) if size <= limit else None
 
 
-def _wrong_byte(error):
+def _wrong_byte(error: UnicodeDecodeError) -> str:
     return f"byte 0x{error.object[error.start]:02x}"
 
 
 #: Reader of each suffix; files of others are read as text where they are asked for.
-READERS = {
+READERS: dict[str, Callable[..., Iterator[str]]] = {
     ".txt": read_text,
     ".text": read_text,
     ".md": read_text,

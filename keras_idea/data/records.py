@@ -2,6 +2,8 @@
 
 import collections
 import logging
+import os
+from typing import TypeGuard
 
 from keras_idea.errors import TextError
 from keras_idea.validation import check_choice, check_int
@@ -29,7 +31,9 @@ class BadRecordError(TextError):
         line: int or None, line of a text file, row of a table; from 1.
     """
 
-    def __init__(self, kind, path, line, detail):
+    def __init__(
+        self, kind: str, path: str | os.PathLike, line: int | None, detail: str
+    ) -> None:
         self.kind, self.path, self.line = kind, str(path), line
         super().__init__(
             f"{_place(path, line)}: {kind.replace('_', ' ')}: {BAD_RECORDS[kind]}"
@@ -56,18 +60,27 @@ class ReadLog:
         bad: `collections.Counter` of kind to records skipped.
 
     Example:
+    >>> from keras_idea.data import TextSource
     >>> log = ReadLog(on_bad="skip")
     >>> texts = list(TextSource("corpus").documents(log))
-    >>> log.bad["broken_json"]
+    >>> log.documents, log.bad["broken_json"]
+    (3, 0)
     """
 
-    def __init__(self, on_bad="refuse", log_limit=10):
+    def __init__(self, on_bad: str = "refuse", log_limit: int = 10) -> None:
         self.on_bad = check_choice("on_bad", on_bad, POLICIES)
         self.log_limit = check_int("log_limit", log_limit, minimum=0)
         self.documents = self.bytes_read = 0
-        self.bad: collections.Counter = collections.Counter()
+        self.bad: collections.Counter[str] = collections.Counter()
 
-    def reject(self, kind, path, line=None, detail="", count=1):
+    def reject(
+        self,
+        kind: str,
+        path: str | os.PathLike,
+        line: int | None = None,
+        detail: str = "",
+        count: int = 1,
+    ) -> None:
         """Refuses a record, or counts it and goes on.
 
         Args:
@@ -95,7 +108,13 @@ class ReadLog:
                     kind.replace("_", " "),
                 )
 
-    def accept(self, text, path, line, max_characters):
+    def accept(
+        self,
+        text: object,
+        path: str | os.PathLike,
+        line: int | None,
+        max_characters: int,
+    ) -> TypeGuard[str]:
         """Counts a document, or rejects it.
 
         Args:
@@ -124,7 +143,7 @@ class ReadLog:
             return True
         return False
 
-    def summary(self):
+    def summary(self) -> str:
         """One line: what was read and what was skipped."""
         parts = [f"{self.documents:,} documents"]
         parts += [
@@ -134,7 +153,7 @@ class ReadLog:
         return ", ".join(parts)
 
 
-def _is_unicode(text):
+def _is_unicode(text: str) -> bool:
     # JSON can spell half a surrogate pair, which no tokenizer takes.
     try:
         return text.isascii() or text.encode() is not None
@@ -142,5 +161,5 @@ def _is_unicode(text):
         return False
 
 
-def _place(path, line):
+def _place(path: str | os.PathLike, line: int | None) -> str:
     return f"{path}, line {line}" if line is not None else str(path)

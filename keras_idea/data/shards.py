@@ -8,6 +8,9 @@ import shutil
 import time
 import uuid
 from collections.abc import Iterator
+from typing import BinaryIO
+
+import numpy as np
 
 from keras_idea.files import flush
 
@@ -35,17 +38,22 @@ class ShardWriter:
         shards: list of dicts of "name", "tokens" and "sha256", after `close`.
 
     Example:
-    >>> writer = ShardWriter(folder, np.dtype("<u2"), shard_tokens=1 << 26)
+    >>> writer = ShardWriter(pathlib.Path(), np.dtype("<u2"), shard_tokens=2)
     >>> writer.write(np.array([1, 2, 3], "<u2"))
     >>> writer.close()
+    >>> [(shard["name"], shard["tokens"]) for shard in writer.shards]
+    [('shard-00000.bin', 2), ('shard-00001.bin', 1)]
     """
 
-    def __init__(self, folder, dtype, shard_tokens):
+    def __init__(
+        self, folder: pathlib.Path, dtype: np.dtype, shard_tokens: int
+    ) -> None:
         self.folder, self.dtype, self.shard_tokens = folder, dtype, shard_tokens
-        self.shards, self.tokens = [], 0
-        self._file = None
+        self.shards: list[dict] = []
+        self.tokens = 0
+        self._file: BinaryIO | None = None
 
-    def write(self, tokens):
+    def write(self, tokens: np.ndarray) -> None:
         """Adds an array of the writer's dtype."""
         while len(tokens):
             if self._file is None:
@@ -62,7 +70,7 @@ class ShardWriter:
             if self._size == self.shard_tokens:
                 self.close()
 
-    def close(self):
+    def close(self) -> None:
         """Ends the file that is being written, on the disk."""
         if self._file is None:
             return
@@ -74,7 +82,7 @@ class ShardWriter:
         self.shards.append({"name": name, "tokens": self._size, "sha256": sha256})
         self._file = None
 
-    def abandon(self):
+    def abandon(self) -> None:
         """Closes the file that is being written, whatever is in it."""
         if self._file is not None:
             self._file.close()
@@ -96,7 +104,9 @@ def new_folder(path: pathlib.Path) -> Iterator[pathlib.Path]:
 
     Example:
     >>> with new_folder(pathlib.Path("cache")) as folder:
-    ...     (folder / "index.json").write_text("{}")
+    ...     _ = (folder / "index.json").write_text("{}")
+    >>> pathlib.Path("cache/index.json").exists()
+    True
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     remove_abandoned(path.parent)

@@ -7,7 +7,8 @@ import logging
 import os
 import pathlib
 import zlib
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
 
 from keras_idea.data.readers import READERS, SPLITS, read_text, suffix_of
 from keras_idea.data.records import POLICIES, ReadLog
@@ -15,6 +16,7 @@ from keras_idea.errors import TextError
 from keras_idea.validation import check_choice, check_int
 
 _LOGGER = logging.getLogger("keras_idea.data")
+_Paths: TypeAlias = str | os.PathLike | Iterable[str | os.PathLike]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,12 +48,15 @@ class TextSource:
         ValueError: if an argument is none of those allowed.
 
     Example:
-    >>> source = TextSource("dclm", on_bad="skip")      # a folder of *.jsonl.zst
+    >>> source = TextSource("corpus", on_bad="skip")
     >>> for text in source:
     ...     print(text[:80])
+    one
+    two
+    three
     """
 
-    paths: Any
+    paths: _Paths
     field: str = "text"
     split: str = "file"
     pattern: str | None = None
@@ -59,23 +64,21 @@ class TextSource:
     max_characters: int = 10_000_000
     hash_contents: bool = False
 
-    def __post_init__(self):
-        one = isinstance(self.paths, (str, os.PathLike))
-        paths = (self.paths,) if one else tuple(self.paths)
-        object.__setattr__(self, "paths", tuple(map(pathlib.Path, paths)))
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "paths", _each(self.paths))
         check_choice("split", self.split, SPLITS)
         check_choice("on_bad", self.on_bad, POLICIES)
         check_int("max_characters", self.max_characters, minimum=1)
         self.files()
 
-    def files(self):
+    def files(self) -> list[pathlib.Path]:
         """List of the files' `pathlib.Path`, in the order they are read."""
-        files = [file for path in self.paths for file in self._files_of(path)]
+        files = [file for path in _each(self.paths) for file in self._files_of(path)]
         if not files:
             raise TextError("No text: `paths` is empty. Give a file or a folder.")
         return files
 
-    def _files_of(self, path):
+    def _files_of(self, path: pathlib.Path) -> list[pathlib.Path]:
         if path.is_file():
             return [path]
         if not path.is_dir():
@@ -84,7 +87,7 @@ class TextSource:
                 f"{pathlib.Path.cwd()})."
             )
         there = {f.relative_to(path): f for f in path.rglob("*") if f.is_file()}
-        there = {n: f for n, f in there.items() if not _hidden(n)}
+        there = {n: f for n, f in there.items() if not is_hidden(n)}
         if self.pattern is None:
             files = {n: f for n, f in there.items() if suffix_of(f) in READERS}
         else:
@@ -100,14 +103,14 @@ class TextSource:
             _LOGGER.info("%s: %d files of other formats left out", path, left)
         return [files[name] for name in sorted(files)]
 
-    def total_bytes(self):
+    def total_bytes(self) -> int:
         """int, bytes of all files, as they lie on the disk."""
         return sum(file.stat().st_size for file in self.files())
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[str]:
         return self.documents(ReadLog(self.on_bad))
 
-    def documents(self, log):
+    def documents(self, log: ReadLog) -> Iterator[str]:
         """The documents, each once.
 
         Args:
@@ -122,8 +125,8 @@ class TextSource:
                 says how many documents were read of it.
         """
         for path in self.files():
-            before, start = log.documents, log.bytes_read
-            with _named(path, lambda b=before: log.documents - b):
+            start = log.bytes_read
+            with _named(path, log):
                 with path.open("rb") as file:
                     read = READERS.get(suffix_of(path), read_text)
                     for text in read(file, path, self, log):
@@ -131,7 +134,7 @@ class TextSource:
                         yield text
                     log.bytes_read = start + path.stat().st_size
 
-    def key(self):
+    def key(self) -> dict:
         """What the documents depend on: files and options.
 
         Returns:
@@ -143,29 +146,38 @@ class TextSource:
         return {**options, "files": [describe(file) for file in self.files()]}
 
 
+def _each(paths: _Paths) -> tuple[pathlib.Path, ...]:
+    if isinstance(paths, (str, os.PathLike)):
+        paths = (paths,)
+    return tuple(map(pathlib.Path, paths))
+
+
 @contextlib.contextmanager
-def _named(path, documents):
+def _named(path: pathlib.Path, log: ReadLog) -> Iterator[None]:
     """Errors of reading a file name it, and say how far the reading came."""
+    before = log.documents
     try:
         yield
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise TextError(
-            f"Cannot read {str(path)!r} to its end: {reason}. {documents():,} "
-            "documents of it were read. Get the file again, or take it away."
+            f"Cannot read {str(path)!r} to its end: {reason}. "
+            f"{log.documents - before:,} documents of it were read. Get the "
+            "file again, or take it away."
         ) from error
 
 
-def place_of(path):
+def place_of(path: pathlib.Path) -> list:
     """What tells a file by its place: path, bytes and time of change."""
     status = path.stat()
     return [str(path.resolve()), status.st_size, status.st_mtime_ns]
 
 
-def _contents(path):
+def _contents(path: pathlib.Path) -> list:
     with path.open("rb") as file:
         return [suffix_of(path), hashlib.file_digest(file, "sha256").hexdigest()]
 
 
-def _hidden(relative):
+def is_hidden(relative: pathlib.PurePath) -> bool:
+    """Whether a file, or a folder that it lies in, has a name with a dot before it."""
     return any(part.startswith(".") for part in relative.parts)

@@ -3,6 +3,8 @@
 import dataclasses
 import glob
 import pathlib
+from collections.abc import Iterator, Sequence
+from types import ModuleType
 
 from keras_idea.data.readers import field_of
 from keras_idea.data.records import POLICIES, ReadLog
@@ -38,7 +40,9 @@ class StreamedDataset:
 
     Example:
     >>> source = StreamedDataset("HuggingFaceFW/fineweb-edu", config="sample-10BT")
-    >>> first = next(iter(source))
+    >>> first = next(iter(source))  # doctest: +SKIP
+    >>> next(iter(StreamedDataset("json", data_files="corpus/*.jsonl")))
+    'one'
 
     Reference: https://huggingface.co/docs/datasets/stream
     """
@@ -46,26 +50,26 @@ class StreamedDataset:
     name: str
     config: str | None = None
     split: str = "train"
-    data_files: str | tuple | None = None
+    data_files: str | Sequence[str] | None = None
     revision: str | None = None
     field: str = "text"
     on_bad: str = "refuse"
     max_characters: int = 10_000_000
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.data_files is not None and not isinstance(self.data_files, str):
             object.__setattr__(self, "data_files", tuple(map(str, self.data_files)))
         check_choice("on_bad", self.on_bad, POLICIES)
         check_int("max_characters", self.max_characters, minimum=1)
 
-    def total_bytes(self):
+    def total_bytes(self) -> None:
         """None: it is not known before the end."""
         return None
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[str]:
         return self.documents(ReadLog(self.on_bad))
 
-    def documents(self, log):
+    def documents(self, log: ReadLog) -> Iterator[str]:
         """The documents, each once.
 
         Args:
@@ -98,7 +102,7 @@ class StreamedDataset:
             if text is not None and log.accept(text, title, row, self.max_characters):
                 yield text
 
-    def _records(self, datasets):
+    def _records(self, datasets: ModuleType) -> Iterator[object]:
         files = self.data_files
         yield from datasets.load_dataset(
             self.name,
@@ -109,7 +113,7 @@ class StreamedDataset:
             streaming=True,
         )
 
-    def key(self):
+    def key(self) -> dict:
         """What the documents depend on: the arguments, and a local folder's files.
 
         Returns:

@@ -2,10 +2,16 @@
 
 import gzip
 import io
-from typing import Any
+import pathlib
+from collections.abc import Iterator
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from keras_idea.errors import StreamError
 from keras_idea.extras import require
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 #: Suffixes of compressed files.
 COMPRESSED = (".zst", ".gz")
@@ -13,7 +19,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _CHUNK = 1 << 17
 
 
-def decompressed(file, path):
+def decompressed(file: BinaryIO, path: pathlib.Path) -> BinaryIO:
     """A buffered stream of what a file holds.
 
     Args:
@@ -26,8 +32,11 @@ def decompressed(file, path):
         for the end of its text, it raises `StreamError` where a frame is cut off.
 
     Example:
+    >>> path = pathlib.Path("a.jsonl.gz")
+    >>> _ = path.write_bytes(gzip.compress(b"first line"))
     >>> with path.open("rb") as file:
-    ...     first = decompressed(file, path).readline()
+    ...     decompressed(file, path).readline()
+    b'first line'
     """
     if path.suffix == ".zst":
         zstandard = require("zstandard", f"Reading {path.name!r}")
@@ -40,17 +49,17 @@ def decompressed(file, path):
 class _ZstdFrames(io.RawIOBase):
     """The frames of a .zst file, one after the other."""
 
-    def __init__(self, file, zstandard):
+    def __init__(self, file: BinaryIO, zstandard: ModuleType) -> None:
         self._file, self._error = file, zstandard.ZstdError
         # The largest window that `zstd --long` writes: 2 GiB.
         self._decompressor = zstandard.ZstdDecompressor(max_window_size=1 << 31)
         self._frame: Any = None
         self._input, self._output, self._began = b"", memoryview(b""), False
 
-    def readable(self):
+    def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer):
+    def readinto(self, buffer: "WriteableBuffer", /) -> int:
         while not self._output:
             chunk = self._input or self._file.read(_CHUNK)
             if not chunk:
@@ -60,11 +69,12 @@ class _ZstdFrames(io.RawIOBase):
                     )
                 return 0
             self._decompress(chunk)
-        size = min(len(buffer), len(self._output))
-        buffer[:size], self._output = self._output[:size], self._output[size:]
+        view = memoryview(buffer)
+        size = min(len(view), len(self._output))
+        view[:size], self._output = self._output[:size], self._output[size:]
         return size
 
-    def _decompress(self, chunk):
+    def _decompress(self, chunk: bytes) -> None:
         self._began, self._input = True, b""
         self._frame = self._frame or self._decompressor.decompressobj()
         try:
@@ -75,7 +85,9 @@ class _ZstdFrames(io.RawIOBase):
             self._input, self._frame = self._frame.unused_data, None
 
 
-def numbered_lines(stream, max_bytes):
+def numbered_lines(
+    stream: BinaryIO, max_bytes: int
+) -> Iterator[tuple[int, bytes | None]]:
     r"""Lines of a stream, however long they are.
 
     Args:

@@ -6,13 +6,16 @@ has one gets its ids from `Corpus.tokenized`.
 
 import codecs
 import hashlib
+import os
 import pathlib
 import platform
 import sysconfig
+from collections.abc import Iterable
 
 import numpy as np
 
 from keras_idea.data.corpus import Corpus
+from keras_idea.data.sources import is_hidden
 from keras_idea.errors import TextError
 
 # Not part of the standard library's own source (packages, tests), or tables and
@@ -30,7 +33,11 @@ _STDLIB_EXCLUDED = {
 }
 
 
-def load_text(source="stdlib", validation_fraction=0.05, max_bytes=16_000_000):
+def load_text(
+    source: str | os.PathLike = "stdlib",
+    validation_fraction: float = 0.05,
+    max_bytes: int = 16_000_000,
+) -> Corpus:
     """Reads text and holds some of it out for validation.
 
     Of several files, whole files are held out, chosen by a hash of their relative
@@ -53,8 +60,10 @@ def load_text(source="stdlib", validation_fraction=0.05, max_bytes=16_000_000):
         TextError: if the path does not exist or holds no text.
 
     Example:
-    >>> corpus = load_text("stdlib")
+    >>> corpus = load_text("text.txt", validation_fraction=0.1)
     >>> x, y = corpus.batch(step=0, seed=0, batch_size=32, length=64)
+    >>> x.shape
+    (32, 64)
     """
     if source == "stdlib":
         name = f"Python {platform.python_version()} standard library"
@@ -69,7 +78,7 @@ def load_text(source="stdlib", validation_fraction=0.05, max_bytes=16_000_000):
             )
         if root.is_file():
             return _from_file(root, validation_fraction, max_bytes)
-        paths = [p for p in root.rglob("*") if not _hidden(p.relative_to(root))]
+        paths = [p for p in root.rglob("*") if not is_hidden(p.relative_to(root))]
     files, skipped = _read_files(root, paths, max_bytes)
     if not files:
         raise TextError(
@@ -82,6 +91,10 @@ def load_text(source="stdlib", validation_fraction=0.05, max_bytes=16_000_000):
     if not held_out:
         description = f"{name}: {len(files)} files{note}"
         return _cut_end(b"".join(files.values()), validation_fraction, description)
+    return _split(files, held_out, name, note)
+
+
+def _split(files: dict[str, bytes], held_out: set[str], name: str, note: str) -> Corpus:
     validation = [text for path, text in files.items() if path in held_out]
     train = [text for path, text in files.items() if path not in held_out]
     return Corpus(
@@ -91,7 +104,9 @@ def load_text(source="stdlib", validation_fraction=0.05, max_bytes=16_000_000):
     )
 
 
-def _from_file(path, validation_fraction, max_bytes):
+def _from_file(
+    path: pathlib.Path, validation_fraction: float, max_bytes: int
+) -> Corpus:
     text = _read(path, max_bytes)
     if text is None:
         raise TextError(f"{str(path)!r} is not UTF-8 text. Give a text file.")
@@ -105,16 +120,19 @@ def _from_file(path, validation_fraction, max_bytes):
     return _cut_end(text, validation_fraction, str(path))
 
 
-def _cut_end(text, validation_fraction, description):
+def _cut_end(text: bytes, validation_fraction: float, description: str) -> Corpus:
     cut = len(text) - max(1, round(len(text) * validation_fraction))
     array = _as_array(text)
     return Corpus(array[:cut], array[cut:], f"{description}, the end held out")
 
 
-def _read_files(root, paths, max_bytes):
+def _read_files(
+    root: pathlib.Path, paths: Iterable[pathlib.Path], max_bytes: int
+) -> tuple[dict[str, bytes], int]:
     """Dict of relative path to bytes, sorted by path, and the number skipped."""
     names = {p.relative_to(root).as_posix(): p for p in paths if p.is_file()}
-    files, skipped, left = {}, 0, max_bytes
+    files: dict[str, bytes] = {}
+    skipped, left = 0, max_bytes
     for name in sorted(names, key=_hash):
         if left <= 0:
             break
@@ -127,7 +145,7 @@ def _read_files(root, paths, max_bytes):
     return dict(sorted(files.items())), skipped
 
 
-def _read(path, max_bytes):
+def _read(path: pathlib.Path, max_bytes: int) -> bytes | None:
     """The first `max_bytes` bytes of a file, or None if they are no UTF-8."""
     try:
         with path.open("rb") as file:
@@ -142,11 +160,12 @@ def _read(path, max_bytes):
     return data
 
 
-def _held_out(files, fraction):
+def _held_out(files: dict[str, bytes], fraction: float) -> set[str]:
     """Names of the files held out; empty where whole files do not come near."""
     total = sum(map(len, files.values()))
     wanted = fraction * total
-    chosen, size = set(), 0
+    chosen: set[str] = set()
+    size = 0
     for name in sorted(files, key=_hash):
         if size + len(files[name]) <= wanted:
             chosen.add(name)
@@ -162,18 +181,14 @@ def _held_out(files, fraction):
     return set()
 
 
-def _hash(name):
+def _hash(name: str) -> bytes:
     # Python's own hash() of a string differs from one process to the next.
     return hashlib.blake2b(name.encode(), digest_size=8).digest()
 
 
-def _excluded(relative):
+def _excluded(relative: pathlib.PurePath) -> bool:
     return not _STDLIB_EXCLUDED.isdisjoint(relative.parts)
 
 
-def _hidden(relative):
-    return any(part.startswith(".") for part in relative.parts)
-
-
-def _as_array(text):
+def _as_array(text: bytes) -> np.ndarray:
     return np.frombuffer(text, dtype="uint8")

@@ -3,6 +3,8 @@
 import hashlib
 import os
 import pathlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
@@ -16,6 +18,10 @@ from keras_idea.data.vocabulary import (
 from keras_idea.errors import TextError
 from keras_idea.extras import require
 
+if TYPE_CHECKING:
+    import keras_hub
+    import tokenizers
+
 # Names of the token that ends a document, the usual ones of well-known models.
 _END_TOKENS = (
     "<|endoftext|>",
@@ -27,7 +33,10 @@ _END_TOKENS = (
 )
 
 
-def load_vocabulary(tokenizer, end_token=None):
+def load_vocabulary(
+    tokenizer: "str | os.PathLike | keras_hub.tokenizers.Tokenizer",
+    end_token: str | None = None,
+) -> Vocabulary:
     """The vocabulary of any tokenizer known here.
 
     Args:
@@ -45,9 +54,9 @@ def load_vocabulary(tokenizer, end_token=None):
             a document.
 
     Example:
-    >>> vocabulary = load_vocabulary("llama/tokenizer.model")
-    >>> vocabulary.vocabulary_size
-    32000
+    >>> vocabulary = load_vocabulary("tokenizer.model")
+    >>> vocabulary.decode(vocabulary.encode("a text"))
+    'a text'
     """
     if isinstance(tokenizer, str) and tokenizer == "bytes":
         return byte_vocabulary(end=True)
@@ -68,7 +77,9 @@ def load_vocabulary(tokenizer, end_token=None):
     return sentencepiece_vocabulary(path, end_token)
 
 
-def sentencepiece_vocabulary(path, end_token=None):
+def sentencepiece_vocabulary(
+    path: str | os.PathLike, end_token: str | None = None
+) -> Vocabulary:
     """The vocabulary of a SentencePiece model.
 
     Args:
@@ -84,7 +95,9 @@ def sentencepiece_vocabulary(path, end_token=None):
         TextError: if it is no such file, or no piece ends a document.
 
     Example:
-    >>> ids = sentencepiece_vocabulary("tokenizer.model").encode("a text")
+    >>> vocabulary = sentencepiece_vocabulary("tokenizer.model", end_token="</s>")
+    >>> vocabulary.end_id
+    2
 
     Reference: https://github.com/google/sentencepiece
     """
@@ -105,10 +118,10 @@ def sentencepiece_vocabulary(path, end_token=None):
     if end_id < 0:
         _no_end(path, end_token)
 
-    def encode(text):
+    def encode(text: str) -> np.ndarray:
         return np.asarray(processor.encode(text), "int32")
 
-    def encode_batch(texts):
+    def encode_batch(texts: Sequence[str]) -> list[np.ndarray]:
         # A thread for each call: the cache's builder makes several.
         return list(map(np.asarray, processor.encode(texts, num_threads=1)))
 
@@ -126,7 +139,9 @@ def sentencepiece_vocabulary(path, end_token=None):
     )
 
 
-def huggingface_vocabulary(path, end_token=None):
+def huggingface_vocabulary(
+    path: str | os.PathLike, end_token: str | None = None
+) -> Vocabulary:
     """The vocabulary of a Hugging Face `tokenizers` file.
 
     No special token is added, and none is read out of the text: a document that
@@ -147,6 +162,8 @@ def huggingface_vocabulary(path, end_token=None):
 
     Example:
     >>> vocabulary = huggingface_vocabulary("tokenizer.json", "<|endoftext|>")
+    >>> vocabulary.end_id
+    0
 
     Reference: https://huggingface.co/docs/tokenizers
     """
@@ -167,7 +184,7 @@ def huggingface_vocabulary(path, end_token=None):
     if end_id is None:
         _no_end(path, end_token)
 
-    def encode_batch(texts):
+    def encode_batch(texts: Sequence[str]) -> list[np.ndarray]:
         # `fast`: no offsets. Of one text too, because `encode` keeps the lock.
         found = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
         return [np.array(encoding.ids, "int32") for encoding in found]
@@ -182,7 +199,7 @@ def huggingface_vocabulary(path, end_token=None):
     )
 
 
-def _huggingface_bytes(tokenizer):
+def _huggingface_bytes(tokenizer: "tokenizers.Tokenizer") -> np.ndarray:
     """Float array `(vocabulary,)`: bytes of each token; special ones stand for none."""
     byte_level = "ByteLevel(" in repr(tokenizer.pre_tokenizer)
     vocabulary = tokenizer.get_vocab(with_added_tokens=True)
@@ -197,7 +214,7 @@ def _huggingface_bytes(tokenizer):
     return token_bytes
 
 
-def _no_end(tokenizer, end_token=None):
+def _no_end(tokenizer: object, end_token: str | None = None) -> NoReturn:
     what = "no token that ends a document" if end_token is None else repr(end_token)
     missing = what if end_token is None else f"no token {what}"
     raise TextError(

@@ -2,12 +2,18 @@
 
 import dataclasses
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from keras_idea.files import json_digest
+
+if TYPE_CHECKING:
+    import keras_hub
+
+#: Token ids `(tokens,)`.
+Ids: TypeAlias = Sequence[int] | np.ndarray
 
 # Characters tokenized at once: a tokenizer needs some 100 bytes of memory for each.
 _CHUNK = 1 << 17
@@ -31,19 +37,19 @@ class Vocabulary:
             None: `encode`, one by one. Default None.
     """
 
-    encode: Callable
-    decode: Callable
+    encode: Callable[[str], np.ndarray]
+    decode: Callable[[Ids], str]
     token_bytes: np.ndarray
     end_id: int | None = None
     fingerprint: str | None = None
-    encode_batch: Callable | None = None
+    encode_batch: Callable[[Sequence[str]], list[np.ndarray]] | None = None
 
     @property
-    def vocabulary_size(self):
+    def vocabulary_size(self) -> int:
         """int, one more than the largest id."""
         return len(self.token_bytes)
 
-    def encode_all(self, texts):
+    def encode_all(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Token ids of several texts.
 
         Args:
@@ -57,7 +63,7 @@ class Vocabulary:
         return [self.encode(text) for text in texts]
 
 
-def byte_vocabulary(end=False):
+def byte_vocabulary(end: bool = False) -> Vocabulary:
     """The 256 bytes, each its own id.
 
     Args:
@@ -72,7 +78,7 @@ def byte_vocabulary(end=False):
     array([97, 32, 98], dtype=int32)
     """
 
-    def decode(ids):
+    def decode(ids: Ids) -> str:
         return bytes(i for i in ids if i < 256).decode("utf-8", errors="replace")
 
     return Vocabulary(
@@ -85,7 +91,7 @@ def byte_vocabulary(end=False):
     )
 
 
-def tokenizer_vocabulary(tokenizer):
+def tokenizer_vocabulary(tokenizer: "keras_hub.tokenizers.Tokenizer") -> Vocabulary:
     """The vocabulary of a KerasHub tokenizer.
 
     Args:
@@ -98,12 +104,12 @@ def tokenizer_vocabulary(tokenizer):
     >>> vocabulary = tokenizer_vocabulary(lm.preprocessor.tokenizer)
     """
 
-    def encode(text):
+    def encode(text: str) -> np.ndarray:
         chunks = [text[i : i + _CHUNK] for i in range(0, len(text), _CHUNK)]
         ids = [np.asarray(tokenizer.tokenize(chunk), "int32") for chunk in chunks]
         return np.concatenate(ids or [np.zeros(0, "int32")])
 
-    def decode(ids):
+    def decode(ids: Ids) -> str:
         return str(tokenizer.detokenize(np.asarray(ids, "int32")))
 
     end_id = getattr(tokenizer, "end_token_id", None)
@@ -138,7 +144,7 @@ def fingerprint_of(*parts: Any) -> str:
     return json_digest(parts)[:32]
 
 
-def piece_bytes(piece):
+def piece_bytes(piece: str) -> int:
     """Bytes of text that a SentencePiece piece stands for.
 
     Args:
@@ -152,7 +158,7 @@ def piece_bytes(piece):
     return len(piece.replace("▁", " ").encode())
 
 
-def _token_bytes(tokenizer):
+def _token_bytes(tokenizer: "keras_hub.tokenizers.Tokenizer") -> np.ndarray:
     """Float array `(vocabulary,)`: the bytes of text that each id stands for."""
     if getattr(tokenizer, "merges", None) is not None:
         # Byte-level BPE: a character is a byte. The ids may have gaps.

@@ -1,11 +1,15 @@
 """The model as EleutherAI's lm-evaluation-harness asks for it (extra `eval`)."""
 
 import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
+from lm_eval.api.instance import Instance
 from lm_eval.api.model import TemplateLM
 from lm_eval.utils import get_rolling_token_windows
 
 from keras_idea.errors import EvaluationError
+from keras_idea.evaluation.scorer import TokenScorer
 from keras_idea.models.generate import write_on
 
 _LOGGER = logging.getLogger("keras_idea.evaluation")
@@ -47,8 +51,14 @@ class HarnessModel(TemplateLM):
             generated. Default none.
 
     Example:
-    >>> model = HarnessModel(scorer, vocabulary.encode, vocabulary.decode, 0)
-    >>> lm_eval.simple_evaluate(model, tasks=["hellaswag"])
+    >>> from keras_idea.data import byte_vocabulary
+    >>> encode, decode = byte_vocabulary().encode, byte_vocabulary().decode
+    >>> scorer = TokenScorer(model, max_length=16)
+    >>> answering = HarnessModel(scorer, encode, decode, start_id=0)
+    >>> answering.tok_encode("a b")
+    [97, 32, 98]
+    >>> import lm_eval
+    >>> lm_eval.simple_evaluate(answering, tasks=["hellaswag"])  # doctest: +SKIP
 
     Source: lm-evaluation-harness 0.4 (`lm_eval.api.model.TemplateLM`,
     `lm_eval.models.huggingface.HFLM`).
@@ -56,14 +66,14 @@ class HarnessModel(TemplateLM):
 
     def __init__(
         self,
-        scorer,
-        encode,
-        decode,
-        start_id,
-        end_id=None,
-        add_start=False,
-        special_ids=(),
-    ):
+        scorer: TokenScorer,
+        encode: Callable[[str], Iterable[int]],
+        decode: Callable[[list[int]], str],
+        start_id: int,
+        end_id: int | None = None,
+        add_start: bool = False,
+        special_ids: Iterable[int] = (),
+    ) -> None:
         super().__init__()
         self._scorer = scorer
         self._encode, self._decode = encode, decode
@@ -71,21 +81,23 @@ class HarnessModel(TemplateLM):
         self._add_start, self._special_ids = add_start, frozenset(special_ids)
 
     @property
-    def eot_token_id(self):
+    def eot_token_id(self) -> int:
         """int, the token at which text ends."""
         return self._start_id if self._end_id is None else self._end_id
 
     @property
-    def prefix_token_id(self):
+    def prefix_token_id(self) -> int:
         """int, what stands before a text without a context."""
         return self._start_id
 
     @property
-    def tokenizer_name(self):
+    def tokenizer_name(self) -> str:
         """Str that the harness puts into the names of its caches."""
         return "keras_idea"
 
-    def tok_encode(self, string, add_special_tokens=None, **kwargs):
+    def tok_encode(
+        self, string: str, add_special_tokens: bool | None = None, **kwargs: Any
+    ) -> list[int]:
         """List of the token ids of a text.
 
         Args:
@@ -99,7 +111,12 @@ class HarnessModel(TemplateLM):
             add_special_tokens = self._add_start and ids[:1] != [self._start_id]
         return [self._start_id, *ids] if add_special_tokens else ids
 
-    def _loglikelihood_tokens(self, requests, disable_tqdm=False, **kwargs):
+    def _loglikelihood_tokens(
+        self,
+        requests: Sequence[tuple[tuple[str, str], list[int], list[int]]],
+        disable_tqdm: bool = False,
+        **kwargs: Any,
+    ) -> list[tuple[float, bool]]:
         """Pairs (log-likelihood of the continuation, whether it is the greedy one).
 
         What does not fit is cut off on the left, as the harness's own models do.
@@ -130,7 +147,9 @@ class HarnessModel(TemplateLM):
             for (log_probability, greedy), count in zip(scores, counts, strict=True)
         ]
 
-    def loglikelihood_rolling(self, requests, disable_tqdm=False):
+    def loglikelihood_rolling(
+        self, requests: list[Instance], disable_tqdm: bool = False
+    ) -> list[float]:
         """The log-likelihood of each whole text, in windows that do not overlap.
 
         A start token that `add_start` brings is predicted too, as `hf` does.
@@ -157,7 +176,9 @@ class HarnessModel(TemplateLM):
             )
         return totals
 
-    def generate_until(self, requests, disable_tqdm=False):
+    def generate_until(
+        self, requests: list[Instance], disable_tqdm: bool = False
+    ) -> list[str]:
         """The greedy continuation of each prompt, up to a stop text of its request."""
         window = self._scorer.max_length
         rooms, texts, stops, prompts = [], [""] * len(requests), [], []
@@ -186,17 +207,17 @@ class HarnessModel(TemplateLM):
         write_on(next_tokens, prompts, rooms, ended)
         return texts
 
-    def _text_of(self, ids):
+    def _text_of(self, ids: list[int]) -> str:
         return self._decode([i for i in ids if i not in self._special_ids])
 
 
-def _room(options):
+def _room(options: Mapping) -> int:
     """int, the tokens that a request lets a model write."""
     given = (options[name] for name in _NAMES_OF_ROOM if options.get(name) is not None)
     return int(next(given, _MAX_NEW_TOKENS))
 
 
-def _refuse_sampling(options):
+def _refuse_sampling(options: Mapping) -> None:
     temperature = float(options.get("temperature") or 0.0)
     samples = options.get("do_sample")
     if samples or (samples is None and temperature > 0.0):

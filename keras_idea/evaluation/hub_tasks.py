@@ -21,10 +21,14 @@ class PaperTasks(TaskManager):
     of the first 1,000 documents of the data set, streamed.
 
     Example:
-    >>> lm_eval.simple_evaluate(model, tasks=["mmlu"], task_manager=PaperTasks())
+    >>> manager = PaperTasks()
+    >>> import lm_eval
+    >>> lm_eval.simple_evaluate(
+    ...     model, tasks=["mmlu"], task_manager=manager
+    ... )  # doctest: +SKIP
     """
 
-    def load(self, specs):
+    def load(self, specs: str | list[str | dict] | dict) -> dict:
         """As of `TaskManager`."""
         if isinstance(specs, list):
             specs = [_streamed() if s == "openwebtext" else s for s in specs]
@@ -36,6 +40,6 @@ class PaperTasks(TaskManager):
         return loaded
 
 
-def _streamed():
+def _streamed() -> dict:
     stream = datasets.load_dataset(_OPENWEBTEXT, split="train", streaming=True)
     return openwebtext(list(itertools.islice(stream, _DOCUMENTS)))[0]

@@ -62,7 +62,9 @@ def local_tasks(names: Iterable[str], folder: str | os.PathLike) -> list[dict]:
             broken.
 
     Example:
-    >>> lm_eval.simple_evaluate(model, tasks=local_tasks(["hellaswag"], "eval"))
+    >>> (task,) = local_tasks(["openwebtext"], "eval")
+    >>> task["task"], task["output_type"]
+    ('openwebtext', 'loglikelihood_rolling')
     """
     configs = []
     for name in names:

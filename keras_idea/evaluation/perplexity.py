@@ -2,10 +2,12 @@
 
 import dataclasses
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from keras_idea.errors import EvaluationError
+from keras_idea.evaluation.scorer import TokenScorer
 from keras_idea.validation import check_int
 
 
@@ -24,17 +26,23 @@ class Perplexity:
     bytes: float
 
     @property
-    def per_token(self):
+    def per_token(self) -> float:
         """float, the perplexity of a token: exp(nats / tokens)."""
         return math.exp(self.nats / self.tokens)
 
     @property
-    def bits_per_byte(self):
+    def bits_per_byte(self) -> float:
         """float, nats / bytes / ln 2: comparable between tokenizers."""
         return self.nats / self.bytes / math.log(2.0)
 
 
-def perplexity(scorer, tokens, token_bytes=None, stride=None, progress=None):
+def perplexity(
+    scorer: TokenScorer,
+    tokens: np.ndarray,
+    token_bytes: np.ndarray | None = None,
+    stride: int | None = None,
+    progress: Callable[[int], object] | None = None,
+) -> Perplexity:
     r"""Predicts every token of a text but the first, each exactly once.
 
     A window of `scorer.max_length` tokens slides over the text; of each window only
@@ -61,7 +69,9 @@ def perplexity(scorer, tokens, token_bytes=None, stride=None, progress=None):
             range.
 
     Example:
-    >>> perplexity(TokenScorer(model, 256), corpus.validation).bits_per_byte
+    >>> found = perplexity(TokenScorer(model, 16), np.arange(100))
+    >>> found.tokens, 4 < found.bits_per_byte < 16
+    (99, True)
     """
     tokens = np.asarray(tokens)
     if tokens.ndim != 1 or len(tokens) < 2:

@@ -3,15 +3,24 @@
 Shapes: B sequences, L tokens, V vocabulary.
 """
 
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
 import keras
 import numpy as np
 from keras import ops
 
 from keras_idea.errors import EvaluationError
+from keras_idea.typing import Tensor
 from keras_idea.validation import check_int
 
 #: The shortest bucket; each next one is twice as long.
 _SHORTEST = 32
+_Sequence: TypeAlias = Sequence[int] | np.ndarray
+# Log-probabilities, and whether each token was the likeliest.
+_Score: TypeAlias = tuple[np.ndarray, np.ndarray]
+# What makes of ids `(B, L)` what a model takes.
+_Inputs: TypeAlias = Callable[[Tensor], Tensor | dict[str, Tensor]]
 
 
 class TokenScorer:
@@ -34,16 +43,28 @@ class TokenScorer:
         ValueError: for an argument outside its range.
 
     Example:
-    >>> scorer = TokenScorer(model, max_length=256)
+    >>> scorer = TokenScorer(model, max_length=16)
     >>> [(log_probabilities, greedy)] = scorer.score([[10, 11, 12]])
+    >>> log_probabilities.shape, greedy.dtype
+    ((2,), dtype('bool'))
     """
 
-    def __init__(self, model, max_length, inputs=None, batch_tokens=8192):
+    def __init__(
+        self,
+        model: keras.Model,
+        max_length: int,
+        inputs: _Inputs | None = None,
+        batch_tokens: int = 8192,
+    ) -> None:
         self.max_length = check_int("max_length", max_length, minimum=1)
         self._batch_tokens = check_int("batch_tokens", batch_tokens, minimum=1)
         self._scores = _Scores(model, inputs or (lambda ids: ids))
 
-    def score(self, sequences, progress=None):
+    def score(
+        self,
+        sequences: Sequence[_Sequence],
+        progress: Callable[[int], object] | None = None,
+    ) -> list[_Score]:
         """Scores each token of each sequence but its first.
 
         Args:
@@ -65,46 +86,51 @@ class TokenScorer:
                     f"tokens. Received: {len(sequence)} tokens in sequence {i}. Cut "
                     "it, or score it in windows (see `perplexity`)."
                 )
-        results: list = [None] * len(sequences)
+        results: dict[int, _Score] = {}
         for length, places in self._buckets(sequences).items():
             size = max(1, self._batch_tokens // length)
             for start in range(0, len(places), size):
                 batch = places[start : start + size]
-                self._score_batch(sequences, batch, (size, length), results)
+                scores = self._score_batch(
+                    [sequences[place] for place in batch], (size, length)
+                )
+                results.update(zip(batch, scores, strict=True))
                 if progress is not None:
                     progress(len(batch))
-        return results
+        return [results[place] for place in range(len(sequences))]
 
-    def _padded(self, tokens):
+    def _padded(self, tokens: int) -> int:
         """The length to which so many tokens are padded."""
         length = _SHORTEST
         while length < tokens:
             length *= 2
         return min(length, self.max_length)
 
-    def _buckets(self, sequences):
+    def _buckets(self, sequences: Sequence[_Sequence]) -> dict[int, list[int]]:
         """Dict of padded length to the places of its sequences."""
-        buckets: dict[int, list] = {}
+        buckets: dict[int, list[int]] = {}
         for place, sequence in enumerate(sequences):
             length = self._padded(len(sequence) - 1)
             buckets.setdefault(length, []).append(place)
         return dict(sorted(buckets.items()))
 
-    def _score_batch(self, sequences, places, shape, results):
+    def _score_batch(
+        self, sequences: Sequence[_Sequence], shape: tuple[int, int]
+    ) -> list[_Score]:
         ids, targets = np.zeros(shape, "int32"), np.zeros(shape, "int32")
-        for row, place in enumerate(places):
-            tokens = np.asarray(sequences[place], "int32")
+        for row, sequence in enumerate(sequences):
+            tokens = np.asarray(sequence, "int32")
             ids[row, : len(tokens) - 1] = tokens[:-1]
             targets[row, : len(tokens) - 1] = tokens[1:]
         scored = self._scores.predict_on_batch({"ids": ids, "targets": targets})
-        for row, place in enumerate(places):
-            count = len(sequences[place]) - 1
-            results[place] = (
-                np.asarray(scored["log_probability"])[row, :count],
-                np.asarray(scored["greedy"])[row, :count],
-            )
+        log_probability, greedy = scored["log_probability"], scored["greedy"]
+        counts = [len(sequence) - 1 for sequence in sequences]
+        return [
+            (np.asarray(log_probability)[row, :count], np.asarray(greedy)[row, :count])
+            for row, count in enumerate(counts)
+        ]
 
-    def next_tokens(self, sequences):
+    def next_tokens(self, sequences: Sequence[_Sequence]) -> list[int]:
         """The likeliest token after each sequence.
 
         Args:
@@ -115,7 +141,7 @@ class TokenScorer:
         """
         length = self._padded(max(len(sequence) for sequence in sequences))
         size = max(1, self._batch_tokens // length)
-        found = []
+        found: list[int] = []
         for start in range(0, len(sequences), size):
             batch = sequences[start : start + size]
             ids = np.zeros((size, length), "int32")
@@ -130,11 +156,11 @@ class TokenScorer:
 class _Scores(keras.Model):
     """Ids and targets `(B, L)` to what is known of the targets."""
 
-    def __init__(self, model, inputs):
+    def __init__(self, model: keras.Model, inputs: _Inputs) -> None:
         super().__init__(name="token_scores")
         self._model, self._inputs = model, inputs
 
-    def call(self, batch):
+    def call(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         logits_BLV = self._model(self._inputs(batch["ids"]), training=False)
         logits_BLV = ops.cast(logits_BLV, "float32")
         targets_BL = batch["targets"]

@@ -1,6 +1,14 @@
 """Axes and colours that the paper's figures share."""
 
 import contextlib
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+
+from keras_idea.extras import require
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 INK, MUTED, GRID = "#1f2933", "#7b8794", "#e4e7eb"
 # Distinct in hue and in lightness.
@@ -8,31 +16,38 @@ COLORS = ("#0b7285", "#e8590c", "#5f3dc4", "#2b8a3e", "#c2255c", "#868e96")
 
 
 @contextlib.contextmanager
-def figure(path, width, height, title, **subplots):
+def figure(
+    path: str | os.PathLike | BinaryIO,
+    width: float,
+    height: float,
+    title: str,
+    title_size: float = 14,
+    **subplots: Any,
+) -> Iterator[Any]:
     """A figure that is saved when the block ends.
 
     Args:
-        path: path of the PNG.
+        path: path of the PNG, or a binary file.
         width: float, in hundreds of pixels.
         height: float, in hundreds of pixels.
         title: str, above all.
+        title_size: float, in points. Default 14.
         **subplots: arguments of `Figure.subplots`, and nrows, ncols.
 
     Yields:
         The axes, as `Figure.subplots` gives them.
     """
     # A Figure of its own: nothing of pyplot's global state is touched.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    picture = Figure(figsize=(width, height), dpi=100, layout="constrained")
-    FigureCanvasAgg(picture)
-    picture.suptitle(title, x=0.012, ha="left", fontsize=14, color=INK)
+    agg = require("matplotlib.backends.backend_agg", "A picture", "cli")
+    figures = require("matplotlib.figure", "A picture", "cli")
+    picture = figures.Figure(figsize=(width, height), dpi=100, layout="constrained")
+    agg.FigureCanvasAgg(picture)
+    picture.suptitle(title, x=0.012, ha="left", fontsize=title_size, color=INK)
     yield picture.subplots(**subplots)
     picture.savefig(path, format="png")
 
 
-def dress(axis, grid="y"):
+def dress(axis: "Axes", grid: Literal["x", "y"] | None = "y") -> None:
     """Quiet ticks, no frame above and to the right, a grid behind.
 
     Args:

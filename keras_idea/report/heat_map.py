@@ -1,14 +1,21 @@
 """The heat map of a run: which neurons lived when, and how important they were."""
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from keras_idea.report.neuron_lives import NeuronLives
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.collections import QuadMesh
 
 _ALIVE = "#9ccfc9"
 _DEAD = "#eceef0"
 
 
-def draw_neurons(axis, neurons, last_step):
+def draw_neurons(axis: "Axes", neurons: Sequence[NeuronLives], last_step: int) -> None:
     """Draws the neurons of every layer, sorted by the step of their death.
 
     While they are read, the living are coloured by their rank of importance
@@ -51,7 +58,7 @@ def draw_neurons(axis, neurons, last_step):
     _draw_key(axis, mesh)
 
 
-def _draw_key(axis, mesh):
+def _draw_key(axis: "Axes", mesh: "QuadMesh") -> None:
     """The colours' meaning, below the heat map."""
     from matplotlib.patches import Patch
 
@@ -76,7 +83,7 @@ def _draw_key(axis, mesh):
         scale.text(x, 0.5, name, ha=side, va="center", transform=scale.transAxes)
 
 
-def _edges(steps):
+def _edges(steps: np.ndarray) -> np.ndarray:
     """A cell reaches back to the reading before it."""
     return np.concatenate([[0.0], steps])
 

@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import io
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -25,10 +26,10 @@ class TrainingCurve:
     loss: np.ndarray
     learning_rate: np.ndarray
     width: np.ndarray
-    validation: dict
+    validation: dict[int, float]
 
 
-def metrics_csv(curves):
+def metrics_csv(curves: Iterable[TrainingCurve]) -> str:
     """The curves as CSV text, one line a step of each run.
 
     Args:

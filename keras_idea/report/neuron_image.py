@@ -53,7 +53,7 @@ def _band(lives: NeuronLives, rows: int, width: int) -> np.ndarray:
     return _COLORS[lives.sorted_levels(rows)[:, columns]]
 
 
-def _color_table():
+def _color_table() -> np.ndarray:
     places = np.linspace(0, 254, len(_RAMP))
     ramp = [np.interp(np.arange(255), places, channel) for channel in _RAMP.T]
     living = np.stack(ramp, axis=1).round().astype("uint8")

@@ -16,7 +16,10 @@ class NeuronLives:
             from 1 (least important) to 255 (most).
 
     Example:
+    >>> importance = np.array([[3.0, 2.0, 1.0], [3.0, np.nan, 1.0]])
     >>> lives = NeuronLives("ffn", np.array([5, 10]), rank_levels(importance))
+    >>> lives.death_step.tolist()
+    [inf, 10.0, inf]
     """
 
     layer: str
@@ -57,7 +60,8 @@ def rank_levels(importance: np.ndarray) -> np.ndarray:
         uint8 array of the same shape: 0 for the dead, else from 1 to 255.
 
     Example:
-    >>> rank_levels(np.array([3.0, np.nan, 1.0]))  # [255, 0, 1]
+    >>> rank_levels(np.array([3.0, np.nan, 1.0])).tolist()
+    [255, 0, 1]
     """
     living = ~np.isnan(importance)
     # Finite, so that the dead alone come last.

@@ -3,7 +3,9 @@
 import base64
 import html
 import io
+from collections.abc import Sequence
 
+from keras_idea.report.run_record import RunRecord
 from keras_idea.report.side_by_side import draw_side_by_side
 from keras_idea.report.table import COLUMNS, LEGEND, cells
 
@@ -33,7 +35,7 @@ summary { cursor: pointer; margin: 10px 0; color: #0b7285; }
 """
 
 
-def report_page(records, title):
+def report_page(records: Sequence[RunRecord], title: str) -> str:
     """The HTML of a report.
 
     Args:
@@ -73,7 +75,7 @@ def report_page(records, title):
     )
 
 
-def _curves(records):
+def _curves(records: Sequence[RunRecord]) -> str:
     picture = io.BytesIO()
     runs = [(record.name, record.curves[0]) for record in records]
     draw_side_by_side(picture, runs)
@@ -83,7 +85,7 @@ def _curves(records):
     return f'<div class="curves">{image}</div><p class="legend">{note}</p>'
 
 
-def _run(record):
+def _run(record: RunRecord) -> str:
     facts = [[key, _shown(value)] for key, value in record.facts.items()]
     return "\n".join(
         [
@@ -97,7 +99,7 @@ def _run(record):
     )
 
 
-def _settings(records, several):
+def _settings(records: Sequence[RunRecord], several: bool) -> str:
     keys = dict.fromkeys(key for record in records for key in record.settings)
     rows, differing = [], []
     for key in keys:
@@ -109,10 +111,15 @@ def _settings(records, several):
     return note + _table(header, rows, texts=len(header), marked=differing)
 
 
-def _table(header, rows, texts, marked=()):
+def _table(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    texts: int,
+    marked: Sequence[bool] = (),
+) -> str:
     """A table whose first `texts` columns are texts, the others numbers."""
 
-    def line(tag, values):
+    def line(tag: str, values: Sequence[str]) -> str:
         classes = [' class="text"' if i < texts else "" for i in range(len(values))]
         pairs = zip(classes, map(html.escape, values), strict=True)
         return "".join(f"<{tag}{kind}>{value}</{tag}>" for kind, value in pairs)
@@ -128,10 +135,10 @@ def _table(header, rows, texts, marked=()):
     return f'<div class="wide"><table>{head}<tbody>\n{lines}\n</tbody></table></div>'
 
 
-def _image(png, alt):
+def _image(png: bytes, alt: str) -> str:
     data = base64.b64encode(png).decode("ascii")
     return f'<img alt="{html.escape(alt)}" src="data:image/png;base64,{data}">'
 
 
-def _shown(value):
+def _shown(value: object) -> str:
     return value if isinstance(value, str) else f"{value}"

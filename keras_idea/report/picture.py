@@ -1,11 +1,22 @@
 """One picture of a run: rate, width, loss, and which neurons lived when."""
 
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
 import numpy as np
 
+from keras_idea.report.axes import INK, MUTED, dress, figure
 from keras_idea.report.heat_map import draw_neurons
+from keras_idea.report.history import TrainingCurve
+from keras_idea.report.neuron_lives import NeuronLives
 
-_INK = "#1f2933"
-_MUTED = "#7b8794"
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Name, first and last step.
+_Stage: TypeAlias = tuple[str, int, int]
+
 _PRUNED = "#0b7285"
 _SCRATCH = "#e8590c"
 _COLORS = (_PRUNED, _SCRATCH)
@@ -13,7 +24,14 @@ _RATE = "#5f3dc4"
 _STAGES = {"enlarged": "#ffffff", "pruning": "#fff3d6", "recovery": "#e6f7ee"}
 
 
-def draw_run(path, curves, neurons, stages, compaction_steps=(), title=""):
+def draw_run(
+    path: str | os.PathLike,
+    curves: Sequence[TrainingCurve],
+    neurons: Sequence[NeuronLives],
+    stages: Sequence[_Stage],
+    compaction_steps: Sequence[int] = (),
+    title: str = "",
+) -> None:
     """Draws a run as a PNG, 1200 pixels wide.
 
     Four panels share the axis of steps: learning rate, width, loss in bits per
@@ -31,49 +49,30 @@ def draw_run(path, curves, neurons, stages, compaction_steps=(), title=""):
             became narrower. Default (): it did not.
         title: str, drawn above.
     """
-    # A Figure of its own: nothing of pyplot's global state is touched.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
-
-    layout = ConstrainedLayoutEngine(h_pad=0.06, hspace=0.02)
-    figure = Figure(figsize=(12, 13.5), dpi=100, layout=layout)
-    FigureCanvasAgg(figure)
-    axes = figure.subplots(4, 1, sharex=True, height_ratios=[1, 1, 2.2, 2.6])
-    figure.suptitle(title, x=0.012, ha="left", fontsize=15, color=_INK)
-    _draw_learning_rate(axes[0], curves[0])
-    _draw_width(axes[1], curves[0])
-    _draw_loss(axes[2], curves)
-    draw_neurons(axes[3], neurons, stages[-1][2])
-    for axis in axes:
-        _dress(axis)
-    for axis in axes[:3]:
-        _shade(axis, stages)
-    _label_stages(axes[0], stages)
-    _mark_compaction(axes, compaction_steps, curves[0])
-    axes[3].set_xlabel("optimizer steps")
-    axes[3].set_xlim(0, stages[-1][2])
-    figure.savefig(path, format="png")
+    ratios = [1, 1, 2.2, 2.6]
+    panels = {"nrows": 4, "ncols": 1, "sharex": True, "height_ratios": ratios}
+    with figure(path, 12, 13.5, title, title_size=15, **panels) as axes:
+        axes[0].figure.get_layout_engine().set(h_pad=0.06, hspace=0.02)
+        _draw_learning_rate(axes[0], curves[0])
+        _draw_width(axes[1], curves[0])
+        _draw_loss(axes[2], curves)
+        draw_neurons(axes[3], neurons, stages[-1][2])
+        for axis in axes[:3]:
+            dress(axis)
+            _shade(axis, stages)
+        dress(axes[3], grid=None)
+        _label_stages(axes[0], stages)
+        _mark_compaction(axes, compaction_steps, curves[0])
+        axes[3].set_xlabel("optimizer steps")
+        axes[3].set_xlim(0, stages[-1][2])
 
 
-def _dress(axis):
-    axis.tick_params(colors=_MUTED, labelsize=10)
-    axis.xaxis.label.set_color(_INK)
-    axis.yaxis.label.set_color(_INK)
-    axis.set_axisbelow(True)
-    for side in ("top", "right"):
-        axis.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axis.spines[side].set_color("#cbd2d9")
-
-
-def _shade(axis, stages):
-    axis.grid(axis="y", color="#e4e7eb", linewidth=0.8)
+def _shade(axis: "Axes", stages: Sequence[_Stage]) -> None:
     for name, first, last in stages:
         axis.axvspan(first, last, color=_STAGES[name], zorder=-2, linewidth=0)
 
 
-def _label_stages(axis, stages):
+def _label_stages(axis: "Axes", stages: Sequence[_Stage]) -> None:
     whole = stages[-1][2]
     for name, first, last in stages:
         # A stage too short for its name goes without.
@@ -83,15 +82,17 @@ def _label_stages(axis, stages):
                 ((first + last) / 2, 1.04),
                 xycoords=("data", "axes fraction"),
                 ha="center",
-                color=_MUTED,
+                color=MUTED,
                 fontsize=11,
             )
 
 
-def _mark_compaction(axes, steps, curve):
+def _mark_compaction(
+    axes: Sequence["Axes"], steps: Sequence[int], curve: TrainingCurve
+) -> None:
     for axis in axes:
         for step in steps:
-            axis.axvline(step, color=_INK, linewidth=1, linestyle=(0, (4, 3)))
+            axis.axvline(step, color=INK, linewidth=1, linestyle=(0, (4, 3)))
     if not steps:
         return
     step = steps[-1]
@@ -107,18 +108,18 @@ def _mark_compaction(axes, steps, curve):
         ha="right" if left else "left",
         va="top",
         fontsize=10.5,
-        color=_INK,
+        color=INK,
     )
 
 
-def _draw_learning_rate(axis, curve):
+def _draw_learning_rate(axis: "Axes", curve: TrainingCurve) -> None:
     axis.plot(curve.steps, curve.learning_rate, color=_RATE, linewidth=2)
     axis.set_ylabel("learning rate")
     axis.set_ylim(bottom=0)
     axis.ticklabel_format(axis="y", style="sci", scilimits=(-3, 3))
 
 
-def _draw_width(axis, curve):
+def _draw_width(axis: "Axes", curve: TrainingCurve) -> None:
     steps = np.concatenate([[0], curve.steps])
     width = np.concatenate([curve.width[:1], curve.width])
     axis.step(steps, width, where="post", color=_PRUNED, linewidth=2)
@@ -128,7 +129,7 @@ def _draw_width(axis, curve):
     axis.set_ylabel("neurons an FFN")
 
 
-def _draw_loss(axis, curves):
+def _draw_loss(axis: "Axes", curves: Sequence[TrainingCurve]) -> None:
     for curve, color in zip(curves, _COLORS, strict=False):
         axis.plot(curve.steps, curve.loss, color=color, alpha=0.16, linewidth=0.8)
         smoothed = smooth(curve.loss)
@@ -159,7 +160,7 @@ def _draw_loss(axis, curves):
     _draw_close_up(axis, curves)
 
 
-def _draw_close_up(axis, curves):
+def _draw_close_up(axis: "Axes", curves: Sequence[TrainingCurve]) -> None:
     """Validation over the last half of the run, where the differences are small."""
     half = curves[0].steps[-1] / 2
     late = [{k: v for k, v in c.validation.items() if k >= half} for c in curves]
@@ -179,12 +180,11 @@ def _draw_close_up(axis, curves):
         )
     inset.margins(x=0.03, y=0.12)
     inset.set_xlim(right=curves[0].steps[-1] + 0.14 * half)
-    inset.set_title("validation, last half", fontsize=10.5, color=_INK, loc="left")
-    inset.grid(axis="y", color="#e4e7eb", linewidth=0.8)
-    _dress(inset)
+    inset.set_title("validation, last half", fontsize=10.5, color=INK, loc="left")
+    dress(inset)
 
 
-def smooth(values, half=None):
+def smooth(values: np.ndarray, half: int | None = None) -> np.ndarray:
     """Running mean over `half` values each way (an 80th of all), fewer at the ends."""
     half = max(1, len(values) // 80) if half is None else half
     total = np.concatenate([[0.0], np.cumsum(values)])

@@ -1,17 +1,28 @@
 """`keras-idea report`: finished runs side by side, as a page and in the terminal."""
 
+import os
 import pathlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from keras_idea.errors import ReportRefused
+from keras_idea.extras import require
 from keras_idea.files import check_parents, write_atomically
 from keras_idea.report.page import MARK, report_page
 from keras_idea.report.run_record import read_runs
-from keras_idea.report.table import print_table
+from keras_idea.report.table import print_table, standard_output
+
+if TYPE_CHECKING:
+    import rich.console
 
 _MEND = "Give another name with --output."
 
 
-def report(paths, output="report.html", console=None):
+def report(
+    paths: Sequence[str | os.PathLike],
+    output: str | os.PathLike = "report.html",
+    console: "rich.console.Console | None" = None,
+) -> pathlib.Path:
     """Writes a page about one or several runs, and prints their tables.
 
     Args:
@@ -26,24 +37,27 @@ def report(paths, output="report.html", console=None):
     Raises:
         ReportRefused: if the page cannot be written there.
         RunRecordError: for a folder that no report can be made of.
+        MissingPackage: without `rich` or `matplotlib`.
 
     Example:
-    >>> report(["runs/jax", "runs/torch"], "runs.html")
+    >>> path = report(["finished"], "runs.html")
+    <BLANKLINE>
+    finished...
+    >>> path.name
+    'runs.html'
     """
-    import rich.console
-    import rich.markup
-
+    console = console or standard_output()
+    escape = require("rich.markup", "A report", "cli").escape
     output = pathlib.Path(output)
     _check_output(output)
     records = read_runs(paths)
     title = "keras-idea: " + ", ".join(record.name for record in records)
     _write(output, report_page(records, title))
-    console = console or rich.console.Console()
     for record in records:
         facts = [record.facts.get(name) for name in ("backend", "machine")]
         known = ", ".join(str(fact) for fact in facts if fact is not None)
         name = f"{record.name} ({known})" if known else record.name
-        console.print(f"\n[bold]{rich.markup.escape(name)}[/bold]")
+        console.print(f"\n[bold]{escape(name)}[/bold]")
         print_table(record.rows, console)
     return output
 

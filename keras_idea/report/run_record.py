@@ -4,8 +4,11 @@ import csv
 import dataclasses
 import json
 import math
+import os
 import pathlib
 import tomllib
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -13,6 +16,7 @@ from keras_idea.errors import RunRecordError
 from keras_idea.report.history import TrainingCurve
 from keras_idea.report.table import ResultRow
 
+_Content = TypeVar("_Content")
 _PNG = b"\x89PNG\r\n\x1a\n"
 _PNG_END = b"IEND\xaeB`\x82"
 
@@ -35,14 +39,14 @@ class RunRecord:
     name: str
     path: pathlib.Path
     settings: dict
-    rows: list
+    rows: list[ResultRow]
     facts: dict
-    curves: list
+    curves: list[TrainingCurve]
     picture: bytes
     sample: str
 
 
-def read_run(path):
+def read_run(path: str | os.PathLike) -> RunRecord:
     """Reads the folder of a finished run.
 
     Args:
@@ -82,7 +86,7 @@ def read_run(path):
     )
 
 
-def read_runs(paths):
+def read_runs(paths: Sequence[str | os.PathLike]) -> list[RunRecord]:
     """Reads several runs, and gives those that are called alike their whole path.
 
     Args:
@@ -108,7 +112,7 @@ def read_runs(paths):
     ]
 
 
-def _read(path, read):
+def _read(path: pathlib.Path, read: Callable[[bytes], _Content]) -> _Content:
     try:
         return read(path.read_bytes())
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
@@ -118,7 +122,7 @@ def _read(path, read):
         ) from None
 
 
-def _settings(content):
+def _settings(content: bytes) -> dict[str, Any]:
     tables = tomllib.loads(content.decode())
     if not all(isinstance(table, dict) for table in tables.values()):
         raise ValueError("a key outside of the tables")
@@ -129,7 +133,7 @@ def _settings(content):
     }
 
 
-def _table(content):
+def _table(content: bytes) -> tuple[list[ResultRow], dict]:
     facts = json.loads(content.decode())
     if not isinstance(facts, dict) or not isinstance(facts.get("rows"), list):
         raise ValueError("it holds no rows")
@@ -146,7 +150,7 @@ def _table(content):
     return rows, {key: value for key, value in facts.items() if key != "rows"}
 
 
-def _curves(content):
+def _curves(content: bytes) -> list[TrainingCurve]:
     """The curves of a metrics file; see `keras_idea.report.history.metrics_csv`."""
     lines: dict = {}
     for number, line in enumerate(csv.DictReader(content.decode().splitlines()), 2):
@@ -165,7 +169,7 @@ def _curves(content):
     return [_curve(name, np.array(values)) for name, values in lines.items()]
 
 
-def _curve(name, values):
+def _curve(name: str, values: np.ndarray) -> TrainingCurve:
     step, loss, rate, width, validation = values.T
     measured = ~np.isnan(validation)
     return TrainingCurve(
@@ -180,13 +184,13 @@ def _curve(name, values):
     )
 
 
-def _picture(content):
+def _picture(content: bytes) -> bytes:
     if not content.startswith(_PNG) or not content.endswith(_PNG_END):
         raise ValueError("no whole PNG picture")
     return content
 
 
-_READERS = {
+_READERS: dict[str, Callable[[bytes], Any]] = {
     "config.toml": _settings,
     "metrics.csv": _curves,
     "table.json": _table,

@@ -1,12 +1,19 @@
 """The curves of several runs in one picture."""
 
+import os
+from collections.abc import Sequence
+from typing import BinaryIO
+
 from keras_idea.report.axes import COLORS, dress, figure
+from keras_idea.report.history import TrainingCurve
 from keras_idea.report.picture import smooth
 
 _LINES = ("-", "--", ":")
 
 
-def draw_side_by_side(path, runs):
+def draw_side_by_side(
+    path: str | os.PathLike | BinaryIO, runs: Sequence[tuple[str, TrainingCurve]]
+) -> None:
     """Draws loss and width of the pruned models of several runs.
 
     Lines are the smoothed training loss, dots the validations.

@@ -3,6 +3,12 @@
 import dataclasses
 import json
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from keras_idea.extras import require
+
+if TYPE_CHECKING:
+    import rich.console
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +30,7 @@ class ResultRow:
     generation_speed: float | None = None
 
     @property
-    def perplexity(self):
+    def perplexity(self) -> float | None:
         """float, per byte: `2 ** bits_per_byte`."""
         return None if self.bits_per_byte is None else 2.0**self.bits_per_byte
 
@@ -44,7 +50,7 @@ LEGEND = (
 )
 
 
-def cells(row):
+def cells(row: ResultRow) -> list[str]:
     """The texts of one row, in the order of `COLUMNS`.
 
     Args:
@@ -57,7 +63,7 @@ def cells(row):
     return ["-" if value is None else form.format(value) for value, form in values]
 
 
-def to_markdown(rows):
+def to_markdown(rows: Sequence[ResultRow]) -> str:
     """The table as Markdown.
 
     Args:
@@ -89,7 +95,7 @@ def markdown_table(lines: Sequence[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in padded)
 
 
-def to_json(rows, facts=None):
+def to_json(rows: Sequence[ResultRow], facts: dict | None = None) -> str:
     """The table as JSON, with what is worth knowing about the run.
 
     Args:
@@ -105,19 +111,21 @@ def to_json(rows, facts=None):
     return json.dumps({"rows": records, **(facts or {})}, indent=2) + "\n"
 
 
-def print_table(rows, console=None):
+def print_table(
+    rows: Sequence[ResultRow], console: "rich.console.Console | None" = None
+) -> None:
     """Prints the table to the terminal.
 
     Args:
         rows: list of `ResultRow`.
         console: `rich.console.Console` or None: the standard output.
-    """
-    import rich.box
-    import rich.console
-    import rich.table
 
-    table = rich.table.Table(
-        box=rich.box.SIMPLE_HEAD,
+    Raises:
+        MissingPackage: without `rich`.
+    """
+    console = console or standard_output()
+    table = require("rich.table", "A table", "cli").Table(
+        box=require("rich.box", "A table", "cli").SIMPLE_HEAD,
         pad_edge=False,
         caption=LEGEND,
         caption_justify="left",
@@ -126,4 +134,13 @@ def print_table(rows, console=None):
         table.add_column(header, justify="right" if index else "left")
     for row in rows:
         table.add_row(*cells(row))
-    (console or rich.console.Console()).print(table)
+    console.print(table)
+
+
+def standard_output() -> "rich.console.Console":
+    """The console of `rich` that writes to the standard output.
+
+    Raises:
+        MissingPackage: without `rich`.
+    """
+    return require("rich.console", "A table in the terminal", "cli").Console()

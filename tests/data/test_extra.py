@@ -10,6 +10,7 @@ from keras_idea.data import (
     TextSource,
     TokenBatches,
     build_cache,
+    byte_vocabulary,
     load_vocabulary,
 )
 from tests.data.files import jsonl, parquet, write, zst
@@ -65,3 +66,17 @@ def test_what_is_missing_is_named_and_how_to_get_it(tmp_path, monkeypatch, packa
     match = rf"needs the package '{package}', .*: pip install \"keras-idea\[data\]\""
     with pytest.raises(ImportError, match=match):
         NEEDS[package](tmp_path)
+
+
+def test_rich_is_needed_for_a_bar_that_is_asked_for(tmp_path, monkeypatch):
+    """Where it is not asked for, a terminal without `rich` gets none."""
+    monkeypatch.setitem(sys.modules, "rich", None)
+    for name in [name for name in sys.modules if name.startswith("rich.")]:
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    write(tmp_path, {"a.txt": b"a text"})
+    source, vocabulary = TextSource(tmp_path / "a.txt"), byte_vocabulary(end=True)
+    match = r"progress bar needs the package 'rich', .*\"keras-idea\[cli\]\""
+    with pytest.raises(ImportError, match=match):
+        build_cache(source, vocabulary, tmp_path / "cache", progress=True)
+    assert len(build_cache(source, vocabulary, tmp_path / "cache")) == 7

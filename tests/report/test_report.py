@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -184,3 +185,11 @@ class TestTable:
             assert cell in text.getvalue()
         assert "held-out text" in text.getvalue()
         assert "…" not in text.getvalue()
+
+
+def test_a_table_without_rich_names_the_extra(monkeypatch):
+    for name in ("rich", *(name for name in sys.modules if name.startswith("rich."))):
+        monkeypatch.setitem(sys.modules, name, None)
+    match = r"needs the package 'rich', .*\"keras-idea\[cli\]\""
+    with pytest.raises(ImportError, match=match):
+        print_table(ROWS)
