@@ -87,7 +87,7 @@ class SavedCheckpoint:
             return file.get_tensor(name)
 
     @contextlib.contextmanager
-    def _open(self, name: str) -> Iterator:
+    def _open(self, name: str) -> Iterator[safe_open]:
         try:
             with safe_open(self.folder / self._files[name], "np") as file:
                 yield file
