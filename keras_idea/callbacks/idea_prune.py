@@ -8,7 +8,7 @@ import keras
 from keras_idea import methods
 from keras_idea.callbacks.log_dir import LogDir, call_after, monitor_for
 from keras_idea.callbacks.method_run import MethodRun
-from keras_idea.callbacks.narrowing import COMPACT, Narrowing
+from keras_idea.callbacks.narrowing import COMPACT, Compact, Narrowing
 from keras_idea.callbacks.run_checks import (
     check_length,
     check_peers,
@@ -80,8 +80,10 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             cannot be carried, or the method cannot work there.
 
     Example:
-    >>> prune = IdeaPruneCallback(target_dim=96, begin_step=500, prune_steps=250)
-    >>> model.fit(data, callbacks=[prune])
+    >>> prune = IdeaPruneCallback(target_dim=4, begin_step=1, prune_steps=2)
+    >>> _ = model.fit(data, callbacks=[prune], verbose=0)
+    >>> [ffn.hidden_dim for ffn in ki.find_ffns(model)]
+    [4, 4]
 
     Source: IDEA Prune (arXiv 2503.05920), Algorithm 1.
     """
@@ -96,7 +98,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         begin_step: int,
         prune_steps: int,
         method: str | methods.Method = "sensitivity",
-        compact: str = "end",
+        compact: Compact = "end",
         update_every: int = 1,
         round_to: int = 1,
         log_dir: LogDir = None,
@@ -112,7 +114,6 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         self._monitor = monitor_for(log_dir)
         if self._monitor is not None:
             call_after(self, self._monitor)
-        self._model: Any = None
         self._at_rest()
 
     def _at_rest(self) -> None:
