@@ -71,7 +71,13 @@ def plan(config: RunConfig) -> RunPlan:
         ConfigError, TextError: as `train`.
 
     Example:
-    >>> plan(load_config("run.toml")).stages[0].flops
+    >>> from keras_idea.runs.config import load_config
+    >>> for stage in plan(load_config("run.toml")).stages:
+    ...     print(stage.name, stage.steps, stage.widths)
+    enlarged 4 (32, 32)
+    pruning 3 (32, 8)
+    recovery 5 (8, 8)
+    narrow from scratch 12 (8, 8)
     """
     run = prepare(config, RunFolder(config.run.output))
     models, timeline, rate = run.models, run.timeline, cosine(config)
