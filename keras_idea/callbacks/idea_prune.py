@@ -1,6 +1,7 @@
 """The one callback: pruning by schedule, and compaction in mid-run."""
 
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -18,7 +19,7 @@ from keras_idea.callbacks.run_checks import (
 )
 from keras_idea.callbacks.target import check_target
 from keras_idea.surgery.optimizer_state import check_carriable
-from keras_idea.surgery.pruner import end_pruning
+from keras_idea.surgery.pruner import NeuronPruner, end_pruning
 from keras_idea.surgery.step_count import StepCount
 from keras_idea.surgery.train_function import at_first_step
 from keras_idea.validation import check_choice, check_int
@@ -88,8 +89,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
     Source: IDEA Prune (arXiv 2503.05920), Algorithm 1.
     """
 
-    # Nothing below that runs at the end of a batch touches the model, so Keras
-    # need not wait for each step's result.
+    # Nothing that runs at the end of a batch touches the model: Keras need not wait.
     async_safe = True
 
     def __init__(
@@ -118,9 +118,9 @@ class IdeaPruneCallback(keras.callbacks.Callback):
 
     def _at_rest(self) -> None:
         self._run: Any = None  # the `MethodRun` of the `fit` under way
-        self._parked: Any = None  # its `NeuronPruner`, for the next `fit`
-        self._fitted: Any = None
-        self._call_off: Any = None
+        self._parked: NeuronPruner | None = None  # its pruner, for the next `fit`
+        self._fitted: weakref.ref[keras.Model] | None = None
+        self._call_off: Callable[[], None] | None = None
 
     def __reduce__(self) -> tuple:
         """A copy, or a pickle, begins at rest: nothing of a model goes with it."""

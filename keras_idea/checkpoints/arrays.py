@@ -65,7 +65,7 @@ class SavedCheckpoint:
         facts: dict, as it was given to `CheckpointFiles.write`.
     """
 
-    def __init__(self, folder: pathlib.Path, manifest: dict):
+    def __init__(self, folder: pathlib.Path, manifest: dict) -> None:
         self.folder = folder
         self.step: int = manifest["step"]
         self.facts: dict = manifest["facts"]

@@ -98,7 +98,7 @@ class Monitor(keras.callbacks.Callback):
         tensorboardx()
         self._log: Any = None
         self._watched: Any = None
-        self._watch: Any = None
+        self._watch = NeuronWatch()
 
     def __reduce__(self) -> tuple:
         """A copy, or a pickle, begins at rest, in the same folder."""

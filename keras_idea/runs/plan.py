@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import keras
 
@@ -14,6 +14,9 @@ from keras_idea.runs.config import RunConfig
 from keras_idea.runs.prepare import describe, prepare
 from keras_idea.runs.run import SCRATCH
 from keras_idea.runs.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 # Bytes of a parameter in float32: itself, its gradient and AdamW's two slots.
 _BYTES_A_PARAMETER = 16
@@ -118,7 +121,7 @@ def plan(config: RunConfig) -> RunPlan:
     return RunPlan(described, (of_wide, of_narrow), stages)
 
 
-def print_plan(planned: RunPlan, console: Any = None) -> None:
+def print_plan(planned: RunPlan, console: "Console | None" = None) -> None:
     """Prints a `RunPlan` as a table.
 
     Args:
