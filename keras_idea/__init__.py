@@ -6,17 +6,22 @@ import sys as _sys
 if _sys.argv[:1] == ["-m"]:
     import keras_idea_cli as _cli
 
-    _cli.begin_as_module("keras_idea")
+    _as_command = _cli.begin_as_module("keras_idea")
+else:
+    _as_command = False
 
 try:
     import keras as _keras  # noqa: F401
 except ModuleNotFoundError as error:
-    raise ImportError(
+    _refusal = ImportError(
         f"Keras cannot be imported: {error}. If that is its backend, choose one that "
         "is installed with the environment variable KERAS_BACKEND=jax, tensorflow or "
         "torch (tensorflow where it is not set), or install it: "
         "pip install 'keras-idea[jax]', '[tensorflow]' or '[torch]'."
-    ) from error
+    )
+    if _as_command:
+        _sys.exit(_cli.refuse(_refusal))
+    raise _refusal from error
 
 from keras_idea import data, functional, methods, models
 from keras_idea.callbacks import Checkpoint, IdeaPruneCallback, Monitor

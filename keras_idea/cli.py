@@ -1,6 +1,8 @@
 """The command line: `keras-idea train`, `plan`, `export`, `evaluate`, `report`..."""
 
+import argparse
 import sys
+from collections.abc import Callable, Sequence
 
 from keras_idea.errors import (
     ArgumentError,
@@ -13,7 +15,7 @@ from keras_idea.validation import check_int
 from keras_idea_cli.arguments import make_parser
 
 
-def main(arguments=None):
+def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line.
 
     Args:
@@ -24,13 +26,17 @@ def main(arguments=None):
         it was interrupted.
 
     Example:
-    >>> main(["train", "run.toml", "--output", "runs/mine"])
+    >>> main(["plan", "run.toml"])
+    Text: text.txt, ...
+    0
     """
     options = make_parser().parse_args(arguments)
     return carry_out(_COMMANDS[options.command], options)
 
 
-def carry_out(command, options):
+def carry_out(
+    command: Callable[[argparse.Namespace], None], options: argparse.Namespace
+) -> int:
     """Calls a command and turns its errors into messages and exit statuses.
 
     Args:
@@ -55,7 +61,7 @@ def carry_out(command, options):
     return 0
 
 
-def _train(options):
+def _train(options: argparse.Namespace) -> None:
     # Imported where they are needed: each command loads what it uses alone.
     from keras_idea.runs.config import load_config
     from keras_idea.runs.train import train
@@ -66,14 +72,14 @@ def _train(options):
     train(config, overwrite=options.overwrite)
 
 
-def _plan(options):
+def _plan(options: argparse.Namespace) -> None:
     from keras_idea.runs.config import load_config
     from keras_idea.runs.plan import plan, print_plan
 
     print_plan(plan(load_config(options.config)))
 
 
-def _export(options):
+def _export(options: argparse.Namespace) -> None:
     from keras_idea.export import export_hf, export_onnx, export_preset, load_run
 
     if options.length is not None and options.onnx is None:
@@ -88,7 +94,7 @@ def _export(options):
     print(export)
 
 
-def _evaluate(options):
+def _evaluate(options: argparse.Namespace) -> None:
     require("rich", "`keras-idea evaluate`", "cli")
     from keras_idea.runs.evaluate import judge_tasks, judge_text
     from keras_idea.runs.judged import load_judged
@@ -109,7 +115,7 @@ def _evaluate(options):
         print_tasks(judge_tasks(judged, names, options.local, options.limit))
 
 
-def _names(listed):
+def _names(listed: str) -> list[str]:
     names = [name.strip() for name in listed.split(",") if name.strip()]
     if not names:
         raise ArgumentError(
@@ -118,7 +124,7 @@ def _names(listed):
     return names
 
 
-def _report(options):
+def _report(options: argparse.Namespace) -> None:
     for package in ("matplotlib", "rich"):
         require(package, "`keras-idea report`", "cli")
     from keras_idea.report.report import report
@@ -126,7 +132,7 @@ def _report(options):
     print(f"The page is {report(options.runs, options.output)}")
 
 
-def _fail(status, message):
+def _fail(status: int, message: object) -> int:
     print(f"keras-idea: {message}", file=sys.stderr)
     return status
 

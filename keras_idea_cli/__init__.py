@@ -27,8 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         import keras_idea  # noqa: F401
     except ImportError as error:  # it says which backends there are
-        print(f"keras-idea: {error}", file=sys.stderr)
-        return 2
+        return refuse(error)
     from keras_idea.cli import main
 
     return main(arguments)
@@ -47,11 +46,14 @@ def begin(arguments: Sequence[str] | None = None) -> None:
     quieten_tensorflow()
 
 
-def begin_as_module(package: str) -> None:
+def begin_as_module(package: str) -> bool:
     """`begin`, if it is the package of `python -m PACKAGE` that is being imported.
 
     Args:
         package: str, its name.
+
+    Returns:
+        bool, whether it is.
 
     Raises:
         SystemExit: as `main`.
@@ -60,3 +62,17 @@ def begin_as_module(package: str) -> None:
     told = words[words.index("-m") :][1:2] if "-m" in words else []
     if told == [package]:
         begin()
+    return told == [package]
+
+
+def refuse(error: ImportError) -> int:
+    """Tells why the package cannot be imported.
+
+    Args:
+        error: what its import raised.
+
+    Returns:
+        int, the exit status: 2.
+    """
+    print(f"keras-idea: {error}", file=sys.stderr)
+    return 2

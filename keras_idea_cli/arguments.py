@@ -1,9 +1,12 @@
 """The arguments of the command line."""
 
 import argparse
+from typing import TypeAlias
+
+_Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
-def make_parser():
+def make_parser() -> argparse.ArgumentParser:
     """The `argparse` parser; `command` in its result names what is to be done."""
     parser = argparse.ArgumentParser(
         prog="keras-idea",
@@ -48,7 +51,7 @@ def make_parser():
     return parser
 
 
-def _add_export(commands):
+def _add_export(commands: _Commands) -> None:
     export = commands.add_parser(
         "export",
         help="export a run's narrow model for KerasHub, Hugging Face or ONNX",
@@ -84,7 +87,7 @@ def _add_export(commands):
     export.set_defaults(command="export")
 
 
-def _add_evaluate(commands):
+def _add_evaluate(commands: _Commands) -> None:
     evaluate = commands.add_parser(
         "evaluate",
         help="perplexity of a text, and benchmarks, of a saved model",
@@ -126,7 +129,7 @@ def _add_evaluate(commands):
     evaluate.set_defaults(command="evaluate")
 
 
-def _add_report(commands):
+def _add_report(commands: _Commands) -> None:
     report = commands.add_parser(
         "report",
         help="one HTML page about one or several finished runs",

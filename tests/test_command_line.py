@@ -70,9 +70,10 @@ def test_nothing_but_what_is_asked_for_is_said(begin, tmp_path):
     assert "recovery" in ended.stdout
 
 
-def test_a_backend_that_is_not_there_is_one_line(tmp_path):
+@pytest.mark.parametrize("begin", [PROGRAM, MODULE], ids=["program", "module"])
+def test_a_backend_that_is_not_there_is_one_line(begin, tmp_path):
     (tmp_path / "keras.py").write_text("import a_backend")
-    ended = python(*PROGRAM, "plan", PYTHONPATH=path_with(tmp_path))
+    ended = python(*begin, "plan", PYTHONPATH=path_with(tmp_path))
     assert ended.returncode == 2
     (line,) = ended.stderr.splitlines()
     assert line.startswith("keras-idea: Keras cannot be imported: No module named")

@@ -1,6 +1,7 @@
 """The one callback: pruning by schedule, and compaction in mid-run."""
 
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -8,7 +9,7 @@ import keras
 from keras_idea import methods
 from keras_idea.callbacks.log_dir import LogDir, call_after, monitor_for
 from keras_idea.callbacks.method_run import MethodRun
-from keras_idea.callbacks.narrowing import COMPACT, Narrowing
+from keras_idea.callbacks.narrowing import COMPACT, Compact, Narrowing
 from keras_idea.callbacks.run_checks import (
     check_length,
     check_peers,
@@ -18,7 +19,7 @@ from keras_idea.callbacks.run_checks import (
 )
 from keras_idea.callbacks.target import check_target
 from keras_idea.surgery.optimizer_state import check_carriable
-from keras_idea.surgery.pruner import end_pruning
+from keras_idea.surgery.pruner import NeuronPruner, end_pruning
 from keras_idea.surgery.step_count import StepCount
 from keras_idea.surgery.train_function import at_first_step
 from keras_idea.validation import check_choice, check_int
@@ -80,14 +81,15 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             cannot be carried, or the method cannot work there.
 
     Example:
-    >>> prune = IdeaPruneCallback(target_dim=96, begin_step=500, prune_steps=250)
-    >>> model.fit(data, callbacks=[prune])
+    >>> prune = IdeaPruneCallback(target_dim=4, begin_step=1, prune_steps=2)
+    >>> _ = model.fit(data, callbacks=[prune], verbose=0)
+    >>> [ffn.hidden_dim for ffn in ki.find_ffns(model)]
+    [4, 4]
 
     Source: IDEA Prune (arXiv 2503.05920), Algorithm 1.
     """
 
-    # Nothing below that runs at the end of a batch touches the model, so Keras
-    # need not wait for each step's result.
+    # Nothing that runs at the end of a batch touches the model: Keras need not wait.
     async_safe = True
 
     def __init__(
@@ -96,7 +98,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         begin_step: int,
         prune_steps: int,
         method: str | methods.Method = "sensitivity",
-        compact: str = "end",
+        compact: Compact = "end",
         update_every: int = 1,
         round_to: int = 1,
         log_dir: LogDir = None,
@@ -112,14 +114,13 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         self._monitor = monitor_for(log_dir)
         if self._monitor is not None:
             call_after(self, self._monitor)
-        self._model: Any = None
         self._at_rest()
 
     def _at_rest(self) -> None:
         self._run: Any = None  # the `MethodRun` of the `fit` under way
-        self._parked: Any = None  # its `NeuronPruner`, for the next `fit`
-        self._fitted: Any = None
-        self._call_off: Any = None
+        self._parked: NeuronPruner | None = None  # its pruner, for the next `fit`
+        self._fitted: weakref.ref[keras.Model] | None = None
+        self._call_off: Callable[[], None] | None = None
 
     def __reduce__(self) -> tuple:
         """A copy, or a pickle, begins at rest: nothing of a model goes with it."""

@@ -1,10 +1,14 @@
 """What a pruning method does in the course of one `fit`."""
 
 import warnings
-from typing import Any
+from collections.abc import Callable, Sequence
+
+import keras
 
 from keras_idea.keras_private.layer_walk import student_of
-from keras_idea.methods.method import Job
+from keras_idea.methods.method import Job, Method
+from keras_idea.methods.probe import Probe
+from keras_idea.surgery.find import FFN
 from keras_idea.surgery.probes import (
     attach_probes,
     check_calls,
@@ -27,7 +31,15 @@ class MethodRun:
         update_every: int, steps between two masks.
     """
 
-    def __init__(self, method, ffns, targets, begin_step, prune_steps, update_every):
+    def __init__(
+        self,
+        method: Method,
+        ffns: list[FFN],
+        targets: Sequence[int],
+        begin_step: int,
+        prune_steps: int,
+        update_every: int,
+    ) -> None:
         self._method, self._ffns, self._begin_step = method, ffns, begin_step
         self._span = (begin_step, prune_steps)
         #: list of `CubicWidth`, the width of each FFN over the steps.
@@ -43,27 +55,33 @@ class MethodRun:
             for index, (ffn, target) in enumerate(zip(ffns, targets, strict=True))
             if ffn.width > target
         ]
-        self._probes: list = []
-        self._events: list = []
+        self._probes: list[Probe] = []
+        self._events: list[tuple[int, Callable[[keras.Model, int], None]]] = []
         #: The `NeuronPruner` at work, or None.
-        self.pruner: Any = None
+        self.pruner: NeuronPruner | None = None
 
     @property
-    def due_step(self):
+    def due_step(self) -> float:
         """The optimizer step after which `advance` has something to do, or inf."""
         return self._events[0][0] if self._events else float("inf")
 
     @property
-    def has_work(self):
+    def has_work(self) -> bool:
         """bool, whether an FFN has more neurons than it is to keep."""
         return bool(self._jobs)
 
     @property
-    def done(self):
+    def done(self) -> bool:
         """bool, whether there is nothing left to do."""
         return not self._events
 
-    def begin(self, model, start, parked=None, tracing=False):
+    def begin(
+        self,
+        model: keras.Model,
+        start: int,
+        parked: NeuronPruner | None = None,
+        tracing: bool = False,
+    ) -> None:
         """Checks what can fail, and gets everything ready.
 
         Args:
@@ -92,7 +110,12 @@ class MethodRun:
         if self._jobs:
             self._events.append((decision_step, self._decide))
 
-    def prune(self, model, parked=None, tracing=False):
+    def prune(
+        self,
+        model: keras.Model,
+        parked: NeuronPruner | None = None,
+        tracing: bool = False,
+    ) -> None:
         """Sets a pruner to work, on the FFNs as wide as they are now."""
         by_layers = self._method.decision_step(*self._span) is None
         schedules = [schedule if by_layers else None for schedule in self.schedules]
@@ -101,12 +124,12 @@ class MethodRun:
         self.pruner = parked
         self.pruner.attach(model, tracing)
 
-    def rest(self, model):
+    def rest(self, model: keras.Model) -> None:
         """Takes the pruner off; scores and masks stay."""
         if self.pruner is not None and self.pruner.attached:
             self.pruner.detach(model)
 
-    def advance(self, model, step):
+    def advance(self, model: keras.Model, step: int) -> None:
         """Does what is due after so many optimizer steps, if anything.
 
         Args:
@@ -117,27 +140,27 @@ class MethodRun:
             _, action = self._events.pop(0)
             action(model, step)
 
-    def end(self, model):
+    def end(self, model: keras.Model) -> None:
         """Leaves the masks as they are, and nothing that goes on pruning."""
         # In this order: the train function that the pruner keeps has no probes in it.
         detach_probes(model, self._ffns)
         self.rest(model)
         self._events = []
 
-    def progress(self, step):
+    def progress(self, step: int) -> dict[str, float]:
         """The log entries `width` and `sparsity` after so many steps."""
         widths = zip(self.schedules, self._alive, strict=True)
         alive = sum(min(schedule(step), alive) for schedule, alive in widths)
         full = sum(schedule.full_dim for schedule in self.schedules)
         return {"width": alive / len(self.schedules), "sparsity": 1 - alive / full}
 
-    def seen(self):
+    def seen(self) -> dict[str, float]:
         """The log entries `width` and `sparsity`, of the FFNs as they are."""
         alive = sum(ffn.width for ffn in self._ffns)
         full = sum(ffn.full_dim for ffn in self._ffns)
         return {"width": alive / len(self._ffns), "sparsity": 1 - alive / full}
 
-    def warn_of_jumps(self, start):
+    def warn_of_jumps(self, start: int) -> None:
         """Warns where the schedule of a run lies behind its first step."""
         for ffn, schedule in zip(self._ffns, self.schedules, strict=True):
             now, due = ffn.width, schedule(start)
@@ -149,17 +172,17 @@ class MethodRun:
                     stacklevel=2,
                 )
 
-    def _job_ffns(self):
+    def _job_ffns(self) -> list[FFN]:
         return [job.ffn for job in self._jobs]
 
-    def _make_probes(self, model, start):
+    def _make_probes(self, model: keras.Model, start: int) -> None:
         self._method.check(self._jobs, model, start)
         self._probes = self._method.make_probes(self._jobs)
         if self._method.reads_hidden:
             optimizer = model.optimizer if self._probes else None
             check_probes(self._job_ffns(), optimizer, self._method.name)
 
-    def _adopted(self):
+    def _adopted(self) -> bool:
         """Whether the FFNs hold just these probes: the model was saved with them."""
         pairs = zip(self._job_ffns(), self._probes, strict=True)
         return all(
@@ -168,14 +191,14 @@ class MethodRun:
             for ffn, probe in pairs
         )
 
-    def _attach(self, model, step):
+    def _attach(self, model: keras.Model, step: int) -> None:
         attach_probes(model, self._job_ffns(), self._probes)
         for probe in self._probes:
             probe.start_at(step)
         self._method.connect(self._probes)
         check_calls(student_of(model))
 
-    def _decide(self, model, step):
+    def _decide(self, model: keras.Model, step: int) -> None:
         decisions = self._method.decide(student_of(model), self._jobs)
         for ffn, decision in zip(self._job_ffns(), decisions, strict=True):
             keep_neurons(ffn, decision)

@@ -1,16 +1,24 @@
 """When one `fit` makes its model physically narrower, and which neurons go."""
 
+from collections.abc import Sequence
+from typing import Literal
+
 import keras
 import numpy as np
 
 from keras_idea.schedules.milestones import milestones, physical_width
+from keras_idea.schedules.width import CubicWidth
+from keras_idea.surgery.find import FFN
 from keras_idea.surgery.shrink import narrow_to, shrink_in_place
 
 #: What `compact` of the pruning callback may be.
-COMPACT = ("end", "progressive", "off")
+Compact = Literal["end", "progressive", "off"]
+COMPACT: tuple[Compact, ...] = ("end", "progressive", "off")
 
 
-def narrowing_steps(compact, schedules, end_step):
+def narrowing_steps(
+    compact: Compact, schedules: Sequence[CubicWidth], end_step: int
+) -> list[int]:
     """The optimizer steps after which a model becomes narrower.
 
     Args:
@@ -26,7 +34,9 @@ def narrowing_steps(compact, schedules, end_step):
     return [end_step] if compact == "end" else milestones(schedules, end_step)
 
 
-def compaction_widths(compact, schedule, end_step):
+def compaction_widths(
+    compact: Compact, schedule: CubicWidth, end_step: int
+) -> dict[int, int]:
     """How wide a model is from each of its compactions on.
 
     Args:
@@ -44,7 +54,7 @@ def compaction_widths(compact, schedule, end_step):
     return {**widths, **dict.fromkeys(steps[-1:], schedule.target_dim)}
 
 
-def neurons_to_keep(mask, width):
+def neurons_to_keep(mask: np.ndarray, width: int) -> np.ndarray:
     """The living neurons, filled up with dead ones where there are fewer.
 
     Args:
@@ -55,7 +65,8 @@ def neurons_to_keep(mask, width):
         int array `(width,)`, ascending indices.
 
     Example:
-    >>> neurons_to_keep(np.array([0.0, 1.0, 0.0, 1.0]), width=3)  # [0, 1, 3]
+    >>> neurons_to_keep(np.array([0.0, 1.0, 0.0, 1.0]), width=3)
+    array([0, 1, 3])
     """
     return np.sort(np.argsort(-mask, kind="stable")[:width])
 
@@ -75,29 +86,36 @@ class Narrowing:
         start: int, the optimizer steps taken so far.
     """
 
-    def __init__(self, compact, ffns, schedules, end_step, start):
+    def __init__(
+        self,
+        compact: Compact,
+        ffns: Sequence[FFN],
+        schedules: Sequence[CubicWidth],
+        end_step: int,
+        start: int,
+    ) -> None:
         self._pairs = list(zip(ffns, schedules, strict=True))
-        self._steps: list = []
+        self._steps: list[int] = []
         if any(ffn.hidden_dim > schedule.target_dim for ffn, schedule in self._pairs):
             steps = narrowing_steps(compact, schedules, end_step)
             # A resumed run has the widths of the one that was not stopped.
             self._steps = [s for s in steps if s > start or not self._done(s, end_step)]
 
     @property
-    def due_step(self):
+    def due_step(self) -> float:
         """The optimizer step after which `advance` has something to do, or inf."""
         return self._steps[0] if self._steps else float("inf")
 
     @property
-    def done(self):
+    def done(self) -> bool:
         """bool, whether there is nothing left to cut out."""
         return not self._steps
 
-    def ends_at(self, step):
+    def ends_at(self, step: int) -> bool:
         """bool, whether the last narrowing is due after so many steps."""
         return bool(self._steps) and step >= self._steps[-1]
 
-    def advance(self, model, step):
+    def advance(self, model: keras.Model, step: int) -> None:
         """Does what is due after so many optimizer steps; no pruner is at work.
 
         Args:
@@ -111,14 +129,14 @@ class Narrowing:
         else:
             narrow_to(model, self._cuts())
 
-    def _done(self, step, end_step):
+    def _done(self, step: int, end_step: int) -> bool:
         """Whether an earlier part of the run has narrowed the model after `step`."""
         return step < end_step and all(
             ffn.hidden_dim <= _width(schedule(step), schedule)
             for ffn, schedule in self._pairs
         )
 
-    def _cuts(self):
+    def _cuts(self) -> list[tuple[FFN, np.ndarray]]:
         """List of (FFN, indices to keep) of those that are wider than they need be."""
         cuts = []
         for ffn, schedule in self._pairs:
@@ -129,5 +147,5 @@ class Narrowing:
         return cuts
 
 
-def _width(alive, schedule):
+def _width(alive: int, schedule: CubicWidth) -> int:
     return physical_width(alive, schedule.full_dim, schedule.target_dim)

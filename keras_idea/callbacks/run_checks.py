@@ -7,9 +7,11 @@ from keras_idea.callbacks.target import target_width
 from keras_idea.keras_private.callbacks import peers
 from keras_idea.keras_private.optimizer_parts import innermost
 from keras_idea.keras_private.optimizer_variables import apply_count
+from keras_idea.schedules.width import CubicWidth
 from keras_idea.surgery.condition import check_trainable
 from keras_idea.surgery.find import FFN, find_ffns
 from keras_idea.surgery.optimizer_state import check_carriable
+from keras_idea.surgery.pruner import NeuronPruner
 
 # Keras's callbacks that put earlier weights back.
 _RESTORING = (
@@ -106,7 +108,7 @@ def check_length(prune: keras.callbacks.Callback, first_epoch: int = 0) -> None:
         )
 
 
-def check_peers(callback):
+def check_peers(callback: keras.callbacks.Callback) -> None:
     """Refuses callbacks beside ours that would put pruned neurons back.
 
     Args:
@@ -124,7 +126,7 @@ def check_peers(callback):
                 )
 
 
-def check_progress(model, pruner, idle_batches):
+def check_progress(model: keras.Model, pruner: NeuronPruner, idle_batches: int) -> None:
     """What was counted, planned and seen of a run must be the same.
 
     Args:
@@ -156,7 +158,9 @@ def check_progress(model, pruner, idle_batches):
         _check_ffn_progress(ffn, schedule, steps, pruner)
 
 
-def _check_ffn_progress(ffn, schedule, steps, pruner):
+def _check_ffn_progress(
+    ffn: FFN, schedule: CubicWidth | None, steps: int, pruner: NeuronPruner
+) -> None:
     probe = ffn.state.probe
     if probe is not None and probe.steps != steps:
         raise RuntimeError(

@@ -48,7 +48,8 @@ def target_width(target_dim: int | float, full_dim: int, round_to: int) -> int:
         int >= 1.
 
     Example:
-    >>> target_width(0.375, full_dim=1000, round_to=64)  # 384
+    >>> target_width(0.375, full_dim=1000, round_to=64)
+    384
     """
     if isinstance(target_dim, int):
         return target_dim

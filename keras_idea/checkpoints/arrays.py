@@ -65,7 +65,7 @@ class SavedCheckpoint:
         facts: dict, as it was given to `CheckpointFiles.write`.
     """
 
-    def __init__(self, folder: pathlib.Path, manifest: dict):
+    def __init__(self, folder: pathlib.Path, manifest: dict) -> None:
         self.folder = folder
         self.step: int = manifest["step"]
         self.facts: dict = manifest["facts"]
@@ -87,7 +87,7 @@ class SavedCheckpoint:
             return file.get_tensor(name)
 
     @contextlib.contextmanager
-    def _open(self, name: str) -> Iterator:
+    def _open(self, name: str) -> Iterator[safe_open]:
         try:
             with safe_open(self.folder / self._files[name], "np") as file:
                 yield file

@@ -2,16 +2,30 @@
 
 import functools
 import json
+import os
 import warnings
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
 import keras
 import numpy as np
 
+from keras_idea.checkpoints.arrays import SavedCheckpoint
 from keras_idea.checkpoints.files import CheckpointFiles
 from keras_idea.checkpoints.model_state import restore_state, state_arrays, state_facts
 from keras_idea.checkpoints.randomness import random_state, set_random_state
 from keras_idea.errors import CheckpointError
 from keras_idea.validation import check_int
+
+
+class Stateful(Protocol):
+    """What a checkpoint can hold besides the model."""
+
+    def get_state(self) -> dict[str, np.ndarray]:
+        """Everything that is to be put back, by name."""
+
+    def set_state(self, state: dict[str, np.ndarray]) -> None:
+        """Puts back what `get_state` returned."""
 
 
 class Checkpoint(keras.callbacks.Callback):
@@ -43,23 +57,35 @@ class Checkpoint(keras.callbacks.Callback):
 
     Example:
     >>> checkpoint = Checkpoint("runs/mine/checkpoints", identity={"seed": 0})
-    >>> epoch = checkpoint.restore(model)  # 0: there is none yet
-    >>> model.fit(batches_from(epoch * 100), steps_per_epoch=100, epochs=50,
-    ...           initial_epoch=epoch, callbacks=[prune, checkpoint])
+    >>> epoch = checkpoint.restore(model)
+    >>> epoch  # there is none yet
+    0
+    >>> _ = model.fit(data, epochs=2, initial_epoch=epoch,
+    ...               callbacks=[prune, checkpoint], verbose=0)
+    >>> checkpoint.restore(model)
+    2
     """
 
-    def __init__(self, folder, every=1, keep=3, stateful=None, identity=None):
+    def __init__(
+        self,
+        folder: str | os.PathLike,
+        every: int = 1,
+        keep: int = 3,
+        stateful: Mapping[str, Stateful] | None = None,
+        identity: dict | None = None,
+    ) -> None:
         super().__init__()
         self.every = check_int("every", every, minimum=1)
         keep = check_int("keep", keep, minimum=1)
         self.stateful = dict(stateful or {})
         self.identity = {} if identity is None else identity
         #: dict of log name to list, an entry an epoch, of the whole run.
-        self.history = {}
+        self.history: dict[str, list[float]] = {}
         self._files = CheckpointFiles(folder, keep)
-        self._random_state = None  # to be put back at the next batch
+        # To be put back at the next batch.
+        self._random_state: dict[str, np.ndarray] | None = None
 
-    def restore(self, model):
+    def restore(self, model: keras.Model) -> int:
         """Puts a model, and everything else, into the state of the last checkpoint.
 
         Args:
@@ -95,7 +121,7 @@ class Checkpoint(keras.callbacks.Callback):
         set_random_state(self._random_state)
         return saved.facts["epochs"]
 
-    def on_train_batch_begin(self, batch, logs=None):
+    def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
         """Puts the generators back to where they were when it was saved.
 
         In a run that goes straight on too: between two epochs Keras draws numbers
@@ -105,7 +131,7 @@ class Checkpoint(keras.callbacks.Callback):
             set_random_state(self._random_state)
             self._random_state = None
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         """Keeps the logs, and saves if it is time."""
         for name, value in (logs or {}).items():
             self.history.setdefault(name, []).append(float(value))
@@ -113,8 +139,8 @@ class Checkpoint(keras.callbacks.Callback):
         if done % self.every and done != self.params["epochs"]:
             return
         model = self.model  # on jax this syncs the variables
-        self._random_state = random_state()
-        arrays = state_arrays(model) + self._further_arrays()
+        self._random_state = state = random_state()
+        arrays = state_arrays(model) + self._further_arrays(state)
         facts = {
             "epochs": done,
             "identity": self.identity,
@@ -132,12 +158,14 @@ class Checkpoint(keras.callbacks.Callback):
                 stacklevel=2,
             )
 
-    def _further_arrays(self):
+    def _further_arrays(
+        self, state: dict[str, np.ndarray]
+    ) -> list[tuple[str, Callable[[], np.ndarray]]]:
         groups = {
             f"stateful/{name}": holder.get_state()
             for name, holder in self.stateful.items()
         }
-        groups["random"] = self._random_state
+        groups["random"] = state
         arrays = {
             f"{group}/{name}": array
             for group, named in groups.items()
@@ -145,7 +173,7 @@ class Checkpoint(keras.callbacks.Callback):
         }
         return [(name, functools.partial(np.asarray, a)) for name, a in arrays.items()]
 
-    def _check_identity(self, saved):
+    def _check_identity(self, saved: SavedCheckpoint) -> None:
         here = json.loads(json.dumps(self.identity))
         was = saved.facts["identity"]
         for name in [*was, *here]:
@@ -162,7 +190,7 @@ class Checkpoint(keras.callbacks.Callback):
             )
 
 
-def _check_facts(saved):
+def _check_facts(saved: SavedCheckpoint) -> None:
     """Refuses facts that no `Checkpoint` has written, by the first that is wrong."""
     facts = saved.facts
     kinds = {
@@ -183,7 +211,7 @@ def _check_facts(saved):
         )
 
 
-def _below(prefix, saved):
+def _below(prefix: str, saved: SavedCheckpoint) -> dict[str, np.ndarray]:
     """The saved arrays whose names begin so, by the rest of their names."""
     names = [name for name in saved.names if name.startswith(prefix)]
     return {name.removeprefix(prefix): saved.array(name) for name in names}

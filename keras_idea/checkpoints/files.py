@@ -32,8 +32,9 @@ class CheckpointFiles:
 
     Example:
     >>> files = CheckpointFiles("runs/mine/checkpoints")
-    >>> files.write(100, [("kernel", lambda: kernel)], {"width": 8})
+    >>> files.write(100, [("kernel", lambda: np.ones(3))], {"width": 8})
     >>> files.newest().array("kernel")
+    array([1., 1., 1.])
     """
 
     def __init__(

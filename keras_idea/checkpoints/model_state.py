@@ -1,17 +1,19 @@
 """All of a model that training changes: taken apart into arrays, and put back."""
 
+from collections.abc import Callable, Iterable, Mapping
+
 import keras
 import numpy as np
 
 from keras_idea.methods.probe import Probe
 from keras_idea.surgery.condition import condition_of
-from keras_idea.surgery.find import find_ffns
+from keras_idea.surgery.find import FFN, find_ffns
 from keras_idea.surgery.probes import attach_probes, detach_probes
 from keras_idea.surgery.pruner import own_variables
 from keras_idea.surgery.shrink import narrow_to
 
 
-def state_arrays(model):
+def state_arrays(model: keras.Model) -> list[tuple[str, Callable[[], np.ndarray]]]:
     """The variables of a model and of its optimizer, seeds and scores among them.
 
     Args:
@@ -25,7 +27,7 @@ def state_arrays(model):
         process has made.
     """
 
-    def reader(variable):
+    def reader(variable: keras.Variable) -> Callable[[], np.ndarray]:
         return lambda: np.asarray(keras.ops.convert_to_numpy(variable.value))
 
     for ffn in find_ffns(model):
@@ -33,7 +35,7 @@ def state_arrays(model):
     return [(name, reader(variable)) for name, variable in _named(model)]
 
 
-def state_facts(model):
+def state_facts(model: keras.Model) -> dict:
     """What must be known of a model besides its arrays.
 
     Args:
@@ -56,7 +58,12 @@ def state_facts(model):
     return {"ffns": ffns, "optimizer": optimizer and type(optimizer).__name__}
 
 
-def restore_state(model, facts, shapes, read):
+def restore_state(
+    model: keras.Model,
+    facts: dict,
+    shapes: Mapping[str, tuple[int, ...]],
+    read: Callable[[str], np.ndarray],
+) -> None:
     """Puts a model into the state that was saved, narrowing it first where it was.
 
     Args:
@@ -96,7 +103,7 @@ def restore_state(model, facts, shapes, read):
         variable.assign(read(name))
 
 
-def _named(model):
+def _named(model: keras.Model) -> list[tuple[str, keras.Variable]]:
     named = [
         (f"model/{place:05d}/{variable.name}", variable)
         for place, variable in enumerate(model.variables)
@@ -110,7 +117,7 @@ def _named(model):
     return named
 
 
-def _restore_probes(model, ffns, facts):
+def _restore_probes(model: keras.Model, ffns: list[FFN], facts: dict) -> None:
     if any(ffn.state.probe is not None for ffn in ffns):
         detach_probes(model, ffns)
     pairs = [
@@ -122,7 +129,7 @@ def _restore_probes(model, ffns, facts):
         attach_probes(model, [ffn for ffn, _ in pairs], [probe for _, probe in pairs])
 
 
-def _probe_of(config):
+def _probe_of(config: dict) -> Probe:
     """The probe that a config describes; nothing else is made of one."""
     try:
         probe = keras.saving.deserialize_keras_object(config, safe_mode=True)
@@ -136,7 +143,7 @@ def _probe_of(config):
     return probe
 
 
-def _check_same_kind(model, facts):
+def _check_same_kind(model: keras.Model, facts: dict) -> None:
     _check_known(facts)
     if not model.built:
         raise ValueError(
@@ -160,7 +167,7 @@ def _check_same_kind(model, facts):
         )
 
 
-def _check_known(facts):
+def _check_known(facts: dict) -> None:
     ffns = facts.get("ffns")
     names = ("full_dim", "hidden_dim", "probe")
     if not isinstance(ffns, list) or not all(
@@ -172,7 +179,9 @@ def _check_known(facts):
         )
 
 
-def _check_same_variables(named, shapes):
+def _check_same_variables(
+    named: Iterable[tuple[str, keras.Variable]], shapes: Mapping[str, tuple[int, ...]]
+) -> None:
     here = {name: tuple(variable.shape) for name, variable in named}
     if here == shapes:
         return

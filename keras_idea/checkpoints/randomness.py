@@ -3,6 +3,7 @@
 import json
 import random
 import sys
+from collections.abc import Mapping
 
 import keras
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from keras_idea.keras_private.randomness import global_seed
 
 
-def random_state():
+def random_state() -> dict[str, np.ndarray]:
     """The state of Python's, NumPy's, Keras's and torch's global generators.
 
     Layers that draw numbers have generators of their own, which are variables of
@@ -24,7 +25,7 @@ def random_state():
     kind, words, *position = np.random.get_state()
     state = {
         "keras": np.asarray(keras.ops.convert_to_numpy(seed.value)),
-        "numpy": words,
+        "numpy": np.asarray(words),
         "host": _as_array([random.getstate(), [kind, *position]]),
     }
     if keras.backend.backend() == "torch":
@@ -36,7 +37,7 @@ def random_state():
     return state
 
 
-def set_random_state(state):
+def set_random_state(state: Mapping[str, np.ndarray]) -> None:
     """Puts the generators back.
 
     Args:
@@ -55,5 +56,5 @@ def set_random_state(state):
                 torch.cuda.set_rng_state(device, i)
 
 
-def _as_array(value):
+def _as_array(value: object) -> np.ndarray:
     return np.frombuffer(json.dumps(value).encode(), "uint8")

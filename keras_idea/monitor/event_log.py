@@ -4,6 +4,11 @@ import itertools
 import os
 import pathlib
 import struct
+from collections.abc import Iterator, Mapping
+from types import ModuleType
+from typing import Any
+
+import numpy as np
 
 from keras_idea.extras import require
 
@@ -28,7 +33,7 @@ _FILE_END = ".keras_idea"
 _numbers = itertools.count()
 
 
-def tensorboardx():
+def tensorboardx() -> ModuleType:
     """The package `tensorboardX`, if what else a log needs is there too.
 
     Its images need Pillow, the memory's curve psutil.
@@ -52,7 +57,7 @@ class EventLog:
         start: int, the optimizer steps taken so far.
     """
 
-    def __init__(self, folder, start):
+    def __init__(self, folder: str | os.PathLike, start: int) -> None:
         # File names have a resolution of one second: without an ending of its own, a
         # second writer in the folder would write into the file of the first.
         self._writer = tensorboardx().SummaryWriter(
@@ -67,7 +72,7 @@ class EventLog:
         }
         self._writer.add_custom_scalars(charts)
 
-    def scalars(self, step, values):
+    def scalars(self, step: int, values: Mapping[str, float | None]) -> None:
         """Writes numbers.
 
         Args:
@@ -78,25 +83,27 @@ class EventLog:
             if value is not None:
                 self._writer.add_scalar(tag, value, step)
 
-    def histogram(self, step, tag, values):
+    def histogram(self, step: int, tag: str, values: np.ndarray) -> None:
         """Writes a histogram of an array, if there is anything in it."""
         if len(values):
             self._writer.add_histogram(tag, values, step, bins=40)
 
-    def image(self, step, tag, pixels):
+    def image(self, step: int, tag: str, pixels: np.ndarray) -> None:
         """Writes an image: uint8 array `(height, width, 3)`."""
         self._writer.add_image(tag, pixels, step, dataformats="HWC")
 
-    def flush(self):
+    def flush(self) -> None:
         """Puts on disk what was written so far."""
         self._writer.flush()
 
-    def close(self):
+    def close(self) -> None:
         """Writes what is left and closes the file."""
         self._writer.close()
 
 
-def last_value(folder, tag, step):
+def last_value(
+    folder: str | os.PathLike, tag: str, step: int
+) -> tuple[int, float] | None:
     """The last number that this package wrote under a tag, up to a step.
 
     Args:
@@ -107,7 +114,7 @@ def last_value(folder, tag, step):
     Returns:
         Pair of int, its step, and float; None if there is none.
     """
-    found = None
+    found: tuple[int, float] | None = None
     paths = pathlib.Path(folder).glob(f"events.out.tfevents.*{_FILE_END}")
     for path in sorted(paths, key=lambda path: path.stat().st_mtime):
         for event in _events(path):
@@ -117,7 +124,7 @@ def last_value(folder, tag, step):
     return found
 
 
-def _events(path):
+def _events(path: pathlib.Path) -> Iterator[Any]:
     """The events of a file; of one that is cut off, those before the cut."""
     event_class = tensorboardx().proto.event_pb2.Event
     with open(path, "rb") as file:
@@ -130,10 +137,10 @@ def _events(path):
             yield event_class.FromString(record)
 
 
-def check_folder(log_dir):
+def check_folder(log_dir: str | os.PathLike) -> str:
     """Returns `log_dir` as text, or raises a `ValueError`."""
     try:
-        folder = os.fspath(log_dir)
+        folder: object = os.fspath(log_dir)
     except TypeError:
         folder = None
     if not isinstance(folder, str) or not folder or os.path.isfile(folder):

@@ -19,7 +19,7 @@ class Interval:
 
     loss: float | None
     batches_per_second: float | None
-    logs: dict
+    logs: dict[str, float]
 
 
 class IntervalMeter:
@@ -29,16 +29,16 @@ class IntervalMeter:
     from other threads, late, and in any order.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._arrived = {}
-        self._first: tuple[int, float] | None = None
+        self._arrived: dict[int, tuple[float, dict[str, float]]] = {}
         # (batches, time) of the first batch that ended
+        self._first: tuple[int, float] | None = None
         self._running = False  # whether the clock has started there
         self._left = _Sums()  # of earlier epochs, since the last point
         self._base = _Sums()  # of this epoch at the last point
 
-    def begin_epoch(self):
+    def begin_epoch(self) -> None:
         """Carries over what the last epoch left after its last point."""
         end = self._sums(self.latest)
         if end is not None and end.batches > self._base.batches:
@@ -47,7 +47,7 @@ class IntervalMeter:
             self._arrived = {}
         self._base = _Sums(seconds=time.perf_counter())
 
-    def add(self, batches, logs, now):
+    def add(self, batches: int, logs: dict[str, float], now: float) -> None:
         """Takes the logs after so many batches of the epoch; from any thread."""
         with self._lock:
             self._arrived[batches] = (now, logs)
@@ -55,12 +55,12 @@ class IntervalMeter:
                 self._first = (batches, now)
 
     @property
-    def latest(self):
+    def latest(self) -> int:
         """int, the batches of this epoch whose logs have arrived."""
         with self._lock:
             return max(self._arrived, default=0)
 
-    def take(self, batches):
+    def take(self, batches: int) -> Interval | None:
         """Ends an interval after so many batches of this epoch.
 
         Args:
@@ -82,7 +82,7 @@ class IntervalMeter:
         loss = sums.loss if "loss" in logs and sums.batches else None
         return Interval(loss, speed, logs)
 
-    def _sums(self, batches):
+    def _sums(self, batches: int) -> "_Sums | None":
         """The sums of this epoch after so many batches; None: not arrived yet."""
         with self._lock:
             if batches not in self._arrived:
@@ -105,10 +105,10 @@ class _Sums:
     timed: int = 0
     seconds: float = 0.0
 
-    def __add__(self, other):
+    def __add__(self, other: "_Sums") -> "_Sums":
         return self - _Sums(other.loss, -other.batches, -other.timed, -other.seconds)
 
-    def __sub__(self, other):
+    def __sub__(self, other: "_Sums") -> "_Sums":
         mine, theirs = (self.batches, self.loss), (other.batches, other.loss)
         return _Sums(
             mean_between(theirs, mine) if self.batches != other.batches else 0.0,

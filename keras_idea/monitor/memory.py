@@ -1,6 +1,8 @@
 """How much memory a run takes, where the system or the backend tells."""
 
 import sys
+from collections.abc import Iterable
+from types import ModuleType
 
 import keras
 
@@ -17,7 +19,7 @@ def host_memory() -> int:
     return psutil.Process().memory_info().rss
 
 
-def device_memory():
+def device_memory() -> int | None:
     """Bytes taken now on all devices of the backend.
 
     Returns:
@@ -29,19 +31,19 @@ def device_memory():
     return _DEVICES[name](backend) if name in _DEVICES and backend else None
 
 
-def _jax(jax):
+def _jax(jax: ModuleType) -> int | None:
     stats = [device.memory_stats() for device in jax.local_devices()]
     return _total([entry and entry.get("bytes_in_use") for entry in stats])
 
 
-def _torch(torch):
+def _torch(torch: ModuleType) -> int | None:
     if not torch.cuda.is_available():
         return None
     devices = range(torch.cuda.device_count())
     return _total([torch.cuda.memory_allocated(device) for device in devices])
 
 
-def _tensorflow(tf):
+def _tensorflow(tf: ModuleType) -> int | None:
     gpus = tf.config.list_logical_devices("GPU")
     return _total(
         [
@@ -53,7 +55,7 @@ def _tensorflow(tf):
     )
 
 
-def _total(parts):
+def _total(parts: Iterable[int | None]) -> int | None:
     known = [part for part in parts if part is not None]
     return sum(known) if known else None
 

@@ -68,8 +68,8 @@ class Monitor(keras.callbacks.Callback):
             is not compiled.
 
     Example:
-    >>> monitor = Monitor("runs/logs", tokens_per_batch=32 * 64)
-    >>> model.fit(data, callbacks=[prune, monitor])
+    >>> monitor = Monitor("runs/logs", tokens_per_batch=4 * 16)
+    >>> _ = model.fit(data, callbacks=[prune, monitor], verbose=0)
     """
 
     # What runs at the end of a batch only keeps the logs.
@@ -88,19 +88,17 @@ class Monitor(keras.callbacks.Callback):
         self.log_dir = check_folder(log_dir)
         self.update_every = check_int("update_every", update_every, minimum=1)
         self.neurons_every = check_int("neurons_every", neurons_every, minimum=1)
-        self.tokens_per_batch = tokens_per_batch
-        if tokens_per_batch is not None:
-            check_int("tokens_per_batch", tokens_per_batch, minimum=1)
-        self.sequence_length = sequence_length
-        if sequence_length is not None:
-            check_int("sequence_length", sequence_length, minimum=1)
+        self.tokens_per_batch, self.sequence_length = tokens_per_batch, sequence_length
+        for name in ("tokens_per_batch", "sequence_length"):
+            if getattr(self, name) is not None:
+                check_int(name, getattr(self, name), minimum=1)
         self.peak_flops = peak_flops
         if peak_flops is not None and not check_number("peak_flops", peak_flops):
             raise ValueError(f"`peak_flops` must be above 0. Received: {peak_flops!r}.")
         tensorboardx()
         self._log: Any = None
         self._watched: Any = None
-        self._watch: Any = None
+        self._watch = NeuronWatch()
 
     def __reduce__(self) -> tuple:
         """A copy, or a pickle, begins at rest, in the same folder."""
@@ -238,14 +236,9 @@ class Monitor(keras.callbacks.Callback):
         tokens = self.tokens_per_batch
         if tokens is None and self._metrics_of_epoch:
             tokens = infer_tokens(self.model, self._batches)
-        return RunFigures(
-            self._watched(),
-            tokens,
-            self.peak_flops,
-            steps * (epochs - self._first_epoch) if known else None,
-            self._flops_before,
-            self.sequence_length,
-        )
+        batches = steps * (epochs - self._first_epoch) if known else None
+        rest = (self.peak_flops, batches, self._flops_before, self.sequence_length)
+        return RunFigures(self._watched(), tokens, *rest)
 
     def _flops_before(self, flops_per_batch: float) -> float:
         """What the steps before this fit have cost, as far as the folder tells."""

@@ -1,10 +1,12 @@
 """The figures of a run at one point of its curves: speed, cost, memory, time left."""
 
 import math
+from collections.abc import Callable
 
 import keras
 
 from keras_idea.functional.counts import train_flops
+from keras_idea.monitor.interval import Interval
 from keras_idea.monitor.memory import device_memory, host_memory
 from keras_idea.monitor.work_count import WorkCount
 
@@ -25,13 +27,13 @@ class RunFigures:
 
     def __init__(
         self,
-        model,
-        tokens_per_batch,
-        peak_flops,
-        batches,
-        flops_before,
-        sequence_length=None,
-    ):
+        model: keras.Model,
+        tokens_per_batch: int | None,
+        peak_flops: float | None,
+        batches: int | None,
+        flops_before: Callable[[float], float],
+        sequence_length: int | None = None,
+    ) -> None:
         self.tokens_per_batch = tokens_per_batch
         self._peak_flops = peak_flops
         self._batches = batches
@@ -41,11 +43,13 @@ class RunFigures:
         self._of_token = self._work.present
         self._settled = (0, 0)  # batches and work at the last point
 
-    def work_after(self, batches):
+    def work_after(self, batches: int) -> int:
         """Multiply-adds times batches so far; to be asked before each batch."""
         return self._work.after(batches)
 
-    def at(self, interval, batches, work):
+    def at(
+        self, interval: Interval, batches: int, work: int
+    ) -> dict[str, float | None]:
         """The figures at a point.
 
         Args:
@@ -59,7 +63,7 @@ class RunFigures:
         speed = interval.batches_per_second
         host, device = host_memory(), device_memory()
         left = self._batches and speed and (self._batches - batches) / speed
-        values = {
+        values: dict[str, float | None] = {
             "loss/train": interval.loss,
             "width/mean": interval.logs.get("width"),
             "sparsity/mean": interval.logs.get("sparsity"),
@@ -70,12 +74,13 @@ class RunFigures:
         for name in interval.logs.keys() - _SHOWN_ELSEWHERE:
             values[f"metrics/{name}"] = interval.logs[name]
         if self.tokens_per_batch is not None:
-            values |= self._of_tokens(speed, batches, work)
+            values |= self._of_tokens(self.tokens_per_batch, speed, batches, work)
         self._settled = batches, work
         return values
 
-    def _of_tokens(self, speed, batches, work):
-        tokens = self.tokens_per_batch
+    def _of_tokens(
+        self, tokens: int, speed: float | None, batches: int, work: int
+    ) -> dict[str, float]:
         before = self._flops_before(train_flops(self._of_token, tokens))
         values = {"flops/train": before + train_flops(work, tokens)}
         if speed is None:
@@ -89,7 +94,7 @@ class RunFigures:
         return values
 
 
-def input_length(model) -> int | None:
+def input_length(model: keras.Model) -> int | None:
     """Tokens of a sequence, of a model whose inputs have a fixed length; else None."""
     length = getattr(getattr(model, "preprocessor", None), "sequence_length", None)
     inputs = getattr(model, "inputs", None)
@@ -101,7 +106,7 @@ def input_length(model) -> int | None:
     return None if None in sizes else math.prod(sizes)
 
 
-def infer_tokens(model, batches):
+def infer_tokens(model: keras.Model, batches: int) -> int | None:
     """Tokens of a batch, of a model whose inputs have a fixed length.
 
     Args:

@@ -14,7 +14,7 @@ from keras_idea.surgery.find import find_ffns
 _QUERIES = ("query", "_query_dense", "query_dense", "q_proj", "query_projector")
 
 
-def matrix_weights(model):
+def matrix_weights(model: keras.Model) -> int:
     """Weights that every token is multiplied by: parameters in matrices.
 
     Embeddings count only if they are the logits' matrix too. Norms, biases and the
@@ -38,14 +38,11 @@ def matrix_weights(model):
     for variable in model.trainable_variables:
         of_state = getattr(variable, "overwrite_with_gradient", False)
         if len(variable.shape) > 1 and not of_state and id(variable) not in looked_up:
-            size = 1
-            for length in variable.shape:
-                size *= length
-            total += size
+            total += math.prod(variable.shape)
     return total
 
 
-def attention_width(model) -> int:
+def attention_width(model: keras.Model) -> int:
     """Features of the queries of all heads, summed over the attentions of a model.
 
     Args:
@@ -57,7 +54,7 @@ def attention_width(model) -> int:
     return sum(_query_features(layer) for layer in walk(model))
 
 
-def _query_features(layer) -> int:
+def _query_features(layer: keras.layers.Layer) -> int:
     found = (getattr(layer, name, None) for name in _QUERIES)
     query = next((query for query in found if query is not None), None)
     if isinstance(query, keras.layers.Dense):
@@ -69,7 +66,7 @@ def _query_features(layer) -> int:
     return 0
 
 
-def multiply_adds(model, sequence_length: int | None) -> int:
+def multiply_adds(model: keras.Model, sequence_length: int | None) -> int:
     """Multiply-adds of a token in a forward pass.
 
     Args:
@@ -95,7 +92,7 @@ class WorkCount:
         present: int, the present `multiply_adds`.
     """
 
-    def __init__(self, model, sequence_length: int | None = None):
+    def __init__(self, model: keras.Model, sequence_length: int | None = None) -> None:
         self._model, self._length = model, sequence_length
         self._ffns = find_ffns(model)
         self._widths = self._present_widths()
@@ -116,5 +113,5 @@ class WorkCount:
             self.present = multiply_adds(self._model, self._length)
         return self._work
 
-    def _present_widths(self):
+    def _present_widths(self) -> list[int]:
         return [ffn.hidden_dim for ffn in self._ffns]

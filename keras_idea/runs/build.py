@@ -2,14 +2,23 @@
 
 import dataclasses
 import functools
+import pathlib
 from collections.abc import Callable
 
 import keras
 
 from keras_idea.callbacks import IdeaPruneCallback
-from keras_idea.data import CachedCorpus, Corpus, Vocabulary, byte_vocabulary
+from keras_idea.data import (
+    CachedCorpus,
+    Corpus,
+    Documents,
+    Vocabulary,
+    byte_vocabulary,
+)
 from keras_idea.layers import GatedFFN, PrunableGatedFFN
 from keras_idea.models import DecoderConfig, decoder
+from keras_idea.monitor.monitor import Monitor
+from keras_idea.runs.config import RunConfig
 from keras_idea.schedules import CosineDecay
 
 
@@ -33,13 +42,13 @@ class RunModels:
     vocabulary: Vocabulary
     hidden_dim: int
     target_dim: int
-    wide: Callable
-    plain: Callable
-    save: Callable
+    wide: Callable[[], keras.Model]
+    plain: Callable[[int], keras.Model]
+    save: Callable[[keras.Model, pathlib.Path], None]
     saved_as: str
 
 
-def decoder_models(config, corpus):
+def decoder_models(config: RunConfig, corpus: Corpus | Documents) -> RunModels:
     """The models of a run of this package's own byte-level decoder.
 
     Args:
@@ -52,7 +61,7 @@ def decoder_models(config, corpus):
     shape = config.model
     vocabulary = byte_vocabulary(end=config.corpus.given)
 
-    def model(width, ffn):
+    def model(width: int, ffn: Callable[..., keras.layers.Layer]) -> keras.Model:
         made = decoder(
             DecoderConfig(
                 vocabulary_size=vocabulary.vocabulary_size,
@@ -69,7 +78,7 @@ def decoder_models(config, corpus):
 
     prunable = functools.partial(PrunableGatedFFN, **scoring(config))
     return RunModels(
-        corpus=corpus.tokenized(vocabulary) if config.corpus.given else corpus,
+        corpus=corpus if isinstance(corpus, Corpus) else corpus.tokenized(vocabulary),
         vocabulary=vocabulary,
         hidden_dim=shape.hidden_dim,
         target_dim=shape.width_at_end(shape.hidden_dim),
@@ -80,7 +89,7 @@ def decoder_models(config, corpus):
     )
 
 
-def compiled(config, model):
+def compiled(config: RunConfig, model: keras.Model) -> keras.Model:
     """`model`, compiled with AdamW under the run's cosine.
 
     Args:
@@ -101,7 +110,7 @@ def compiled(config, model):
     return model
 
 
-def scoring(config):
+def scoring(config: RunConfig) -> dict[str, float | str]:
     """How the neurons are scored: arguments of what makes FFNs prunable."""
     return {
         "ema_decay": config.pruning.ema_decay,
@@ -110,7 +119,9 @@ def scoring(config):
     }
 
 
-def pruning(config, target_dim, log_dir=None):
+def pruning(
+    config: RunConfig, target_dim: int, log_dir: Monitor | None = None
+) -> IdeaPruneCallback:
     """The callback that prunes the run's wide model.
 
     Args:
@@ -132,7 +143,7 @@ def pruning(config, target_dim, log_dir=None):
     )
 
 
-def cosine(config):
+def cosine(config: RunConfig) -> CosineDecay:
     """The learning rate: one warm-up and one cosine over the whole budget."""
     return CosineDecay(
         config.optimizer.peak_learning_rate,

@@ -7,15 +7,17 @@ beside this module spells all of them out with comments.
 import dataclasses
 import difflib
 import importlib.resources
+import os
 import pathlib
 import tomllib
 import typing
+from collections.abc import Collection, Iterable
 
 from keras_idea.errors import ConfigError
 from keras_idea.extras import require
 from keras_idea.runs import tables
 from keras_idea.runs.corpus_table import CorpusConfig
-from keras_idea.runs.fields import divisors
+from keras_idea.runs.fields import Table, divisors
 from keras_idea.runs.model_table import ModelConfig
 
 
@@ -26,7 +28,7 @@ class RunConfig:
     Example:
     >>> config = load_config("run.toml")
     >>> config.budget.total_steps
-    1000
+    12
     """
 
     model: ModelConfig = ModelConfig()
@@ -38,7 +40,7 @@ class RunConfig:
     sample: tables.SampleConfig = tables.SampleConfig()
     run: tables.RunSettings = tables.RunSettings()
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         total, enlarge = self.budget.total_steps, self.budget.enlarge_steps
         if self.optimizer.warmup_steps > total:
             raise ConfigError(
@@ -75,7 +77,7 @@ class RunConfig:
                 f"{nearest} is the nearest."
             )
 
-    def with_output(self, output):
+    def with_output(self, output: str) -> "RunConfig":
         """The same run, its results to another folder.
 
         Args:
@@ -88,7 +90,7 @@ class RunConfig:
             self, run=dataclasses.replace(self.run, output=output)
         )
 
-    def changes_from(self, other):
+    def changes_from(self, other: "RunConfig") -> str:
         """What differs from another run, in words: "" if nothing does.
 
         Args:
@@ -106,7 +108,7 @@ class RunConfig:
                     return f"{table}.{key} was {was!r} there and is {value!r}"
         return ""
 
-    def to_toml(self):
+    def to_toml(self) -> str:
         """The run as TOML text, every key spelled out.
 
         Returns:
@@ -124,7 +126,7 @@ class RunConfig:
         )
 
 
-def load_config(path=None):
+def load_config(path: str | os.PathLike | None = None) -> RunConfig:
     """Reads and checks a run's description.
 
     Args:
@@ -157,7 +159,7 @@ def load_config(path=None):
         raise ConfigError(f"{path}: {error}") from None
 
 
-def parse_config(text, name="run"):
+def parse_config(text: str, name: str = "run") -> RunConfig:
     """Reads and checks TOML text; `name` makes the default output folder.
 
     Args:
@@ -192,11 +194,11 @@ def parse_config(text, name="run"):
     return RunConfig(**parsed)
 
 
-def _keys(kind):
+def _keys(kind: type[Table]) -> list[str]:
     return [field.name for field in dataclasses.fields(kind)]
 
 
-def _refuse_unknown(what, received, known):
+def _refuse_unknown(what: str, received: Iterable[str], known: Collection[str]) -> None:
     for name in received:
         if name in known:
             continue

@@ -1,6 +1,7 @@
 """The table `[corpus]` of a run's description: documents of any amount."""
 
 import dataclasses
+from collections.abc import Iterable, Sequence
 
 from keras_idea.data import Documents, StreamedDataset, TextSource
 from keras_idea.data.readers import SPLITS
@@ -11,7 +12,7 @@ _OF_A_DATASET = ("dataset_config", "dataset_split", "dataset_revision")
 _OF_FILES = ("documents", "pattern")
 
 
-def _check_paths(name, value):
+def _check_paths(name: str, value: object) -> tuple[str, ...] | None:
     """`value` as a tuple of str if it is a path or several; None stays None."""
     if value is None:
         return None
@@ -64,11 +65,11 @@ class CorpusConfig(fields.Table):
     cache: str = fields.checked("runs/token-cache", fields.check_text)
 
     @property
-    def given(self):
+    def given(self) -> bool:
         """bool, whether the run reads documents rather than `data.text`."""
         return self.paths is not None or self.dataset is not None
 
-    def _check_together(self):
+    def _check_together(self) -> None:
         if self.paths is not None and self.dataset is not None:
             raise fields.ConfigError(
                 "`corpus.paths` and `corpus.dataset` cannot both be given. Received: "
@@ -83,7 +84,7 @@ class CorpusConfig(fields.Table):
                 "Received neither. Mend: give one, or delete the table."
             )
 
-    def _refuse_without(self, needed, there, names):
+    def _refuse_without(self, needed: str, there: bool, names: Iterable[str]) -> None:
         for name in filter(self._is_set, () if there else names):
             raise fields.ConfigError(
                 f"`corpus.{name}` belongs to corpus.{needed}, which is not given. "
@@ -91,11 +92,11 @@ class CorpusConfig(fields.Table):
                 f"or delete {name}."
             )
 
-    def _is_set(self, name):
+    def _is_set(self, name: str) -> bool:
         default = type(self).__dataclass_fields__[name].default
         return getattr(self, name) != default
 
-    def read(self, validation_fraction, sample_bytes):
+    def read(self, validation_fraction: float, sample_bytes: int) -> Documents:
         """What the run reads.
 
         Args:
@@ -110,7 +111,7 @@ class CorpusConfig(fields.Table):
         """
         held_out, name = self.validation_paths, self.dataset
         return Documents(
-            self._files(self.paths) if name is None else self._dataset(name),
+            self._files(self.paths or ()) if name is None else self._dataset(name),
             self.cache,
             None if held_out is None else self._files(held_out),
             validation_fraction,
@@ -118,7 +119,7 @@ class CorpusConfig(fields.Table):
             name or ", ".join(self.paths or ()),
         )
 
-    def _files(self, paths):
+    def _files(self, paths: Sequence[str]) -> TextSource:
         return TextSource(
             paths,
             field=self.field,
@@ -127,7 +128,7 @@ class CorpusConfig(fields.Table):
             on_bad=self.on_bad,
         )
 
-    def _dataset(self, name):
+    def _dataset(self, name: str) -> StreamedDataset:
         return StreamedDataset(
             name,
             config=self.dataset_config,

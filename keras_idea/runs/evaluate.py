@@ -2,7 +2,7 @@
 
 import functools
 import os
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import rich.progress
@@ -12,6 +12,9 @@ from keras_idea.errors import EvaluationError
 from keras_idea.evaluation import Perplexity, perplexity
 from keras_idea.extras import require
 from keras_idea.runs.judged import Judged
+
+if TYPE_CHECKING:
+    from keras_idea.evaluation.harness import HarnessModel
 
 # A text is held in memory whole, and its tokens too.
 _MOST_BYTES = 512_000_000
@@ -102,14 +105,14 @@ def judge_tasks(
     }
 
 
-def harness_model(judged: Judged) -> Any:
+def harness_model(judged: Judged) -> "HarnessModel":
     """A model as lm-evaluation-harness takes it.
 
     Args:
         judged: `Judged`.
 
     Returns:
-        `keras_idea.evaluation.harness.HarnessModel`.
+        `HarnessModel`.
     """
     from keras_idea.evaluation.harness import HarnessModel
 

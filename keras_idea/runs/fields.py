@@ -3,49 +3,57 @@
 import dataclasses
 import functools
 import math
-import typing
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 from keras_idea.errors import ConfigError
 from keras_idea.validation import check_choice, check_int, check_number
 
+#: Takes the name of a field and its value; returns the value or raises ValueError.
+Check = Callable[[str, Any], Any]
 # Steps and shapes are counted in int32.
 _LARGEST = 2**31 - 1
 
 
-def checked(default, check):
+def checked(default: Any, check: Check) -> Any:
     """A field whose value `check(name, value)` returns, or refuses by ValueError."""
     return dataclasses.field(default=default, metadata={"check": check})
 
 
-def integer(default, minimum, maximum=None):
+def integer(default: int, minimum: int, maximum: int | None = None) -> Any:
     """A field for an int in [minimum, maximum]; None: what any backend can count."""
     return checked(
         default, functools.partial(_check_int, minimum=minimum, maximum=maximum)
     )
 
 
-def number(default, minimum, maximum=None, exclude_maximum=False):
+def number(
+    default: float,
+    minimum: float,
+    maximum: float | None = None,
+    exclude_maximum: bool = False,
+) -> Any:
     """A field for a finite float in [minimum, maximum], or [minimum, maximum)."""
     limits = {"maximum": maximum, "exclude_maximum": exclude_maximum}
     return checked(default, functools.partial(check_number, minimum=minimum, **limits))
 
 
-def choice(default, *choices):
+def choice(default: str, *choices: str) -> Any:
     """A field for one of a few strings."""
     return checked(default, functools.partial(check_choice, choices=choices))
 
 
-def optional_integer(minimum=1):
+def optional_integer(minimum: int = 1) -> Any:
     """A field for an int >= `minimum`, or None."""
     return checked(None, _or_none(functools.partial(_check_int, minimum=minimum)))
 
 
-def optional_choice(*choices):
+def optional_choice(*choices: str) -> Any:
     """A field for one of a few strings, or None."""
     return checked(None, _or_none(functools.partial(check_choice, choices=choices)))
 
 
-def _check_int(name, value, minimum, maximum=None):
+def _check_int(name: str, value: Any, minimum: int, maximum: int | None = None) -> int:
     number = check_int(name, value, minimum, maximum)
     if number > _LARGEST:
         raise ValueError(
@@ -54,18 +62,18 @@ def _check_int(name, value, minimum, maximum=None):
     return number
 
 
-def _or_none(check):
+def _or_none(check: Check) -> Check:
     return lambda name, value: None if value is None else check(name, value)
 
 
-def check_bool(name, value):
+def check_bool(name: str, value: object) -> bool:
     """`value` if it is a bool."""
     if not isinstance(value, bool):
         raise ValueError(f"`{name}` must be true or false. Received: {name}={value!r}.")
     return value
 
 
-def check_text(name, value):
+def check_text(name: str, value: object) -> str:
     """`value` if it is a str that says something."""
     if not isinstance(value, str) or not value.strip():
         raise ValueError(
@@ -76,12 +84,12 @@ def check_text(name, value):
     return value
 
 
-def check_optional_text(name, value):
+def check_optional_text(name: str, value: object) -> str | None:
     """`value` if it is None or a str that says something."""
     return None if value is None else check_text(name, value)
 
 
-def check_width(name, value):
+def check_width(name: str, value: Any) -> int | float:
     """`value` if it is a whole number of neurons, or the fraction kept."""
     if not isinstance(value, float):
         return _check_int(name, value, minimum=1)
@@ -97,9 +105,9 @@ def check_width(name, value):
 class Table:
     """Checks every field of a frozen dataclass by its metadata."""
 
-    table: typing.ClassVar[str]
+    table: ClassVar[str]
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             name = f"{self.table}.{field.name}"
             try:
@@ -109,16 +117,16 @@ class Table:
             object.__setattr__(self, field.name, value)
         self._check_together()
 
-    def _check_together(self):
+    def _check_together(self) -> None:
         """What no single key can tell."""
 
 
-def divisors(value):
+def divisors(value: int) -> list[int]:
     """All divisors of an int >= 1, ascending."""
     small = [n for n in range(1, math.isqrt(value) + 1) if value % n == 0]
     return sorted({*small, *(value // n for n in small)})
 
 
-def nearest_multiple(value, factor):
+def nearest_multiple(value: int, factor: int) -> int:
     """The multiple of `factor` nearest to `value`, at least `factor`."""
     return max(factor, round(value / factor) * factor)

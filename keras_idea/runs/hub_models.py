@@ -1,15 +1,21 @@
 """The models of a run of KerasHub's: from nothing, or from a preset."""
 
 import dataclasses
+import pathlib
 import warnings
+from types import ModuleType
 from typing import Any
 
-from keras_idea.data import tokenizer_vocabulary
+import keras
+
+from keras_idea.data import Corpus, Documents, tokenizer_vocabulary
 from keras_idea.errors import ConfigError, MissingPackage
 from keras_idea.extras import require
 from keras_idea.hub.families import HUB_FAMILIES, ffn_layout
 from keras_idea.hub.make_tokenizer import make_tokenizer
 from keras_idea.runs.build import RunModels, compiled, scoring
+from keras_idea.runs.config import RunConfig
+from keras_idea.runs.model_table import ModelConfig
 from keras_idea.surgery import find_ffns, make_prunable
 
 
@@ -27,21 +33,21 @@ class _Source:
         preset: str or None, where the wide model's weights come from.
     """
 
-    task: Any
-    backbone: Any
+    task: type[keras.Model]
+    backbone: type[keras.Model]
     arguments: dict[str, Any]
     widths: dict[str, int]
-    preprocessor: Any
+    preprocessor: keras.layers.Layer
     hidden_dim: int
     preset: str | None = None
 
-    def wide(self, config: Any) -> Any:
+    def wide(self, config: RunConfig) -> keras.Model:
         """The wide model, prunable, not compiled."""
         if self.preset is None:
             return make_prunable(self.stock(self.hidden_dim), **scoring(config))
         return _load_prunable(config)
 
-    def stock(self, width: int) -> Any:
+    def stock(self, width: int) -> keras.Model:
         """A stock model with fresh weights, of `width` neurons an FFN."""
         arguments = dict(self.arguments)
         for name, per_neuron in self.widths.items():
@@ -51,7 +57,7 @@ class _Source:
         return self.task(backbone=backbone, preprocessor=None)
 
 
-def hub_models(config: Any, corpus: Any) -> RunModels:
+def hub_models(config: RunConfig, corpus: Corpus | Documents) -> RunModels:
     """The models of a run of KerasHub's.
 
     They train without a preprocessor, on tokens; the saved one has it.
@@ -67,15 +73,15 @@ def hub_models(config: Any, corpus: Any) -> RunModels:
         ConfigError: if keras_hub is missing, the preset cannot be loaded or pruned,
             or the tokenizer cannot be trained.
     """
-    if config.model.preset is None:
-        source = _from_family(config, corpus)
+    if config.model.hub is not None:
+        source = _from_family(config, config.model.hub, corpus)
     else:
         source = _from_preset(config)
     preprocessor = source.preprocessor
     preprocessor.sequence_length = config.model.sequence_length
     vocabulary = tokenizer_vocabulary(preprocessor.tokenizer)
 
-    def save(narrow: Any, path: Any) -> None:
+    def save(narrow: keras.Model, path: pathlib.Path) -> None:
         # Around the same backbone: a preprocessor that is not used yet would slow
         # down every `predict_on_batch` of the model it is attached to.
         task = source.task(backbone=narrow.backbone, preprocessor=preprocessor)
@@ -93,17 +99,19 @@ def hub_models(config: Any, corpus: Any) -> RunModels:
     )
 
 
-def _from_family(config: Any, corpus: Any) -> _Source:
-    shape, row = config.model, HUB_FAMILIES[config.model.hub]
+def _from_family(config: RunConfig, family: str, corpus: Corpus | Documents) -> _Source:
+    shape, row = config.model, HUB_FAMILIES[family]
     hub = _keras_hub()
     tokenizer = make_tokenizer(
-        shape.hub, shape.tokenizer, corpus.sample(), shape.vocabulary_size
+        family, shape.tokenizer, corpus.sample(), shape.vocabulary_size
     )
     arguments = {
         "vocabulary_size": tokenizer.vocabulary_size(),
         "num_layers": shape.num_layers,
         "num_query_heads": shape.num_heads,
-        "num_key_value_heads": _key_value_heads(shape, row),
+        "num_key_value_heads": _key_value_heads(
+            shape, row.prefix, row.from_nothing.key_value_heads
+        ),
         "hidden_dim": shape.model_dim,
         "intermediate_dim": shape.hidden_dim * row.ffns.per_neuron,
     }
@@ -121,12 +129,12 @@ def _from_family(config: Any, corpus: Any) -> _Source:
     )
 
 
-def _key_value_heads(shape: Any, row: Any) -> int:
-    own = row.from_nothing.key_value_heads
+def _key_value_heads(shape: ModelConfig, prefix: str, own: int | None) -> int:
+    """As many as the run says; else as the family, whose `own` is all it exports."""
     heads = shape.num_key_value_heads or own or shape.num_heads
     if own not in (None, heads):
         warnings.warn(
-            f"A {row.prefix} with num_key_value_heads={heads} can be saved as a "
+            f"A {prefix} with num_key_value_heads={heads} can be saved as a "
             "preset, but not exported to Hugging Face, where KerasHub writes only "
             f"{own}. Leave model.num_key_value_heads out for that.",
             stacklevel=2,
@@ -134,7 +142,7 @@ def _key_value_heads(shape: Any, row: Any) -> int:
     return heads
 
 
-def _from_preset(config: Any) -> _Source:
+def _from_preset(config: RunConfig) -> _Source:
     preset = config.model.preset
     hub = _keras_hub()
     try:
@@ -159,7 +167,7 @@ def _from_preset(config: Any) -> _Source:
     )
 
 
-def _keras_hub() -> Any:
+def _keras_hub() -> ModuleType:
     """The module `keras_hub`, imported only now: it brings TensorFlow along."""
     try:
         return require("keras_hub", "A KerasHub model", "hub")
@@ -170,7 +178,7 @@ def _keras_hub() -> Any:
         ) from None
 
 
-def _load_prunable(config: Any) -> Any:
+def _load_prunable(config: RunConfig) -> keras.Model:
     model = _keras_hub().models.CausalLM.from_preset(config.model.preset)
     model.preprocessor = None
     return make_prunable(model, **scoring(config))

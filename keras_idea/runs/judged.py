@@ -38,7 +38,7 @@ class Judged:
     start_id: int
     end_id: int | None
     add_start: bool = False
-    special_ids: frozenset = frozenset()
+    special_ids: frozenset[int] = frozenset()
 
 
 def load_judged(

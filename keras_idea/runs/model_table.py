@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from typing import NoReturn
 
 from keras_idea.hub.families import HUB_FAMILIES
 from keras_idea.hub.make_tokenizer import TOKENIZERS, check_tokenizer
@@ -46,7 +47,7 @@ class ModelConfig(fields.Table):
     table = "model"
     hub: str | None = fields.optional_choice(*HUB_FAMILIES)
     preset: str | None = fields.checked(None, fields.check_optional_text)
-    tokenizer: str | None = fields.optional_choice(*TOKENIZERS, "preset")
+    tokenizer: str = fields.optional_choice(*TOKENIZERS, "preset")
     vocabulary_size: int | None = fields.optional_integer()
     # None only in a run from a preset.
     model_dim: int = fields.optional_integer()
@@ -57,7 +58,7 @@ class ModelConfig(fields.Table):
     target_dim: int | float = fields.checked(192, fields.check_width)
     sequence_length: int = fields.integer(64, minimum=2)
 
-    def _check_together(self):
+    def _check_together(self) -> None:
         self._check_tokenizer()
         if self.preset is not None:
             return self._refuse_dimensions()
@@ -67,7 +68,7 @@ class ModelConfig(fields.Table):
         self._check_heads()
         self.width_at_end(self.hidden_dim)
 
-    def _check_tokenizer(self):
+    def _check_tokenizer(self) -> None:
         default = "bytes" if self.preset is None else "preset"
         kind = self.tokenizer or default
         object.__setattr__(self, "tokenizer", kind)
@@ -85,7 +86,7 @@ class ModelConfig(fields.Table):
                 "give model.hub, a KerasHub family, or delete them",
             )
 
-    def _refuse_dimensions(self):
+    def _refuse_dimensions(self) -> None:
         for name in ("hub", *_DIMENSIONS):
             if getattr(self, name) is not None:
                 raise fields.ConfigError(
@@ -94,7 +95,7 @@ class ModelConfig(fields.Table):
                     f"{getattr(self, name)!r}. Mend: delete {name}, or preset."
                 )
 
-    def _check_heads(self):
+    def _check_heads(self) -> None:
         if self.model_dim % (2 * self.num_heads):
             raise fields.ConfigError(
                 "`model.model_dim` must be a multiple of 2 x model.num_heads (rotary "
@@ -111,11 +112,11 @@ class ModelConfig(fields.Table):
             )
 
     @property
-    def of_hub(self):
+    def of_hub(self) -> bool:
         """bool, whether the models are KerasHub's."""
         return self.hub is not None or self.preset is not None
 
-    def width_at_end(self, hidden_dim):
+    def width_at_end(self, hidden_dim: int) -> int:
         """The neurons of each FFN at the end, whichever way they were given.
 
         Args:
@@ -140,7 +141,9 @@ class ModelConfig(fields.Table):
         return width
 
 
-def _refuse_tokenizer(kind, vocabulary_size, reason, mend):
+def _refuse_tokenizer(
+    kind: str, vocabulary_size: int | None, reason: str, mend: str
+) -> NoReturn:
     size = "" if vocabulary_size is None else f", vocabulary_size={vocabulary_size}"
     raise fields.ConfigError(
         f"`model.tokenizer` does not fit: {reason}. Received: tokenizer={kind!r}{size}"

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import keras
 
@@ -14,6 +14,9 @@ from keras_idea.runs.config import RunConfig
 from keras_idea.runs.prepare import describe, prepare
 from keras_idea.runs.run import SCRATCH
 from keras_idea.runs.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 # Bytes of a parameter in float32: itself, its gradient and AdamW's two slots.
 _BYTES_A_PARAMETER = 16
@@ -71,7 +74,13 @@ def plan(config: RunConfig) -> RunPlan:
         ConfigError, TextError: as `train`.
 
     Example:
-    >>> plan(load_config("run.toml")).stages[0].flops
+    >>> from keras_idea.runs.config import load_config
+    >>> for stage in plan(load_config("run.toml")).stages:
+    ...     print(stage.name, stage.steps, stage.widths)
+    enlarged 4 (32, 32)
+    pruning 3 (32, 8)
+    recovery 5 (8, 8)
+    narrow from scratch 12 (8, 8)
     """
     run = prepare(config, RunFolder(config.run.output))
     models, timeline, rate = run.models, run.timeline, cosine(config)
@@ -112,7 +121,7 @@ def plan(config: RunConfig) -> RunPlan:
     return RunPlan(described, (of_wide, of_narrow), stages)
 
 
-def print_plan(planned: RunPlan, console: Any = None) -> None:
+def print_plan(planned: RunPlan, console: "Console | None" = None) -> None:
     """Prints a `RunPlan` as a table.
 
     Args:

@@ -2,6 +2,8 @@
 
 import dataclasses
 import math
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 import keras
 import numpy as np
@@ -11,6 +13,8 @@ from keras_idea.functional.running_mean import mean_between
 from keras_idea.report import NeuronLives, TrainingCurve
 from keras_idea.report.neuron_lives import rank_levels
 from keras_idea.surgery import find_ffns
+
+Nats = TypeVar("Nats", float, np.ndarray)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,11 +30,11 @@ class Bits:
     train: float = 1.0
     validation: float = 1.0
 
-    def of_training(self, nats):
+    def of_training(self, nats: Nats) -> Nats:
         """Bits a byte of a training loss."""
         return nats / self.train / math.log(2.0)
 
-    def of_validation(self, nats):
+    def of_validation(self, nats: Nats) -> Nats:
         """Bits a byte of a validation loss."""
         return nats / self.validation / math.log(2.0)
 
@@ -53,8 +57,14 @@ class Recorder(keras.callbacks.Callback):
     """
 
     def __init__(
-        self, name, width, learning_rate, bits, reading_steps=(), on_validation=None
-    ):
+        self,
+        name: str,
+        width: int,
+        learning_rate: keras.optimizers.schedules.LearningRateSchedule,
+        bits: Bits,
+        reading_steps: Iterable[int] = (),
+        on_validation: Callable[[], None] | None = None,
+    ) -> None:
         super().__init__()
         self.name = name
         self.step = 0
@@ -62,24 +72,26 @@ class Recorder(keras.callbacks.Callback):
         self.on_validation = on_validation
         self._schedule = learning_rate
         self._bits = bits
-        self._width = [width]
-        self._loss = []
-        self._validation = {}
-        self._epoch_logs = []
-        self._readings = {}
+        self._width: list[float] = [width]
+        self._loss: list[float] = []
+        self._validation: dict[int, float] = {}
+        self._epoch_logs: list[dict[str, float]] = []
+        self._readings: dict[str, dict[int, np.ndarray]] = {}
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(
+        self, batch: int, logs: dict[str, float] | None = None
+    ) -> None:
         """Keeps the batch's logs; reads the neurons where it is time."""
         self.step += 1
         # The dict itself: callbacks that come later add to it (the width).
-        self._epoch_logs.append(logs)
+        self._epoch_logs.append({} if logs is None else logs)
         if self.step in self.reading_steps:
             self._read_neurons()
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
         """Settles the interval; stops a run whose loss is no number."""
         self._settle_epoch()
-        if "val_loss" in logs:
+        if logs and "val_loss" in logs:
             self._validation[self.step] = self._bits.of_validation(logs["val_loss"])
         if self.on_validation is not None:
             self.on_validation()
@@ -90,7 +102,7 @@ class Recorder(keras.callbacks.Callback):
                 "optimizer.warmup_steps."
             )
 
-    def curve(self):
+    def curve(self) -> TrainingCurve:
         """The `TrainingCurve` so far."""
         return TrainingCurve(
             name=self.name,
@@ -103,7 +115,7 @@ class Recorder(keras.callbacks.Callback):
             validation=dict(self._validation),
         )
 
-    def neurons(self):
+    def neurons(self) -> list[NeuronLives]:
         """List of `NeuronLives`, one an FFN; empty if nothing was read."""
         return [
             NeuronLives(
@@ -114,7 +126,7 @@ class Recorder(keras.callbacks.Callback):
             for name, readings in self._readings.items()
         ]
 
-    def get_state(self):
+    def get_state(self) -> dict[str, np.ndarray]:
         """Everything recorded so far, as arrays; to be asked for between epochs."""
         state = {
             "loss": np.array(self._loss),
@@ -127,7 +139,7 @@ class Recorder(keras.callbacks.Callback):
             state[f"readings/{name}"] = np.stack(list(readings.values()))
         return state
 
-    def set_state(self, state):
+    def set_state(self, state: dict[str, np.ndarray]) -> None:
         """Goes on from what `get_state` of an earlier recorder returned."""
         self._loss, self._width = state["loss"].tolist(), state["width"].tolist()
         self.step = len(self._loss)
@@ -139,7 +151,7 @@ class Recorder(keras.callbacks.Callback):
                 rows = zip(steps.tolist(), state[f"readings/{name}"], strict=True)
                 self._readings[name] = dict(rows)
 
-    def _settle_epoch(self):
+    def _settle_epoch(self) -> None:
         means = np.array([0.0, *(logs["loss"] for logs in self._epoch_logs)])
         steps = np.arange(len(means))
         losses = mean_between((steps[:-1], means[:-1]), (steps[1:], means[1:]))
@@ -148,7 +160,7 @@ class Recorder(keras.callbacks.Callback):
             self._width.append(logs.get("width", self._width[-1]))
         self._epoch_logs = []
 
-    def _read_neurons(self):
+    def _read_neurons(self) -> None:
         # `self.model` syncs the state on jax; without it these are stale.
         for ffn in find_ffns(self.model):
             if ffn.state.live is None:
@@ -170,19 +182,21 @@ class ShortBar(keras.callbacks.ProgbarLogger):
         bits: `Bits`, how losses are converted.
     """
 
-    def __init__(self, bits):
+    def __init__(self, bits: Bits) -> None:
         super().__init__()
         self._bits = bits
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(
+        self, batch: int, logs: dict[str, float] | None = None
+    ) -> None:
         """Shows the interval's mean loss so far, and the width."""
-        super().on_train_batch_end(batch, self._shown(logs))
+        super().on_train_batch_end(batch, self._shown(logs or {}))
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
         """Shows the validation besides."""
-        super().on_epoch_end(epoch, self._shown(logs))
+        super().on_epoch_end(epoch, self._shown(logs or {}))
 
-    def _shown(self, logs):
+    def _shown(self, logs: dict[str, float]) -> dict[str, float]:
         shown = {"bits": self._bits.of_training(logs["loss"])}
         if "width" in logs:
             shown["width"] = logs["width"]

@@ -3,6 +3,8 @@
 import dataclasses
 import functools
 
+import numpy as np
+
 from keras_idea.runs.build import RunModels
 from keras_idea.runs.config import RunConfig
 from keras_idea.runs.recorder import Bits, Recorder
@@ -32,7 +34,7 @@ class Run:
     recorders: list[Recorder] = dataclasses.field(default_factory=list)
 
     @functools.cached_property
-    def validation(self):
+    def validation(self) -> tuple[np.ndarray, np.ndarray]:
         """Pair of int32 arrays `(windows, length)`: what every validation reads."""
         batch_size = self.config.data.batch_size
         x, y = self.models.corpus.validation_windows(
@@ -44,7 +46,7 @@ class Run:
         return x[:whole], y[:whole]
 
     @functools.cached_property
-    def bits(self):
+    def bits(self) -> Bits:
         """`Bits`, from the losses of this run's tokens."""
         corpus = self.models.corpus
         return Bits(

@@ -31,8 +31,8 @@ class RunFolder:
     Example:
     >>> folder = RunFolder("runs/demo")
     >>> folder.check(overwrite=False)  # before any work
-    >>> folder.claim()                 # once the run can begin
-    >>> folder.write("table.md", table)
+    >>> folder.claim()  # once the run can begin
+    >>> folder.write("table.md", "| model | bits/byte |")
     """
 
     def __init__(self, path: str | os.PathLike):

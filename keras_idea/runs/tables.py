@@ -6,7 +6,7 @@ test holds the two equal.
 
 import dataclasses
 
-from keras_idea.callbacks.narrowing import COMPACT
+from keras_idea.callbacks.narrowing import COMPACT, Compact
 from keras_idea.methods import METHODS
 from keras_idea.runs import fields
 
@@ -50,7 +50,7 @@ class BudgetConfig(fields.Table):
     recover_steps: int = fields.integer(250, minimum=0)
 
     @property
-    def total_steps(self):
+    def total_steps(self) -> int:
         """int, the optimizer steps of the whole run."""
         return self.enlarge_steps + self.prune_steps + self.recover_steps
 
@@ -72,7 +72,7 @@ class OptimizerConfig(fields.Table):
     warmup_steps: int = fields.integer(50, minimum=0)
     weight_decay: float = fields.number(0.01, minimum=0.0)
 
-    def _check_together(self):
+    def _check_together(self) -> None:
         if self.end_learning_rate > self.peak_learning_rate:
             raise fields.ConfigError(
                 "`optimizer.end_learning_rate` must be at most "
@@ -108,7 +108,7 @@ class PruningConfig(fields.Table):
     row_reduce: str = fields.choice("mean", "mean", "max")
     matrix_reduce: str = fields.choice("max", "mean", "max")
     update_every: int = fields.integer(1, minimum=1)
-    compact: str = fields.choice("end", *COMPACT)
+    compact: Compact = fields.choice("end", *COMPACT)
 
 
 @dataclasses.dataclass(frozen=True)

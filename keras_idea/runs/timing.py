@@ -29,11 +29,11 @@ class Clock(keras.callbacks.Callback):
 
     async_safe = True
 
-    def on_train_begin(self, logs: Any = None) -> None:
+    def on_train_begin(self, logs: dict | None = None) -> None:
         """Forgets the last turn."""
         self.ends: dict[int, float] = {}
 
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         """Notes the time; `logs` hold numbers, so the step is done."""
         self.ends[batch] = time.perf_counter()
 

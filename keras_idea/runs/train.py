@@ -52,6 +52,9 @@ def train(config: RunConfig, overwrite: bool = False) -> list[ResultRow]:
 
     Example:
     >>> rows = train(load_config("run.toml"))
+    Text: text.txt, ...
+    >>> [row.name for row in rows]
+    ['wide before pruning', 'pruned', 'narrow from scratch']
     """
     for package in _PACKAGES:
         require(package, "Carrying out a run", "cli")
