@@ -19,7 +19,12 @@ class Sensitivity(Method):
     name = "sensitivity"
 
     def width_schedule(
-        self, hidden_dim, target_dim, begin_step, prune_steps, update_every
-    ):
+        self,
+        hidden_dim: int,
+        target_dim: int,
+        begin_step: int,
+        prune_steps: int,
+        update_every: int,
+    ) -> CubicWidth:
         """The cubic by which a layer is pruned; see `Method.width_schedule`."""
         return CubicWidth(hidden_dim, target_dim, begin_step, prune_steps, update_every)
