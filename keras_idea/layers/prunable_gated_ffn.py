@@ -47,8 +47,9 @@ class PrunableGatedFFN(keras.layers.Layer):
     layer's calls, the mean over the micro-batches of an accumulated step, unscaled,
     with the regularizers' share, and before the optimizer's own clipping. Weights of
     pruned neurons are zero, and Keras's constraints leave them so; after pruning with
-    `compact="off"` the optimizer's moments may move them, and then regularizers and
-    constraints count them, as nothing else does.
+    `compact="off"` the optimizer's moments may move them (on jax an L1 regularizer
+    too, whose gradient at 0 is not 0), and then regularizers and constraints count
+    them, as nothing else does.
 
     Args:
         hidden_dim: int >= 1, the number of neurons of the enlarged layer.

@@ -49,8 +49,10 @@ class Activation(Method):
             `data`, if there is no step before `begin_step` to gather from.
 
     Example:
-    >>> method = Activation(calibration_tokens, num_samples=1024)
-    >>> IdeaPruneCallback(96, begin_step=500, prune_steps=250, method=method)
+    >>> method = Activation(x, num_samples=1024)  # tokens `(samples, length)`
+    >>> prune = ki.IdeaPruneCallback(
+    ...     96, begin_step=500, prune_steps=250, method=method
+    ... )
 
     Source: Minitron (arXiv 2407.14679), as IDEA Prune (arXiv 2503.05920) has it.
     """

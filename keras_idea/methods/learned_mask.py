@@ -49,7 +49,9 @@ class LearnedMask(Method):
 
     Example:
     >>> method = LearnedMask(seed=1)
-    >>> IdeaPruneCallback(96, begin_step=500, prune_steps=250, method=method)
+    >>> prune = ki.IdeaPruneCallback(
+    ...     96, begin_step=500, prune_steps=250, method=method
+    ... )
 
     Source: Sheared LLaMA (arXiv 2310.06694), princeton-nlp/LLM-Shearing.
     """

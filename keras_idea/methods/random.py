@@ -23,7 +23,9 @@ class Random(Method):
         ValueError: for an argument outside its range.
 
     Example:
-    >>> IdeaPruneCallback(96, begin_step=500, prune_steps=250, method=Random(seed=1))
+    >>> prune = ki.IdeaPruneCallback(
+    ...     96, begin_step=500, prune_steps=250, method=Random(seed=1)
+    ... )
 
     Source: one-shot random pruning, the baseline OSRP of IDEA Prune.
     """

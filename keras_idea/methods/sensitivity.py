@@ -11,7 +11,9 @@ class Sensitivity(Method):
     what is left to do here is to set the cubic width schedule.
 
     Example:
-    >>> IdeaPruneCallback(96, begin_step=500, prune_steps=250, method=Sensitivity())
+    >>> prune = ki.IdeaPruneCallback(
+    ...     96, begin_step=500, prune_steps=250, method=Sensitivity()
+    ... )
 
     Source: IDEA Prune (arXiv 2503.05920), Algorithm 1.
     """

@@ -25,8 +25,8 @@ class StagedSchedule(keras.optimizers.schedules.LearningRateSchedule):
         ValueError: for an empty list or a stage of another form.
 
     Example:
-    >>> one = CosineDecay(0.01, 0.0, total_steps=100)
-    >>> two = CosineDecay(0.005, 0.0, total_steps=50)
+    >>> one = ki.CosineDecay(0.01, 0.0, total_steps=100)
+    >>> two = ki.CosineDecay(0.005, 0.0, total_steps=50)
     >>> schedule = StagedSchedule([(one, 100), (two, 50)])
     >>> round(float(schedule(100)), 6)  # the second stage begins anew
     0.005

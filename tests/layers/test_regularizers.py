@@ -101,7 +101,7 @@ def check_carried(narrow):
             variable = getattr(narrow, f"{name}_{kind}")
             assert variable.regularizer is getattr(narrow, f"{kind}_regularizer")
             assert variable.constraint is getattr(narrow, f"{kind}_constraint")
-    assert narrow.get_config()["kernel_regularizer"]["config"]["l1"] == 0.01
+    assert narrow.get_config()["kernel_regularizer"]["class_name"] == "L2"
     assert narrow.get_config()["bias_constraint"]["class_name"] == "NonNeg"
 
 
@@ -126,7 +126,9 @@ def dead_weights(ffn):
 
 
 def test_compact_and_narrowing_carry_them(data):
-    model, ffn = pruned(data, 6, activity_regularizer="l1", **REGULARIZED)
+    # On jax the gradient of L1 at 0 is not 0, and moves what is dead.
+    arguments = {**REGULARIZED, "kernel_regularizer": keras.regularizers.L2(0.02)}
+    model, ffn = pruned(data, 6, activity_regularizer="l1", **arguments)
     layer = ffn.layer.compact()
     check_carried(layer)
     assert layer.activity_regularizer is not None
