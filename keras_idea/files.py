@@ -35,8 +35,10 @@ def replacing(path: str | os.PathLike) -> Iterator[pathlib.Path]:
         OSError: if it cannot be written (a full disk, say).
 
     Example:
-    >>> with replacing("runs/demo/run.png") as temporary:
-    ...     figure.savefig(temporary)
+    >>> with replacing("demo/mask.npy") as temporary:
+    ...     np.save(temporary, np.ones(3))
+    >>> np.load("demo/mask.npy").tolist()
+    [1.0, 1.0, 1.0]
     """
     target = pathlib.Path(os.path.abspath(path))
     home = next(parent for parent in target.parents if parent.exists())
@@ -63,7 +65,9 @@ def write_atomically(path: str | os.PathLike, data: bytes | str) -> None:
         OSError: if it cannot be written. What was there is left as it was.
 
     Example:
-    >>> write_atomically("runs/demo/table.md", table)
+    >>> write_atomically("demo/note.txt", "done")
+    >>> pathlib.Path("demo/note.txt").read_text()
+    'done'
     """
     with replacing(path) as temporary:
         temporary.write_bytes(data.encode() if isinstance(data, str) else data)
@@ -98,7 +102,10 @@ def check_parents(
         Exception: of the class `error`; names the file.
 
     Example:
-    >>> check_parents(path, ReportRefused, f"{str(path)!r} cannot be written")
+    >>> folder = pathlib.Path("text.txt/report")  # text.txt is a file
+    >>> check_parents(folder, ValueError, "No report", mend="Use another folder.")
+    Traceback (most recent call last):
+    ValueError: No report: 'text.txt' is a file. Use another folder.
     """
     for parent in (folder, *folder.parents):
         if parent.exists() and not parent.is_dir():
@@ -106,7 +113,7 @@ def check_parents(
             raise error(f"{what}: {str(parent)!r} is a file.{end}")
 
 
-def json_digest(value: Any, algorithm: Callable = hashlib.sha256) -> str:
+def json_digest(value: Any, algorithm: Callable[..., Any] = hashlib.sha256) -> str:
     """A digest of a JSON-serializable value, the same on every machine.
 
     Args:

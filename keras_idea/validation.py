@@ -2,11 +2,17 @@
 
 import numbers
 import operator
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 from keras_idea.errors import ArgumentError
 
+T = TypeVar("T")
 
-def check_int(name, value, minimum=None, maximum=None):
+
+def check_int(
+    name: str, value: Any, minimum: int | None = None, maximum: int | None = None
+) -> int:
     """Returns `value` as an `int`, or raises an `ArgumentError` that names it.
 
     Args:
@@ -41,7 +47,13 @@ def check_int(name, value, minimum=None, maximum=None):
     return number
 
 
-def check_number(name, value, minimum=0.0, maximum=None, exclude_maximum=False):
+def check_number(
+    name: str,
+    value: Any,
+    minimum: float = 0.0,
+    maximum: float | None = None,
+    exclude_maximum: bool = False,
+) -> float:
     """Returns `value` as a `float`, or raises an `ArgumentError` that names it.
 
     Args:
@@ -59,9 +71,9 @@ def check_number(name, value, minimum=0.0, maximum=None, exclude_maximum=False):
     """
     upper = "inf" if maximum is None else maximum
     bracket = ")" if maximum is None or exclude_maximum else "]"
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     inside = (
-        isinstance(value, numbers.Real)
-        and not isinstance(value, bool)
+        is_number
         and value >= minimum
         and (
             value < float("inf")
@@ -77,7 +89,7 @@ def check_number(name, value, minimum=0.0, maximum=None, exclude_maximum=False):
     return float(value)
 
 
-def check_choice(name, value, choices):
+def check_choice(name: str, value: T, choices: Sequence[object]) -> T:
     """Returns `value` if it is one of `choices`, or raises an `ArgumentError`.
 
     Args:

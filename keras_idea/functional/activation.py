@@ -7,14 +7,22 @@ that streaming one sample at a time equals one batch.
 Shapes: B samples, T tokens, F = hidden_dim (neurons).
 """
 
+from typing import Literal, TypeAlias
+
 from keras import ops
 
+from keras_idea.typing import Tensor
 from keras_idea.validation import check_choice
 
+Aggregation: TypeAlias = Literal["paper", "minitron"]
 AGGREGATIONS = ("paper", "minitron")
 
 
-def activation_importance(hidden, padding_mask=None, aggregation="paper"):
+def activation_importance(
+    hidden: Tensor,
+    padding_mask: Tensor | None = None,
+    aggregation: Aggregation = "paper",
+) -> Tensor:
     r"""Importance of each neuron from the hidden activations of B samples.
 
     $$c_i = \frac1B \sum_n \lVert Z^{(n)}_{:,i} \rVert_2 \qquad\text{(paper)}$$
@@ -37,7 +45,9 @@ def activation_importance(hidden, padding_mask=None, aggregation="paper"):
         ValueError: for an unknown aggregation.
 
     Example:
-    >>> activation_importance([[[3.0, 1.0], [4.0, 0.0]]])  # [5., 1.]
+    >>> importance = activation_importance(np.array([[[3.0, 1.0], [4.0, 0.0]]]))
+    >>> keras.ops.convert_to_numpy(importance).tolist()
+    [5.0, 1.0]
 
     Source: IDEA Prune (arXiv 2503.05920), after Minitron (arXiv 2407.14679).
     """
@@ -45,7 +55,11 @@ def activation_importance(hidden, padding_mask=None, aggregation="paper"):
     return importance_of_sums(sums, samples, aggregation)
 
 
-def activation_sums(hidden, padding_mask=None, aggregation="paper"):
+def activation_sums(
+    hidden: Tensor,
+    padding_mask: Tensor | None = None,
+    aggregation: Aggregation = "paper",
+) -> tuple[Tensor, Tensor]:
     """What the samples of one batch add to the statistics.
 
     Args:
@@ -75,7 +89,9 @@ def activation_sums(hidden, padding_mask=None, aggregation="paper"):
     return ops.sum(per_sample_BF, axis=0), samples
 
 
-def importance_of_sums(sums, samples, aggregation="paper"):
+def importance_of_sums(
+    sums: Tensor, samples: float | Tensor, aggregation: Aggregation = "paper"
+) -> Tensor:
     """The importance that added-up statistics stand for.
 
     Args:

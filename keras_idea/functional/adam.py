@@ -2,8 +2,18 @@
 
 from keras import ops
 
+from keras_idea.typing import Tensor
 
-def adam_step(value, gradient, moments, step, rate, betas=(0.9, 0.95), epsilon=1e-8):
+
+def adam_step(
+    value: Tensor,
+    gradient: Tensor,
+    moments: Tensor,
+    step: float | Tensor,
+    rate: float | Tensor,
+    betas: tuple[float, float] = (0.9, 0.95),
+    epsilon: float = 1e-8,
+) -> tuple[Tensor, Tensor]:
     r"""One step of Adam, without weight decay.
 
     $$m = \beta_1 m + (1 - \beta_1) g, \quad v = \beta_2 v + (1 - \beta_2) g^2$$
@@ -24,7 +34,11 @@ def adam_step(value, gradient, moments, step, rate, betas=(0.9, 0.95), epsilon=1
         The new value and the new moments, float32.
 
     Example:
-    >>> adam_step(1.0, 0.5, [0.0, 0.0], step=1.0, rate=0.1)  # 0.9, [0.05, 0.0125]
+    >>> value, moments = adam_step(1.0, 0.5, [0.0, 0.0], step=1.0, rate=0.1)
+    >>> round(float(value), 4)
+    0.9
+    >>> [round(float(moment), 4) for moment in moments]
+    [0.05, 0.0125]
 
     Source: Kingma & Ba, 2015 (arXiv 1412.6980).
     """

@@ -3,7 +3,7 @@
 from keras_idea.validation import check_int
 
 
-def ffn_parameters(input_dim, hidden_dim, use_bias=False):
+def ffn_parameters(input_dim: int, hidden_dim: int, use_bias: bool = False) -> int:
     """Parameters of one gated FFN: three kernels, and biases if it has them.
 
     Args:
@@ -15,7 +15,8 @@ def ffn_parameters(input_dim, hidden_dim, use_bias=False):
         int, `3 d h` (`+ 2 h + d` with biases).
 
     Example:
-    >>> ffn_parameters(2048, 6528) - ffn_parameters(2048, 6527)  # 6144 = 3 * 2048
+    >>> ffn_parameters(2048, 6528) - ffn_parameters(2048, 6527)
+    6144
     """
     input_dim = check_int("input_dim", input_dim, minimum=1)
     hidden_dim = check_int("hidden_dim", hidden_dim, minimum=1)
@@ -23,7 +24,9 @@ def ffn_parameters(input_dim, hidden_dim, use_bias=False):
     return 3 * input_dim * hidden_dim + biases
 
 
-def ffn_flops(input_dim, hidden_dim, tokens=1, training=False):
+def ffn_flops(
+    input_dim: int, hidden_dim: int, tokens: int = 1, training: bool = False
+) -> int:
     """Floating point operations of the three products of one gated FFN.
 
     A multiply-add counts two; the backward pass costs twice the forward one.
@@ -41,7 +44,9 @@ def ffn_flops(input_dim, hidden_dim, tokens=1, training=False):
     return 2 * weights * check_int("tokens", tokens, minimum=0) * (3 if training else 1)
 
 
-def token_multiply_adds(weights, attention_width=0, sequence_length=0):
+def token_multiply_adds(
+    weights: int, attention_width: int = 0, sequence_length: int = 0
+) -> int:
     """Multiply-adds that a token costs in a forward pass: all products of matrices.
 
     Each weight is multiplied once. The products of queries and keys, and of their
@@ -58,12 +63,13 @@ def token_multiply_adds(weights, attention_width=0, sequence_length=0):
         int, `weights + 2 sequence_length attention_width`.
 
     Example:
-    >>> token_multiply_adds(1000, attention_width=16, sequence_length=10)  # 1320
+    >>> token_multiply_adds(1000, attention_width=16, sequence_length=10)
+    1320
     """
     return weights + 2 * sequence_length * attention_width
 
 
-def train_flops(multiply_adds, tokens):
+def train_flops(multiply_adds: float, tokens: float) -> float:
     """Operations of training: a multiply-add is two, the backward pass two forward.
 
     Args:
@@ -74,6 +80,7 @@ def train_flops(multiply_adds, tokens):
         int or float, `6 multiply_adds tokens`.
 
     Example:
-    >>> train_flops(1000, tokens=10)  # 60000
+    >>> train_flops(1000, tokens=10)
+    60000
     """
     return 6 * multiply_adds * tokens

@@ -15,6 +15,7 @@ from keras import ops
 
 from keras_idea.functional.counter_uniform import counter_uniform
 from keras_idea.functional.masks import top_k_mask
+from keras_idea.typing import Tensor
 
 BETA = 2 / 3
 STRETCH, SHIFT = 1.2, -0.1
@@ -27,7 +28,7 @@ _EDGE = BETA * math.log(-SHIFT / (STRETCH + SHIFT))
 MAX_SPARSITY = 1 / (1 + math.exp(MINIMUM - _EDGE))
 
 
-def hard_concrete_noise(key, counter, size):
+def hard_concrete_noise(key: int, counter: int | Tensor, size: int) -> Tensor:
     """The uniform numbers in [1e-6, 1 - 1e-6) of one draw.
 
     Args:
@@ -41,7 +42,7 @@ def hard_concrete_noise(key, counter, size):
     return EPSILON + (1 - 2 * EPSILON) * counter_uniform(key, counter, size)
 
 
-def hard_concrete_sample(log_alpha, uniform):
+def hard_concrete_sample(log_alpha: Tensor, uniform: Tensor) -> Tensor:
     r"""A random mask with entries in [0, 1], many of them exactly 0 or 1.
 
     $$z = \mathrm{clip}(1.2\,y - 0.1,\ 0,\ 1), \quad
@@ -56,12 +57,14 @@ def hard_concrete_sample(log_alpha, uniform):
         Tensor `(F,)`, float32 in [0, 1].
 
     Example:
-    >>> hard_concrete_sample([0.0, 4.0], uniform=[0.5, 0.5])  # [0.5, 1.0]
+    >>> mask = hard_concrete_sample([0.0, 4.0], uniform=[0.5, 0.5])
+    >>> keras.ops.convert_to_numpy(mask).round(4).tolist()
+    [0.5, 1.0]
     """
     return ops.clip(STRETCH * _concrete(log_alpha, uniform) + SHIFT, 0.0, 1.0)
 
 
-def hard_concrete_slope(log_alpha, uniform):
+def hard_concrete_slope(log_alpha: Tensor, uniform: Tensor) -> Tensor:
     """The derivative of `hard_concrete_sample` by `log_alpha`, entry by entry.
 
     Args:
@@ -77,7 +80,7 @@ def hard_concrete_slope(log_alpha, uniform):
     return ops.where(inside, STRETCH / BETA * y * (1.0 - y), 0.0)
 
 
-def hard_concrete_keep(log_alpha):
+def hard_concrete_keep(log_alpha: Tensor) -> Tensor:
     r"""The probability that a sample is not zero.
 
     $$p = 1 - \mathrm{sigmoid}\Bigl(\beta\,\mathrm{logit}\frac{0.1}{1.2} - a\Bigr)$$
@@ -89,13 +92,15 @@ def hard_concrete_keep(log_alpha):
         Tensor of the same shape, float32.
 
     Example:
-    >>> hard_concrete_keep([-9.0, 0.0, 9.0])  # [0.0471, 0.8318, 0.998]
+    >>> keep = keras.ops.convert_to_numpy(hard_concrete_keep([-9.0, 0.0, 9.0]))
+    >>> np.round(keep.astype("float64"), 4).tolist()
+    [0.0471, 0.8318, 0.998]
     """
     sigmoid = ops.sigmoid(_EDGE - _clamped(log_alpha))
     return 1.0 - ops.clip(sigmoid, EPSILON, 1.0 - EPSILON)
 
 
-def hard_concrete_sparsity(log_alpha):
+def hard_concrete_sparsity(log_alpha: Tensor) -> Tensor:
     """The expected fraction of the neurons whose sample is zero.
 
     Args:
@@ -107,7 +112,9 @@ def hard_concrete_sparsity(log_alpha):
     return 1.0 - ops.mean(hard_concrete_keep(log_alpha), axis=-1)
 
 
-def hard_concrete_mask(log_alpha, k, alive=None):
+def hard_concrete_mask(
+    log_alpha: Tensor, k: int, alive: Tensor | None = None
+) -> Tensor:
     r"""The deterministic mask: exactly k soft values, the others zero.
 
     $$\mathrm{soft} = \mathrm{sigmoid}(0.8\,a / \beta)$$
@@ -122,14 +129,18 @@ def hard_concrete_mask(log_alpha, k, alive=None):
         Tensor `(F,)`, float32 in [0, 1].
 
     Example:
-    >>> hard_concrete_mask([0.0, 3.0, 1.0], k=2)  # [0., 0.9734, 0.7685]
+    >>> mask = keras.ops.convert_to_numpy(hard_concrete_mask([0.0, 3.0, 1.0], k=2))
+    >>> np.round(mask.astype("float64"), 4).tolist()
+    [0.0, 0.9734, 0.7685]
     """
     log_alpha = _clamped(log_alpha)
     kept = top_k_mask(log_alpha, k, alive)
     return kept * ops.sigmoid(SHARPNESS / BETA * log_alpha)
 
 
-def hard_concrete_lagrangian(sparsity, target, multipliers):
+def hard_concrete_lagrangian(
+    sparsity: Tensor, target: float | Tensor, multipliers: Tensor
+) -> Tensor:
     r"""What holds the expected sparsity of the layers to its target.
 
     $$\frac1N \sum_{i=1}^N \lambda_1 (s_i - t_i) + \lambda_2 (s_i - t_i)^2$$
@@ -146,7 +157,9 @@ def hard_concrete_lagrangian(sparsity, target, multipliers):
     return ops.mean(multipliers[0] * gaps + multipliers[1] * ops.square(gaps))
 
 
-def hard_concrete_lagrangian_slope(log_alpha, target, multipliers):
+def hard_concrete_lagrangian_slope(
+    log_alpha: Tensor, target: float | Tensor, multipliers: Tensor
+) -> Tensor:
     """The derivative of one layer's bracket in the Lagrangian by `log_alpha`.
 
     Args:
@@ -163,7 +176,7 @@ def hard_concrete_lagrangian_slope(log_alpha, target, multipliers):
     return -by_sparsity * p * (1.0 - p) / p.shape[-1]
 
 
-def hard_concrete_ascent(sparsity, target):
+def hard_concrete_ascent(sparsity: Tensor, target: float | Tensor) -> Tensor:
     """The derivative of the Lagrangian by the two multipliers.
 
     Args:
@@ -177,11 +190,11 @@ def hard_concrete_ascent(sparsity, target):
     return ops.stack([ops.mean(gaps), ops.mean(ops.square(gaps))])
 
 
-def _clamped(log_alpha):
+def _clamped(log_alpha: Tensor) -> Tensor:
     return ops.clip(ops.cast(log_alpha, "float32"), MINIMUM, MAXIMUM)
 
 
-def _concrete(log_alpha, uniform):
+def _concrete(log_alpha: Tensor, uniform: Tensor) -> Tensor:
     uniform = ops.cast(uniform, "float32")
     logit = ops.log(uniform) - ops.log(1.0 - uniform)
     return ops.sigmoid((logit + _clamped(log_alpha)) / BETA)

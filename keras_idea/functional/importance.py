@@ -5,14 +5,19 @@ Source: IDEA Prune (arXiv 2503.05920), equations for sensitivity, importance
 scores and neuron importance.
 """
 
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
 from keras import ops
 
+from keras_idea.typing import Tensor
 from keras_idea.validation import check_choice
 
-REDUCTIONS = {"mean": ops.mean, "max": ops.max}
+Reduction: TypeAlias = Literal["mean", "max"]
+REDUCTIONS: dict[str, Callable[..., Tensor]] = {"mean": ops.mean, "max": ops.max}
 
 
-def sensitivity(kernel, gradient):
+def sensitivity(kernel: Tensor, gradient: Tensor) -> Tensor:
     r"""First-order change of the loss when a weight is removed.
 
     $$T_{ij} = |g_{ij} \, w_{ij}|$$
@@ -26,12 +31,13 @@ def sensitivity(kernel, gradient):
         Tensor of the same shape, float32, at least zero.
 
     Example:
-    >>> sensitivity([[1.0, -2.0]], [[3.0, 0.5]])  # [[3., 1.]]
+    >>> keras.ops.convert_to_numpy(sensitivity([1.0, -2.0], [3.0, 0.5])).tolist()
+    [3.0, 1.0]
     """
     return ops.abs(ops.cast(kernel, "float32") * ops.cast(gradient, "float32"))
 
 
-def ema(new, old, decay):
+def ema(new: Tensor, old: Tensor, decay: float) -> Tensor:
     r"""Exponential moving average, without bias correction.
 
     $$\tilde S_t = (1 - \lambda) \, T_t + \lambda \, \tilde S_{t-1}$$
@@ -45,12 +51,13 @@ def ema(new, old, decay):
         Tensor of the same shape.
 
     Example:
-    >>> ema(1.0, 0.0, decay=0.4)  # 0.6
+    >>> ema(1.0, 0.0, decay=0.4)
+    0.6
     """
     return (1.0 - decay) * new + decay * old
 
 
-def reduce_rows(values, axis, row_reduce):
+def reduce_rows(values: Tensor, axis: int, row_reduce: Reduction) -> Tensor:
     """Reduces the weights of each neuron to one number: the paper's f1.
 
     Args:
@@ -66,7 +73,9 @@ def reduce_rows(values, axis, row_reduce):
     )
 
 
-def neuron_importance(scores, row_reduce="mean", matrix_reduce="max"):
+def neuron_importance(
+    scores: Tensor, row_reduce: Reduction = "mean", matrix_reduce: Reduction = "max"
+) -> Tensor:
     r"""Importance of each neuron from the scores of its three rows.
 
     $$c_k = f_2(f_1(S^{up}_{k,:}), f_1(S^{gate}_{k,:}), f_1(S^{down}_{k,:}))$$
@@ -84,7 +93,9 @@ def neuron_importance(scores, row_reduce="mean", matrix_reduce="max"):
         ValueError: for an unknown reduction or scores of another shape.
 
     Example:
-    >>> neuron_importance([[1.0, 2.0], [3.0, 0.0], [0.0, 1.0]])  # [3., 2.]
+    >>> importance = neuron_importance([[1.0, 2.0], [3.0, 0.0], [0.0, 1.0]])
+    >>> keras.ops.convert_to_numpy(importance).tolist()
+    [3.0, 2.0]
     """
     check_choice("row_reduce", row_reduce, list(REDUCTIONS))
     check_choice("matrix_reduce", matrix_reduce, list(REDUCTIONS))

@@ -1,9 +1,16 @@
 """Which neurons stay: the exact top-k mask, and slicing by its indices."""
 
+from collections.abc import Sequence
+
+import numpy as np
 from keras import ops
 
+from keras_idea.typing import Tensor
 
-def top_k_mask(importance, k, alive=None):
+
+def top_k_mask(
+    importance: Tensor, k: int | Tensor, alive: Tensor | None = None
+) -> Tensor:
     r"""Mask of the k most important neurons: exactly k ones.
 
     $$m_i = 1 \text{ if } c_i \text{ is among the } k \text{ largest of the
@@ -22,7 +29,8 @@ def top_k_mask(importance, k, alive=None):
         Tensor of the same shape, float32 in {0, 1}.
 
     Example:
-    >>> top_k_mask([1.0, 3.0, 3.0, 2.0], k=1)  # [0., 1., 0., 0.]
+    >>> keras.ops.convert_to_numpy(top_k_mask([1.0, 3.0, 3.0, 2.0], k=1)).tolist()
+    [0.0, 1.0, 0.0, 0.0]
     """
     importance = ops.cast(ops.convert_to_tensor(importance), "float32")
     alive = (
@@ -46,7 +54,9 @@ def top_k_mask(importance, k, alive=None):
     return ops.cast(kept, "float32")
 
 
-def take_neurons(tensor, kept, axis):
+def take_neurons(
+    tensor: Tensor, kept: Sequence[int] | np.ndarray | Tensor, axis: int | None
+) -> Tensor:
     """Slices a tensor to the kept neurons, on its own device.
 
     Args:
@@ -60,7 +70,9 @@ def take_neurons(tensor, kept, axis):
         Tensor whose `axis` has `len(kept)` entries.
 
     Example:
-    >>> take_neurons(kernel, kept=[0, 3], axis=1).shape  # (input_dim, 2)
+    >>> kernel = np.array([[1, 2, 3, 4], [5, 6, 7, 8]])
+    >>> keras.ops.convert_to_numpy(take_neurons(kernel, [0, 3], axis=1)).tolist()
+    [[1, 4], [5, 8]]
     """
     if axis is None:
         return ops.copy(tensor)

@@ -1,7 +1,13 @@
 """From the mean so far, as Keras logs it, to the mean of a stretch."""
 
+from typing import TypeVar
 
-def mean_between(begin, end):
+import numpy as np
+
+Mean = TypeVar("Mean", float, np.ndarray)
+
+
+def mean_between(begin: tuple[Mean, Mean], end: tuple[Mean, Mean]) -> Mean:
     """The mean of the values between two points of a running mean.
 
     Keras logs a loss as the mean of the epoch so far. Times its batches that is a

@@ -1,12 +1,32 @@
 """The plain gated FFN, and the arithmetic it shares with the prunable one."""
 
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
 import keras
 from keras import ops
 
-from keras_idea.validation import check_int
+from keras_idea.layers.ffn_arguments import (
+    Activation,
+    Constraint,
+    Initializer,
+    Regularizer,
+    build_ffn,
+    ffn_config,
+    set_ffn_arguments,
+)
+from keras_idea.typing import Tensor
 
 
-def gated_ffn(inputs, up, gate, down, biases, activation, hidden=None):
+def gated_ffn(
+    inputs: Tensor,
+    up: Tensor,
+    gate: Tensor,
+    down: Tensor,
+    biases: tuple[Tensor, Tensor, Tensor] | None,
+    activation: Callable[[Tensor], Tensor],
+    hidden: Callable[[Tensor], Tensor] | None = None,
+) -> Tensor:
     r"""`down^T (activation(up^T x) * (gate^T x))`, with biases where given.
 
     Args:
@@ -42,71 +62,21 @@ def gated_ffn(inputs, up, gate, down, biases, activation, hidden=None):
     return ops.reshape(outputs, (*axes, inputs.shape[-1]))
 
 
-def set_ffn_arguments(layer, hidden_dim, activation, use_bias, kernel_initializer):
-    """Checks the arguments both layers share and sets them on `layer`."""
-    layer.hidden_dim = check_int("hidden_dim", hidden_dim, minimum=1)
-    if not isinstance(use_bias, bool):
-        raise ValueError(
-            f"`use_bias` must be True or False. Received: use_bias={use_bias!r}."
-        )
-    layer.activation = keras.activations.get(activation)
-    layer.use_bias = use_bias
-    layer.kernel_initializer = keras.initializers.get(kernel_initializer)
-    layer.supports_masking = True
-
-
-def build_ffn(layer, input_shape):
-    """Makes the three kernels, and the biases if the layer has them."""
-    if len(input_shape) < 2 or input_shape[-1] is None:
-        raise ValueError(
-            f"{type(layer).__name__} needs inputs of rank >= 2 whose last dimension "
-            f"is known. Received: input_shape={tuple(input_shape)}. Give the input a "
-            "batch axis and a static feature size."
-        )
-    wide, narrow = (input_shape[-1], layer.hidden_dim), layer.hidden_dim
-    shapes = (("up", wide), ("gate", wide), ("down", wide[::-1]))
-    for index, (name, shape) in enumerate(shapes):
-        kernel = layer.add_weight(
-            name=f"{name}_kernel",
-            shape=shape,
-            initializer=_own_initializer(layer.kernel_initializer, index),
-        )
-        setattr(layer, f"{name}_kernel", kernel)
-    for name, size in (("up", narrow), ("gate", narrow), ("down", wide[0])):
-        bias = None
-        if layer.use_bias:
-            bias = layer.add_weight(
-                name=f"{name}_bias", shape=(size,), initializer="zeros"
-            )
-        setattr(layer, f"{name}_bias", bias)
-    layer.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: wide[0]})
-
-
-def _own_initializer(initializer, index):
-    """An initializer of its own: one object gives up and gate the same values."""
-    if not isinstance(initializer, keras.initializers.Initializer):
-        return initializer  # a plain function
-    config = initializer.get_config()
-    if not isinstance(getattr(initializer, "seed", None), (int, type(None))):
-        return initializer  # a seed generator moves on by itself
-    if isinstance(config.get("seed"), int):
-        config["seed"] += index
-    return type(initializer).from_config(config)
-
-
-def ffn_kernels(layer):
+def ffn_kernels(layer: keras.layers.Layer) -> tuple[Tensor, Tensor, Tensor]:
     """The kernels up, gate and down of a layer, as tensors of compute dtype."""
     return layer.up_kernel.value, layer.gate_kernel.value, layer.down_kernel.value
 
 
-def ffn_biases(layer):
+def ffn_biases(
+    layer: keras.layers.Layer,
+) -> tuple[keras.Variable, keras.Variable, keras.Variable] | None:
     """The biases of up, gate and down, or None."""
     if not layer.use_bias:
         return None
     return layer.up_bias, layer.gate_bias, layer.down_bias
 
 
-def check_loaded_width(name, hidden_dim, found):
+def check_loaded_width(name: str, hidden_dim: int, found: int) -> None:
     """Refuses a file of another width, in words that say what to use.
 
     Args:
@@ -127,7 +97,7 @@ def check_loaded_width(name, hidden_dim, found):
         )
 
 
-def check_loaded_ffn(layer, store):
+def check_loaded_ffn(layer: keras.layers.Layer, store: Mapping[str, Any]) -> None:
     """Refuses a file that holds nothing of a layer, or another width of it.
 
     Args:
@@ -148,28 +118,29 @@ def check_loaded_ffn(layer, store):
     check_loaded_width(layer.path, layer.hidden_dim, store["0"].shape[1])
 
 
-def ffn_config(layer):
-    """The constructor's arguments that both layers share."""
-    return {
-        "hidden_dim": layer.hidden_dim,
-        "activation": keras.activations.serialize(layer.activation),
-        "use_bias": layer.use_bias,
-        "kernel_initializer": keras.initializers.serialize(layer.kernel_initializer),
-    }
-
-
 @keras.saving.register_keras_serializable(package="keras_idea")
 class GatedFFN(keras.layers.Layer):
     r"""Gated feed-forward network: three kernels, nothing else.
 
     $$y = W_{down}^T \left(\sigma(W_{up}^T x) \odot W_{gate}^T x\right)$$
 
+    `W_up` is the activated matrix, as in the paper; KerasHub and Hugging Face call
+    that one "gate", and the linear one "up".
+
     Args:
         hidden_dim: int >= 1, the number of neurons.
         activation: str or function, `sigma`. Default "silu".
         use_bias: bool, whether the three matrices have biases. Default False.
         kernel_initializer: initializer of the three kernels.
-        **layer_kwargs: `name`, `dtype`, `trainable`, as of every Keras layer.
+        bias_initializer: initializer of the three biases. Default "zeros".
+        kernel_regularizer: regularizer of each kernel, as of `keras.layers.Dense`,
+            or None (default).
+        bias_regularizer: regularizer of each bias, or None (default).
+        kernel_constraint: constraint of each kernel, or None (default). Up and gate
+            are `(input_dim, hidden_dim)`, down is `(hidden_dim, input_dim)`.
+        bias_constraint: constraint of each bias, or None (default).
+        **layer_kwargs: `name`, `dtype`, `trainable`, `activity_regularizer`, as of
+            every Keras layer.
 
     Input shape: `(..., input_dim)`, rank 2 or more. Output shape: the same.
 
@@ -178,40 +149,56 @@ class GatedFFN(keras.layers.Layer):
 
     Example:
     >>> layer = GatedFFN(hidden_dim=32)
-    >>> layer(keras.ops.ones((2, 5, 8))).shape  # (2, 5, 8)
+    >>> tuple(layer(keras.ops.ones((2, 5, 8))).shape)
+    (2, 5, 8)
 
     Reference: Shazeer, 2020 (GLU variants, arXiv 2002.05202).
     """
 
     def __init__(
         self,
-        hidden_dim,
-        activation="silu",
-        use_bias=False,
-        kernel_initializer="glorot_uniform",
-        **layer_kwargs,
-    ):
+        hidden_dim: int,
+        activation: Activation = "silu",
+        *,
+        use_bias: bool = False,
+        kernel_initializer: Initializer = "glorot_uniform",
+        bias_initializer: Initializer = "zeros",
+        kernel_regularizer: Regularizer = None,
+        bias_regularizer: Regularizer = None,
+        kernel_constraint: Constraint = None,
+        bias_constraint: Constraint = None,
+        **layer_kwargs: Any,
+    ) -> None:
         super().__init__(**layer_kwargs)
-        set_ffn_arguments(self, hidden_dim, activation, use_bias, kernel_initializer)
+        set_ffn_arguments(
+            self,
+            hidden_dim,
+            activation,
+            use_bias,
+            kernel=(kernel_initializer, kernel_regularizer, kernel_constraint),
+            bias=(bias_initializer, bias_regularizer, bias_constraint),
+        )
 
-    def build(self, input_shape):
+    def build(self, input_shape: Sequence[int | None]) -> None:
         """Makes the variables for inputs `(..., input_dim)`."""
         build_ffn(self, input_shape)
 
-    def call(self, inputs):
+    def call(self, inputs: Tensor) -> Tensor:
         """The layer's output, of the shape of `inputs`."""
         up, gate, down = ffn_kernels(self)
         return gated_ffn(inputs, up, gate, down, ffn_biases(self), self.activation)
 
-    def load_own_variables(self, store):
+    def load_own_variables(self, store: Mapping[str, Any]) -> None:
         """Takes the kernels from a file, which must be of this width."""
         check_loaded_ffn(self, store)
         super().load_own_variables(store)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(
+        self, input_shape: Sequence[int | None]
+    ) -> tuple[int | None, ...]:
         """The input's shape."""
         return tuple(input_shape)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         """Dict of the constructor's arguments."""
         return {**super().get_config(), **ffn_config(self)}

@@ -18,17 +18,19 @@ variables of its own, through which the hidden activations pass (see
 
 import contextlib
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_idea.functional.importance import REDUCTIONS, neuron_importance
+from keras_idea.functional.importance import REDUCTIONS, Reduction, neuron_importance
 from keras_idea.keras_private.call_context import current_pass, training_flag
 from keras_idea.keras_private.unlocked import unlocked, untrack
+from keras_idea.layers.ffn_arguments import Initializer
 from keras_idea.layers.gated_ffn import check_loaded_width
+from keras_idea.typing import Tensor
 from keras_idea.validation import check_choice, check_number
 
 MATRICES = ("up", "gate", "down")
@@ -53,8 +55,12 @@ class NeuronState(keras.layers.Layer):
     """
 
     def __init__(
-        self, ema_decay=0.4, row_reduce="mean", matrix_reduce="max", name=None
-    ):
+        self,
+        ema_decay: float = 0.4,
+        row_reduce: Reduction = "mean",
+        matrix_reduce: Reduction = "max",
+        name: str | None = None,
+    ) -> None:
         super().__init__(name=name, dtype="float32")
         self.ema_decay = check_number(
             "ema_decay", ema_decay, 0.0, 1.0, exclude_maximum=True
@@ -64,22 +70,22 @@ class NeuronState(keras.layers.Layer):
             "matrix_reduce", matrix_reduce, list(REDUCTIONS)
         )
         #: int, the neurons it had at first, before any narrowing.
-        self.full_dim = None
-        self.probe = None
+        self.full_dim: int | None = None
+        self.probe: Any = None
         self._measured: Any = None  # the last forward pass that came to a probe
         #: None, or while a pruner is at work the `Live` scores and mask.
         self.live: Any = None
         #: None, or the neurons that are to be left, as the last pruning run has it.
         self.target_dim: int | None = None
 
-    def build(self, hidden_dim, input_dim):
+    def build(self, hidden_dim: int, input_dim: int) -> None:
         """Makes the variables."""
         self.full_dim = hidden_dim
         # The mean of the rows' averages is the average of the rows' means, so
         # 3 F numbers replace 3 F D; only the maximum needs them all.
         row = (hidden_dim, input_dim) if self.row_reduce == "max" else (hidden_dim,)
 
-        def add(name, shape, initializer):
+        def add(name: str, shape: tuple, initializer: Initializer) -> keras.Variable:
             kwargs = {"dtype": "float32", "autocast": False, "trainable": False}
             return self.add_weight(shape, initializer, name=name, **kwargs)
 
@@ -90,30 +96,30 @@ class NeuronState(keras.layers.Layer):
         self.built = True
 
     @property
-    def mask(self):
+    def mask(self) -> keras.Variable:
         """Variable `(F,)`, the mask that goes with the present weights."""
         self.publish()
         return self._mask
 
     @property
-    def scores(self):
+    def scores(self) -> keras.Variable:
         """Variable `(3, F)` or `(3, F, D)`, the scores up to the last step."""
         self.publish()
         return self._scores
 
-    def importance(self):
+    def importance(self) -> Tensor:
         """Importance `(F,)` of the neurons by the present scores."""
         return self.importance_of(self.scores.value)
 
-    def importance_of(self, scores):
+    def importance_of(self, scores: Tensor) -> Tensor:
         """Importance `(F,)` by given scores, as this state reduces them."""
         return neuron_importance(scores, self.row_reduce, self.matrix_reduce)
 
-    def masked(self, down):
+    def masked(self, down: Tensor) -> Tensor:
         """The down kernel `(F, D)` with the rows of dead neurons zeroed."""
         return down * ops.cast(ops.expand_dims(self._mask.value, -1), down.dtype)
 
-    def answering(self, down):
+    def answering(self, down: Tensor) -> Tensor:
         """The down kernel `(F, D)` that answers as the model does in evaluation."""
         scale = None if self.probe is None else self.probe.scale()
         down = self.masked(down)
@@ -121,7 +127,7 @@ class NeuronState(keras.layers.Layer):
             return down
         return down * ops.cast(ops.expand_dims(scale, -1), down.dtype)
 
-    def hidden(self, activations, mask=None):
+    def hidden(self, activations: Tensor, mask: Tensor | None = None) -> Tensor:
         """The hidden activations as the down projection must read them.
 
         Args:
@@ -148,7 +154,7 @@ class NeuronState(keras.layers.Layer):
             self._measured = weakref.ref(present)
         return self.probe.tap(activations, training_flag(), mask)
 
-    def set_probe(self, probe):
+    def set_probe(self, probe: Any) -> list[keras.Variable]:
         """Hangs a probe in the way of the hidden activations, and builds it.
 
         Args:
@@ -168,11 +174,11 @@ class NeuronState(keras.layers.Layer):
                 probe.build()
         return given_up
 
-    def kept_neurons(self):
+    def kept_neurons(self) -> np.ndarray:
         """Indices of the neurons alive now, ascending, as an int array."""
         return np.flatnonzero(ops.convert_to_numpy(self.mask))
 
-    def publish(self):
+    def publish(self) -> None:
         """Brings `scores` and `mask` up to the last optimizer step."""
         if self.live is None:
             return
@@ -183,22 +189,22 @@ class NeuronState(keras.layers.Layer):
         self.live.mask.assign(ops.copy(mask))
         self._scores.assign(ops.copy(self.live.scores.value))
 
-    def reset(self):
+    def reset(self) -> None:
         """Gives the variables their initial values: all live, nothing is known."""
         self._scores.assign(ops.zeros(self._scores.shape))
         self._mask.assign(ops.ones(self._mask.shape))
         self.original_index.assign(_numbers(self._mask.shape, "float32"))
 
-    def cuts(self):
+    def cuts(self) -> list[tuple[keras.Variable, int]]:
         """List of (variable, axis of its neurons): what narrowing must slice."""
         return [(self._scores, 1), (self._mask, 0), (self.original_index, 0)]
 
-    def save_own_variables(self, store):
+    def save_own_variables(self, store: MutableMapping[str, Any]) -> None:
         """Saves scores and mask as they are now."""
         self.publish()
         super().save_own_variables(store)
 
-    def load_own_variables(self, store):
+    def load_own_variables(self, store: Mapping[str, Any]) -> None:
         """Takes scores and mask from a file; from an older one too.
 
         Raises:
@@ -218,7 +224,7 @@ class NeuronState(keras.layers.Layer):
             variable.assign(array)
 
 
-def _numbers(shape, dtype):
+def _numbers(shape: Sequence[int], dtype: str) -> Tensor:
     return ops.arange(shape[0], dtype=dtype)
 
 

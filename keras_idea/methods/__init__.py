@@ -11,12 +11,12 @@ from keras_idea.methods.probe import Probe
 from keras_idea.methods.random import Random
 from keras_idea.methods.sensitivity import Sensitivity
 
-METHODS = {
+METHODS: dict[str, type[Method]] = {
     method.name: method for method in (Sensitivity, Random, Activation, LearnedMask)
 }
 
 
-def get(identifier):
+def get(identifier: str | Method) -> Method:
     """The method that a name or an object stands for.
 
     Args:

@@ -1,12 +1,22 @@
 """Minitron's method: neurons go by the size of their activations."""
 
+from collections.abc import Sequence
+
+import keras
+import numpy as np
 from keras import ops
 
-from keras_idea.functional.activation import AGGREGATIONS, importance_of_sums
+from keras_idea.functional.activation import (
+    AGGREGATIONS,
+    Aggregation,
+    importance_of_sums,
+)
 from keras_idea.functional.masks import top_k_mask
-from keras_idea.methods.calibration import activation_statistics
+from keras_idea.methods.calibration import Samples, activation_statistics
 from keras_idea.methods.gather_probe import GatherProbe
-from keras_idea.methods.method import Decision, Method, fall_after
+from keras_idea.methods.method import Decision, Job, Method, fall_after
+from keras_idea.schedules.width import CubicWidth
+from keras_idea.typing import Tensor
 from keras_idea.validation import check_choice, check_int
 
 
@@ -39,8 +49,10 @@ class Activation(Method):
             `data`, if there is no step before `begin_step` to gather from.
 
     Example:
-    >>> method = Activation(calibration_tokens, num_samples=1024)
-    >>> IdeaPruneCallback(96, begin_step=500, prune_steps=250, method=method)
+    >>> method = Activation(x, num_samples=1024)  # tokens `(samples, length)`
+    >>> prune = ki.IdeaPruneCallback(
+    ...     96, begin_step=500, prune_steps=250, method=method
+    ... )
 
     Source: Minitron (arXiv 2407.14679), as IDEA Prune (arXiv 2503.05920) has it.
     """
@@ -50,12 +62,12 @@ class Activation(Method):
 
     def __init__(
         self,
-        data=None,
-        num_samples=1024,
-        aggregation="paper",
-        padding_mask=None,
-        batch_size=32,
-    ):
+        data: Samples | None = None,
+        num_samples: int = 1024,
+        aggregation: Aggregation = "paper",
+        padding_mask: Tensor | None = None,
+        batch_size: int = 32,
+    ) -> None:
         self.data = data
         self.num_samples = check_int("num_samples", num_samples, minimum=1)
         self.aggregation = check_choice("aggregation", aggregation, AGGREGATIONS)
@@ -69,20 +81,25 @@ class Activation(Method):
             )
 
     def width_schedule(
-        self, hidden_dim, target_dim, begin_step, prune_steps, update_every
-    ):
+        self,
+        hidden_dim: int,
+        target_dim: int,
+        begin_step: int,
+        prune_steps: int,
+        update_every: int,
+    ) -> CubicWidth:
         """Full up to `begin_step`, then the target; see `Method.width_schedule`."""
         return fall_after(begin_step, hidden_dim, target_dim)
 
-    def decision_step(self, begin_step, prune_steps):
+    def decision_step(self, begin_step: int, prune_steps: int) -> int:
         """int, `begin_step`."""
         return begin_step
 
-    def probe_step(self, begin_step, prune_steps):
+    def probe_step(self, begin_step: int, prune_steps: int) -> int:
         """int, 0: how many steps `num_samples` takes only the batches tell."""
         return 0
 
-    def check(self, jobs, model, start):
+    def check(self, jobs: Sequence[Job], model: keras.Model, start: int) -> None:
         """Refuses to gather where nothing comes before; see `Method.check`."""
         begin_step = jobs[0].begin_step
         if self.data is None and start >= begin_step:
@@ -92,7 +109,7 @@ class Activation(Method):
                 "Pass samples, keras_idea.methods.Activation(data=...), or begin later."
             )
 
-    def make_probes(self, jobs):
+    def make_probes(self, jobs: Sequence[Job]) -> list[GatherProbe]:
         """A `GatherProbe` for each job, unless there are data."""
         if self.data is not None:
             return []
@@ -103,7 +120,7 @@ class Activation(Method):
             for job in jobs
         ]
 
-    def decide(self, model, jobs):
+    def decide(self, model: keras.Model, jobs: Sequence[Job]) -> list[Decision]:
         """The mask of the largest importances; see `Method.decide`."""
         if self.data is None:
             statistics = [job.ffn.state.probe.statistics() for job in jobs]
@@ -120,7 +137,7 @@ class Activation(Method):
         pairs = zip(jobs, statistics, strict=True)
         return [self._decision(job, sums, samples) for job, (sums, samples) in pairs]
 
-    def _decision(self, job, sums, samples):
+    def _decision(self, job: Job, sums: np.ndarray, samples: float) -> Decision:
         if not samples:
             raise ValueError(
                 f"Method 'activation' saw no sample for {job.ffn.name}. Its data must "

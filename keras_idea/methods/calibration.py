@@ -1,17 +1,29 @@
 """Statistics of activations over given samples, with the weights as they are."""
 
 import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
 
 import keras
 import numpy as np
 
-from keras_idea.functional.activation import activation_sums
+from keras_idea.functional.activation import Aggregation, activation_sums
 from keras_idea.keras_private.layers import without_remat
+from keras_idea.typing import Tensor
+
+#: Arrays, a dict of them, or batches of either.
+Samples: TypeAlias = Tensor | dict[str, Tensor] | Iterable[Any]
 
 
 def activation_statistics(
-    model, ffns, data, num_samples, aggregation, padding_mask=None, batch_size=32
-):
+    model: keras.Model,
+    ffns: Sequence[Any],
+    data: Samples,
+    num_samples: int,
+    aggregation: Aggregation,
+    padding_mask: Tensor | None = None,
+    batch_size: int = 32,
+) -> list[tuple[np.ndarray, float]]:
     """Runs a model in evaluation mode over samples and adds up what its FFNs do.
 
     Args:
@@ -51,11 +63,17 @@ class _Capture:
 
     built, variables = True, ()
 
-    def __init__(self, ffn, aggregation):
+    def __init__(self, ffn: Any, aggregation: Aggregation) -> None:
         self.ffn, self.aggregation = ffn, aggregation
-        self.padding_masks, self.found = {}, None
+        self.padding_masks: dict[str, Tensor] = {}
+        self.found: tuple[Tensor, Tensor] | None = None
 
-    def tap(self, activations, training=None, mask=None):
+    def tap(
+        self,
+        activations: Tensor,
+        training: bool | None = None,
+        mask: Tensor | None = None,
+    ) -> Tensor:
         if self.found is not None:
             raise ValueError(
                 f"{self.ffn.name} is called more than once in a forward pass, so there "
@@ -71,12 +89,12 @@ class _Capture:
 class _Runner(keras.Model):
     """Runs the model, and returns what the captures found."""
 
-    def __init__(self, model, captures):
+    def __init__(self, model: keras.Model, captures: list[_Capture]) -> None:
         super().__init__(name="calibration")
         self.model, self.captures = model, captures
         self.built = True
 
-    def call(self, batch):
+    def call(self, batch: dict[str, Any]) -> list[tuple[Tensor, Tensor] | None]:
         masks = dict(batch["masks"])
         for capture in self.captures:
             capture.padding_masks, capture.found = masks, None
@@ -84,7 +102,9 @@ class _Runner(keras.Model):
         return [capture.found for capture in self.captures]
 
 
-def _batches(data, padding_mask, batch_size, num_samples):
+def _batches(
+    data: Any, padding_mask: Tensor | None, batch_size: int, num_samples: int
+) -> Iterator[dict[str, Any]]:
     """Yields dicts of the inputs and of the padding masks, cut to the number."""
     if hasattr(data, "shape") or isinstance(data, dict):
         data = _slices({"inputs": data, "mask": padding_mask}, batch_size)
@@ -106,19 +126,19 @@ def _batches(data, padding_mask, batch_size, num_samples):
             return
 
 
-def _slices(arrays, size):
+def _slices(arrays: dict[str, Any], size: int) -> Iterator[dict[str, Any]]:
     total = len(keras.tree.flatten(arrays["inputs"])[0])
     for start in range(0, total, size):
         yield _cut(arrays, start, start + size)
 
 
-def _cut(batch, start, stop):
+def _cut(batch: dict[str, Any], start: int, stop: int) -> dict[str, Any]:
     return keras.tree.map_structure(
         lambda leaf: None if leaf is None else leaf[start:stop], batch
     )
 
 
-def _mask_of(ffn, masks):
+def _mask_of(ffn: Any, masks: dict[str, Tensor]) -> Tensor | None:
     """The padding mask of the tokens that reach an FFN, or None."""
     if len(masks) < 2:
         return next(iter(masks.values()), None)

@@ -1,10 +1,15 @@
 """Statistics of activations, gathered by the way in the train step."""
 
+from collections.abc import Callable
+from typing import Any
+
 import keras
+import numpy as np
 from keras import ops
 
-from keras_idea.functional.activation import activation_sums
+from keras_idea.functional.activation import Aggregation, activation_sums
 from keras_idea.methods.probe import Probe
+from keras_idea.typing import Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_idea")
@@ -24,21 +29,31 @@ class GatherProbe(Probe):
     """
 
     def __init__(
-        self, hidden_dim, num_samples, begin_step, aggregation, name="gather_probe"
-    ):
+        self,
+        hidden_dim: int,
+        num_samples: int,
+        begin_step: int,
+        aggregation: Aggregation,
+        name: str = "gather_probe",
+    ) -> None:
         super().__init__(name=name, dtype="float32")
         self.hidden_dim = hidden_dim
         self.num_samples = num_samples
         self.begin_step = begin_step
         self.aggregation = aggregation
 
-    def build(self):
+    def build(self) -> None:
         """Makes the variables."""
         super().build()
         self._sums = self.add_overwritten("sums", (self.hidden_dim,))
         self._samples = self.add_overwritten("samples", ())
 
-    def tap(self, activations, training=None, mask=None):
+    def tap(
+        self,
+        activations: Tensor,
+        training: bool | None = None,
+        mask: Tensor | None = None,
+    ) -> Tensor:
         """The activations unchanged; see `Probe`."""
         if training is False:
             return activations
@@ -53,12 +68,12 @@ class GatherProbe(Probe):
             self.aggregation,
         )
 
-    def statistics(self):
+    def statistics(self) -> tuple[np.ndarray, float]:
         """The sums `(F,)` over the samples, and how many samples they hold."""
         sums, samples = map(ops.convert_to_numpy, (self._sums, self._samples))
         return sums, float(samples)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         """Dict of the constructor's arguments."""
         return {
             "hidden_dim": self.hidden_dim,
@@ -69,12 +84,21 @@ class GatherProbe(Probe):
         }
 
 
-def _tap_sums(activations, sums, samples, steps, first, aggregation):
+def _tap_sums(
+    activations: Tensor,
+    sums: Tensor,
+    samples: Tensor,
+    steps: Tensor,
+    first: Tensor,
+    aggregation: Aggregation,
+) -> Tensor:
     """The activations unchanged; backward, what they add to the sums if due."""
 
     @ops.custom_gradient
-    def tap(activations, sums, samples, steps, first):
-        def grad(*args, upstream=None):
+    def tap(
+        activations: Tensor, sums: Tensor, samples: Tensor, steps: Tensor, first: Tensor
+    ) -> tuple[Tensor, Callable[..., tuple[Tensor, ...]]]:
+        def grad(*args: Tensor, upstream: Tensor | None = None) -> tuple[Tensor, ...]:
             upstream = args[0] if upstream is None else upstream
             counts = ops.any(ops.not_equal(upstream, 0), axis=-1)
             more, further = activation_sums(activations, counts, aggregation)

@@ -1,13 +1,16 @@
 """Sheared LLaMA's method: masks are learned under a constraint."""
 
 import zlib
+from collections.abc import Sequence
 
+import keras
 from keras import ops
 
 from keras_idea.functional.hard_concrete import MAX_SPARSITY, hard_concrete_mask
 from keras_idea.methods.mask_probe import MaskProbe
-from keras_idea.methods.method import Decision, Method, fall_after
+from keras_idea.methods.method import Decision, Job, Method, fall_after
 from keras_idea.methods.multipliers import Multipliers
+from keras_idea.schedules.width import CubicWidth
 from keras_idea.validation import check_int, check_number
 
 
@@ -46,7 +49,9 @@ class LearnedMask(Method):
 
     Example:
     >>> method = LearnedMask(seed=1)
-    >>> IdeaPruneCallback(96, begin_step=500, prune_steps=250, method=method)
+    >>> prune = ki.IdeaPruneCallback(
+    ...     96, begin_step=500, prune_steps=250, method=method
+    ... )
 
     Source: Sheared LLaMA (arXiv 2310.06694), princeton-nlp/LLM-Shearing.
     """
@@ -56,11 +61,11 @@ class LearnedMask(Method):
 
     def __init__(
         self,
-        seed=0,
-        mask_learning_rate=1.0,
-        multiplier_learning_rate=1.0,
-        warmup_share=0.2,
-    ):
+        seed: int = 0,
+        mask_learning_rate: float = 1.0,
+        multiplier_learning_rate: float = 1.0,
+        warmup_share: float = 0.2,
+    ) -> None:
         self.seed = check_int("seed", seed, minimum=0)
         self.mask_learning_rate = check_number("mask_learning_rate", mask_learning_rate)
         self.multiplier_learning_rate = check_number(
@@ -69,16 +74,21 @@ class LearnedMask(Method):
         self.warmup_share = check_number("warmup_share", warmup_share, 0.0, 1.0)
 
     def width_schedule(
-        self, hidden_dim, target_dim, begin_step, prune_steps, update_every
-    ):
+        self,
+        hidden_dim: int,
+        target_dim: int,
+        begin_step: int,
+        prune_steps: int,
+        update_every: int,
+    ) -> CubicWidth:
         """Full until the masks are learned; see `Method.width_schedule`."""
         return fall_after(begin_step + prune_steps - 1, hidden_dim, target_dim)
 
-    def decision_step(self, begin_step, prune_steps):
+    def decision_step(self, begin_step: int, prune_steps: int) -> int:
         """int, `begin_step + prune_steps`."""
         return begin_step + prune_steps
 
-    def check(self, jobs, model, start):
+    def check(self, jobs: Sequence[Job], model: keras.Model, start: int) -> None:
         """Refuses what the masks cannot reach or learn; see `Method.check`."""
         for job in jobs:
             _check_sparsity(job)
@@ -90,7 +100,7 @@ class LearnedMask(Method):
             )
         _check_gradient(model)
 
-    def make_probes(self, jobs):
+    def make_probes(self, jobs: Sequence[Job]) -> list[MaskProbe]:
         """A `MaskProbe` for each job."""
         return [
             MaskProbe(
@@ -107,27 +117,27 @@ class LearnedMask(Method):
             for job in jobs
         ]
 
-    def _multipliers(self, job):
+    def _multipliers(self, job: Job) -> Multipliers:
         return Multipliers(self.multiplier_learning_rate, job.prune_steps)
 
-    def connect(self, probes):
+    def connect(self, probes: Sequence[MaskProbe]) -> None:
         """Lets the probes share one pair of multipliers."""
         for probe in probes:
             probe.join(probes)
 
-    def decide(self, model, jobs):
+    def decide(self, model: keras.Model, jobs: Sequence[Job]) -> list[Decision]:
         """The deterministic masks, with their soft values; see `Method.decide`."""
         return [_decision(job) for job in jobs]
 
 
-def _decision(job):
+def _decision(job: Job) -> Decision:
     log_alpha = job.ffn.state.probe.log_alpha.value
     soft = hard_concrete_mask(log_alpha, job.target_dim, alive=job.ffn.mask.value)
     soft = ops.convert_to_numpy(soft)
     return Decision((soft > 0).astype("float32"), scale=soft)
 
 
-def _check_sparsity(job):
+def _check_sparsity(job: Job) -> None:
     hidden_dim, target_dim = job.ffn.hidden_dim, job.target_dim
     if 1 - target_dim / hidden_dim > MAX_SPARSITY:
         least = int((1 - MAX_SPARSITY) * hidden_dim) + 1
@@ -140,7 +150,7 @@ def _check_sparsity(job):
         )
 
 
-def _check_gradient(model):
+def _check_gradient(model: keras.Model) -> None:
     """Refuses what makes the gradients in the layers other than the loss's."""
     optimizer = model.optimizer
     scaled = getattr(optimizer, "loss_scale_factor", None) is not None

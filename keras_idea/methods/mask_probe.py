@@ -3,6 +3,9 @@
 Shapes: F = hidden_dim (neurons).
 """
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import keras
 import numpy as np
 from keras import ops
@@ -18,8 +21,10 @@ from keras_idea.functional.hard_concrete import (
     hard_concrete_slope,
     hard_concrete_sparsity,
 )
+from keras_idea.methods.multipliers import Multipliers
 from keras_idea.methods.probe import Probe
 from keras_idea.schedules.learning_rate import CosineDecay
+from keras_idea.typing import Tensor
 
 INITIAL_MEAN, INITIAL_DEVIATION = 5.0, 0.01
 
@@ -44,16 +49,16 @@ class MaskProbe(Probe):
 
     def __init__(
         self,
-        hidden_dim,
-        target_dim,
-        begin_step,
-        prune_steps,
-        stream,
-        learning_rate=1.0,
-        warmup_share=0.2,
-        multipliers=None,
-        name="mask_probe",
-    ):
+        hidden_dim: int,
+        target_dim: int,
+        begin_step: int,
+        prune_steps: int,
+        stream: int,
+        learning_rate: float = 1.0,
+        warmup_share: float = 0.2,
+        multipliers: Multipliers | dict[str, Any] | None = None,
+        name: str = "mask_probe",
+    ) -> None:
         super().__init__(name=name, dtype="float32")
         self.hidden_dim = hidden_dim
         self.target_dim = target_dim
@@ -64,10 +69,10 @@ class MaskProbe(Probe):
         self.warmup_share = warmup_share
         if isinstance(multipliers, dict):
             multipliers = keras.saving.deserialize_keras_object(multipliers)
-        self.multipliers = multipliers
+        self.multipliers: Any = multipliers
         self._peers = _Peers([])
 
-    def build(self):
+    def build(self) -> None:
         """Makes the mask and its moments."""
         super().build()
         shape = (self.hidden_dim,)
@@ -79,7 +84,7 @@ class MaskProbe(Probe):
         if self.multipliers is not None:
             self.multipliers.build()
 
-    def join(self, probes):
+    def join(self, probes: Sequence["MaskProbe"]) -> None:
         """Puts this probe under one constraint with others.
 
         Args:
@@ -88,22 +93,27 @@ class MaskProbe(Probe):
         """
         self._peers = _Peers(probes)
 
-    def sparsity(self):
+    def sparsity(self) -> Tensor:
         """The expected sparsity now, a scalar tensor."""
         return hard_concrete_sparsity(ops.stop_gradient(self.log_alpha.value))
 
-    def target_sparsity(self, elapsed):
+    def target_sparsity(self, elapsed: Tensor) -> Tensor:
         """The sparsity that is due so many steps after `begin_step`."""
         warmup = max(self.warmup_share * self.prune_steps, 1.0)
         full = 1 - self.target_dim / self.hidden_dim
         return full * ops.minimum(elapsed / warmup, 1.0)
 
-    def scale(self):
+    def scale(self) -> Tensor:
         """The deterministic mask `(F,)`; see `Probe`."""
         log_alpha = ops.stop_gradient(self.log_alpha.value)
         return hard_concrete_mask(log_alpha, self.target_dim)
 
-    def tap(self, activations, training=None, mask=None):
+    def tap(
+        self,
+        activations: Tensor,
+        training: bool | None = None,
+        mask: Tensor | None = None,
+    ) -> Tensor:
         """The activations times the mask; see `Probe`."""
         if training is False:
             return activations * ops.cast(self.scale(), activations.dtype)
@@ -132,7 +142,7 @@ class MaskProbe(Probe):
             layers=len(probes),
         )
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         """Dict of the constructor's arguments."""
         multipliers = self.multipliers
         if multipliers is not None:
@@ -153,29 +163,37 @@ class MaskProbe(Probe):
 class _Peers:
     """The probes under one constraint. No list, in which Keras would track them."""
 
-    def __init__(self, probes):
+    def __init__(self, probes: Sequence[MaskProbe]) -> None:
         self.probes = list(probes)
 
 
 def _tap_mask(
-    activations,
-    log_alpha,
-    moments,
-    steps,
-    noise,
-    multipliers,
-    target,
-    begin_step,
-    rate,
-    layers,
-):
+    activations: Tensor,
+    log_alpha: Tensor,
+    moments: Tensor,
+    steps: Tensor,
+    noise: Tensor,
+    multipliers: Tensor,
+    target: Tensor,
+    begin_step: int,
+    rate: CosineDecay,
+    layers: int,
+) -> Tensor:
     """The activations times a drawn mask; backward, a step of Adam on the mask."""
 
     @ops.custom_gradient
-    def tap(activations, log_alpha, moments, steps, noise, multipliers, target):
+    def tap(
+        activations: Tensor,
+        log_alpha: Tensor,
+        moments: Tensor,
+        steps: Tensor,
+        noise: Tensor,
+        multipliers: Tensor,
+        target: Tensor,
+    ) -> tuple[Tensor, Callable[..., tuple[Tensor, ...]]]:
         z = ops.cast(hard_concrete_sample(log_alpha, noise), activations.dtype)
 
-        def grad(*args, upstream=None):
+        def grad(*args: Tensor, upstream: Tensor | None = None) -> tuple[Tensor, ...]:
             upstream = args[0] if upstream is None else upstream
             by_mask = hard_concrete_slope(log_alpha, noise)
             by_mask *= _sum_over_tokens(upstream, activations)
@@ -198,7 +216,7 @@ def _tap_mask(
     return tap(activations, log_alpha, moments, steps, noise, multipliers, target)
 
 
-def _sum_over_tokens(upstream, activations):
+def _sum_over_tokens(upstream: Tensor, activations: Tensor) -> Tensor:
     """The loss's gradient by the mask `(F,)`, in float32."""
     products = ops.cast(upstream, "float32") * ops.cast(activations, "float32")
     return ops.sum(products, axis=tuple(range(len(products.shape) - 1)))

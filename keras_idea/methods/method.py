@@ -1,10 +1,13 @@
 """What a pruning method is asked, and what it answers."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
+import keras
 import numpy as np
 
+from keras_idea.methods.probe import Probe
 from keras_idea.schedules.width import CubicWidth
 
 
@@ -58,8 +61,13 @@ class Method:
     reads_hidden = False
 
     def width_schedule(
-        self, hidden_dim, target_dim, begin_step, prune_steps, update_every
-    ):
+        self,
+        hidden_dim: int,
+        target_dim: int,
+        begin_step: int,
+        prune_steps: int,
+        update_every: int,
+    ) -> CubicWidth:
         """The width of a layer over the steps, as the logs tell it.
 
         Args:
@@ -74,7 +82,7 @@ class Method:
         """
         raise NotImplementedError
 
-    def decision_step(self, begin_step, prune_steps):
+    def decision_step(self, begin_step: int, prune_steps: int) -> int | None:
         """int, the optimizer step after which it decides; None: the layers do."""
         return None
 
@@ -83,11 +91,11 @@ class Method:
         decision_step = self.decision_step(begin_step, prune_steps)
         return begin_step + prune_steps if decision_step is None else decision_step
 
-    def probe_step(self, begin_step, prune_steps):
+    def probe_step(self, begin_step: int, prune_steps: int) -> int:
         """int, the optimizer step after which its probes are needed."""
         return begin_step
 
-    def check(self, jobs, model, start):
+    def check(self, jobs: Sequence[Job], model: keras.Model, start: int) -> None:
         """Refuses, when `fit` begins, what could only fail later.
 
         Args:
@@ -99,14 +107,14 @@ class Method:
             ValueError: saying how to mend it.
         """
 
-    def make_probes(self, jobs):
+    def make_probes(self, jobs: Sequence[Job]) -> Sequence[Probe]:
         """List of a probe for each job, not built yet; empty: it needs none."""
         return []
 
-    def connect(self, probes):
+    def connect(self, probes: Sequence[Any]) -> None:
         """Makes the probes of one model know each other, if they must."""
 
-    def decide(self, model, jobs):
+    def decide(self, model: keras.Model, jobs: Sequence[Job]) -> list[Decision]:
         """Decides which neurons stay.
 
         Args:
@@ -119,7 +127,7 @@ class Method:
         raise NotImplementedError
 
 
-def fall_after(step, hidden_dim, target_dim):
+def fall_after(step: int, hidden_dim: int, target_dim: int) -> CubicWidth:
     """The schedule of a width that falls all at once.
 
     Args:

@@ -1,5 +1,8 @@
 """The two Lagrange multipliers of a sparsity constraint, which ascend."""
 
+from collections.abc import Callable
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -7,6 +10,7 @@ from keras_idea.functional.adam import adam_step
 from keras_idea.functional.hard_concrete import hard_concrete_ascent
 from keras_idea.methods.probe import Overwritten
 from keras_idea.schedules.learning_rate import CosineDecay
+from keras_idea.typing import Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_idea")
@@ -22,23 +26,27 @@ class Multipliers(Overwritten):
         name: str, the layer's name.
     """
 
-    def __init__(self, learning_rate, prune_steps, name="multipliers"):
+    def __init__(
+        self, learning_rate: float, prune_steps: int, name: str = "multipliers"
+    ) -> None:
         super().__init__(name=name, dtype="float32")
         self.learning_rate = learning_rate
         self.prune_steps = prune_steps
 
-    def build(self):
+    def build(self) -> None:
         """Makes the multipliers and their moments."""
         self._values = self.add_overwritten("values", (2,))
         self._moments = self.add_overwritten("moments", (2, 2))
         self.built = True
 
     @property
-    def values(self):
+    def values(self) -> Tensor:
         """The two multipliers, a constant to the gradients."""
         return ops.stop_gradient(self._values.value)
 
-    def tap(self, activations, sparsity, target, elapsed):
+    def tap(
+        self, activations: Tensor, sparsity: Tensor, target: Tensor, elapsed: Tensor
+    ) -> Tensor:
         """The activations unchanged; backward, the multipliers go up a step.
 
         Args:
@@ -55,7 +63,7 @@ class Multipliers(Overwritten):
         values, moments = self._values.value, self._moments.value
         return _tap(activations, values, moments, ascent, elapsed, rate)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         """Dict of the constructor's arguments."""
         return {
             "learning_rate": self.learning_rate,
@@ -64,10 +72,23 @@ class Multipliers(Overwritten):
         }
 
 
-def _tap(activations, values, moments, ascent, elapsed, rate):
+def _tap(
+    activations: Tensor,
+    values: Tensor,
+    moments: Tensor,
+    ascent: Tensor,
+    elapsed: Tensor,
+    rate: CosineDecay,
+) -> Tensor:
     @ops.custom_gradient
-    def tap(activations, values, moments, ascent, elapsed):
-        def grad(*args, upstream=None):
+    def tap(
+        activations: Tensor,
+        values: Tensor,
+        moments: Tensor,
+        ascent: Tensor,
+        elapsed: Tensor,
+    ) -> tuple[Tensor, Callable[..., tuple[Tensor, ...]]]:
+        def grad(*args: Tensor, upstream: Tensor | None = None) -> tuple[Tensor, ...]:
             upstream = args[0] if upstream is None else upstream
             step = elapsed + 1.0
             updated = adam_step(values, ascent, moments, step, -rate(elapsed))

@@ -1,8 +1,11 @@
 """What hidden activations pass through while a method measures or learns."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import keras
+
+from keras_idea.typing import Tensor
 
 
 class Overwritten(keras.layers.Layer):
@@ -12,7 +15,7 @@ class Overwritten(keras.layers.Layer):
     the new values as the variables' gradients.
     """
 
-    def add_overwritten(self, name, shape):
+    def add_overwritten(self, name: str, shape: tuple[int, ...]) -> keras.Variable:
         """A float32 variable of zeros that is overwritten with its gradient."""
         return self.add_weight(
             name=name,
@@ -23,10 +26,10 @@ class Overwritten(keras.layers.Layer):
             overwrite_with_gradient=True,
         )
 
-    def get_build_config(self):
+    def get_build_config(self) -> None:
         """None: whoever holds it builds it, in a name scope of its own."""
 
-    def load_own_variables(self, store):
+    def load_own_variables(self, store: Mapping[str, Any]) -> None:
         """Takes its variables from a file.
 
         Raises:
@@ -51,21 +54,26 @@ class Probe(Overwritten):
     if the count is another than the optimizer's, so are they.
     """
 
-    def build(self):
+    def build(self) -> None:
         """Makes the variable that counts; subclasses add their own."""
         self._steps = self.add_overwritten("steps", ())
         self.built = True
 
     @property
-    def steps(self):
+    def steps(self) -> float:
         """float, the optimizer steps counted."""
         return float(keras.ops.convert_to_numpy(self._steps))
 
-    def start_at(self, step):
+    def start_at(self, step: int) -> None:
         """Sets the count of optimizer steps."""
         self._steps.assign(float(step))
 
-    def tap(self, activations, training=None, mask=None):
+    def tap(
+        self,
+        activations: Tensor,
+        training: bool | None = None,
+        mask: Tensor | None = None,
+    ) -> Tensor:
         """What the down projection gets to read.
 
         Args:
@@ -79,6 +87,6 @@ class Probe(Overwritten):
         """
         raise NotImplementedError
 
-    def scale(self):
+    def scale(self) -> Tensor | None:
         """What evaluation multiplies the activations by, `(F,)`, or None: nothing."""
         return None

@@ -1,8 +1,12 @@
 """The baseline of chance: neurons go at random."""
 
+from collections.abc import Sequence
+
+import keras
 import numpy as np
 
-from keras_idea.methods.method import Decision, Method, fall_after
+from keras_idea.methods.method import Decision, Job, Method, fall_after
+from keras_idea.schedules.width import CubicWidth
 from keras_idea.validation import check_int
 
 
@@ -19,31 +23,38 @@ class Random(Method):
         ValueError: for an argument outside its range.
 
     Example:
-    >>> IdeaPruneCallback(96, begin_step=500, prune_steps=250, method=Random(seed=1))
+    >>> prune = ki.IdeaPruneCallback(
+    ...     96, begin_step=500, prune_steps=250, method=Random(seed=1)
+    ... )
 
     Source: one-shot random pruning, the baseline OSRP of IDEA Prune.
     """
 
     name = "random"
 
-    def __init__(self, seed=0):
+    def __init__(self, seed: int = 0) -> None:
         self.seed = check_int("seed", seed, minimum=0)
 
     def width_schedule(
-        self, hidden_dim, target_dim, begin_step, prune_steps, update_every
-    ):
+        self,
+        hidden_dim: int,
+        target_dim: int,
+        begin_step: int,
+        prune_steps: int,
+        update_every: int,
+    ) -> CubicWidth:
         """Full up to `begin_step`, then the target; see `Method.width_schedule`."""
         return fall_after(begin_step, hidden_dim, target_dim)
 
-    def decision_step(self, begin_step, prune_steps):
+    def decision_step(self, begin_step: int, prune_steps: int) -> int:
         """int, `begin_step`."""
         return begin_step
 
-    def decide(self, model, jobs):
+    def decide(self, model: keras.Model, jobs: Sequence[Job]) -> list[Decision]:
         """A random mask for each job; see `Method.decide`."""
         return [Decision(self._mask(job)) for job in jobs]
 
-    def _mask(self, job):
+    def _mask(self, job: Job) -> np.ndarray:
         living = job.ffn.kept_neurons()
         generator = np.random.default_rng([self.seed, job.index])
         mask = np.zeros(job.ffn.hidden_dim, "float32")

@@ -11,7 +11,9 @@ class Sensitivity(Method):
     what is left to do here is to set the cubic width schedule.
 
     Example:
-    >>> IdeaPruneCallback(96, begin_step=500, prune_steps=250, method=Sensitivity())
+    >>> prune = ki.IdeaPruneCallback(
+    ...     96, begin_step=500, prune_steps=250, method=Sensitivity()
+    ... )
 
     Source: IDEA Prune (arXiv 2503.05920), Algorithm 1.
     """
@@ -19,7 +21,12 @@ class Sensitivity(Method):
     name = "sensitivity"
 
     def width_schedule(
-        self, hidden_dim, target_dim, begin_step, prune_steps, update_every
-    ):
+        self,
+        hidden_dim: int,
+        target_dim: int,
+        begin_step: int,
+        prune_steps: int,
+        update_every: int,
+    ) -> CubicWidth:
         """The cubic by which a layer is pruned; see `Method.width_schedule`."""
         return CubicWidth(hidden_dim, target_dim, begin_step, prune_steps, update_every)

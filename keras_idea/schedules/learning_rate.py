@@ -1,15 +1,19 @@
 """Learning-rate schedules: the paper's cosine and its rival."""
 
 import math
+from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
+from keras_idea.typing import Tensor
 from keras_idea.validation import check_int, check_number
 
 
-def _check_rates_and_steps(peak, end, total_steps, warmup_steps):
+def _check_rates_and_steps(
+    peak: float, end: float, total_steps: int, warmup_steps: int
+) -> tuple[float, float, int, int]:
     peak = check_number("peak_learning_rate", peak)
     end = check_number("end_learning_rate", end, maximum=peak)
     total_steps = check_int("total_steps", total_steps, minimum=1)
@@ -19,7 +23,7 @@ def _check_rates_and_steps(peak, end, total_steps, warmup_steps):
     return peak, end, total_steps, warmup_steps
 
 
-def _whole_steps(step):
+def _whole_steps(step: int | Tensor) -> tuple[Any, int | Tensor]:
     """The module to compute with, and `step` as an integer of it.
 
     A Python step (a callback's, for the logs) is computed with NumPy: eager tensor
@@ -30,7 +34,9 @@ def _whole_steps(step):
     return ops, ops.cast(step, "int32")
 
 
-def _warmup(xp, step, peak, warmup_steps, after):
+def _warmup(
+    xp: Any, step: Tensor, peak: float, warmup_steps: int, after: Tensor
+) -> Tensor:
     """`step / warmup_steps * peak` up to `warmup_steps`, then `after`."""
     if warmup_steps == 0:
         return after
@@ -50,6 +56,10 @@ class CosineDecay(keras.optimizers.schedules.LearningRateSchedule):
     at `t = step + start_step`. The cosine's denominator is `T`, not `T - T_0`,
     as printed: with a warm-up the rate at `T` lies slightly above `eta_e`.
     Beyond `T` it holds its value at `T`; without a warm-up it is `eta_p` at 0.
+
+    `keras.optimizers.schedules.CosineDecay` has the same name and other arguments: it
+    counts its cosine from the end of the warm-up, and its end is a share `alpha` of the
+    peak.
 
     With `gradient_accumulation_steps=N` Keras asks for the rate by micro-batch:
     then give all steps here in micro-batches.
@@ -73,12 +83,12 @@ class CosineDecay(keras.optimizers.schedules.LearningRateSchedule):
 
     def __init__(
         self,
-        peak_learning_rate,
-        end_learning_rate,
-        total_steps,
-        warmup_steps=0,
-        start_step=0,
-    ):
+        peak_learning_rate: float,
+        end_learning_rate: float,
+        total_steps: int,
+        warmup_steps: int = 0,
+        start_step: int = 0,
+    ) -> None:
         super().__init__()
         (
             self.peak_learning_rate,
@@ -90,11 +100,11 @@ class CosineDecay(keras.optimizers.schedules.LearningRateSchedule):
         )
         self.start_step = check_int("start_step", start_step, minimum=0)
 
-    def __call__(self, step):
+    def __call__(self, step: int | Tensor) -> Tensor:
         """The learning rate at `t = step + start_step`, a float32 scalar."""
         return self.call(step)
 
-    def call(self, step):
+    def call(self, step: int | Tensor) -> Tensor:
         """The learning rate at `t = step + start_step`.
 
         Args:
@@ -114,7 +124,7 @@ class CosineDecay(keras.optimizers.schedules.LearningRateSchedule):
         cosine = amplitude * xp.cos(angle) + centre
         return _warmup(xp, t, self.peak_learning_rate, self.warmup_steps, cosine)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         """Dict of the constructor's arguments."""
         return {
             "peak_learning_rate": self.peak_learning_rate,
@@ -151,20 +161,21 @@ class WarmupStableDecay(keras.optimizers.schedules.LearningRateSchedule):
 
     Example:
     >>> schedule = WarmupStableDecay(0.01, 0.0, total_steps=100, decay_steps=20)
-    >>> float(schedule(90))  # 0.005
+    >>> round(float(schedule(90)), 6)
+    0.005
 
     Reference: Hu et al., 2024 (MiniCPM, arXiv 2404.06395).
     """
 
     def __init__(
         self,
-        peak_learning_rate,
-        end_learning_rate,
-        total_steps,
-        warmup_steps=0,
-        decay_steps=None,
-        start_step=0,
-    ):
+        peak_learning_rate: float,
+        end_learning_rate: float,
+        total_steps: int,
+        warmup_steps: int = 0,
+        decay_steps: int | None = None,
+        start_step: int = 0,
+    ) -> None:
         super().__init__()
         (
             self.peak_learning_rate,
@@ -180,7 +191,7 @@ class WarmupStableDecay(keras.optimizers.schedules.LearningRateSchedule):
         self.decay_steps = check_int("decay_steps", decay_steps, 1, max(longest, 1))
         self.start_step = check_int("start_step", start_step, minimum=0)
 
-    def __call__(self, step):
+    def __call__(self, step: int | Tensor) -> Tensor:
         """The learning rate at `t = step + start_step`, a float32 scalar tensor."""
         xp, step = _whole_steps(step)
         t = xp.minimum(step + self.start_step, self.total_steps)
@@ -189,7 +200,7 @@ class WarmupStableDecay(keras.optimizers.schedules.LearningRateSchedule):
         rate = peak + (end - peak) * xp.divide(decayed, self.decay_steps)
         return _warmup(xp, xp.multiply(t, 1.0), peak, self.warmup_steps, rate)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         """Dict of the constructor's arguments."""
         return {
             "peak_learning_rate": self.peak_learning_rate,

@@ -5,6 +5,9 @@ every step; a few milestones come close.
 """
 
 import bisect
+from collections.abc import Sequence
+
+from keras_idea.schedules.width import CubicWidth
 
 #: Changes of shape in one run, at most.
 MOST = 8
@@ -12,7 +15,7 @@ MOST = 8
 _TILE = 128
 
 
-def bucket(full_dim, target_dim):
+def bucket(full_dim: int, target_dim: int) -> int:
     r"""Neurons from one milestone to the next.
 
     $$b = \lceil (h - h') / 8 \rceil$$
@@ -35,7 +38,7 @@ def bucket(full_dim, target_dim):
     return eighth if eighth < _TILE else _round_up(eighth)
 
 
-def milestones(schedules, end_step):
+def milestones(schedules: Sequence[CubicWidth], end_step: int) -> list[int]:
     """The optimizer steps after which the model is made narrower.
 
     The FFN that loses most neurons sets them, each time its scheduled width comes
@@ -61,7 +64,7 @@ def milestones(schedules, end_step):
     return [*sorted(step for step in steps if step < end_step), end_step]
 
 
-def physical_width(alive, full_dim, target_dim):
+def physical_width(alive: int, full_dim: int, target_dim: int) -> int:
     """How wide an FFN is made at a milestone.
 
     As wide as it is alive; where buckets are multiples of 128, the next multiple,
@@ -84,11 +87,11 @@ def physical_width(alive, full_dim, target_dim):
     return min(full_dim, _round_up(alive))
 
 
-def _round_up(neurons):
+def _round_up(neurons: int) -> int:
     return -(-neurons // _TILE) * _TILE
 
 
-def _first_step(schedule, width):
+def _first_step(schedule: CubicWidth, width: int) -> int:
     """The first step after which the schedule keeps no more than `width`."""
     steps = range(schedule.begin_step, schedule.end_step + 1)
     return steps[bisect.bisect_left(steps, -width, key=lambda step: -schedule(step))]

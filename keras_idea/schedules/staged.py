@@ -1,8 +1,12 @@
 """Learning-rate schedules one after another."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 from keras import ops
 
+from keras_idea.typing import Tensor
 from keras_idea.validation import check_int
 
 
@@ -21,15 +25,19 @@ class StagedSchedule(keras.optimizers.schedules.LearningRateSchedule):
         ValueError: for an empty list or a stage of another form.
 
     Example:
-    >>> one = CosineDecay(0.01, 0.0, total_steps=100)
-    >>> two = CosineDecay(0.005, 0.0, total_steps=50)
+    >>> one = ki.CosineDecay(0.01, 0.0, total_steps=100)
+    >>> two = ki.CosineDecay(0.005, 0.0, total_steps=50)
     >>> schedule = StagedSchedule([(one, 100), (two, 50)])
-    >>> float(schedule(100))  # 0.005: the second stage restarts
+    >>> round(float(schedule(100)), 6)  # the second stage begins anew
+    0.005
     """
 
-    def __init__(self, stages):
+    def __init__(
+        self,
+        stages: Sequence[tuple[keras.optimizers.schedules.LearningRateSchedule, int]],
+    ) -> None:
         super().__init__()
-        self.stages = []
+        self.stages: list = []
         for stage in stages:
             try:
                 schedule, steps = stage
@@ -50,7 +58,7 @@ class StagedSchedule(keras.optimizers.schedules.LearningRateSchedule):
                 f"Received: stages={stages!r}."
             )
 
-    def __call__(self, step):
+    def __call__(self, step: int | Tensor) -> Tensor:
         """The learning rate of the stage that `step` falls in."""
         step = ops.cast(step, "int32")
         start = 0
@@ -65,13 +73,13 @@ class StagedSchedule(keras.optimizers.schedules.LearningRateSchedule):
             steps = following_steps
         return rate
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         """Dict of the constructor's arguments, the schedules serialized."""
         serialize = keras.saving.serialize_keras_object
         return {"stages": [[serialize(s), steps] for s, steps in self.stages]}
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> "StagedSchedule":
         """The schedule that `get_config` described."""
         restore = keras.saving.deserialize_keras_object
         return cls([(restore(s), steps) for s, steps in config["stages"]])

@@ -1,11 +1,13 @@
 """How many neurons to keep at each optimizer step."""
 
 import functools
+from typing import overload
 
 import keras
 import numpy as np
 from keras import ops
 
+from keras_idea.typing import Tensor
 from keras_idea.validation import check_int
 
 
@@ -37,7 +39,14 @@ class CubicWidth:
     Reference: Zhu & Gupta, 2017 (arXiv 1710.01878), as IDEA Prune uses it.
     """
 
-    def __init__(self, full_dim, target_dim, begin_step, prune_steps, update_every=1):
+    def __init__(
+        self,
+        full_dim: int,
+        target_dim: int,
+        begin_step: int,
+        prune_steps: int,
+        update_every: int = 1,
+    ) -> None:
         self.full_dim = check_int("full_dim", full_dim, minimum=1)
         self.target_dim = check_int(
             "target_dim", target_dim, minimum=1, maximum=self.full_dim
@@ -48,15 +57,19 @@ class CubicWidth:
         self._falls = _fall_steps(*self._key())
 
     @property
-    def end_step(self):
+    def end_step(self) -> int:
         """int, the first step at which the target is certain."""
         return self.begin_step + self.prune_steps
 
-    def __call__(self, step):
+    @overload
+    def __call__(self, step: int) -> int: ...
+    @overload
+    def __call__(self, step: Tensor) -> Tensor: ...
+    def __call__(self, step: int | Tensor) -> int | Tensor:
         """Neurons to keep after `step` optimizer steps; see `call`."""
         return self.call(step)
 
-    def call(self, step):
+    def call(self, step: int | Tensor) -> int | Tensor:
         """Neurons to keep after `step` optimizer steps.
 
         Args:
@@ -71,7 +84,7 @@ class CubicWidth:
         fallen = ops.cast(falls <= ops.cast(step, "int32"), "int32")
         return self.full_dim - ops.sum(fallen)
 
-    def _key(self):
+    def _key(self) -> tuple[int, int, int, int, int]:
         return (
             self.full_dim,
             self.target_dim,
@@ -80,19 +93,26 @@ class CubicWidth:
             self.update_every,
         )
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, CubicWidth) and self._key() == other._key()
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(self._key())
 
-    def get_config(self):
+    def get_config(self) -> dict[str, int]:
         """Dict of the constructor's arguments."""
         names = ("full_dim", "target_dim", "begin_step", "prune_steps", "update_every")
         return dict(zip(names, self._key(), strict=True))
 
 
-def _width_at(step, full_dim, target_dim, begin_step, prune_steps, update_every):
+def _width_at(
+    step: int,
+    full_dim: int,
+    target_dim: int,
+    begin_step: int,
+    prune_steps: int,
+    update_every: int,
+) -> int:
     elapsed = min(max(step - begin_step, 0), prune_steps)
     if elapsed < prune_steps:
         elapsed -= elapsed % update_every
@@ -101,7 +121,13 @@ def _width_at(step, full_dim, target_dim, begin_step, prune_steps, update_every)
 
 
 @functools.lru_cache(maxsize=64)
-def _fall_steps(full_dim, target_dim, begin_step, prune_steps, update_every):
+def _fall_steps(
+    full_dim: int,
+    target_dim: int,
+    begin_step: int,
+    prune_steps: int,
+    update_every: int,
+) -> np.ndarray:
     """int32 array: for each neuron that falls, the first step without it."""
     schedule = (full_dim, target_dim, begin_step, prune_steps, update_every)
     steps = []
