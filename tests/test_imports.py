@@ -14,7 +14,7 @@ ROOT = pathlib.Path(__file__).parents[1] / "keras_idea"
 # folder.
 FLOORS = [
     {"errors"},
-    {"validation", "files", "extras"},
+    {"validation", "files", "extras", "typing"},
     {"keras_private"},
     {"functional", "schedules", "data", "report"},
     {"layers", "methods"},

@@ -1,5 +1,9 @@
 """Unmodified KerasHub models: made prunable in place, and stock again."""
 
+from typing import Literal, TypeVar
+
+import keras
+
 from keras_idea.hub.families import is_backbone
 from keras_idea.hub.ffn import HubFFN, hub_ffns
 from keras_idea.hub.rebuild import (
@@ -10,11 +14,19 @@ from keras_idea.hub.rebuild import (
 from keras_idea.keras_private.layer_walk import walk
 from keras_idea.keras_private.models import forget_layer
 from keras_idea.surgery.condition import check_at_rest, check_convertible
-from keras_idea.surgery.pruner import zero_rows
 from keras_idea.surgery.shrink import refresh
+from keras_idea.surgery.zero_rows import zero_rows
+
+Model = TypeVar("Model", bound=keras.layers.Layer)
+Reduction = Literal["mean", "max"]
 
 
-def make_prunable(model, ema_decay=0.4, row_reduce="mean", matrix_reduce="max"):
+def make_prunable(
+    model: Model,
+    ema_decay: float = 0.4,
+    row_reduce: Reduction = "mean",
+    matrix_reduce: Reduction = "max",
+) -> Model:
     """Makes the gated FFNs of a KerasHub model prunable, in place.
 
     Each FFN gets a mask and scores, as `PrunableGatedFFN` has. The model computes
@@ -75,7 +87,7 @@ def make_prunable(model, ema_decay=0.4, row_reduce="mean", matrix_reduce="max"):
     return model
 
 
-def strip(model):
+def strip(model: Model) -> Model:
     """Undoes `make_prunable` without narrowing, in place.
 
     The rows of pruned neurons become zeros in all three matrices, so that the stock
