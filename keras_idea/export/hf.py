@@ -67,6 +67,7 @@ def export_hf(
 
     Example:
     >>> print(export_hf(ki.compact(lm), "narrow-hf"))
+    narrow-hf: a Hugging Face folder of Llama3CausalLM, float32; loaded back: ...
     """
     check_target(path, HF, overwrite)
     what = "The export to Hugging Face"

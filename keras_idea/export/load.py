@@ -28,7 +28,8 @@ def load_run(path: str | os.PathLike, purpose: str = "export") -> keras.Model:
         ExportRefused: if there is none, or it cannot be loaded.
 
     Example:
-    >>> lm = load_run("runs/demo")
+    >>> load_run("run").name
+    'decoder'
     """
     path = pathlib.Path(path)
     for folder in (path / "preset", path):

@@ -56,6 +56,7 @@ def export_preset(
 
     Example:
     >>> print(export_preset(ki.compact(lm), "narrow"))
+    narrow: a KerasHub preset, Llama3CausalLM; loaded back: ... tokens equal.
     """
     check_target(path, PRESET, overwrite)
     source = stock(model)

@@ -31,7 +31,7 @@ def token_inputs(
         ValueError: if the model takes more than text.
 
     Example:
-    >>> model.evaluate(token_inputs(model, x), y)
+    >>> loss = model.evaluate(token_inputs(model, x), y, verbose=0)
     """
     names = getattr(model, "input", None)
     if not isinstance(names, dict):

@@ -43,7 +43,8 @@ def rotary(x_BTNH: Tensor, max_wavelength: float = 10000.0) -> Tensor:
         Su et al., RoFormer, arXiv:2104.09864, in the half-split layout of Llama.
 
     Example:
-    >>> rotary(keras.random.normal((2, 16, 4, 8))).shape  # (2, 16, 4, 8)
+    >>> tuple(rotary(keras.random.normal((2, 16, 4, 8))).shape)
+    (2, 16, 4, 8)
     """
     num_pairs = x_BTNH.shape[-1] // 2
     frequency_P = max_wavelength ** (-np.arange(num_pairs) / num_pairs)
@@ -106,7 +107,8 @@ class CausalSelfAttention(keras.layers.Layer):
 
     Example:
     >>> layer = CausalSelfAttention(num_heads=4, num_key_value_heads=2)
-    >>> layer(keras.random.normal((2, 16, 32))).shape  # (2, 16, 32)
+    >>> tuple(layer(keras.random.normal((2, 16, 32))).shape)
+    (2, 16, 32)
     """
 
     def __init__(

@@ -48,7 +48,8 @@ class DecoderBlock(keras.layers.Layer):
 
     Example:
     >>> block = DecoderBlock(PrunableGatedFFN(64), num_heads=4)
-    >>> block(keras.random.normal((2, 16, 32))).shape  # (2, 16, 32)
+    >>> tuple(block(keras.random.normal((2, 16, 32))).shape)
+    (2, 16, 32)
     """
 
     def __init__(
@@ -146,7 +147,8 @@ def decoder(
     >>> config = DecoderConfig(vocabulary_size=256, model_dim=32, num_layers=2,
     ...                        num_heads=4, hidden_dim=64, sequence_length=128)
     >>> model = decoder(config, ffn=lambda h, **kw: PrunableGatedFFN(h, **kw))
-    >>> model(keras.ops.ones((1, 16), "int32")).shape  # (1, 16, 256)
+    >>> tuple(model(keras.ops.ones((1, 16), "int32")).shape)
+    (1, 16, 256)
     """
     token_ids = keras.Input((None,), dtype="int32", name="token_ids")
     embedding = _embedding(config, dtype)

@@ -137,7 +137,8 @@ def greedy(
         int32 array (B, P + num_tokens).
 
     Example:
-    >>> greedy(model_subject(lm).logits, [[3, 1, 4]], 16, window=32)
+    >>> greedy(model.predict_on_batch, [[3, 1, 4]], 5, window=16).shape
+    (1, 8)
     """
 
     def next_tokens(rows: list[list[int]]) -> np.ndarray:
@@ -207,8 +208,8 @@ def generate(
 
     Example:
     >>> prompt = np.frombuffer(b"def ", dtype="uint8")
-    >>> ids = generate(model, prompt, 100, window=128)
-    >>> print(bytes(ids.tolist()).decode("utf-8", "replace"))
+    >>> bytes(generate(model, prompt, 12, window=16).tolist())
+    b'def ...'
     """
     prompt_ids = _as_ids(prompt_ids)
     num_tokens = check_int("num_tokens", num_tokens, minimum=0)

@@ -57,7 +57,8 @@ def compact(model: keras.layers.Layer) -> keras.layers.Layer:
             again from its config, or the optimizer's state cannot be carried.
 
     Example:
-    >>> model.fit(data, callbacks=[IdeaPruneCallback(...)])
+    >>> prune = ki.IdeaPruneCallback(target_dim=4, begin_step=1, prune_steps=2)
+    >>> _ = model.fit(data, callbacks=[prune], verbose=0)
     >>> narrow = compact(model)
     >>> narrow.save("narrow.keras")
     """

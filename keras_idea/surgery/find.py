@@ -104,6 +104,8 @@ def find_ffns(model: keras.layers.Layer) -> list[FFN]:
     Example:
     >>> for ffn in find_ffns(model):
     ...     print(ffn.name, ffn.width, "of", ffn.hidden_dim)
+    block_0/ffn_0 8 of 8
+    block_1/ffn_1 8 of 8
     """
     found: dict[int, tuple[keras.layers.Layer, PrunableGatedFFN | HubFFN]] = {}
     for layer in walk(model):

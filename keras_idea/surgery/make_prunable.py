@@ -1,4 +1,7 @@
-"""Unmodified KerasHub models: made prunable in place, and stock again."""
+"""Unmodified KerasHub models: made prunable in place, and stock again.
+
+Source: IDEA Prune (arXiv 2503.05920), Algorithm 1.
+"""
 
 from typing import Literal, TypeVar
 
@@ -40,8 +43,7 @@ def make_prunable(
 
     Args:
         model: a KerasHub backbone or task (`CausalLM`, ...), or a Keras model around
-            one, of a family in `keras_idea.hub.families.FAMILIES`, compiled or
-            not, trained already or not.
+            one, of a family in `keras_idea.hub.families.FAMILIES`, trained or not.
         ema_decay: float in [0, 1), weight of the past in the scores. Default 0.4.
         row_reduce: "mean" (default) or "max", over the weights of a neuron's row.
         matrix_reduce: "mean" or "max" (default), over up, gate and down.
@@ -56,13 +58,10 @@ def make_prunable(
             as `compact` must. The model is then as it was.
 
     Example:
-    >>> lm = keras_hub.models.Llama3CausalLM.from_preset("my_preset")
-    >>> make_prunable(lm)
-    >>> prune = IdeaPruneCallback(target_dim=96, begin_step=500, prune_steps=250)
-    >>> lm.fit(data, callbacks=[prune])
-    >>> compact(lm).save_to_preset("narrow")
-
-    Source: IDEA Prune (arXiv 2503.05920), Algorithm 1.
+    >>> lm = make_prunable(lm)  # a keras_hub.models.Llama3CausalLM, for example
+    >>> prune = ki.IdeaPruneCallback(target_dim=4, begin_step=1, prune_steps=2)
+    >>> _ = lm.fit([text] * 4, batch_size=1, callbacks=[prune], verbose=0)
+    >>> ki.compact(lm).save_to_preset("narrow")
     """
     backbones = [layer for layer in walk(model) if is_backbone(layer)]
     if not backbones:
@@ -105,7 +104,7 @@ def strip(model: Model) -> Model:
         ValueError: if nothing in the model was converted, or it is being pruned.
 
     Example:
-    >>> strip(lm).save_to_preset("wide")
+    >>> strip(make_prunable(lm)).save_to_preset("wide")
     """
     found = check_at_rest(model, "strip()")
     ffns = [ffn for ffn in found if isinstance(ffn.weights, HubFFN)]

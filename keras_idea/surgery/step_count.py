@@ -22,7 +22,8 @@ class StepCount:
 
     Example:
     >>> count = StepCount(model.optimizer)  # at the beginning of an epoch
-    >>> count.after(batches=10)             # `optimizer.iterations` ten batches later
+    >>> count.after(batches=10)  # what `optimizer.iterations` will be then
+    10
     """
 
     def __init__(self, optimizer: keras.Optimizer) -> None:
