@@ -1,7 +1,5 @@
 """This package's decoder as a stock Llama3: the same architecture, other layouts."""
 
-from typing import Any
-
 import keras
 
 from keras_idea.errors import ExportRefused
@@ -10,7 +8,7 @@ from keras_idea.layers import GatedFFN
 from keras_idea.models import DecoderBlock
 
 
-def as_llama3(model: Any) -> Any:
+def as_llama3(model: keras.Model) -> keras.Model:
     """Makes the KerasHub `Llama3CausalLM` that computes what a decoder computes.
 
     Args:
@@ -52,7 +50,11 @@ def as_llama3(model: Any) -> Any:
     return keras_hub.models.Llama3CausalLM(backbone=backbone, preprocessor=None)
 
 
-def _check(model: Any, layers: dict[str, Any], blocks: list[Any]) -> None:
+def _check(
+    model: keras.Model,
+    layers: dict[str, keras.layers.Layer],
+    blocks: list[DecoderBlock],
+) -> None:
     # Llama3 has one width, SiLU and no biases; what is exported is float32.
     plain = [
         isinstance(block.ffn, GatedFFN)
@@ -72,7 +74,7 @@ def _check(model: Any, layers: dict[str, Any], blocks: list[Any]) -> None:
     )
 
 
-def _block_values(block: Any) -> list[Any]:
+def _block_values(block: DecoderBlock) -> list[keras.Variable]:
     """The values of a Llama3 block's variables, in its order; shapes differ."""
     attention, ffn = block.attention, block.ffn
     dense = (

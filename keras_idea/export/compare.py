@@ -5,7 +5,6 @@ Shapes: B batch, T tokens, P prompt tokens, V vocabulary.
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import keras
 import numpy as np
@@ -141,7 +140,7 @@ def subject_of(logits: Callable, length: int = _LENGTH) -> Subject:
     return Subject(logits, continued)
 
 
-def model_subject(model: Any) -> Subject:
+def model_subject(model: keras.Model) -> Subject:
     """A Keras model of token ids, KerasHub's or not, as a `Subject`."""
 
     def logits(ids_BT: np.ndarray) -> np.ndarray:
@@ -152,7 +151,7 @@ def model_subject(model: Any) -> Subject:
     return subject_of(logits)
 
 
-def probe_length(backbone: Any) -> int:
+def probe_length(backbone: keras.Model) -> int:
     """Tokens that show what a sliding window cuts off, if it is not too wide."""
     names = ("sliding_window", "sliding_window_size")
     windows = [getattr(backbone, name, None) or 0 for name in names]

@@ -4,6 +4,7 @@ import os
 import pathlib
 from typing import Any
 
+import keras
 import numpy as np
 
 from keras_idea.errors import ExportFailed, ExportRefused
@@ -42,7 +43,9 @@ _NOT_CHECKED = (
 )
 
 
-def export_hf(model: Any, path: str | os.PathLike, overwrite: bool = False) -> Export:
+def export_hf(
+    model: keras.Model, path: str | os.PathLike, overwrite: bool = False
+) -> Export:
     """Saves a narrow model as a Hugging Face folder, in float32.
 
     KerasHub writes it; `transformers`, where it is installed, loads it back before
@@ -64,6 +67,7 @@ def export_hf(model: Any, path: str | os.PathLike, overwrite: bool = False) -> E
 
     Example:
     >>> print(export_hf(ki.compact(lm), "narrow-hf"))
+    narrow-hf: a Hugging Face folder of Llama3CausalLM, float32; loaded back: ...
     """
     check_target(path, HF, overwrite)
     what = "The export to Hugging Face"
@@ -80,7 +84,7 @@ def export_hf(model: Any, path: str | os.PathLike, overwrite: bool = False) -> E
     return Export(path, what, match, source.notes + notes)
 
 
-def _exportable(lm: Any) -> Any:
+def _exportable(lm: keras.Model) -> keras.Model:
     """The task that KerasHub is to export, of a class it knows."""
     known = hf_export_of(lm.backbone)
     if not known.export_as:
@@ -99,7 +103,7 @@ def _exportable(lm: Any) -> Any:
 class _TokenizerAlone:
     """What an export asks of a preprocessor."""
 
-    def __init__(self, tokenizer: Any):
+    def __init__(self, tokenizer: keras.layers.Layer):
         self.tokenizer = tokenizer
 
 

@@ -1,6 +1,6 @@
 """Which backbones KerasHub exports to Hugging Face rightly."""
 
-from typing import Any
+import keras
 
 from keras_idea.errors import ExportRefused
 from keras_idea.hub.families import FAMILIES
@@ -12,7 +12,7 @@ _HINT = (
 )
 
 
-def hf_export_of(backbone: Any) -> HFExport:
+def hf_export_of(backbone: keras.Model) -> HFExport:
     """How KerasHub exports a backbone, or why its export would be wrong.
 
     Args:

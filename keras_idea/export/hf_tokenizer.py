@@ -4,9 +4,11 @@ import contextlib
 import json
 import pathlib
 import shutil
+import types
 from collections.abc import Iterator
 from typing import Any
 
+import keras
 import numpy as np
 
 from keras_idea.export.tokenizer_check import first_difference
@@ -33,7 +35,9 @@ _NO_TOKENIZER = (
 )
 
 
-def settle_tokenizer(preprocessor: Any, path: pathlib.Path) -> tuple[str, ...]:
+def settle_tokenizer(
+    preprocessor: keras.layers.Layer | None, path: pathlib.Path
+) -> tuple[str, ...]:
     """Makes the tokenizer of an exported folder the model's, or takes it out.
 
     Args:
@@ -62,7 +66,7 @@ def settle_tokenizer(preprocessor: Any, path: pathlib.Path) -> tuple[str, ...]:
     return (_NO_TOKENIZER.format(difference=difference),)
 
 
-def _tokenizer_difference(preprocessor: Any, path: pathlib.Path) -> str:
+def _tokenizer_difference(preprocessor: keras.layers.Layer, path: pathlib.Path) -> str:
     import transformers
 
     tokenizer = preprocessor.tokenizer
@@ -79,7 +83,7 @@ def _tokenizer_difference(preprocessor: Any, path: pathlib.Path) -> str:
     return first_difference(with_start, loaded.encode)
 
 
-def _mend(tokenizer: Any, path: pathlib.Path, start: str | None) -> None:
+def _mend(tokenizer: keras.layers.Layer, path: pathlib.Path, start: str | None) -> None:
     """Makes a tokenizer that KerasHub has exported to Hugging Face its own again.
 
     KerasHub 0.32 does not cut text into words before it merges bytes (its pattern
@@ -105,7 +109,7 @@ def _mend(tokenizer: Any, path: pathlib.Path, start: str | None) -> None:
     config.write_text(json.dumps(written | settings, indent=2), encoding="utf-8")
 
 
-def _byte_level(tokenizer: Any, start: str | None) -> Any:
+def _byte_level(tokenizer: keras.layers.Layer, start: str | None) -> Any:
     """A `tokenizers.Tokenizer` that is exactly a KerasHub `BytePairTokenizer`."""
     from tokenizers import (
         AddedToken,
@@ -136,7 +140,7 @@ def _byte_level(tokenizer: Any, start: str | None) -> Any:
 
 
 @contextlib.contextmanager
-def quiet(transformers: Any) -> Iterator[None]:
+def quiet(transformers: types.ModuleType) -> Iterator[None]:
     """Without progress bars and warnings: what matters is told in an error."""
     logging = transformers.utils.logging
     verbosity = logging.get_verbosity()

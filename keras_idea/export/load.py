@@ -3,7 +3,6 @@
 import os
 import pathlib
 import zipfile
-from typing import Any
 
 import keras
 
@@ -14,7 +13,7 @@ _MEND = "Restore it from a copy, or train that run again."
 _WEIGHTS = ("model.weights.h5", "model.weights.json")
 
 
-def load_run(path: str | os.PathLike, purpose: str = "export") -> Any:
+def load_run(path: str | os.PathLike, purpose: str = "export") -> keras.Model:
     """Loads the narrow model that a run has left, in float32.
 
     Args:
@@ -29,7 +28,8 @@ def load_run(path: str | os.PathLike, purpose: str = "export") -> Any:
         ExportRefused: if there is none, or it cannot be loaded.
 
     Example:
-    >>> lm = load_run("runs/demo")
+    >>> load_run("run").name
+    'decoder'
     """
     path = pathlib.Path(path)
     for folder in (path / "preset", path):
@@ -56,7 +56,7 @@ def is_preset(folder: pathlib.Path) -> bool:
     return config and any((folder / name).is_file() for name in _WEIGHTS)
 
 
-def _load_preset(folder: pathlib.Path) -> Any:
+def _load_preset(folder: pathlib.Path) -> keras.Model:
     keras_hub = require("keras_hub", "A KerasHub model", "hub", ExportRefused)
     try:
         return keras_hub.models.CausalLM.from_preset(str(folder), dtype="float32")
@@ -68,7 +68,7 @@ def _load_preset(folder: pathlib.Path) -> Any:
         ) from error
 
 
-def _load_decoder(file: pathlib.Path) -> Any:
+def _load_decoder(file: pathlib.Path) -> keras.Model:
     # The decoder's classes register themselves.
     from keras_idea.models import DecoderBlock  # noqa: F401
 

@@ -56,7 +56,7 @@ _CONVERTERS = {
 
 
 def export_onnx(
-    model: Any,
+    model: keras.Model,
     path: str | os.PathLike,
     overwrite: bool = False,
     length: int | None = None,
@@ -85,7 +85,9 @@ def export_onnx(
         ExportFailed: if what was written is not the model. Nothing is left of it.
 
     Example:
-    >>> print(export_onnx(ki.compact(lm), "narrow.onnx"))
+    >>> # On tensorflow; torch needs a `length`.
+    >>> print(export_onnx(ki.compact(lm), "narrow.onnx"))  # doctest: +SKIP
+    narrow.onnx: an ONNX file for any length, float32; loaded back: ... tokens equal.
     """
     check_target(path, ONNX, overwrite)
     check_compacted(model)
@@ -110,7 +112,7 @@ def export_onnx(
     return Export(path, f"an ONNX file for {sizes}, float32", match)
 
 
-def _check_backend(model: Any, length: int | None) -> int | None:
+def _check_backend(model: keras.Model, length: int | None) -> int | None:
     """Returns the length, or refuses what the backend cannot do."""
     backend = keras.backend.backend()
     if backend not in _CONVERTERS:
@@ -147,7 +149,7 @@ def _check_backend(model: Any, length: int | None) -> int | None:
         raise ExportRefused(str(error)) from None
 
 
-def _described(model: Any) -> tuple[Any, Subject, int, int]:
+def _described(model: keras.Model) -> tuple[keras.Model, Subject, int, int]:
     """The model in float32, its `Subject`, token ids, and tokens to compare on."""
     if not is_task(model):
         number_of_ids = model.output_shape[-1]
@@ -156,7 +158,9 @@ def _described(model: Any) -> tuple[Any, Subject, int, int]:
     return source.lm, source.subject, source.vocabulary_size, source.probe_length
 
 
-def _write(model: Any, path: pathlib.Path, shape: tuple) -> None:
+def _write(
+    model: keras.Model, path: pathlib.Path, shape: tuple[int | None, ...]
+) -> None:
     try:
         with warnings.catch_warnings():
             # Of the converters: about versions to come.
@@ -171,11 +175,11 @@ def _write(model: Any, path: pathlib.Path, shape: tuple) -> None:
         raise ExportFailed(f"Keras cannot export it: {error}") from error
 
 
-def _names(model: Any) -> list[str]:
+def _names(model: keras.Model) -> list[str]:
     return list(model.input) if isinstance(model.input, dict) else ["token_ids"]
 
 
-def _signature(model: Any, shape: tuple) -> list[Any]:
+def _signature(model: keras.Model, shape: tuple[int | None, ...]) -> list[Any]:
     specs = {
         n: keras.InputSpec(shape=shape, dtype="int32", name=n) for n in _names(model)
     }

@@ -2,7 +2,8 @@
 
 import os
 import pathlib
-from typing import Any
+
+import keras
 
 from keras_idea.errors import ExportFailed
 from keras_idea.export.compare import compare, model_subject
@@ -33,7 +34,7 @@ _HALF_TOLERANCE = 1e-2
 
 
 def export_preset(
-    model: Any, path: str | os.PathLike, overwrite: bool = False
+    model: keras.Model, path: str | os.PathLike, overwrite: bool = False
 ) -> Export:
     """Saves a narrow model as a preset that stock KerasHub loads.
 
@@ -55,6 +56,7 @@ def export_preset(
 
     Example:
     >>> print(export_preset(ki.compact(lm), "narrow"))
+    narrow: a KerasHub preset, Llama3CausalLM; loaded back: ... tokens equal.
     """
     check_target(path, PRESET, overwrite)
     source = stock(model)
@@ -76,7 +78,7 @@ def export_preset(
     return Export(path, what, match, (*source.notes, *_precision(source.lm)))
 
 
-def _precision(lm: Any) -> tuple[str, ...]:
+def _precision(lm: keras.Model) -> tuple[str, ...]:
     """What must be known of a preset of mixed precision, as a tuple of notes."""
     policy = lm.backbone.dtype_policy.name
     if not policy.startswith("mixed"):
@@ -87,7 +89,7 @@ def _precision(lm: Any) -> tuple[str, ...]:
     )
 
 
-def _load(path: pathlib.Path, lm: Any) -> Any:
+def _load(path: pathlib.Path, lm: keras.Model) -> keras.Model:
     import keras_hub
 
     try:
@@ -111,7 +113,7 @@ def _check_stock(path: pathlib.Path) -> None:
             raise ExportFailed(f"{file.name} of the preset refers to keras_idea.")
 
 
-def _check_tokenizer(tokenizer: Any, loaded: Any) -> None:
+def _check_tokenizer(tokenizer: keras.layers.Layer, loaded: keras.layers.Layer) -> None:
     difference = first_difference(tokenizer, loaded)
     if difference:
         raise ExportFailed(f"The preset's tokenizer is another one: {difference}")

@@ -1,8 +1,8 @@
 """A narrow model as a stock KerasHub task, and what it is to be compared with."""
 
 import dataclasses
-from typing import Any
 
+import keras
 import numpy as np
 
 from keras_idea.errors import ArgumentError, ExportRefused
@@ -32,7 +32,7 @@ class Stock:
         notes: tuple of str, what the user should know.
     """
 
-    lm: Any
+    lm: keras.Model
     subject: Subject
     notes: tuple[str, ...] = ()
 
@@ -47,12 +47,12 @@ class Stock:
         return probe_length(self.lm.backbone)
 
     @property
-    def tokenizer(self) -> Any:
+    def tokenizer(self) -> keras.layers.Layer | None:
         """The KerasHub tokenizer, or None."""
         return getattr(self.lm.preprocessor, "tokenizer", None)
 
 
-def stock(model: Any) -> Stock:
+def stock(model: keras.Model) -> Stock:
     """Makes a narrow model ready to be exported by KerasHub.
 
     Args:
@@ -83,7 +83,7 @@ def stock(model: Any) -> Stock:
     return Stock(lm, model_subject(model), notes)
 
 
-def check_text_alone(lm: Any) -> None:
+def check_text_alone(lm: keras.Model) -> None:
     """Refuses a model whose inputs do not follow from token ids.
 
     Args:
@@ -100,7 +100,7 @@ def check_text_alone(lm: Any) -> None:
         ) from error
 
 
-def check_compacted(model: Any) -> None:
+def check_compacted(model: keras.Model) -> None:
     """Refuses a model that still holds what pruning needs.
 
     Args:
@@ -131,7 +131,7 @@ def in_float32(source: Stock) -> Stock:
     return dataclasses.replace(source, lm=copy, subject=model_subject(copy))
 
 
-def copy_in_float32(lm: Any, prefix: str | None = None) -> Any:
+def copy_in_float32(lm: keras.Model, prefix: str | None = None) -> keras.Model:
     """A copy of a stock task in float32, if asked for of a class that is its equal.
 
     Args:

@@ -78,9 +78,10 @@ def replacing(path: str | os.PathLike) -> Iterator[pathlib.Path]:
         ExportRefused: if no folder can be made there.
 
     Example:
-    >>> with replacing("runs/demo/hf") as temporary:
-    ...     write(temporary)
-    ...     check(temporary)
+    >>> with replacing("narrow.txt") as temporary:
+    ...     _ = temporary.write_text("checked")
+    >>> pathlib.Path("narrow.txt").read_text()
+    'checked'
     """
     with contextlib.ExitStack() as stack:
         try:

@@ -5,6 +5,8 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
+import keras
+
 from keras_idea.errors import ArgumentError
 from keras_idea.hub.family import (
     Family,
@@ -204,7 +206,7 @@ def is_task(layer: object) -> bool:
     return _is_of_hub(layer, "Task")
 
 
-def ffn_layout(backbone: Any) -> FFNLayout:
+def ffn_layout(backbone: keras.Model) -> FFNLayout:
     """Where a backbone keeps its gated FFNs.
 
     Args:

@@ -38,38 +38,43 @@ class HubFFN:
     stack: str
 
     @property
-    def width_argument(self):
+    def width_argument(self) -> str:
         """str, the argument of the backbone that sets its width."""
         return self.layout.stacks[self.stack]
 
     @property
-    def shows_hidden(self):
+    def shows_hidden(self) -> bool:
         """bool, whether its hidden activations pass through the state."""
         return self.layout.calls_down
 
     @property
-    def state(self):
-        """The `NeuronState`, or None before the conversion."""
-        return getattr(self.owner, "neuron_state", None)
+    def converted(self) -> bool:
+        """bool, whether a pruning state hangs on the owner."""
+        return hasattr(self.owner, "neuron_state")
 
     @property
-    def layers(self):
+    def state(self) -> NeuronState:
+        """The `NeuronState`, if it is converted."""
+        return self.owner.neuron_state
+
+    @property
+    def layers(self) -> list[keras.layers.Layer]:
         """The layers up, gate and down."""
         return [getattr(self.owner, getattr(self.layout, m)) for m in MATRICES]
 
     @property
-    def hidden_dim(self):
+    def hidden_dim(self) -> int:
         """int, neurons the kernels have places for."""
         return stored_kernel(self.layers[0]).shape[1]
 
-    def weights_with_axes(self):
+    def weights_with_axes(self) -> list[tuple[keras.Variable, int | None]]:
         """List of (variable, axis of its neurons or None), the kernels first."""
         kernels = [stored_kernel(layer) for layer in self.layers]
         biases = [layer.bias for layer in self.layers]
         pairs = zip([*kernels, *biases], (1, 1, 0, 0, 0, None), strict=True)
         return [(variable, axis) for variable, axis in pairs if variable is not None]
 
-    def set_hidden_dim(self, hidden_dim):
+    def set_hidden_dim(self, hidden_dim: int) -> None:
         """Tells every layer around the kernels that they were narrowed."""
         up, gate, down = self.layers
         for layer in (up, gate):
@@ -86,7 +91,7 @@ class HubFFN:
                 setattr(self.owner, name, argument)
         setattr(self.backbone, self.width_argument, argument)
 
-    def convert(self, **state_arguments):
+    def convert(self, **state_arguments: float | str) -> None:
         """Hangs a pruning state on the owner, and masks the down kernel by it."""
         state = NeuronState(**state_arguments, name="neuron_state")
         unlocked(self.owner, setattr, "neuron_state", state)
@@ -96,7 +101,7 @@ class HubFFN:
         for matrix, layer in zip(MATRICES, self.layers, strict=True):
             convert_dense(layer, state, matrix)
 
-    def restore(self):
+    def restore(self) -> None:
         """Undoes `convert`; the kernels stay as they are."""
         state = self.state
         for layer in self.layers:
@@ -104,13 +109,13 @@ class HubFFN:
         untrack(self.owner, state)
         unlocked(self.owner, delattr, "neuron_state")
 
-    def check_convertible(self):
+    def check_convertible(self) -> None:
         """Refuses layers that cannot be converted.
 
         Raises:
             ValueError: for layers of another kind, or converted already.
         """
-        if self.state is not None:
+        if self.converted:
             raise ValueError(
                 f"The FFN of '{self.owner.path}' is prunable already. Go on with it, "
                 "or undo it first with keras_idea.strip(model)."
@@ -124,7 +129,7 @@ class HubFFN:
                 )
 
 
-def hub_ffns(backbone):
+def hub_ffns(backbone: keras.Model) -> list[HubFFN]:
     """The gated FFNs of a backbone, converted or not, in its own order.
 
     Args:
@@ -146,12 +151,10 @@ def hub_ffns(backbone):
     ]
 
 
-def converted_ffns(backbone):
+def converted_ffns(backbone: keras.Model) -> list[HubFFN]:
     """As `hub_ffns`, of those that are converted; empty for any other family."""
     try:
         ffns = hub_ffns(backbone)
     except ValueError:
         return []
-    return [
-        ffn for ffn in ffns if ffn.state is not None and is_converted(ffn.layers[0])
-    ]
+    return [ffn for ffn in ffns if ffn.converted and is_converted(ffn.layers[0])]

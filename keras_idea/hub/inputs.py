@@ -10,9 +10,12 @@ import keras
 import numpy as np
 
 from keras_idea.errors import ArgumentError
+from keras_idea.typing import Tensor
 
 
-def token_inputs(model: Any, ids_BT: Any, mask_BT: np.ndarray | None = None) -> Any:
+def token_inputs(
+    model: keras.Model, ids_BT: Tensor, mask_BT: np.ndarray | None = None
+) -> Tensor | dict[str, Tensor]:
     """Token ids in the form that a model takes.
 
     Args:
@@ -28,7 +31,7 @@ def token_inputs(model: Any, ids_BT: Any, mask_BT: np.ndarray | None = None) -> 
         ValueError: if the model takes more than text.
 
     Example:
-    >>> model.evaluate(token_inputs(model, x), y)
+    >>> loss = model.evaluate(token_inputs(model, x), y, verbose=0)
     """
     names = getattr(model, "input", None)
     if not isinstance(names, dict):
@@ -37,8 +40,8 @@ def token_inputs(model: Any, ids_BT: Any, mask_BT: np.ndarray | None = None) -> 
 
 
 def text_inputs(
-    names: Iterable[str], ids_BT: Any, mask_BT: np.ndarray | None = None
-) -> dict[str, Any]:
+    names: Iterable[str], ids_BT: Tensor, mask_BT: np.ndarray | None = None
+) -> dict[str, Tensor]:
     """Inputs of a KerasHub model by their names, for token ids.
 
     Args:
@@ -74,7 +77,7 @@ def text_inputs(
     return {name: known[name] for name in names}
 
 
-def start_token(preprocessor: Any) -> str | None:
+def start_token(preprocessor: keras.layers.Layer) -> str | None:
     """The token that a model's tokenizer puts before every text.
 
     Args:

@@ -8,7 +8,8 @@ back as a space, as in any SentencePiece tokenizer.)
 import importlib
 import io
 import json
-from typing import Any
+
+import keras
 
 from keras_idea.errors import ConfigError
 from keras_idea.extras import require
@@ -27,7 +28,7 @@ _SPACE = "▁"
 
 def make_tokenizer(
     family: str, kind: str, text: str | bytes, vocabulary_size: int | None = None
-) -> Any:
+) -> keras.layers.Layer:
     """Makes a tokenizer of a family's own KerasHub class.
 
     The same arguments give the same tokenizer, on every machine.

@@ -6,14 +6,19 @@ it. So the mask sits in the attribute: the layer's class becomes a subclass whos
 """
 
 import functools
-from typing import Any
+from collections.abc import Mapping, MutableMapping
+from typing import Any, NoReturn
+
+import keras
 
 from keras_idea.keras_private.call_context import in_forward_pass
 from keras_idea.keras_private.layers import become, stored_kernel
 from keras_idea.layers.gated_ffn import check_loaded_width
+from keras_idea.layers.neuron_state import NeuronState
+from keras_idea.typing import Tensor
 
 
-def convert_dense(layer, state, matrix):
+def convert_dense(layer: keras.layers.Layer, state: NeuronState, matrix: str) -> None:
     """Makes a layer one of an FFN that can be pruned, in place.
 
     Args:
@@ -30,32 +35,32 @@ def convert_dense(layer, state, matrix):
     layer.quantize = functools.partial(_refuse, layer, "quantization")
 
 
-def restore_dense(layer):
+def restore_dense(layer: keras.layers.Layer) -> None:
     """Undoes `convert_dense`, in place."""
     layer.quantize = layer._stock_quantize
     del layer._neuron_state, layer._stock_quantize
     become(layer, type(layer)._stock_class)
 
 
-def is_converted(layer):
+def is_converted(layer: keras.layers.Layer) -> bool:
     """bool, whether the layer belongs to an FFN that can be pruned."""
     return hasattr(layer, "_neuron_state")
 
 
 class _Untracked:
-    def __init__(self, state):
+    def __init__(self, state: NeuronState) -> None:
         self.state = state
 
 
 @functools.cache
-def _converted_class(base: Any, is_down):
+def _converted_class(base: Any, is_down: bool) -> type:
     class Converted(base):  # type: ignore[misc]
         _stock_class = base
 
-        def enable_lora(self, *args, **kwargs):
+        def enable_lora(self, *args: object, **kwargs: object) -> None:
             _refuse(self, "LoRA")
 
-        def load_own_variables(self, store):
+        def load_own_variables(self, store: Mapping[str, Any]) -> None:
             axis = 0 if is_down else 1
             if "0" in store.keys() and len(store["0"].shape) == 2:
                 widths = stored_kernel(self).shape[axis], store["0"].shape[axis]
@@ -64,18 +69,18 @@ def _converted_class(base: Any, is_down):
 
     class Masked(Converted):
         @property
-        def kernel(self):
+        def kernel(self) -> Tensor:
             kernel = super().kernel
             if not in_forward_pass():
                 return kernel
             return self._neuron_state.state.masked(kernel.value)
 
-        def call(self, inputs, *args, **kwargs):
+        def call(self, inputs: Tensor, *args: object, **kwargs: object) -> Tensor:
             # The down layer's inputs are the hidden activations.
             inputs = self._neuron_state.state.hidden(inputs)
             return super().call(inputs, *args, **kwargs)
 
-        def save_own_variables(self, store):
+        def save_own_variables(self, store: MutableMapping[str, Any]) -> None:
             # As the model answers: a file of a masked model is then right for the
             # stock class too.
             values: dict[str, Any] = {}
@@ -91,7 +96,9 @@ def _converted_class(base: Any, is_down):
     return cls
 
 
-def _refuse(layer, what, *args, **kwargs):
+def _refuse(
+    layer: keras.layers.Layer, what: str, *args: object, **kwargs: object
+) -> NoReturn:
     raise ValueError(
         f"Layer '{layer.path}' is being pruned, which {what} would hinder. Finish "
         "the pruning first: keras_idea.compact(model), or keras_idea.strip(model)."

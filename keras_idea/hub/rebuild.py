@@ -5,11 +5,13 @@ import itertools
 import warnings
 from typing import Any
 
+import keras
+
 from keras_idea.hub.ffn import converted_ffns
 from keras_idea.keras_private.variables import without_values
 
 
-def rebuild_backbone(backbone):
+def rebuild_backbone(backbone: keras.Model) -> keras.Model:
     """A backbone of the same class and config, as wide as the old one is alive.
 
     Args:
@@ -38,7 +40,7 @@ def rebuild_backbone(backbone):
     return type(backbone).from_config(config)
 
 
-def check_rebuildable(backbone):
+def check_rebuildable(backbone: keras.Model) -> None:
     """Makes a backbone again from its config, without values, as `compact` will.
 
     Args:
@@ -72,7 +74,7 @@ def check_rebuildable(backbone):
             )
 
 
-def rebuild_task(task, backbone):
+def rebuild_task(task: keras.Model, backbone: keras.Model) -> keras.Model:
     """A task of the same class around another backbone, untrained.
 
     Args:
@@ -95,7 +97,7 @@ class StockCopyWarning(UserWarning):
     """Told when a converted model is saved or copied as a stock one."""
 
 
-def tell_when_saved(backbone):
+def tell_when_saved(backbone: keras.Model) -> None:
     """Lets a converted backbone say that what is saved of it is a stock one.
 
     Files, copies and pickles of a model are made of its config, in which nothing of a
@@ -107,12 +109,12 @@ def tell_when_saved(backbone):
     backbone.get_config = functools.partial(_told_config, backbone)
 
 
-def tell_no_more(backbone):
+def tell_no_more(backbone: keras.Model) -> None:
     """Undoes `tell_when_saved`."""
     del backbone.get_config
 
 
-def _told_config(backbone):
+def _told_config(backbone: keras.Model) -> dict[str, Any]:
     ffns = converted_ffns(backbone)
     dead = sum(ffn.hidden_dim - len(ffn.state.kept_neurons()) for ffn in ffns)
     if dead or any(ffn.state.live or ffn.state.probe for ffn in ffns):
@@ -128,7 +130,7 @@ def _told_config(backbone):
     return type(backbone).get_config(backbone)
 
 
-def mend_get_config(backbone):
+def mend_get_config(backbone: keras.Model) -> None:
     """Mends, once a process, a config of KerasHub that forgets an argument.
 
     `LlamaBackbone.get_config` (0.32) leaves out `tie_word_embeddings`, so that a
@@ -148,13 +150,13 @@ def mend_get_config(backbone):
     forgetful = owner.get_config
 
     @functools.wraps(forgetful)
-    def get_config(self):
+    def get_config(self: keras.Model) -> dict[str, Any]:
         return {**forgetful(self), name: getattr(self, name)}
 
     owner.get_config = get_config
 
 
-def _plain(config):
+def _plain(config: Any) -> Any:
     """A copy whose lists and dicts are Python's own.
 
     Those of a Keras model are tracked, and would tie the new model to the old.

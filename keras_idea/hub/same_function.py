@@ -1,7 +1,5 @@
 """A KerasHub model and its narrow copy, compared by what they compute."""
 
-from typing import Any
-
 import keras
 import numpy as np
 
@@ -17,7 +15,7 @@ _HALF_TOLERANCE = 0.05
 _PROBE_LENGTH = 8
 
 
-def check_same_function(model: Any, copy: Any) -> None:
+def check_same_function(model: keras.layers.Layer, copy: keras.layers.Layer) -> None:
     """Compares a KerasHub model with its narrow copy on a probe batch.
 
     Models that need more than sequences of tokens (images, audio) are not run.
@@ -47,13 +45,13 @@ def check_same_function(model: Any, copy: Any) -> None:
             )
 
 
-def _runnable(model: Any) -> list[Any]:
+def _runnable(model: keras.layers.Layer) -> list[keras.Model]:
     if is_task(model) or is_backbone(model):
         return [model]
     return [layer for layer in walk(model) if is_backbone(layer)]
 
 
-def _probe(model: Any) -> dict[str, np.ndarray] | None:
+def _probe(model: keras.Model) -> dict[str, np.ndarray] | None:
     """One short sequence for each input, or None if an input is something else."""
     backbone = model.backbone if is_task(model) else model
     vocabulary_size = backbone.token_embedding.input_dim
@@ -70,7 +68,7 @@ def _probe(model: Any) -> dict[str, np.ndarray] | None:
     return {name: arrays[plain[name]] for name in plain}
 
 
-def _run(model: Any, probe: dict[str, np.ndarray]) -> np.ndarray:
+def _run(model: keras.Model, probe: dict[str, np.ndarray]) -> np.ndarray:
     outputs = keras.tree.flatten(model(probe, training=False))
     arrays = [np.ravel(keras.ops.convert_to_numpy(o)) for o in outputs]
     return np.concatenate(arrays).astype("float64")

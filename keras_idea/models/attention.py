@@ -6,15 +6,21 @@ Shapes: B batch, T tokens, D model_dim, N query heads, K key/value heads,
 H features of a head, P = H / 2 pairs of features.
 """
 
+from typing import Any, TypeAlias
+
 import keras
 import numpy as np
 from keras import ops
 
 from keras_idea.models.config import check_head_dim, check_heads
+from keras_idea.typing import Tensor
 from keras_idea.validation import check_number
 
+#: Sizes of a tensor, int; None where it may be any.
+Shape: TypeAlias = tuple[Any, ...]
 
-def rotary(x_BTNH, max_wavelength=10000.0):
+
+def rotary(x_BTNH: Tensor, max_wavelength: float = 10000.0) -> Tensor:
     """Turns pairs of features by an angle proportional to the token's position.
 
     Features p and p + P of a head form one complex number, and
@@ -37,7 +43,8 @@ def rotary(x_BTNH, max_wavelength=10000.0):
         Su et al., RoFormer, arXiv:2104.09864, in the half-split layout of Llama.
 
     Example:
-    >>> rotary(keras.random.normal((2, 16, 4, 8))).shape  # (2, 16, 4, 8)
+    >>> tuple(rotary(keras.random.normal((2, 16, 4, 8))).shape)
+    (2, 16, 4, 8)
     """
     num_pairs = x_BTNH.shape[-1] // 2
     frequency_P = max_wavelength ** (-np.arange(num_pairs) / num_pairs)
@@ -57,7 +64,7 @@ def rotary(x_BTNH, max_wavelength=10000.0):
     return ops.cast(y_BTNH, keras.backend.standardize_dtype(x_BTNH.dtype))
 
 
-def as_rows(x_BTD):
+def as_rows(x_BTD: Tensor) -> Tensor:
     """The tokens of all sequences as the rows of one matrix.
 
     Args:
@@ -100,12 +107,17 @@ class CausalSelfAttention(keras.layers.Layer):
 
     Example:
     >>> layer = CausalSelfAttention(num_heads=4, num_key_value_heads=2)
-    >>> layer(keras.random.normal((2, 16, 32))).shape  # (2, 16, 32)
+    >>> tuple(layer(keras.random.normal((2, 16, 32))).shape)
+    (2, 16, 32)
     """
 
     def __init__(
-        self, num_heads, num_key_value_heads=None, rope_max_wavelength=10000.0, **kwargs
-    ):
+        self,
+        num_heads: int,
+        num_key_value_heads: int | None = None,
+        rope_max_wavelength: float = 10000.0,
+        **kwargs: Any,
+    ) -> None:
         """Checks and keeps the arguments."""
         super().__init__(**kwargs)
         self.num_key_value_heads = check_heads(num_heads, num_key_value_heads)
@@ -114,7 +126,7 @@ class CausalSelfAttention(keras.layers.Layer):
             "rope_max_wavelength", rope_max_wavelength, minimum=1.0
         )
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         """Makes the four projections for (batch, tokens, model_dim)."""
         model_dim = input_shape[-1]
         self.head_dim = check_head_dim(model_dim, self.num_heads)
@@ -127,7 +139,9 @@ class CausalSelfAttention(keras.layers.Layer):
             "output", model_dim, (*input_shape[:-1], query_dim)
         )
 
-    def _projection(self, name, units, input_shape):
+    def _projection(
+        self, name: str, units: int, input_shape: Shape
+    ) -> keras.layers.Dense:
         # Dense and a reshape, not EinsumDense over (model_dim, heads, head_dim):
         # glorot_uniform would take such a kernel for a convolution and draw its
         # numbers several times too small.
@@ -137,7 +151,7 @@ class CausalSelfAttention(keras.layers.Layer):
         layer.build(input_shape)
         return layer
 
-    def call(self, x_BTD):
+    def call(self, x_BTD: Tensor) -> Tensor:
         """Attends; see the class for shapes."""
         tokens = ops.shape(x_BTD)[1]
         x_ND = as_rows(x_BTD)
@@ -165,11 +179,11 @@ class CausalSelfAttention(keras.layers.Layer):
         y_ND = ops.reshape(y_BTNH, (-1, self.num_heads * self.head_dim))
         return ops.reshape(self.output_projection(y_ND), ops.shape(x_BTD))
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         """The input's shape."""
         return input_shape
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""
         return {
             **super().get_config(),

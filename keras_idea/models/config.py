@@ -8,7 +8,7 @@ from keras_idea.functional import ffn_parameters
 from keras_idea.validation import check_choice, check_int, check_number
 
 
-def check_heads(num_heads, num_key_value_heads):
+def check_heads(num_heads: int, num_key_value_heads: int | None) -> int:
     """Returns the number of key/value heads, or raises if the heads do not group.
 
     Args:
@@ -40,7 +40,7 @@ def check_heads(num_heads, num_key_value_heads):
     return groups
 
 
-def check_head_dim(model_dim, num_heads):
+def check_head_dim(model_dim: int, num_heads: int) -> int:
     """Returns the features of one head, or raises if they cannot be rotated.
 
     Args:
@@ -118,7 +118,7 @@ class DecoderConfig:
     tie_embeddings: bool = False
     rms_norm_epsilon: float = 1e-5
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         """Checks every field."""
         for name in (
             "vocabulary_size",
@@ -136,12 +136,12 @@ class DecoderConfig:
         check_number("rms_norm_epsilon", self.rms_norm_epsilon)
 
     @property
-    def head_dim(self):
+    def head_dim(self) -> int:
         """int, features of one attention head."""
         return self.model_dim // self.num_heads
 
     @property
-    def non_embedding_parameters(self):
+    def non_embedding_parameters(self) -> int:
         """int, parameters outside the token embedding and the logits' matrix.
 
         With d = model_dim, h = hidden_dim and k the fraction of key/value heads
@@ -157,7 +157,7 @@ class DecoderConfig:
         )
 
 
-def _paper_config(model_dim, num_heads, hidden_dim):
+def _paper_config(model_dim: int, num_heads: int, hidden_dim: int) -> DecoderConfig:
     # The paper names neither tokenizer nor vocabulary (its models are counted
     # without embeddings). 50304 = 393 * 128 holds the GPT-2 (50257) and GPT-NeoX
     # (50277) vocabularies, and a multiple of 128 keeps the logits' product fast.

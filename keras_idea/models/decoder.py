@@ -10,8 +10,9 @@ import keras
 
 from keras_idea.errors import ArgumentError
 from keras_idea.layers import PrunableGatedFFN
-from keras_idea.models.attention import CausalSelfAttention
+from keras_idea.models.attention import CausalSelfAttention, Shape
 from keras_idea.models.config import DecoderConfig
+from keras_idea.typing import Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_idea")
@@ -47,18 +48,19 @@ class DecoderBlock(keras.layers.Layer):
 
     Example:
     >>> block = DecoderBlock(PrunableGatedFFN(64), num_heads=4)
-    >>> block(keras.random.normal((2, 16, 32))).shape  # (2, 16, 32)
+    >>> tuple(block(keras.random.normal((2, 16, 32))).shape)
+    (2, 16, 32)
     """
 
     def __init__(
         self,
-        ffn,
-        num_heads,
-        num_key_value_heads=None,
-        rope_max_wavelength=10000.0,
-        rms_norm_epsilon=1e-5,
-        **kwargs,
-    ):
+        ffn: keras.layers.Layer,
+        num_heads: int,
+        num_key_value_heads: int | None = None,
+        rope_max_wavelength: float = 10000.0,
+        rms_norm_epsilon: float = 1e-5,
+        **kwargs: Any,
+    ) -> None:
         """Checks and keeps the arguments."""
         super().__init__(**kwargs)
         if not isinstance(ffn, keras.layers.Layer):
@@ -81,27 +83,27 @@ class DecoderBlock(keras.layers.Layer):
         self.attention_norm = self._norm("attention_norm")
         self.ffn_norm = self._norm("ffn_norm")
 
-    def _norm(self, name):
+    def _norm(self, name: str) -> keras.layers.Layer:
         return keras.layers.RMSNormalization(
             epsilon=self.rms_norm_epsilon, dtype=self.dtype_policy, name=name
         )
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         """Builds the sublayers that are not built yet."""
         for layer in (self.attention_norm, self.attention, self.ffn_norm, self.ffn):
             if not layer.built:
                 layer.build(input_shape)
 
-    def call(self, x_BTD):
+    def call(self, x_BTD: Tensor) -> Tensor:
         """Applies the two residual branches."""
         x_BTD = x_BTD + self.attention(self.attention_norm(x_BTD))
         return x_BTD + self.ffn(self.ffn_norm(x_BTD))
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         """The input's shape."""
         return input_shape
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         """The constructor's arguments, the FFN serialized as it is now."""
         return {
             **super().get_config(),
@@ -113,7 +115,7 @@ class DecoderBlock(keras.layers.Layer):
         }
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> "DecoderBlock":
         """Rebuilds the block and its FFN from `get_config()`."""
         config = dict(config)
         config["ffn"] = keras.saving.deserialize_keras_object(config["ffn"])
@@ -123,7 +125,7 @@ class DecoderBlock(keras.layers.Layer):
 def decoder(
     config: DecoderConfig,
     ffn: Callable = PrunableGatedFFN,
-    dtype: Any = None,
+    dtype: str | keras.DTypePolicy | None = None,
     name: str = "decoder",
 ) -> keras.Model:
     """Makes a functional model from token ids to the next token's logits.
@@ -145,7 +147,8 @@ def decoder(
     >>> config = DecoderConfig(vocabulary_size=256, model_dim=32, num_layers=2,
     ...                        num_heads=4, hidden_dim=64, sequence_length=128)
     >>> model = decoder(config, ffn=lambda h, **kw: PrunableGatedFFN(h, **kw))
-    >>> model(keras.ops.ones((1, 16), "int32")).shape  # (1, 16, 256)
+    >>> tuple(model(keras.ops.ones((1, 16), "int32")).shape)
+    (1, 16, 256)
     """
     token_ids = keras.Input((None,), dtype="int32", name="token_ids")
     embedding = _embedding(config, dtype)
@@ -174,7 +177,9 @@ def decoder(
     return keras.Model(token_ids, logits_BTV, name=name)
 
 
-def _embedding(config: DecoderConfig, dtype: Any) -> keras.layers.Layer:
+def _embedding(
+    config: DecoderConfig, dtype: str | keras.DTypePolicy | None
+) -> keras.layers.Layer:
     tied = config.tie_embeddings
     layer = keras.layers.ReversibleEmbedding if tied else keras.layers.Embedding
     return layer(
@@ -186,7 +191,9 @@ def _embedding(config: DecoderConfig, dtype: Any) -> keras.layers.Layer:
     )
 
 
-def _block(config: DecoderConfig, ffn: Callable, dtype: Any, i: int) -> DecoderBlock:
+def _block(
+    config: DecoderConfig, ffn: Callable, dtype: str | keras.DTypePolicy | None, i: int
+) -> DecoderBlock:
     # Only when given, so that a callable of (hidden_dim, name) is enough.
     arguments = {} if dtype is None else {"dtype": dtype}
     return DecoderBlock(

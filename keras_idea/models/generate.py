@@ -5,9 +5,10 @@ Shapes: B batch, P prompt tokens, W window, V vocabulary.
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
+import keras
 import numpy as np
+from numpy.typing import ArrayLike
 
 from keras_idea.errors import ArgumentError
 from keras_idea.hub.inputs import token_inputs
@@ -15,7 +16,7 @@ from keras_idea.validation import check_int, check_number
 
 
 def sample(
-    logits_BV: Any,
+    logits_BV: ArrayLike,
     rng: np.random.Generator,
     temperature: float = 0.8,
     top_k: int | None = None,
@@ -136,7 +137,8 @@ def greedy(
         int32 array (B, P + num_tokens).
 
     Example:
-    >>> greedy(model_subject(lm).logits, [[3, 1, 4]], 16, window=32)
+    >>> greedy(model.predict_on_batch, [[3, 1, 4]], 5, window=16).shape
+    (1, 8)
     """
 
     def next_tokens(rows: list[list[int]]) -> np.ndarray:
@@ -145,7 +147,7 @@ def greedy(
     return np.array(write_on(next_tokens, prompts_BP, num_tokens), "int32")
 
 
-def _as_ids(prompt_ids: Any) -> np.ndarray:
+def _as_ids(prompt_ids: ArrayLike) -> np.ndarray:
     try:
         ids = np.asarray(prompt_ids)
     except ValueError:
@@ -166,8 +168,8 @@ def _as_ids(prompt_ids: Any) -> np.ndarray:
 
 
 def generate(
-    model: Any,
-    prompt_ids: Any,
+    model: keras.Model,
+    prompt_ids: ArrayLike,
     num_tokens: int,
     *,
     temperature: float = 0.8,
@@ -206,8 +208,8 @@ def generate(
 
     Example:
     >>> prompt = np.frombuffer(b"def ", dtype="uint8")
-    >>> ids = generate(model, prompt, 100, window=128)
-    >>> print(bytes(ids.tolist()).decode("utf-8", "replace"))
+    >>> bytes(generate(model, prompt, 12, window=16).tolist())
+    b'def ...'
     """
     prompt_ids = _as_ids(prompt_ids)
     num_tokens = check_int("num_tokens", num_tokens, minimum=0)
@@ -227,7 +229,7 @@ def generate(
     return np.array(rows, "int32").reshape(*prompt_ids.shape[:-1], -1)
 
 
-def _refuse_preprocessor(model: Any) -> None:
+def _refuse_preprocessor(model: keras.Model) -> None:
     if getattr(model, "preprocessor", None) is not None:
         raise ArgumentError(
             "The model has a preprocessor, which takes text, but `generate` gives it "
@@ -235,11 +237,11 @@ def _refuse_preprocessor(model: Any) -> None:
         )
 
 
-def _logits(model: Any, ids_BW: np.ndarray, mask_BW: np.ndarray) -> np.ndarray:
+def _logits(model: keras.Model, ids_BW: np.ndarray, mask_BW: np.ndarray) -> np.ndarray:
     return model.predict_on_batch(token_inputs(model, ids_BW, mask_BW))
 
 
-def _input_length(model: Any) -> int | None:
+def _input_length(model: keras.Model) -> int | None:
     """The length of a model's input, if it is fixed."""
     inputs = getattr(model, "input", None)
     if isinstance(inputs, dict):

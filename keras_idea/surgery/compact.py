@@ -1,5 +1,8 @@
 """From a masked model to a new, physically narrow one."""
 
+from collections.abc import Sequence
+from typing import Any, TypeAlias, TypeVar, overload
+
 import keras
 
 from keras_idea.functional.masks import take_neurons
@@ -19,10 +22,16 @@ from keras_idea.surgery.optimizer_state import (
     check_carriable,
     copy_optimizer,
 )
-from keras_idea.surgery.pairing import paired_variables
+from keras_idea.surgery.pairing import Pair, paired_variables
+
+Model = TypeVar("Model", bound=keras.layers.Layer)
 
 
-def compact(model):
+@overload
+def compact(model: PrunableGatedFFN) -> GatedFFN: ...
+@overload
+def compact(model: Model) -> Model: ...
+def compact(model: keras.layers.Layer) -> keras.layers.Layer:
     """A new, narrow model that computes what the masked model computes.
 
     Every `PrunableGatedFFN` becomes a `GatedFFN` of the neurons that are alive
@@ -48,7 +57,8 @@ def compact(model):
             again from its config, or the optimizer's state cannot be carried.
 
     Example:
-    >>> model.fit(data, callbacks=[IdeaPruneCallback(...)])
+    >>> prune = ki.IdeaPruneCallback(target_dim=4, begin_step=1, prune_steps=2)
+    >>> _ = model.fit(data, callbacks=[prune], verbose=0)
     >>> narrow = compact(model)
     >>> narrow.save("narrow.keras")
     """
@@ -83,7 +93,7 @@ def compact(model):
     return narrow
 
 
-def _check_student(model):
+def _check_student(model: keras.layers.Layer) -> None:
     if student_of(model) is not model:
         raise ValueError(
             f"'{model.name}' is a Distiller, whose teacher is not pruned. Compact what "
@@ -91,27 +101,26 @@ def _check_student(model):
         )
 
 
+# By the id of a layer its copy, so that a layer used twice stays one.
+Copies: TypeAlias = dict[int, keras.layers.Layer]
 # What a parent's copy is given whole; of other layers only the FFNs are replaced.
 _REBUILT_WHOLE = (PrunableGatedFFN, GatedFFN, keras.Sequential, Functional)
 
 
-def _rebuild(layer, memo):
-    """A new layer of the same config, its FFNs plain and narrow; not yet built.
-
-    `memo` maps a layer's id to its copy, so that a layer used twice stays one.
-    """
+def _rebuild(layer: keras.layers.Layer, memo: Copies) -> keras.layers.Layer:
+    """A new layer of the same config, its FFNs plain and narrow; not yet built."""
     if id(layer) not in memo:
         memo[id(layer)] = _rebuild_once(layer, memo)
     return memo[id(layer)]
 
 
-def _rebuild_once(layer, memo):
+def _rebuild_once(layer: keras.layers.Layer, memo: Copies) -> keras.layers.Layer:
     if isinstance(layer, PrunableGatedFFN):
         return layer.plain(layer.width)
     if not isinstance(layer, keras.layers.Layer):
         return layer  # an operation of a functional graph: it has no state
 
-    def clone(sublayer):
+    def clone(sublayer: keras.layers.Layer) -> keras.layers.Layer:
         return _rebuild(sublayer, memo)
 
     if is_backbone(layer):
@@ -150,7 +159,9 @@ def _rebuild_once(layer, memo):
     return copy
 
 
-def _replace_ffns(original, copy, memo):
+def _replace_ffns(
+    original: keras.layers.Layer, copy: keras.layers.Layer, memo: Copies
+) -> None:
     """Replaces the FFNs below `copy` by the plain, narrow ones of `original`."""
     replaceable = own_attributes(copy)
     for name, value in own_attributes(original).items():
@@ -160,7 +171,7 @@ def _replace_ffns(original, copy, memo):
                 setattr(copy, name, replacement)
 
 
-def _replacement(old, new, owner, memo):
+def _replacement(old: Any, new: Any, owner: keras.layers.Layer, memo: Copies) -> Any:
     """What must stand in the copy where `new` stands; often `new` itself."""
     if isinstance(old, _REBUILT_WHOLE):
         narrow = _rebuild(old, memo)
@@ -180,12 +191,14 @@ def _replacement(old, new, owner, memo):
     return new
 
 
-def _holds_layers(structure):
+def _holds_layers(structure: object) -> bool:
     leaves = keras.tree.flatten(structure)
     return any(isinstance(leaf, keras.layers.Layer) for leaf in leaves)
 
 
-def _compile_like(narrow, model, pairs):
+def _compile_like(
+    narrow: keras.Model, model: keras.Model, pairs: Sequence[Pair]
+) -> None:
     config = compile_arguments(model)
     for name in ("metrics", "weighted_metrics"):
         config[name] = keras.tree.map_structure(_fresh_metric, config[name])
@@ -197,7 +210,7 @@ def _compile_like(narrow, model, pairs):
         narrow.sampler, narrow.generate_function = model.sampler, None
 
 
-def _fresh_metric(metric):
+def _fresh_metric(metric: object) -> object:
     if not isinstance(metric, keras.metrics.Metric):
         return metric
     try:

@@ -43,7 +43,7 @@ class Condition:
     untrained: list[str]
 
 
-def condition_of(model):
+def condition_of(model: keras.layers.Layer) -> Condition:
     """The `Condition` of a Keras model or layer."""
     ffns = find_ffns(model)
     optimizer = getattr(model, "optimizer", None)
@@ -66,7 +66,7 @@ def condition_of(model):
     )
 
 
-def check_convertible(model):
+def check_convertible(model: keras.layers.Layer) -> None:
     """Refuses to convert what could not be trained, or brought out again.
 
     Raises:
@@ -75,7 +75,7 @@ def check_convertible(model):
     _check_plain(condition_of(model))
 
 
-def check_trainable(model):
+def check_trainable(model: keras.Model) -> list[FFN]:
     """Refuses, when `fit` begins, a model whose FFNs cannot be pruned as it stands.
 
     Args:
@@ -124,7 +124,7 @@ def check_trainable(model):
     return condition.ffns
 
 
-def check_at_rest(model, what):
+def check_at_rest(model: keras.layers.Layer, what: str) -> list[FFN]:
     """Refuses, in the middle of pruning, what needs a model at rest.
 
     Args:
@@ -152,7 +152,7 @@ def check_at_rest(model, what):
     return condition.ffns
 
 
-def _check_plain(condition):
+def _check_plain(condition: Condition) -> None:
     for layers, state, cure in (
         (condition.lora, "has LoRA enabled", "Merge it first, or prune before it"),
         (condition.quantized, "is quantized", "Prune first, then quantize"),
@@ -166,7 +166,7 @@ def _check_plain(condition):
             )
 
 
-def _check_steps(model):
+def _check_steps(model: keras.Model) -> None:
     """Refuses what gives the optimizer another gradient than the step is made with."""
     strategy = getattr(model, "distribute_strategy", None)
     replicas = getattr(strategy, "num_replicas_in_sync", 1)
@@ -185,7 +185,7 @@ def _check_steps(model):
         )
 
 
-def _check_paths(ffns):
+def _check_paths(ffns: list[FFN]) -> None:
     paths = [ffn.layer.path for ffn in ffns]
     same = {path for path in paths if paths.count(path) > 1}
     if same and keras.backend.backend() == "torch":
@@ -197,7 +197,7 @@ def _check_paths(ffns):
         )
 
 
-def _untrained(ffns, optimizer):
+def _untrained(ffns: list[FFN], optimizer: keras.Optimizer | None) -> list[str]:
     if optimizer is None or not optimizer.built:
         return []
     optimizer = innermost(optimizer)

@@ -10,6 +10,7 @@ from keras_idea.hub.ffn import HubFFN, converted_ffns
 from keras_idea.keras_private.layer_walk import walk
 from keras_idea.layers.neuron_state import NeuronState
 from keras_idea.layers.prunable_gated_ffn import PrunableGatedFFN
+from keras_idea.typing import Tensor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,17 +31,17 @@ class FFN:
     weights: PrunableGatedFFN | HubFFN
 
     @property
-    def hidden_dim(self):
+    def hidden_dim(self) -> int:
         """int, neurons the kernels have places for."""
         return self.weights.hidden_dim
 
     @property
-    def full_dim(self):
+    def full_dim(self) -> int:
         """int, neurons it was built with, before any narrowing."""
         return self.state.full_dim or self.hidden_dim
 
     @property
-    def original_indices(self):
+    def original_indices(self) -> np.ndarray:
         """The numbers that its neurons had at first, as an int array."""
         if not self.state.built:
             return np.arange(self.hidden_dim)
@@ -48,45 +49,45 @@ class FFN:
         return index.astype("int64")
 
     @property
-    def width(self):
+    def width(self) -> int:
         """int, neurons alive now."""
         return len(self.kept_neurons()) if self.state.built else self.hidden_dim
 
     @property
-    def kernels(self):
+    def kernels(self) -> tuple[keras.Variable, ...]:
         """The variables up, gate and down."""
         return tuple(weight for weight, _ in self.weights.weights_with_axes()[:3])
 
     @property
-    def shows_hidden(self):
+    def shows_hidden(self) -> bool:
         """bool, whether its hidden activations pass through the state."""
         return getattr(self.weights, "shows_hidden", True)
 
     @property
-    def mask(self):
+    def mask(self) -> keras.Variable:
         """Variable `(hidden_dim,)`, float32 in {0, 1}."""
         return self.state.mask
 
     @property
-    def scores(self):
+    def scores(self) -> keras.Variable:
         """Variable `(3, hidden_dim)` or `(3, hidden_dim, input_dim)`."""
         return self.state.scores
 
-    def importance(self):
+    def importance(self) -> Tensor:
         """Importance `(hidden_dim,)` of the neurons by the present scores."""
         return self.state.importance()
 
-    def kept_neurons(self):
+    def kept_neurons(self) -> np.ndarray:
         """Indices of the neurons alive now, ascending, as an int array."""
         return self.state.kept_neurons()
 
-    def cuts(self):
+    def cuts(self) -> list[tuple[keras.Variable, int]]:
         """List of (variable, axis of its neurons) of the weights."""
         pairs = self.weights.weights_with_axes()
         return [(weight, axis) for weight, axis in pairs if axis is not None]
 
 
-def find_ffns(model):
+def find_ffns(model: keras.layers.Layer) -> list[FFN]:
     """Finds every prunable FFN in a model, however deeply nested.
 
     Args:
@@ -103,8 +104,10 @@ def find_ffns(model):
     Example:
     >>> for ffn in find_ffns(model):
     ...     print(ffn.name, ffn.width, "of", ffn.hidden_dim)
+    block_0/ffn_0 8 of 8
+    block_1/ffn_1 8 of 8
     """
-    found = {}
+    found: dict[int, tuple[keras.layers.Layer, PrunableGatedFFN | HubFFN]] = {}
     for layer in walk(model):
         if isinstance(layer, PrunableGatedFFN):
             found[id(layer)] = (layer, layer)

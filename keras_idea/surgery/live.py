@@ -1,9 +1,14 @@
 """The newest scores and mask of one FFN, while an optimizer's steps renew them."""
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING
 
 import keras
+
+from keras_idea.schedules.width import CubicWidth
+
+if TYPE_CHECKING:  # it makes these
+    from keras_idea.surgery.pruner import NeuronPruner
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,7 +22,7 @@ class Live:
         schedule: `CubicWidth`, or None: it only keeps score.
     """
 
-    pruner: Any
+    pruner: "NeuronPruner"
     scores: keras.Variable
     mask: keras.Variable
-    schedule: Any
+    schedule: CubicWidth | None

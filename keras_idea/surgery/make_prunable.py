@@ -1,4 +1,11 @@
-"""Unmodified KerasHub models: made prunable in place, and stock again."""
+"""Unmodified KerasHub models: made prunable in place, and stock again.
+
+Source: IDEA Prune (arXiv 2503.05920), Algorithm 1.
+"""
+
+from typing import Literal, TypeVar
+
+import keras
 
 from keras_idea.hub.families import is_backbone
 from keras_idea.hub.ffn import HubFFN, hub_ffns
@@ -10,11 +17,19 @@ from keras_idea.hub.rebuild import (
 from keras_idea.keras_private.layer_walk import walk
 from keras_idea.keras_private.models import forget_layer
 from keras_idea.surgery.condition import check_at_rest, check_convertible
-from keras_idea.surgery.pruner import zero_rows
 from keras_idea.surgery.shrink import refresh
+from keras_idea.surgery.zero_rows import zero_rows
+
+Model = TypeVar("Model", bound=keras.layers.Layer)
+Reduction = Literal["mean", "max"]
 
 
-def make_prunable(model, ema_decay=0.4, row_reduce="mean", matrix_reduce="max"):
+def make_prunable(
+    model: Model,
+    ema_decay: float = 0.4,
+    row_reduce: Reduction = "mean",
+    matrix_reduce: Reduction = "max",
+) -> Model:
     """Makes the gated FFNs of a KerasHub model prunable, in place.
 
     Each FFN gets a mask and scores, as `PrunableGatedFFN` has. The model computes
@@ -28,8 +43,7 @@ def make_prunable(model, ema_decay=0.4, row_reduce="mean", matrix_reduce="max"):
 
     Args:
         model: a KerasHub backbone or task (`CausalLM`, ...), or a Keras model around
-            one, of a family in `keras_idea.hub.families.FAMILIES`, compiled or
-            not, trained already or not.
+            one, of a family in `keras_idea.hub.families.FAMILIES`, trained or not.
         ema_decay: float in [0, 1), weight of the past in the scores. Default 0.4.
         row_reduce: "mean" (default) or "max", over the weights of a neuron's row.
         matrix_reduce: "mean" or "max" (default), over up, gate and down.
@@ -44,13 +58,10 @@ def make_prunable(model, ema_decay=0.4, row_reduce="mean", matrix_reduce="max"):
             as `compact` must. The model is then as it was.
 
     Example:
-    >>> lm = keras_hub.models.Llama3CausalLM.from_preset("my_preset")
-    >>> make_prunable(lm)
-    >>> prune = IdeaPruneCallback(target_dim=96, begin_step=500, prune_steps=250)
-    >>> lm.fit(data, callbacks=[prune])
-    >>> compact(lm).save_to_preset("narrow")
-
-    Source: IDEA Prune (arXiv 2503.05920), Algorithm 1.
+    >>> lm = make_prunable(lm)  # a keras_hub.models.Llama3CausalLM, for example
+    >>> prune = ki.IdeaPruneCallback(target_dim=4, begin_step=1, prune_steps=2)
+    >>> _ = lm.fit([text] * 4, batch_size=1, callbacks=[prune], verbose=0)
+    >>> ki.compact(lm).save_to_preset("narrow")
     """
     backbones = [layer for layer in walk(model) if is_backbone(layer)]
     if not backbones:
@@ -75,7 +86,7 @@ def make_prunable(model, ema_decay=0.4, row_reduce="mean", matrix_reduce="max"):
     return model
 
 
-def strip(model):
+def strip(model: Model) -> Model:
     """Undoes `make_prunable` without narrowing, in place.
 
     The rows of pruned neurons become zeros in all three matrices, so that the stock
@@ -93,7 +104,7 @@ def strip(model):
         ValueError: if nothing in the model was converted, or it is being pruned.
 
     Example:
-    >>> strip(lm).save_to_preset("wide")
+    >>> strip(make_prunable(lm)).save_to_preset("wide")
     """
     found = check_at_rest(model, "strip()")
     ffns = [ffn for ffn in found if isinstance(ffn.weights, HubFFN)]

@@ -3,9 +3,10 @@
 `LossScaleOptimizer` and `MultiOptimizer` wrap optimizers that have slots of their own.
 """
 
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_idea.functional.masks import take_neurons
@@ -21,17 +22,18 @@ from keras_idea.keras_private.optimizer_variables import (
     trained_variables,
     variable_key,
 )
+from keras_idea.surgery.pairing import Pair
 from keras_idea.surgery.pruner import own_variables
 from keras_idea.surgery.resize import resize
 
 
-def built_optimizer(model: keras.layers.Layer) -> Any:
+def built_optimizer(model: keras.layers.Layer) -> keras.Optimizer | None:
     """The optimizer of a model whose state must follow its variables, or None."""
     optimizer = getattr(model, "optimizer", None)
     return optimizer if optimizer is not None and optimizer.built else None
 
 
-def check_carriable(optimizer):
+def check_carriable(optimizer: keras.Optimizer) -> None:
     """Refuses an optimizer whose state cannot be sliced with its variables.
 
     Args:
@@ -55,7 +57,12 @@ def check_carriable(optimizer):
             )
 
 
-def narrow_variable(optimizer, variable, kept, axis):
+def narrow_variable(
+    optimizer: keras.Optimizer | None,
+    variable: keras.Variable,
+    kept: np.ndarray,
+    axis: int,
+) -> None:
     """Slices, in place, a trained variable and its slots to the kept neurons.
 
     Args:
@@ -66,7 +73,7 @@ def narrow_variable(optimizer, variable, kept, axis):
     """
     trainers = [] if optimizer is None else parts(optimizer)
     keys = [variable_key(part, variable) for part in trainers]
-    cuts = [(variable, axis)]
+    cuts: list[tuple[keras.Variable, int | None]] = [(variable, axis)]
     for part in trainers:
         index = index_of(part, variable)
         if index is None:
@@ -80,7 +87,7 @@ def narrow_variable(optimizer, variable, kept, axis):
         rename_key(part, key, variable_key(part, variable))
 
 
-def set_variables(optimizer, variables):
+def set_variables(optimizer: keras.Optimizer, variables: list[keras.Variable]) -> None:
     """Makes an optimizer train these variables in this order, in place.
 
     Args:
@@ -98,7 +105,9 @@ def set_variables(optimizer, variables):
         train_others(part, variables, slots)
 
 
-def drop_variables(optimizer, variables):
+def drop_variables(
+    optimizer: keras.Optimizer, variables: Iterable[keras.Variable]
+) -> None:
     """Takes variables out of the optimizer, in place, with their slots.
 
     Args:
@@ -113,7 +122,9 @@ def drop_variables(optimizer, variables):
         train_others(part, [trained[i] for i in stay], slots)
 
 
-def copy_optimizer(optimizer, pairs):
+def copy_optimizer(
+    optimizer: keras.Optimizer, pairs: Sequence[Pair]
+) -> keras.Optimizer:
     """A new optimizer over new variables, with the old one's state.
 
     Args:
@@ -136,7 +147,9 @@ def copy_optimizer(optimizer, pairs):
     return copy
 
 
-def _copy_part(source, target, pairs):
+def _copy_part(
+    source: keras.Optimizer, target: keras.Optimizer, pairs: Sequence[Pair]
+) -> None:
     scalars, slots = dict(scalars_of(source)), dict(slots_of(source))
     new_scalars, new_slots = dict(scalars_of(target)), dict(slots_of(target))
     places = [(index_of(source, old), index_of(target, new)) for old, new, *_ in pairs]
@@ -158,7 +171,7 @@ def _copy_part(source, target, pairs):
     copy_decay_exclusions(source, target, [(old, new) for old, new, _, _ in pairs])
 
 
-def _from_config(optimizer):
+def _from_config(optimizer: keras.Optimizer) -> keras.Optimizer:
     config = optimizer.get_config()
     inner = getattr(optimizer, "inner_optimizer", None)
     if inner is not None:

@@ -1,13 +1,19 @@
 """Which variable of a narrow copy takes over which one of the wide model."""
 
+from typing import TypeAlias
+
 import keras
+import numpy as np
 
 from keras_idea.surgery.find import FFN
+
+#: An old variable, the new one, the neurons kept and their axis (None: no cut).
+Pair: TypeAlias = tuple[keras.Variable, keras.Variable, np.ndarray | None, int | None]
 
 
 def paired_variables(
     model: keras.layers.Layer, narrow: keras.layers.Layer, ffns: list[FFN]
-) -> list[tuple]:
+) -> list[Pair]:
     """Pairs each variable of a model with the one that takes its value.
 
     Args:
@@ -23,7 +29,7 @@ def paired_variables(
     Raises:
         ValueError: if the two have other variables than that.
     """
-    cuts: dict[int, tuple] = {}
+    cuts: dict[int, tuple[np.ndarray, int]] = {}
     for ffn in ffns:
         kept = ffn.kept_neurons()
         cuts |= {id(variable): (kept, axis) for variable, axis in ffn.cuts()}

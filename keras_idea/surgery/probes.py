@@ -1,10 +1,14 @@
 """Probes of pruning methods: hung into a compiled model, and taken off again."""
 
+from collections.abc import Iterable
+
 import keras
 from keras import ops
 
 from keras_idea.keras_private.call_context import call_without_values
 from keras_idea.keras_private.optimizer_parts import innermost
+from keras_idea.methods.method import Decision
+from keras_idea.surgery.find import FFN
 from keras_idea.surgery.optimizer_state import (
     built_optimizer,
     drop_variables,
@@ -13,7 +17,9 @@ from keras_idea.surgery.optimizer_state import (
 from keras_idea.surgery.shrink import refresh
 
 
-def check_probes(ffns, optimizer, method):
+def check_probes(
+    ffns: Iterable[FFN], optimizer: keras.Optimizer | None, method: str
+) -> None:
     """Refuses FFNs that hide their activations from a method.
 
     Args:
@@ -49,7 +55,9 @@ def check_probes(ffns, optimizer, method):
         )
 
 
-def attach_probes(model, ffns, probes):
+def attach_probes(
+    model: keras.Model, ffns: Iterable[FFN], probes: Iterable[keras.layers.Layer]
+) -> None:
     """Hangs a probe into each FFN of a model, in place, also in mid-`fit`.
 
     The model's optimizer learns of the probes' variables. On jax the model's state
@@ -68,7 +76,7 @@ def attach_probes(model, ffns, probes):
     refresh(model)
 
 
-def check_calls(model):
+def check_calls(model: keras.Model) -> None:
     """Has probes find FFNs that a model calls twice, before a step is taken.
 
     A forward pass without values, of models whose inputs are known (functional ones).
@@ -90,7 +98,7 @@ def check_calls(model):
         call_without_values(model, inputs, training=True)
 
 
-def detach_probes(model, ffns):
+def detach_probes(model: keras.Model, ffns: Iterable[FFN]) -> None:
     """Takes the probes off again, in place.
 
     Args:
@@ -106,7 +114,7 @@ def detach_probes(model, ffns):
     refresh(model)
 
 
-def keep_neurons(ffn, decision):
+def keep_neurons(ffn: FFN, decision: Decision) -> None:
     """Masks all neurons of an FFN but those that were decided for, in place.
 
     Args:

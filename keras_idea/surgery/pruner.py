@@ -13,11 +13,13 @@ mesh) is scored by the gradient that the step is made with.
 """
 
 import functools
-from typing import Any
+from collections.abc import Hashable, Iterable, MutableMapping
 
+import keras
+import numpy as np
 from keras import ops
 
-from keras_idea.functional.importance import ema, reduce_rows, sensitivity
+from keras_idea.functional.importance import ema
 from keras_idea.functional.masks import top_k_mask
 from keras_idea.keras_private.optimizer_parts import innermost, parts
 from keras_idea.keras_private.optimizer_variables import (
@@ -26,10 +28,13 @@ from keras_idea.keras_private.optimizer_variables import (
     trained_variables,
     untrack,
 )
-from keras_idea.surgery.find import find_ffns
+from keras_idea.schedules.width import CubicWidth
+from keras_idea.surgery.find import FFN, find_ffns
 from keras_idea.surgery.live import Live
 from keras_idea.surgery.step_gradients import StepGradients
-from keras_idea.surgery.train_function import swap_train_function
+from keras_idea.surgery.train_function import TrainFunction, swap_train_function
+from keras_idea.surgery.zero_rows import zero_rows
+from keras_idea.typing import Tensor
 
 
 class NeuronPruner:
@@ -40,31 +45,35 @@ class NeuronPruner:
         schedules: list of `CubicWidth`, one an FFN, or None: only keep score.
     """
 
-    def __init__(self, ffns, schedules):
+    def __init__(
+        self, ffns: Iterable[FFN], schedules: Iterable[CubicWidth | None]
+    ) -> None:
         self.ffns, self.schedules = list(ffns), list(schedules)
-        self._optimizer: Any = None
+        self._optimizer: keras.Optimizer = None
         self._live: list[Live] = []
-        self._functions: Any = None
+        self._functions: TrainFunction | None = None
         #: int, the optimizer step at which it was set to work.
         self.start = 0
 
     @property
-    def attached(self):
+    def attached(self) -> bool:
         """bool, whether it is at work."""
         return any(ffn.state.live is not None for ffn in self.ffns)
 
     @property
-    def variables(self):
+    def variables(self) -> list[keras.Variable]:
         """List of the variables that the optimizer holds for it."""
         pairs = [(live.scores, live.mask) for live in self._live]
         return [variable for pair in pairs for variable in pair] + [self._steps]
 
     @property
-    def steps(self):
+    def steps(self) -> int:
         """int, the optimizer steps seen since it was set to work."""
         return int(self._steps.value)
 
-    def fits(self, model, ffns, schedules):
+    def fits(
+        self, model: keras.Model, ffns: list[FFN], schedules: list[CubicWidth | None]
+    ) -> bool:
         """bool, whether it may be set to work again, compiled as it was.
 
         Args:
@@ -82,7 +91,7 @@ class NeuronPruner:
             == [live.mask.shape[0] for live in self._live]
         )
 
-    def attach(self, model, tracing=False):
+    def attach(self, model: keras.Model, tracing: bool = False) -> None:
         """Sets it to work, from the scores and masks that the FFNs have.
 
         Args:
@@ -113,7 +122,7 @@ class NeuronPruner:
         if not tracing:
             self._functions = swap_train_function(model, self._functions)
 
-    def detach(self, model):
+    def detach(self, model: keras.Model) -> None:
         """Leaves scores and masks with the FFNs, and the optimizer as it was.
 
         Args:
@@ -128,7 +137,7 @@ class NeuronPruner:
             delattr(part, name)
         self._functions = swap_train_function(model, self._functions)
 
-    def _make_variables(self):
+    def _make_variables(self) -> None:
         # As moments are made: each in its reference's layout over the devices.
         add, self._live = self._optimizer.add_variable_from_reference, []
         for ffn, schedule in zip(self.ffns, self.schedules, strict=True):
@@ -137,7 +146,7 @@ class NeuronPruner:
             self._live.append(Live(self, scores, mask, schedule))
         self._steps = add(apply_count(self._optimizer), name="pruner")
 
-    def _first_mask(self, ffn, schedule):
+    def _first_mask(self, ffn: FFN, schedule: CubicWidth | None) -> Tensor:
         """The mask that goes with the step at which it begins."""
         mask = ops.copy(ffn.state._mask.value)
         importance = ffn.state.importance_of(ffn.state._scores.value)
@@ -147,38 +156,30 @@ class NeuronPruner:
         k = schedule(int(self._optimizer.iterations))
         return top_k_mask(importance, k, alive=mask)
 
-    def _apply(self, grads, trainable_variables=None):
+    def _apply(
+        self,
+        grads: Iterable[Tensor],
+        trainable_variables: Iterable[keras.Variable] | None = None,
+    ) -> None:
         """The optimizer's `apply`, with what Algorithm 1 does around it."""
         known = trained_variables(self._optimizer)
         if trainable_variables is not None:
             known = trainable_variables = list(trainable_variables)
         gradients = StepGradients(self._optimizer, grads, known)
         # Before the step: afterwards the weights are new ones.
-        fresh = [self._sensitivities(ffn, gradients) for ffn in self.ffns]
+        fresh = [gradients.sensitivities(ffn) for ffn in self.ffns]
         self._step(grads, trainable_variables)
         self._steps.assign_add(gradients.ended)
         for group in self._groups():
             self._renew(group, [fresh[i] for i in group], gradients.ends)
 
-    def _sensitivities(self, ffn, gradients):
-        """The newest sensitivities of an FFN, shaped as its scores."""
-        rows = []
-        for kernel, axis in ffn.weights.weights_with_axes()[:3]:
-            values = sensitivity(kernel.value, gradients.of(kernel))
-            if ffn.state.row_reduce == "mean":
-                values = reduce_rows(values, 1 - axis, "mean")
-            elif axis == 1:
-                values = ops.transpose(values)
-            rows.append(values)
-        return ops.stack(rows)
-
-    def _groups(self):
+    def _groups(self) -> list[list[int]]:
         """The FFNs whose masks can be made together, as lists of their places.
 
         One operation on many small arrays instead of many: where nothing is compiled,
         each costs more than its arithmetic.
         """
-        groups: dict[Any, list[int]] = {}
+        groups: dict[Hashable, list[int]] = {}
         for i, (ffn, schedule) in enumerate(
             zip(self.ffns, self.schedules, strict=True)
         ):
@@ -190,7 +191,7 @@ class NeuronPruner:
             groups.setdefault(key, []).append(i)
         return list(groups.values())
 
-    def _renew(self, group, rows, ends):
+    def _renew(self, group: list[int], rows: list[Tensor], ends: Tensor) -> None:
         """New scores and masks of a group, from its newest sensitivities."""
         lives, state = [self._live[i] for i in group], self.ffns[group[0]].state
         old_scores = ops.concatenate([live.scores.value for live in lives], axis=1)
@@ -212,38 +213,30 @@ class NeuronPruner:
                 zero_rows(self.ffns[group[i]], masks[i])
 
 
-def zero_rows(ffn, mask):
-    """Zeroes the weights of dead neurons, in all three matrices and two biases."""
-    for variable, axis in ffn.cuts():
-        # Indexed and multiplied by the tensors' own operators: a call of `keras.ops`
-        # takes longer than the arithmetic where nothing is compiled.
-        places = (slice(None), *[None] * (len(variable.shape) - axis - 1))
-        keep = mask if variable.dtype == "float32" else ops.cast(mask, variable.dtype)
-        variable.assign(variable.value * keep[places])
-
-
-def pruner_of(optimizer):
+def pruner_of(optimizer: keras.Optimizer | None) -> NeuronPruner | None:
     """The `NeuronPruner` at work in an optimizer, or None."""
     step = vars(innermost(optimizer)).get("apply") if optimizer is not None else None
     pruner = getattr(step, "__self__", None)
     return pruner if isinstance(pruner, NeuronPruner) else None
 
 
-def end_pruning(model):
+def end_pruning(model: keras.Model) -> None:
     """Takes off the pruner that a fit ended by an exception has left at work."""
     for ffn in find_ffns(model):
         if ffn.state.live is not None:
             ffn.state.live.pruner.detach(model)
 
 
-def own_variables(optimizer):
+def own_variables(optimizer: keras.Optimizer) -> list[keras.Variable]:
     """The optimizer's variables without those of a pruner at work."""
     pruner = pruner_of(optimizer)
     theirs = set() if pruner is None else set(map(id, pruner.variables))
     return [v for v in optimizer.variables if id(v) not in theirs]
 
 
-def _save_without(pruner, part, store):
+def _save_without(
+    pruner: NeuronPruner, part: keras.Optimizer, store: MutableMapping[str, np.ndarray]
+) -> None:
     """As the optimizer's own, of a file that loads where no pruner is at work."""
     theirs = set(map(id, pruner.variables))
     stay = [v for v in part.variables if id(v) not in theirs]

@@ -3,9 +3,10 @@
 import keras
 
 from keras_idea.keras_private.variables import give_value
+from keras_idea.typing import Tensor
 
 
-def resize(variable, value):
+def resize(variable: keras.Variable, value: Tensor) -> None:
     """Gives a variable a value of another shape, in place.
 
     The object stays, so everything that refers to it goes on doing so; the
@@ -20,7 +21,7 @@ def resize(variable, value):
     _release(old)
 
 
-def _release(value):
+def _release(value: Tensor) -> None:
     """Frees the memory of a value that nothing will read again.
 
     Without it the wide model would stay in memory beside the narrow one: on jax

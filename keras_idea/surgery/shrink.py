@@ -1,15 +1,18 @@
 """Narrowing a model where it stands, in the middle of `fit`."""
 
 import functools
+from collections.abc import Iterable, Sequence
+from typing import NoReturn
 
 import keras
+import numpy as np
 
 from keras_idea.keras_private.layer_walk import all_layers
 from keras_idea.keras_private.layers import retrack_parameters
 from keras_idea.keras_private.models import living_models, make_train_function
 from keras_idea.keras_private.optimizer_parts import innermost
 from keras_idea.keras_private.optimizer_variables import trained_variables
-from keras_idea.surgery.find import find_ffns
+from keras_idea.surgery.find import FFN, find_ffns
 from keras_idea.surgery.optimizer_state import (
     built_optimizer,
     check_carriable,
@@ -17,7 +20,7 @@ from keras_idea.surgery.optimizer_state import (
 )
 
 
-def shrink_in_place(model):
+def shrink_in_place(model: keras.Model) -> list[FFN]:
     """Makes every prunable FFN of a model physically as wide as it is alive.
 
     Kernels, biases, scores and the optimizer's slots are sliced one by one, on
@@ -37,7 +40,7 @@ def shrink_in_place(model):
     return ffns
 
 
-def narrow_to(model, pairs):
+def narrow_to(model: keras.Model, pairs: Sequence[tuple[FFN, np.ndarray]]) -> None:
     """Keeps given neurons of FFNs, as `shrink_in_place` does those alive.
 
     Args:
@@ -59,7 +62,7 @@ def narrow_to(model, pairs):
         _tell_others(model, [v for ffn, _ in pairs for v, _ in ffn.cuts()])
 
 
-def _tell_others(model, narrowed):
+def _tell_others(model: keras.Model, narrowed: Iterable[keras.Variable]) -> None:
     """Has other models that share the narrowed variables ask to be compiled again.
 
     Their optimizers hold slots of the old shapes, and Keras keeps no list of them.
@@ -80,7 +83,9 @@ def _tell_others(model, narrowed):
             other.make_train_function = functools.partial(_remake, other, optimizer)
 
 
-def _remake(model, optimizer, force=False):
+def _remake(
+    model: keras.Model, optimizer: keras.Optimizer, force: bool = False
+) -> None:
     """`make_train_function` of a model that must be compiled again first."""
     if model.optimizer is optimizer:
         _refuse(model)
@@ -88,7 +93,7 @@ def _remake(model, optimizer, force=False):
     model.make_train_function(force=force)
 
 
-def _refuse(model, *args, **kwargs):
+def _refuse(model: keras.Model, *args: object, **kwargs: object) -> NoReturn:
     raise ValueError(
         f"Model '{model.name}' shares FFNs that became narrower while another model "
         "was trained; its optimizer still holds the state of the wide ones. Compile it "
@@ -96,13 +101,13 @@ def _refuse(model, *args, **kwargs):
     )
 
 
-def refresh(model):
+def refresh(model: keras.Model) -> None:
     """Makes Keras know a model whose variables are others than before."""
     retrack_parameters(all_layers(model))
     renew_functions(model)
 
 
-def renew_functions(model):
+def renew_functions(model: keras.Model) -> None:
     """Makes anew the train, test, predict and generate functions of a model.
 
     Of the models in it too, such as the student of a `Distiller`.

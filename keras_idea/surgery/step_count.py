@@ -1,5 +1,7 @@
 """From the batches of an epoch to optimizer steps and the learning rate."""
 
+from collections.abc import Callable
+
 import keras
 
 from keras_idea.keras_private.optimizer_parts import innermost
@@ -20,24 +22,25 @@ class StepCount:
 
     Example:
     >>> count = StepCount(model.optimizer)  # at the beginning of an epoch
-    >>> count.after(batches=10)             # `optimizer.iterations` ten batches later
+    >>> count.after(batches=10)  # what `optimizer.iterations` will be then
+    10
     """
 
-    def __init__(self, optimizer):
+    def __init__(self, optimizer: keras.Optimizer) -> None:
         optimizer = innermost(optimizer)
         self._updates = int(apply_count(optimizer))
         self.per_step = optimizer.gradient_accumulation_steps or 1
         self._learning_rate = _learning_rate_function(optimizer)
 
-    def after(self, batches):
+    def after(self, batches: int) -> int:
         """int, the optimizer steps taken after so many batches of the epoch."""
         return (self._updates + batches) // self.per_step
 
-    def batches(self, optimizer):
+    def batches(self, optimizer: keras.Optimizer) -> int:
         """int, the batches of the epoch so far; reads the optimizer again."""
         return int(apply_count(innermost(optimizer))) - self._updates
 
-    def learning_rate(self, batches):
+    def learning_rate(self, batches: int) -> float | None:
         """The rate that the last of so many batches used; None: there is no one rate.
 
         Args:
@@ -51,7 +54,9 @@ class StepCount:
         return self._learning_rate(self._updates + batches - 1)
 
 
-def _learning_rate_function(optimizer):
+def _learning_rate_function(
+    optimizer: keras.Optimizer,
+) -> Callable[[int], float] | None:
     """A function of the optimizer's update count, or None if there is no one rate."""
     if hasattr(optimizer, "optimizers"):
         return None

@@ -1,12 +1,18 @@
-"""The gradients that one step of an optimizer is made with."""
+"""The gradients that one step of an optimizer is made with, and what they tell."""
 
+from collections.abc import Iterable
+
+import keras
 from keras import ops
 
+from keras_idea.functional.importance import reduce_rows, sensitivity
 from keras_idea.keras_private.optimizer_variables import (
     accumulated_gradient,
     apply_count,
     variable_key,
 )
+from keras_idea.surgery.find import FFN
+from keras_idea.typing import Tensor
 
 
 class StepGradients:
@@ -17,7 +23,12 @@ class StepGradients:
             ends a step.
     """
 
-    def __init__(self, optimizer, grads, variables):
+    def __init__(
+        self,
+        optimizer: keras.Optimizer,
+        grads: Iterable[Tensor | None],
+        variables: Iterable[keras.Variable],
+    ) -> None:
         self._optimizer, self.ends = optimizer, True
         self._count = optimizer.gradient_accumulation_steps
         if self._count:
@@ -27,11 +38,11 @@ class StepGradients:
         self._by_key = {variable_key(optimizer, v): g for v, g in pairs}
 
     @property
-    def ended(self):
+    def ended(self) -> Tensor:
         """The steps that this call ends, an int or an int tensor."""
         return 1 if self.ends is True else ops.cast(self.ends, "int32")
 
-    def of(self, kernel):
+    def of(self, kernel: keras.Variable) -> Tensor:
         """The gradient of a kernel; zeros where the loss does not depend on it."""
         optimizer = self._optimizer
         gradient = self._by_key.get(variable_key(optimizer, kernel))
@@ -43,3 +54,15 @@ class StepGradients:
             so_far = accumulated_gradient(optimizer, kernel).value
             gradient = (gradient + so_far) / self._count
         return gradient
+
+    def sensitivities(self, ffn: FFN) -> Tensor:
+        """The newest sensitivities of an FFN, shaped as its scores."""
+        rows = []
+        for kernel, axis in ffn.cuts()[:3]:
+            values = sensitivity(kernel.value, self.of(kernel))
+            if ffn.state.row_reduce == "mean":
+                values = reduce_rows(values, 1 - axis, "mean")
+            elif axis == 1:
+                values = ops.transpose(values)
+            rows.append(values)
+        return ops.stack(rows)

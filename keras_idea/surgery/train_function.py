@@ -1,11 +1,22 @@
 """When a train function is made anew: it is of the variables that it was made for."""
 
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+import keras
+
 from keras_idea.keras_private.models import compilation, make_train_function
 from keras_idea.keras_private.optimizer_parts import innermost
 from keras_idea.surgery.find import find_ffns
+from keras_idea.typing import Tensor
+
+#: What a model was compiled for, and its train function.
+TrainFunction: TypeAlias = tuple[object, Callable | None]
 
 
-def swap_train_function(model, others):
+def swap_train_function(
+    model: keras.Model, others: TrainFunction | None
+) -> TrainFunction:
     """Gives a model its train function for another set of optimizer variables.
 
     Both are kept, so that fits with a pruner and fits without it are compiled once.
@@ -19,14 +30,16 @@ def swap_train_function(model, others):
     """
     compiled = compilation(model)
     present = getattr(model, "train_function", None)
-    known = others is not None and others[0] is compiled
-    model.train_function = others[1] if known else None
+    if others is not None and others[0] is compiled:
+        model.train_function = others[1]
+    else:
+        model.train_function = None
     if model.train_function is None and present is not None:
         make_train_function(model)
     return compiled, present
 
 
-def at_first_step(model, act):
+def at_first_step(model: keras.Model, act: Callable[[], None]) -> Callable[[], None]:
     """Calls `act` when a model's optimizer is first applied, and so all is built.
 
     On tensorflow alone `fit` builds a model by tracing its train function.
@@ -40,19 +53,21 @@ def at_first_step(model, act):
     """
     optimizer = innermost(model.optimizer)
 
-    def apply(grads, trainable_variables=None):
+    def apply(
+        grads: list[Tensor], trainable_variables: Iterable[keras.Variable] | None = None
+    ) -> None:
         import tensorflow as tf
 
         call_off()
         with tf.init_scope():  # out of the function that is being traced
-            if not optimizer.built:
+            if not optimizer.built and trainable_variables is not None:
                 optimizer.build(list(trainable_variables))
             for ffn in find_ffns(model):
                 ffn.state.reset()  # it may get its initial values only later
             act()
         optimizer.apply(grads, trainable_variables)
 
-    def call_off():
+    def call_off() -> None:
         if vars(optimizer).get("apply") is apply:
             del optimizer.apply
 
