@@ -177,7 +177,7 @@ class MethodRun:
 
     def _make_probes(self, model: keras.Model, start: int) -> None:
         self._method.check(self._jobs, model, start)
-        self._probes = self._method.make_probes(self._jobs)
+        self._probes = list(self._method.make_probes(self._jobs))
         if self._method.reads_hidden:
             optimizer = model.optimizer if self._probes else None
             check_probes(self._job_ffns(), optimizer, self._method.name)

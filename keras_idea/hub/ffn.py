@@ -1,6 +1,7 @@
 """The gated FFN of one block of a KerasHub backbone."""
 
 import dataclasses
+from typing import Any
 
 import keras
 
@@ -91,7 +92,7 @@ class HubFFN:
                 setattr(self.owner, name, argument)
         setattr(self.backbone, self.width_argument, argument)
 
-    def convert(self, **state_arguments: float | str) -> None:
+    def convert(self, **state_arguments: Any) -> None:
         """Hangs a pruning state on the owner, and masks the down kernel by it."""
         state = NeuronState(**state_arguments, name="neuron_state")
         unlocked(self.owner, setattr, "neuron_state", state)

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import pathlib
 from collections.abc import Callable
+from typing import Any
 
 import keras
 
@@ -110,7 +111,7 @@ def compiled(config: RunConfig, model: keras.Model) -> keras.Model:
     return model
 
 
-def scoring(config: RunConfig) -> dict[str, float | str]:
+def scoring(config: RunConfig) -> dict[str, Any]:
     """How the neurons are scored: arguments of what makes FFNs prunable."""
     return {
         "ema_decay": config.pruning.ema_decay,

@@ -34,8 +34,13 @@ def number(
     exclude_maximum: bool = False,
 ) -> Any:
     """A field for a finite float in [minimum, maximum], or [minimum, maximum)."""
-    limits = {"maximum": maximum, "exclude_maximum": exclude_maximum}
-    return checked(default, functools.partial(check_number, minimum=minimum, **limits))
+    check = functools.partial(
+        check_number,
+        minimum=minimum,
+        maximum=maximum,
+        exclude_maximum=exclude_maximum,
+    )
+    return checked(default, check)
 
 
 def choice(default: str, *choices: str) -> Any:
