@@ -11,7 +11,7 @@ from tests.programs import (  # noqa: F401
     pytest_sessionstart,
     pytest_terminal_summary,
 )
-from tests.where import backend_of, unused
+from tests.where import runs_on, unused
 
 
 def pytest_addoption(parser):
@@ -19,7 +19,7 @@ def pytest_addoption(parser):
     parser.addoption(
         "--once",
         action="store_true",
-        help="what tests/where.py names runs on one backend alone",
+        help="what tests/where.py names runs on the backends it names alone",
     )
 
 
@@ -31,10 +31,10 @@ def pytest_collection_modifyitems(config, items):
         lost = unused(item.nodeid for item in items)
         if lost:
             raise pytest.UsageError(f"tests/where.py names no test: {lost}")
-    mine = (None, keras.backend.backend())
-    elsewhere = [item for item in items if backend_of(item.nodeid) not in mine]
+    own = keras.backend.backend()
+    elsewhere = [item for item in items if not runs_on(item.nodeid, own)]
     config.hook.pytest_deselected(items=elsewhere)
-    items[:] = [item for item in items if backend_of(item.nodeid) in mine]
+    items[:] = [item for item in items if runs_on(item.nodeid, own)]
 
 
 def pytest_collection_finish(session):

@@ -1,6 +1,6 @@
-"""What `make test` runs on one backend alone, and why no fault can hide there.
+"""What `make test` does not run on every backend, and why no fault can hide there.
 
-A row names tests by how their ids begin. With `--once` they run on its backend only,
+A row names tests by how their ids begin. With `--once` they run on its backends only,
 but for those in `everywhere`; without it (`pytest` as it is, `make endurance`) every
 test runs on every backend. Torch, which compiles nothing, is the quickest.
 """
@@ -10,22 +10,23 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """Tests that one backend's process runs for all.
+    """Tests that one or two backends' processes run for all.
 
     Attributes:
         begins: str, how the ids of the tests begin, after `tests/`.
         why: str, why the other backends cannot differ.
-        backend: str, which runs them.
+        backends: tuple of str, which run them.
         everywhere: tuple of str, beginnings of ids that run on each all the same.
     """
 
     begins: str
     why: str
-    backend: str = "torch"
+    backends: tuple[str, ...] = ("torch",)
     everywhere: tuple[str, ...] = ()
 
 
 _NONE = "it touches no backend: files, NumPy and text alone"
+_TWO = ("torch", "jax")  # tensorflow traces so slowly: the rest of the file runs there
 _PROCESS = "a process is started, and what is tested is over before a model is made"
 
 ROWS = (
@@ -71,8 +72,39 @@ ROWS = (
         "paper/",
         "an experiment about the library: its parts are tested on each backend",
     ),
-    Row("paper/test_paper_costs.py::test_the_count_is", "jax's compiler counts", "jax"),
+    Row(
+        "paper/test_paper_costs.py::test_the_count_is",
+        "jax's compiler counts",
+        ("jax",),
+    ),
     Row("checkpoints/test_checkpoint_files.py", _NONE),
+    Row("checkpoints/test_checkpoint_memory.py", "NumPy's copies are counted"),
+    Row(
+        "checkpoints/test_checkpoint.py::test_from_every_checkpoint_on",
+        "a method's own state is restored as any other array",
+        _TWO,
+        (
+            "checkpoints/test_checkpoint.py::test_from_every_checkpoint_on[sens",
+            "checkpoints/test_checkpoint.py::test_from_every_checkpoint_on[learned",
+        ),
+    ),
+    Row(
+        "callbacks/test_idea_prune.py::test_the_width_is_exact",
+        "the width is an integer of Python's, handed to the step",
+        everywhere=(
+            "callbacks/test_idea_prune.py::test_the_width_is_exact[end-12-7",
+            "callbacks/test_idea_prune.py::test_the_width_is_exact[off-31",
+        ),
+    ),
+    Row(
+        "methods/test_hub.py::test_every_method",
+        "test_methods runs every method on each, test_hub_contract every family",
+        _TWO,
+        (
+            "methods/test_hub.py::test_every_method_narrows_in_fit_and_compacts_to_stock"
+            "[learned",
+        ),
+    ),
     Row(
         "evaluation/test_harness",
         "log-likelihoods are NumPy on the scorer's, which runs on each backend",
@@ -93,6 +125,26 @@ ROWS = (
         ),
     ),
     Row("hub/test_families.py", _NONE),
+    Row(
+        "hub/test_hub_contract.py::test_untrained",
+        "a conversion moves attributes; four families are trained on each",
+    ),
+    Row(
+        "hub/test_hub_contract.py::test_up_is",
+        "which attribute is which, by family",
+    ),
+    Row("hub/test_hub_contract.py::test_a_narrow_preset_loads", _PROCESS),
+    Row(
+        "hub/test_hub_states.py",
+        "layers/test_idle.py and callbacks/test_beside_the_path.py, on each, have the "
+        "same ways with this package's own layers",
+        _TWO,
+        (
+            "hub/test_hub_states.py::test_idle_it_is_trained_as_the_stock_model[two",
+            "hub/test_hub_states.py::test_called_twice",
+            "hub/test_hub_states.py::test_another_task",
+        ),
+    ),
     Row("hub/test_hub_refusals.py", "attributes of a model are read, nothing is run"),
     Row("hub/test_presets.py", "the contract's presets, with tokenizers: text and ids"),
     Row(
@@ -103,13 +155,13 @@ ROWS = (
 )
 
 
-def backend_of(nodeid: str) -> str | None:
-    """The one backend that runs a test under `--once`; None: each does."""
+def runs_on(nodeid: str, backend: str) -> bool:
+    """Whether a backend's process runs a test under `--once`."""
     name = nodeid.removeprefix("tests/")
     rows = [row for row in ROWS if name.startswith(row.begins)]
     if not rows or any(name.startswith(row.everywhere) for row in rows):
-        return None
-    return max(rows, key=lambda row: len(row.begins)).backend
+        return True
+    return backend in max(rows, key=lambda row: len(row.begins)).backends
 
 
 def unused(nodeids) -> list[str]:

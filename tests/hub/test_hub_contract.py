@@ -219,6 +219,7 @@ def compare_after_a_step(masked, narrow, data):
 
 @pytest.fixture(scope="module", params=TRAINED)
 def run(request, tmp_path_factory):
+    keras.utils.clear_session(free_memory=False)  # names, whatever ran before
     return Run(request.param, tmp_path_factory.mktemp("run"))
 
 
