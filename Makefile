@@ -8,7 +8,8 @@ SHELL := /bin/bash
 PYTHON ?= python3
 # A version that has a CPU build; a bare `torch` may take gigabytes of CUDA.
 TORCH ?= torch==2.13.0
-BACKENDS ?= tensorflow jax torch
+BACKENDS ?= jax tensorflow torch
+PARTS = test-tensorflow test-jax test-torch test-torch-alone
 CHECKED ?= tests/test_imports.py tests/test_face.py tests/functional tests/schedules \
 	tests/layers tests/surgery tests/keras_private tests/methods \
 	tests/callbacks/test_idea_prune.py tests/hub/test_hub_algorithm.py \
@@ -18,7 +19,7 @@ export TF_CPP_MIN_LOG_LEVEL = 3
 PIP = pip install --quiet --disable-pip-version-check
 
 .PHONY: demo test check endurance newest browser lint bench clean test-browser test-core \
-	test-jax test-tensorflow test-torch
+	$(PARTS)
 
 demo: .venv-demo/ready
 	KERAS_BACKEND=jax .venv-demo/bin/python -m keras_idea train --output runs/demo --overwrite
@@ -27,12 +28,16 @@ demo: .venv-demo/ready
 test:
 	$(MAKE) --jobs=2 --no-print-directory .venv/ready .venv-jax/ready browser
 	$(MAKE) --no-print-directory lint
-	$(MAKE) --jobs=2 --no-print-directory $(BACKENDS:%=test-%) test-browser test-core
+	$(MAKE) --jobs=2 --no-print-directory test-tensorflow test-jax test-torch-alone \
+		test-torch test-browser test-core
 
-# One process a backend. What tests/where.py names runs in one of them for all.
-test-jax test-tensorflow test-torch: test-%: .venv/ready
-	@set -o pipefail; KERAS_BACKEND=$* .venv/bin/python -m pytest --once \
-		--durations=5 2>&1 | sed -u 's/^/$*: /'
+# One process a backend. What tests/where.py names runs on few of them, most of it on
+# torch alone, in a process of its own.
+test-torch: PART = shared
+test-torch-alone: PART = alone
+$(PARTS): test-%: .venv/ready
+	@set -o pipefail; KERAS_BACKEND=$(*:%-alone=%) .venv/bin/python -m pytest \
+		--once=$(or $(PART),both) --durations=5 2>&1 | sed -u 's/^/$*: /'
 
 test-browser: .venv/ready browser
 	KERAS_BACKEND=jax .venv/bin/python -m pytest browser_tests

@@ -11,30 +11,32 @@ from tests.programs import (  # noqa: F401
     pytest_sessionstart,
     pytest_terminal_summary,
 )
-from tests.where import runs_on, unused
+from tests.where import runs, unused
 
 
 def pytest_addoption(parser):
     """`--once`, which `make test` gives, as it runs the suite on each backend."""
     parser.addoption(
         "--once",
-        action="store_true",
-        help="what tests/where.py names runs on the backends it names alone",
+        choices=("both", "alone", "shared"),
+        help="what tests/where.py names runs on the backends it names only: all of "
+        "this one's tests, those that no other runs, or those that others run too",
     )
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leaves out, with --once, what another backend's process runs."""
-    if not config.getoption("--once"):
+    """Leaves out, with --once, what another process runs."""
+    part = config.getoption("--once")
+    if part is None:
         return
     if config.args == config.getini("testpaths"):
         lost = unused(item.nodeid for item in items)
         if lost:
             raise pytest.UsageError(f"tests/where.py names no test: {lost}")
     own = keras.backend.backend()
-    elsewhere = [item for item in items if not runs_on(item.nodeid, own)]
-    config.hook.pytest_deselected(items=elsewhere)
-    items[:] = [item for item in items if runs_on(item.nodeid, own)]
+    mine = [item for item in items if runs(item.nodeid, own, part)]
+    config.hook.pytest_deselected(items=[i for i in items if i not in set(mine)])
+    items[:] = mine
 
 
 def pytest_collection_finish(session):

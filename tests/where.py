@@ -1,8 +1,8 @@
 """What `make test` does not run on every backend, and why no fault can hide there.
 
-A row names tests by how their ids begin. With `--once` they run on its backends only,
-but for those in `everywhere`; without it (`pytest` as it is, `make endurance`) every
-test runs on every backend. Torch, which compiles nothing, is the quickest.
+A row names tests by how their ids begin. With `--once=...` they run on its backends
+only, but for those in `everywhere`; without it (`pytest` as it is, `make endurance`)
+every test runs on every backend. Torch, which compiles nothing, is the quickest.
 """
 
 import dataclasses
@@ -42,7 +42,9 @@ ROWS = (
     Row(
         "test_command_line.py",
         _PROCESS,
-        everywhere=("test_command_line.py::test_nothing",),
+        everywhere=(
+            "test_command_line.py::test_nothing_but_what_is_asked_for_is_said[prog",
+        ),
     ),
     Row("runs/test_config", _NONE),
     Row("runs/test_plan.py", "numbers of a config; the models are built only"),
@@ -87,6 +89,33 @@ ROWS = (
             "checkpoints/test_checkpoint.py::test_from_every_checkpoint_on[sens",
             "checkpoints/test_checkpoint.py::test_from_every_checkpoint_on[learned",
         ),
+    ),
+    Row(
+        "callbacks/test_progressive.py::test_equals_compact_end",
+        "where milestones lie is Python's; one row narrows on tensorflow too",
+        _TWO,
+        ("callbacks/test_progressive.py::test_equals_compact_end[a fraction",),
+    ),
+    Row(
+        "callbacks/test_progressive.py::test_a_converted_kerashub_model",
+        "test_hub_contract narrows KerasHub's models in fit on each",
+        _TWO,
+    ),
+    Row(
+        "callbacks/test_progressive.py::test_methods_that_decide_once",
+        "test_methods runs every method on each",
+        _TWO,
+    ),
+    Row(
+        "runs/test_resume.py::test_killed",
+        "checkpoints/ restores a run exactly on each; on others in `make endurance`",
+        ("jax",),
+    ),
+    Row("models/test_config.py::test_paper_shapes", "parameters are counted"),
+    Row(
+        "checkpoints/test_checkpoint.py::test_a_converted_kerashub_model",
+        "KerasHub's variables are restored as any other array",
+        ("torch", "tensorflow"),
     ),
     Row(
         "callbacks/test_idea_prune.py::test_the_width_is_exact",
@@ -150,18 +179,31 @@ ROWS = (
     Row(
         "hub/test_hub_conformance.py",
         "KerasHub's own checks of a model, which know no backend",
-        everywhere=("hub/test_hub_conformance.py::test_backbone[llama3]",),
     ),
 )
 
 
-def runs_on(nodeid: str, backend: str) -> bool:
-    """Whether a backend's process runs a test under `--once`."""
+def backends_of(nodeid: str) -> tuple[str, ...]:
+    """The backends that run a test under `--once`; empty: each does."""
     name = nodeid.removeprefix("tests/")
     rows = [row for row in ROWS if name.startswith(row.begins)]
     if not rows or any(name.startswith(row.everywhere) for row in rows):
-        return True
-    return backend in max(rows, key=lambda row: len(row.begins)).backends
+        return ()
+    return max(rows, key=lambda row: len(row.begins)).backends
+
+
+def runs(nodeid: str, backend: str, part: str) -> bool:
+    """Whether a backend's process runs a test.
+
+    Args:
+        nodeid: str, the test's id.
+        backend: str, the process's.
+        part: "alone", what no other backend runs; "shared", the rest of what this one
+            runs; "both".
+    """
+    backends = backends_of(nodeid)
+    part_of_it = "alone" if backends == (backend,) else "shared"
+    return (not backends or backend in backends) and part in ("both", part_of_it)
 
 
 def unused(nodeids) -> list[str]:
