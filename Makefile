@@ -24,12 +24,11 @@ PIP = pip install --quiet --disable-pip-version-check
 demo: .venv-demo/ready
 	KERAS_BACKEND=jax .venv-demo/bin/python -m keras_idea train --output runs/demo --overwrite
 
-# Two at a time: a test keeps one core busy. The longest first.
+# Two at a time: a test keeps one core busy. In this order both cores end together.
 test:
 	$(MAKE) --jobs=2 --no-print-directory .venv/ready .venv-jax/ready browser
-	$(MAKE) --no-print-directory lint
-	$(MAKE) --jobs=2 --no-print-directory test-tensorflow test-jax test-torch-alone \
-		test-torch test-browser test-core
+	$(MAKE) --jobs=2 --no-print-directory test-tensorflow lint test-jax test-torch \
+		test-torch-alone test-browser test-core
 
 # One process a backend. What tests/where.py names runs on few of them, most of it on
 # torch alone, in a process of its own.

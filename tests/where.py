@@ -111,6 +111,23 @@ ROWS = (
         "checkpoints/ restores a run exactly on each; on others in `make endurance`",
         ("jax",),
     ),
+    Row(
+        "monitor/test_monitor.py",
+        "a reading of masks and scores, which test_idea_prune compares on each",
+        _TWO,
+        (
+            "monitor/test_monitor.py::test_every_number",
+            "monitor/test_monitor.py::test_loss",
+            "monitor/test_monitor.py::test_learning_rate",
+            "monitor/test_monitor.py::test_widths",
+            "monitor/test_monitor.py::test_churn",
+            "monitor/test_monitor.py::test_histograms",
+            "monitor/test_monitor.py::test_flops",
+            "monitor/test_monitor.py::test_monitoring_changes_nothing",
+            "monitor/test_monitor.py::test_several_steps_an_execution",
+            "monitor/test_monitor.py::test_alone",
+        ),
+    ),
     Row("models/test_config.py::test_paper_shapes", "parameters are counted"),
     Row(
         "checkpoints/test_checkpoint.py::test_a_converted_kerashub_model",
