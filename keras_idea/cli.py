@@ -11,7 +11,7 @@ from keras_idea.errors import (
     KerasIdeaError,
 )
 from keras_idea.extras import require
-from keras_idea.validation import check_int
+from keras_idea.validation import check_int, check_number
 from keras_idea_cli.arguments import make_parser
 
 
@@ -74,9 +74,19 @@ def _train(options: argparse.Namespace) -> None:
 
 def _plan(options: argparse.Namespace) -> None:
     from keras_idea.runs.config import load_config
-    from keras_idea.runs.plan import plan, print_plan
+    from keras_idea.runs.plan import plan
+    from keras_idea.runs.plan_table import print_plan
+    from keras_idea.runs.targets import parse_mesh, parse_target
 
-    print_plan(plan(load_config(options.config)))
+    check_number("--utilisation", options.utilisation, maximum=1.0)
+    config = load_config(options.config)
+    if options.devices is not None:
+        config = config.with_mesh(parse_mesh(options.devices))
+    target = None if options.target is None else parse_target(options.target)
+    if target is not None and config.distribution.mesh is None:
+        config = config.with_mesh({"data": target.devices})
+    planned = plan(config, target, options.compile)
+    print_plan(planned, None, options.utilisation, options.price)
 
 
 def _export(options: argparse.Namespace) -> None:

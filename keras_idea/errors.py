@@ -85,3 +85,9 @@ class ReportRefused(KerasIdeaError, ValueError):
 
 class RunRecordError(KerasIdeaError, ValueError):
     """A folder that no report can be made of; says why."""
+
+
+class ProcessError(KerasIdeaError, RuntimeError):
+    """Processes of one run that are not of one mind; says which, and about what."""
+
+    status = 1

@@ -41,9 +41,35 @@ def make_parser() -> argparse.ArgumentParser:
         "plan",
         help="what a run would do and cost, without training",
         description="Prints the stages of a run: steps, tokens, widths, learning rates "
-        "and operations; and the sizes of its models. Nothing is trained.",
+        "and operations; and what its models take of a device, wide, at each narrowing "
+        "and narrow. Nothing is trained or made.",
     )
     plan.add_argument("config", nargs="?", metavar="CONFIG.toml", help="as of `train`")
+    plan.add_argument(
+        "--devices", metavar="DATAxMODEL", help="a mesh, instead of distribution.mesh"
+    )
+    plan.add_argument(
+        "--target",
+        metavar="KIND",
+        help="v5e, v5p, v6e (with a topology: v5e:4x4), a100, h100 or h200: how long "
+        "it takes there",
+    )
+    plan.add_argument(
+        "--compile",
+        action="store_true",
+        help="asks a compiler for the bytes of a step, on jax: for a TPU that need not "
+        "be there (extra `tpu`), else for this machine",
+    )
+    plan.add_argument(
+        "--utilisation",
+        type=float,
+        default=0.4,
+        metavar="SHARE",
+        help="of the devices' peak rate that is made use of (default 0.4)",
+    )
+    plan.add_argument(
+        "--price", type=float, metavar="AMOUNT", help="of one device and hour"
+    )
     plan.set_defaults(command="plan")
     _add_export(commands)
     _add_evaluate(commands)

@@ -12,7 +12,8 @@ from keras_idea.callbacks import Checkpoint
 from keras_idea.checkpoints.manifest import digest_of_file, digest_of_manifest
 from keras_idea.data import TextSource, build_cache, byte_vocabulary, load_text
 from keras_idea.models import DecoderConfig, decoder
-from keras_idea.runs.build import cosine, decoder_models
+from keras_idea.runs.build import decoder_models
+from keras_idea.runs.compiling import cosine
 from keras_idea.runs.config import load_config
 from keras_idea.runs.recorder import Bits, Recorder
 from keras_idea.runs.run_folder import RunFolder

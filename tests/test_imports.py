@@ -16,11 +16,12 @@ FLOORS = [
     {"errors"},
     {"validation", "files", "extras", "typing"},
     {"keras_private"},
+    {"processes"},
     {"functional", "schedules", "data", "report"},
     {"layers", "methods"},
     {"hub"},
     {"models"},
-    {"surgery", "evaluation"},
+    {"surgery", "evaluation", "distribution"},
     {"monitor", "checkpoints", "export"},
     {"callbacks"},
     {"runs"},
@@ -178,16 +179,23 @@ def test_keras_private_stands_on_the_ground():
         assert floors <= {"keras_private", "errors", "validation"}, path.name
 
 
-def test_two_files_alone_import_a_backend():
+def test_few_files_import_a_backend():
     backends = {"jax", "tensorflow", "torch"}
     naming = {
         str(path.relative_to(ROOT))
         for path in FILES
         if {module.split(".")[0] for module in imported_modules(path)} & backends
     }
-    # To free a variable's memory, and to step out of a function that tensorflow
-    # traces: keras.ops cannot.
-    assert naming == {"surgery/resize.py", "surgery/train_function.py"}
+    # What keras.ops cannot: to free a variable's memory, to step out of a function that
+    # tensorflow traces, or of one of its replicas, to join jax's processes, and to ask
+    # its compiler.
+    assert naming == {
+        "processes.py",
+        "runs/compiled_step.py",
+        "surgery/replicas.py",
+        "surgery/resize.py",
+        "surgery/train_function.py",
+    }
 
 
 def run(code):

@@ -47,6 +47,28 @@ ROWS = (
         ),
     ),
     Row("runs/test_config", _NONE),
+    Row(
+        "runs/test_precision.py",
+        "options of Keras's own, handed on",
+        everywhere=(
+            "runs/test_precision.py::test_refused_on_tensorflow",
+            "runs/test_precision.py::test_the_optimizer_is",
+            "runs/test_precision.py::test_rematerialized",
+        ),
+    ),
+    Row(
+        "runs/test_precision.py::test_a_step_in_parts",
+        "tensorflow refuses it",
+        _TWO,
+    ),
+    Row(
+        "runs/test_precision.py::test_mixed_precision[mixed_bfloat16",
+        "methods/test_methods.py prunes in half precision on each",
+        _TWO,
+    ),
+    Row("runs/test_mesh.py", "meshes are jax's", ("jax",)),
+    Row("distribution/test_layouts.py", "meshes are jax's", ("jax",)),
+    Row("distribution/test_share.py", _NONE),
     Row("runs/test_plan.py", "numbers of a config; the models are built only"),
     Row("runs/test_tokenizers.py", "tokenizers are text and ids"),
     Row(

@@ -18,6 +18,7 @@ from keras_idea.callbacks.run_checks import (
     is_built,
 )
 from keras_idea.callbacks.target import check_target
+from keras_idea.keras_private.optimizer_variables import as_int
 from keras_idea.surgery.optimizer_state import check_carriable
 from keras_idea.surgery.pruner import NeuronPruner, end_pruning
 from keras_idea.surgery.step_count import StepCount
@@ -150,7 +151,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         end_pruning(model)  # of a fit that an exception has ended
         ffns, targets = check_run(self, model)
         self._first_epoch_checked = False
-        start, self._batches = int(model.optimizer.iterations), 0
+        start, self._batches = as_int(model.optimizer.iterations), 0
         self._count = StepCount(model.optimizer)
         span = (self.begin_step, self.prune_steps, self.update_every)
         self._run = MethodRun(self.method, ffns, targets, *span)
@@ -215,7 +216,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         if step >= min(self._run.due_step, self._narrowing.due_step):
             model = self.model  # on jax this syncs the variables
             # float16 skips steps, so the count of batches may run ahead.
-            step = int(model.optimizer.iterations)
+            step = as_int(model.optimizer.iterations)
             if step < min(self._run.due_step, self._narrowing.due_step):
                 return
             self._check(model)

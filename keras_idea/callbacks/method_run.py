@@ -17,6 +17,7 @@ from keras_idea.surgery.probes import (
     keep_neurons,
 )
 from keras_idea.surgery.pruner import NeuronPruner
+from keras_idea.surgery.replicas import replicas_of
 
 
 class MethodRun:
@@ -180,7 +181,8 @@ class MethodRun:
         self._probes = list(self._method.make_probes(self._jobs))
         if self._method.reads_hidden:
             optimizer = model.optimizer if self._probes else None
-            check_probes(self._job_ffns(), optimizer, self._method.name)
+            name, replicas = self._method.name, replicas_of(model)
+            check_probes(self._job_ffns(), optimizer, name, replicas)
 
     def _adopted(self) -> bool:
         """Whether the FFNs hold just these probes: the model was saved with them."""

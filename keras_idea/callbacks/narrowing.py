@@ -35,7 +35,7 @@ def narrowing_steps(
 
 
 def compaction_widths(
-    compact: Compact, schedule: CubicWidth, end_step: int
+    compact: Compact, schedule: CubicWidth, end_step: int, parts: int = 1
 ) -> dict[int, int]:
     """How wide a model is from each of its compactions on.
 
@@ -43,13 +43,14 @@ def compaction_widths(
         compact: "end", "progressive" or "off".
         schedule: `CubicWidth`, of its FFNs.
         end_step: int, the step at which pruning is done.
+        parts: int, devices that share an FFN's neurons. Default 1.
 
     Returns:
         dict of the optimizer step after which it becomes narrower to the neurons of an
         FFN from there on; ascending.
     """
     steps = narrowing_steps(compact, [schedule], end_step)
-    widths = {step: _width(schedule(step), schedule) for step in steps}
+    widths = {step: _width(schedule(step), schedule, parts) for step in steps}
     # Methods that decide once have a schedule that falls one step later.
     return {**widths, **dict.fromkeys(steps[-1:], schedule.target_dim)}
 
@@ -132,7 +133,7 @@ class Narrowing:
     def _done(self, step: int, end_step: int) -> bool:
         """Whether an earlier part of the run has narrowed the model after `step`."""
         return step < end_step and all(
-            ffn.hidden_dim <= _width(schedule(step), schedule)
+            ffn.hidden_dim <= _width(schedule(step), schedule, ffn.device_parts)
             for ffn, schedule in self._pairs
         )
 
@@ -141,11 +142,12 @@ class Narrowing:
         cuts = []
         for ffn, schedule in self._pairs:
             mask = keras.ops.convert_to_numpy(ffn.mask)
-            width = _width(int(mask.sum()), schedule)
+            width = _width(int(mask.sum()), schedule, ffn.device_parts)
             if width < ffn.hidden_dim:
                 cuts.append((ffn, neurons_to_keep(mask, width)))
         return cuts
 
 
-def _width(alive: int, schedule: CubicWidth) -> int:
-    return physical_width(alive, schedule.full_dim, schedule.target_dim)
+def _width(alive: int, schedule: CubicWidth, parts: int = 1) -> int:
+    width = physical_width(alive, schedule.full_dim, schedule.target_dim)
+    return -(-width // parts) * parts

@@ -6,12 +6,13 @@ from keras import ops
 from keras_idea.callbacks.target import target_width
 from keras_idea.keras_private.callbacks import peers
 from keras_idea.keras_private.optimizer_parts import innermost
-from keras_idea.keras_private.optimizer_variables import apply_count
+from keras_idea.keras_private.optimizer_variables import apply_count, as_int
 from keras_idea.schedules.width import CubicWidth
 from keras_idea.surgery.condition import check_trainable
 from keras_idea.surgery.find import FFN, find_ffns
 from keras_idea.surgery.optimizer_state import check_carriable
 from keras_idea.surgery.pruner import NeuronPruner
+from keras_idea.surgery.replicas import scope_of
 
 # Keras's callbacks that put earlier weights back.
 _RESTORING = (
@@ -61,7 +62,8 @@ def check_run(
     """
     if getattr(model, "optimizer", None) is not None and model.built:
         if not model.optimizer.built:
-            model.optimizer.build(model.trainable_variables)
+            with scope_of(model):
+                model.optimizer.build(model.trainable_variables)
     ffns = check_trainable(model)
     dims = [ffn.full_dim for ffn in ffns]
     targets = [target_width(prune.target_dim, dim, prune.round_to) for dim in dims]
@@ -72,10 +74,26 @@ def check_run(
                 f"target that keeps {target} neurons, but {ffn.name} has {ffn.width} "
                 "alive."
             )
+    if prune.compact != "off":
+        _check_parts(ffns, targets)
     check_length(prune)
     if prune.compact != "off" and model.optimizer.built:
         check_carriable(model.optimizer)
     return ffns, targets
+
+
+def _check_parts(ffns: list[FFN], targets: list[int]) -> None:
+    """Refuses widths that could not be cut out in the end: the devices share them."""
+    for ffn, target in zip(ffns, targets, strict=True):
+        parts = ffn.device_parts
+        if target % parts:
+            below = target // parts * parts
+            mend = " or ".join(str(n) for n in (below, below + parts) if n)
+            raise ValueError(
+                f"`target_dim` must be a multiple of {parts}, the devices that share "
+                f"the neurons of {ffn.name}. Received: a target that keeps {target}. "
+                f"Mend: {mend} (or round_to={parts} with a fraction)."
+            )
 
 
 def check_length(prune: keras.callbacks.Callback, first_epoch: int = 0) -> None:
@@ -95,7 +113,7 @@ def check_length(prune: keras.callbacks.Callback, first_epoch: int = 0) -> None:
     epochs -= first_epoch
     optimizer = innermost(prune.model.optimizer)
     every = optimizer.gradient_accumulation_steps or 1
-    last = (int(apply_count(optimizer)) + batches * epochs) // every
+    last = (as_int(apply_count(optimizer)) + batches * epochs) // every
     begin, steps, end = prune.begin_step, prune.prune_steps, prune.end_step
     if end > last:
         reason = f"begin_step + prune_steps = {begin} + {steps} = "
@@ -145,7 +163,7 @@ def check_progress(model: keras.Model, pruner: NeuronPruner, idle_batches: int) 
             "cannot follow. Train them through the Keras optimizer that the model is "
             "compiled with (in a jax loop, write its state back before an epoch ends)."
         )
-    steps = int(optimizer.iterations)
+    steps = as_int(optimizer.iterations)
     taken = steps - pruner.start
     if pruner.steps != taken:
         raise RuntimeError(

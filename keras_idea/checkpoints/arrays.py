@@ -1,40 +1,59 @@
 """A checkpoint's arrays on the disk: files of a limited size, read one by one."""
 
 import contextlib
+import json
 import pathlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from keras_idea import processes
 from keras_idea.errors import CheckpointError
 
+# What a process says of its files, until the manifest is written.
+_PART = "part-"
 
-def write_arrays(
+
+# Between the name of an array and where a piece of it begins: "kernel#0,128".
+_AT = "#"
+
+
+def write_part(
     folder: pathlib.Path,
     arrays: Iterable[tuple[str, Callable[[], np.ndarray]]],
     shard_bytes: int,
-) -> dict[str, str]:
-    """Writes arrays to files, no more than one file's worth of them in memory.
+) -> None:
+    """Writes one process's arrays to files, one file's worth of them in memory.
+
+    Of several processes all must call it, and it returns when all have written.
 
     Args:
         folder: Path of a folder that is there.
         arrays: iterable of (name, function that returns a NumPy array).
         shard_bytes: int, size of a file; a larger array has one for itself.
 
-    Returns:
-        dict of an array's name to its file's.
-
     Raises:
-        OSError: if a file cannot be written.
+        OSError: if a file cannot be written, by any process.
     """
+    if processes.count() == 1:
+        return _write_part(folder, arrays, shard_bytes)
+    processes.on_each(lambda: _write_part(folder, arrays, shard_bytes))
+
+
+def _write_part(
+    folder: pathlib.Path,
+    arrays: Iterable[tuple[str, Callable[[], np.ndarray]]],
+    shard_bytes: int,
+) -> None:
     places: dict[str, str] = {}
     shard: dict[str, np.ndarray] = {}
     count = size = 0
+    own = f"{processes.index():04d}-" if processes.count() > 1 else ""
 
     def write_shard() -> None:
-        name = f"arrays-{count:05d}.safetensors"
+        name = f"arrays-{own}{count:05d}.safetensors"
         try:
             save_file(shard, folder / name)
         except SafetensorError as error:
@@ -49,7 +68,28 @@ def write_arrays(
         shard[name] = array
         size += array.nbytes
     write_shard()
+    (folder / f"{_PART}{own}.json").write_text(json.dumps(places), encoding="utf-8")
+
+
+def read_parts(folder: pathlib.Path) -> dict[str, str]:
+    """Reads, and removes, what each process said of its files.
+
+    Args:
+        folder: Path of the folder.
+
+    Returns:
+        dict of an array's name to its file's.
+    """
+    places: dict[str, str] = {}
+    for path in sorted(folder.glob(f"{_PART}*.json")):
+        places.update(json.loads(path.read_text(encoding="utf-8")))
+        path.unlink()
     return places
+
+
+def piece_name(name: str, start: Sequence[int]) -> str:
+    """The name of a piece of an array, which begins at `start`."""
+    return f"{name}{_AT}{','.join(map(str, start))}"
 
 
 class SavedCheckpoint:
@@ -70,21 +110,38 @@ class SavedCheckpoint:
         self.step: int = manifest["step"]
         self.facts: dict = manifest["facts"]
         self._files: dict[str, str] = manifest["arrays"]
+        # By the name of an array those of its pieces, most often itself alone.
+        self._pieces: dict[str, list[str]] = {}
+        for name in self._files:
+            self._pieces.setdefault(name.partition(_AT)[0], []).append(name)
 
     @property
     def names(self) -> list[str]:
-        """List of str, the names of its arrays in their order."""
-        return list(self._files)
+        """List of str, the names of its arrays; several processes' are in no order."""
+        return list(self._pieces)
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Tuple of int, the shape of an array, which is not read for it."""
-        with self._open(name) as file:
-            return tuple(file.get_slice(name).get_shape())
+        ends = []
+        for piece in self._pieces[name]:
+            with self._open(piece) as file:
+                shape = file.get_slice(piece).get_shape()
+            ends.append(np.add(_start(piece, len(shape)), shape))
+        return tuple(np.max(ends, axis=0).tolist())
 
     def array(self, name: str) -> np.ndarray:
-        """The NumPy array of a name."""
-        with self._open(name) as file:
-            return file.get_tensor(name)
+        """The NumPy array of a name, put together if it lies in pieces."""
+        pieces = []
+        for piece in self._pieces[name]:
+            with self._open(piece) as file:
+                pieces.append((piece, file.get_tensor(piece)))
+        if len(pieces) == 1:
+            return pieces[0][1]
+        whole = np.empty(self.shape(name), pieces[0][1].dtype)
+        for piece, values in pieces:
+            places = zip(_start(piece, values.ndim), values.shape, strict=True)
+            whole[tuple(slice(first, first + n) for first, n in places)] = values
+        return whole
 
     @contextlib.contextmanager
     def _open(self, name: str) -> Iterator[safe_open]:
@@ -97,3 +154,9 @@ class SavedCheckpoint:
                 f"manifest says ({error}). Delete {str(self.folder)!r}; the run goes "
                 "on from the checkpoint before."
             ) from error
+
+
+def _start(piece: str, rank: int) -> list[int]:
+    """Where in its array a piece begins."""
+    _, _, start = piece.partition(_AT)
+    return [int(place) for place in start.split(",")] if start else [0] * rank

@@ -10,11 +10,13 @@ from typing import Protocol
 import keras
 import numpy as np
 
+from keras_idea import processes
 from keras_idea.checkpoints.arrays import SavedCheckpoint
 from keras_idea.checkpoints.files import CheckpointFiles
 from keras_idea.checkpoints.model_state import restore_state, state_arrays, state_facts
 from keras_idea.checkpoints.randomness import random_state, set_random_state
 from keras_idea.errors import CheckpointError
+from keras_idea.keras_private.optimizer_variables import as_int
 from keras_idea.validation import check_int
 
 
@@ -105,15 +107,7 @@ class Checkpoint(keras.callbacks.Callback):
             return 0
         _check_facts(saved)
         self._check_identity(saved)
-        shapes = {
-            name: saved.shape(name)
-            for name in saved.names
-            if name.startswith(("model/", "optimizer/"))
-        }
-        try:
-            restore_state(model, saved.facts["model"], shapes, saved.array)
-        except ValueError as error:
-            raise CheckpointError(f"{saved.folder.name}: {error}") from error
+        restore_model(saved, model)
         for name, holder in self.stateful.items():
             holder.set_state(_below(f"stateful/{name}/", saved))
         self.history = saved.facts["history"]
@@ -140,7 +134,9 @@ class Checkpoint(keras.callbacks.Callback):
             return
         model = self.model  # on jax this syncs the variables
         self._random_state = state = random_state()
-        arrays = state_arrays(model) + self._further_arrays(state)
+        arrays = state_arrays(model)
+        if processes.is_first():
+            arrays += self._further_arrays(state)
         facts = {
             "epochs": done,
             "identity": self.identity,
@@ -149,7 +145,7 @@ class Checkpoint(keras.callbacks.Callback):
             "model": state_facts(model),
         }
         try:
-            self._files.write(int(model.optimizer.iterations), arrays, facts)
+            self._files.write(as_int(model.optimizer.iterations), arrays, facts)
         except OSError as error:
             warnings.warn(
                 f"The checkpoint after epoch {done} could not be written ({error}). "
@@ -188,6 +184,27 @@ class Checkpoint(keras.callbacks.Callback):
                 f"{saved.folder.name} holds the state of {saved.facts['stateful']}. "
                 f"Received: stateful={sorted(self.stateful)}. Pass the same objects."
             )
+
+
+def restore_model(saved: SavedCheckpoint, model: keras.Model) -> None:
+    """Puts a model, with its optimizer, into a saved state.
+
+    Args:
+        saved: `SavedCheckpoint`.
+        model: keras.Model, as of `Checkpoint.restore`.
+
+    Raises:
+        CheckpointError: if the checkpoint is of another model.
+    """
+    shapes = {
+        name: saved.shape(name)
+        for name in saved.names
+        if name.startswith(("model/", "optimizer/"))
+    }
+    try:
+        restore_state(model, saved.facts["model"], shapes, saved.array)
+    except ValueError as error:
+        raise CheckpointError(f"{saved.folder.name}: {error}") from error
 
 
 def _check_facts(saved: SavedCheckpoint) -> None:

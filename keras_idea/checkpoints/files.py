@@ -1,14 +1,16 @@
 """The folder of checkpoints: written whole or not at all, never read unverified."""
 
+import contextlib
 import os
 import pathlib
 import shutil
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from keras_idea.checkpoints.arrays import SavedCheckpoint, write_arrays
+from keras_idea import processes
+from keras_idea.checkpoints.arrays import SavedCheckpoint, read_parts, write_part
 from keras_idea.checkpoints.manifest import verified_manifest, write_manifest
 from keras_idea.errors import CheckpointError, FormatError
 from keras_idea.files import TEMPORARY, replacing
@@ -51,6 +53,9 @@ class CheckpointFiles:
     ) -> None:
         """Writes a checkpoint, then removes those that are too many.
 
+        Of several processes all must call it; each gives the arrays that it alone
+        holds, into files of its own.
+
         Args:
             step: int, optimizer steps done. A checkpoint of the same step is
                 replaced.
@@ -61,14 +66,27 @@ class CheckpointFiles:
             OSError: if it cannot be written (a full disk, say). What was there
                 before is left as it was.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self._clear_leftovers()
-        with replacing(self.folder / f"step-{step:08d}") as folder:
-            folder.mkdir()
-            places = write_arrays(folder, arrays, self._shard_bytes)
-            write_manifest(folder, step, facts, places)
-        for folder in self._saved()[: -self._keep]:
-            _remove(folder)
+        with self._new_folder(f"step-{step:08d}") as folder:
+            write_part(folder, arrays, self._shard_bytes)
+            if processes.is_first():
+                write_manifest(folder, step, facts, read_parts(folder))
+        if processes.is_first():
+            for folder in self._saved()[: -self._keep]:
+                _remove(folder)
+
+    @contextlib.contextmanager
+    def _new_folder(self, name: str) -> Iterator[pathlib.Path]:
+        """A folder that all processes write to, and the first puts in its place."""
+        with contextlib.ExitStack() as stack:
+
+            def make() -> str:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                self._clear_leftovers()
+                folder = stack.enter_context(replacing(self.folder / name))
+                folder.mkdir()
+                return str(folder)
+
+            yield pathlib.Path(processes.from_first(make))
 
     def newest(self) -> SavedCheckpoint | None:
         """The newest checkpoint that is whole.
@@ -81,10 +99,20 @@ class CheckpointFiles:
         Raises:
             CheckpointError: if there are checkpoints and all are damaged.
         """
+        name = processes.from_first(self._newest_name)
+        if name is None:
+            return None
+        # Of several processes the first alone has read all files for their digests.
+        folder = self.folder / name
+        return SavedCheckpoint(folder, verified_manifest(folder, files=False))
+
+    def _newest_name(self) -> str | None:
+        """The name of the newest folder that is whole, if there is any."""
         saved, reasons = self._saved(), []
         for folder in reversed(saved):
             try:
-                return SavedCheckpoint(folder, verified_manifest(folder))
+                verified_manifest(folder)
+                return folder.name
             except FormatError:
                 raise
             except CheckpointError as error:

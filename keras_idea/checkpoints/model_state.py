@@ -1,10 +1,14 @@
 """All of a model that training changes: taken apart into arrays, and put back."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 import keras
 import numpy as np
 
+from keras_idea import processes
+from keras_idea.checkpoints.arrays import piece_name
+from keras_idea.keras_private.layer_walk import student_of
 from keras_idea.methods.probe import Probe
 from keras_idea.surgery.condition import condition_of
 from keras_idea.surgery.find import FFN, find_ffns
@@ -24,15 +28,29 @@ def state_arrays(model: keras.Model) -> list[tuple[str, Callable[[], np.ndarray]
         List of (name, function that returns the NumPy array): nothing is copied
         before it is asked for. A name is `model/<place>/<variable's name>`, or
         `optimizer/<place>`: places, because Keras numbers paths by what else a
-        process has made.
+        process has made. Of several processes each has the pieces that it alone
+        holds, see `piece_name`.
     """
 
-    def reader(variable: keras.Variable) -> Callable[[], np.ndarray]:
-        return lambda: np.asarray(keras.ops.convert_to_numpy(variable.value))
+    def reader(value: Any) -> Callable[[], np.ndarray]:
+        return lambda: np.asarray(keras.ops.convert_to_numpy(value))
 
     for ffn in find_ffns(model):
         ffn.state.publish()
-    return [(name, reader(variable)) for name, variable in _named(model)]
+    if processes.count() == 1:
+        return [(name, reader(variable.value)) for name, variable in _named(model)]
+    return [
+        (piece_name(name, start), reader(value))
+        for name, variable in _named(model)
+        for start, value in _own_pieces(variable)
+    ]
+
+
+def _own_pieces(variable: keras.Variable) -> Iterator[tuple[list[int], Any]]:
+    """Of a jax array the parts that this process writes: each part has one writer."""
+    for shard in variable.value.addressable_shards:
+        if shard.replica_id == 0:
+            yield [place.start or 0 for place in shard.index], shard.data
 
 
 def state_facts(model: keras.Model) -> dict:
@@ -104,9 +122,10 @@ def restore_state(
 
 
 def _named(model: keras.Model) -> list[tuple[str, keras.Variable]]:
+    # Not the teacher's: it is not trained, and may be the larger one.
     named = [
         (f"model/{place:05d}/{variable.name}", variable)
-        for place, variable in enumerate(model.variables)
+        for place, variable in enumerate(student_of(model).variables)
     ]
     optimizer = getattr(model, "optimizer", None)
     if optimizer is not None and optimizer.built:
@@ -145,7 +164,7 @@ def _probe_of(config: dict) -> Probe:
 
 def _check_same_kind(model: keras.Model, facts: dict) -> None:
     _check_known(facts)
-    if not model.built:
+    if not student_of(model).built:
         raise ValueError(
             f"Model '{model.name}' has no variables yet. Build it, or call it once, "
             "before a checkpoint is restored."

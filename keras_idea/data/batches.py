@@ -99,8 +99,10 @@ class TokenBatches:
         # their epochs.
         mixed = int(fingerprint_of("order of windows", self.seed), 16) % 2**32
         dataset = dataset.shuffle(seed=mixed).repeat()
-        shard = dataset[self.shard_index :: self.shard_count]
-        return shard.batch(self.batch_size // self.shard_count, drop_remainder=True)
+        # Neighbours in a batch stay together: put side by side, the shards are it.
+        each = self.batch_size // self.shard_count
+        parts = dataset.batch(each, drop_remainder=True)
+        return parts[self.shard_index :: self.shard_count]
 
     def dataset(self, start_step: int = 0) -> "grain.MapDataset":
         """The batches from a step on, without end.
@@ -162,6 +164,8 @@ class TokenBatches:
                 "`TokenBatches.position` returned."
             ) from None
         here = self._identity()
+        # Written once; how many processes read a batch does not change it.
+        saved.pop("shard_count", None)
         names = [name for name in here | saved if here.get(name) != saved.get(name)]
         if names:
             different = "; ".join(
@@ -182,5 +186,4 @@ class TokenBatches:
             "length": self.windows.length,
             "batch_size": self.batch_size,
             "seed": self.seed,
-            "shard_count": self.shard_count,
         }

@@ -21,6 +21,38 @@ _START_EVERY = 4
 
 
 @dataclasses.dataclass(frozen=True)
+class Share:
+    """Which windows of a batch are asked for: in parts, and one process's of each.
+
+    Args:
+        parts: int, micro-batches that a batch is cut into, one after another.
+        index: int in [0, count), which of the equal shares of each part.
+        count: int, shares of a part.
+
+    Example:
+    >>> [Share(parts=2, index=1, count=2).rows(part, 8) for part in range(2)]
+    [slice(2, 4, None), slice(6, 8, None)]
+    """
+
+    parts: int = 1
+    index: int = 0
+    count: int = 1
+
+    def size(self, batch_size: int) -> int:
+        """int, the windows that are asked for at once."""
+        return batch_size // (self.parts * self.count)
+
+    def rows(self, part: int, batch_size: int) -> slice:
+        """slice, the places in the batch of a part's windows."""
+        size = self.size(batch_size)
+        first = (part * self.count + self.index) * size
+        return slice(first, first + size)
+
+
+ALL = Share()
+
+
+@dataclasses.dataclass(frozen=True)
 class Corpus:
     """Text to train on and text held out, as token ids.
 
@@ -142,22 +174,32 @@ class Corpus:
         return with_starts(x, step, self.start_id), y
 
     def batches(
-        self, *, seed: int, batch_size: int, length: int, start_step: int = 0
+        self,
+        *,
+        seed: int,
+        batch_size: int,
+        length: int,
+        start_step: int = 0,
+        share: Share = ALL,
     ) -> Iterator[Batch]:
         """Endless generator of `batch` for `start_step`, `start_step + 1`, ...
 
         Args:
             seed: int >= 0.
-            batch_size: int, windows.
+            batch_size: int, windows, of all processes together.
             length: int, tokens a window.
             start_step: int, the step of the first batch: where a run resumes.
+            share: `Share`, which windows of a batch are asked for. Default: all.
 
         Yields:
-            Pairs as `batch` returns them.
+            Pairs as `batch` returns them, as many a step as the share has parts.
         """
         step = start_step
         while True:
-            yield self.batch(step, seed=seed, batch_size=batch_size, length=length)
+            x, y = self.batch(step, seed=seed, batch_size=batch_size, length=length)
+            for part in range(share.parts):
+                rows = share.rows(part, batch_size)
+                yield x[rows], y[rows]
             step += 1
 
     def validation_windows(self, *, length: int, limit: int | None = None) -> Batch:
@@ -199,19 +241,22 @@ def check_parts(corpus: "Corpus | CachedCorpus", length: int, unit: str) -> None
             )
 
 
-def with_starts(x: np.ndarray, step: int, start_id: int | None) -> np.ndarray:
+def with_starts(
+    x: np.ndarray, step: int, start_id: int | None, first_row: int = 0
+) -> np.ndarray:
     """`x`, some of whose windows begin with the start token instead of their first.
 
     Args:
         x: int array `(batch_size, length)`, changed in place.
         step: int, the batch's; another window is the first to change each step.
         start_id: int or None; None: nothing changes.
+        first_row: int, the place of the first window in its batch. Default 0.
 
     Returns:
         `x`.
     """
     if start_id is not None:
-        x[(step + np.arange(len(x))) % _START_EVERY == 0, 0] = start_id
+        x[(step + first_row + np.arange(len(x))) % _START_EVERY == 0, 0] = start_id
     return x
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from keras_idea.data.batches import TokenBatches
 from keras_idea.data.build import Source, build_cache
 from keras_idea.data.cache import TokenRange
-from keras_idea.data.corpus import Batch, check_parts, with_starts
+from keras_idea.data.corpus import ALL, Batch, Share, check_parts, with_starts
 from keras_idea.data.packing import PackedWindows
 from keras_idea.data.records import ReadLog
 from keras_idea.data.vocabulary import Vocabulary
@@ -146,20 +146,31 @@ class CachedCorpus:
         return self._with_starts(step, batches.dataset(step)[0])
 
     def batches(
-        self, *, seed: int, batch_size: int, length: int, start_step: int = 0
+        self,
+        *,
+        seed: int,
+        batch_size: int,
+        length: int,
+        start_step: int = 0,
+        share: Share = ALL,
     ) -> Iterator[Batch]:
         """As `Corpus.batches`; grain reads a few ahead on threads."""
-        batches = TokenBatches(self.train, length, batch_size, seed)
+        # A part of a batch is the batch of a run of smaller ones.
+        size = batch_size // share.parts
+        batches = TokenBatches(self.train, length, size, seed, share.index, share.count)
         grain = require("grain", "Reading batches of tokens")
         ahead = grain.ReadOptions(prefetch_buffer_size=_AHEAD)
-        dataset = batches.dataset(start_step).to_iter_dataset(ahead)
-        for step, batch in enumerate(dataset, start=start_step):
-            yield self._with_starts(step, batch)
+        first = start_step * share.parts
+        dataset = batches.dataset(first).to_iter_dataset(ahead)
+        for place, batch in enumerate(dataset, start=first):
+            step, part = divmod(place, share.parts)
+            rows = share.rows(part, batch_size)
+            yield self._with_starts(step, batch, rows.start)
 
     def validation_windows(self, *, length: int, limit: int | None = None) -> Batch:
         """As `Corpus.validation_windows`."""
         return PackedWindows(self.validation, length).arrays(limit)
 
-    def _with_starts(self, step: int, batch: Batch) -> Batch:
+    def _with_starts(self, step: int, batch: Batch, first_row: int = 0) -> Batch:
         x, y = batch
-        return with_starts(x, step, self.start_id), y
+        return with_starts(x, step, self.start_id, first_row), y

@@ -8,18 +8,22 @@ import keras
 
 from keras_idea.errors import ExportRefused
 from keras_idea.extras import require
+from keras_idea.models.dtype import compute_in
 
 _MEND = "Restore it from a copy, or train that run again."
 _WEIGHTS = ("model.weights.h5", "model.weights.json")
 
 
-def load_run(path: str | os.PathLike, purpose: str = "export") -> keras.Model:
-    """Loads the narrow model that a run has left, in float32.
+def load_run(
+    path: str | os.PathLike, purpose: str = "export", dtype: str = "float32"
+) -> keras.Model:
+    """Loads the narrow model that a run has left.
 
     Args:
         path: str or path of a run folder (with `preset/` or `narrow.keras`), or of
-            a KerasHub preset folder itself.
+            a KerasHub preset folder itself; or a preset's handle, "hf://...".
         purpose: str, what the model is loaded to do, for messages. Default "export".
+        dtype: str, what it computes in; its weights are float32. Default "float32".
 
     Returns:
         A KerasHub `CausalLM`, or the `keras.Model` of this package's decoder.
@@ -31,12 +35,14 @@ def load_run(path: str | os.PathLike, purpose: str = "export") -> keras.Model:
     >>> load_run("run").name
     'decoder'
     """
+    if "://" in str(path):
+        return _load_preset(str(path), dtype)
     path = pathlib.Path(path)
     for folder in (path / "preset", path):
         if is_preset(folder):
-            return _load_preset(folder)
+            return _load_preset(str(folder), dtype)
     if (path / "narrow.keras").is_file():
-        return _load_decoder(path / "narrow.keras")
+        return compute_in(_load_decoder(path / "narrow.keras"), dtype)
     if not path.is_dir():
         found = "there is no such folder"
     elif (path / "config.toml").is_file():
@@ -56,14 +62,14 @@ def is_preset(folder: pathlib.Path) -> bool:
     return config and any((folder / name).is_file() for name in _WEIGHTS)
 
 
-def _load_preset(folder: pathlib.Path) -> keras.Model:
+def _load_preset(preset: str, dtype: str) -> keras.Model:
     keras_hub = require("keras_hub", "A KerasHub model", "hub", ExportRefused)
     try:
-        return keras_hub.models.CausalLM.from_preset(str(folder), dtype="float32")
+        return keras_hub.models.CausalLM.from_preset(preset, dtype=dtype)
     # From many places: files that are damaged, a task of another kind.
     except Exception as error:
         raise ExportRefused(
-            f"The preset {str(folder)!r} cannot be loaded as a KerasHub CausalLM: "
+            f"The preset {preset!r} cannot be loaded as a KerasHub CausalLM: "
             f"{error} {_MEND}"
         ) from error
 

@@ -38,6 +38,16 @@ def without_remat(model: keras.layers.Layer) -> Iterator[None]:
         yield
 
 
+def rematerialize(layer: keras.layers.Layer) -> None:
+    """Has a layer that is made already computed again in the backward pass.
+
+    As `keras.RematScope("list_of_layers")` has one that is made in it, which needs
+    its name beforehand.
+    """
+    with keras.RematScope("full"):
+        layer._remat_mode = keras.layers.Identity()._remat_mode
+
+
 def retrack_parameters(layers: Iterable[keras.layers.Layer]) -> None:
     """Makes torch know the parameters that built layers have now.
 

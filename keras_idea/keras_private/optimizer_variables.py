@@ -21,6 +21,23 @@ def apply_count(optimizer: keras.Optimizer) -> keras.Variable:
     return optimizer._iterations
 
 
+def as_int(count: Any) -> int:
+    """A counter's value, which waits for the device."""
+    return int(_as_number(count))
+
+
+def as_float(rate: Any) -> float:
+    """A rate's value, which waits for the device."""
+    return float(_as_number(rate))
+
+
+def _as_number(value: Any) -> Any:
+    # Not the variable itself, of which TensorFlow may hold a copy on each replica.
+    if isinstance(value, keras.Variable):
+        value = value.value
+    return keras.ops.convert_to_numpy(value)
+
+
 def rate_source(
     optimizer: keras.Optimizer,
 ) -> keras.Variable | Callable[..., Any]:

@@ -76,6 +76,16 @@ def ffn_biases(
     return layer.up_bias, layer.gate_bias, layer.down_bias
 
 
+def weights_with_axes(
+    layer: keras.layers.Layer,
+) -> list[tuple[keras.Variable, int | None]]:
+    """List of (weight, axis of its neurons or None) of an FFN, the kernels first."""
+    weights = (layer.up_kernel, layer.gate_kernel, layer.down_kernel)
+    weights += ffn_biases(layer) or ()
+    axes = (1, 1, 0, 0, 0, None)
+    return list(zip(weights, axes[: len(weights)], strict=True))
+
+
 def check_loaded_width(name: str, hidden_dim: int, found: int) -> None:
     """Refuses a file of another width, in words that say what to use.
 

@@ -24,6 +24,7 @@ from keras_idea.layers.gated_ffn import (
     ffn_biases,
     ffn_kernels,
     gated_ffn,
+    weights_with_axes,
 )
 from keras_idea.layers.neuron_state import NeuronState
 from keras_idea.typing import Tensor
@@ -189,10 +190,7 @@ class PrunableGatedFFN(keras.layers.Layer):
 
     def weights_with_axes(self) -> list[tuple[keras.Variable, int | None]]:
         """List of (weight, axis of its neurons or None), the kernels first."""
-        weights = (self.up_kernel, self.gate_kernel, self.down_kernel)
-        weights += ffn_biases(self) or ()
-        axes = (1, 1, 0, 0, 0, None)
-        return list(zip(weights, axes[: len(weights)], strict=True))
+        return weights_with_axes(self)
 
     def set_hidden_dim(self, hidden_dim: int) -> None:
         """Follows kernels that were narrowed in place."""

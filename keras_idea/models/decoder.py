@@ -14,6 +14,9 @@ from keras_idea.models.attention import CausalSelfAttention, Shape
 from keras_idea.models.config import DecoderConfig
 from keras_idea.typing import Tensor
 
+#: The layer whose output is float32, whatever the others compute in.
+FLOAT_LOGITS = "logits_float32"
+
 
 @keras.saving.register_keras_serializable(package="keras_idea")
 class DecoderBlock(keras.layers.Layer):
@@ -171,9 +174,7 @@ def decoder(
             name="logits",
         )(x_BTD)
     # The product runs in the compute dtype, the loss must not.
-    logits_BTV = keras.layers.Identity(dtype="float32", name="logits_float32")(
-        logits_BTV
-    )
+    logits_BTV = keras.layers.Identity(dtype="float32", name=FLOAT_LOGITS)(logits_BTV)
     return keras.Model(token_ids, logits_BTV, name=name)
 
 

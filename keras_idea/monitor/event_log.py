@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_idea import processes
 from keras_idea.extras import require
 
 #: What the tab "Custom Scalars" shows: charts, and regular expressions of their tags.
@@ -49,6 +50,8 @@ def tensorboardx() -> ModuleType:
 class EventLog:
     """One event file in a log folder, which others may share.
 
+    Of several processes of a run the first alone writes one.
+
     TensorBoard hides what earlier files of the folder say of later steps than
     `start`, so that a resumed run goes on where its checkpoint was.
 
@@ -64,6 +67,7 @@ class EventLog:
             os.fspath(folder),
             purge_step=start + 1,
             flush_secs=10,
+            write_to_disk=processes.is_first(),
             filename_suffix=f".{os.getpid()}.{next(_numbers):04}{_FILE_END}",
         )
         charts = {

@@ -8,6 +8,7 @@ from typing import Any
 
 import keras
 
+from keras_idea.keras_private.optimizer_variables import as_int
 from keras_idea.monitor.event_log import (
     EventLog,
     check_folder,
@@ -118,7 +119,7 @@ class Monitor(keras.callbacks.Callback):
             self._log.close()  # of a fit that an exception has ended
         if self._watched is None or self._watched() is not model:
             self._watched, self._watch = weakref.ref(model), NeuronWatch()
-        start = int(model.optimizer.iterations)
+        start = as_int(model.optimizer.iterations)
         self._earlier = start and last_value(self.log_dir, "flops/train", start)
         self._log = EventLog(self.log_dir, start)
         self._neurons = NeuronLog(self._log, self._watch, start)
@@ -159,7 +160,7 @@ class Monitor(keras.callbacks.Callback):
         # A validation has begun the metrics anew.
         self._metrics_of_epoch = not any(name.startswith("val_") for name in logs or {})
         self._advance(self._meter.latest)
-        step = int(self.model.optimizer.iterations)
+        step = as_int(self.model.optimizer.iterations)
         validation = {
             "loss/validation" if name == "val_loss" else f"metrics/{name}": value
             for name, value in (logs or {}).items()

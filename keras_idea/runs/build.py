@@ -16,11 +16,13 @@ from keras_idea.data import (
     Vocabulary,
     byte_vocabulary,
 )
+from keras_idea.keras_private.variables import without_values
 from keras_idea.layers import GatedFFN, PrunableGatedFFN
 from keras_idea.models import DecoderConfig, decoder
 from keras_idea.monitor.monitor import Monitor
+from keras_idea.runs.blocks import rematerialized
+from keras_idea.runs.compiling import compiled
 from keras_idea.runs.config import RunConfig
-from keras_idea.schedules import CosineDecay
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +37,7 @@ class RunModels:
         wide: function that makes the compiled model that is pruned.
         plain: function of a width that makes a compiled model of that many neurons
             an FFN, with fresh weights and nothing of pruning in it.
+        outline: as `plain`, not compiled, and its variables have no values.
         save: function of a compacted model and a path.
         saved_as: str, the entry of the run folder that it writes.
     """
@@ -45,6 +48,7 @@ class RunModels:
     target_dim: int
     wide: Callable[[], keras.Model]
     plain: Callable[[int], keras.Model]
+    outline: Callable[[int], keras.Model]
     save: Callable[[keras.Model, pathlib.Path], None]
     saved_as: str
 
@@ -62,7 +66,7 @@ def decoder_models(config: RunConfig, corpus: Corpus | Documents) -> RunModels:
     shape = config.model
     vocabulary = byte_vocabulary(end=config.corpus.given)
 
-    def model(width: int, ffn: Callable[..., keras.layers.Layer]) -> keras.Model:
+    def bare(width: int, ffn: Callable[..., keras.layers.Layer]) -> keras.Model:
         made = decoder(
             DecoderConfig(
                 vocabulary_size=vocabulary.vocabulary_size,
@@ -74,8 +78,13 @@ def decoder_models(config: RunConfig, corpus: Corpus | Documents) -> RunModels:
                 sequence_length=shape.sequence_length,
             ),
             ffn=ffn,
+            dtype=config.run.dtype,
         )
-        return compiled(config, made)
+        return rematerialized(config, made)
+
+    def outline(width: int) -> keras.Model:
+        with without_values():
+            return bare(width, GatedFFN)
 
     prunable = functools.partial(PrunableGatedFFN, **scoring(config))
     return RunModels(
@@ -83,32 +92,12 @@ def decoder_models(config: RunConfig, corpus: Corpus | Documents) -> RunModels:
         vocabulary=vocabulary,
         hidden_dim=shape.hidden_dim,
         target_dim=shape.width_at_end(shape.hidden_dim),
-        wide=lambda: model(shape.hidden_dim, prunable),
-        plain=lambda width: model(width, GatedFFN),
+        wide=lambda: compiled(config, bare(shape.hidden_dim, prunable)),
+        plain=lambda width: compiled(config, bare(width, GatedFFN)),
+        outline=outline,
         save=lambda narrow, path: narrow.save(path),
         saved_as="narrow.keras",
     )
-
-
-def compiled(config: RunConfig, model: keras.Model) -> keras.Model:
-    """`model`, compiled with AdamW under the run's cosine.
-
-    Args:
-        config: `RunConfig`.
-        model: keras.Model, tokens to logits.
-
-    Returns:
-        `model` itself.
-    """
-    model.compile(
-        optimizer=keras.optimizers.AdamW(
-            cosine(config), weight_decay=config.optimizer.weight_decay
-        ),
-        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        # Else KerasHub's models would also measure their accuracy.
-        weighted_metrics=None,
-    )
-    return model
 
 
 def scoring(config: RunConfig) -> dict[str, Any]:
@@ -141,14 +130,4 @@ def pruning(
         compact=config.pruning.compact,
         update_every=config.pruning.update_every,
         log_dir=log_dir,
-    )
-
-
-def cosine(config: RunConfig) -> CosineDecay:
-    """The learning rate: one warm-up and one cosine over the whole budget."""
-    return CosineDecay(
-        config.optimizer.peak_learning_rate,
-        config.optimizer.end_learning_rate,
-        config.budget.total_steps,
-        config.optimizer.warmup_steps,
     )

@@ -17,8 +17,11 @@ from keras_idea.errors import ConfigError
 from keras_idea.extras import require
 from keras_idea.runs import tables
 from keras_idea.runs.corpus_table import CorpusConfig
-from keras_idea.runs.fields import Table, divisors
+from keras_idea.runs.fields import Table, divisors, nearest_multiple
 from keras_idea.runs.model_table import ModelConfig
+
+# Methods that measure in the train step, a batch of which must be a step.
+_MEASURING = ("activation", "learned_mask")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +39,9 @@ class RunConfig:
     corpus: CorpusConfig = CorpusConfig()
     budget: tables.BudgetConfig = tables.BudgetConfig()
     optimizer: tables.OptimizerConfig = tables.OptimizerConfig()
+    distillation: tables.DistillationConfig = tables.DistillationConfig()
     pruning: tables.PruningConfig = tables.PruningConfig()
+    distribution: tables.DistributionConfig = tables.DistributionConfig()
     sample: tables.SampleConfig = tables.SampleConfig()
     run: tables.RunSettings = tables.RunSettings()
 
@@ -47,6 +52,8 @@ class RunConfig:
                 "`optimizer.warmup_steps` must be at most the total of [budget], "
                 f"{total} steps. Received: warmup_steps={self.optimizer.warmup_steps}."
             )
+        self._check_steps()
+        self._check_mesh()
         preset, output = self.model.preset, pathlib.Path(self.run.output).resolve()
         if preset is not None and output in pathlib.Path(preset).resolve().parents:
             raise ConfigError(
@@ -77,6 +84,47 @@ class RunConfig:
                 f"{nearest} is the nearest."
             )
 
+    def _check_steps(self) -> None:
+        parts, batch_size = self.micro_batches, self.data.batch_size
+        if batch_size % parts:
+            raise ConfigError(
+                "`optimizer.gradient_accumulation_steps` must divide data.batch_size="
+                f"{batch_size}, the sequences of a step. Received: "
+                f"gradient_accumulation_steps={parts}. Mend: one of "
+                f"{divisors(batch_size)}."
+            )
+        method = self.pruning.method
+        if self.run.dtype == "mixed_float16" and method == "learned_mask":
+            raise ConfigError(
+                "`run.dtype` cannot be 'mixed_float16' with pruning.method="
+                "'learned_mask', which weighs the loss's gradient against another, and "
+                'there the loss is scaled. Mend: dtype = "mixed_bfloat16".'
+            )
+        if parts > 1 and method in _MEASURING:
+            raise ConfigError(
+                "`optimizer.gradient_accumulation_steps` must be 1 with pruning.method="
+                f"{method!r}, which measures one batch a step. Received: "
+                f"gradient_accumulation_steps={parts}. Mend: leave it out, or "
+                'method = "sensitivity".'
+            )
+
+    def _check_mesh(self) -> None:
+        rows, parts = self.distribution.size[0], self.micro_batches
+        at_once = self.data.batch_size // parts
+        if at_once % rows:
+            mend = nearest_multiple(at_once, rows) * parts
+            raise ConfigError(
+                f"`distribution.mesh` has data={rows}, which must divide the sequences "
+                f"computed at once: data.batch_size={self.data.batch_size} / "
+                f"gradient_accumulation_steps={parts} = {at_once}. Mend: batch_size = "
+                f"{mend}, or one of {divisors(at_once)} for data."
+            )
+
+    @property
+    def micro_batches(self) -> int:
+        """int, the parts into which the batch of an optimizer step is cut."""
+        return self.optimizer.gradient_accumulation_steps
+
     def with_output(self, output: str) -> "RunConfig":
         """The same run, its results to another folder.
 
@@ -90,16 +138,34 @@ class RunConfig:
             self, run=dataclasses.replace(self.run, output=output)
         )
 
+    def with_mesh(self, mesh: dict[str, int]) -> "RunConfig":
+        """The same run on other devices.
+
+        Args:
+            mesh: dict, as `[distribution] mesh`.
+
+        Returns:
+            `RunConfig`.
+
+        Raises:
+            ConfigError: if it does not divide the batch.
+        """
+        spread = dataclasses.replace(self.distribution, mesh=mesh)
+        return dataclasses.replace(self, distribution=spread)
+
     def changes_from(self, other: "RunConfig") -> str:
         """What differs from another run, in words: "" if nothing does.
 
         Args:
-            other: `RunConfig`. Where the results go does not count.
+            other: `RunConfig`. Where the results go does not count, nor on which
+                devices they are computed.
 
         Returns:
             str: the first key that differs, with both values.
         """
-        same_place = other.with_output(self.run.output)
+        same_place = dataclasses.replace(
+            other.with_output(self.run.output), distribution=self.distribution
+        )
         here, there = map(dataclasses.asdict, (self, same_place))
         for table, values in here.items():
             for key, value in values.items():

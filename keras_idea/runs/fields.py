@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from keras_idea.errors import ConfigError
@@ -43,6 +43,21 @@ def number(
     return checked(default, check)
 
 
+def positive(default: float, below: float | None = None) -> Any:
+    """A field for a finite float > 0, and below `below`."""
+    return checked(default, functools.partial(_check_positive, below=below))
+
+
+def optional_positive() -> Any:
+    """A field for a finite float > 0, or None."""
+    return checked(None, _or_none(_check_positive))
+
+
+def optional_bool() -> Any:
+    """A field for a bool, or None."""
+    return checked(None, _or_none(check_bool))
+
+
 def choice(default: str, *choices: str) -> Any:
     """A field for one of a few strings."""
     return checked(default, functools.partial(check_choice, choices=choices))
@@ -63,6 +78,16 @@ def _check_int(name: str, value: Any, minimum: int, maximum: int | None = None) 
     if number > _LARGEST:
         raise ValueError(
             f"`{name}` must be at most {_LARGEST}. Received: {name}={value!r}."
+        )
+    return number
+
+
+def _check_positive(name: str, value: Any, below: float | None = None) -> float:
+    number = check_number(name, value, minimum=0.0)
+    if number == 0 or (below is not None and number >= below):
+        end = "" if below is None else f" and below {below}"
+        raise ValueError(
+            f"`{name}` must be a number above 0{end}. Received: {name}={value!r}."
         )
     return number
 
@@ -104,6 +129,23 @@ def check_width(name: str, value: Any) -> int | float:
             f"(0, 1) of hidden_dim. Received: {name}={value!r}."
         )
     return value
+
+
+def check_mesh(name: str, value: Any) -> dict[str, int] | None:
+    """`value` if it is None or the sizes of a mesh's axes."""
+    if value is None:
+        return None
+    axes = ("data", "model")
+    if not isinstance(value, Mapping) or not value or not set(value) <= set(axes):
+        raise ValueError(
+            f"`{name}` must be a table of the axes data and model, such as "
+            f"{{ data = 4, model = 2 }}. Received: {name}={value!r}."
+        )
+    return {
+        axis: _check_int(f"{name}.{axis}", value[axis], minimum=1)
+        for axis in axes
+        if axis in value
+    }
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,7 +13,10 @@ from keras_idea.errors import ConfigError, MissingPackage
 from keras_idea.extras import require
 from keras_idea.hub.families import HUB_FAMILIES, ffn_layout
 from keras_idea.hub.make_tokenizer import make_tokenizer
-from keras_idea.runs.build import RunModels, compiled, scoring
+from keras_idea.keras_private.variables import without_values
+from keras_idea.runs.blocks import rematerialized
+from keras_idea.runs.build import RunModels, scoring
+from keras_idea.runs.compiling import compiled
 from keras_idea.runs.config import RunConfig
 from keras_idea.runs.model_table import ModelConfig
 from keras_idea.surgery import find_ffns, make_prunable
@@ -49,11 +52,22 @@ class _Source:
 
     def stock(self, width: int) -> keras.Model:
         """A stock model with fresh weights, of `width` neurons an FFN."""
+        return self._around(self._backbone(width))
+
+    def outline(self, width: int) -> keras.Model:
+        """As `stock`, its variables without values."""
+        with without_values():
+            backbone = self._backbone(width)
+        return self._around(backbone)  # which makes an optimizer, with a value
+
+    def _backbone(self, width: int) -> keras.Model:
         arguments = dict(self.arguments)
         for name, per_neuron in self.widths.items():
             arguments[name] = width * per_neuron
+        return self.backbone.from_config(arguments)
+
+    def _around(self, backbone: keras.Model) -> keras.Model:
         # By keyword: Gemma 3 has them in another order.
-        backbone = self.backbone.from_config(arguments)
         return self.task(backbone=backbone, preprocessor=None)
 
 
@@ -81,6 +95,9 @@ def hub_models(config: RunConfig, corpus: Corpus | Documents) -> RunModels:
     preprocessor.sequence_length = config.model.sequence_length
     vocabulary = tokenizer_vocabulary(preprocessor.tokenizer)
 
+    def ready(model: keras.Model) -> keras.Model:
+        return compiled(config, rematerialized(config, model))
+
     def save(narrow: keras.Model, path: pathlib.Path) -> None:
         # Around the same backbone: a preprocessor that is not used yet would slow
         # down every `predict_on_batch` of the model it is attached to.
@@ -92,8 +109,9 @@ def hub_models(config: RunConfig, corpus: Corpus | Documents) -> RunModels:
         vocabulary=vocabulary,
         hidden_dim=source.hidden_dim,
         target_dim=config.model.width_at_end(source.hidden_dim),
-        wide=lambda: compiled(config, source.wide(config)),
-        plain=lambda width: compiled(config, source.stock(width)),
+        wide=lambda: ready(source.wide(config)),
+        plain=lambda width: ready(source.stock(width)),
+        outline=lambda width: rematerialized(config, source.outline(width)),
         save=save,
         saved_as="preset",
     )
@@ -114,6 +132,7 @@ def _from_family(config: RunConfig, family: str, corpus: Corpus | Documents) -> 
         ),
         "hidden_dim": shape.model_dim,
         "intermediate_dim": shape.hidden_dim * row.ffns.per_neuron,
+        "dtype": config.run.dtype,
     }
     if row.from_nothing.needs_head_dim:
         arguments["head_dim"] = shape.model_dim // shape.num_heads
@@ -179,6 +198,8 @@ def _keras_hub() -> ModuleType:
 
 
 def _load_prunable(config: RunConfig) -> keras.Model:
-    model = _keras_hub().models.CausalLM.from_preset(config.model.preset)
+    model = _keras_hub().models.CausalLM.from_preset(
+        config.model.preset, dtype=config.run.dtype
+    )
     model.preprocessor = None
     return make_prunable(model, **scoring(config))

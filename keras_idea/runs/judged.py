@@ -5,6 +5,8 @@ import functools
 import os
 import pathlib
 
+import keras
+
 from keras_idea.data.vocabulary import (
     Vocabulary,
     byte_vocabulary,
@@ -65,13 +67,11 @@ def load_judged(
     preprocessor = getattr(model, "preprocessor", None)
     tokenizer = getattr(preprocessor, "tokenizer", None)
     add_start, special_ids = False, frozenset[int]()
+    vocabulary = vocabulary_of(model)
     if tokenizer is None:
-        # A run on documents knows a token that ends one.
-        vocabulary = byte_vocabulary(end=model.output_shape[-1] > 256)
         end: int | None = vocabulary.end_id
         start: int | None = ord("\n") if end is None else end
     else:
-        vocabulary = tokenizer_vocabulary(tokenizer)
         end = getattr(tokenizer, "end_token_id", None)
         start = getattr(tokenizer, "start_token_id", None)
         start = end if start is None else start
@@ -85,6 +85,22 @@ def load_judged(
         batch_tokens,
     )
     return Judged(scorer, vocabulary, start or 0, end, add_start, special_ids)
+
+
+def vocabulary_of(model: keras.Model) -> Vocabulary:
+    """The tokens of a saved model.
+
+    Args:
+        model: what `load_run` returned.
+
+    Returns:
+        `Vocabulary`.
+    """
+    preprocessor = getattr(model, "preprocessor", None)
+    if preprocessor is None:
+        # A run on documents knows a token that ends one.
+        return byte_vocabulary(end=model.output_shape[-1] > 256)
+    return tokenizer_vocabulary(preprocessor.tokenizer)
 
 
 def _trained_length(path: str | os.PathLike) -> int | None:

@@ -1,25 +1,18 @@
 """What a run is going to do and to cost, before it begins."""
 
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
-import keras
-
-from keras_idea.extras import require
 from keras_idea.functional.counts import train_flops
-from keras_idea.monitor.work_count import multiply_adds
-from keras_idea.runs.build import cosine
+from keras_idea.runs.compiled_step import CompiledStep, compiled_step
+from keras_idea.runs.compiling import cosine
 from keras_idea.runs.config import RunConfig
+from keras_idea.runs.footprint import Footprint, footprint
 from keras_idea.runs.prepare import describe, prepare
 from keras_idea.runs.run import SCRATCH
 from keras_idea.runs.run_folder import RunFolder
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-# Bytes of a parameter in float32: itself, its gradient and AdamW's two slots.
-_BYTES_A_PARAMETER = 16
+from keras_idea.runs.targets import Target
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,20 +45,48 @@ class RunPlan:
         text: str, what is read, some lines.
         parameters: pair of int, of the wide model and of the narrow one.
         stages: list of `StagePlan`; the last is the training from scratch, if any.
+        footprints: dict of when it is so, to `Footprint`: wide, after each narrowing.
+        mesh: pair of int, devices of the axes data and model.
+        compiled: dict of a width to `CompiledStep`; empty if no compiler was asked.
+        target: `Target` or None.
     """
 
     text: str
     parameters: tuple[int, int]
     stages: list[StagePlan]
+    footprints: dict[str, Footprint]
+    mesh: tuple[int, int] = (1, 1)
+    compiled: dict[int, CompiledStep] = dataclasses.field(default_factory=dict)
+    target: Target | None = None
+
+    def hours(self, utilisation: float) -> float | None:
+        """Hours of all stages on the target.
+
+        Args:
+            utilisation: float in (0, 1], the share of the devices' peak rate that
+                training makes use of.
+
+        Returns:
+            float, or None: there is no target.
+        """
+        if self.target is None:
+            return None
+        rate = self.target.kind.flops * math.prod(self.mesh) * utilisation
+        return sum(stage.flops for stage in self.stages) / rate / 3600
 
 
-def plan(config: RunConfig) -> RunPlan:
-    """What a run would do; no model is trained, and no run folder is made.
+def plan(
+    config: RunConfig, target: Target | None = None, compile_step: bool = False
+) -> RunPlan:
+    """What a run would do; no model is trained or made, and no run folder.
 
     Of `[corpus]` the tokens are made here already, if they are not in their cache.
 
     Args:
         config: `RunConfig`.
+        target: `Target`, the devices that it is planned for, or None.
+        compile_step: bool, whether a compiler is asked for the bytes: of TPUs
+            libtpu's, else that of this process's devices. Default False.
 
     Returns:
         `RunPlan`.
@@ -86,7 +107,14 @@ def plan(config: RunConfig) -> RunPlan:
     models, timeline, rate = run.models, run.timeline, cosine(config)
     wide, narrow = timeline.wide, timeline.narrow
     length = config.model.sequence_length
-    sizes = [_size(models.plain(width), length) for width in (wide, narrow)]
+    widths = {"wide": wide}
+    for step, width in timeline.compactions.items():
+        widths[f"from step {step}"] = width
+    widths["narrow"] = narrow
+    footprints = {
+        when: footprint(config, models.outline, width) for when, width in widths.items()
+    }
+    sizes = [footprints["wide"].multiply_adds, footprints["narrow"].multiply_adds]
     tokens = config.data.batch_size * length
 
     def stage(
@@ -116,53 +144,20 @@ def plan(config: RunConfig) -> RunPlan:
     ]
     if config.run.compare_from_scratch:
         stages.append(stage(SCRATCH, 0, timeline.total, at_end, {0: narrow}))
-    (of_wide, _), (of_narrow, _) = sizes
-    described = describe(models.corpus, run.folder.path)
-    return RunPlan(described, (of_wide, of_narrow), stages)
-
-
-def print_plan(planned: RunPlan, console: "Console | None" = None) -> None:
-    """Prints a `RunPlan` as a table.
-
-    Args:
-        planned: `RunPlan`.
-        console: `rich.console.Console` or None: the standard output.
-
-    Raises:
-        MissingPackage: if rich is not installed.
-    """
-    require("rich", "Printing a plan", "cli")
-    import rich.box
-    import rich.console
-    import rich.table
-
-    console = console or rich.console.Console()
-    columns = ["stage", "steps", "tokens", "neurons", "learning rate", "train FLOPs"]
-    table = rich.table.Table(box=rich.box.SIMPLE)
-    for i, column in enumerate(columns):
-        table.add_column(column, justify="right" if i else "left")
-    for stage in planned.stages:
-        table.add_row(
-            stage.name,
-            f"{stage.steps:,}",
-            f"{stage.tokens:,}",
-            _pair("{:,}", stage.widths),
-            _pair("{:.2g}", stage.learning_rates),
-            f"{stage.flops:.3g}",
-        )
-    wide, narrow = planned.parameters
-    console.print(planned.text, highlight=False)
-    console.print(table)
-    console.print(
-        f"Parameters: {wide:,} wide, {narrow:,} narrow. While training wide, weights, "
-        f"gradients and AdamW take {wide * _BYTES_A_PARAMETER / 1e6:,.0f} MB in "
-        "float32; activations come on top.",
-        highlight=False,
+    compiled = {}
+    if compile_step:
+        tpu = target if target is not None and target.kind.tpu else None
+        for width in (wide, narrow):
+            compiled[width] = compiled_step(config, models.outline, width, tpu)
+    return RunPlan(
+        describe(models.corpus, run.folder.path),
+        (footprints["wide"].parameters, footprints["narrow"].parameters),
+        stages,
+        footprints,
+        config.distribution.size,
+        compiled,
+        target,
     )
-
-
-def _size(model: keras.Model, length: int) -> tuple[int, int]:
-    return model.count_params(), multiply_adds(model, length)
 
 
 def _pieces(
@@ -176,14 +171,7 @@ def _pieces(
             yield length, widths[step]
 
 
-def _between(
-    sizes: list[tuple[int, int]], widths: tuple[int, int], width: int
-) -> float:
+def _between(sizes: list[int], widths: tuple[int, int], width: int) -> float:
     """Multiply-adds of a token at a width: linear in it."""
-    (_, wide), (_, narrow) = sizes
+    wide, narrow = sizes
     return narrow + (wide - narrow) * (width - widths[1]) / (widths[0] - widths[1])
-
-
-def _pair(form: str, pair: tuple[float, float]) -> str:
-    begin, end = map(form.format, pair)
-    return begin if begin == end else f"{begin} to {end}"

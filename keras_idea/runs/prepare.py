@@ -35,7 +35,11 @@ def prepare(config: RunConfig, folder: RunFolder) -> Run:
     models = make_models(config, _read_text(config))
     models.corpus.check_length(config.model.sequence_length)
     timeline = make_timeline(
-        config.budget, config.pruning, models.hidden_dim, models.target_dim
+        config.budget,
+        config.pruning,
+        models.hidden_dim,
+        models.target_dim,
+        config.distribution.size[1],
     )
     return Run(config, models, timeline, folder)
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 import keras
@@ -39,8 +39,21 @@ class Bits:
         return nats / self.validation / math.log(2.0)
 
 
+def text_loss(logs: Mapping[str, float], prefix: str = "") -> float:
+    """The loss of the text, in nats a token, without what a teacher adds to it.
+
+    Args:
+        logs: dict, Keras's of a batch or an epoch.
+        prefix: str, "val_" for the validation's. Default "".
+
+    Returns:
+        float.
+    """
+    return logs.get(f"{prefix}student_loss", logs[f"{prefix}loss"])
+
+
 class Recorder(keras.callbacks.Callback):
-    """Records the loss of every batch, and when which neurons lived.
+    """Records the loss of every optimizer step, and when which neurons lived.
 
     It stands before `IdeaPruneCallback` in the list, so that at the step of the
     compaction it still sees every neuron. An epoch is one validation interval.
@@ -54,6 +67,7 @@ class Recorder(keras.callbacks.Callback):
             syncs the state on jax, so they should be few.
         on_validation: function without arguments or None, called after each
             validation.
+        micro_batches: int, batches of an optimizer step. Default 1.
     """
 
     def __init__(
@@ -64,9 +78,11 @@ class Recorder(keras.callbacks.Callback):
         bits: Bits,
         reading_steps: Iterable[int] = (),
         on_validation: Callable[[], None] | None = None,
+        micro_batches: int = 1,
     ) -> None:
         super().__init__()
         self.name = name
+        self.micro_batches = micro_batches
         self.step = 0
         self.reading_steps = frozenset(reading_steps)
         self.on_validation = on_validation
@@ -81,7 +97,9 @@ class Recorder(keras.callbacks.Callback):
     def on_train_batch_end(
         self, batch: int, logs: dict[str, float] | None = None
     ) -> None:
-        """Keeps the batch's logs; reads the neurons where it is time."""
+        """Keeps the step's logs; reads the neurons where it is time."""
+        if (batch + 1) % self.micro_batches:
+            return
         self.step += 1
         # The dict itself: callbacks that come later add to it (the width).
         self._epoch_logs.append({} if logs is None else logs)
@@ -92,7 +110,8 @@ class Recorder(keras.callbacks.Callback):
         """Settles the interval; stops a run whose loss is no number."""
         self._settle_epoch()
         if logs and "val_loss" in logs:
-            self._validation[self.step] = self._bits.of_validation(logs["val_loss"])
+            nats = text_loss(logs, "val_")
+            self._validation[self.step] = self._bits.of_validation(nats)
         if self.on_validation is not None:
             self.on_validation()
         if not math.isfinite(self._loss[-1]):
@@ -152,7 +171,8 @@ class Recorder(keras.callbacks.Callback):
                 self._readings[name] = dict(rows)
 
     def _settle_epoch(self) -> None:
-        means = np.array([0.0, *(logs["loss"] for logs in self._epoch_logs)])
+        # Of the epoch so far: parts of equal size, so the steps' are their means too.
+        means = np.array([0.0, *map(text_loss, self._epoch_logs)])
         steps = np.arange(len(means))
         losses = mean_between((steps[:-1], means[:-1]), (steps[1:], means[1:]))
         self._loss.extend(self._bits.of_training(losses).tolist())
@@ -197,10 +217,11 @@ class ShortBar(keras.callbacks.ProgbarLogger):
         super().on_epoch_end(epoch, self._shown(logs or {}))
 
     def _shown(self, logs: dict[str, float]) -> dict[str, float]:
-        shown = {"bits": self._bits.of_training(logs["loss"])}
+        shown = {"bits": self._bits.of_training(text_loss(logs))}
         if "width" in logs:
             shown["width"] = logs["width"]
         if "val_loss" in logs:
-            shown["validation bits"] = self._bits.of_validation(logs["val_loss"])
+            nats = text_loss(logs, "val_")
+            shown["validation bits"] = self._bits.of_validation(nats)
             shown["perplexity"] = 2.0 ** shown["validation bits"]
         return shown

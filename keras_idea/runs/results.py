@@ -58,7 +58,12 @@ def draw(folder: RunFolder, recorders: Sequence[Recorder], timeline: Timeline) -
 
 
 def measure(
-    models: RunModels, narrow: keras.Model, batch_size: int, length: int, prompt: str
+    models: RunModels,
+    narrow: keras.Model,
+    batch_size: int,
+    length: int,
+    prompt: str,
+    parts: int = 1,
 ) -> dict[str, Cost]:
     """What the models cost: measured at the end, on such as nobody needs any more.
 
@@ -68,16 +73,18 @@ def measure(
         batch_size: int, sequences of a training step.
         length: int, tokens of a sequence.
         prompt: str, that generated text goes on from.
+        parts: int, micro-batches of a training step. Default 1.
 
     Returns:
         dict of `WIDE` and `NARROW` to `Cost`.
     """
     made = {WIDE: models.plain(models.hidden_dim), NARROW: narrow}
     speeds = generation_speeds(made, models.vocabulary.encode(prompt), length)
-    batch = models.corpus.batch(0, seed=0, batch_size=batch_size, length=length)
-    times = step_times(_to_train(models, batch), batch)
+    part = batch_size // parts
+    batch = models.corpus.batch(0, seed=0, batch_size=part, length=length)
+    times = step_times(_to_train(models, batch, parts), batch)
     return {
-        name: Cost(model.count_params(), times[name], speeds[name])
+        name: Cost(model.count_params(), parts * times[name], speeds[name])
         for name, model in made.items()
     }
 
@@ -182,16 +189,16 @@ def how_to_load(preset: pathlib.Path, prompt: str, length: int) -> str:
 
 
 def _to_train(
-    models: RunModels, batch: tuple[np.ndarray, np.ndarray]
+    models: RunModels, batch: tuple[np.ndarray, np.ndarray], parts: int
 ) -> dict[str, keras.Model]:
     """Dict of name to model that trains: wide with pruning on, and narrow."""
-    ids, targets = batch
+    ids, targets = (np.tile(array, (parts, 1)) for array in batch)
     pruning = models.wide()
     keras.Model.fit(
         pruning,
         token_inputs(pruning, ids),
         targets,
-        batch_size=len(ids),
+        batch_size=len(batch[0]),
         callbacks=[IdeaPruneCallback(models.target_dim, 0, 1, compact="off")],
         verbose=0,
     )

@@ -3,8 +3,11 @@
 import dataclasses
 import functools
 
+import keras
 import numpy as np
 
+from keras_idea.distribution import Distribution
+from keras_idea.errors import TextError
 from keras_idea.runs.build import RunModels
 from keras_idea.runs.config import RunConfig
 from keras_idea.runs.recorder import Bits, Recorder
@@ -24,6 +27,8 @@ class Run:
         models: `RunModels`.
         timeline: `Timeline`.
         folder: `RunFolder`.
+        teacher: keras.Model that is followed besides the text, or None.
+        distribution: `Distribution` of a mesh, or None.
         recorders: list of `Recorder`, one a training so far.
     """
 
@@ -31,6 +36,8 @@ class Run:
     models: RunModels
     timeline: Timeline
     folder: RunFolder
+    teacher: keras.Model | None = None
+    distribution: Distribution | None = None
     recorders: list[Recorder] = dataclasses.field(default_factory=list)
 
     @functools.cached_property
@@ -41,8 +48,16 @@ class Run:
             length=self.config.model.sequence_length,
             limit=self.config.data.validation_batches * batch_size,
         )
-        # Whole batches: a shorter last one would be compiled for itself.
-        whole = len(x) - len(x) % batch_size or len(x)
+        # Whole batches: a shorter last one would be compiled for itself; of the whole
+        # text, if that is less, as many as the devices can share.
+        whole = len(x) - len(x) % batch_size
+        whole = whole or len(x) - len(x) % self.config.distribution.size[0]
+        if not whole:
+            raise TextError(
+                f"The text held out has {len(x)} sequences, fewer than the "
+                f"{self.config.distribution.size[0]} devices of the mesh's data axis. "
+                "Give more text, or a larger data.validation_fraction."
+            )
         return x[:whole], y[:whole]
 
     @functools.cached_property

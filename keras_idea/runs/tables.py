@@ -5,6 +5,7 @@ test holds the two equal.
 """
 
 import dataclasses
+from collections.abc import Mapping
 
 from keras_idea.callbacks.narrowing import COMPACT, Compact
 from keras_idea.methods import METHODS
@@ -57,20 +58,30 @@ class BudgetConfig(fields.Table):
 
 @dataclasses.dataclass(frozen=True)
 class OptimizerConfig(fields.Table):
-    """`[optimizer]`: AdamW under one warm-up and one cosine over the whole run.
+    """`[optimizer]`: which one, under one warm-up and one cosine over the whole run.
 
     Args:
-        peak_learning_rate: float, the rate after the warm-up.
+        name: "adamw", "lion", "muon" (AdamW for embeddings and logits) or "adafactor".
+        peak_learning_rate: float, the rate after the warm-up. Optimizers differ in
+            what is a good one: Lion wants about a tenth of AdamW's, Adafactor ten
+            times it.
         end_learning_rate: float in [0, peak], the rate at the end.
         warmup_steps: int, steps of linear warm-up.
         weight_decay: float, decoupled weight decay.
+        global_clipnorm: float > 0 or None: where the norm of all gradients together
+            is larger, they are scaled down to it.
+        gradient_accumulation_steps: int, parts into which the batch of a step is cut,
+            one after another: less memory, the same step. Divides `data.batch_size`.
     """
 
     table = "optimizer"
+    name: str = fields.choice("adamw", "adamw", "lion", "muon", "adafactor")
     peak_learning_rate: float = fields.number(3e-3, minimum=0.0)
     end_learning_rate: float = fields.number(3e-5, minimum=0.0)
     warmup_steps: int = fields.integer(50, minimum=0)
     weight_decay: float = fields.number(0.01, minimum=0.0)
+    global_clipnorm: float | None = fields.optional_positive()
+    gradient_accumulation_steps: int = fields.integer(1, minimum=1)
 
     def _check_together(self) -> None:
         if self.end_learning_rate > self.peak_learning_rate:
@@ -79,6 +90,26 @@ class OptimizerConfig(fields.Table):
                 f"optimizer.peak_learning_rate={self.peak_learning_rate}. Received: "
                 f"end_learning_rate={self.end_learning_rate}."
             )
+
+
+@dataclasses.dataclass(frozen=True)
+class DistillationConfig(fields.Table):
+    """`[distillation]`: a teacher whose logits are followed besides the text.
+
+    The loss is `(1 - weight) * cross entropy + weight * temperature**2 * KL`, of the
+    teacher's and the student's distributions at that temperature.
+
+    Args:
+        teacher: str or None, path of a finished run's folder, or a KerasHub preset (a
+            folder, or a handle such as "hf://..."), of the same tokens. None: none.
+        temperature: float > 0, by which both models' logits are divided.
+        weight: float in (0, 1), the teacher's share of the loss.
+    """
+
+    table = "distillation"
+    teacher: str | None = fields.checked(None, fields.check_optional_text)
+    temperature: float = fields.positive(1.0)
+    weight: float = fields.positive(0.5, below=1.0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,6 +143,27 @@ class PruningConfig(fields.Table):
 
 
 @dataclasses.dataclass(frozen=True)
+class DistributionConfig(fields.Table):
+    """`[distribution]`: the devices of a run, on jax, in one process or several.
+
+    Args:
+        mesh: dict or None: `data`, devices along which the sequences of a step lie, and
+            `model`, devices along which the kernels of each block are cut; each 1 by
+            default, and their product all devices of all processes. None: Keras uses
+            one device.
+    """
+
+    table = "distribution"
+    mesh: Mapping[str, int] | None = fields.checked(None, fields.check_mesh)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Pair of int, the devices of the mesh's axes data and model."""
+        mesh = self.mesh or {}
+        return mesh.get("data", 1), mesh.get("model", 1)
+
+
+@dataclasses.dataclass(frozen=True)
 class SampleConfig(fields.Table):
     """`[sample]`: the text that the narrow model writes at the end.
 
@@ -137,6 +189,11 @@ class RunSettings(fields.Table):
     Args:
         output: str, the run folder. Default: `runs/` and the config's name.
         seed: int, of the weights, the batches and the sample.
+        dtype: "float32", "mixed_bfloat16" or "mixed_float16": what layers compute in.
+            Weights and the optimizer's state are float32 in each.
+        rematerialize: bool, whether each block's activations are computed again in
+            the backward pass: less memory, about a third more time.
+        jit_compile: bool or None, as of `model.compile`. None: Keras decides.
         validate_every: int, steps between validations; divides both
             `budget.enlarge_steps` (so that the wide model is judged right
             before pruning) and the total.
@@ -153,6 +210,9 @@ class RunSettings(fields.Table):
     table = "run"
     output: str = fields.checked("runs/demo", fields.check_text)
     seed: int = fields.integer(0, minimum=0, maximum=2**31 - 1)
+    dtype: str = fields.choice("float32", "float32", "mixed_bfloat16", "mixed_float16")
+    rematerialize: bool = fields.checked(False, fields.check_bool)
+    jit_compile: bool | None = fields.optional_bool()
     validate_every: int = fields.integer(100, minimum=1)
     checkpoint_every: int | None = fields.optional_integer()
     keep_checkpoints: int = fields.integer(2, minimum=1)

@@ -42,7 +42,11 @@ class Timeline:
 
 
 def make_timeline(
-    budget: BudgetConfig, pruning: PruningConfig, wide: int, narrow: int
+    budget: BudgetConfig,
+    pruning: PruningConfig,
+    wide: int,
+    narrow: int,
+    parts: int = 1,
 ) -> Timeline:
     """The timeline of a run.
 
@@ -51,6 +55,7 @@ def make_timeline(
         pruning: `PruningConfig`, the method, and when the model becomes narrow.
         wide: int, neurons of each FFN at the start.
         narrow: int, neurons of each FFN at the end.
+        parts: int, devices that share an FFN's neurons. Default 1.
 
     Returns:
         `Timeline`.
@@ -69,6 +74,6 @@ def make_timeline(
         wide=wide,
         narrow=narrow,
         compactions=compaction_widths(
-            pruning.compact, schedule, method.end_step(begin, steps)
+            pruning.compact, schedule, method.end_step(begin, steps), parts
         ),
     )

@@ -4,27 +4,28 @@ Wide, pruned and recovered in one `fit`; then a narrow model from scratch on the
 same batches; then the picture, the table, the narrow model and its text.
 """
 
-import sys
-from collections.abc import Sequence
+import dataclasses
 
 import keras
 import numpy as np
 
-from keras_idea.callbacks import Checkpoint, Monitor
-from keras_idea.errors import ConfigError, RunFolderError
+from keras_idea import processes
+from keras_idea.checkpoints.checkpoint import restore_model
+from keras_idea.checkpoints.files import CheckpointFiles
+from keras_idea.errors import ConfigError, RunFolderError, TrainingDiverged
 from keras_idea.extras import require
-from keras_idea.hub.inputs import token_inputs
+from keras_idea.models.dtype import compute_in
 from keras_idea.report import ResultRow
-from keras_idea.report.history import metrics_csv
 from keras_idea.report.table import print_table, to_json, to_markdown
-from keras_idea.runs import results
-from keras_idea.runs.build import cosine, pruning
+from keras_idea.runs import devices, results
+from keras_idea.runs.build import pruning
 from keras_idea.runs.config import RunConfig, load_config
+from keras_idea.runs.fitting import fit, monitor_of, recorder_of
 from keras_idea.runs.prepare import describe, prepare
-from keras_idea.runs.recorder import Recorder, ShortBar
 from keras_idea.runs.run import NARROW, SCRATCH, Run
 from keras_idea.runs.run_folder import RunFolder
-from keras_idea.surgery import compact
+from keras_idea.runs.teacher import load_teacher
+from keras_idea.surgery import compact, find_ffns
 
 # Readings of the neurons before and during pruning: columns of the heat map.
 _READINGS = 60
@@ -35,17 +36,21 @@ _PACKAGES = ("matplotlib", "rich", "tomli_w")
 def train(config: RunConfig, overwrite: bool = False) -> list[ResultRow]:
     """Carries out a run and leaves its folder; goes on with one that was killed.
 
+    Of several processes (see `[distribution]`) each calls it, with the same config.
+
     Args:
         config: `RunConfig`.
         overwrite: bool, whether an earlier run in the folder may be replaced.
 
     Returns:
-        List of `ResultRow`: wide, pruned and, if asked for, from scratch.
+        List of `ResultRow`: wide, pruned and, if asked for, from scratch. Empty in all
+        processes but the first.
 
     Raises:
         ConfigError: if the model cannot be made: keras_hub is missing, say, or a
             preset cannot be loaded.
         MissingPackage: if a package of an extra that the run needs is not installed.
+        ProcessError: if the processes are not of one mind.
         RunFolderError: if the run folder may not be written to.
         TextError: if there is no text, or less than a sequence of it.
         TrainingDiverged: if the loss becomes NaN or infinite.
@@ -58,43 +63,27 @@ def train(config: RunConfig, overwrite: bool = False) -> list[ResultRow]:
     """
     for package in _PACKAGES:
         require(package, "Carrying out a run", "cli")
+    devices.join(config)
     folder = RunFolder(config.run.output)
+    goes_on = processes.from_first(lambda: _may_begin(config, folder, overwrite))
+    run = devices.first_then_others(lambda: _prepare(config, folder))
+    processes.check_same({"the text": run.models.corpus.fingerprint()})
+    processes.from_first(lambda: _claim(run, goes_on))
+    devices.check_shared(folder.path)
+    narrow = _train_and_prune(run)
+    if config.run.compare_from_scratch:
+        _train_from_scratch(run)
+    rows: list[ResultRow] = []
+    processes.from_first(lambda: rows.extend(_finish(run, narrow)))
+    return rows
+
+
+def _may_begin(config: RunConfig, folder: RunFolder, overwrite: bool) -> bool:
+    """Whether the folder's run goes on; refuses a folder that may not be taken."""
     goes_on = not overwrite and _goes_on(config, folder)
     if not goes_on:
         folder.check(overwrite)
-    run = prepare(config, folder)
-    if not goes_on:
-        folder.claim()
-        folder.write("config.toml", config.to_toml())
-    print(describe(run.models.corpus, folder.path), flush=True)
-    narrow = compact(_train_and_prune(run))
-    with folder.replacing(run.models.saved_as) as path:
-        run.models.save(narrow, path)
-    if config.run.compare_from_scratch:
-        _train_from_scratch(run)
-    rows = _tell(run, narrow)
-    folder.remove_checkpoints()
-    return rows
-
-
-def _tell(run: Run, narrow: keras.Model) -> list[ResultRow]:
-    """Writes and prints what a trained run has to say."""
-    config, models, folder = run.config, run.models, run.folder
-    length, prompt = config.model.sequence_length, config.sample.prompt
-    results.draw(folder, run.recorders, run.timeline)
-    costs = results.measure(models, narrow, config.data.batch_size, length, prompt)
-    rows = results.rows(run.recorders, run.timeline, costs, run.bits.train)
-    facts = results.facts(models.corpus.description)
-    folder.write("table.md", to_markdown(rows))
-    folder.write("table.json", to_json(rows, facts))
-    print_table(rows)
-    seed, vocabulary = config.run.seed, models.vocabulary
-    sample = results.sample(narrow, vocabulary, config.sample, seed, length)
-    folder.write("sample.txt", sample)
-    print(f"The narrow model writes:\n\n{sample}\n\nAll of it is in {folder.path}/")
-    if config.model.of_hub:
-        print(results.how_to_load(folder.path / "preset", prompt, length))
-    return rows
+    return goes_on
 
 
 def _goes_on(config: RunConfig, folder: RunFolder) -> bool:
@@ -120,93 +109,114 @@ def _goes_on(config: RunConfig, folder: RunFolder) -> bool:
     return True
 
 
-def _train_and_prune(run: Run) -> keras.Model:
-    config, models, timeline = run.config, run.models, run.timeline
-    print(f"\nTraining wide: {timeline.wide} -> {timeline.narrow} neurons an FFN")
+def _prepare(config: RunConfig, folder: RunFolder) -> Run:
+    run = prepare(config, folder)
+    distribution = devices.mesh_of(config, run.models, run.timeline)
+    with devices.spread(distribution):
+        teacher = load_teacher(config, run.models.vocabulary)
+    return dataclasses.replace(run, teacher=teacher, distribution=distribution)
+
+
+def _claim(run: Run, goes_on: bool) -> None:
+    if not goes_on:
+        run.folder.claim()
+        run.folder.write("config.toml", run.config.to_toml())
+    print(describe(run.models.corpus, run.folder.path), flush=True)
+
+
+def _train_and_prune(run: Run) -> keras.Model | None:
+    """The narrow model, saved; None in all processes but the first."""
+    config, timeline = run.config, run.timeline
+    _say(f"\nTraining wide: {timeline.wide} -> {timeline.narrow} neurons an FFN")
     keras.utils.set_random_seed(config.run.seed)
-    model = models.wide()
+    with devices.spread(run.distribution):
+        model = run.models.wide()
     stages = ((1, timeline.begin), (timeline.begin, timeline.end))
     readings = np.concatenate([np.linspace(*stage, _READINGS) for stage in stages])
-    recorder = _recorder(run, NARROW, timeline.wide, readings.astype(int))
-    prune = pruning(config, timeline.narrow, _monitor(run, NARROW))
-    _fit(run, model, recorder, [prune])
-    return model
+    recorder = recorder_of(run, NARROW, timeline.wide, readings.astype(int))
+    prune = pruning(config, timeline.narrow, monitor_of(run, NARROW))
+    fit(run, model, recorder, [prune])
+    _check_pruned(model, timeline.narrow)
+    narrow: list[keras.Model] = []
+
+    def save() -> None:
+        trained = model if run.distribution is None else _on_one_device(run)
+        # A stock preset in mixed precision is one that KerasHub 0.32 cannot read.
+        narrow.append(compute_in(compact(trained), "float32"))
+        with run.folder.replacing(run.models.saved_as) as path:
+            run.models.save(narrow[0], path)
+
+    processes.from_first(save)
+    return narrow[0] if narrow else None
+
+
+def _on_one_device(run: Run) -> keras.Model:
+    """The trained model from its last checkpoint, whole on one device.
+
+    The random state is left as it is: its variable lies on the devices of all.
+    """
+    with processes.alone():
+        saved = CheckpointFiles(run.folder.checkpoints(NARROW)).newest()
+        if saved is not None and saved.step == run.timeline.total:
+            model = run.models.wide()
+            restore_model(saved, model)
+            return model
+    raise RunFolderError(
+        f"The last checkpoint in {str(run.folder.path)!r} could not be written, and "
+        "the trained model is put together from it. Make room; the same command goes "
+        "on from the checkpoint before."
+    )
+
+
+def _check_pruned(model: keras.Model, width: int) -> None:
+    for ffn in find_ffns(model):
+        if ffn.width != width:
+            raise TrainingDiverged(
+                f"Pruning has not come to its end: {ffn.name} has {ffn.width} neurons "
+                f"and should have {width}. In mixed_float16 steps are left out whose "
+                "gradients overflow: give budget.recover_steps more, or use "
+                'dtype = "mixed_bfloat16".'
+            )
 
 
 def _train_from_scratch(run: Run) -> None:
     width = run.timeline.narrow
-    print(f"\nTraining narrow from scratch: {width} neurons an FFN, the same batches")
+    _say(f"\nTraining narrow from scratch: {width} neurons an FFN, the same batches")
     keras.utils.set_random_seed(run.config.run.seed)
-    monitor = _monitor(run, SCRATCH)
-    model, recorder = run.models.plain(width), _recorder(run, SCRATCH, width)
-    _fit(run, model, recorder, [] if monitor is None else [monitor])
+    with devices.spread(run.distribution):
+        model = run.models.plain(width)
+    monitor, recorder = monitor_of(run, SCRATCH), recorder_of(run, SCRATCH, width)
+    fit(run, model, recorder, [] if monitor is None else [monitor])
 
 
-def _monitor(run: Run, training: str) -> Monitor | None:
-    """`Monitor` of one of the run's trainings, or None if it is not asked for."""
-    config = run.config
-    if not config.run.tensorboard:
-        return None
-    length = config.model.sequence_length
-    return Monitor(
-        run.folder.tensorboard(training),
-        tokens_per_batch=config.data.batch_size * length,
-        sequence_length=length,
-    )
+def _finish(run: Run, narrow: keras.Model) -> list[ResultRow]:
+    with processes.alone():
+        rows = _tell(run, narrow)
+        run.folder.remove_checkpoints()
+    return rows
 
 
-def _recorder(
-    run: Run, name: str, width: int, reading_steps: Sequence[int] | np.ndarray = ()
-) -> Recorder:
-    """A recorder, put among those whose curves go to the metrics file."""
+def _tell(run: Run, narrow: keras.Model) -> list[ResultRow]:
+    """Writes and prints what a trained run has to say."""
+    config, models, folder = run.config, run.models, run.folder
+    length, prompt = config.model.sequence_length, config.sample.prompt
+    results.draw(folder, run.recorders, run.timeline)
+    size, parts = config.data.batch_size, config.micro_batches
+    costs = results.measure(models, narrow, size, length, prompt, parts)
+    rows = results.rows(run.recorders, run.timeline, costs, run.bits.train)
+    facts = results.facts(models.corpus.description)
+    folder.write("table.md", to_markdown(rows))
+    folder.write("table.json", to_json(rows, facts))
+    print_table(rows)
+    seed, vocabulary = config.run.seed, models.vocabulary
+    sample = results.sample(narrow, vocabulary, config.sample, seed, length)
+    folder.write("sample.txt", sample)
+    print(f"The narrow model writes:\n\n{sample}\n\nAll of it is in {folder.path}/")
+    if config.model.of_hub:
+        print(results.how_to_load(folder.path / "preset", prompt, length))
+    return rows
 
-    def write_metrics() -> None:
-        curves = [recorder.curve() for recorder in run.recorders]
-        run.folder.write("metrics.csv", metrics_csv(curves))
 
-    schedule = cosine(run.config)
-    recorder = Recorder(name, width, schedule, run.bits, reading_steps, write_metrics)
-    run.recorders.append(recorder)
-    return recorder
-
-
-def _fit(
-    run: Run,
-    model: keras.Model,
-    recorder: Recorder,
-    callbacks: Sequence[keras.callbacks.Callback] = (),
-) -> None:
-    config, corpus = run.config, run.models.corpus
-    length, batch_size = config.model.sequence_length, config.data.batch_size
-    every = config.run.validate_every
-    checkpoint = Checkpoint(
-        run.folder.checkpoints(recorder.name),
-        every=(config.run.checkpoint_every or every) // every,
-        keep=config.run.keep_checkpoints,
-        stateful={"recorder": recorder},
-        identity={"text": corpus.fingerprint()},
-    )
-    epoch = checkpoint.restore(model)
-    if epoch:
-        print(f"Going on after step {epoch * every} of {run.timeline.total}")
-    batches = corpus.batches(
-        seed=config.run.seed,
-        batch_size=batch_size,
-        length=length,
-        start_step=epoch * every,
-    )
-    x, y = run.validation
-    # The base class's: KerasHub's takes no generator.
-    keras.Model.fit(
-        model,
-        ((token_inputs(model, ids), targets) for ids, targets in batches),
-        epochs=run.timeline.total // every,
-        initial_epoch=epoch,
-        steps_per_epoch=every,
-        validation_data=(token_inputs(model, x), y),
-        validation_batch_size=min(batch_size, len(x)),
-        shuffle=False,
-        callbacks=[recorder, *callbacks, ShortBar(run.bits), checkpoint],
-        # The bar that moves is for a terminal; a log gets a line an interval.
-        verbose=1 if sys.stdout.isatty() else 2,
-    )
+def _say(text: str) -> None:
+    if processes.is_first():
+        print(text, flush=True)

@@ -16,6 +16,7 @@ from keras_idea.keras_private.optimizer_parts import innermost, parts
 from keras_idea.keras_private.optimizer_variables import trained_variables
 from keras_idea.surgery.find import FFN, find_ffns
 from keras_idea.surgery.pruner import pruner_of
+from keras_idea.surgery.replicas import replicas_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,15 +169,14 @@ def _check_plain(condition: Condition) -> None:
 
 def _check_steps(model: keras.Model) -> None:
     """Refuses what gives the optimizer another gradient than the step is made with."""
-    strategy = getattr(model, "distribute_strategy", None)
-    replicas = getattr(strategy, "num_replicas_in_sync", 1)
-    if replicas > 1:
+    optimizer = innermost(model.optimizer)
+    if replicas_of(model) > 1 and optimizer.gradient_accumulation_steps:
         raise ValueError(
-            f"{type(strategy).__name__} with {replicas} replicas: each would score by "
-            "the gradient of its own share of the batch. Prune on one device, or on "
-            "jax with keras.distribution."
+            "gradient_accumulation_steps="
+            f"{optimizer.gradient_accumulation_steps} in several replicas: each would "
+            "score by what it has accumulated itself. Use larger batches instead."
         )
-    inner = parts(innermost(model.optimizer))[1:]  # of a MultiOptimizer
+    inner = parts(optimizer)[1:]  # of a MultiOptimizer
     if any(part.gradient_accumulation_steps for part in inner):
         raise ValueError(
             "MultiOptimizer whose optimizers accumulate gradients: they would take "

@@ -59,6 +59,17 @@ class FFN:
         return tuple(weight for weight, _ in self.weights.weights_with_axes()[:3])
 
     @property
+    def device_parts(self) -> int:
+        """int, the equal parts into which devices cut its neurons; 1: they do not."""
+        parts = 1
+        for kernel, axis in self.cuts()[:3]:
+            sharding = getattr(kernel.value, "sharding", None)  # of jax's arrays
+            if sharding is not None:
+                shape = tuple(kernel.shape)
+                parts = max(parts, shape[axis] // sharding.shard_shape(shape)[axis])
+        return parts
+
+    @property
     def shows_hidden(self) -> bool:
         """bool, whether its hidden activations pass through the state."""
         return getattr(self.weights, "shows_hidden", True)

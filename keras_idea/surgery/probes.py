@@ -18,7 +18,10 @@ from keras_idea.surgery.shrink import refresh
 
 
 def check_probes(
-    ffns: Iterable[FFN], optimizer: keras.Optimizer | None, method: str
+    ffns: Iterable[FFN],
+    optimizer: keras.Optimizer | None,
+    method: str,
+    replicas: int = 1,
 ) -> None:
     """Refuses FFNs that hide their activations from a method.
 
@@ -26,6 +29,7 @@ def check_probes(
         ffns: list of `FFN` handles.
         optimizer: the model's optimizer; None if the probes have no variables.
         method: str, the method's name.
+        replicas: int, that the model is trained in. Default 1.
 
     Raises:
         ValueError: naming the FFN, or the setting of the optimizer.
@@ -40,6 +44,12 @@ def check_probes(
             )
     if optimizer is None:
         return
+    if replicas > 1:
+        raise ValueError(
+            f"Method '{method}' measures in the train step, and each of the {replicas} "
+            "replicas would measure its own share of the batch. Use "
+            "method='sensitivity' or 'random', or one device."
+        )
     inner = innermost(optimizer)
     if inner.gradient_accumulation_steps:
         raise ValueError(

@@ -24,6 +24,7 @@ from keras_idea.functional.masks import top_k_mask
 from keras_idea.keras_private.optimizer_parts import innermost, parts
 from keras_idea.keras_private.optimizer_variables import (
     apply_count,
+    as_int,
     track,
     trained_variables,
     untrack,
@@ -31,6 +32,7 @@ from keras_idea.keras_private.optimizer_variables import (
 from keras_idea.schedules.width import CubicWidth
 from keras_idea.surgery.find import FFN, find_ffns
 from keras_idea.surgery.live import Live
+from keras_idea.surgery.replicas import once_for_all_replicas, scope_of
 from keras_idea.surgery.step_gradients import StepGradients
 from keras_idea.surgery.train_function import TrainFunction, swap_train_function
 from keras_idea.surgery.zero_rows import zero_rows
@@ -69,7 +71,7 @@ class NeuronPruner:
     @property
     def steps(self) -> int:
         """int, the optimizer steps seen since it was set to work."""
-        return int(self._steps.value)
+        return as_int(self._steps)
 
     def fits(
         self, model: keras.Model, ffns: list[FFN], schedules: list[CubicWidth | None]
@@ -102,11 +104,12 @@ class NeuronPruner:
         optimizer = innermost(model.optimizer)
         if optimizer is not self._optimizer:
             self._optimizer = optimizer
-            self._make_variables()
+            with scope_of(model):
+                self._make_variables()
         else:
             for variable in self.variables:
                 track(optimizer, variable)
-        self.start = int(optimizer.iterations)
+        self.start = as_int(optimizer.iterations)
         self._steps.assign(0)
         for ffn, live in zip(self.ffns, self._live, strict=True):
             live.scores.assign(ops.copy(ffn.state._scores.value))
@@ -153,7 +156,7 @@ class NeuronPruner:
         # Where nothing is known of the neurons, the first step tells.
         if schedule is None or not ops.convert_to_numpy(importance).any():
             return mask
-        k = schedule(int(self._optimizer.iterations))
+        k = schedule(as_int(self._optimizer.iterations))
         return top_k_mask(importance, k, alive=mask)
 
     def _apply(
@@ -165,13 +168,16 @@ class NeuronPruner:
         known = trained_variables(self._optimizer)
         if trainable_variables is not None:
             known = trainable_variables = list(trainable_variables)
-        gradients = StepGradients(self._optimizer, grads, known)
+        gradients = StepGradients(self._optimizer, grads, known, self.ffns)
         # Before the step: afterwards the weights are new ones.
         fresh = [gradients.sensitivities(ffn) for ffn in self.ffns]
         self._step(grads, trainable_variables)
-        self._steps.assign_add(gradients.ended)
+        once_for_all_replicas(self._renew_all, (fresh, gradients.ends, gradients.ended))
+
+    def _renew_all(self, fresh: list[Tensor], ends: Tensor, ended: Tensor) -> None:
+        self._steps.assign_add(ended)
         for group in self._groups():
-            self._renew(group, [fresh[i] for i in group], gradients.ends)
+            self._renew(group, [fresh[i] for i in group], ends)
 
     def _groups(self) -> list[list[int]]:
         """The FFNs whose masks can be made together, as lists of their places.

@@ -18,6 +18,7 @@ from keras_idea.surgery.optimizer_state import (
     check_carriable,
     narrow_variable,
 )
+from keras_idea.surgery.replicas import scope_of
 
 
 def shrink_in_place(model: keras.Model) -> list[FFN]:
@@ -53,10 +54,11 @@ def narrow_to(model: keras.Model, pairs: Sequence[tuple[FFN, np.ndarray]]) -> No
     optimizer = built_optimizer(model)
     if optimizer is not None and pairs:
         check_carriable(optimizer)  # before anything is cut
-    for ffn, kept in pairs:
-        for variable, axis in [*ffn.cuts(), *ffn.state.cuts()]:
-            narrow_variable(optimizer, variable, kept, axis)
-        ffn.weights.set_hidden_dim(len(kept))
+    with scope_of(model):
+        for ffn, kept in pairs:
+            for variable, axis in [*ffn.cuts(), *ffn.state.cuts()]:
+                narrow_variable(optimizer, variable, kept, axis)
+            ffn.weights.set_hidden_dim(len(kept))
     if pairs:
         refresh(model)
         _tell_others(model, [v for ffn, _ in pairs for v, _ in ffn.cuts()])

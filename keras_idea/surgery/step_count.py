@@ -5,7 +5,12 @@ from collections.abc import Callable
 import keras
 
 from keras_idea.keras_private.optimizer_parts import innermost
-from keras_idea.keras_private.optimizer_variables import apply_count, rate_source
+from keras_idea.keras_private.optimizer_variables import (
+    apply_count,
+    as_float,
+    as_int,
+    rate_source,
+)
 
 
 class StepCount:
@@ -28,7 +33,7 @@ class StepCount:
 
     def __init__(self, optimizer: keras.Optimizer) -> None:
         optimizer = innermost(optimizer)
-        self._updates = int(apply_count(optimizer))
+        self._updates = as_int(apply_count(optimizer))
         self.per_step = optimizer.gradient_accumulation_steps or 1
         self._learning_rate = _learning_rate_function(optimizer)
 
@@ -38,7 +43,7 @@ class StepCount:
 
     def batches(self, optimizer: keras.Optimizer) -> int:
         """int, the batches of the epoch so far; reads the optimizer again."""
-        return int(apply_count(innermost(optimizer))) - self._updates
+        return as_int(apply_count(innermost(optimizer))) - self._updates
 
     def learning_rate(self, batches: int) -> float | None:
         """The rate that the last of so many batches used; None: there is no one rate.
@@ -63,5 +68,5 @@ def _learning_rate_function(
     rate = rate_source(optimizer)
     if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
         return lambda update: float(rate(update))
-    constant = float(rate() if callable(rate) else rate)
+    constant = as_float(rate() if callable(rate) else rate)
     return lambda update: constant

@@ -12,11 +12,18 @@ from keras_idea.keras_private.optimizer_variables import (
     variable_key,
 )
 from keras_idea.surgery.find import FFN
+from keras_idea.surgery.replicas import sums_over_replicas
 from keras_idea.typing import Tensor
 
 
 class StepGradients:
-    """The gradients that one step of an optimizer is made with, by variable.
+    """The gradients of FFNs that one step of an optimizer is made with.
+
+    Args:
+        optimizer: the Keras optimizer whose `apply` was called.
+        grads: what it was called with.
+        variables: those that they are the gradients of.
+        ffns: the `FFN` handles that are asked for.
 
     Attributes:
         ends: True, or under accumulation a bool tensor: whether this call of `apply`
@@ -28,6 +35,7 @@ class StepGradients:
         optimizer: keras.Optimizer,
         grads: Iterable[Tensor | None],
         variables: Iterable[keras.Variable],
+        ffns: Iterable[FFN],
     ) -> None:
         self._optimizer, self.ends = optimizer, True
         self._count = optimizer.gradient_accumulation_steps
@@ -35,7 +43,11 @@ class StepGradients:
             self.ends = (apply_count(optimizer).value + 1) % self._count == 0
         # Lists that do not match are the optimizer's to refuse.
         pairs = zip(variables, grads, strict=False)
-        self._by_key = {variable_key(optimizer, v): g for v, g in pairs}
+        found = {variable_key(optimizer, v): g for v, g in pairs}
+        keys = [variable_key(optimizer, k) for ffn in ffns for k in ffn.kernels]
+        keys = [key for key in keys if found.get(key) is not None]
+        sums = sums_over_replicas([found[key] for key in keys])
+        self._by_key = dict(zip(keys, sums, strict=True))
 
     @property
     def ended(self) -> Tensor:

@@ -8,6 +8,7 @@ from keras_idea.keras_private.layer_walk import all_layers, sublayers, walk
 from keras_idea.keras_private.layers import (
     become,
     own_attributes,
+    rematerialize,
     retrack_parameters,
     stored_kernel,
     without_remat,
@@ -166,3 +167,14 @@ def test_own_attributes_are_told_from_the_frameworks():
             self.pair = Pair()
 
     assert set(own_attributes(Model())) == {"pair"}
+
+
+def test_a_layer_is_rematerialized_from_now_on():
+    layer = keras.layers.Dense(2)
+    assert layer._remat_mode is None
+    rematerialize(layer)
+    with keras.RematScope("full"):
+        made_so = keras.layers.Dense(2)
+    assert layer._remat_mode == made_so._remat_mode
+    assert layer._remat_mode.mode == "full"
+    assert keras.layers.Dense(2)._remat_mode is None

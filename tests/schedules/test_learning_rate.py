@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import keras_idea as ki
+from keras_idea.schedules.accumulated import Accumulated
 from tests.helpers import to_numpy
 
 PEAK, END = 0.01, 5e-5
@@ -119,7 +120,16 @@ SCHEDULES = [
     ki.StagedSchedule(
         [(ki.CosineDecay(PEAK, END, 3), 3), (ki.CosineDecay(1, 0, 5), 5)]
     ),
+    Accumulated(ki.CosineDecay(PEAK, END, 3), 2),
 ]
+
+
+def test_accumulated_is_the_rate_of_the_step():
+    cosine = ki.CosineDecay(PEAK, END, 40, 4)
+    schedule = Accumulated(cosine, 3)
+    expected = np.repeat([eta(t, 40, 4) for t in range(45)], 3)
+    np.testing.assert_allclose(of_ints(schedule, 135), expected, rtol=1e-5)
+    np.testing.assert_allclose(of_tensors(schedule, 135), expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda s: type(s).__name__)

@@ -1,0 +1,173 @@
+"""Which axis of which kernel lies on the model axis of a mesh.
+
+As in Megatron-LM: the first matrices of a block's two branches are cut by their
+outputs (heads, neurons), the last ones by their inputs, so that a branch ends in one
+sum over the devices; embeddings and logits are cut by the vocabulary. Everything is
+read off the layers themselves, so that it holds for every family of our table.
+"""
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+import keras
+
+from keras_idea.errors import ConfigError
+from keras_idea.hub.ffn import hub_ffns
+from keras_idea.keras_private.layer_walk import walk
+from keras_idea.keras_private.layers import stored_kernel
+from keras_idea.layers import GatedFFN, PrunableGatedFFN
+from keras_idea.layers.gated_ffn import weights_with_axes
+from keras_idea.models.attention import CausalSelfAttention
+
+#: The name of the mesh's axis that kernels are cut along.
+MODEL = "model"
+#: (variable, the axis of it that is cut, how many parts that has at least).
+Cut: TypeAlias = tuple[keras.Variable, int, int]
+# Of KerasHub's attentions with Dense layers (SmolLM3, T5): what projects, along which
+# axis its heads lie, and what tells how many they are.
+_QUERY_HEADS = ("num_attention_heads", "num_heads")
+_DENSE_ATTENTIONS = (
+    (("q_proj", "query_projector"), 1, _QUERY_HEADS),
+    (
+        ("k_proj", "v_proj", "key_projector", "value_projector"),
+        1,
+        ("num_key_value_heads", "num_heads"),
+    ),
+    (("o_proj", "output_projector"), 0, _QUERY_HEADS),
+)
+
+
+def kernel_layouts(model: keras.Model, size: int) -> dict[str, tuple[str | None, ...]]:
+    """The layout of each kernel that is cut along the model axis.
+
+    Key and value heads that the axis does not divide stay whole on each device, a
+    vocabulary too.
+
+    Args:
+        model: this package's decoder or a KerasHub `CausalLM`; its variables need no
+            values.
+        size: int, devices of the mesh's model axis.
+
+    Returns:
+        dict of a variable's path to its axes, as `keras.distribution.LayoutMap` takes
+        them.
+
+    Raises:
+        ConfigError: if the axis does not divide the neurons of an FFN or the heads.
+
+    Example:
+    >>> kernel_layouts(model, 2)["block_0/ffn_0/up_kernel"]
+    (None, 'model')
+    """
+    layouts = {}
+    for variable, axis, parts in _cuts(model, size):
+        if parts % size == 0:
+            axes: list[str | None] = [None] * len(variable.shape)
+            axes[axis] = MODEL
+            layouts[variable.path] = tuple(axes)
+    return layouts
+
+
+def _cuts(model: keras.Model, size: int) -> Iterator[Cut]:
+    backbone = getattr(model, "backbone", None)
+    layers = list(walk(model))
+    ffns = hub_ffns(backbone) if backbone is not None else []
+    for layer in layers:
+        if isinstance(layer, (GatedFFN, PrunableGatedFFN)):
+            yield from _ffn_cuts(layer.path, weights_with_axes(layer), size)
+        elif isinstance(layer, CausalSelfAttention):
+            yield from _attention_cuts(layer, size)
+        elif isinstance(layer, keras.layers.Embedding):
+            yield from _vocabulary_cuts(layer)
+        elif isinstance(layer, keras.layers.Dense) and layer.name == "logits":
+            yield layer.kernel, 1, layer.kernel.shape[1]
+    for ffn in ffns:
+        yield from _ffn_cuts(ffn.owner.path, ffn.weights_with_axes(), size)
+    taken = {id(layer) for ffn in ffns for layer in ffn.layers}
+    heads = [
+        cut
+        for layer in layers
+        if id(layer) not in taken
+        for cut in (_einsum_heads(layer), *_dense_heads(layer))
+        if cut is not None
+    ]
+    yield from _checked(heads, size)
+
+
+def _ffn_cuts(
+    name: str, pairs: list[tuple[keras.Variable, int | None]], size: int
+) -> Iterator[Cut]:
+    for variable, axis in pairs:
+        if axis is not None:
+            neurons = variable.shape[axis]
+            if neurons % size:
+                raise ConfigError(
+                    f"The model axis of {size} devices must divide the neurons of each "
+                    f"FFN, and {name} has {neurons}. Mend: {neurons // size * size} or "
+                    f"{-(-neurons // size) * size} neurons."
+                )
+            yield variable, axis, neurons
+
+
+def _attention_cuts(layer: CausalSelfAttention, size: int) -> Iterator[Cut]:
+    # Kernels of (features, heads x features of a head): whole heads are cut.
+    heads, key_value_heads = layer.num_heads, layer.num_key_value_heads
+    yield from _checked(
+        [
+            (layer.query.kernel, 1, heads),
+            (layer.key.kernel, 1, key_value_heads),
+            (layer.value.kernel, 1, key_value_heads),
+            (layer.output_projection.kernel, 0, heads),
+        ],
+        size,
+    )
+
+
+def _checked(cuts: list[Cut], size: int) -> list[Cut]:
+    """Cuts by heads, if the axis divides those of the queries."""
+    most = max((heads for _, _, heads in cuts), default=size)
+    if most % size:
+        raise ConfigError(
+            f"The model axis of {size} devices must divide the model's {most} query "
+            "heads. Mend: a smaller model axis, and a larger data axis."
+        )
+    return cuts
+
+
+def _einsum_heads(layer: keras.layers.Layer) -> Cut | None:
+    """The heads in a projection's kernel: what comes first of them and their features.
+
+    Of "btd,ndh->btnh" n, which the output has before h; of "btnh,nhd->btd" too, which
+    the input has before h.
+    """
+    if not isinstance(layer, keras.layers.EinsumDense):
+        return None
+    inputs, rest = layer.equation.replace(" ", "").split(",")
+    kernel, output = rest.split("->")
+    made = [label for label in output if label in kernel and label not in inputs]
+    summed = [label for label in inputs if label in kernel and label not in output]
+    pair = next((labels for labels in (made, summed) if len(labels) == 2), None)
+    if pair is None:
+        return None
+    variable = stored_kernel(layer)
+    axis = kernel.index(pair[0])
+    return variable, axis, variable.shape[axis]
+
+
+def _dense_heads(attention: keras.layers.Layer) -> Iterator[Cut]:
+    """The heads in an attention's Dense projections, whose kernels do not show them."""
+    for projections, axis, counts in _DENSE_ATTENTIONS:
+        heads = next(
+            (getattr(attention, n) for n in counts if hasattr(attention, n)), 0
+        )
+        for name in projections:
+            layer = getattr(attention, name, None)
+            if heads and isinstance(layer, keras.layers.Dense):
+                yield stored_kernel(layer), axis, heads
+
+
+def _vocabulary_cuts(layer: keras.layers.Embedding) -> Iterator[Cut]:
+    yield layer.embeddings, 0, layer.embeddings.shape[0]
+    reverse = getattr(layer, "reverse_embeddings", None)
+    if reverse is not None and not getattr(layer, "tie_weights", True):
+        yield reverse, 1, reverse.shape[1]

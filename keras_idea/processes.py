@@ -1,0 +1,259 @@
+"""The processes of one run: which one this is, and how they agree.
+
+There are several on jax alone, each with devices of its own, all running the same
+program; elsewhere, and in most runs, there is one, and everything here is free.
+"""
+
+import contextlib
+import importlib.metadata
+import itertools
+import json
+import os
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from keras_idea import errors
+from keras_idea.errors import ConfigError, ProcessError
+from keras_idea.keras_private.jax_processes import client, devices_started, place
+
+T = TypeVar("T")
+#: Seconds within which all processes must have come, and after which one is dead.
+PATIENCE = 40
+# Of what one process does while the others wait: a token cache may take a day.
+_VERY_LONG = 7 * 24 * 3600
+_VARIABLES = tuple(
+    f"KERAS_DISTRIBUTION_{name}"
+    for name in ("JOB_ADDRESSES", "NUM_PROCESSES", "PROCESS_ID")
+)
+_turns = itertools.count()
+_alone: list[bool] = []
+
+
+def count() -> int:
+    """int, the processes of the run."""
+    return 1 if _alone or client() is None else place()[1]
+
+
+def index() -> int:
+    """Int in [0, count()), the number of this process."""
+    return 0 if _alone or client() is None else place()[0]
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """A scope of the first process, in which it does without the others."""
+    _alone.append(True)
+    try:
+        yield
+    finally:
+        _alone.pop()
+
+
+def is_first() -> bool:
+    """bool, whether this is the process that writes."""
+    return index() == 0
+
+
+def join() -> None:
+    """Joins the other processes of the run, if there are any.
+
+    By Keras's environment variables `KERAS_DISTRIBUTION_JOB_ADDRESSES`,
+    `..._NUM_PROCESSES` and `..._PROCESS_ID`, else by what jax finds out itself (Slurm,
+    GKE, TPU pods). To be called before anything is computed, on jax.
+
+    Raises:
+        ConfigError: if only some of the variables are set, or not to numbers.
+        ProcessError: if the others do not come.
+    """
+    if client() is not None:  # by the caller, or an earlier run
+        return
+    import jax
+
+    patience: dict[str, Any] = {
+        "initialization_timeout": PATIENCE,
+        "heartbeat_timeout_seconds": PATIENCE,
+        "shutdown_timeout_seconds": PATIENCE,
+    }
+    told = {name: os.environ.get(name) for name in _VARIABLES}
+    if not any(told.values()):
+        if devices_started():  # a program that has begun alone
+            return
+        try:
+            jax.distributed.initialize(**patience)
+        except ValueError:  # jax has found nothing: there is but this process
+            return
+        except RuntimeError as error:
+            raise _nobody_came(error) from error
+        return
+    address, number, own = _addressed(told)
+    if devices_started():
+        raise ProcessError(
+            "jax has computed something already, so the other processes of the run "
+            "cannot be joined. Begin the program with it, or call "
+            "keras.distribution.initialize() first."
+        )
+    try:
+        jax.distributed.initialize(address, number, own, **patience)
+    except RuntimeError as error:
+        raise _nobody_came(error) from error
+
+
+def exchange(text: str) -> list[str]:
+    """Gives every process what each of them has to say; all must call it.
+
+    Args:
+        text: str, what this one says.
+
+    Returns:
+        List of str, one a process in their order.
+    """
+    if count() == 1:
+        return [text]
+    turn = next(_turns)
+    client().key_value_set(_key(turn, index()), text)
+    return [_wait_for(_key(turn, number)) for number in range(count())]
+
+
+def agree(error: BaseException | None = None) -> None:
+    """Goes on only if all processes can; all must call it.
+
+    Args:
+        error: what keeps this one from going on, or None. Default None.
+
+    Raises:
+        KerasIdeaError, OSError: `error` itself; or, where others have one, the same
+            kind of error, which says whose it is; of any other kind a `ProcessError`.
+    """
+    told = exchange("" if error is None else _told(error))
+    if error is not None:
+        raise error
+    for number, text in enumerate(told):
+        if text:
+            raise _error(text, number)
+
+
+def from_first(make: Callable[[], Any]) -> Any:
+    """What `make` returns in the first process; the others wait for it.
+
+    Args:
+        make: function without arguments that returns what JSON can hold. Only the
+            first process calls it.
+
+    Returns:
+        What it returned, in every process.
+
+    Raises:
+        KerasIdeaError, OSError: if it raised one, in every process.
+    """
+    if count() == 1:
+        return make()
+    key = _key(next(_turns), 0)
+    if not is_first():
+        state, value = json.loads(_wait_for(key))
+        if state == "error":
+            raise _error(value, 0)
+        return value
+    try:
+        value = make()
+    # Whatever it is: the others wait for a word.
+    except BaseException as error:
+        client().key_value_set(key, json.dumps(["error", _told(error)]))
+        raise
+    client().key_value_set(key, json.dumps(["value", value]))
+    return value
+
+
+def on_each(make: Callable[[], T]) -> T:
+    """What `make` returns, once it has returned in every process.
+
+    Args:
+        make: function without arguments that needs nothing of the other processes.
+
+    Returns:
+        What it returned in this one.
+
+    Raises:
+        KerasIdeaError, OSError: if it raised one in any of them.
+    """
+    try:
+        made = make()
+    except BaseException as error:
+        agree(error)
+        raise
+    agree()
+    return made
+
+
+def check_same(facts: dict[str, Any]) -> None:
+    """Refuses processes that do not run the same program on the same data.
+
+    Args:
+        facts: dict that JSON can hold: what must be the same in all. The versions of
+            the packages are added.
+
+    Raises:
+        ProcessError: naming the first fact that differs, and in which process.
+    """
+    packages = ("keras-idea", "keras", "jax", "numpy")
+    versions = {name: importlib.metadata.version(name) for name in packages}
+    told = list(map(json.loads, exchange(json.dumps({**versions, **facts}))))
+    for number, other in enumerate(told):
+        for name, value in told[0].items():
+            if other.get(name) != value:
+                raise ProcessError(
+                    f"The processes of a run must be given the same. Of {name} process "
+                    f"0 has {value!r} and process {number} has {other.get(name)!r}."
+                )
+
+
+def _addressed(told: dict[str, str | None]) -> tuple[str, int, int]:
+    """The address of the first process, how many there are, and which this is."""
+    missing = [name for name, value in told.items() if not value]
+    if missing:
+        raise ConfigError(
+            f"{' and '.join(missing)} is not set, though others of Keras's variables "
+            "are. A run in several processes needs all three in each of them."
+        )
+    address, number, own = (str(value) for value in told.values())
+    try:
+        total, this = int(number), int(own)
+        if not 0 <= this < total:
+            raise ValueError
+    except ValueError:
+        raise ConfigError(
+            f"{_VARIABLES[1]} must be a whole number, and {_VARIABLES[2]} one below "
+            f"it. Received: {number!r} and {own!r}."
+        ) from None
+    return address.split(",")[0], total, this
+
+
+def _nobody_came(error: Exception) -> ProcessError:
+    reason = " ".join(str(error).split())
+    return ProcessError(
+        f"The processes of the run have not come together within {PATIENCE} seconds. "
+        f"Start as many as there should be, all at once, each with its own number: "
+        f"see {', '.join(_VARIABLES)}. jax says: {reason}"
+    )
+
+
+def _key(turn: int, number: int) -> str:
+    return f"keras_idea/{turn}/{number}"
+
+
+def _wait_for(key: str) -> str:
+    # If the process is dead jax ends this one too, within PATIENCE seconds.
+    return client().blocking_key_value_get(key, _VERY_LONG * 1000)
+
+
+def _told(error: BaseException) -> str:
+    # Those of the operating system have many names.
+    name = "OSError" if isinstance(error, OSError) else type(error).__name__
+    return json.dumps([name, str(error)])
+
+
+def _error(told: str, number: int) -> Exception:
+    name, message = json.loads(told)
+    kind = OSError if name == "OSError" else getattr(errors, name, None)
+    if kind is None:  # none of ours: only that process can show where it came from
+        return ProcessError(f"process {number} has failed: {name}: {message}")
+    return kind(f"process {number}: {message}")

@@ -1,0 +1,45 @@
+"""The transformer blocks of a run's models, each computed again where that is asked."""
+
+import keras
+
+from keras_idea.hub.ffn import hub_ffns
+from keras_idea.keras_private.layer_walk import walk
+from keras_idea.keras_private.layers import rematerialize
+from keras_idea.models import DecoderBlock
+from keras_idea.runs.config import RunConfig
+
+
+def rematerialized(config: RunConfig, model: keras.Model) -> keras.Model:
+    """`model`, its blocks rematerialized if the run says so.
+
+    Args:
+        config: `RunConfig`.
+        model: the run's decoder, or a KerasHub `CausalLM`.
+
+    Returns:
+        `model` itself.
+    """
+    if config.run.rematerialize:
+        for block in transformer_blocks(model):
+            rematerialize(block)
+    return model
+
+
+def transformer_blocks(model: keras.Model) -> list[keras.layers.Layer]:
+    """The layers of a model, each of which holds one FFN and what goes with it.
+
+    Args:
+        model: this package's decoder, or a KerasHub `CausalLM`.
+
+    Returns:
+        List of layers, in their order.
+    """
+    backbone = getattr(model, "backbone", None)
+    if backbone is None:
+        return [layer for layer in model.layers if isinstance(layer, DecoderBlock)]
+    owners = {id(ffn.owner) for ffn in hub_ffns(backbone)}
+    return [
+        layer
+        for layer in backbone.layers
+        if any(id(part) in owners for part in walk(layer))
+    ]

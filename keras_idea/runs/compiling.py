@@ -1,0 +1,128 @@
+"""How the models of a run are compiled: optimizer, learning rate and loss."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import keras
+
+from keras_idea.errors import ConfigError
+from keras_idea.runs.config import RunConfig
+from keras_idea.schedules import CosineDecay
+from keras_idea.schedules.accumulated import Accumulated
+
+# Muon leaves embeddings to AdamW by itself, tied logits with them; these too.
+_LOGITS = "logits"
+
+
+def compiled(config: RunConfig, model: keras.Model) -> keras.Model:
+    """`model`, compiled as the run says.
+
+    Args:
+        config: `RunConfig`.
+        model: keras.Model, tokens to logits.
+
+    Returns:
+        `model` itself.
+    """
+    model.compile(
+        optimizer=make_optimizer(config),
+        loss=cross_entropy(),
+        # Else KerasHub's models would also measure their accuracy.
+        weighted_metrics=None,
+        **jit_argument(config),
+    )
+    return model
+
+
+def make_optimizer(config: RunConfig) -> keras.Optimizer:
+    """The run's optimizer, its state not made yet.
+
+    In "mixed_float16" the loss is scaled, as Keras does it: a step whose gradients
+    overflow is left out.
+
+    Args:
+        config: `RunConfig`.
+
+    Returns:
+        `keras.Optimizer`.
+
+    Raises:
+        ConfigError: for clipping or accumulation on tensorflow.
+    """
+    settings, rate = config.optimizer, cosine(config)
+    _check_backend(config)
+    arguments = {}
+    if config.micro_batches > 1:
+        rate = Accumulated(rate, config.micro_batches)
+        arguments["gradient_accumulation_steps"] = config.micro_batches
+    optimizer = _OPTIMIZERS[settings.name](
+        rate,
+        weight_decay=settings.weight_decay,
+        global_clipnorm=settings.global_clipnorm,
+        **arguments,
+    )
+    if config.run.dtype == "mixed_float16":
+        return keras.optimizers.LossScaleOptimizer(optimizer)
+    return optimizer
+
+
+def cosine(config: RunConfig) -> CosineDecay:
+    """The learning rate by optimizer step: a warm-up, one cosine over the budget."""
+    return CosineDecay(
+        config.optimizer.peak_learning_rate,
+        config.optimizer.end_learning_rate,
+        config.budget.total_steps,
+        config.optimizer.warmup_steps,
+    )
+
+
+def cross_entropy() -> keras.losses.Loss:
+    """The loss of the text, in nats a token; computed in float32."""
+    return keras.losses.SparseCategoricalCrossentropy(from_logits=True, dtype="float32")
+
+
+def jit_argument(config: RunConfig) -> dict[str, bool]:
+    """The argument `jit_compile` of `compile`, if the run says anything of it."""
+    jit = config.run.jit_compile
+    return {} if jit is None else {"jit_compile": jit}
+
+
+def _check_backend(config: RunConfig) -> None:
+    """Refuses what Keras 3.15 does wrongly on tensorflow.
+
+    The gradient of an embedding is a list of rows there, one a token. Keras's norm adds
+    up the squares of the rows, so that tokens which come twice make it another; and
+    steps of accumulated rows are others than those of the batch (measured: weights
+    differ by 5e-2 after 8 steps, elsewhere by 6e-8).
+    """
+    if keras.backend.backend() != "tensorflow":
+        return
+    for name, value, off in (
+        ("global_clipnorm", config.optimizer.global_clipnorm, None),
+        ("gradient_accumulation_steps", config.micro_batches, 1),
+    ):
+        if value != off:
+            raise ConfigError(
+                f"`optimizer.{name}` cannot be used on tensorflow, where Keras takes "
+                "the gradient of an embedding wrongly for it. Received: "
+                f"{name}={value}. Mend: KERAS_BACKEND=jax or torch, or leave it out."
+            )
+
+
+def _muon(learning_rate: CosineDecay, **arguments: float) -> keras.Optimizer:
+    return keras.optimizers.Muon(
+        learning_rate,
+        adam_weight_decay=arguments["weight_decay"],
+        exclude_layers=[_LOGITS],
+        **arguments,
+    )
+
+
+_OPTIMIZERS: Mapping[str, Callable[..., keras.Optimizer]] = MappingProxyType(
+    {
+        "adamw": keras.optimizers.AdamW,
+        "lion": keras.optimizers.Lion,
+        "muon": _muon,
+        "adafactor": keras.optimizers.Adafactor,
+    }
+)

@@ -1,0 +1,128 @@
+"""What a model of one width takes of a device while it trains."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+
+import keras
+
+from keras_idea.distribution import kernel_layouts
+from keras_idea.keras_private.variables import without_values
+from keras_idea.monitor.work_count import attention_width, multiply_adds
+from keras_idea.runs.blocks import transformer_blocks
+from keras_idea.runs.compiling import make_optimizer
+from keras_idea.runs.config import RunConfig
+
+_FLOAT32 = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Footprint:
+    """Bytes of one device while a model of one width trains.
+
+    Attributes:
+        width: int, neurons of each FFN.
+        parameters: int, of the whole model.
+        multiply_adds: int, of a token in a forward pass.
+        weights: int, the model's variables; exact.
+        gradients: int, one for each weight that trains; exact.
+        optimizer: int, the optimizer's variables; exact.
+        activations: int, what the forward pass keeps for the backward pass: an
+            estimate, of what the compiler fuses nothing is left out.
+        checkpoint: int, a checkpoint, of all devices together; exact but for the
+            names in it.
+    """
+
+    width: int
+    parameters: int
+    multiply_adds: int
+    weights: int
+    gradients: int
+    optimizer: int
+    activations: int
+    checkpoint: int
+
+    @property
+    def total(self) -> int:
+        """int, all of it together: at most, for not all is there at once."""
+        return self.weights + self.gradients + self.optimizer + self.activations
+
+
+def footprint(
+    config: RunConfig, make: Callable[[int], keras.Model], width: int
+) -> Footprint:
+    """The `Footprint` of a run's model at a width; nothing is allocated for it.
+
+    Args:
+        config: `RunConfig`.
+        make: function of a width that makes the model's outline, see `RunModels`.
+        width: int, neurons of each FFN.
+
+    Returns:
+        `Footprint`.
+
+    Raises:
+        ConfigError: if the mesh does not divide the model.
+    """
+    rows, parts = config.distribution.size
+    model, optimizer = make(width), make_optimizer(config)
+    with without_values():
+        optimizer.build(model.trainable_variables)
+    layouts = kernel_layouts(model, parts) if parts > 1 else {}
+    state = [*model.variables, *optimizer.variables]
+    return Footprint(
+        width=width,
+        parameters=model.count_params(),
+        multiply_adds=multiply_adds(model, config.model.sequence_length),
+        weights=_bytes(model.variables, layouts, parts),
+        gradients=_bytes(model.trainable_variables, layouts, parts),
+        optimizer=_bytes(optimizer.variables, layouts, parts),
+        activations=_activations(config, model, width, rows, parts),
+        checkpoint=_bytes(state, {}, 1),
+    )
+
+
+def _bytes(
+    variables: list[keras.Variable], layouts: Mapping[str, tuple], parts: int
+) -> int:
+    # An optimizer's slot has the path of its variable in its name, and its layout.
+    cut = {path.replace("/", "_") for path in layouts}
+    total = 0
+    for variable in variables:
+        size = math.prod(variable.shape) * _size(variable.dtype)
+        name = variable.path.rpartition("/")[2]
+        of_cut = variable.path in layouts or any(name.startswith(path) for path in cut)
+        total += size // parts if of_cut and len(variable.shape) > 1 else size
+    return total
+
+
+def _size(dtype: str) -> int:
+    """Bytes of a number: float16, bfloat16, uint32, int64, bool, ..."""
+    bits = "".join(character for character in dtype if character.isdigit())
+    return int(bits or 8) // 8
+
+
+def _activations(
+    config: RunConfig, model: keras.Model, width: int, rows: int, parts: int
+) -> int:
+    """What blocks without fusions keep.
+
+    A token, in numbers: eight of the residual stream's width (norms, projections,
+    sums), four of the queries', four of the FFN's, each head's row of weights, twice.
+    """
+    length = config.model.sequence_length
+    tokens = config.data.batch_size // config.micro_batches // rows * length
+    size = _FLOAT32 if config.run.dtype == "float32" else _FLOAT32 // 2
+    layers = len(transformer_blocks(model))
+    backbone = getattr(model, "backbone", None)
+    dim = getattr(backbone, "hidden_dim", None) or config.model.model_dim
+    heads = getattr(backbone, "num_query_heads", None) or config.model.num_heads
+    queries = attention_width(model) // layers
+    attention = heads * length * (size + _FLOAT32)
+    block = size * (8 * dim + (4 * queries + 4 * width) // parts) + attention // parts
+    vocabulary = model.output_shape[-1]
+    logits = vocabulary * (size + 2 * _FLOAT32) // parts
+    kept = layers * block
+    if config.run.rematerialize:
+        kept = layers * size * dim + block
+    return tokens * (kept + logits)

@@ -1,0 +1,138 @@
+"""A plan, printed: what each stage does, and what it takes of a device."""
+
+from typing import TYPE_CHECKING
+
+from keras_idea.extras import require
+from keras_idea.runs.plan import RunPlan
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+_STAGES = ["stage", "steps", "tokens", "neurons", "learning rate", "train FLOPs"]
+_BYTES = [
+    "MB a device",
+    "neurons",
+    "weights",
+    "gradients",
+    "optimizer",
+    "activations*",
+    "together*",
+]
+
+
+def print_plan(
+    planned: RunPlan,
+    console: "Console | None" = None,
+    utilisation: float = 0.4,
+    price: float | None = None,
+) -> None:
+    """Prints a `RunPlan` as tables.
+
+    Args:
+        planned: `RunPlan`.
+        console: `rich.console.Console` or None: the standard output.
+        utilisation: float in (0, 1], the share of the devices' peak rate that is made
+            use of; said in the print. Default 0.4.
+        price: float or None, of one device and hour.
+
+    Raises:
+        MissingPackage: if rich is not installed.
+    """
+    require("rich", "Printing a plan", "cli")
+    import rich.console
+
+    console = console or rich.console.Console()
+    console.print(planned.text, highlight=False)
+    console.print(_stages(planned))
+    wide, narrow = planned.parameters
+    console.print(f"Parameters: {wide:,} wide, {narrow:,} narrow.", highlight=False)
+    console.print(_bytes(planned))
+    for line in [
+        *_compiled(planned),
+        *_notes(planned),
+        *_time(planned, utilisation, price),
+    ]:
+        console.print(line, highlight=False)
+
+
+def _stages(planned: RunPlan) -> "Table":
+    table = _table(_STAGES)
+    for stage in planned.stages:
+        table.add_row(
+            stage.name,
+            f"{stage.steps:,}",
+            f"{stage.tokens:,}",
+            _pair("{:,}", stage.widths),
+            _pair("{:.2g}", stage.learning_rates),
+            f"{stage.flops:.3g}",
+        )
+    return table
+
+
+def _bytes(planned: RunPlan) -> "Table":
+    table = _table(_BYTES)
+    for when, of in planned.footprints.items():
+        parts = (of.weights, of.gradients, of.optimizer, of.activations, of.total)
+        table.add_row(when, f"{of.width:,}", *map(_megabytes, parts))
+    return table
+
+
+def _notes(planned: RunPlan) -> list[str]:
+    wide, narrow = planned.footprints["wide"], planned.footprints["narrow"]
+    rows, parts = planned.mesh
+    lines = [
+        "* an estimate, without what a compiler fuses; the others are exact. While the "
+        "model becomes narrow no more is held than in the steps around it. A "
+        f"checkpoint takes {_megabytes(wide.checkpoint)} MB wide, "
+        f"{_megabytes(narrow.checkpoint)} MB narrow.",
+    ]
+    if rows * parts > 1:
+        lines.append(f"Devices: {rows} along the data, {parts} along the model.")
+    return lines
+
+
+def _compiled(planned: RunPlan) -> list[str]:
+    lines = []
+    for width, step in planned.compiled.items():
+        said = ", ".join(f"{n} {kind}" for kind, n in step.collectives.items())
+        lines.append(
+            f"The compiler, with {width:,} neurons: {_megabytes(step.arguments)} MB of "
+            f"arguments a device, {_megabytes(step.peak)} MB at most; collectives: "
+            f"{said or 'none'}."
+        )
+    return lines
+
+
+def _time(planned: RunPlan, utilisation: float, price: float | None) -> list[str]:
+    hours = planned.hours(utilisation)
+    if hours is None or planned.target is None:
+        return []
+    devices = planned.mesh[0] * planned.mesh[1]
+    kind = planned.target.name.partition(":")[0]
+    line = (
+        f"On {devices} x {kind} at {utilisation:.0%} of the peak rate (bfloat16): "
+        f"{hours:,.2f} hours"
+    )
+    if price is not None:
+        line += f", {hours * devices * price:,.2f} at {price:g} a device and hour"
+    return [f"{line}."]
+
+
+def _table(columns: list[str]) -> "Table":
+    import rich.box
+    import rich.table
+
+    table = rich.table.Table(box=rich.box.SIMPLE)
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="right" if i else "left")
+    return table
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.3g}" if size < 1e9 else f"{size / 1e6:,.0f}"
+
+
+def _pair(form: str, pair: tuple[float, float]) -> str:
+    begin, end = map(form.format, pair)
+    return begin if begin == end else f"{begin} to {end}"

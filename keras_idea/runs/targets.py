@@ -1,0 +1,106 @@
+"""Devices that a run can be planned for without having one.
+
+Peak rates are dense bfloat16's, memory is that of a chip; from the makers' pages
+(cloud.google.com/tpu/docs, nvidia.com/data-center), 2026.
+"""
+
+import dataclasses
+import math
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from keras_idea.errors import ConfigError
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """A kind of device.
+
+    Attributes:
+        flops: float, operations a second at most, bfloat16.
+        memory: float, bytes.
+        tpu: bool, whether libtpu compiles for it.
+    """
+
+    flops: float
+    memory: float
+    tpu: bool = False
+
+
+KINDS: Mapping[str, Kind] = MappingProxyType(
+    {
+        "v5e": Kind(197e12, 16 * 2**30, tpu=True),
+        "v5p": Kind(459e12, 95 * 2**30, tpu=True),
+        "v6e": Kind(918e12, 32 * 2**30, tpu=True),
+        "a100": Kind(312e12, 80e9),
+        "h100": Kind(989e12, 80e9),
+        "h200": Kind(989e12, 141e9),
+    }
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """Devices of one kind.
+
+    Attributes:
+        name: str, such as "v5e:4x4".
+        kind: `Kind`.
+        devices: int.
+    """
+
+    name: str
+    kind: Kind
+    devices: int
+
+
+def parse_target(text: str) -> Target:
+    """The devices that a name stands for.
+
+    Args:
+        text: str, a kind, and of TPUs its topology: "h100", "v5e:4x4".
+
+    Returns:
+        `Target`. Of a kind without a topology, one device.
+
+    Raises:
+        ConfigError: if there is no such kind.
+
+    Example:
+    >>> parse_target("v5e:4x4").devices
+    16
+    """
+    found = re.fullmatch(r"(\w+)(?::(\d+(?:x\d+)*))?", text)
+    kind = KINDS.get(found[1]) if found else None
+    if found is None or kind is None:
+        raise ConfigError(
+            f"`--target` must be one of {', '.join(KINDS)}, of TPUs with a topology, "
+            f"such as v5e:4x4. Received: {text!r}."
+        )
+    return Target(text, kind, math.prod(map(int, (found[2] or "1").split("x"))))
+
+
+def parse_mesh(text: str) -> dict[str, int]:
+    """The axes of a mesh, written as "16x4".
+
+    Args:
+        text: str, devices along the data, and along the model.
+
+    Returns:
+        dict, as `[distribution] mesh`.
+
+    Raises:
+        ConfigError: if it is written otherwise.
+
+    Example:
+    >>> parse_mesh("16x4")
+    {'data': 16, 'model': 4}
+    """
+    found = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", text)
+    if found is None:
+        raise ConfigError(
+            "`--devices` must be DATAxMODEL, two whole numbers such as 16x4. Received: "
+            f"{text!r}."
+        )
+    return {"data": int(found[1]), "model": int(found[2])}

@@ -1,0 +1,86 @@
+"""A teacher whose logits a run's models follow besides the text."""
+
+import keras
+import numpy as np
+from keras.distillation import Distiller, LogitsDistillation
+
+from keras_idea.data import Vocabulary
+from keras_idea.errors import ConfigError, ExportRefused
+from keras_idea.export.load import load_run
+from keras_idea.runs.compiling import cross_entropy, jit_argument
+from keras_idea.runs.config import RunConfig
+from keras_idea.runs.judged import vocabulary_of
+from keras_idea.typing import Tensor
+
+
+def load_teacher(config: RunConfig, vocabulary: Vocabulary) -> keras.Model | None:
+    """The run's teacher, or None if there is none.
+
+    Args:
+        config: `RunConfig`.
+        vocabulary: `Vocabulary` of the run's models.
+
+    Returns:
+        keras.Model, tokens to logits, or None.
+
+    Raises:
+        ConfigError: if there is no such model, or its tokens are others.
+    """
+    source = config.distillation.teacher
+    if source is None:
+        return None
+    try:
+        teacher = load_run(source, "learn from", dtype=config.run.dtype)
+    except ExportRefused as error:
+        raise ConfigError(f"`distillation.teacher`: {error}") from error
+    known = vocabulary_of(teacher)
+    if known.fingerprint != vocabulary.fingerprint or not np.array_equal(
+        known.token_bytes, vocabulary.token_bytes
+    ):
+        raise ConfigError(
+            "`distillation.teacher` must read the run's own tokens: it has "
+            f"{len(known.token_bytes):,}, the run {len(vocabulary.token_bytes):,}, or "
+            f"they stand for other text. Received: teacher={source!r}. Mend: begin "
+            "with the teacher's preset (model.preset), which brings its tokenizer."
+        )
+    teacher.preprocessor = None
+    return teacher
+
+
+def taught(config: RunConfig, student: keras.Model, teacher: keras.Model) -> Distiller:
+    """What to call `fit` of, for a compiled student to follow a teacher too.
+
+    Args:
+        config: `RunConfig`.
+        student: keras.Model, compiled.
+        teacher: keras.Model of the same tokens; it is not trained.
+
+    Returns:
+        `keras.distillation.Distiller`.
+    """
+    settings = config.distillation
+    distiller = Distiller(
+        teacher,
+        student,
+        _FloatLogits(settings.temperature, loss=keras.losses.KLDivergence()),
+        student_loss_weight=1.0 - settings.weight,
+    )
+    distiller.compile(
+        optimizer=student.optimizer, loss=cross_entropy(), **jit_argument(config)
+    )
+    return distiller
+
+
+class _FloatLogits(LogitsDistillation):
+    """Softmax and divergence in float32, whatever the logits were computed in.
+
+    The loss is an object: given as a string, Keras 3.15 takes the divergence of the
+    logits themselves (it looks for the class to apply a softmax).
+    """
+
+    def compute_loss(
+        self, teacher_outputs: Tensor, student_outputs: Tensor, **kwargs: object
+    ) -> Tensor:
+        """`LogitsDistillation`'s, of float32."""
+        outputs = (teacher_outputs, student_outputs)
+        return super().compute_loss(*(keras.ops.cast(o, "float32") for o in outputs))

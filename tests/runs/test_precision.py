@@ -1,0 +1,239 @@
+"""A run's dtype, optimizer, accumulation, rematerialization and teacher."""
+
+import csv
+import functools
+
+import keras
+import numpy as np
+import pytest
+
+import keras_idea as ki
+from keras_idea.cli import main
+from keras_idea.data import load_text
+from keras_idea.errors import ConfigError
+from keras_idea.keras_private.optimizer_variables import rate_source
+from keras_idea.models import DecoderBlock
+from keras_idea.runs.build import decoder_models
+from keras_idea.runs.compiling import make_optimizer
+from keras_idea.runs.config import parse_config
+from keras_idea.runs.prepare import prepare
+from keras_idea.runs.run_folder import RunFolder
+from keras_idea.runs.teacher import load_teacher, taught
+from tests.runs.test_train import CONFIG, TEXT, write_inputs
+
+ALONE = CONFIG.replace("seed = 1", "seed = 1\ncompare_from_scratch = false")
+
+
+def curve(folder):
+    """Columns of a run's metrics, as float arrays."""
+    with open(folder / "metrics.csv", newline="") as file:
+        lines = list(csv.DictReader(file))
+    names = ("learning_rate", "width", "bits_per_byte")
+    columns = {name: np.array([float(line[name]) for line in lines]) for name in names}
+    columns["validation"] = np.array([float(line["validation"] or 0) for line in lines])
+    return columns
+
+
+@pytest.fixture
+def trained(tmp_path, monkeypatch):
+    """A function that carries out a run and returns its folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def train(name, *edits):
+        text = functools.reduce(lambda text, edit: text.replace(*edit), edits, ALONE)
+        write_inputs(tmp_path, text)
+        (tmp_path / "tiny.toml").rename(tmp_path / f"{name}.toml")
+        assert main(["train", f"{name}.toml"]) == 0
+        return tmp_path / "runs" / name
+
+    return train
+
+
+def keys(table, lines):
+    """An edit that writes lines below a table's head."""
+    return f"[{table}]\n", f"[{table}]\n{lines}\n"
+
+
+# On tensorflow Keras's own ways with an embedding's gradient are wrong, and refused.
+PARTS = "global_clipnorm = 0.5\ngradient_accumulation_steps = 4"
+RIGHT = keras.backend.backend() != "tensorflow"
+
+
+@pytest.mark.skipif(RIGHT, reason="where it is right it is tested below")
+@pytest.mark.parametrize("line", PARTS.splitlines())
+def test_refused_on_tensorflow(line):
+    config = parse_config(ALONE.replace(*keys("optimizer", line)))
+    with pytest.raises(ConfigError, match="cannot be used on tensorflow"):
+        make_optimizer(config)
+
+
+@pytest.mark.skipif(not RIGHT, reason="it is refused, see above")
+def test_a_step_in_parts_is_the_same_step(trained):
+    whole = curve(trained("whole", keys("optimizer", "global_clipnorm = 0.5")))
+    parts = curve(trained("parts", keys("optimizer", PARTS)))
+    assert len(parts["width"]) == 12
+    for name, values in whole.items():
+        # Bits are written with 5 digits.
+        np.testing.assert_allclose(parts[name], values, rtol=1e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16"])
+def test_mixed_precision(trained, dtype):
+    whole = curve(trained("whole"))
+    folder = trained("mixed", keys("run", f'dtype = "{dtype}"'))
+    mixed = curve(folder)
+    # Near, by the 8 bits of bfloat16, and not the same: it did compute in it.
+    np.testing.assert_allclose(mixed["bits_per_byte"], whole["bits_per_byte"], 0.02)
+    assert (mixed["bits_per_byte"] != whole["bits_per_byte"]).any()
+    saved = keras.models.load_model(folder / "narrow.keras")
+    assert {variable.dtype for variable in saved.variables} == {"float32"}
+    assert {layer.compute_dtype for layer in saved._flatten_layers()} == {"float32"}
+    assert mixed["width"][-1] == 8
+
+
+def models_of(text, tmp_path):
+    (tmp_path / "text.txt").write_text(TEXT)
+    config = parse_config(text)
+    return config, decoder_models(config, load_text(tmp_path / "text.txt"))
+
+
+def test_what_is_compiled_computes_as_the_run_says(tmp_path):
+    config, models = models_of(ALONE + 'dtype = "mixed_float16"\n', tmp_path)
+    model = models.wide()
+    assert isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer)
+    blocks = [layer for layer in model.layers if isinstance(layer, DecoderBlock)]
+    assert {block.ffn.compute_dtype for block in blocks} == {"float16"}
+    assert {variable.dtype for variable in model.variables} <= {"float32", "int32"}
+
+
+@pytest.mark.parametrize("name", ["adamw", "lion", "muon", "adafactor"])
+def test_optimizers_train_and_prune(trained, name):
+    rate = {"lion": 1e-3, "adafactor": 3e-2}.get(name, 1e-2)
+    lines = f'name = "{name}"\npeak_learning_rate = {rate}'
+    columns = curve(trained(name, keys("optimizer", lines)))
+    assert columns["bits_per_byte"][-1] < columns["bits_per_byte"][0] - 0.05
+    assert columns["width"][-1] == 8
+
+
+def test_the_optimizer_is_the_one_of_the_table():
+    extra = "global_clipnorm = 0.5\ngradient_accumulation_steps = 2" if RIGHT else ""
+    lines = f'name = "muon"\n{extra}'
+    config = parse_config(ALONE.replace(*keys("optimizer", lines)))
+    optimizer = make_optimizer(config)
+    assert type(optimizer) is keras.optimizers.Muon
+    assert optimizer.global_clipnorm == (0.5 if RIGHT else None)
+    assert optimizer.gradient_accumulation_steps == (2 if RIGHT else None)
+    assert optimizer.adam_weight_decay == optimizer.weight_decay == 0.01
+    # The rate of an optimizer step, by micro-batch: warm-up, then the cosine.
+    rates = [float(rate_source(optimizer)(i)) for i in range(6)]
+    cosine, parts = ki.CosineDecay(3e-3, 3e-5, 12, 2), 2 if RIGHT else 1
+    assert rates == [float(cosine(i // parts)) for i in range(6)]
+
+
+def test_rematerialized_blocks_are_computed_again(tmp_path, monkeypatch):
+    calls = []
+    call = DecoderBlock.call
+    monkeypatch.setattr(
+        DecoderBlock, "call", lambda self, x: calls.append(self.name) or call(self, x)
+    )
+    losses = {}
+    for remat in ("false", "true"):
+        config, models = models_of(ALONE + f"rematerialize = {remat}\n", tmp_path)
+        keras.utils.set_random_seed(0)
+        model = models.wide()
+        x, y = models.corpus.batch(0, seed=0, batch_size=4, length=16)
+        model.train_on_batch(x, y)
+        calls.clear()
+        losses[remat] = [float(model.train_on_batch(x, y)) for _ in range(3)]
+        if keras.backend.backend() == "torch":  # elsewhere the trace is called
+            assert len(calls) == 3 * 2 * (1 + (remat == "true"))
+    np.testing.assert_allclose(losses["true"], losses["false"], rtol=1e-6)
+
+
+class TestDistillation:
+    def softmax(self, logits):
+        exp = np.exp(logits - logits.max(-1, keepdims=True))
+        return exp / exp.sum(-1, keepdims=True)
+
+    def test_loss(self, trained, tmp_path):
+        trained("teacher")
+        lines = '\n[distillation]\nteacher = "runs/teacher"\n'
+        lines += "temperature = 2.0\nweight = 0.25\n"
+        config = parse_config(ALONE + lines)
+        run = prepare(config, RunFolder(tmp_path / "other"))
+        teacher = load_teacher(config, run.models.vocabulary)
+        student = run.models.wide()
+        x, y = run.models.corpus.batch(0, seed=0, batch_size=4, length=16)
+        logs = taught(config, student, teacher).evaluate(
+            x, y, verbose=0, return_dict=True
+        )
+        known, own = (
+            keras.ops.convert_to_numpy(m(x)).astype("float64")
+            for m in (teacher, student)
+        )
+        nats = -np.log(np.take_along_axis(self.softmax(own), y[..., None], -1)).mean()
+        p, q = self.softmax(known / 2.0), self.softmax(own / 2.0)
+        divergence = (p * np.log(p / q)).sum(-1).mean()
+        assert logs["student_loss"] == pytest.approx(nats, rel=1e-5)
+        assert logs["loss"] == pytest.approx(
+            0.75 * nats + 0.25 * 2.0**2 * divergence, rel=1e-4
+        )
+
+    def test_a_run_with_a_teacher(self, trained):
+        alone = curve(trained("teacher"))
+        lines = 'weight = 0.9\nteacher = "runs/teacher"'
+        told = ("[data]", f"[distillation]\n{lines}\n[data]")
+        folder = trained("student", told)
+        columns = curve(folder)
+        # The text's loss, not the sum; the first step's is of the same model.
+        assert columns["bits_per_byte"][0] == alone["bits_per_byte"][0]
+        assert (columns["bits_per_byte"][1:] != alone["bits_per_byte"][1:]).any()
+        assert columns["width"][-1] == 8
+        assert keras.models.load_model(folder / "narrow.keras").count_params()
+
+    @pytest.mark.parametrize(
+        "teacher, match",
+        [("nowhere", "there is no such folder"), (".", "neither a run folder nor")],
+    )
+    def test_no_teacher(self, tmp_path, monkeypatch, capsys, teacher, match):
+        monkeypatch.chdir(tmp_path)
+        write_inputs(tmp_path, ALONE + f'\n[distillation]\nteacher = "{teacher}"\n')
+        assert main(["train", "tiny.toml"]) == 2
+        error = capsys.readouterr().err
+        assert "`distillation.teacher`" in error and match in error
+        assert not (tmp_path / "runs").exists()
+
+    def test_a_teacher_of_other_tokens(self, trained, tmp_path, capsys):
+        trained("teacher")
+        text = ALONE.replace('text = "text.txt"\n', "") + (
+            '\n[corpus]\npaths = ["text.txt"]\n'
+            '[distillation]\nteacher = "runs/teacher"\n'
+        )
+        (tmp_path / "other.toml").write_text(text)
+        assert main(["train", "other.toml"]) == 2
+        assert "must read the run's own tokens" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "edit, match",
+    [
+        (keys("optimizer", 'name = "sgd"'), "'adamw', 'lion', 'muon', 'adafactor'"),
+        (keys("optimizer", "global_clipnorm = 0.0"), "must be a number above 0"),
+        (keys("optimizer", "gradient_accumulation_steps = 3"), r"one of \[1, 2, 4\]"),
+        (keys("run", 'dtype = "bfloat16"'), "'float32', 'mixed_bfloat16'"),
+        (keys("run", "jit_compile = 1"), "must be true or false"),
+        (
+            ("[data]", "[distillation]\nweight = 1.0\n[data]"),
+            "above 0 and below 1.0",
+        ),
+    ],
+)
+def test_refused(edit, match):
+    with pytest.raises(ConfigError, match=match):
+        parse_config(ALONE.replace(*edit))
+
+
+def test_accumulation_and_a_method_that_measures():
+    text = ALONE.replace(*keys("optimizer", "gradient_accumulation_steps = 2"))
+    with pytest.raises(ConfigError, match="which measures one batch a step"):
+        parse_config(text + '\n[pruning]\nmethod = "activation"\n')

@@ -1,0 +1,62 @@
+"""Several replicas on TensorFlow and torch score as one device; others are refused."""
+
+import os
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+import keras_idea as ki
+from tests.helpers import residual_model
+
+X, Y = np.ones((4, 5, 8), "float32"), np.zeros((4, 5, 1), "float32")
+
+
+def run_script(name, *arguments):
+    command = [sys.executable, "-m", f"tests.surgery.{name}", *arguments]
+    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
+    result = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr[-3000:]
+    return result.stdout
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="its strategies")
+def test_mirrored_strategy():
+    assert "equal" in run_script("replicas_script")
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="torch's module")
+def test_distributed_data_parallel():
+    assert "equal" in run_script("ddp_script")
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="its strategies")
+def test_other_strategies_are_refused(monkeypatch):
+    import tensorflow as tf
+
+    # One worker of a cluster of one: the strategy itself, though nobody else is there.
+    with tf.distribute.MultiWorkerMirroredStrategy().scope():
+        model = residual_model((16,))
+        model.compile("sgd", "mse")
+    with pytest.raises(ValueError, match="CollectiveAllReduceStrategy is not one that"):
+        model.fit(X, Y, callbacks=[ki.IdeaPruneCallback(4, 0, 1)], verbose=0)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="torch's module")
+def test_fsdp_is_refused(tmp_path):
+    import torch.distributed as dist
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    store = dist.FileStore(str(tmp_path / "store"), 1)
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        model = residual_model((16,))
+        model.compile("sgd", "mse")
+        fully_shard(model, mesh=init_device_mesh("cpu", (1,)))
+        with pytest.raises(ValueError, match=r"are sharded by torch \(FSDP\)"):
+            model.fit(X, Y, callbacks=[ki.IdeaPruneCallback(4, 0, 1)], verbose=0)
+    finally:
+        dist.destroy_process_group()
