@@ -194,6 +194,8 @@ def check_same(facts: dict[str, Any]) -> None:
     Raises:
         ProcessError: naming the first fact that differs, and in which process.
     """
+    if count() == 1:
+        return
     packages = ("keras-idea", "keras", "jax", "numpy")
     versions = {name: importlib.metadata.version(name) for name in packages}
     told = list(map(json.loads, exchange(json.dumps({**versions, **facts}))))
