@@ -54,6 +54,11 @@ def is_first() -> bool:
     return index() == 0
 
 
+def announced() -> bool:
+    """bool, whether Keras's environment variables tell of several processes."""
+    return os.environ.get(_VARIABLES[1], "1") != "1"
+
+
 def join() -> None:
     """Joins the other processes of the run, if there are any.
 

@@ -40,6 +40,12 @@ def join(config: RunConfig) -> None:
         ProcessError: if the other processes do not come.
     """
     if config.distribution.mesh is None:
+        if processes.announced():  # each would do the whole run, in one folder
+            raise ConfigError(
+                "`distribution.mesh` is missing, though the variable "
+                "KERAS_DISTRIBUTION_NUM_PROCESSES tells of several processes. Mend: "
+                "mesh = { data = ... }, or unset the variable."
+            )
         return
     if keras.backend.backend() != "jax":
         raise ConfigError(

@@ -181,3 +181,11 @@ def test_a_mesh_of_other_devices_is_refused(tmp_path, monkeypatch, capsys):
     assert main(["train", "run.toml"]) == 2
     error = capsys.readouterr().err
     assert "has 4 x 1 = 4 places, and the run has 1 devices" in error
+
+
+def test_processes_without_a_mesh_are_refused(tmp_path, monkeypatch, capsys):
+    write_run(tmp_path / "run")
+    monkeypatch.chdir(tmp_path / "run")
+    monkeypatch.setenv("KERAS_DISTRIBUTION_NUM_PROCESSES", "2")
+    assert main(["train", "run.toml"]) == 2
+    assert "`distribution.mesh` is missing" in capsys.readouterr().err
