@@ -11,6 +11,9 @@ from typing import Any
 import keras
 from keras.src.utils.tracking import DotNotTrackScope
 
+from keras_idea.keras_private.optimizer_parts import parts
+from keras_idea.keras_private.variables import without_values
+
 
 def apply_count(optimizer: keras.Optimizer) -> keras.Variable:
     """The variable that counts the calls of `apply`.
@@ -90,6 +93,19 @@ def track(optimizer: keras.Optimizer, variable: keras.Variable) -> None:
 def untrack(optimizer: keras.Optimizer, variable: keras.Variable) -> None:
     """Takes a variable of its own away from an optimizer; there is only `add`."""
     optimizer._untrack_variable(variable)
+
+
+def build_without_values(
+    optimizer: keras.Optimizer, variables: Sequence[keras.Variable]
+) -> None:
+    """Builds an optimizer of models that were made in `without_values`.
+
+    On tensorflow an optimizer knows a variable by the backend's, which these lack.
+    """
+    for part in parts(optimizer):
+        part._var_key = id
+    with without_values():
+        optimizer.build(variables)
 
 
 def train_others(

@@ -11,7 +11,7 @@ import keras
 from keras_idea.distribution import kernel_layouts
 from keras_idea.errors import ConfigError
 from keras_idea.extras import require
-from keras_idea.keras_private.variables import without_values
+from keras_idea.keras_private.optimizer_variables import build_without_values
 from keras_idea.runs.compiling import cross_entropy, make_optimizer
 from keras_idea.runs.config import RunConfig
 from keras_idea.runs.targets import Target
@@ -67,8 +67,7 @@ def compiled_step(
     mesh = jax.sharding.Mesh(_devices(target, rows, parts), ("data", "model"))
     model, optimizer = make(width), make_optimizer(config)
     keras.Model.compile(model, optimizer, cross_entropy())
-    with without_values():
-        optimizer.build(model.trainable_variables)
+    build_without_values(optimizer, model.trainable_variables)
     layouts = kernel_layouts(model, parts) if parts > 1 else {}
     names = {path.replace("/", "_"): axes for path, axes in layouts.items()}
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import keras
 
 from keras_idea.distribution import kernel_layouts
-from keras_idea.keras_private.variables import without_values
+from keras_idea.keras_private.optimizer_variables import build_without_values
 from keras_idea.monitor.work_count import attention_width, multiply_adds
 from keras_idea.runs.blocks import transformer_blocks
 from keras_idea.runs.compiling import make_optimizer
@@ -66,8 +66,7 @@ def footprint(
     """
     rows, parts = config.distribution.size
     model, optimizer = make(width), make_optimizer(config)
-    with without_values():
-        optimizer.build(model.trainable_variables)
+    build_without_values(optimizer, model.trainable_variables)
     layouts = kernel_layouts(model, parts) if parts > 1 else {}
     state = [*model.variables, *optimizer.variables]
     return Footprint(

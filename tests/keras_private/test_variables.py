@@ -10,6 +10,7 @@ from keras_idea.keras_private.call_context import (
     mask_of,
     training_flag,
 )
+from keras_idea.keras_private.optimizer_variables import build_without_values
 from keras_idea.keras_private.randomness import global_seed
 from keras_idea.keras_private.variables import give_value, without_values
 from tests.helpers import to_numpy
@@ -103,6 +104,16 @@ def test_models_are_made_without_values():
     assert [v._value is None for v in bare.variables] == [True, True]
     assert bare.kernel.shape == (4, 2)
     assert [v._value is None for v in full.variables] == [False, False]
+
+
+def test_an_optimizer_is_built_without_values():
+    with without_values():
+        bare = keras.layers.Dense(2)
+        bare.build((1, 4))
+    optimizer = keras.optimizers.AdamW(1e-3)
+    build_without_values(optimizer, bare.trainable_variables)
+    slots = [v for v in optimizer.variables if len(v.shape) == 2]
+    assert [(tuple(v.shape), v._value) for v in slots] == 2 * [((4, 2), None)]
 
 
 def test_global_seed_decides_what_is_drawn():
