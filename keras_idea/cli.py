@@ -85,7 +85,7 @@ def _plan(options: argparse.Namespace) -> None:
     target = None if options.target is None else parse_target(options.target)
     if target is not None and config.distribution.mesh is None:
         config = config.with_mesh({"data": target.devices})
-    planned = plan(config, target, options.compile)
+    planned = plan(config, target, options.compile, not options.without_text)
     print_plan(planned, None, options.utilisation, options.price)
 
 

@@ -61,6 +61,12 @@ def make_parser() -> argparse.ArgumentParser:
         "be there (extra `tpu`), else for this machine",
     )
     plan.add_argument(
+        "--without-text",
+        action="store_true",
+        help="reads no text and trains no tokenizer: it is taken to have the tokens "
+        "that the run asks for",
+    )
+    plan.add_argument(
         "--utilisation",
         type=float,
         default=0.4,

@@ -66,6 +66,11 @@ ROWS = (
         "methods/test_methods.py prunes in half precision on each",
         _TWO,
     ),
+    Row(
+        "hub/test_rematerialized.py",
+        "blocks are wrapped by one function, whatever they are called with",
+        everywhere=("hub/test_rematerialized.py::test_pruned_as_without[llama3]",),
+    ),
     Row("runs/test_mesh.py", "meshes are jax's", ("jax",)),
     Row("distribution/test_layouts.py", "meshes are jax's", ("jax",)),
     Row("distribution/test_share.py", _NONE),

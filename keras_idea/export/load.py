@@ -35,17 +35,36 @@ def load_run(
     >>> load_run("run").name
     'decoder'
     """
+    found = find_model(path, purpose)
+    if found.endswith(".keras"):
+        return compute_in(_load_decoder(pathlib.Path(found)), dtype)
+    return _load_preset(found, dtype)
+
+
+def find_model(path: str | os.PathLike, purpose: str = "export") -> str:
+    """Where the narrow model lies that `load_run` would load.
+
+    Args:
+        path: as of `load_run`.
+        purpose: as of `load_run`.
+
+    Returns:
+        str, path of a preset folder or of a `.keras` file, or a preset's handle.
+
+    Raises:
+        ExportRefused: if there is none.
+    """
     if "://" in str(path):
-        return _load_preset(str(path), dtype)
-    path = pathlib.Path(path)
-    for folder in (path / "preset", path):
-        if is_preset(folder):
-            return _load_preset(str(folder), dtype)
-    if (path / "narrow.keras").is_file():
-        return compute_in(_load_decoder(path / "narrow.keras"), dtype)
-    if not path.is_dir():
+        return str(path)
+    folder = pathlib.Path(path)
+    for preset in (folder / "preset", folder):
+        if is_preset(preset):
+            return str(preset)
+    if (folder / "narrow.keras").is_file():
+        return str(folder / "narrow.keras")
+    if not folder.is_dir():
         found = "there is no such folder"
-    elif (path / "config.toml").is_file():
+    elif (folder / "config.toml").is_file():
         found = "its run has not come to its end"
     else:
         found = "it is neither a run folder nor a preset"

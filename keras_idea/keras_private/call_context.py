@@ -5,6 +5,8 @@ not be rematerialized on tensorflow (Keras then passes it to a custom gradient a
 keyword, which tensorflow refuses). Seen with Keras 3.15.1.
 """
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -12,10 +14,27 @@ from keras.src import backend
 from keras.src.backend.common import global_state
 from keras.src.backend.common.stateless_scope import get_stateless_scope
 
+_AGAIN = "keras_idea_called_again"
+
 
 def in_forward_pass() -> bool:
-    """bool, whether a layer is being called."""
-    return _context() is not None
+    """bool, whether a layer is being called, in a backward pass again too."""
+    return _context() is not None or global_state.get_global_attribute(_AGAIN, False)
+
+
+@contextlib.contextmanager
+def called_again() -> Iterator[None]:
+    """A scope of the forward pass that a backward pass repeats.
+
+    There torch and tensorflow call a layer's `call` alone: what is not in a layer of
+    its own in it has no context.
+    """
+    before = global_state.get_global_attribute(_AGAIN, False)
+    global_state.set_global_attribute(_AGAIN, True)
+    try:
+        yield
+    finally:
+        global_state.set_global_attribute(_AGAIN, before)
 
 
 def training_flag() -> bool | None:

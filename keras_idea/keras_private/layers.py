@@ -2,10 +2,12 @@
 
 import contextlib
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import keras
+
+from keras_idea.keras_private.call_context import called_again
 
 
 def stored_kernel(layer: keras.layers.Layer) -> keras.Variable:
@@ -42,10 +44,32 @@ def rematerialize(layer: keras.layers.Layer) -> None:
     """Has a layer that is made already computed again in the backward pass.
 
     As `keras.RematScope("list_of_layers")` has one that is made in it, which needs
-    its name beforehand.
+    its name beforehand. That one's call fails on jax if it is told `training`, a bool
+    which becomes a traced value, and on tensorflow if it is told anything by name:
+    here only tensors are handed on, in their order.
     """
+
+    def rematerialized_call(call: Callable, *_: Any, **__: Any) -> Callable:
+        def call_again(*args: Any, **kwargs: Any) -> Any:
+            traced = {name: v for name, v in kwargs.items() if _has_tensor(v)}
+            fixed = {name: v for name, v in kwargs.items() if name not in traced}
+
+            def in_order(*tensors: Any) -> Any:
+                named = zip(traced, tensors[len(args) :], strict=True)
+                with called_again():
+                    return call(*tensors[: len(args)], **dict(named), **fixed)
+
+            return keras.remat(in_order)(*args, *traced.values())
+
+        return call_again
+
     with keras.RematScope("full"):
         layer._remat_mode = keras.layers.Identity()._remat_mode
+    layer.rematerialized_call = rematerialized_call
+
+
+def _has_tensor(value: Any) -> bool:
+    return any(map(keras.ops.is_tensor, keras.tree.flatten(value)))
 
 
 def retrack_parameters(layers: Iterable[keras.layers.Layer]) -> None:

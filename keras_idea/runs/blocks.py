@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_idea.errors import ConfigError
 from keras_idea.hub.ffn import hub_ffns
 from keras_idea.keras_private.layer_walk import walk
 from keras_idea.keras_private.layers import rematerialize
@@ -18,10 +19,22 @@ def rematerialized(config: RunConfig, model: keras.Model) -> keras.Model:
 
     Returns:
         `model` itself.
+
+    Raises:
+        ConfigError: if the blocks drop at random: Keras 3.15 drops others in the
+            second pass.
     """
-    if config.run.rematerialize:
-        for block in transformer_blocks(model):
-            rematerialize(block)
+    if not config.run.rematerialize:
+        return model
+    for block in transformer_blocks(model):
+        for layer in walk(block):
+            if isinstance(layer, keras.layers.Dropout) and layer.rate:
+                raise ConfigError(
+                    f"`run.rematerialize` cannot be with the dropout of "
+                    f"{layer.path!r}: what is computed again would drop other numbers. "
+                    f"Received: dropout={layer.rate}. Mend: leave rematerialize out."
+                )
+        rematerialize(block)
     return model
 
 

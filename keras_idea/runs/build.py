@@ -16,7 +16,6 @@ from keras_idea.data import (
     Vocabulary,
     byte_vocabulary,
 )
-from keras_idea.keras_private.variables import without_values
 from keras_idea.layers import GatedFFN, PrunableGatedFFN
 from keras_idea.models import DecoderConfig, decoder
 from keras_idea.monitor.monitor import Monitor
@@ -37,7 +36,6 @@ class RunModels:
         wide: function that makes the compiled model that is pruned.
         plain: function of a width that makes a compiled model of that many neurons
             an FFN, with fresh weights and nothing of pruning in it.
-        outline: as `plain`, not compiled, and its variables have no values.
         save: function of a compacted model and a path.
         saved_as: str, the entry of the run folder that it writes.
     """
@@ -48,9 +46,47 @@ class RunModels:
     target_dim: int
     wide: Callable[[], keras.Model]
     plain: Callable[[int], keras.Model]
-    outline: Callable[[int], keras.Model]
     save: Callable[[keras.Model, pathlib.Path], None]
     saved_as: str
+
+
+def run_bytes(config: RunConfig) -> Vocabulary:
+    """The bytes, and between documents a token of their end."""
+    return byte_vocabulary(end=config.corpus.given)
+
+
+def bare_decoder(
+    config: RunConfig,
+    width: int,
+    ffn: Callable[..., keras.layers.Layer] = GatedFFN,
+    num_layers: int | None = None,
+) -> keras.Model:
+    """A run's byte-level decoder, not compiled.
+
+    Args:
+        config: `RunConfig`.
+        width: int, neurons of each FFN.
+        ffn: function that makes an FFN. Default `GatedFFN`.
+        num_layers: int or None, decoder blocks; None: the run's.
+
+    Returns:
+        keras.Model.
+    """
+    shape = config.model
+    made = decoder(
+        DecoderConfig(
+            vocabulary_size=run_bytes(config).vocabulary_size,
+            model_dim=shape.model_dim,
+            num_layers=num_layers or shape.num_layers,
+            num_heads=shape.num_heads,
+            num_key_value_heads=shape.num_key_value_heads,
+            hidden_dim=width,
+            sequence_length=shape.sequence_length,
+        ),
+        ffn=ffn,
+        dtype=config.run.dtype,
+    )
+    return rematerialized(config, made)
 
 
 def decoder_models(config: RunConfig, corpus: Corpus | Documents) -> RunModels:
@@ -64,27 +100,7 @@ def decoder_models(config: RunConfig, corpus: Corpus | Documents) -> RunModels:
         `RunModels`.
     """
     shape = config.model
-    vocabulary = byte_vocabulary(end=config.corpus.given)
-
-    def bare(width: int, ffn: Callable[..., keras.layers.Layer]) -> keras.Model:
-        made = decoder(
-            DecoderConfig(
-                vocabulary_size=vocabulary.vocabulary_size,
-                model_dim=shape.model_dim,
-                num_layers=shape.num_layers,
-                num_heads=shape.num_heads,
-                num_key_value_heads=shape.num_key_value_heads,
-                hidden_dim=width,
-                sequence_length=shape.sequence_length,
-            ),
-            ffn=ffn,
-            dtype=config.run.dtype,
-        )
-        return rematerialized(config, made)
-
-    def outline(width: int) -> keras.Model:
-        with without_values():
-            return bare(width, GatedFFN)
+    vocabulary = run_bytes(config)
 
     prunable = functools.partial(PrunableGatedFFN, **scoring(config))
     return RunModels(
@@ -92,9 +108,8 @@ def decoder_models(config: RunConfig, corpus: Corpus | Documents) -> RunModels:
         vocabulary=vocabulary,
         hidden_dim=shape.hidden_dim,
         target_dim=shape.width_at_end(shape.hidden_dim),
-        wide=lambda: compiled(config, bare(shape.hidden_dim, prunable)),
-        plain=lambda width: compiled(config, bare(width, GatedFFN)),
-        outline=outline,
+        wide=lambda: compiled(config, bare_decoder(config, shape.hidden_dim, prunable)),
+        plain=lambda width: compiled(config, bare_decoder(config, width)),
         save=lambda narrow, path: narrow.save(path),
         saved_as="narrow.keras",
     )

@@ -3,7 +3,6 @@
 import dataclasses
 import re
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -14,8 +13,12 @@ from keras_idea.extras import require
 from keras_idea.keras_private.optimizer_variables import build_without_values
 from keras_idea.runs.compiling import cross_entropy, make_optimizer
 from keras_idea.runs.config import RunConfig
+from keras_idea.runs.outlines import Outlines
 from keras_idea.runs.targets import Target
 
+#: Of deeper models two shallow ones are compiled: what a step takes is linear in depth.
+_DEEPEST = 8
+_SHALLOW = (2, 4)
 _COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 
 
@@ -27,24 +30,53 @@ class CompiledStep:
         arguments: int, bytes of weights, optimizer and batch.
         peak: int, bytes at most, the arguments among them.
         collectives: dict of the kind of a collective operation to how many there are.
+        scaled: bool, whether it is worked out from shallower models' steps.
     """
 
     arguments: int
     peak: int
     collectives: dict[str, int]
+    scaled: bool = False
+
+    @classmethod
+    def at_depth(
+        cls, few: "CompiledStep", more: "CompiledStep", blocks: float
+    ) -> "CompiledStep":
+        """The step of a deeper model, from two of fewer layers.
+
+        Args:
+            few: `CompiledStep` of the shallowest.
+            more: `CompiledStep` of a deeper one.
+            blocks: float, by how many times `more - few` it is deeper than `few`.
+
+        Returns:
+            `CompiledStep`, `few + blocks (more - few)`.
+        """
+
+        def along(low: int, high: int) -> int:
+            return round(low + blocks * (high - low))
+
+        kinds = {
+            kind: along(few.collectives.get(kind, 0), count)
+            for kind, count in more.collectives.items()
+        }
+        arguments = along(few.arguments, more.arguments)
+        return cls(arguments, along(few.peak, more.peak), kinds, scaled=True)
 
 
 def compiled_step(
     config: RunConfig,
-    make: Callable[[int], keras.Model],
+    outline: Outlines,
     width: int,
     target: Target | None = None,
 ) -> CompiledStep:
     """Compiles a train step of a run's model, from shapes alone; on jax.
 
+    A step without the pruning and without a teacher.
+
     Args:
         config: `RunConfig`.
-        make: function of a width that makes the model's outline, see `RunModels`.
+        outline: `Outlines` of the run's models.
         width: int, neurons of each FFN.
         target: `Target`, TPUs; None: the devices of this process.
 
@@ -65,7 +97,21 @@ def compiled_step(
 
     rows, parts = config.distribution.size
     mesh = jax.sharding.Mesh(_devices(target, rows, parts), ("data", "model"))
-    model, optimizer = make(width), make_optimizer(config)
+    depth = outline.num_layers
+    if depth is None or depth <= _DEEPEST:
+        return _compile(config, outline.make(width, None), mesh)
+    few, more = (
+        _compile(config, outline.make(width, layers), mesh) for layers in _SHALLOW
+    )
+    low, high = _SHALLOW
+    return CompiledStep.at_depth(few, more, (depth - low) / (high - low))
+
+
+def _compile(config: RunConfig, model: keras.Model, mesh: Any) -> CompiledStep:
+    import jax
+
+    parts = config.distribution.size[1]
+    optimizer = make_optimizer(config)
     keras.Model.compile(model, optimizer, cross_entropy())
     build_without_values(optimizer, model.trainable_variables)
     layouts = kernel_layouts(model, parts) if parts > 1 else {}

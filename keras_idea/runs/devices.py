@@ -22,6 +22,7 @@ from keras_idea.errors import ConfigError, RunFolderError
 from keras_idea.files import TEMPORARY, json_digest
 from keras_idea.runs.build import RunModels
 from keras_idea.runs.config import RunConfig
+from keras_idea.runs.outlines import outlines
 from keras_idea.runs.timeline import Timeline
 
 T = TypeVar("T")
@@ -146,7 +147,8 @@ def mesh_of(
                 f"of each FFN at the end: model.target_dim={timeline.narrow}. Mend: "
                 f"target_dim = {mend}."
             )
-        layouts = kernel_layouts(models.outline(timeline.wide), model)
+        outline = outlines(config, models.vocabulary.vocabulary_size).make
+        layouts = kernel_layouts(outline(timeline.wide, None), model)
     return distribution_of(data, model, layouts)
 
 

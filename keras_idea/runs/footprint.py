@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import keras
 
@@ -12,6 +12,7 @@ from keras_idea.monitor.work_count import attention_width, multiply_adds
 from keras_idea.runs.blocks import transformer_blocks
 from keras_idea.runs.compiling import make_optimizer
 from keras_idea.runs.config import RunConfig
+from keras_idea.runs.outlines import Outlines
 
 _FLOAT32 = 4
 
@@ -31,6 +32,8 @@ class Footprint:
             estimate, of what the compiler fuses nothing is left out.
         checkpoint: int, a checkpoint, of all devices together; exact but for the
             names in it.
+        narrowing: int, what is held at most while this model becomes narrower: it
+            trains no step then, and its variables are cut one after another.
     """
 
     width: int
@@ -41,6 +44,7 @@ class Footprint:
     optimizer: int
     activations: int
     checkpoint: int
+    narrowing: int
 
     @property
     def total(self) -> int:
@@ -48,14 +52,12 @@ class Footprint:
         return self.weights + self.gradients + self.optimizer + self.activations
 
 
-def footprint(
-    config: RunConfig, make: Callable[[int], keras.Model], width: int
-) -> Footprint:
+def footprint(config: RunConfig, outline: Outlines, width: int) -> Footprint:
     """The `Footprint` of a run's model at a width; nothing is allocated for it.
 
     Args:
         config: `RunConfig`.
-        make: function of a width that makes the model's outline, see `RunModels`.
+        outline: `Outlines` of the run's models.
         width: int, neurons of each FFN.
 
     Returns:
@@ -65,19 +67,71 @@ def footprint(
         ConfigError: if the mesh does not divide the model.
     """
     rows, parts = config.distribution.size
-    model, optimizer = make(width), make_optimizer(config)
+    model, optimizer = outline.make(width, None), make_optimizer(config)
     build_without_values(optimizer, model.trainable_variables)
     layouts = kernel_layouts(model, parts) if parts > 1 else {}
     state = [*model.variables, *optimizer.variables]
+    weights = _bytes(model.variables, layouts, parts)
+    slots = _bytes(optimizer.variables, layouts, parts)
     return Footprint(
         width=width,
         parameters=model.count_params(),
         multiply_adds=multiply_adds(model, config.model.sequence_length),
-        weights=_bytes(model.variables, layouts, parts),
+        weights=weights,
         gradients=_bytes(model.trainable_variables, layouts, parts),
-        optimizer=_bytes(optimizer.variables, layouts, parts),
+        optimizer=slots,
         activations=_activations(config, model, width, rows, parts),
         checkpoint=_bytes(state, {}, 1),
+        narrowing=weights + slots + max(_bytes([v], layouts, parts) for v in state),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class TeacherFootprint:
+    """Bytes of one device of a teacher beside the model.
+
+    Attributes:
+        parameters: int.
+        multiply_adds: int, of a token.
+        weights: int; exact.
+        activations: int, its logits and one block: an estimate.
+    """
+
+    parameters: int
+    multiply_adds: int
+    weights: int
+    activations: int
+
+    @property
+    def total(self) -> int:
+        """int, all of it together."""
+        return self.weights + self.activations
+
+
+def teacher_footprint(
+    config: RunConfig, teacher: keras.Model | None
+) -> TeacherFootprint | None:
+    """The `TeacherFootprint` of a run's teacher.
+
+    Args:
+        config: `RunConfig`.
+        teacher: keras.Model without values, or None.
+
+    Returns:
+        `TeacherFootprint`, or None: there is no teacher.
+    """
+    if teacher is None:
+        return None
+    length = config.model.sequence_length
+    rows = config.distribution.size[0]
+    tokens = config.data.batch_size // config.micro_batches // rows * length
+    size = _FLOAT32 if config.run.dtype == "float32" else _FLOAT32 // 2
+    vocabulary = max(variable.shape[0] for variable in teacher.variables)
+    return TeacherFootprint(
+        teacher.count_params(),
+        multiply_adds(teacher, length),
+        _bytes(teacher.variables, {}, 1),
+        tokens * vocabulary * (size + _FLOAT32),
     )
 
 

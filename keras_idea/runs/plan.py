@@ -8,11 +8,19 @@ from keras_idea.functional.counts import train_flops
 from keras_idea.runs.compiled_step import CompiledStep, compiled_step
 from keras_idea.runs.compiling import cosine
 from keras_idea.runs.config import RunConfig
-from keras_idea.runs.footprint import Footprint, footprint
-from keras_idea.runs.prepare import describe, prepare
+from keras_idea.runs.footprint import (
+    Footprint,
+    TeacherFootprint,
+    footprint,
+    teacher_footprint,
+)
+from keras_idea.runs.outlines import Outlines, outlines
+from keras_idea.runs.prepare import describe, prepare, timeline_of
 from keras_idea.runs.run import SCRATCH
 from keras_idea.runs.run_folder import RunFolder
 from keras_idea.runs.targets import Target
+from keras_idea.runs.teacher import teacher_outline
+from keras_idea.runs.timeline import Timeline
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +54,7 @@ class RunPlan:
         parameters: pair of int, of the wide model and of the narrow one.
         stages: list of `StagePlan`; the last is the training from scratch, if any.
         footprints: dict of when it is so, to `Footprint`: wide, after each narrowing.
+        teacher: `TeacherFootprint` or None.
         mesh: pair of int, devices of the axes data and model.
         compiled: dict of a width to `CompiledStep`; empty if no compiler was asked.
         target: `Target` or None.
@@ -55,6 +64,7 @@ class RunPlan:
     parameters: tuple[int, int]
     stages: list[StagePlan]
     footprints: dict[str, Footprint]
+    teacher: TeacherFootprint | None = None
     mesh: tuple[int, int] = (1, 1)
     compiled: dict[int, CompiledStep] = dataclasses.field(default_factory=dict)
     target: Target | None = None
@@ -76,7 +86,10 @@ class RunPlan:
 
 
 def plan(
-    config: RunConfig, target: Target | None = None, compile_step: bool = False
+    config: RunConfig,
+    target: Target | None = None,
+    compile_step: bool = False,
+    read_text: bool = True,
 ) -> RunPlan:
     """What a run would do; no model is trained or made, and no run folder.
 
@@ -87,6 +100,8 @@ def plan(
         target: `Target`, the devices that it is planned for, or None.
         compile_step: bool, whether a compiler is asked for the bytes: of TPUs
             libtpu's, else that of this process's devices. Default False.
+        read_text: bool, whether the text is read. If not, a trained tokenizer is taken
+            to have the tokens that are asked for. Default True.
 
     Returns:
         `RunPlan`.
@@ -103,19 +118,54 @@ def plan(
     recovery 5 (8, 8)
     narrow from scratch 12 (8, 8)
     """
-    run = prepare(config, RunFolder(config.run.output))
-    models, timeline, rate = run.models, run.timeline, cosine(config)
+    outline, text = _outline(config, read_text)
+    timeline = timeline_of(config, outline.hidden_dim)
     wide, narrow = timeline.wide, timeline.narrow
-    length = config.model.sequence_length
-    widths = {"wide": wide}
+    footprints = {"wide": footprint(config, outline, wide)}
     for step, width in timeline.compactions.items():
-        widths[f"from step {step}"] = width
-    widths["narrow"] = narrow
-    footprints = {
-        when: footprint(config, models.outline, width) for when, width in widths.items()
-    }
-    sizes = [footprints["wide"].multiply_adds, footprints["narrow"].multiply_adds]
-    tokens = config.data.batch_size * length
+        footprints[f"from step {step:,}"] = footprint(config, outline, width)
+    if list(footprints.values())[-1].width != narrow:
+        footprints["narrow"] = footprint(config, outline, narrow)
+    teacher = teacher_footprint(config, teacher_outline(config))
+    compiled = {}
+    if compile_step:
+        tpu = target if target is not None and target.kind.tpu else None
+        for width in (wide, narrow):
+            compiled[width] = compiled_step(config, outline, width, tpu)
+    ends = [footprints["wide"], list(footprints.values())[-1]]
+    return RunPlan(
+        text,
+        (ends[0].parameters, ends[1].parameters),
+        list(_stages(config, timeline, [end.multiply_adds for end in ends], teacher)),
+        footprints,
+        teacher,
+        config.distribution.size,
+        compiled,
+        target,
+    )
+
+
+def _outline(config: RunConfig, read_text: bool) -> tuple[Outlines, str]:
+    """The models in outline, and what is said of their text."""
+    if read_text:
+        run = prepare(config, RunFolder(config.run.output))
+        text = describe(run.models.corpus, run.folder.path)
+        return outlines(config, run.models.vocabulary.vocabulary_size), text
+    outline = outlines(config)
+    return outline, f"Text: not read. Vocabulary: {outline.vocabulary_size:,} tokens"
+
+
+def _stages(
+    config: RunConfig,
+    timeline: Timeline,
+    sizes: list[int],
+    teacher: TeacherFootprint | None,
+) -> Iterator[StagePlan]:
+    """`sizes`: multiply-adds of a token, wide and narrow."""
+    wide, narrow = timeline.wide, timeline.narrow
+    rate = cosine(config)
+    tokens = config.data.batch_size * config.model.sequence_length
+    taught = 0 if teacher is None else 2 * teacher.multiply_adds * tokens
 
     def stage(
         name: str,
@@ -131,33 +181,18 @@ def plan(
             alive,
             (float(rate(first)), float(rate(last - 1))),
             sum(
-                steps * train_flops(_between(sizes, (wide, narrow), width), tokens)
+                steps
+                * (train_flops(_between(sizes, (wide, narrow), width), tokens) + taught)
                 for steps, width in _pieces(physical, first, last)
             ),
         )
 
     alive = {"enlarged": (wide, wide), "pruning": (wide, narrow)}
     at_end, in_run = (narrow, narrow), {0: wide, **timeline.compactions}
-    stages = [
-        stage(name, first, last, alive.get(name, at_end), in_run)
-        for name, first, last in timeline.stages
-    ]
+    for name, first, last in timeline.stages:
+        yield stage(name, first, last, alive.get(name, at_end), in_run)
     if config.run.compare_from_scratch:
-        stages.append(stage(SCRATCH, 0, timeline.total, at_end, {0: narrow}))
-    compiled = {}
-    if compile_step:
-        tpu = target if target is not None and target.kind.tpu else None
-        for width in (wide, narrow):
-            compiled[width] = compiled_step(config, models.outline, width, tpu)
-    return RunPlan(
-        describe(models.corpus, run.folder.path),
-        (footprints["wide"].parameters, footprints["narrow"].parameters),
-        stages,
-        footprints,
-        config.distribution.size,
-        compiled,
-        target,
-    )
+        yield stage(SCRATCH, 0, timeline.total, at_end, {0: narrow})
 
 
 def _pieces(

@@ -3,6 +3,8 @@
 from typing import TYPE_CHECKING
 
 from keras_idea.extras import require
+from keras_idea.runs.compiled_step import CompiledStep
+from keras_idea.runs.footprint import Footprint
 from keras_idea.runs.plan import RunPlan
 
 if TYPE_CHECKING:
@@ -72,18 +74,26 @@ def _stages(planned: RunPlan) -> "Table":
 
 def _bytes(planned: RunPlan) -> "Table":
     table = _table(_BYTES)
+    before: Footprint | None = None
     for when, of in planned.footprints.items():
+        if before is not None:
+            held = (before.weights, 0, before.optimizer, 0, before.narrowing)
+            table.add_row("narrowing", "", *map(_megabytes, held))
         parts = (of.weights, of.gradients, of.optimizer, of.activations, of.total)
         table.add_row(when, f"{of.width:,}", *map(_megabytes, parts))
+        before = of
+    if planned.teacher is not None:
+        aside = planned.teacher
+        held = (aside.weights, 0, 0, aside.activations, aside.total)
+        table.add_row("a teacher beside", "", *map(_megabytes, held))
     return table
 
 
 def _notes(planned: RunPlan) -> list[str]:
-    wide, narrow = planned.footprints["wide"], planned.footprints["narrow"]
+    wide, *_, narrow = planned.footprints.values()
     rows, parts = planned.mesh
     lines = [
-        "* an estimate, without what a compiler fuses; the others are exact. While the "
-        "model becomes narrow no more is held than in the steps around it. A "
+        "* an estimate, without what a compiler fuses; the others are exact. A "
         f"checkpoint takes {_megabytes(wide.checkpoint)} MB wide, "
         f"{_megabytes(narrow.checkpoint)} MB narrow.",
     ]
@@ -97,11 +107,15 @@ def _compiled(planned: RunPlan) -> list[str]:
     for width, step in planned.compiled.items():
         said = ", ".join(f"{n} {kind}" for kind, n in step.collectives.items())
         lines.append(
-            f"The compiler, with {width:,} neurons: {_megabytes(step.arguments)} MB of "
-            f"arguments a device, {_megabytes(step.peak)} MB at most; collectives: "
-            f"{said or 'none'}."
+            f"The compiler, with {width:,} neurons{_scaled(step)}: "
+            f"{_megabytes(step.arguments)} MB of arguments a device, "
+            f"{_megabytes(step.peak)} MB at most; collectives: {said or 'none'}."
         )
     return lines
+
+
+def _scaled(step: CompiledStep) -> str:
+    return " (from shallower models' steps)" if step.scaled else ""
 
 
 def _time(planned: RunPlan, utilisation: float, price: float | None) -> list[str]:

@@ -11,7 +11,7 @@ from keras_idea.runs.config import RunConfig
 from keras_idea.runs.hub_models import hub_models
 from keras_idea.runs.run import Run
 from keras_idea.runs.run_folder import RunFolder
-from keras_idea.runs.timeline import make_timeline
+from keras_idea.runs.timeline import Timeline, make_timeline
 
 
 def prepare(config: RunConfig, folder: RunFolder) -> Run:
@@ -34,14 +34,18 @@ def prepare(config: RunConfig, folder: RunFolder) -> Run:
     make_models = hub_models if config.model.of_hub else decoder_models
     models = make_models(config, _read_text(config))
     models.corpus.check_length(config.model.sequence_length)
-    timeline = make_timeline(
+    return Run(config, models, timeline_of(config, models.hidden_dim), folder)
+
+
+def timeline_of(config: RunConfig, hidden_dim: int) -> Timeline:
+    """The `Timeline` of a run whose FFNs begin with `hidden_dim` neurons."""
+    return make_timeline(
         config.budget,
         config.pruning,
-        models.hidden_dim,
-        models.target_dim,
+        hidden_dim,
+        config.model.width_at_end(hidden_dim),
         config.distribution.size[1],
     )
-    return Run(config, models, timeline, folder)
 
 
 def describe(corpus: Corpus | CachedCorpus, folder: pathlib.Path) -> str:

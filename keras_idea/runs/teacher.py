@@ -1,14 +1,20 @@
 """A teacher whose logits a run's models follow besides the text."""
 
+import json
+import zipfile
+
 import keras
 import numpy as np
 from keras.distillation import Distiller, LogitsDistillation
 
 from keras_idea.data import Vocabulary
 from keras_idea.errors import ConfigError, ExportRefused
-from keras_idea.export.load import load_run
+from keras_idea.export.load import find_model, load_run
+from keras_idea.keras_private.variables import without_values
+from keras_idea.models.dtype import compute_in
 from keras_idea.runs.compiling import cross_entropy, jit_argument
 from keras_idea.runs.config import RunConfig
+from keras_idea.runs.hub_source import backbone_outline
 from keras_idea.runs.judged import vocabulary_of
 from keras_idea.typing import Tensor
 
@@ -45,6 +51,34 @@ def load_teacher(config: RunConfig, vocabulary: Vocabulary) -> keras.Model | Non
         )
     teacher.preprocessor = None
     return teacher
+
+
+def teacher_outline(config: RunConfig) -> keras.Model | None:
+    """The run's teacher without values, or None if there is none.
+
+    Args:
+        config: `RunConfig`.
+
+    Returns:
+        keras.Model, of a preset its backbone; or None.
+
+    Raises:
+        ConfigError: if there is no such model.
+    """
+    source = config.distillation.teacher
+    if source is None:
+        return None
+    try:
+        found = find_model(source, "learn from")
+    except ExportRefused as error:
+        raise ConfigError(f"`distillation.teacher`: {error}") from error
+    if not found.endswith(".keras"):
+        return backbone_outline(found, config.run.dtype)
+    with zipfile.ZipFile(found) as archive, without_values():
+        shape = json.loads(archive.read("config.json"))
+        return compute_in(
+            keras.saving.deserialize_keras_object(shape), config.run.dtype
+        )
 
 
 def taught(config: RunConfig, student: keras.Model, teacher: keras.Model) -> Distiller:

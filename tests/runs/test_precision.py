@@ -13,12 +13,14 @@ from keras_idea.data import load_text
 from keras_idea.errors import ConfigError
 from keras_idea.keras_private.optimizer_variables import rate_source
 from keras_idea.models import DecoderBlock
+from keras_idea.runs.blocks import rematerialized
 from keras_idea.runs.build import decoder_models
 from keras_idea.runs.compiling import make_optimizer
 from keras_idea.runs.config import parse_config
 from keras_idea.runs.prepare import prepare
 from keras_idea.runs.run_folder import RunFolder
 from keras_idea.runs.teacher import load_teacher, taught
+from tests.hub_models import tiny_lm
 from tests.runs.test_train import CONFIG, TEXT, write_inputs
 
 ALONE = CONFIG.replace("seed = 1", "seed = 1\ncompare_from_scratch = false")
@@ -148,6 +150,13 @@ def test_rematerialized_blocks_are_computed_again(tmp_path, monkeypatch):
         if keras.backend.backend() == "torch":  # elsewhere the trace is called
             assert len(calls) == 3 * 2 * (1 + (remat == "true"))
     np.testing.assert_allclose(losses["true"], losses["false"], rtol=1e-6)
+
+
+def test_dropout_is_not_computed_again(tmp_path):
+    config, _ = models_of(ALONE + "rematerialize = true\n", tmp_path)
+    model = tiny_lm("gemma", dropout=0.1)
+    with pytest.raises(ConfigError, match="cannot be with the dropout of.*dropout=0.1"):
+        rematerialized(config, model)
 
 
 class TestDistillation:
