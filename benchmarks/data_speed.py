@@ -63,7 +63,7 @@ def main():
     results = {"bytes": size, "documents": len(documents)}
     results |= {"build": builds, "input": waits}
     tables = [_build_table(size, len(documents), builds), _input_table(waits)]
-    record.print_tables(console, tables)
+    record.print_tables(tables)
     for path in record.write(arguments.output, "data_speed", facts, results, tables):
         console.print(f"written: {path}")
 

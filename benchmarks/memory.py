@@ -74,17 +74,22 @@ def measure(shape, kind, jit_compile):
     """
     import contestants as c
 
+    import keras_idea as ki
+
     base = rss()
     width = shape.target_dim if kind == "built narrow" else shape.hidden_dim
     model = c.make_model("decoder", shape, width, kind == "pruning", jit_compile)
     data = c.make_data(shape, batches=4)
     if kind == "pruning":
-        c.set_schedule(model, shape, begin_step=0, prune_steps=8)
+        widths = (shape.hidden_dim, shape.target_dim)
+        schedule = ki.CubicWidth(*widths, begin_step=0, prune_steps=8)
+        pruner = c.start_pruner(model, schedule)
     c.fit(model, shape, data)
     result = {"first fit (compiles)": rss(peak=True) - base}
     result |= {"training": _peak_of_training(model, shape, data, base)}
     result |= _bytes_of_variables(model)
     if kind == "pruning":
+        pruner.detach(model)
         result |= _compact_in_fit(model, shape, data, base)
     return result | {"device peak": device_memory()}
 

@@ -13,7 +13,6 @@ import tempfile
 
 import keras
 import record
-import rich.console
 from contestants import SHAPES, EndlessPruning, make_model
 from step_tables import ratio_row
 from timing import paired_ratio, time_in_turns
@@ -54,7 +53,7 @@ def main():
         ],
         "notes": f"{arguments.turns} turns of {STEPS_PER_TURN} steps each, paired.",
     }
-    record.print_tables(rich.console.Console(), [table])
+    record.print_tables([table])
     results = {"shape": dataclasses.asdict(shape), "ratios": ratios}
     stem = f"monitor_cost-{keras.backend.backend()}"
     for path in record.write(arguments.output, stem, facts, results, [table]):

@@ -14,18 +14,17 @@ import subprocess
 import sys
 
 import keras
-import psutil
-import rich.box
-import rich.console
-import rich.table
+
+import keras_idea as ki
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 
 
 def environment():
     """dict: date, command, commit, versions and hardware of this run."""
-    packages = ["keras", "numpy", "keras-idea", *_backend_packages()]
+    packages = ["keras", "numpy", *_backend_packages()]
     versions = {name: importlib.metadata.version(name) for name in packages}
+    versions["keras-idea"] = ki.__version__  # which need not be installed
     variables = {"KERAS_BACKEND": keras.backend.backend()}
     if "XLA_FLAGS" in os.environ:
         variables["XLA_FLAGS"] = os.environ["XLA_FLAGS"]
@@ -38,11 +37,15 @@ def environment():
         "hardware": {
             "cpu": _cpu_name(),
             "cores": len(os.sched_getaffinity(0)),
-            "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
+            "memory": f"{_memory() / 2**30:.0f} GiB",
             "device": _device_name(),
             "load average at the start": round(os.getloadavg()[0], 2),
         },
     }
+
+
+def _memory():
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _backend_packages():
@@ -88,8 +91,13 @@ def _device_name():
     )
 
 
-def print_tables(console, tables):
+def print_tables(tables):
     """Prints tables, each a dict of "title", "columns", "rows" (of str), "notes"."""
+    import rich.box
+    import rich.console
+    import rich.table
+
+    console = rich.console.Console()
     for content in tables:
         table = rich.table.Table(
             title=content["title"], box=rich.box.SIMPLE_HEAD, title_justify="left"

@@ -59,7 +59,7 @@ def main():
             tables.append(memory_table(name, shape, held))
         results["import"] = measure_imports(progress)
         tables.append(import_table(results["import"]))
-    record.print_tables(console, tables)
+    record.print_tables(tables)
     model = "" if arguments.model == "decoder" else f"{arguments.model}-"
     stem = f"step_cost-{model}{backend}"
     for path in record.write(arguments.output, stem, facts, results, tables):

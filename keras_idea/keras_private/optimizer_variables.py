@@ -5,7 +5,8 @@ The public interface shows `variables` in one row, `iterations` in whole steps a
 without those that it wraps, see `parts`. Seen with Keras 3.15.1.
 """
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -100,12 +101,24 @@ def build_without_values(
 ) -> None:
     """Builds an optimizer of models that were made in `without_values`.
 
-    On tensorflow an optimizer knows a variable by the backend's, which these lack.
+    Slots of matrices have no values either. Those of vectors have: Adafactor makes
+    numbers for them in a way that Keras refuses in such a scope. On tensorflow an
+    optimizer knows a variable by the backend's, which these lack.
     """
     for part in parts(optimizer):
         part._var_key = id
-    with without_values():
-        optimizer.build(variables)
+    optimizer.build(_MatricesWithoutValues(variables))
+
+
+class _MatricesWithoutValues(list):
+    """Variables of which an optimizer makes slots while it goes through them."""
+
+    def __iter__(self) -> Iterator[keras.Variable]:
+        for variable in super().__iter__():
+            with contextlib.ExitStack() as scope:
+                if len(variable.shape) > 1:
+                    scope.enter_context(without_values())
+                yield variable
 
 
 def train_others(

@@ -59,7 +59,6 @@ def bare_decoder(
     config: RunConfig,
     width: int,
     ffn: Callable[..., keras.layers.Layer] = GatedFFN,
-    num_layers: int | None = None,
 ) -> keras.Model:
     """A run's byte-level decoder, not compiled.
 
@@ -67,7 +66,6 @@ def bare_decoder(
         config: `RunConfig`.
         width: int, neurons of each FFN.
         ffn: function that makes an FFN. Default `GatedFFN`.
-        num_layers: int or None, decoder blocks; None: the run's.
 
     Returns:
         keras.Model.
@@ -77,7 +75,7 @@ def bare_decoder(
         DecoderConfig(
             vocabulary_size=run_bytes(config).vocabulary_size,
             model_dim=shape.model_dim,
-            num_layers=num_layers or shape.num_layers,
+            num_layers=shape.num_layers,
             num_heads=shape.num_heads,
             num_key_value_heads=shape.num_key_value_heads,
             hidden_dim=width,

@@ -3,6 +3,7 @@
 import dataclasses
 import re
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -16,9 +17,6 @@ from keras_idea.runs.config import RunConfig
 from keras_idea.runs.outlines import Outlines
 from keras_idea.runs.targets import Target
 
-#: Of deeper models two shallow ones are compiled: what a step takes is linear in depth.
-_DEEPEST = 8
-_SHALLOW = (2, 4)
 _COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 
 
@@ -30,58 +28,33 @@ class CompiledStep:
         arguments: int, bytes of weights, optimizer and batch.
         peak: int, bytes at most, the arguments among them.
         collectives: dict of the kind of a collective operation to how many there are.
-        scaled: bool, whether it is worked out from shallower models' steps.
     """
 
     arguments: int
     peak: int
     collectives: dict[str, int]
-    scaled: bool = False
-
-    @classmethod
-    def at_depth(
-        cls, few: "CompiledStep", more: "CompiledStep", blocks: float
-    ) -> "CompiledStep":
-        """The step of a deeper model, from two of fewer layers.
-
-        Args:
-            few: `CompiledStep` of the shallowest.
-            more: `CompiledStep` of a deeper one.
-            blocks: float, by how many times `more - few` it is deeper than `few`.
-
-        Returns:
-            `CompiledStep`, `few + blocks (more - few)`.
-        """
-
-        def along(low: int, high: int) -> int:
-            return round(low + blocks * (high - low))
-
-        kinds = {
-            kind: along(few.collectives.get(kind, 0), count)
-            for kind, count in more.collectives.items()
-        }
-        arguments = along(few.arguments, more.arguments)
-        return cls(arguments, along(few.peak, more.peak), kinds, scaled=True)
 
 
-def compiled_step(
+def compiled_steps(
     config: RunConfig,
     outline: Outlines,
-    width: int,
+    widths: Sequence[int],
     target: Target | None = None,
-) -> CompiledStep:
-    """Compiles a train step of a run's model, from shapes alone; on jax.
+) -> dict[int, CompiledStep]:
+    """Compiles train steps of a run's models, from shapes alone; on jax.
 
-    A step without the pruning and without a teacher.
+    A step without the pruning and without a teacher. The compiler is asked to make
+    little effort: of a 2.8B model for 256 TPUs that takes 44 seconds instead of 167,
+    and the bytes differ by 0.1 % (docs/decisions.md).
 
     Args:
         config: `RunConfig`.
         outline: `Outlines` of the run's models.
-        width: int, neurons of each FFN.
+        widths: sequence of int, neurons of each FFN.
         target: `Target`, TPUs; None: the devices of this process.
 
     Returns:
-        `CompiledStep`.
+        dict of a width to `CompiledStep`.
 
     Raises:
         ConfigError: if the devices are not as many as the mesh's, or the backend is
@@ -97,14 +70,14 @@ def compiled_step(
 
     rows, parts = config.distribution.size
     mesh = jax.sharding.Mesh(_devices(target, rows, parts), ("data", "model"))
-    depth = outline.num_layers
-    if depth is None or depth <= _DEEPEST:
-        return _compile(config, outline.make(width, None), mesh)
-    few, more = (
-        _compile(config, outline.make(width, layers), mesh) for layers in _SHALLOW
-    )
-    low, high = _SHALLOW
-    return CompiledStep.at_depth(few, more, (depth - low) / (high - low))
+
+    name = "jax_exec_time_optimization_effort"
+    effort = getattr(jax.config, name)
+    jax.config.update(name, -1.0)
+    try:
+        return {width: _compile(config, outline.make(width), mesh) for width in widths}
+    finally:
+        jax.config.update(name, effort)
 
 
 def _compile(config: RunConfig, model: keras.Model, mesh: Any) -> CompiledStep:
@@ -139,7 +112,16 @@ def _compile(config: RunConfig, model: keras.Model, mesh: Any) -> CompiledStep:
     inputs = getattr(model, "input", None)
     x = {name: ids for name in inputs} if isinstance(inputs, dict) else ids
     lowered = jax.jit(model.train_step, donate_argnums=0).lower(state, (x, ids))
-    compiled = lowered.compile()
+    try:
+        compiled = lowered.compile()
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        raise ConfigError(
+            f"The compiler finds no room for a step on these devices: {error} Mend: "
+            "more devices along the model, optimizer.gradient_accumulation_steps, or "
+            "run.rematerialize."
+        ) from None
     memory: Any = compiled.memory_analysis()
     peak = (
         memory.argument_size_in_bytes

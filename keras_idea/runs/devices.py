@@ -148,7 +148,7 @@ def mesh_of(
                 f"target_dim = {mend}."
             )
         outline = outlines(config, models.vocabulary.vocabulary_size).make
-        layouts = kernel_layouts(outline(timeline.wide, None), model)
+        layouts = kernel_layouts(outline(timeline.wide), model)
     return distribution_of(data, model, layouts)
 
 

@@ -7,7 +7,10 @@ from collections.abc import Mapping
 import keras
 
 from keras_idea.distribution import kernel_layouts
-from keras_idea.keras_private.optimizer_variables import build_without_values
+from keras_idea.keras_private.optimizer_variables import (
+    apply_count,
+    build_without_values,
+)
 from keras_idea.monitor.work_count import attention_width, multiply_adds
 from keras_idea.runs.blocks import transformer_blocks
 from keras_idea.runs.compiling import make_optimizer
@@ -28,6 +31,8 @@ class Footprint:
         weights: int, the model's variables; exact.
         gradients: int, one for each weight that trains; exact.
         optimizer: int, the optimizer's variables; exact.
+        pruning: int, scores and masks, beside the model and in its optimizer; exact
+            but for what a method measures, and of a mesh at most.
         activations: int, what the forward pass keeps for the backward pass: an
             estimate, of what the compiler fuses nothing is left out.
         checkpoint: int, a checkpoint, of all devices together; exact but for the
@@ -42,6 +47,7 @@ class Footprint:
     weights: int
     gradients: int
     optimizer: int
+    pruning: int
     activations: int
     checkpoint: int
     narrowing: int
@@ -49,16 +55,21 @@ class Footprint:
     @property
     def total(self) -> int:
         """int, all of it together: at most, for not all is there at once."""
-        return self.weights + self.gradients + self.optimizer + self.activations
+        held = self.weights + self.gradients + self.optimizer + self.pruning
+        return held + self.activations
 
 
-def footprint(config: RunConfig, outline: Outlines, width: int) -> Footprint:
+def footprint(
+    config: RunConfig, outline: Outlines, width: int, pruned: bool = False
+) -> Footprint:
     """The `Footprint` of a run's model at a width; nothing is allocated for it.
 
     Args:
         config: `RunConfig`.
         outline: `Outlines` of the run's models.
         width: int, neurons of each FFN.
+        pruned: bool, whether the pruning is over: its part of the optimizer is given
+            up then. Default False.
 
     Returns:
         `Footprint`.
@@ -67,12 +78,18 @@ def footprint(config: RunConfig, outline: Outlines, width: int) -> Footprint:
         ConfigError: if the mesh does not divide the model.
     """
     rows, parts = config.distribution.size
-    model, optimizer = outline.make(width, None), make_optimizer(config)
+    model, optimizer = outline.make(width), make_optimizer(config)
     build_without_values(optimizer, model.trainable_variables)
     layouts = kernel_layouts(model, parts) if parts > 1 else {}
     state = [*model.variables, *optimizer.variables]
     weights = _bytes(model.variables, layouts, parts)
     slots = _bytes(optimizer.variables, layouts, parts)
+    neurons = len(transformer_blocks(model)) * width
+    scores = _pruning_state(config, model, neurons)
+    if not pruned:
+        # The optimizer has scores, masks and a count of steps while it prunes.
+        count = _bytes([apply_count(optimizer)], {}, 1)
+        scores += scores - _FLOAT32 * neurons + count
     return Footprint(
         width=width,
         parameters=model.count_params(),
@@ -80,10 +97,20 @@ def footprint(config: RunConfig, outline: Outlines, width: int) -> Footprint:
         weights=weights,
         gradients=_bytes(model.trainable_variables, layouts, parts),
         optimizer=slots,
+        pruning=scores,
         activations=_activations(config, model, width, rows, parts),
-        checkpoint=_bytes(state, {}, 1),
-        narrowing=weights + slots + max(_bytes([v], layouts, parts) for v in state),
+        checkpoint=_bytes(state, {}, 1) + scores,
+        narrowing=weights
+        + slots
+        + scores
+        + max(_bytes([v], layouts, parts) for v in state),
     )
+
+
+def _pruning_state(config: RunConfig, model: keras.Model, neurons: int) -> int:
+    """Of each neuron the scores of three rows, a mask and its number."""
+    row = _model_dim(config, model) if config.pruning.row_reduce == "max" else 1
+    return _FLOAT32 * neurons * (3 * row + 2)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,7 +195,7 @@ def _activations(
     size = _FLOAT32 if config.run.dtype == "float32" else _FLOAT32 // 2
     layers = len(transformer_blocks(model))
     backbone = getattr(model, "backbone", None)
-    dim = getattr(backbone, "hidden_dim", None) or config.model.model_dim
+    dim = _model_dim(config, model)
     heads = getattr(backbone, "num_query_heads", None) or config.model.num_heads
     queries = attention_width(model) // layers
     attention = heads * length * (size + _FLOAT32)
@@ -179,3 +206,9 @@ def _activations(
     if config.run.rematerialize:
         kept = layers * size * dim + block
     return tokens * (kept + logits)
+
+
+def _model_dim(config: RunConfig, model: keras.Model) -> int:
+    """Of a preset what its backbone says."""
+    backbone = getattr(model, "backbone", None)
+    return getattr(backbone, "hidden_dim", None) or config.model.model_dim

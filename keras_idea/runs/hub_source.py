@@ -54,18 +54,16 @@ class HubSource:
         """A stock model with fresh weights, of `width` neurons an FFN."""
         return self._around(self._backbone(width))
 
-    def outline(self, width: int, num_layers: int | None = None) -> keras.Model:
-        """As `stock`, its variables without values; of as many layers, or of all."""
+    def outline(self, width: int) -> keras.Model:
+        """As `stock`, its variables without values."""
         with without_values():
-            backbone = self._backbone(width, num_layers)
+            backbone = self._backbone(width)
         return self._around(backbone)  # which makes an optimizer, with a value
 
-    def _backbone(self, width: int, num_layers: int | None = None) -> keras.Model:
+    def _backbone(self, width: int) -> keras.Model:
         arguments = dict(self.arguments)
         for name, per_neuron in self.widths.items():
             arguments[name] = width * per_neuron
-        if num_layers is not None:
-            arguments["num_layers"] = num_layers
         return self.backbone.from_config(arguments)
 
     def _around(self, backbone: keras.Model) -> keras.Model:

@@ -19,17 +19,14 @@ class Outlines:
     """The models of a run, of any width, whose variables have no values.
 
     Attributes:
-        make: function of a width, and of a depth or None (the run's), that makes a
-            model, not compiled.
+        make: function of a width that makes a model, not compiled.
         hidden_dim: int, neurons of each FFN at the start.
         vocabulary_size: int, tokens that the models know.
-        num_layers: int or None, the depth, if it can be made another.
     """
 
-    make: Callable[[int, int | None], keras.Model]
+    make: Callable[[int], keras.Model]
     hidden_dim: int
     vocabulary_size: int
-    num_layers: int | None
 
 
 def outlines(config: RunConfig, vocabulary_size: int | None = None) -> Outlines:
@@ -50,28 +47,21 @@ def outlines(config: RunConfig, vocabulary_size: int | None = None) -> Outlines:
     family = shape.hub
     if not shape.of_hub:
 
-        def bare(width: int, num_layers: int | None = None) -> keras.Model:
+        def bare(width: int) -> keras.Model:
             with without_values():
-                return bare_decoder(config, width, num_layers=num_layers)
+                return bare_decoder(config, width)
 
-        size = run_bytes(config).vocabulary_size
-        return Outlines(bare, shape.hidden_dim, size, shape.num_layers)
+        return Outlines(bare, shape.hidden_dim, run_bytes(config).vocabulary_size)
     if family is not None:
         size = vocabulary_size or _asked(config, family)
         source = source_of_family(config, family, size)
     else:
         source = source_of_preset(config)
 
-    def make(width: int, num_layers: int | None = None) -> keras.Model:
-        return rematerialized(config, source.outline(width, num_layers))
+    def make(width: int) -> keras.Model:
+        return rematerialized(config, source.outline(width))
 
-    return Outlines(
-        make,
-        source.hidden_dim,
-        source.arguments["vocabulary_size"],
-        # A preset's blocks may differ, and its arguments name them one by one.
-        None if shape.preset else shape.num_layers,
-    )
+    return Outlines(make, source.hidden_dim, source.arguments["vocabulary_size"])
 
 
 def _asked(config: RunConfig, family: str) -> int:

@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator, Mapping
 
 from keras_idea.functional.counts import train_flops
-from keras_idea.runs.compiled_step import CompiledStep, compiled_step
+from keras_idea.runs.compiled_step import CompiledStep, compiled_steps
 from keras_idea.runs.compiling import cosine
 from keras_idea.runs.config import RunConfig
 from keras_idea.runs.footprint import (
@@ -123,15 +123,15 @@ def plan(
     wide, narrow = timeline.wide, timeline.narrow
     footprints = {"wide": footprint(config, outline, wide)}
     for step, width in timeline.compactions.items():
-        footprints[f"from step {step:,}"] = footprint(config, outline, width)
+        over = width == narrow
+        footprints[f"from step {step:,}"] = footprint(config, outline, width, over)
     if list(footprints.values())[-1].width != narrow:
-        footprints["narrow"] = footprint(config, outline, narrow)
+        footprints["narrow"] = footprint(config, outline, narrow, pruned=True)
     teacher = teacher_footprint(config, teacher_outline(config))
     compiled = {}
     if compile_step:
         tpu = target if target is not None and target.kind.tpu else None
-        for width in (wide, narrow):
-            compiled[width] = compiled_step(config, outline, width, tpu)
+        compiled = compiled_steps(config, outline, (wide, narrow), tpu)
     ends = [footprints["wide"], list(footprints.values())[-1]]
     return RunPlan(
         text,

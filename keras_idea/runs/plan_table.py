@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING
 
 from keras_idea.extras import require
-from keras_idea.runs.compiled_step import CompiledStep
 from keras_idea.runs.footprint import Footprint
 from keras_idea.runs.plan import RunPlan
 
@@ -18,6 +17,7 @@ _BYTES = [
     "weights",
     "gradients",
     "optimizer",
+    "pruning",
     "activations*",
     "together*",
 ]
@@ -52,6 +52,7 @@ def print_plan(
     console.print(_bytes(planned))
     for line in [
         *_compiled(planned),
+        *_fits(planned),
         *_notes(planned),
         *_time(planned, utilisation, price),
     ]:
@@ -77,16 +78,21 @@ def _bytes(planned: RunPlan) -> "Table":
     before: Footprint | None = None
     for when, of in planned.footprints.items():
         if before is not None:
-            held = (before.weights, 0, before.optimizer, 0, before.narrowing)
-            table.add_row("narrowing", "", *map(_megabytes, held))
-        parts = (of.weights, of.gradients, of.optimizer, of.activations, of.total)
-        table.add_row(when, f"{of.width:,}", *map(_megabytes, parts))
+            table.add_row("narrowing", "", *map(_megabytes, _held(before, 0, 0)))
+        held = _held(of, of.gradients, of.activations)
+        table.add_row(when, f"{of.width:,}", *map(_megabytes, held))
         before = of
     if planned.teacher is not None:
         aside = planned.teacher
-        held = (aside.weights, 0, 0, aside.activations, aside.total)
-        table.add_row("a teacher beside", "", *map(_megabytes, held))
+        teacher = (aside.weights, 0, 0, 0, aside.activations, aside.total)
+        table.add_row("a teacher beside", "", *map(_megabytes, teacher))
     return table
+
+
+def _held(of: Footprint, gradients: int, activations: int) -> tuple[int, ...]:
+    together = of.total if gradients else of.narrowing
+    state = (of.weights, gradients, of.optimizer, of.pruning)
+    return (*state, activations, together)
 
 
 def _notes(planned: RunPlan) -> list[str]:
@@ -107,15 +113,31 @@ def _compiled(planned: RunPlan) -> list[str]:
     for width, step in planned.compiled.items():
         said = ", ".join(f"{n} {kind}" for kind, n in step.collectives.items())
         lines.append(
-            f"The compiler, with {width:,} neurons{_scaled(step)}: "
+            f"The compiler, with {width:,} neurons: "
             f"{_megabytes(step.arguments)} MB of arguments a device, "
             f"{_megabytes(step.peak)} MB at most; collectives: {said or 'none'}."
         )
     return lines
 
 
-def _scaled(step: CompiledStep) -> str:
-    return " (from shallower models' steps)" if step.scaled else ""
+def _fits(planned: RunPlan) -> list[str]:
+    """Whether the target's devices have room, as far as that is known."""
+    if planned.target is None:
+        return []
+    kind, _, _ = planned.target.name.partition(":")
+    room = planned.target.kind.memory
+    most = max(of.total for of in planned.footprints.values())
+    said = "estimated"
+    if planned.compiled:
+        most = max(step.peak for step in planned.compiled.values())
+        said = "by the compiler"
+    if planned.teacher is not None:
+        most += planned.teacher.total
+    verdict = "has room for" if most <= room else "HAS NO ROOM for"
+    return [
+        f"A {kind}, with {_megabytes(round(room))} MB, {verdict} the "
+        f"{_megabytes(most)} MB ({said})."
+    ]
 
 
 def _time(planned: RunPlan, utilisation: float, price: float | None) -> list[str]:

@@ -1,11 +1,17 @@
 """What `keras-idea plan` says of a run, counted by hand."""
 
+import keras
 import numpy as np
 import pytest
 
 from keras_idea.cli import main
+from keras_idea.hub.inputs import token_inputs
+from keras_idea.runs.build import pruning
 from keras_idea.runs.config import parse_config
 from keras_idea.runs.plan import plan
+from keras_idea.runs.prepare import prepare
+from keras_idea.runs.run_folder import RunFolder
+from keras_idea.surgery import find_ffns
 from tests.runs.test_hub_runs import with_hub
 from tests.runs.test_train import CONFIG, write_inputs
 
@@ -97,6 +103,69 @@ def test_it_prints_and_leaves_nothing(in_folder, capsys):
     assert "Parameters: 13,392 wide, 11,088 narrow" in printed
     assert all(word in printed for word in ("enlarged", "recovery", "32 to 8"))
     assert sorted(in_folder.iterdir()) == before
+
+
+def test_the_text_need_not_be_there(in_folder, capsys):
+    with_text = plan(parse_config(CONFIG, "tiny"))
+    (in_folder / "text.txt").unlink()
+    assert main(["plan", "tiny.toml", "--without-text"]) == 0
+    assert "Text: not read. Vocabulary: 256 tokens" in capsys.readouterr().out
+    without = plan(parse_config(CONFIG, "tiny"), read_text=False)
+    assert (without.stages, without.footprints) == (
+        with_text.stages,
+        with_text.footprints,
+    )
+
+
+def test_a_tokenizer_has_the_tokens_that_are_asked_for(in_folder):
+    lines = "hub = 'llama3'\ntokenizer = 'bpe'\nvocabulary_size = 300"
+    config = parse_config(with_hub(CONFIG, lines), "tiny")
+    bytes_alone = parse_config(with_hub(CONFIG, "hub = 'llama3'"), "tiny")
+    more, fewer = (
+        plan(c, read_text=False).parameters[0] for c in (config, bytes_alone)
+    )
+    # 256 bytes and 5 special tokens; each has a row in two matrices of width 16.
+    assert more - fewer == (300 - 261) * 2 * 16
+
+
+@pytest.mark.parametrize("name", ["adamw", "adafactor", "muon", "lion"])
+@pytest.mark.parametrize("hub", [False, True], ids=["decoder", "hub"])
+def test_bytes_are_those_of_a_real_model(in_folder, hub, name):
+    """Counted by the arrays that a model and its optimizer really hold."""
+    text = CONFIG.replace("[optimizer]\n", f"[optimizer]\nname = {name!r}\n")
+    text += "compare_from_scratch = false\n[pruning]\ncompact = 'progressive'\n"
+    config = parse_config(with_hub(text, "hub = 'llama3'") if hub else text, "tiny")
+    planned = plan(config)
+    models = prepare(config, RunFolder("runs/none")).models
+    model = models.wide()
+    prune = pruning(config, models.target_dim)
+    held = {}
+
+    class Note(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            state = [*model.variables, *model.optimizer.variables]
+            aside = [*model.metrics_variables, *_seeds(state)]
+            sizes = [_nbytes(v) for v in state if all(v is not a for a in aside)]
+            held.setdefault(find_ffns(model)[0].hidden_dim, sum(sizes))
+
+    x, y = models.corpus.batch(0, seed=0, batch_size=4 * 12, length=16)
+    inputs = token_inputs(model, x)
+    model.fit(inputs, y, batch_size=4, verbose=0, callbacks=[prune, Note()])
+    expected = {
+        of.width: of.weights + of.optimizer + of.pruning
+        for of in planned.footprints.values()
+    }
+    assert len(expected) == 4
+    assert held == expected
+
+
+def _seeds(variables):
+    return [v for v in variables if "seed_generator" in v.path]
+
+
+def _nbytes(variable):
+    # By its shape: within `fit`, on jax, the variables have no values.
+    return np.zeros(variable.shape, variable.dtype).nbytes
 
 
 def test_what_train_refuses_is_refused(in_folder, capsys):
