@@ -65,6 +65,33 @@ SHAPES = {
     "medium": Shape(128, 4, 4, 1024, 384, 128, 16, steps=48, steps_per_turn=3),
     # For memory: the parameters weigh more than the activations, as at scale.
     "parameters": Shape(512, 4, 8, 8192, 3072, 32, 4, steps=24, steps_per_turn=2),
+    # For a GPU: the paper's models whole, as wide as they begin.
+    "paper-300m": Shape(
+        1024,
+        24,
+        16,
+        8192,
+        3072,
+        1024,
+        8,
+        steps=40,
+        steps_per_turn=4,
+        vocabulary_size=50304,
+        dtype="mixed_bfloat16",
+    ),
+    "paper-2.8b": Shape(
+        2048,
+        24,
+        32,
+        16384,
+        6528,
+        1024,
+        2,
+        steps=20,
+        steps_per_turn=4,
+        vocabulary_size=50304,
+        dtype="mixed_bfloat16",
+    ),
     # For a GPU: two layers of the paper's 2.8B model on their way to 1.3B.
     "paper-1.3b-layer": Shape(
         2048,
@@ -178,40 +205,44 @@ class EndlessPruning(ki.IdeaPruneCallback):
         """Goes on in the next turn."""
 
 
-def make_contestants(kind, shape, jit_compile="auto"):
-    """The models to compare: name -> (compiled model, callbacks)."""
+def make_contestants(kind, shape, jit_compile="auto", names=None):
+    """The models to compare: name -> (compiled model, callbacks); all, or `names`."""
     # Four times the default run: whoever asks for more steps stays in the stage.
     pruning = {"begin_step": 0, "prune_steps": 4 * (shape.steps + 100)}
+    widths = (shape.hidden_dim, shape.target_dim)
 
     def plain(hidden_dim):
         return make_model(kind, shape, hidden_dim, False, jit_compile)
 
-    def prunable():
-        return make_model(kind, shape, shape.hidden_dim, True, jit_compile)
+    def prunable(schedule=None, pruned=False):
+        model = make_model(kind, shape, shape.hidden_dim, True, jit_compile)
+        if pruned:
+            start_pruner(model, schedule)
+        return model
 
-    widths = (shape.hidden_dim, shape.target_dim)
-    masked, scored, set_by_hand = prunable(), prunable(), prunable()
-    start_pruner(scored, None)
-    start_pruner(set_by_hand, ki.CubicWidth(*widths, **pruning))
-    callback = EndlessPruning(shape.target_dim, **pruning)
-    # The compacted ones are made as a run makes them: trained, masked to the
-    # target, then cut.
-    pruner = start_pruner(masked, ki.CubicWidth(*widths, begin_step=0, prune_steps=1))
-    fit(masked, shape, make_data(shape, 3))
-    pruner.detach(masked)
-    compacted = ki.compact(masked)
-    shrink_in_place(masked)
-    return {
-        "wide": (plain(shape.hidden_dim), []),
-        "wide again": (plain(shape.hidden_dim), []),
-        "at rest": (prunable(), []),
-        "tracking": (scored, []),
-        "pruning": (set_by_hand, []),
-        "pruning + callback": (prunable(), [callback]),
-        "built narrow": (plain(shape.target_dim), []),
-        "compacted in place": (masked, []),
-        "compact(model)": (compacted, []),
+    def trained_narrow(cut):
+        # As a run makes them: trained, masked to the target, then cut.
+        model = prunable()
+        schedule = ki.CubicWidth(*widths, begin_step=0, prune_steps=1)
+        pruner = start_pruner(model, schedule)
+        fit(model, shape, make_data(shape, 3))
+        pruner.detach(model)
+        narrow = cut(model)
+        return narrow if isinstance(narrow, keras.Model) else model
+
+    makers = {
+        "wide": lambda: plain(shape.hidden_dim),
+        "wide again": lambda: plain(shape.hidden_dim),
+        "at rest": prunable,
+        "tracking": lambda: prunable(None, pruned=True),
+        "pruning": lambda: prunable(ki.CubicWidth(*widths, **pruning), pruned=True),
+        "pruning + callback": prunable,
+        "built narrow": lambda: plain(shape.target_dim),
+        "compacted in place": lambda: trained_narrow(shrink_in_place),
+        "compact(model)": lambda: trained_narrow(ki.compact),
     }
+    callbacks = {"pruning + callback": [EndlessPruning(shape.target_dim, **pruning)]}
+    return {name: (makers[name](), callbacks.get(name, [])) for name in names or makers}
 
 
 def fit(model, shape, data, callbacks=()):

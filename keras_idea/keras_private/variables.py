@@ -32,7 +32,18 @@ def without_values() -> Iterator[None]:
     waiting = "uninitialized_variables"
     before = list(global_state.get_global_attribute(waiting, []))
     try:
-        with keras.StatelessScope(initialize_variables=False):
+        with keras.StatelessScope(initialize_variables=False), on_no_device():
             yield
     finally:
         global_state.set_global_attribute(waiting, before)
+
+
+def on_no_device() -> contextlib.AbstractContextManager:
+    """A scope in which what holds variables without values takes no memory either.
+
+    On torch a layer has its parameters a second time, and makes values for them when it
+    is built, a model around it too.
+    """
+    if keras.backend.backend() == "torch":
+        return keras.device("meta")
+    return contextlib.nullcontext()

@@ -1,5 +1,8 @@
 """What `keras-idea plan` says of a run, counted by hand."""
 
+import pathlib
+import re
+
 import keras
 import numpy as np
 import pytest
@@ -7,14 +10,16 @@ import pytest
 from keras_idea.cli import main
 from keras_idea.hub.inputs import token_inputs
 from keras_idea.runs.build import pruning
-from keras_idea.runs.config import parse_config
+from keras_idea.runs.config import load_config, parse_config
 from keras_idea.runs.plan import plan
 from keras_idea.runs.prepare import prepare
 from keras_idea.runs.run_folder import RunFolder
+from keras_idea.runs.targets import parse_target
 from keras_idea.surgery import find_ffns
 from tests.runs.test_hub_runs import with_hub
 from tests.runs.test_train import CONFIG, write_inputs
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOKENS = 4 * 16
 
 
@@ -172,3 +177,31 @@ def test_what_train_refuses_is_refused(in_folder, capsys):
     (in_folder / "text.txt").unlink()
     assert main(["plan", "tiny.toml"]) == 2
     assert "No text at 'text.txt'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "examples/runs").glob("*.toml")), ids=lambda p: p.stem
+)
+def test_run_files_say_what_they_cost(path):
+    """In their headers: the parameters, and the hours on what they are planned for."""
+    said = path.read_text()
+    found = re.search(r"(\d+) x (h100|v5e)", said)
+    target = parse_target(f"{found[2]}:{found[1]}") if found else None
+    import keras_hub  # noqa: F401  (it is large itself)
+
+    before = _resident("VmRSS")
+    pathlib.Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    planned = plan(load_config(path), target, read_text=False)
+    assert _resident("VmHWM") - before < 300e6  # the largest has 12 GB of weights
+    wide, narrow = planned.parameters
+    assert f"# With embeddings {wide:,} parameters, then {narrow:,}." in said
+    if found:
+        assert f"{planned.hours(0.4):.2f} hours" in said
+    else:
+        assert f"{sum(s.flops for s in planned.stages):.1e}".replace("+", "") in said
+
+
+def _resident(field):
+    lines = pathlib.Path("/proc/self/status").read_text().splitlines()
+    found = next(line for line in lines if line.startswith(field))
+    return 1024 * int(found.split()[1])

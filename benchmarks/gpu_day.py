@@ -1,0 +1,200 @@
+"""One GPU, pieces of ten minutes: what has only been measured on CPUs.
+
+    python benchmarks/gpu_day.py --scale gpu --minutes 9.5 --output FOLDER
+
+Carries out piece after piece, each in a process of its own, until the minutes are over,
+and goes on with the next one when it is called again; `--list` shows them. A piece that
+is done (in FOLDER or in benchmarks/results/gpu_day) is not done again. Needs keras, jax
+or torch, numpy, safetensors; the last piece, a table of the paper, also rich.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results" / "gpu_day"
+#: Dense bfloat16 operations a second, by a part of the device's name.
+PEAK_RATES = {"H100": 989e12, "H200": 989e12, "A100": 312e12}
+#: What is compared while pruning, and what afterwards: two models at a time.
+PAIRS = (("wide", "pruning + callback"), ("built narrow", "compacted in place"))
+
+
+@dataclasses.dataclass(frozen=True)
+class Piece:
+    """One measurement.
+
+    Attributes:
+        kind: "steps" (ratios of step times), "whole" (a fit through the narrowing) or
+            "table" (the paper's).
+        backend: "jax" or "torch".
+        of: str, a key of `contestants.SHAPES`; of a table its scale.
+        option: str, of steps "auto", "eager" or "compiled"; of a whole run how it
+            compacts; of a table its number.
+    """
+
+    kind: str
+    backend: str
+    of: str
+    option: str
+
+    @property
+    def name(self):
+        """str, which the result's file has too."""
+        return f"{self.kind}-{self.of}-{self.backend}-{self.option}"
+
+
+def _pieces(steps, whole, scale):
+    compiled = (("jax", "auto"), ("torch", "eager"), ("torch", "compiled"))
+    return [
+        *(Piece("steps", b, of, option) for of in steps for b, option in compiled),
+        *(
+            Piece("whole", backend, of, compact)
+            for of in whole
+            for backend in ("jax", "torch")
+            for compact in ("end", "progressive")
+        ),
+        Piece("table", "jax", scale, "1"),
+    ]
+
+
+SCALES = {
+    "micro": [
+        Piece("steps", "torch", "tiny", "eager"),
+        Piece("whole", "jax", "tiny", "end"),
+        Piece("whole", "torch", "tiny", "progressive"),
+    ],
+    "gpu": _pieces(
+        ["paper-300m", "paper-1.3b-layer"], ["paper-300m", "paper-2.8b"], "gpu"
+    ),
+}
+_JIT = {"auto": "auto", "eager": False, "compiled": True}
+
+
+def measure(piece):
+    """dict: what a piece measures; in a process of its own."""
+    import record
+
+    result = {"steps": _steps, "whole": _whole, "table": _table}[piece.kind](piece)
+    return {**record.environment(), "piece": piece.name, **result}
+
+
+def _steps(piece):
+    from contestants import SHAPES, make_contestants
+    from timing import paired_ratio, time_in_turns
+
+    shape = SHAPES[piece.of]
+    turns = shape.steps // shape.steps_per_turn
+    ratios, seconds = {}, {}
+    for plain, ours in PAIRS:
+        pair = make_contestants("decoder", shape, _JIT[piece.option], (plain, ours))
+        timed = time_in_turns(pair, shape, turns)
+        ratios[f"{ours} / {plain}"] = dataclasses.asdict(
+            paired_ratio(timed[ours], timed[plain])
+        )
+        seconds |= {name: sorted(map(float, s)) for name, s in timed.items()}
+        del pair
+    return {"shape": dataclasses.asdict(shape), "ratios": ratios, "seconds": seconds}
+
+
+def _whole(piece):
+    import keras
+    import record
+    from contestants import SHAPES, make_data, make_model
+    from whole_run import summary, watched
+
+    import keras_idea as ki
+    from keras_idea.functional.counts import train_flops
+    from keras_idea.monitor.work_count import multiply_adds
+
+    shape = SHAPES[piece.of]
+    keras.utils.set_random_seed(0)
+    model = make_model("decoder", shape, shape.hidden_dim, True)
+    prune = ki.IdeaPruneCallback(
+        shape.target_dim, begin_step=8, prune_steps=12, compact=piece.option
+    )
+    count = multiply_adds(model, shape.sequence_length)
+    begin = time.perf_counter()
+    seen = watched(model, prune, make_data(shape, 32), shape.batch_size)
+    took = time.perf_counter() - begin
+    said = summary(seen)
+    rate = train_flops(count, shape.tokens) / said["wide"]["seconds a step"]
+    device = record.environment()["hardware"]["device"]
+    peak = next((rate for part, rate in PEAK_RATES.items() if part in device), None)
+    return {
+        "shape": dataclasses.asdict(shape),
+        "seconds of 32 steps": took,
+        "summary": said,
+        "operations a second, wide": rate,
+        "utilisation, wide": None if peak is None else rate / peak,
+        "steps": seen,
+    }
+
+
+def _table(piece):
+    command = [sys.executable, "-m", "benchmarks.paper", "--table", piece.option]
+    command += ["--scale", piece.of, "--seeds", "1", "--output", os.environ["CELLS"]]
+    subprocess.run(command, check=True, cwd=ROOT, stdout=sys.stderr)
+    return {"table": piece.option}
+
+
+def main():
+    """Runs the command line."""
+    arguments = _parse_arguments()
+    pieces = {piece.name: piece for piece in SCALES[arguments.scale]}
+    if arguments.piece is not None:
+        print(json.dumps(measure(pieces[arguments.piece])))
+        return
+    output = pathlib.Path(arguments.output)
+    output.mkdir(parents=True, exist_ok=True)
+    until = time.monotonic() + 60 * arguments.minutes
+    for name, piece in pieces.items():
+        done = any((folder / f"{name}.json").exists() for folder in (output, RESULTS))
+        left = until - time.monotonic()
+        if arguments.list or done or left < 0:
+            print(f"{name}: {'done' if done else 'to do'}", flush=True)
+            continue
+        print(f"{name}: {_carry_out(piece, arguments.scale, output, left)}", flush=True)
+
+
+def _carry_out(piece, scale, output, seconds):
+    """Says how a piece went; its result is written when it is whole."""
+    command = [sys.executable, __file__, "--scale", scale, "--piece", piece.name]
+    cells = {"CELLS": str(output / "cells"), "KERAS_BACKEND": piece.backend}
+    paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, **cells, "PYTHONPATH": os.pathsep.join(paths)}
+    try:
+        ended = subprocess.run(
+            command, env=environment, timeout=seconds, capture_output=True, text=True
+        )
+    except subprocess.TimeoutExpired:
+        return "not finished in the time that was left"
+    if ended.returncode:
+        (output / f"{piece.name}.failed.txt").write_text(ended.stderr[-20000:])
+        return f"FAILED: {ended.stderr.strip().splitlines()[-1]}"
+    path = output / f"{piece.name}.json"
+    half = path.with_suffix(".half")
+    half.write_text(json.dumps(json.loads(ended.stdout.splitlines()[-1]), indent=1))
+    half.rename(path)
+    return "done"
+
+
+def _parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--scale", default="gpu", choices=SCALES)
+    parser.add_argument("--minutes", type=float, default=9.5, help="default 9.5")
+    parser.add_argument(
+        "--output", default=RESULTS, help="default: " + str(RESULTS.name)
+    )
+    parser.add_argument("--list", action="store_true", help="does nothing but list")
+    parser.add_argument("--piece", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
