@@ -113,9 +113,11 @@ def small(config, arguments):
         config.budget, enlarge_steps=steps, prune_steps=steps + 2, recover_steps=steps
     )
     optimizer = replace(config.optimizer, warmup_steps=1, gradient_accumulation_steps=1)
+    layers = arguments.num_layers or config.model.num_layers
+    length = arguments.sequence_length
     return replace(
         config,
-        model=replace(config.model, sequence_length=arguments.sequence_length),
+        model=replace(config.model, num_layers=layers, sequence_length=length),
         data=replace(config.data, batch_size=arguments.batch_size),
         budget=budget,
         optimizer=optimizer,
@@ -158,6 +160,8 @@ def main():
         "summary": summary(seen),
     }
     name = pathlib.Path(arguments.config).stem
+    if arguments.num_layers is not None:
+        name += f"-{arguments.num_layers}-layers"
     stem = f"whole_run-{name}-{keras.backend.backend()}"
     shown = [_table(name, arguments, results)]
     record.print_tables(shown)
@@ -170,6 +174,7 @@ def _parse_arguments():
     parser.add_argument("config", help="a run file with model.hub")
     parser.add_argument("--batch-size", type=int, default=1, help="default 1")
     parser.add_argument("--sequence-length", type=int, default=32, help="default 32")
+    parser.add_argument("--num-layers", type=int, help="default: the file's")
     parser.add_argument(
         "--steps", type=int, default=6, help="of enlarging and of recovery (default 6)"
     )
