@@ -36,6 +36,7 @@ ROWS = (
     Row("test_imports.py", _NONE),
     Row("test_files.py", _NONE),
     Row("test_face.py", _NONE),
+    Row("test_gpu_day.py", "it starts processes of its own, on the backends it names"),
     Row("test_doctests.py", "examples of what the other tests hold on each backend"),
     Row("test_malformed.py", "a file is read and refused before a model is made"),
     Row("test_no_code_runs.py", "loading is Keras's and ours in Python"),
@@ -77,7 +78,10 @@ ROWS = (
     Row(
         "runs/test_plan.py",
         "numbers of a config; the models are built only",
-        everywhere=("runs/test_plan.py::test_stages",),
+        everywhere=(
+            "runs/test_plan.py::test_stages",
+            "runs/test_plan.py::test_a_compiler",
+        ),
     ),
     Row("runs/test_tokenizers.py", "tokenizers are text and ids"),
     Row(
@@ -176,8 +180,7 @@ ROWS = (
     Row(
         "methods/test_hub.py::test_every_method",
         "test_methods runs every method on each, test_hub_contract every family",
-        _TWO,
-        (
+        everywhere=(
             "methods/test_hub.py::test_every_method_narrows_in_fit_and_compacts_to_stock"
             "[learned",
         ),

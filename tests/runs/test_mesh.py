@@ -159,6 +159,40 @@ def test_killed_and_gone_on_with_by_one(tmp_path, straight):
     assert_the_same(carry_out(folder), straight)
 
 
+KINDS = {
+    "progressive": PROGRESSIVE,
+    "activation": "[pruning]\nmethod = 'activation'\n",
+    "learned_mask": "[pruning]\nmethod = 'learned_mask'\n",
+    "random": "[pruning]\nmethod = 'random'\n",
+    "muon": "[optimizer]\nname = 'muon'\n",
+    "in parts": "[optimizer]\ngradient_accumulation_steps = 2\nglobal_clipnorm = 0.5\n",
+    "monitored": "[run]\ntensorboard = true\n",
+    "hub": "[model]\nhub = 'llama3'\n",
+}
+
+
+@ENDURANCE_ONLY
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_run(tmp_path, kind):
+    """Two processes of two devices each, against one process of one."""
+    table, lines = KINDS[kind].split("\n", 1)
+
+    def changed(text):
+        # Into the table, which may be there already.
+        return text.replace(table, f"{table}\n{lines}") if table in text else None
+
+    runs = []
+    for name, mesh, count, devices in (("one", None, 1, 1), ("mesh", (2, 2), 2, 2)):
+        folder = tmp_path / name
+        write_run(folder, mesh)
+        text = (folder / "run.toml").read_text()
+        (folder / "run.toml").write_text(changed(text) or text + KINDS[kind])
+        ended = end(start(folder, count, devices))
+        assert [status for status, _ in ended] == [0] * count, ended[0][1]
+        runs.append(what_was(folder))
+    assert_the_same(runs[1], runs[0])
+
+
 @pytest.mark.parametrize(
     "mesh, count, variables, match",
     [

@@ -205,3 +205,42 @@ def _resident(field):
     lines = pathlib.Path("/proc/self/status").read_text().splitlines()
     found = next(line for line in lines if line.startswith(field))
     return 1024 * int(found.split()[1])
+
+
+def test_a_compiler_is_asked(in_folder, capsys):
+    if keras.backend.backend() != "jax":
+        assert main(["plan", "tiny.toml", "--compile"]) == 2
+        return
+    planned = plan(parse_config(CONFIG, "tiny"), compile_step=True)
+    wide, narrow = planned.footprints["wide"], list(planned.footprints.values())[-1]
+    batch = 2 * 4 * TOKENS  # int32 tokens and targets
+    for of in (wide, narrow):
+        step = planned.compiled[of.width]
+        more = step.arguments - of.weights - of.optimizer - batch
+        assert 0 <= more < 200  # metrics and seeds
+        assert step.arguments < step.peak and step.collectives == {}
+
+
+def test_a_target_with_its_hours_price_and_room(in_folder, capsys):
+    words = ["--target", "v5e:2x2", "--utilisation", "0.5", "--price", "1e9"]
+    assert main(["plan", "tiny.toml", *words]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    planned = plan(parse_config(CONFIG, "tiny"))
+    hours = sum(s.flops for s in planned.stages) / (197e12 * 4 * 0.5) / 3600
+    assert f"{hours * 4 * 1e9:,.2f} at 1e+09 a device and hour" in printed
+    assert "A v5e, with 17,180 MB, has room for the" in printed
+    assert "Devices: 4 along the data, 1 along the model." in printed
+
+
+@pytest.mark.parametrize(
+    "words, match",
+    [
+        (["--target", "v9"], "must be one of v5e, .*Received: 'v9'"),
+        (["--devices", "4"], "must be DATAxMODEL.*Received: '4'"),
+        (["--devices", "3x1"], "data=3, which must divide"),
+        (["--utilisation", "2"], "--utilisation"),
+    ],
+)
+def test_devices_that_cannot_be(in_folder, capsys, words, match):
+    assert main(["plan", "tiny.toml", *words]) == 2
+    assert re.search(match, capsys.readouterr().err)

@@ -32,7 +32,7 @@ STEPS, BATCH_SIZE = 100, 4
 LOGGED_KERAS_IDEA = "tests.runs.logged_train"
 BEFORE_COMPACTION = "step-00000014"  # pruning ends with step 16
 ON_JAX = keras.backend.backend() == "jax"
-KILLS = (20 if ON_JAX else 4) if ENDURANCE else (4 if ON_JAX else 2)
+KILLS = (20 if ON_JAX else 4) if ENDURANCE else (3 if ON_JAX else 2)
 
 
 class Process:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
+from tests import ENDURANCE
 from tests.helpers import to_numpy
 from tests.hub_models import VOCABULARY, batch, tiny_backbone, tiny_lm
 
@@ -158,7 +159,10 @@ assert "'batch', 'model'" in layout, layout
 """
 
 
-@pytest.mark.skipif(keras.backend.backend() != "jax", reason="Keras has it on jax only")
+@pytest.mark.skipif(
+    keras.backend.backend() != "jax" or not ENDURANCE,
+    reason="Keras has it on jax only; in `make endurance`, the suite has our layouts",
+)
 def test_model_parallel_keeps_kerashubs_layouts():
     flags = "--xla_force_host_platform_device_count=4"
     environment = {**os.environ, "XLA_FLAGS": flags, "PYTHONPATH": os.getcwd()}
