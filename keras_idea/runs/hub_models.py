@@ -69,12 +69,12 @@ def hub_models(config: RunConfig, corpus: Corpus | Documents) -> RunModels:
 
 
 def _preprocessor(config: RunConfig, family: str, corpus: Corpus | Documents) -> Any:
-    shape = config.model
+    shape, hub = config.model, keras_hub()
     tokenizer = make_tokenizer(
         family, shape.tokenizer, corpus.sample(), shape.vocabulary_size
     )
     prefix = HUB_FAMILIES[family].prefix
-    return getattr(keras_hub().models, f"{prefix}CausalLMPreprocessor")(tokenizer)
+    return getattr(hub.models, f"{prefix}CausalLMPreprocessor")(tokenizer)
 
 
 def _preprocessor_of_preset(preset: str | None) -> Any:
