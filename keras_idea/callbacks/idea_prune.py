@@ -235,8 +235,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
 
     def _check(self, model: keras.Model) -> None:
         """Compares what was planned with what has happened."""
-        pruner = self._run.pruner
-        if pruner is None or not pruner.attached:
+        if (pruner := self._run.pruner) is None or not pruner.attached:
             return
         idle = self._batches and not self._count.batches(model.optimizer)
         try:

@@ -74,8 +74,10 @@ def teacher_outline(config: RunConfig) -> keras.Model | None:
         raise ConfigError(f"`distillation.teacher`: {error}") from error
     if not found.endswith(".keras"):
         return backbone_outline(found, config.run.dtype)
-    with zipfile.ZipFile(found) as archive, without_values():
+    with zipfile.ZipFile(found) as archive:
         shape = json.loads(archive.read("config.json"))
+    shape.pop("compile_config", None)  # its optimizer would be made
+    with without_values():
         return compute_in(
             keras.saving.deserialize_keras_object(shape), config.run.dtype
         )

@@ -2,6 +2,7 @@
 
 import csv
 import functools
+import math
 
 import keras
 import numpy as np
@@ -11,12 +12,15 @@ import keras_idea as ki
 from keras_idea.cli import main
 from keras_idea.data import load_text
 from keras_idea.errors import ConfigError
+from keras_idea.export import load_run
 from keras_idea.keras_private.optimizer_variables import rate_source
 from keras_idea.models import DecoderBlock
+from keras_idea.monitor.work_count import multiply_adds
 from keras_idea.runs.blocks import rematerialized
 from keras_idea.runs.build import decoder_models
 from keras_idea.runs.compiling import make_optimizer
 from keras_idea.runs.config import parse_config
+from keras_idea.runs.plan import plan
 from keras_idea.runs.prepare import prepare
 from keras_idea.runs.run_folder import RunFolder
 from keras_idea.runs.teacher import load_teacher, taught
@@ -160,6 +164,25 @@ def test_dropout_is_not_computed_again(tmp_path):
 
 
 class TestDistillation:
+    @pytest.mark.parametrize("of", ["a run", "a preset"])
+    def test_a_plan_counts_the_teacher(self, trained, tmp_path, of):
+        trained("teacher")
+        source = "runs/teacher"
+        if of == "a preset":
+            source, real = str(tmp_path / "preset"), tiny_lm("llama3")
+            real.save_to_preset(source)
+        else:
+            real = load_run(source)
+        alone = plan(parse_config(ALONE, "tiny"))
+        lines = f"\n[distillation]\nteacher = {source!r}\n"
+        beside = plan(parse_config(ALONE + lines, "tiny"))
+        weights = real.backbone.variables if of == "a preset" else real.variables
+        assert beside.teacher.parameters == sum(math.prod(v.shape) for v in weights)
+        assert beside.teacher.weights == 4 * beside.teacher.parameters
+        for with_it, without in zip(beside.stages, alone.stages, strict=True):
+            passed = 2 * multiply_adds(real, 16) * without.tokens
+            assert with_it.flops == pytest.approx(without.flops + passed)
+
     def softmax(self, logits):
         exp = np.exp(logits - logits.max(-1, keepdims=True))
         return exp / exp.sum(-1, keepdims=True)
