@@ -32,18 +32,25 @@ def without_values() -> Iterator[None]:
     waiting = "uninitialized_variables"
     before = list(global_state.get_global_attribute(waiting, []))
     try:
-        with keras.StatelessScope(initialize_variables=False), on_no_device():
+        with keras.StatelessScope(initialize_variables=False), without_parameters():
             yield
     finally:
         global_state.set_global_attribute(waiting, before)
 
 
-def on_no_device() -> contextlib.AbstractContextManager:
-    """A scope in which what holds variables without values takes no memory either.
+@contextlib.contextmanager
+def without_parameters() -> Iterator[None]:
+    """A scope in which layers of torch do not hold their variables a second time.
 
-    On torch a layer has its parameters a second time, and makes values for them when it
-    is built, a model around it too.
+    They do as parameters when they are built, a model around them too, and make values
+    for that if there are none. On other backends layers have only their variables.
     """
-    if keras.backend.backend() == "torch":
-        return keras.device("meta")
-    return contextlib.nullcontext()
+    inside = "_track_variables" in vars(keras.Layer)
+    if keras.backend.backend() != "torch" or inside:
+        yield
+        return
+    keras.Layer._track_variables = lambda self: None
+    try:
+        yield
+    finally:
+        del keras.Layer._track_variables

@@ -11,7 +11,7 @@ import keras
 from keras_idea.errors import ArgumentError, ConfigError, MissingPackage
 from keras_idea.extras import require
 from keras_idea.hub.families import HUB_FAMILIES, ffn_layout
-from keras_idea.keras_private.variables import on_no_device, without_values
+from keras_idea.keras_private.variables import without_parameters, without_values
 from keras_idea.runs.build import scoring
 from keras_idea.runs.config import RunConfig
 from keras_idea.runs.model_table import ModelConfig
@@ -58,7 +58,7 @@ class HubSource:
         """As `stock`, its variables without values."""
         with without_values():
             backbone = self._backbone(width)
-        with on_no_device():
+        with without_parameters():
             return self._around(backbone)  # which makes an optimizer, with a value
 
     def _backbone(self, width: int) -> keras.Model:
