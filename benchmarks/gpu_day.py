@@ -19,8 +19,6 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "gpu_day"
-#: Dense bfloat16 operations a second, by a part of the device's name.
-PEAK_RATES = {"H100": 989e12, "H200": 989e12, "A100": 312e12}
 #: What is compared while pruning, and what afterwards: two models at a time.
 PAIRS = (("wide", "pruning + callback"), ("built narrow", "compacted in place"))
 
@@ -80,8 +78,14 @@ def measure(piece):
     """dict: what a piece measures; in a process of its own."""
     import record
 
-    result = {"steps": _steps, "whole": _whole, "table": _table}[piece.kind](piece)
-    return {**record.environment(), "piece": piece.name, **result}
+    facts = record.environment()
+    device = facts["hardware"]["device"]
+    measures = {
+        "steps": lambda: _steps(piece),
+        "whole": lambda: _whole(piece, device),
+        "table": lambda: _table(piece),
+    }
+    return {**facts, "piece": piece.name, **measures[piece.kind]()}
 
 
 def _steps(piece):
@@ -102,15 +106,15 @@ def _steps(piece):
     return {"shape": dataclasses.asdict(shape), "ratios": ratios, "seconds": seconds}
 
 
-def _whole(piece):
+def _whole(piece, device):
     import keras
-    import record
     from contestants import SHAPES, make_data, make_model
     from whole_run import summary, watched
 
     import keras_idea as ki
     from keras_idea.functional.counts import train_flops
     from keras_idea.monitor.work_count import multiply_adds
+    from keras_idea.runs.targets import KINDS
 
     shape = SHAPES[piece.of]
     keras.utils.set_random_seed(0)
@@ -124,8 +128,8 @@ def _whole(piece):
     took = time.perf_counter() - begin
     said = summary(seen)
     rate = train_flops(count, shape.tokens) / said["wide"]["seconds a step"]
-    device = record.environment()["hardware"]["device"]
-    peak = next((rate for part, rate in PEAK_RATES.items() if part in device), None)
+    device = device.lower()
+    peak = next((kind.flops for name, kind in KINDS.items() if name in device), None)
     return {
         "shape": dataclasses.asdict(shape),
         "seconds of 32 steps": took,
@@ -189,7 +193,7 @@ def _parse_arguments():
     parser.add_argument("--scale", default="gpu", choices=SCALES)
     parser.add_argument("--minutes", type=float, default=9.5, help="default 9.5")
     parser.add_argument(
-        "--output", default=RESULTS, help="default: " + str(RESULTS.name)
+        "--output", default=RESULTS, help="default: benchmarks/results/gpu_day"
     )
     parser.add_argument("--list", action="store_true", help="does nothing but list")
     parser.add_argument("--piece", help=argparse.SUPPRESS)

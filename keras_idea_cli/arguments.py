@@ -13,6 +13,15 @@ def make_parser() -> argparse.ArgumentParser:
         description="Pretrain wide, prune while training, recover: in one fit.",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_train(commands)
+    _add_plan(commands)
+    _add_export(commands)
+    _add_evaluate(commands)
+    _add_report(commands)
+    return parser
+
+
+def _add_train(commands: _Commands) -> None:
     train = commands.add_parser(
         "train",
         help="train, prune and recover a model; leave a run folder",
@@ -37,6 +46,9 @@ def make_parser() -> argparse.ArgumentParser:
         help="replace the run that the folder holds",
     )
     train.set_defaults(command="train")
+
+
+def _add_plan(commands: _Commands) -> None:
     plan = commands.add_parser(
         "plan",
         help="what a run would do and cost, without training",
@@ -77,10 +89,6 @@ def make_parser() -> argparse.ArgumentParser:
         "--price", type=float, metavar="AMOUNT", help="of one device and hour"
     )
     plan.set_defaults(command="plan")
-    _add_export(commands)
-    _add_evaluate(commands)
-    _add_report(commands)
-    return parser
 
 
 def _add_export(commands: _Commands) -> None:

@@ -19,7 +19,8 @@ _AGAIN = "keras_idea_called_again"
 
 def in_forward_pass() -> bool:
     """bool, whether a layer is being called, in a backward pass again too."""
-    return _context() is not None or global_state.get_global_attribute(_AGAIN, False)
+    again = global_state.get_global_attribute(_AGAIN, False)
+    return _context() is not None or bool(again)
 
 
 @contextlib.contextmanager

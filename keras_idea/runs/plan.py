@@ -125,14 +125,15 @@ def plan(
     for step, width in timeline.compactions.items():
         over = width == narrow
         footprints[f"from step {step:,}"] = footprint(config, outline, width, over)
-    if list(footprints.values())[-1].width != narrow:
+    if narrow not in timeline.compactions.values():
         footprints["narrow"] = footprint(config, outline, narrow, pruned=True)
+    *_, last = footprints.values()
+    ends = [footprints["wide"], last]
     teacher = teacher_footprint(config, teacher_outline(config))
     compiled = {}
     if compile_step:
         tpu = target if target is not None and target.kind.tpu else None
         compiled = compiled_steps(config, outline, (wide, narrow), tpu)
-    ends = [footprints["wide"], list(footprints.values())[-1]]
     return RunPlan(
         text,
         (ends[0].parameters, ends[1].parameters),
