@@ -166,7 +166,9 @@ class IdeaPruneCallback(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         """Notes where the optimizer stands: reading it each batch would cost."""
         if self._run is not None and not self._first_epoch_checked:
-            # Only now is it known that `fit` began with another epoch than 0.
+            # Only now is it known that `fit` began with another epoch than 0, and who
+            # watches.
+            self._run.hasten()
             self._first_epoch_checked = True
             try:
                 check_length(self, epoch)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 import keras
 
+from keras_idea.functional.importance import memory_steps
 from keras_idea.keras_private.layer_walk import student_of
 from keras_idea.methods.method import Job, Method
 from keras_idea.methods.probe import Probe
@@ -18,6 +19,9 @@ from keras_idea.surgery.probes import (
 )
 from keras_idea.surgery.pruner import NeuronPruner
 from keras_idea.surgery.replicas import replicas_of
+
+#: Steps whose scoring takes as long as compiling a step without it; see benchmarks/.
+WORTH_COMPILING = 20_000
 
 
 class MethodRun:
@@ -96,7 +100,11 @@ class MethodRun:
         """
         decision_step = self._method.decision_step(*self._span)
         if decision_step is None:
-            self.prune(model, parked, tracing)
+            first = self._first_scored(start)
+            if start >= first:
+                self.prune(model, parked, tracing)
+            else:
+                self._events.append((first, lambda m, _: self.prune(m, parked)))
             return
         if self._jobs:
             self._make_probes(model, start)
@@ -110,6 +118,23 @@ class MethodRun:
         self.prune(model, parked, tracing)
         if self._jobs:
             self._events.append((decision_step, self._decide))
+
+    def hasten(self) -> None:
+        """Has the scoring begin now if somebody watches it."""
+        if self.pruner is None and any(ffn.state.watched for ffn in self._ffns):
+            self._events = [(0, action) for _, action in self._events]
+
+    def _first_scored(self, start: int) -> int:
+        """The optimizer step after which scores can still matter.
+
+        A neuron's score before that has no weight left when the first mask is made.
+        Where a step is compiled, the program without scores is one more to compile,
+        which pays only in a long stage.
+        """
+        memory = max(memory_steps(ffn.state.ema_decay) for ffn in self._ffns)
+        first = self._begin_step - memory
+        compiled = keras.backend.backend() != "torch"
+        return start if compiled and first - start < WORTH_COMPILING else first
 
     def prune(
         self,

@@ -5,6 +5,7 @@ Source: IDEA Prune (arXiv 2503.05920), equations for sensitivity, importance
 scores and neuron importance.
 """
 
+import math
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
@@ -35,6 +36,27 @@ def sensitivity(kernel: Tensor, gradient: Tensor) -> Tensor:
     [3.0, 1.0]
     """
     return ops.abs(ops.cast(kernel, "float32") * ops.cast(gradient, "float32"))
+
+
+def memory_steps(ema_decay: float, share: float = 1e-8) -> int:
+    """Steps after which a moving average has forgotten: `ceil(log share / log decay)`.
+
+    What lies k steps back weighs `decay^k` of what is new.
+
+    Args:
+        ema_decay: float in [0, 1), weight of the past.
+        share: float in (0, 1), the weight that counts as nothing. Default 1e-8.
+
+    Returns:
+        int >= 1.
+
+    Example:
+    >>> memory_steps(0.4)
+    21
+    """
+    if ema_decay == 0.0:
+        return 1
+    return math.ceil(math.log(share) / math.log(ema_decay))
 
 
 def ema(new: Tensor, old: Tensor, decay: float) -> Tensor:
