@@ -142,6 +142,12 @@ ROWS = (
         _TWO,
     ),
     Row(
+        "callbacks/test_compile_ahead.py",
+        "only jax compiles from shapes; tensorflow and torch have nothing to do",
+        ("jax",),
+        ("callbacks/test_compile_ahead.py::test_a_fit_that_stops",),
+    ),
+    Row(
         "runs/test_resume.py::test_killed",
         "checkpoints/ restores a run exactly on each; on others in `make endurance`",
         ("jax",),

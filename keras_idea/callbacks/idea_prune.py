@@ -19,7 +19,6 @@ from keras_idea.callbacks.run_checks import (
 )
 from keras_idea.callbacks.target import check_target
 from keras_idea.keras_private.optimizer_variables import as_int
-from keras_idea.surgery.optimizer_state import check_carriable
 from keras_idea.surgery.pruner import NeuronPruner, end_pruning
 from keras_idea.surgery.step_count import StepCount
 from keras_idea.surgery.train_function import at_first_step
@@ -50,10 +49,12 @@ class IdeaPruneCallback(keras.callbacks.Callback):
     exception, for which Keras calls no hook, call `on_train_end()` before you train
     the same model on without the callback, or it goes on pruning.
 
+    Neurons are scored from when it can matter: scores of old steps are forgotten
+    (`memory_steps`), so where nothing is compiled, or the enlarged stage is very long,
+    `scores` are zeros until shortly before `begin_step`, unless a `Monitor` watches.
+
     In a train step of your own nothing is to be done: whatever the model's optimizer
-    applies is what is scored. In a loop of your own, compile the model with the loop's
-    optimizer and drive the callback by `keras.callbacks.CallbackList([prune],
-    model=model)`; docs/custom_loops.md shows the loops of Keras's guides.
+    applies is what is scored. For a loop of your own see docs/custom_loops.md.
 
     Args:
         target_dim: int >= 1, neurons to keep in each FFN; or float in (0, 1),
@@ -74,6 +75,9 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             multiple of it. Default 1.
         log_dir: None; or the path of a folder in which `Monitor` shows the run in
             TensorBoard (extra `tensorboard`); or a `Monitor`, to say more.
+        compile_ahead: bool, whether the narrower train steps are compiled in the
+            background while the present one runs, which changes no number; on jax.
+            Default True.
 
     Raises:
         ValueError: for an argument outside its range; when `fit` begins, if the
@@ -103,6 +107,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         update_every: int = 1,
         round_to: int = 1,
         log_dir: LogDir = None,
+        compile_ahead: bool = True,
     ) -> None:
         super().__init__()
         self.round_to = check_int("round_to", round_to, minimum=1)
@@ -112,6 +117,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         self.method = methods.get(method)
         self.compact = check_choice("compact", compact, COMPACT)
         self.update_every = check_int("update_every", update_every, minimum=1)
+        self.compile_ahead = bool(compile_ahead)
         self._monitor = monitor_for(log_dir)
         if self._monitor is not None:
             call_after(self, self._monitor)
@@ -120,14 +126,14 @@ class IdeaPruneCallback(keras.callbacks.Callback):
     def _at_rest(self) -> None:
         self._run: Any = None  # the `MethodRun` of the `fit` under way
         self._parked: NeuronPruner | None = None  # its pruner, for the next `fit`
-        self._fitted: weakref.ref[keras.Model] | None = None
+        self._fitted: Callable[[], keras.Model | None] = lambda: None
         self._call_off: Callable[[], None] | None = None
 
     def __reduce__(self) -> tuple:
         """A copy, or a pickle, begins at rest: nothing of a model goes with it."""
         span = (self.target_dim, self.begin_step, self.prune_steps)
         how = (self.method, self.compact, self.update_every, self.round_to)
-        return type(self), (*span, *how, self._monitor)
+        return type(self), (*span, *how, self._monitor, self.compile_ahead)
 
     @property
     def end_step(self) -> int:
@@ -145,7 +151,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             self._begin(model)
 
     def _begin(self, model: keras.Model, tracing: bool = False) -> None:
-        if self._fitted is None or self._fitted() is not model:
+        if self._fitted() is not model:
             self._at_rest()
             self._fitted = weakref.ref(model)
         end_pruning(model)  # of a fit that an exception has ended
@@ -155,9 +161,8 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         self._count = StepCount(model.optimizer)
         span = (self.begin_step, self.prune_steps, self.update_every)
         self._run = MethodRun(self.method, ffns, targets, *span)
-        self._narrowing = Narrowing(
-            self.compact, ffns, self._run.schedules, self.end_step, start
-        )
+        schedules, end, ahead = self._run.schedules, self.end_step, self.compile_ahead
+        self._narrowing = Narrowing(self.compact, ffns, schedules, end, start, ahead)
         if self._run.has_work or not self._narrowing.done:
             check_peers(self)
             self._run.warn_of_jumps(start)
@@ -188,7 +193,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         self._batches = batches = batch + 1
         if logs is not None:
             step = self._count.after(batches)
-            logs.update(self._run.progress(step) | self._rate(batches))
+            logs.update(self._run.progress(step) | self._count.logs(batches))
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         """As for a batch, and narrows the model if pruning ended with the epoch."""
@@ -199,7 +204,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         if logs is not None:
             logs.update(self._run.seen())
             # Keras's callbacks that set the rate tell it themselves.
-            logs.update({**self._rate(batches), **logs})
+            logs.update({**self._count.logs(batches), **logs})
 
     def on_train_end(self, logs: dict | None = None) -> None:
         """Leaves the masks as the last step made them, and no schedule behind."""
@@ -207,6 +212,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             self._call_off()
         if self._run is None:  # it has not begun, or was ended before
             return
+        self._narrowing.close()
         self._run.end(self.model)
         self._run, self._parked = None, self._run.pruner
 
@@ -224,29 +230,15 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             self._check(model)
             self._run.advance(model, step)
             if self._run.done and step >= self._narrowing.due_step:
-                self._narrow(model, step)
-
-    def _narrow(self, model: keras.Model, step: int) -> None:
-        """Cuts out what is dead, with the pruner off; it goes on if there is more."""
-        check_carriable(model.optimizer)  # it may have been built only now
-        last = self._narrowing.ends_at(step)
-        self._run.rest(model)
-        self._narrowing.advance(model, step)
-        if not last:
-            self._run.prune(model)
+                self._narrowing.advance(model, step, self._run)
+        elif self._narrowing.can_prepare(self._fitted(), step):
+            self._narrowing.prepare(self.model)
 
     def _check(self, model: keras.Model) -> None:
         """Compares what was planned with what has happened."""
-        if (pruner := self._run.pruner) is None or not pruner.attached:
-            return
         idle = self._batches and not self._count.batches(model.optimizer)
         try:
-            check_progress(model, pruner, self._batches if idle else 0)
+            check_progress(model, self._run.pruner, self._batches if idle else 0)
         except RuntimeError:
             self.on_train_end()
             raise
-
-    def _rate(self, batches: int) -> dict[str, float]:
-        """The log entry of the rate that the last of so many batches used, if any."""
-        rate = self._count.learning_rate(batches)
-        return {} if rate is None else {"learning_rate": rate}

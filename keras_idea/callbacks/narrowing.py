@@ -6,9 +6,12 @@ from typing import Literal
 import keras
 import numpy as np
 
+from keras_idea.callbacks.compile_ahead import CompileAhead, Milestone
+from keras_idea.callbacks.method_run import MethodRun
 from keras_idea.schedules.milestones import milestones, physical_width
 from keras_idea.schedules.width import CubicWidth
 from keras_idea.surgery.find import FFN
+from keras_idea.surgery.optimizer_state import check_carriable
 from keras_idea.surgery.shrink import narrow_to, shrink_in_place
 
 #: What `compact` of the pruning callback may be.
@@ -85,6 +88,7 @@ class Narrowing:
         schedules: list of `CubicWidth`, one an FFN.
         end_step: int, the optimizer step at which pruning is done.
         start: int, the optimizer steps taken so far.
+        compile_ahead: bool, whether to compile the steps to come. Default False.
     """
 
     def __init__(
@@ -94,6 +98,7 @@ class Narrowing:
         schedules: Sequence[CubicWidth],
         end_step: int,
         start: int,
+        compile_ahead: bool = False,
     ) -> None:
         self._pairs = list(zip(ffns, schedules, strict=True))
         self._steps: list[int] = []
@@ -101,6 +106,7 @@ class Narrowing:
             steps = narrowing_steps(compact, schedules, end_step)
             # A resumed run has the widths of the one that was not stopped.
             self._steps = [s for s in steps if s > start or not self._done(s, end_step)]
+        self._ahead = CompileAhead(self._milestones() if compile_ahead else [])
 
     @property
     def due_step(self) -> float:
@@ -112,23 +118,51 @@ class Narrowing:
         """bool, whether there is nothing left to cut out."""
         return not self._steps
 
-    def ends_at(self, step: int) -> bool:
-        """bool, whether the last narrowing is due after so many steps."""
-        return bool(self._steps) and step >= self._steps[-1]
+    def can_prepare(self, model: keras.Model | None, step: int) -> bool:
+        """bool, whether there is something for `prepare` to do after so many steps."""
+        return model is not None and self._ahead.ready(model, step)
 
-    def advance(self, model: keras.Model, step: int) -> None:
-        """Does what is due after so many optimizer steps; no pruner is at work.
+    def prepare(self, model: keras.Model) -> None:
+        """Begins to compile what will be needed next; the model's state is in sync."""
+        self._ahead.advance(model)
+
+    def advance(self, model: keras.Model, step: int, run: MethodRun) -> None:
+        """Cuts out what is dead, with the pruner off; it goes on if there is more.
 
         Args:
             model: the fitted model, its variables in sync.
             step: int, the optimizer steps taken.
+            run: `MethodRun`, which has the pruner.
         """
-        last = self.ends_at(step)
+        check_carriable(model.optimizer)  # it may have been built only now
+        last = self._ends_at(step)
         self._steps = [later for later in self._steps if later > step]
+        run.rest(model)
         if last:
             shrink_in_place(model)
         else:
             narrow_to(model, self._cuts())
+            run.prune(model)
+        self._ahead.take_over(model)
+
+    def close(self) -> None:
+        """Compiles nothing more."""
+        self._ahead.close()
+
+    def _ends_at(self, step: int) -> bool:
+        """Whether the last narrowing is due after so many steps."""
+        return bool(self._steps) and step >= self._steps[-1]
+
+    def _milestones(self) -> list[Milestone]:
+        """What is left to do, by what the schedules say."""
+        return [
+            (
+                step,
+                [(ffn, self._planned(ffn, due, step)) for ffn, due in self._pairs],
+                self._ends_at(step),
+            )
+            for step in self._steps
+        ]
 
     def _done(self, step: int, end_step: int) -> bool:
         """Whether an earlier part of the run has narrowed the model after `step`."""
@@ -136,6 +170,11 @@ class Narrowing:
             ffn.hidden_dim <= _width(schedule(step), schedule, ffn.device_parts)
             for ffn, schedule in self._pairs
         )
+
+    def _planned(self, ffn: FFN, schedule: CubicWidth, step: int) -> int:
+        if self._ends_at(step):  # methods that decide once fall one step later
+            return schedule.target_dim
+        return min(ffn.hidden_dim, _width(schedule(step), schedule, ffn.device_parts))
 
     def _cuts(self) -> list[tuple[FFN, np.ndarray]]:
         """List of (FFN, indices to keep) of those that are wider than they need be."""

@@ -144,17 +144,21 @@ def check_peers(callback: keras.callbacks.Callback) -> None:
                 )
 
 
-def check_progress(model: keras.Model, pruner: NeuronPruner, idle_batches: int) -> None:
+def check_progress(
+    model: keras.Model, pruner: NeuronPruner | None, idle_batches: int
+) -> None:
     """What was counted, planned and seen of a run must be the same.
 
     Args:
         model: the Keras model that is fitted, its variables in sync.
-        pruner: `NeuronPruner`, at work in it.
+        pruner: `NeuronPruner`, at work in it; if it is not, or None, nothing is seen.
         idle_batches: int, batches that went by without a step of the optimizer.
 
     Raises:
         RuntimeError: saying what was seen, and what causes it.
     """
+    if pruner is None or not pruner.attached:
+        return
     optimizer = innermost(model.optimizer)
     if idle_batches and model.optimizer is optimizer:  # loss scaling skips steps
         raise RuntimeError(

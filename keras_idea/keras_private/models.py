@@ -1,5 +1,6 @@
 """What a model knows of how it was made and compiled; the models of a process."""
 
+import contextlib
 import functools
 import gc
 from collections.abc import Iterator
@@ -7,6 +8,8 @@ from typing import Any
 
 import keras
 from keras.src.models.functional import Functional
+
+from keras_idea.keras_private.train_step import with_train_step
 
 __all__ = [
     "Functional",  # public only as what `keras.Model(inputs, outputs)` makes
@@ -62,12 +65,24 @@ def make_train_function(model: keras.Model) -> None:
     Args:
         model: a compiled Keras model.
     """
-    own = vars(model).get("train_step")
-    model.train_step = functools.partial(model.train_step)
+    with _instead(model, "train_step", functools.partial(model.train_step)):
+        if keras.backend.backend() == "jax":
+            make = functools.partial(with_train_step, model._make_function)
+            with _instead(model, "_make_function", make):
+                model.make_train_function(force=True)
+        else:
+            model.make_train_function(force=True)
+
+
+@contextlib.contextmanager
+def _instead(model: keras.Model, name: str, value: Any) -> Iterator[None]:
+    """A scope in which a model has another attribute than its class gives it."""
+    own = vars(model).get(name)
+    setattr(model, name, value)
     try:
-        model.make_train_function(force=True)
+        yield
     finally:
         if own is None:
-            del model.train_step
+            delattr(model, name)
         else:
-            model.train_step = own
+            setattr(model, name, own)

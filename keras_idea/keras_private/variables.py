@@ -23,6 +23,20 @@ def give_value(variable: keras.Variable, value: Any) -> None:
 
 
 @contextlib.contextmanager
+def shaped(variable: keras.Variable, shape: tuple[int, ...]) -> Iterator[None]:
+    """A scope in which a variable says that it has another shape; its value stays.
+
+    For tracing functions of values. Seen with Keras 3.15.1.
+    """
+    before = variable._shape
+    variable._shape = shape
+    try:
+        yield
+    finally:
+        variable._shape = before
+
+
+@contextlib.contextmanager
 def without_values() -> Iterator[None]:
     """A scope in which Keras makes models whose variables have no values.
 

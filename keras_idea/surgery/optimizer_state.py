@@ -73,18 +73,32 @@ def narrow_variable(
     """
     trainers = [] if optimizer is None else parts(optimizer)
     keys = [variable_key(part, variable) for part in trainers]
-    cuts: list[tuple[keras.Variable, int | None]] = [(variable, axis)]
-    for part in trainers:
-        index = index_of(part, variable)
-        if index is None:
-            continue
-        for name, slots in slots_of(part):
-            cuts.append((slots[index], slot_axis(part, name, variable, axis)))
-    for cut, cut_axis in cuts:
-        if cut is not None and cut_axis is not None:
-            resize(cut, take_neurons(cut.value, kept, cut_axis))
+    for cut, cut_axis in with_slots(optimizer, variable, axis):
+        resize(cut, take_neurons(cut.value, kept, cut_axis))
     for part, key in zip(trainers, keys, strict=True):
         rename_key(part, key, variable_key(part, variable))
+
+
+def with_slots(
+    optimizer: keras.Optimizer | None, variable: keras.Variable, axis: int
+) -> list[tuple[keras.Variable, int]]:
+    """A variable, and its slots that have its neurons too.
+
+    Args:
+        optimizer: the built Keras optimizer that trains it, or None.
+        variable: a Keras variable.
+        axis: int, the axis of its neurons.
+
+    Returns:
+        List of (variable or slot, axis of its neurons).
+    """
+    found: list[tuple[keras.Variable | None, int | None]] = [(variable, axis)]
+    for part in [] if optimizer is None else parts(optimizer):
+        index = index_of(part, variable)
+        if index is not None:
+            for name, slots in slots_of(part):
+                found.append((slots[index], slot_axis(part, name, variable, axis)))
+    return [(v, a) for v, a in found if v is not None and a is not None]
 
 
 def set_variables(optimizer: keras.Optimizer, variables: list[keras.Variable]) -> None:

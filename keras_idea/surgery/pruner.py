@@ -12,14 +12,14 @@ optimizer (`fit`, a train step or a loop of one's own, loss scaling, accumulatio
 mesh) is scored by the gradient that the step is made with.
 """
 
+import contextlib
 import functools
-from collections.abc import Hashable, Iterable, MutableMapping
+from collections.abc import Iterable, Iterator, MutableMapping
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_idea.functional.importance import ema
 from keras_idea.functional.masks import top_k_mask
 from keras_idea.keras_private.optimizer_parts import innermost, parts
 from keras_idea.keras_private.optimizer_variables import (
@@ -32,10 +32,10 @@ from keras_idea.keras_private.optimizer_variables import (
 from keras_idea.schedules.width import CubicWidth
 from keras_idea.surgery.find import FFN, find_ffns
 from keras_idea.surgery.live import Live
+from keras_idea.surgery.renewal import renew
 from keras_idea.surgery.replicas import once_for_all_replicas, scope_of
 from keras_idea.surgery.step_gradients import StepGradients
 from keras_idea.surgery.train_function import TrainFunction, swap_train_function
-from keras_idea.surgery.zero_rows import zero_rows
 from keras_idea.typing import Tensor
 
 
@@ -140,6 +140,19 @@ class NeuronPruner:
             delattr(part, name)
         self._functions = swap_train_function(model, self._functions)
 
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """A scope in which the optimizer is as it will be without it, for tracing."""
+        del self._optimizer.apply
+        for variable in self.variables:
+            untrack(self._optimizer, variable)
+        try:
+            yield
+        finally:
+            for variable in self.variables:
+                track(self._optimizer, variable)
+            self._optimizer.apply = self._apply
+
     def _make_variables(self) -> None:
         # As moments are made: each in its reference's layout over the devices.
         add, self._live = self._optimizer.add_variable_from_reference, []
@@ -152,11 +165,16 @@ class NeuronPruner:
     def _first_mask(self, ffn: FFN, schedule: CubicWidth | None) -> Tensor:
         """The mask that goes with the step at which it begins."""
         mask = ops.copy(ffn.state._mask.value)
-        importance = ffn.state.importance_of(ffn.state._scores.value)
-        # Where nothing is known of the neurons, the first step tells.
-        if schedule is None or not ops.convert_to_numpy(importance).any():
+        if schedule is None:
             return mask
         k = schedule(as_int(self._optimizer.iterations))
+        # Between two milestones nothing is behind, and ranking costs compilations.
+        if ops.convert_to_numpy(mask).sum() <= k:
+            return mask
+        importance = ffn.state.importance_of(ffn.state._scores.value)
+        # Where nothing is known of the neurons, the first step tells.
+        if not ops.convert_to_numpy(importance).any():
+            return mask
         return top_k_mask(importance, k, alive=mask)
 
     def _apply(
@@ -172,51 +190,12 @@ class NeuronPruner:
         # Before the step: afterwards the weights are new ones.
         fresh = [gradients.sensitivities(ffn) for ffn in self.ffns]
         self._step(grads, trainable_variables)
-        once_for_all_replicas(self._renew_all, (fresh, gradients.ends, gradients.ended))
+        once_for_all_replicas(self._renew, (fresh, gradients.ends, gradients.ended))
 
-    def _renew_all(self, fresh: list[Tensor], ends: Tensor, ended: Tensor) -> None:
+    def _renew(self, fresh: list[Tensor], ends: Tensor, ended: Tensor) -> None:
         self._steps.assign_add(ended)
-        for group in self._groups():
-            self._renew(group, [fresh[i] for i in group], ends)
-
-    def _groups(self) -> list[list[int]]:
-        """The FFNs whose masks can be made together, as lists of their places.
-
-        One operation on many small arrays instead of many: where nothing is compiled,
-        each costs more than its arithmetic.
-        """
-        groups: dict[Hashable, list[int]] = {}
-        for i, (ffn, schedule) in enumerate(
-            zip(self.ffns, self.schedules, strict=True)
-        ):
-            state = ffn.state
-            how = (state.ema_decay, state.row_reduce, state.matrix_reduce)
-            # Scores of every weight are too large to be laid together.
-            alone = i if state.row_reduce == "max" else None
-            key = (ffn.hidden_dim, schedule, how, alone)
-            groups.setdefault(key, []).append(i)
-        return list(groups.values())
-
-    def _renew(self, group: list[int], rows: list[Tensor], ends: Tensor) -> None:
-        """New scores and masks of a group, from its newest sensitivities."""
-        lives, state = [self._live[i] for i in group], self.ffns[group[0]].state
-        old_scores = ops.concatenate([live.scores.value for live in lives], axis=1)
-        old_masks = ops.stack([live.mask.value for live in lives])
-        scores = ema(ops.concatenate(rows, axis=1), old_scores, state.ema_decay)
-        masks, schedule = old_masks, lives[0].schedule
-        if schedule is not None:
-            width = schedule.call(ops.cast(self._optimizer.iterations, "int32"))
-            importance = ops.reshape(state.importance_of(scores), masks.shape)
-            masks = top_k_mask(importance, width, alive=masks)
-        if ends is not True:  # in the middle of an accumulated step nothing changes
-            scores = ops.where(ends, scores, old_scores)
-            masks = ops.where(ends, masks, old_masks)
-        size = masks.shape[1]
-        for i, live in enumerate(lives):
-            live.scores.assign(scores[:, i * size : (i + 1) * size])
-            if schedule is not None:
-                live.mask.assign(masks[i])
-                zero_rows(self.ffns[group[i]], masks[i])
+        pairs = list(zip(self.ffns, self._live, strict=True))
+        renew(pairs, fresh, self._optimizer.iterations, self.start + 1, ends)
 
 
 def pruner_of(optimizer: keras.Optimizer | None) -> NeuronPruner | None:

@@ -58,6 +58,11 @@ class StepCount:
             return None
         return self._learning_rate(self._updates + batches - 1)
 
+    def logs(self, batches: int) -> dict[str, float]:
+        """The log entry `learning_rate` after so many batches, if there is one."""
+        rate = self.learning_rate(batches)
+        return {} if rate is None else {"learning_rate": rate}
+
 
 def _learning_rate_function(
     optimizer: keras.Optimizer,

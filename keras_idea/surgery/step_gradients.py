@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import keras
 from keras import ops
 
-from keras_idea.functional.importance import reduce_rows, sensitivity
+from keras_idea.functional.importance import sensitivity
 from keras_idea.keras_private.optimizer_variables import (
     accumulated_gradient,
     apply_count,
@@ -13,6 +13,7 @@ from keras_idea.keras_private.optimizer_variables import (
 )
 from keras_idea.surgery.find import FFN
 from keras_idea.surgery.replicas import sums_over_replicas
+from keras_idea.surgery.row_ops import mean_sensitivity
 from keras_idea.typing import Tensor
 
 
@@ -71,10 +72,9 @@ class StepGradients:
         """The newest sensitivities of an FFN, shaped as its scores."""
         rows = []
         for kernel, axis in ffn.cuts()[:3]:
-            values = sensitivity(kernel.value, self.of(kernel))
             if ffn.state.row_reduce == "mean":
-                values = reduce_rows(values, 1 - axis, "mean")
-            elif axis == 1:
-                values = ops.transpose(values)
-            rows.append(values)
+                rows.append(mean_sensitivity(kernel.value, self.of(kernel), axis))
+                continue
+            values = sensitivity(kernel.value, self.of(kernel))
+            rows.append(values if axis == 0 else ops.transpose(values))
         return ops.stack(rows)

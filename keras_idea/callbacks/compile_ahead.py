@@ -1,0 +1,65 @@
+"""The train steps of the widths to come, compiled while the present one runs."""
+
+from typing import TypeAlias
+
+import keras
+
+from keras_idea.keras_private.train_step import train_step_of
+from keras_idea.surgery.ahead import Ahead
+from keras_idea.surgery.find import FFN
+from keras_idea.surgery.rehearsal import narrow_step
+
+#: A narrowing: the step after which it is due, how wide each FFN is then, whether it
+#: is the last.
+Milestone: TypeAlias = tuple[int, list[tuple[FFN, int]], bool]
+
+
+class CompileAhead:
+    """Has each next train step of a run ready before its milestone; on jax.
+
+    Between two batches the next program is traced, which takes as long as the first
+    part of a compilation; the rest is done in the background. When the model has become
+    narrower its train step is traced as ever, and compiled if that was not done.
+
+    Args:
+        milestones: list of `Milestone`, ascending.
+    """
+
+    def __init__(self, milestones: list[Milestone]) -> None:
+        jax = keras.backend.backend() == "jax"
+        self._milestones = list(milestones) if jax else []
+        self._ahead = Ahead()
+        self._data = None
+
+    def ready(self, model: keras.Model, step: int) -> bool:
+        """bool, whether there is something for `advance` to do after so many steps.
+
+        Args:
+            model: the fitted model, in sync or not.
+            step: int, the optimizer steps taken.
+        """
+        while self._milestones and self._milestones[0][0] <= step:
+            self._milestones.pop(0)
+        if not self._milestones or not self._ahead.idle:
+            return False
+        if self._data is None and (train_step := train_step_of(model)) is not None:
+            self._data = train_step.data  # None before it is called
+        return self._data is not None
+
+    def advance(self, model: keras.Model) -> None:
+        """Begins with the next program, if `ready`; the model's state is in sync."""
+        _, widths, last = self._milestones.pop(0)
+        if any(ffn.state.probe is not None for ffn, _ in widths):
+            return  # another method's step, of which the next has nothing
+        self._ahead.compile(narrow_step(model, widths, self._data, pruning=not last))
+
+    def take_over(self, model: keras.Model) -> None:
+        """Gives a model that became narrower what was compiled for it."""
+        train_step = train_step_of(model)
+        if train_step is not None:
+            train_step.look_up(self._ahead.find)
+
+    def close(self) -> None:
+        """Compiles nothing more."""
+        self._milestones.clear()
+        self._ahead.close()

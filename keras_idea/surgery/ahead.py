@@ -1,0 +1,49 @@
+"""Programs that will be needed, compiled in the background; on jax.
+
+Which program runs never depends on time: one that is not ready when its step comes is
+waited for, and one that turns out not to be the very program that is needed, character
+by character, is never used.
+"""
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+
+class Ahead:
+    """Compiles programs one after the other, beside the run."""
+
+    def __init__(self) -> None:
+        self._programs: dict[str, Future] = {}
+        self._newest: Future | None = None
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="keras_idea-compile")
+
+    @property
+    def idle(self) -> bool:
+        """bool, whether nothing is being compiled."""
+        return self._newest is None or self._newest.done()
+
+    def compile(self, lowered: Any) -> None:
+        """Has a program compiled in the background.
+
+        Args:
+            lowered: `jax.stages.Lowered`.
+        """
+        self._newest = self._pool.submit(lowered.compile)
+        self._programs[lowered.as_text()] = self._newest
+
+    def find(self, lowered: Any) -> Any:
+        """The compiled program that is just this one, or None.
+
+        Args:
+            lowered: `jax.stages.Lowered`.
+
+        Returns:
+            `jax.stages.Compiled` or None; it waits for one that is being compiled.
+        """
+        program = self._programs.pop(lowered.as_text(), None)
+        return None if program is None else program.result()
+
+    def close(self) -> None:
+        """Compiles nothing more; what is being compiled is let go."""
+        self._programs.clear()
+        self._pool.shutdown(wait=False, cancel_futures=True)

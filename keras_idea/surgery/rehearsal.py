@@ -1,0 +1,63 @@
+"""The train step of a narrower model, as a program, while the model is still wide.
+
+On jax a train step is a function of shapes: traced while the variables say that they
+are narrower, it is the program that will be there when they are. Nothing is computed
+and no value is touched.
+"""
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+
+from keras_idea.keras_private.train_step import lower
+from keras_idea.keras_private.variables import shaped
+from keras_idea.surgery.find import FFN
+from keras_idea.surgery.optimizer_state import with_slots
+from keras_idea.surgery.pruner import pruner_of
+
+
+def narrow_step(
+    model: keras.Model, widths: Sequence[tuple[FFN, int]], data: Any, pruning: bool
+) -> Any:
+    """The train step of a model as it will be when its FFNs are narrower.
+
+    Args:
+        model: a compiled Keras model on jax, its optimizer built, its state in sync.
+        widths: list of (`FFN` handle, neurons that it will have).
+        data: the batch, as `TrainStep.data`.
+        pruning: bool, whether the pruner at work will go on.
+
+    Returns:
+        `jax.stages.Lowered`.
+    """
+    shapes = [
+        (variable, _with_axis(variable.shape, axis, width))
+        for ffn, width in widths
+        for variable, axis in _of_neurons(ffn, model.optimizer)
+    ]
+    pruner = pruner_of(model.optimizer)
+    with contextlib.ExitStack() as scopes:
+        for ffn, width in widths:
+            scopes.callback(ffn.weights.set_hidden_dim, ffn.hidden_dim)
+            ffn.weights.set_hidden_dim(width)
+        for variable, shape in shapes:
+            scopes.enter_context(shaped(variable, shape))
+        if pruner is not None and not pruning:
+            scopes.enter_context(pruner.aside())
+        return lower(model, data)
+
+
+def _of_neurons(
+    ffn: FFN, optimizer: keras.Optimizer
+) -> list[tuple[keras.Variable, int]]:
+    """All variables of a training run that have an FFN's neurons, and their axes."""
+    found = [cut for v, axis in ffn.cuts() for cut in with_slots(optimizer, v, axis)]
+    live = ffn.state.live
+    newest = [] if live is None else [(live.scores, 1), (live.mask, 0)]
+    return [*found, *ffn.state.cuts(), *newest]
+
+
+def _with_axis(shape: Sequence[int], axis: int, size: int) -> tuple[int, ...]:
+    return (*shape[:axis], size, *shape[axis + 1 :])
