@@ -21,15 +21,23 @@ class CompileAhead:
     part of a compilation; the rest is done in the background. When the model has become
     narrower its train step is traced as ever, and compiled if that was not done.
 
-    Args:
-        milestones: list of `Milestone`, ascending.
+    What is ready when a `fit` is stopped is there for the next one.
     """
 
-    def __init__(self, milestones: list[Milestone]) -> None:
-        jax = keras.backend.backend() == "jax"
-        self._milestones = list(milestones) if jax else []
+    def __init__(self) -> None:
+        self._milestones: list[Milestone] = []
+        self._begun: set[int] = set()
         self._ahead = Ahead()
         self._data = None
+
+    def begin(self, milestones: list[Milestone]) -> None:
+        """Begins with a `fit`.
+
+        Args:
+            milestones: list of `Milestone`, ascending, that lie before it.
+        """
+        if keras.backend.backend() == "jax":
+            self._milestones = [m for m in milestones if m[0] not in self._begun]
 
     def ready(self, model: keras.Model, step: int) -> bool:
         """bool, whether there is something for `advance` to do after so many steps.
@@ -48,9 +56,10 @@ class CompileAhead:
 
     def advance(self, model: keras.Model) -> None:
         """Begins with the next program, if `ready`; the model's state is in sync."""
-        _, widths, last = self._milestones.pop(0)
+        step, widths, last = self._milestones.pop(0)
         if any(ffn.state.probe is not None for ffn, _ in widths):
             return  # another method's step, of which the next has nothing
+        self._begun.add(step)
         self._ahead.compile(narrow_step(model, widths, self._data, pruning=not last))
 
     def take_over(self, model: keras.Model) -> None:
@@ -59,7 +68,6 @@ class CompileAhead:
         if train_step is not None:
             train_step.look_up(self._ahead.find)
 
-    def close(self) -> None:
-        """Compiles nothing more."""
+    def end(self) -> None:
+        """Begins with nothing more."""
         self._milestones.clear()
-        self._ahead.close()

@@ -7,6 +7,7 @@ from typing import Any
 import keras
 
 from keras_idea import methods
+from keras_idea.callbacks.compile_ahead import CompileAhead
 from keras_idea.callbacks.log_dir import LogDir, call_after, monitor_for
 from keras_idea.callbacks.method_run import MethodRun
 from keras_idea.callbacks.narrowing import COMPACT, Compact, Narrowing
@@ -34,8 +35,8 @@ class IdeaPruneCallback(keras.callbacks.Callback):
     the model becomes physically narrow at the next batch: kernels and optimizer
     state are sliced where they are, and training goes on with fast steps. With
     compact="progressive" it follows its masks down at milestones already: the same
-    neurons, the same losses, in less time where steps are dear: each milestone costs
-    a compilation. Methods that drop all neurons at once have one milestone, the end.
+    neurons and losses in less time, unless steps are cheaper than compilations.
+    Methods that drop all neurons at once have one milestone, the end.
 
     The logs of every batch and epoch gain `width` (mean number of living neurons
     of an FFN), `sparsity` (fraction of the neurons pruned) and `learning_rate`;
@@ -49,10 +50,8 @@ class IdeaPruneCallback(keras.callbacks.Callback):
     exception, for which Keras calls no hook, call `on_train_end()` before you train
     the same model on without the callback, or it goes on pruning.
 
-    Neurons are scored from when it can matter: scores of old steps are forgotten
-    (`memory_steps`), so where nothing is compiled, or the enlarged stage is very long,
-    `scores` are zeros until shortly before `begin_step`, unless a `Monitor` watches.
-
+    Old scores are forgotten: where nothing is compiled, or the enlarged stage is very
+    long, `scores` are zeros until shortly before `begin_step`; not under a `Monitor`.
     In a train step of your own nothing is to be done: whatever the model's optimizer
     applies is what is scored. For a loop of your own see docs/custom_loops.md.
 
@@ -68,16 +67,15 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             "activation" drop their neurons all at once after `begin_step`;
             "learned_mask" learns for `prune_steps` steps and drops them then.
         compact: "end" (default): narrow the model when pruning is done;
-            "progressive": at milestones too, each time an eighth of the pruned
-            neurons has gone, 8 compilations at most; "off": leave it masked.
+            "progressive": at milestones too, 8 at most, on eager torch 64;
+            "off": leave it masked.
         update_every: int >= 1, steps between two masks. Default 1.
         round_to: int >= 1, the target must be (an int) or becomes (a fraction) a
             multiple of it. Default 1.
         log_dir: None; or the path of a folder in which `Monitor` shows the run in
             TensorBoard (extra `tensorboard`); or a `Monitor`, to say more.
-        compile_ahead: bool, whether the narrower train steps are compiled in the
-            background while the present one runs, which changes no number; on jax.
-            Default True.
+        compile_ahead: bool, whether narrower train steps are compiled in the
+            background, which changes no number; on jax. Default True.
 
     Raises:
         ValueError: for an argument outside its range; when `fit` begins, if the
@@ -128,6 +126,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         self._parked: NeuronPruner | None = None  # its pruner, for the next `fit`
         self._fitted: Callable[[], keras.Model | None] = lambda: None
         self._call_off: Callable[[], None] | None = None
+        self._ahead = CompileAhead()
 
     def __reduce__(self) -> tuple:
         """A copy, or a pickle, begins at rest: nothing of a model goes with it."""
@@ -161,8 +160,15 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         self._count = StepCount(model.optimizer)
         span = (self.begin_step, self.prune_steps, self.update_every)
         self._run = MethodRun(self.method, ffns, targets, *span)
-        schedules, end, ahead = self._run.schedules, self.end_step, self.compile_ahead
-        self._narrowing = Narrowing(self.compact, ffns, schedules, end, start, ahead)
+        self._narrowing = Narrowing(
+            self.compact,
+            ffns,
+            self._run.schedules,
+            self.end_step,
+            start,
+            eager=keras.backend.backend() == "torch" and not model.jit_compile,
+            ahead=self._ahead if self.compile_ahead else None,
+        )
         if self._run.has_work or not self._narrowing.done:
             check_peers(self)
             self._run.warn_of_jumps(start)
@@ -212,7 +218,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             self._call_off()
         if self._run is None:  # it has not begun, or was ended before
             return
-        self._narrowing.close()
+        self._narrowing.end()
         self._run.end(self.model)
         self._run, self._parked = None, self._run.pruner
 

@@ -1,5 +1,6 @@
 """When one `fit` makes its model physically narrower, and which neurons go."""
 
+import weakref
 from collections.abc import Sequence
 from typing import Literal
 
@@ -12,7 +13,7 @@ from keras_idea.schedules.milestones import milestones, physical_width
 from keras_idea.schedules.width import CubicWidth
 from keras_idea.surgery.find import FFN
 from keras_idea.surgery.optimizer_state import check_carriable
-from keras_idea.surgery.shrink import narrow_to, shrink_in_place
+from keras_idea.surgery.shrink import models_that_share, narrow_to
 
 #: What `compact` of the pruning callback may be.
 Compact = Literal["end", "progressive", "off"]
@@ -20,7 +21,10 @@ COMPACT: tuple[Compact, ...] = ("end", "progressive", "off")
 
 
 def narrowing_steps(
-    compact: Compact, schedules: Sequence[CubicWidth], end_step: int
+    compact: Compact,
+    schedules: Sequence[CubicWidth],
+    end_step: int,
+    eager: bool = False,
 ) -> list[int]:
     """The optimizer steps after which a model becomes narrower.
 
@@ -28,17 +32,24 @@ def narrowing_steps(
         compact: "end", "progressive" or "off".
         schedules: list of `CubicWidth`, one an FFN.
         end_step: int, the step at which pruning is done.
+        eager: bool, whether no step is compiled. Default False.
 
     Returns:
         Ascending list of int. After the last one there is nothing left to prune.
     """
     if compact == "off":
         return []
-    return [end_step] if compact == "end" else milestones(schedules, end_step)
+    if compact == "end":
+        return [end_step]
+    return milestones(schedules, end_step, eager)
 
 
 def compaction_widths(
-    compact: Compact, schedule: CubicWidth, end_step: int, parts: int = 1
+    compact: Compact,
+    schedule: CubicWidth,
+    end_step: int,
+    parts: int = 1,
+    eager: bool = False,
 ) -> dict[int, int]:
     """How wide a model is from each of its compactions on.
 
@@ -47,12 +58,13 @@ def compaction_widths(
         schedule: `CubicWidth`, of its FFNs.
         end_step: int, the step at which pruning is done.
         parts: int, devices that share an FFN's neurons. Default 1.
+        eager: bool, whether no step is compiled. Default False.
 
     Returns:
         dict of the optimizer step after which it becomes narrower to the neurons of an
         FFN from there on; ascending.
     """
-    steps = narrowing_steps(compact, [schedule], end_step)
+    steps = narrowing_steps(compact, [schedule], end_step, eager)
     widths = {step: _width(schedule(step), schedule, parts) for step in steps}
     # Methods that decide once have a schedule that falls one step later.
     return {**widths, **dict.fromkeys(steps[-1:], schedule.target_dim)}
@@ -88,7 +100,8 @@ class Narrowing:
         schedules: list of `CubicWidth`, one an FFN.
         end_step: int, the optimizer step at which pruning is done.
         start: int, the optimizer steps taken so far.
-        compile_ahead: bool, whether to compile the steps to come. Default False.
+        eager: bool, whether no step is compiled. Default False.
+        ahead: `CompileAhead`, which compiles the steps to come; or None.
     """
 
     def __init__(
@@ -98,15 +111,19 @@ class Narrowing:
         schedules: Sequence[CubicWidth],
         end_step: int,
         start: int,
-        compile_ahead: bool = False,
+        eager: bool = False,
+        ahead: CompileAhead | None = None,
     ) -> None:
         self._pairs = list(zip(ffns, schedules, strict=True))
         self._steps: list[int] = []
         if any(ffn.hidden_dim > schedule.target_dim for ffn, schedule in self._pairs):
-            steps = narrowing_steps(compact, schedules, end_step)
+            steps = narrowing_steps(compact, schedules, end_step, eager)
             # A resumed run has the widths of the one that was not stopped.
             self._steps = [s for s in steps if s > start or not self._done(s, end_step)]
-        self._ahead = CompileAhead(self._milestones() if compile_ahead else [])
+        self._others: weakref.WeakSet | None = None  # models that share the FFNs
+        self._ahead = ahead or CompileAhead()
+        if ahead is not None:
+            ahead.begin(self._milestones())
 
     @property
     def due_step(self) -> float:
@@ -138,16 +155,17 @@ class Narrowing:
         last = self._ends_at(step)
         self._steps = [later for later in self._steps if later > step]
         run.rest(model)
-        if last:
-            shrink_in_place(model)
-        else:
-            narrow_to(model, self._cuts())
+        # To look for them takes longer than all the rest where nothing is compiled.
+        if self._others is None or last:
+            self._others = weakref.WeakSet(models_that_share(model))
+        narrow_to(model, self._cuts(last), list(self._others))
+        if not last:
             run.prune(model)
         self._ahead.take_over(model)
 
-    def close(self) -> None:
+    def end(self) -> None:
         """Compiles nothing more."""
-        self._ahead.close()
+        self._ahead.end()
 
     def _ends_at(self, step: int) -> bool:
         """Whether the last narrowing is due after so many steps."""
@@ -176,12 +194,14 @@ class Narrowing:
             return schedule.target_dim
         return min(ffn.hidden_dim, _width(schedule(step), schedule, ffn.device_parts))
 
-    def _cuts(self) -> list[tuple[FFN, np.ndarray]]:
+    def _cuts(self, last: bool) -> list[tuple[FFN, np.ndarray]]:
         """List of (FFN, indices to keep) of those that are wider than they need be."""
         cuts = []
         for ffn, schedule in self._pairs:
             mask = keras.ops.convert_to_numpy(ffn.mask)
-            width = _width(int(mask.sum()), schedule, ffn.device_parts)
+            width = alive = int(mask.sum())
+            if not last:
+                width = _width(alive, schedule, ffn.device_parts)
             if width < ffn.hidden_dim:
                 cuts.append((ffn, neurons_to_keep(mask, width)))
         return cuts

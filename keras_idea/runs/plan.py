@@ -119,10 +119,10 @@ def plan(
     narrow from scratch 12 (8, 8)
     """
     outline, text = _outline(config, read_text)
-    timeline = timeline_of(config, outline.hidden_dim)
+    timeline = timeline_of(config, outline.hidden_dim, here=target is None)
     wide, narrow = timeline.wide, timeline.narrow
     footprints = {"wide": footprint(config, outline, wide)}
-    for step, width in timeline.compactions.items():
+    for step, width in _few(timeline.compactions):
         over = width == narrow
         footprints[f"from step {step:,}"] = footprint(config, outline, width, over)
     if narrow not in timeline.compactions.values():
@@ -144,6 +144,12 @@ def plan(
         compiled,
         target,
     )
+
+
+def _few(compactions: Mapping[int, int], most: int = 8) -> list[tuple[int, int]]:
+    """So many of the narrowings, evenly, the last one among them."""
+    backwards = list(compactions.items())[::-1]
+    return backwards[:: -(-len(backwards) // most) or 1][::-1]
 
 
 def _outline(config: RunConfig, read_text: bool) -> tuple[Outlines, str]:

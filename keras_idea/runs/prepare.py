@@ -37,14 +37,22 @@ def prepare(config: RunConfig, folder: RunFolder) -> Run:
     return Run(config, models, timeline_of(config, models.hidden_dim), folder)
 
 
-def timeline_of(config: RunConfig, hidden_dim: int) -> Timeline:
-    """The `Timeline` of a run whose FFNs begin with `hidden_dim` neurons."""
+def timeline_of(config: RunConfig, hidden_dim: int, here: bool = True) -> Timeline:
+    """The `Timeline` of a run whose FFNs begin with `hidden_dim` neurons.
+
+    Args:
+        config: `RunConfig`.
+        hidden_dim: int.
+        here: bool, whether it is run in this process; if not, it is compiled.
+    """
+    compiled = keras.backend.backend() != "torch" or config.run.jit_compile
     return make_timeline(
         config.budget,
         config.pruning,
         hidden_dim,
         config.model.width_at_end(hidden_dim),
         config.distribution.size[1],
+        eager=here and not compiled,
     )
 
 

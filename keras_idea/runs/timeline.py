@@ -47,6 +47,7 @@ def make_timeline(
     wide: int,
     narrow: int,
     parts: int = 1,
+    eager: bool = False,
 ) -> Timeline:
     """The timeline of a run.
 
@@ -56,6 +57,7 @@ def make_timeline(
         wide: int, neurons of each FFN at the start.
         narrow: int, neurons of each FFN at the end.
         parts: int, devices that share an FFN's neurons. Default 1.
+        eager: bool, whether no step is compiled. Default False.
 
     Returns:
         `Timeline`.
@@ -74,6 +76,6 @@ def make_timeline(
         wide=wide,
         narrow=narrow,
         compactions=compaction_widths(
-            pruning.compact, schedule, method.end_step(begin, steps), parts
+            pruning.compact, schedule, method.end_step(begin, steps), parts, eager
         ),
     )

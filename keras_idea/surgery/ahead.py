@@ -15,7 +15,6 @@ class Ahead:
     def __init__(self) -> None:
         self._programs: dict[str, Future] = {}
         self._newest: Future | None = None
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="keras_idea-compile")
 
     @property
     def idle(self) -> bool:
@@ -28,7 +27,9 @@ class Ahead:
         Args:
             lowered: `jax.stages.Lowered`.
         """
-        self._newest = self._pool.submit(lowered.compile)
+        thread = ThreadPoolExecutor(1, thread_name_prefix="keras_idea-compile")
+        self._newest = thread.submit(lowered.compile)
+        thread.shutdown(wait=False)  # it ends with the program
         self._programs[lowered.as_text()] = self._newest
 
     def find(self, lowered: Any) -> Any:
@@ -42,8 +43,3 @@ class Ahead:
         """
         program = self._programs.pop(lowered.as_text(), None)
         return None if program is None else program.result()
-
-    def close(self) -> None:
-        """Compiles nothing more; what is being compiled is let go."""
-        self._programs.clear()
-        self._pool.shutdown(wait=False, cancel_futures=True)

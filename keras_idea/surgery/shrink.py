@@ -1,7 +1,7 @@
 """Narrowing a model where it stands, in the middle of `fit`."""
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NoReturn
 
 import keras
@@ -41,12 +41,17 @@ def shrink_in_place(model: keras.Model) -> list[FFN]:
     return ffns
 
 
-def narrow_to(model: keras.Model, pairs: Sequence[tuple[FFN, np.ndarray]]) -> None:
+def narrow_to(
+    model: keras.Model,
+    pairs: Sequence[tuple[FFN, np.ndarray]],
+    others: Sequence[keras.Model] | None = None,
+) -> None:
     """Keeps given neurons of FFNs, as `shrink_in_place` does those alive.
 
     Args:
         model: a built Keras model, compiled or not.
         pairs: list of (`FFN` handle, ascending indices of the neurons that stay).
+        others: list of `models_that_share`, if they were looked for before.
 
     Raises:
         ValueError: if the optimizer's state cannot be cut; the model is then as it was.
@@ -61,28 +66,50 @@ def narrow_to(model: keras.Model, pairs: Sequence[tuple[FFN, np.ndarray]]) -> No
             ffn.weights.set_hidden_dim(len(kept))
     if pairs:
         refresh(model)
-        _tell_others(model, [v for ffn, _ in pairs for v, _ in ffn.cuts()])
+        narrowed = {id(v) for ffn, _ in pairs for v, _ in ffn.cuts()}
+        for other in models_that_share(model) if others is None else others:
+            _tell(other, narrowed)
 
 
-def _tell_others(model: keras.Model, narrowed: Iterable[keras.Variable]) -> None:
-    """Has other models that share the narrowed variables ask to be compiled again.
+def models_that_share(model: keras.Model) -> list[keras.Model]:
+    """Other models that train FFNs of this one, each by an optimizer of its own.
 
-    Their optimizers hold slots of the old shapes, and Keras keeps no list of them.
+    Keras keeps no list of them: all objects of the process are looked through.
     """
-    ours, ids = set(map(id, all_layers(model))), set(map(id, narrowed))
+    ours = set(map(id, all_layers(model)))
+    weights = {id(v) for ffn in find_ffns(model) for v, _ in ffn.cuts()}
     own = getattr(model, "optimizer", None)
-    for other in living_models():
-        # Not `other.optimizer`: a model that was never initialized raises an error.
-        optimizer = vars(other).get("optimizer")
-        if not isinstance(optimizer, keras.Optimizer) or optimizer is own:
-            continue
-        if id(other) not in ours and any(
-            id(v) in ids for v in trained_variables(optimizer)
-        ):
-            refresh(other)
-            # `fit` asks for the one before anything else, loops step by the other.
-            innermost(optimizer).apply = functools.partial(_refuse, other)
-            other.make_train_function = functools.partial(_remake, other, optimizer)
+    return [
+        other
+        for other in living_models()
+        if id(other) not in ours
+        and (optimizer := _optimizer_of(other)) is not None
+        and optimizer is not own
+        and any(id(v) in weights for v in trained_variables(optimizer))
+    ]
+
+
+def _optimizer_of(model: keras.Model) -> keras.Optimizer | None:
+    # Not `model.optimizer`: a model that was never initialized raises an error.
+    optimizer = vars(model).get("optimizer")
+    return optimizer if isinstance(optimizer, keras.Optimizer) else None
+
+
+def _tell(other: keras.Model, narrowed: set[int]) -> None:
+    """Has a model ask to be compiled again: its optimizer holds slots of old shapes.
+
+    Args:
+        other: a compiled Keras model.
+        narrowed: the `id`s of the variables that became narrower.
+    """
+    optimizer = _optimizer_of(other)
+    if optimizer is None:
+        return
+    if any(id(v) in narrowed for v in trained_variables(optimizer)):
+        refresh(other)
+        # `fit` asks for the one before anything else, loops step by the other.
+        innermost(optimizer).apply = functools.partial(_refuse, other)
+        other.make_train_function = functools.partial(_remake, other, optimizer)
 
 
 def _remake(

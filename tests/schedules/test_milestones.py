@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.schedules.milestones import bucket, milestones, physical_width
+from keras_idea.schedules.milestones import (
+    bucket,
+    milestones,
+    most_milestones,
+    physical_width,
+)
 
 
 @pytest.mark.parametrize(
@@ -83,3 +88,26 @@ def test_a_run_costs_within_five_per_cent_of_the_integral(full, target, percent)
     integral = begin * full + (total - begin) * target + prune * (full - target) / 4
     assert integral < neurons < 1.05 * integral
     assert np.isclose(100 * (neurons / integral - 1), percent, atol=0.1)
+
+
+@pytest.mark.parametrize(
+    "steps, expected", [(1, 8), (80, 8), (100, 10), (4095, 63), (10**6, 64)]
+)
+def test_eager_milestones_are_the_root_of_the_steps(steps, expected):
+    """The m that is least in c m + g T / 2m, found by trying, for g = 2c."""
+    assert most_milestones(steps, eager=True) == expected
+    assert most_milestones(steps, eager=False) == 8
+    tried = min(range(8, 65), key=lambda m: m + steps / m)
+    assert abs(tried - expected) <= 1
+
+
+@pytest.mark.parametrize("full, target", [(512, 192), (2048, 768), (16384, 6528)])
+def test_eager_runs_follow_their_masks_more_closely(full, target):
+    schedule = ki.CubicWidth(full, target, 0, 900)
+    few, many = (milestones([schedule], 900, eager) for eager in (False, True))
+    assert len(few) <= 8 < len(many) <= 30
+    step_down = bucket(full, target, 30)
+    assert step_down == (11 if full == 512 else 128 * -(-(full - target) // 30 // 128))
+    for step in many[:-1]:
+        width = physical_width(schedule(step), full, target)
+        assert schedule(step) <= width and (full == 512 or width % 128 == 0)
