@@ -4,6 +4,7 @@ from typing import TypeAlias
 
 import keras
 
+from keras_idea.keras_private.models import make_train_function
 from keras_idea.keras_private.train_step import train_step_of
 from keras_idea.surgery.ahead import Ahead
 from keras_idea.surgery.find import FFN
@@ -64,8 +65,11 @@ class CompileAhead:
 
     def take_over(self, model: keras.Model) -> None:
         """Gives a model that became narrower what was compiled for it."""
-        train_step = train_step_of(model)
-        if train_step is not None:
+        if not self._begun:
+            return
+        if train_step_of(model) is None:
+            make_train_function(model, known=True)
+        if (train_step := train_step_of(model)) is not None:
             train_step.look_up(self._ahead.find)
 
     def end(self) -> None:

@@ -55,7 +55,7 @@ def living_models() -> Iterator[keras.Model]:
             yield found
 
 
-def make_train_function(model: keras.Model) -> None:
+def make_train_function(model: keras.Model, known: bool = False) -> None:
     """Makes a model's train function anew, one that shares no trace with another.
 
     `make_train_function(force=True)` alone does not do: jax takes equal functions for
@@ -64,14 +64,16 @@ def make_train_function(model: keras.Model) -> None:
 
     Args:
         model: a compiled Keras model.
+        known: bool, whether `train_step_of` is to find its train step, on jax.
+            Default False.
     """
-    with _instead(model, "train_step", functools.partial(model.train_step)):
-        if keras.backend.backend() == "jax":
+    with contextlib.ExitStack() as scopes:
+        step = functools.partial(model.train_step)
+        scopes.enter_context(_instead(model, "train_step", step))
+        if known and keras.backend.backend() == "jax":
             make = functools.partial(with_train_step, model._make_function)
-            with _instead(model, "_make_function", make):
-                model.make_train_function(force=True)
-        else:
-            model.make_train_function(force=True)
+            scopes.enter_context(_instead(model, "_make_function", make))
+        model.make_train_function(force=True)
 
 
 @contextlib.contextmanager

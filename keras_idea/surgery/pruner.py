@@ -123,7 +123,7 @@ class NeuronPruner:
             part.save_own_variables = functools.partial(_save_without, self, part)
             self._wrapped.append((part, "save_own_variables"))
         if not tracing:
-            self._functions = swap_train_function(model, self._functions)
+            self._functions = swap_train_function(model, self._functions, known=True)
 
     def detach(self, model: keras.Model) -> None:
         """Leaves scores and masks with the FFNs, and the optimizer as it was.

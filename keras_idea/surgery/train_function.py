@@ -15,7 +15,7 @@ TrainFunction: TypeAlias = tuple[object, Callable | None]
 
 
 def swap_train_function(
-    model: keras.Model, others: TrainFunction | None
+    model: keras.Model, others: TrainFunction | None, known: bool = False
 ) -> TrainFunction:
     """Gives a model its train function for another set of optimizer variables.
 
@@ -24,6 +24,7 @@ def swap_train_function(
     Args:
         model: a Keras model, compiled or not.
         others: what this returned when the set was changed last, or None.
+        known: bool, whether `train_step_of` is to find its train step. Default False.
 
     Returns:
         The present function, with what it was made for.
@@ -35,7 +36,7 @@ def swap_train_function(
     else:
         model.train_function = None
     if model.train_function is None and present is not None:
-        make_train_function(model)
+        make_train_function(model, known)
     return compiled, present
 
 

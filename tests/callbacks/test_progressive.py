@@ -124,6 +124,8 @@ CASES = {
         "prune_steps": 8,
     },
     "down to one": {"target": 1, "hidden_dims": (9, 5), "prune_steps": 6, "epochs": 2},
+    # The root of 121 steps: 11 milestones where nothing is compiled.
+    "many steps": {"hidden_dims": (64, 24), "prune_steps": 121, "epochs": 16},
     "nothing to prune": {
         "target": 12,
         "hidden_dims": (12, 12),
@@ -131,6 +133,8 @@ CASES = {
         "epochs": 1,
     },
 }
+MOST = {"many steps": 11}
+BACKEND = keras.backend.backend()
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -161,7 +165,9 @@ def test_equals_compact_end(case, data):
     for index in (0, 1):
         widths, full = watch.widths(index), watch.seen[0][index]["hidden_dim"]
         falls = np.flatnonzero(np.diff(widths))
-        assert len(falls) <= 8 and (np.diff(widths) <= 0).all()
+        assert len(falls) <= MOST.get(case, 8) and (np.diff(widths) <= 0).all()
+        if case in MOST and BACKEND == "torch" and index == 0:
+            assert len(falls) > 8
         if case != "nothing to prune":
             assert len(falls) > len(np.flatnonzero(np.diff(expected.widths(index))))
         # Within a bucket (and the rounding of the other FFN's) of what lives.
@@ -178,7 +184,8 @@ def test_equals_compact_end(case, data):
         steps = {
             n + 1 for i in (0, 1) for n in np.flatnonzero(np.diff(watch.widths(i)))
         }
-        assert steps <= set(milestones(schedules, 3 + span[1])) and 3 + span[1] in steps
+        foreseen = milestones(schedules, 3 + span[1], eager=BACKEND == "torch")
+        assert steps <= set(foreseen) and foreseen[-1] in steps
         alive = sum(schedule(8) for schedule in schedules)
         assert logs["width"][0] == alive / 2
         assert np.isclose(logs["sparsity"][0], 1 - alive / sum(fulls))
