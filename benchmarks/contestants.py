@@ -62,6 +62,7 @@ class Shape:
 SHAPES = {
     "tiny": Shape(16, 1, 2, 64, 24, 16, 4, steps=6, steps_per_turn=2),
     "small": Shape(64, 2, 4, 512, 192, 64, 32, steps=160, steps_per_turn=4),
+    "large": Shape(256, 4, 4, 2048, 768, 64, 8, steps=48, steps_per_turn=3),
     "medium": Shape(128, 4, 4, 1024, 384, 128, 16, steps=48, steps_per_turn=3),
     # For memory: the parameters weigh more than the activations, as at scale.
     "parameters": Shape(512, 4, 8, 8192, 3072, 32, 4, steps=24, steps_per_turn=2),
@@ -143,7 +144,18 @@ def make_llama3(shape, hidden_dim, prunable):
     return ki.make_prunable(model) if prunable else model
 
 
-MODELS = {"decoder": make_decoder, "llama3": make_llama3}
+def make_ffns(shape, hidden_dim, prunable):
+    """FFNs alone, without attention: where pruning has least to hide behind."""
+    ids = keras.Input((shape.sequence_length,), dtype="int32")
+    x = keras.layers.Embedding(shape.vocabulary_size, shape.model_dim)(ids)
+    ffn = ki.PrunableGatedFFN if prunable else ki.GatedFFN
+    for _ in range(shape.num_layers):
+        x = x + ffn(hidden_dim)(keras.layers.RMSNormalization()(x))
+    logits = keras.layers.Dense(shape.vocabulary_size, use_bias=False)(x)
+    return keras.Model(ids, logits)
+
+
+MODELS = {"decoder": make_decoder, "llama3": make_llama3, "ffns": make_ffns}
 
 
 def make_model(kind, shape, hidden_dim, prunable, jit_compile="auto"):
