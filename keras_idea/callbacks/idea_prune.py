@@ -177,9 +177,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         """Notes where the optimizer stands: reading it each batch would cost."""
         if self._run is not None and not self._first_epoch_checked:
-            # Only now is it known that `fit` began with another epoch than 0, and who
-            # watches.
-            self._run.hasten()
+            # Only now is it known that `fit` began with another epoch than 0.
             self._first_epoch_checked = True
             try:
                 check_length(self, epoch)
@@ -192,6 +190,8 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         """Narrows the model between two batches, once pruning is done."""
         if batch == 0:  # all callbacks have begun the epoch, and may have set the rate
             self._count = StepCount(self.model.optimizer)
+            if self._run is not None:
+                self._run.wait(self.model, self._count.after(0))
         self._advance(batches=batch)
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:

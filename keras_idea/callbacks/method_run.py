@@ -100,11 +100,7 @@ class MethodRun:
         """
         decision_step = self._method.decision_step(*self._span)
         if decision_step is None:
-            first = self._first_scored(start)
-            if start >= first:
-                self.prune(model, parked, tracing)
-            else:
-                self._events.append((first, lambda m, _: self.prune(m, parked)))
+            self.prune(model, parked, tracing)
             return
         if self._jobs:
             self._make_probes(model, start)
@@ -119,22 +115,29 @@ class MethodRun:
         if self._jobs:
             self._events.append((decision_step, self._decide))
 
-    def hasten(self) -> None:
-        """Has the scoring begin now if somebody watches it."""
-        if self.pruner is None and any(ffn.state.watched for ffn in self._ffns):
-            self._events = [(0, action) for _, action in self._events]
+    def wait(self, model: keras.Model, step: int) -> None:
+        """Takes the pruner off until scores can matter, if nobody watches them.
 
-    def _first_scored(self, start: int) -> int:
-        """The optimizer step after which scores can still matter.
+        What lies `memory_steps` back has no weight left in a score. Where a step is
+        compiled, the program without scores is one more to compile, which pays only in
+        a long stage.
 
-        A neuron's score before that has no weight left when the first mask is made.
-        Where a step is compiled, the program without scores is one more to compile,
-        which pays only in a long stage.
+        Args:
+            model: the fitted model, its variables in sync. Its batches are told of: a
+                loop that tells of epochs alone could come too late to go on.
+            step: int, the optimizer steps taken.
         """
         memory = max(memory_steps(ffn.state.ema_decay) for ffn in self._ffns)
-        first = self._begin_step - memory
+        first = self._begin_step - memory - model.steps_per_execution + 1
         compiled = keras.backend.backend() != "torch"
-        return start if compiled and first - start < WORTH_COMPILING else first
+        if first - step < (WORTH_COMPILING if compiled else 1):
+            return
+        watched = any(ffn.state.watched for ffn in self._ffns)
+        others = self._method.decision_step(*self._span) is not None
+        if watched or others or self.pruner is None or not self.pruner.attached:
+            return
+        self.rest(model)
+        self._events = [(first, lambda model, _: self.prune(model, self.pruner))]
 
     def prune(
         self,

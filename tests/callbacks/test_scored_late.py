@@ -72,6 +72,51 @@ def test_a_monitor_has_them_from_the_start(data, late, tmp_path):
     assert all(seen.scored)
 
 
+def test_a_loop_that_tells_of_epochs_alone_has_them_from_the_start(data, late):
+    """It could come too late with taking scores up: its first mask is the same."""
+    model = residual_model()
+    set_random_weights(model)
+    weights = kernels(model)
+    model.compile(keras.optimizers.SGD(0.05), "mse")
+    prune = ki.IdeaPruneCallback(TARGET, BEGIN, STEPS, compact="off")
+    told = keras.callbacks.CallbackList([prune], model=model)
+    x, y = data
+    batches = [(x[i % 8 * 8 :][:8], y[i % 8 * 8 :][:8]) for i in range(TOTAL)]
+    told.on_train_begin()
+    for epoch in range(3):
+        told.on_epoch_begin(epoch)
+        for batch in batches[epoch * 16 :][:16]:
+            model.train_on_batch(*batch)
+        told.on_epoch_end(epoch)
+    told.on_train_end()
+    optimizer, span = reference.SGD(0.05), (TARGET, BEGIN, STEPS)
+    *_, (_, _, expected, _) = reference.run(
+        weights, batches, optimizer, *span, 0.4, "mean", "max"
+    )
+    for ffn, right in zip(ki.find_ffns(model), expected, strict=True):
+        np.testing.assert_array_equal(to_numpy(ffn.mask), right)
+
+
+@pytest.mark.skipif(
+    keras.backend.backend() == "torch", reason="Keras on torch takes steps one by one"
+)
+def test_steps_in_fours(data, monkeypatch):
+    """Whoever counts them sees each fourth alone, and takes scores up early enough."""
+    monkeypatch.setattr(method_run, "WORTH_COMPILING", 0)
+    masks = []
+    for count in (1, 4):
+        model = residual_model()
+        set_random_weights(model)
+        how = {"steps_per_execution": count}
+        model.compile(keras.optimizers.SGD(0.05), "mse", **how)
+        prune = ki.IdeaPruneCallback(TARGET, BEGIN, STEPS, compact="off")
+        fit = {"batch_size": 8, "epochs": 6, "shuffle": False, "verbose": 0}
+        model.fit(*data, callbacks=[prune], **fit)
+        masks.append([to_numpy(ffn.mask) for ffn in ki.find_ffns(model)])
+    for one, four in zip(*masks, strict=True):
+        np.testing.assert_array_equal(one, four)
+
+
 @pytest.mark.parametrize("decay", [0.0, 0.3, 0.4, 0.9])
 def test_what_is_forgotten_weighs_nothing(decay):
     steps = memory_steps(decay)
