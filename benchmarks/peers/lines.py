@@ -9,8 +9,8 @@ def count_lines(path, label):
     """Lines of a script that a user of the peer writes and a plain script has not.
 
     They stand between `# user` and `# end`, or end in `# user`. Where a script has
-    several ways, `# user: LABEL, LABEL` belongs to those alone. Blank lines and comments
-    do not count.
+    several ways, `# user: LABEL, LABEL` belongs to those alone. Blank lines and
+    comments do not count.
 
     Args:
         path: the script.

@@ -44,9 +44,7 @@ def measure(shape, clock, ffns, wide, narrow):
         "widths": [len(ffn["gate"]) for ffn in ffns],
         "living": [int(living(ffn).sum()) for ffn in ffns],
         "zeros": [float(np.mean(_flat(ffn) == 0)) for ffn in ffns],
-        "half way at step": _first(
-            steps <= (shape.hidden_dim + shape.target_dim) / 2
-        ),
+        "half way at step": _first(steps <= (shape.hidden_dim + shape.target_dim) / 2),
         "narrow at step": _first(steps <= 1.02 * shape.target_dim),
         **curve(clock),
     }
@@ -69,7 +67,7 @@ def seconds(clock):
 
 
 def living(ffn):
-    """bool array: the neurons whose gate, up and down rows all have weights."""
+    """Which neurons have weights in gate, up and down: a bool array."""
     return np.all([np.any(ffn[name] != 0, axis=1) for name in ffn], axis=0)
 
 

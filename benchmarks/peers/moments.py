@@ -1,8 +1,8 @@
 """What becomes of the optimizer's moments when neurons are cut out, by experiment.
 
-A state is a list with a dict for each FFN: "weights", a dict of "gate", "up" and "down",
-and "moments", a dict of the same names whose values are pairs of arrays, or None where
-the optimizer holds none. All arrays are `(neurons, dim)` and copies.
+A state is a list with a dict for each FFN: "weights", a dict of "gate", "up" and
+"down", and "moments", a dict of the same names whose values are pairs of arrays, or
+None where the optimizer holds none. All arrays are `(neurons, dim)` and copies.
 """
 
 import numpy as np
@@ -34,10 +34,16 @@ def compare(before, after, later):
 def _words(pairs):
     if any(values is None for _, new in pairs for values in new["moments"].values()):
         return "lost", None
-    if all(len(old["weights"]["gate"]) == len(new["weights"]["gate"]) for old, new in pairs):
+    if all(
+        len(old["weights"]["gate"]) == len(new["weights"]["gate"]) for old, new in pairs
+    ):
         return "nothing is cut, they stay", None
     difference = max(_difference(old, new) for old, new in pairs)
     return ("kept, exactly" if difference == 0 else "changed"), difference
+
+
+def _neurons(state):
+    return len(state["weights"]["gate"])
 
 
 def _difference(old, new):
