@@ -54,12 +54,14 @@ def main(script, plain, ways, packages):
     runs = {label: functools.partial(way.train, shape) for label, way in ways.items()}
     done = carry_out(plains | runs, shape.steps_per_turn)
     clocks = {name: done[name][0] for name in plains}
+    for clock in clocks.values():
+        if clock.error is not None:
+            raise clock.error
     rows = {
         label: {
             "how": way.how,
             "lines": count_lines(script, label),
-            "moments": way.moments(SHAPES["small"].with_turns(1)),
-            **measure(shape, *done[label], clocks["wide"], clocks["narrow"]),
+            **_row(shape, way, *done[label], clocks),
         }
         for label, way in ways.items()
     }
@@ -70,6 +72,23 @@ def main(script, plain, ways, packages):
         "rows": rows,
     }
     pathlib.Path(arguments.output).write_text(json.dumps(result))
+
+
+def _row(shape, way, clock, ffns, plains):
+    """What was measured of one way, or the error that ended it."""
+    if clock.error is not None:
+        return {"error": last_line(clock.error)}
+    return {
+        "moments": way.moments(SHAPES["small"].with_turns(1)),
+        **measure(shape, clock, ffns, plains["wide"], plains["narrow"]),
+    }
+
+
+def last_line(error):
+    """The last line of an exception's text that names an error, or its last line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    named = [line for line in lines if "Error: " in line]
+    return named[-1] if named else f"{type(error).__name__}: {' '.join(lines[-1:])}"
 
 
 def _parse_arguments():

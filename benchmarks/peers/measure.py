@@ -57,6 +57,7 @@ def curve(clock):
         "losses": [round(loss, 5) for loss in clock.losses],
         "widths by step": clock.widths,
         "cpu seconds": [round(value, 5) for value in clock.cpu],
+        "wall seconds": [round(value, 5) for value in clock.wall],
     }
 
 

@@ -14,11 +14,13 @@ class Clock:
             before the first step belongs to it.
         wall: list of float, seconds on the wall.
         rest: pair of float, both kinds of seconds from the last step to the run's end.
+        error: the exception that ended the run, or None.
     """
 
     def __init__(self, steps_per_turn):
         self.losses, self.widths, self.cpu, self.wall = [], [], [], []
         self.rest = (0.0, 0.0)
+        self.error = None
         self._steps_per_turn = steps_per_turn
         self._mine, self._others = threading.Semaphore(0), threading.Semaphore(0)
 
@@ -63,7 +65,7 @@ class _Runner(threading.Thread):
     def __init__(self, run, clock):
         super().__init__(daemon=True)
         self._run, self.clock = run, clock
-        self.ended, self.result, self.error = False, None, None
+        self.ended, self.result = False, None
 
     def run(self):
         """Carries the run out, turn by turn."""
@@ -71,7 +73,7 @@ class _Runner(threading.Thread):
         try:
             self.result = self._run(self.clock)
         except Exception as error:
-            self.error = error
+            self.clock.error = error
         self.ended = True
         self.clock.end()
 
@@ -85,7 +87,8 @@ def carry_out(runs, steps_per_turn):
         steps_per_turn: int, steps of a turn.
 
     Returns:
-        dict of name to pair: its `Clock`, and what its function returned.
+        dict of name to pair: its `Clock`, and what its function returned; None if an
+        exception ended it, which the clock then holds.
     """
     runners = {name: _Runner(run, Clock(steps_per_turn)) for name, run in runs.items()}
     for runner in runners.values():
@@ -93,6 +96,4 @@ def carry_out(runs, steps_per_turn):
     while going := [runner for runner in runners.values() if not runner.ended]:
         for runner in going:
             runner.clock.give_turn()
-            if runner.error is not None:
-                raise runner.error
     return {name: (runner.clock, runner.result) for name, runner in runners.items()}
