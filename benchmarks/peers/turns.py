@@ -25,11 +25,12 @@ class Clock:
         self._mine, self._others = threading.Semaphore(0), threading.Semaphore(0)
 
     def step(self, loss, width):
-        """Notes a step that is done, and waits if the turn is over."""
+        """Notes a step, waiting for its loss, and waits if the turn is over."""
+        loss = float(loss)
         cpu, wall = self._since()
         self.cpu.append(cpu)
         self.wall.append(wall)
-        self.losses.append(float(loss))
+        self.losses.append(loss)
         self.widths.append(float(width))
         if len(self.losses) % self._steps_per_turn == 0:
             self._others.release()
