@@ -131,10 +131,7 @@ def state_of(parameters, state):
     adam = state.inner_state[0]
     trees, states = (parameters, adam.mu, adam.nu), []
     for index in range(task.BLOCKS):
-        weights, first, second = (
-            _by_neuron(tree[f"block_{index}"])
-            for tree in (parameters, adam.mu, adam.nu)
-        )
+        weights, first, second = (_by_neuron(tree[f"block_{index}"]) for tree in trees)
         held = {name: [first[name], second[name]] for name in NAMES}
         states.append({"weights": weights, "moments": held})
     return states
