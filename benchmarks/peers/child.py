@@ -52,35 +52,37 @@ def main(script, plain, ways, packages):
     }
     _warm_up(plain, shape)
     runs = {label: functools.partial(way.train, shape) for label, way in ways.items()}
-    done = carry_out(plains | runs, shape.steps_per_turn)
-    clocks = {name: done[name][0] for name in plains}
-    for clock in clocks.values():
-        if clock.error is not None:
-            raise clock.error
+    rounds = [
+        carry_out(plains | runs, shape.steps_per_turn) for _ in range(shape.rounds)
+    ]
+    clocks = {name: [done[name][0] for done in rounds] for name in rounds[0]}
+    for name in plains:
+        if clocks[name][0].error is not None:
+            raise clocks[name][0].error
     rows = {
         label: {
             "how": way.how,
             "lines": count_lines(script, label),
-            **_row(shape, way, *done[label], clocks),
+            **_row(shape, way, label, clocks, rounds[0][label][1]),
         }
         for label, way in ways.items()
     }
     result = {
         "shape": dataclasses.asdict(shape),
         "versions": {name: importlib.metadata.version(name) for name in packages},
-        "plain": {name: curve(clock) for name, clock in clocks.items()},
+        "plain": {name: curve(clocks[name][0]) for name in plains},
         "rows": rows,
     }
     pathlib.Path(arguments.output).write_text(json.dumps(result))
 
 
-def _row(shape, way, clock, ffns, plains):
+def _row(shape, way, label, clocks, ffns):
     """What was measured of one way, or the error that ended it."""
-    if clock.error is not None:
-        return {"error": last_line(clock.error)}
+    if clocks[label][0].error is not None:
+        return {"error": last_line(clocks[label][0].error)}
     return {
         "moments": way.moments(SHAPES["small"].with_turns(1)),
-        **measure(shape, clock, ffns, plains["wide"], plains["narrow"]),
+        **measure(shape, clocks[label], ffns, clocks["wide"], clocks["narrow"]),
     }
 
 

@@ -9,44 +9,44 @@ from benchmarks.ratio import paired_ratio
 STAGES = ("enlarge", "prune", "recover")
 
 
-def measure(shape, clock, ffns, wide, narrow):
+def measure(shape, clocks, ffns, wide, narrow):
     """The numbers of one row.
 
     Args:
         shape: `Shape`.
-        clock: `Clock` of the peer's run.
+        clocks: list of `Clock`, of the peer's run in each round.
         ffns: list of dicts of "gate", "up" and "down", `(neurons, dim)` each: the
             weights that the run ended with.
-        wide: `Clock` of the plain wide model's run.
-        narrow: `Clock` of the run of the model that was built narrow.
+        wide: list of `Clock`, of the plain wide model's run in each round.
+        narrow: list of `Clock`, of the run of the model that was built narrow.
 
     Returns:
         dict, JSON-serializable.
     """
-    steps = np.array(clock.widths)
+    widths = np.array(clocks[0].widths)
+    half = (shape.hidden_dim + shape.target_dim) / 2
     return {
         "ratios": {
-            "waiting / wide": _ratio(shape, "enlarge", clock, wide),
-            "pruning / wide": _ratio(shape, "prune", clock, wide),
-            "afterwards / narrow": _ratio(shape, "recover", clock, narrow),
-            "afterwards / wide": _ratio(shape, "recover", clock, wide),
+            "waiting / wide": _ratio(shape, "enlarge", clocks, wide),
+            "pruning / wide": _ratio(shape, "prune", clocks, wide),
+            "afterwards / wide": _ratio(shape, "recover", clocks, wide),
+            "afterwards / narrow": _ratio(shape, "recover", clocks, narrow),
         },
         "stages / wide": {
-            stage: sum(clock.cpu[_stage(shape, stage)])
-            / sum(wide.cpu[_stage(shape, stage)])
+            stage: _sum(shape, stage, clocks) / _sum(shape, stage, wide)
             for stage in STAGES
         },
         "whole run": {
-            "peer": seconds(clock),
+            "peer": seconds(clocks),
             "wide": seconds(wide),
             "narrow": seconds(narrow),
         },
         "widths": [len(ffn["gate"]) for ffn in ffns],
         "living": [int(living(ffn).sum()) for ffn in ffns],
         "zeros": [float(np.mean(_flat(ffn) == 0)) for ffn in ffns],
-        "half way at step": _first(steps <= (shape.hidden_dim + shape.target_dim) / 2),
-        "narrow at step": _first(steps <= 1.02 * shape.target_dim),
-        **curve(clock),
+        "half way at step": _first(widths <= half),
+        "narrow at step": _first(widths <= shape.target_dim + 1),
+        **curve(clocks[0]),
     }
 
 
@@ -61,10 +61,14 @@ def curve(clock):
     }
 
 
-def seconds(clock):
-    """dict: process time and wall time of a whole run, compilations among them."""
-    cpu, wall = sum(clock.cpu) + clock.rest[0], sum(clock.wall) + clock.rest[1]
-    return {"cpu": cpu, "wall": wall}
+def seconds(clocks):
+    """Process time and wall time of a whole run, the median of the rounds.
+
+    Compilations are among them.
+    """
+    cpu = [sum(clock.cpu) + clock.rest[0] for clock in clocks]
+    wall = [sum(clock.wall) + clock.rest[1] for clock in clocks]
+    return {"cpu": float(np.median(cpu)), "wall": float(np.median(wall))}
 
 
 def living(ffn):
@@ -89,8 +93,15 @@ def _stage(shape, stage):
     return slice(*ends[stage])
 
 
-def _ratio(shape, stage, clock, rival):
-    pair = [_turns(shape, stage, each) for each in (clock, rival)]
+def _sum(shape, stage, clocks):
+    return sum(sum(clock.cpu[_stage(shape, stage)]) for clock in clocks)
+
+
+def _ratio(shape, stage, clocks, rivals):
+    pair = [
+        np.concatenate([_turns(shape, stage, clock) for clock in group])
+        for group in (clocks, rivals)
+    ]
     return dataclasses.asdict(paired_ratio(*pair))
 
 

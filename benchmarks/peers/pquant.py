@@ -19,7 +19,7 @@ from benchmarks.peers.torch_plain import (
 
 HOW = (
     "pdp_config, structured, no quantization, layers of {names} replaced; train_model, "
-    "the ratio grows linearly with the epochs, which are 5 steps long"
+    "the ratio grows linearly with the epochs, one a turn"
 )
 
 

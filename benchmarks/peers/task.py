@@ -41,6 +41,7 @@ class Shape:
         recover_steps: int, steps at the target width.
         steps_per_turn: int, steps before the next model has its turn; divides the
             three numbers of steps.
+        rounds: int, how often the whole run is made, for the times alone.
     """
 
     dim: int
@@ -50,6 +51,7 @@ class Shape:
     prune_steps: int = 60
     recover_steps: int = 60
     steps_per_turn: int = 5
+    rounds: int = 1
 
     @property
     def steps(self):
@@ -84,7 +86,10 @@ class Shape:
         )
 
 
-SHAPES = {"small": Shape(64, 512, 192), "large": Shape(256, 2048, 768)}
+SHAPES = {
+    "small": Shape(64, 512, 192, rounds=2),
+    "large": Shape(256, 2048, 768, 30, 30, 30, steps_per_turn=3),
+}
 
 
 def find_text():

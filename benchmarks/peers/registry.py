@@ -1,0 +1,37 @@
+"""The peers, as rows of data: add one here, and its two files beside this one."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Peer:
+    """One library on one backend.
+
+    Args:
+        title: str, as the tables call it, without its version.
+        package: str, the distribution whose version is told.
+        script: str, the module `benchmarks.peers.SCRIPT` that measures it, and the file
+            `SCRIPT.txt` of what its environment needs.
+        backend: str, of Keras, or None.
+    """
+
+    title: str
+    package: str
+    script: str
+    backend: str | None = None
+
+
+PEERS = {
+    "keras_idea-jax": Peer("keras_idea, jax", "keras-idea", "keras_idea", "jax"),
+    "keras_idea-tensorflow": Peer(
+        "keras_idea, tensorflow", "keras-idea", "keras_idea", "tensorflow"
+    ),
+    "keras_idea-torch": Peer(
+        "keras_idea, torch eager", "keras-idea", "keras_idea", "torch"
+    ),
+    "fasterai": Peer("fasterai", "fasterai", "fasterai"),
+    "torch_pruning": Peer("Torch-Pruning", "torch-pruning", "torch_pruning"),
+    "tfmot": Peer("tfmot", "tensorflow-model-optimization", "tfmot"),
+    "jaxpruner": Peer("jaxpruner", "jaxpruner", "jaxpruner"),
+    "pquant": Peer("pquant-ml", "pquant-ml", "pquant", "torch"),
+}
