@@ -102,13 +102,18 @@ def _device_name(backend):
     )
 
 
-def print_tables(tables):
-    """Prints tables, each a dict of "title", "columns", "rows" (of str), "notes"."""
+def print_tables(tables, width=None):
+    """Prints tables, each a dict of "title", "columns", "rows" (of str), "notes".
+
+    Args:
+        tables: list of these dicts.
+        width: int, columns of the terminal; None: as many as it has.
+    """
     import rich.box
     import rich.console
     import rich.table
 
-    console = rich.console.Console()
+    console = rich.console.Console(width=width)
     for content in tables:
         table = rich.table.Table(
             title=content["title"], box=rich.box.SIMPLE_HEAD, title_justify="left"

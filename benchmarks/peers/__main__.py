@@ -6,7 +6,6 @@ import json
 import os
 import pathlib
 import subprocess
-import sys
 
 import rich.console
 
@@ -19,6 +18,7 @@ from benchmarks.peers.task import SHAPES
 from benchmarks.peers.venvs import make_venv
 
 RESULTS = record.REPOSITORY / "benchmarks" / "results"
+TERMINAL = 170
 
 
 def main():
@@ -26,7 +26,7 @@ def main():
     arguments = _parse_arguments()
     console = rich.console.Console()
     pythons, sources = _pairs(arguments.python), _pairs(arguments.source)
-    facts = record.facts(_command(), {}, "cpu")
+    facts = record.facts(_command(arguments), {}, "cpu")
     # One core: what a library does in other threads is then counted all the same.
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     results = read_results(arguments.output)
@@ -42,8 +42,8 @@ def main():
                 result = {"error": str(error)}
                 console.print(f"  {error}")
             results.setdefault(name, {})[shape] = {"date": facts["date"], **result}
-            paths = write(arguments.output, facts, results)
-    record.print_tables(make_tables(results))
+            paths, tables = write(arguments.output, facts, results)
+    record.print_tables(tables, width=TERMINAL)
     for path in paths:
         console.print(f"written: {path}")
 
@@ -85,12 +85,15 @@ def _pairs(options):
     return dict(option.split("=", 1) for option in options)
 
 
-def _command():
+def _command(arguments):
     """What was typed, without the paths of this machine."""
-    words, hidden = [], ("--python", "--source", "--output")
-    for before, word in zip(["", *sys.argv[1:]], sys.argv[1:], strict=False):
-        words.append(word.split("=")[0] + "=..." if before in hidden else word)
-    return " ".join(["python -m benchmarks.peers", *words])
+    words = ["python -m benchmarks.peers"]
+    words += ["--only", *arguments.only] if arguments.only else []
+    words += [f"--shape {shape}" for shape in arguments.shape or []]
+    words += [f"--turns {arguments.turns}"] if arguments.turns else []
+    words += [f"--python {name}=..." for name in _pairs(arguments.python)]
+    words += [f"--source {name}=..." for name in _pairs(arguments.source)]
+    return " ".join(words)
 
 
 def _install(peer, sources):
@@ -107,13 +110,13 @@ def read_results(folder):
 
 
 def write(folder, facts, results):
-    """Writes the numbers, the tables and the picture; returns their paths."""
+    """Writes numbers, tables and picture; returns their paths, and the tables."""
     in_order = {name: results[name] for name in PEERS if name in results}
     tables = make_tables(in_order)
     paths = record.write(folder, "peers", facts, {"peers": in_order}, tables)
     picture = folder / "peers.png"
     draw(in_order, picture)
-    return [*paths, picture]
+    return [*paths, picture], tables
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from fastai.data.load import DataLoader
 from fastai.learner import Learner
 from fastai.optimizer import Adam
 from fasterai.core.criteria import large_final  # user
-from fasterai.core.schedule import agp  # user
+from fasterai.core.schedule import Schedule, agp, sched_agp  # user
 from fasterai.prune.prune_callback import PruneCallback  # user
 from torch.nn.functional import cross_entropy
 
@@ -25,10 +25,9 @@ from benchmarks.peers.torch_plain import (
     width_of,
 )
 
-HOW = (
-    "three fits; PruneCallback with the schedule agp (a cubic) and the criterion "
-    "large_final (magnitude) in the second alone"
-)
+HOW = "PruneCallback(context='local', criteria=large_final), magnitude; {}"
+THREE_FITS = "three fits, the callback in the second alone, its schedule agp (a cubic)"
+ONE_FIT = "one fit, a schedule of one's own: agp in the middle third"
 
 
 class ClockCallback(Callback):
@@ -93,12 +92,12 @@ def fit(learner, batches, callbacks=()):
         learner.fit(1, cbs=list(callbacks))
 
 
-def make_pruning(shape, model, contexts):
+def make_pruning(shape, model, contexts, schedule):
     """The callback that prunes in the course of one `fit`."""
     # user
     return PruneCallback(
         shape.ratio,
-        agp,
+        schedule,
         "local",
         large_final,
         ignored_layers=[model.head, *(block.down for block in model.blocks)],
@@ -113,12 +112,12 @@ def train_plain(shape, width, clock):
     fit(learner, make_batches(shape.steps))
 
 
-def train(shape, clock):
-    """The whole run in three fits, as the callback prunes from a fit's first step."""
+def train_in_three(shape, clock):
+    """The whole run in three fits, as agp prunes from a fit's first step."""
     learner = make_learner(shape, shape.hidden_dim, [ClockCallback(clock)])
     batches = make_batches(shape.steps)
-    pruning = make_pruning(shape, learner.model, batches[0][0])
-    # user
+    pruning = make_pruning(shape, learner.model, batches[0][0], agp)
+    # user: three fits
     fit(learner, batches[: shape.enlarge_steps])
     fit(learner, batches[shape.enlarge_steps : shape.end_step], [pruning])
     # end
@@ -126,11 +125,28 @@ def train(shape, clock):
     return weights_of(learner.model)
 
 
+def train_in_one(shape, clock):
+    """The whole run in one fit; the callback ignores where a `Schedule` starts."""
+    learner = make_learner(shape, shape.hidden_dim, [ClockCallback(clock)])
+    batches = make_batches(shape.steps)
+
+    # user: one fit
+    def in_the_middle(start, end, position):
+        since = position * shape.steps - shape.enlarge_steps
+        return sched_agp(start, end, min(max(since / shape.prune_steps, 0.0), 1.0))
+
+    # end
+    schedule = Schedule(in_the_middle)  # user: one fit
+    pruning = make_pruning(shape, learner.model, batches[0][0], schedule)
+    fit(learner, batches, [pruning])  # user: one fit
+    return weights_of(learner.model)
+
+
 def moments(shape):
     """The first prune of a fit, looked at before and after."""
     learner = make_learner(shape, shape.hidden_dim)
     batches = make_batches(15)
-    pruning = make_pruning(shape, learner.model, batches[0][0])
+    pruning = make_pruning(shape, learner.model, batches[0][0], agp)
     before, after = StateCallback(-50), StateCallback(50)
     fit(learner, batches[:5])
     fit(learner, batches[5:10], [before, pruning, after])
@@ -141,7 +157,10 @@ def moments(shape):
     return result
 
 
-WAYS = {"PruneCallback": child.Way(HOW, train, moments)}
+WAYS = {
+    "three fits": child.Way(HOW.format(THREE_FITS), train_in_three, moments),
+    "one fit": child.Way(HOW.format(ONE_FIT), train_in_one, moments),
+}
 
 if __name__ == "__main__":
     packages = ["torch", "fastai", "fasterai", "torch-pruning", "numpy"]

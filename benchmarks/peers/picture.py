@@ -8,6 +8,7 @@ from benchmarks.peers.registry import PEERS
 SHAPE = "small"
 WINDOW = 5
 COLUMNS = 4
+TOP = 3.6
 
 
 def draw(results, path):
@@ -52,7 +53,7 @@ def _draw_peer(axes, title, result):
         axis.axvline(shape["enlarge_steps"], color="0.85", zorder=0)
         axis.axvline(shape["enlarge_steps"] + shape["prune_steps"], color="0.85")
     above.set_title(title)
-    above.set_ylim(1.9, 3.6)
+    above.set_ylim(top=TOP)
     above.set_ylabel("loss")
     above.legend(fontsize=7, frameon=False)
     below.set_ylim(0, 1.08 * shape["hidden_dim"])

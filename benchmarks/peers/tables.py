@@ -27,8 +27,8 @@ OUTCOMES = (
     "moments",
     "trained on",
     "lines",
-    "how",
 )
+WAYS = ("peer", "how")
 TIMES_NOTES = (
     "Ratios of process time, one thread, each peer against a plain script in its own "
     "framework, in turns in one process: the median step of each turn, without the "
@@ -45,6 +45,7 @@ OUTCOMES_NOTES = (
     "right before it. Trained on: whether all FFN weights change in later steps. "
     "Lines: what a user adds to the plain script, counted in benchmarks/peers."
 )
+WAYS_NOTES = "Each peer's versions and dates are in the JSON."
 
 
 def make_tables(results):
@@ -56,7 +57,9 @@ def make_tables(results):
     """
     shapes = [s for s in SHAPES if any(s in found for found in results.values())]
     tables = [_times(results, shape) for shape in shapes]
-    return [*tables, *(_outcomes(results, shape) for shape in shapes[:1])]
+    for shape in shapes[:1]:
+        tables += [_outcomes(results, shape), _ways(results, shape)]
+    return tables
 
 
 def _times(results, shape):
@@ -74,6 +77,15 @@ def _outcomes(results, shape):
         "columns": OUTCOMES,
         "rows": _rows(results, shape, _outcome_cells, len(OUTCOMES)),
         "notes": OUTCOMES_NOTES,
+    }
+
+
+def _ways(results, shape):
+    return {
+        "title": "What was done",
+        "columns": WAYS,
+        "rows": _rows(results, shape, lambda _, row: [row["how"]], len(WAYS)),
+        "notes": WAYS_NOTES,
     }
 
 
@@ -142,7 +154,6 @@ def _outcome_cells(result, row):
         moments["moments"],
         _trained_on(moments),
         str(row["lines"]),
-        row["how"],
     ]
 
 
