@@ -71,7 +71,8 @@ def run_peer(peer, python, shape, turns, limit):
 def last_line(error):
     """The last line of what a process said, without this machine's paths."""
     lines = [line.strip() for line in (error.stderr or "").splitlines()]
-    errors = [line for line in lines if "error" in line.lower()]
+    lines = [line for line in lines if not line.startswith(("note:", "hint:"))]
+    errors = [line for line in lines if "error" in line.lower() or "fatal:" in line]
     said = (errors or [line for line in lines if line] or [str(error)])[-1]
     for path in (str(REPOSITORY), str(pathlib.Path.home())):
         said = said.replace(path, "...")
