@@ -96,11 +96,12 @@ def test_tables_hold_rows_and_errors(row):
         "plain": {"wide": plain, "narrow": plain},
         "rows": {
             "it": {**row, "moments": moments, "lines": 3, "how": "so"},
-            "not": {"error": "why | not"},
+            "not": {"error": "why | not", "how": "as"},
         },
     }
     broken = {"small": {"error": "no such wheel"}}
-    made = tables.make_tables({"fasterai": {"small": result}, "tfmot": broken})
+    *made, ways = tables.make_tables({"fasterai": {"small": result}, "tfmot": broken})
+    assert ways["rows"] == [["fasterai 0.4.1: it", "so"], ["fasterai 0.4.1: not", "as"]]
     for table in made:
         first, second, third = table["rows"]
         assert all(len(cells) == len(table["columns"]) for cells in table["rows"])
@@ -128,7 +129,9 @@ def test_moments_of_the_same_neurons_are_compared():
     assert compare(before, after, later)["moments"] == "kept, exactly"
     assert compare(before, state(left, [other, other]), later)["difference"] == 6
     assert compare(before, state(left, None), later)["moments"] == "lost"
-    assert compare(before, before, later)["moments"].startswith("nothing is cut")
+    assert compare(before, before, later)["moments"] == "nothing is cut, they stay"
+    reset = state(weights, [0 * weights, 0 * weights])
+    assert compare(before, reset, later)["moments"] == "nothing is cut, they are reset"
     assert not compare(before, after, after)["trained on"]
 
 

@@ -46,6 +46,13 @@ def _neurons(state):
     return len(state["weights"]["gate"])
 
 
+def _are_there(state):
+    """Whether the moments of every matrix are others than zeros."""
+    return all(
+        np.any(moment != 0) for pair in state["moments"].values() for moment in pair
+    )
+
+
 def _difference(old, new):
     """The greatest difference between the moments of the same neurons."""
     survivors = _survivors(old["weights"], new["weights"])

@@ -19,7 +19,7 @@ def draw(results, path):
         path: where the PNG goes.
     """
     drawn = {
-        PEERS[name].title: found[SHAPE]
+        PEERS[name].title + PEERS[name].variant: found[SHAPE]
         for name, found in results.items()
         if "rows" in found.get(SHAPE, {})
     }
@@ -51,7 +51,8 @@ def _draw_peer(axes, title, result):
     shape = result["shape"]
     for axis in axes:
         axis.axvline(shape["enlarge_steps"], color="0.85", zorder=0)
-        axis.axvline(shape["enlarge_steps"] + shape["prune_steps"], color="0.85")
+        end_step = shape["enlarge_steps"] + shape["prune_steps"]
+        axis.axvline(end_step, color="0.85", zorder=0)
     above.set_title(title)
     above.set_ylim(top=TOP)
     above.set_ylabel("loss")

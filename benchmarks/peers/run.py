@@ -69,11 +69,12 @@ def run_peer(peer, python, shape, turns, limit):
 
 
 def last_line(error):
-    """The last line of what a process said, without this machine's paths."""
+    """The last line of what a process said that tells most, without paths."""
     lines = [line.strip() for line in (error.stderr or "").splitlines()]
-    lines = [line for line in lines if not line.startswith(("note:", "hint:"))]
-    errors = [line for line in lines if "error" in line.lower() or "fatal:" in line]
-    said = (errors or [line for line in lines if line] or [str(error)])[-1]
+    lines = [line for line in lines if line and not line.startswith("note:")]
+    fatal = [line for line in lines if line.startswith("fatal:")]
+    errors = [line for line in lines if "error" in line.lower()]
+    said = (fatal or errors or lines or [str(error)])[-1]
     for path in (str(REPOSITORY), str(pathlib.Path.home())):
         said = said.replace(path, "...")
     return said

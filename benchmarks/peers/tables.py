@@ -81,30 +81,37 @@ def _outcomes(results, shape):
 
 
 def _ways(results, shape):
+    rows = [
+        [f"{title_of(name, result)}: {label}", row["how"]]
+        for name, result in _of_shape(results, shape)
+        for label, row in result.get("rows", {}).items()
+    ]
     return {
         "title": "What was done",
         "columns": WAYS,
-        "rows": _rows(results, shape, lambda _, row: [row["how"]], len(WAYS)),
+        "rows": rows,
         "notes": WAYS_NOTES,
     }
 
 
+def _of_shape(results, shape):
+    return [(name, found[shape]) for name, found in results.items() if shape in found]
+
+
 def _describe(results, shape):
     """The shape as it was measured, which `--turns` may have shortened."""
-    for found in results.values():
-        if "shape" in found.get(shape, {}):
-            return str(Shape(**found[shape]["shape"]))
+    for _, result in _of_shape(results, shape):
+        if "shape" in result:
+            return str(Shape(**result["shape"]))
     return str(SHAPES[shape])
 
 
 def _rows(results, shape, cells, columns):
     rows = []
-    for name, found in results.items():
-        result = found.get(shape)
-        if result is None:
-            continue
+    for name, result in _of_shape(results, shape):
         if "error" in result:
-            rows.append(_error_row(PEERS[name].title, result["error"], columns))
+            title = PEERS[name].title + PEERS[name].variant
+            rows.append(_error_row(title, result["error"], columns))
         for label, row in result.get("rows", {}).items():
             title = f"{title_of(name, result)}: {label}"
             if "error" in row:
@@ -115,9 +122,9 @@ def _rows(results, shape, cells, columns):
 
 
 def title_of(name, result):
-    """A peer's title with its version."""
+    """A peer's title with its version and backend."""
     peer = PEERS[name]
-    return f"{peer.title} {result['versions'][peer.package]}"
+    return f"{peer.title} {result['versions'][peer.package]}{peer.variant}"
 
 
 def _error_row(title, error, columns):
