@@ -34,10 +34,9 @@ def compare(before, after, later):
 def _words(pairs):
     if any(values is None for _, new in pairs for values in new["moments"].values()):
         return "lost", None
-    if all(
-        len(old["weights"]["gate"]) == len(new["weights"]["gate"]) for old, new in pairs
-    ):
-        return "nothing is cut, they stay", None
+    if all(_neurons(old) == _neurons(new) for old, new in pairs):
+        stay = all(_are_there(new) for _, new in pairs)
+        return f"nothing is cut, they {'stay' if stay else 'are reset'}", None
     difference = max(_difference(old, new) for old, new in pairs)
     return ("kept, exactly" if difference == 0 else "changed"), difference
 
