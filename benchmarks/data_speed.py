@@ -28,7 +28,7 @@ import rich.console
 import rich.progress
 import zstandard
 from contestants import SHAPES, make_model
-from timing import paired_ratio
+from ratio import paired_ratio
 
 from keras_idea.data import (
     TextSource,

@@ -90,7 +90,8 @@ def measure(piece):
 
 def _steps(piece):
     from contestants import SHAPES, make_contestants
-    from timing import paired_ratio, time_in_turns
+    from ratio import paired_ratio
+    from timing import time_in_turns
 
     shape = SHAPES[piece.of]
     turns = shape.steps // shape.steps_per_turn

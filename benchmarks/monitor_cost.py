@@ -14,8 +14,9 @@ import tempfile
 import keras
 import record
 from contestants import SHAPES, EndlessPruning, make_model
+from ratio import paired_ratio
 from step_tables import ratio_row
-from timing import paired_ratio, time_in_turns
+from timing import time_in_turns
 
 import keras_idea as ki
 

@@ -13,32 +13,44 @@ import shlex
 import subprocess
 import sys
 
-import keras
-
-import keras_idea as ki
-
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 
 
 def environment():
-    """dict: date, command, commit, versions and hardware of this run."""
-    packages = ["keras", "numpy", *_backend_packages()]
+    """dict: date, command, commit, versions and hardware of this run of Keras."""
+    import keras
+
+    import keras_idea as ki
+
+    packages = ["keras", "numpy", *_backend_packages(keras.backend.backend())]
     versions = {name: importlib.metadata.version(name) for name in packages}
     versions["keras-idea"] = ki.__version__  # which need not be installed
     variables = {"KERAS_BACKEND": keras.backend.backend()}
     if "XLA_FLAGS" in os.environ:
         variables["XLA_FLAGS"] = os.environ["XLA_FLAGS"]
     prefix = " ".join(f"{name}={shlex.quote(v)}" for name, v in variables.items())
+    command = f"{prefix} python {shlex.join(sys.argv)}"
+    return facts(command, versions, _device_name(keras.backend.backend()))
+
+
+def facts(command, versions, device):
+    """dict: date, command, commit, versions and hardware; it needs no Keras.
+
+    Args:
+        command: str, what was typed.
+        versions: dict of package to version, without Python's.
+        device: str, what the tensors were on.
+    """
     return {
         "date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
-        "command": f"{prefix} python {shlex.join(sys.argv)}",
+        "command": command,
         "commit": _commit(),
         "versions": {"python": platform.python_version(), **versions},
         "hardware": {
             "cpu": _cpu_name(),
             "cores": len(os.sched_getaffinity(0)),
             "memory": f"{_memory() / 2**30:.0f} GiB",
-            "device": _device_name(),
+            "device": device,
             "load average at the start": round(os.getloadavg()[0], 2),
         },
     }
@@ -48,8 +60,7 @@ def _memory():
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def _backend_packages():
-    backend = keras.backend.backend()
+def _backend_packages(backend):
     names = {"jax": ["jax", "jaxlib"], "tensorflow": ["tensorflow", "tensorflow-cpu"]}
     installed = {d.name.lower() for d in importlib.metadata.distributions()}
     wanted = [*names.get(backend, [backend]), "keras-hub"]
@@ -72,12 +83,12 @@ def _cpu_name():
     return names[0] if names else platform.processor() or platform.machine()
 
 
-def _device_name():
-    if keras.backend.backend() == "jax":
+def _device_name(backend):
+    if backend == "jax":
         import jax
 
         return jax.devices()[0].device_kind
-    if keras.backend.backend() == "torch":
+    if backend == "torch":
         import torch
 
         return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
@@ -91,13 +102,18 @@ def _device_name():
     )
 
 
-def print_tables(tables):
-    """Prints tables, each a dict of "title", "columns", "rows" (of str), "notes"."""
+def print_tables(tables, width=None):
+    """Prints tables, each a dict of "title", "columns", "rows" (of str), "notes".
+
+    Args:
+        tables: list of these dicts.
+        width: int, columns of the terminal; None: as many as it has.
+    """
     import rich.box
     import rich.console
     import rich.table
 
-    console = rich.console.Console()
+    console = rich.console.Console(width=width)
     for content in tables:
         table = rich.table.Table(
             title=content["title"], box=rich.box.SIMPLE_HEAD, title_justify="left"

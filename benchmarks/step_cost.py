@@ -24,8 +24,9 @@ import record
 import rich.console
 import rich.progress
 from contestants import MODELS, SHAPES, make_contestants
+from ratio import paired_ratio
 from step_tables import STEP_RATIOS, import_table, memory_table, step_table
-from timing import paired_ratio, time_in_turns
+from timing import time_in_turns
 
 IMPORT_RUNS = 7
 IMPORT_CODE = """

@@ -37,6 +37,7 @@ ROWS = (
     Row("test_files.py", _NONE),
     Row("test_face.py", _NONE),
     Row("test_gpu_day.py", "it starts processes of its own, on the backends it names"),
+    Row("test_peers.py", _NONE),
     Row("test_doctests.py", "examples of what the other tests hold on each backend"),
     Row("test_malformed.py", "a file is read and refused before a model is made"),
     Row("test_no_code_runs.py", "loading is Keras's and ours in Python"),
