@@ -191,6 +191,7 @@ def test_few_files_import_a_backend():
     # its compiler, now or ahead, and to compute in place where nothing is compiled.
     assert naming == {
         "keras_private/train_step.py",
+        "keras_private/mask_torch.py",
         "processes.py",
         "runs/compiled_step.py",
         "surgery/replicas.py",

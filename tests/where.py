@@ -74,6 +74,7 @@ ROWS = (
         everywhere=("hub/test_rematerialized.py::test_pruned_as_without[llama3]",),
     ),
     Row("runs/test_mesh.py", "meshes are jax's", ("jax",)),
+    Row("keras_private/test_mask_torch.py", "it is torch's"),
     Row("distribution/test_layouts.py", "meshes are jax's", ("jax",)),
     Row("distribution/test_share.py", _NONE),
     Row(

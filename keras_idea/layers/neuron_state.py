@@ -73,6 +73,7 @@ class NeuronState(keras.layers.Layer):
         self.full_dim: int | None = None
         self.probe: Any = None
         self._measured: Any = None  # the last forward pass that came to a probe
+        self._known: Any = None  # what torch knows of the mask, see `mask_torch`
         #: None, or while a pruner is at work the `Live` scores and mask.
         self.live: Any = None
         #: bool, whether somebody reads the scores from the start of a `fit`.
@@ -119,7 +120,17 @@ class NeuronState(keras.layers.Layer):
 
     def masked(self, down: Tensor) -> Tensor:
         """The down kernel `(F, D)` with the rows of dead neurons zeroed."""
+        if keras.backend.backend() == "torch" and self._is_known_whole():
+            return down
         return down * ops.cast(ops.expand_dims(self._mask.value, -1), down.dtype)
+
+    def _is_known_whole(self) -> bool:
+        from keras_idea.keras_private.mask_torch import look
+
+        known = look(self._mask, self._known)
+        if known is not self._known:  # to set a layer's attribute takes long
+            self._known = known
+        return known is not None and known[2]
 
     def answering(self, down: Tensor) -> Tensor:
         """The down kernel `(F, D)` that answers as the model does in evaluation."""

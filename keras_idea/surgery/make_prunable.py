@@ -17,8 +17,8 @@ from keras_idea.hub.rebuild import (
 from keras_idea.keras_private.layer_walk import walk
 from keras_idea.keras_private.models import forget_layer
 from keras_idea.surgery.condition import check_at_rest, check_convertible
+from keras_idea.surgery.row_ops import zero_rows
 from keras_idea.surgery.shrink import refresh
-from keras_idea.surgery.zero_rows import zero_rows
 
 Model = TypeVar("Model", bound=keras.layers.Layer)
 Reduction = Literal["mean", "max"]
@@ -114,7 +114,7 @@ def strip(model: Model) -> Model:
             "`keras_idea.make_prunable` has converted, so there is nothing to undo."
         )
     for ffn in ffns:
-        zero_rows(ffn, ffn.mask.value)
+        zero_rows(ffn.cuts(), ffn.mask.value)
         ffn.weights.restore()
         forget_layer(model, ffn.state)
     for backbone in {

@@ -11,8 +11,7 @@ from keras_idea.functional.masks import top_k_mask
 from keras_idea.schedules.width import CubicWidth
 from keras_idea.surgery.find import FFN
 from keras_idea.surgery.live import Live
-from keras_idea.surgery.row_ops import known_count
-from keras_idea.surgery.zero_rows import zero_rows
+from keras_idea.surgery.row_ops import known_count, less, zero_rows
 from keras_idea.typing import Tensor
 
 _Pairs: TypeAlias = list[tuple[FFN, Live]]
@@ -44,7 +43,7 @@ def renew(
         if width is not None:
             _renew_masks(group, width, ends)
         for ffn, live in group:
-            zero_rows(ffn, live.mask.value)
+            zero_rows(ffn.cuts(), live.mask.value)
 
 
 def _groups(pairs: _Pairs) -> dict[tuple[CubicWidth, int], _Pairs]:
@@ -77,6 +76,10 @@ def _due_width(
 
 def _renew_masks(group: _Pairs, width: int | Tensor, ends: bool | Tensor) -> None:
     importance = [ffn.state.importance_of(live.scores.value) for ffn, live in group]
+    if isinstance(width, int) and ends is True:  # nothing is compiled
+        for (_, live), values in zip(group, importance, strict=True):
+            live.mask.assign(less(live.mask.value, values, width))
+        return
     alive = ops.stack([live.mask.value for _, live in group])
     masks = top_k_mask(ops.stack(importance), width, alive=alive)
     if ends is not True:

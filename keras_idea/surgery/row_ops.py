@@ -1,12 +1,19 @@
 """What each step of a pruning run computes over whole kernels, and how it counts."""
 
 import keras
+from keras import ops
 
 from keras_idea.functional.importance import reduce_rows, sensitivity
+from keras_idea.functional.masks import top_k_mask
 from keras_idea.typing import Tensor
 
 if keras.backend.backend() == "torch":
-    from keras_idea.surgery.row_ops_torch import known_count, mean_sensitivity, scale
+    from keras_idea.surgery.row_ops_torch import (
+        known_count,
+        less,
+        mean_sensitivity,
+        zero_rows,
+    )
 else:
 
     def mean_sensitivity(kernel: Tensor, gradient: Tensor, axis: int) -> Tensor:
@@ -19,9 +26,27 @@ else:
         """
         return reduce_rows(sensitivity(kernel, gradient), 1 - axis, "mean")
 
-    def scale(variable: keras.Variable, factors: Tensor) -> None:
-        """Multiplies a variable by factors that broadcast against it."""
-        variable.assign(variable.value * factors)
+    def zero_rows(cuts: list[tuple[keras.Variable, int]], mask: Tensor) -> None:
+        """Zeroes the weights of dead neurons, in all three matrices and two biases.
+
+        Args:
+            cuts: list of (variable, axis of its neurons), of one or two axes.
+            mask: tensor `(F,)` in {0, 1}, the living.
+        """
+        for variable, axis in cuts:
+            keep = ops.cast(mask, variable.dtype)
+            down = len(variable.shape) - axis == 2
+            variable.assign(variable.value * (keep[:, None] if down else keep))
+
+    def less(mask: Tensor, importance: Tensor, width: int) -> Tensor:
+        """The mask `(F,)` of the `width` most important of the neurons that live.
+
+        Args:
+            mask: tensor `(F,)` in {0, 1}, the living.
+            importance: tensor `(F,)`.
+            width: int >= 1.
+        """
+        return top_k_mask(importance, width, alive=mask)
 
     def known_count(count: Tensor) -> int | None:
         """A counter's value where reading it waits for nothing, else None.
@@ -31,4 +56,4 @@ else:
         return None
 
 
-__all__ = ["known_count", "mean_sensitivity", "scale"]
+__all__ = ["known_count", "less", "mean_sensitivity", "zero_rows"]

@@ -4,9 +4,12 @@ Where nothing is compiled an operation costs more than its arithmetic, a call of
 `keras.ops` more than an operation, and `assign` a second pass over the weights.
 """
 
+import math
+
 import keras
 import torch
 
+from keras_idea.functional.masks import top_k_mask
 from keras_idea.typing import Tensor
 
 
@@ -17,9 +20,27 @@ def mean_sensitivity(kernel: Tensor, gradient: Tensor, axis: int) -> Tensor:
 
 
 @torch.no_grad()
-def scale(variable: keras.Variable, factors: Tensor) -> None:
+def zero_rows(cuts: list[tuple[keras.Variable, int]], mask: Tensor) -> None:
     """See `row_ops`."""
-    variable.value.mul_(factors)
+    for variable, axis in cuts:
+        value = variable.value
+        keep = mask.to(value.dtype)
+        value.mul_(keep[:, None] if value.ndim - axis == 2 else keep)
+
+
+@torch.no_grad()
+def less(mask: Tensor, importance: Tensor, width: int) -> Tensor:
+    """`top_k_mask` of one FFN, from what it loses: a few neurons a step."""
+    alive = mask > 0
+    lost = int(alive.sum()) - width
+    if lost <= 0:
+        return mask
+    values = torch.nan_to_num(importance, nan=-math.inf, posinf=math.inf)
+    values = values.masked_fill(~alive, math.inf)
+    goes = values <= torch.topk(values, lost, largest=False).values.max()
+    if int(goes.sum()) != lost:  # equals: of them those with the higher index go
+        return top_k_mask(importance, width, alive=mask)
+    return mask.masked_fill(goes, 0.0)
 
 
 def known_count(count: Tensor) -> int | None:
