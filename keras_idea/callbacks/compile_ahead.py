@@ -15,6 +15,19 @@ from keras_idea.surgery.rehearsal import narrow_step
 Milestone: TypeAlias = tuple[int, list[tuple[FFN, int]], bool]
 
 
+def pays(wanted: bool | None) -> bool:
+    """Whether to compile ahead: as is wanted; None: where CPUs do not take the steps.
+
+    On two cores that do, a run with five milestones was slower by the compilations
+    beside its steps than by the pauses (benchmarks/results/run_price-jax.md).
+    """
+    if wanted is not None or keras.backend.backend() != "jax":
+        return bool(wanted)
+    import jax
+
+    return jax.default_backend() != "cpu"
+
+
 class CompileAhead:
     """Has each next train step of a run ready before its milestone; on jax.
 

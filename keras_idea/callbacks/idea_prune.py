@@ -7,7 +7,7 @@ from typing import Any
 import keras
 
 from keras_idea import methods
-from keras_idea.callbacks.compile_ahead import CompileAhead
+from keras_idea.callbacks.compile_ahead import CompileAhead, pays
 from keras_idea.callbacks.log_dir import LogDir, call_after, monitor_for
 from keras_idea.callbacks.method_run import MethodRun
 from keras_idea.callbacks.narrowing import COMPACT, Compact, Narrowing
@@ -74,8 +74,8 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             multiple of it. Default 1.
         log_dir: None; or the path of a folder in which `Monitor` shows the run in
             TensorBoard (extra `tensorboard`); or a `Monitor`, to say more.
-        compile_ahead: bool, whether narrower train steps are compiled in the
-            background, which changes no number; on jax. Default True.
+        compile_ahead: bool, whether jax compiles narrower steps in the background, which
+            changes no number. None (default): unless the steps need the CPUs.
 
     Raises:
         ValueError: for an argument outside its range; when `fit` begins, if the
@@ -105,7 +105,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         update_every: int = 1,
         round_to: int = 1,
         log_dir: LogDir = None,
-        compile_ahead: bool = True,
+        compile_ahead: bool | None = None,
     ) -> None:
         super().__init__()
         self.round_to = check_int("round_to", round_to, minimum=1)
@@ -115,7 +115,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         self.method = methods.get(method)
         self.compact = check_choice("compact", compact, COMPACT)
         self.update_every = check_int("update_every", update_every, minimum=1)
-        self.compile_ahead = bool(compile_ahead)
+        self.compile_ahead = compile_ahead
         self._monitor = monitor_for(log_dir)
         if self._monitor is not None:
             call_after(self, self._monitor)
@@ -167,7 +167,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             self.end_step,
             start,
             eager=keras.backend.backend() == "torch" and not model.jit_compile,
-            ahead=self._ahead if self.compile_ahead else None,
+            ahead=self._ahead if pays(self.compile_ahead) else None,
         )
         if self._run.has_work or not self._narrowing.done:
             check_peers(self)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
+from keras_idea.callbacks.compile_ahead import pays
 from tests.helpers import LossRecorder, residual_model, set_random_weights, to_numpy
 
 BEGIN, STEPS = 10, 10
@@ -187,7 +188,7 @@ def test_a_fit_that_stops_lets_it_go(data):
 
     model = residual_model()
     model.compile("sgd", "mse")
-    prune = ki.IdeaPruneCallback(4, BEGIN, STEPS)
+    prune = ki.IdeaPruneCallback(4, BEGIN, STEPS, compile_ahead=True)
     fit = {"batch_size": 8, "epochs": 4, "verbose": 0}
     model.fit(*data, callbacks=[prune, Stop()], **fit)
     until = time.monotonic() + 60
@@ -200,3 +201,18 @@ def test_a_fit_that_stops_lets_it_go(data):
 
 def alive():
     return [t for t in threading.enumerate() if t.name.startswith("keras_idea")]
+
+
+def test_by_default_not_where_cpus_take_the_steps():
+    assert pays(True) and not pays(False) and pays(None) == ON_ACCELERATOR
+
+
+def _on_accelerator():
+    if keras.backend.backend() != "jax":
+        return False
+    import jax
+
+    return jax.devices()[0].platform != "cpu"
+
+
+ON_ACCELERATOR = _on_accelerator()
