@@ -74,8 +74,8 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             multiple of it. Default 1.
         log_dir: None; or the path of a folder in which `Monitor` shows the run in
             TensorBoard (extra `tensorboard`); or a `Monitor`, to say more.
-        compile_ahead: bool, whether jax compiles narrower steps in the background, which
-            changes no number. None (default): unless the steps need the CPUs.
+        compile_ahead: bool, whether jax compiles narrower steps in the background,
+            which changes no number. None (default): unless steps take the CPUs.
 
     Raises:
         ValueError: for an argument outside its range; when `fit` begins, if the
