@@ -20,8 +20,9 @@ from keras_idea.surgery.probes import (
 from keras_idea.surgery.pruner import NeuronPruner
 from keras_idea.surgery.replicas import replicas_of
 
-#: Steps whose scoring takes as long as compiling a step without it; see benchmarks/.
-WORTH_COMPILING = 20_000
+#: Steps whose scoring takes as long as compiling a step without it; on one core 2.5 s
+#: against 0.4 ms a step of 14 (benchmarks/results/peers.md, jax, small).
+WORTH_COMPILING = 5_000
 
 
 class MethodRun:
