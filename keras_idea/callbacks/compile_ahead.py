@@ -48,7 +48,7 @@ class CompileAhead:
         """Begins with a `fit`.
 
         Args:
-            milestones: list of `Milestone`, ascending, that lie before it.
+            milestones: list of `Milestone`, ascending, that are to come.
         """
         if keras.backend.backend() == "jax":
             self._milestones = [m for m in milestones if m[0] not in self._begun]

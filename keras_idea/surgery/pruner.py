@@ -142,7 +142,11 @@ class NeuronPruner:
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
-        """A scope in which the optimizer is as it will be without it, for tracing."""
+        """A scope in which the optimizer is as it will be without it, for tracing.
+
+        Its variables must be the optimizer's last, as `attach` puts them: they are
+        put back there, and the step that runs was traced for that order.
+        """
         del self._optimizer.apply
         for variable in self.variables:
             untrack(self._optimizer, variable)
