@@ -1,5 +1,6 @@
 """Shared fixtures, and which tests run on which backend."""
 
+import faulthandler
 import gc
 
 import keras
@@ -44,6 +45,11 @@ def pytest_collection_finish(session):
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 10, 10)
+
+
+def pytest_unconfigure():
+    """A process that does not end after its tests says where it hangs, and ends."""
+    faulthandler.dump_traceback_later(120, exit=True)
 
 
 @pytest.fixture(autouse=True)
