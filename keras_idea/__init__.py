@@ -26,7 +26,7 @@ except ModuleNotFoundError as error:
 from keras_idea import data, functional, methods, models
 from keras_idea.callbacks import Checkpoint, IdeaPruneCallback, Monitor
 from keras_idea.errors import KerasIdeaError
-from keras_idea.layers import GatedFFN, PrunableGatedFFN
+from keras_idea.layers import GatedFFN, PrunableFFN, PrunableGatedFFN, UngatedFFN
 from keras_idea.schedules import (
     CosineDecay,
     CubicWidth,
@@ -46,8 +46,10 @@ __all__ = [
     "IdeaPruneCallback",
     "KerasIdeaError",
     "Monitor",
+    "PrunableFFN",
     "PrunableGatedFFN",
     "StagedSchedule",
+    "UngatedFFN",
     "WarmupStableDecay",
     "compact",
     "data",

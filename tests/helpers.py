@@ -11,13 +11,14 @@ def to_numpy(value):
     return np.array(keras.ops.convert_to_numpy(value))
 
 
-def residual_model(hidden_dims=(16, 12), head=True, **ffn_arguments):
+def residual_model(
+    hidden_dims=(16, 12), head=True, ffn=ki.PrunableGatedFFN, **ffn_arguments
+):
     """Functional: `x + ffn(x)` for each width, then a linear head."""
     inputs = keras.Input((5, 8))
     x = inputs
     for index, hidden_dim in enumerate(hidden_dims):
-        ffn = ki.PrunableGatedFFN(hidden_dim, name=f"ffn_{index}", **ffn_arguments)
-        x = x + ffn(x)
+        x = x + ffn(hidden_dim, name=f"ffn_{index}", **ffn_arguments)(x)
     if head:
         x = keras.layers.Dense(1, use_bias=False, name="head")(x)
     return keras.Model(inputs, x)

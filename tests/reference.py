@@ -1,8 +1,9 @@
 """Algorithm 1 of IDEA Prune in float64 NumPy, written from the paper.
 
-Nothing here comes from the package. The model is a chain of residual gated FFNs
-and a linear head under a mean squared error, differentiated by hand. Kernels are
-stored as Keras stores them: up and gate (D, F), down (F, D).
+Nothing here comes from the package. The model is a chain of residual FFNs, each with
+a gate (three matrices) or without (two), and a linear head under a mean squared error,
+differentiated by hand. Kernels are stored as Keras stores them: up and gate (D, F),
+down (F, D).
 
 The paper's masks may in principle pick a neuron whose weights are all zero; its
 gradients are zero too, so such a slot is wasted for good. As DESIGN.md reads it,
@@ -25,8 +26,8 @@ def gradients(weights, x, y):
     """Gradients of the mean squared error at `weights`, and the loss."""
     *ffns, head = weights
     caches = []
-    for up, gate, down in ffns:
-        a, b = x @ up, x @ gate
+    for up, *gate, down in ffns:
+        a, b = x @ up, x @ gate[0] if gate else 1.0
         hidden = silu(a) * b
         caches.append((x, a, b, hidden))
         x = x + hidden @ down
@@ -35,16 +36,18 @@ def gradients(weights, x, y):
     d_out = 2 * error / error.size
     result = [np.einsum("btd,bto->do", x, d_out)]
     d_x = d_out @ head.T
-    for (up, gate, down), (x_in, a, b, hidden) in zip(
+    for (up, *gate, down), (x_in, a, b, hidden) in zip(
         reversed(ffns), reversed(caches), strict=True
     ):
         d_down = np.einsum("btf,btd->fd", hidden, d_x)
         d_hidden = d_x @ down.T
         d_a, d_b = d_hidden * b * silu_slope(a), d_hidden * silu(a)
         d_up = np.einsum("btd,btf->df", x_in, d_a)
-        d_gate = np.einsum("btd,btf->df", x_in, d_b)
-        d_x = d_x + d_a @ up.T + d_b @ gate.T
-        result.insert(0, [d_up, d_gate, d_down])
+        d_x = d_x + d_a @ up.T
+        d_gate = [np.einsum("btd,btf->df", x_in, d_b) for _ in gate]
+        for matrix in gate:
+            d_x = d_x + d_b @ matrix.T
+        result.insert(0, [d_up, *d_gate, d_down])
     return result, loss
 
 
@@ -94,14 +97,14 @@ def run(weights, batches, optimizer, target, begin, steps, decay, f1, f2):
         else [np.asarray(v, "float64") for v in w]
         for w in weights
     ]
-    scores = [np.zeros((3, *ffn[2].shape)) for ffn in ffns]
-    masks = [np.ones(len(ffn[2])) for ffn in ffns]
+    scores = [np.zeros((len(ffn), *ffn[-1].shape)) for ffn in ffns]
+    masks = [np.ones(len(ffn[-1])) for ffn in ffns]
     for t, (x, y) in enumerate(batches, start=1):
         grads, loss = gradients([*ffns, head], x.astype("float64"), y.astype("float64"))
         for i, (ffn, grad) in enumerate(zip(ffns, grads, strict=False)):
             # |gradient * weight|, both before the update; a row is a neuron.
             newest = [np.abs(g * w) for g, w in zip(grad, ffn, strict=True)]
-            newest = np.stack([newest[0].T, newest[1].T, newest[2]])
+            newest = np.stack([*(entrance.T for entrance in newest[:-1]), newest[-1]])
             scores[i] = (1 - decay) * newest + decay * scores[i]
             c = reduce[f2](reduce[f1](scores[i], axis=2), axis=0)
             r = kept(t, len(c), target, begin, steps)
@@ -111,6 +114,7 @@ def run(weights, batches, optimizer, target, begin, steps, decay, f1, f2):
                 optimizer.step((i, k), w, g, t)
                 for k, (w, g) in enumerate(zip(ffn, grad, strict=True))
             ]
-            ffns[i] = [new[0] * masks[i], new[1] * masks[i], new[2] * masks[i][:, None]]
+            entrances = [entrance * masks[i] for entrance in new[:-1]]
+            ffns[i] = [*entrances, new[-1] * masks[i][:, None]]
         head = optimizer.step("head", head, grads[-1], t)
         yield [*ffns, head], [s.copy() for s in scores], [m.copy() for m in masks], loss

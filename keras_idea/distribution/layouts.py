@@ -15,8 +15,8 @@ from keras_idea.errors import ConfigError
 from keras_idea.hub.ffn import hub_ffns
 from keras_idea.keras_private.layer_walk import walk
 from keras_idea.keras_private.layers import stored_kernel
-from keras_idea.layers import GatedFFN, PrunableGatedFFN
-from keras_idea.layers.gated_ffn import weights_with_axes
+from keras_idea.layers import PlainFFN, Prunable
+from keras_idea.layers.feed_forward import weights_with_axes
 from keras_idea.models.attention import CausalSelfAttention
 
 #: The name of the mesh's axis that kernels are cut along.
@@ -73,7 +73,7 @@ def _cuts(model: keras.Model, size: int) -> Iterator[Cut]:
     layers = list(walk(model))
     ffns = hub_ffns(backbone) if backbone is not None else []
     for layer in layers:
-        if isinstance(layer, (GatedFFN, PrunableGatedFFN)):
+        if isinstance(layer, (PlainFFN, Prunable)):
             yield from _ffn_cuts(layer.path, weights_with_axes(layer), size)
         elif isinstance(layer, CausalSelfAttention):
             yield from _attention_cuts(layer, size)

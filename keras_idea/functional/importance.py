@@ -98,13 +98,14 @@ def reduce_rows(values: Tensor, axis: int, row_reduce: Reduction) -> Tensor:
 def neuron_importance(
     scores: Tensor, row_reduce: Reduction = "mean", matrix_reduce: Reduction = "max"
 ) -> Tensor:
-    r"""Importance of each neuron from the scores of its three rows.
+    r"""Importance of each neuron from the scores of its rows.
 
     $$c_k = f_2(f_1(S^{up}_{k,:}), f_1(S^{gate}_{k,:}), f_1(S^{down}_{k,:}))$$
 
     Args:
-        scores: tensor `(3, hidden_dim, input_dim)`, or `(3, hidden_dim)` when
-            the rows are reduced already; rows up, gate, down.
+        scores: tensor `(M, hidden_dim, input_dim)`, or `(M, hidden_dim)` when the
+            rows are reduced already, of M = 3 matrices up, gate, down, or of 2, up
+            and down.
         row_reduce: "mean" or "max", f1 (unused for 2-D scores).
         matrix_reduce: "mean" or "max", f2.
 
@@ -123,10 +124,11 @@ def neuron_importance(
     check_choice("matrix_reduce", matrix_reduce, list(REDUCTIONS))
     scores = ops.convert_to_tensor(scores)
     shape = ops.shape(scores)
-    if len(shape) not in (2, 3) or shape[0] != 3:
+    if len(shape) not in (2, 3) or shape[0] not in (2, 3):
         raise ValueError(
-            "`scores` must have shape (3, hidden_dim) or (3, hidden_dim, "
-            f"input_dim): one row each for up, gate, down. Received: shape={shape}."
+            "`scores` must have shape (3, hidden_dim) or (3, hidden_dim, input_dim), "
+            "one row each for up, gate and down, or 2 rows without gate. "
+            f"Received: shape={shape}."
         )
     if len(shape) == 3:
         scores = reduce_rows(scores, -1, row_reduce)

@@ -10,13 +10,13 @@ NUM_BYTES = 256
 
 @dataclasses.dataclass(frozen=True)
 class FFNLayout:
-    """Where the backbones of a family keep their gated FFNs.
+    """Where the backbones of a family keep their FFNs.
 
     Attributes:
-        up: str, attribute of the layer whose output is activated.
-        gate: str, attribute of the linear layer beside it.
+        up: str, attribute of the layer whose output is activated; it may be dotted.
+        gate: str, attribute of the linear layer beside it; "": there is none.
         down: str, attribute of the layer back to the model's width.
-        inside: str, attribute of a block that holds the three; "": the block does.
+        inside: str, attribute of a block that holds them; "": the block does.
         stacks: dict, attribute of the backbone that lists blocks -> argument of
             its constructor that sets their width.
         per_neuron: int, how much of that argument a neuron takes.

@@ -1,6 +1,7 @@
-"""The gated FFN of one block of a KerasHub backbone."""
+"""The FFN of one block of a KerasHub backbone."""
 
 import dataclasses
+import operator
 from typing import Any
 
 import keras
@@ -10,7 +11,9 @@ from keras_idea.hub.family import FFNLayout
 from keras_idea.hub.masked_dense import convert_dense, is_converted, restore_dense
 from keras_idea.keras_private.layers import stored_kernel
 from keras_idea.keras_private.unlocked import unlocked, untrack
-from keras_idea.layers.neuron_state import MATRICES, NeuronState, scope_at
+from keras_idea.layers.feed_forward import neuron_axes
+from keras_idea.layers.ffn_arguments import GATED, UNGATED
+from keras_idea.layers.neuron_state import NeuronState, scope_at
 
 # What the layers that hold an FFN call its width.
 _WIDTH_ATTRIBUTES = (
@@ -22,14 +25,14 @@ _WIDTH_ATTRIBUTES = (
 
 @dataclasses.dataclass(frozen=True)
 class HubFFN:
-    """One gated FFN: three Dense or EinsumDense layers that another one holds.
+    """One FFN: two or three Dense or EinsumDense layers that another one holds.
 
     It gives a handle the attributes of `PrunableGatedFFN` that pruning needs.
 
     Attributes:
-        owner: the Keras layer that holds the three; the pruning state hangs on it.
+        owner: the Keras layer that holds them; the pruning state hangs on it.
         backbone: the KerasHub backbone around it.
-        layout: `FFNLayout`, where its family keeps the three.
+        layout: `FFNLayout`, where its family keeps them.
         stack: str, the attribute of the backbone that lists its block.
     """
 
@@ -60,8 +63,14 @@ class HubFFN:
 
     @property
     def layers(self) -> list[keras.layers.Layer]:
-        """The layers up, gate and down."""
-        return [getattr(self.owner, getattr(self.layout, m)) for m in MATRICES]
+        """The layers up, gate (if there is one) and down."""
+        names = [getattr(self.layout, matrix) for matrix in self.matrices]
+        return [operator.attrgetter(name)(self.owner) for name in names]
+
+    @property
+    def matrices(self) -> tuple[str, ...]:
+        """Tuple of str, "up", "gate" and "down", or without the gate."""
+        return GATED if self.layout.gate else UNGATED
 
     @property
     def hidden_dim(self) -> int:
@@ -72,13 +81,13 @@ class HubFFN:
         """List of (variable, axis of its neurons or None), the kernels first."""
         kernels = [stored_kernel(layer) for layer in self.layers]
         biases = [layer.bias for layer in self.layers]
-        pairs = zip([*kernels, *biases], (1, 1, 0, 0, 0, None), strict=True)
+        pairs = zip([*kernels, *biases], neuron_axes(self.matrices), strict=True)
         return [(variable, axis) for variable, axis in pairs if variable is not None]
 
     def set_hidden_dim(self, hidden_dim: int) -> None:
         """Tells every layer around the kernels that they were narrowed."""
-        up, gate, down = self.layers
-        for layer in (up, gate):
+        *entrances, down = self.layers
+        for layer in entrances:
             if isinstance(layer, keras.layers.Dense):
                 layer.units = hidden_dim
             else:
@@ -98,8 +107,9 @@ class HubFFN:
         unlocked(self.owner, setattr, "neuron_state", state)
         # In the owner's scope, so that no two states have the same path.
         with scope_at(self.owner.path):
-            state.build(self.hidden_dim, stored_kernel(self.layers[0]).shape[0])
-        for matrix, layer in zip(MATRICES, self.layers, strict=True):
+            input_dim = stored_kernel(self.layers[0]).shape[0]
+            state.build(self.hidden_dim, input_dim, len(self.matrices))
+        for matrix, layer in zip(self.matrices, self.layers, strict=True):
             convert_dense(layer, state, matrix)
 
     def restore(self) -> None:
@@ -131,7 +141,7 @@ class HubFFN:
 
 
 def hub_ffns(backbone: keras.Model) -> list[HubFFN]:
-    """The gated FFNs of a backbone, converted or not, in its own order.
+    """The FFNs of a backbone, converted or not, in its own order.
 
     Args:
         backbone: a KerasHub backbone of a family in the table.

@@ -13,7 +13,7 @@ import keras
 
 from keras_idea.keras_private.call_context import in_forward_pass
 from keras_idea.keras_private.layers import become, stored_kernel
-from keras_idea.layers.gated_ffn import check_loaded_width
+from keras_idea.layers.feed_forward import check_loaded_width
 from keras_idea.layers.neuron_state import NeuronState
 from keras_idea.typing import Tensor
 

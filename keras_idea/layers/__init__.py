@@ -1,6 +1,14 @@
-"""The prunable and the plain gated FFN."""
+"""The prunable and the plain FFNs, with a gate and without."""
 
-from keras_idea.layers.gated_ffn import GatedFFN
-from keras_idea.layers.prunable_gated_ffn import PrunableGatedFFN
+from keras_idea.layers.plain_ffns import GatedFFN, PlainFFN, UngatedFFN
+from keras_idea.layers.prunable import Prunable
+from keras_idea.layers.prunable_ffns import PrunableFFN, PrunableGatedFFN
 
-__all__ = ["GatedFFN", "PrunableGatedFFN"]
+__all__ = [
+    "GatedFFN",
+    "PlainFFN",
+    "Prunable",
+    "PrunableFFN",
+    "PrunableGatedFFN",
+    "UngatedFFN",
+]

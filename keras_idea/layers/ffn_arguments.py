@@ -1,4 +1,4 @@
-"""What both gated FFNs are made with, from the constructor to the variables."""
+"""What every FFN is made with, from the constructor to the variables."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -22,6 +22,10 @@ _OF_VARIABLES = {
 }
 _KINDS = ("kernel", "bias")
 
+#: The matrices of an FFN: the activated one, a linear one beside it, the one back.
+GATED = ("up", "gate", "down")
+UNGATED = ("up", "down")
+
 
 def set_ffn_arguments(
     layer: keras.layers.Layer,
@@ -31,15 +35,15 @@ def set_ffn_arguments(
     kernel: tuple[Initializer, Regularizer, Constraint],
     bias: tuple[Initializer, Regularizer, Constraint],
 ) -> None:
-    """Checks the arguments both layers share and sets them on `layer`.
+    """Checks the arguments all FFNs share and sets them on `layer`.
 
     Args:
-        layer: a `GatedFFN` or `PrunableGatedFFN`.
+        layer: an FFN of this package, or a layer with its attributes.
         hidden_dim: int >= 1.
         activation: str or function.
         use_bias: bool.
-        kernel: initializer, regularizer and constraint of the three kernels.
-        bias: those of the three biases.
+        kernel: initializer, regularizer and constraint of the kernels.
+        bias: those of the biases.
     """
     layer.hidden_dim = check_int("hidden_dim", hidden_dim, minimum=1)
     if not isinstance(use_bias, bool):
@@ -55,7 +59,7 @@ def set_ffn_arguments(
 
 
 def build_ffn(layer: keras.layers.Layer, input_shape: Sequence[int | None]) -> None:
-    """Makes the three kernels, and the biases if the layer has them."""
+    """Makes the kernels of `layer.matrices`, and the biases if the layer has them."""
     input_dim, hidden_dim = input_shape[-1], layer.hidden_dim
     if len(input_shape) < 2 or input_dim is None:
         raise ValueError(
@@ -63,19 +67,20 @@ def build_ffn(layer: keras.layers.Layer, input_shape: Sequence[int | None]) -> N
             f"is known. Received: input_shape={tuple(input_shape)}. Give the input a "
             "batch axis and a static feature size."
         )
-    wide, narrow = (hidden_dim,), (input_dim,)
-    matrices = (("up", narrow, wide), ("gate", narrow, wide), ("down", wide, narrow))
-    for i, (name, rows, columns) in enumerate(matrices):
-        kernel = _add(layer, name, "kernel", i, rows + columns)
-        setattr(layer, f"{name}_kernel", kernel)
-    for i, (name, _, columns) in enumerate(matrices):
-        bias = _add(layer, name, "bias", i, columns) if layer.use_bias else None
+    shapes = {
+        name: (hidden_dim, input_dim) if name == "down" else (input_dim, hidden_dim)
+        for name in layer.matrices
+    }
+    for i, (name, shape) in enumerate(shapes.items()):
+        setattr(layer, f"{name}_kernel", _add(layer, name, "kernel", i, shape))
+    for i, (name, shape) in enumerate(shapes.items()):
+        bias = _add(layer, name, "bias", i, shape[1:]) if layer.use_bias else None
         setattr(layer, f"{name}_bias", bias)
     layer.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: input_dim})
 
 
 def ffn_config(layer: keras.layers.Layer) -> dict[str, Any]:
-    """The constructor's arguments that both layers share."""
+    """The constructor's arguments that all FFNs share."""
     config = {
         "hidden_dim": layer.hidden_dim,
         "activation": keras.activations.serialize(layer.activation),
@@ -91,7 +96,7 @@ def ffn_config(layer: keras.layers.Layer) -> dict[str, Any]:
 def _add(
     layer: keras.layers.Layer, name: str, kind: str, index: int, shape: tuple[int, ...]
 ) -> keras.Variable:
-    """Adds the kernel or bias of one of the three matrices."""
+    """Adds the kernel or bias of one of the matrices."""
     return layer.add_weight(
         name=f"{name}_{kind}",
         shape=shape,

@@ -1,4 +1,4 @@
-"""The pruning state of one gated FFN: scores, mask and the numbers of its neurons.
+"""The pruning state of one FFN: scores, mask and the numbers of its neurons.
 
 Shapes: F = hidden_dim (neurons), D = input_dim.
 
@@ -9,7 +9,7 @@ the optimizer's step is where they change. `scores` and `mask` are what the outs
 sees: brought up to date whenever they are looked at.
 
 The mask multiplies the down kernel alone: a masked neuron then contributes nothing,
-and no gradient moves its three rows, whoever trains the layer.
+and no gradient moves its rows, whoever trains the layer.
 
 A *probe* is how another method than sensitivity looks at the neurons: a layer with
 variables of its own, through which the hidden activations pass (see
@@ -28,12 +28,10 @@ from keras import ops
 from keras_idea.functional.importance import REDUCTIONS, Reduction, neuron_importance
 from keras_idea.keras_private.call_context import current_pass, training_flag
 from keras_idea.keras_private.unlocked import unlocked, untrack
+from keras_idea.layers.feed_forward import check_loaded_width
 from keras_idea.layers.ffn_arguments import Initializer
-from keras_idea.layers.gated_ffn import check_loaded_width
 from keras_idea.typing import Tensor
 from keras_idea.validation import check_choice, check_number
-
-MATRICES = ("up", "gate", "down")
 
 # Where the three variables stand in a file, by how many it holds. Files from before
 # the optimizer kept the newer ones hold more: carriers, and counts of steps.
@@ -42,7 +40,7 @@ _PLACES = {3: (0, 1, 2), 4: (0, 1, 3), 9: (5, 6, 8)}
 
 @keras.saving.register_keras_serializable(package="keras_idea")
 class NeuronState(keras.layers.Layer):
-    """Scores and mask of the neurons of one gated FFN.
+    """Scores and mask of the neurons of one FFN.
 
     A layer only so that Keras tracks, saves and places its variables; it is
     never called. Its owner takes its down kernel through `masked`.
@@ -50,7 +48,7 @@ class NeuronState(keras.layers.Layer):
     Args:
         ema_decay: float in [0, 1), weight of the past in the scores.
         row_reduce: "mean" or "max", over the weights of a neuron's row.
-        matrix_reduce: "mean" or "max", over up, gate and down.
+        matrix_reduce: "mean" or "max", over the matrices.
         name: str, the layer's name.
     """
 
@@ -81,18 +79,18 @@ class NeuronState(keras.layers.Layer):
         #: None, or the neurons that are to be left, as the last pruning run has it.
         self.target_dim: int | None = None
 
-    def build(self, hidden_dim: int, input_dim: int) -> None:
-        """Makes the variables."""
+    def build(self, hidden_dim: int, input_dim: int, matrices: int = 3) -> None:
+        """Makes the variables, of so many matrices' scores."""
         self.full_dim = hidden_dim
         # The mean of the rows' averages is the average of the rows' means, so
-        # 3 F numbers replace 3 F D; only the maximum needs them all.
+        # F numbers a matrix replace F D; only the maximum needs them all.
         row = (hidden_dim, input_dim) if self.row_reduce == "max" else (hidden_dim,)
 
         def add(name: str, shape: tuple, initializer: Initializer) -> keras.Variable:
             kwargs = {"dtype": "float32", "autocast": False, "trainable": False}
             return self.add_weight(shape, initializer, name=name, **kwargs)
 
-        self._scores = add("scores", (3, *row), "zeros")
+        self._scores = add("scores", (matrices, *row), "zeros")
         self._mask = add("mask", (hidden_dim,), "ones")
         #: Variable `(F,)`, float32: the number that each neuron had at first.
         self.original_index = add("original_index", (hidden_dim,), _numbers)
@@ -106,7 +104,7 @@ class NeuronState(keras.layers.Layer):
 
     @property
     def scores(self) -> keras.Variable:
-        """Variable `(3, F)` or `(3, F, D)`, the scores up to the last step."""
+        """Variable `(M, F)` or `(M, F, D)` of M matrices, the scores at present."""
         self.publish()
         return self._scores
 

@@ -13,9 +13,9 @@ from keras_idea.keras_private.layer_walk import student_of, sublayers, walk
 from keras_idea.keras_private.layers import own_attributes
 from keras_idea.keras_private.models import Functional, compile_arguments
 from keras_idea.keras_private.unlocked import put_in_place
-from keras_idea.layers.gated_ffn import GatedFFN
 from keras_idea.layers.neuron_state import NeuronState
-from keras_idea.layers.prunable_gated_ffn import PrunableGatedFFN
+from keras_idea.layers.plain_ffns import PlainFFN
+from keras_idea.layers.prunable import Prunable
 from keras_idea.surgery.condition import check_at_rest
 from keras_idea.surgery.optimizer_state import (
     built_optimizer,
@@ -28,23 +28,23 @@ Model = TypeVar("Model", bound=keras.layers.Layer)
 
 
 @overload
-def compact(model: PrunableGatedFFN) -> GatedFFN: ...
+def compact(model: Prunable) -> PlainFFN: ...
 @overload
 def compact(model: Model) -> Model: ...
 def compact(model: keras.layers.Layer) -> keras.layers.Layer:
     """A new, narrow model that computes what the masked model computes.
 
-    Every `PrunableGatedFFN` becomes a `GatedFFN` of the neurons that are alive
-    now, and a KerasHub model one of its own stock class, checked on a probe batch;
-    everything else is copied. A compiled model comes back compiled, its
-    optimizer's state sliced alike, so that the next train step of the new model
-    equals the next train step of the old one.
+    Every `PrunableGatedFFN` becomes a `GatedFFN`, every `PrunableFFN` an `UngatedFFN`,
+    of the neurons that are alive now, and a KerasHub model one of its own stock class,
+    checked on a probe batch; everything else is copied. A compiled model comes back
+    compiled, its optimizer's state sliced alike, so that the next train step of the
+    new model equals the next train step of the old one.
 
     Args:
         model: a built functional, Sequential or subclassed Keras model, which
             holds its FFNs as attributes or in lists, tuples or dicts of them; or a
             KerasHub task or backbone that `make_prunable` has converted; or a
-            `PrunableGatedFFN` or `GatedFFN`. It is left as it is. A subclassed
+            FFN of this package. It is left as it is. A subclassed
             model (or layer) that holds FFNs needs a `get_config` that its
             constructor understands, as for saving.
 
@@ -104,7 +104,7 @@ def _check_student(model: keras.layers.Layer) -> None:
 # By the id of a layer its copy, so that a layer used twice stays one.
 Copies: TypeAlias = dict[int, keras.layers.Layer]
 # What a parent's copy is given whole; of other layers only the FFNs are replaced.
-_REBUILT_WHOLE = (PrunableGatedFFN, GatedFFN, keras.Sequential, Functional)
+_REBUILT_WHOLE = (Prunable, PlainFFN, keras.Sequential, Functional)
 
 
 def _rebuild(layer: keras.layers.Layer, memo: Copies) -> keras.layers.Layer:
@@ -115,7 +115,7 @@ def _rebuild(layer: keras.layers.Layer, memo: Copies) -> keras.layers.Layer:
 
 
 def _rebuild_once(layer: keras.layers.Layer, memo: Copies) -> keras.layers.Layer:
-    if isinstance(layer, PrunableGatedFFN):
+    if isinstance(layer, Prunable):
         return layer.plain(layer.width)
     if not isinstance(layer, keras.layers.Layer):
         return layer  # an operation of a functional graph: it has no state

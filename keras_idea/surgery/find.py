@@ -9,18 +9,18 @@ from keras_idea.hub.families import is_backbone
 from keras_idea.hub.ffn import HubFFN, converted_ffns
 from keras_idea.keras_private.layer_walk import walk
 from keras_idea.layers.neuron_state import NeuronState
-from keras_idea.layers.prunable_gated_ffn import PrunableGatedFFN
+from keras_idea.layers.prunable import Prunable
 from keras_idea.typing import Tensor
 
 
 @dataclasses.dataclass(frozen=True)
 class FFN:
-    """One gated FFN that can be pruned, whatever layer it lives in.
+    """One FFN that can be pruned, whatever layer it lives in.
 
     Attributes:
         name: str, the path of its layer.
-        layer: the Keras layer that owns it: a `PrunableGatedFFN`, or the layer of
-            a KerasHub model that holds its three matrices.
+        layer: the Keras layer that owns it: a `PrunableGatedFFN` or `PrunableFFN`, or
+            the layer of a KerasHub model that holds its matrices.
         state: `NeuronState`, its scores and mask.
         weights: what holds its kernels: the layer itself, or a `HubFFN`.
     """
@@ -28,7 +28,7 @@ class FFN:
     name: str
     layer: keras.layers.Layer
     state: NeuronState
-    weights: PrunableGatedFFN | HubFFN
+    weights: Prunable | HubFFN
 
     @property
     def hidden_dim(self) -> int:
@@ -55,14 +55,14 @@ class FFN:
 
     @property
     def kernels(self) -> tuple[keras.Variable, ...]:
-        """The variables up, gate and down."""
-        return tuple(weight for weight, _ in self.weights.weights_with_axes()[:3])
+        """The variables up, gate (if there is one) and down."""
+        return tuple(kernel for kernel, _ in self.kernel_cuts())
 
     @property
     def device_parts(self) -> int:
         """int, the equal parts into which devices cut its neurons; 1: they do not."""
         parts = 1
-        for kernel, axis in self.cuts()[:3]:
+        for kernel, axis in self.kernel_cuts():
             sharding = getattr(kernel.value, "sharding", None)  # of jax's arrays
             if sharding is not None:
                 shape = tuple(kernel.shape)
@@ -81,7 +81,7 @@ class FFN:
 
     @property
     def scores(self) -> keras.Variable:
-        """Variable `(3, hidden_dim)` or `(3, hidden_dim, input_dim)`."""
+        """Variable `(M, hidden_dim)` or `(M, hidden_dim, input_dim)` of M kernels."""
         return self.state.scores
 
     def importance(self) -> Tensor:
@@ -91,6 +91,10 @@ class FFN:
     def kept_neurons(self) -> np.ndarray:
         """Indices of the neurons alive now, ascending, as an int array."""
         return self.state.kept_neurons()
+
+    def kernel_cuts(self) -> list[tuple[keras.Variable, int]]:
+        """List of (variable, axis of its neurons) of the kernels."""
+        return self.cuts()[: len(self.weights.matrices)]
 
     def cuts(self) -> list[tuple[keras.Variable, int]]:
         """List of (variable, axis of its neurons) of the weights."""
@@ -102,7 +106,7 @@ def find_ffns(model: keras.layers.Layer) -> list[FFN]:
     """Finds every prunable FFN in a model, however deeply nested.
 
     Args:
-        model: a Keras model or layer: with `PrunableGatedFFN` layers, or a KerasHub
+        model: a Keras model or layer: with layers that can be pruned, or a KerasHub
             model that `make_prunable` has converted, or with both in it. FFNs that
             it makes only when it is built are found once it is.
 
@@ -118,9 +122,9 @@ def find_ffns(model: keras.layers.Layer) -> list[FFN]:
     block_0/ffn_0 8 of 8
     block_1/ffn_1 8 of 8
     """
-    found: dict[int, tuple[keras.layers.Layer, PrunableGatedFFN | HubFFN]] = {}
+    found: dict[int, tuple[keras.layers.Layer, Prunable | HubFFN]] = {}
     for layer in walk(model):
-        if isinstance(layer, PrunableGatedFFN):
+        if isinstance(layer, Prunable):
             found[id(layer)] = (layer, layer)
         elif is_backbone(layer):
             found |= {id(ffn.owner): (ffn.owner, ffn) for ffn in converted_ffns(layer)}

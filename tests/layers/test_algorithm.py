@@ -14,13 +14,16 @@ from tests.helpers import (
 )
 
 BEGIN, STEPS, TARGET, TOTAL = 3, 8, 4, 15
+GATED, UNGATED = ki.PrunableGatedFFN, ki.PrunableFFN
 CASES = [
-    ("sgd", "mean", "max", False),
-    ("sgd", "max", "mean", False),
-    ("adamw", "mean", "max", False),
-    ("adamw", "max", "max", False),
-    ("sgd", "mean", "mean", True),
-    ("adamw", "max", "max", True),
+    (GATED, "sgd", "mean", "max", False),
+    (GATED, "sgd", "max", "mean", False),
+    (GATED, "adamw", "mean", "max", False),
+    (GATED, "adamw", "max", "max", False),
+    (GATED, "sgd", "mean", "mean", True),
+    (GATED, "adamw", "max", "max", True),
+    (UNGATED, "sgd", "max", "mean", False),
+    (UNGATED, "adamw", "mean", "max", True),
 ]
 # Large, so that Adam does not blow float32 noise in the tiniest gradients up.
 EPSILON = 1e-4
@@ -44,16 +47,17 @@ def kernels(model):
 
 def living(ffn, mask):
     """Kernels with the rows of pruned neurons zeroed, as the paper stores them."""
-    up, gate, down = ffn
-    return [up * mask, gate * mask, down * mask[:, None]]
+    *entrances, down = ffn
+    return [*(kernel * mask for kernel in entrances), down * mask[:, None]]
 
 
-@pytest.mark.parametrize("optimizer, row_reduce, matrix_reduce, jit_compile", CASES)
-def test_equals_algorithm_1(data, optimizer, row_reduce, matrix_reduce, jit_compile):
+@pytest.mark.parametrize("ffn, optimizer, row_reduce, matrix_reduce, jit", CASES)
+def test_equals_algorithm_1(data, ffn, optimizer, row_reduce, matrix_reduce, jit):
     ours, theirs = optimizers(optimizer)
-    model = residual_model(row_reduce=row_reduce, matrix_reduce=matrix_reduce)
+    how = {"row_reduce": row_reduce, "matrix_reduce": matrix_reduce}
+    model = residual_model(ffn=ffn, activation="silu", **how)
     set_random_weights(model)
-    model.compile(ours, "mse", jit_compile=jit_compile)
+    model.compile(ours, "mse", jit_compile=jit)
     ffns = ki.find_ffns(model)
     start_pruning(model, TARGET, BEGIN, STEPS)
     x, y = data
@@ -86,16 +90,19 @@ def test_equals_algorithm_1(data, optimizer, row_reduce, matrix_reduce, jit_comp
     assert [ffn.width for ffn in ffns] == [TARGET, TARGET]
 
 
-def test_masks_in_fit_equal_algorithm_1(data):
+@pytest.mark.parametrize("ffn", [GATED, UNGATED])
+def test_masks_in_fit_equal_algorithm_1(data, ffn):
     """The same through `fit` and the callback, the masks read by another one."""
 
     class Recorder(keras.callbacks.Callback):
-        masks = []
+        def __init__(self):
+            super().__init__()
+            self.masks = []
 
         def on_train_batch_end(self, batch, logs=None):
             self.masks.append([to_numpy(f.mask) for f in ki.find_ffns(self.model)])
 
-    model = residual_model()
+    model = residual_model(ffn=ffn, activation="silu")
     set_random_weights(model)
     model.compile(keras.optimizers.SGD(0.05), "mse")
     x, y = data

@@ -8,7 +8,7 @@ from keras.src import testing
 import keras_idea as ki
 from tests.helpers import residual_model, start_pruning, to_numpy
 
-LAYERS = [ki.GatedFFN, ki.PrunableGatedFFN]
+LAYERS = [ki.GatedFFN, ki.PrunableGatedFFN, ki.UngatedFFN, ki.PrunableFFN]
 
 
 def silu(x):
@@ -21,26 +21,29 @@ def silu(x):
 def test_values_for_any_rank(cls, shape, use_bias):
     rng = np.random.default_rng(0)
     x = rng.normal(size=shape).astype("float32")
-    layer = cls(6, use_bias=use_bias)
+    layer = cls(6, "silu", use_bias=use_bias)
     layer.build(shape)
     for weight in layer.weights:
         if "kernel" in weight.name or "bias" in weight.name:
             weight.assign(rng.normal(size=weight.shape))
-    up, gate, down = map(
-        to_numpy, (layer.up_kernel, layer.gate_kernel, layer.down_kernel)
-    )
-    assert up.shape == gate.shape == (4, 6) and down.shape == (6, 4)
-    biases = (0, 0, 0)
+    names = ("up", "gate", "down") if "Gated" in cls.__name__ else ("up", "down")
+    up, *gate, down = (to_numpy(getattr(layer, f"{n}_kernel")) for n in names)
+    assert up.shape == (4, 6) and down.shape == (6, 4)
+    biases = [0] * len(names)
     if use_bias:
-        biases = map(to_numpy, (layer.up_bias, layer.gate_bias, layer.down_bias))
-    up_bias, gate_bias, down_bias = biases
+        biases = [to_numpy(getattr(layer, f"{name}_bias")) for name in names]
     # `up` is the activated one, as in the paper.
-    expected = (silu(x @ up + up_bias) * (x @ gate + gate_bias)) @ down + down_bias
+    hidden = silu(x @ up + biases[0])
+    for kernel in gate:
+        assert kernel.shape == (4, 6)
+        hidden = hidden * (x @ kernel + biases[1])
+    expected = hidden @ down + biases[-1]
     np.testing.assert_allclose(to_numpy(layer(x)), expected, rtol=2e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(
-    "cls, trainable, resting", [(LAYERS[0], 3, 0), (LAYERS[1], 3, 3)]
+    "cls, trainable, resting",
+    list(zip(LAYERS, (3, 3, 2, 2), (0, 3, 0, 3), strict=True)),
 )
 def test_keras_conformance(cls, trainable, resting):
     testing.TestCase().run_layer_test(

@@ -1,0 +1,158 @@
+"""What all FFNs that can be pruned have in common."""
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import keras
+
+from keras_idea.functional.masks import take_neurons
+from keras_idea.keras_private.call_context import mask_of
+from keras_idea.layers.feed_forward import (
+    check_loaded_ffn,
+    feed_forward,
+    ffn_biases,
+    ffn_kernels,
+    weights_with_axes,
+)
+from keras_idea.layers.ffn_arguments import build_ffn, ffn_config
+from keras_idea.layers.neuron_state import NeuronState
+from keras_idea.layers.plain_ffns import PlainFFN
+from keras_idea.typing import Tensor
+
+
+class Prunable(keras.layers.Layer):
+    """What `PrunableGatedFFN` and `PrunableFFN` are: an FFN with a pruning state.
+
+    Attributes:
+        matrices: tuple of str, its kernels.
+        plain_class: what `compact` makes of it.
+        state: `NeuronState`, its scores and mask.
+    """
+
+    matrices: ClassVar[tuple[str, ...]]
+    plain_class: ClassVar[type[PlainFFN]]
+    state: NeuronState
+
+    def build(self, input_shape: Sequence[int | None]) -> None:
+        """Makes the variables for inputs `(..., input_dim)`."""
+        build_ffn(self, input_shape)
+        self.state.build(self.hidden_dim, self.up_kernel.shape[0], len(self.matrices))
+
+    def call(self, inputs: Tensor) -> Tensor:
+        """The layer's output, of the shape of `inputs`."""
+        *entrances, down = [kernel.value for kernel in ffn_kernels(self)]
+        kernels = [*entrances, self.state.masked(down)]
+        # Not as an argument, which the narrow layer in its place would be given too.
+        hidden = functools.partial(self.state.hidden, mask=mask_of(inputs))
+        return feed_forward(inputs, kernels, ffn_biases(self), self.activation, hidden)
+
+    @property
+    def mask(self) -> keras.Variable:
+        """Variable `(hidden_dim,)`, float32 in {0, 1}: which neurons live."""
+        self._check_built("mask")
+        return self.state.mask
+
+    @property
+    def scores(self) -> keras.Variable:
+        """Variable `(3, hidden_dim)`, float32: averages of up, gate, down; or `(2,`."""
+        self._check_built("scores")
+        return self.state.scores
+
+    @property
+    def width(self) -> int:
+        """int, the neurons alive now."""
+        return len(self.state.kept_neurons()) if self.built else self.hidden_dim
+
+    def importance(self) -> Tensor:
+        """Importance of each neuron by the present scores.
+
+        Returns:
+            Tensor `(hidden_dim,)`, float32, at least zero.
+        """
+        self._check_built("importance()")
+        return self.state.importance()
+
+    def compact(self) -> PlainFFN:
+        """A new plain FFN of the living neurons, with the same outputs.
+
+        Returns:
+            A built `GatedFFN` (or `UngatedFFN`) with `hidden_dim == width`; this layer
+            is left as it is.
+
+        Raises:
+            ValueError: if the layer is not built, or a pruning method is in the
+                middle of measuring it.
+        """
+        self._check_built("compact()")
+        if self.state.probe is not None:
+            raise ValueError(
+                f"Layer '{self.name}' still has the probe of a pruning method, which "
+                "changes what it computes. End it with `callback.on_train_end()`, "
+                "before compact()."
+            )
+        kept = self.state.kept_neurons()
+        narrow = self.plain(len(kept))
+        narrow.build((None, self.up_kernel.shape[0]))
+        pairs = zip(self.weights_with_axes(), narrow.variables, strict=True)
+        for (weight, axis), target in pairs:
+            target.assign(take_neurons(weight.value, kept, axis))
+        return narrow
+
+    def plain(self, hidden_dim: int) -> PlainFFN:
+        """An unbuilt plain FFN of the same arguments, but `hidden_dim`."""
+        config = {**keras.layers.Layer.get_config(self), **ffn_config(self)}
+        return self.plain_class.from_config({**config, "hidden_dim": hidden_dim})
+
+    def weights_with_axes(self) -> list[tuple[keras.Variable, int | None]]:
+        """List of (weight, axis of its neurons or None), the kernels first."""
+        return weights_with_axes(self)
+
+    def set_hidden_dim(self, hidden_dim: int) -> None:
+        """Follows kernels that were narrowed in place."""
+        self.hidden_dim = hidden_dim
+
+    def compute_output_shape(
+        self, input_shape: Sequence[int | None]
+    ) -> tuple[int | None, ...]:
+        """The input's shape."""
+        return tuple(input_shape)
+
+    def get_config(self) -> dict[str, Any]:
+        """Dict of the constructor's arguments."""
+        state = {
+            "ema_decay": self.state.ema_decay,
+            "row_reduce": self.state.row_reduce,
+            "matrix_reduce": self.state.matrix_reduce,
+        }
+        return {**super().get_config(), **ffn_config(self), **state}
+
+    def get_build_config(self) -> dict[str, Any] | None:
+        """What `build_from_config` needs: the shape, and what the state holds."""
+        config = super().get_build_config()
+        probe = self.state.probe
+        if probe is not None:
+            probe = keras.saving.serialize_keras_object(probe)
+        state = {"full_dim": self.state.full_dim, "probe": probe}
+        return config and {**config, **state}
+
+    def build_from_config(self, config: dict[str, Any] | None) -> None:
+        """Builds the layer as it was saved: still to be pruned, or narrowed."""
+        if config:
+            self.build(config["input_shape"])
+            self.state.full_dim = config.get("full_dim", self.hidden_dim)
+            if config.get("probe"):
+                probe = keras.saving.deserialize_keras_object(config["probe"])
+                self.state.set_probe(probe)
+
+    def load_own_variables(self, store: Mapping[str, Any]) -> None:
+        """Takes the kernels from a file, which must be of this width."""
+        check_loaded_ffn(self, store)
+        super().load_own_variables(store)
+
+    def _check_built(self, what: str) -> None:
+        if not self.built:
+            raise ValueError(
+                f"`{what}` of layer '{self.name}' needs the layer's variables, and "
+                "it is not built. Call the layer or its model on data first."
+            )
