@@ -20,7 +20,7 @@ class Row:
         task: str, name of the class that gives it logits.
         arguments: dict, what the backbone's constructor is given.
         widths: dict, argument of the width -> how much of it a neuron takes.
-        ffns: int, gated FFNs it has.
+        ffns: int, FFNs it has.
         scale: float, how far its weights are spread, for logits of about 1.
     """
 
@@ -141,6 +141,34 @@ _EDREC = {
     "intermediate_dim": FULL,
     "num_heads": 2,
 }
+_PLAIN = {
+    "vocabulary_size": VOCABULARY,
+    "num_layers": 2,
+    "num_heads": 2,
+    "hidden_dim": 16,
+    "intermediate_dim": FULL,
+}
+_POSITIONS = {**_PLAIN, "dropout": 0.0, "max_sequence_length": 16}
+_FALCON = {**_PLAIN, "num_attention_heads": 2}
+del _FALCON["num_heads"]
+_FNET = {**_POSITIONS}
+del _FNET["num_heads"]
+_ELECTRA = {**_POSITIONS, "vocab_size": VOCABULARY, "embedding_dim": 16}
+del _ELECTRA["vocabulary_size"]
+_WHISPER = {
+    **_PLAIN,
+    "num_mels": 8,
+    "max_encoder_sequence_length": 16,
+    "max_decoder_sequence_length": LENGTH,
+}
+_IMAGES = {
+    "image_shape": (16, 16, 3),
+    "patch_size": (8, 8),
+    "num_layers": 2,
+    "num_heads": 2,
+    "hidden_dim": 16,
+}
+_TEXT = {**_PLAIN, "embedding_dim": 16, "max_sequence_length": LENGTH}
 
 MODELS = {
     "llama": Row("LlamaBackbone", "LlamaCausalLM", _DECODER),
@@ -185,6 +213,38 @@ MODELS = {
         ffns=4,
     ),
     "edrec": Row("EdRecBackbone", "EdRecSeq2SeqLM", _EDREC, ffns=3, scale=0.15),
+    # Without a gate.
+    "gpt2": Row("GPT2Backbone", "GPT2CausalLM", _POSITIONS),
+    "opt": Row("OPTBackbone", "OPTCausalLM", _POSITIONS),
+    "gpt neox": Row("GPTNeoXBackbone", "GPTNeoXCausalLM", _POSITIONS),
+    "bloom": Row("BloomBackbone", "BloomCausalLM", {**_PLAIN, "dropout": 0.0}),
+    "falcon": Row("FalconBackbone", "FalconCausalLM", _FALCON),
+    "bart": Row("BartBackbone", "BartSeq2SeqLM", _POSITIONS, ffns=4),
+    "t5 plain": Row(
+        "T5Backbone", "T5Seq2SeqLM", {**_T5, "use_gated_activation": False}, ffns=4
+    ),
+}
+
+#: Backbones without a gate and without a task that has logits.
+ENCODERS = {
+    "bert": Row("BertBackbone", "", {**_POSITIONS, "num_segments": 2}),
+    "roberta": Row("RobertaBackbone", "", _POSITIONS),
+    "xlm roberta": Row("XLMRobertaBackbone", "", _POSITIONS),
+    "distilbert": Row("DistilBertBackbone", "", _POSITIONS),
+    "electra": Row("ElectraBackbone", "", _ELECTRA),
+    "deberta": Row("DebertaV3Backbone", "", {**_POSITIONS, "bucket_size": 4}),
+    "fnet": Row("FNetBackbone", "", _FNET),
+    "esm": Row("ESMBackbone", "", _PLAIN),
+    "roformer": Row("RoformerV2Backbone", "", {**_PLAIN, "head_size": 8}),
+    "whisper": Row("WhisperBackbone", "", _WHISPER, ffns=4),
+    "vit": Row("ViTBackbone", "", {**_IMAGES, "mlp_dim": FULL}, widths={"mlp_dim": 1}),
+    "deit": Row("DeiTBackbone", "", {**_IMAGES, "intermediate_dim": FULL}),
+    "dinov2": Row(
+        "DINOV2Backbone", "", {**_IMAGES, "patch_size": 8, "intermediate_dim": FULL}
+    ),
+    "siglip text": Row("SigLIPTextEncoder", "", _TEXT),
+    "clip text": Row("CLIPTextEncoder", "", _TEXT),
+    "metaclip text": Row("MetaCLIP2TextEncoder", "", {**_TEXT, "eos_token_id": 1}),
 }
 
 

@@ -214,6 +214,11 @@ ROWS = (
     ),
     Row("hub/test_families.py", _NONE),
     Row(
+        "hub/test_encoders.py",
+        "a row of the table a family; language models are trained on each backend",
+        everywhere=("hub/test_encoders.py::test_pruned_in_fit[bert]",),
+    ),
+    Row(
         "hub/test_hub_contract.py::test_untrained",
         "a conversion moves attributes; four families are trained on each",
     ),

@@ -16,6 +16,7 @@ from keras_idea.hub.family import (
     Rule,
     has,
 )
+from keras_idea.hub.ungated import UNGATED_ROWS
 
 _LLAMA = FFNLayout(
     up="_feedforward_gate_dense",
@@ -139,7 +140,6 @@ _ROWS = (
         hf=HFExport(),
         onnx_wrong=_GEMMA_ONNX,
     ),
-    Family("GPT2", hf=HFExport()),
     Family("SmolLM3", ffns=_PROJ),
     Family(
         "T5",
@@ -151,7 +151,7 @@ _ROWS = (
                 "encoder_transformer_layers": "intermediate_dim",
                 "decoder_transformer_layers": "intermediate_dim",
             },
-            requires={"use_gated_activation": (True, "its FFNs are not gated")},
+            gate_if="use_gated_activation",
         ),
     ),
     Family(
@@ -188,7 +188,7 @@ _ROWS = (
     ),
 )
 #: Class of the backbones -> their row.
-FAMILIES: dict[str, Family] = {f"{row.prefix}Backbone": row for row in _ROWS}
+FAMILIES: dict[str, Family] = {row.backbone: row for row in (*_ROWS, *UNGATED_ROWS)}
 #: Name in a run's description -> the row, of those a run can begin from nothing with.
 # (`Any`, because the type checker cannot know that these have all parts.)
 HUB_FAMILIES: Mapping[str, Any] = types.MappingProxyType(
@@ -207,7 +207,7 @@ def is_task(layer: object) -> bool:
 
 
 def ffn_layout(backbone: keras.Model) -> FFNLayout:
-    """Where a backbone keeps its gated FFNs.
+    """Where a backbone keeps its FFNs.
 
     Args:
         backbone: a KerasHub backbone.
@@ -226,9 +226,8 @@ def ffn_layout(backbone: keras.Model) -> FFNLayout:
     if row is None or row.ffns is None:
         known = ", ".join(name for name, row in FAMILIES.items() if row.ffns)
         raise ArgumentError(
-            f"{name} is not among the families whose gated FFNs are known: {known}. If "
-            "its FFNs are gated, add a row to keras_idea.hub.families.FAMILIES; in "
-            "models of your own use keras_idea.PrunableGatedFFN."
+            f"{name} is not among the families whose FFNs are known: {known}. To make it "
+            "one, add a row to FAMILIES; for a model of your own see PrunableGatedFFN."
         )
     for attribute, (value, reason) in row.ffns.requires.items():
         if getattr(backbone, attribute) != value:
@@ -236,7 +235,10 @@ def ffn_layout(backbone: keras.Model) -> FFNLayout:
                 f"This {name} cannot be pruned: {reason} "
                 f"({attribute}={getattr(backbone, attribute)!r})."
             )
-    return row.ffns
+    layout = row.ffns
+    if layout.gate_if and not getattr(backbone, layout.gate_if):
+        return dataclasses.replace(layout, gate="")
+    return layout
 
 
 def _is_of_hub(layer: object, name: str) -> bool:

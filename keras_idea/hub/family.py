@@ -16,9 +16,12 @@ class FFNLayout:
         up: str, attribute of the layer whose output is activated; it may be dotted.
         gate: str, attribute of the linear layer beside it; "": there is none.
         down: str, attribute of the layer back to the model's width.
+        gate_if: str, attribute of the backbone that is False where there is none
+            after all; "": there is no such.
         inside: str, attribute of a block that holds them; "": the block does.
-        stacks: dict, attribute of the backbone that lists blocks -> argument of
-            its constructor that sets their width.
+        stacks: dict, attribute of the backbone that lists blocks -> argument of its
+            constructor that sets their width. The attribute may be dotted, and begin
+            with a layer's name.
         per_neuron: int, how much of that argument a neuron takes.
         calls_down: bool, whether blocks call the down layer: then its input, the
             hidden activations, can be measured and masked.
@@ -29,6 +32,7 @@ class FFNLayout:
     up: str
     gate: str
     down: str
+    gate_if: str = ""
     inside: str = ""
     stacks: Mapping[str, str] = dataclasses.field(
         default_factory=lambda: {"transformer_layers": "intermediate_dim"}
@@ -107,9 +111,10 @@ class Family:
     """A row of the table.
 
     Attributes:
-        prefix: str, of its KerasHub classes: `<prefix>Backbone`, and so on.
+        prefix: str, of its KerasHub classes: `<prefix>Backbone`, and so on; or the
+            name of an encoder that is a backbone.
         ffns: `FFNLayout`, or None if it has none that can be pruned.
-        refused: str, why it has none; "": its FFNs are not gated.
+        refused: str, why it has none; "": nobody has looked.
         from_nothing: `FromNothing`, or None if no run can begin with it.
         hf: `HFExport`, or None if KerasHub has no export for it.
         onnx_wrong: dict, backend -> why Keras's ONNX file of it is wrong there.
@@ -121,3 +126,9 @@ class Family:
     from_nothing: FromNothing | None = None
     hf: HFExport | None = None
     onnx_wrong: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def backbone(self) -> str:
+        """str, the class of its backbones."""
+        encoder = self.prefix.endswith("Encoder")
+        return self.prefix if encoder else f"{self.prefix}Backbone"

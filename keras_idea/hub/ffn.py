@@ -1,6 +1,7 @@
 """The FFN of one block of a KerasHub backbone."""
 
 import dataclasses
+import functools
 import operator
 from typing import Any
 
@@ -19,6 +20,7 @@ from keras_idea.layers.neuron_state import NeuronState, scope_at
 _WIDTH_ATTRIBUTES = (
     "intermediate_dim",
     "intermediate_size",
+    "mlp_dim",
     "actual_intermediate_dim",
 )
 
@@ -158,8 +160,16 @@ def hub_ffns(backbone: keras.Model) -> list[HubFFN]:
             stack,
         )
         for stack in layout.stacks
-        for block in getattr(backbone, stack)
+        for block in _blocks(backbone, stack)
     ]
+
+
+def _blocks(backbone: keras.Model, stack: str) -> list[keras.layers.Layer]:
+    first, *rest = stack.split(".")
+    held = getattr(backbone, first, None)
+    if held is None:  # some encoders are layers only
+        held = backbone.get_layer(first)
+    return functools.reduce(getattr, rest, held)
 
 
 def converted_ffns(backbone: keras.Model) -> list[HubFFN]:

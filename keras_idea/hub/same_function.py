@@ -54,7 +54,10 @@ def _runnable(model: keras.layers.Layer) -> list[keras.Model]:
 def _probe(model: keras.Model) -> dict[str, np.ndarray] | None:
     """One short sequence for each input, or None if an input is something else."""
     backbone = model.backbone if is_task(model) else model
-    vocabulary_size = backbone.token_embedding.input_dim
+    embedding = getattr(backbone, "token_embedding", None)
+    if embedding is None:
+        return None
+    vocabulary_size = embedding.input_dim
     ids = np.random.default_rng(0).integers(0, vocabulary_size, (1, _PROBE_LENGTH))
     # An encoder and a decoder are given the same text.
     plain = {

@@ -24,6 +24,7 @@ HALFWAY = 5
 # what a family can change, with SGD, on torch: compiling them is most of the time.
 CORE = ("llama3", "gemma2", "qwen3", "phi3")
 SOME = {"jax": CORE, "tensorflow": CORE[:2], "torch": tuple(MODELS)}
+UNGATED = ("gpt2", "opt", "gpt neox", "bloom", "falcon", "bart", "t5 plain")
 TRAINED = tuple(MODELS) if ENDURANCE else SOME[keras.backend.backend()]
 FIT = {"batch_size": SIZE, "shuffle": False, "verbose": 0}
 
@@ -245,7 +246,9 @@ def test_every_ffn_is_pruned_as_its_scores_say(run):
             best = [k for k in np.argsort(-importance, kind="stable") if alive[i][k]]
             alive[i] = np.isin(np.arange(len(mask)), best[:keep])
             np.testing.assert_array_equal(mask, alive[i])
-            assert mask.sum() == keep and importance[best].min() > 0
+            assert mask.sum() == keep
+            # OPT's ReLU leaves some neurons without a gradient.
+            assert importance[best].min() > 0 or run.name == "opt"
     # Not the first ones, and not the same ones everywhere.
     assert len({tuple(mask) for mask in record.masks[-1]}) == run.row.ffns
 
@@ -326,8 +329,8 @@ def test_strip_leaves_the_stock_wide_model(run):
     assert kinds[0] == kinds[1] and ki.find_ffns(model) == []
     assert model.backbone.get_config() == run.config
     np.testing.assert_allclose(logits(model, run.x), before.logits, rtol=0, atol=1e-6)
-    for (up, gate, down), mask in before.ffns:
-        for rows in (to_numpy(up).T, to_numpy(gate).T, to_numpy(down)):
+    for (*entrances, down), mask in before.ffns:
+        for rows in (*(to_numpy(kernel).T for kernel in entrances), to_numpy(down)):
             assert np.all(rows[mask == 0] == 0) and np.all(np.any(rows[mask == 1], 1))
     if run.name in CORE:
         step(model, (run.x, run.y))
@@ -368,7 +371,7 @@ def test_untrained(name):
     np.testing.assert_array_equal(logits(ki.strip(model), x), masked)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [n for n in MODELS if n not in UNGATED])
 def test_up_is_the_activated_matrix_and_gate_the_linear_one(name):
     """To turn the signs of gate and down changes nothing; of up and down, a lot."""
     model = ki.make_prunable(tiny_lm(name))

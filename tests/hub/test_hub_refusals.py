@@ -6,7 +6,7 @@ import pytest
 
 import keras_idea as ki
 from tests.helpers import residual_model, to_numpy
-from tests.hub_models import MODELS, VOCABULARY, batch, tiny_backbone, tiny_lm
+from tests.hub_models import ENCODERS, MODELS, VOCABULARY, batch, tiny_backbone, tiny_lm
 
 _DECODER = MODELS["llama3"].arguments
 _EXPERTS = {"num_experts": 2, "top_k": 1}
@@ -38,15 +38,8 @@ _GEMMA3N = {
     "altup_num_inputs": 2,
     "laurel_rank": 2,
 }
-_GPT2 = {
-    "vocabulary_size": VOCABULARY,
-    "num_layers": 1,
-    "num_heads": 2,
-    "hidden_dim": 16,
-    "intermediate_dim": 24,
-}
-_FALCON = {**_GPT2, "num_attention_heads": 2}
-del _FALCON["num_heads"]
+_XLNET = MODELS["bloom"].arguments
+_ALBERT = {**MODELS["gpt2"].arguments, "embedding_dim": 16}
 
 # (class, arguments, what the message says)
 REFUSED = {
@@ -76,13 +69,13 @@ REFUSED = {
         {**_GEMMA4, "use_double_wide_mlp": True},
         "twice as wide as the others",
     ),
-    "t5 plain": (
-        "T5Backbone",
-        {**MODELS["t5"].arguments, "use_gated_activation": False},
-        "FFNs are not gated .use_gated_activation=False",
+    "albert": ("AlbertBackbone", _ALBERT, "AlbertBackbone cannot.*share one block"),
+    "dinov2 gated": (
+        "DINOV2Backbone",
+        {**ENCODERS["dinov2"].arguments, "use_swiglu_ffn": True},
+        "gate and its up matrix are one.*use_swiglu_ffn=True",
     ),
-    "gpt2": ("GPT2Backbone", _GPT2, "not among the families .* Gemma3Backbone"),
-    "falcon": ("FalconBackbone", _FALCON, "FalconBackbone is not among the families"),
+    "xlnet": ("XLNetBackbone", _XLNET, "not among the families .* Gemma3Backbone"),
 }
 
 
