@@ -226,8 +226,8 @@ def ffn_layout(backbone: keras.Model) -> FFNLayout:
     if row is None or row.ffns is None:
         known = ", ".join(name for name, row in FAMILIES.items() if row.ffns)
         raise ArgumentError(
-            f"{name} is not among the families whose FFNs are known: {known}. To make it "
-            "one, add a row to FAMILIES; for a model of your own see PrunableGatedFFN."
+            f"{name} is not among the families whose FFNs are known: {known}. Add its "
+            "row to FAMILIES; for a model of your own see PrunableGatedFFN."
         )
     for attribute, (value, reason) in row.ffns.requires.items():
         if getattr(backbone, attribute) != value:
