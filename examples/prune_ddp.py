@@ -65,6 +65,9 @@ def main() -> tuple[list[float], list[int]]:
         print(
             f"{width} neurons are left of 32; loss {losses[0]:.4f} to {losses[-1]:.4f}"
         )
+    # In this order: what of gloo the wrapper holds waits, when it goes, for a thread
+    # that may be waiting for Python's lock.
+    del wrapped
     dist.destroy_process_group()
     return losses, ki.find_ffns(model)[0].original_indices.tolist()
 

@@ -1,5 +1,6 @@
 """The train steps of the widths to come, compiled while the present one runs."""
 
+import warnings
 from typing import TypeAlias
 
 import keras
@@ -74,7 +75,17 @@ class CompileAhead:
         if any(ffn.state.probe is not None for ffn, _ in widths):
             return  # another method's step, of which the next has nothing
         self._begun.add(step)
-        self._ahead.compile(narrow_step(model, widths, self._data, pruning=not last))
+        try:
+            program = narrow_step(model, widths, self._data, pruning=not last)
+        except Exception as error:  # it may be of a width that is not there yet
+            warnings.warn(
+                f"The train step of '{model.name}' after step {step} cannot be traced "
+                f"before that: {error} It will be when it is due; compile_ahead=False "
+                "says so from the start.",
+                stacklevel=2,
+            )
+            return
+        self._ahead.compile(program)
 
     def take_over(self, model: keras.Model) -> None:
         """Gives a model that became narrower what was compiled for it."""

@@ -51,7 +51,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
     the same model on without the callback, or it goes on pruning.
 
     Old scores are forgotten: where nothing is compiled, or the enlarged stage is very
-    long, `scores` are zeros until shortly before `begin_step`; not under a `Monitor`.
+    long, `scores` rest from step 10 to shortly before `begin_step` (if no `Monitor`).
     In a train step of your own nothing is to be done: whatever the model's optimizer
     applies is what is scored. For a loop of your own see docs/custom_loops.md.
 

@@ -23,6 +23,8 @@ from keras_idea.surgery.replicas import replicas_of
 #: Steps whose scoring takes as long as compiling a step without it; on one core 2.5 s
 #: against 0.4 ms a step of 14 (benchmarks/results/peers.md, jax, small).
 WORTH_COMPILING = 5_000
+#: Steps that are scored first all the same, so that what cannot be ranked is known.
+SEEN_STEPS = 10
 
 
 class MethodRun:
@@ -121,7 +123,8 @@ class MethodRun:
 
         What lies `memory_steps` back has no weight left in a score. Where a step is
         compiled, the program without scores is one more to compile, which pays only in
-        a long stage.
+        a long stage. All by the optimizer's count, so that a run that goes on from a
+        checkpoint takes each step with the same program.
 
         Args:
             model: the fitted model, its variables in sync. Its batches are told of: a
@@ -131,14 +134,18 @@ class MethodRun:
         memory = max(memory_steps(ffn.state.ema_decay) for ffn in self._ffns)
         first = self._begin_step - memory - model.steps_per_execution + 1
         compiled = keras.backend.backend() != "torch"
-        if first - step < (WORTH_COMPILING if compiled else 1):
+        least = WORTH_COMPILING if compiled else SEEN_STEPS
+        if first <= max(least, step):
             return
         watched = any(ffn.state.watched for ffn in self._ffns)
         others = self._method.decision_step(*self._span) is not None
         if watched or others or self.pruner is None or not self.pruner.attached:
             return
-        self.rest(model)
         self._events = [(first, lambda model, _: self.prune(model, self.pruner))]
+        if step >= SEEN_STEPS:
+            self.rest(model)
+        else:
+            self._events.insert(0, (SEEN_STEPS, lambda model, _: self.rest(model)))
 
     def prune(
         self,

@@ -121,6 +121,7 @@ class Narrowing:
             # A resumed run has the widths of the one that was not stopped.
             self._steps = [s for s in steps if s > start or not self._done(s, end_step)]
         self._others: weakref.WeakSet | None = None  # models that share the FFNs
+        self._eager = eager
         self._ahead = ahead or CompileAhead()
         if ahead is not None:
             ahead.begin(self._milestones())
@@ -156,7 +157,7 @@ class Narrowing:
         self._steps = [later for later in self._steps if later > step]
         run.rest(model)
         # To look for them takes longer than all the rest where nothing is compiled.
-        if self._others is None or last:
+        if self._others is None or last or not self._eager:
             self._others = weakref.WeakSet(models_that_share(model))
         narrow_to(model, self._cuts(last), list(self._others))
         if not last:

@@ -33,6 +33,15 @@ from keras_idea.layers.ffn_arguments import Initializer
 from keras_idea.typing import Tensor
 from keras_idea.validation import check_choice, check_number
 
+if keras.backend.backend() == "torch":
+    from keras_idea.keras_private.mask_torch import is_whole
+else:
+
+    def is_whole(mask: keras.Variable) -> bool:
+        """Whether a mask is known to be all ones: not in a compiled step."""
+        return False
+
+
 # Where the three variables stand in a file, by how many it holds. Files from before
 # the optimizer kept the newer ones hold more: carriers, and counts of steps.
 _PLACES = {3: (0, 1, 2), 4: (0, 1, 3), 9: (5, 6, 8)}
@@ -71,7 +80,6 @@ class NeuronState(keras.layers.Layer):
         self.full_dim: int | None = None
         self.probe: Any = None
         self._measured: Any = None  # the last forward pass that came to a probe
-        self._known: Any = None  # what torch knows of the mask, see `mask_torch`
         #: None, or while a pruner is at work the `Live` scores and mask.
         self.live: Any = None
         #: bool, whether somebody reads the scores from the start of a `fit`.
@@ -118,17 +126,9 @@ class NeuronState(keras.layers.Layer):
 
     def masked(self, down: Tensor) -> Tensor:
         """The down kernel `(F, D)` with the rows of dead neurons zeroed."""
-        if keras.backend.backend() == "torch" and self._is_known_whole():
+        if is_whole(self._mask):
             return down
         return down * ops.cast(ops.expand_dims(self._mask.value, -1), down.dtype)
-
-    def _is_known_whole(self) -> bool:
-        from keras_idea.keras_private.mask_torch import look
-
-        known = look(self._mask, self._known)
-        if known is not self._known:  # to set a layer's attribute takes long
-            self._known = known
-        return known is not None and known[2]
 
     def answering(self, down: Tensor) -> Tensor:
         """The down kernel `(F, D)` that answers as the model does in evaluation."""

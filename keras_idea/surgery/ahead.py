@@ -2,11 +2,14 @@
 
 Which program runs never depends on time: one that is not ready when its step comes is
 waited for, and one that turns out not to be the very program that is needed, character
-by character, is never used.
+by character, is never used. Nor is one that calls Python, which its text does not show.
 """
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
+
+# `pure_callback`, `io_callback` and `debug.print`, on CPUs, GPUs and TPUs.
+_CALLS_PYTHON = ("callback", "stablehlo.send", "stablehlo.recv")
 
 
 class Ahead:
@@ -27,10 +30,13 @@ class Ahead:
         Args:
             lowered: `jax.stages.Lowered`.
         """
+        text = lowered.as_text()
+        if any(word in text for word in _CALLS_PYTHON):
+            return
         thread = ThreadPoolExecutor(1, thread_name_prefix="keras_idea-compile")
         self._newest = thread.submit(lowered.compile)
         thread.shutdown(wait=False)  # it ends with the program
-        self._programs[lowered.as_text()] = self._newest
+        self._programs[text] = self._newest
 
     def find(self, lowered: Any) -> Any:
         """The compiled program that is just this one, or None.
@@ -42,4 +48,5 @@ class Ahead:
             `jax.stages.Compiled` or None; it waits for one that is being compiled.
         """
         program = self._programs.pop(lowered.as_text(), None)
-        return None if program is None else program.result()
+        # One that failed fails once more where it is needed, and says why.
+        return None if program is None or program.exception() else program.result()

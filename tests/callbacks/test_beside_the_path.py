@@ -14,7 +14,7 @@ import pytest
 
 import keras_idea as ki
 from tests import reference
-from tests.helpers import to_numpy
+from tests.helpers import LossRecorder, to_numpy
 from tests.layers.test_idle import (
     BACKEND,
     CALLS,
@@ -169,25 +169,29 @@ def test_an_optimizer_that_is_gone_round_stops_the_run(batches, data):
     assert ffn.hidden_dim == ffn.width == 16 and "apply" not in vars(model.optimizer)
 
 
-def test_weights_that_something_else_trains_stop_the_run(data):
+@pytest.mark.parametrize("begin", [2, 40])
+def test_weights_that_something_else_trains_stop_the_run(data, begin):
     model = model_of(ki.PrunableGatedFFN, cls=Elsewhere)
     model.compile("sgd", "mse")
     model.other = keras.optimizers.SGD(0.01)
     model.other.build(model.trainable_variables)
-    prune = ki.IdeaPruneCallback(TARGET, 2, 6)
+    prune, epochs = ki.IdeaPruneCallback(TARGET, begin, 6), LossRecorder()
     with pytest.raises(RuntimeError, match="took no step.*trained by something else"):
-        model.fit(*data, epochs=2, callbacks=[prune], **FIT)
+        model.fit(*data, epochs=9, callbacks=[epochs, prune], **FIT)
+    assert len(epochs.losses) == 8
     (ffn,) = ki.find_ffns(model)
     assert ffn.hidden_dim == ffn.width == 16
 
 
-def test_a_branch_without_a_loss_stops_the_run(data):
+@pytest.mark.parametrize("begin", [2, 60])
+def test_a_branch_without_a_loss_stops_the_run(data, begin):
     model = model_of(ki.PrunableGatedFFN, branch=True)
     model.compile("sgd", loss=["mse", None])
     x, y = data
-    prune = ki.IdeaPruneCallback(TARGET, 2, 20)
+    prune, steps = ki.IdeaPruneCallback(TARGET, begin, 12), LossRecorder()
     with pytest.raises(RuntimeError, match="No gradient has reached side .*way to the"):
-        model.fit(x, [y, y], epochs=4, callbacks=[prune], **FIT)
+        model.fit(x, [y, y], epochs=9, callbacks=[steps, prune], **FIT)
+    assert len(steps.losses) <= 16
     assert [ffn.hidden_dim for ffn in ki.find_ffns(model)] == [16, 16]
 
 

@@ -1,5 +1,6 @@
 """Narrower train steps compiled in the background: the same numbers, bit for bit."""
 
+import functools
 import threading
 import time
 
@@ -179,6 +180,78 @@ def test_what_changed_meanwhile_is_compiled_anew(data):
         np.testing.assert_array_equal(ours, theirs)
     if keras.backend.backend() == "jax":
         assert seen[1][3].foreground == 1 + 4
+
+
+class OwnLoss(Own):
+    """A loss that reads something of the model when it is traced."""
+
+    def compute_loss(self, *arguments, **named):
+        return self.factor() * super().compute_loss(*arguments, **named)
+
+
+class AtEachBatch(keras.callbacks.Callback):
+    def __init__(self, do):
+        super().__init__()
+        self.do, self.step = do, 0
+
+    def on_train_batch_begin(self, batch, logs=None):
+        self.do(self.step)
+        self.step += 1
+
+
+def losses_with(data, ahead, prepare):
+    """Those of a run with a loss of one's own: what it reads is made by `prepare`."""
+    wide = residual_model()
+    model = OwnLoss(wide.inputs, wide.outputs)
+    more = [AtEachBatch(prepare(model))]
+    sgd = functools.partial(keras.optimizers.SGD, 0.05)
+    return run(data, ahead, sgd, model=model, more=more)[0]
+
+
+def test_a_step_that_cannot_be_traced_before_its_time(data):
+    """The run says so, and takes the steps that it would have taken."""
+
+    def prepare(model):
+        def anchored():
+            kernel = ki.find_ffns(model)[0].kernels[0]
+            return 1.0 + keras.ops.mean((kernel - model.anchor) ** 2)
+
+        def set_anchor(step):  # of the width that there is
+            shape = ki.find_ffns(model)[0].kernels[0].shape
+            model.anchor = np.zeros(shape, "float32")
+
+        set_anchor(0)
+        model.factor = anchored
+        return set_anchor
+
+    without = losses_with(data, False, prepare)
+    if keras.backend.backend() == "jax":
+        with pytest.warns(UserWarning, match="cannot be traced before that"):
+            ahead = losses_with(data, True, prepare)
+    else:
+        ahead = losses_with(data, True, prepare)
+    assert ahead == without
+
+
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="a function of jax's")
+def test_a_step_that_calls_python_is_compiled_when_it_is_due(data):
+    """The text of a program does not say which function it calls."""
+    import jax
+
+    def prepare(model):
+        def called():
+            stage = np.float32(1 + model.stage)
+            shape = jax.ShapeDtypeStruct((), "float32")
+            return jax.pure_callback(lambda _: stage, shape, np.float32(0))
+
+        def set_stage(step):
+            model.stage = step // (BEGIN + 4)
+
+        model.factor = called
+        set_stage(0)
+        return set_stage
+
+    assert losses_with(data, True, prepare) == losses_with(data, False, prepare)
 
 
 def test_a_fit_that_stops_lets_it_go(data):

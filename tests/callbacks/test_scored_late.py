@@ -13,12 +13,13 @@ from tests import reference
 from tests.helpers import residual_model, set_random_weights, to_numpy
 from tests.layers.test_algorithm import kernels
 
-BEGIN, STEPS, TARGET, TOTAL = 30, 8, 4, 48
+BEGIN, STEPS, TARGET, TOTAL = 37, 8, 4, 48
 FIRST = BEGIN - 21  # 0.4^21 = 4e-9
+SEEN = method_run.SEEN_STEPS
 
 
 class Seen(keras.callbacks.Callback):
-    """Masks, and whether there are scores, after each step."""
+    """Masks, and whether scores are kept, after each step."""
 
     def __init__(self):
         super().__init__()
@@ -27,7 +28,7 @@ class Seen(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         ffns = ki.find_ffns(self.model)
         self.masks.append([to_numpy(f.mask) for f in ffns])
-        self.scored.append(any(to_numpy(f.scores).any() for f in ffns))
+        self.scored.append(all(f.state.live is not None for f in ffns))
 
 
 def fitted(data, more=(), **settings):
@@ -61,8 +62,10 @@ def test_masks_equal_algorithm_1(data, late):
     for masks, (_, _, expected, _) in zip(seen.masks, steps, strict=True):
         for mask, right in zip(masks, expected, strict=True):
             np.testing.assert_array_equal(mask, right)
-    since = FIRST if late else 0
-    assert seen.scored == since * [False] + (TOTAL - since) * [True]
+    pause = FIRST - SEEN if late else 0
+    assert pause in (0, 6)
+    kept = TOTAL - SEEN - pause
+    assert seen.scored == SEEN * [True] + pause * [False] + kept * [True]
 
 
 def test_a_monitor_has_them_from_the_start(data, late, tmp_path):
@@ -115,6 +118,31 @@ def test_steps_in_fours(data, monkeypatch):
         masks.append([to_numpy(ffn.mask) for ffn in ki.find_ffns(model)])
     for one, four in zip(*masks, strict=True):
         np.testing.assert_array_equal(one, four)
+
+
+def test_a_run_that_goes_on_takes_the_same_steps(data, late):
+    """Which step is scored depends on its number alone, not on the fit's first one."""
+
+    class Stop(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            self.model.stop_training = epoch + 1 == stop
+
+    seen = []
+    for stop in (6, 1, 2):
+        model, scored = residual_model(), Seen()
+        set_random_weights(model)
+        model.compile(keras.optimizers.AdamW(0.01), "mse")
+        fit = {"batch_size": 8, "epochs": 6, "shuffle": False, "verbose": 0}
+        for first in {0, stop} - {6}:
+            prune = ki.IdeaPruneCallback(TARGET, BEGIN, STEPS, compact="off")
+            more = [prune, scored, Stop()]
+            model.fit(*data, initial_epoch=first, callbacks=more, **fit)
+        seen.append((scored.scored, [to_numpy(v) for v in model.trainable_variables]))
+    assert len(seen[0][0]) == TOTAL
+    for scored, weights in seen[1:]:
+        assert scored == seen[0][0]
+        for weight, straight in zip(weights, seen[0][1], strict=True):
+            np.testing.assert_array_equal(weight, straight)
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.3, 0.4, 0.9])

@@ -1,0 +1,152 @@
+"""How wide a model may be that costs no more than it is allowed to."""
+
+import bisect
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+import keras
+
+from keras_idea.monitor.work_count import matrix_weights
+from keras_idea.surgery.find import FFN
+from keras_idea.validation import check_choice, check_int
+
+#: Bytes of a parameter.
+BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "int8": 1}
+
+
+@dataclasses.dataclass(frozen=True)
+class Costs:
+    """What a model costs.
+
+    Attributes:
+        parameters: int, of the narrow model: no scores, no masks.
+        flops: int, operations of a token in a forward pass, two a weight in a matrix;
+            the products of an attention's positions are not among them.
+    """
+
+    parameters: int
+    flops: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Budget:
+    """What the narrow model may cost at most.
+
+    Args:
+        parameters: int >= 1, its parameters; or None.
+        bytes: int >= 1, its parameters in `dtype`; or None.
+        flops: int >= 1, operations of a token in a forward pass, as of `Costs`; or
+            None.
+        dtype: str, what `bytes` are counted in: one of `BYTES`.
+
+    Raises:
+        ValueError: for anything else, or more than one of the three.
+    """
+
+    parameters: int | None = None
+    bytes: int | None = None
+    flops: int | None = None
+    dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        for name in ("parameters", "bytes", "flops"):
+            if getattr(self, name) is not None:
+                check_int(f"target_{name}", getattr(self, name), minimum=1)
+        check_choice("target_dtype", self.dtype, list(BYTES))
+        if len(self._given()) > 1:
+            given = " and ".join(f"`target_{name}`" for name in self._given())
+            raise ValueError(f"Give one of {given}: both say how narrow to prune.")
+
+    def __bool__(self) -> bool:
+        """Whether there is a limit."""
+        return bool(self._given())
+
+    def __str__(self) -> str:
+        """The limit, as it was given."""
+        return ", ".join(
+            f"target_{name}={getattr(self, name):,}"
+            + (f" ({self.dtype})" if name == "bytes" else "")
+            for name in self._given()
+        )
+
+    def widest(
+        self, costs: Callable[[int], Costs], full_dim: int, round_to: int = 1
+    ) -> int:
+        """The most neurons an FFN that the budget allows, the same in all FFNs.
+
+        Args:
+            costs: function of a width, not falling, that gives the `Costs`.
+            full_dim: int, the widest FFN there is.
+            round_to: int >= 1, of which the width is a multiple. Default 1.
+
+        Returns:
+            int; at most the greatest multiple within `full_dim`.
+
+        Raises:
+            ValueError: if not even the smallest width is within the budget.
+        """
+        widths = range(round_to, full_dim + 1, round_to)
+        count = bisect.bisect_right(widths, False, key=lambda w: self._over(costs(w)))
+        if not count:
+            least = costs(round_to)
+            raise ValueError(
+                f"{self} cannot be met by pruning FFNs: with {round_to} neurons in each "
+                f"the model still has {least.parameters:,} parameters, and takes "
+                f"{least.flops:,} FLOPs a token. Allow for more, or begin with a model "
+                "of fewer layers or features."
+            )
+        return widths[count - 1]
+
+    def _given(self) -> list[str]:
+        names = ("parameters", "bytes", "flops")
+        return [name for name in names if getattr(self, name) is not None]
+
+    def _over(self, costs: Costs) -> bool:
+        found = {
+            "parameters": costs.parameters,
+            "bytes": costs.parameters * BYTES[self.dtype],
+            "flops": costs.flops,
+        }
+        return any(found[name] > getattr(self, name) for name in self._given())
+
+
+def costs_by_width(model: keras.Model, ffns: Sequence[FFN]) -> Callable[[int], Costs]:
+    """What a model costs once its FFNs are narrow, as a function of their width.
+
+    Args:
+        model: a built Keras model.
+        ffns: list of `FFN` handles, all of the model.
+
+    Returns:
+        function of a width that gives `Costs`; FFNs that are narrower stay so.
+    """
+    states = {id(v) for ffn in ffns for v in ffn.state.variables}
+    stay = [v for v in model.weights if id(v) not in states]
+    of_neuron = [_rows(ffn, ffn.cuts()) for ffn in ffns]
+    in_matrices = [_rows(ffn, ffn.kernel_cuts()) for ffn in ffns]
+    wide = [ffn.hidden_dim for ffn in ffns]
+    others = _size(stay) - _product(wide, of_neuron)
+    other_matrices = matrix_weights(model) - _product(wide, in_matrices)
+
+    def costs(width: int) -> Costs:
+        widths = [min(width, ffn.full_dim) for ffn in ffns]
+        return Costs(
+            others + _product(widths, of_neuron),
+            2 * (other_matrices + _product(widths, in_matrices)),
+        )
+
+    return costs
+
+
+def _product(widths: Sequence[int], of_neuron: Sequence[int]) -> int:
+    return sum(width * each for width, each in zip(widths, of_neuron, strict=True))
+
+
+def _rows(ffn: FFN, cuts: Iterable[tuple[keras.Variable, int]]) -> int:
+    """Weights of one neuron."""
+    return _size(variable for variable, _ in cuts) // ffn.hidden_dim
+
+
+def _size(variables: Iterable[keras.Variable]) -> int:
+    return sum(math.prod(v.shape) for v in variables)
