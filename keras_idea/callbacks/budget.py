@@ -4,9 +4,11 @@ import bisect
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import keras
 
+from keras_idea.errors import ArgumentError
 from keras_idea.monitor.work_count import matrix_weights
 from keras_idea.surgery.find import FFN
 from keras_idea.validation import check_choice, check_int
@@ -56,7 +58,7 @@ class Budget:
         check_choice("target_dtype", self.dtype, list(BYTES))
         if len(self._given()) > 1:
             given = " and ".join(f"`target_{name}`" for name in self._given())
-            raise ValueError(f"Give one of {given}: both say how narrow to prune.")
+            raise ArgumentError(f"Give one of {given}: both say how narrow to prune.")
 
     def __bool__(self) -> bool:
         """Whether there is a limit."""
@@ -90,13 +92,18 @@ class Budget:
         count = bisect.bisect_right(widths, False, key=lambda w: self._over(costs(w)))
         if not count:
             least = costs(round_to)
-            raise ValueError(
-                f"{self} cannot be met by pruning FFNs: with {round_to} neurons in each "
-                f"the model still has {least.parameters:,} parameters, and takes "
+            raise ArgumentError(
+                f"{self} cannot be met by pruning FFNs: with {round_to} neurons in "
+                f"each the model still has {least.parameters:,} parameters, and takes "
                 f"{least.flops:,} FLOPs a token. Allow for more, or begin with a model "
                 "of fewer layers or features."
             )
         return widths[count - 1]
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of `IdeaPruneCallback` that it was made of."""
+        values = dataclasses.asdict(self)
+        return {f"target_{name}": value for name, value in values.items()}
 
     def _given(self) -> list[str]:
         names = ("parameters", "bytes", "flops")

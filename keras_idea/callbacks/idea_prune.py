@@ -1,5 +1,6 @@
 """The one callback: pruning by schedule, and compaction in mid-run."""
 
+import functools
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +8,8 @@ from typing import Any
 import keras
 
 from keras_idea import methods
-from keras_idea.callbacks.compile_ahead import CompileAhead, pays
+from keras_idea.callbacks.budget import Budget
+from keras_idea.callbacks.compile_ahead import CompileAhead
 from keras_idea.callbacks.log_dir import LogDir, call_after, monitor_for
 from keras_idea.callbacks.method_run import MethodRun
 from keras_idea.callbacks.narrowing import COMPACT, Compact, Narrowing
@@ -29,26 +31,24 @@ from keras_idea.validation import check_choice, check_int
 class IdeaPruneCallback(keras.callbacks.Callback):
     """Prunes the FFNs of a model while `fit` trains it, then narrows it.
 
-    Up to `begin_step` the model trains at full width. Over the next
-    `prune_steps` the width falls by a cubic to `target_dim`: inside the compiled
-    step, the neurons of least importance are masked. Then, with compact="end",
-    the model becomes physically narrow at the next batch: kernels and optimizer
-    state are sliced where they are, and training goes on with fast steps. With
-    compact="progressive" it follows its masks down at milestones already: the same
-    neurons and losses in less time, unless steps are cheaper than compilations.
-    Methods that drop all neurons at once have one milestone, the end.
+    Up to `begin_step` the model trains at full width. Over the next `prune_steps` the
+    width falls by a cubic to `target_dim`: inside the compiled step, the neurons of
+    least importance are masked. Then, with compact="end", the model becomes physically
+    narrow at the next batch: kernels and optimizer state are sliced where they are, and
+    training goes on with fast steps. With compact="progressive" it follows its masks
+    down at milestones already: the same neurons and losses in less time, unless steps
+    are cheaper than compilations.
 
-    The logs of every batch and epoch gain `width` (mean number of living neurons
-    of an FFN), `sparsity` (fraction of the neurons pruned) and `learning_rate`;
-    a `CSVLogger` sees them if it comes later in the list of callbacks. Those of a batch
-    are what the schedule says of its step; those of an epoch are read from the layers.
-    When an epoch ends and before the model is narrowed, steps and widths are compared
-    with the schedule, and the run stops if they differ.
+    The logs of every batch and epoch gain `width` (mean number of living neurons of an
+    FFN), `sparsity` (fraction of the neurons pruned) and `learning_rate`, which later
+    callbacks see. Those of a batch are what the schedule says of its step, those of an
+    epoch are read from the layers. When an epoch ends and before the model is narrowed,
+    both are compared, and the run stops if they differ.
 
-    A run stopped in the middle of pruning (EarlyStopping, Ctrl-C) stays masked at
-    its present width, and `keras_idea.compact(model)` gives that width. After an
-    exception, for which Keras calls no hook, call `on_train_end()` before you train
-    the same model on without the callback, or it goes on pruning.
+    A run stopped in the middle of pruning (EarlyStopping, Ctrl-C) stays masked at its
+    present width, and `keras_idea.compact(model)` gives that width. After an exception,
+    for which Keras calls no hook, call `on_train_end()` before you train the same model
+    on without the callback, or it goes on pruning.
 
     Old scores are forgotten: where nothing is compiled, or the enlarged stage is very
     long, `scores` rest from step 10 to shortly before `begin_step` (if no `Monitor`).
@@ -56,32 +56,34 @@ class IdeaPruneCallback(keras.callbacks.Callback):
     applies is what is scored. For a loop of your own see docs/custom_loops.md.
 
     Args:
-        target_dim: int >= 1, neurons to keep in each FFN; or float in (0, 1),
-            the fraction to keep of those that it was built with.
-        begin_step: int >= 0, the last step at full width. Steps are optimizer
-            steps: what `optimizer.iterations` counts, since the optimizer was
-            made.
+        target_dim: int >= 1, neurons to keep in each FFN; or float in (0, 1), the
+            fraction to keep of those that it was built with; or None, with a budget.
+        begin_step: int >= 0, the last step at full width. Steps are optimizer steps:
+            what `optimizer.iterations` counts, since the optimizer was made.
         prune_steps: int >= 1, steps from full width to the target.
         method: "sensitivity" (default), "random", "activation" or "learned_mask", or
             an object of `keras_idea.methods`, whose docstrings say more. "random" and
             "activation" drop their neurons all at once after `begin_step`;
             "learned_mask" learns for `prune_steps` steps and drops them then.
-        compact: "end" (default): narrow the model when pruning is done;
-            "progressive": at milestones too, 8 at most, on eager torch 64;
-            "off": leave it masked.
+        compact: "end" (default): narrow the model when pruning is done; "progressive":
+            at milestones too, 8 at most, on eager torch 64; "off": leave it masked.
         update_every: int >= 1, steps between two masks. Default 1.
-        round_to: int >= 1, the target must be (an int) or becomes (a fraction) a
-            multiple of it. Default 1.
+        round_to: int >= 1, of which the target must be (an int) or becomes (else) a
+            multiple. Default 1.
         log_dir: None; or the path of a folder in which `Monitor` shows the run in
             TensorBoard (extra `tensorboard`); or a `Monitor`, to say more.
         compile_ahead: bool, whether jax compiles narrower steps in the background,
             which changes no number. None (default): unless steps take the CPUs.
+        target_parameters: int, a budget: parameters that the narrow model may have.
+        target_flops: int, operations of a token, forward: two a weight in a matrix.
+        target_bytes: int, those of the parameters in `target_dtype`, which is "float32"
+            (default), "bfloat16", "float16" or "int8".
 
     Raises:
-        ValueError: for an argument outside its range; when `fit` begins, if the
-            model has no prunable FFN or is not compiled, the target is wider
-            than an FFN, the steps do not fit in the run, the optimizer's state
-            cannot be carried, or the method cannot work there.
+        ValueError: for an argument outside its range; when `fit` begins, if the model
+            has no prunable FFN or is not compiled, the target is wider than an FFN or
+            cannot be met, the steps do not fit in the run, the optimizer's state cannot
+            be carried, or the method cannot work there.
 
     Example:
     >>> prune = IdeaPruneCallback(target_dim=4, begin_step=1, prune_steps=2)
@@ -97,26 +99,32 @@ class IdeaPruneCallback(keras.callbacks.Callback):
 
     def __init__(
         self,
-        target_dim: int | float,
-        begin_step: int,
-        prune_steps: int,
+        target_dim: int | float | None = None,
+        begin_step: int | None = None,
+        prune_steps: int | None = None,
         method: str | methods.Method = "sensitivity",
         compact: Compact = "end",
         update_every: int = 1,
         round_to: int = 1,
         log_dir: LogDir = None,
         compile_ahead: bool | None = None,
+        *,
+        target_parameters: int | None = None,
+        target_bytes: int | None = None,
+        target_flops: int | None = None,
+        target_dtype: str = "float32",
     ) -> None:
         super().__init__()
         self.round_to = check_int("round_to", round_to, minimum=1)
-        self.target_dim = check_target(target_dim, self.round_to)
+        limits = target_parameters, target_bytes, target_flops
+        self.budget = Budget(*limits, target_dtype)
+        self.target_dim = check_target(target_dim, self.round_to, self.budget)
         self.begin_step = check_int("begin_step", begin_step, minimum=0)
         self.prune_steps = check_int("prune_steps", prune_steps, minimum=1)
         self.method = methods.get(method)
         self.compact = check_choice("compact", compact, COMPACT)
         self.update_every = check_int("update_every", update_every, minimum=1)
-        self.compile_ahead = compile_ahead
-        self._monitor = monitor_for(log_dir)
+        self.compile_ahead, self._monitor = compile_ahead, monitor_for(log_dir)
         if self._monitor is not None:
             call_after(self, self._monitor)
         self._at_rest()
@@ -132,7 +140,8 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         """A copy, or a pickle, begins at rest: nothing of a model goes with it."""
         span = (self.target_dim, self.begin_step, self.prune_steps)
         how = (self.method, self.compact, self.update_every, self.round_to)
-        return type(self), (*span, *how, self._monitor, self.compile_ahead)
+        make = functools.partial(type(self), **self.budget.arguments())
+        return make, (*span, *how, self._monitor, self.compile_ahead)
 
     @property
     def end_step(self) -> int:
@@ -141,13 +150,13 @@ class IdeaPruneCallback(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         """Checks everything that can fail, and sets the method to work."""
-        model = self.model
         self._run, self._call_off = None, None
-        if keras.backend.backend() == "tensorflow" and not is_built(model):
+        if keras.backend.backend() == "tensorflow" and not is_built(self.model):
             check_peers(self)
-            self._call_off = at_first_step(model, lambda: self._begin(model, True))
+            begin_late = functools.partial(self._begin, self.model, tracing=True)
+            self._call_off = at_first_step(self.model, begin_late)
         else:
-            self._begin(model)
+            self._begin(self.model)
 
     def _begin(self, model: keras.Model, tracing: bool = False) -> None:
         if self._fitted() is not model:
@@ -160,15 +169,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         self._count = StepCount(model.optimizer)
         span = (self.begin_step, self.prune_steps, self.update_every)
         self._run = MethodRun(self.method, ffns, targets, *span)
-        self._narrowing = Narrowing(
-            self.compact,
-            ffns,
-            self._run.schedules,
-            self.end_step,
-            start,
-            eager=keras.backend.backend() == "torch" and not model.jit_compile,
-            ahead=self._ahead if pays(self.compile_ahead) else None,
-        )
+        self._narrowing = Narrowing.of(self, self._run, ffns, start, self._ahead)
         if self._run.has_work or not self._narrowing.done:
             check_peers(self)
             self._run.warn_of_jumps(start)
@@ -179,11 +180,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         if self._run is not None and not self._first_epoch_checked:
             # Only now is it known that `fit` began with another epoch than 0.
             self._first_epoch_checked = True
-            try:
-                check_length(self, epoch)
-            except ValueError:
-                self.on_train_end()
-                raise
+            self._or_end(check_length, self, epoch)
         self._count, self._batches = StepCount(self.model.optimizer), 0
 
     def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
@@ -242,9 +239,12 @@ class IdeaPruneCallback(keras.callbacks.Callback):
 
     def _check(self, model: keras.Model) -> None:
         """Compares what was planned with what has happened."""
-        idle = self._batches and not self._count.batches(model.optimizer)
+        idle = self._batches if not self._count.batches(model.optimizer) else 0
+        self._or_end(check_progress, model, self._run.pruner, idle)
+
+    def _or_end(self, check: Callable[..., None], *arguments: Any) -> None:
         try:
-            check_progress(model, self._run.pruner, self._batches if idle else 0)
-        except RuntimeError:
+            check(*arguments)
+        except (ValueError, RuntimeError):
             self.on_train_end()
             raise

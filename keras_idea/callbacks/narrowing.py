@@ -7,7 +7,7 @@ from typing import Literal
 import keras
 import numpy as np
 
-from keras_idea.callbacks.compile_ahead import CompileAhead, Milestone
+from keras_idea.callbacks.compile_ahead import CompileAhead, Milestone, pays
 from keras_idea.callbacks.method_run import MethodRun
 from keras_idea.schedules.milestones import milestones, physical_width
 from keras_idea.schedules.width import CubicWidth
@@ -125,6 +125,21 @@ class Narrowing:
         self._ahead = ahead or CompileAhead()
         if ahead is not None:
             ahead.begin(self._milestones())
+
+    @classmethod
+    def of(
+        cls,
+        prune: keras.callbacks.Callback,
+        run: MethodRun,
+        ffns: Sequence[FFN],
+        start: int,
+        ahead: CompileAhead,
+    ) -> "Narrowing":
+        """That of a pruning callback whose `fit` begins after `start` steps."""
+        eager = keras.backend.backend() == "torch" and not prune.model.jit_compile
+        wanted = ahead if pays(prune.compile_ahead) else None
+        span = (run.schedules, prune.end_step, start)
+        return cls(prune.compact, ffns, *span, eager, wanted)
 
     @property
     def due_step(self) -> float:

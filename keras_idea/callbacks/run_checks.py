@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_idea.callbacks.target import target_width
+from keras_idea.callbacks.target import describe, target_widths
 from keras_idea.keras_private.callbacks import peers
 from keras_idea.keras_private.optimizer_parts import innermost
 from keras_idea.keras_private.optimizer_variables import apply_count, as_int
@@ -65,8 +65,10 @@ def check_run(
             with scope_of(model):
                 model.optimizer.build(model.trainable_variables)
     ffns = check_trainable(model)
-    dims = [ffn.full_dim for ffn in ffns]
-    targets = [target_width(prune.target_dim, dim, prune.round_to) for dim in dims]
+    budget = prune.budget
+    targets = target_widths(prune.target_dim, budget, model, ffns, prune.round_to)
+    if budget and (prune.params or {}).get("verbose"):
+        print(describe(budget, model, ffns, max(targets)))
     for ffn, target in zip(ffns, targets, strict=True):
         if target > ffn.width:
             raise ValueError(

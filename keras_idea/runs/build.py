@@ -16,12 +16,14 @@ from keras_idea.data import (
     Vocabulary,
     byte_vocabulary,
 )
+from keras_idea.keras_private.variables import without_values
 from keras_idea.layers import GatedFFN, PrunableGatedFFN
 from keras_idea.models import DecoderConfig, decoder
 from keras_idea.monitor.monitor import Monitor
 from keras_idea.runs.blocks import rematerialized
 from keras_idea.runs.compiling import compiled
 from keras_idea.runs.config import RunConfig
+from keras_idea.runs.narrow_width import narrow_width
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,12 +107,22 @@ def decoder_models(config: RunConfig, corpus: Corpus | Documents) -> RunModels:
         corpus=corpus if isinstance(corpus, Corpus) else corpus.tokenized(vocabulary),
         vocabulary=vocabulary,
         hidden_dim=shape.hidden_dim,
-        target_dim=shape.width_at_end(shape.hidden_dim),
+        target_dim=narrow_width(config, shape.hidden_dim, outline_of(config)),
         wide=lambda: compiled(config, bare_decoder(config, shape.hidden_dim, prunable)),
         plain=lambda width: compiled(config, bare_decoder(config, width)),
         save=lambda narrow, path: narrow.save(path),
         saved_as="narrow.keras",
     )
+
+
+def outline_of(config: RunConfig) -> Callable[[int], keras.Model]:
+    """Makes a run's own decoder of a width, its variables without values."""
+
+    def make(width: int) -> keras.Model:
+        with without_values():
+            return bare_decoder(config, width)
+
+    return make
 
 
 def scoring(config: RunConfig) -> dict[str, Any]:

@@ -7,6 +7,7 @@ beside this module spells all of them out with comments.
 import dataclasses
 import difflib
 import importlib.resources
+import math
 import os
 import pathlib
 import tomllib
@@ -68,7 +69,7 @@ class RunConfig:
             )
         every = self.run.validate_every
         if enlarge % every or total % every:
-            valid = [n for n in divisors(enlarge) if total % n == 0]
+            valid = divisors(math.gcd(enlarge, total))
             nearest = min(valid, key=lambda n: abs(n - every))
             raise ConfigError(
                 "`run.validate_every` must divide budget.enlarge_steps="

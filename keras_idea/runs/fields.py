@@ -68,6 +68,11 @@ def optional_integer(minimum: int = 1) -> Any:
     return checked(None, _or_none(functools.partial(_check_int, minimum=minimum)))
 
 
+def optional_count() -> Any:
+    """A field for an int >= 1 of any size, or None."""
+    return checked(None, _or_none(functools.partial(check_int, minimum=1)))
+
+
 def optional_choice(*choices: str) -> Any:
     """A field for one of a few strings, or None."""
     return checked(None, _or_none(functools.partial(check_choice, choices=choices)))
@@ -129,6 +134,11 @@ def check_width(name: str, value: Any) -> int | float:
             f"(0, 1) of hidden_dim. Received: {name}={value!r}."
         )
     return value
+
+
+def check_optional_width(name: str, value: Any) -> int | float | None:
+    """`value` if it is None, or as `check_width`."""
+    return None if value is None else check_width(name, value)
 
 
 def check_mesh(name: str, value: Any) -> dict[str, int] | None:

@@ -49,6 +49,12 @@ def fit(
         )
         judged = min(batch_size // share.parts, len(run.validation[0]))
         x, y = own_rows(run.validation, judged, share)
+        held_out = (token_inputs(model, x), y)
+        at_once = judged // share.count
+        if epoch == 0 and run.timeline.begin == 0:
+            # Before it is pruned: the model that a run begins with is trained already.
+            told = {"batch_size": at_once, "verbose": 0, "return_dict": True}
+            recorder.begin_with(keras.Model.evaluate(fitted, *held_out, **told))
         # The base class's: KerasHub's takes no generator.
         keras.Model.fit(
             fitted,
@@ -56,8 +62,8 @@ def fit(
             epochs=run.timeline.total // every,
             initial_epoch=epoch,
             steps_per_epoch=every * share.parts,
-            validation_data=(token_inputs(model, x), y),
-            validation_batch_size=judged // share.count,
+            validation_data=held_out,
+            validation_batch_size=at_once,
             shuffle=False,
             callbacks=[recorder, *callbacks, *_bar(run), checkpoint],
             verbose=_verbosity(),

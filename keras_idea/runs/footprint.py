@@ -152,7 +152,8 @@ def teacher_footprint(
     length = config.model.sequence_length
     rows = config.distribution.size[0]
     tokens = config.data.batch_size // config.micro_batches // rows * length
-    size = _FLOAT32 if config.run.dtype == "float32" else _FLOAT32 // 2
+    dtype = config.distillation.dtype or config.run.dtype
+    size = _FLOAT32 if dtype == "float32" else _FLOAT32 // 2
     vocabulary = max(variable.shape[0] for variable in teacher.variables)
     return TeacherFootprint(
         teacher.count_params(),

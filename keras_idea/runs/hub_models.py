@@ -18,6 +18,7 @@ from keras_idea.runs.hub_source import (
     source_of_family,
     source_of_preset,
 )
+from keras_idea.runs.narrow_width import narrow_width
 
 
 def hub_models(config: RunConfig, corpus: Corpus | Documents) -> RunModels:
@@ -60,7 +61,7 @@ def hub_models(config: RunConfig, corpus: Corpus | Documents) -> RunModels:
         corpus=corpus.tokenized(vocabulary, preprocessor.tokenizer.start_token_id),
         vocabulary=vocabulary,
         hidden_dim=source.hidden_dim,
-        target_dim=config.model.width_at_end(source.hidden_dim),
+        target_dim=narrow_width(config, source.hidden_dim, source.outline),
         wide=lambda: ready(source.wide(config)),
         plain=lambda width: ready(source.stock(width)),
         save=save,

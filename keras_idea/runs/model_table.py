@@ -4,6 +4,9 @@ import dataclasses
 import functools
 from typing import NoReturn
 
+from keras_idea.callbacks.budget import BYTES, Budget
+from keras_idea.callbacks.target import target_width
+from keras_idea.errors import ArgumentError
 from keras_idea.hub.families import HUB_FAMILIES
 from keras_idea.hub.make_tokenizer import TOKENIZERS, check_tokenizer
 from keras_idea.runs import fields
@@ -16,6 +19,7 @@ _DIMENSIONS = {
     "num_key_value_heads": None,
     "hidden_dim": 512,
 }
+_TARGET_DIM = 192
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,8 +43,16 @@ class ModelConfig(fields.Table):
         num_key_value_heads: int or None, heads of keys and values; divides
             `num_heads`. None: as many as `num_heads`; of a Gemma, one.
         hidden_dim: int, neurons of each FFN at the start: the enlarged width.
-        target_dim: int, neurons of each FFN at the end; or a float in (0, 1),
-            the fraction of `hidden_dim` kept.
+        target_dim: int, neurons of each FFN at the end; or a float in (0, 1), the
+            fraction of `hidden_dim` kept. Default 192, unless there is a budget.
+        target_parameters: int or None, a budget in its place: the parameters that the
+            narrow model may have; its FFNs become as wide as that allows.
+        target_bytes: int or None, the same in bytes, of parameters in `target_dtype`.
+        target_flops: int or None, the same in operations of a token, forward: two a
+            weight in a matrix.
+        target_dtype: str, "float32" (default), "bfloat16", "float16" or "int8".
+        round_to: int, of which a width that is not given as a number of neurons is a
+            multiple. Default 1.
         sequence_length: int, tokens the model sees at once.
     """
 
@@ -55,18 +67,31 @@ class ModelConfig(fields.Table):
     num_heads: int = fields.optional_integer()
     num_key_value_heads: int | None = fields.optional_integer()
     hidden_dim: int = fields.optional_integer(minimum=2)
-    target_dim: int | float = fields.checked(192, fields.check_width)
+    target_dim: int | float = fields.checked(None, fields.check_optional_width)
+    target_parameters: int | None = fields.optional_count()
+    target_bytes: int | None = fields.optional_count()
+    target_flops: int | None = fields.optional_count()
+    target_dtype: str = fields.choice("float32", *BYTES)
+    round_to: int = fields.integer(1, minimum=1)
     sequence_length: int = fields.integer(64, minimum=2)
 
     def _check_together(self) -> None:
         self._check_tokenizer()
+        if self.budget and self.target_dim is not None:
+            raise fields.ConfigError(
+                f"`model.target_dim` and {self.budget} cannot both be given. Received: "
+                f"target_dim={self.target_dim!r}. Mend: delete one."
+            )
+        if not self.budget and self.target_dim is None:
+            object.__setattr__(self, "target_dim", _TARGET_DIM)
         if self.preset is not None:
             return self._refuse_dimensions()
         for name, default in _DIMENSIONS.items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, default)
         self._check_heads()
-        self.width_at_end(self.hidden_dim)
+        if not self.budget:
+            self.width_at_end(self.hidden_dim)
 
     def _check_tokenizer(self) -> None:
         default = "bytes" if self.preset is None else "preset"
@@ -116,8 +141,17 @@ class ModelConfig(fields.Table):
         """bool, whether the models are KerasHub's."""
         return self.hub is not None or self.preset is not None
 
+    @property
+    def budget(self) -> Budget:
+        """`Budget` of the narrow model; empty if its width is given."""
+        limits = self.target_parameters, self.target_bytes, self.target_flops
+        try:
+            return Budget(*limits, self.target_dtype)
+        except ArgumentError as error:
+            raise fields.ConfigError(f"[model] {error}") from None
+
     def width_at_end(self, hidden_dim: int) -> int:
-        """The neurons of each FFN at the end, whichever way they were given.
+        """The neurons of each FFN at the end, without a budget.
 
         Args:
             hidden_dim: int, neurons of each FFN at the start.
@@ -130,7 +164,7 @@ class ModelConfig(fields.Table):
         """
         width = self.target_dim
         if isinstance(width, float):
-            width = max(1, round(width * hidden_dim))
+            width = target_width(width, hidden_dim, self.round_to)
         if width >= hidden_dim:
             raise fields.ConfigError(
                 "`model.target_dim` must be below model.hidden_dim="

@@ -7,9 +7,8 @@ import keras
 
 from keras_idea.hub.families import HUB_FAMILIES
 from keras_idea.hub.make_tokenizer import DEFAULT_VOCABULARY_SIZE
-from keras_idea.keras_private.variables import without_values
 from keras_idea.runs.blocks import rematerialized
-from keras_idea.runs.build import bare_decoder, run_bytes
+from keras_idea.runs.build import outline_of, run_bytes
 from keras_idea.runs.config import RunConfig
 from keras_idea.runs.hub_source import source_of_family, source_of_preset
 
@@ -46,12 +45,8 @@ def outlines(config: RunConfig, vocabulary_size: int | None = None) -> Outlines:
     shape = config.model
     family = shape.hub
     if not shape.of_hub:
-
-        def bare(width: int) -> keras.Model:
-            with without_values():
-                return bare_decoder(config, width)
-
-        return Outlines(bare, shape.hidden_dim, run_bytes(config).vocabulary_size)
+        make_bare = outline_of(config)
+        return Outlines(make_bare, shape.hidden_dim, run_bytes(config).vocabulary_size)
     if family is not None:
         size = vocabulary_size or _asked(config, family)
         source = source_of_family(config, family, size)

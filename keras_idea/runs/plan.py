@@ -14,9 +14,10 @@ from keras_idea.runs.footprint import (
     footprint,
     teacher_footprint,
 )
+from keras_idea.runs.narrow_width import narrow_width
 from keras_idea.runs.outlines import Outlines, outlines
 from keras_idea.runs.prepare import describe, prepare, timeline_of
-from keras_idea.runs.run import SCRATCH
+from keras_idea.runs.run import ALONE, SCRATCH
 from keras_idea.runs.run_folder import RunFolder
 from keras_idea.runs.targets import Target
 from keras_idea.runs.teacher import teacher_outline
@@ -119,8 +120,9 @@ def plan(
     narrow from scratch 12 (8, 8)
     """
     outline, text = _outline(config, read_text)
-    timeline = timeline_of(config, outline.hidden_dim, here=target is None)
-    wide, narrow = timeline.wide, timeline.narrow
+    narrow = narrow_width(config, outline.hidden_dim, outline.make)
+    timeline = timeline_of(config, outline.hidden_dim, narrow, here=target is None)
+    wide = timeline.wide
     footprints = {"wide": footprint(config, outline, wide)}
     for step, width in _few(timeline.compactions):
         over = width == narrow
@@ -180,6 +182,7 @@ def _stages(
         last: int,
         alive: tuple[int, int],
         physical: Mapping[int, int],
+        taught: int = taught,
     ) -> StagePlan:
         return StagePlan(
             name,
@@ -198,6 +201,8 @@ def _stages(
     at_end, in_run = (narrow, narrow), {0: wide, **timeline.compactions}
     for name, first, last in timeline.stages:
         yield stage(name, first, last, alive.get(name, at_end), in_run)
+    if config.distillation.compare_without:
+        yield stage(ALONE, 0, timeline.total, (wide, narrow), in_run, taught=0)
     if config.run.compare_from_scratch:
         yield stage(SCRATCH, 0, timeline.total, at_end, {0: narrow})
 

@@ -34,15 +34,19 @@ def prepare(config: RunConfig, folder: RunFolder) -> Run:
     make_models = hub_models if config.model.of_hub else decoder_models
     models = make_models(config, _read_text(config))
     models.corpus.check_length(config.model.sequence_length)
-    return Run(config, models, timeline_of(config, models.hidden_dim), folder)
+    timeline = timeline_of(config, models.hidden_dim, models.target_dim)
+    return Run(config, models, timeline, folder)
 
 
-def timeline_of(config: RunConfig, hidden_dim: int, here: bool = True) -> Timeline:
+def timeline_of(
+    config: RunConfig, hidden_dim: int, target_dim: int, here: bool = True
+) -> Timeline:
     """The `Timeline` of a run whose FFNs begin with `hidden_dim` neurons.
 
     Args:
         config: `RunConfig`.
         hidden_dim: int.
+        target_dim: int, neurons that they end with.
         here: bool, whether it is run in this process; if not, it is compiled.
     """
     compiled = keras.backend.backend() != "torch" or config.run.jit_compile
@@ -50,7 +54,7 @@ def timeline_of(config: RunConfig, hidden_dim: int, here: bool = True) -> Timeli
         config.budget,
         config.pruning,
         hidden_dim,
-        config.model.width_at_end(hidden_dim),
+        target_dim,
         config.distribution.size[1],
         eager=here and not compiled,
     )

@@ -106,6 +106,10 @@ class Recorder(keras.callbacks.Callback):
         if self.step in self.reading_steps:
             self._read_neurons()
 
+    def begin_with(self, logs: dict[str, float]) -> None:
+        """Keeps what `evaluate` says of the model before its first step."""
+        self._validation[0] = self._bits.of_validation(text_loss(logs))
+
     def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
         """Settles the interval; stops a run whose loss is no number."""
         self._settle_epoch()

@@ -16,7 +16,7 @@ from keras_idea.report import ResultRow
 from keras_idea.report.picture import draw_run
 from keras_idea.runs.build import RunModels
 from keras_idea.runs.recorder import Recorder
-from keras_idea.runs.run import NARROW, WIDE
+from keras_idea.runs.run import CUT, NARROW, WIDE
 from keras_idea.runs.run_folder import RunFolder
 from keras_idea.runs.tables import SampleConfig
 from keras_idea.runs.timeline import Timeline
@@ -104,8 +104,8 @@ def rows(
         bytes_per_token: float, bytes of text that a token stands for on average.
 
     Returns:
-        List of `ResultRow`: the wide model right before pruning, and each training's
-        at its end.
+        List of `ResultRow`: the wide model right before pruning, the pruned one before
+        it recovers, if it was judged then, and each training's at its end.
     """
 
     def row(name: str, recorder: Recorder, step: int, cost: Cost) -> ResultRow:
@@ -113,10 +113,13 @@ def rows(
         speed = cost.tokens_per_second * bytes_per_token
         return ResultRow(name, cost.parameters, bits, cost.step_ms, speed)
 
-    return [
-        row(WIDE, recorders[0], timeline.begin, costs[WIDE]),
-        *(row(each.name, each, timeline.total, costs[NARROW]) for each in recorders),
-    ]
+    found = [row(WIDE, recorders[0], timeline.begin, costs[WIDE])]
+    if timeline.end < timeline.total:
+        bits = recorders[0].curve().validation.get(timeline.end)
+        if bits is not None:  # a validation fell on that step
+            found.append(ResultRow(CUT, costs[NARROW].parameters, bits))
+    at_end = [row(each.name, each, timeline.total, costs[NARROW]) for each in recorders]
+    return found + at_end
 
 
 def facts(text: str) -> dict[str, str]:

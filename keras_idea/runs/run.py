@@ -16,6 +16,8 @@ from keras_idea.runs.timeline import Timeline
 
 #: The models that a run tells of.
 WIDE, NARROW, SCRATCH = "wide before pruning", "pruned", "narrow from scratch"
+#: Of some runs: the teacher, the pruned model before it recovers or without a teacher.
+TEACHER, CUT, ALONE = "teacher", "pruned, not recovered", "pruned, no teacher"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,6 +11,9 @@ from keras_idea.callbacks.narrowing import COMPACT, Compact
 from keras_idea.methods import METHODS
 from keras_idea.runs import fields
 
+_MIXED = ("mixed_bfloat16", "mixed_float16")
+_DTYPES = ("float32", "bfloat16", "float16", *_MIXED)
+
 
 @dataclasses.dataclass(frozen=True)
 class DataConfig(fields.Table):
@@ -40,13 +43,14 @@ class BudgetConfig(fields.Table):
     """`[budget]`: optimizer steps of each stage.
 
     Args:
-        enlarge_steps: int, steps at the enlarged width.
+        enlarge_steps: int, steps at the enlarged width; 0 where the model is trained
+            already, as one from a preset.
         prune_steps: int, steps over which the width falls.
         recover_steps: int, steps at the target width.
     """
 
     table = "budget"
-    enlarge_steps: int = fields.integer(500, minimum=1)
+    enlarge_steps: int = fields.integer(500, minimum=0)
     prune_steps: int = fields.integer(250, minimum=1)
     recover_steps: int = fields.integer(250, minimum=0)
 
@@ -104,12 +108,29 @@ class DistillationConfig(fields.Table):
             folder, or a handle such as "hf://..."), of the same tokens. None: none.
         temperature: float > 0, by which both models' logits are divided.
         weight: float in (0, 1), the teacher's share of the loss.
+        top_k: int or None, of how many of the teacher's likeliest tokens the divergence
+            is taken, both distributions over these alone. None: all tokens.
+        dtype: str or None, what the teacher computes in, of a preset its weights too:
+            "float32", "bfloat16", "float16" or a mixed one. None: `run.dtype`.
+        compare_without: bool, whether the model is also pruned and recovered without
+            the teacher, on the same batches.
     """
 
     table = "distillation"
     teacher: str | None = fields.checked(None, fields.check_optional_text)
     temperature: float = fields.positive(1.0)
     weight: float = fields.positive(0.5, below=1.0)
+    top_k: int | None = fields.optional_integer()
+    dtype: str | None = fields.optional_choice(*_DTYPES)
+    compare_without: bool = fields.checked(False, fields.check_bool)
+
+    def _check_together(self) -> None:
+        if self.compare_without and self.teacher is None:
+            raise fields.ConfigError(
+                "`distillation.compare_without` compares with a run without the "
+                "teacher, and there is none. Mend: give distillation.teacher, or "
+                "delete the line."
+            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -210,7 +231,7 @@ class RunSettings(fields.Table):
     table = "run"
     output: str = fields.checked("runs/demo", fields.check_text)
     seed: int = fields.integer(0, minimum=0, maximum=2**31 - 1)
-    dtype: str = fields.choice("float32", "float32", "mixed_bfloat16", "mixed_float16")
+    dtype: str = fields.choice("float32", "float32", *_MIXED)
     rematerialize: bool = fields.checked(False, fields.check_bool)
     jit_compile: bool | None = fields.optional_bool()
     validate_every: int = fields.integer(100, minimum=1)

@@ -2,6 +2,7 @@
 
 import json
 import zipfile
+from typing import Any
 
 import keras
 import numpy as np
@@ -10,12 +11,14 @@ from keras.distillation import Distiller, LogitsDistillation
 from keras_idea.data import Vocabulary
 from keras_idea.errors import ConfigError, ExportRefused
 from keras_idea.export.load import find_model, load_run
+from keras_idea.hub.inputs import token_inputs
 from keras_idea.keras_private.variables import without_values
 from keras_idea.models.dtype import compute_in
 from keras_idea.runs.compiling import cross_entropy, jit_argument
 from keras_idea.runs.config import RunConfig
 from keras_idea.runs.hub_source import backbone_outline
 from keras_idea.runs.judged import vocabulary_of
+from keras_idea.runs.recorder import text_loss
 from keras_idea.typing import Tensor
 
 
@@ -36,7 +39,7 @@ def load_teacher(config: RunConfig, vocabulary: Vocabulary) -> keras.Model | Non
     if source is None:
         return None
     try:
-        teacher = load_run(source, "learn from", dtype=config.run.dtype)
+        teacher = load_run(source, "learn from", dtype=_dtype(config))
     except ExportRefused as error:
         raise ConfigError(f"`distillation.teacher`: {error}") from error
     known = vocabulary_of(teacher)
@@ -73,14 +76,12 @@ def teacher_outline(config: RunConfig) -> keras.Model | None:
     except ExportRefused as error:
         raise ConfigError(f"`distillation.teacher`: {error}") from error
     if not found.endswith(".keras"):
-        return backbone_outline(found, config.run.dtype)
+        return backbone_outline(found, _dtype(config))
     with zipfile.ZipFile(found) as archive:
         shape = json.loads(archive.read("config.json"))
     shape.pop("compile_config", None)  # its optimizer would be made
     with without_values():
-        return compute_in(
-            keras.saving.deserialize_keras_object(shape), config.run.dtype
-        )
+        return compute_in(keras.saving.deserialize_keras_object(shape), _dtype(config))
 
 
 def taught(config: RunConfig, student: keras.Model, teacher: keras.Model) -> Distiller:
@@ -95,16 +96,41 @@ def taught(config: RunConfig, student: keras.Model, teacher: keras.Model) -> Dis
         `keras.distillation.Distiller`.
     """
     settings = config.distillation
+    if teacher.output.dtype != student.output.dtype:
+        logits = keras.ops.cast(teacher.output, student.output.dtype)
+        teacher = keras.Model(teacher.input, logits)  # the layers are the same
     distiller = Distiller(
         teacher,
         student,
-        _FloatLogits(settings.temperature, loss=keras.losses.KLDivergence()),
+        _FloatLogits(settings.temperature, settings.top_k),
         student_loss_weight=1.0 - settings.weight,
     )
     distiller.compile(
         optimizer=student.optimizer, loss=cross_entropy(), **jit_argument(config)
     )
     return distiller
+
+
+def teacher_bits(run: Any) -> float:
+    """Bits a byte of the teacher on what the run's models are judged by.
+
+    Args:
+        run: `Run` with a teacher, on one device.
+
+    Returns:
+        float.
+    """
+    x, y = run.validation
+    teacher = run.teacher
+    teacher.compile(loss=cross_entropy(), **jit_argument(run.config))
+    size = min(run.config.data.batch_size, len(x))
+    told = {"batch_size": size, "verbose": 0, "return_dict": True}
+    logs = keras.Model.evaluate(teacher, token_inputs(teacher, x), y, **told)
+    return run.bits.of_validation(text_loss(logs))
+
+
+def _dtype(config: RunConfig) -> str:
+    return config.distillation.dtype or config.run.dtype
 
 
 class _FloatLogits(LogitsDistillation):
@@ -114,9 +140,17 @@ class _FloatLogits(LogitsDistillation):
     logits themselves (it looks for the class to apply a softmax).
     """
 
+    def __init__(self, temperature: float, top_k: int | None) -> None:
+        super().__init__(temperature, loss=keras.losses.KLDivergence())
+        self._top_k = top_k
+
     def compute_loss(
         self, teacher_outputs: Tensor, student_outputs: Tensor, **kwargs: object
     ) -> Tensor:
         """`LogitsDistillation`'s, of float32."""
         outputs = (teacher_outputs, student_outputs)
+        if self._top_k is not None and self._top_k < teacher_outputs.shape[-1]:
+            likeliest, places = keras.ops.top_k(teacher_outputs, self._top_k)
+            theirs = keras.ops.take_along_axis(student_outputs, places, axis=-1)
+            outputs = (likeliest, theirs)
         return super().compute_loss(*(keras.ops.cast(o, "float32") for o in outputs))

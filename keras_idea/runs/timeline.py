@@ -32,13 +32,13 @@ class Timeline:
 
     @property
     def stages(self) -> list[tuple[str, int, int]]:
-        """List of (name, first step, last step); a recovery only if it has steps."""
+        """List of (name, first step, last step) of those that have steps."""
         stages = [
             ("enlarged", 0, self.begin),
             ("pruning", self.begin, self.end),
             ("recovery", self.end, self.total),
         ]
-        return stages if self.end < self.total else stages[:-1]
+        return [stage for stage in stages if stage[1] < stage[2]]
 
 
 def make_timeline(

@@ -22,9 +22,9 @@ from keras_idea.runs.build import pruning
 from keras_idea.runs.config import RunConfig, load_config
 from keras_idea.runs.fitting import fit, monitor_of, recorder_of
 from keras_idea.runs.prepare import describe, prepare
-from keras_idea.runs.run import NARROW, SCRATCH, Run
+from keras_idea.runs.run import ALONE, NARROW, SCRATCH, TEACHER, Run
 from keras_idea.runs.run_folder import RunFolder
-from keras_idea.runs.teacher import load_teacher
+from keras_idea.runs.teacher import load_teacher, teacher_bits
 from keras_idea.surgery import compact, find_ffns
 
 # Readings of the neurons before and during pruning: columns of the heat map.
@@ -71,6 +71,9 @@ def train(config: RunConfig, overwrite: bool = False) -> list[ResultRow]:
     processes.from_first(lambda: _claim(run, goes_on))
     devices.check_shared(folder.path)
     narrow = _train_and_prune(run)
+    if config.distillation.compare_without and run.teacher is not None:
+        _say("\nThe same without the teacher")
+        _pruned(dataclasses.replace(run, teacher=None), ALONE)
     if config.run.compare_from_scratch:
         _train_from_scratch(run)
     rows: list[ResultRow] = []
@@ -126,17 +129,9 @@ def _claim(run: Run, goes_on: bool) -> None:
 
 def _train_and_prune(run: Run) -> keras.Model | None:
     """The narrow model, saved; None in all processes but the first."""
-    config, timeline = run.config, run.timeline
+    timeline = run.timeline
     _say(f"\nTraining wide: {timeline.wide} -> {timeline.narrow} neurons an FFN")
-    keras.utils.set_random_seed(config.run.seed)
-    with devices.spread(run.distribution):
-        model = run.models.wide()
-    stages = ((1, timeline.begin), (timeline.begin, timeline.end))
-    readings = np.concatenate([np.linspace(*stage, _READINGS) for stage in stages])
-    recorder = recorder_of(run, NARROW, timeline.wide, readings.astype(int))
-    prune = pruning(config, timeline.narrow, monitor_of(run, NARROW))
-    fit(run, model, recorder, [prune])
-    _check_pruned(model, timeline.narrow)
+    model = _pruned(run, NARROW)
     narrow: list[keras.Model] = []
 
     def save() -> None:
@@ -148,6 +143,21 @@ def _train_and_prune(run: Run) -> keras.Model | None:
 
     processes.from_first(save)
     return narrow[0] if narrow else None
+
+
+def _pruned(run: Run, name: str) -> keras.Model:
+    """The run's wide model, trained and pruned."""
+    config, timeline = run.config, run.timeline
+    keras.utils.set_random_seed(config.run.seed)
+    with devices.spread(run.distribution):
+        model = run.models.wide()
+    stages = ((1, timeline.begin), (timeline.begin, timeline.end))
+    readings = np.concatenate([np.linspace(*stage, _READINGS) for stage in stages])
+    recorder = recorder_of(run, name, timeline.wide, readings.astype(int))
+    prune = pruning(config, timeline.narrow, monitor_of(run, name))
+    fit(run, model, recorder, [prune])
+    _check_pruned(model, timeline.narrow)
+    return model
 
 
 def _on_one_device(run: Run) -> keras.Model:
@@ -204,6 +214,10 @@ def _tell(run: Run, narrow: keras.Model) -> list[ResultRow]:
     size, parts = config.data.batch_size, config.micro_batches
     costs = results.measure(models, narrow, size, length, prompt, parts)
     rows = results.rows(run.recorders, run.timeline, costs, run.bits.train)
+    if run.teacher is not None:
+        # Over a mesh it lies on the devices of all processes.
+        bits = None if run.distribution is not None else teacher_bits(run)
+        rows.insert(0, ResultRow(TEACHER, run.teacher.count_params(), bits))
     facts = results.facts(models.corpus.description)
     folder.write("table.md", to_markdown(rows))
     folder.write("table.json", to_json(rows, facts))

@@ -1,0 +1,58 @@
+"""How many neurons a run's FFNs have at the end, when a budget says it."""
+
+import math
+from collections.abc import Callable
+
+import keras
+
+from keras_idea.callbacks.budget import Costs
+from keras_idea.errors import ArgumentError, ConfigError
+from keras_idea.monitor.work_count import matrix_weights
+from keras_idea.runs.config import RunConfig
+
+
+def narrow_width(
+    config: RunConfig, hidden_dim: int, outline: Callable[[int], keras.Model]
+) -> int:
+    """The neurons of each FFN at the end of a run, whichever way they were given.
+
+    Args:
+        config: `RunConfig`.
+        hidden_dim: int, neurons of each FFN at the start.
+        outline: function of a width that makes such a model; values are not needed.
+
+    Returns:
+        int.
+
+    Raises:
+        ConfigError: if there is nothing to prune, or the budget cannot be met.
+    """
+    shape = config.model
+    budget = shape.budget
+    if not budget:
+        return shape.width_at_end(hidden_dim)
+    least, more = (_costs(outline(width)) for width in (1, 2))
+
+    def costs(width: int) -> Costs:
+        return Costs(
+            least.parameters + (width - 1) * (more.parameters - least.parameters),
+            least.flops + (width - 1) * (more.flops - least.flops),
+        )
+
+    round_to = math.lcm(shape.round_to, config.distribution.size[1])
+    try:
+        width = budget.widest(costs, hidden_dim, round_to)
+    except ArgumentError as error:
+        raise ConfigError(f"[model] {error}") from None
+    if width == hidden_dim:
+        wide = costs(hidden_dim)
+        raise ConfigError(
+            f"[model] {budget} is met by the model as it begins: it has "
+            f"{wide.parameters:,} parameters and takes {wide.flops:,} FLOPs a token. "
+            "Mend: a smaller budget, or a larger hidden_dim."
+        )
+    return width
+
+
+def _costs(model: keras.Model) -> Costs:
+    return Costs(model.count_params(), 2 * matrix_weights(model))
