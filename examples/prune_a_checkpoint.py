@@ -1,0 +1,74 @@
+"""A KerasHub preset, a third narrower, recovered with itself as the teacher.
+
+    make demo                                    # makes runs/demo/preset
+    python examples/prune_a_checkpoint.py        # or the path of another preset
+
+The Python form of examples/prune_a_checkpoint.toml: `keras.distillation.Distiller` is
+what `fit` is called of, and the callback prunes its student.
+"""
+
+import sys
+
+import keras
+import keras_hub
+import numpy as np
+
+import keras_idea as ki
+
+PRESET = sys.argv[1] if len(sys.argv) > 1 else "runs/demo/preset"
+PRUNE_STEPS, RECOVER_STEPS, BATCH, LENGTH = 100, 200, 32, 64
+
+
+def main() -> tuple[float, float]:
+    """Prunes, saves the narrow preset; returns bits a byte before and after."""
+    keras.utils.set_random_seed(0)
+    teacher = keras_hub.models.CausalLM.from_preset(PRESET, preprocessor=None)
+    student = keras_hub.models.CausalLM.from_preset(PRESET, preprocessor=None)
+    tokenizer = keras_hub.models.CausalLMPreprocessor.from_preset(PRESET).tokenizer
+    corpus = ki.data.load_text("stdlib").tokenized(
+        ki.data.tokenizer_vocabulary(tokenizer), tokenizer.start_token_id
+    )
+
+    ki.make_prunable(student)
+    steps = PRUNE_STEPS + RECOVER_STEPS
+    schedule = ki.CosineDecay(1e-3, 1e-5, steps, warmup_steps=20)
+    nats = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    student.compile(keras.optimizers.AdamW(schedule), nats, weighted_metrics=None)
+    distiller = keras.distillation.Distiller(
+        teacher,
+        student,
+        keras.distillation.LogitsDistillation(
+            temperature=1.0, loss=keras.losses.KLDivergence()
+        ),
+        student_loss_weight=0.5,
+    )
+    distiller.compile(student.optimizer, nats)
+
+    def inputs(ids: np.ndarray) -> dict[str, np.ndarray]:
+        return {"token_ids": ids, "padding_mask": np.ones_like(ids)}
+
+    x, y = corpus.validation_windows(length=LENGTH, limit=512)
+    batches = corpus.batches(seed=0, batch_size=BATCH, length=LENGTH)
+
+    def bits() -> float:
+        logits = student.predict(inputs(x), batch_size=BATCH, verbose=0)
+        loss = float(nats(y, logits))
+        return loss / corpus.bytes_per_token(y) / float(np.log(2.0))
+
+    before = bits()
+    prune = ki.IdeaPruneCallback(0.667, 0, PRUNE_STEPS, round_to=32)
+    distiller.fit(
+        ((inputs(ids), targets) for ids, targets in batches),
+        steps_per_epoch=50,
+        epochs=steps // 50,
+        callbacks=[prune],
+        verbose=2,
+    )
+    after = bits()
+    ki.compact(student).save_to_preset("runs/checkpoint-preset")
+    print(f"{before:.3f} bits a byte before, {after:.3f} after; runs/checkpoint-preset")
+    return before, after
+
+
+if __name__ == "__main__":
+    main()
