@@ -58,6 +58,7 @@ ROWS = (
             "runs/test_precision.py::test_rematerialized",
         ),
     ),
+    Row("runs/test_narrow_width.py", "shapes alone; callbacks/test_budget.py on each"),
     Row(
         "runs/test_precision.py::test_a_step_in_parts",
         "tensorflow refuses it",

@@ -2,6 +2,7 @@
 
 import csv
 import functools
+import json
 import math
 
 import keras
@@ -187,10 +188,13 @@ class TestDistillation:
         exp = np.exp(logits - logits.max(-1, keepdims=True))
         return exp / exp.sum(-1, keepdims=True)
 
-    def test_loss(self, trained, tmp_path):
+    @pytest.mark.parametrize("top_k", [None, 5, 1000])
+    @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+    def test_loss(self, trained, tmp_path, top_k, dtype):
         trained("teacher")
         lines = '\n[distillation]\nteacher = "runs/teacher"\n'
-        lines += "temperature = 2.0\nweight = 0.25\n"
+        lines += f"temperature = 2.0\nweight = 0.25\ndtype = '{dtype}'\n"
+        lines += "" if top_k is None else f"top_k = {top_k}\n"
         config = parse_config(ALONE + lines)
         run = prepare(config, RunFolder(tmp_path / "other"))
         teacher = load_teacher(config, run.models.vocabulary)
@@ -204,6 +208,8 @@ class TestDistillation:
             for m in (teacher, student)
         )
         nats = -np.log(np.take_along_axis(self.softmax(own), y[..., None], -1)).mean()
+        places = np.argsort(-known, axis=-1, kind="stable")[..., :top_k]
+        known, own = (np.take_along_axis(a, places, -1) for a in (known, own))
         p, q = self.softmax(known / 2.0), self.softmax(own / 2.0)
         divergence = (p * np.log(p / q)).sum(-1).mean()
         assert logs["student_loss"] == pytest.approx(nats, rel=1e-5)
@@ -222,6 +228,45 @@ class TestDistillation:
         assert (columns["bits_per_byte"][1:] != alone["bits_per_byte"][1:]).any()
         assert columns["width"][-1] == 8
         assert keras.models.load_model(folder / "narrow.keras").count_params()
+
+    def test_a_model_that_is_trained_already(self, trained):
+        """Pruned from its first step: the table has it before, and with no teacher."""
+        trained("teacher")
+        folder = trained(
+            "student",
+            ("enlarge_steps = 4", "enlarge_steps = 0"),
+            ("recover_steps = 5", "recover_steps = 6"),
+            ("validate_every = 4", "validate_every = 3"),
+            (
+                "[data]",
+                '[distillation]\nteacher = "runs/teacher"\n'
+                "compare_without = true\n[data]",
+            ),
+        )
+        table = json.loads((folder / "table.json").read_text())["rows"]
+        bits = {row["name"]: row["bits_per_byte"] for row in table}
+        assert list(bits) == [
+            "teacher",
+            "wide before pruning",
+            "pruned, not recovered",
+            "pruned",
+            "pruned, no teacher",
+        ]
+        # An untrained model of 256 bytes knows nothing; the teacher has learnt.
+        assert bits["wide before pruning"] == pytest.approx(8.0, abs=0.3)
+        assert bits["teacher"] < bits["wide before pruning"] - 0.5
+        assert bits["pruned"] != bits["pruned, no teacher"]
+        with open(folder / "metrics.csv", newline="") as file:
+            runs = {
+                row["run"]: float(row["validation"])
+                for row in csv.DictReader(file)
+                if row["validation"]
+            }
+        assert runs["pruned"] == pytest.approx(bits["pruned"], abs=1e-4)
+
+    def test_compared_with_nothing(self):
+        with pytest.raises(ConfigError, match="`distillation.compare_without`.*none"):
+            parse_config(ALONE + "\n[distillation]\ncompare_without = true\n")
 
     @pytest.mark.parametrize(
         "teacher, match",
