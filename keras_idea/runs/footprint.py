@@ -152,7 +152,7 @@ def teacher_footprint(
     length = config.model.sequence_length
     rows = config.distribution.size[0]
     tokens = config.data.batch_size // config.micro_batches // rows * length
-    dtype = config.distillation.dtype or config.run.dtype
+    dtype = config.distillation.teacher_dtype or config.run.dtype
     size = _FLOAT32 if dtype == "float32" else _FLOAT32 // 2
     vocabulary = max(variable.shape[0] for variable in teacher.variables)
     return TeacherFootprint(

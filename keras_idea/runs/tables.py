@@ -110,8 +110,9 @@ class DistillationConfig(fields.Table):
         weight: float in (0, 1), the teacher's share of the loss.
         top_k: int or None, of how many of the teacher's likeliest tokens the divergence
             is taken, both distributions over these alone. None: all tokens.
-        dtype: str or None, what the teacher computes in, of a preset its weights too:
-            "float32", "bfloat16", "float16" or a mixed one. None: `run.dtype`.
+        teacher_dtype: str or None, what the teacher computes in, of a preset its
+            weights too: "float32", "bfloat16", "float16" or a mixed one. None: as
+            `run.dtype`.
         compare_without: bool, whether the model is also pruned and recovered without
             the teacher, on the same batches.
     """
@@ -121,7 +122,7 @@ class DistillationConfig(fields.Table):
     temperature: float = fields.positive(1.0)
     weight: float = fields.positive(0.5, below=1.0)
     top_k: int | None = fields.optional_integer()
-    dtype: str | None = fields.optional_choice(*_DTYPES)
+    teacher_dtype: str | None = fields.optional_choice(*_DTYPES)
     compare_without: bool = fields.checked(False, fields.check_bool)
 
     def _check_together(self) -> None:

@@ -130,7 +130,7 @@ def teacher_bits(run: Any) -> float:
 
 
 def _dtype(config: RunConfig) -> str:
-    return config.distillation.dtype or config.run.dtype
+    return config.distillation.teacher_dtype or config.run.dtype
 
 
 class _FloatLogits(LogitsDistillation):

@@ -21,7 +21,7 @@ def parameters(config, width):
 
 @pytest.mark.parametrize("more", ["", 'hub = "llama3"\ntokenizer = "bytes"'])
 def test_parameters(more):
-    bare = parse_config(CONFIG.replace("target_dim = 8", more))
+    bare = parse_config(CONFIG.replace("[model]", f"[model]\n{more}"))
     limit = parameters(bare, 11) + 5
     _, made = planned(more, f"target_parameters = {limit}")
     assert made.parameters[1] == parameters(bare, 11)
@@ -38,12 +38,12 @@ def test_bytes():
 
 
 def test_flops():
-    """Two layers of three matrices: a neuron more costs 2 x 2 x 3 x 16 FLOPs."""
-    of = [
-        planned(f"target_flops = {limit}")[1].stages[-1].widths[0]
-        for limit in (30_000, 30_000 + 192)
-    ]
-    assert of[1] == of[0] + 1
+    """Two a weight: of two layers' attention, of the logits, of a neuron's six rows."""
+    others = 2 * (2 * 4 * 16 * 16 + 16 * 256)
+    for width in (8, 9):
+        for more in (0, 191):
+            _, made = planned(f"target_flops = {others + width * 2 * 6 * 16 + more}")
+            assert made.stages[-1].widths == (width, width)
 
 
 def test_the_devices_of_a_mesh_share_the_neurons():
