@@ -145,6 +145,18 @@ ROWS = (
         _TWO,
     ),
     Row(
+        "layers/test_ungated.py",
+        "two matrices for three; test_algorithm and test_layers have them on each",
+        everywhere=(
+            "layers/test_ungated.py::test_methods_narrow_in_fit_as_masked[sens",
+        ),
+    ),
+    Row(
+        "callbacks/test_budget.py",
+        "a width is worked out from shapes before the run, which test_progressive has",
+        everywhere=("callbacks/test_budget.py::test_parameters[500",),
+    ),
+    Row(
         "callbacks/test_compile_ahead.py",
         "only jax compiles from shapes; tensorflow and torch have nothing to do",
         ("jax",),
