@@ -1,8 +1,9 @@
-# Four environments, all plain venv + pip:
+# Environments, all plain venv + pip:
 #   .venv       the three backends and all extras, for tests, lint and benchmarks
 #   .venv-demo  jax, KerasHub and the command line's own, for the demo
 #   .venv-jax   the core and jax alone, which proves that no other is needed
 #   .venv-newest  as .venv, with the newest Keras and KerasHub that are released
+#   .venv-served  torch, KerasHub and llama.cpp, built from its source package
 
 SHELL := /bin/bash
 PYTHON ?= python3
@@ -15,10 +16,16 @@ CHECKED ?= tests/test_imports.py tests/test_face.py tests/functional tests/sched
 	tests/callbacks/test_idea_prune.py tests/hub/test_hub_algorithm.py \
 	tests/checkpoints/test_checkpoint.py tests/runs/test_config.py
 
+# Its source package, in which llama.cpp's converter lies too.
+LLAMA ?= llama-cpp-python==0.3.36
+# Not for this processor alone: in some sandboxes its matrix units are named, and end
+# the process that uses them.
+LLAMA_CMAKE ?= -DGGML_NATIVE=OFF -DLLAVA_BUILD=OFF
+
 export TF_CPP_MIN_LOG_LEVEL = 3
 PIP = pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test check endurance newest browser lint bench clean test-browser test-core \
+.PHONY: demo test check endurance newest served browser lint bench clean test-browser test-core \
 	$(PARTS)
 
 demo: .venv-demo/ready
@@ -72,6 +79,11 @@ newest:
 		KERAS_BACKEND=$$backend .venv-newest/bin/python -m pytest || exit 1; \
 	done
 
+# Does llama.cpp compute what we export? A file a family and type, loaded by it.
+served: .venv-served/ready
+	KERAS_BACKEND=torch .venv-served/bin/python -m benchmarks.served \
+		--llama .venv-served/source/llama.cpp
+
 # What the tests in browser_tests open their pages in, once, on jax.
 browser:
 	@if [ "$$KERAS_IDEA_NO_BROWSER" = 1 ]; then \
@@ -102,7 +114,7 @@ bench: .venv/ready
 	done
 
 clean:
-	rm -rf .venv .venv-demo .venv-jax .venv-newest build *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-demo .venv-jax .venv-newest .venv-served build *.egg-info .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/ready: pyproject.toml
@@ -119,4 +131,17 @@ clean:
 .venv-jax/ready: pyproject.toml
 	$(PYTHON) -m venv .venv-jax
 	.venv-jax/bin/$(PIP) -e ".[jax]"
+	touch $@
+
+# Compiling takes some ten minutes on 2 cores.
+.venv-served/ready: pyproject.toml
+	$(PYTHON) -m venv .venv-served
+	.venv-served/bin/$(PIP) $(TORCH)
+	.venv-served/bin/$(PIP) -e ".[torch,hub,export,data,cli,gguf]"
+	.venv-served/bin/pip download --quiet --disable-pip-version-check --no-deps \
+		--no-binary llama-cpp-python --dest .venv-served/source $(LLAMA)
+	tar -xzf .venv-served/source/llama_cpp_python-*.tar.gz -C .venv-served/source \
+		--strip-components=2 --wildcards '*/vendor/llama.cpp'
+	CMAKE_ARGS="$(LLAMA_CMAKE)" .venv-served/bin/$(PIP) \
+		.venv-served/source/llama_cpp_python-*.tar.gz
 	touch $@

@@ -62,6 +62,7 @@ def main() -> tuple[float, float]:
         steps_per_epoch=50,
         epochs=steps // 50,
         callbacks=[prune],
+        shuffle=False,
         verbose=2,
     )
     after = bits()

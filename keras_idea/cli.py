@@ -90,15 +90,28 @@ def _plan(options: argparse.Namespace) -> None:
 
 
 def _export(options: argparse.Namespace) -> None:
-    from keras_idea.export import export_hf, export_onnx, export_preset, load_run
+    from keras_idea.export import (
+        export_gguf,
+        export_hf,
+        export_onnx,
+        export_preset,
+        load_run,
+    )
+    from keras_idea.runs.judged import trained_length
 
-    if options.length is not None and options.onnx is None:
-        raise ExportRefused("`--length` is for --onnx alone. Leave it out.")
+    if options.length is not None and (options.onnx or options.gguf) is None:
+        raise ExportRefused("`--length` is for --onnx and --gguf. Leave it out.")
+    if options.gguf_dtype is not None and options.gguf is None:
+        raise ExportRefused("`--gguf-dtype` is for --gguf alone. Leave it out.")
     model = load_run(options.run)
     if options.preset is not None:
         export = export_preset(model, options.preset, options.overwrite)
     elif options.hf is not None:
         export = export_hf(model, options.hf, options.overwrite)
+    elif options.gguf is not None:
+        dtype = options.gguf_dtype or "float32"
+        length = options.length or trained_length(options.run)
+        export = export_gguf(model, options.gguf, dtype, options.overwrite, length)
     else:
         export = export_onnx(model, options.onnx, options.overwrite, options.length)
     print(export)

@@ -94,7 +94,7 @@ def _add_plan(commands: _Commands) -> None:
 def _add_export(commands: _Commands) -> None:
     export = commands.add_parser(
         "export",
-        help="export a run's narrow model for KerasHub, Hugging Face or ONNX",
+        help="export a run's narrow model: KerasHub, Hugging Face, llama.cpp, ONNX",
         description="Exports the narrow model of a run in float32, loads the export "
         "back and compares its logits and greedy tokens with the model's. An export "
         "that fails is not kept. KERAS_BACKEND=jax|tensorflow|torch chooses the "
@@ -115,11 +115,20 @@ def _add_export(commands: _Commands) -> None:
     formats.add_argument(
         "--onnx", metavar="FILE.onnx", help="a graph from token ids to logits"
     )
+    formats.add_argument(
+        "--gguf", metavar="FILE.gguf", help="a file that llama.cpp loads"
+    )
+    export.add_argument(
+        "--gguf-dtype",
+        choices=("float32", "float16", "q8_0"),
+        help="of the matrices in a GGUF file (default float32)",
+    )
     export.add_argument(
         "--length",
         type=int,
         metavar="TOKENS",
-        help="of the sequence an ONNX file takes; on torch, which fixes it",
+        help="of the sequence an ONNX file takes, on torch, which fixes it; of the "
+        "context of a GGUF file, where it is not the model's own",
     )
     export.add_argument(
         "--overwrite", action="store_true", help="replace an earlier export"

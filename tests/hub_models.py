@@ -30,6 +30,7 @@ class Row:
     widths: dict = dataclasses.field(default_factory=lambda: {"intermediate_dim": 1})
     ffns: int = 2
     scale: float = 0.2
+    packing: str = ""  # of a mixture's experts
 
 
 _DECODER = {
@@ -141,6 +142,21 @@ _EDREC = {
     "intermediate_dim": FULL,
     "num_heads": 2,
 }
+_MIXTURE = {**_DECODER, "num_experts": 4, "top_k": 2}
+_QWEN_MOE = {
+    **_MIXTURE,
+    "moe_intermediate_dim": FULL,
+    "norm_top_k_prob": True,
+    "decoder_sparse_step": 1,
+}
+_QWEN3_5_MOE = {
+    **_QWEN3_5,
+    "num_experts": 4,
+    "top_k": 2,
+    "moe_intermediate_dim": FULL,
+    "shared_expert_intermediate_size": FULL,
+}
+del _QWEN3_5_MOE["intermediate_dim"]
 _PLAIN = {
     "vocabulary_size": VOCABULARY,
     "num_layers": 2,
@@ -148,7 +164,7 @@ _PLAIN = {
     "hidden_dim": 16,
     "intermediate_dim": FULL,
 }
-_POSITIONS = {**_PLAIN, "dropout": 0.0, "max_sequence_length": 16}
+_POSITIONS = {**_PLAIN, "dropout": 0.0, "max_sequence_length": 48}
 _FALCON = {**_PLAIN, "num_attention_heads": 2}
 del _FALCON["num_heads"]
 _FNET = {**_POSITIONS}
@@ -213,6 +229,33 @@ MODELS = {
         ffns=4,
     ),
     "edrec": Row("EdRecBackbone", "EdRecSeq2SeqLM", _EDREC, ffns=3, scale=0.15),
+    # Mixtures of experts.
+    "mixtral": Row("MixtralBackbone", "MixtralCausalLM", _MIXTURE),
+    "qwen moe": Row(
+        "QwenMoeBackbone",
+        "QwenMoeCausalLM",
+        {**_QWEN_MOE, "shared_expert_intermediate_dim": FULL},
+        {"moe_intermediate_dim": 1, "shared_expert_intermediate_dim": 1},
+        ffns=4,
+        packing="halves",
+    ),
+    # Its first block has no experts.
+    "qwen3 moe": Row(
+        "Qwen3MoeBackbone",
+        "Qwen3MoeCausalLM",
+        {**_QWEN_MOE, "head_dim": 8, "mlp_only_layers": [0]},
+        {"moe_intermediate_dim": 1, "intermediate_dim": 1},
+        packing="halves",
+    ),
+    "qwen3.5 moe": Row(
+        "Qwen3_5MoeBackbone",
+        "Qwen3_5MoeCausalLM",
+        _QWEN3_5_MOE,
+        {"moe_intermediate_dim": 1, "shared_expert_intermediate_size": 1},
+        ffns=4,
+        packing="halves",
+    ),
+    "gpt oss": Row("GptOssBackbone", "GptOssCausalLM", _MIXTURE, packing="pairs"),
     # Without a gate.
     "gpt2": Row("GPT2Backbone", "GPT2CausalLM", _POSITIONS),
     "opt": Row("OPTBackbone", "OPTCausalLM", _POSITIONS),
@@ -276,7 +319,8 @@ def randomize(model, scale):
     rng = np.random.default_rng(0)
     for variable in model.trainable_variables:
         values = scale * rng.normal(size=variable.shape)
-        if len(variable.shape) == 1:
+        # KerasHub draws the sinks of GPT-OSS's attentions, each time others.
+        if len(variable.shape) == 1 and variable.name != "sinks":
             values = keras.ops.convert_to_numpy(variable.value) + values / 3
         variable.assign(values)
     return model

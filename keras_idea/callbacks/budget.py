@@ -9,6 +9,7 @@ from typing import Any
 import keras
 
 from keras_idea.errors import ArgumentError
+from keras_idea.layers.cut import Cut
 from keras_idea.monitor.work_count import matrix_weights
 from keras_idea.surgery.find import FFN
 from keras_idea.validation import check_choice, check_int
@@ -150,9 +151,9 @@ def _product(widths: Sequence[int], of_neuron: Sequence[int]) -> int:
     return sum(width * each for width, each in zip(widths, of_neuron, strict=True))
 
 
-def _rows(ffn: FFN, cuts: Iterable[tuple[keras.Variable, int]]) -> int:
-    """Weights of one neuron."""
-    return _size(variable for variable, _ in cuts) // ffn.hidden_dim
+def _rows(ffn: FFN, cuts: Iterable[Cut]) -> int:
+    """Weights of one neuron, of all experts together."""
+    return _size(cut.variable for cut in cuts) // ffn.hidden_dim
 
 
 def _size(variables: Iterable[keras.Variable]) -> int:

@@ -137,7 +137,10 @@ class MethodRun:
         least = WORTH_COMPILING if compiled else SEEN_STEPS
         if first <= max(least, step):
             return
-        watched = any(ffn.state.watched for ffn in self._ffns)
+        # An expert that no token comes to for long is ranked by what lies far back.
+        watched = any(
+            ffn.state.watched or ffn.state.experts is not None for ffn in self._ffns
+        )
         others = self._method.decision_step(*self._span) is not None
         if watched or others or self.pruner is None or not self.pruner.attached:
             return

@@ -74,17 +74,18 @@ def neurons_to_keep(mask: np.ndarray, width: int) -> np.ndarray:
     """The living neurons, filled up with dead ones where there are fewer.
 
     Args:
-        mask: float array `(hidden_dim,)` in {0, 1}, the living.
+        mask: float array `(hidden_dim,)` in {0, 1}, the living; of experts
+            `(experts, hidden_dim)`.
         width: int, at least as many as live.
 
     Returns:
-        int array `(width,)`, ascending indices.
+        int array `(width,)`, ascending indices; of experts `(experts, width)`.
 
     Example:
     >>> neurons_to_keep(np.array([0.0, 1.0, 0.0, 1.0]), width=3)
     array([0, 1, 3])
     """
-    return np.sort(np.argsort(-mask, kind="stable")[:width])
+    return np.sort(np.argsort(-mask, kind="stable")[..., :width])
 
 
 class Narrowing:
@@ -214,11 +215,11 @@ class Narrowing:
         """List of (FFN, indices to keep) of those that are wider than they need be."""
         cuts = []
         for ffn, schedule in self._pairs:
-            mask = keras.ops.convert_to_numpy(ffn.mask)
-            width = alive = int(mask.sum())
+            width = ffn.width
             if not last:
-                width = _width(alive, schedule, ffn.device_parts)
+                width = _width(width, schedule, ffn.device_parts)
             if width < ffn.hidden_dim:
+                mask = keras.ops.convert_to_numpy(ffn.mask)
                 cuts.append((ffn, neurons_to_keep(mask, width)))
         return cuts
 

@@ -80,7 +80,7 @@ def check_run(
         _check_parts(ffns, targets)
     check_length(prune)
     if prune.compact != "off" and model.optimizer.built:
-        check_carriable(model.optimizer)
+        check_carriable(model.optimizer, [c for ffn in ffns for c in ffn.cuts()])
     return ffns, targets
 
 

@@ -101,15 +101,15 @@ def restore_state(
             f"Model '{model.name}' is being pruned. End that with "
             "`callback.on_train_end()` before a checkpoint is restored."
         )
-    # Whichever neurons: what they hold is read below.
     widths = [
         (ffn, saved["hidden_dim"])
         for ffn, saved in zip(ffns, facts["ffns"], strict=True)
         if ffn.full_dim == saved["full_dim"]  # else it is another model's: see below
     ]
+    # Whichever neurons: what they hold is read below.
     narrow_to(
         model,
-        [(ffn, np.arange(width)) for ffn, width in widths if width < ffn.hidden_dim],
+        [(ffn, _first(ffn, width)) for ffn, width in widths if width < ffn.hidden_dim],
     )
     _restore_probes(model, ffns, facts)
     optimizer = getattr(model, "optimizer", None)
@@ -119,6 +119,11 @@ def restore_state(
     _check_same_variables(named, shapes)
     for name, variable in named:
         variable.assign(read(name))
+
+
+def _first(ffn: FFN, width: int) -> np.ndarray:
+    neurons = tuple(ffn.mask.shape)
+    return np.broadcast_to(np.arange(width), (*neurons[:-1], width))
 
 
 def _named(model: keras.Model) -> list[tuple[str, keras.Variable]]:

@@ -16,7 +16,8 @@ from keras_idea.hub.ffn import hub_ffns
 from keras_idea.keras_private.layer_walk import walk
 from keras_idea.keras_private.layers import stored_kernel
 from keras_idea.layers import PlainFFN, Prunable
-from keras_idea.layers.feed_forward import weights_with_axes
+from keras_idea.layers.cut import Cut as NeuronCut
+from keras_idea.layers.feed_forward import ffn_cuts
 from keras_idea.models.attention import CausalSelfAttention
 
 #: The name of the mesh's axis that kernels are cut along.
@@ -74,7 +75,7 @@ def _cuts(model: keras.Model, size: int) -> Iterator[Cut]:
     ffns = hub_ffns(backbone) if backbone is not None else []
     for layer in layers:
         if isinstance(layer, (PlainFFN, Prunable)):
-            yield from _ffn_cuts(layer.path, weights_with_axes(layer), size)
+            yield from _ffn_cuts(layer.path, ffn_cuts(layer), size)
         elif isinstance(layer, CausalSelfAttention):
             yield from _attention_cuts(layer, size)
         elif isinstance(layer, keras.layers.Embedding):
@@ -82,7 +83,7 @@ def _cuts(model: keras.Model, size: int) -> Iterator[Cut]:
         elif isinstance(layer, keras.layers.Dense) and layer.name == "logits":
             yield layer.kernel, 1, layer.kernel.shape[1]
     for ffn in ffns:
-        yield from _ffn_cuts(ffn.owner.path, ffn.weights_with_axes(), size)
+        yield from _ffn_cuts(ffn.owner.path, ffn.cuts(), size)
     taken = {id(layer) for ffn in ffns for layer in ffn.layers}
     heads = [
         cut
@@ -94,19 +95,21 @@ def _cuts(model: keras.Model, size: int) -> Iterator[Cut]:
     yield from _checked(heads, size)
 
 
-def _ffn_cuts(
-    name: str, pairs: list[tuple[keras.Variable, int | None]], size: int
-) -> Iterator[Cut]:
-    for variable, axis in pairs:
-        if axis is not None:
-            neurons = variable.shape[axis]
-            if neurons % size:
-                raise ConfigError(
-                    f"The model axis of {size} devices must divide the neurons of each "
-                    f"FFN, and {name} has {neurons}. Mend: {neurons // size * size} or "
-                    f"{-(-neurons // size) * size} neurons."
-                )
-            yield variable, axis, neurons
+def _ffn_cuts(name: str, cuts: list[NeuronCut], size: int) -> Iterator[Cut]:
+    for cut in cuts:
+        if cut.group is not None and size > 1:
+            raise ConfigError(
+                f"A model axis of {size} devices is not for mixtures: {name} holds "
+                "experts, whose layout is not known. Mend: a larger data axis."
+            )
+        if cut.neurons % size:
+            raise ConfigError(
+                f"The model axis of {size} devices must divide the neurons of each "
+                f"FFN, and {name} has {cut.neurons}. Mend: "
+                f"{cut.neurons // size * size} or {-(-cut.neurons // size) * size} "
+                "neurons."
+            )
+        yield cut.variable, cut.axis, cut.variable.shape[cut.axis]
 
 
 def _attention_cuts(layer: CausalSelfAttention, size: int) -> Iterator[Cut]:

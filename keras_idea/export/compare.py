@@ -9,7 +9,7 @@ from collections.abc import Callable
 import keras
 import numpy as np
 
-from keras_idea.errors import ExportFailed
+from keras_idea.errors import ExportFailed, ExportRefused
 from keras_idea.hub.inputs import token_inputs
 from keras_idea.models.generate import greedy
 
@@ -152,7 +152,19 @@ def model_subject(model: keras.Model) -> Subject:
 
 
 def probe_length(backbone: keras.Model) -> int:
-    """Tokens that show what a sliding window cuts off, if it is not too wide."""
+    """Tokens that show what a sliding window cuts off, if it is not too wide.
+
+    Raises:
+        ExportRefused: if the model has not as many positions.
+    """
     names = ("sliding_window", "sliding_window_size")
     windows = [getattr(backbone, name, None) or 0 for name in names]
-    return max(_LENGTH, *(w + 16 for w in windows if w <= _LONGEST_WINDOW))
+    length = max(_LENGTH, *(w + 16 for w in windows if w <= _LONGEST_WINDOW))
+    positions = getattr(backbone, "max_sequence_length", None) or length
+    if positions < length:
+        raise ExportRefused(
+            f"{type(backbone).__name__} has {positions} positions, and an export is "
+            f"compared on texts of {length} tokens. Train with max_sequence_length="
+            f"{length} or more."
+        )
+    return length

@@ -1,5 +1,6 @@
 """Export to a Hugging Face folder, by KerasHub, checked with transformers."""
 
+import json
 import os
 import pathlib
 from typing import Any
@@ -112,9 +113,11 @@ def _check(source: Stock, path: pathlib.Path) -> tuple[Match | None, tuple[str, 
     absent = missing(["transformers", "torch"])
     if absent:
         return None, (_NOT_CHECKED.format(missing=" and ".join(absent)),)
+    model = _load(path)
+    _complete_config(model, path)
     match = compare(
         source.subject,
-        _subject(path),
+        _subject(model),
         source.vocabulary_size,
         _TOLERANCE,
         source.probe_length,
@@ -122,8 +125,8 @@ def _check(source: Stock, path: pathlib.Path) -> tuple[Match | None, tuple[str, 
     return match, settle_tokenizer(source.lm.preprocessor, path)
 
 
-def _subject(path: pathlib.Path) -> Subject:
-    """What transformers loads from a folder, as a `Subject`."""
+def _load(path: pathlib.Path) -> Any:
+    """The model that transformers loads from a folder."""
     import transformers
 
     model: Any
@@ -140,6 +143,22 @@ def _subject(path: pathlib.Path) -> Subject:
     model.eval().requires_grad_(False)
     # What ends a text is not what is compared.
     model.generation_config.eos_token_id = None
+    return model
+
+
+def _complete_config(model: Any, path: pathlib.Path) -> None:
+    """Says what KerasHub does not and servers, and llama.cpp's converter, ask for."""
+    file = path / "config.json"
+    config = json.loads(file.read_text(encoding="utf-8"))
+    config.setdefault("architectures", [type(model).__name__])
+    if "n_positions" in config:  # GPT-2's
+        config.setdefault("n_ctx", config["n_positions"])
+    file.write_text(json.dumps(config, indent=2), encoding="utf-8")
+
+
+def _subject(model: Any) -> Subject:
+    """A model of transformers as a `Subject`."""
+    import transformers
 
     def batch(ids_BT: np.ndarray) -> Any:
         inputs = {"input_ids": ids_BT, "attention_mask": np.ones_like(ids_BT)}

@@ -11,6 +11,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_idea.export.released import AS_RELEASED, merges_of, released_name
 from keras_idea.export.tokenizer_check import first_difference
 from keras_idea.hub.inputs import start_token
 
@@ -40,6 +41,9 @@ def settle_tokenizer(
 ) -> tuple[str, ...]:
     """Makes the tokenizer of an exported folder the model's, or takes it out.
 
+    A released one is left as it is: llama.cpp's converter knows it by what it makes of
+    a text.
+
     Args:
         preprocessor: the model's `CausalLMPreprocessor`, or None.
         path: path of the folder.
@@ -49,6 +53,9 @@ def settle_tokenizer(
     """
     if preprocessor is None or not _tokenizer_difference(preprocessor, path):
         return ()
+    released = released_name(preprocessor.tokenizer)
+    if released:
+        return (AS_RELEASED.format(name=released),)
     _mend(preprocessor.tokenizer, path, start_token(preprocessor))
     difference = _tokenizer_difference(preprocessor, path)
     if not difference:
@@ -120,8 +127,7 @@ def _byte_level(tokenizer: keras.layers.Layer, start: str | None) -> Any:
         processors,
     )
 
-    # A file of merges may begin with a line that is no merge.
-    merges = [tuple(m.split(" ")) for m in tokenizer.merges if "#version:" not in m]
+    merges = [(a, b) for a, b in (merge.split(" ") for merge in merges_of(tokenizer))]
     exact = Tokenizer(models.BPE(vocab=dict(tokenizer.vocabulary), merges=merges))
     # Sorted by id: a set has no order.
     special = sorted(tokenizer.unsplittable_tokens or (), key=tokenizer.token_to_id)

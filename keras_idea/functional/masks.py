@@ -55,19 +55,25 @@ def top_k_mask(
 
 
 def take_neurons(
-    tensor: Tensor, kept: Sequence[int] | np.ndarray | Tensor, axis: int | None
+    tensor: Tensor,
+    kept: Sequence[int] | np.ndarray | Tensor,
+    axis: int | None,
+    group: int | None = None,
 ) -> Tensor:
     """Slices a tensor to the kept neurons, on its own device.
 
     Args:
         tensor: tensor of any shape.
-        kept: ascending indices of the kept neurons.
+        kept: ascending indices of the kept neurons; `(groups, kept)` where each entry
+            along `group` keeps others.
         axis: int, the axis of the neurons; None: the tensor has none, and a copy
             is returned. Never the tensor itself: on jax two variables that share
             an array cannot both be donated to a train step.
+        group: int or None, an axis before or behind it, of experts each with neurons
+            of its own. Default None: there is none.
 
     Returns:
-        Tensor whose `axis` has `len(kept)` entries.
+        Tensor whose `axis` has as many entries as are kept.
 
     Example:
     >>> kernel = np.array([[1, 2, 3, 4], [5, 6, 7, 8]])
@@ -76,4 +82,9 @@ def take_neurons(
     """
     if axis is None:
         return ops.copy(tensor)
-    return ops.take(tensor, ops.convert_to_tensor(kept, dtype="int32"), axis=axis)
+    kept = ops.convert_to_tensor(kept, dtype="int32")
+    if group is None:
+        return ops.take(tensor, kept, axis=axis)
+    tensor = ops.reshape(tensor, tensor.shape)  # on tensorflow it is a variable
+    others = [a for a in range(len(tensor.shape)) if a not in (group, axis)]
+    return ops.take_along_axis(tensor, ops.expand_dims(kept, others), axis=axis)

@@ -16,6 +16,7 @@ from keras_idea.hub.family import (
     Rule,
     has,
 )
+from keras_idea.hub.mixtures import MIXTURE_ROWS
 from keras_idea.hub.ungated import UNGATED_ROWS
 
 _LLAMA = FFNLayout(
@@ -26,10 +27,6 @@ _LLAMA = FFNLayout(
 _GEMMA3 = FFNLayout(up="gating_ffw", gate="gating_ffw_2", down="ffw_linear")
 _PROJ = FFNLayout(up="gate_proj", gate="up_proj", down="down_proj", inside="mlp")
 _LLAMA_TOKENS = ("<unk>", "<s>", "</s>")
-_EXPERTS = (
-    "its experts are raw variables with no layer to tap, and each expert sees only "
-    "the tokens routed to it"
-)
 _ROPE = has(
     "rope_scaling_factor", 1.0, "KerasHub leaves the scaling of the positions out"
 )
@@ -177,10 +174,6 @@ _ROWS = (
             },
         ),
     ),
-    *(
-        Family(prefix, refused=_EXPERTS)
-        for prefix in ("Mixtral", "QwenMoe", "Qwen3Moe", "Qwen3_5Moe", "GptOss")
-    ),
     Family(
         "Gemma3n",
         refused="its activation sparsity takes statistics over all neurons, so that a "
@@ -188,7 +181,9 @@ _ROWS = (
     ),
 )
 #: Class of the backbones -> their row.
-FAMILIES: dict[str, Family] = {row.backbone: row for row in (*_ROWS, *UNGATED_ROWS)}
+FAMILIES: dict[str, Family] = {
+    row.backbone: row for row in (*_ROWS, *UNGATED_ROWS, *MIXTURE_ROWS)
+}
 #: Name in a run's description -> the row, of those a run can begin from nothing with.
 # (`Any`, because the type checker cannot know that these have all parts.)
 HUB_FAMILIES: Mapping[str, Any] = types.MappingProxyType(
@@ -206,14 +201,14 @@ def is_task(layer: object) -> bool:
     return _is_of_hub(layer, "Task")
 
 
-def ffn_layout(backbone: keras.Model) -> FFNLayout:
+def ffn_layouts(backbone: keras.Model) -> tuple[FFNLayout, ...]:
     """Where a backbone keeps its FFNs.
 
     Args:
         backbone: a KerasHub backbone.
 
     Returns:
-        `FFNLayout`.
+        Tuple of `FFNLayout`; of more than one, a block has some.
 
     Raises:
         ValueError: if it is not in the table or cannot be pruned; why.
@@ -237,8 +232,8 @@ def ffn_layout(backbone: keras.Model) -> FFNLayout:
             )
     layout = row.ffns
     if layout.gate_if and not getattr(backbone, layout.gate_if):
-        return dataclasses.replace(layout, gate="")
-    return layout
+        layout = dataclasses.replace(layout, gate="")
+    return (layout, *row.others)
 
 
 def _is_of_hub(layer: object, name: str) -> bool:

@@ -4,6 +4,8 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from keras_idea.layers.cut import Packing
+
 #: The tokens of every vocabulary besides the special ones: all text has an id.
 NUM_BYTES = 256
 
@@ -18,13 +20,18 @@ class FFNLayout:
         down: str, attribute of the layer back to the model's width.
         gate_if: str, attribute of the backbone that is False where there is none
             after all; "": there is no such.
-        inside: str, attribute of a block that holds them; "": the block does.
+        inside: str, attribute of a block that holds them; it may be dotted. "": the
+            block does.
         stacks: dict, attribute of the backbone that lists blocks -> argument of its
             constructor that sets their width. The attribute may be dotted, and begin
             with a layer's name.
         per_neuron: int, how much of that argument a neuron takes.
         calls_down: bool, whether blocks call the down layer: then its input, the
             hidden activations, can be measured and masked.
+        experts: bool, whether they are a mixture's experts: three-dimensional variables
+            of a layer, the experts along the first axis. Default False.
+        packing: how the gate lies in the variable `up`, which then is both; see `Cut`.
+            "": it has a variable of its own.
         requires: dict, attribute of the backbone -> (the value it must have, what
             it means if it has another).
     """
@@ -39,6 +46,8 @@ class FFNLayout:
     )
     per_neuron: int = 1
     calls_down: bool = True
+    experts: bool = False
+    packing: Packing = ""
     requires: Mapping[str, tuple[object, str]] = dataclasses.field(default_factory=dict)
 
 
@@ -114,6 +123,7 @@ class Family:
         prefix: str, of its KerasHub classes: `<prefix>Backbone`, and so on; or the
             name of an encoder that is a backbone.
         ffns: `FFNLayout`, or None if it has none that can be pruned.
+        others: tuple of `FFNLayout`, of FFNs that some blocks have beside or instead.
         refused: str, why it has none; "": nobody has looked.
         from_nothing: `FromNothing`, or None if no run can begin with it.
         hf: `HFExport`, or None if KerasHub has no export for it.
@@ -122,6 +132,7 @@ class Family:
 
     prefix: str
     ffns: FFNLayout | None = None
+    others: tuple[FFNLayout, ...] = ()
     refused: str = ""
     from_nothing: FromNothing | None = None
     hf: HFExport | None = None

@@ -1,18 +1,19 @@
-"""The FFN of one block of a KerasHub backbone."""
+"""The FFNs of one block of a KerasHub backbone."""
 
 import dataclasses
 import functools
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import keras
 
-from keras_idea.hub.families import ffn_layout
+from keras_idea.hub.dense_matrices import DenseMatrices
+from keras_idea.hub.expert_matrices import ExpertMatrices
+from keras_idea.hub.families import ffn_layouts
 from keras_idea.hub.family import FFNLayout
-from keras_idea.hub.masked_dense import convert_dense, is_converted, restore_dense
-from keras_idea.keras_private.layers import stored_kernel
 from keras_idea.keras_private.unlocked import unlocked, untrack
-from keras_idea.layers.feed_forward import neuron_axes
+from keras_idea.layers.cut import Cut
 from keras_idea.layers.ffn_arguments import GATED, UNGATED
 from keras_idea.layers.neuron_state import NeuronState, scope_at
 
@@ -27,12 +28,12 @@ _WIDTH_ATTRIBUTES = (
 
 @dataclasses.dataclass(frozen=True)
 class HubFFN:
-    """One FFN: two or three Dense or EinsumDense layers that another one holds.
+    """One FFN that a layer of KerasHub's holds, or all the experts of a mixture.
 
     It gives a handle the attributes of `PrunableGatedFFN` that pruning needs.
 
     Attributes:
-        owner: the Keras layer that holds them; the pruning state hangs on it.
+        owner: the Keras layer that holds its matrices; the pruning state hangs on it.
         backbone: the KerasHub backbone around it.
         layout: `FFNLayout`, where its family keeps them.
         stack: str, the attribute of the backbone that lists its block.
@@ -51,7 +52,7 @@ class HubFFN:
     @property
     def shows_hidden(self) -> bool:
         """bool, whether its hidden activations pass through the state."""
-        return self.layout.calls_down
+        return self.layout.calls_down and not self.layout.experts
 
     @property
     def converted(self) -> bool:
@@ -64,39 +65,27 @@ class HubFFN:
         return self.owner.neuron_state
 
     @property
-    def layers(self) -> list[keras.layers.Layer]:
-        """The layers up, gate (if there is one) and down."""
-        names = [getattr(self.layout, matrix) for matrix in self.matrices]
-        return [operator.attrgetter(name)(self.owner) for name in names]
+    def layers(self) -> Sequence[keras.layers.Layer]:
+        """The layers whose kernels its matrices are."""
+        return self.held.layers
 
     @property
     def matrices(self) -> tuple[str, ...]:
         """Tuple of str, "up", "gate" and "down", or without the gate."""
-        return GATED if self.layout.gate else UNGATED
+        return GATED if self.layout.gate or self.layout.packing else UNGATED
 
     @property
     def hidden_dim(self) -> int:
-        """int, neurons the kernels have places for."""
-        return stored_kernel(self.layers[0]).shape[1]
+        """int, neurons (of each expert) the kernels have places for."""
+        return self.cuts()[0].neurons
 
-    def weights_with_axes(self) -> list[tuple[keras.Variable, int | None]]:
-        """List of (variable, axis of its neurons or None), the kernels first."""
-        kernels = [stored_kernel(layer) for layer in self.layers]
-        biases = [layer.bias for layer in self.layers]
-        pairs = zip([*kernels, *biases], neuron_axes(self.matrices), strict=True)
-        return [(variable, axis) for variable, axis in pairs if variable is not None]
+    def cuts(self) -> list[Cut]:
+        """How its neurons lie in its weights, the kernels first."""
+        return self.held.cuts()
 
     def set_hidden_dim(self, hidden_dim: int) -> None:
         """Tells every layer around the kernels that they were narrowed."""
-        *entrances, down = self.layers
-        for layer in entrances:
-            if isinstance(layer, keras.layers.Dense):
-                layer.units = hidden_dim
-            else:
-                shape = layer.partial_output_shape
-                layer.partial_output_shape = (*shape[:-1], hidden_dim)
-        if isinstance(down, keras.layers.Dense):
-            down.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: hidden_dim})
+        self.held.set_hidden_dim(hidden_dim)
         argument = hidden_dim * self.layout.per_neuron
         for name in _WIDTH_ATTRIBUTES:
             if hasattr(self.owner, name):
@@ -106,40 +95,50 @@ class HubFFN:
     def convert(self, **state_arguments: Any) -> None:
         """Hangs a pruning state on the owner, and masks the down kernel by it."""
         state = NeuronState(**state_arguments, name="neuron_state")
+        first = self.cuts()[0]
+        kernel = first.variable.shape
+        experts = None if first.group is None else kernel[first.group]
         unlocked(self.owner, setattr, "neuron_state", state)
         # In the owner's scope, so that no two states have the same path.
         with scope_at(self.owner.path):
-            input_dim = stored_kernel(self.layers[0]).shape[0]
-            state.build(self.hidden_dim, input_dim, len(self.matrices))
-        for matrix, layer in zip(self.matrices, self.layers, strict=True):
-            convert_dense(layer, state, matrix)
+            input_dim = kernel[first.weights_axis]
+            state.build(self.hidden_dim, input_dim, len(self.matrices), experts)
+        self.held.convert(state)
 
     def restore(self) -> None:
         """Undoes `convert`; the kernels stay as they are."""
         state = self.state
-        for layer in self.layers:
-            restore_dense(layer)
+        self.held.restore()
         untrack(self.owner, state)
         unlocked(self.owner, delattr, "neuron_state")
 
-    def check_convertible(self) -> None:
+    def check_convertible(self, row_reduce: str = "mean") -> None:
         """Refuses layers that cannot be converted.
 
+        Args:
+            row_reduce: str, as of `NeuronState`. Default "mean".
+
         Raises:
-            ValueError: for layers of another kind, or converted already.
+            ValueError: for layers of another kind, or converted already, or scores
+                that experts do not keep.
         """
         if self.converted:
             raise ValueError(
                 f"The FFN of '{self.owner.path}' is prunable already. Go on with it, "
                 "or undo it first with keras_idea.strip(model)."
             )
-        for layer in self.layers:
-            name = f"Layer '{layer.path}' of {type(self.backbone).__name__}"
-            if not isinstance(layer, (keras.layers.Dense, keras.layers.EinsumDense)):
-                raise ValueError(
-                    f"{name} must be a Dense or EinsumDense layer. Received: "
-                    f"{type(layer).__name__}."
-                )
+        self.held.check(type(self.backbone).__name__, row_reduce)
+
+    @property
+    def held(self) -> DenseMatrices | ExpertMatrices:
+        """What holds its matrices, and how."""
+        layout = self.layout
+        if layout.experts:
+            given = filter(None, (layout.up, layout.gate, layout.down))
+            return ExpertMatrices(self.owner, list(given), layout.packing)
+        names = [getattr(layout, matrix) for matrix in self.matrices]
+        layers = [operator.attrgetter(name)(self.owner) for name in names]
+        return DenseMatrices(layers, self.matrices)
 
 
 def hub_ffns(backbone: keras.Model) -> list[HubFFN]:
@@ -151,17 +150,32 @@ def hub_ffns(backbone: keras.Model) -> list[HubFFN]:
     Returns:
         list of `HubFFN`.
     """
-    layout = ffn_layout(backbone)
+    layouts = ffn_layouts(backbone)
     return [
-        HubFFN(
-            getattr(block, layout.inside) if layout.inside else block,
-            backbone,
-            layout,
-            stack,
-        )
-        for stack in layout.stacks
+        HubFFN(owner, backbone, layout, stack)
+        for stack in layouts[0].stacks
         for block in _blocks(backbone, stack)
+        for layout, owner in _held_by(block, layouts)
     ]
+
+
+def _held_by(
+    block: keras.layers.Layer, layouts: Sequence[FFNLayout]
+) -> list[tuple[FFNLayout, keras.layers.Layer]]:
+    """The layouts that a block has FFNs of, and what holds these in it."""
+    found = []
+    for layout in layouts:
+        try:
+            owner = block
+            if layout.inside:
+                owner = operator.attrgetter(layout.inside)(block)
+            operator.attrgetter(layout.down)(owner)
+        except AttributeError:
+            if len(layouts) == 1:
+                raise
+            continue
+        found.append((layout, owner))
+    return found
 
 
 def _blocks(backbone: keras.Model, stack: str) -> list[keras.layers.Layer]:
@@ -178,4 +192,4 @@ def converted_ffns(backbone: keras.Model) -> list[HubFFN]:
         ffns = hub_ffns(backbone)
     except ValueError:
         return []
-    return [ffn for ffn in ffns if ffn.converted and is_converted(ffn.layers[0])]
+    return [ffn for ffn in ffns if ffn.converted and ffn.held.converted]

@@ -132,7 +132,14 @@ def _train_bpe(text: str, size: int) -> list[str]:
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    # Digits stay apart: llama.cpp cuts numbers out of a text, and nothing else, where
+    # it is told to cut no words, as KerasHub cuts none (export/gguf_tokenizer.py).
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Digits(individual_digits=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False),
+        ]
+    )
     trainer = trainers.BpeTrainer(
         vocab_size=size,
         min_frequency=2,

@@ -27,7 +27,7 @@ def rebuild_backbone(backbone: keras.Model) -> keras.Model:
     config = _plain(type(backbone).get_config(backbone))
     widths: dict[str, dict[str, int]] = {}
     for ffn in converted_ffns(backbone):
-        width = len(ffn.state.kept_neurons()) * ffn.layout.per_neuron
+        width = ffn.state.kept_neurons().shape[-1] * ffn.layout.per_neuron
         widths.setdefault(ffn.width_argument, {})[ffn.owner.path] = width
     for argument, of_layers in widths.items():
         if len(set(of_layers.values())) > 1:
@@ -116,7 +116,7 @@ def tell_no_more(backbone: keras.Model) -> None:
 
 def _told_config(backbone: keras.Model) -> dict[str, Any]:
     ffns = converted_ffns(backbone)
-    dead = sum(ffn.hidden_dim - len(ffn.state.kept_neurons()) for ffn in ffns)
+    dead = sum(ffn.hidden_dim - ffn.state.kept_neurons().shape[-1] for ffn in ffns)
     if dead or any(ffn.state.live or ffn.state.probe for ffn in ffns):
         warnings.warn(
             f"What is saved or copied of {type(backbone).__name__} '{backbone.name}' "

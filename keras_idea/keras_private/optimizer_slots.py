@@ -79,11 +79,21 @@ def slot_axis(
     """
     if axis is None or not _is_factored(part, name):
         return axis
+    lost = lost_axis(part, name, variable)
+    # None: a placeholder.
+    return None if lost is None or lost == axis else axis - (axis > lost)
+
+
+def lost_axis(part: keras.Optimizer, name: str, variable: keras.Variable) -> int | None:
+    """The axis of a trained variable over which its entry of a slot is a mean, or None.
+
+    Args:
+        part: the optimizer.
+        name: str, the slot's attribute.
+        variable: the trained variable.
+    """
     rank = len(variable.shape)
-    if rank < 2:
-        return None  # a placeholder
-    lost = _FACTORED[name] % rank
-    return None if lost == axis else axis - (axis > lost)
+    return _FACTORED[name] % rank if rank > 1 and _is_factored(part, name) else None
 
 
 def _attributes(part: keras.Optimizer) -> list[tuple[str, Any]]:

@@ -6,6 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_idea.layers.cut import Cut
 from keras_idea.typing import Tensor
 
 
@@ -64,18 +65,27 @@ def ffn_biases(layer: keras.layers.Layer) -> list[keras.Variable] | None:
     return [getattr(layer, f"{name}_bias") for name in layer.matrices]
 
 
-def neuron_axes(matrices: Sequence[str]) -> list[int | None]:
-    """The axis of the neurons in the kernels, then in the biases, of an FFN."""
-    kernels: list[int | None] = [0 if name == "down" else 1 for name in matrices]
-    return kernels + [None if name == "down" else 0 for name in matrices]
+def cuts_of(
+    kernels: Sequence[keras.Variable], biases: Sequence[keras.Variable | None]
+) -> list[Cut]:
+    """How the neurons lie in the weights of an FFN, the kernels first.
+
+    Args:
+        kernels: up, gate (if there is one) and down.
+        biases: as many, or none; None where a layer has none. Down's has no neurons.
+    """
+    *entrances, down = kernels
+    inner = [bias for bias in biases[:-1] if bias is not None]
+    return [
+        *(Cut(kernel, 1) for kernel in entrances),
+        Cut(down, 0),
+        *(Cut(bias, 0) for bias in inner),
+    ]
 
 
-def weights_with_axes(
-    layer: keras.layers.Layer,
-) -> list[tuple[keras.Variable, int | None]]:
-    """List of (weight, axis of its neurons or None) of an FFN, the kernels first."""
-    weights = [*ffn_kernels(layer), *(ffn_biases(layer) or ())]
-    return list(zip(weights, neuron_axes(layer.matrices), strict=False))
+def ffn_cuts(layer: keras.layers.Layer) -> list[Cut]:
+    """The cuts of an FFN of this package."""
+    return cuts_of(ffn_kernels(layer), ffn_biases(layer) or ())
 
 
 def check_loaded_width(name: str, hidden_dim: int, found: int) -> None:

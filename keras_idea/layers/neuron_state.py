@@ -1,6 +1,7 @@
 """The pruning state of one FFN: scores, mask and the numbers of its neurons.
 
-Shapes: F = hidden_dim (neurons), D = input_dim.
+Shapes: F = hidden_dim (neurons), D = input_dim. A state of E experts has all of `(F,)`
+for each of them: `(E, F)`.
 
 An FFN that nobody prunes is a plain FFN with a mask: three variables that no
 optimizer trains. While a pruner is at work (`keras_idea.surgery.pruner`), newer
@@ -28,6 +29,7 @@ from keras import ops
 from keras_idea.functional.importance import REDUCTIONS, Reduction, neuron_importance
 from keras_idea.keras_private.call_context import current_pass, training_flag
 from keras_idea.keras_private.unlocked import unlocked, untrack
+from keras_idea.layers.cut import Cut
 from keras_idea.layers.feed_forward import check_loaded_width
 from keras_idea.layers.ffn_arguments import Initializer
 from keras_idea.typing import Tensor
@@ -86,22 +88,31 @@ class NeuronState(keras.layers.Layer):
         self.watched = False
         #: None, or the neurons that are to be left, as the last pruning run has it.
         self.target_dim: int | None = None
+        #: int or None, the experts whose neurons these are, each ranked by itself.
+        self.experts: int | None = None
 
-    def build(self, hidden_dim: int, input_dim: int, matrices: int = 3) -> None:
+    def build(
+        self,
+        hidden_dim: int,
+        input_dim: int,
+        matrices: int = 3,
+        experts: int | None = None,
+    ) -> None:
         """Makes the variables, of so many matrices' scores."""
-        self.full_dim = hidden_dim
+        self.full_dim, self.experts = hidden_dim, experts
+        neurons = (hidden_dim,) if experts is None else (experts, hidden_dim)
         # The mean of the rows' averages is the average of the rows' means, so
         # F numbers a matrix replace F D; only the maximum needs them all.
-        row = (hidden_dim, input_dim) if self.row_reduce == "max" else (hidden_dim,)
+        row = (*neurons, input_dim) if self.row_reduce == "max" else neurons
 
         def add(name: str, shape: tuple, initializer: Initializer) -> keras.Variable:
             kwargs = {"dtype": "float32", "autocast": False, "trainable": False}
             return self.add_weight(shape, initializer, name=name, **kwargs)
 
         self._scores = add("scores", (matrices, *row), "zeros")
-        self._mask = add("mask", (hidden_dim,), "ones")
+        self._mask = add("mask", neurons, "ones")
         #: Variable `(F,)`, float32: the number that each neuron had at first.
-        self.original_index = add("original_index", (hidden_dim,), _numbers)
+        self.original_index = add("original_index", neurons, _numbers)
         self.built = True
 
     @property
@@ -122,6 +133,8 @@ class NeuronState(keras.layers.Layer):
 
     def importance_of(self, scores: Tensor) -> Tensor:
         """Importance `(F,)` by given scores, as this state reduces them."""
+        if self.experts is not None:  # whose rows are reduced already
+            return REDUCTIONS[self.matrix_reduce](scores, axis=0)
         return neuron_importance(scores, self.row_reduce, self.matrix_reduce)
 
     def masked(self, down: Tensor) -> Tensor:
@@ -186,8 +199,23 @@ class NeuronState(keras.layers.Layer):
         return given_up
 
     def kept_neurons(self) -> np.ndarray:
-        """Indices of the neurons alive now, ascending, as an int array."""
-        return np.flatnonzero(ops.convert_to_numpy(self.mask))
+        """Indices of the neurons alive now, ascending, as an int array.
+
+        Returns:
+            int array `(width,)`; of experts `(experts, width)`.
+
+        Raises:
+            ValueError: if experts have unlike many.
+        """
+        mask = ops.convert_to_numpy(self.mask)
+        alive = np.count_nonzero(mask, axis=-1)
+        if np.ptp(alive):
+            raise ValueError(
+                f"The experts of '{self.path}' have {alive.tolist()} neurons alive, "
+                "and a model holds one width for all of them. Keep equally many in "
+                "each row of the mask."
+            )
+        return np.nonzero(mask)[-1].reshape(*mask.shape[:-1], -1)
 
     def publish(self) -> None:
         """Brings `scores` and `mask` up to the last optimizer step."""
@@ -206,9 +234,21 @@ class NeuronState(keras.layers.Layer):
         self._mask.assign(ops.ones(self._mask.shape))
         self.original_index.assign(_numbers(self._mask.shape, "float32"))
 
-    def cuts(self) -> list[tuple[keras.Variable, int]]:
-        """List of (variable, axis of its neurons): what narrowing must slice."""
-        return [(self._scores, 1), (self._mask, 0), (self.original_index, 0)]
+    def cuts(self) -> list[Cut]:
+        """How the neurons lie in its variables: what narrowing must slice."""
+        return [
+            self.scores_cut(self._scores),
+            self.mask_cut(self._mask),
+            self.mask_cut(self.original_index),
+        ]
+
+    def scores_cut(self, variable: keras.Variable) -> Cut:
+        """How the neurons lie in a variable of the shape of the scores."""
+        return Cut(variable, 1) if self.experts is None else Cut(variable, 2, 1)
+
+    def mask_cut(self, variable: keras.Variable) -> Cut:
+        """How the neurons lie in a variable of the shape of the mask."""
+        return Cut(variable, 0) if self.experts is None else Cut(variable, 1, 0)
 
     def save_own_variables(self, store: MutableMapping[str, Any]) -> None:
         """Saves scores and mask as they are now."""
@@ -229,14 +269,14 @@ class NeuronState(keras.layers.Layer):
                 "Load it before make_prunable(model), or after strip(model)."
             )
         arrays = [store[str(place)] for place in _PLACES[len(names)]]
-        check_loaded_width(self.path, self._mask.shape[0], arrays[1].shape[0])
+        check_loaded_width(self.path, self._mask.shape[-1], arrays[1].shape[-1])
         variables = (self._scores, self._mask, self.original_index)
         for variable, array in zip(variables, arrays, strict=True):
             variable.assign(array)
 
 
 def _numbers(shape: Sequence[int], dtype: str) -> Tensor:
-    return ops.arange(shape[0], dtype=dtype)
+    return ops.broadcast_to(ops.arange(shape[-1], dtype=dtype), shape)
 
 
 @contextlib.contextmanager

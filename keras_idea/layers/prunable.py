@@ -5,15 +5,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import keras
+from keras import ops
 
-from keras_idea.functional.masks import take_neurons
 from keras_idea.keras_private.call_context import mask_of
+from keras_idea.layers.cut import Cut
 from keras_idea.layers.feed_forward import (
     check_loaded_ffn,
     feed_forward,
     ffn_biases,
+    ffn_cuts,
     ffn_kernels,
-    weights_with_axes,
 )
 from keras_idea.layers.ffn_arguments import build_ffn, ffn_config
 from keras_idea.layers.neuron_state import NeuronState
@@ -55,7 +56,7 @@ class Prunable(keras.layers.Layer):
 
     @property
     def scores(self) -> keras.Variable:
-        """Variable `(3, hidden_dim)`, float32: averages of up, gate, down; or `(2,`."""
+        """Variable `(M, hidden_dim)`, float32: averages of its M matrices."""
         self._check_built("scores")
         return self.state.scores
 
@@ -94,9 +95,11 @@ class Prunable(keras.layers.Layer):
         kept = self.state.kept_neurons()
         narrow = self.plain(len(kept))
         narrow.build((None, self.up_kernel.shape[0]))
-        pairs = zip(self.weights_with_axes(), narrow.variables, strict=True)
-        for (weight, axis), target in pairs:
-            target.assign(take_neurons(weight.value, kept, axis))
+        cuts = {id(cut.variable): cut for cut in self.cuts()}
+        weights = [*ffn_kernels(self), *(ffn_biases(self) or ())]
+        for weight, target in zip(weights, narrow.variables, strict=True):
+            cut = cuts.get(id(weight))
+            target.assign(ops.copy(weight.value) if cut is None else cut.take(kept))
         return narrow
 
     def plain(self, hidden_dim: int) -> PlainFFN:
@@ -104,9 +107,9 @@ class Prunable(keras.layers.Layer):
         config = {**keras.layers.Layer.get_config(self), **ffn_config(self)}
         return self.plain_class.from_config({**config, "hidden_dim": hidden_dim})
 
-    def weights_with_axes(self) -> list[tuple[keras.Variable, int | None]]:
-        """List of (weight, axis of its neurons or None), the kernels first."""
-        return weights_with_axes(self)
+    def cuts(self) -> list[Cut]:
+        """How its neurons lie in its weights, the kernels first."""
+        return ffn_cuts(self)
 
     def set_hidden_dim(self, hidden_dim: int) -> None:
         """Follows kernels that were narrowed in place."""

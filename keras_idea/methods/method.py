@@ -35,7 +35,8 @@ class Decision:
     """Which neurons of one FFN stay.
 
     Attributes:
-        mask: float array `(hidden_dim,)` in {0, 1} with exactly `target_dim` ones.
+        mask: float array in {0, 1}, shaped as the FFN's mask: `(hidden_dim,)` with
+            exactly `target_dim` ones; of experts as many in each row.
         scale: None, or float array `(hidden_dim,)`: what the neurons' outputs are
             multiplied by from now on, folded into the rows of down.
     """

@@ -77,7 +77,7 @@ class NeuronWatch:
 
     def _read(self, ffn: FFN, step: int, last: bool) -> Reading:
         alive = keras.ops.convert_to_numpy(ffn.mask) > 0
-        width = int(alive.sum())
+        width = ffn.width
         memory = self._memories.get(ffn.name)
         if memory is None:
             memory = self._memories[ffn.name] = _Memory(ffn.full_dim)
@@ -87,8 +87,10 @@ class NeuronWatch:
             # All that are left live on: nobody is ranked any more.
             return Reading(ffn.name, width, sparsity, np.zeros(0), None)
         importance = keras.ops.convert_to_numpy(ffn.importance()).astype("float64")
-        places, k = ffn.original_indices, ffn.state.target_dim or width
-        churn = memory.remember(step, places, importance, alive, k)
+        # Alive, even one whose importance is no number.
+        ranked = np.where(alive, np.nan_to_num(importance, nan=-np.inf), np.nan)
+        k = ffn.state.target_dim or width
+        churn = memory.remember(step, ffn.by_first_number(ranked), k)
         return Reading(ffn.name, width, sparsity, importance[alive], churn)
 
 
@@ -97,29 +99,22 @@ class _Memory:
 
     def __init__(self, full_dim: int) -> None:
         self.full_dim = full_dim
-        self._top: set[int] | None = None
+        self._top: np.ndarray | None = None
         self._last: Any = None  # importance by first number; NaN: dead
         self._last_step = 0
         self._steps: list[int] = []
         self._levels: list[np.ndarray] = []
         self._stride, self._skipped = 1, 0
 
-    def remember(
-        self,
-        step: int,
-        places: np.ndarray,
-        importance: np.ndarray,
-        alive: np.ndarray,
-        k: int,
-    ) -> int | None:
-        """Notes a reading of the neurons `places`; the churn since the last one."""
-        ranked = np.where(alive & ~np.isnan(importance), importance, -np.inf)
-        top = set(places[np.argsort(-ranked, kind="stable")[:k]].tolist())
-        churn = None if self._top is None else len(top ^ self._top)
-        self._top, self._last_step = top, step
-        self._last = np.full(self.full_dim, np.nan)
-        # Alive, even one whose importance is no number.
-        self._last[places] = np.where(alive, np.nan_to_num(importance), np.nan)
+    def remember(self, step: int, importance: np.ndarray, k: int) -> int | None:
+        """Notes a reading, NaN where dead; the churn of the top k since the last."""
+        order = np.argsort(
+            np.where(np.isnan(importance), np.inf, -importance), kind="stable"
+        )
+        best = np.zeros(importance.shape, bool)
+        np.put_along_axis(best, order[..., :k], True, axis=-1)
+        churn = None if self._top is None else int((best != self._top).sum())
+        self._top, self._last_step, self._last = best, step, importance
         if self._skipped % self._stride == 0:
             self._keep()
         self._skipped += 1
@@ -135,12 +130,12 @@ class _Memory:
         steps, levels = list(self._steps), list(self._levels)
         if steps[-1:] != [self._last_step]:
             steps.append(self._last_step)
-            levels.append(rank_levels(self._last))
+            levels.append(rank_levels(self._last).ravel())
         return NeuronLives(name, np.array(steps), np.stack(levels))
 
     def _keep(self) -> None:
         self._steps.append(self._last_step)
-        self._levels.append(rank_levels(self._last))
+        self._levels.append(rank_levels(self._last).ravel())
         if len(self._steps) > _MOST_READINGS:
             self._steps, self._levels = self._steps[1::2], self._levels[1::2]
             self._stride *= 2

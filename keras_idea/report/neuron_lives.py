@@ -12,8 +12,9 @@ class NeuronLives:
     Args:
         layer: str, the layer's name.
         steps: int array `(readings,)`, ascending: the steps at which it was read.
-        levels: uint8 array `(readings, hidden_dim)`, see `rank_levels`: 0 dead, else
-            from 1 (least important) to 255 (most).
+        levels: uint8 array `(readings, neurons)`, see `rank_levels`: 0 dead, else
+            from 1 (least important) to 255 (most). Of a mixture the neurons of one
+            expert stand behind those of the other, each ranked among its own.
 
     Example:
     >>> importance = np.array([[3.0, 2.0, 1.0], [3.0, np.nan, 1.0]])

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import keras
 
 from keras_idea.distribution import kernel_layouts
+from keras_idea.hub.ffn import hub_ffns
 from keras_idea.keras_private.optimizer_variables import (
     apply_count,
     build_without_values,
@@ -108,9 +109,11 @@ def footprint(
 
 
 def _pruning_state(config: RunConfig, model: keras.Model, neurons: int) -> int:
-    """Of each neuron the scores of three rows, a mask and its number."""
+    """Of each neuron the scores of two or three rows, a mask and its number."""
     row = _model_dim(config, model) if config.pruning.row_reduce == "max" else 1
-    return _FLOAT32 * neurons * (3 * row + 2)
+    backbone = getattr(model, "backbone", None)
+    rows = 3 if backbone is None else len(hub_ffns(backbone)[0].matrices)
+    return _FLOAT32 * neurons * (rows * row + 2)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,8 @@ import keras
 
 from keras_idea.errors import ArgumentError, ConfigError, MissingPackage
 from keras_idea.extras import require
-from keras_idea.hub.families import HUB_FAMILIES, ffn_layout
+from keras_idea.hub.families import HUB_FAMILIES
+from keras_idea.hub.ffn import HubFFN, hub_ffns
 from keras_idea.keras_private.variables import without_parameters, without_values
 from keras_idea.runs.build import scoring
 from keras_idea.runs.config import RunConfig
@@ -138,7 +139,8 @@ def source_of_preset(config: RunConfig) -> HubSource:
     hub = keras_hub()
     try:
         backbone = backbone_outline(preset, config.run.dtype)
-        layout = ffn_layout(backbone)
+        ffns = hub_ffns(backbone)
+        _refuse_experts(ffns)
         task = _task_of(hub, type(backbone))
     # From many places: no such folder, no such handle, no network, no FFN to prune.
     except Exception as error:
@@ -147,9 +149,17 @@ def source_of_preset(config: RunConfig) -> HubSource:
         task=task,
         backbone=type(backbone),
         arguments=backbone.get_config(),
-        widths=dict.fromkeys(layout.stacks.values(), layout.per_neuron),
+        widths={ffn.width_argument: ffn.layout.per_neuron for ffn in ffns},
         preset=preset,
     )
+
+
+def _refuse_experts(ffns: list[HubFFN]) -> None:
+    if any(ffn.layout.experts for ffn in ffns):
+        raise ArgumentError(
+            "A mixture adds its router's loss to the text's, which a run would count "
+            "as bits: prune it in a script, with make_prunable and IdeaPruneCallback."
+        )
 
 
 def backbone_outline(preset: str | None, dtype: str) -> keras.Model:

@@ -80,7 +80,7 @@ def load_judged(
         model.preprocessor = None
     scorer = TokenScorer(
         model,
-        length or _trained_length(path) or DEFAULT_LENGTH,
+        length or trained_length(path) or DEFAULT_LENGTH,
         functools.partial(token_inputs, model),
         batch_tokens,
     )
@@ -103,11 +103,19 @@ def vocabulary_of(model: keras.Model) -> Vocabulary:
     return tokenizer_vocabulary(preprocessor.tokenizer)
 
 
-def _trained_length(path: str | os.PathLike) -> int | None:
+def trained_length(path: str | os.PathLike) -> int | None:
+    """Tokens of the sequences that a run trained on.
+
+    Args:
+        path: path of a run folder.
+
+    Returns:
+        int, or None if it is none, or one of another version.
+    """
     config = pathlib.Path(path) / "config.toml"
     if not config.is_file():
         return None
     try:
         return load_config(config).model.sequence_length
     except ConfigError:
-        return None  # of another version: the caller can say --length
+        return None  # the caller can say --length

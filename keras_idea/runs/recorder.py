@@ -144,7 +144,9 @@ class Recorder(keras.callbacks.Callback):
             NeuronLives(
                 name,
                 np.array(sorted(readings)),
-                rank_levels(np.stack(list(readings.values()))),
+                rank_levels(np.stack(list(readings.values()))).reshape(
+                    len(readings), -1
+                ),
             )
             for name, readings in self._readings.items()
         ]
@@ -191,8 +193,7 @@ class Recorder(keras.callbacks.Callback):
                 continue  # nobody ranks them: all that are left live on
             importance = keras.ops.convert_to_numpy(ffn.importance())
             alive = keras.ops.convert_to_numpy(ffn.mask) > 0
-            every = np.full(ffn.full_dim, np.nan, importance.dtype)
-            every[ffn.original_indices] = np.where(alive, importance, np.nan)
+            every = ffn.by_first_number(np.where(alive, importance, np.nan))
             self._readings.setdefault(ffn.name, {})[self.step] = every
 
 

@@ -2,7 +2,6 @@
 
 import json
 import zipfile
-from typing import Any
 
 import keras
 import numpy as np
@@ -19,6 +18,7 @@ from keras_idea.runs.config import RunConfig
 from keras_idea.runs.hub_source import backbone_outline
 from keras_idea.runs.judged import vocabulary_of
 from keras_idea.runs.recorder import text_loss
+from keras_idea.runs.run import Run
 from keras_idea.typing import Tensor
 
 
@@ -111,17 +111,17 @@ def taught(config: RunConfig, student: keras.Model, teacher: keras.Model) -> Dis
     return distiller
 
 
-def teacher_bits(run: Any) -> float:
-    """Bits a byte of the teacher on what the run's models are judged by.
+def teacher_bits(run: Run, teacher: keras.Model) -> float:
+    """Bits a byte of a run's teacher on what its models are judged by.
 
     Args:
-        run: `Run` with a teacher, on one device.
+        run: `Run`.
+        teacher: keras.Model, on one device.
 
     Returns:
         float.
     """
     x, y = run.validation
-    teacher = run.teacher
     teacher.compile(loss=cross_entropy(), **jit_argument(run.config))
     size = min(run.config.data.batch_size, len(x))
     told = {"batch_size": size, "verbose": 0, "return_dict": True}

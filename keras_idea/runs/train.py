@@ -216,7 +216,7 @@ def _tell(run: Run, narrow: keras.Model) -> list[ResultRow]:
     rows = results.rows(run.recorders, run.timeline, costs, run.bits.train)
     if run.teacher is not None:
         # Over a mesh it lies on the devices of all processes.
-        bits = None if run.distribution is not None else teacher_bits(run)
+        bits = None if run.distribution is not None else teacher_bits(run, run.teacher)
         rows.insert(0, ResultRow(TEACHER, run.teacher.count_params(), bits))
     facts = results.facts(models.corpus.description)
     folder.write("table.md", to_markdown(rows))

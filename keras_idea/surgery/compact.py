@@ -5,7 +5,6 @@ from typing import Any, TypeAlias, TypeVar, overload
 
 import keras
 
-from keras_idea.functional.masks import take_neurons
 from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.hub.rebuild import rebuild_backbone, rebuild_task
 from keras_idea.hub.same_function import check_same_function
@@ -22,7 +21,7 @@ from keras_idea.surgery.optimizer_state import (
     check_carriable,
     copy_optimizer,
 )
-from keras_idea.surgery.pairing import Pair, paired_variables
+from keras_idea.surgery.pairing import Pair, cut_to, paired_variables
 
 Model = TypeVar("Model", bound=keras.layers.Layer)
 
@@ -71,7 +70,7 @@ def compact(model: keras.layers.Layer) -> keras.layers.Layer:
         )
     optimizer = built_optimizer(model)
     if optimizer is not None:
-        check_carriable(optimizer)
+        check_carriable(optimizer, [cut for ffn in ffns for cut in ffn.cuts()])
     narrow = _rebuild(model, {})
     if not narrow.built:
         narrow.build_from_config(model.get_build_config())
@@ -83,9 +82,9 @@ def compact(model: keras.layers.Layer) -> keras.layers.Layer:
             "a saved one needs too, or let `call` take one (nested) input."
         )
     pairs = paired_variables(model, narrow, ffns)
-    for old, new, kept, axis in pairs:
+    for old, new, stays in pairs:
         new.trainable = old.trainable
-        new.assign(take_neurons(old.value, kept, axis))
+        new.assign(cut_to(old, stays))
     check_same_function(model, narrow)
     if getattr(model, "compiled", False):
         trained = {id(variable) for variable in narrow.trainable_variables}

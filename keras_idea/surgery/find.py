@@ -8,6 +8,7 @@ import numpy as np
 from keras_idea.hub.families import is_backbone
 from keras_idea.hub.ffn import HubFFN, converted_ffns
 from keras_idea.keras_private.layer_walk import walk
+from keras_idea.layers.cut import Cut
 from keras_idea.layers.neuron_state import NeuronState
 from keras_idea.layers.prunable import Prunable
 from keras_idea.typing import Tensor
@@ -22,7 +23,8 @@ class FFN:
         layer: the Keras layer that owns it: a `PrunableGatedFFN` or `PrunableFFN`, or
             the layer of a KerasHub model that holds its matrices.
         state: `NeuronState`, its scores and mask.
-        weights: what holds its kernels: the layer itself, or a `HubFFN`.
+        weights: what holds its kernels: the layer itself, or a `HubFFN`. All experts of
+            a mixture are one `FFN`; of each of them equally many neurons live.
     """
 
     name: str
@@ -48,24 +50,38 @@ class FFN:
         index = keras.ops.convert_to_numpy(self.state.original_index)
         return index.astype("int64")
 
+    def by_first_number(self, values: np.ndarray) -> np.ndarray:
+        """Values of its neurons, in the places that these had at first.
+
+        Args:
+            values: float array, of the mask's shape.
+
+        Returns:
+            float array as wide as it was built, NaN where a neuron was cut out.
+        """
+        index = self.original_indices
+        every = np.full((*index.shape[:-1], self.full_dim), np.nan, values.dtype)
+        np.put_along_axis(every, index, values, axis=-1)
+        return every
+
     @property
     def width(self) -> int:
         """int, neurons alive now."""
-        return len(self.kept_neurons()) if self.state.built else self.hidden_dim
+        return self.kept_neurons().shape[-1] if self.state.built else self.hidden_dim
 
     @property
     def kernels(self) -> tuple[keras.Variable, ...]:
-        """The variables up, gate (if there is one) and down."""
-        return tuple(kernel for kernel, _ in self.kernel_cuts())
+        """The variables up, gate (if there is one of its own) and down."""
+        return tuple(cut.variable for cut in self.kernel_cuts())
 
     @property
     def device_parts(self) -> int:
         """int, the equal parts into which devices cut its neurons; 1: they do not."""
         parts = 1
-        for kernel, axis in self.kernel_cuts():
-            sharding = getattr(kernel.value, "sharding", None)  # of jax's arrays
+        for cut in self.kernel_cuts():
+            sharding = getattr(cut.variable.value, "sharding", None)  # of jax's arrays
             if sharding is not None:
-                shape = tuple(kernel.shape)
+                shape, axis = tuple(cut.variable.shape), cut.axis
                 parts = max(parts, shape[axis] // sharding.shard_shape(shape)[axis])
         return parts
 
@@ -76,7 +92,7 @@ class FFN:
 
     @property
     def mask(self) -> keras.Variable:
-        """Variable `(hidden_dim,)`, float32 in {0, 1}."""
+        """Variable `(hidden_dim,)`, float32 in {0, 1}; see `NeuronState`."""
         return self.state.mask
 
     @property
@@ -89,17 +105,16 @@ class FFN:
         return self.state.importance()
 
     def kept_neurons(self) -> np.ndarray:
-        """Indices of the neurons alive now, ascending, as an int array."""
+        """Indices of the neurons alive now, ascending: `NeuronState.kept_neurons`."""
         return self.state.kept_neurons()
 
-    def kernel_cuts(self) -> list[tuple[keras.Variable, int]]:
-        """List of (variable, axis of its neurons) of the kernels."""
-        return self.cuts()[: len(self.weights.matrices)]
+    def kernel_cuts(self) -> list[Cut]:
+        """How its neurons lie in the kernels."""
+        return [cut for cut in self.cuts() if not cut.is_bias]
 
-    def cuts(self) -> list[tuple[keras.Variable, int]]:
-        """List of (variable, axis of its neurons) of the weights."""
-        pairs = self.weights.weights_with_axes()
-        return [(weight, axis) for weight, axis in pairs if axis is not None]
+    def cuts(self) -> list[Cut]:
+        """How its neurons lie in the weights, the kernels first."""
+        return self.weights.cuts()
 
 
 def find_ffns(model: keras.layers.Layer) -> list[FFN]:

@@ -17,8 +17,8 @@ class Live:
 
     Attributes:
         pruner: the `NeuronPruner`.
-        scores: variable `(3, F)` or `(3, F, D)` of the optimizer.
-        mask: variable `(F,)` of the optimizer.
+        scores: variable of the optimizer, shaped as the state's scores.
+        mask: variable of the optimizer, shaped as the state's mask.
         schedule: `CubicWidth`, or None: it only keeps score.
     """
 

@@ -45,7 +45,8 @@ def make_prunable(
         model: a KerasHub backbone or task (`CausalLM`, ...), or a Keras model around
             one, of a family in `keras_idea.hub.families.FAMILIES`, trained or not.
         ema_decay: float in [0, 1), weight of the past in the scores. Default 0.4.
-        row_reduce: "mean" (default) or "max", over the weights of a neuron's row.
+        row_reduce: "mean" (default) or "max", over the weights of a neuron's row; of a
+            mixture's experts "mean".
         matrix_reduce: "mean" or "max" (default), over up, gate and down.
 
     Returns:
@@ -72,7 +73,7 @@ def make_prunable(
         )
     ffns = {id(ffn.owner): ffn for b in backbones for ffn in hub_ffns(b)}.values()
     for ffn in ffns:
-        ffn.check_convertible()
+        ffn.check_convertible(row_reduce)
     check_convertible(model)
     for backbone in backbones:
         check_rebuildable(backbone)

@@ -9,9 +9,13 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_idea.functional.masks import take_neurons
 from keras_idea.keras_private.optimizer_parts import parts
-from keras_idea.keras_private.optimizer_slots import scalars_of, slot_axis, slots_of
+from keras_idea.keras_private.optimizer_slots import (
+    lost_axis,
+    scalars_of,
+    slot_axis,
+    slots_of,
+)
 from keras_idea.keras_private.optimizer_variables import (
     copy_decay_exclusions,
     index_of,
@@ -22,7 +26,8 @@ from keras_idea.keras_private.optimizer_variables import (
     trained_variables,
     variable_key,
 )
-from keras_idea.surgery.pairing import Pair
+from keras_idea.layers.cut import Cut
+from keras_idea.surgery.pairing import Pair, cut_to
 from keras_idea.surgery.pruner import own_variables
 from keras_idea.surgery.resize import resize
 
@@ -33,17 +38,21 @@ def built_optimizer(model: keras.layers.Layer) -> keras.Optimizer | None:
     return optimizer if optimizer is not None and optimizer.built else None
 
 
-def check_carriable(optimizer: keras.Optimizer) -> None:
+def check_carriable(optimizer: keras.Optimizer, cuts: Iterable[Cut] = ()) -> None:
     """Refuses an optimizer whose state cannot be sliced with its variables.
 
     Args:
         optimizer: a built Keras optimizer.
+        cuts: list of `Cut`, how the neurons lie in what is to be sliced.
 
     Raises:
         ValueError: naming the optimizer, and the attribute or the variables of
-            unknown use.
+            unknown use, or what it keeps for the neurons of all experts together.
     """
+    cuts = list(cuts)
     for part in parts(optimizer):
+        for cut in cuts:
+            _check_groups(part, cut)
         known = {id(slot) for _, slots in slots_of(part) for slot in slots}
         known |= {id(variable) for _, variable in scalars_of(part)}
         own = set(map(id, own_variables(part)))
@@ -57,48 +66,60 @@ def check_carriable(optimizer: keras.Optimizer) -> None:
             )
 
 
+def _check_groups(part: keras.Optimizer, cut: Cut) -> None:
+    if cut.group is None:
+        return
+    for name, _ in slots_of(part):
+        if lost_axis(part, name, cut.variable) == cut.group:
+            raise ValueError(
+                f"{type(part).__name__} keeps one number for the neurons of all "
+                f"experts in '{cut.variable.path}', of which each expert is to keep "
+                "others. Use another optimizer, or pass compact='off'."
+            )
+
+
 def narrow_variable(
-    optimizer: keras.Optimizer | None,
-    variable: keras.Variable,
-    kept: np.ndarray,
-    axis: int,
+    optimizer: keras.Optimizer | None, cut: Cut, kept: np.ndarray
 ) -> None:
     """Slices, in place, a trained variable and its slots to the kept neurons.
 
     Args:
         optimizer: the built Keras optimizer that trains it, or None.
-        variable: a Keras variable.
-        kept: ascending indices of the neurons that stay.
-        axis: int, the neurons' axis of `variable`.
+        cut: `Cut`, how the neurons lie in the variable.
+        kept: ascending indices of the neurons that stay, see `Cut.take`.
     """
     trainers = [] if optimizer is None else parts(optimizer)
-    keys = [variable_key(part, variable) for part in trainers]
-    for cut, cut_axis in with_slots(optimizer, variable, axis):
-        resize(cut, take_neurons(cut.value, kept, cut_axis))
+    keys = [variable_key(part, cut.variable) for part in trainers]
+    for each in with_slots(optimizer, cut):
+        resize(each.variable, each.take(kept))
     for part, key in zip(trainers, keys, strict=True):
-        rename_key(part, key, variable_key(part, variable))
+        rename_key(part, key, variable_key(part, cut.variable))
 
 
-def with_slots(
-    optimizer: keras.Optimizer | None, variable: keras.Variable, axis: int
-) -> list[tuple[keras.Variable, int]]:
+def with_slots(optimizer: keras.Optimizer | None, cut: Cut) -> list[Cut]:
     """A variable, and its slots that have its neurons too.
 
     Args:
         optimizer: the built Keras optimizer that trains it, or None.
-        variable: a Keras variable.
-        axis: int, the axis of its neurons.
+        cut: `Cut`, how the neurons lie in the variable.
 
     Returns:
-        List of (variable or slot, axis of its neurons).
+        List of `Cut`, the variable's own first.
     """
-    found: list[tuple[keras.Variable | None, int | None]] = [(variable, axis)]
+    found: list[Cut | None] = [cut]
     for part in [] if optimizer is None else parts(optimizer):
-        index = index_of(part, variable)
+        index = index_of(part, cut.variable)
         if index is not None:
             for name, slots in slots_of(part):
-                found.append((slots[index], slot_axis(part, name, variable, axis)))
-    return [(v, a) for v, a in found if v is not None and a is not None]
+                found.append(_cut_of_slot(part, name, slots[index], cut))
+    return [each for each in found if each is not None]
+
+
+def _cut_of_slot(
+    part: keras.Optimizer, name: str, slot: keras.Variable | None, cut: Cut
+) -> Cut | None:
+    axis = slot_axis(part, name, cut.variable, cut.axis)
+    return None if slot is None or axis is None else cut.of(slot, axis)
 
 
 def set_variables(optimizer: keras.Optimizer, variables: list[keras.Variable]) -> None:
@@ -143,8 +164,7 @@ def copy_optimizer(
 
     Args:
         optimizer: the old optimizer; it is left as it is.
-        pairs: list of (old variable, new variable, kept, axis) in the new
-            model's order; `axis` None where nothing is cut.
+        pairs: list of `Pair` in the new model's order.
 
     Returns:
         An optimizer of the same class and config, built if the old one is.
@@ -155,7 +175,7 @@ def copy_optimizer(
     copy = _from_config(optimizer)
     if not optimizer.built:
         return copy
-    copy.build([new for _, new, _, _ in pairs])
+    copy.build([new for _, new, _ in pairs])
     for source, target in zip(parts(optimizer), parts(copy), strict=True):
         _copy_part(source, target, pairs)
     return copy
@@ -166,7 +186,7 @@ def _copy_part(
 ) -> None:
     scalars, slots = dict(scalars_of(source)), dict(slots_of(source))
     new_scalars, new_slots = dict(scalars_of(target)), dict(slots_of(target))
-    places = [(index_of(source, old), index_of(target, new)) for old, new, *_ in pairs]
+    places = [(index_of(source, old), index_of(target, new)) for old, new, _ in pairs]
     alike = scalars.keys() == new_scalars.keys() and slots.keys() == new_slots.keys()
     if not alike or any((a is None) != (b is None) for a, b in places):
         raise ValueError(
@@ -177,12 +197,15 @@ def _copy_part(
     for name, variable in scalars.items():
         new_scalars[name].assign(ops.copy(variable.value))
     for name, slot in slots.items():
-        for (old, _, kept, axis), (i, j) in zip(pairs, places, strict=True):
+        for (_, _, stays), (i, j) in zip(pairs, places, strict=True):
             if i is None or j is None or slot[i] is None:
                 continue
-            cut = take_neurons(slot[i].value, kept, slot_axis(source, name, old, axis))
-            new_slots[name][j].assign(cut)
-    copy_decay_exclusions(source, target, [(old, new) for old, new, _, _ in pairs])
+            if stays is not None:
+                kept, whole = stays
+                cut = _cut_of_slot(source, name, slot[i], whole)
+                stays = None if cut is None else (kept, cut)
+            new_slots[name][j].assign(cut_to(slot[i], stays))
+    copy_decay_exclusions(source, target, [(old, new) for old, new, _ in pairs])
 
 
 def _from_config(optimizer: keras.Optimizer) -> keras.Optimizer:

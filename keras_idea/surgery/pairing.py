@@ -4,11 +4,16 @@ from typing import TypeAlias
 
 import keras
 import numpy as np
+from keras import ops
 
+from keras_idea.layers.cut import Cut
 from keras_idea.surgery.find import FFN
+from keras_idea.typing import Tensor
 
-#: An old variable, the new one, the neurons kept and their axis (None: no cut).
-Pair: TypeAlias = tuple[keras.Variable, keras.Variable, np.ndarray | None, int | None]
+#: The neurons that stay, and how they lie in a variable.
+Kept: TypeAlias = tuple[np.ndarray, Cut]
+#: An old variable, the new one, what stays of it (None: all).
+Pair: TypeAlias = tuple[keras.Variable, keras.Variable, Kept | None]
 
 
 def paired_variables(
@@ -22,28 +27,22 @@ def paired_variables(
         ffns: list of `FFN` handles, all of the model.
 
     Returns:
-        List of (old variable, new variable, kept, axis), in the copy's order: the
-        indices of the neurons that stay, and their axis; None twice where nothing is
-        cut.
+        List of `Pair`, in the copy's order.
 
     Raises:
         ValueError: if the two have other variables than that.
     """
-    cuts: dict[int, tuple[np.ndarray, int]] = {}
+    kept: dict[int, Kept] = {}
     for ffn in ffns:
-        kept = ffn.kept_neurons()
-        cuts |= {id(variable): (kept, axis) for variable, axis in ffn.cuts()}
+        alive = ffn.kept_neurons()
+        kept |= {id(cut.variable): (alive, cut) for cut in ffn.cuts()}
     states = {id(v) for ffn in ffns for v in ffn.state.variables}
     old = [variable for variable in model.variables if id(variable) not in states]
     new = narrow.variables
-    pairs = [
-        (a, b, *cuts.get(id(a), (None, None))) for a, b in zip(old, new, strict=False)
-    ]
-    for a, b, kept, axis in pairs:
-        shape = list(a.shape)
-        if axis is not None:
-            shape[axis] = len(kept)
-        if (shape, a.name) != (list(b.shape), b.name):
+    pairs = [(a, b, kept.get(id(a))) for a, b in zip(old, new, strict=False)]
+    for a, b, stays in pairs:
+        shape = tuple(a.shape) if stays is None else stays[1].shape(stays[0].shape[-1])
+        if (shape, a.name) != (tuple(b.shape), b.name):
             break
     else:
         if len(old) == len(new):
@@ -54,3 +53,12 @@ def paired_variables(
         "in lists, tuples and dicts, since the constructor, of layers that are made "
         "again from their config; hold them so."
     )
+
+
+def cut_to(variable: keras.Variable, stays: Kept | None) -> Tensor:
+    """What stays of a variable's value; always a copy."""
+    if stays is None:
+        # On jax two variables that share an array cannot both be donated to a step.
+        return ops.copy(variable.value)
+    kept, cut = stays
+    return cut.take(kept)

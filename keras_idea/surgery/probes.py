@@ -38,9 +38,8 @@ def check_probes(
         if not ffn.shows_hidden:
             raise ValueError(
                 f"Method '{method}' needs the hidden activations of {ffn.name}, and "
-                f"{type(ffn.weights.backbone).__name__} multiplies by the kernel of "
-                "its down layer without calling the layer. Use method='sensitivity' "
-                "or 'random'."
+                f"{type(ffn.weights.backbone).__name__} multiplies by its down kernel "
+                "without calling a layer. Use method='sensitivity' or 'random'."
             )
     if optimizer is None:
         return

@@ -14,6 +14,7 @@ mesh) is scored by the gradient that the step is made with.
 
 import contextlib
 import functools
+import warnings
 from collections.abc import Iterable, Iterator, MutableMapping
 
 import keras
@@ -90,7 +91,7 @@ class NeuronPruner:
             and all(mine.state is other.state for mine, other in pairs)
             and schedules == self.schedules
             and [ffn.hidden_dim for ffn in ffns]
-            == [live.mask.shape[0] for live in self._live]
+            == [live.mask.shape[-1] for live in self._live]
         )
 
     def attach(self, model: keras.Model, tracing: bool = False) -> None:
@@ -134,6 +135,7 @@ class NeuronPruner:
         for ffn in self.ffns:
             ffn.state.publish()
             ffn.state.live = None
+            _tell_unasked(ffn)
         for variable in self.variables:
             untrack(self._optimizer, variable)
         for part, name in self._wrapped:
@@ -173,7 +175,7 @@ class NeuronPruner:
             return mask
         k = schedule(as_int(self._optimizer.iterations))
         # Between two milestones nothing is behind, and ranking costs compilations.
-        if ops.convert_to_numpy(mask).sum() <= k:
+        if ops.convert_to_numpy(mask).sum(-1).max() <= k:
             return mask
         importance = ffn.state.importance_of(ffn.state._scores.value)
         # Where nothing is known of the neurons, the first step tells.
@@ -200,6 +202,19 @@ class NeuronPruner:
         self._steps.assign_add(ended)
         pairs = list(zip(self.ffns, self._live, strict=True))
         renew(pairs, fresh, self._optimizer.iterations, self.start + 1, ends)
+
+
+def _tell_unasked(ffn: FFN) -> None:
+    if ffn.state.experts is None or ffn.width == ffn.full_dim:
+        return
+    scores = ops.convert_to_numpy(ffn.scores)
+    silent = np.flatnonzero(~scores.any(axis=(0, -1))).tolist()
+    if silent:
+        warnings.warn(
+            f"No token has come to experts {silent} of {ffn.name}: nothing is known of "
+            "their neurons, and those of the lowest numbers stay.",
+            stacklevel=2,
+        )
 
 
 def pruner_of(optimizer: keras.Optimizer | None) -> NeuronPruner | None:

@@ -13,6 +13,7 @@ import keras
 
 from keras_idea.keras_private.train_step import lower
 from keras_idea.keras_private.variables import shaped
+from keras_idea.layers.cut import Cut
 from keras_idea.surgery.find import FFN
 from keras_idea.surgery.optimizer_state import with_slots
 from keras_idea.surgery.pruner import pruner_of
@@ -33,9 +34,9 @@ def narrow_step(
         `jax.stages.Lowered`.
     """
     shapes = [
-        (variable, _with_axis(variable.shape, axis, width))
+        (cut.variable, cut.shape(width))
         for ffn, width in widths
-        for variable, axis in _of_neurons(ffn, model.optimizer)
+        for cut in _of_neurons(ffn, model.optimizer)
     ]
     pruner = pruner_of(model.optimizer)
     with contextlib.ExitStack() as scopes:
@@ -49,15 +50,11 @@ def narrow_step(
         return lower(model, data)
 
 
-def _of_neurons(
-    ffn: FFN, optimizer: keras.Optimizer
-) -> list[tuple[keras.Variable, int]]:
-    """All variables of a training run that have an FFN's neurons, and their axes."""
-    found = [cut for v, axis in ffn.cuts() for cut in with_slots(optimizer, v, axis)]
-    live = ffn.state.live
-    newest = [] if live is None else [(live.scores, 1), (live.mask, 0)]
-    return [*found, *ffn.state.cuts(), *newest]
-
-
-def _with_axis(shape: Sequence[int], axis: int, size: int) -> tuple[int, ...]:
-    return (*shape[:axis], size, *shape[axis + 1 :])
+def _of_neurons(ffn: FFN, optimizer: keras.Optimizer) -> list[Cut]:
+    """How an FFN's neurons lie in all variables of a training run that have them."""
+    found = [each for cut in ffn.cuts() for each in with_slots(optimizer, cut)]
+    state, live = ffn.state, ffn.state.live
+    newest = []
+    if live is not None:
+        newest = [state.scores_cut(live.scores), state.mask_cut(live.mask)]
+    return [*found, *state.cuts(), *newest]

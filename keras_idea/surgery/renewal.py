@@ -37,6 +37,10 @@ def renew(
     for (ffn, live), new in zip(pairs, sensitivities, strict=True):
         old = live.scores.value
         scores = ema(new, old, ffn.state.ema_decay)
+        if ffn.state.experts is not None:
+            # One that no token came to has not been asked: it keeps its scores.
+            asked = ops.any(new != 0, axis=(0, -1), keepdims=True)
+            scores = ops.where(asked, scores, old)
         live.scores.assign(scores if ends is True else ops.where(ends, scores, old))
     for (schedule, _), group in _groups(pairs).items():
         width = _due_width(schedule, iterations, first)
@@ -46,16 +50,17 @@ def renew(
             zero_rows(ffn.cuts(), live.mask.value)
 
 
-def _groups(pairs: _Pairs) -> dict[tuple[CubicWidth, int], _Pairs]:
+def _groups(pairs: _Pairs) -> dict[tuple[CubicWidth, tuple], _Pairs]:
     """The FFNs that have a schedule, by those whose masks can be made together.
 
     One operation on many small arrays instead of many: where nothing is compiled,
     each costs more than its arithmetic.
     """
-    groups: dict[tuple[CubicWidth, int], _Pairs] = {}
+    groups: dict[tuple[CubicWidth, tuple], _Pairs] = {}
     for ffn, live in pairs:
         if live.schedule is not None:
-            groups.setdefault((live.schedule, ffn.hidden_dim), []).append((ffn, live))
+            key = (live.schedule, tuple(live.mask.shape))
+            groups.setdefault(key, []).append((ffn, live))
     return groups
 
 

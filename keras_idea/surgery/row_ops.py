@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_idea.functional.importance import reduce_rows, sensitivity
 from keras_idea.functional.masks import top_k_mask
+from keras_idea.layers.cut import Cut
 from keras_idea.typing import Tensor
 
 if keras.backend.backend() == "torch":
@@ -17,26 +18,29 @@ if keras.backend.backend() == "torch":
 else:
 
     def mean_sensitivity(kernel: Tensor, gradient: Tensor, axis: int) -> Tensor:
-        """Mean sensitivity `(F,)` of each neuron's weights in a kernel.
+        """Mean sensitivity of each neuron's weights in a kernel.
 
         Args:
-            kernel: tensor, two axes.
+            kernel: tensor.
             gradient: tensor of the same shape.
-            axis: int, the axis of the neurons.
-        """
-        return reduce_rows(sensitivity(kernel, gradient), 1 - axis, "mean")
+            axis: int, the axis of the weights of one neuron.
 
-    def zero_rows(cuts: list[tuple[keras.Variable, int]], mask: Tensor) -> None:
-        """Zeroes the weights of dead neurons, in all three matrices and two biases.
+        Returns:
+            Tensor without that axis, `(F,)`.
+        """
+        return reduce_rows(sensitivity(kernel, gradient), axis, "mean")
+
+    def zero_rows(cuts: list[Cut], mask: Tensor) -> None:
+        """Zeroes the weights of dead neurons, in all matrices and biases.
 
         Args:
-            cuts: list of (variable, axis of its neurons), of one or two axes.
-            mask: tensor `(F,)` in {0, 1}, the living.
+            cuts: list of `Cut`.
+            mask: tensor `(F,)` or `(E, F)` in {0, 1}, the living.
         """
-        for variable, axis in cuts:
-            keep = ops.cast(mask, variable.dtype)
-            down = len(variable.shape) - axis == 2
-            variable.assign(variable.value * (keep[:, None] if down else keep))
+        for cut in cuts:
+            variable = cut.variable
+            keep = cut.spread(ops.cast(mask, variable.dtype))
+            variable.assign(variable.value * keep)
 
     def less(mask: Tensor, importance: Tensor, width: int) -> Tensor:
         """The mask `(F,)` of the `width` most important of the neurons that live.

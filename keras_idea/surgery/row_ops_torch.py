@@ -10,27 +10,34 @@ import keras
 import torch
 
 from keras_idea.functional.masks import top_k_mask
+from keras_idea.layers.cut import Cut
 from keras_idea.typing import Tensor
 
 
 @torch.no_grad()
 def mean_sensitivity(kernel: Tensor, gradient: Tensor, axis: int) -> Tensor:
     """See `row_ops`."""
-    return (kernel.float() * gradient.float()).abs_().mean(1 - axis)
+    return (kernel.float() * gradient.float()).abs_().mean(axis)
 
 
 @torch.no_grad()
-def zero_rows(cuts: list[tuple[keras.Variable, int]], mask: Tensor) -> None:
+def zero_rows(cuts: list[Cut], mask: Tensor) -> None:
     """See `row_ops`."""
-    for variable, axis in cuts:
-        value = variable.value
+    for cut in cuts:
+        value = cut.variable.value
         keep = mask.to(value.dtype)
-        value.mul_(keep[:, None] if value.ndim - axis == 2 else keep)
+        if cut.group is not None:
+            keep = cut.spread(keep)
+        elif value.ndim - cut.axis == 2:
+            keep = keep[:, None]
+        value.mul_(keep)
 
 
 @torch.no_grad()
 def less(mask: Tensor, importance: Tensor, width: int) -> Tensor:
     """`top_k_mask` of one FFN, from what it loses: a few neurons a step."""
+    if mask.ndim > 1:  # of experts, which lose as many each
+        return top_k_mask(importance, width, alive=mask)
     alive = mask > 0
     lost = int(alive.sum()) - width
     if lost <= 0:

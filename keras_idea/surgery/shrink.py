@@ -50,7 +50,8 @@ def narrow_to(
 
     Args:
         model: a built Keras model, compiled or not.
-        pairs: list of (`FFN` handle, ascending indices of the neurons that stay).
+        pairs: list of (`FFN` handle, ascending indices of the neurons that stay,
+            see `Cut.take`).
         others: list of `models_that_share`, if they were looked for before.
 
     Raises:
@@ -58,15 +59,16 @@ def narrow_to(
     """
     optimizer = built_optimizer(model)
     if optimizer is not None and pairs:
-        check_carriable(optimizer)  # before anything is cut
+        # Before anything is cut.
+        check_carriable(optimizer, [cut for ffn, _ in pairs for cut in ffn.cuts()])
     with scope_of(model):
         for ffn, kept in pairs:
-            for variable, axis in [*ffn.cuts(), *ffn.state.cuts()]:
-                narrow_variable(optimizer, variable, kept, axis)
-            ffn.weights.set_hidden_dim(len(kept))
+            for cut in [*ffn.cuts(), *ffn.state.cuts()]:
+                narrow_variable(optimizer, cut, kept)
+            ffn.weights.set_hidden_dim(kept.shape[-1])
     if pairs:
         refresh(model)
-        narrowed = {id(v) for ffn, _ in pairs for v, _ in ffn.cuts()}
+        narrowed = {id(cut.variable) for ffn, _ in pairs for cut in ffn.cuts()}
         for other in models_that_share(model) if others is None else others:
             _tell(other, narrowed)
 
@@ -77,7 +79,7 @@ def models_that_share(model: keras.Model) -> list[keras.Model]:
     Keras keeps no list of them: all objects of the process are looked through.
     """
     ours = set(map(id, all_layers(model)))
-    weights = {id(v) for ffn in find_ffns(model) for v, _ in ffn.cuts()}
+    weights = {id(cut.variable) for ffn in find_ffns(model) for cut in ffn.cuts()}
     own = getattr(model, "optimizer", None)
     return [
         other

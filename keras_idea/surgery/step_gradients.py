@@ -71,10 +71,11 @@ class StepGradients:
     def sensitivities(self, ffn: FFN) -> Tensor:
         """The newest sensitivities of an FFN, shaped as its scores."""
         rows = []
-        for kernel, axis in ffn.kernel_cuts():
+        for cut in ffn.kernel_cuts():
+            given = cut.variable.value, self.of(cut.variable)
             if ffn.state.row_reduce == "mean":
-                rows.append(mean_sensitivity(kernel.value, self.of(kernel), axis))
+                rows += cut.split(mean_sensitivity(*given, cut.weights_axis))
                 continue
-            values = sensitivity(kernel.value, self.of(kernel))
-            rows.append(values if axis == 0 else ops.transpose(values))
+            values = sensitivity(*given)
+            rows.append(values if cut.axis == 0 else ops.transpose(values))
         return ops.stack(rows)

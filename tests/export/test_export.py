@@ -497,6 +497,9 @@ class TestCompare:
         assert compare.probe_length(tiny_backbone("mistral", sliding_window=100)) == 116
         assert compare.probe_length(tiny_backbone("mistral", sliding_window=None)) == 48
         assert compare.probe_length(tiny_backbone("llama3")) == 48
+        assert compare.probe_length(tiny_backbone("gpt2")) == 48
+        with pytest.raises(ExportRefused, match="has 16 positions.* texts of 48"):
+            compare.probe_length(tiny_backbone("gpt2", max_sequence_length=16))
 
     def test_a_model_of_images_is_refused(self):
         lm = types.SimpleNamespace(input=dict.fromkeys(["token_ids", "images"]))

@@ -38,17 +38,13 @@ def language_model(name):
 
 
 class Gradients:
-    """The gradients of a row's stock model at any weights."""
+    """The gradients of a stock model at any weights."""
 
-    def __init__(self, name):
-        self.model = language_model(name)
+    def __init__(self, model):
+        self.model = model
         self.model.compile(keras.optimizers.SGD(RATE), LOSS, weighted_metrics=None)
         self.variables = self.model.trainable_variables
-        places = {id(v): i for i, v in enumerate(self.variables)}
-        self.ffns = [
-            [places[id(getattr(block, attribute).kernel)] for attribute in NAMES[name]]
-            for block in self.model.backbone.transformer_layers
-        ]
+        self.places = {id(v): i for i, v in enumerate(self.variables)}
 
     def at(self, weights, x, y):
         for variable, weight in zip(self.variables, weights, strict=True):
@@ -59,12 +55,12 @@ class Gradients:
         return [(b - a) / RATE for b, a in zip(before, after, strict=True)], loss
 
 
-def algorithm_1(twin, batches, optimizer, decay=0.4):
+def algorithm_1(twin, matrices, batches, optimizer, decay=0.4):
     """Yields (weights, scores, masks, loss) after every step."""
     weights = [to_numpy(v).astype("float64") for v in twin.variables]
-    full = weights[twin.ffns[0][2]].shape[0]
-    scores = [np.zeros((3, full)) for _ in twin.ffns]
-    masks = [np.ones(full) for _ in twin.ffns]
+    full = weights[matrices[0][2]].shape[0]
+    scores = [np.zeros((3, full)) for _ in matrices]
+    masks = [np.ones(full) for _ in matrices]
     for t, (x, y) in enumerate(batches, start=1):
         grads, loss = twin.at(weights, x, y)
         newest = [np.abs(g * w) for g, w in zip(grads, weights, strict=True)]
@@ -72,7 +68,7 @@ def algorithm_1(twin, batches, optimizer, decay=0.4):
             optimizer.step(i, w, g, t)
             for i, (w, g) in enumerate(zip(weights, grads, strict=True))
         ]
-        for i, (up, gate, down) in enumerate(twin.ffns):
+        for i, (up, gate, down) in enumerate(matrices):
             rows = [newest[up].mean(0), newest[gate].mean(0), newest[down].mean(1)]
             scores[i] = (1 - decay) * np.stack(rows) + decay * scores[i]
             best = np.argsort(-scores[i].max(axis=0), kind="stable")
@@ -96,7 +92,11 @@ def test_equals_algorithm_1(name, optimizer):
     model.compile(ours, LOSS, weighted_metrics=None)
     ffns = ki.find_ffns(model)
     start_pruning(model, TARGET, BEGIN, STEPS)
-    twin = Gradients(name)
+    twin = Gradients(language_model(name))
+    matrices = [
+        [twin.places[id(getattr(block, attr).kernel)] for attr in NAMES[name]]
+        for block in twin.model.backbone.transformer_layers
+    ]
     x, y = batch(model, np.random.default_rng(1), TOTAL * SIZE)
     cuts = [slice(i * SIZE, (i + 1) * SIZE) for i in range(TOTAL)]
     batches = [({k: v[cut] for k, v in x.items()}, y[cut]) for cut in cuts]
@@ -104,7 +104,7 @@ def test_equals_algorithm_1(name, optimizer):
     others = [
         i for i, v in enumerate(model.trainable_variables) if id(v) not in kernels
     ]
-    steps = algorithm_1(twin, batches, theirs)
+    steps = algorithm_1(twin, matrices, batches, theirs)
     for data, (weights, scores, masks, loss) in zip(batches, steps, strict=True):
         assert np.isclose(np.ravel(model.train_on_batch(*data))[0], loss, rtol=1e-5)
         for ffn, score, mask in zip(ffns, scores, masks, strict=True):
@@ -112,7 +112,7 @@ def test_equals_algorithm_1(name, optimizer):
             np.testing.assert_allclose(
                 to_numpy(ffn.scores), score, rtol=1e-4, atol=1e-5 * score.max()
             )
-        for ffn, mask, places in zip(ffns, masks, twin.ffns, strict=True):
+        for ffn, mask, places in zip(ffns, masks, matrices, strict=True):
             up, gate, down = (to_numpy(kernel) for kernel in ffn.kernels)
             living = (up * mask, gate * mask, down * mask[:, None])
             for kernel, place in zip(living, places, strict=True):

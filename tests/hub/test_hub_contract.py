@@ -24,6 +24,7 @@ HALFWAY = 5
 # what a family can change, with SGD, on torch: compiling them is most of the time.
 CORE = ("llama3", "gemma2", "qwen3", "phi3")
 SOME = {"jax": CORE, "tensorflow": CORE[:2], "torch": tuple(MODELS)}
+MIXTURES = ("mixtral", "qwen moe", "qwen3 moe", "qwen3.5 moe", "gpt oss")
 UNGATED = ("gpt2", "opt", "gpt neox", "bloom", "falcon", "bart", "t5 plain")
 TRAINED = tuple(MODELS) if ENDURANCE else SOME[keras.backend.backend()]
 FIT = {"batch_size": SIZE, "shuffle": False, "verbose": 0}
@@ -175,7 +176,8 @@ class Run:
         masked, narrow = self.masked[0], self.narrow[0]
         if self.name in CORE:
             assert self.generated  # needs the models as they are
-        return compare_after_a_step(masked, narrow, (self.x, self.y))
+        data = (self.x, self.y)
+        return compare_after_a_step(masked, narrow, data, self.row.packing)
 
     @functools.cached_property
     def stripped(self):
@@ -200,12 +202,31 @@ class Run:
         return model, record
 
 
-def compare_after_a_step(masked, narrow, data):
+def sliced(value, kept, axis, packing):
+    """A variable of the neurons `kept`; of a mixture of those of each expert."""
+    if kept.ndim == 1:
+        return np.take(value, kept, axis)
+    places = kept
+    if value.shape[axis] > FULL:  # two matrices
+        places = {
+            "halves": np.concatenate([kept, kept + FULL], axis=1),
+            "pairs": np.sort(np.concatenate([2 * kept, 2 * kept + 1], axis=1)),
+        }[packing]
+    pairs = zip(value, places, strict=True)
+    return np.stack([np.take(own, at, axis - 1) for own, at in pairs])
+
+
+def _held(ffn):
+    """The variables of an FFN's layer, without those of FFNs in it."""
+    return [cut.variable for cut in ffn.cuts()]
+
+
+def compare_after_a_step(masked, narrow, data, packing=""):
     """Pairs (sliced variable of the masked model, variable of the narrow one)."""
     losses = [step(model, data) for model in (masked, narrow)]
     np.testing.assert_allclose(*losses, rtol=1e-6)
     ffns = ki.find_ffns(masked)
-    kept = {id(v): f.kept_neurons() for f in ffns for v in f.layer.variables}
+    kept = {id(v): f.kept_neurons() for f in ffns for v in _held(f)}
     states = {id(v) for f in ffns for v in f.state.variables}
     wide = [v for v in masked.variables if id(v) not in states]
     pairs = []
@@ -213,7 +234,7 @@ def compare_after_a_step(masked, narrow, data):
         value = to_numpy(old)
         for axis, (a, b) in enumerate(zip(old.shape, new.shape, strict=True)):
             if a != b:
-                value = np.take(value, kept[id(old)], axis)
+                value = sliced(value, kept[id(old)], axis, packing)
         pairs.append((value, to_numpy(new)))
     return pairs
 
@@ -241,16 +262,23 @@ def test_every_ffn_is_pruned_as_its_scores_say(run):
         zip(record.scores, record.masks, strict=True), start=1
     ):
         for i, (score, mask) in enumerate(zip(scores, masks, strict=True)):
-            keep = reference.kept(t, len(mask), TARGET, BEGIN, STEPS)
+            full = mask.shape[-1]
+            keep = reference.kept(t, full, TARGET, BEGIN, STEPS)
             importance = score.astype("float64").max(axis=0)
-            best = [k for k in np.argsort(-importance, kind="stable") if alive[i][k]]
-            alive[i] = np.isin(np.arange(len(mask)), best[:keep])
-            np.testing.assert_array_equal(mask, alive[i])
-            assert mask.sum() == keep
-            # OPT's ReLU leaves some neurons without a gradient.
-            assert importance[best].min() > 0 or run.name == "opt"
+            # One row, or one an expert: neurons are ranked within it.
+            alive[i] = np.atleast_2d(alive[i])
+            rows = zip(np.atleast_2d(importance), np.atleast_2d(mask), strict=True)
+            for row, (own, seen) in enumerate(rows):
+                living = alive[i][row]
+                best = [k for k in np.argsort(-own, kind="stable") if living[k]]
+                alive[i][row] = np.isin(np.arange(full), best[:keep])
+                np.testing.assert_array_equal(seen, alive[i][row])
+                assert seen.sum() == keep
+                # OPT's ReLU leaves some neurons without a gradient.
+                assert own[best].min() > 0 or run.name == "opt"
     # Not the first ones, and not the same ones everywhere.
-    assert len({tuple(mask) for mask in record.masks[-1]}) == run.row.ffns
+    rows = [tuple(row) for mask in record.masks[-1] for row in np.atleast_2d(mask)]
+    assert len(set(rows)) == len(rows) >= run.row.ffns
 
 
 def test_compact_keeps_the_logits(run):
@@ -309,7 +337,7 @@ def test_compaction_in_fit_leaves_presets_of_the_stock_class(run):
 
 def test_what_is_saved_in_mid_pruning_loads_into_a_stock_model(run):
     _, record = run.masked
-    assert TARGET < record.masks[HALFWAY - 1][0].sum() < FULL
+    assert TARGET < record.masks[HALFWAY - 1][0].sum(-1).max() < FULL
     stock = tiny_lm(run.name)
     stock.load_weights(run.folder / "halfway.weights.h5")
     np.testing.assert_allclose(
@@ -330,6 +358,8 @@ def test_strip_leaves_the_stock_wide_model(run):
     assert model.backbone.get_config() == run.config
     np.testing.assert_allclose(logits(model, run.x), before.logits, rtol=0, atol=1e-6)
     for (*entrances, down), mask in before.ffns:
+        if mask.ndim == 2:  # each expert's in a column: tests/hub/test_mixtures.py
+            continue
         for rows in (*(to_numpy(kernel).T for kernel in entrances), to_numpy(down)):
             assert np.all(rows[mask == 0] == 0) and np.all(np.any(rows[mask == 1], 1))
     if run.name in CORE:
@@ -348,7 +378,7 @@ def set_masks(model, seed=0):
     """Another random choice of `TARGET` neurons in each FFN."""
     rng = np.random.default_rng(seed)
     for ffn in ki.find_ffns(model):
-        order = rng.permutation(ffn.hidden_dim)
+        order = rng.random(tuple(ffn.mask.shape)).argsort(axis=-1)
         ffn.mask.assign((order < TARGET).astype("float32"))
 
 
@@ -371,7 +401,7 @@ def test_untrained(name):
     np.testing.assert_array_equal(logits(ki.strip(model), x), masked)
 
 
-@pytest.mark.parametrize("name", [n for n in MODELS if n not in UNGATED])
+@pytest.mark.parametrize("name", [n for n in MODELS if n not in UNGATED + MIXTURES])
 def test_up_is_the_activated_matrix_and_gate_the_linear_one(name):
     """To turn the signs of gate and down changes nothing; of up and down, a lot."""
     model = ki.make_prunable(tiny_lm(name))
@@ -379,7 +409,7 @@ def test_up_is_the_activated_matrix_and_gate_the_linear_one(name):
     before = logits(model, x)
     for matrix, same in ((1, True), (0, False)):
         for ffn in ki.find_ffns(model):
-            cuts = [variable for variable, _ in ffn.cuts()]
+            cuts = [cut.variable for cut in ffn.cuts()]
             kernels, biases = cuts[:3], cuts[3:]  # biases of up and gate, if any
             for variable in (kernels[matrix], kernels[2], *biases[matrix:][:1]):
                 variable.assign(-to_numpy(variable))

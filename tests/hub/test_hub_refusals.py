@@ -9,16 +9,7 @@ from tests.helpers import residual_model, to_numpy
 from tests.hub_models import ENCODERS, MODELS, VOCABULARY, batch, tiny_backbone, tiny_lm
 
 _DECODER = MODELS["llama3"].arguments
-_EXPERTS = {"num_experts": 2, "top_k": 1}
-_QWEN_MOE = {**_DECODER, **_EXPERTS, "moe_intermediate_dim": 8}
 _GEMMA4 = {**MODELS["gemma4"].arguments, "hidden_size_per_layer_input": 0}
-_QWEN3_5_MOE = {
-    **MODELS["qwen3.5"].arguments,
-    **_EXPERTS,
-    "moe_intermediate_dim": 8,
-    "shared_expert_intermediate_size": 8,
-}
-del _QWEN3_5_MOE["intermediate_dim"]
 _GEMMA3N = {
     "text_vocab_size": VOCABULARY,
     "text_hidden_size": 16,
@@ -43,15 +34,6 @@ _ALBERT = {**MODELS["gpt2"].arguments, "embedding_dim": 16}
 
 # (class, arguments, what the message says)
 REFUSED = {
-    "mixtral": ("MixtralBackbone", {**_DECODER, **_EXPERTS}, "experts are raw"),
-    "qwen moe": (
-        "QwenMoeBackbone",
-        {**_QWEN_MOE, "shared_expert_intermediate_dim": 8},
-        "QwenMoeBackbone cannot be pruned: its experts are raw",
-    ),
-    "qwen3 moe": ("Qwen3MoeBackbone", {**_QWEN_MOE, "head_dim": 8}, "experts are raw"),
-    "qwen3.5 moe": ("Qwen3_5MoeBackbone", _QWEN3_5_MOE, "experts are raw"),
-    "gpt oss": ("GptOssBackbone", {**_DECODER, **_EXPERTS}, "experts are raw"),
     "gemma3n": ("Gemma3nBackbone", _GEMMA3N, "statistics over all neurons"),
     "gemma4 moe": (
         "Gemma4Backbone",

@@ -7,6 +7,7 @@ import pytest
 from keras_idea.keras_private.optimizer_parts import parts
 from keras_idea.keras_private.optimizer_slots import scalars_of, slots_of
 from keras_idea.keras_private.optimizer_variables import tracked_variables
+from keras_idea.layers.cut import Cut
 from keras_idea.surgery.optimizer_state import (
     check_carriable,
     copy_optimizer,
@@ -123,7 +124,7 @@ def trained(make):
 def narrow(optimizer, variables):
     for variable, (_, axis) in zip(variables, SHAPES.values(), strict=True):
         if axis is not None:
-            narrow_variable(optimizer, variable, KEPT, axis)
+            narrow_variable(optimizer, Cut(variable, axis), np.array(KEPT))
 
 
 def values_of(variables):
@@ -163,7 +164,8 @@ def test_narrowed_and_copied_optimizers_step_alike(name):
     for old, new, (_, axis) in zip(variables, fresh, SHAPES.values(), strict=True):
         value = to_numpy(old)
         new.assign(value if axis is None else value.take(KEPT, axis))
-        pairs.append((old, new, KEPT if axis is not None else None, axis))
+        stays = None if axis is None else (np.array(KEPT), Cut(old, axis))
+        pairs.append((old, new, stays))
     copy = copy_optimizer(optimizer, pairs)
     wide, wide_variables = trained(make)
     narrow(optimizer, variables)
@@ -243,7 +245,7 @@ def test_weird_lists_are_refused(kind):
         lambda: narrow(optimizer, variables),
         lambda: set_variables(optimizer, variables),
         lambda: drop_variables(optimizer, variables[:1]),
-        lambda: copy_optimizer(optimizer, [(v, v, None, None) for v in variables]),
+        lambda: copy_optimizer(optimizer, [(v, v, None) for v in variables]),
     ]
     for change in changes:
         with pytest.raises(ValueError, match="Weird cannot be carried.*`odd`"):
@@ -272,4 +274,4 @@ def test_copy_with_other_state_is_refused():
     optimizer, variables = Forgetful(0.1, momentum=0.9), make_variables()
     optimizer.build(variables)
     with pytest.raises(ValueError, match="Forgetful, made again from its config"):
-        copy_optimizer(optimizer, [(v, v, None, None) for v in variables])
+        copy_optimizer(optimizer, [(v, v, None) for v in variables])

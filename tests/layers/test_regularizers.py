@@ -122,7 +122,7 @@ def pruned(data, target, **arguments):
 def dead_weights(ffn):
     """All weights of pruned neurons in the three matrices and two biases."""
     dead = np.flatnonzero(to_numpy(ffn.mask) == 0)
-    return [np.take(to_numpy(v), dead, axis=axis) for v, axis in ffn.cuts()]
+    return [np.take(to_numpy(c.variable), dead, axis=c.axis) for c in ffn.cuts()]
 
 
 def test_compact_and_narrowing_carry_them(data):

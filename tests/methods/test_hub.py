@@ -112,7 +112,7 @@ def gemma4(tokens):
 
 def test_gemma4_hides_its_activations(gemma4):
     lm, x, y = gemma4
-    message = "needs the hidden activations of .*Gemma4Backbone multiplies by the kern"
+    message = "needs the hidden activations of .*Gemma4Backbone multiplies by its down"
     for method in ("activation", Activation(x), "learned_mask"):
         prune = ki.IdeaPruneCallback(4, begin_step=3, prune_steps=2, method=method)
         with pytest.raises(ValueError, match=message):

@@ -147,7 +147,8 @@ def test_a_hub_model_with_a_tokenizer_of_the_documents(tmp_path):
         'validation_paths = ["others"]',
     )
     folder, printed = run_in(tmp_path, config + "compare_from_scratch = false\n")
-    assert "Vocabulary: 300 tokens" in printed
+    # Of 300: the text has no more to merge.
+    assert "Vocabulary: 283 tokens" in printed
     tokenizer = load(folder).preprocessor.tokenizer
     caches = [TokenCache(path) for path in (tmp_path / "tokens").iterdir()]
     train, held_out = sorted(caches, key=len, reverse=True)

@@ -1,0 +1,164 @@
+"""What can be done with each of KerasHub's families: every cell is run.
+
+    KERAS_BACKEND=torch python benchmarks/families.py
+
+Tiny models with random weights, the tests' own (tests/hub_models.py): converted, masked
+at random to 10 of 24 neurons, compacted, saved and loaded as a preset, exported to
+Hugging Face and loaded by transformers, exported to GGUF and, where llama-cpp-python is
+installed, loaded by llama.cpp. A figure is the greatest difference of outputs of about
+1; what cannot be done says why. About 5 minutes on one CPU core.
+Writes benchmarks/results/families.json and .md.
+"""
+
+import argparse
+import pathlib
+import sys
+import tempfile
+
+import keras
+import numpy as np
+import record
+
+sys.path.insert(0, str(record.REPOSITORY))
+
+import keras_idea as ki  # noqa: E402
+from keras_idea.export import export_gguf, export_hf  # noqa: E402
+from keras_idea.hub.families import FAMILIES  # noqa: E402
+from tests.helpers import to_numpy  # noqa: E402
+from tests.hub import test_encoders as encoders  # noqa: E402
+from tests.hub_models import ENCODERS, MODELS, batch, tiny_lm  # noqa: E402
+
+KEPT = 10
+COLUMNS = (
+    "matrices",
+    "converted",
+    "masked = narrow",
+    "a step later",
+    "preset",
+    "Hugging Face",
+    "GGUF",
+)
+
+
+def outputs(model, x):
+    """All outputs of a model in one array."""
+    found = keras.tree.flatten(model(x, training=False))
+    return np.concatenate([np.ravel(to_numpy(output)) for output in found])
+
+
+def difference(a, b):
+    """The greatest, as a text; "same bits" for none."""
+    worst = float(np.abs(a.astype("float64") - b).max())
+    return "same bits" if worst == 0 else f"{worst:.0e}"
+
+
+def prepared(name):
+    """A row's model, inputs, and targets of a training step (None: it has no loss)."""
+    if name in MODELS:
+        model = tiny_lm(name)
+        x, y = batch(model, np.random.default_rng(0))
+        return model, x, y
+    model = encoders.backbone(name)
+    return model, encoders.inputs(model, 4), None
+
+
+def attempt(cell):
+    """What a cell says, or the first line of why not."""
+    try:
+        return cell()
+    except Exception as error:
+        return "no: " + " ".join(str(error).split())
+
+
+def matrices(ffn):
+    """How many matrices an FFN has, of how many experts."""
+    of_each = str(len(ffn.weights.matrices))
+    return of_each if ffn.state.experts is None else f"{ffn.state.experts} x {of_each}"
+
+
+def step(model, x, y):
+    """The model's outputs after one step of SGD."""
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.SGD(0.02, momentum=0.9), loss, weighted_metrics=None)
+    keras.Model.fit(model, x, y, batch_size=4, verbose=0)
+    return outputs(model, x)
+
+
+def cells(name, folder):
+    """dict: column to text, of one family."""
+    model, x, y = prepared(name)
+    stock = outputs(model, x)
+    ki.make_prunable(model)
+    found = {"converted": difference(outputs(model, x), stock)}
+    ffns = ki.find_ffns(model)
+    found["matrices"] = " + ".join(dict.fromkeys(map(matrices, ffns)))
+    rng = np.random.default_rng(1)
+    for ffn in ffns:
+        order = rng.random(tuple(ffn.mask.shape)).argsort(axis=-1)
+        ffn.mask.assign((order < KEPT).astype("float32"))
+    masked = outputs(model, x)
+    narrow = ki.compact(model)
+    found["masked = narrow"] = difference(outputs(narrow, x), masked)
+
+    def preset():
+        backbone = getattr(narrow, "backbone", narrow)
+        backbone.save_to_preset(folder / "preset")
+        loaded = type(backbone).from_preset(str(folder / "preset"))
+        return difference(outputs(loaded, x), outputs(backbone, x))
+
+    def hugging_face():
+        if y is None:
+            return "no: KerasHub's export is for a CausalLM"
+        match = export_hf(narrow, folder / "hf").match
+        return f"{match.difference:.0e}"
+
+    def gguf():
+        if y is None:
+            return "no: it is for a CausalLM"
+        match = export_gguf(narrow, folder / "model.gguf").match
+        return "written, not run" if match is None else f"{match.difference:.0e}"
+
+    found["preset"] = attempt(preset)
+    found["Hugging Face"] = attempt(hugging_face)
+    found["GGUF"] = attempt(gguf)
+    found["a step later"] = "-"
+    if y is not None:
+        found["a step later"] = attempt(
+            lambda: difference(step(narrow, x, y), step(model, x, y))
+        )
+    return found
+
+
+def refused():
+    """dict: name of a family that is refused to why."""
+    return {row.prefix: row.refused for row in FAMILIES.values() if row.refused}
+
+
+def main():
+    """Runs the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="*", help="names of rows; default: all")
+    parser.add_argument(
+        "--output", default=record.REPOSITORY / "benchmarks" / "results"
+    )
+    arguments = parser.parse_args()
+    facts, results = record.environment(), {}
+    for name in arguments.only or [*MODELS, *ENCODERS]:
+        with tempfile.TemporaryDirectory() as folder:
+            results[name] = cells(name, pathlib.Path(folder))
+        print(name, results[name], flush=True)
+    rows = [[name, *(found[c] for c in COLUMNS)] for name, found in results.items()]
+    table = {
+        "title": "Families of KerasHub, tiny models with random weights",
+        "columns": ["model", *COLUMNS],
+        "rows": rows,
+        "notes": "Greatest difference of outputs of about 1. Refused: "
+        + "; ".join(f"{name} ({why})" for name, why in refused().items())
+        + ".",
+    }
+    for path in record.write(arguments.output, "families", facts, results, [table]):
+        print(f"written: {path}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,214 @@
+"""Does llama.cpp compute what is exported? Tiny models of every family, in every type.
+
+    KERAS_BACKEND=torch python -m benchmarks.served --llama FOLDER
+
+FOLDER is llama.cpp's source, which lies in the source package of llama-cpp-python;
+`make served` builds that and calls this.
+"""
+
+import argparse
+import contextlib
+import importlib.metadata
+import pathlib
+import sys
+import tempfile
+
+import keras_hub
+import llama_cpp
+import numpy as np
+
+from benchmarks import converter, record, served_tables
+from keras_idea.errors import KerasIdeaError
+from keras_idea.export import export_gguf
+from keras_idea.export.compare import model_subject
+from keras_idea.export.tokenizer_check import SAMPLES
+from keras_idea.hub.families import HUB_FAMILIES
+from keras_idea.hub.make_tokenizer import make_tokenizer
+from keras_idea.layers import GatedFFN
+from keras_idea.models import DecoderConfig, decoder
+from tests.hub_models import MODELS, randomize, tiny_lm
+
+DTYPES = ("float32", "float16", "q8_0")
+LENGTH, PROMPT, NEW, SIZE = 96, 8, 32, 512
+FAMILIES = (
+    *("llama", "llama tied", "llama3", "mistral", "qwen", "qwen3", "phi3", "gemma"),
+    *("gemma2", "gemma3", "smollm3", "gpt2", "gpt neox", "bloom", "falcon", "opt"),
+)
+# Vocabularies of released tokenizers, which lie beside llama.cpp's own tests.
+RELEASED = {"gpt2": "gpt-2", "llama3": "llama-bpe", "qwen": "qwen2"}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--llama", type=pathlib.Path, required=True)
+    parser.add_argument("--output", default=record.REPOSITORY / "benchmarks/results")
+    options = parser.parse_args()
+    facts = record.environment()
+    facts["command"] = "make served"
+    for package in ("keras-hub", "gguf", "llama-cpp-python", "transformers"):
+        facts["versions"][package] = importlib.metadata.version(package)
+    texts = (*SAMPLES, *converter.test_texts("gpt-2", options.llama)[0])
+    names = ("own decoder", *FAMILIES)
+    released = {
+        vocabulary: converter.of_released(
+            with_released(name, vocabulary, options.llama), vocabulary, options.llama
+        )
+        for name, vocabulary in RELEASED.items()
+    }
+    print(released, flush=True)
+    families = {name: family(name, texts, options.llama) for name in names}
+    tables = [
+        served_tables.of_families(families, DTYPES, len(texts)),
+        served_tables.of_released(released),
+    ]
+    record.print_tables(tables)
+    results = {"families": families, "released tokenizers": released}
+    for path in record.write(options.output, "served", facts, results, tables):
+        print(path.name)
+    return any("failed" in found for row in families.values() for found in row.values())
+
+
+def family(name, texts, llama):
+    """dict: dtype, and "converter" -> what came out."""
+    try:
+        model = make(name)
+    except KerasIdeaError as error:
+        return {dtype: {"refused": str(error)} for dtype in DTYPES}
+    rows = {}
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        for dtype in DTYPES:
+            rows[dtype] = served(model, folder / f"{dtype}.gguf", dtype, texts)
+            print(name, dtype, rows[dtype], flush=True)
+        if "refused" not in rows["float32"]:
+            file = folder / "float32.gguf"
+            rows["converter"] = converter.converted(model, file, llama)
+            print(name, "converter", rows["converter"], flush=True)
+    return rows
+
+
+def make(name):
+    """A tiny model with random weights and, where there is one, a trained tokenizer."""
+    if name == "own decoder":
+        config = DecoderConfig(
+            vocabulary_size=257,
+            model_dim=64,
+            num_layers=2,
+            num_heads=2,
+            hidden_dim=96,
+            sequence_length=LENGTH,
+        )
+        return randomize(decoder(config, ffn=GatedFFN), 0.2)
+    row, (key, *_) = MODELS[name], name.split()
+    sizes = {"vocabulary_size": SIZE, "hidden_dim": 64}
+    sizes |= {width: 96 * per_neuron for width, per_neuron in row.widths.items()}
+    wanted = {"head_dim": 32, "max_sequence_length": LENGTH, "sliding_window": 48}
+    sizes |= {n: value for n, value in wanted.items() if n in row.arguments}
+    if name == "smollm3":
+        sizes |= {"num_layers": 4, "layer_types": ["full_attention"] * 4}
+        sizes |= {"rope_layer_enabled_list": [True] * 3 + [False]}
+        sizes |= {"max_position_embeddings": LENGTH}
+    lm = tiny_lm(name, **sizes)
+    key = {"gemma2": "gemma", "gpt2": "qwen", "gpt": "qwen"}.get(key, key)
+    if key in HUB_FAMILIES:
+        text = pathlib.Path(__file__).read_text(encoding="utf-8")
+        kind = HUB_FAMILIES[key].from_nothing.tokenizer
+        give(lm, make_tokenizer(key, kind, text, SIZE - 10))
+    return lm
+
+
+def give(lm, tokenizer):
+    """Gives a model a preprocessor of its own family."""
+    prefix = type(lm).__name__.removesuffix("CausalLM")
+    own = getattr(keras_hub.tokenizers, f"{prefix}Tokenizer")
+    if not isinstance(tokenizer, own):
+        tokenizer = own(vocabulary=tokenizer.vocabulary, merges=tokenizer.merges)
+    preprocessor = getattr(keras_hub.models, f"{prefix}CausalLMPreprocessor")
+    lm.preprocessor = preprocessor(tokenizer, sequence_length=LENGTH)
+
+
+def served(model, path, dtype, texts):
+    """Dict of numbers: what llama.cpp makes of an export, beside the model."""
+    try:
+        export_gguf(model, path, dtype, length=LENGTH)
+    except KerasIdeaError as error:
+        kind = "refused" if error.status == 2 else "failed"
+        return {kind: str(error)}
+    expected = model_subject(model)
+    tokenizer = getattr(getattr(model, "preprocessor", None), "tokenizer", None)
+    encode = tokenizer or (lambda text: list(text.encode()))
+    # The own decoder's are the bytes.
+    has_one = tokenizer is not None or not hasattr(model, "backbone")
+    rng = np.random.default_rng(1)
+    size = model.output_shape[-1]
+    ids_BT = rng.integers(0, size, (4, PROMPT + NEW)).astype("int32")
+    with loaded(path) as llama:
+        a_BTV = expected.logits(ids_BT)
+        b_BTV = np.stack([logits(llama, ids_T) for ids_T in ids_BT])
+        a, b = likelihoods(a_BTV, ids_BT), likelihoods(b_BTV, ids_BT)
+        tokens = expected.greedy(ids_BT[:, :PROMPT], NEW)[:, PROMPT:]
+        ours = np.array([greedy(llama, ids_T[:PROMPT], NEW) for ids_T in ids_BT])
+        other = [
+            t for t in texts if has_one and ids(llama, t, tokenizer) != [*encode(t)]
+        ]
+    return {
+        "logits differ by": float(np.abs(a_BTV - b_BTV).max()),
+        "largest logit": float(np.abs(a_BTV).max()),
+        "log-likelihood of a token": float(a.mean()),
+        "log-likelihood of a token differs by": float(abs(a.mean() - b.mean())),
+        "greedy tokens": int(tokens.size),
+        "greedy tokens equal": int(np.cumprod(tokens == ours, axis=1).sum()),
+        "texts of equal ids": len(texts) - len(other) if has_one else None,
+        "texts of other ids": other,
+    }
+
+
+@contextlib.contextmanager
+def loaded(path):
+    kinds = dict.fromkeys(("type_k", "type_v"), llama_cpp.GGML_TYPE_F32)
+    llama = llama_cpp.Llama(
+        str(path), n_ctx=LENGTH, logits_all=True, n_threads=1, verbose=False, **kinds
+    )
+    with contextlib.closing(llama):
+        yield llama
+
+
+def logits(llama, ids_T):
+    llama.reset()
+    llama.eval([int(i) for i in ids_T])
+    return llama.scores[: len(ids_T)].copy()
+
+
+def greedy(llama, ids_P, count):
+    """Tokens that follow, taken by llama.cpp's own sampler from its cache."""
+    stream = llama.generate([int(i) for i in ids_P], temp=0.0, repeat_penalty=1.0)
+    return [token for token, _ in zip(stream, range(count), strict=False)]
+
+
+def ids(llama, text, tokenizer):
+    special = tokenizer is None or hasattr(tokenizer, "merges")
+    return llama.tokenize(text.encode(), add_bos=False, special=special)
+
+
+def likelihoods(logits_BTV, ids_BT):
+    """Natural logarithms of the probabilities of the tokens that follow."""
+    shifted = logits_BTV[:, :-1] - logits_BTV[:, :-1].max(-1, keepdims=True)
+    log_BTV = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+    return np.take_along_axis(log_BTV, ids_BT[:, 1:, None], axis=-1)
+
+
+def with_released(name, vocabulary, llama):
+    """A tiny model with a released tokenizer."""
+    tokens, merges, special = converter.read_vocabulary(vocabulary, llama)
+    more = {"max_sequence_length": LENGTH} if name == "gpt2" else {}
+    lm = tiny_lm(name, vocabulary_size=len(tokens), num_layers=1, **more)
+    prefix = type(lm).__name__.removesuffix("CausalLM")
+    own = getattr(keras_hub.tokenizers, f"{prefix}Tokenizer")
+    more = {} if name == "gpt2" else {"unsplittable_tokens": special}
+    ids = {token: index for index, token in enumerate(tokens)}
+    give(lm, own(vocabulary=ids, merges=["#version: 0.2", *merges], **more))
+    return lm
+
+
+if __name__ == "__main__":
+    sys.exit(main())

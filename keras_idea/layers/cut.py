@@ -1,0 +1,117 @@
+"""How a variable holds the neurons of an FFN: along which axis, in which order.
+
+Shapes: F neurons of an FFN, or of each of its E experts; D = input_dim. What there is
+of each neuron (a mask, indices of those that stay) has the shape `(F,)` or `(E, F)`.
+"""
+
+import dataclasses
+from typing import Literal
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_idea.functional.masks import take_neurons
+from keras_idea.typing import Tensor
+
+#: Two matrices in one variable. "halves": neuron j is j and F + j; "pairs": 2j, 2j + 1.
+Packing = Literal["", "halves", "pairs"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Cut:
+    """One axis of one variable, which narrowing slices.
+
+    Attributes:
+        variable: a Keras variable.
+        axis: int, along which its neurons lie.
+        group: int or None, the axis of the experts, each of which has neurons of its
+            own; None: there are none.
+        packing: how the neurons of two matrices lie behind one another along `axis`;
+            "": it is one matrix.
+
+    Example:
+    >>> kernel = keras.Variable(np.ones((4, 6)))  # (D, F)
+    >>> Cut(kernel, axis=1).neurons
+    6
+    """
+
+    variable: keras.Variable
+    axis: int
+    group: int | None = None
+    packing: Packing = ""
+
+    @property
+    def matrices(self) -> int:
+        """int, matrices that the variable holds."""
+        return 2 if self.packing else 1
+
+    @property
+    def neurons(self) -> int:
+        """int, neurons (of an expert) that it has places for."""
+        return self.variable.shape[self.axis] // self.matrices
+
+    @property
+    def is_bias(self) -> bool:
+        """bool, whether a neuron has one number in each matrix, not weights."""
+        return len(self.variable.shape) == (1 if self.group is None else 2)
+
+    @property
+    def weights_axis(self) -> int:
+        """int, the axis of a kernel along which the weights of one neuron lie."""
+        (axis,) = {*range(len(self.variable.shape))} - {self.axis, self.group}
+        return axis
+
+    def of(self, variable: keras.Variable, axis: int) -> "Cut":
+        """The same neurons in another variable, such as an optimizer's slot."""
+        return dataclasses.replace(self, variable=variable, axis=axis)
+
+    def shape(self, neurons: int) -> tuple[int, ...]:
+        """The variable's shape once it has so many neurons (an expert)."""
+        shape = tuple(self.variable.shape)
+        before, after = shape[: self.axis], shape[self.axis + 1 :]
+        return (*before, neurons * self.matrices, *after)
+
+    def spread(self, values: Tensor) -> Tensor:
+        """One number a neuron, so that it multiplies all of the neuron's weights.
+
+        Args:
+            values: tensor `(F,)` or `(E, F)`.
+
+        Returns:
+            Tensor that broadcasts to the variable's shape.
+        """
+        if self.packing == "halves":
+            values = ops.concatenate([values, values], axis=-1)
+        elif self.packing == "pairs":
+            values = ops.repeat(values, 2, axis=-1)
+        return values if self.is_bias else ops.expand_dims(values, self.weights_axis)
+
+    def split(self, values: Tensor) -> list[Tensor]:
+        """Numbers along the axis, by matrix.
+
+        Args:
+            values: tensor `(2 F,)` or `(E, 2 F)`, or `F` where nothing is packed.
+
+        Returns:
+            List of tensors `(F,)` or `(E, F)`, one a matrix.
+        """
+        if not self.packing:
+            return [values]
+        if self.packing == "pairs":
+            return [values[..., ::2], values[..., 1::2]]
+        return ops.split(values, 2, axis=-1)
+
+    def take(self, kept: np.ndarray) -> Tensor:
+        """The variable's value, of the neurons that stay alone.
+
+        Args:
+            kept: int array `(K,)` or `(E, K)`, ascending.
+        """
+        places = kept
+        if self.packing == "halves":
+            places = np.concatenate([kept, kept + self.neurons], axis=-1)
+        elif self.packing == "pairs":
+            places = np.stack([2 * kept, 2 * kept + 1], axis=-1)
+            places = places.reshape(*kept.shape[:-1], -1)
+        return take_neurons(self.variable.value, places, self.axis, self.group)
