@@ -238,11 +238,13 @@ FAMILIES: dict[str, Callable[[Any], GGUFFamily]] = {
     "SmolLM3Backbone": _smollm3,
 }
 _NOT_YET = "llama.cpp knows it, but nobody has written down where its weights go"
-_EXPERTS = "its experts cannot be pruned, so that nobody has looked"
 #: Class of the backbones -> why there is no row.
 REFUSED = {
     "OPTBackbone": "llama.cpp does not know it",
     "FalconBackbone": "KerasHub's tells positions by ALiBi, llama.cpp's by rotation",
-    **{f"{p}Backbone": _NOT_YET for p in ("Qwen3_5", "Gemma4", "Gemma3n")},
-    **{f"{p}Backbone": _EXPERTS for p in ("Mixtral", "QwenMoe", "Qwen3Moe", "GptOss")},
+    **{
+        f"{prefix}Backbone": _NOT_YET
+        for prefix in ("Qwen3_5", "Gemma4", "Gemma3n")
+        + ("Mixtral", "QwenMoe", "Qwen3Moe", "Qwen3_5Moe", "GptOss")
+    },
 }

@@ -124,7 +124,8 @@ class TeacherFootprint:
         parameters: int.
         multiply_adds: int, of a token.
         weights: int; exact.
-        activations: int, its logits and one block: an estimate.
+        activations: int, its logits and what the divergence from them keeps: an
+            estimate, without what the compiler fuses.
     """
 
     parameters: int
@@ -158,11 +159,15 @@ def teacher_footprint(
     dtype = config.distillation.teacher_dtype or config.run.dtype
     size = _FLOAT32 if dtype == "float32" else _FLOAT32 // 2
     vocabulary = max(variable.shape[0] for variable in teacher.variables)
+    top_k = config.distillation.top_k
+    # Counted on torch: two softmaxes, their quotient and its logarithm are kept. Of the
+    # likeliest tokens they are small, and the gradient of having chosen them is not.
+    kept = 4 if top_k is None or top_k >= vocabulary else 1
     return TeacherFootprint(
         teacher.count_params(),
         multiply_adds(teacher, length),
         _bytes(teacher.variables, {}, 1),
-        tokens * vocabulary * (size + _FLOAT32),
+        tokens * vocabulary * (size + kept * _FLOAT32),
     )
 
 
