@@ -120,8 +120,10 @@ def cells(name, folder):
     def gguf():
         if y is None:
             return "no: it is for a CausalLM"
-        match = export_gguf(narrow, folder / "model.gguf").match
-        return "written, not run" if match is None else f"{match.difference:.0e}"
+        export = export_gguf(narrow, folder / "model.gguf")
+        if export.match is None:
+            return f"written; {export.notes[-1]}"
+        return f"{export.match.difference:.0e}"
 
     found["preset"] = attempt(preset)
     found["Hugging Face"] = attempt(hugging_face)

@@ -171,8 +171,8 @@ def table(found, model, teacher, compiled_peak):
         ],
         "notes": f"Batch {BATCH} x {LENGTH} tokens of {VOCABULARY:,}, float32, "
         f"{keras.backend.backend()}; the plan's teacher is {teacher.weights >> 20} of "
-        f"weights and {teacher.activations >> 20} of logits and divergence. Measured above what the "
-        f"process held after its imports, from step {SETTLED + 1} on.",
+        f"weights and {teacher.activations >> 20} of logits and divergence. Measured: "
+        f"above what the process held after its imports, from step {SETTLED + 1} on.",
     }
 
 
