@@ -164,10 +164,10 @@ def served(model, path, dtype, texts):
 
 
 @contextlib.contextmanager
-def loaded(path):
+def loaded(path, length=LENGTH):
     kinds = dict.fromkeys(("type_k", "type_v"), llama_cpp.GGML_TYPE_F32)
     llama = llama_cpp.Llama(
-        str(path), n_ctx=LENGTH, logits_all=True, n_threads=1, verbose=False, **kinds
+        str(path), n_ctx=length, logits_all=True, n_threads=1, verbose=False, **kinds
     )
     with contextlib.closing(llama):
         yield llama

@@ -1,0 +1,163 @@
+"""A checkpoint and its narrow models in llama.cpp: bytes, tokens a second, bits a byte.
+
+    KERAS_BACKEND=torch python -m benchmarks.serve_checkpoint TEXT PRESET [PRESET ...]
+
+Each preset is exported to GGUF in float32, float16 and Q8_0 and loaded by llama.cpp on
+one thread. Its bits a byte and greedy tokens on held-out text stand beside Keras's in
+float32. Speeds are medians of rounds in which all files take turns: 512 tokens read as
+prompts of 128, and 128 tokens written one after another. About two minutes.
+Writes benchmarks/results/serve_checkpoint.json and .md.
+"""
+
+import argparse
+import contextlib
+import math
+import pathlib
+import tempfile
+import time
+
+import keras_hub
+import numpy as np
+
+import keras_idea as ki
+from benchmarks import record
+from benchmarks.served import DTYPES, greedy, likelihoods, loaded, logits
+from keras_idea.export import export_gguf
+from keras_idea.export.compare import model_subject
+
+LENGTH, WINDOWS, PROMPT, NEW = 128, 64, 32, 64
+ROUNDS, READ, WRITTEN = 15, 4, 96
+
+
+def held_out(text, preset):
+    """Windows of the validation text: ids, one more than `LENGTH`; bytes a token."""
+    models = keras_hub.models.CausalLMPreprocessor
+    tokenizer = models.from_preset(preset).tokenizer
+    corpus = ki.data.load_text(text).tokenized(
+        ki.data.tokenizer_vocabulary(tokenizer), tokenizer.start_token_id
+    )
+    x, y = corpus.validation_windows(length=LENGTH, limit=WINDOWS)
+    return np.concatenate([x, y[:, -1:]], axis=1), corpus.bytes_per_token(y)
+
+
+def bits(logits_BTV, ids_BT, bytes_per_token):
+    """Bits a byte of what follows each token."""
+    nats = -likelihoods(logits_BTV, ids_BT).mean()
+    return float(nats / bytes_per_token / math.log(2.0))
+
+
+def seconds(llama, ids_BT):
+    """(of reading, of writing): tokens a second."""
+    begin = time.perf_counter()
+    for ids_T in ids_BT[:READ, :LENGTH]:
+        llama.reset()
+        llama.eval(ids_T.tolist())
+    read = READ * LENGTH / (time.perf_counter() - begin)
+    llama.reset()
+    llama.eval(ids_BT[0, : LENGTH - WRITTEN].tolist())
+    begin = time.perf_counter()
+    for _ in range(WRITTEN):
+        llama.eval([int(llama.scores[llama.n_tokens - 1].argmax())])
+    return read, WRITTEN / (time.perf_counter() - begin)
+
+
+def exported(preset, ids_BT, per_token, folder):
+    """dict: dtype -> what its file is and says."""
+    model = keras_hub.models.CausalLM.from_preset(preset)
+    expected = model_subject(model)
+    exact = bits(expected.logits(ids_BT), ids_BT, per_token)
+    prompts = ids_BT[:8, :PROMPT]
+    tokens = expected.greedy(prompts, NEW)[:, PROMPT:]
+    found = {}
+    for dtype in DTYPES:
+        path = folder / f"{pathlib.Path(preset).name}-{dtype}.gguf"
+        export_gguf(model, path, dtype)
+        with loaded(path, LENGTH + 1) as llama:
+            logits_BTV = np.stack([logits(llama, ids_T) for ids_T in ids_BT])
+            written = np.array([greedy(llama, ids_T, NEW) for ids_T in prompts])
+        found[dtype] = {
+            "path": str(path),
+            "neurons": model.backbone.intermediate_dim,
+            "parameters": model.count_params(),
+            "bytes": path.stat().st_size,
+            "bits a byte": bits(logits_BTV, ids_BT, per_token),
+            "bits a byte in Keras": exact,
+            "greedy tokens": int(tokens.size),
+            "greedy tokens equal": int(np.cumprod(tokens == written, axis=1).sum()),
+        }
+    return found
+
+
+def timed(files, ids_BT):
+    """Adds tokens a second to each file's facts; all take turns."""
+    with contextlib.ExitStack() as stack:
+        opened = [stack.enter_context(loaded(f["path"], LENGTH + 1)) for f in files]
+        rounds = [
+            [seconds(llama, ids_BT) for llama in opened] for _ in range(ROUNDS + 1)
+        ][1:]
+    for file, speeds in zip(files, np.median(rounds, axis=0), strict=True):
+        file["tokens read a second"], file["tokens written a second"] = speeds.tolist()
+        del file["path"]
+
+
+def table(found):
+    """A row a file."""
+    rows = [
+        [
+            f"{f['neurons']}",
+            f"{f['parameters']:,}",
+            dtype,
+            f"{f['bytes'] / 2**20:.2f}",
+            f"{f['tokens read a second']:,.0f}",
+            f"{f['tokens written a second']:,.0f}",
+            f"{f['bits a byte']:.4f} ({f['bits a byte in Keras']:.4f})",
+            f"{f['greedy tokens equal']} of {f['greedy tokens']}",
+        ]
+        for files in found
+        for dtype, f in files.items()
+    ]
+    return {
+        "title": "A checkpoint and its narrow models, by llama.cpp on one thread",
+        "columns": [
+            "neurons an FFN",
+            "parameters",
+            "type",
+            "MiB",
+            "tokens/s read",
+            "tokens/s written",
+            "bits a byte (Keras, float32)",
+            "greedy tokens that are Keras's",
+        ],
+        "rows": rows,
+        "notes": f"{WINDOWS} windows of {LENGTH} tokens of held-out text; speeds are "
+        f"medians of {ROUNDS} rounds. Greedy: 8 prompts of {PROMPT} tokens, {NEW} more, "
+        "up to the first that differs.",
+    }
+
+
+def main():
+    """Exports, compares, measures, writes."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("text")
+    parser.add_argument("presets", nargs="+")
+    parser.add_argument("--output", default=record.REPOSITORY / "benchmarks/results")
+    given = parser.parse_args()
+    facts = record.environment()
+    presets = " ".join(pathlib.Path(preset).name for preset in given.presets)
+    facts["command"] = f"python -m benchmarks.serve_checkpoint TEXT {presets}"
+    ids_BT, per_token = held_out(given.text, given.presets[0])
+    with tempfile.TemporaryDirectory() as folder:
+        found = [
+            exported(preset, ids_BT, per_token, pathlib.Path(folder))
+            for preset in given.presets
+        ]
+        timed([file for files in found for file in files.values()], ids_BT)
+    tables = [table(found)]
+    record.print_tables(tables)
+    name = "serve_checkpoint"
+    for path in record.write(given.output, name, facts, {"files": found}, tables):
+        print(path.name)
+
+
+if __name__ == "__main__":
+    main()
