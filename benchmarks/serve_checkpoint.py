@@ -130,7 +130,7 @@ def table(found):
         ],
         "rows": rows,
         "notes": f"{WINDOWS} windows of {LENGTH} tokens of held-out text; speeds are "
-        f"medians of {ROUNDS} rounds. Greedy: 8 prompts of {PROMPT} tokens, {NEW} more, "
+        f"medians of {ROUNDS} rounds. Greedy: 8 prompts of {PROMPT} tokens, {NEW} more "
         "up to the first that differs.",
     }
 
