@@ -45,6 +45,9 @@ class Cell:
         target: float, neurons of the final FFN, in the same units. A scratch cell
             trains at this width.
         budget: float, steps in units of the scale's, or "flops".
+        flops_of: float, the budget of the pruned run that `budget="flops"` equals.
+        peak: float, the peak of the learning rate in units of the scale's; the end
+            is as much higher or lower.
         stop: float in (0, 1], the share of its schedule after which a scratch
             cell stops: 0.5 gives the intermediate checkpoint at half time.
         enlarge_share: float in (0, 1), the share of all steps spent enlarged.
@@ -83,6 +86,8 @@ class Cell:
     optimizer: str = "adamw"
     schedule: str = "cosine"
     compact: str = "end"
+    flops_of: float = 1.0
+    peak: float = 1.0
 
     def __post_init__(self):
         check_choice("pipeline", self.pipeline, tuple(PIPELINES))
@@ -104,6 +109,8 @@ class Cell:
             )
         if self.budget != SAME_FLOPS:
             check_number("budget", self.budget, minimum=1e-6)
+        for name in ("flops_of", "peak"):
+            check_number(name, getattr(self, name), minimum=1e-6)
         check_number("target", self.target, minimum=1e-6, maximum=self.hidden)
         for name in ("stop", "enlarge_share", "prune_share"):
             check_number(name, getattr(self, name), minimum=1e-6, maximum=1.0)

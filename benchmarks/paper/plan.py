@@ -121,7 +121,11 @@ def _scratch_steps(cell, scale):
     if cell.budget != SAME_FLOPS:
         return max(2, round(cell.budget * scale.total_steps))
     pruned = dataclasses.replace(
-        cell, pipeline=INTEGRATED, initialisation=None, learning_rate=None, budget=1.0
+        cell,
+        pipeline=INTEGRATED,
+        initialisation=None,
+        learning_rate=None,
+        budget=cell.flops_of,
     )
     paid = sum(stage_flops(stage, scale) for stage in plan(pruned, scale))
     return max(2, paid // step_flops(scale, scale.width(cell.target)))
@@ -203,8 +207,8 @@ def _teacher(cell, scale):
 def _rate(cell, scale, total, first=1):
     return Rate(
         cell.schedule,
-        scale.peak_learning_rate,
-        scale.end_learning_rate,
+        cell.peak * scale.peak_learning_rate,
+        cell.peak * scale.end_learning_rate,
         total,
         _warmup(scale, total),
         first,

@@ -1,0 +1,1 @@
+"""When does pruning pay? Tokens a parameter against enlargement, beside scratch."""

@@ -1,0 +1,75 @@
+"""The map: `python -m benchmarks.paper.map --seeds 5`, and again after a stop."""
+
+import argparse
+import dataclasses
+import pathlib
+import sys
+
+from benchmarks.paper.carry_out import Laboratory, carry_out
+from benchmarks.paper.compile_cache import kept_compilations
+from benchmarks.paper.map.arms import MAP, Grid
+from benchmarks.paper.map.findings import Findings
+from benchmarks.paper.map.ledger import Ledger
+from benchmarks.paper.map.rates import Rates
+from benchmarks.paper.map.write import write_map
+from benchmarks.record import REPOSITORY
+from keras_idea.data import load_text
+
+#: The law needs less than the comparisons do.
+WIDE_SEEDS = 2
+
+
+def main(arguments=None, grid: Grid = MAP) -> int:
+    """Carries out what is missing, seed by seed, and writes the map."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=5, help="how many (default 5)")
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--text", default=str(REPOSITORY.parent / "shared/data/text"))
+    parser.add_argument(
+        "--output",
+        type=pathlib.Path,
+        default=REPOSITORY / "benchmarks/results/paper/map",
+    )
+    parser.add_argument(
+        "--runs",
+        type=pathlib.Path,
+        default=REPOSITORY / "runs/map",
+        help="where compiled programs are kept (default runs/map)",
+    )
+    given = parser.parse_args(arguments)
+    # Without the machine's path.
+    corpus = dataclasses.replace(load_text(given.text), description="shared/data/text")
+    corpus.check_length(grid.scale.sequence_length)
+    laboratory = Laboratory(
+        grid.scale, corpus, Ledger(given.output / "cells", grid.scale, corpus)
+    )
+    with kept_compilations(given.runs / "compiled"):
+        for arm in grid.swept_arms():
+            for peak in grid.peaks:
+                carry_out_arm(arm, peak, laboratory, grid.sweep_seed)
+        rates = Rates(grid, laboratory.store)
+        for seed in range(given.first_seed, given.first_seed + given.seeds):
+            arms = grid.compared_arms()
+            arms += grid.wide_arms() if seed < WIDE_SEEDS else []
+            for arm in arms:
+                carry_out_arm(arm, rates(arm), laboratory, seed)
+            findings = Findings(grid, laboratory.store, rates)
+            print(*write_map(given.output, findings), sep="\n", flush=True)
+    return 0
+
+
+def carry_out_arm(arm, peak, laboratory, seed) -> None:
+    """Carries out an arm, unless it is finished."""
+    cell = arm.cell(peak)
+    if laboratory.store.result(cell, seed) is not None:
+        return
+    found = carry_out(cell, laboratory, seed)
+    print(
+        f"{arm.name}, peak {peak:.3g}, seed {seed}: {found['bits_per_byte']} bits a "
+        f"byte, {found['seconds']:.0f} s",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,129 @@
+"""The cells of the map, as data."""
+
+import dataclasses
+
+from benchmarks.paper.cell import SAME_FLOPS, SCRATCH, Cell
+from benchmarks.paper.scale import Scale
+
+IDEA, SAME_TOKENS, SAME_FLOPS_ARM, WIDE = "pruned", "scratch", "scratch+", "wide"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Arm:
+    """One way to come by a model, at one place of the map.
+
+    Attributes:
+        kind: str, `IDEA`; `SAME_TOKENS`, a narrow model from scratch; `SAME_FLOPS_ARM`,
+            the same for as many FLOPs as the pruned one took; or `WIDE`, the enlarged
+            model from scratch, never pruned.
+        enlargement: float, 1.0 for `SAME_TOKENS`.
+        budget: int, tokens a parameter of the narrow model; of `SAME_FLOPS_ARM`: the
+            pruned run's.
+    """
+
+    kind: str
+    enlargement: float
+    budget: int
+
+    @property
+    def name(self) -> str:
+        """Str, of its row."""
+        return f"{self.kind} {self.enlargement:.3g}, {self.budget} tokens a parameter"
+
+    def cell(self, peak: float) -> Cell:
+        """The `Cell` that carries it out, at a peak in units of the scale's."""
+        if self.kind == IDEA:
+            return Cell(hidden=self.enlargement, budget=float(self.budget), peak=peak)
+        if self.kind == SAME_FLOPS_ARM:
+            return Cell(
+                pipeline=SCRATCH,
+                hidden=self.enlargement,
+                budget=SAME_FLOPS,
+                flops_of=float(self.budget),
+                peak=peak,
+            )
+        return Cell(
+            pipeline=SCRATCH,
+            # Not the target itself, whose neurons would be scored.
+            hidden=2 * self.enlargement,
+            target=self.enlargement,
+            budget=float(self.budget),
+            peak=peak,
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Grid:
+    """The places of a map, and where learning rates are searched.
+
+    Attributes:
+        scale: `Scale` whose `total_steps` are one token a parameter.
+        budgets: tuple of int, tokens a parameter of the narrow model, ascending.
+        enlargements: tuple of float, neurons of the enlarged FFN in units of the narrow
+            one's, ascending.
+        peaks: tuple of float, searched, in units of the scale's peak, ascending by one
+            factor.
+        swept: tuple of two of the budgets, at which they are searched.
+        sweep_seed: int, none of the map's seeds.
+    """
+
+    scale: Scale
+    budgets: tuple[int, ...]
+    enlargements: tuple[float, ...]
+    peaks: tuple[float, ...]
+    swept: tuple[int, int]
+    sweep_seed: int = 100
+
+    def swept_arms(self) -> list[Arm]:
+        """The arms whose learning rate is searched: cheap ones first."""
+        kinds = [(SAME_TOKENS, 1.0), (WIDE, self.enlargements[-1])]
+        kinds += [(IDEA, enlargement) for enlargement in self.enlargements]
+        return [
+            Arm(kind=kind, enlargement=enlargement, budget=budget)
+            for budget in self.swept
+            for kind, enlargement in kinds
+        ]
+
+    def compared_arms(self) -> list[Arm]:
+        """The arms that are compared: cheap ones first."""
+        kinds = [(SAME_TOKENS, 1.0)]
+        for enlargement in self.enlargements:
+            kinds += [(IDEA, enlargement), (SAME_FLOPS_ARM, enlargement)]
+        return [
+            Arm(kind=kind, enlargement=enlargement, budget=budget)
+            for budget in self.budgets
+            for kind, enlargement in kinds
+        ]
+
+    def wide_arms(self) -> list[Arm]:
+        """The enlarged models, for the law of loss, size and tokens."""
+        return [
+            Arm(kind=WIDE, enlargement=enlargement, budget=budget)
+            for budget in self.budgets
+            for enlargement in self.enlargements
+        ]
+
+
+#: A decoder of 26,232 parameters when it is narrow; `total_steps` are 1.015 tokens for
+#: each of them.
+MAP = Grid(
+    scale=Scale(
+        name="map",
+        model_dim=24,
+        num_layers=2,
+        num_heads=1,
+        target_dim=64,
+        sequence_length=32,
+        batch_size=32,
+        total_steps=26,
+        warmup_steps=40,
+        peak_learning_rate=8e-3,
+        end_learning_rate=8e-5,
+        curve_points=1,
+        note="one CPU core, about 40 minutes a seed",
+    ),
+    budgets=(10, 30, 90, 270, 540),
+    enlargements=(1.5, 8 / 3, 4.0),
+    peaks=(0.25, 0.5, 1.0, 2.0, 4.0),
+    swept=(30, 270),
+)

@@ -1,0 +1,89 @@
+"""The picture of the map: who wins where, and where the law has its turn."""
+
+import numpy as np
+
+from keras_idea.report.axes import INK, MUTED, dress, figure
+
+_SHOWN = {
+    "wins": ("#2b8a3e", "o"),
+    "loses": ("#c2255c", "X"),
+    "not told apart": ("#adb5bd", "s"),
+}
+_TITLES = {
+    "tokens": "against scratch on the same tokens",
+    "flops": "against scratch for the same FLOPs",
+}
+
+
+def draw_map(path, grid, places, lawful: bool) -> None:
+    """Draws both panels.
+
+    Args:
+        path: path of the PNG.
+        grid: `Grid`.
+        places: list of `Place`.
+        lawful: bool, whether the law's change of sign is drawn.
+    """
+    title = "Pruning while pretraining minus training from scratch, bits a byte"
+    with figure(path, 12, 5, title, nrows=1, ncols=2, sharey=True) as axes:
+        for axis, (against, said) in zip(axes, _TITLES.items(), strict=True):
+            own = [place for place in places if place.against == against]
+            _panel(axis, grid, own)
+            if lawful:
+                _turn(axis, grid, own)
+            axis.set_title(said, fontsize=11, color=INK, loc="left")
+            axis.set_xlabel("tokens a parameter of the narrow model")
+        axes[0].set_ylabel("enlarged, times")
+        handles = [
+            axes[1].plot([], [], marker, color=color, label=f"pruning {what}")[0]
+            for what, (color, marker) in _SHOWN.items()
+        ]
+        axes[1].legend(
+            handles=handles, loc="upper left", frameon=False, fontsize=9, ncols=3
+        )
+
+
+def _panel(axis, grid, places):
+    budgets, sizes = grid.budgets, grid.enlargements
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    axis.set_xticks(budgets, [str(budget) for budget in budgets])
+    axis.set_yticks(sizes, [f"{e:.3g}" for e in sizes])
+    axis.minorticks_off()
+    axis.set_xlim(budgets[0] / 1.6, budgets[-1] * 1.6)
+    axis.set_ylim(sizes[0] / 1.25, sizes[-1] * 1.35)
+    dress(axis, grid=None)
+    for place in places:
+        if place.verdict not in _SHOWN:
+            continue
+        color, marker = _SHOWN[place.verdict]
+        at = (place.budget, place.enlargement)
+        axis.plot(*at, marker, color=color, markersize=13)
+        gap = place.difference
+        axis.annotate(
+            f"{gap.mean:+.3f}\n± {gap.error:.3f}",
+            at,
+            xytext=(0, -12),
+            textcoords="offset points",
+            ha="center",
+            va="top",
+            fontsize=8,
+            color=INK,
+        )
+
+
+def _turn(axis, grid, places):
+    """Where the law's prediction changes its sign, between places."""
+    by_place = {(p.budget, p.enlargement): p.predicted for p in places}
+    points = []
+    for enlargement in grid.enlargements:
+        known = np.array([by_place[budget, enlargement] for budget in grid.budgets])
+        for i in np.flatnonzero(np.sign(known[:-1]) != np.sign(known[1:])):
+            share = known[i] / (known[i] - known[i + 1])
+            low, high = np.log(grid.budgets[i]), np.log(grid.budgets[i + 1])
+            points.append((np.exp(low + share * (high - low)), enlargement))
+    if points:
+        axis.plot(
+            *zip(*points, strict=True), color=MUTED, linestyle="--", linewidth=1.5
+        )
+        axis.annotate("the law's turn", points[-1], color=MUTED, fontsize=9)
