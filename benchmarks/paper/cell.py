@@ -48,6 +48,8 @@ class Cell:
         flops_of: float, the budget of the pruned run that `budget="flops"` equals.
         peak: float, the peak of the learning rate in units of the scale's; the end
             is as much higher or lower.
+        restart: float, the peak of a restarted learning rate after the enlarged
+            stage, in units of the cell's.
         stop: float in (0, 1], the share of its schedule after which a scratch
             cell stops: 0.5 gives the intermediate checkpoint at half time.
         enlarge_share: float in (0, 1), the share of all steps spent enlarged.
@@ -88,6 +90,7 @@ class Cell:
     compact: str = "end"
     flops_of: float = 1.0
     peak: float = 1.0
+    restart: float = 1.0
 
     def __post_init__(self):
         check_choice("pipeline", self.pipeline, tuple(PIPELINES))
@@ -109,7 +112,7 @@ class Cell:
             )
         if self.budget != SAME_FLOPS:
             check_number("budget", self.budget, minimum=1e-6)
-        for name in ("flops_of", "peak"):
+        for name in ("flops_of", "peak", "restart"):
             check_number(name, getattr(self, name), minimum=1e-6)
         check_number("target", self.target, minimum=1e-6, maximum=self.hidden)
         for name in ("stop", "enlarge_share", "prune_share"):

@@ -156,7 +156,7 @@ def _pruned(cell, scale):
         first_batch=enlarge,
         rate=_rate(cell, scale, total, enlarge + 1)
         if resumed
-        else _rate(cell, scale, steps),
+        else _rate(cell, scale, steps, factor=cell.restart),
         fresh=not resumed,
         pruning=_pruning(cell, scale, prune, steps),
         teacher=_teacher(cell, scale),
@@ -168,7 +168,7 @@ def _pruned(cell, scale):
         scale.width(cell.target),
         recover,
         enlarge + prune,
-        _rate(cell, scale, recover),
+        _rate(cell, scale, recover, factor=cell.restart),
         cell.optimizer,
         teacher=_teacher(cell, scale),
     )
@@ -204,10 +204,10 @@ def _teacher(cell, scale):
     return plan(wide, scale)[0]
 
 
-def _rate(cell, scale, total, first=1):
+def _rate(cell, scale, total, first=1, factor=1.0):
     return Rate(
         cell.schedule,
-        cell.peak * scale.peak_learning_rate,
+        factor * cell.peak * scale.peak_learning_rate,
         cell.peak * scale.end_learning_rate,
         total,
         _warmup(scale, total),

@@ -3,7 +3,7 @@
 import dataclasses
 
 from benchmarks.paper.cell import SAME_FLOPS, SCRATCH, Cell
-from benchmarks.paper.scale import Scale
+from benchmarks.paper.scale import SCALES, Scale
 
 IDEA, SAME_TOKENS, SAME_FLOPS_ARM, WIDE = "pruned", "scratch", "scratch+", "wide"
 
@@ -104,24 +104,9 @@ class Grid:
         ]
 
 
-#: A decoder of 26,232 parameters when it is narrow; `total_steps` are 1.015 tokens for
-#: each of them.
+#: The map of the README.
 MAP = Grid(
-    scale=Scale(
-        name="map",
-        model_dim=24,
-        num_layers=2,
-        num_heads=1,
-        target_dim=64,
-        sequence_length=32,
-        batch_size=32,
-        total_steps=26,
-        warmup_steps=40,
-        peak_learning_rate=8e-3,
-        end_learning_rate=8e-5,
-        curve_points=1,
-        note="one CPU core, about 40 minutes a seed",
-    ),
+    scale=SCALES["map"],
     budgets=(10, 30, 90, 270, 540),
     enlargements=(1.5, 8 / 3, 4.0),
     peaks=(0.25, 0.5, 1.0, 2.0, 4.0),
