@@ -13,8 +13,8 @@ _DESCRIPTION = (
     "Carries out tables of the paper (1 to 6) and of what its readers missed (7 "
     "pruning frequency, 8 token split, 9 warm-up-stable-decay, 10 optimizers, 11 "
     "target ratios, 12 length of the training, 13 restarted learning rates), in kind, "
-    "at a size that fits the machine. A finished cell is never run again: the same command goes on after a "
-    "stop, and with more seeds only adds."
+    "at a size that fits the machine. A finished cell is never run again: the same "
+    "command goes on after a stop, and with more seeds only adds."
 )
 # Option: metavar, type, default, help.
 _OPTIONS = {
@@ -22,8 +22,8 @@ _OPTIONS = {
         None,
         str,
         "tiny",
-        "tiny (default): minutes a seed on 2 cores; map: seconds a cell, of tables whose "
-        "budgets are tokens a parameter; small: a night; gpu: one large GPU",
+        "tiny (default): minutes a seed on 2 cores; map: seconds a cell, of tables "
+        "whose budgets are tokens a parameter; small: a night; gpu: one large GPU",
     ),
     "--seeds": ("K", int, 3, "how many (default 3)"),
     "--first-seed": (
