@@ -24,6 +24,7 @@ class Rate:
         total: int, T.
         warmup: int, T_0.
         first: int >= 1, the t of the stage's first step.
+        decay: int or None, steps at the end in which "stable" decays; None: a fifth.
     """
 
     shape: str
@@ -32,13 +33,16 @@ class Rate:
     total: int
     warmup: int
     first: int = 1
+    decay: int | None = None
 
     def schedule(self, iterations: int = 0) -> LearningRateSchedule:
         """The schedule whose value is eta(first) after so many `iterations`."""
+        decay = {} if self.decay is None else {"decay_steps": self.decay}
         return SHAPES[self.shape](
             self.peak,
             self.end,
             self.total,
             self.warmup,
             start_step=self.first - iterations,
+            **decay,
         )

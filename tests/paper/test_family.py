@@ -1,0 +1,66 @@
+"""One run, a family: its learning rates, its costs, and a small one carried out."""
+
+import json
+
+import numpy as np
+import pytest
+
+from benchmarks.paper import family as command
+from benchmarks.paper.family import MAP_FAMILY, Family, Steps
+from tests.paper.paper_micro import MICRO
+
+SMALL = Family(MICRO, 24, (16, 8), Steps(6, 4, 4))
+
+
+def rates(stages):
+    return np.concatenate(
+        [
+            [
+                float(stage.rate.schedule(stage.first_batch)(stage.first_batch + i))
+                for i in range(stage.steps)
+            ]
+            for stage in stages
+        ]
+    )
+
+
+def test_rates_are_constant_and_decay_in_each_branch():
+    steps, scale = MAP_FAMILY.steps, MAP_FAMILY.scale
+    peak, end = scale.peak_learning_rate, scale.end_learning_rate
+    trunk = MAP_FAMILY.trunk(MAP_FAMILY.widths, steps)
+    warm = np.minimum(np.arange(1, 1170 + 3 * 390 + 1) / scale.warmup_steps, 1.0)
+    np.testing.assert_allclose(rates(trunk), peak * warm, rtol=1e-6)
+    for stage in trunk[1:]:
+        branch = MAP_FAMILY.branch(stage, steps)
+        assert branch.first_batch == stage.first_batch + stage.steps
+        expected = peak + (end - peak) * np.arange(1, 391) / 390
+        np.testing.assert_allclose(rates([branch]), expected, rtol=1e-5)
+
+
+def test_runs_apart_cost_what_the_one_run_does():
+    together = MAP_FAMILY.flops(MAP_FAMILY.together(MAP_FAMILY.steps))
+    each = MAP_FAMILY.apart(MAP_FAMILY.steps.times(MAP_FAMILY.share()))
+    assert list(each) == [171, 114, 64]
+    costs = [MAP_FAMILY.flops(stages) for stages in each.values()]
+    assert sum(costs) == pytest.approx(together, rel=0.005)
+    alone = MAP_FAMILY.scratch(64, costs[-1])
+    assert MAP_FAMILY.flops([alone]) == pytest.approx(costs[-1], rel=0.005)
+
+
+def test_a_family_is_carried_out_and_resumed(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    (tmp_path / "text.txt").write_bytes(rng.integers(97, 105, 4000).astype("uint8"))
+    arguments = ["--seeds", "2", "--text", str(tmp_path / "text.txt")]
+    arguments += ["--output", str(tmp_path / "out"), "--runs", str(tmp_path / "runs")]
+    assert command.main(arguments, SMALL) == 0
+    cells = tmp_path / "out/cells.json"
+    found = json.loads(cells.read_text())
+    assert {m["width"] for m in found["0"].values()} == {16, 8}
+    assert len(found["1"]) == 2 * 3
+    assert all(np.isfinite(m["bits"]) for m in found["1"].values())
+    lost = found.pop("1")
+    cells.write_text(json.dumps(found))
+    assert command.main(arguments, SMALL) == 0
+    assert json.loads(cells.read_text())["1"] == lost
+    table = (tmp_path / "out/family.md").read_text()
+    assert table.count("8 neurons, one run") >= 1 and str(tmp_path) not in table
