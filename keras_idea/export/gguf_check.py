@@ -20,12 +20,14 @@ from keras_idea.extras import missing, require
 # float16; in Q8_0 it computes with values of 8 bits, too. What 24 layers of random
 # weights differ by, which make more of an error than trained ones, and some more.
 _TOLERANCES = {"float32": 6e-3, "float16": 5e-2, "q8_0": 0.5}
-# Of the tokens of a mixture whose weights are rounded.
-_HALF = 0.5
+# Of the tokens of a mixture whose weights are rounded. With each matrix in its place
+# their logits were within the tolerance in 24 layers of random weights, too; with two
+# of them swapped none were, in float16.
+_FEW = 0.1
 _ROUTED = (
     "It is a mixture of experts: where two are about as likely, rounded weights choose "
-    "the other one, and all that follows differs. So half of the tokens were compared, "
-    "and greedy tokens counted; export float32 to have all compared."
+    "the other one, and what follows differs. So a tenth of the tokens had to agree, "
+    "and greedy tokens were counted. Export float32, too, to have all compared."
 )
 _NOT_RUN = (
     "Its tensors and tokens were read back; it was NOT run: that needs llama.cpp, "
@@ -77,7 +79,7 @@ def check_file(
             source.vocabulary_size,
             _TOLERANCES[dtype],
             length,
-            _HALF if routed else 1.0,
+            _FEW if routed else 1.0,
         )
         _check_tokens(llama, vocabulary)
     return match, (_ROUTED,) if routed else ()
