@@ -41,7 +41,7 @@ _IN_ALL = Rule(
 def _with_experts(block: Places, mixture: Places) -> Places:
     """A block of a dense family, with a mixture in place of its FFN."""
     dense = {f"ffn_{name}.weight" for name in ("gate", "up", "down")}
-    return {name: p for name, p in block.items() if name not in dense} | mixture
+    return {**{name: p for name, p in block.items() if name not in dense}, **mixture}
 
 
 _MIXTRAL = "mixtral_sparse_moe_block"
@@ -79,30 +79,19 @@ def _qwen_experts(mixture: str) -> Places:
     }
 
 
-def _shared(expert: str, gate: str) -> Places:
-    """The expert that all tokens go through."""
-    return {
-        "ffn_gate_inp_shexp.weight": part(gate, flat),
-        "ffn_gate_shexp.weight": part(
-            f"{expert}/feedforward_gate_dense/kernel", matrix
-        ),
-        "ffn_up_shexp.weight": part(
-            f"{expert}/feedforward_intermediate_dense/kernel", matrix
-        ),
-        "ffn_down_shexp.weight": part(
-            f"{expert}/feedforward_output_dense/kernel", matrix
-        ),
-    }
-
-
 _QWEN = "qwen_sparse_moe_block"
+# The expert that all tokens go through.
+_SHARED = f"{_QWEN}/shared_expert_dense/feedforward"
 _QWEN_BLOCK = _with_experts(
     places.QWEN,
     {
         **_qwen_experts(_QWEN),
-        **_shared(
-            f"{_QWEN}/shared_expert_dense", f"{_QWEN}/shared_expert_gate_dense/kernel"
+        "ffn_gate_inp_shexp.weight": part(
+            f"{_QWEN}/shared_expert_gate_dense/kernel", flat
         ),
+        "ffn_gate_shexp.weight": part(f"{_SHARED}_gate_dense/kernel", matrix),
+        "ffn_up_shexp.weight": part(f"{_SHARED}_intermediate_dense/kernel", matrix),
+        "ffn_down_shexp.weight": part(f"{_SHARED}_output_dense/kernel", matrix),
     },
 )
 _QWEN3_BLOCK = _with_experts(places.QWEN3, _qwen_experts("qwen3_sparse_moe_block"))
@@ -175,7 +164,7 @@ def _mixtral(b: Any) -> GGUFFamily:
         _MIXTRAL_BLOCK,
         _mixtral_keys,
         (_COUNT,),
-        window="sliding_window",
+        window="sliding_window" if b.sliding_window else "",
     )
 
 
@@ -209,7 +198,7 @@ def _qwen3_moe(b: Any) -> GGUFFamily:
             has("norm_top_k_prob", True, only),
             has("layer_norm_epsilon", 1e-6, norms),
         ),
-        window="sliding_window_size",
+        window="sliding_window_size" if b.sliding_window_size else "",
     )
 
 
@@ -219,8 +208,13 @@ def _gpt_oss(b: Any) -> GGUFFamily:
         _COUNT,
         has("rope_scaling_factor", 1.0, rope),
         Rule(
-            lambda b: bool(b.sliding_window),
-            "llama.cpp's GPT-OSS has a window. Train with a number as sliding_window.",
+            lambda b: bool(b.sliding_window) and b.num_layers > 1,
+            "llama.cpp's GPT-OSS has a window, which KerasHub's has in every second "
+            "block. Train with a number as sliding_window, and 2 blocks or more.",
+        ),
+        Rule(
+            lambda b: (b.head_dim or b.hidden_dim // b.num_query_heads) % 2 == 0,
+            "llama.cpp rotates heads of an even size alone. Take an even head_dim.",
         ),
     )
     return GGUFFamily("gpt-oss", places.ENDS, _GPT_OSS_BLOCK, _gpt_oss_keys, rules)

@@ -339,13 +339,13 @@ class TestTypes:
     @pytest.mark.parametrize("name", ["qwen moe", "gpt oss"])
     def test_what_chooses_experts_stays_float32(self, name, tmp_path):
         width = "moe_intermediate_dim" if name == "qwen moe" else "intermediate_dim"
-        lm = tiny(name, num_layers=1, hidden_dim=64, **{width: 64})
+        lm = tiny(name, hidden_dim=64, **{width: 64})
         export_gguf(lm, tmp_path / "x.gguf", "q8_0")
         _, tensors = read(tmp_path / "x.gguf")
         types = {key: tensor.tensor_type.name for key, tensor in tensors.items()}
         ends = ("ffn_gate_inp.weight", "ffn_gate_inp_shexp.weight", ".bias")
         kept = [key for key in types if key.endswith(ends)]
-        assert len(kept) == (5 if name == "qwen moe" else 8)
+        assert len(kept) == 2 * (5 if name == "qwen moe" else 9)
         assert {types[key] for key in kept} == {"F32"}
         for of in ("gate", "up", "down"):
             assert types[f"blk.0.ffn_{of}_exps.weight"] == "Q8_0"
@@ -490,6 +490,9 @@ class TestRefused:
             ("qwen3 moe", {**ROUTED, "layer_norm_epsilon": 1e-5}, "with 1e-6 all the"),
             ("gpt oss", {"rope_scaling_factor": 2.0}, "rounds the range of YaRN"),
             ("gpt oss", {"sliding_window": None}, "GPT-OSS has a window"),
+            # llama.cpp would end the process: of this, and of the next.
+            ("gpt oss", {"num_layers": 1}, "and 2 blocks or more"),
+            ("gpt oss", {"head_dim": 7}, "heads of an even size"),
         ],
     )
     def test_what_llama_cpp_computes_otherwise(self, name, arguments, match):
