@@ -9,9 +9,9 @@ NOTES = (
     "prompt of 32 more. Random weights take two tokens for about as likely far oftener "
     "than trained ones do. In a mixture rounded weights choose other experts where two "
     "are about as likely, and what follows differs. Tokenizers are trained on a source "
-    "file; their ids are compared with KerasHub's on the texts of llama.cpp's own tests, "
-    "and a few more. The converter runs on the Hugging Face folder, its tensors are "
-    "compared with our float32 file's."
+    "file; their ids are compared with KerasHub's on the texts of llama.cpp's own "
+    "tests, and a few more. The converter runs on the Hugging Face folder, its tensors "
+    "are compared with our float32 file's."
 )
 RELEASED_NOTES = (
     "Texts of llama.cpp's own tests whose ids are those that it expects there; the "

@@ -250,10 +250,12 @@ class TestWeights:
                 np.testing.assert_array_equal(up[expert], ups[expert].T)
                 np.testing.assert_array_equal(down[expert], downs[expert].T)
 
-    def test_a_tied_qwen_moe_has_its_matrix_twice(self, tmp_path):
+    def test_widths_and_the_tied_matrix_of_qwen_moe(self, tmp_path):
         lm = tiny("qwen moe", tie_word_embeddings=True)
         export_gguf(lm, tmp_path / "x.gguf")
-        _, tensors = read(tmp_path / "x.gguf")
+        fields, tensors = read(tmp_path / "x.gguf")
+        assert fields["qwen2moe.expert_feed_forward_length"] == 24
+        assert fields["qwen2moe.expert_shared_feed_forward_length"] == 20
         table = tensors["token_embd.weight"].data
         np.testing.assert_array_equal(tensors["output.weight"].data, table)
 
