@@ -7,6 +7,8 @@ architecture's in llama.cpp, and an argument in KerasHub.
 from collections.abc import Callable
 from typing import Any
 
+import keras
+
 from keras_idea.export import gguf_keys as keys
 from keras_idea.export import gguf_places as places
 from keras_idea.export.gguf_family import GGUFFamily
@@ -35,6 +37,15 @@ _IN_ALL = Rule(
     lambda b: all(hasattr(layer.mlp, "expert_bank") for layer in b.transformer_layers),
     "llama.cpp's has experts in every block. Train with mlp_only_layers=[] and "
     "decoder_sparse_step=1.",
+)
+
+_GATED = Rule(
+    lambda b: all(
+        keras.ops.any(layer.mlp.shared_expert_gate_dense.kernel)
+        for layer in b.transformer_layers
+    ),
+    "Where the gate of a shared expert is 0, llama.cpp divides by it. Train the gates "
+    "first.",
 )
 
 
@@ -179,7 +190,7 @@ def _qwen_moe(b: Any) -> GGUFFamily:
         ends,
         _QWEN_BLOCK,
         _qwen_keys,
-        (_COUNT, _IN_ALL, has("norm_top_k_prob", False, only)),
+        (_COUNT, _IN_ALL, _GATED, has("norm_top_k_prob", False, only)),
         window="sliding_window_size" if b.use_sliding_window_attention else "",
     )
 

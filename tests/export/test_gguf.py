@@ -507,6 +507,13 @@ class TestRefused:
         with pytest.raises(ExportRefused, match=f"{name}Backbone has no export"):
             gguf_families.family_of(backbone)
 
+    def test_a_shared_expert_without_a_gate(self):
+        backbone = tiny_backbone("qwen moe", **KEPT)
+        kernel = backbone.transformer_layers[1].mlp.shared_expert_gate_dense.kernel
+        kernel.assign(np.zeros(kernel.shape))
+        with pytest.raises(ExportRefused, match="llama.cpp divides by it"):
+            gguf_families.family_of(backbone)
+
     def test_what_is_asked_for_wrongly(self, tmp_path):
         lm = tiny_lm("llama3", num_layers=1)
         with pytest.raises(ValueError, match="`dtype` must be .*'q8_0'"):
