@@ -33,7 +33,17 @@ LENGTH, PROMPT, NEW, SIZE = 96, 8, 32, 512
 FAMILIES = (
     *("llama", "llama tied", "llama3", "mistral", "qwen", "qwen3", "phi3", "gemma"),
     *("gemma2", "gemma3", "smollm3", "gpt2", "gpt neox", "bloom", "falcon", "opt"),
+    *("mixtral", "qwen moe", "qwen3 moe", "gpt oss"),
 )
+# What llama.cpp's mixtures of experts are like.
+MIXTURES = {
+    "mixtral": {"sliding_window": 48},
+    "qwen moe": {"norm_top_k_prob": False},
+    "qwen3 moe": {"mlp_only_layers": []},
+    "gpt oss": {"sliding_window": 48},
+}
+# Whose tokenizer a family without one from nothing is given.
+TOKENIZERS = {"gemma2": "gemma", "gpt2": "qwen", "gpt": "qwen", "mixtral": "mistral"}
 # Vocabularies of released tokenizers, which lie beside llama.cpp's own tests.
 RELEASED = {"gpt2": "gpt-2", "llama3": "llama-bpe", "qwen": "qwen2"}
 
@@ -108,8 +118,8 @@ def make(name):
         sizes |= {"num_layers": 4, "layer_types": ["full_attention"] * 4}
         sizes |= {"rope_layer_enabled_list": [True] * 3 + [False]}
         sizes |= {"max_position_embeddings": LENGTH}
-    lm = tiny_lm(name, **sizes)
-    key = {"gemma2": "gemma", "gpt2": "qwen", "gpt": "qwen"}.get(key, key)
+    lm = tiny_lm(name, **sizes, **MIXTURES.get(name, {}))
+    key = TOKENIZERS.get(key, key)
     if key in HUB_FAMILIES:
         text = pathlib.Path(__file__).read_text(encoding="utf-8")
         kind = HUB_FAMILIES[key].from_nothing.tokenizer
@@ -122,7 +132,8 @@ def give(lm, tokenizer):
     prefix = type(lm).__name__.removesuffix("CausalLM")
     own = getattr(keras_hub.tokenizers, f"{prefix}Tokenizer")
     if not isinstance(tokenizer, own):
-        tokenizer = own(vocabulary=tokenizer.vocabulary, merges=tokenizer.merges)
+        names = ("proto",) if hasattr(tokenizer, "proto") else ("vocabulary", "merges")
+        tokenizer = own(**{name: getattr(tokenizer, name) for name in names})
     preprocessor = getattr(keras_hub.models, f"{prefix}CausalLMPreprocessor")
     lm.preprocessor = preprocessor(tokenizer, sequence_length=LENGTH)
 

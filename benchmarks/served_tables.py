@@ -7,10 +7,11 @@ NOTES = (
     "float32, whose logits and greedy tokens transformers was found to give, too, "
     "where there is a Hugging Face folder. 4 texts of 40 random tokens, 8 of them as a "
     "prompt of 32 more. Random weights take two tokens for about as likely far oftener "
-    "than trained ones do. Tokenizers are trained on a source file; their ids are "
-    "compared with KerasHub's on the texts of llama.cpp's own tests, and a few more. "
-    "The converter runs on the Hugging Face folder, its tensors are compared with our "
-    "float32 file's."
+    "than trained ones do. In a mixture rounded weights choose other experts where two "
+    "are about as likely, and what follows differs. Tokenizers are trained on a source "
+    "file; their ids are compared with KerasHub's on the texts of llama.cpp's own "
+    "tests, and a few more. The converter runs on the Hugging Face folder, its tensors "
+    "are compared with our float32 file's."
 )
 RELEASED_NOTES = (
     "Texts of llama.cpp's own tests whose ids are those that it expects there; the "

@@ -4,7 +4,6 @@ Names, layouts and keys are those of llama.cpp's own converter (`conversion/` be
 `convert_hf_to_gguf.py`, in llama-cpp-python 0.3.36).
 """
 
-import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +13,7 @@ import keras
 from keras_idea.errors import ExportRefused
 from keras_idea.export import gguf_keys as keys
 from keras_idea.export import gguf_places as places
-from keras_idea.export.gguf_keys import Value
+from keras_idea.export.gguf_family import GGUFFamily
 from keras_idea.export.gguf_layouts import (
     Layout,
     Places,
@@ -22,33 +21,8 @@ from keras_idea.export.gguf_layouts import (
     plus_one,
     scaled,
 )
+from keras_idea.export.gguf_mixtures import MIXTURES
 from keras_idea.hub.family import Rule, has
-
-
-@dataclasses.dataclass(frozen=True)
-class GGUFFamily:
-    """What llama.cpp is told of a backbone.
-
-    Attributes:
-        arch: str, llama.cpp's name of the architecture.
-        ends: dict, tensor -> its parts, outside of the blocks.
-        block: dict, as `ends`, of one block.
-        keys: function of the backbone that returns a dict, key -> value, of what
-            other families do not have; the file puts the architecture before it.
-        rules: tuple of `Rule`, what must hold, or llama.cpp computes something else.
-        window: str, attribute of the backbone that bounds the context, because
-            llama.cpp's architecture has no sliding window; "": there is none.
-        follows: tuple of str, paths of variables in a block that are no weights:
-            they follow from the keys.
-    """
-
-    arch: str
-    ends: Places
-    block: Places
-    keys: Callable[[Any], dict[str, Value]]
-    rules: tuple[Rule, ...] = ()
-    window: str = ""
-    follows: tuple[str, ...] = ()
 
 
 def family_of(backbone: keras.Model) -> GGUFFamily:
@@ -236,6 +210,7 @@ FAMILIES: dict[str, Callable[[Any], GGUFFamily]] = {
     "GPTNeoXBackbone": _gpt_neox,
     "BloomBackbone": _bloom,
     "SmolLM3Backbone": _smollm3,
+    **MIXTURES,
 }
 _NOT_YET = "llama.cpp knows it, but nobody has written down where its weights go"
 #: Class of the backbones -> why there is no row.
@@ -244,7 +219,6 @@ REFUSED = {
     "FalconBackbone": "KerasHub's tells positions by ALiBi, llama.cpp's by rotation",
     **{
         f"{prefix}Backbone": _NOT_YET
-        for prefix in ("Qwen3_5", "Gemma4", "Gemma3n")
-        + ("Mixtral", "QwenMoe", "Qwen3Moe", "Qwen3_5Moe", "GptOss")
+        for prefix in ("Qwen3_5", "Gemma4", "Gemma3n", "Qwen3_5Moe")
     },
 }

@@ -10,10 +10,12 @@ import numpy as np
 
 from keras_idea.errors import ExportRefused
 from keras_idea.export.gguf_check import check_file
-from keras_idea.export.gguf_families import GGUFFamily, family_of
+from keras_idea.export.gguf_families import family_of
+from keras_idea.export.gguf_family import GGUFFamily
 from keras_idea.export.gguf_keys import (
     Value,
     common_keys,
+    context_length,
     position_factors,
 )
 from keras_idea.export.gguf_layouts import tensors
@@ -92,9 +94,9 @@ def export_gguf(
     keys = common_keys(source.lm, family.window, length) | family.keys(backbone)
     found = tensors(backbone, family.ends, family.block, family.follows)
     parts = [written(t, dtype) for t in [*found, *position_factors(backbone)]]
+    context = context_length(source.lm, family.window, length)
     with replacing(path) as temporary:
         _write(temporary, family.arch, keys, vocabulary, parts, dtype)
-        context = int(keys["context_length"])
         match, notes = check_file(source, temporary, parts, vocabulary, dtype, context)
     name = type(source.lm).__name__
     what = f"a GGUF file of {name} for llama.cpp's {family.arch!r}, {dtype}"
@@ -153,7 +155,13 @@ def _add_vocabulary(writer: Any, gguf: Any, vocabulary: Vocabulary) -> None:
 
 def _add(writer: Any, gguf: Any, prefix: str, keys: dict[str, Value]) -> None:
     # In this order: a bool is an int.
-    types = {bool: "BOOL", int: "UINT32", float: "FLOAT32", str: "STRING"}
+    types = {
+        bool: "BOOL",
+        int: "UINT32",
+        float: "FLOAT32",
+        str: "STRING",
+        list: "ARRAY",
+    }
     for key, value in keys.items():
         kind = next(name for of, name in types.items() if isinstance(value, of))
         writer.add_key_value(prefix + key, value, gguf.GGUFValueType[kind])

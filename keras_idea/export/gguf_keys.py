@@ -8,7 +8,7 @@ import numpy as np
 from keras_idea.export.gguf_layouts import Tensor, as_it_is
 
 #: Value of a key of the file's metadata.
-Value = int | float | str | bool
+Value = int | float | str | bool | list[bool]
 # Tokens of context, where neither the backbone nor a preprocessor has a number:
 # KerasHub's own default.
 _CONTEXT = 1024

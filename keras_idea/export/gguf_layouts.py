@@ -4,6 +4,7 @@ Shapes: D the model's width, H heads, K the size of a head, I inputs, O outputs.
 """
 
 import dataclasses
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 import keras
@@ -57,6 +58,8 @@ class Tensor:
         return np.ascontiguousarray(np.concatenate(arrays))
 
 
+# KerasHub leaves the names of these layers to Keras, which counts them.
+_COUNTED = re.compile(r"(?<=_moe_block)_\d+(?=/)")
 #: Names of tensors -> the parts that make them.
 Places = Mapping[str, tuple[Part, ...]]
 
@@ -105,7 +108,7 @@ def _inside(block: keras.layers.Layer) -> dict[str, keras.Variable]:
     """A block's variables by their paths, without the block's own name."""
     # Some are built before their block is, and do not name it.
     before = f"{block.name}/"
-    return {v.path.rpartition(before)[2]: v for v in block.variables}
+    return {_COUNTED.sub("", v.path.rpartition(before)[2]): v for v in block.variables}
 
 
 def _tensor(
@@ -153,6 +156,31 @@ def flat(array: np.ndarray) -> np.ndarray:
 def matrix(kernel_IO: np.ndarray) -> np.ndarray:
     """A Dense kernel."""
     return kernel_IO.T
+
+
+def experts(array: np.ndarray) -> np.ndarray:
+    """The matrices of a mixture's experts, (E, I, O), one after the other."""
+    return array.swapaxes(1, 2)
+
+
+def first_half(layout: Layout) -> Layout:
+    """A layout of the first half of the last axis: of two matrices side by side."""
+    return lambda array: layout(array[..., : array.shape[-1] // 2])
+
+
+def second_half(layout: Layout) -> Layout:
+    """A layout of the second half, as `first_half`."""
+    return lambda array: layout(array[..., array.shape[-1] // 2 :])
+
+
+def every_second(layout: Layout, first: int) -> Layout:
+    """A layout of every second column: of two matrices, a column of each in turn.
+
+    Args:
+        layout: function of an array.
+        first: int, 0 or 1.
+    """
+    return lambda array: layout(array[..., first::2])
 
 
 def heads(kernel_DHK: np.ndarray) -> np.ndarray:

@@ -115,8 +115,14 @@ PHI3 = {
 }
 
 
-def _with_bias(name: str, path: str, kernel: Layout = matrix) -> Places:
-    """A matrix and its bias."""
+def with_bias(name: str, path: str, kernel: Layout = matrix) -> Places:
+    """A matrix and its bias.
+
+    Args:
+        name: str, of the tensors, without ".weight" and ".bias".
+        path: str, of the variables, without "/kernel" and "/bias".
+        kernel: function of the matrix, its layout.
+    """
     return {
         f"{name}.weight": part(f"{path}/kernel", kernel),
         f"{name}.bias": part(f"{path}/bias", flat),
@@ -141,12 +147,12 @@ def _three(*paths: str) -> Places:
 _LAYER_NORMS = {
     **_layer_norm("attn_norm", "self_attention_layer_norm"),
     **_layer_norm("ffn_norm", "feedforward_layer_norm"),
-    **_with_bias("ffn_up", "feedforward_intermediate_dense"),
-    **_with_bias("ffn_down", "feedforward_output_dense"),
+    **with_bias("ffn_up", "feedforward_intermediate_dense"),
+    **with_bias("ffn_down", "feedforward_output_dense"),
 }
 GPT2 = {
     **_three(*(f"self_attention/{name}" for name in ("query", "key", "value"))),
-    **_with_bias("attn_output", "self_attention/attention_output", from_heads),
+    **with_bias("attn_output", "self_attention/attention_output", from_heads),
     **_LAYER_NORMS,
 }
 GPT2_ENDS = {
@@ -155,7 +161,7 @@ GPT2_ENDS = {
     **_layer_norm("output_norm", "layer_norm"),
 }
 GPT_NEOX = {
-    **_with_bias("attn_output", "self_attention/attention_output"),
+    **with_bias("attn_output", "self_attention/attention_output"),
     "attn_qkv.weight": part("self_attention/query_key_value/kernel", fused),
     "attn_qkv.bias": part("self_attention/query_key_value/bias", fused),
     **_LAYER_NORMS,
@@ -168,11 +174,11 @@ GPT_NEOX_ENDS = {
 }
 BLOOM = {
     **_three(*(f"self_attention/{name}_dense" for name in ("query", "key", "value"))),
-    **_with_bias("attn_output", "self_attention/output_dense"),
+    **with_bias("attn_output", "self_attention/output_dense"),
     **_layer_norm("attn_norm", "pre_attention_layernorm"),
     **_layer_norm("ffn_norm", "post_attention_layernorm"),
-    **_with_bias("ffn_up", "mlp_intermediate_dense"),
-    **_with_bias("ffn_down", "mlp_output_dense"),
+    **with_bias("ffn_up", "mlp_intermediate_dense"),
+    **with_bias("ffn_down", "mlp_output_dense"),
 }
 BLOOM_ENDS = {
     **_EMBEDDING,

@@ -11,8 +11,8 @@ from keras_idea.extras import require
 
 #: Values of a block of Q8_0: they share a scale.
 BLOCK = 32
-# What llama.cpp keeps in float32, besides vectors.
-_ALWAYS_FLOAT32 = ("position_embd.weight",)
+# What llama.cpp keeps in float32, besides vectors: how names end.
+_ALWAYS_FLOAT32 = ("position_embd.weight", "ffn_gate_inp.weight", ".bias")
 #: `dtype` of an export -> type of the matrices, `general.file_type`.
 DTYPES = {"float32": ("F32", 0), "float16": ("F16", 1), "q8_0": ("Q8_0", 7)}
 
@@ -59,7 +59,8 @@ class Written:
 def written(tensor: Tensor, dtype: str) -> Written:
     """Chooses a tensor's type.
 
-    Vectors, and the table of GPT-2's positions, are float32 in any case. Rows that
+    Vectors, biases of experts, what chooses among experts, and the table of GPT-2's
+    positions are float32 in any case. Rows that
     are no multiple of 32 cannot be Q8_0: they are float16, as llama.cpp's own
     quantizer and converter write them.
 
@@ -68,7 +69,7 @@ def written(tensor: Tensor, dtype: str) -> Written:
         dtype: str, a key of `DTYPES`.
     """
     shape = tensor.shape
-    if len(shape) == 1 or tensor.name in _ALWAYS_FLOAT32:
+    if len(shape) == 1 or tensor.name.endswith(_ALWAYS_FLOAT32):
         return Written(tensor, "F32")
     kind = DTYPES[dtype][0]
     if kind == "Q8_0" and shape[-1] % BLOCK:

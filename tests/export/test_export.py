@@ -461,6 +461,18 @@ class TestCompare:
         with pytest.raises(ExportFailed, match="computes other logits"):
             compare.compare(self.subject(table), self.subject(table, shift), 12, 1e-5)
 
+    def test_a_share_of_the_tokens(self):
+        table = self.table()
+        other = table + 0
+        other[:6] *= -1  # half of the tokens
+        right = self.subject(table)
+        match = compare.compare(right, self.subject(other), 12, 1e-5, share=0.1)
+        assert match.difference == 0 and match.tokens < 2 * compare.NUM_TOKENS
+        assert "logits of 10% of the tokens within 0.0" in str(match)
+        for wrong in (table + 1, np.where(other == table, table, np.nan)):
+            with pytest.raises(ExportFailed, match="computes other logits"):
+                compare.compare(right, self.subject(wrong), 12, 1e-5, share=0.1)
+
     def test_other_shapes(self):
         with pytest.raises(ExportFailed, match=r"shape \(2, 48, 5\), the model \(2"):
             compare.compare(

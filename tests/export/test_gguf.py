@@ -3,6 +3,7 @@
 llama.cpp itself runs such files in `make served`, which builds it.
 """
 
+import dataclasses
 import hashlib
 import json
 import pathlib
@@ -37,6 +38,7 @@ LAYERS = {
     "layer_types": ["full_attention"] * 4,
     "rope_layer_enabled_list": [True, True, True, False],
 }
+KEPT, ROUTED = {"norm_top_k_prob": False}, {"mlp_only_layers": []}
 # What a tiny model must have besides, and what transformers does not take from a file
 # (its classes' defaults, of large models).
 FAMILIES = {
@@ -62,8 +64,22 @@ FAMILIES = {
         {"n_inner": 24, "vocab_size": VOCABULARY, "n_positions": 64},
     ),
     "bloom": ({"intermediate_dim": 64}, {}),
+    "qwen moe": (
+        {**KEPT, "shared_expert_intermediate_dim": 20},
+        {"moe_intermediate_size": 24, "shared_expert_intermediate_size": 20},
+    ),
+    "qwen3 moe": (
+        ROUTED,
+        {"moe_intermediate_size": 24, "head_dim": 8, "norm_topk_prob": True},
+    ),
 }
-UNREAD = {"gemma": {}, "gpt neox": {}, "smollm3": LAYERS}
+UNREAD = {
+    "gemma": {},
+    "gpt neox": {},
+    "smollm3": LAYERS,
+    "mixtral": {"sliding_window": WINDOW},
+    "gpt oss": {"sliding_window": 4},
+}
 ALL = {**{name: arguments for name, (arguments, _) in FAMILIES.items()}, **UNREAD}
 
 
@@ -205,6 +221,98 @@ class TestWeights:
         with pytest.raises(ExportRefused, match="has no 'y' in block 0"):
             gguf_layouts.tensors(backbone, row.ends, block)
 
+    def test_experts_that_transformers_does_not_read(self, tmp_path):
+        for name in ("mixtral", "gpt oss"):
+            lm = tiny(name)
+            fields, tensors = read(export_gguf(lm, tmp_path / f"{name}.gguf").path)
+            block = lm.backbone.transformer_layers[1]
+            ours = {v.path.split("/")[-1]: v.numpy() for v in block.variables}
+            found = {key: tensor.data for key, tensor in tensors.items()}
+            gate, up, down = (
+                found[f"blk.1.ffn_{of}_exps.weight"] for of in ("gate", "up", "down")
+            )
+            if name == "mixtral":
+                gates = ours["expert_feedforward_gate_dense"]
+                ups = ours["expert_feedforward_intermediate_dense"]
+                downs = ours["expert_feedforward_output_dense"]
+            else:
+                both, bias = ours["gate_up_proj"], ours["gate_up_proj_bias"]
+                gates, ups, downs = both[..., ::2], both[..., 1::2], ours["down_proj"]
+                for of, first in (("gate", 0), ("up", 1)):
+                    np.testing.assert_array_equal(
+                        found[f"blk.1.ffn_{of}_exps.bias"], bias[:, first::2]
+                    )
+                assert fields["gpt-oss.attention.sliding_window"] == 5
+                pattern = fields["gpt-oss.attention.sliding_window_pattern"]
+                assert pattern == [False, True]
+            for expert in range(4):
+                np.testing.assert_array_equal(gate[expert], gates[expert].T)
+                np.testing.assert_array_equal(up[expert], ups[expert].T)
+                np.testing.assert_array_equal(down[expert], downs[expert].T)
+
+    def test_widths_and_the_tied_matrix_of_qwen_moe(self, tmp_path):
+        lm = tiny("qwen moe", tie_word_embeddings=True)
+        export_gguf(lm, tmp_path / "x.gguf")
+        fields, tensors = read(tmp_path / "x.gguf")
+        assert fields["qwen2moe.expert_feed_forward_length"] == 24
+        assert fields["qwen2moe.expert_shared_feed_forward_length"] == 20
+        table = tensors["token_embd.weight"].data
+        np.testing.assert_array_equal(tensors["output.weight"].data, table)
+
+
+class TestMixturesInLlamaCpp:
+    """Where llama.cpp is installed: what `make served` does, in a second."""
+
+    @pytest.fixture(autouse=True)
+    def installed(self, alone, monkeypatch):
+        pytest.importorskip("llama_cpp")
+        monkeypatch.setattr(gguf_check, "missing", lambda modules: [])
+
+    @pytest.mark.parametrize(
+        "name, arguments",
+        [
+            ("mixtral", {}),
+            ("qwen moe", {}),
+            ("qwen moe", {"tie_word_embeddings": True}),
+            ("qwen3 moe", {}),
+            ("gpt oss", {}),
+        ],
+    )
+    def test_it_computes_a_pruned_one(self, name, arguments, tmp_path):
+        lm = ki.make_prunable(tiny(name, **arguments))
+        for seed, ffn in enumerate(ki.find_ffns(lm)):
+            rng = np.random.default_rng(seed)
+            order = rng.random(tuple(ffn.mask.shape)).argsort(axis=-1)
+            ffn.mask.assign((order < 10).astype("float32"))
+        export = export_gguf(ki.compact(lm), tmp_path / "x.gguf")
+        assert export.match.difference < 1e-4
+        assert export.match.tokens == 2 * compare.NUM_TOKENS
+
+    def test_a_mistake_is_found(self, tmp_path, monkeypatch):
+        def swapped(b):
+            row = rows["Qwen3MoeBackbone"](b)
+            gate, up = "ffn_gate_exps.weight", "ffn_up_exps.weight"
+            block = {**row.block, gate: row.block[up], up: row.block[gate]}
+            return dataclasses.replace(row, block=block)
+
+        def shifted(b):
+            row = rows["GptOssBackbone"](b)
+            window = {"attention.sliding_window": b.sliding_window}
+            return dataclasses.replace(row, keys=lambda b: row.keys(b) | window)
+
+        rows = dict(gguf_families.FAMILIES)
+        wrong = {"Qwen3MoeBackbone": swapped, "GptOssBackbone": shifted}
+        monkeypatch.setattr(gguf_families, "FAMILIES", rows | wrong)
+        for name in ("qwen3 moe", "gpt oss"):
+            with pytest.raises(ExportFailed, match="computes other logits"):
+                export_gguf(tiny(name), tmp_path / "x.gguf")
+
+    def test_rounded_weights_choose_other_experts(self, tmp_path):
+        lm = tiny("qwen3 moe", hidden_dim=64, moe_intermediate_dim=64)
+        export = export_gguf(lm, tmp_path / "x.gguf", "q8_0")
+        assert "logits of 10% of the tokens within" in str(export)
+        assert "rounded weights choose" in str(export)
+
 
 class TestTypes:
     def test_q8_0_and_what_cannot_be(self, tmp_path):
@@ -229,6 +337,20 @@ class TestTypes:
         off = np.abs(found.reshape(-1, 32) - blocks) / step
         # Half a step, and the rounding of the scale to float16.
         assert 0.4 < off.max() < 0.5 + 127 * 2**-11
+
+    @pytest.mark.parametrize("name", ["qwen moe", "gpt oss"])
+    def test_what_chooses_experts_stays_float32(self, name, tmp_path):
+        width = "moe_intermediate_dim" if name == "qwen moe" else "intermediate_dim"
+        lm = tiny(name, hidden_dim=64, **{width: 64})
+        export_gguf(lm, tmp_path / "x.gguf", "q8_0")
+        _, tensors = read(tmp_path / "x.gguf")
+        types = {key: tensor.tensor_type.name for key, tensor in tensors.items()}
+        ends = ("ffn_gate_inp.weight", "ffn_gate_inp_shexp.weight", ".bias")
+        kept = [key for key in types if key.endswith(ends)]
+        assert len(kept) == 2 * (5 if name == "qwen moe" else 9)
+        assert {types[key] for key in kept} == {"F32"}
+        for of in ("gate", "up", "down"):
+            assert types[f"blk.0.ffn_{of}_exps.weight"] == "Q8_0"
 
     def test_float16_that_overflows_is_refused(self, tmp_path):
         lm = tiny_lm("llama3", num_layers=1)
@@ -362,16 +484,34 @@ class TestRefused:
             ("gemma3", {"attention_logit_soft_cap": 5.0}, "Gemma 3 has no other"),
             ("smollm3", {}, "every fourth layer"),
             ("smollm3", {**LAYERS, "mlp_bias": True}, "SmolLM3 has no other"),
+            ("mixtral", {"num_experts": 1025, "num_layers": 1}, "at most 1024"),
+            ("qwen moe", {}, "leaves the weights of the chosen experts"),
+            ("qwen moe", {**KEPT, "decoder_sparse_step": 2}, "experts in every block"),
+            ("qwen3 moe", {}, "experts in every block"),
+            ("qwen3 moe", {**ROUTED, "norm_top_k_prob": False}, "add up to 1"),
+            ("qwen3 moe", {**ROUTED, "layer_norm_epsilon": 1e-5}, "with 1e-6 all the"),
+            ("gpt oss", {"rope_scaling_factor": 2.0}, "rounds the range of YaRN"),
+            ("gpt oss", {"sliding_window": None}, "GPT-OSS has a window"),
+            # llama.cpp would end the process: of this, and of the next.
+            ("gpt oss", {"num_layers": 1}, "and 2 blocks or more"),
+            ("gpt oss", {"head_dim": 7}, "heads of an even size"),
         ],
     )
     def test_what_llama_cpp_computes_otherwise(self, name, arguments, match):
         with pytest.raises(ExportRefused, match=match):
             gguf_families.family_of(tiny_backbone(name, **arguments))
 
-    @pytest.mark.parametrize("name", ["Mixtral", "QwenMoe", "GptOss", "T5"])
-    def test_experts_and_others(self, name):
+    @pytest.mark.parametrize("name", ["Qwen3_5Moe", "T5"])
+    def test_without_a_row(self, name):
         backbone = type(f"{name}Backbone", (), {})()
         with pytest.raises(ExportRefused, match=f"{name}Backbone has no export"):
+            gguf_families.family_of(backbone)
+
+    def test_a_shared_expert_without_a_gate(self):
+        backbone = tiny_backbone("qwen moe", **KEPT)
+        kernel = backbone.transformer_layers[1].mlp.shared_expert_gate_dense.kernel
+        kernel.assign(np.zeros(kernel.shape))
+        with pytest.raises(ExportRefused, match="llama.cpp divides by it"):
             gguf_families.family_of(backbone)
 
     def test_what_is_asked_for_wrongly(self, tmp_path):
