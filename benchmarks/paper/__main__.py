@@ -12,9 +12,9 @@ from keras_idea.validation import check_choice
 _DESCRIPTION = (
     "Carries out tables of the paper (1 to 6) and of what its readers missed (7 "
     "pruning frequency, 8 token split, 9 warm-up-stable-decay, 10 optimizers, 11 "
-    "target ratios, 12 length of the training, 13 restarted learning rates), in kind, "
-    "at a size that fits the machine. A finished cell is never run again: the same "
-    "command goes on after a stop, and with more seeds only adds."
+    "target ratios, 12 length of the training), in kind, at a size that fits the "
+    "machine. A finished cell is never run again: the same command goes on after a "
+    "stop, and with more seeds only adds."
 )
 # Option: metavar, type, default, help.
 _OPTIONS = {
@@ -22,8 +22,8 @@ _OPTIONS = {
         None,
         str,
         "tiny",
-        "tiny (default): minutes a seed on 2 cores; map: seconds a cell, of tables "
-        "whose budgets are tokens a parameter; small: a night; gpu: one large GPU",
+        "tiny (default): minutes a seed on 2 cores; small: a night; gpu: one large "
+        "GPU; map: the map's",
     ),
     "--seeds": ("K", int, 3, "how many (default 3)"),
     "--first-seed": (
@@ -61,7 +61,7 @@ def make_parser() -> argparse.ArgumentParser:
         action="append",
         required=True,
         metavar="N",
-        help="1 to 13; may be given several times (tables share cells)",
+        help="1 to 12; may be given several times (tables share cells)",
     )
     for name, (metavar, kind, default, text) in _OPTIONS.items():
         parser.add_argument(

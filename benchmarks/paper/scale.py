@@ -91,22 +91,6 @@ SCALES = types.MappingProxyType(
             warmup_steps=50,
             note="2 CPU cores, one seed of a table in 5 to 30 minutes",
         ),
-        # 26,232 parameters when it is narrow; `total_steps` are 1.015 tokens for each.
-        "map": Scale(
-            name="map",
-            model_dim=24,
-            num_layers=2,
-            num_heads=1,
-            target_dim=64,
-            sequence_length=32,
-            batch_size=32,
-            total_steps=26,
-            warmup_steps=40,
-            peak_learning_rate=8e-3,
-            end_learning_rate=8e-5,
-            curve_points=1,
-            note="one CPU core, 10 tokens a parameter in 3 seconds",
-        ),
         "small": Scale(
             name="small",
             model_dim=128,
@@ -134,6 +118,22 @@ SCALES = types.MappingProxyType(
             end_learning_rate=1e-5,
             dtype="mixed_bfloat16",
             note="one large GPU, one seed of a table in about 25 minutes",
+        ),
+        # 26,232 parameters when it is narrow; `total_steps` are 1.015 tokens for each.
+        "map": Scale(
+            name="map",
+            model_dim=24,
+            num_layers=2,
+            num_heads=1,
+            target_dim=64,
+            sequence_length=32,
+            batch_size=32,
+            total_steps=26,
+            warmup_steps=40,
+            peak_learning_rate=8e-3,
+            end_learning_rate=8e-5,
+            curve_points=1,
+            note="one CPU core, seconds to minutes a cell",
         ),
     }
 )

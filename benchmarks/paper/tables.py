@@ -211,22 +211,6 @@ def _budgets():
     return _series("budget", (1 / 3, 2 / 3, 1.0), label, *_AGAINST_SCRATCH)
 
 
-def _rewarmed():
-    """Lengths and damages, each resumed and restarted at shares of the peak."""
-    rows = []
-    for budget in (10.0, 30.0, 90.0):
-        for hidden in (4 / 3, 8 / 3, 16 / 3):
-            shape = f"{budget:.0f} tokens a parameter, {1 - 1 / hidden:.0%} pruned"
-            resumed = f"{shape}, {RESUMED}"
-            rows.append(Row(resumed, Cell(hidden=hidden, budget=budget)))
-            for share in (0.25, 0.5, 1.0):
-                cell = Cell(
-                    hidden=hidden, budget=budget, learning_rate=RESTARTED, restart=share
-                )
-                rows.append(Row(f"{shape}, restarted at {share:g}", cell, resumed))
-    return tuple(rows)
-
-
 TABLES = types.MappingProxyType(
     {
         1: Table(
@@ -268,10 +252,5 @@ TABLES = types.MappingProxyType(
         10: Table("Optimizers", "Not in the paper.", _optimizers()),
         11: Table("Target ratios", "Not in the paper.", _ratios()),
         12: Table("Length of the training", "Not in the paper.", _budgets()),
-        13: Table(
-            'Resumed or restarted, over lengths and damages (of the scale "map")',
-            "Resumed 8.88, restarted 8.94, at one length and one damage.",
-            _rewarmed(),
-        ),
     }
 )
