@@ -45,7 +45,7 @@ class Study:
         )
         self.held_out = self.corpus.validation_windows(length=LENGTH)
         self.teacher = self.model()
-        (self.hidden_dim,) = {self.teacher.backbone.intermediate_dim}
+        self.hidden_dim = self.teacher.backbone.intermediate_dim
 
     def model(self):
         """The checkpoint's model."""

@@ -4,7 +4,7 @@
 
 A Llama 3 of 61 million parameters is trained for a few steps, alone and with itself as
 the teacher, each in a process of its own: the difference is the teacher's. It stands
-beside what `keras-idea plan` says of the same run. About a minute, 4 GB.
+beside what `keras-idea plan` says of the same run. About three minutes, 4 GB.
 Writes benchmarks/results/teacher_memory-BACKEND.json and .md.
 """
 

@@ -115,6 +115,7 @@ ROWS = (
         "which checkpoint is taken is read from files; checkpoints/ restores on each",
         everywhere=("runs/test_damaged_runs.py::test_all_checkpoints_damaged",),
     ),
+    Row("runs/test_teacher_memory.py", "torch tells what it keeps for a gradient"),
     Row("runs/test_train.py::TestRunFolder", _NONE),
     Row("runs/test_train.py::TestCommandLine", "refused before a model is made"),
     Row(

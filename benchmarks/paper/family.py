@@ -21,7 +21,7 @@ from benchmarks.paper.paper_table import SeededRow, to_json, to_markdown
 from benchmarks.paper.plan import Pruning, Stage
 from benchmarks.paper.rate import Rate
 from benchmarks.paper.run_stage import run_stage
-from benchmarks.paper.scale import SCALES
+from benchmarks.paper.scale import SCALES, Scale
 from benchmarks.record import REPOSITORY
 from keras_idea.data import load_text
 from keras_idea.files import write_atomically
@@ -60,7 +60,7 @@ class Family:
         peak: float, of all learning rates, in units of the scale's.
     """
 
-    scale: object
+    scale: Scale
     enlarged: int
     widths: tuple[int, ...]
     steps: Steps

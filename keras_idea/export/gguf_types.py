@@ -60,9 +60,8 @@ def written(tensor: Tensor, dtype: str) -> Written:
     """Chooses a tensor's type.
 
     Vectors, biases of experts, what chooses among experts, and the table of GPT-2's
-    positions are float32 in any case. Rows that
-    are no multiple of 32 cannot be Q8_0: they are float16, as llama.cpp's own
-    quantizer and converter write them.
+    positions are float32 in any case. Rows that are no multiple of 32 cannot be Q8_0:
+    they are float16, as llama.cpp's own quantizer and converter write them.
 
     Args:
         tensor: `Tensor`.

@@ -162,19 +162,20 @@ def hub_ffns(backbone: keras.Model) -> list[HubFFN]:
 def _held_by(
     block: keras.layers.Layer, layouts: Sequence[FFNLayout]
 ) -> list[tuple[FFNLayout, keras.layers.Layer]]:
-    """The layouts that a block has FFNs of, and what holds these in it."""
-    found = []
+    """The layouts that a block has FFNs of (one at least), and what holds them."""
+    found, absent = [], None
     for layout in layouts:
         try:
             owner = block
             if layout.inside:
                 owner = operator.attrgetter(layout.inside)(block)
             operator.attrgetter(layout.down)(owner)
-        except AttributeError:
-            if len(layouts) == 1:
-                raise
+        except AttributeError as error:
+            absent = error
             continue
         found.append((layout, owner))
+    if not found and absent is not None:
+        raise absent
     return found
 
 

@@ -132,10 +132,11 @@ class NeuronPruner:
         Args:
             model: the model that it was attached to, its variables in sync.
         """
-        for ffn in self.ffns:
+        for ffn, schedule in zip(self.ffns, self.schedules, strict=True):
             ffn.state.publish()
             ffn.state.live = None
-            _tell_unasked(ffn)
+            if schedule is not None:
+                _tell_unasked(ffn)
         for variable in self.variables:
             untrack(self._optimizer, variable)
         for part, name in self._wrapped:
