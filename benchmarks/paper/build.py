@@ -72,7 +72,9 @@ def new_model(scale, width: int, scores: tuple | None = None) -> keras.Model:
 def new_optimizer(stage, scale, schedule) -> keras.optimizers.Optimizer:
     """The optimizer of a stage under its learning rate, not built."""
     kind = OPTIMIZERS[stage.optimizer]
-    return kind.make(schedule, weight_decay=kind.weight_decay * scale.weight_decay)
+    weight_decay = kind.weight_decay * scale.weight_decay
+    betas = {"beta_2": scale.beta_2} if stage.optimizer == "adamw" else {}
+    return kind.make(schedule, weight_decay=weight_decay, **betas)
 
 
 def cross_entropy() -> keras.losses.Loss:

@@ -10,7 +10,7 @@ from keras_idea.validation import check_choice, check_int, check_number
 
 SCRATCH, NAIVE, INTEGRATED = "scratch", "naive", "integrated"
 INTERMEDIATE, DECAYED = "intermediate", "decayed"
-RESUMED, RESTARTED = "resumed", "restarted"
+RESUMED, REWARMED, RESTARTED = "resumed", "rewarmed", "restarted"
 #: A budget of as many steps as the FLOPs of the integrated pruned run pay for.
 SAME_FLOPS = "flops"
 
@@ -38,8 +38,8 @@ class Cell:
             model at its share of the whole schedule) or "decayed" (the last
             checkpoint of a schedule of its own).
         learning_rate: None (the pipeline's own), "resumed" (the whole schedule
-            goes on, with the optimizer's state) or "restarted" (a new schedule
-            with a warm-up, and a new optimizer).
+            goes on, with the optimizer's state), "rewarmed" (a new schedule with a
+            warm-up, the optimizer's state) or "restarted" (a new optimizer too).
         distillation: bool, whether the fully trained enlarged model teaches.
         hidden: float, neurons of the enlarged FFN, in units of the scale's target.
         target: float, neurons of the final FFN, in the same units. A scratch cell
@@ -48,8 +48,8 @@ class Cell:
         flops_of: float, the budget of the pruned run that `budget="flops"` equals.
         peak: float, the peak of the learning rate in units of the scale's; the end
             is as much higher or lower.
-        restart: float, the peak of a restarted learning rate after the enlarged
-            stage, in units of the cell's.
+        restart: float, the peak of a rewarmed or restarted learning rate after the
+            enlarged stage, in units of the cell's.
         stop: float in (0, 1], the share of its schedule after which a scratch
             cell stops: 0.5 gives the intermediate checkpoint at half time.
         enlarge_share: float in (0, 1), the share of all steps spent enlarged.
@@ -100,7 +100,8 @@ class Cell:
             if getattr(self, name) is None:
                 object.__setattr__(self, name, default)
         check_choice("initialisation", self.initialisation, (INTERMEDIATE, DECAYED))
-        check_choice("learning_rate", self.learning_rate, (RESUMED, RESTARTED))
+        rates = (RESUMED, REWARMED, RESTARTED)
+        check_choice("learning_rate", self.learning_rate, rates)
         if self.pipeline != INTEGRATED and self._own() != (
             self.initialisation,
             self.learning_rate,

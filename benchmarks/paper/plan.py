@@ -6,6 +6,7 @@ from benchmarks.paper.cell import (
     INTEGRATED,
     INTERMEDIATE,
     NAIVE,
+    RESTARTED,
     RESUMED,
     SAME_FLOPS,
     SCRATCH,
@@ -157,7 +158,7 @@ def _pruned(cell, scale):
         rate=_rate(cell, scale, total, enlarge + 1)
         if resumed
         else _rate(cell, scale, steps, factor=cell.restart),
-        fresh=not resumed,
+        fresh=cell.learning_rate == RESTARTED,
         pruning=_pruning(cell, scale, prune, steps),
         teacher=_teacher(cell, scale),
     )

@@ -4,7 +4,7 @@ import dataclasses
 
 from keras.optimizers.schedules import LearningRateSchedule
 
-from keras_idea.schedules import CosineDecay, WarmupStableDecay
+from keras_idea.schedules import CosineDecay, StagedSchedule, WarmupStableDecay
 
 #: shape: the schedule's class.
 SHAPES = {"cosine": CosineDecay, "stable": WarmupStableDecay}
@@ -38,11 +38,14 @@ class Rate:
     def schedule(self, iterations: int = 0) -> LearningRateSchedule:
         """The schedule whose value is eta(first) after so many `iterations`."""
         decay = {} if self.decay is None else {"decay_steps": self.decay}
-        return SHAPES[self.shape](
+        behind = iterations >= self.first
+        curve = SHAPES[self.shape](
             self.peak,
             self.end,
             self.total,
             self.warmup,
-            start_step=self.first - iterations,
+            start_step=self.first - (0 if behind else iterations),
             **decay,
         )
+        # A new curve for an optimizer that goes on.
+        return StagedSchedule([(curve, iterations), (curve, 1)]) if behind else curve

@@ -15,6 +15,7 @@ from benchmarks.paper.build import (
 )
 from benchmarks.paper.checkpoint import Checkpoint, take_checkpoint
 from benchmarks.paper.flops import calibration_flops, forward_flops
+from benchmarks.paper.initial import initialise
 from keras_idea.functional.counts import train_flops
 from keras_idea.functional.running_mean import mean_between
 from keras_idea.monitor.work_count import WorkCount
@@ -104,6 +105,8 @@ def run_stage(
     """
     keras.utils.set_random_seed(seed)
     model = new_model(scale, stage.width, stage.scores)
+    if start is None:
+        initialise(model, scale, seed)
     iterations = 0 if stage.fresh else start.iterations
     optimizer = new_optimizer(stage, scale, stage.rate.schedule(iterations))
     model.compile(optimizer=optimizer, loss=cross_entropy())

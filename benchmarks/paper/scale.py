@@ -27,6 +27,11 @@ class Scale:
         calibration_samples: int, sequences that the activation method measures.
         validation_windows: int or None, sequences of one validation; None: all.
         curve_points: int, points of a loss curve of `total_steps`.
+        rope_max_wavelength: float, of the rotary embedding.
+        embedding_stddev: float, of the initial embedding.
+        beta_2: float, of AdamW.
+        nested: float or None, the widest FFN, in units of the target: all widths begin
+            with the first of its neurons. None: with values of their own.
         note: str, hardware and time to expect.
     """
 
@@ -46,6 +51,10 @@ class Scale:
     calibration_samples: int = 1024
     validation_windows: int | None = None
     curve_points: int = 300
+    rope_max_wavelength: float = 10000.0
+    embedding_stddev: float = 0.02
+    beta_2: float = 0.999
+    nested: float | None = None
     note: str = ""
 
     @property
@@ -66,6 +75,7 @@ class Scale:
             num_heads=self.num_heads,
             hidden_dim=width,
             sequence_length=self.sequence_length,
+            rope_max_wavelength=self.rope_max_wavelength,
         )
 
     def identity(self) -> dict:
@@ -129,10 +139,15 @@ SCALES = types.MappingProxyType(
             sequence_length=32,
             batch_size=32,
             total_steps=26,
-            warmup_steps=40,
+            warmup_steps=200,
             peak_learning_rate=8e-3,
             end_learning_rate=8e-5,
             curve_points=1,
+            # These four and the long warm-up narrow the spread between seeds threefold.
+            rope_max_wavelength=32.0,
+            embedding_stddev=0.5,
+            beta_2=0.95,
+            nested=16 / 3,
             note="one CPU core, seconds to minutes a cell",
         ),
     }

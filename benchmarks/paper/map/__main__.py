@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import math
 import pathlib
 import sys
 
@@ -36,6 +37,18 @@ def main(arguments=None, grid: Grid = MAP) -> int:
         default=REPOSITORY / "runs/map",
         help="where compiled programs are kept (default runs/map)",
     )
+    parser.add_argument(
+        "--search",
+        type=int,
+        metavar="SEED",
+        help="search learning rates with this seed alone, and stop",
+    )
+    parser.add_argument(
+        "--budget",
+        type=float,
+        default=math.inf,
+        help="leave out places of more tokens a parameter",
+    )
     given = parser.parse_args(arguments)
     # Without the machine's path.
     corpus = dataclasses.replace(load_text(given.text), description="shared/data/text")
@@ -44,14 +57,19 @@ def main(arguments=None, grid: Grid = MAP) -> int:
         grid.scale, corpus, Ledger(given.output / "cells", grid.scale, corpus)
     )
     with kept_compilations(given.runs / "compiled"):
-        for arm in grid.swept_arms():
-            for peak in grid.peaks:
-                carry_out_arm(arm, peak, laboratory, grid.sweep_seed)
+        for seed in grid.sweep_seeds if given.search is None else [given.search]:
+            for arm in grid.swept_arms():
+                for peak in grid.peaks:
+                    carry_out_arm(arm, peak, laboratory, seed)
+        if given.search is not None:
+            return 0
         rates = Rates(grid, laboratory.store)
         for seed in range(given.first_seed, given.first_seed + given.seeds):
             arms = grid.compared_arms()
             arms += grid.wide_arms() if seed < WIDE_SEEDS else []
             for arm in arms:
+                if arm.budget > given.budget:
+                    continue
                 carry_out_arm(arm, rates(arm), laboratory, seed)
             findings = Findings(grid, laboratory.store, rates)
             print(*write_map(given.output, findings), sep="\n", flush=True)

@@ -64,7 +64,7 @@ class Grid:
         peaks: tuple of float, searched, in units of the scale's peak, ascending by one
             factor.
         swept: tuple of two of the budgets, at which they are searched.
-        sweep_seed: int, none of the map's seeds.
+        sweep_seeds: tuple of int, none of the map's seeds.
     """
 
     scale: Scale
@@ -72,12 +72,11 @@ class Grid:
     enlargements: tuple[float, ...]
     peaks: tuple[float, ...]
     swept: tuple[int, int]
-    sweep_seed: int = 100
+    sweep_seeds: tuple[int, ...] = (100, 101)
 
     def swept_arms(self) -> list[Arm]:
         """The arms whose learning rate is searched: cheap ones first."""
-        kinds = [(SAME_TOKENS, 1.0), (WIDE, self.enlargements[-1])]
-        kinds += [(IDEA, enlargement) for enlargement in self.enlargements]
+        kinds = [(SAME_TOKENS, 1.0), *((IDEA, e) for e in self.enlargements)]
         return [
             Arm(kind=kind, enlargement=enlargement, budget=budget)
             for budget in self.swept
@@ -109,6 +108,6 @@ MAP = Grid(
     scale=SCALES["map"],
     budgets=(10, 30, 90, 270, 540),
     enlargements=(1.5, 8 / 3, 4.0),
-    peaks=(0.25, 0.5, 1.0, 2.0, 4.0),
+    peaks=(0.5, 1.0, 2.0, 4.0),
     swept=(30, 270),
 )

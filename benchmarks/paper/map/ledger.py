@@ -15,7 +15,7 @@ KEPT = ("bits_per_byte", "train_bits", "tokens", "steps", "flops", "seconds", "w
 
 
 class Ledger:
-    """Cells to results, in place of a `Store`; no checkpoint is kept.
+    """Cells to results, in place of a `Store`; one checkpoint is kept, in memory.
 
     Processes with seeds of their own may share the folder.
 
@@ -32,6 +32,7 @@ class Ledger:
             "data": corpus.fingerprint(),
             "backend": keras.backend.backend(),
         }
+        self._shared = None, None
 
     def result(self, cell: Cell, seed: int) -> dict | None:
         """What is kept of a cell, or None: it is not finished."""
@@ -64,11 +65,13 @@ class Ledger:
         return self._folder / f"seed-{seed}.json"
 
     def nearest_prefix(self, stage, seed):
-        """None: every cell of the map has a learning rate of its own."""
-        return None
+        """The end of the stage that was shared last, if it is this one; else None."""
+        key, checkpoint = self._shared
+        return checkpoint if key == (stage, seed) else None
 
     def save_prefix(self, stage, seed, checkpoint):
-        """Keeps nothing."""
+        """Keeps it in place of the one before."""
+        self._shared = (stage, seed), checkpoint
 
 
 def _read(path):

@@ -8,7 +8,6 @@ from benchmarks.paper.map.arms import (
     IDEA,
     SAME_FLOPS_ARM,
     SAME_TOKENS,
-    WIDE,
     Arm,
     Grid,
 )
@@ -41,8 +40,9 @@ def best_peak(peaks, bits) -> float:
 class Rates:
     """The peak of any arm, of what was searched.
 
-    Between budgets, and of wide models between enlargements, the logarithm of the peak
-    is linear in theirs. A longer run of a narrow model has the peak of its own tokens.
+    The logarithm of the peak is linear in that of the budget. A longer run of a narrow
+    model has the peak of its own tokens; a wide one that is never pruned has that of
+    the pruned one, which is as wide for half of its steps.
 
     Args:
         grid: `Grid`.
@@ -52,10 +52,7 @@ class Rates:
     def __init__(self, grid: Grid, ledger):
         self._grid = grid
         self.bits = {
-            arm: [
-                ledger.result(arm.cell(peak), grid.sweep_seed)["bits_per_byte"]
-                for peak in grid.peaks
-            ]
+            arm: [self._mean_bits(ledger, arm.cell(peak)) for peak in grid.peaks]
             for arm in grid.swept_arms()
         }
         self.best = {
@@ -64,18 +61,22 @@ class Rates:
 
     def __call__(self, arm: Arm) -> float:
         """The peak in units of the scale's."""
-        if arm.kind == IDEA:
-            log = self._between(IDEA, arm.enlargement, arm.budget)
+        if arm.kind == SAME_TOKENS:
+            log = self._between(SAME_TOKENS, 1.0, arm.budget)
         elif arm.kind == SAME_FLOPS_ARM:
             log = self._between(SAME_TOKENS, 1.0, longer(arm, self._grid))
         else:
-            log = self._between(SAME_TOKENS, 1.0, arm.budget)
-        if arm.kind == WIDE:
-            widest = self._grid.enlargements[-1]
-            share = math.log(arm.enlargement) / math.log(widest)
-            log += share * (self._between(WIDE, widest, arm.budget) - log)
+            log = self._between(IDEA, arm.enlargement, arm.budget)
         # Rounded: it is a part of the cell's name, on every machine the same.
         return float(f"{math.exp(log):.3g}")
+
+    def _mean_bits(self, ledger, cell):
+        """Mean over the seeds of the search; None: training diverged."""
+        found = [
+            ledger.result(cell, seed)["bits_per_byte"]
+            for seed in self._grid.sweep_seeds
+        ]
+        return None if None in found else sum(found) / len(found)
 
     def _between(self, kind, enlargement, budget):
         low, high = self._grid.swept

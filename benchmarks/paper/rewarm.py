@@ -1,0 +1,243 @@
+"""Resumed or rewarmed after the enlarged stage: `python -m benchmarks.paper.rewarm`.
+
+Over peaks of the learning rate, lengths of training and shares of neurons pruned, the
+same enlarged model is pruned and recovered under the rest of its schedule ("resumed"),
+or under a new one with a warm-up, lower or as high ("rewarmed"; "restarted" with a new
+optimizer too). Writes rewarm.md, rewarm.json and rewarm.png.
+"""
+
+import argparse
+import dataclasses
+import json
+import pathlib
+import sys
+
+from benchmarks.paper.carry_out import Laboratory, carry_out
+from benchmarks.paper.cell import RESTARTED, RESUMED, REWARMED, Cell
+from benchmarks.paper.compile_cache import kept_compilations
+from benchmarks.paper.map.ledger import Ledger
+from benchmarks.paper.paper_table import Estimate, estimate
+from benchmarks.paper.scale import SCALES, Scale
+from benchmarks.record import REPOSITORY
+from keras_idea.data import load_text
+from keras_idea.files import write_atomically
+from keras_idea.report.axes import COLORS, INK, MUTED, dress, figure
+from keras_idea.report.table import markdown_table
+
+#: What is compared with "resumed": its name -> (learning_rate, restart) of a cell.
+WAYS = {
+    "rewarmed to 50 %": (REWARMED, 0.5),
+    "rewarmed to 75 %": (REWARMED, 0.75),
+    "rewarmed to 100 %": (REWARMED, 1.0),
+    "restarted": (RESTARTED, 1.0),
+}
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class Place:
+    """Where the ways are compared: all share the enlarged stage.
+
+    Attributes:
+        budget: int, tokens a parameter of the narrow model.
+        enlargement: float, neurons of the enlarged FFN in units of the narrow one's.
+        peak: float, of the learning rate, in units of the scale's.
+        enlarge_share: float, share of all steps before pruning.
+    """
+
+    budget: int
+    enlargement: float
+    peak: float
+    enlarge_share: float = 0.5
+
+    def cell(self, learning_rate=RESUMED, restart=1.0) -> Cell:
+        """The `Cell` of one way."""
+        return Cell(
+            hidden=self.enlargement,
+            budget=float(self.budget),
+            peak=self.peak,
+            enlarge_share=self.enlarge_share,
+            learning_rate=learning_rate,
+            restart=restart,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Study:
+    """What is compared.
+
+    Attributes:
+        scale: `Scale` whose `total_steps` are one token a parameter.
+        budgets: tuple of int.
+        enlargements: tuple of float; the middle one also at `shares`.
+        peaks: tuple of float; the middle one also at `shares`.
+        shares: tuple of float, enlarged shares besides one half, at the last budget.
+    """
+
+    scale: Scale
+    budgets: tuple[int, ...]
+    enlargements: tuple[float, ...]
+    peaks: tuple[float, ...]
+    shares: tuple[float, ...]
+
+    def places(self) -> list[Place]:
+        """All places."""
+        middle = self.enlargements[len(self.enlargements) // 2]
+        peak = self.peaks[len(self.peaks) // 2]
+        return [
+            *(
+                Place(budget, enlargement, peak)
+                for budget in self.budgets
+                for enlargement in self.enlargements
+                for peak in self.peaks
+            ),
+            *(Place(self.budgets[-1], middle, peak, share) for share in self.shares),
+        ]
+
+
+STUDY = Study(
+    scale=SCALES["map"],
+    budgets=(10, 60),
+    enlargements=(4 / 3, 8 / 3, 16 / 3),
+    peaks=(0.5, 1.0, 2.0, 4.0),
+    shares=(0.25, 0.75),
+)
+
+
+def main(arguments=None, study: Study = STUDY) -> int:
+    """Carries out what is missing, seed by seed, and writes the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=5, help="how many (default 5)")
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--text", default=str(REPOSITORY.parent / "shared/data/text"))
+    parser.add_argument(
+        "--output",
+        type=pathlib.Path,
+        default=REPOSITORY / "benchmarks/results/paper/rewarm",
+    )
+    parser.add_argument("--runs", type=pathlib.Path, default=REPOSITORY / "runs/map")
+    given = parser.parse_args(arguments)
+    corpus = dataclasses.replace(load_text(given.text), description="shared/data/text")
+    ledger = Ledger(given.output / "cells", study.scale, corpus)
+    laboratory = Laboratory(study.scale, corpus, ledger)
+    with kept_compilations(given.runs / "compiled"):
+        for seed in range(given.first_seed, given.first_seed + given.seeds):
+            for place in study.places():
+                for way in ((RESUMED, 1.0), *WAYS.values()):
+                    carry_out(place.cell(*way), laboratory, seed)
+                print(f"{place}, seed {seed}", flush=True)
+            write(given.output, study, ledger)
+    return 0
+
+
+def bits(ledger, cell) -> dict[int, float]:
+    """Bits a byte by seed, of what is finished and did not diverge."""
+    found = {seed: ledger.result(cell, seed) for seed in range(64)}
+    return {
+        seed: record["bits_per_byte"]
+        for seed, record in found.items()
+        if record and record["bits_per_byte"] is not None
+    }
+
+
+def differences(ledger, place) -> dict[str, Estimate | None]:
+    """Each way minus "resumed", paired by seed."""
+    resumed = bits(ledger, place.cell())
+    found = {}
+    for name, way in WAYS.items():
+        other = bits(ledger, place.cell(*way))
+        both = sorted(resumed.keys() & other.keys())
+        found[name] = estimate(other[seed] - resumed[seed] for seed in both)
+    return found
+
+
+def write(folder, study, ledger) -> None:
+    """Writes all three files."""
+    found = {place: differences(ledger, place) for place in study.places()}
+    header = ["tokens a parameter", "enlarged", "enlarged share", "peak", "resumed"]
+    lines = [[*header, *WAYS]]
+    for place, gaps in found.items():
+        resumed = estimate(bits(ledger, place.cell()).values())
+        lines.append(
+            [
+                f"{place.budget}",
+                f"{place.enlargement:.3g} times",
+                f"{place.enlarge_share:.0%}",
+                f"{place.peak * study.scale.peak_learning_rate:.3g}",
+                "-" if resumed is None else f"{resumed.mean:.4f}",
+                *(_text(gap) for gap in gaps.values()),
+            ]
+        )
+    parts = [
+        "# Resumed or rewarmed after the enlarged stage",
+        "![rewarm](rewarm.png)",
+        markdown_table(lines).rstrip(),
+        "Bits a byte of held-out text; of the other ways the difference from resumed, "
+        "mean ± standard error over seeds, which share the enlarged stage; negative is "
+        "better than resumed. Rewarmed: a warm-up and a cosine of their own for the "
+        "rest of the steps, to that share of the peak, with the optimizer's state; "
+        "restarted: to the peak, with a new optimizer.",
+    ]
+    write_atomically(folder / "rewarm.md", "\n\n".join(parts) + "\n")
+    facts = [
+        {
+            **dataclasses.asdict(place),
+            "bits_per_byte": bits(ledger, place.cell()),
+            **{name: gap and dataclasses.asdict(gap) for name, gap in gaps.items()},
+        }
+        for place, gaps in found.items()
+    ]
+    write_atomically(folder / "rewarm.json", json.dumps(facts, indent=1) + "\n")
+    draw(folder / "rewarm.png", study, found)
+
+
+def _text(gap):
+    if gap is None:
+        return "-"
+    error = "" if gap.error is None else f" ± {gap.error:.4f}"
+    return f"{gap.mean:+.4f}{error}"
+
+
+def draw(path, study, found) -> None:
+    """A panel a budget and enlargement: differences over the peak."""
+    rows, columns = len(study.budgets), len(study.enlargements)
+    title = "Rewarmed minus resumed, bits a byte (negative: rewarming is better)"
+    size = dict(nrows=rows, ncols=columns, sharex=True, sharey=True, squeeze=False)
+    with figure(path, 4 * columns, 1 + 2.6 * rows, title, **size) as axes:
+        for axis_row, budget in zip(axes, study.budgets, strict=True):
+            for axis, enlargement in zip(axis_row, study.enlargements, strict=True):
+                dress(axis)
+                axis.axhline(0.0, color=MUTED, linewidth=1)
+                axis.set_xscale("log")
+                axis.set_title(
+                    f"{budget} tokens a parameter, {enlargement:.3g} times",
+                    fontsize=10,
+                    color=INK,
+                    loc="left",
+                )
+                places = [Place(budget, enlargement, peak) for peak in study.peaks]
+                for name, color in zip(WAYS, COLORS, strict=False):
+                    _line(axis, study.scale, places, found, name, color)
+        peaks = [peak * study.scale.peak_learning_rate for peak in study.peaks]
+        for axis in axes[-1]:
+            axis.set_xticks(peaks, [f"{peak:.3g}" for peak in peaks])
+            axis.minorticks_off()
+            axis.set_xlabel("peak learning rate")
+        axes[0, 0].legend(frameon=False, fontsize=8)
+
+
+def _line(axis, scale, places, found, name, color):
+    known = [(place, found[place][name]) for place in places if found[place][name]]
+    axis.errorbar(
+        [place.peak * scale.peak_learning_rate for place, _ in known],
+        [gap.mean for _, gap in known],
+        [gap.error or 0.0 for _, gap in known],
+        color=color,
+        marker="o",
+        markersize=4,
+        capsize=2,
+        label=name,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
