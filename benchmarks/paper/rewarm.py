@@ -98,7 +98,7 @@ STUDY = Study(
     scale=SCALES["map"],
     budgets=(10, 60),
     enlargements=(4 / 3, 8 / 3, 16 / 3),
-    peaks=(0.5, 1.0, 2.0, 4.0),
+    peaks=(0.5, 1.0, 2.0, 4.0, 8.0),
     shares=(0.25, 0.75),
 )
 

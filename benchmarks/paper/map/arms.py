@@ -108,6 +108,6 @@ MAP = Grid(
     scale=SCALES["map"],
     budgets=(10, 30, 90, 270, 540),
     enlargements=(1.5, 8 / 3, 4.0),
-    peaks=(0.5, 1.0, 2.0, 4.0),
+    peaks=(1.0, 2.0, 4.0, 8.0),
     swept=(30, 270),
 )
