@@ -23,7 +23,7 @@ _OPTIONS = {
         str,
         "tiny",
         "tiny (default): minutes a seed on 2 cores; small: a night; gpu: one large "
-        "GPU; map: the map's",
+        "GPU; mini: minutes a seed on one core; map: the map's",
     ),
     "--seeds": ("K", int, 3, "how many (default 3)"),
     "--first-seed": (

@@ -27,7 +27,6 @@ from keras_idea.report.table import markdown_table
 #: What is compared with "resumed": its name -> (learning_rate, restart) of a cell.
 WAYS = {
     "rewarmed to 50 %": (REWARMED, 0.5),
-    "rewarmed to 75 %": (REWARMED, 0.75),
     "rewarmed to 100 %": (REWARMED, 1.0),
     "restarted": (RESTARTED, 1.0),
 }
@@ -98,7 +97,7 @@ STUDY = Study(
     scale=SCALES["map"],
     budgets=(10, 60),
     enlargements=(4 / 3, 8 / 3, 16 / 3),
-    peaks=(0.5, 1.0, 2.0, 4.0, 8.0),
+    peaks=(1.0, 2.0, 4.0, 8.0),
     shares=(0.25, 0.75),
 )
 

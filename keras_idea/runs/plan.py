@@ -8,6 +8,7 @@ from keras_idea.functional.counts import train_flops
 from keras_idea.runs.compiled_step import CompiledStep, compiled_steps
 from keras_idea.runs.compiling import cosine
 from keras_idea.runs.config import RunConfig
+from keras_idea.runs.evidence import standing
 from keras_idea.runs.footprint import (
     Footprint,
     TeacherFootprint,
@@ -59,6 +60,7 @@ class RunPlan:
         mesh: pair of int, devices of the axes data and model.
         compiled: dict of a width to `CompiledStep`; empty if no compiler was asked.
         target: `Target` or None.
+        standing: list of str, lines on what was measured of runs like this one.
     """
 
     text: str
@@ -69,6 +71,7 @@ class RunPlan:
     mesh: tuple[int, int] = (1, 1)
     compiled: dict[int, CompiledStep] = dataclasses.field(default_factory=dict)
     target: Target | None = None
+    standing: list[str] = dataclasses.field(default_factory=list)
 
     def hours(self, utilisation: float) -> float | None:
         """Hours of all stages on the target.
@@ -145,7 +148,16 @@ def plan(
         config.distribution.size,
         compiled,
         target,
+        _standing(config, timeline, last.parameters),
     )
+
+
+def _standing(config: RunConfig, timeline: Timeline, parameters: int) -> list[str]:
+    """What was measured of runs like this one; nothing of models trained before."""
+    if config.model.preset is not None:
+        return []
+    tokens = timeline.total * config.data.batch_size * config.model.sequence_length
+    return standing(tokens / parameters, timeline.wide / timeline.narrow)
 
 
 def _few(compactions: Mapping[int, int], most: int = 8) -> list[tuple[int, int]]:

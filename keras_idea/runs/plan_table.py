@@ -55,6 +55,7 @@ def print_plan(
         *_fits(planned),
         *_notes(planned),
         *_time(planned, utilisation, price),
+        *planned.standing,
     ]:
         console.print(line, highlight=False)
 

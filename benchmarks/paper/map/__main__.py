@@ -12,9 +12,10 @@ from benchmarks.paper.map.arms import MAP, Grid
 from benchmarks.paper.map.findings import Findings
 from benchmarks.paper.map.ledger import Ledger
 from benchmarks.paper.map.rates import Rates
-from benchmarks.paper.map.write import write_map
+from benchmarks.paper.map.write import evidence, write_map
 from benchmarks.record import REPOSITORY
 from keras_idea.data import load_text
+from keras_idea.files import write_atomically
 
 #: The law needs less than the comparisons do.
 WIDE_SEEDS = 2
@@ -49,6 +50,12 @@ def main(arguments=None, grid: Grid = MAP) -> int:
         default=math.inf,
         help="leave out places of more tokens a parameter",
     )
+    parser.add_argument(
+        "--evidence",
+        type=pathlib.Path,
+        help="where `keras-idea plan` has the places from: keras_idea/runs/evidence."
+        "json; not written by default",
+    )
     given = parser.parse_args(arguments)
     # Without the machine's path.
     corpus = dataclasses.replace(load_text(given.text), description="shared/data/text")
@@ -73,6 +80,8 @@ def main(arguments=None, grid: Grid = MAP) -> int:
                 carry_out_arm(arm, rates(arm), laboratory, seed)
             findings = Findings(grid, laboratory.store, rates)
             print(*write_map(given.output, findings), sep="\n", flush=True)
+        if given.evidence is not None:
+            write_atomically(given.evidence, evidence(findings.places()))
     return 0
 
 

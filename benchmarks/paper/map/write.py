@@ -52,6 +52,25 @@ def write_map(folder, findings: Findings):
     return paths
 
 
+def evidence(places) -> str:
+    """The places as `keras_idea.runs.evidence` reads them."""
+    lines = [
+        json.dumps(
+            {
+                "budget": place.budget,
+                "enlargement": round(place.enlargement, 3),
+                "against": place.against,
+                "mean": round(place.difference.mean, 4),
+                "error": round(place.difference.error, 4),
+                "verdict": place.verdict,
+            }
+        )
+        for place in places
+        if place.verdict != "not run"
+    ]
+    return "[\n" + ",\n".join(lines) + "\n]\n"
+
+
 def _places(places):
     header = ["tokens a parameter", "enlarged", "against scratch on"]
     header += ["pruned - scratch", "could have been seen", "pruning", "by the law"]

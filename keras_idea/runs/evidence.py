@@ -1,0 +1,96 @@
+"""Where a run stands among the measured ones: the map of when pruning pays.
+
+The measurements are those of `benchmarks/results/paper/map`, as `python -m
+benchmarks.paper.map --evidence keras_idea/runs/evidence.json` writes them.
+"""
+
+import dataclasses
+import functools
+import importlib.resources
+import json
+import math
+
+#: What a pruned run was compared with -> in words.
+AGAINST = {
+    "tokens": "on the same tokens",
+    "flops": "for the same FLOPs",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """A place of the map: pruned minus trained narrow from scratch.
+
+    Attributes:
+        budget: int, tokens a parameter of the narrow model.
+        enlargement: float, neurons of the enlarged FFN over those of the narrow one.
+        against: str, a key of `AGAINST`.
+        mean: float, bits a byte of held-out text; negative: pruning is better.
+        error: float, its standard error over seeds.
+        verdict: "wins", "loses" or "not told apart", of pruning.
+    """
+
+    budget: int
+    enlargement: float
+    against: str
+    mean: float
+    error: float
+    verdict: str
+
+
+@functools.cache
+def measured() -> tuple[Measured, ...]:
+    """All places that were measured."""
+    path = importlib.resources.files("keras_idea.runs") / "evidence.json"
+    return tuple(Measured(**place) for place in json.loads(path.read_text("utf-8")))
+
+
+def standing(budget: float, enlargement: float) -> list[str]:
+    """What was measured nearest to a run, in words.
+
+    Args:
+        budget: float > 0, tokens a parameter of the narrow model.
+        enlargement: float > 1, neurons of the enlarged FFN over the narrow one's.
+
+    Returns:
+        List of str, lines; empty if nothing is enlarged.
+    """
+    places = measured()
+    if enlargement <= 1.0 or not places:
+        return []
+    budgets = sorted({place.budget for place in places})
+    sizes = sorted({place.enlargement for place in places})
+    at, size = _nearest(budget, budgets), _nearest(enlargement, sizes)
+    lines = [
+        f"{budget:,.3g} tokens a parameter of the narrow model, enlarged "
+        f"{enlargement:.3g} times. Nearest on our map ({budgets[0]} to {budgets[-1]} "
+        f"tokens, {sizes[0]:.3g} to {sizes[-1]:.3g} times, models of 26,000 parameters"
+        f"): {at} tokens, {size:.3g} times, where pruning"
+    ]
+    for place in places:
+        if (place.budget, place.enlargement) == (at, size):
+            lines.append(
+                f"  {_VERDICTS[place.verdict]} training the narrow model from scratch "
+                f"{AGAINST[place.against]}: {place.mean:+.4f} ± {place.error:.4f} bits "
+                "a byte"
+            )
+    return [*lines, *_outside(budget, enlargement, budgets, sizes)]
+
+
+_VERDICTS = {
+    "wins": "beat",
+    "loses": "lost to",
+    "not told apart": "was not told apart from",
+}
+
+
+def _nearest(value, known):
+    return min(known, key=lambda other: abs(math.log(value / other)))
+
+
+def _outside(budget, enlargement, budgets, sizes):
+    """A warning where the map says nothing."""
+    inside = budgets[0] <= budget <= budgets[-1]
+    if inside and sizes[0] <= enlargement <= sizes[-1]:
+        return []
+    return ["  This run lies outside what was measured: take that as a hint."]
