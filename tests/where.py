@@ -49,6 +49,7 @@ ROWS = (
         ),
     ),
     Row("runs/test_config", _NONE),
+    Row("runs/test_evidence.py", _NONE),
     Row(
         "runs/test_precision.py",
         "options of Keras's own, handed on",
