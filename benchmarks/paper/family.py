@@ -16,137 +16,12 @@ import sys
 from benchmarks.paper.build import new_model
 from benchmarks.paper.carry_out import Evaluator
 from benchmarks.paper.compile_cache import kept_compilations
-from benchmarks.paper.flops import stage_flops
+from benchmarks.paper.family_plan import MAP_FAMILY, Family
 from benchmarks.paper.paper_table import SeededRow, to_json, to_markdown
-from benchmarks.paper.plan import Pruning, Stage
-from benchmarks.paper.rate import Rate
 from benchmarks.paper.run_stage import run_stage
-from benchmarks.paper.scale import SCALES, Scale
 from benchmarks.record import REPOSITORY
 from keras_idea.data import load_text
 from keras_idea.files import write_atomically
-
-SCORES = (0.4, "mean", "max")
-
-
-@dataclasses.dataclass(frozen=True)
-class Steps:
-    """How long each part of a run is.
-
-    Attributes:
-        enlarge: int, steps at full width.
-        prune: int, steps down to each width.
-        recover: int, steps of each branch, while its learning rate decays.
-    """
-
-    enlarge: int
-    prune: int
-    recover: int
-
-    def times(self, factor: float) -> "Steps":
-        """All parts longer or shorter."""
-        return Steps(*(max(1, round(factor * n)) for n in dataclasses.astuple(self)))
-
-
-@dataclasses.dataclass(frozen=True)
-class Family:
-    """What is compared.
-
-    Attributes:
-        scale: `Scale`.
-        enlarged: int, neurons of the enlarged FFN.
-        widths: tuple of int, neurons of the family's members, descending.
-        steps: `Steps` of the one run.
-        peak: float, of all learning rates, in units of the scale's.
-    """
-
-    scale: Scale
-    enlarged: int
-    widths: tuple[int, ...]
-    steps: Steps
-    peak: float = 1.0
-
-    def trunk(self, widths, steps) -> list[Stage]:
-        """The stages of a run that passes some widths, at a constant rate."""
-        whole = steps.enlarge + steps.prune * len(widths)
-        rate = self._rate(whole + 1, 1, decay=1)
-        first = Stage(
-            "enlarge", self.enlarged, steps.enlarge, 0, rate, "adamw", scores=SCORES
-        )
-        stages, width, done = [first], self.enlarged, steps.enlarge
-        for target in widths:
-            stages.append(
-                dataclasses.replace(
-                    first,
-                    name="prune",
-                    width=width,
-                    steps=steps.prune,
-                    first_batch=done,
-                    rate=dataclasses.replace(rate, first=done + 1),
-                    fresh=False,
-                    pruning=Pruning("sensitivity", target, 0, steps.prune, 1, "end"),
-                )
-            )
-            width, done = target, done + steps.prune
-        return stages
-
-    def branch(self, after: Stage, steps) -> Stage:
-        """The recovery of the width that a stage of the trunk ends with."""
-        done = after.first_batch + after.steps
-        return dataclasses.replace(
-            after,
-            name="recover",
-            width=after.pruning.target,
-            steps=steps.recover,
-            first_batch=done,
-            rate=self._rate(done + steps.recover, done + 1, decay=steps.recover),
-            pruning=None,
-        )
-
-    def together(self, steps) -> list[Stage]:
-        """All stages of the one run and its branches."""
-        trunk = self.trunk(self.widths, steps)
-        return trunk + [self.branch(stage, steps) for stage in trunk[1:]]
-
-    def apart(self, steps) -> dict[int, list[Stage]]:
-        """The stages of a run for each width."""
-        found = {}
-        for width in self.widths:
-            trunk = self.trunk([width], steps)
-            found[width] = [*trunk, self.branch(trunk[-1], steps)]
-        return found
-
-    def share(self) -> float:
-        """How long the runs apart may be, in units of the one run's parts."""
-        paid = self.flops(self.together(self.steps))
-        low, high = 0.05, 1.0
-        while high - low > 1e-3:
-            middle = (low + high) / 2
-            cost = self.flops(sum(self.apart(self.steps.times(middle)).values(), []))
-            low, high = (middle, high) if cost <= paid else (low, middle)
-        return low
-
-    def scratch(self, width, flops) -> Stage:
-        """A run from scratch for as many operations."""
-        stage = Stage("train", width, 1, 0, self._rate(1, 1), "adamw")
-        steps = max(2, round(flops / self.flops([stage])))
-        return dataclasses.replace(stage, steps=steps, rate=self._rate(steps, 1))
-
-    def flops(self, stages) -> int:
-        """Operations of stages."""
-        return sum(stage_flops(stage, self.scale) for stage in stages)
-
-    def _rate(self, total, first, decay=None):
-        scale = self.scale
-        return Rate(
-            "stable",
-            self.peak * scale.peak_learning_rate,
-            self.peak * scale.end_learning_rate,
-            total,
-            min(scale.warmup_steps, total // 4),
-            first,
-            decay,
-        )
 
 
 def carry_out(family: Family, corpus, seed: int, judge) -> dict[str, dict]:
@@ -210,14 +85,17 @@ def rows(family: Family, results: dict[int, dict]) -> list[SeededRow]:
     return made
 
 
-#: 1.5 to 4 times the narrowest, 90 tokens a parameter of it in the trunk.
-MAP_FAMILY = Family(SCALES["map"], 256, (171, 114, 64), Steps(1170, 390, 390), peak=1.0)
-
-
 def main(arguments=None, family: Family = MAP_FAMILY) -> int:
     """Carries out what is missing, seed by seed, and writes the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=5, help="how many (default 5)")
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument(
+        "--peak",
+        type=float,
+        default=family.peak,
+        help=f"of the learning rates, in units of the scale's (default {family.peak})",
+    )
     parser.add_argument("--text", default=str(REPOSITORY.parent / "shared/data/text"))
     parser.add_argument(
         "--output",
@@ -226,19 +104,31 @@ def main(arguments=None, family: Family = MAP_FAMILY) -> int:
     )
     parser.add_argument("--runs", type=pathlib.Path, default=REPOSITORY / "runs/map")
     given = parser.parse_args(arguments)
+    family = dataclasses.replace(family, peak=given.peak)
     corpus = dataclasses.replace(load_text(given.text), description="shared/data/text")
     judge = Evaluator(family.scale, corpus).bits_per_byte
     cells = given.output / "cells.json"
     given.output.mkdir(parents=True, exist_ok=True)
     results = json.loads(cells.read_text()) if cells.exists() else {}
     with kept_compilations(given.runs / "compiled"):
-        for seed in range(given.seeds):
-            if str(seed) not in results:
-                results[str(seed)] = carry_out(family, corpus, seed, judge)
+        for seed in range(given.first_seed, given.first_seed + given.seeds):
+            key = f"{seed}, peak {family.peak:g}"
+            if key not in results:
+                results[key] = carry_out(family, corpus, seed, judge)
                 write_atomically(cells, json.dumps(results, indent=1) + "\n")
-            write(given.output, family, {int(s): r for s, r in results.items()})
+            write(given.output, family, _of_peak(results, family.peak))
             print(f"seed {seed}", flush=True)
     return 0
+
+
+def _of_peak(results, peak):
+    """The results of one peak by seed."""
+    parts = {key: key.split(", peak ") for key in results}
+    return {
+        int(seed): results[key]
+        for key, (seed, other) in parts.items()
+        if other == f"{peak:g}"
+    }
 
 
 def write(folder, family, results) -> None:

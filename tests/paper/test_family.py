@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.paper import family as command
-from benchmarks.paper.family import MAP_FAMILY, Family, Steps
+from benchmarks.paper.family_plan import MAP_FAMILY, Family, Steps
 from tests.paper.paper_micro import MICRO
 
 SMALL = Family(MICRO, 24, (16, 8), Steps(6, 4, 4))
@@ -55,12 +55,12 @@ def test_a_family_is_carried_out_and_resumed(tmp_path, capsys):
     assert command.main(arguments, SMALL) == 0
     cells = tmp_path / "out/cells.json"
     found = json.loads(cells.read_text())
-    assert {m["width"] for m in found["0"].values()} == {16, 8}
-    assert len(found["1"]) == 2 * 3
-    assert all(np.isfinite(m["bits"]) for m in found["1"].values())
-    lost = found.pop("1")
+    assert {m["width"] for m in found["0, peak 1"].values()} == {16, 8}
+    assert len(found["1, peak 1"]) == 2 * 3
+    assert all(np.isfinite(m["bits"]) for m in found["1, peak 1"].values())
+    lost = found.pop("1, peak 1")
     cells.write_text(json.dumps(found))
     assert command.main(arguments, SMALL) == 0
-    assert json.loads(cells.read_text())["1"] == lost
+    assert json.loads(cells.read_text())["1, peak 1"] == lost
     table = (tmp_path / "out/family.md").read_text()
     assert table.count("8 neurons, one run") >= 1 and str(tmp_path) not in table
