@@ -1,4 +1,4 @@
-"""One run that leaves narrow models of several widths, as stages; runs apart beside it."""
+"""One run that leaves narrow models of several widths; runs apart beside it."""
 
 import dataclasses
 
