@@ -7,10 +7,8 @@ for each width alone, all together at the same FLOPs, and narrow models from scr
 Writes family.md and family.json.
 """
 
-import argparse
 import dataclasses
 import json
-import pathlib
 import sys
 
 from benchmarks.paper.build import new_model
@@ -19,8 +17,7 @@ from benchmarks.paper.compile_cache import kept_compilations
 from benchmarks.paper.family_plan import MAP_FAMILY, Family
 from benchmarks.paper.paper_table import SeededRow, to_json, to_markdown
 from benchmarks.paper.run_stage import run_stage
-from benchmarks.record import REPOSITORY
-from keras_idea.data import load_text
+from benchmarks.paper.study import seeds_of, study_parser, text_of
 from keras_idea.files import write_atomically
 
 
@@ -87,31 +84,22 @@ def rows(family: Family, results: dict[int, dict]) -> list[SeededRow]:
 
 def main(arguments=None, family: Family = MAP_FAMILY) -> int:
     """Carries out what is missing, seed by seed, and writes the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=5, help="how many (default 5)")
-    parser.add_argument("--first-seed", type=int, default=0)
+    parser = study_parser(__doc__.splitlines()[0], "family")
     parser.add_argument(
         "--peak",
         type=float,
         default=family.peak,
         help=f"of the learning rates, in units of the scale's (default {family.peak})",
     )
-    parser.add_argument("--text", default=str(REPOSITORY.parent / "shared/data/text"))
-    parser.add_argument(
-        "--output",
-        type=pathlib.Path,
-        default=REPOSITORY / "benchmarks/results/paper/family",
-    )
-    parser.add_argument("--runs", type=pathlib.Path, default=REPOSITORY / "runs/map")
     given = parser.parse_args(arguments)
     family = dataclasses.replace(family, peak=given.peak)
-    corpus = dataclasses.replace(load_text(given.text), description="shared/data/text")
+    corpus = text_of(given)
     judge = Evaluator(family.scale, corpus).bits_per_byte
     cells = given.output / "cells.json"
     given.output.mkdir(parents=True, exist_ok=True)
     results = json.loads(cells.read_text()) if cells.exists() else {}
     with kept_compilations(given.runs / "compiled"):
-        for seed in range(given.first_seed, given.first_seed + given.seeds):
+        for seed in seeds_of(given):
             key = f"{seed}, peak {family.peak:g}"
             if key not in results:
                 results[key] = carry_out(family, corpus, seed, judge)

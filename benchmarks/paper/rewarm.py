@@ -6,10 +6,8 @@ or under a new one with a warm-up, lower or as high ("rewarmed"; "restarted" wit
 optimizer too). Writes rewarm.md, rewarm.json and rewarm.png.
 """
 
-import argparse
 import dataclasses
 import json
-import pathlib
 import sys
 
 from benchmarks.paper.carry_out import Laboratory, carry_out
@@ -18,8 +16,7 @@ from benchmarks.paper.compile_cache import kept_compilations
 from benchmarks.paper.map.ledger import Ledger
 from benchmarks.paper.paper_table import Estimate, estimate
 from benchmarks.paper.scale import SCALES, Scale
-from benchmarks.record import REPOSITORY
-from keras_idea.data import load_text
+from benchmarks.paper.study import seeds_of, study_parser, text_of
 from keras_idea.files import write_atomically
 from keras_idea.report.axes import COLORS, INK, MUTED, dress, figure
 from keras_idea.report.table import markdown_table
@@ -104,22 +101,12 @@ STUDY = Study(
 
 def main(arguments=None, study: Study = STUDY) -> int:
     """Carries out what is missing, seed by seed, and writes the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=5, help="how many (default 5)")
-    parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--text", default=str(REPOSITORY.parent / "shared/data/text"))
-    parser.add_argument(
-        "--output",
-        type=pathlib.Path,
-        default=REPOSITORY / "benchmarks/results/paper/rewarm",
-    )
-    parser.add_argument("--runs", type=pathlib.Path, default=REPOSITORY / "runs/map")
-    given = parser.parse_args(arguments)
-    corpus = dataclasses.replace(load_text(given.text), description="shared/data/text")
+    given = study_parser(__doc__.splitlines()[0], "rewarm").parse_args(arguments)
+    corpus = text_of(given)
     ledger = Ledger(given.output / "cells", study.scale, corpus)
     laboratory = Laboratory(study.scale, corpus, ledger)
     with kept_compilations(given.runs / "compiled"):
-        for seed in range(given.first_seed, given.first_seed + given.seeds):
+        for seed in seeds_of(given):
             for place in study.places():
                 for way in ((RESUMED, 1.0), *WAYS.values()):
                     carry_out(place.cell(*way), laboratory, seed)

@@ -1,7 +1,5 @@
 """The map: `python -m benchmarks.paper.map --seeds 5`, and again after a stop."""
 
-import argparse
-import dataclasses
 import math
 import pathlib
 import sys
@@ -13,8 +11,7 @@ from benchmarks.paper.map.findings import Findings
 from benchmarks.paper.map.ledger import Ledger
 from benchmarks.paper.map.rates import Rates
 from benchmarks.paper.map.write import evidence, write_map
-from benchmarks.record import REPOSITORY
-from keras_idea.data import load_text
+from benchmarks.paper.study import seeds_of, study_parser, text_of
 from keras_idea.files import write_atomically
 
 #: The law needs less than the comparisons do.
@@ -23,21 +20,7 @@ WIDE_SEEDS = 2
 
 def main(arguments=None, grid: Grid = MAP) -> int:
     """Carries out what is missing, seed by seed, and writes the map."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=5, help="how many (default 5)")
-    parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--text", default=str(REPOSITORY.parent / "shared/data/text"))
-    parser.add_argument(
-        "--output",
-        type=pathlib.Path,
-        default=REPOSITORY / "benchmarks/results/paper/map",
-    )
-    parser.add_argument(
-        "--runs",
-        type=pathlib.Path,
-        default=REPOSITORY / "runs/map",
-        help="where compiled programs are kept (default runs/map)",
-    )
+    parser = study_parser(__doc__, "map")
     parser.add_argument(
         "--search",
         type=int,
@@ -57,8 +40,7 @@ def main(arguments=None, grid: Grid = MAP) -> int:
         "json; not written by default",
     )
     given = parser.parse_args(arguments)
-    # Without the machine's path.
-    corpus = dataclasses.replace(load_text(given.text), description="shared/data/text")
+    corpus = text_of(given)
     corpus.check_length(grid.scale.sequence_length)
     laboratory = Laboratory(
         grid.scale, corpus, Ledger(given.output / "cells", grid.scale, corpus)
@@ -71,7 +53,7 @@ def main(arguments=None, grid: Grid = MAP) -> int:
         if given.search is not None:
             return 0
         rates = Rates(grid, laboratory.store)
-        for seed in range(given.first_seed, given.first_seed + given.seeds):
+        for seed in seeds_of(given):
             arms = grid.compared_arms()
             arms += grid.wide_arms() if seed < WIDE_SEEDS else []
             for arm in arms:

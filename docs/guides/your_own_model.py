@@ -1,0 +1,125 @@
+"""
+Title: Prune a model of your own while it trains
+Author: the keras-idea authors
+Date created: 2026/11/23
+Last modified: 2026/11/23
+Description: An enlarged model becomes narrow in the middle of one `fit`.
+Accelerator: None
+"""
+
+"""
+## What happens
+
+You train a model whose feed-forward networks (FFNs) are wider than you want them in the
+end. In the middle of `fit` the least important neurons are masked, a few at a time. When
+the last has gone, the kernels and the optimizer's state are sliced where they are, and the
+same `fit` goes on with the steps of a small model.
+
+An FFN here is `down(silu(up(x)) * gate(x))`; a neuron is a column of `up` and of `gate` and
+a row of `down`. How important it is, the training itself measures: the mean of |w * dL/dw|
+over each of its three parts, the greatest of the three, smoothed over steps.
+
+## Setup
+"""
+
+import os
+
+os.environ.setdefault("KERAS_BACKEND", "jax")
+
+import keras
+import numpy as np
+
+import keras_idea as ki
+
+keras.utils.set_random_seed(0)
+
+"""
+## A model
+
+`PrunableGatedFFN` stands where your FFN stood. Everything else is plain Keras. (Without a
+gate it is `PrunableFFN`.) The task: the next byte of a text; to have one at hand, of
+Keras's own source.
+"""
+
+source = "".join(
+    open(module.__file__, encoding="utf-8").read()
+    for module in (keras.src.layers.layer, keras.src.trainers.trainer)
+)
+text = np.frombuffer(source.encode("utf-8", "ignore"), "uint8").astype("int32")
+windows = np.lib.stride_tricks.sliding_window_view(text, 33)[::8]
+x, y = windows[:, :-1], windows[:, 1:]
+
+
+def make_model(neurons):
+    inputs = keras.Input((32,), dtype="int32")
+    h = keras.layers.Embedding(256, 32)(inputs)
+    for _ in range(2):
+        seen = keras.layers.LayerNormalization()(h)
+        h = h + keras.layers.MultiHeadAttention(4, 8)(seen, seen, use_causal_mask=True)
+        h = h + ki.PrunableGatedFFN(neurons)(keras.layers.LayerNormalization()(h))
+    return keras.Model(inputs, keras.layers.Dense(256)(h))
+
+
+model = make_model(neurons=128)
+
+"""
+## One `fit`
+
+Half of the steps wide, a quarter to prune, a quarter to recover, all under one cosine.
+`ki.CosineDecay` is the paper's; any schedule and any optimizer of Keras will do.
+"""
+
+total_steps = 300
+schedule = ki.CosineDecay(3e-3, 3e-5, total_steps=total_steps, warmup_steps=20)
+model.compile(
+    keras.optimizers.AdamW(schedule),
+    loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+)
+prune = ki.IdeaPruneCallback(
+    target_dim=48,
+    begin_step=total_steps // 2,
+    prune_steps=total_steps // 4,
+)
+history = model.fit(
+    x,
+    y,
+    batch_size=32,
+    steps_per_epoch=50,
+    epochs=total_steps // 50,
+    callbacks=[prune],
+    verbose=2,
+)
+
+"""
+The logs tell how many neurons each FFN has, and which share of the weights is masked:
+"""
+
+for epoch in range(total_steps // 50):
+    print(epoch, {name: history.history[name][epoch] for name in ("width", "loss")})
+
+"""
+## What comes out
+
+The model's FFNs are physically narrow already. `compact` turns them into `GatedFFN`, three
+kernels and nothing of pruning; the file is a Keras model like any other.
+"""
+
+narrow = ki.compact(model)
+print([ffn.hidden_dim for ffn in ki.find_ffns(model)], narrow.count_params())
+narrow.save("narrow.keras")
+
+loaded = keras.models.load_model("narrow.keras")
+difference = np.abs(loaded.predict(x[:4], verbose=0) - model.predict(x[:4], verbose=0))
+print("greatest difference of a logit:", difference.max())
+
+"""
+## What to watch
+
+- `begin_step` and `prune_steps` are optimizer steps, counted as `optimizer.iterations`.
+- The run stops, and says why, when something else trains the model or when no gradient
+  reaches an FFN: nothing is pruned by chance.
+- `compact="progressive"` makes the model narrower several times on the way down, which
+  pays where a step is long beside a compilation.
+- A budget may stand in place of `target_dim`: `target_parameters`, `target_bytes` or
+  `target_flops`.
+"""
