@@ -1,0 +1,229 @@
+"""
+Title: Prune in a training loop of your own
+Author: the keras-idea authors
+Date created: 2026/11/23
+Last modified: 2026/11/23
+Description: A custom `train_step`, `train_on_batch`, and loops from scratch on three backends.
+Accelerator: None
+"""
+
+"""
+## A `train_step` of your own needs nothing
+
+`fit` with `IdeaPruneCallback` scores what the model's optimizer is given. If your step clips
+or scales the gradients, the clipped ones are scored.
+
+What follows is for those who do not call `fit`: the callback then is driven by Keras's own
+`CallbackList`. Set the variable KERAS_BACKEND to "jax", "tensorflow" or "torch" to run this
+guide on another backend.
+"""
+
+import os
+
+os.environ.setdefault("KERAS_BACKEND", "jax")
+
+import keras
+import numpy as np
+
+import keras_idea as ki
+
+"""
+## A loop over `train_on_batch`
+
+The same on every backend.
+"""
+
+
+def by_train_on_batch(model, prune, batches, epochs):
+    callbacks = keras.callbacks.CallbackList([prune], model=model)
+    callbacks.on_train_begin()
+    for epoch in range(epochs):
+        callbacks.on_epoch_begin(epoch)
+        for step, (x, y) in enumerate(batches):
+            callbacks.on_train_batch_begin(step)
+            logs = model.train_on_batch(x, y, return_dict=True)
+            callbacks.on_train_batch_end(step, logs)
+        callbacks.on_epoch_end(epoch, logs)
+    callbacks.on_train_end()
+
+
+"""
+## A loop from scratch
+
+As in Keras's guides "Writing a training loop from scratch", with three things to know:
+
+- Compile the model with the loop's optimizer: that is how the callback finds it.
+- Call the hooks of epochs only. The model then becomes narrow at the end of an epoch.
+- Take steps by `optimizer.apply`, `apply_gradients` or `stateless_apply`, in functions that
+  were first called after `on_train_begin`.
+
+### jax
+
+The state is taken from the model when an epoch begins and written back before it ends,
+because the callback reads the model and may change its shapes. A step function that `jax.jit`
+has compiled is compiled anew for the new shapes by itself.
+"""
+
+
+def by_hand_on_jax(model, optimizer, loss_fn, prune, batches, epochs):
+    import jax
+
+    model.compile(optimizer)
+    callbacks = keras.callbacks.CallbackList([prune], model=model)
+
+    def loss_of(trainable, resting, x, y):
+        predicted, resting = model.stateless_call(trainable, resting, x, training=True)
+        return loss_fn(y, predicted), resting
+
+    @jax.jit
+    def train_step(state, x, y):
+        trainable, resting, slots = state
+        gradient_of = jax.value_and_grad(loss_of, has_aux=True)
+        (loss, resting), gradients = gradient_of(trainable, resting, x, y)
+        trainable, slots = optimizer.stateless_apply(slots, gradients, trainable)
+        return loss, (trainable, resting, slots)
+
+    callbacks.on_train_begin()
+    for epoch in range(epochs):
+        callbacks.on_epoch_begin(epoch)
+        variables = (
+            model.trainable_variables,
+            model.non_trainable_variables,
+            optimizer.variables,
+        )
+        state = tuple([v.value for v in group] for group in variables)
+        for x, y in batches:
+            loss, state = train_step(state, x, y)
+        for group, values in zip(variables, state):
+            for variable, value in zip(group, values):
+                variable.assign(value)
+        callbacks.on_epoch_end(epoch)
+    callbacks.on_train_end()
+
+
+"""
+### TensorFlow
+
+A `tf.function` keeps the variables that it was traced with, so it is made anew where the
+model became narrower.
+"""
+
+
+def by_hand_on_tensorflow(model, optimizer, loss_fn, prune, batches, epochs):
+    import tensorflow as tf
+
+    model.compile(optimizer)
+    callbacks = keras.callbacks.CallbackList([prune], model=model)
+
+    def make_train_step():
+        @tf.function
+        def train_step(x, y):
+            with tf.GradientTape() as tape:
+                loss = loss_fn(y, model(x, training=True))
+            gradients = tape.gradient(loss, model.trainable_weights)
+            optimizer.apply(gradients, model.trainable_weights)
+            return loss
+
+        return train_step
+
+    callbacks.on_train_begin()
+    widths = None
+    for epoch in range(epochs):
+        callbacks.on_epoch_begin(epoch)
+        if widths != [ffn.hidden_dim for ffn in ki.find_ffns(model)]:
+            widths = [ffn.hidden_dim for ffn in ki.find_ffns(model)]
+            train_step = make_train_step()
+        for x, y in batches:
+            train_step(x, y)
+        callbacks.on_epoch_end(epoch)
+    callbacks.on_train_end()
+
+
+"""
+### PyTorch
+
+The optimizer is Keras's, as in Keras's guide. One of `torch.optim` cannot be followed, and
+the run stops at the end of its first epoch and says so.
+"""
+
+
+def by_hand_on_torch(model, optimizer, loss_fn, prune, batches, epochs):
+    import torch
+
+    model.compile(optimizer)
+    callbacks = keras.callbacks.CallbackList([prune], model=model)
+
+    callbacks.on_train_begin()
+    for epoch in range(epochs):
+        callbacks.on_epoch_begin(epoch)
+        for x, y in batches:
+            loss = loss_fn(y, model(x, training=True))
+            model.zero_grad()
+            loss.backward()
+            trainable_weights = [v for v in model.trainable_weights]
+            gradients = [v.value.grad for v in trainable_weights]
+            with torch.no_grad():
+                optimizer.apply(gradients, trainable_weights)
+        callbacks.on_epoch_end(epoch)
+    callbacks.on_train_end()
+
+
+"""
+## The loops beside `fit`
+
+All of them end with the weights that `fit` ends with.
+"""
+
+rng = np.random.default_rng(0)
+x = rng.normal(size=(256, 8)).astype("float32")
+y = np.tanh(x @ rng.normal(size=(8, 4))).astype("float32")
+batches = [(x[i : i + 32], y[i : i + 32]) for i in range(0, 256, 32)]
+EPOCHS = 6
+
+
+def new_model():
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((8,))
+    hidden = keras.layers.Dense(16)(inputs)
+    hidden = hidden + ki.PrunableGatedFFN(64)(hidden)
+    return keras.Model(inputs, keras.layers.Dense(4)(hidden))
+
+
+def new_prune():
+    # The last mask on an epoch's end, where a loop from scratch becomes narrow.
+    return ki.IdeaPruneCallback(target_dim=16, begin_step=16, prune_steps=16)
+
+
+expected = new_model()
+expected.compile(keras.optimizers.AdamW(0.01), "mse")
+expected.fit(
+    x,
+    y,
+    batch_size=32,
+    epochs=EPOCHS,
+    shuffle=False,
+    callbacks=[new_prune()],
+    verbose=0,
+)
+
+
+def compare(name, model):
+    pairs = zip(model.get_weights(), expected.get_weights(), strict=True)
+    most = max(float(np.abs(mine - other).max()) for mine, other in pairs)
+    print(f"{name}: weights differ from fit's by at most {most:.1e}")
+
+
+model = new_model()
+model.compile(keras.optimizers.AdamW(0.01), "mse")
+by_train_on_batch(model, new_prune(), batches, EPOCHS)
+compare("train_on_batch", model)
+
+by_hand = {
+    "jax": by_hand_on_jax,
+    "tensorflow": by_hand_on_tensorflow,
+    "torch": by_hand_on_torch,
+}[keras.backend.backend()]
+model = new_model()
+loss_fn = keras.losses.MeanSquaredError()
+by_hand(model, keras.optimizers.AdamW(0.01), loss_fn, new_prune(), batches, EPOCHS)
+compare(f"from scratch on {keras.backend.backend()}", model)
