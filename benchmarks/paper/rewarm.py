@@ -63,39 +63,43 @@ class Study:
 
     Attributes:
         scale: `Scale` whose `total_steps` are one token a parameter.
-        budgets: tuple of int.
-        enlargements: tuple of float; the middle one also at `shares`.
-        peaks: tuple of float; the middle one also at `shares`.
-        shares: tuple of float, enlarged shares besides one half, at the last budget.
+        middle: `Place`; the others are it but for what they vary.
+        budgets: tuple of int, each with each of the enlargements.
+        enlargements: tuple of float.
+        peaks: tuple of float.
+        shares: tuple of float, enlarged shares.
     """
 
     scale: Scale
+    middle: Place
     budgets: tuple[int, ...]
     enlargements: tuple[float, ...]
     peaks: tuple[float, ...]
     shares: tuple[float, ...]
 
     def places(self) -> list[Place]:
-        """All places."""
-        middle = self.enlargements[len(self.enlargements) // 2]
-        peak = self.peaks[len(self.peaks) // 2]
-        return [
+        """All places, each once."""
+        changes = [
             *(
-                Place(budget, enlargement, peak)
+                {"budget": budget, "enlargement": enlargement}
                 for budget in self.budgets
                 for enlargement in self.enlargements
-                for peak in self.peaks
             ),
-            *(Place(self.budgets[-1], middle, peak, share) for share in self.shares),
+            *({"peak": peak} for peak in self.peaks),
+            *({"enlarge_share": share} for share in self.shares),
         ]
+        return list(
+            dict.fromkeys(dataclasses.replace(self.middle, **c) for c in changes)
+        )
 
 
 STUDY = Study(
     scale=SCALES["map"],
-    budgets=(10, 60),
+    middle=Place(30, 8 / 3, 3.0),
+    budgets=(10, 30, 90, 270),
     enlargements=(4 / 3, 8 / 3, 16 / 3),
-    peaks=(1.0, 2.0, 4.0, 8.0),
-    shares=(0.25, 0.75),
+    peaks=(0.75, 1.5, 3.0, 6.0),
+    shares=(0.25, 0.5, 0.75),
 )
 
 
@@ -184,37 +188,32 @@ def _text(gap):
 
 
 def draw(path, study, found) -> None:
-    """A panel a budget and enlargement: differences over the peak."""
-    rows, columns = len(study.budgets), len(study.enlargements)
+    """Differences over the length of training, the peak and the enlarged share."""
     title = "Rewarmed minus resumed, bits a byte (negative: rewarming is better)"
-    size = dict(nrows=rows, ncols=columns, sharex=True, sharey=True, squeeze=False)
-    with figure(path, 4 * columns, 1 + 2.6 * rows, title, **size) as axes:
-        for axis_row, budget in zip(axes, study.budgets, strict=True):
-            for axis, enlargement in zip(axis_row, study.enlargements, strict=True):
-                dress(axis)
-                axis.axhline(0.0, color=MUTED, linewidth=1)
-                axis.set_xscale("log")
-                axis.set_title(
-                    f"{budget} tokens a parameter, {enlargement:.3g} times",
-                    fontsize=10,
-                    color=INK,
-                    loc="left",
-                )
-                places = [Place(budget, enlargement, peak) for peak in study.peaks]
-                for name, color in zip(WAYS, COLORS, strict=False):
-                    _line(axis, study.scale, places, found, name, color)
-        peaks = [peak * study.scale.peak_learning_rate for peak in study.peaks]
-        for axis in axes[-1]:
-            axis.set_xticks(peaks, [f"{peak:.3g}" for peak in peaks])
-            axis.minorticks_off()
-            axis.set_xlabel("peak learning rate")
-        axes[0, 0].legend(frameon=False, fontsize=8)
+    size = dict(nrows=1, ncols=3, sharey=True)
+    with figure(path, 14, 4.6, title, **size) as (lengths, peaks, shares):
+        at, full = study.middle, "rewarmed to 100 %"
+        for enlargement, color in zip(study.enlargements, COLORS, strict=False):
+            own = [Place(b, enlargement, at.peak) for b in study.budgets]
+            gaps = [found[place][full] for place in own]
+            _line(lengths, study.budgets, gaps, f"{enlargement:.3g} times", color)
+        for name, color in zip(WAYS, COLORS, strict=False):
+            rates = [peak * study.scale.peak_learning_rate for peak in study.peaks]
+            own = [dataclasses.replace(at, peak=peak) for peak in study.peaks]
+            _line(peaks, rates, [found[place][name] for place in own], name, color)
+            own = [dataclasses.replace(at, enlarge_share=s) for s in study.shares]
+            gaps = [found[place][name] for place in own]
+            _line(shares, study.shares, gaps, name, color)
+        where = f"{at.budget} tokens a parameter, {at.enlargement:.3g} times"
+        _dress(lengths, f"{full}, by enlargement", "tokens a parameter", log=True)
+        _dress(peaks, where, "peak learning rate", log=True)
+        _dress(shares, where, "share of the steps before pruning")
 
 
-def _line(axis, scale, places, found, name, color):
-    known = [(place, found[place][name]) for place in places if found[place][name]]
+def _line(axis, x, gaps, name, color):
+    known = [(x, gap) for x, gap in zip(x, gaps, strict=True) if gap is not None]
     axis.errorbar(
-        [place.peak * scale.peak_learning_rate for place, _ in known],
+        [x for x, _ in known],
         [gap.mean for _, gap in known],
         [gap.error or 0.0 for _, gap in known],
         color=color,
@@ -223,6 +222,19 @@ def _line(axis, scale, places, found, name, color):
         capsize=2,
         label=name,
     )
+
+
+def _dress(axis, title, label, log=False):
+    dress(axis)
+    axis.axhline(0.0, color=MUTED, linewidth=1)
+    if log:
+        axis.set_xscale("log")
+        ticks = sorted({x for line in axis.containers for x in line[0].get_xdata()})
+        axis.set_xticks(ticks, [f"{x:.3g}" for x in ticks])
+        axis.minorticks_off()
+    axis.set_title(title, fontsize=10, color=INK, loc="left")
+    axis.set_xlabel(label)
+    axis.legend(frameon=False, fontsize=8)
 
 
 if __name__ == "__main__":

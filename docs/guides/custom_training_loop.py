@@ -94,8 +94,8 @@ def by_hand_on_jax(model, optimizer, loss_fn, prune, batches, epochs):
         state = tuple([v.value for v in group] for group in variables)
         for x, y in batches:
             loss, state = train_step(state, x, y)
-        for group, values in zip(variables, state):
-            for variable, value in zip(group, values):
+        for group, values in zip(variables, state, strict=True):
+            for variable, value in zip(group, values, strict=True):
                 variable.assign(value)
         callbacks.on_epoch_end(epoch)
     callbacks.on_train_end()

@@ -15,10 +15,11 @@ from tests.paper.paper_micro import MICRO
 
 SMALL = Study(
     scale=dataclasses.replace(MICRO, total_steps=4, curve_points=1),
+    middle=Place(1, 1.5, 0.5),
     budgets=(1,),
     enlargements=(1.5,),
     peaks=(0.5, 1.0),
-    shares=(0.75,),
+    shares=(0.5, 0.75),
 )
 
 
@@ -40,7 +41,7 @@ def test_a_rewarmed_rate_is_a_curve_of_its_own_for_an_optimizer_that_goes_on(sha
 
 def test_places_are_distinct_and_share_their_enlarged_stage():
     places = STUDY.places()
-    assert len(set(places)) == len(places) == 2 * 3 * 4 + 2
+    assert len(set(places)) == len(places) == 4 * 3 + 3 + 2
     for place in places:
         firsts = {plan(place.cell(*way), STUDY.scale)[0] for way in WAYS.values()}
         assert firsts == {plan(place.cell(), STUDY.scale)[0]}
