@@ -60,7 +60,7 @@ def main(arguments=None, grid: Grid = MAP) -> int:
                 if arm.budget > given.budget:
                     continue
                 carry_out_arm(arm, rates(arm), laboratory, seed)
-            findings = Findings(grid, laboratory.store, rates)
+            findings = Findings(grid, laboratory.store, rates, len(corpus.train))
             print(*write_map(given.output, findings), sep="\n", flush=True)
         if given.evidence is not None:
             write_atomically(given.evidence, evidence(findings.places()))

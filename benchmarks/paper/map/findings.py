@@ -73,10 +73,12 @@ class Findings:
         grid: `Grid`.
         ledger: `Ledger`.
         rates: `Rates`.
+        text_tokens: int, tokens of the text that is trained on.
     """
 
-    def __init__(self, grid: Grid, ledger, rates: Rates):
+    def __init__(self, grid: Grid, ledger, rates: Rates, text_tokens: int):
         self.grid, self.rates, self._ledger = grid, rates, ledger
+        self.text_tokens, self.core_hours = text_tokens, ledger.core_hours()
         self.law = self._law()
 
     def records(self, arm: Arm) -> dict[int, dict]:

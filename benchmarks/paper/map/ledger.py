@@ -56,6 +56,12 @@ class Ledger:
         )
         write_atomically(path, "{\n" + lines + "\n}\n")
 
+    def core_hours(self) -> float:
+        """Hours of training that all cells together took, on a core each."""
+        paths = self._folder.glob("seed-*.json")
+        records = [record for path in paths for record in _read(path).values()]
+        return sum(record["seconds"] for record in records) / 3600
+
     def key(self, cell: Cell, seed: int) -> str:
         """Str that tells a cell from any other, of other text or scale too."""
         what = {**self._basis, "cell": _changed(cell), "seed": seed}

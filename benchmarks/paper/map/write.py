@@ -96,8 +96,8 @@ def _error(value):
 
 
 def _arms(findings):
-    header = ["model", "tokens a parameter", "bits/byte", "seeds", "training text"]
-    lines = [[*header, "TFLOPs", "seconds"]]
+    header = ["model", "tokens a parameter", "epochs", "bits/byte", "seeds"]
+    lines = [[*header, "training text", "TFLOPs", "seconds"]]
     scale = findings.grid.scale
     narrow = parameters(scale, scale.target_dim)
     for kind, enlargement in kinds(findings.grid):
@@ -111,6 +111,7 @@ def _arms(findings):
                 [
                     f"{kind} {enlargement:.3g}",
                     f"{records[0]['tokens'] / narrow:.0f}",
+                    f"{records[0]['tokens'] / findings.text_tokens:.2f}",
                     f"{bits.mean:.4f}{_error(bits)}",
                     f"{bits.count}",
                     f"{np.mean([r['train_bits'] for r in records]):.3f}",
@@ -118,7 +119,8 @@ def _arms(findings):
                     f"{np.mean([r['seconds'] for r in records]):.0f}",
                 ]
             )
-    return "## All runs\n\n" + markdown_table(lines).rstrip()
+    spent = f"{findings.core_hours:.1f} core-hours of training, the search included."
+    return f"## All runs\n\n{markdown_table(lines).rstrip()}\n\n{spent}"
 
 
 def _law(findings):
