@@ -27,7 +27,7 @@ def test_the_evidence_is_the_map():
 
 def test_the_nearest_place_is_told():
     first = measured()[0]
-    head, *lines = standing(first.budget * 1.05, first.enlargement * 0.98)
+    head, *lines = standing(first.budget * 1.05, first.enlargement * 1.02)
     assert f"{first.budget} tokens, {first.enlargement:.3g} times" in head
     assert len(lines) == 2
     assert f"{first.mean:+.4f} ± {first.error:.4f}" in lines[0]

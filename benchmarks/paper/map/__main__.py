@@ -57,14 +57,19 @@ def main(arguments=None, grid: Grid = MAP) -> int:
             arms = grid.compared_arms()
             arms += grid.wide_arms() if seed < WIDE_SEEDS else []
             for arm in arms:
-                if arm.budget > given.budget:
-                    continue
-                carry_out_arm(arm, rates(arm), laboratory, seed)
-            findings = Findings(grid, laboratory.store, rates, len(corpus.train))
-            print(*write_map(given.output, findings), sep="\n", flush=True)
-        if given.evidence is not None:
-            write_atomically(given.evidence, evidence(findings.places()))
+                if arm.budget <= given.budget:
+                    carry_out_arm(arm, rates(arm), laboratory, seed)
+            _write(given, grid, laboratory, rates)
+    _write(given, grid, laboratory, rates)
     return 0
+
+
+def _write(given, grid, laboratory, rates):
+    tokens = len(laboratory.corpus.train)
+    findings = Findings(grid, laboratory.store, rates, tokens)
+    print(*write_map(given.output, findings), sep="\n", flush=True)
+    if given.evidence is not None:
+        write_atomically(given.evidence, evidence(findings.places()))
 
 
 def carry_out_arm(arm, peak, laboratory, seed) -> None:
