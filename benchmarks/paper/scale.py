@@ -79,10 +79,19 @@ class Scale:
         )
 
     def identity(self) -> dict:
-        """Dict of everything that a result depends on: no name, no note."""
-        cosmetic = ("name", "note", "curve_points")
-        fields = dataclasses.asdict(self).items()
-        return {key: value for key, value in fields if key not in cosmetic}
+        """Dict of everything that a result depends on: no name, no note.
+
+        What was added later counts only where it is not what it was before: the cells
+        of earlier versions keep their names.
+        """
+        later = ("rope_max_wavelength", "embedding_stddev", "beta_2", "nested")
+        default = {field.name: field.default for field in dataclasses.fields(self)}
+        return {
+            key: value
+            for key, value in dataclasses.asdict(self).items()
+            if key not in ("name", "note", "curve_points")
+            and not (key in later and value == default[key])
+        }
 
 
 # 26,232 parameters when it is narrow; `total_steps` are 1.015 tokens for each.
