@@ -5,8 +5,8 @@
 Each process reads its own half of every batch; torch averages the gradients over the
 processes while they are computed, and the Keras optimizer, in which the neurons are
 scored, takes the same step in all of them. The callback is called by hand, as in any
-loop of one's own (docs/custom_loops.md). When the model becomes narrow its parameters
-are new ones, which a new wrapper must be told of.
+loop of one's own (docs/guides/custom_training_loop.py). When the model becomes narrow
+its parameters are new ones, which a new wrapper must be told of.
 """
 
 import os

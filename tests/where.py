@@ -36,6 +36,12 @@ ROWS = (
     Row("test_imports.py", _NONE),
     Row("test_files.py", _NONE),
     Row("test_face.py", _NONE),
+    Row("test_guides.py::test_header", _NONE),
+    Row("test_guides.py::test_backends_are_named", _NONE),
+    Row("test_guides.py::test_many_devices", "meshes are jax's", ("jax",)),
+    Row(
+        "test_guides.py::test_reading_the_pictures", "the run is test_train's, on each"
+    ),
     Row("test_gpu_day.py", "it starts processes of its own, on the backends it names"),
     Row("test_peers.py", _NONE),
     Row("test_doctests.py", "examples of what the other tests hold on each backend"),

@@ -3,8 +3,8 @@
 Masks never revive, so every width passed on the way down is a subnetwork of the one
 before. One run is enlarged, then pruned to one width after another at a constant
 learning rate; from each width a branch recovers while its rate decays. Beside it a run
-for each width alone, all together at the same FLOPs, and narrow models from scratch.
-Writes family.md and family.json.
+for each width alone, all together at the same FLOPs, and narrow models from scratch,
+all under one cosine. Writes family.md and family.json.
 """
 
 import dataclasses
@@ -19,6 +19,9 @@ from benchmarks.paper.paper_table import SeededRow, to_json, to_markdown
 from benchmarks.paper.run_stage import run_stage
 from benchmarks.paper.study import seeds_of, study_parser, text_of
 from keras_idea.files import write_atomically
+
+#: Its runs choose the peaks of the learning rates, and are not in the table.
+SEARCH_SEED = 100
 
 
 def carry_out(family: Family, corpus, seed: int, judge) -> dict[str, dict]:
@@ -61,13 +64,46 @@ def carry_out(family: Family, corpus, seed: int, judge) -> dict[str, dict]:
     return found
 
 
-def rows(family: Family, results: dict[int, dict]) -> list[SeededRow]:
-    """The table's rows of all seeds; each of a width against a run each."""
-    made = []
+def chosen_peaks(results: dict[str, dict]) -> dict[str, float]:
+    """Each row's best peak, by the seeds that were kept for the search.
+
+    Args:
+        results: dict of "seed, peak p" to what `carry_out` returned.
+    """
+    searched: dict[str, dict[float, list[float]]] = {}
+    for key, found in results.items():
+        seed, peak = _seed_and_peak(key)
+        if seed >= SEARCH_SEED:
+            for name, record in found.items():
+                bits = searched.setdefault(name, {}).setdefault(peak, [])
+                bits.append(record["bits"])
+    return {
+        name: min(found, key=lambda peak: sum(found[peak]) / len(found[peak]))
+        for name, found in searched.items()
+    }
+
+
+def _seed_and_peak(key):
+    seed, _, peak = key.partition(", peak ")
+    return int(seed), float(peak)
+
+
+def rows(family: Family, results: dict[str, dict]) -> list[SeededRow]:
+    """The table's rows of all seeds; each of a width against a run each.
+
+    Every row is of its own best peak.
+    """
+    peaks, made = chosen_peaks(results), []
     for width in family.widths:
         for name in ("a run each", "one run", "from scratch"):
             key = f"{width} neurons, {name}"
-            records = {seed: found[key] for seed, found in results.items()}
+            records = {
+                seed: found[key]
+                for (seed, peak), found in (
+                    (_seed_and_peak(at), found) for at, found in results.items()
+                )
+                if peak == peaks[key] and seed < SEARCH_SEED
+            }
             one = next(iter(records.values()))
             made.append(
                 SeededRow(
@@ -85,56 +121,56 @@ def rows(family: Family, results: dict[int, dict]) -> list[SeededRow]:
 def main(arguments=None, family: Family = MAP_FAMILY) -> int:
     """Carries out what is missing, seed by seed, and writes the table."""
     parser = study_parser(__doc__.splitlines()[0], "family")
-    parser.add_argument(
-        "--peak",
-        type=float,
-        default=family.peak,
-        help=f"of the learning rates, in units of the scale's (default {family.peak})",
-    )
     given = parser.parse_args(arguments)
-    family = dataclasses.replace(family, peak=given.peak)
     corpus = text_of(given)
     judge = Evaluator(family.scale, corpus).bits_per_byte
     cells = given.output / "cells.json"
     given.output.mkdir(parents=True, exist_ok=True)
     results = json.loads(cells.read_text()) if cells.exists() else {}
-    with kept_compilations(given.runs / "compiled"):
-        for seed in seeds_of(given):
-            key = f"{seed}, peak {family.peak:g}"
+
+    def complete(seed, peaks):
+        for peak in peaks:
+            key = f"{seed}, peak {peak:g}"
             if key not in results:
-                results[key] = carry_out(family, corpus, seed, judge)
+                one = dataclasses.replace(family, peak=peak)
+                results[key] = carry_out(one, corpus, seed, judge)
                 write_atomically(cells, json.dumps(results, indent=1) + "\n")
-            write(given.output, family, _of_peak(results, family.peak))
-            print(f"seed {seed}", flush=True)
+                print(key, flush=True)
+
+    with kept_compilations(given.runs / "compiled"):
+        complete(SEARCH_SEED, family.peaks)
+        for seed in seeds_of(given):
+            complete(seed, sorted(set(chosen_peaks(results).values())))
+            write(given.output, family, results)
     return 0
-
-
-def _of_peak(results, peak):
-    """The results of one peak by seed."""
-    parts = {key: key.split(", peak ") for key in results}
-    return {
-        int(seed): results[key]
-        for key, (seed, other) in parts.items()
-        if other == f"{peak:g}"
-    }
 
 
 def write(folder, family, results) -> None:
     """Writes both files."""
-    table = rows(family, results)
+    table, peaks = rows(family, results), chosen_peaks(results)
     widths = ", ".join(map(str, family.widths))
     title = f"One run, a family: {family.enlarged} neurons to {widths}"
     narrow = new_model(family.scale, family.widths[-1]).count_params()
     total = family.flops(family.together(family.steps))
+    rates = ", ".join(
+        f"{name}: {peak * family.scale.peak_learning_rate:.2g}"
+        for name, peak in peaks.items()
+    )
     notes = [
         f"{family.steps} in one run, {family.share():.3f} of them in each run alone: "
         f"{total / 1e12:.2f} TFLOPs either way. FLOPs of a member of the one run are "
         "those of the way to it. From scratch: for the FLOPs of the run each. The "
-        f"narrowest has {narrow:,} parameters. Learning rates are constant, and decay "
-        "in the recovery."
+        f"narrowest has {narrow:,} parameters. The learning rate of the one run is "
+        "constant, and decays in each recovery; that of the others is one cosine.",
+        f"Peak learning rates, each the best of {len(family.peaks)} by a seed that is "
+        f"not in the table: {rates}.",
     ]
     write_atomically(folder / "family.md", to_markdown(title, table, notes))
-    facts = {"steps": dataclasses.asdict(family.steps), "share": family.share()}
+    facts = {
+        "steps": dataclasses.asdict(family.steps),
+        "share": family.share(),
+        "peaks": peaks,
+    }
     write_atomically(folder / "family.json", to_json(title, table, facts))
 
 

@@ -38,13 +38,16 @@ class Family:
         enlarged: int, neurons of the enlarged FFN.
         widths: tuple of int, neurons of the family's members, descending.
         steps: `Steps` of the one run.
-        peak: float, of all learning rates, in units of the scale's.
+        peaks: tuple of float, of the learning rates, in units of the scale's, among
+            which each way to a width takes the best.
+        peak: float, of those the one at hand.
     """
 
     scale: Scale
     enlarged: int
     widths: tuple[int, ...]
     steps: Steps
+    peaks: tuple[float, ...] = (1.0,)
     peak: float = 1.0
 
     def trunk(self, widths, steps) -> list[Stage]:
@@ -90,11 +93,21 @@ class Family:
         return trunk + [self.branch(stage, steps) for stage in trunk[1:]]
 
     def apart(self, steps) -> dict[int, list[Stage]]:
-        """The stages of a run for each width."""
+        """The stages of a run for each width, each under one cosine."""
         found = {}
         for width in self.widths:
             trunk = self.trunk([width], steps)
-            found[width] = [*trunk, self.branch(trunk[-1], steps)]
+            stages = [*trunk, self.branch(trunk[-1], steps)]
+            cosine = self._rate(
+                steps.enlarge + steps.prune + steps.recover, 1, shape="annealed"
+            )
+            found[width] = [
+                dataclasses.replace(
+                    stage,
+                    rate=dataclasses.replace(cosine, first=stage.first_batch + 1),
+                )
+                for stage in stages
+            ]
         return found
 
     def share(self) -> float:
@@ -108,19 +121,20 @@ class Family:
         return low
 
     def scratch(self, width, flops) -> Stage:
-        """A run from scratch for as many operations."""
+        """A run from scratch for as many operations, under one cosine."""
         stage = Stage("train", width, 1, 0, self._rate(1, 1), "adamw")
         steps = max(2, round(flops / self.flops([stage])))
-        return dataclasses.replace(stage, steps=steps, rate=self._rate(steps, 1))
+        rate = self._rate(steps, 1, shape="annealed")
+        return dataclasses.replace(stage, steps=steps, rate=rate)
 
     def flops(self, stages) -> int:
         """Operations of stages."""
         return sum(stage_flops(stage, self.scale) for stage in stages)
 
-    def _rate(self, total, first, decay=None):
+    def _rate(self, total, first, decay=None, shape="stable"):
         scale = self.scale
         return Rate(
-            "stable",
+            shape,
             self.peak * scale.peak_learning_rate,
             self.peak * scale.end_learning_rate,
             total,
@@ -131,4 +145,6 @@ class Family:
 
 
 #: 1.5 to 4 times the narrowest, 90 tokens a parameter of it in the trunk.
-MAP_FAMILY = Family(SCALES["map"], 256, (171, 114, 64), Steps(1170, 390, 390), peak=1.0)
+MAP_FAMILY = Family(
+    SCALES["map"], 256, (171, 114, 64), Steps(1170, 390, 390), peaks=(1.0, 2.0, 4.0)
+)

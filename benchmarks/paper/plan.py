@@ -206,8 +206,9 @@ def _teacher(cell, scale):
 
 
 def _rate(cell, scale, total, first=1, factor=1.0):
+    annealed = scale.anneal and cell.schedule == "cosine"
     return Rate(
-        cell.schedule,
+        "annealed" if annealed else cell.schedule,
         factor * cell.peak * scale.peak_learning_rate,
         cell.peak * scale.end_learning_rate,
         total,

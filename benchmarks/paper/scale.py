@@ -32,6 +32,8 @@ class Scale:
         beta_2: float, of AdamW.
         nested: float or None, the widest FFN, in units of the target: all widths begin
             with the first of its neurons. None: with values of their own.
+        anneal: bool, whether cosines end at `end_learning_rate` after any warm-up; the
+            paper's, as it is printed, ends higher the longer the warm-up is.
         note: str, hardware and time to expect.
     """
 
@@ -55,6 +57,7 @@ class Scale:
     embedding_stddev: float = 0.02
     beta_2: float = 0.999
     nested: float | None = None
+    anneal: bool = False
     note: str = ""
 
     @property
@@ -84,7 +87,7 @@ class Scale:
         What was added later counts only where it is not what it was before: the cells
         of earlier versions keep their names.
         """
-        later = ("rope_max_wavelength", "embedding_stddev", "beta_2", "nested")
+        later = "rope_max_wavelength embedding_stddev beta_2 nested anneal".split()
         default = {field.name: field.default for field in dataclasses.fields(self)}
         return {
             key: value
@@ -169,6 +172,7 @@ SCALES = types.MappingProxyType(
             peak_learning_rate=3.2e-2,
             end_learning_rate=3.2e-4,
             curve_points=100,
+            anneal=True,
             note="one CPU core, one seed of a table in one to eight minutes",
         ),
     }

@@ -213,17 +213,16 @@ def compare(name, model):
     print(f"{name}: weights differ from fit's by at most {most:.1e}")
 
 
-model = new_model()
-model.compile(keras.optimizers.AdamW(0.01), "mse")
-by_train_on_batch(model, new_prune(), batches, EPOCHS)
-compare("train_on_batch", model)
+models = [new_model(), new_model()]
+models[0].compile(keras.optimizers.AdamW(0.01), "mse")
+by_train_on_batch(models[0], new_prune(), batches, EPOCHS)
+compare("train_on_batch", models[0])
 
 by_hand = {
     "jax": by_hand_on_jax,
     "tensorflow": by_hand_on_tensorflow,
     "torch": by_hand_on_torch,
 }[keras.backend.backend()]
-model = new_model()
 loss_fn = keras.losses.MeanSquaredError()
-by_hand(model, keras.optimizers.AdamW(0.01), loss_fn, new_prune(), batches, EPOCHS)
-compare(f"from scratch on {keras.backend.backend()}", model)
+by_hand(models[1], keras.optimizers.AdamW(0.01), loss_fn, new_prune(), batches, EPOCHS)
+compare(f"from scratch on {keras.backend.backend()}", models[1])

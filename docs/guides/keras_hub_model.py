@@ -85,7 +85,9 @@ lm.compile(
     loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
     weighted_metrics=None,
 )
-lm.fit(
+# KerasHub's `lm.fit` takes arrays and datasets and calls this; this takes generators too.
+keras.Model.fit(
+    lm,
     batches,
     steps_per_epoch=50,
     epochs=STEPS // 50,

@@ -58,7 +58,8 @@ backbone = keras_hub.models.Llama3Backbone(
 )
 lm = keras_hub.models.Llama3CausalLM(backbone=backbone, preprocessor=None)
 lm.compile(keras.optimizers.AdamW(3e-3), nats, weighted_metrics=None)
-lm.fit(batches(0), steps_per_epoch=150, epochs=1, verbose=2)
+# KerasHub's `lm.fit` takes arrays and datasets and calls this; this takes generators too.
+keras.Model.fit(lm, batches(0), steps_per_epoch=150, epochs=1, verbose=2)
 lm.backbone.save_to_preset("checkpoint")
 
 """

@@ -53,7 +53,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
     Old scores are forgotten: where nothing is compiled, or the enlarged stage is very
     long, `scores` rest from step 10 to shortly before `begin_step` (if no `Monitor`).
     In a train step of your own nothing is to be done: whatever the model's optimizer
-    applies is what is scored. For a loop of your own see docs/custom_loops.md.
+    applies is what is scored. Loops of your own: docs/guides/custom_training_loop.py.
 
     Args:
         target_dim: int >= 1, neurons to keep in each FFN; or float in (0, 1), the

@@ -1,8 +1,7 @@
-"""The loops of docs/custom_loops.md, as they stand there, against `fit`."""
+"""The loops of the guide on training loops, as they stand there, against `fit`."""
 
-import importlib
 import pathlib
-import re
+import runpy
 
 import keras
 import numpy as np
@@ -12,9 +11,22 @@ import keras_idea as ki
 from tests.helpers import residual_model, set_random_weights, to_numpy
 
 BACKEND = keras.backend.backend()
-PAGE = pathlib.Path(__file__).parents[2] / "docs" / "custom_loops.md"
-BLOCKS = dict(re.findall(r"```python (\w+)\n(.*?)```", PAGE.read_text(), re.DOTALL))
+GUIDES = pathlib.Path(__file__).parents[2] / "docs" / "guides"
 SETTINGS = {"target_dim": 4, "begin_step": 3, "prune_steps": 12}
+
+
+@pytest.fixture(scope="module")
+def guide():
+    """The guide's names; it has run to its end then."""
+    return runpy.run_path(str(GUIDES / "custom_training_loop.py"))
+
+
+def test_the_guide_ends_as_fit_does(guide, capsys):
+    for model in guide["models"]:
+        guide["compare"]("a loop", model)
+    said = capsys.readouterr().out.splitlines()
+    assert len(said) == 2 and all(float(line.split()[-1]) < 1e-5 for line in said)
+    assert [f.hidden_dim for f in ki.find_ffns(guide["models"][1])] == [16]
 
 
 def new_model():
@@ -33,31 +45,24 @@ def by_fit(data, compact):
     return model
 
 
-def by_loop(name, data, compact):
+def by_loop(guide, name, data, compact):
     x, y = data
     model, optimizer = new_model(), keras.optimizers.AdamW(0.01)
+    prune = ki.IdeaPruneCallback(**SETTINGS, compact=compact)
+    batches = [(x[i : i + 8], y[i : i + 8]) for i in range(0, 64, 8)]
     if name == "train_on_batch":
         model.compile(optimizer, "mse")
-    names = {
-        "model": model,
-        "optimizer": optimizer,
-        "loss_fn": keras.losses.MeanSquaredError(),
-        "prune": ki.IdeaPruneCallback(**SETTINGS, compact=compact),
-        "batches": [(x[i : i + 8], y[i : i + 8]) for i in range(0, 64, 8)],
-        "epochs": 3,
-        "keras": keras,
-        "ki": ki,
-    }
-    short = {"tensorflow": "tf"}.get(BACKEND, BACKEND)
-    names[short] = importlib.import_module(BACKEND)
-    exec(BLOCKS[name], names)
+        guide["by_train_on_batch"](model, prune, batches, 3)
+    else:
+        loss_fn = keras.losses.MeanSquaredError()
+        guide[f"by_hand_on_{BACKEND}"](model, optimizer, loss_fn, prune, batches, 3)
     return model
 
 
 @pytest.mark.parametrize("compact", ["end", "progressive", "off"])
-@pytest.mark.parametrize("name", ["train_on_batch", BACKEND])
-def test_a_loop_ends_as_fit_does(name, compact, data):
-    model, expected = by_loop(name, data, compact), by_fit(data, compact)
+@pytest.mark.parametrize("name", ["train_on_batch", "by hand"])
+def test_a_loop_ends_as_fit_does(guide, name, compact, data):
+    model, expected = by_loop(guide, name, data, compact), by_fit(data, compact)
     widths = [(f.hidden_dim, f.width) for f in ki.find_ffns(model)]
     assert widths == [(f.hidden_dim, f.width) for f in ki.find_ffns(expected)]
     assert {width for _, width in widths} == {4}

@@ -9,7 +9,7 @@ from benchmarks.paper import family as command
 from benchmarks.paper.family_plan import MAP_FAMILY, Family, Steps
 from tests.paper.paper_micro import MICRO
 
-SMALL = Family(MICRO, 24, (16, 8), Steps(6, 4, 4))
+SMALL = Family(MICRO, 24, (16, 8), Steps(6, 4, 4), peaks=(1.0, 0.001))
 
 
 def rates(stages):
@@ -43,6 +43,15 @@ def test_runs_apart_cost_what_the_one_run_does():
     assert list(each) == [171, 114, 64]
     costs = [MAP_FAMILY.flops(stages) for stages in each.values()]
     assert sum(costs) == pytest.approx(together, rel=0.005)
+    for stages in each.values():
+        total = sum(stage.steps for stage in stages)
+        warm = min(MAP_FAMILY.scale.warmup_steps, total // 4)
+        peak, end = 8e-3, 8e-5
+        t = np.arange(warm, total + 1)
+        cosine = (
+            end + (peak - end) * (1 + np.cos(np.pi * (t - warm) / (total - warm))) / 2
+        )
+        np.testing.assert_allclose(rates(stages)[warm - 1 :], cosine, rtol=1e-4)
     alone = MAP_FAMILY.scratch(64, costs[-1])
     assert MAP_FAMILY.flops([alone]) == pytest.approx(costs[-1], rel=0.005)
 
@@ -57,6 +66,8 @@ def test_a_family_is_carried_out_and_resumed(tmp_path, capsys):
     found = json.loads(cells.read_text())
     assert {m["width"] for m in found["0, peak 1"].values()} == {16, 8}
     assert len(found["1, peak 1"]) == 2 * 3
+    # Next to no learning rate: it is searched, never chosen, and not carried on.
+    assert found.keys() == {"100, peak 1", "100, peak 0.001", "0, peak 1", "1, peak 1"}
     assert all(np.isfinite(m["bits"]) for m in found["1, peak 1"].values())
     lost = found.pop("1, peak 1")
     cells.write_text(json.dumps(found))
