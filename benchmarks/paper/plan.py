@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from benchmarks.paper.build import OPTIMIZERS
 from benchmarks.paper.cell import (
     INTEGRATED,
     INTERMEDIATE,
@@ -207,10 +208,11 @@ def _teacher(cell, scale):
 
 def _rate(cell, scale, total, first=1, factor=1.0):
     annealed = scale.anneal and cell.schedule == "cosine"
+    peak = OPTIMIZERS[cell.optimizer].peak * cell.peak
     return Rate(
         "annealed" if annealed else cell.schedule,
-        factor * cell.peak * scale.peak_learning_rate,
-        cell.peak * scale.end_learning_rate,
+        factor * peak * scale.peak_learning_rate,
+        peak * scale.end_learning_rate,
         total,
         _warmup(scale, total),
         first,

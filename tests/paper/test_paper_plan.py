@@ -224,3 +224,13 @@ def test_a_cell_is_frozen_and_hashable():
     assert Cell() == dataclasses.replace(Cell(), method="sensitivity")
     with pytest.raises(dataclasses.FrozenInstanceError):
         Cell().method = "random"
+
+
+def test_every_optimizer_has_rates_of_its_own():
+    """Lion takes a tenth of AdamW's, Adafactor ten times as much."""
+    for cell in (Cell(), Cell(pipeline="scratch")):
+        for name, factor in {"lion": 0.1, "muon": 1.0, "adafactor": 10.0}.items():
+            other = dataclasses.replace(cell, optimizer=name)
+            for stage, plain in zip(plan(other, TINY), plan(cell, TINY), strict=True):
+                assert stage.rate.peak == pytest.approx(factor * plain.rate.peak)
+                assert stage.rate.end == pytest.approx(factor * plain.rate.end)

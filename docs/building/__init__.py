@@ -1,0 +1,1 @@
+"""What `make docs` makes of the repository."""

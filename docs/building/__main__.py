@@ -1,0 +1,20 @@
+"""The site's sources: `python -m docs.building build/docs`, as `make docs` does."""
+
+import pathlib
+import sys
+
+from docs.building.reference import write_reference
+from docs.building.support import support_page
+from docs.building.tree import make_tree
+
+
+def main(out: str) -> None:
+    """Writes them into a folder, which is emptied before."""
+    folder = pathlib.Path(out)
+    make_tree(folder)
+    write_reference(folder)
+    (folder / "docs/support.md").write_text(support_page())
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

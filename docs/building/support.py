@@ -1,0 +1,125 @@
+"""What is supported where, counted in the suite itself."""
+
+import json
+import pathlib
+
+from docs.building.collected import collect
+from keras_idea.report.table import markdown_table
+
+ROOT = pathlib.Path(__file__).parents[2]
+BACKENDS = ("jax", "tensorflow", "torch")
+#: Feature: the tests that hold it, by how their ids begin.
+FEATURES = {
+    "scores, masks and widths equal the float64 transcription": (
+        "layers/test_algorithm.py",
+        "hub/test_hub_algorithm.py",
+        "hub/test_mixtures.py::test_equals_algorithm_1",
+    ),
+    "narrow in the middle of `fit`": (
+        "callbacks/test_idea_prune.py",
+        "callbacks/test_progressive.py",
+        "callbacks/test_beside_the_path.py",
+    ),
+    "the optimizer's state is carried over": (
+        "surgery/test_optimizer_state.py",
+        "keras_private/test_slots.py",
+    ),
+    "methods: sensitivity, activation, learned mask, random": ("methods/",),
+    "a budget of parameters, bytes or FLOPs": ("callbacks/test_budget.py",),
+    "loops of your own": ("callbacks/test_custom_loops.py",),
+    "distillation": ("callbacks/test_distillation.py",),
+    "FFNs without a gate": ("layers/test_ungated.py", "hub/test_encoders.py"),
+    "KerasHub models converted in place": ("hub/test_hub_contract.py",),
+    "mixtures of experts": ("hub/test_mixtures.py",),
+    "half precision, accumulation": ("runs/test_precision.py",),
+    "rematerialization": ("hub/test_rematerialized.py",),
+    "compiled ahead": ("callbacks/test_compile_ahead.py",),
+    "checkpoints": ("checkpoints/",),
+    "runs killed and resumed": ("runs/test_resume.py", "runs/test_damaged_runs.py"),
+    "a mesh of devices": ("distribution/test_layouts.py", "runs/test_mesh.py"),
+    "replicas, strategies that are refused": (
+        "callbacks/test_distribution.py",
+        "surgery/test_replicas.py",
+    ),
+    "documents, tokenizers, streams": ("data/", "runs/test_corpora.py"),
+    "evaluation by lm-eval": ("evaluation/",),
+    "TensorBoard": ("monitor/",),
+    "export: preset, Hugging Face, ONNX, GGUF": ("export/",),
+    "the guides": ("test_guides.py", "callbacks/test_custom_loops.py::test_the_guide"),
+}
+EXPORTS = ("converted", "masked = narrow", "preset", "Hugging Face", "GGUF")
+
+
+def support_page() -> str:
+    """The page, in Markdown.
+
+    Raises:
+        RuntimeError: where a feature has no tests, or tests cannot be collected.
+    """
+    tests = collect(BACKENDS)
+    families = json.loads((ROOT / "benchmarks/results/families.json").read_text())
+    families = {name: row for name, row in families.items() if _is_family(row)}
+    parts = [
+        "# What works where",
+        "How many tests hold a feature on each backend in `make test`, all of them on "
+        "CPUs. A dash: none there, because it cannot differ there "
+        "(`tests/where.py` says why; `make endurance` runs it all the same) or because "
+        "it is the other backends' own. What cannot be done is refused by name, and "
+        "that is tested. No GPU and no TPU has run any of this yet: for TPUs that are "
+        "not there the compiler was asked.",
+        "## Features",
+        markdown_table([["feature", *BACKENDS], *_features(tests)]).rstrip(),
+        "## Families of KerasHub",
+        "Tests of each family by backend, and what `benchmarks/families.py` measured "
+        "on torch with a tiny model of it: the greatest difference of a logit after "
+        "conversion, of masked against narrow, and of what is saved or exported and "
+        "loaded back.",
+        markdown_table(
+            [["model", *BACKENDS, *EXPORTS], *_families(tests, families)]
+        ).rstrip(),
+        "Why not:",
+        "\n".join(_reasons(families)),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _is_family(row):
+    return isinstance(row, dict) and "converted" in row
+
+
+def _features(tests):
+    lines = []
+    for feature, begins in FEATURES.items():
+        counts = [sum(t.startswith(begins) for t in tests[b]) for b in BACKENDS]
+        if not any(counts):
+            raise RuntimeError(f"No test begins with {begins}.")
+        lines.append([feature, *(str(n) if n else "-" for n in counts)])
+    return lines
+
+
+def _families(tests, families):
+    lines = []
+    for name, row in families.items():
+        own = (f"[{name}]", f"[{name}-", f"-{name}]", f"-{name}-")
+        counts = [
+            sum(t.startswith("hub/") and any(o in t for o in own) for t in tests[b])
+            for b in BACKENDS
+        ]
+        if not any(counts):
+            raise RuntimeError(f"No test names the model {name!r}.")
+        cells = [
+            row[column].partition(": ")[0].partition("; ")[0] for column in EXPORTS
+        ]
+        lines.append([name, *(str(n) if n else "-" for n in counts), *cells])
+    return lines
+
+
+def _reasons(families):
+    """Each reason once, with the models that it is about."""
+    named: dict[str, list[str]] = {}
+    for name, row in families.items():
+        for column in EXPORTS:
+            _, found, reason = row[column].partition(": ")
+            if found:
+                named.setdefault(f"{column}: {reason}", []).append(name)
+    return [f"- {reason} ({', '.join(names)})" for reason, names in named.items()]

@@ -1,0 +1,1 @@
+"""KerasHub's models: their families, conversion and presets."""
