@@ -1,0 +1,24 @@
+#!/bin/bash
+# The paper's 300M run on eight nodes of eight GPUs, a process a GPU, under Slurm:
+#
+#     sbatch examples/launch/slurm.sh
+#
+# jax finds the other processes by Slurm's own variables. Killed, preempted or out of
+# time, the job is queued again and the same command goes on from its last checkpoint.
+# Checked here: the script's syntax, and the plan (107 hours on 64 H100 at 40 % of their
+# peak rate). It has never run on a cluster.
+#SBATCH --job-name=idea-300m
+#SBATCH --nodes=8
+#SBATCH --ntasks-per-node=8
+#SBATCH --gpus-per-node=8
+#SBATCH --cpus-per-task=8
+#SBATCH --time=24:00:00
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --output=%x-%j.log
+
+set -euo pipefail
+export KERAS_BACKEND=jax
+RUN=${RUN:-examples/runs/paper_300m_from_800m.toml}
+# Documents are tokenized once, by the first process; the others wait for the cache.
+srun --kill-on-bad-exit=1 keras-idea train "$RUN"

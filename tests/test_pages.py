@@ -1,0 +1,54 @@
+"""What the pages say: their code runs, their links lead somewhere."""
+
+import pathlib
+import re
+import runpy
+
+import keras
+
+import keras_idea as ki
+
+ROOT = pathlib.Path(__file__).parents[1]
+PAGES = [
+    *ROOT.glob("*.md"),
+    *ROOT.glob("docs/*.md"),
+    *ROOT.glob("examples/*.md"),
+    *ROOT.glob("benchmarks/**/*.md"),
+]
+BLOCK = re.compile(r"^ *```python\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"\]\(([^)\s#]+)(?:#[^)]*)?\)")
+
+
+def test_the_readme_s_code_runs(tmp_path, monkeypatch):
+    """As it is copied: fifteen lines, from nothing to a file."""
+    monkeypatch.chdir(tmp_path)
+    [block] = BLOCK.findall((ROOT / "README.md").read_text())
+    names: dict = {}
+    exec(block, names)
+    assert len([line for line in block.splitlines() if line]) <= 17
+    width = names["model"].history.history["width"]
+    assert width == [128.0, 128.0, 48.0, 48.0]
+    narrow = keras.models.load_model("narrow.keras")
+    kept = [layer for layer in narrow.layers if isinstance(layer, ki.GatedFFN)]
+    assert [layer.hidden_dim for layer in kept] == [48]
+
+
+def test_no_other_page_has_code_that_no_test_runs():
+    """Code lies in guides and examples, which run; a page of words points there."""
+    holding = {str(p.relative_to(ROOT)) for p in PAGES if BLOCK.search(p.read_text())}
+    assert holding == {"README.md"}
+
+
+def test_links_lead_somewhere():
+    for page in PAGES:
+        for target in LINK.findall(page.read_text()):
+            if "://" not in target:
+                path = page.parent / target
+                made = {ROOT / "docs/support.md"}  # by `make docs`
+                assert path.exists() or path in made, f"{page.name}: {target}"
+
+
+def test_an_example_ends_as_it_says(capsys):
+    runpy.run_path(str(ROOT / "examples/prune_in_fit.py"), run_name="__main__")
+    said = capsys.readouterr().out
+    assert float(re.search(r"test accuracy (\d\.\d+)", said)[1]) >= 0.99
