@@ -3,6 +3,7 @@
 #   .venv-demo  jax, KerasHub and the command line's own, for the demo
 #   .venv-jax   the core and jax alone, which proves that no other is needed
 #   .venv-newest  as .venv, with the newest Keras and KerasHub that are released
+#   .venv-release  the wheel and jax, as `make release` tries them
 #   .venv-served  torch, KerasHub and llama.cpp, built from its source package
 
 SHELL := /bin/bash
@@ -25,8 +26,8 @@ LLAMA_CMAKE ?= -DGGML_NATIVE=OFF -DLLAVA_BUILD=OFF
 export TF_CPP_MIN_LOG_LEVEL = 3
 PIP = pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test check endurance newest served browser lint bench clean test-browser test-core \
-	$(PARTS)
+.PHONY: demo test check docs release endurance newest served browser lint bench clean \
+	test-browser test-core $(PARTS)
 
 demo: .venv-demo/ready
 	KERAS_BACKEND=jax .venv-demo/bin/python -m keras_idea train --output runs/demo --overwrite
@@ -45,11 +46,25 @@ $(PARTS): test-%: .venv/ready
 	@set -o pipefail; KERAS_BACKEND=$(*:%-alone=%) .venv/bin/python -m pytest \
 		--once=$(or $(PART),both) --durations=5 2>&1 | sed -u 's/^/$*: /'
 
-test-browser: .venv/ready browser
+test-browser: .venv/ready browser docs
 	KERAS_BACKEND=jax .venv/bin/python -m pytest browser_tests
 
 test-core: .venv-jax/ready
 	KERAS_BACKEND=jax .venv-jax/bin/python tests/core_alone.py
+
+# The site, in build/site; a link that leads nowhere ends it.
+docs: .venv/ready
+	KERAS_BACKEND=torch .venv/bin/python -m docs.building build/docs
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --quiet
+
+# What would be uploaded: made, looked at, installed in an empty environment, tried.
+release: .venv/ready
+	rm -rf dist .venv-release
+	.venv/bin/python -m build --outdir dist
+	.venv/bin/python -m twine check --strict dist/*
+	$(PYTHON) -m venv .venv-release
+	.venv-release/bin/$(PIP) "$$(echo dist/*.whl)[jax,cli]"
+	.venv-release/bin/python tests/release.py
 
 # While you work: what fails most often, where nothing is compiled.
 check: lint
@@ -114,13 +129,13 @@ bench: .venv/ready
 	done
 
 clean:
-	rm -rf .venv .venv-demo .venv-jax .venv-newest .venv-served build *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-demo .venv-jax .venv-newest .venv-served .venv-release build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv
 	.venv/bin/$(PIP) $(TORCH)
-	.venv/bin/$(PIP) -e ".[all,dev]"
+	.venv/bin/$(PIP) -e ".[all,dev,docs]"
 	touch $@
 
 .venv-demo/ready: pyproject.toml

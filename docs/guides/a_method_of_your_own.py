@@ -95,6 +95,7 @@ def bits_with(method):
     model.fit(
         corpus.batches(seed=0, batch_size=16, length=32),
         steps_per_epoch=STEPS,
+        shuffle=False,
         callbacks=[prune],
         verbose=0,
     )

@@ -91,6 +91,7 @@ keras.Model.fit(
     batches,
     steps_per_epoch=50,
     epochs=STEPS // 50,
+    shuffle=False,
     callbacks=[ki.IdeaPruneCallback(48, begin_step=100, prune_steps=50)],
     verbose=2,
 )

@@ -65,6 +65,7 @@ def train():
         corpus.batches(seed=0, batch_size=8, length=32),
         steps_per_epoch=20,
         epochs=STEPS // 20,
+        shuffle=False,
         callbacks=[ki.IdeaPruneCallback(32, begin_step=20, prune_steps=20)],
         verbose=0,
     )

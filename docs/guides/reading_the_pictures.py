@@ -15,7 +15,7 @@ Accelerator: None
 leaves a folder with the metrics, a table, a sample of text, the narrow model and a picture.
 `keras-idea train` alone is the demo: five minutes on two cores. Here is a run of seconds.
 
-Needed beside a backend: `pip install "keras-idea[cli,hub]"`.
+Needed beside a backend: `pip install "keras-idea[cli]"`.
 """
 
 import os

@@ -59,7 +59,7 @@ backbone = keras_hub.models.Llama3Backbone(
 lm = keras_hub.models.Llama3CausalLM(backbone=backbone, preprocessor=None)
 lm.compile(keras.optimizers.AdamW(3e-3), nats, weighted_metrics=None)
 # KerasHub's `lm.fit` takes arrays and datasets and calls this; this takes generators too.
-keras.Model.fit(lm, batches(0), steps_per_epoch=150, epochs=1, verbose=2)
+keras.Model.fit(lm, batches(0), steps_per_epoch=150, shuffle=False, verbose=2)
 lm.backbone.save_to_preset("checkpoint")
 
 """
@@ -115,6 +115,7 @@ distiller.fit(
     batches(150),
     steps_per_epoch=50,
     epochs=steps // 50,
+    shuffle=False,
     callbacks=[ki.IdeaPruneCallback(0.667, 0, PRUNE_STEPS, round_to=32)],
     verbose=2,
 )
