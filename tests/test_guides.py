@@ -1,5 +1,6 @@
 """Every guide is run as it stands, and what it shows is so."""
 
+import ast
 import json
 import os
 import pathlib
@@ -9,8 +10,11 @@ import subprocess
 import sys
 
 import keras_hub
+import nbformat
 import numpy as np
 import pytest
+
+from docs.building.guides import read_guide, to_notebook, to_page
 
 GUIDES = pathlib.Path(__file__).parents[1] / "docs" / "guides"
 HEADER = re.compile(
@@ -34,6 +38,34 @@ def test_header(guide):
     # A fence opens or closes a block of text: none lies within the code.
     fences = [line for line in text.splitlines() if line == '"""']
     assert len(fences) % 2 == 0
+
+
+@pytest.mark.parametrize("path", sorted(GUIDES.glob("*.py")), ids=lambda p: p.stem)
+def test_its_notebook_has_the_same_code(path):
+    guide = read_guide(path.read_text())
+    notebook = nbformat.reads(to_notebook(guide), as_version=4)
+    nbformat.validate(notebook)
+    assert notebook.cells[0].source.startswith(f"# {guide.header['Title']}")
+    code = "\n".join(c.source for c in notebook.cells if c.cell_type == "code")
+    words = [c.source for c in notebook.cells if c.cell_type == "markdown"]
+    own = ast.parse(path.read_text()).body
+    texts = [s.value.value for s in own if _is_text(s)]
+    assert ast.dump(ast.parse(code)) == ast.dump(
+        ast.Module([s for s in own if not _is_text(s)], [])
+    )
+    assert words[1:] == [text.strip() for text in texts[1:]]
+    page = to_page(guide, path.stem)
+    assert page.count("```python") == sum(c.cell_type == "code" for c in notebook.cells)
+
+
+def _is_text(statement):
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+
+
+@pytest.mark.parametrize("text", ["import os\n", '"""\nTitle: A\n"""\n\n"""\nopen\n'])
+def test_what_is_no_guide_is_refused(text):
+    with pytest.raises(ValueError, match="begins with its header"):
+        read_guide(text)
 
 
 def test_your_own_model(run):

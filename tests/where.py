@@ -40,6 +40,8 @@ ROWS = (
     Row("test_pages.py::test_links", _NONE),
     Row("test_pages.py::test_an_example", "callbacks/ holds the same on each"),
     Row("test_guides.py::test_header", _NONE),
+    Row("test_guides.py::test_its_notebook", _NONE),
+    Row("test_guides.py::test_what_is_no_guide", _NONE),
     Row("test_guides.py::test_backends_are_named", _NONE),
     Row("test_guides.py::test_many_devices", "meshes are jax's", ("jax",)),
     Row(

@@ -23,11 +23,15 @@ class Guide:
 
 
 def read_guide(text: str) -> Guide:
-    """Cuts a guide at the lines that are three quotation marks and nothing else."""
+    """Cuts a guide at the lines that are three quotation marks and nothing else.
+
+    Raises:
+        ValueError: if its header is missing, or one of them.
+    """
     parts = re.split(rf"^{_FENCE}$", text, flags=re.MULTILINE)
-    blank, header, *rest = parts
-    if blank.strip() or len(parts) % 2 == 0:
+    if parts[0].strip() or len(parts) < 3 or len(parts) % 2 == 0:
         raise ValueError("A guide begins with its header, and closes what it opens.")
+    _, header, *rest = parts
     kinds = ("code", "markdown")
     cells = [(kinds[i % 2], part.strip("\n")) for i, part in enumerate(rest)]
     lines = (line.partition(": ") for line in header.strip().splitlines())

@@ -44,8 +44,10 @@ def make_tree(out: pathlib.Path) -> None:
         shutil.copy(path, target / path.name)
         (target / f"{path.stem}.ipynb").write_text(to_notebook(guide))
         (target / f"{path.stem}.md").write_text(to_page(guide, path.stem))
-    pages = [*out.rglob("*.md")]
-    for page in pages:
+    decisions = out / "docs/decisions.md"
+    title, _, rest = decisions.read_text().partition("\n")
+    decisions.write_text(f"{title}\n\n[TOC]\n{rest}")
+    for page in [*out.rglob("*.md")]:
         for link in linked_files(page, out):
             _copy(ROOT / link, out / link)
 
