@@ -13,7 +13,7 @@ from keras_idea.checkpoints.manifest import digest_of_file, digest_of_manifest
 from keras_idea.data import TextSource, build_cache, byte_vocabulary, load_text
 from keras_idea.models import DecoderConfig, decoder
 from keras_idea.runs.build import decoder_models
-from keras_idea.runs.compiling import cosine
+from keras_idea.runs.compiling import learning_rate
 from keras_idea.runs.config import load_config
 from keras_idea.runs.recorder import Bits, Recorder
 from keras_idea.runs.run_folder import RunFolder
@@ -64,7 +64,7 @@ def make_unfinished(folder):
     run = RunFolder(folder / "runs/tiny")
     run.claim()
     run.write("config.toml", config.to_toml())
-    recorder = Recorder("pruned", 32, cosine(config), Bits())
+    recorder = Recorder("pruned", 32, learning_rate(config), Bits())
     checkpoint = Checkpoint(
         run.checkpoints("pruned"),
         stateful={"recorder": recorder},

@@ -67,6 +67,7 @@ ROWS = (
         everywhere=(
             "runs/test_precision.py::test_refused_on_tensorflow",
             "runs/test_precision.py::test_the_optimizer_is",
+            "runs/test_precision.py::test_the_rate",
             "runs/test_precision.py::test_rematerialized",
         ),
     ),

@@ -7,8 +7,9 @@ import keras
 
 from keras_idea.errors import ConfigError
 from keras_idea.runs.config import RunConfig
-from keras_idea.schedules import CosineDecay
+from keras_idea.schedules import CosineDecay, StagedSchedule
 from keras_idea.schedules.accumulated import Accumulated
+from keras_idea.surgery import find_ffns
 
 # Muon leaves embeddings to AdamW by itself, tied logits with them; these too.
 _LOGITS = "logits"
@@ -25,7 +26,7 @@ def compiled(config: RunConfig, model: keras.Model) -> keras.Model:
         `model` itself.
     """
     model.compile(
-        optimizer=make_optimizer(config),
+        optimizer=make_optimizer(config, pruned=bool(find_ffns(model))),
         loss=cross_entropy(),
         # Else KerasHub's models would also measure their accuracy.
         weighted_metrics=None,
@@ -34,7 +35,7 @@ def compiled(config: RunConfig, model: keras.Model) -> keras.Model:
     return model
 
 
-def make_optimizer(config: RunConfig) -> keras.Optimizer:
+def make_optimizer(config: RunConfig, pruned: bool = True) -> keras.Optimizer:
     """The run's optimizer, its state not made yet.
 
     In "mixed_float16" the loss is scaled, as Keras does it: a step whose gradients
@@ -42,6 +43,7 @@ def make_optimizer(config: RunConfig) -> keras.Optimizer:
 
     Args:
         config: `RunConfig`.
+        pruned: bool, see `learning_rate`.
 
     Returns:
         `keras.Optimizer`.
@@ -49,7 +51,7 @@ def make_optimizer(config: RunConfig) -> keras.Optimizer:
     Raises:
         ConfigError: for clipping or accumulation on tensorflow.
     """
-    settings, rate = config.optimizer, cosine(config)
+    settings, rate = config.optimizer, learning_rate(config, pruned)
     _check_backend(config)
     arguments = {}
     if config.micro_batches > 1:
@@ -66,14 +68,32 @@ def make_optimizer(config: RunConfig) -> keras.Optimizer:
     return optimizer
 
 
-def cosine(config: RunConfig) -> CosineDecay:
-    """The learning rate by optimizer step: a warm-up, one cosine over the budget."""
-    return CosineDecay(
-        config.optimizer.peak_learning_rate,
-        config.optimizer.end_learning_rate,
-        config.budget.total_steps,
-        config.optimizer.warmup_steps,
-    )
+def learning_rate(
+    config: RunConfig, pruned: bool = True
+) -> keras.optimizers.schedules.LearningRateSchedule:
+    """The learning rate by optimizer step: a warm-up, one cosine over the budget.
+
+    With `optimizer.rewarm` a second one, as high as that share of the peak, over the
+    steps from the beginning of the pruning on.
+
+    Args:
+        config: `RunConfig`.
+        pruned: bool, False: of the model that is trained narrow from scratch, under
+            one cosine always.
+
+    Returns:
+        `LearningRateSchedule`.
+    """
+    settings, enlarge = config.optimizer, config.budget.enlarge_steps
+    peak, end = settings.peak_learning_rate, settings.end_learning_rate
+    total = config.budget.total_steps
+    whole = CosineDecay(peak, end, total, settings.warmup_steps)
+    if not (pruned and settings.rewarm):
+        return whole
+    rest = total - enlarge
+    warmup = min(settings.warmup_steps, rest)
+    again = CosineDecay(settings.rewarm * peak, end, rest, warmup)
+    return StagedSchedule([(whole, enlarge), (again, rest)])
 
 
 def cross_entropy() -> keras.losses.Loss:
@@ -109,7 +129,9 @@ def _check_backend(config: RunConfig) -> None:
             )
 
 
-def _muon(learning_rate: CosineDecay, **arguments: float) -> keras.Optimizer:
+def _muon(
+    learning_rate: keras.optimizers.schedules.LearningRateSchedule, **arguments: float
+) -> keras.Optimizer:
     return keras.optimizers.Muon(
         learning_rate,
         adam_weight_decay=arguments["weight_decay"],

@@ -53,6 +53,12 @@ class RunConfig:
                 "`optimizer.warmup_steps` must be at most the total of [budget], "
                 f"{total} steps. Received: warmup_steps={self.optimizer.warmup_steps}."
             )
+        if self.optimizer.rewarm and not enlarge:
+            raise ConfigError(
+                "`optimizer.rewarm` needs a stage before pruning, from which the rate "
+                f"warms up again. Received: rewarm={self.optimizer.rewarm} with "
+                "budget.enlarge_steps=0. Mend: leave it out."
+            )
         self._check_steps()
         self._check_mesh()
         preset, output = self.model.preset, pathlib.Path(self.run.output).resolve()

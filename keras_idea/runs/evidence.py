@@ -24,6 +24,8 @@ class Measured:
     Attributes:
         budget: int, tokens a parameter of the narrow model.
         enlargement: float, neurons of the enlarged FFN over those of the narrow one.
+        rewarmed: bool, whether the pruned run's learning rate warmed up again to its
+            peak when pruning began; else it was one cosine.
         against: str, a key of `AGAINST`.
         mean: float, bits a byte of held-out text; negative: pruning is better.
         error: float, its standard error over seeds.
@@ -32,6 +34,7 @@ class Measured:
 
     budget: int
     enlargement: float
+    rewarmed: bool
     against: str
     mean: float
     error: float
@@ -69,10 +72,11 @@ def standing(budget: float, enlargement: float) -> list[str]:
     ]
     for place in places:
         if (place.budget, place.enlargement) == (at, size):
+            rate = ", with a rewarmed learning rate" if place.rewarmed else ""
             lines.append(
                 f"  {_VERDICTS[place.verdict]} training the narrow model from scratch "
-                f"{AGAINST[place.against]}: {place.mean:+.4f} ± {place.error:.4f} bits "
-                "a byte"
+                f"{AGAINST[place.against]}{rate}: {place.mean:+.4f} ± "
+                f"{place.error:.4f} bits a byte"
             )
     return [*lines, *_outside(budget, enlargement, budgets, sizes)]
 

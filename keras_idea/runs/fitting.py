@@ -10,7 +10,7 @@ from keras_idea import processes
 from keras_idea.callbacks import Checkpoint, Monitor
 from keras_idea.hub.inputs import token_inputs
 from keras_idea.report.history import metrics_csv
-from keras_idea.runs.compiling import cosine
+from keras_idea.runs.compiling import learning_rate
 from keras_idea.runs.devices import own_rows, share_of, spread
 from keras_idea.runs.recorder import Recorder, ShortBar
 from keras_idea.runs.run import Run
@@ -83,7 +83,11 @@ def _checkpoint_of(run: Run, recorder: Recorder) -> Checkpoint:
 
 
 def recorder_of(
-    run: Run, name: str, width: int, reading_steps: Sequence[int] | np.ndarray = ()
+    run: Run,
+    name: str,
+    width: int,
+    reading_steps: Sequence[int] | np.ndarray = (),
+    pruned: bool = True,
 ) -> Recorder:
     """A recorder, put among those whose curves go to the metrics file.
 
@@ -92,6 +96,7 @@ def recorder_of(
         name: str, the training's.
         width: int, neurons of an FFN at its start.
         reading_steps: steps after which the neurons are read.
+        pruned: bool, whether the model is pruned.
 
     Returns:
         `Recorder`.
@@ -105,7 +110,7 @@ def recorder_of(
     recorder = Recorder(
         name,
         width,
-        cosine(run.config),
+        learning_rate(run.config, pruned),
         run.bits,
         reading_steps,
         write_metrics,

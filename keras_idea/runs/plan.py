@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from keras_idea.functional.counts import train_flops
 from keras_idea.runs.compiled_step import CompiledStep, compiled_steps
-from keras_idea.runs.compiling import cosine
+from keras_idea.runs.compiling import learning_rate
 from keras_idea.runs.config import RunConfig
 from keras_idea.runs.evidence import standing
 from keras_idea.runs.footprint import (
@@ -184,7 +184,6 @@ def _stages(
 ) -> Iterator[StagePlan]:
     """`sizes`: multiply-adds of a token, wide and narrow."""
     wide, narrow = timeline.wide, timeline.narrow
-    rate = cosine(config)
     tokens = config.data.batch_size * config.model.sequence_length
     taught = 0 if teacher is None else 2 * teacher.multiply_adds * tokens
 
@@ -196,6 +195,7 @@ def _stages(
         physical: Mapping[int, int],
         taught: int = taught,
     ) -> StagePlan:
+        rate = learning_rate(config, pruned=name != SCRATCH)
         return StagePlan(
             name,
             last - first,

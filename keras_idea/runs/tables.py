@@ -71,6 +71,9 @@ class OptimizerConfig(fields.Table):
             times it.
         end_learning_rate: float in [0, peak], the rate at the end.
         warmup_steps: int, steps of linear warm-up.
+        rewarm: float in [0, 1]. Above 0 the rate warms up again when pruning begins, to
+            this share of the peak, and decays by a cosine of its own; the optimizer
+            keeps its state. 0, the paper's: one cosine.
         weight_decay: float, decoupled weight decay.
         global_clipnorm: float > 0 or None: where the norm of all gradients together
             is larger, they are scaled down to it.
@@ -83,6 +86,7 @@ class OptimizerConfig(fields.Table):
     peak_learning_rate: float = fields.number(3e-3, minimum=0.0)
     end_learning_rate: float = fields.number(3e-5, minimum=0.0)
     warmup_steps: int = fields.integer(50, minimum=0)
+    rewarm: float = fields.number(0.0, minimum=0.0, maximum=1.0)
     weight_decay: float = fields.number(0.01, minimum=0.0)
     global_clipnorm: float | None = fields.optional_positive()
     gradient_accumulation_steps: int = fields.integer(1, minimum=1)
@@ -93,6 +97,13 @@ class OptimizerConfig(fields.Table):
                 "`optimizer.end_learning_rate` must be at most "
                 f"optimizer.peak_learning_rate={self.peak_learning_rate}. Received: "
                 f"end_learning_rate={self.end_learning_rate}."
+            )
+        if 0.0 < self.rewarm * self.peak_learning_rate < self.end_learning_rate:
+            raise fields.ConfigError(
+                "`optimizer.rewarm` must be 0, or such a share of optimizer."
+                f"peak_learning_rate={self.peak_learning_rate} that it is not below "
+                f"optimizer.end_learning_rate={self.end_learning_rate}. Received: "
+                f"rewarm={self.rewarm}."
             )
 
 

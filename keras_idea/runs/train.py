@@ -195,7 +195,8 @@ def _train_from_scratch(run: Run) -> None:
     keras.utils.set_random_seed(run.config.run.seed)
     with devices.spread(run.distribution):
         model = run.models.plain(width)
-    monitor, recorder = monitor_of(run, SCRATCH), recorder_of(run, SCRATCH, width)
+    monitor = monitor_of(run, SCRATCH)
+    recorder = recorder_of(run, SCRATCH, width, pruned=False)
     fit(run, model, recorder, [] if monitor is None else [monitor])
 
 

@@ -60,6 +60,8 @@ class StagedSchedule(keras.optimizers.schedules.LearningRateSchedule):
 
     def __call__(self, step: int | Tensor) -> Tensor:
         """The learning rate of the stage that `step` falls in."""
+        if isinstance(step, int):
+            return self._at(step)
         step = ops.cast(step, "int32")
         start = 0
         (schedule, steps), *later = self.stages
@@ -72,6 +74,14 @@ class StagedSchedule(keras.optimizers.schedules.LearningRateSchedule):
             rate = ops.where(step >= start, own, rate)
             steps = following_steps
         return rate
+
+    def _at(self, step: int) -> Tensor:
+        """Of a Python step, a callback's: no tensor is made but by a schedule."""
+        for schedule, steps in self.stages[:-1]:
+            if step < steps:
+                return schedule(step)
+            step -= steps
+        return self.stages[-1][0](step)
 
     def get_config(self) -> dict[str, Any]:
         """Dict of the constructor's arguments, the schedules serialized."""

@@ -98,9 +98,9 @@ def test_a_map_is_carried_out_and_resumed(tmp_path, capsys):
     arguments += ["--output", str(tmp_path / "map"), "--runs", str(tmp_path / "runs")]
     assert command.main(arguments, SMALL) == 0
     first = capsys.readouterr().out.splitlines()
-    # 6 arms are searched; 10 arms and 4 wide ones, and three files a seed and
+    # 6 arms are searched; 14 arms and 4 wide ones, and three files a seed and
     # at the end.
-    assert len(first) == 6 + 2 * 14 + 3 * 3
+    assert len(first) == 6 + 2 * 18 + 3 * 3
     files = {p: p.read_bytes() for p in (tmp_path / "map").rglob("*.*")}
     # One cell is lost: it alone is carried out, and gives the same number.
     path = tmp_path / "map/cells/seed-1.json"
@@ -114,9 +114,9 @@ def test_a_map_is_carried_out_and_resumed(tmp_path, capsys):
     assert any(f"{bits} bits a byte" in line for line in again)
     assert json.loads(path.read_text())[lost]["bits_per_byte"] == bits
     facts = json.loads((tmp_path / "map/map.json").read_text())
-    assert len(facts["places"]) == 2 * 2 * 2 and len(facts["law's errors"]) == 4
+    assert len(facts["places"]) == 2 * 2 * 2 * 2 and len(facts["law's errors"]) == 4
     assert all(place["verdict"] != "not run" for place in facts["places"])
     text = files[tmp_path / "map/map.md"].decode()
-    assert text.count("the same FLOPs") == 4 and str(tmp_path) not in text
+    assert text.count("the same FLOPs") == 2 * 4 and str(tmp_path) not in text
     png = files[tmp_path / "map/map.png"]
     assert png[:4] == b"\x89PNG" and len(png) > 10_000

@@ -19,7 +19,7 @@ from keras_idea.models import DecoderBlock
 from keras_idea.monitor.work_count import multiply_adds
 from keras_idea.runs.blocks import rematerialized
 from keras_idea.runs.build import decoder_models
-from keras_idea.runs.compiling import make_optimizer
+from keras_idea.runs.compiling import compiled, make_optimizer
 from keras_idea.runs.config import parse_config
 from keras_idea.runs.plan import plan
 from keras_idea.runs.prepare import prepare
@@ -135,6 +135,42 @@ def test_the_optimizer_is_the_one_of_the_table():
     rates = [float(rate_source(optimizer)(i)) for i in range(6)]
     cosine, parts = ki.CosineDecay(3e-3, 3e-5, 12, 2), 2 if RIGHT else 1
     assert rates == [float(cosine(i // parts)) for i in range(6)]
+
+
+def eta(t, peak, total, warmup, end=3e-5):
+    """The paper's curve; a step is asked for by those before it."""
+    if t <= warmup:
+        return peak * t / warmup
+    angle = math.pi * (t - warmup) / total
+    return (peak - end) / 2 * math.cos(angle) + (peak + end) / 2
+
+
+def test_a_rewarmed_run(trained):
+    """Up again when pruning begins; the narrow model from scratch has one cosine."""
+    scratch = ("compare_from_scratch = false", "compare_from_scratch = true")
+    folder = trained("rewarmed", keys("optimizer", "rewarm = 0.5"), scratch)
+    rates = curve(folder)["learning_rate"]
+    one = [eta(t, 3e-3, 12, 2) for t in range(12)]
+    again = one[:4] + [eta(t, 1.5e-3, 8, 2) for t in range(8)]
+    assert len(rates) == 24
+    np.testing.assert_allclose(rates[:12], again, rtol=1e-5)
+    np.testing.assert_allclose(rates[12:], one, rtol=1e-5)
+    assert curve(folder)["width"][11] == 8
+
+
+def test_the_rate_that_is_rewarmed_is_what_is_trained_with():
+    config = parse_config(ALONE.replace(*keys("optimizer", "rewarm = 1.0")))
+    model = keras.Sequential([keras.Input((4,)), ki.PrunableGatedFFN(8)])
+    source = rate_source(compiled(config, model).optimizer)
+    expected = [eta(t, 3e-3, 12, 2) for t in range(4)]
+    expected += [eta(t, 3e-3, 8, 2) for t in range(8)]
+    tensors = [keras.ops.convert_to_tensor(t, dtype="int32") for t in range(12)]
+    for steps in (range(12), tensors):
+        np.testing.assert_allclose([float(source(t)) for t in steps], expected, 1e-5)
+    plain = keras.Sequential([keras.Input((4,)), ki.GatedFFN(8)])
+    source = rate_source(compiled(config, plain).optimizer)
+    expected = [eta(t, 3e-3, 12, 2) for t in range(12)]
+    np.testing.assert_allclose([float(source(t)) for t in range(12)], expected, 1e-5)
 
 
 def test_rematerialized_blocks_are_computed_again(tmp_path, monkeypatch):
@@ -297,6 +333,8 @@ class TestDistillation:
         (keys("optimizer", 'name = "sgd"'), "'adamw', 'lion', 'muon', 'adafactor'"),
         (keys("optimizer", "global_clipnorm = 0.0"), "must be a number above 0"),
         (keys("optimizer", "gradient_accumulation_steps = 3"), r"one of \[1, 2, 4\]"),
+        (keys("optimizer", "rewarm = 1.5"), "`optimizer.rewarm` must be"),
+        (keys("optimizer", "rewarm = 0.001"), "that it is not below"),
         (keys("run", 'dtype = "bfloat16"'), "'float32', 'mixed_bfloat16'"),
         (keys("run", "jit_compile = 1"), "must be true or false"),
         (
@@ -308,6 +346,12 @@ class TestDistillation:
 def test_refused(edit, match):
     with pytest.raises(ConfigError, match=match):
         parse_config(ALONE.replace(*edit))
+
+
+def test_rewarmed_after_nothing():
+    text = ALONE.replace("enlarge_steps = 4", "enlarge_steps = 0")
+    with pytest.raises(ConfigError, match="needs a stage before pruning"):
+        parse_config(text.replace(*keys("optimizer", "rewarm = 1.0")))
 
 
 def test_accumulation_and_a_method_that_measures():

@@ -2,10 +2,14 @@
 
 import dataclasses
 
+from benchmarks.paper.cell import REWARMED as REWARMED_RATE
 from benchmarks.paper.cell import SAME_FLOPS, SCRATCH, Cell
 from benchmarks.paper.scale import SCALES, Scale
 
-IDEA, SAME_TOKENS, SAME_FLOPS_ARM, WIDE = "pruned", "scratch", "scratch+", "wide"
+IDEA, REWARMED = "pruned", "rewarmed"
+SAME_TOKENS, SAME_FLOPS_ARM, WIDE = "scratch", "scratch+", "wide"
+#: The pruned runs, which are compared with the others.
+PRUNED = (IDEA, REWARMED)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -13,9 +17,10 @@ class Arm:
     """One way to come by a model, at one place of the map.
 
     Attributes:
-        kind: str, `IDEA`; `SAME_TOKENS`, a narrow model from scratch; `SAME_FLOPS_ARM`,
-            the same for as many FLOPs as the pruned one took; or `WIDE`, the enlarged
-            model from scratch, never pruned.
+        kind: str, `IDEA`; `REWARMED`, the same but for a learning rate that warms up
+            again when pruning begins, to its peak; `SAME_TOKENS`, a narrow model from
+            scratch; `SAME_FLOPS_ARM`, the same for as many FLOPs as the pruned one
+            took; or `WIDE`, the enlarged model from scratch, never pruned.
         enlargement: float, 1.0 for `SAME_TOKENS`.
         budget: int, tokens a parameter of the narrow model; of `SAME_FLOPS_ARM`: the
             pruned run's.
@@ -32,8 +37,10 @@ class Arm:
 
     def cell(self, peak: float) -> Cell:
         """The `Cell` that carries it out, at a peak in units of the scale's."""
-        if self.kind == IDEA:
-            return Cell(hidden=self.enlargement, budget=float(self.budget), peak=peak)
+        if self.kind in PRUNED:
+            anew = {"learning_rate": REWARMED_RATE} if self.kind == REWARMED else {}
+            budget = float(self.budget)
+            return Cell(hidden=self.enlargement, budget=budget, peak=peak, **anew)
         if self.kind == SAME_FLOPS_ARM:
             return Cell(
                 pipeline=SCRATCH,
@@ -87,7 +94,8 @@ class Grid:
         """The arms that are compared: cheap ones first."""
         kinds = [(SAME_TOKENS, 1.0)]
         for enlargement in self.enlargements:
-            kinds += [(IDEA, enlargement), (SAME_FLOPS_ARM, enlargement)]
+            rest = (IDEA, REWARMED, SAME_FLOPS_ARM)
+            kinds += [(kind, enlargement) for kind in rest]
         return [
             Arm(kind=kind, enlargement=enlargement, budget=budget)
             for budget in self.budgets

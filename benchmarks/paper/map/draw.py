@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from benchmarks.paper.map.arms import IDEA, REWARMED
 from keras_idea.report.axes import INK, MUTED, dress, figure
 
 _SHOWN = {
@@ -9,6 +10,7 @@ _SHOWN = {
     "loses": ("#c2255c", "X"),
     "not told apart": ("#adb5bd", "s"),
 }
+_WAYS = {IDEA: "one cosine", REWARMED: "rewarmed"}
 _TITLES = {
     "tokens": "against scratch on the same tokens",
     "flops": "against scratch for the same FLOPs",
@@ -25,15 +27,19 @@ def draw_map(path, grid, places, lawful: bool) -> None:
         lawful: bool, whether the law's change of sign is drawn.
     """
     title = "Pruning while pretraining minus training from scratch, bits a byte"
-    with figure(path, 12, 5, title, nrows=1, ncols=2, sharey=True) as axes:
-        for axis, (against, said) in zip(axes, _TITLES.items(), strict=True):
-            own = [place for place in places if place.against == against]
-            _panel(axis, grid, own)
-            if lawful:
-                _turn(axis, grid, own)
-            axis.set_title(said, fontsize=11, color=INK, loc="left")
+    size = dict(nrows=len(_WAYS), ncols=len(_TITLES), sharey=True)
+    with figure(path, 12, 9, title, **size) as rows:
+        for axes, (way, rate) in zip(rows, _WAYS.items(), strict=True):
+            for axis, (against, said) in zip(axes, _TITLES.items(), strict=True):
+                own = [p for p in places if (p.against, p.way) == (against, way)]
+                _panel(axis, grid, own)
+                if lawful:
+                    _turn(axis, grid, own)
+                axis.set_title(f"{rate}, {said}", fontsize=11, color=INK, loc="left")
+            axes[0].set_ylabel("enlarged, times")
+        for axis in rows[-1]:
             axis.set_xlabel("tokens a parameter of the narrow model")
-        axes[0].set_ylabel("enlarged, times")
+        axes = rows[0]
         handles = [
             axes[1].plot([], [], marker, color=color, label=f"pruning {what}")[0]
             for what, (color, marker) in _SHOWN.items()

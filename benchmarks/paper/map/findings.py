@@ -6,6 +6,8 @@ import numpy as np
 
 from benchmarks.paper.map.arms import (
     IDEA,
+    PRUNED,
+    REWARMED,
     SAME_FLOPS_ARM,
     SAME_TOKENS,
     WIDE,
@@ -32,6 +34,7 @@ class Place:
         against: "tokens" or "flops".
         difference: `Estimate` or None, over seeds; negative: pruning wins.
         predicted: float or None, by the law.
+        way: str, `IDEA` or `REWARMED`, of the pruned run.
     """
 
     budget: int
@@ -39,6 +42,7 @@ class Place:
     against: str
     difference: Estimate | None
     predicted: float | None
+    way: str = IDEA
 
     @property
     def seen(self) -> float | None:
@@ -102,16 +106,19 @@ class Findings:
                 budget,
                 enlargement,
                 against,
-                self._difference(budget, enlargement, against),
+                self._difference(budget, enlargement, against, way),
                 self._predicted(budget, enlargement, against),
+                way,
             )
+            for way in PRUNED
             for against in AGAINST
             for budget in self.grid.budgets
             for enlargement in self.grid.enlargements
         ]
 
-    def _difference(self, budget, enlargement, against):
-        pruned, rival = (self.bits(arm) for arm in _pair(budget, enlargement, against))
+    def _difference(self, budget, enlargement, against, way):
+        arms = _pair(budget, enlargement, against, way)
+        pruned, rival = (self.bits(arm) for arm in arms)
         both = [
             (pruned[seed], rival[seed]) for seed in sorted(pruned.keys() & rival.keys())
         ]
@@ -140,7 +147,7 @@ class Findings:
 
     def _law(self) -> Law | None:
         """Fitted on what was never pruned, narrow and wide; None: too little."""
-        arms = [a for a in self.grid.compared_arms() if a.kind != IDEA]
+        arms = [a for a in self.grid.compared_arms() if a.kind not in PRUNED]
         points = [p for a in [*arms, *self.grid.wide_arms()] for p in self.point(a)]
         enough = len({size for size, _, _ in points}) > 2 and len(points) > 6
         return fit(*zip(*points, strict=True)) if enough else None
@@ -152,8 +159,8 @@ class Findings:
         return [float(self.law(size, tokens)) - b for size, tokens, b in points]
 
 
-def _pair(budget, enlargement, against):
-    pruned = Arm(kind=IDEA, enlargement=enlargement, budget=budget)
+def _pair(budget, enlargement, against, way=IDEA):
+    pruned = Arm(kind=way, enlargement=enlargement, budget=budget)
     if against == "tokens":
         return pruned, Arm(kind=SAME_TOKENS, enlargement=1.0, budget=budget)
     return pruned, Arm(kind=SAME_FLOPS_ARM, enlargement=enlargement, budget=budget)
@@ -161,5 +168,5 @@ def _pair(budget, enlargement, against):
 
 def kinds(grid: Grid) -> list[tuple[str, float]]:
     """(kind, enlargement) of all arms, as the table lists them."""
-    rest = (IDEA, SAME_FLOPS_ARM, WIDE)
+    rest = (IDEA, REWARMED, SAME_FLOPS_ARM, WIDE)
     return [(SAME_TOKENS, 1.0), *((k, e) for k in rest for e in grid.enlargements)]

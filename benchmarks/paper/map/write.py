@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from benchmarks.paper.map.arms import Arm
+from benchmarks.paper.map.arms import IDEA, REWARMED, Arm
 from benchmarks.paper.map.draw import draw_map
 from benchmarks.paper.map.findings import AGAINST, Findings, kinds
 from benchmarks.paper.map.sizes import parameters
@@ -14,10 +14,14 @@ from benchmarks.paper.paper_table import estimate
 from keras_idea.files import write_atomically
 from keras_idea.report.table import markdown_table
 
+#: The learning rate of a pruned run, in words.
+RATES = {IDEA: "one cosine", REWARMED: "rewarmed"}
 _NOTES = (
     "Bits a byte of held-out text, mean ± standard error of differences paired by "
     "seed; negative: pruning is better. Could have been seen: with 80 % power at 5 %. "
-    "Tokens a parameter: of the narrow model, embeddings counted."
+    "Tokens a parameter: of the narrow model, embeddings counted. Rewarmed: when "
+    "pruning begins, the learning rate warms up again to its peak, and decays by a "
+    "cosine of its own; the optimizer keeps its state."
 )
 
 
@@ -59,6 +63,7 @@ def evidence(places) -> str:
             {
                 "budget": place.budget,
                 "enlargement": round(place.enlargement, 3),
+                "rewarmed": place.way == REWARMED,
                 "against": place.against,
                 "mean": round(place.difference.mean, 4),
                 "error": round(place.difference.error, 4),
@@ -72,13 +77,14 @@ def evidence(places) -> str:
 
 
 def _places(places):
-    header = ["tokens a parameter", "enlarged", "against scratch on"]
+    header = ["learning rate", "tokens a parameter", "enlarged", "against scratch on"]
     header += ["pruned - scratch", "could have been seen", "pruning", "by the law"]
     lines = [header]
     for place in places:
         gap = place.difference
         lines.append(
             [
+                RATES[place.way],
                 f"{place.budget}",
                 f"{place.enlargement:.3g} times",
                 AGAINST[place.against],
