@@ -82,7 +82,7 @@ endurance: .venv/ready
 newest:
 	$(PYTHON) -m venv .venv-newest
 	.venv-newest/bin/$(PIP) $(TORCH)
-	.venv-newest/bin/$(PIP) -e ".[all,dev]"
+	.venv-newest/bin/$(PIP) -e ".[all,dev,docs]"
 	.venv-newest/bin/$(PIP) --upgrade keras keras-hub keras-nlp
 	@.venv-newest/bin/python -m pip list --disable-pip-version-check \
 		| grep -E "^(keras|jax|tensorflow|torch|numpy)"

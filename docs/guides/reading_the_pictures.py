@@ -54,20 +54,24 @@ main(["train", "small_run.toml"])
 print(sorted(path.name for path in pathlib.Path("runs/small").iterdir()))
 
 """
-## The picture: runs/small/*.png
+## The picture: runs/small/run.png
 
 From top to bottom, over optimizer steps:
 
-1. **Learning rate.** One cosine over all stages. A jump would mean a restart.
+1. **Learning rate.** One cosine over all stages, or two with `rewarm`.
 2. **Width.** Flat, then the cubic fall, then flat: fast at first, slow at the end. A width
-   that does not fall means that nothing was pruned; the run stops with an error then.
-3. **Loss.** A small bump where neurons go is usual; it is gone before the recovery ends. A
-   bump that stays means that too much was cut, or that the learning rate was too low by then
-   to recover: prune earlier.
-4. **Lives of the neurons.** A line a neuron of one layer, dark while it lives. Lines that
-   end early were never worth much; a curtain that falls at once is a one-shot method.
+   that does not fall means that nothing was pruned; the run stops with an error then. The
+   dashed line is where the arrays became smaller.
+3. **Loss**, of training (lines) and of held-out text (points), with the narrow model from
+   scratch beside it if the run trains one. A small bump where neurons go is usual; it is gone
+   before the recovery ends. A bump that stays means that too much was cut, or that the
+   learning rate was too low by then to repair it: prune earlier, or try `rewarm = 1.0`.
+4. **Lives of the neurons.** A row a neuron of one layer, in the order in which they went.
+   The color is its rank in importance among the living; grey: pruned. Rows that were pale
+   long before they went were never worth much, and the ranking had settled. Colors that
+   still change when pruning begins say that it begins early, or that the neurons are alike.
 
-## The table: runs/small/*.md
+## The table: runs/small/table.md
 
 The wide model just before pruning, the pruned one, and the narrow one from scratch on the
 same batches, in bits a byte of text that none has seen. Whether pruning paid is the difference
