@@ -9,6 +9,7 @@ all under one cosine. Writes family.md and family.json.
 
 import dataclasses
 import json
+import math
 import sys
 
 from benchmarks.paper.build import new_model
@@ -22,6 +23,7 @@ from keras_idea.files import write_atomically
 
 #: Its runs choose the peaks of the learning rates, and are not in the table.
 SEARCH_SEED = 100
+ONE_RUN = "one run"
 
 
 def carry_out(family: Family, corpus, seed: int, judge) -> dict[str, dict]:
@@ -53,7 +55,7 @@ def carry_out(family: Family, corpus, seed: int, judge) -> dict[str, dict]:
         if i:
             branch = family.branch(stage, steps)
             member = run_stage(branch, scale, corpus, seed, end)
-            note("one run", member, [*trunk[: i + 1], branch])
+            note(ONE_RUN, member, [*trunk[: i + 1], branch])
     for stages in family.apart(steps.times(family.share())).values():
         end = None
         for stage in stages:
@@ -67,20 +69,32 @@ def carry_out(family: Family, corpus, seed: int, judge) -> dict[str, dict]:
 def chosen_peaks(results: dict[str, dict]) -> dict[str, float]:
     """Each row's best peak, by the seeds that were kept for the search.
 
+    The rows of the one run have one: the best for the mean of its members.
+
     Args:
         results: dict of "seed, peak p" to what `carry_out` returned.
     """
     searched: dict[str, dict[float, list[float]]] = {}
+    names = set()
     for key, found in results.items():
         seed, peak = _seed_and_peak(key)
         if seed >= SEARCH_SEED:
+            names |= found.keys()
             for name, record in found.items():
-                bits = searched.setdefault(name, {}).setdefault(peak, [])
-                bits.append(record["bits"])
-    return {
-        name: min(found, key=lambda peak: sum(found[peak]) / len(found[peak]))
-        for name, found in searched.items()
+                # NaN, of a training that diverged, is no number to be the least.
+                bits = math.inf if math.isnan(record["bits"]) else record["bits"]
+                own = searched.setdefault(_run_of(name), {}).setdefault(peak, [])
+                own.append(bits)
+    best = {
+        run: min(found, key=lambda peak: sum(found[peak]) / len(found[peak]))
+        for run, found in searched.items()
     }
+    return {name: best[_run_of(name)] for name in sorted(names)}
+
+
+def _run_of(name):
+    """What the row's model was made by: its own run, or the one run."""
+    return ONE_RUN if name.endswith(ONE_RUN) else name
 
 
 def _seed_and_peak(key):
@@ -95,7 +109,7 @@ def rows(family: Family, results: dict[str, dict]) -> list[SeededRow]:
     """
     peaks, made = chosen_peaks(results), []
     for width in family.widths:
-        for name in ("a run each", "one run", "from scratch"):
+        for name in ("a run each", ONE_RUN, "from scratch"):
             key = f"{width} neurons, {name}"
             records = {
                 seed: found[key]

@@ -1,38 +1,11 @@
 """The learning rate of a stage, as data."""
 
 import dataclasses
-import math
 
-import keras
-import numpy as np
 from keras.optimizers.schedules import LearningRateSchedule
 
 from keras_idea.schedules import CosineDecay, StagedSchedule, WarmupStableDecay
-
-
-class AnnealedCosine(LearningRateSchedule):
-    """The cosine counted from the end of the warm-up: it ends at its end rate.
-
-    The paper's divides by T where this divides by T - T_0, so that after a warm-up of a
-    quarter of all steps it ends at 15 % of its peak. Arguments as of `CosineDecay`. For
-    a Python step NumPy computes, as there.
-    """
-
-    def __init__(self, peak, end, total_steps, warmup_steps=0, start_step=0):
-        super().__init__()
-        self._peak, self._end = peak, end
-        self._total, self._warmup, self._start = total_steps, warmup_steps, start_step
-
-    def __call__(self, step):
-        """The learning rate at `t = step + start_step`."""
-        xp = np if isinstance(step, int) else keras.ops
-        if xp is keras.ops:
-            step = keras.ops.cast(step, "int32")
-        t = xp.multiply(xp.minimum(step + self._start, self._total), 1.0)
-        angle = (t - self._warmup) * (math.pi / max(1, self._total - self._warmup))
-        decaying = self._end + (self._peak - self._end) / 2 * (1.0 + xp.cos(angle))
-        rising = t * (self._peak / max(1, self._warmup))
-        return xp.where(t <= self._warmup, rising, decaying)
+from keras_idea.schedules.annealed import AnnealedCosine
 
 
 #: shape: the schedule's class.

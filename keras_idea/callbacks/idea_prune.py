@@ -14,6 +14,7 @@ from keras_idea.callbacks.log_dir import LogDir, call_after, monitor_for
 from keras_idea.callbacks.method_run import MethodRun
 from keras_idea.callbacks.narrowing import COMPACT, Compact, Narrowing
 from keras_idea.callbacks.run_checks import (
+    check_end,
     check_length,
     check_peers,
     check_progress,
@@ -204,6 +205,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         batches = self._count.batches(model.optimizer)
         self._check(model)
         self._advance(batches)
+        self._or_end(check_end, self._run, as_int(model.optimizer.iterations))
         if logs is not None:
             logs.update(self._run.seen())
             # Keras's callbacks that set the rate tell it themselves.

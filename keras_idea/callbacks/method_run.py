@@ -65,6 +65,8 @@ class MethodRun:
         ]
         self._probes: list[Probe] = []
         self._events: list[tuple[int, Callable[[keras.Model, int], None]]] = []
+        #: float, the optimizer step from which on no more live than are to be kept.
+        self.last_step = float("inf")
         #: The `NeuronPruner` at work, or None.
         self.pruner: NeuronPruner | None = None
 
@@ -101,6 +103,7 @@ class MethodRun:
         Raises:
             ValueError: for what the method cannot do.
         """
+        self.last_step = max(self._method.end_step(*self._span), start)
         decision_step = self._method.decision_step(*self._span)
         if decision_step is None:
             self.prune(model, parked, tracing)
@@ -186,6 +189,10 @@ class MethodRun:
         detach_probes(model, self._ffns)
         self.rest(model)
         self._events = []
+
+    def wider_than_due(self) -> list[FFN]:
+        """The FFNs with more neurons than they were to keep."""
+        return [job.ffn for job in self._jobs if job.ffn.width > job.target_dim]
 
     def progress(self, step: int) -> dict[str, float]:
         """The log entries `width` and `sparsity` after so many steps."""

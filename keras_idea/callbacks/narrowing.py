@@ -120,7 +120,10 @@ class Narrowing:
         if any(ffn.hidden_dim > schedule.target_dim for ffn, schedule in self._pairs):
             steps = narrowing_steps(compact, schedules, end_step, eager)
             # A resumed run has the widths of the one that was not stopped.
-            self._steps = [s for s in steps if s > start or not self._done(s, end_step)]
+            steps = [s for s in steps if s > start or not self._done(s, end_step)]
+            # Of a run whose pruning lies behind it: the next step is the first to mask.
+            late = any(ffn.width > schedule(start) for ffn, schedule in self._pairs)
+            self._steps = sorted({max(s, start + 1) if late else s for s in steps})
         self._others: weakref.WeakSet | None = None  # models that share the FFNs
         self._eager = eager
         self._ahead = ahead or CompileAhead()

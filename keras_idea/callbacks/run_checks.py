@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_idea.callbacks.method_run import MethodRun
 from keras_idea.callbacks.target import describe, target_widths
 from keras_idea.keras_private.callbacks import peers
 from keras_idea.keras_private.optimizer_parts import innermost
@@ -144,6 +145,25 @@ def check_peers(callback: keras.callbacks.Callback) -> None:
                     f"{name} puts weights of an earlier step back, in which neurons "
                     f"live that have been pruned since, or cut out. {cure}"
                 )
+
+
+def check_end(run: MethodRun, step: int) -> None:
+    """After the last step of pruning, no more neurons live than were to be kept.
+
+    Args:
+        run: `MethodRun`.
+        step: int, the optimizer steps taken.
+
+    Raises:
+        RuntimeError: naming an FFN that is too wide.
+    """
+    wide = run.wider_than_due() if step > run.last_step else []
+    if wide:
+        raise RuntimeError(
+            f"Pruning should have ended with step {run.last_step}, and after step "
+            f"{step} {wide[0].name} still has {wide[0].width} neurons. Something has "
+            "put pruned neurons back, or kept the masks from being made."
+        )
 
 
 def check_progress(

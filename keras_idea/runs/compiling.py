@@ -9,6 +9,7 @@ from keras_idea.errors import ConfigError
 from keras_idea.runs.config import RunConfig
 from keras_idea.schedules import CosineDecay, StagedSchedule
 from keras_idea.schedules.accumulated import Accumulated
+from keras_idea.schedules.annealed import AnnealedCosine
 from keras_idea.surgery import find_ffns
 
 # Muon leaves embeddings to AdamW by itself, tied logits with them; these too.
@@ -74,7 +75,8 @@ def learning_rate(
     """The learning rate by optimizer step: a warm-up, one cosine over the budget.
 
     With `optimizer.rewarm` a second one, as high as that share of the peak, over the
-    steps from the beginning of the pruning on.
+    steps from the beginning of the pruning on. It ends at the end rate, after a warm-up
+    of a quarter of these steps at most.
 
     Args:
         config: `RunConfig`.
@@ -91,8 +93,8 @@ def learning_rate(
     if not (pruned and settings.rewarm):
         return whole
     rest = total - enlarge
-    warmup = min(settings.warmup_steps, rest)
-    again = CosineDecay(settings.rewarm * peak, end, rest, warmup)
+    warmup = min(settings.warmup_steps, rest // 4)
+    again = AnnealedCosine(settings.rewarm * peak, end, rest, warmup)
     return StagedSchedule([(whole, enlarge), (again, rest)])
 
 

@@ -72,8 +72,9 @@ class OptimizerConfig(fields.Table):
         end_learning_rate: float in [0, peak], the rate at the end.
         warmup_steps: int, steps of linear warm-up.
         rewarm: float in [0, 1]. Above 0 the rate warms up again when pruning begins, to
-            this share of the peak, and decays by a cosine of its own; the optimizer
-            keeps its state. 0, the paper's: one cosine.
+            this share of the peak, in `warmup_steps` or a quarter of the steps that
+            are left, and decays by a cosine of its own; the optimizer keeps its state.
+            0, the paper's: one cosine.
         weight_decay: float, decoupled weight decay.
         global_clipnorm: float > 0 or None: where the norm of all gradients together
             is larger, they are scaled down to it.

@@ -56,6 +56,26 @@ def test_runs_apart_cost_what_the_one_run_does():
     assert MAP_FAMILY.flops([alone]) == pytest.approx(costs[-1], rel=0.005)
 
 
+def test_the_one_run_has_one_peak():
+    """The others each their own; the table's seeds have no say."""
+
+    def found(one, two, each):
+        names = ("9 neurons, one run", "5 neurons, one run", "5 neurons, a run each")
+        return {n: {"bits": b} for n, b in zip(names, (one, two, each), strict=True)}
+
+    results = {
+        "100, peak 1": found(2.0, 3.0, 2.5),
+        "100, peak 2": found(2.2, 2.5, 2.6),
+        "100, peak 4": found(float("nan"), 2.0, float("nan")),
+        "0, peak 4": found(1.0, 1.0, 1.0),
+    }
+    assert command.chosen_peaks(results) == {
+        "9 neurons, one run": 2.0,
+        "5 neurons, one run": 2.0,
+        "5 neurons, a run each": 1.0,
+    }
+
+
 def test_a_family_is_carried_out_and_resumed(tmp_path, capsys):
     rng = np.random.default_rng(0)
     (tmp_path / "text.txt").write_bytes(rng.integers(97, 105, 4000).astype("uint8"))

@@ -19,7 +19,7 @@ from keras_idea.models import DecoderBlock
 from keras_idea.monitor.work_count import multiply_adds
 from keras_idea.runs.blocks import rematerialized
 from keras_idea.runs.build import decoder_models
-from keras_idea.runs.compiling import compiled, make_optimizer
+from keras_idea.runs.compiling import compiled, learning_rate, make_optimizer
 from keras_idea.runs.config import parse_config
 from keras_idea.runs.plan import plan
 from keras_idea.runs.prepare import prepare
@@ -145,13 +145,21 @@ def eta(t, peak, total, warmup, end=3e-5):
     return (peak - end) / 2 * math.cos(angle) + (peak + end) / 2
 
 
+def eta_again(t, peak, total, warmup, end=3e-5):
+    """The cosine that ends at its end."""
+    if t < warmup:
+        return peak * t / warmup
+    angle = math.pi * (t - warmup) / (total - warmup)
+    return (peak - end) / 2 * math.cos(angle) + (peak + end) / 2
+
+
 def test_a_rewarmed_run(trained):
     """Up again when pruning begins; the narrow model from scratch has one cosine."""
     scratch = ("compare_from_scratch = false", "compare_from_scratch = true")
     folder = trained("rewarmed", keys("optimizer", "rewarm = 0.5"), scratch)
     rates = curve(folder)["learning_rate"]
     one = [eta(t, 3e-3, 12, 2) for t in range(12)]
-    again = one[:4] + [eta(t, 1.5e-3, 8, 2) for t in range(8)]
+    again = one[:4] + [eta_again(t, 1.5e-3, 8, 2) for t in range(8)]
     assert len(rates) == 24
     np.testing.assert_allclose(rates[:12], again, rtol=1e-5)
     np.testing.assert_allclose(rates[12:], one, rtol=1e-5)
@@ -163,10 +171,18 @@ def test_the_rate_that_is_rewarmed_is_what_is_trained_with():
     model = keras.Sequential([keras.Input((4,)), ki.PrunableGatedFFN(8)])
     source = rate_source(compiled(config, model).optimizer)
     expected = [eta(t, 3e-3, 12, 2) for t in range(4)]
-    expected += [eta(t, 3e-3, 8, 2) for t in range(8)]
+    expected += [eta_again(t, 3e-3, 8, 2) for t in range(8)]
     tensors = [keras.ops.convert_to_tensor(t, dtype="int32") for t in range(12)]
     for steps in (range(12), tensors):
         np.testing.assert_allclose([float(source(t)) for t in steps], expected, 1e-5)
+    # However long the warm-up is, what is left is decayed to the end.
+    long = parse_config(
+        ALONE.replace("warmup_steps = 2", "warmup_steps = 11\nrewarm = 1.0")
+    )
+    source_of_long = learning_rate(long)
+    last = [float(source_of_long(t)) for t in range(4, 13)]
+    np.testing.assert_allclose(last, [eta_again(t, 3e-3, 8, 2) for t in range(9)], 1e-5)
+    assert last[-1] == pytest.approx(3e-5, rel=1e-4)
     plain = keras.Sequential([keras.Input((4,)), ki.GatedFFN(8)])
     source = rate_source(compiled(config, plain).optimizer)
     expected = [eta(t, 3e-3, 12, 2) for t in range(12)]
