@@ -16,6 +16,7 @@ PAGES += [f"docs/guides/{p.stem}.html" for p in (ROOT / "docs/guides").glob("*.p
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
+    assert SITE.is_dir(), "There is no site: `make docs` makes it."
     profile = tmp_path_factory.mktemp("browser")
     with web_server(SITE) as (address, asked), browser(profile) as driver:
         yield driver, address, asked
@@ -36,7 +37,9 @@ def test_a_page_is_whole_and_alone(site, page):
     driver, address, asked = site
     driver.get(address + page)
     own = (address, "data:", "chrome", "blob:")
-    assert [url for url in requested(driver) if not url.startswith(own)] == []
+    urls = requested(driver)
+    assert address + page in urls
+    assert [url for url in urls if not url.startswith(own)] == []
     assert [path for path, status in asked if status >= 400] == []
     assert driver.get_log("browser") == []
     broken = "return [...document.images].filter(i => !i.naturalWidth).map(i => i.src)"

@@ -9,6 +9,7 @@ import runpy
 import subprocess
 import sys
 
+import keras
 import keras_hub
 import nbformat
 import numpy as np
@@ -28,6 +29,8 @@ HEADER = re.compile(
 def run(tmp_path, monkeypatch):
     """Runs a guide in an empty folder; returns its names."""
     monkeypatch.chdir(tmp_path)
+    # They set it where it is not set.
+    monkeypatch.setenv("KERAS_BACKEND", keras.backend.backend())
     return lambda name: runpy.run_path(str(GUIDES / f"{name}.py"))
 
 

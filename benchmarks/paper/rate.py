@@ -7,7 +7,6 @@ from keras.optimizers.schedules import LearningRateSchedule
 from keras_idea.schedules import CosineDecay, StagedSchedule, WarmupStableDecay
 from keras_idea.schedules.annealed import AnnealedCosine
 
-
 #: shape: the schedule's class.
 SHAPES = {
     "cosine": CosineDecay,

@@ -11,14 +11,19 @@ import subprocess
 import sys
 
 import pytest
+from _pytest.skipping import evaluate_skip_marks
 
 
 class _Names:
     ids: list[str]
 
     def pytest_collection_finish(self, session):
-        """Keeps each test's id."""
-        self.ids = [item.nodeid.removeprefix("tests/") for item in session.items]
+        """Keeps the ids of the tests that are not skipped here."""
+        self.ids = [
+            item.nodeid.removeprefix("tests/")
+            for item in session.items
+            if evaluate_skip_marks(item) is None
+        ]
 
 
 def collect(backends) -> dict[str, list[str]]:

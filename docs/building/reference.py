@@ -3,6 +3,7 @@
 import importlib
 import pathlib
 import re
+import shutil
 
 import keras_idea
 
@@ -30,6 +31,7 @@ def write_reference(out: pathlib.Path) -> None:
             is made, in "api", for mkdocstrings to read.
     """
     package = pathlib.Path(keras_idea.__file__).parent
+    shutil.rmtree(out.parent / "api", ignore_errors=True)
     for source in package.rglob("*.py"):
         copy = out.parent / "api" / source.relative_to(package.parent)
         copy.parent.mkdir(parents=True, exist_ok=True)

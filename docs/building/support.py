@@ -8,6 +8,8 @@ from keras_idea.report.table import markdown_table
 
 ROOT = pathlib.Path(__file__).parents[2]
 BACKENDS = ("jax", "tensorflow", "torch")
+_GUIDES = sorted((ROOT / "docs/guides").glob("*.py"))
+_LOOPS = "custom_training_loop"  # its functions are compared with `fit` elsewhere
 #: Feature: the tests that hold it, by how their ids begin.
 FEATURES = {
     "scores, masks and widths equal the float64 transcription": (
@@ -45,7 +47,14 @@ FEATURES = {
     "evaluation by lm-eval": ("evaluation/",),
     "TensorBoard": ("monitor/",),
     "export: preset, Hugging Face, ONNX, GGUF": ("export/",),
-    "the guides": ("test_guides.py", "callbacks/test_custom_loops.py::test_the_guide"),
+    "guides": (
+        *(
+            f"test_guides.py::test_{path.stem}"
+            for path in _GUIDES
+            if path.stem != _LOOPS
+        ),
+        "callbacks/test_custom_loops.py::test_the_guide",
+    ),
 }
 EXPORTS = ("converted", "masked = narrow", "preset", "Hugging Face", "GGUF")
 
@@ -62,11 +71,11 @@ def support_page() -> str:
     parts = [
         "# What works where",
         "How many tests hold a feature on each backend in `make test`, all of them on "
-        "CPUs. A dash: none there, because it cannot differ there "
-        "(`tests/where.py` says why; `make endurance` runs it all the same) or because "
-        "it is the other backends' own. What cannot be done is refused by name, and "
-        "that is tested. No GPU and no TPU has run any of this yet: for TPUs that are "
-        "not there the compiler was asked.",
+        "CPUs. A dash: not tested on this backend in `make test`, because it cannot "
+        "differ there (`tests/where.py` says why; `make endurance` runs all of them on "
+        "each) or because it is the other backends' own. What cannot be done is refused "
+        "by name, and that is tested. No GPU and no TPU has run any of this yet: for "
+        "TPUs that are not there the compiler was asked.",
         "## Features",
         markdown_table([["feature", *BACKENDS], *_features(tests)]).rstrip(),
         "## Families of KerasHub",
@@ -90,9 +99,10 @@ def _is_family(row):
 def _features(tests):
     lines = []
     for feature, begins in FEATURES.items():
+        for begin in begins:
+            if not any(t.startswith(begin) for b in BACKENDS for t in tests[b]):
+                raise RuntimeError(f"No test begins with {begin!r}.")
         counts = [sum(t.startswith(begins) for t in tests[b]) for b in BACKENDS]
-        if not any(counts):
-            raise RuntimeError(f"No test begins with {begins}.")
         lines.append([feature, *(str(n) if n else "-" for n in counts)])
     return lines
 

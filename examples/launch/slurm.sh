@@ -3,8 +3,9 @@
 #
 #     sbatch examples/launch/slurm.sh
 #
-# jax finds the other processes by Slurm's own variables. Killed, preempted or out of
-# time, the job is queued again and the same command goes on from its last checkpoint.
+# jax finds the other processes by Slurm's own variables. Preempted, on a node that failed,
+# or ten minutes before its time is over, the job is queued again, and the same command
+# goes on from its last checkpoint.
 # Checked here: the script's syntax, and the plan (107 hours on 64 H100 at 40 % of their
 # peak rate). It has never run on a cluster.
 #SBATCH --job-name=idea-300m
@@ -14,6 +15,7 @@
 #SBATCH --cpus-per-task=8
 #SBATCH --time=24:00:00
 #SBATCH --requeue
+#SBATCH --signal=B:USR1@600
 #SBATCH --open-mode=append
 #SBATCH --output=%x-%j.log
 
@@ -21,4 +23,7 @@ set -euo pipefail
 export KERAS_BACKEND=jax
 RUN=${RUN:-examples/runs/paper_300m_from_800m.toml}
 # Documents are tokenized once, by the first process; the others wait for the cache.
-srun --kill-on-bad-exit=1 keras-idea train "$RUN"
+trap 'scontrol requeue "$SLURM_JOB_ID"' USR1
+srun --kill-on-bad-exit=1 keras-idea train "$RUN" &
+# A trap is served when `wait` is interrupted; the second one is for the processes' end.
+wait || wait

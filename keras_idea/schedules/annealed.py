@@ -20,9 +20,9 @@ class AnnealedCosine(keras.optimizers.schedules.LearningRateSchedule):
         \left(1 + \cos\left(\pi \frac{t - T_0}{T - T_0}\right)\right) & t > T_0
     \end{cases}$$
 
-    at `t = step + start_step`. The paper's `CosineDecay` divides by `T`: after a warm-up
-    of a quarter of all steps it ends at 15 % of its peak. Keras's own is this one for
-    single steps alone; a run's curve asks for all of them at once.
+    at `t = step + start_step`. The paper's `CosineDecay` divides by `T`: after a
+    warm-up of a quarter of all steps it ends at 15 % of its peak. Keras's own is this
+    one for single steps alone; a run's curve asks for all of them at once.
 
     Args:
         peak_learning_rate: float >= 0, `eta_p`.
