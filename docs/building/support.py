@@ -73,9 +73,9 @@ def support_page() -> str:
         "How many tests hold a feature on each backend in `make test`, all of them on "
         "CPUs. A dash: not tested on this backend in `make test`, because it cannot "
         "differ there (`tests/where.py` says why; `make endurance` runs all of them on "
-        "each) or because it is the other backends' own. What cannot be done is refused "
-        "by name, and that is tested. No GPU and no TPU has run any of this yet: for "
-        "TPUs that are not there the compiler was asked.",
+        "each) or because it is the other backends' own. What cannot be done is "
+        "refused by name, and that is tested. No GPU and no TPU has run any of this "
+        "yet: for TPUs that are not there the compiler was asked.",
         "## Features",
         markdown_table([["feature", *BACKENDS], *_features(tests)]).rstrip(),
         "## Families of KerasHub",

@@ -85,7 +85,7 @@ lm.compile(
     loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
     weighted_metrics=None,
 )
-# KerasHub's `lm.fit` takes arrays and datasets and calls this; this takes generators too.
+# With arrays or a `tf.data` dataset call `lm.fit` as ever; a generator needs Keras's own.
 keras.Model.fit(
     lm,
     batches,

@@ -10,7 +10,8 @@ Accelerator: None
 """
 ## What happens
 
-A model that is trained already needs no enlarged stage: `begin_step=0`. It loses a third of
+A model that is trained already needs no enlarged stage: `begin_step=0`, and an optimizer of
+its own, whose steps begin there. It loses a third of
 its neurons in a short run and recovers, while the model that it was teaches it, by
 `keras.distillation.Distiller`, Keras's own.
 
@@ -58,7 +59,7 @@ backbone = keras_hub.models.Llama3Backbone(
 )
 lm = keras_hub.models.Llama3CausalLM(backbone=backbone, preprocessor=None)
 lm.compile(keras.optimizers.AdamW(3e-3), nats, weighted_metrics=None)
-# KerasHub's `lm.fit` takes arrays and datasets and calls this; this takes generators too.
+# With arrays or a `tf.data` dataset call `lm.fit` as ever; a generator needs Keras's own.
 keras.Model.fit(lm, batches(0), steps_per_epoch=150, shuffle=False, verbose=2)
 lm.backbone.save_to_preset("checkpoint")
 
@@ -99,7 +100,7 @@ distiller.compile(student.optimizer, nats)
 ## Prune and recover
 
 The callback finds the student inside the distiller. `target_dim=0.667` is a share;
-`round_to=32` is what Q8_0 and devices want.
+`round_to=32`: Q8_0, a type of GGUF files, stores blocks of 32.
 """
 
 x, y = corpus.validation_windows(length=LENGTH, limit=256)

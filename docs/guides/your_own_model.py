@@ -115,14 +115,22 @@ print("greatest difference of a logit:", difference.max())
 """
 ## What to watch
 
-- `begin_step` and `prune_steps` are optimizer steps, counted as `optimizer.iterations`.
+- `begin_step` and `prune_steps` are optimizer steps, counted as `optimizer.iterations`; an
+  epoch has `ceil(len(x) / batch_size)`. In a second `fit` they go on where the first ended, and
+  begin at 0 with a new optimizer: add `int(model.optimizer.iterations)`, or compile anew.
 - The run stops, and says why, when something else trains the model or when no gradient
   reaches an FFN: nothing is pruned by chance.
 - `compact="progressive"` makes the model narrower several times on the way down, which
   pays where a step is long beside a compilation.
-- Where much is cut late in a long run, a learning rate that warms up again when pruning begins
-  was better in our measurements: `ki.StagedSchedule([(whole, begin), (again, rest)])`, of two
-  `CosineDecay`, and as many steps of each.
+- A learning rate that warms up again when pruning begins was better in our measurements where
+  a long run loses more than half of its neurons, and in short ones:
+  `ki.StagedSchedule([(whole, begin), (again, rest)])`, of two schedules and their steps.
+- Which part of a model can be pruned: feed-forward blocks written as `PrunableGatedFFN` or
+  `PrunableFFN` (input and output as wide as each other, no biases unless you ask for them),
+  and those of KerasHub's models. Not `Dense` layers, convolutions or attention.
+- `validation_data`, metrics, clipped gradients and other callbacks work as ever; for a
+  classifier see examples/prune_in_fit.py. `EarlyStopping` may stop before pruning has begun or
+  ended: give it `start_from_epoch`.
 - A budget may stand in place of `target_dim`: `target_parameters`, `target_bytes` or
   `target_flops`.
 """

@@ -72,7 +72,7 @@ def standing(budget: float, enlargement: float) -> list[str]:
     ]
     for place in places:
         if (place.budget, place.enlargement) == (at, size):
-            rate = ", with a rewarmed learning rate" if place.rewarmed else ""
+            rate = ", rewarmed" if place.rewarmed else ", under one cosine"
             lines.append(
                 f"  {_VERDICTS[place.verdict]} training the narrow model from scratch "
                 f"{AGAINST[place.against]}{rate}: {place.mean:+.4f} ± "
