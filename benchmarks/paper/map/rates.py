@@ -42,7 +42,7 @@ class Rates:
 
     The logarithm of the peak is linear in that of the budget. A longer run of a narrow
     model has the peak of its own tokens; a wide one that is never pruned has that of
-    the pruned one, which is as wide for half of its steps.
+    the pruned one, which is as wide for half of its steps; so has a rewarmed one.
 
     Args:
         grid: `Grid`.
