@@ -20,10 +20,10 @@ _NOTES = (
     "Bits a byte of held-out text, mean ± standard error of differences paired by "
     "seed; negative: pruning is better. Could have been seen: with 80 % power at 5 %. "
     "Tokens a parameter: of the narrow model, embeddings counted. Rewarmed: when "
-    "pruning begins, the learning rate warms up again to its peak, which is that of the "
-    "run under one cosine and was not searched for itself, and decays by the paper's "
-    "cosine, which after its warm-up ends higher the shorter it is (15, 15, 8, 2 % of "
-    "the peak at 10, 30, 90, 270 tokens); the optimizer keeps its state."
+    "pruning begins, the learning rate warms up again to its peak, which is that of "
+    "the run under one cosine and was not searched for itself, and decays by the "
+    "paper's cosine, which after its warm-up ends higher the shorter it is (15, 15, 8, "
+    "2 % of the peak at 10, 30, 90, 270 tokens); the optimizer keeps its state."
 )
 
 
