@@ -4,10 +4,12 @@ Masks never revive, so every width passed on the way down is a subnetwork of the
 before. One run is enlarged, then pruned to one width after another at a constant
 learning rate; from each width a branch recovers while its rate decays. Beside it a run
 for each width alone, all together at the same FLOPs, and narrow models from scratch,
-all under one cosine. Writes family.md and family.json.
+each under the better of one cosine and a constant rate that decays. Writes family.md
+and family.json.
 """
 
 import dataclasses
+import itertools
 import json
 import math
 import sys
@@ -29,6 +31,8 @@ ONE_RUN = "one run"
 def carry_out(family: Family, corpus, seed: int, judge) -> dict[str, dict]:
     """Bits a byte of every member, made together, apart and from scratch.
 
+    The one run has a constant rate; it is made with the first of the rivals' shapes.
+
     Args:
         family: `Family`.
         corpus: `Corpus`.
@@ -49,7 +53,8 @@ def carry_out(family: Family, corpus, seed: int, judge) -> dict[str, dict]:
             "flops": family.flops(stages),
         }
 
-    trunk, end = family.trunk(family.widths, steps), None
+    first = family.shape == family.shapes[0]
+    trunk, end = family.trunk(family.widths, steps) if first else [], None
     for i, stage in enumerate(trunk):
         end = run_stage(stage, scale, corpus, seed, end)
         if i:
@@ -66,27 +71,27 @@ def carry_out(family: Family, corpus, seed: int, judge) -> dict[str, dict]:
     return found
 
 
-def chosen_peaks(results: dict[str, dict]) -> dict[str, float]:
-    """Each row's best peak, by the seeds that were kept for the search.
+def chosen(results: dict[str, dict]) -> dict[str, tuple[float, str]]:
+    """Each row's best peak and shape, by the seeds that were kept for the search.
 
     The rows of the one run have one: the best for the mean of its members.
 
     Args:
-        results: dict of "seed, peak p" to what `carry_out` returned.
+        results: dict of `key` to what `carry_out` returned.
     """
-    searched: dict[str, dict[float, list[float]]] = {}
+    searched: dict[str, dict[tuple[float, str], list[float]]] = {}
     names = set()
-    for key, found in results.items():
-        seed, peak = _seed_and_peak(key)
+    for at, found in results.items():
+        seed, way = _parts(at)
         if seed >= SEARCH_SEED:
             names |= found.keys()
             for name, record in found.items():
                 # NaN, of a training that diverged, is no number to be the least.
                 bits = math.inf if math.isnan(record["bits"]) else record["bits"]
-                own = searched.setdefault(_run_of(name), {}).setdefault(peak, [])
+                own = searched.setdefault(_run_of(name), {}).setdefault(way, [])
                 own.append(bits)
     best = {
-        run: min(found, key=lambda peak: sum(found[peak]) / len(found[peak]))
+        run: min(found, key=lambda way: sum(found[way]) / len(found[way]))
         for run, found in searched.items()
     }
     return {name: best[_run_of(name)] for name in sorted(names)}
@@ -97,31 +102,36 @@ def _run_of(name):
     return ONE_RUN if name.endswith(ONE_RUN) else name
 
 
-def _seed_and_peak(key):
-    seed, _, peak = key.partition(", peak ")
-    return int(seed), float(peak)
+def key(seed: int, peak: float, shape: str) -> str:
+    """What a seed's results are kept under."""
+    return f"{seed}, peak {peak:g}, {shape}"
+
+
+def _parts(name):
+    seed, peak, shape = name.split(", ")
+    return int(seed), (float(peak.removeprefix("peak ")), shape)
 
 
 def rows(family: Family, results: dict[str, dict]) -> list[SeededRow]:
     """The table's rows of all seeds; each of a width against a run each.
 
-    Every row is of its own best peak.
+    Every row is of its own best peak and shape.
     """
-    peaks, made = chosen_peaks(results), []
+    best, made = chosen(results), []
     for width in family.widths:
         for name in ("a run each", ONE_RUN, "from scratch"):
-            key = f"{width} neurons, {name}"
+            row = f"{width} neurons, {name}"
             records = {
-                seed: found[key]
-                for (seed, peak), found in (
-                    (_seed_and_peak(at), found) for at, found in results.items()
+                seed: found[row]
+                for (seed, way), found in (
+                    (_parts(at), found) for at, found in results.items()
                 )
-                if peak == peaks[key] and seed < SEARCH_SEED
+                if way == best[row] and seed < SEARCH_SEED
             }
             one = next(iter(records.values()))
             made.append(
                 SeededRow(
-                    key,
+                    row,
                     {seed: record["bits"] for seed, record in records.items()},
                     None if name == "a run each" else f"{width} neurons, a run each",
                     one["width"],
@@ -142,48 +152,49 @@ def main(arguments=None, family: Family = MAP_FAMILY) -> int:
     given.output.mkdir(parents=True, exist_ok=True)
     results = json.loads(cells.read_text()) if cells.exists() else {}
 
-    def complete(seed, peaks):
-        for peak in peaks:
-            key = f"{seed}, peak {peak:g}"
-            if key not in results:
-                one = dataclasses.replace(family, peak=peak)
-                results[key] = carry_out(one, corpus, seed, judge)
+    def complete(seed, ways):
+        for peak, shape in ways:
+            at = key(seed, peak, shape)
+            if at not in results:
+                one = dataclasses.replace(family, peak=peak, shape=shape)
+                results[at] = carry_out(one, corpus, seed, judge)
                 write_atomically(cells, json.dumps(results, indent=1) + "\n")
-                print(key, flush=True)
+                print(at, flush=True)
 
     with kept_compilations(given.runs / "compiled"):
-        complete(SEARCH_SEED, family.peaks)
+        complete(SEARCH_SEED, itertools.product(family.peaks, family.shapes))
         for seed in seeds_of(given):
-            complete(seed, sorted(set(chosen_peaks(results).values())))
+            complete(seed, sorted(set(chosen(results).values())))
             write(given.output, family, results)
     return 0
 
 
 def write(folder, family, results) -> None:
     """Writes both files."""
-    table, peaks = rows(family, results), chosen_peaks(results)
+    table, best = rows(family, results), chosen(results)
     widths = ", ".join(map(str, family.widths))
     title = f"One run, a family: {family.enlarged} neurons to {widths}"
     narrow = new_model(family.scale, family.widths[-1]).count_params()
     total = family.flops(family.together(family.steps))
-    rates = ", ".join(
-        f"{name}: {peak * family.scale.peak_learning_rate:.2g}"
-        for name, peak in peaks.items()
+    rates = "; ".join(
+        f"{name}: {peak * family.scale.peak_learning_rate:.2g}, {shape}"
+        for name, (peak, shape) in best.items()
     )
     notes = [
         f"{family.steps} in one run, {family.share():.3f} of them in each run alone: "
         f"{total / 1e12:.2f} TFLOPs either way. FLOPs of a member of the one run are "
         "those of the way to it. From scratch: for the FLOPs of the run each. The "
         f"narrowest has {narrow:,} parameters. The learning rate of the one run is "
-        "constant, and decays in each recovery; that of the others is one cosine.",
-        f"Peak learning rates, each the best of {len(family.peaks)} by a seed that is "
-        f"not in the table: {rates}.",
+        "constant, and decays in each recovery.",
+        f"Peak learning rates, each the best of {len(family.peaks)}, and for the "
+        "others the curve, by a seed that is not in the table (the one run's curve is "
+        f"its own): {rates}.",
     ]
     write_atomically(folder / "family.md", to_markdown(title, table, notes))
     facts = {
         "steps": dataclasses.asdict(family.steps),
         "share": family.share(),
-        "peaks": peaks,
+        "rates": best,
     }
     write_atomically(folder / "family.json", to_json(title, table, facts))
 

@@ -40,7 +40,9 @@ class Family:
         steps: `Steps` of the one run.
         peaks: tuple of float, of the learning rates, in units of the scale's, among
             which each way to a width takes the best.
-        peak: float, of those the one at hand.
+        shapes: tuple of str, of the learning rates of the runs apart and from scratch
+            (keys of `SHAPES`), among which they take the best, too.
+        peak, shape: of those the ones at hand.
     """
 
     scale: Scale
@@ -48,7 +50,9 @@ class Family:
     widths: tuple[int, ...]
     steps: Steps
     peaks: tuple[float, ...] = (1.0,)
+    shapes: tuple[str, ...] = ("annealed", "stable")
     peak: float = 1.0
+    shape: str = "annealed"
 
     def trunk(self, widths, steps) -> list[Stage]:
         """The stages of a run that passes some widths, at a constant rate."""
@@ -93,18 +97,17 @@ class Family:
         return trunk + [self.branch(stage, steps) for stage in trunk[1:]]
 
     def apart(self, steps) -> dict[int, list[Stage]]:
-        """The stages of a run for each width, each under one cosine."""
+        """The stages of a run for each width, each under one curve."""
         found = {}
         for width in self.widths:
             trunk = self.trunk([width], steps)
             stages = [*trunk, self.branch(trunk[-1], steps)]
-            cosine = self._rate(
-                steps.enlarge + steps.prune + steps.recover, 1, shape="annealed"
-            )
+            total = steps.enlarge + steps.prune + steps.recover
+            whole = self._rate(total, 1, shape=self.shape)
             found[width] = [
                 dataclasses.replace(
                     stage,
-                    rate=dataclasses.replace(cosine, first=stage.first_batch + 1),
+                    rate=dataclasses.replace(whole, first=stage.first_batch + 1),
                 )
                 for stage in stages
             ]
@@ -121,10 +124,10 @@ class Family:
         return low
 
     def scratch(self, width, flops) -> Stage:
-        """A run from scratch for as many operations, under one cosine."""
+        """A run from scratch for as many operations, under one curve."""
         stage = Stage("train", width, 1, 0, self._rate(1, 1), "adamw")
         steps = max(2, round(flops / self.flops([stage])))
-        rate = self._rate(steps, 1, shape="annealed")
+        rate = self._rate(steps, 1, shape=self.shape)
         return dataclasses.replace(stage, steps=steps, rate=rate)
 
     def flops(self, stages) -> int:
