@@ -167,3 +167,6 @@ _COMMANDS = {
     "evaluate": _evaluate,
     "report": _report,
 }
+
+if __name__ == "__main__":  # `python -m keras_idea.cli`, for `python -m keras_idea`
+    sys.exit(main())

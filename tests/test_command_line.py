@@ -33,6 +33,12 @@ def path_with(*folders):
     return os.pathsep.join(map(str, [*folders, *filter(None, sys.path)]))
 
 
+def test_its_module_is_the_command_too():
+    """A stranger's guess: it did nothing, and said that all was well."""
+    ended = python("-m", "keras_idea.cli", "plan", "there_is_none.toml")
+    assert ended.returncode == 2 and "there_is_none.toml" in ended.stderr
+
+
 @pytest.mark.parametrize("begin", [PROGRAM, MODULE], ids=["program", "module"])
 @pytest.mark.parametrize(
     "words, status, said",
