@@ -89,6 +89,10 @@ def test_keras_hub_model(run, tmp_path):
     config = json.loads((tmp_path / "narrow_preset/config.json").read_text())
     assert config["class_name"] == "Llama3Backbone"
     assert config["config"]["intermediate_dim"] == 48
+    # The classifier was pruned while it read strings.
+    assert names["judged"].history["width"][-1] == 24
+    assert names["loaded"].backbone.intermediate_dim == 24
+    assert names["verdicts"].argmax(-1).tolist() == [1, 0]
 
 
 def test_released_checkpoint(run):

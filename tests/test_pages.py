@@ -3,10 +3,12 @@
 import pathlib
 import re
 import runpy
+import textwrap
 
 import keras
 
 import keras_idea as ki
+from keras_idea.runs.config import parse_config
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGES = [
@@ -37,6 +39,14 @@ def test_no_other_page_has_code_that_no_test_runs():
     """Code lies in guides and examples, which run; a page of words points there."""
     holding = {str(p.relative_to(ROOT)) for p in PAGES if BLOCK.search(p.read_text())}
     assert holding == {"README.md"}
+
+
+def test_the_run_file_of_the_command_line_s_page_is_one():
+    page = (ROOT / "docs/command_line.md").read_text()
+    [lines] = re.findall(r"\n\n((?:    .*\n|\n)*    \[model\]\n(?:    .*\n|\n)*)", page)
+    config = parse_config(textwrap.dedent(lines))
+    assert config.model.hub == "llama3" and config.model.target_dim == 192
+    assert config.run.output == "runs/mine" and config.optimizer.name == "adamw"
 
 
 def test_links_lead_somewhere():

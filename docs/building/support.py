@@ -70,12 +70,12 @@ def support_page() -> str:
     families = {name: row for name, row in families.items() if _is_family(row)}
     parts = [
         "# What works where",
-        "How many tests hold a feature on each backend in `make test`, all of them on "
-        "CPUs. A dash: not tested on this backend in `make test`, because it cannot "
-        "differ there (`tests/where.py` says why; `make endurance` runs all of them on "
-        "each) or because it is the other backends' own. What cannot be done is "
-        "refused by name, and that is tested. No GPU and no TPU has run any of this "
-        "yet: for TPUs that are not there the compiler was asked.",
+        "Yes, and in brackets how many tests hold it on each backend in `make test`, "
+        "all of them on CPUs. A dash: not tested on this backend in `make test`, "
+        "because it cannot differ there (`tests/where.py` says why; `make endurance` "
+        "runs all of them on each) or because it is the other backends' own. What "
+        "cannot be done is refused by name, and that is tested. No GPU and no TPU has "
+        "run any of this yet: for TPUs that are not there the compiler was asked.",
         "## Features",
         markdown_table([["feature", *BACKENDS], *_features(tests)]).rstrip(),
         "## Families of KerasHub",
@@ -103,7 +103,7 @@ def _features(tests):
             if not any(t.startswith(begin) for b in BACKENDS for t in tests[b]):
                 raise RuntimeError(f"No test begins with {begin!r}.")
         counts = [sum(t.startswith(begins) for t in tests[b]) for b in BACKENDS]
-        lines.append([feature, *(str(n) if n else "-" for n in counts)])
+        lines.append([feature, *map(_verdict, counts)])
     return lines
 
 
@@ -120,8 +120,12 @@ def _families(tests, families):
         cells = [
             row[column].partition(": ")[0].partition("; ")[0] for column in EXPORTS
         ]
-        lines.append([name, *(str(n) if n else "-" for n in counts), *cells])
+        lines.append([name, *map(_verdict, counts), *cells])
     return lines
+
+
+def _verdict(count):
+    return f"yes ({count})" if count else "-"
 
 
 def _reasons(families):

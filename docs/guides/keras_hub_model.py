@@ -107,10 +107,57 @@ narrow = ki.compact(lm)
 print(type(narrow).__name__, narrow.backbone.intermediate_dim)
 narrow.backbone.save_to_preset("narrow_preset")
 
-loaded = keras_hub.models.Llama3Backbone.from_preset("narrow_preset")
+stock = keras_hub.models.Llama3Backbone.from_preset("narrow_preset")
 ids = as_inputs(np.arange(LENGTH)[None])
-difference = loaded.predict(ids, verbose=0) - narrow.backbone.predict(ids, verbose=0)
+difference = stock.predict(ids, verbose=0) - narrow.backbone.predict(ids, verbose=0)
 print("loaded back, off by at most", np.abs(difference).max())
+
+"""
+## Strings, and other tasks
+
+Encoders and classifiers are converted the same way, and a task with a preprocessor takes
+strings, as ever. Here BERT tells good films from bad ones.
+"""
+
+WORDS = ["good", "fine", "nice", "bad", "poor", "dull"]
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+labels = np.random.default_rng(0).integers(0, 2, 512)
+texts = [f"a {WORDS[i % 3 + 3 * (1 - label)]} film" for i, label in enumerate(labels)]
+
+classifier = keras_hub.models.BertTextClassifier(
+    keras_hub.models.BertBackbone(
+        vocabulary_size=13,
+        num_layers=1,
+        num_heads=2,
+        hidden_dim=16,
+        intermediate_dim=64,
+        max_sequence_length=8,
+    ),
+    num_classes=2,
+    preprocessor=keras_hub.models.BertTextClassifierPreprocessor(
+        keras_hub.tokenizers.BertTokenizer([*SPECIAL, *WORDS, "a", "film"]),
+        sequence_length=8,
+    ),
+)
+ki.make_prunable(classifier)
+schedule = ki.CosineDecay(1e-2, 1e-4, total_steps=64, warmup_steps=8)
+classifier.compile(
+    keras.optimizers.AdamW(schedule),
+    keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    metrics=["accuracy"],
+)
+judged = classifier.fit(
+    texts,
+    labels,
+    batch_size=16,
+    epochs=2,
+    callbacks=[ki.IdeaPruneCallback(24, begin_step=16, prune_steps=16)],
+    verbose=2,
+)
+ki.compact(classifier).save_to_preset("classifier_preset")
+loaded = keras_hub.models.TextClassifier.from_preset("classifier_preset")
+verdicts = loaded.predict(["a nice film", "a dull film"], verbose=0)
+print(loaded.backbone.intermediate_dim, verdicts.argmax(-1))
 
 """
 ## What to watch

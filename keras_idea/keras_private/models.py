@@ -47,12 +47,21 @@ def forget_layer(model: keras.Model, layer: keras.layers.Layer) -> None:
     getattr(model, "_compiled_trainable_state", {}).pop(layer, None)
 
 
-def living_models() -> Iterator[keras.Model]:
-    """All models of the process; Keras keeps no list of them."""
-    for found in gc.get_objects():
-        # Not `isinstance`, which asks proxies for a class of their own.
-        if issubclass(type(found), keras.Model):
-            yield found
+def living_models() -> list[keras.Model]:
+    """All models of the process; Keras keeps no list of them.
+
+    They are the objects that refer to a class of models as their type. Not asked of
+    `gc.get_objects()`: that takes a reference to whatever other threads are making
+    too, and a tuple that is not done yet can then not be resized ("bad argument to
+    internal function", in the threads that read data).
+    """
+    classes, seen = [keras.Model], {keras.Model}
+    for cls in classes:
+        new = [sub for sub in type.__subclasses__(cls) if sub not in seen]
+        classes += new
+        seen.update(new)
+    # Not `isinstance`, which asks proxies for a class of their own.
+    return [found for found in gc.get_referrers(*classes) if type(found) in seen]
 
 
 def make_train_function(model: keras.Model, known: bool = False) -> None:

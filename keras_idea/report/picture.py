@@ -53,7 +53,7 @@ def draw_run(
     panels = {"nrows": 4, "ncols": 1, "sharex": True, "height_ratios": ratios}
     with figure(path, 12, 13.5, title, title_size=15, **panels) as axes:
         axes[0].figure.get_layout_engine().set(h_pad=0.06, hspace=0.02)
-        _draw_learning_rate(axes[0], curves[0])
+        _draw_learning_rate(axes[0], curves)
         _draw_width(axes[1], curves[0])
         _draw_loss(axes[2], curves)
         draw_neurons(axes[3], neurons, stages[-1][2])
@@ -112,11 +112,24 @@ def _mark_compaction(
     )
 
 
-def _draw_learning_rate(axis: "Axes", curve: TrainingCurve) -> None:
-    axis.plot(curve.steps, curve.learning_rate, color=_RATE, linewidth=2)
+def _draw_learning_rate(axis: "Axes", curves: Sequence[TrainingCurve]) -> None:
+    """The first run's, and dashed those of the others that had another."""
+    first, *others = curves
+    axis.plot(
+        first.steps, first.learning_rate, color=_RATE, linewidth=2, label=first.name
+    )
+    others = [c for c in others if not _same(c.learning_rate, first.learning_rate)]
+    for other in others:
+        axis.plot(other.steps, other.learning_rate, "--", color=_RATE, label=other.name)
+    if others:
+        axis.legend(fontsize=10.5, loc="lower left")
     axis.set_ylabel("learning rate")
     axis.set_ylim(bottom=0)
     axis.ticklabel_format(axis="y", style="sci", scilimits=(-3, 3))
+
+
+def _same(rates: np.ndarray, others: np.ndarray) -> bool:
+    return rates.shape == others.shape and np.allclose(rates, others)
 
 
 def _draw_width(axis: "Axes", curve: TrainingCurve) -> None:

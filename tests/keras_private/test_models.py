@@ -64,6 +64,20 @@ def test_compiled_model_forgets_a_layer():
 def test_living_models_are_found():
     model = small_model()
     assert any(found is model for found in living_models())
+    assert all(isinstance(found, keras.Model) for found in living_models())
+
+
+def test_what_others_are_making_is_left_alone_by_the_search():
+    """Threads that read data make tuples while the step narrows the model."""
+    kept = []
+
+    def items():
+        for i in range(30):
+            kept.append(living_models())
+            yield i
+
+    # A tuple that something refers to cannot grow.
+    assert tuple(items()) == tuple(range(30))
 
 
 def test_train_function_is_made_and_traced_anew():

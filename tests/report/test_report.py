@@ -1,6 +1,7 @@
 """The picture is drawn and says what it should; the tables' numbers are right."""
 
 import csv
+import dataclasses
 import io
 import json
 import sys
@@ -18,6 +19,7 @@ from keras_idea.report.table import print_table, to_json, to_markdown
 
 STEPS = 120
 STAGES = [("enlarged", 0, 60), ("pruning", 60, 90), ("recovery", 90, 120)]
+RATE = np.array([0x5F, 0x3D, 0xC4]) / 255
 ROWS = [
     ResultRow("narrow from scratch", 1_234_567, 3.0, 12.345, 1234.5),
     ResultRow("narrow", 999, 2.5),
@@ -83,6 +85,17 @@ class TestPicture:
             return (pixels[..., :3] < 0.3).all(axis=-1).sum()
 
         assert dark(several) > dark(marked) > dark(without)
+
+    def test_another_learning_rate_is_drawn_too(self, tmp_path):
+        one, other = curve("pruned", 2.0), curve("from scratch", 2.2)
+        half = dataclasses.replace(other, learning_rate=other.learning_rate / 2)
+        same = draw(tmp_path / "same.png", curves=[one, other])
+        both = draw(tmp_path / "both.png", curves=[one, half])
+
+        def violet(pixels):
+            return (np.abs(pixels[..., :3] - RATE) < 0.05).all(axis=-1).sum()
+
+        assert violet(both) > 1.2 * violet(same) > 0
 
     def test_many_wide_layers(self, tmp_path):
         neurons = [lives(f"ffn_{i}", hidden_dim=1000, kept=400) for i in range(24)]
