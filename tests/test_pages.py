@@ -1,5 +1,6 @@
 """What the pages say: their code runs, their links lead somewhere."""
 
+import importlib.util
 import pathlib
 import re
 import runpy
@@ -62,3 +63,23 @@ def test_an_example_ends_as_it_says(capsys):
     runpy.run_path(str(ROOT / "examples/prune_in_fit.py"), run_name="__main__")
     said = capsys.readouterr().out
     assert float(re.search(r"test accuracy (\d\.\d+)", said)[1]) >= 0.99
+
+
+def test_the_family_of_one_run_has_the_widths_that_it_says(monkeypatch, tmp_path):
+    path = ROOT / "examples/one_run_a_family.py"
+    spec = importlib.util.spec_from_file_location("one_run_a_family", path)
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    monkeypatch.setattr(example, "ENLARGE", 6)
+    monkeypatch.setattr(example, "PRUNE", 4)
+    monkeypatch.setattr(example, "RECOVER", 10)
+    monkeypatch.chdir(tmp_path)
+    example.main()
+    for width in example.WIDTHS:
+        member = keras.models.load_model(f"family/{width}.keras")
+        ffns = [layer for layer in member.layers if isinstance(layer, ki.GatedFFN)]
+        assert [ffn.hidden_dim for ffn in ffns] == [width, width]
+        # Trained on from where the trunk was: nothing was begun anew.
+        assert int(member.optimizer.iterations) == 6 + 10 + 4 * (
+            1 + example.WIDTHS.index(width)
+        )

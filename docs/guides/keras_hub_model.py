@@ -163,7 +163,7 @@ print(loaded.backbone.intermediate_dim, verdicts.argmax(-1))
 ## What to watch
 
 - Load weights before `make_prunable`.
-- Quantized models and LoRA on the FFNs are refused by name; a family that is not known is,
+- Quantized models and LoRA are refused by name; a family that is not known is,
   too, with the file in which it would be one row.
 - `ki.strip(lm)` undoes the conversion without narrowing.
 - A run that is one file instead of code: `keras-idea train my_run.toml` with

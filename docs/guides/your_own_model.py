@@ -125,6 +125,9 @@ print("greatest difference of a logit:", difference.max())
 - A learning rate that warms up again when pruning begins was better in our measurements where
   a long run loses more than half of its neurons, and in short ones:
   `ki.StagedSchedule([(whole, begin), (again, rest)])`, of two schedules and their steps.
+- A block of your own that makes its FFN of a number, as `Block(128)`, cannot be loaded from a
+  file once it is narrow: its config still says 128. Take the FFN as an argument and serialize
+  it in `get_config`, as `keras_idea.models.DecoderBlock` does; a warning says so in time.
 - Which part of a model can be pruned: feed-forward blocks written as `PrunableGatedFFN` or
   `PrunableFFN` (input and output as wide as each other, no biases unless you ask for them),
   and those of KerasHub's models. Not `Dense` layers, convolutions or attention.

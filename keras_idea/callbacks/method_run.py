@@ -209,15 +209,21 @@ class MethodRun:
 
     def warn_of_jumps(self, start: int) -> None:
         """Warns where the schedule of a run lies behind its first step."""
-        for ffn, schedule in zip(self._ffns, self.schedules, strict=True):
-            now, due = ffn.width, schedule(start)
+        if start <= self._begin_step:
+            return
+        jumps = [
+            f"{ffn.name} from {ffn.width} to {schedule(start)}"
+            for ffn, schedule in zip(self._ffns, self.schedules, strict=True)
             # A run that goes on from a checkpoint has the width of its last step.
-            if start > self._begin_step and now > schedule(start - 1):
-                warnings.warn(
-                    f"begin_step={self._begin_step} lies before this run's first step "
-                    f"({start}): {ffn.name} falls from {now} to {due} neurons at once.",
-                    stacklevel=2,
-                )
+            if ffn.width > schedule(start - 1)
+        ]
+        if jumps:
+            more = f" and {len(jumps) - 1} more" if len(jumps) > 1 else ""
+            warnings.warn(
+                f"begin_step={self._begin_step} lies before this run's first step "
+                f"({start}), so neurons fall at once: {jumps[0]} neurons{more}.",
+                stacklevel=2,
+            )
 
     def _job_ffns(self) -> list[FFN]:
         return [job.ffn for job in self._jobs]

@@ -13,6 +13,7 @@ from keras_idea.schedules.milestones import milestones, physical_width
 from keras_idea.schedules.width import CubicWidth
 from keras_idea.surgery.find import FFN
 from keras_idea.surgery.optimizer_state import check_carriable
+from keras_idea.surgery.own_config import warn_of_stale_configs
 from keras_idea.surgery.shrink import models_that_share, narrow_to
 
 #: What `compact` of the pruning callback may be.
@@ -179,7 +180,9 @@ class Narrowing:
         if self._others is None or last or not self._eager:
             self._others = weakref.WeakSet(models_that_share(model))
         narrow_to(model, self._cuts(last), list(self._others))
-        if not last:
+        if last:
+            warn_of_stale_configs(model)
+        else:
             run.prune(model)
         self._ahead.take_over(model)
 

@@ -130,7 +130,7 @@ def check_length(prune: keras.callbacks.Callback, first_epoch: int = 0) -> None:
 
 
 def check_peers(callback: keras.callbacks.Callback) -> None:
-    """Refuses callbacks beside ours that would put pruned neurons back.
+    """Refuses a second of ours, and callbacks that would put pruned neurons back.
 
     Args:
         callback: the pruning callback, in whose `on_train_begin` this is called.
@@ -139,6 +139,12 @@ def check_peers(callback: keras.callbacks.Callback) -> None:
         ValueError: naming the callback, and what to use in its place.
     """
     for peer in peers(callback):
+        if isinstance(peer, type(callback)) and peer is not callback:
+            raise ValueError(
+                "One `fit` takes one IdeaPruneCallback, which prunes all FFNs of the "
+                "model. Received: two. For several widths one after another, call "
+                "`fit` for each."
+            )
         for kind, restores, name, cure in _RESTORING:
             if isinstance(peer, kind) and restores(peer):
                 raise ValueError(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import keras
-from keras.src.models.functional import Functional
+from keras.src.models.functional import Functional, functional_like_constructor
 
 from keras_idea.keras_private.train_step import with_train_step
 
@@ -17,6 +17,7 @@ __all__ = [
     "compile_arguments",
     "forget_layer",
     "living_models",
+    "made_of_tensors",
     "make_train_function",
 ]
 
@@ -62,6 +63,14 @@ def living_models() -> list[keras.Model]:
         seen.update(new)
     # Not `isinstance`, which asks proxies for a class of their own.
     return [found for found in gc.get_referrers(*classes) if type(found) in seen]
+
+
+def made_of_tensors(cls: type[keras.Model]) -> bool:
+    """Whether a class is constructed as `keras.Model(inputs, outputs, name=name)` is.
+
+    `keras.models.clone_model` asks the same. Seen with Keras 3.15.1.
+    """
+    return functional_like_constructor(cls)
 
 
 def make_train_function(model: keras.Model, known: bool = False) -> None:

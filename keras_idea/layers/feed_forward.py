@@ -105,7 +105,9 @@ def check_loaded_width(name: str, hidden_dim: int, found: int) -> None:
             "was saved before or after the model became narrower. Load the model whole "
             "(keras.saving.load_model), or restore a run by "
             "keras_idea.Checkpoint(folder).restore(model), which narrows the model; or "
-            f"make the model with {found} neurons."
+            f"make the model with {found} neurons. If this is a whole model: a block "
+            "of yours makes the FFN with the width of its own config, which must "
+            "follow (docs/good_to_know.md)."
         )
 
 
@@ -122,10 +124,11 @@ def check_loaded_ffn(layer: keras.layers.Layer, store: Mapping[str, Any]) -> Non
     if not store.keys():
         name = type(layer).__name__
         raise ValueError(
-            f"The file holds nothing of '{layer.path}'. Keras finds weights by the "
-            f"class of their layer, so the file is of a model without this {name}: "
-            "load it into a model of the same layers (GatedFFN, PrunableGatedFFN, "
-            "UngatedFFN or PrunableFFN), and use keras_idea.compact to go from a "
-            "prunable one to a plain one."
+            f"The file holds nothing of '{layer.path}' at the place where Keras looks, "
+            "which is found by the class of the layer. So it is of a model without "
+            f"this {name}: load it into a model of the same layers (GatedFFN, "
+            "PrunableGatedFFN, UngatedFFN or PrunableFFN), and use keras_idea.compact "
+            "to go from a prunable one to a plain one. Or an FFN of another width in "
+            "the file, named in an error above, has made Keras try again."
         )
     check_loaded_width(layer.path, layer.hidden_dim, store["0"].shape[1])

@@ -1,7 +1,8 @@
 """Where a run stands among the measured ones: the map of when pruning pays.
 
-The measurements are those of `benchmarks/results/paper/map`, as `python -m
-benchmarks.paper.map --evidence keras_idea/runs/evidence.json` writes them.
+The measurements are those of `benchmarks/results/paper/map` and `.../shares`, as
+`python -m benchmarks.paper.map --evidence keras_idea/runs/evidence.json` and `python -m
+benchmarks.paper.shares --evidence keras_idea/runs/shares.json` write them.
 """
 
 import dataclasses
@@ -41,19 +42,52 @@ class Measured:
     verdict: str
 
 
+@dataclasses.dataclass(frozen=True)
+class Share:
+    """A share of the steps before pruning, minus what it is compared with.
+
+    Attributes:
+        budget: int, tokens a parameter of the narrow model.
+        share: float, of all steps; half of the others prune.
+        against: "half" of all steps before pruning, or the narrow model from scratch
+            on the same "tokens" or for the same "flops".
+        mean: float, bits a byte of held-out text; negative: the share is better.
+        error: float, its standard error over seeds.
+        count: int, seeds.
+    """
+
+    budget: int
+    share: float
+    against: str
+    mean: float
+    error: float
+    count: int
+
+
 @functools.cache
 def measured() -> tuple[Measured, ...]:
     """All places that were measured."""
-    path = importlib.resources.files("keras_idea.runs") / "evidence.json"
-    return tuple(Measured(**place) for place in json.loads(path.read_text("utf-8")))
+    return tuple(Measured(**place) for place in _read("evidence.json"))
 
 
-def standing(budget: float, enlargement: float) -> list[str]:
+@functools.cache
+def shares() -> tuple[Share, ...]:
+    """All shares that were measured, at the middle enlargement."""
+    return tuple(Share(**place) for place in _read("shares.json"))
+
+
+def _read(name):
+    path = importlib.resources.files("keras_idea.runs") / name
+    return json.loads(path.read_text("utf-8"))
+
+
+def standing(budget: float, enlargement: float, share: float) -> list[str]:
     """What was measured nearest to a run, in words.
 
     Args:
         budget: float > 0, tokens a parameter of the narrow model.
         enlargement: float > 1, neurons of the enlarged FFN over the narrow one's.
+        share: float in [0, 1), the share of its steps before pruning.
 
     Returns:
         List of str, lines; empty if nothing is enlarged.
@@ -78,9 +112,28 @@ def standing(budget: float, enlargement: float) -> list[str]:
                 f"{AGAINST[place.against]}{rate}: {place.mean:+.4f} ± "
                 f"{place.error:.4f} bits a byte"
             )
+    lines += _of_shares(budget, share)
     return [*lines, *_outside(budget, enlargement, budgets, sizes)]
 
 
+def _of_shares(budget, own):
+    """What was measured of shares of the steps before pruning; this run's is `own`."""
+    at = _nearest(budget, {place.budget for place in shares()})
+    lines = [
+        f"  Before pruning: {own:.0%} of the steps. Measured at {at} tokens, "
+        "2.67 times, under one cosine:"
+    ]
+    for share in sorted({place.share for place in shares()}):
+        found = ", ".join(
+            f"{place.mean:+.4f} ± {place.error:.4f} {_RIVALS[place.against]}"
+            for place in shares()
+            if (place.budget, place.share) == (at, share)
+        )
+        lines.append(f"    {share:.0%}: {found}")
+    return lines
+
+
+_RIVALS = {"half": "to 50%", "tokens": "to scratch", "flops": "at the same FLOPs"}
 _VERDICTS = {
     "wins": "beat",
     "loses": "lost to",

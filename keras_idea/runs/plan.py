@@ -157,7 +157,11 @@ def _standing(config: RunConfig, timeline: Timeline, parameters: int) -> list[st
     if config.model.preset is not None:
         return []
     tokens = timeline.total * config.data.batch_size * config.model.sequence_length
-    return standing(tokens / parameters, timeline.wide / timeline.narrow)
+    return standing(
+        tokens / parameters,
+        timeline.wide / timeline.narrow,
+        timeline.begin / timeline.total,
+    )
 
 
 def _few(compactions: Mapping[int, int], most: int = 8) -> list[tuple[int, int]]:

@@ -10,7 +10,11 @@ from keras_idea.hub.rebuild import rebuild_backbone, rebuild_task
 from keras_idea.hub.same_function import check_same_function
 from keras_idea.keras_private.layer_walk import student_of, sublayers, walk
 from keras_idea.keras_private.layers import own_attributes
-from keras_idea.keras_private.models import Functional, compile_arguments
+from keras_idea.keras_private.models import (
+    Functional,
+    compile_arguments,
+    made_of_tensors,
+)
 from keras_idea.keras_private.unlocked import put_in_place
 from keras_idea.layers.neuron_state import NeuronState
 from keras_idea.layers.plain_ffns import PlainFFN
@@ -21,6 +25,7 @@ from keras_idea.surgery.optimizer_state import (
     check_carriable,
     copy_optimizer,
 )
+from keras_idea.surgery.own_config import warn_of_stale_configs
 from keras_idea.surgery.pairing import Pair, cut_to, paired_variables
 
 Model = TypeVar("Model", bound=keras.layers.Layer)
@@ -86,6 +91,7 @@ def compact(model: keras.layers.Layer) -> keras.layers.Layer:
         new.trainable = old.trainable
         new.assign(cut_to(old, stays))
     check_same_function(model, narrow)
+    warn_of_stale_configs(narrow)
     if getattr(model, "compiled", False):
         trained = {id(variable) for variable in narrow.trainable_variables}
         _compile_like(narrow, model, [p for p in pairs if id(p[1]) in trained])
@@ -139,12 +145,16 @@ def _rebuild_once(layer: keras.layers.Layer, memo: Copies) -> keras.layers.Layer
         view = keras.Model(layer.input, layer.output, name=layer.name)
         return keras.models.clone_model(view, clone_function=clone)
     if isinstance(layer, Functional):
-        raise ValueError(
-            f"{type(layer).__name__} '{layer.name}' is a functional model of a class "
-            "of its own, which compact() cannot make anew around narrower layers. "
-            "Compact the plain model instead: "
-            "compact(keras.Model(model.input, model.output))."
-        )
+        if not made_of_tensors(type(layer)):
+            raise ValueError(
+                f"{type(layer).__name__} '{layer.name}' is a functional model of a "
+                "class whose constructor does not take inputs and outputs alone, so "
+                "that compact() cannot make it anew around narrower layers. Compact "
+                "the plain model instead: "
+                "compact(keras.Model(model.input, model.output))."
+            )
+        plain = _rebuild_once(keras.Model(layer.input, layer.output), memo)
+        return type(layer)(plain.input, plain.output, name=layer.name)
     try:
         copy = type(layer).from_config(layer.get_config())
     except Exception as error:
