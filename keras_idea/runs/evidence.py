@@ -133,7 +133,11 @@ def _of_shares(budget, own):
     return lines
 
 
-_RIVALS = {"half": "to 50%", "tokens": "to scratch", "flops": "at the same FLOPs"}
+_RIVALS = {
+    "half": "against 50%",
+    "tokens": "against scratch",
+    "flops": "against scratch for the same FLOPs",
+}
 _VERDICTS = {
     "wins": "beat",
     "loses": "lost to",

@@ -48,7 +48,7 @@ def test_the_shares_are_those_of_the_study_and_the_nearest_are_told():
         assert any("62% of the steps" in line for line in lines)
         assert any(f"at {place['budget']} tokens, 2.67 times" in line for line in lines)
         [line] = [x for x in lines if x.startswith(f"    {place['share']:.0%}: ")]
-        words = {"half": "50%", "tokens": "scratch", "flops": "at the same FLOPs"}
+        words = {"half": "50%", "tokens": "scratch", "flops": "for the same FLOPs"}
         told = f"{place['mean']:+.4f} ± {place['error']:.4f} "
         assert told in line and words[place["against"]] in line
 
