@@ -92,4 +92,12 @@ def _turn(axis, grid, places):
         axis.plot(
             *zip(*points, strict=True), color=MUTED, linestyle="--", linewidth=1.5
         )
-        axis.annotate("the law's turn", points[-1], color=MUTED, fontsize=9)
+        axis.annotate(
+            "the law's turn",
+            points[-1],
+            xytext=(0, 9),  # above the marks of places
+            textcoords="offset points",
+            ha="center",
+            color=MUTED,
+            fontsize=9,
+        )
