@@ -58,6 +58,11 @@ def optional_bool() -> Any:
     return checked(None, _or_none(check_bool))
 
 
+def optional_text() -> Any:
+    """A field for a str that says something, or None."""
+    return checked(None, _or_none(check_text))
+
+
 def choice(default: str, *choices: str) -> Any:
     """A field for one of a few strings."""
     return checked(default, functools.partial(check_choice, choices=choices))

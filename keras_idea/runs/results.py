@@ -140,9 +140,26 @@ def facts(text: str) -> dict[str, str]:
     }
 
 
+def opening(models: RunModels, tokens: int = 16) -> str:
+    """How the validation text begins: a prompt that suits any text.
+
+    Args:
+        models: `RunModels`, whose text it is.
+        tokens: int, how much of it. Default 16.
+
+    Returns:
+        str.
+    """
+    windows, _ = models.corpus.validation_windows(length=tokens, limit=1)
+    text = models.vocabulary.decode([int(i) for i in windows[0]])
+    # A character of several bytes may have been cut at either end.
+    return text.strip("\ufffd") or " "
+
+
 def sample(
     narrow: keras.Model,
     vocabulary: Vocabulary,
+    prompt: str,
     settings: SampleConfig,
     seed: int,
     window: int,
@@ -152,7 +169,8 @@ def sample(
     Args:
         narrow: keras.Model, tokens to logits.
         vocabulary: `Vocabulary`, its tokens.
-        settings: `SampleConfig`.
+        prompt: str, that it goes on from.
+        settings: `SampleConfig`, all else.
         seed: int.
         window: int, tokens the model sees at once.
 
@@ -161,7 +179,7 @@ def sample(
     """
     ids = generate(
         narrow,
-        vocabulary.encode(settings.prompt),
+        vocabulary.encode(prompt),
         settings.tokens,
         temperature=settings.temperature,
         top_k=settings.top_k,

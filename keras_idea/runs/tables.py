@@ -202,7 +202,7 @@ class SampleConfig(fields.Table):
     """`[sample]`: the text that the narrow model writes at the end.
 
     Args:
-        prompt: str, what it continues.
+        prompt: str or None, what it continues. None: how the validation text begins.
         tokens: int, tokens to write.
         temperature: float, 0 takes the likeliest token each time.
         top_k: int, draws only among so many likeliest tokens; more than there are:
@@ -210,7 +210,7 @@ class SampleConfig(fields.Table):
     """
 
     table = "sample"
-    prompt: str = fields.checked("def read_", fields.check_text)
+    prompt: str | None = fields.optional_text()
     tokens: int = fields.integer(320, minimum=1)
     temperature: float = fields.number(0.8, minimum=0.0)
     top_k: int = fields.integer(40, minimum=1)

@@ -210,7 +210,8 @@ def _finish(run: Run, narrow: keras.Model) -> list[ResultRow]:
 def _tell(run: Run, narrow: keras.Model) -> list[ResultRow]:
     """Writes and prints what a trained run has to say."""
     config, models, folder = run.config, run.models, run.folder
-    length, prompt = config.model.sequence_length, config.sample.prompt
+    length = config.model.sequence_length
+    prompt = config.sample.prompt or results.opening(models)
     results.draw(folder, run.recorders, run.timeline)
     size, parts = config.data.batch_size, config.micro_batches
     costs = results.measure(models, narrow, size, length, prompt, parts)
@@ -224,7 +225,7 @@ def _tell(run: Run, narrow: keras.Model) -> list[ResultRow]:
     folder.write("table.json", to_json(rows, facts))
     print_table(rows)
     seed, vocabulary = config.run.seed, models.vocabulary
-    sample = results.sample(narrow, vocabulary, config.sample, seed, length)
+    sample = results.sample(narrow, vocabulary, prompt, config.sample, seed, length)
     folder.write("sample.txt", sample)
     print(f"The narrow model writes:\n\n{sample}\n\nAll of it is in {folder.path}/")
     if config.model.of_hub:

@@ -166,6 +166,7 @@ class TestRun:
         write_inputs(
             tmp_path,
             CONFIG.replace("recover_steps = 5", "recover_steps = 1")
+            .replace('prompt = "the "', "")
             + f"compare_from_scratch = false\n[pruning]\ncompact = '{compact}'\n",
         )
         monkeypatch.chdir(tmp_path)
@@ -177,6 +178,8 @@ class TestRun:
         for kind, expected in widths.items():
             layers = [x for x in model._flatten_layers() if isinstance(x, kind)]
             assert [layer.hidden_dim for layer in layers] == expected
+        # It was given no prompt: it goes on from a piece of the text itself.
+        assert (tmp_path / "here/sample.txt").read_text()[:16] in TEXT
 
 
 def test_where_the_picture_shows_the_model_become_narrow():
