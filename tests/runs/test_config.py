@@ -234,7 +234,9 @@ def test_refused_at_once(text, match):
 
 def test_demo_spells_out_the_defaults():
     model = dataclasses.replace(RunConfig().model, hub="llama3")
-    assert load_config() == dataclasses.replace(RunConfig(), model=model)
+    sample = dataclasses.replace(RunConfig().sample, prompt="def read_")
+    expected = dataclasses.replace(RunConfig(), model=model, sample=sample)
+    assert load_config() == expected
 
 
 def test_demo_names_every_key():
