@@ -94,6 +94,10 @@ def track(optimizer: keras.Optimizer, variable: keras.Variable) -> None:
 def untrack(optimizer: keras.Optimizer, variable: keras.Variable) -> None:
     """Takes a variable of its own away from an optimizer; there is only `add`."""
     optimizer._untrack_variable(variable)
+    config = optimizer._tracker.config
+    belongs, held = config["variables"]
+    _renew(optimizer, "_variables", list(held))
+    config["variables"] = belongs, optimizer._variables
 
 
 def build_without_values(
@@ -137,38 +141,33 @@ def train_others(
             list has lost is no longer the optimizer's.
     """
     before = {id(v): v for name in slots for v in getattr(part, name) if v is not None}
-    # Keras would else track a list of model variables as the optimizer's own.
-    with DotNotTrackScope():
-        for name, slot in slots.items():
-            for variable in slot:
-                before.pop(id(variable), None)
-            setattr(part, name, slot)
-        part._trainable_variables = list(variables)
+    for name, slot in slots.items():
+        for variable in slot:
+            before.pop(id(variable), None)
+        _renew(part, name, slot)
+    _renew(part, "_trainable_variables", list(variables))
     for gone in before.values():
-        part._untrack_variable(gone)
-    indices = part._trainable_variables_indices
+        untrack(part, gone)
     places = {part._var_key(variable): i for i, variable in enumerate(variables)}
-    for key in set(indices) - set(places):
-        indices.pop(key)
-    indices.update(places)
+    _renew(part, "_trainable_variables_indices", places)
 
 
 def rename_key(part: keras.Optimizer, old_key: Any, new_key: Any) -> None:
     """Has an optimizer know a variable by its new key, see `variable_key`."""
     if old_key == new_key:
         return
-    for keyed in (
-        part._trainable_variables_indices,
-        # A MultiOptimizer's: which of its optimizers trains the variable.
-        vars(part).get("_var_to_optimizer_idx", {}),
-    ):
+    # The last one is a MultiOptimizer's: which of its optimizers trains the variable.
+    for name in ("_trainable_variables_indices", "_var_to_optimizer_idx"):
+        keyed = vars(part).get(name, {})
         if old_key in keyed:
-            keyed[new_key] = keyed.pop(old_key)
+            named = {new_key if key == old_key else key: keyed[key] for key in keyed}
+            _renew(part, name, named)
     excluded = _excluded(part)
     if old_key in excluded:
         excluded.remove(old_key)
         excluded.add(new_key)
-    vars(part).get("_exclude_from_weight_decay_cache", {}).clear()
+    if vars(part).get("_exclude_from_weight_decay_cache"):
+        _renew(part, "_exclude_from_weight_decay_cache", {})
 
 
 def copy_decay_exclusions(
@@ -197,3 +196,14 @@ def copy_decay_exclusions(
 
 def _excluded(part: keras.Optimizer) -> set:
     return vars(part).get("_exclude_from_weight_decay", set())
+
+
+def _renew(part: keras.Optimizer, name: str, value: list | dict) -> None:
+    """Gives an optimizer a new list or dict in place of one that is changed.
+
+    One that something was taken out of can never be saved again on tensorflow, by
+    `model.export` or `tf.train.Checkpoint`.
+    """
+    # Keras would track what is in it, the model's variables too.
+    with DotNotTrackScope():
+        setattr(part, name, value)

@@ -190,7 +190,8 @@ def _replacement(old: Any, new: Any, owner: keras.layers.Layer, memo: Copies) ->
         return narrow
     if isinstance(old, tuple) and _holds_layers(old):
         pairs = zip(old, new, strict=True)
-        return tuple(_replacement(a, b, owner, memo) for a, b in pairs)
+        make = getattr(old, "_make", tuple)  # a named one's
+        return make(_replacement(a, b, owner, memo) for a, b in pairs)
     if isinstance(old, (list, dict)) and _holds_layers(old):
         for key in old if isinstance(old, dict) else range(len(old)):
             new[key] = _replacement(old[key], new[key], owner, memo)
@@ -200,7 +201,9 @@ def _replacement(old: Any, new: Any, owner: keras.layers.Layer, memo: Copies) ->
     return new
 
 
-def _holds_layers(structure: object) -> bool:
+def _holds_layers(structure: Any) -> bool:
+    if isinstance(structure, tuple):
+        structure = list(structure)  # tensorflow wraps it, and it counts as a leaf
     leaves = keras.tree.flatten(structure)
     return any(isinstance(leaf, keras.layers.Layer) for leaf in leaves)
 

@@ -196,8 +196,10 @@ class NeuronPruner:
         gradients = StepGradients(self._optimizer, grads, known, self.ffns)
         # Before the step: afterwards the weights are new ones.
         fresh = [gradients.sensitivities(ffn) for ffn in self.ffns]
-        self._step(grads, trainable_variables)
-        once_for_all_replicas(self._renew, (fresh, gradients.ends, gradients.ended))
+        seen = fresh, gradients.ends, gradients.ended
+        with gradients.awaited():
+            self._step(grads, trainable_variables)
+            once_for_all_replicas(self._renew, seen)
 
     def _renew(self, fresh: list[Tensor], ends: Tensor, ended: Tensor) -> None:
         self._steps.assign_add(ended)

@@ -70,25 +70,33 @@ def narrow_to(
         refresh(model)
         narrowed = {id(cut.variable) for ffn, _ in pairs for cut in ffn.cuts()}
         for other in models_that_share(model) if others is None else others:
-            _tell(other, narrowed)
+            _tell(other, model, narrowed)
 
 
 def models_that_share(model: keras.Model) -> list[keras.Model]:
-    """Other models that train FFNs of this one, each by an optimizer of its own.
+    """Other models that have FFNs of this one, or train them by an optimizer.
 
-    Keras keeps no list of them: all objects of the process are looked through.
+    Keras keeps no list of them: all models of the process are looked through.
     """
     ours = set(map(id, all_layers(model)))
     weights = {id(cut.variable) for ffn in find_ffns(model) for cut in ffn.cuts()}
-    own = getattr(model, "optimizer", None)
     return [
         other
         for other in living_models()
-        if id(other) not in ours
-        and (optimizer := _optimizer_of(other)) is not None
-        and optimizer is not own
-        and any(id(v) in weights for v in trained_variables(optimizer))
+        if id(other) not in ours and (_trains(other, weights) or _has(other, weights))
     ]
+
+
+def _trains(other: keras.Model, weights: set[int]) -> bool:
+    optimizer = _optimizer_of(other)
+    return optimizer is not None and any(
+        id(v) in weights for v in trained_variables(optimizer)
+    )
+
+
+def _has(other: keras.Model, weights: set[int]) -> bool:
+    # One that was never initialized has no list of layers, and raises an error.
+    return "_layers" in vars(other) and any(id(v) in weights for v in other.variables)
 
 
 def _optimizer_of(model: keras.Model) -> keras.Optimizer | None:
@@ -97,18 +105,20 @@ def _optimizer_of(model: keras.Model) -> keras.Optimizer | None:
     return optimizer if isinstance(optimizer, keras.Optimizer) else None
 
 
-def _tell(other: keras.Model, narrowed: set[int]) -> None:
-    """Has a model ask to be compiled again: its optimizer holds slots of old shapes.
+def _tell(other: keras.Model, model: keras.Model, narrowed: set[int]) -> None:
+    """Makes the functions of another model anew that were traced with old shapes.
+
+    One that trains the FFNs by an optimizer of its own, which holds slots of old
+    shapes, asks to be compiled again.
 
     Args:
-        other: a compiled Keras model.
-        narrowed: the `id`s of the variables that became narrower.
+        other: a Keras model, compiled or not.
+        model: the one that became narrower.
+        narrowed: the `id`s of the variables that did.
     """
+    refresh(other)
     optimizer = _optimizer_of(other)
-    if optimizer is None:
-        return
-    if any(id(v) in narrowed for v in trained_variables(optimizer)):
-        refresh(other)
+    if optimizer is not _optimizer_of(model) and _trains(other, narrowed):
         # `fit` asks for the one before anything else, loops step by the other.
         innermost(optimizer).apply = functools.partial(_refuse, other)
         other.make_train_function = functools.partial(_remake, other, optimizer)

@@ -1,5 +1,6 @@
 """The gradients that one step of an optimizer is made with, and what they tell."""
 
+import contextlib
 from collections.abc import Iterable
 
 import keras
@@ -45,10 +46,24 @@ class StepGradients:
         # Lists that do not match are the optimizer's to refuse.
         pairs = zip(variables, grads, strict=False)
         found = {variable_key(optimizer, v): g for v, g in pairs}
+        self._given = [g for g in found.values() if g is not None]
         keys = [variable_key(optimizer, k) for ffn in ffns for k in ffn.kernels]
         keys = [key for key in keys if found.get(key) is not None]
         sums = sums_over_replicas([found[key] for key in keys])
         self._by_key = dict(zip(keys, sums, strict=True))
+
+    def awaited(self) -> contextlib.AbstractContextManager:
+        """A scope in which nothing is done before the gradients are there.
+
+        Where data of unknown length end, Keras on tensorflow calls its train function
+        once more, in which the optimizer would count a step that nothing is trained
+        in.
+        """
+        if keras.backend.backend() != "tensorflow":
+            return contextlib.nullcontext()
+        import tensorflow as tf
+
+        return tf.control_dependencies(self._given)
 
     @property
     def ended(self) -> Tensor:

@@ -165,8 +165,9 @@ class TestRun:
         # Also masked to the end: what is saved is narrow all the same.
         write_inputs(
             tmp_path,
-            CONFIG.replace("recover_steps = 5", "recover_steps = 1")
-            .replace('prompt = "the "', "")
+            CONFIG.replace("recover_steps = 5", "recover_steps = 1").replace(
+                'prompt = "the "', ""
+            )
             + f"compare_from_scratch = false\n[pruning]\ncompact = '{compact}'\n",
         )
         monkeypatch.chdir(tmp_path)

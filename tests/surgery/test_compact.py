@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -171,3 +172,37 @@ def test_a_layer_compacts_alone():
     block.ffn.mask.assign(np.arange(16) < 7)
     assert type(ki.compact(block.ffn)) is ki.GatedFFN
     assert ki.compact(block.ffn).hidden_dim == 7
+
+
+class Pair(NamedTuple):
+    """Two layers by name."""
+
+    first: keras.layers.Layer
+    second: keras.layers.Layer
+
+
+@keras.saving.register_keras_serializable(package="keras_idea_tests")
+class InTuples(keras.Model):
+    """Its FFNs are in tuples, which tensorflow wraps."""
+
+    def __init__(self, **keywords):
+        super().__init__(**keywords)
+        self.plain = (ki.PrunableGatedFFN(8), ki.PrunableGatedFFN(8))
+        self.named = Pair(ki.PrunableGatedFFN(8), keras.layers.Dense(8))
+
+    def call(self, inputs):
+        hidden = self.plain[1](self.plain[0](inputs))
+        return self.named.second(self.named.first(hidden))
+
+
+def test_held_in_tuples(data):
+    model = InTuples()
+    model(data[0])
+    for ffn in ki.find_ffns(model):
+        ffn.mask.assign(np.float32(np.arange(8) < 5))
+    narrow = ki.compact(model)
+    held = [*narrow.plain, narrow.named.first]
+    assert [type(layer) for layer in held] == [ki.GatedFFN] * 3
+    assert [layer.hidden_dim for layer in held] == [5] * 3
+    expected = to_numpy(model(data[0]))
+    np.testing.assert_allclose(to_numpy(narrow(data[0])), expected, atol=1e-6)
