@@ -118,6 +118,7 @@ print("greatest difference of a logit:", difference.max())
 - `begin_step` and `prune_steps` are optimizer steps, counted as `optimizer.iterations`; an
   epoch has `ceil(len(x) / batch_size)`. In a second `fit` they go on where the first ended, and
   begin at 0 with a new optimizer: add `int(model.optimizer.iterations)`, or compile anew.
+  Pruning must end within the `fit` that it begins in, unless a callback stops that.
 - The run stops, and says why, when something else trains the model or when no gradient
   reaches an FFN: nothing is pruned by chance.
 - `compact="progressive"` makes the model narrower several times on the way down, which
