@@ -46,24 +46,23 @@ class StepGradients:
         # Lists that do not match are the optimizer's to refuse.
         pairs = zip(variables, grads, strict=False)
         found = {variable_key(optimizer, v): g for v, g in pairs}
-        self._given = [g for g in found.values() if g is not None]
         keys = [variable_key(optimizer, k) for ffn in ffns for k in ffn.kernels]
         keys = [key for key in keys if found.get(key) is not None]
         sums = sums_over_replicas([found[key] for key in keys])
         self._by_key = dict(zip(keys, sums, strict=True))
 
     def awaited(self) -> contextlib.AbstractContextManager:
-        """A scope in which nothing is done before the gradients are there.
+        """A scope in which all waits for a gradient of this step.
 
         Where data of unknown length end, Keras on tensorflow calls its train function
         once more, in which the optimizer would count a step that nothing is trained
-        in.
+        in. The last FFN's gradient is there soon, and never without data.
         """
         if keras.backend.backend() != "tensorflow":
             return contextlib.nullcontext()
         import tensorflow as tf
 
-        return tf.control_dependencies(self._given)
+        return tf.control_dependencies(list(self._by_key.values())[-1:])
 
     @property
     def ended(self) -> Tensor:
