@@ -61,8 +61,13 @@ def living_models() -> list[keras.Model]:
         new = [sub for sub in type.__subclasses__(cls) if sub not in seen]
         classes += new
         seen.update(new)
-    # Not `isinstance`, which asks proxies for a class of their own.
-    return [found for found in gc.get_referrers(*classes) if type(found) in seen]
+    # Not `isinstance`, which asks proxies for a class of their own. A model that was
+    # never initialized has no layers, and raises an error whatever it is asked.
+    return [
+        found
+        for found in gc.get_referrers(*classes)
+        if type(found) in seen and "_layers" in vars(found)
+    ]
 
 
 def made_of_tensors(cls: type[keras.Model]) -> bool:

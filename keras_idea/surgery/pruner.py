@@ -36,7 +36,11 @@ from keras_idea.surgery.live import Live
 from keras_idea.surgery.renewal import renew
 from keras_idea.surgery.replicas import once_for_all_replicas, scope_of
 from keras_idea.surgery.step_gradients import StepGradients
-from keras_idea.surgery.train_function import TrainFunction, swap_train_function
+from keras_idea.surgery.train_function import (
+    TrainFunction,
+    awaiting,
+    swap_train_function,
+)
 from keras_idea.typing import Tensor
 
 
@@ -197,7 +201,7 @@ class NeuronPruner:
         # Before the step: afterwards the weights are new ones.
         fresh = [gradients.sensitivities(ffn) for ffn in self.ffns]
         seen = fresh, gradients.ends, gradients.ended
-        with gradients.awaited():
+        with awaiting(gradients.soonest):
             self._step(grads, trainable_variables)
             once_for_all_replicas(self._renew, seen)
 

@@ -95,8 +95,7 @@ def _trains(other: keras.Model, weights: set[int]) -> bool:
 
 
 def _has(other: keras.Model, weights: set[int]) -> bool:
-    # One that was never initialized has no list of layers, and raises an error.
-    return "_layers" in vars(other) and any(id(v) in weights for v in other.variables)
+    return any(id(v) in weights for v in other.variables)
 
 
 def _optimizer_of(model: keras.Model) -> keras.Optimizer | None:

@@ -1,6 +1,5 @@
 """The gradients that one step of an optimizer is made with, and what they tell."""
 
-import contextlib
 from collections.abc import Iterable
 
 import keras
@@ -51,18 +50,10 @@ class StepGradients:
         sums = sums_over_replicas([found[key] for key in keys])
         self._by_key = dict(zip(keys, sums, strict=True))
 
-    def awaited(self) -> contextlib.AbstractContextManager:
-        """A scope in which all waits for a gradient of this step.
-
-        Where data of unknown length end, Keras on tensorflow calls its train function
-        once more, in which the optimizer would count a step that nothing is trained
-        in. The last FFN's gradient is there soon, and never without data.
-        """
-        if keras.backend.backend() != "tensorflow":
-            return contextlib.nullcontext()
-        import tensorflow as tf
-
-        return tf.control_dependencies(list(self._by_key.values())[-1:])
+    @property
+    def soonest(self) -> list[Tensor]:
+        """The gradient that is there first, the last FFN's; empty: none has any."""
+        return list(self._by_key.values())[-1:]
 
     @property
     def ended(self) -> Tensor:

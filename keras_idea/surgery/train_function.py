@@ -1,6 +1,7 @@
 """When a train function is made anew: it is of the variables that it was made for."""
 
-from collections.abc import Callable, Iterable
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 import keras
@@ -38,6 +39,22 @@ def swap_train_function(
     if model.train_function is None and present is not None:
         make_train_function(model, known)
     return compiled, present
+
+
+def awaiting(gradients: Sequence[Tensor]) -> contextlib.AbstractContextManager:
+    """A scope in which an optimizer's step waits for gradients.
+
+    Where data of unknown length end, Keras on tensorflow calls the train function
+    once more, in which the optimizer would count a step that nothing is trained in.
+
+    Args:
+        gradients: list of tensors that cannot be had without data.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return contextlib.nullcontext()
+    import tensorflow as tf
+
+    return tf.control_dependencies(list(gradients))
 
 
 def at_first_step(model: keras.Model, act: Callable[[], None]) -> Callable[[], None]:
