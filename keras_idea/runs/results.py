@@ -140,17 +140,18 @@ def facts(text: str) -> dict[str, str]:
     }
 
 
-def opening(models: RunModels, tokens: int = 16) -> str:
+def opening(models: RunModels, length: int) -> str:
     """How the validation text begins: a prompt that suits any text.
 
     Args:
         models: `RunModels`, whose text it is.
-        tokens: int, how much of it. Default 16.
+        length: int, tokens of a sequence of the run, which the text surely has. Of
+            more than 16 the first 16.
 
     Returns:
         str.
     """
-    windows, _ = models.corpus.validation_windows(length=tokens, limit=1)
+    windows, _ = models.corpus.validation_windows(length=min(length, 16), limit=1)
     text = models.vocabulary.decode([int(i) for i in windows[0]])
     # A character of several bytes may have been cut at either end.
     return text.strip("\ufffd") or " "

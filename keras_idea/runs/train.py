@@ -211,7 +211,7 @@ def _tell(run: Run, narrow: keras.Model) -> list[ResultRow]:
     """Writes and prints what a trained run has to say."""
     config, models, folder = run.config, run.models, run.folder
     length = config.model.sequence_length
-    prompt = config.sample.prompt or results.opening(models)
+    prompt = config.sample.prompt or results.opening(models, length)
     results.draw(folder, run.recorders, run.timeline)
     size, parts = config.data.batch_size, config.micro_batches
     costs = results.measure(models, narrow, size, length, prompt, parts)

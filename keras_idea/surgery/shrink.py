@@ -99,8 +99,7 @@ def _has(other: keras.Model, weights: set[int]) -> bool:
 
 
 def _optimizer_of(model: keras.Model) -> keras.Optimizer | None:
-    # Not `model.optimizer`: a model that was never initialized raises an error.
-    optimizer = vars(model).get("optimizer")
+    optimizer = getattr(model, "optimizer", None)
     return optimizer if isinstance(optimizer, keras.Optimizer) else None
 
 

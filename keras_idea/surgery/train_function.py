@@ -48,13 +48,13 @@ def awaiting(gradients: Sequence[Tensor]) -> contextlib.AbstractContextManager:
     once more, in which the optimizer would count a step that nothing is trained in.
 
     Args:
-        gradients: list of tensors that cannot be had without data.
+        gradients: list of tensors, which cannot be had without data.
     """
     if keras.backend.backend() != "tensorflow":
         return contextlib.nullcontext()
     import tensorflow as tf
 
-    return tf.control_dependencies(list(gradients))
+    return tf.control_dependencies(gradients)
 
 
 def at_first_step(model: keras.Model, act: Callable[[], None]) -> Callable[[], None]:

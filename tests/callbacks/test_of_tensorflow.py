@@ -10,15 +10,21 @@ from tests.helpers import residual_model, to_numpy
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "tensorflow", reason="TensorFlow's own data and files"
 )
-BEGIN, STEPS, TARGET = 6, 12, 4
+TARGET = 4
 
 
-def fitted(data, compact, optimizer=None):
+def adamw(accumulate=None):
+    return keras.optimizers.AdamW(
+        0.01, weight_decay=0.1, gradient_accumulation_steps=accumulate
+    )
+
+
+def fitted(data, compact, optimizer, steps=24):
     """A model pruned over the ends of two epochs, and the history of its three."""
     keras.utils.set_random_seed(0)
     model = residual_model((16,))
-    model.compile(optimizer or keras.optimizers.AdamW(0.01, weight_decay=0.1), "mse")
-    prune = ki.IdeaPruneCallback(TARGET, BEGIN, STEPS, compact=compact)
+    model.compile(optimizer, "mse")
+    prune = ki.IdeaPruneCallback(TARGET, steps // 4, steps // 2, compact=compact)
     return model, model.fit(data, epochs=3, verbose=0, callbacks=[prune]).history
 
 
@@ -33,15 +39,8 @@ def test_data_of_unknown_length(data, accumulate):
     steps = 24 // (accumulate or 1)
     results = []
     for fed in (batches, unknown):
-        optimizer = keras.optimizers.AdamW(
-            0.01, weight_decay=0.1, gradient_accumulation_steps=accumulate
-        )
-        keras.utils.set_random_seed(0)
-        model = residual_model((16,))
-        model.compile(optimizer, "mse")
-        prune = ki.IdeaPruneCallback(TARGET, steps // 4, steps // 2, compact="off")
-        history = model.fit(fed, epochs=3, verbose=0, callbacks=[prune]).history
-        assert int(optimizer.iterations) == steps
+        model, history = fitted(fed, "off", adamw(accumulate), steps)
+        assert int(model.optimizer.iterations) == steps
         results.append([*history.values(), *map(to_numpy, model.variables)])
     for known, other in zip(*results, strict=True):
         np.testing.assert_array_equal(known, other)
@@ -52,8 +51,8 @@ def test_narrowed_on_data_of_unknown_length(data):
     import tensorflow as tf
 
     batches = tf.data.Dataset.from_tensor_slices(data).batch(8)
-    _, known = fitted(batches, "end")
-    model, history = fitted(batches.filter(lambda x, y: True), "end")
+    _, known = fitted(batches, "end", adamw())
+    model, history = fitted(batches.filter(lambda x, y: True), "end", adamw())
     assert history["width"] == known["width"] == [11, 4, 4]
     assert history["loss"][:2] == known["loss"][:2]  # then it is narrow, and Keras's
     assert ki.find_ffns(model)[0].hidden_dim == TARGET
@@ -65,7 +64,7 @@ def test_saved_by_tensorflow(data, tmp_path, compact, wrapped):
     """Its lists and dicts can be saved only if nothing was taken out of them."""
     import tensorflow as tf
 
-    optimizer = keras.optimizers.AdamW(0.01, weight_decay=0.1)
+    optimizer = adamw()
     optimizer.exclude_from_weight_decay(var_names=["head"])
     if wrapped:
         optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
