@@ -11,11 +11,11 @@ PYTHON ?= python3
 # A version that has a CPU build; a bare `torch` may take gigabytes of CUDA.
 TORCH ?= torch==2.13.0
 BACKENDS ?= jax tensorflow torch
-PARTS = test-tensorflow test-jax test-torch test-torch-alone
-CHECKED ?= tests/test_imports.py tests/test_face.py tests/functional tests/schedules \
-	tests/layers tests/surgery tests/keras_private tests/methods \
-	tests/callbacks/test_idea_prune.py tests/hub/test_hub_algorithm.py \
-	tests/checkpoints/test_checkpoint.py tests/runs/test_config.py
+PARTS = test-tensorflow test-jax test-torch test-torch-product
+# What `make check` runs. It leaves tests/product, KerasHub's families, torch.compile and
+# the other backends to `make test`.
+CHECKED ?= tests/pure tests/laws --ignore=tests/laws/hub --deselect \
+	"tests/laws/layers/test_algorithm.py::test_equals_algorithm_1[PrunableFFN-adamw-mean-max-True]"
 
 # Its source package, in which llama.cpp's converter lies too.
 LLAMA ?= llama-cpp-python==0.3.36
@@ -26,7 +26,7 @@ LLAMA_CMAKE ?= -DGGML_NATIVE=OFF -DLLAVA_BUILD=OFF
 export TF_CPP_MIN_LOG_LEVEL = 3
 PIP = pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test check docs release endurance newest served browser lint bench clean \
+.PHONY: demo test check docs release endurance mutations newest served browser lint bench clean \
 	test-browser test-core $(PARTS)
 
 demo: .venv-demo/ready
@@ -35,16 +35,16 @@ demo: .venv-demo/ready
 # Two at a time: a test keeps one core busy. In this order both cores end together.
 test:
 	$(MAKE) --jobs=2 --no-print-directory .venv/ready .venv-jax/ready browser
-	$(MAKE) --jobs=2 --no-print-directory test-tensorflow lint test-jax test-torch \
-		test-torch-alone test-browser test-core
+	$(MAKE) --jobs=2 --no-print-directory test-tensorflow test-jax test-torch \
+		test-torch-product lint test-browser test-core
 
-# One process a backend. What tests/where.py names runs on few of them, most of it on
-# torch alone, in a process of its own.
-test-torch: PART = shared
-test-torch-alone: PART = alone
+# The folder says what runs where, and marks the exceptions: tests/support/selection.py.
+test-jax test-tensorflow: FOLDERS = tests
+test-torch: FOLDERS = tests/laws tests/backend tests/pure
+test-torch-product: FOLDERS = tests/product
 $(PARTS): test-%: .venv/ready
-	@set -o pipefail; KERAS_BACKEND=$(*:%-alone=%) .venv/bin/python -m pytest \
-		--once=$(or $(PART),both) --durations=5 2>&1 | sed -u 's/^/$*: /'
+	@set -o pipefail; KERAS_BACKEND=$(*:%-product=%) .venv/bin/python -m pytest \
+		--daily --durations=5 $(FOLDERS) 2>&1 | sed -u 's/^/$*: /'
 
 test-browser: .venv/ready browser docs
 	KERAS_BACKEND=jax .venv/bin/python -m pytest browser_tests
@@ -66,16 +66,23 @@ release: .venv/ready
 	.venv-release/bin/$(PIP) "$$(echo dist/*.whl)[jax,cli]"
 	.venv-release/bin/python tests/release.py
 
-# While you work: what fails most often, where nothing is compiled.
+# While you work, on torch, where nothing is compiled.
 check: lint
-	KERAS_BACKEND=torch .venv/bin/python -m pytest $(CHECKED)
+	KERAS_BACKEND=torch .venv/bin/python -m pytest --daily $(CHECKED)
+	@echo "Left out: tests/product, tests/laws/hub, torch.compile, jax, tensorflow and" \
+		"the browser: make test."
 
-# Before a release: every test on every backend, compiled as a user compiles it.
+# Before a release: every test on every backend, compiled as a user compiles it. What
+# touches no backend runs once.
 endurance: .venv/ready
 	@for backend in $(BACKENDS); do \
 		KERAS_IDEA_ENDURANCE=1 KERAS_BACKEND=$$backend .venv/bin/python -m pytest \
-			|| exit 1; \
+			$$([ $$backend = torch ] || echo --ignore=tests/pure) || exit 1; \
 	done
+
+# Is each of some twenty faults found? By which test? For half an hour.
+mutations: .venv/ready
+	.venv/bin/python -m tests.mutations
 
 # What of Keras has moved? First what we know of its insides, each by name, then all.
 # pip says that these versions are outside of pyproject.toml's range: so they shall be.
@@ -87,11 +94,11 @@ newest:
 	@.venv-newest/bin/python -m pip list --disable-pip-version-check \
 		| grep -E "^(keras|jax|tensorflow|torch|numpy)"
 	@for backend in $(BACKENDS); do \
-		KERAS_BACKEND=$$backend .venv-newest/bin/python -m pytest tests/keras_private \
+		KERAS_BACKEND=$$backend .venv-newest/bin/python -m pytest tests/laws/keras_private \
 			|| exit 1; \
 	done
 	@for backend in $(BACKENDS); do \
-		KERAS_BACKEND=$$backend .venv-newest/bin/python -m pytest || exit 1; \
+		KERAS_BACKEND=$$backend .venv-newest/bin/python -m pytest --daily || exit 1; \
 	done
 
 # Does llama.cpp compute what we export? A file a family and type, loaded by it.

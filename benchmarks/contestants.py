@@ -217,10 +217,15 @@ class EndlessPruning(ki.IdeaPruneCallback):
         """Goes on in the next turn."""
 
 
+def pruning_stage(shape):
+    """Arguments of the contestants' pruning stage, which outlasts every turn."""
+    # Four times the default run: whoever asks for more steps stays in the stage.
+    return {"begin_step": 0, "prune_steps": 4 * (shape.steps + 100)}
+
+
 def make_contestants(kind, shape, jit_compile="auto", names=None):
     """The models to compare: name -> (compiled model, callbacks); all, or `names`."""
-    # Four times the default run: whoever asks for more steps stays in the stage.
-    pruning = {"begin_step": 0, "prune_steps": 4 * (shape.steps + 100)}
+    pruning = pruning_stage(shape)
     widths = (shape.hidden_dim, shape.target_dim)
 
     def plain(hidden_dim):

@@ -2,11 +2,11 @@
 
     KERAS_BACKEND=torch python benchmarks/families.py
 
-Tiny models with random weights, the tests' own (tests/hub_models.py): converted, masked
-at random to 10 of 24 neurons, compacted, saved and loaded as a preset, exported to
-Hugging Face and loaded by transformers, exported to GGUF and, where llama-cpp-python is
-installed, loaded by llama.cpp. A figure is the greatest difference of outputs of about
-1; what cannot be done says why. About a minute on one CPU core.
+Tiny models with random weights, the tests' own (tests/support/hub_models.py):
+converted, masked at random to 10 of 24 neurons, compacted, saved and loaded as a
+preset, exported to Hugging Face and loaded by transformers, exported to GGUF and, where
+llama-cpp-python is installed, loaded by llama.cpp. A figure is the greatest difference
+of outputs of about 1; what cannot be done says why. About a minute on one CPU core.
 Writes benchmarks/results/families.json and .md.
 """
 
@@ -25,9 +25,9 @@ sys.path.insert(0, str(record.REPOSITORY))
 import keras_idea as ki  # noqa: E402
 from keras_idea.export import export_gguf, export_hf  # noqa: E402
 from keras_idea.hub.families import FAMILIES  # noqa: E402
-from tests.helpers import to_numpy  # noqa: E402
-from tests.hub import test_encoders as encoders  # noqa: E402
-from tests.hub_models import ENCODERS, MODELS, batch, tiny_lm  # noqa: E402
+from tests.support import encoders  # noqa: E402
+from tests.support.helpers import to_numpy  # noqa: E402
+from tests.support.hub_models import ENCODERS, MODELS, batch, tiny_lm  # noqa: E402
 
 KEPT = 10
 COLUMNS = (

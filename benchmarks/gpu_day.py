@@ -91,7 +91,7 @@ def measure(piece):
 def _steps(piece):
     from contestants import SHAPES, make_contestants
     from ratio import paired_ratio
-    from timing import time_in_turns
+    from timing import check_contestants, time_in_turns
 
     shape = SHAPES[piece.of]
     turns = shape.steps // shape.steps_per_turn
@@ -99,6 +99,7 @@ def _steps(piece):
     for plain, ours in PAIRS:
         pair = make_contestants("decoder", shape, _JIT[piece.option], (plain, ours))
         timed = time_in_turns(pair, shape, turns)
+        check_contestants(pair, shape, turns)
         ratios[f"{ours} / {plain}"] = dataclasses.asdict(
             paired_ratio(timed[ours], timed[plain])
         )
@@ -125,7 +126,8 @@ def _whole(piece, device):
     )
     count = multiply_adds(model, shape.sequence_length)
     begin = time.perf_counter()
-    seen = watched(model, prune, make_data(shape, 32), shape.batch_size)
+    data = make_data(shape, 32)
+    seen = watched(model, prune, data, shape.batch_size, shape.target_dim)
     took = time.perf_counter() - begin
     said = summary(seen)
     rate = train_flops(count, shape.tokens) / said["wide"]["seconds a step"]

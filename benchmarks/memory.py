@@ -73,6 +73,7 @@ def measure(shape, kind, jit_compile):
         dict of bytes; peaks are above what the process held after its imports.
     """
     import contestants as c
+    import proof
 
     import keras_idea as ki
 
@@ -89,6 +90,8 @@ def measure(shape, kind, jit_compile):
     result |= {"training": _peak_of_training(model, shape, data, base)}
     result |= _bytes_of_variables(model)
     if kind == "pruning":
+        # Two fits of four batches, and the schedule's eight steps.
+        proof.check_masked(kind, model, shape.target_dim, steps=8)
         pruner.detach(model)
         result |= _compact_in_fit(model, shape, data, base)
     return result | {"device peak": device_memory()}

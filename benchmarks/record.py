@@ -47,7 +47,7 @@ def facts(command, versions, device):
         "commit": _commit(),
         "versions": {"python": platform.python_version(), **versions},
         "hardware": {
-            "cpu": _cpu_name(),
+            "cpu": cpu_name(),
             "cores": len(os.sched_getaffinity(0)),
             "memory": f"{_memory() / 2**30:.0f} GiB",
             "device": device,
@@ -76,7 +76,8 @@ def _commit():
     return (git("rev-parse", "HEAD") or "unknown") + (" (changed)" if changed else "")
 
 
-def _cpu_name():
+def cpu_name() -> str:
+    """What the processor calls itself."""
     path = pathlib.Path("/proc/cpuinfo")
     lines = path.read_text().splitlines() if path.exists() else []
     names = [line.split(":")[1].strip() for line in lines if "model name" in line]

@@ -22,6 +22,7 @@ import keras
 import keras_hub
 import numpy as np
 import record
+from intervals import plus_minus
 
 import keras_idea as ki
 
@@ -173,7 +174,7 @@ def told(values, signed=False):
     return f"{mean} ± {error:.4f}"
 
 
-def tables_of(done, widths, wide, seeds):
+def tables_of(done, widths, wide, seeds, text):
     """Two tables: bits of all cells, and differences of pairs."""
 
     def of(width, method, after):
@@ -194,23 +195,24 @@ def tables_of(done, widths, wide, seeds):
         pairs.append(row)
     return [
         {
-            "title": f"Bits a byte; the checkpoint has {done['teacher']:.4f}",
+            "title": f"Bits per byte; the checkpoint has {done['teacher']:.4f}",
             "columns": [
-                "neurons an FFN",
+                "FFN width",
                 "method",
                 "pruned at once, not trained",
                 "pruned and recovered",
                 "with the teacher",
             ],
             "rows": bits,
-            "notes": f"{seeds} seeds: mean ± standard error. {PRUNE} steps of pruning "
-            f"(sensitivity) or one (the others), {PRUNE + RECOVER} steps of "
-            f"{BATCH * LENGTH:,} tokens in all, under one cosine of peak {PEAK}.",
+            "notes": f"Held-out text: lower is better. {plus_minus([seeds])} "
+            f"{PRUNE} steps of pruning (sensitivity) or one (the others), "
+            f"{PRUNE + RECOVER} steps of {BATCH * LENGTH:,} tokens in all, under one "
+            f"cosine of peak {PEAK}. Tokens are the checkpoint's, not bytes. {text}",
         },
         {
-            "title": "Differences of pairs, bits a byte",
+            "title": "Differences of pairs, bits per byte",
             "columns": [
-                "neurons an FFN",
+                "FFN width",
                 "method",
                 "teacher - text alone",
                 "method - sensitivity (text alone)",
@@ -275,10 +277,14 @@ def main():
     folder.mkdir(parents=True, exist_ok=True)
     study = Study(given.preset, given.text)
     done = compute(study, given.widths, given.seeds, folder, given.minutes)
-    tables = tables_of(done, given.widths, study.hidden_dim, given.seeds)
+    # Without the machine's path.
+    said = study.corpus.description.replace(given.text, pathlib.Path(given.text).name)
+    text = f"Text: {said}."
+    tables = tables_of(done, given.widths, study.hidden_dim, given.seeds, text)
     record.print_tables(tables)
     name = "recover_checkpoint"
-    written = record.write(given.output, name, facts, {"bits": done}, tables)
+    results = {"bits": done, "text": text}
+    written = record.write(given.output, name, facts, results, tables)
     draw(
         written[0].with_suffix(".png"),
         done,

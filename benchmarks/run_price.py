@@ -16,6 +16,7 @@ import statistics
 import time
 
 import keras
+import proof
 import record
 from contestants import SHAPES, fit, make_data, make_model
 
@@ -71,9 +72,38 @@ def run(way, shape, steps):
     if not plain:
         callbacks = [ki.IdeaPruneCallback(shape.target_dim, *steps[:2], **way)]
     fit(model, shape, make_data(shape, sum(steps)), [*callbacks, clock])
+    if not plain:
+        check_run(way["compact"], model, clock.neurons, shape, steps)
     # Not what `fit` takes around its steps: on tensorflow up to 28 s, plain or not.
     whole = sum(clock.seconds)
     return {"seconds": clock.seconds, "neurons": clock.neurons, "whole": whole}
+
+
+def check_run(compact, model, neurons, shape, steps):
+    """Raises unless a run was pruned and narrowed as its `compact` says.
+
+    Args:
+        compact: "off", "end" or "progressive".
+        model: the model at the end of its run.
+        neurons: list of int, of an FFN's kernels after each step.
+        shape: `Shape`.
+        steps: list of int, steps of the three stages.
+
+    Raises:
+        NotPrunedError: if it was not.
+    """
+    wide, narrow = [shape.hidden_dim], [shape.target_dim]
+    proof.check_narrow(compact, model, (wide if compact == "off" else narrow)[0])
+    if compact == "off":
+        proof.check_rows(compact, model, shape.target_dim)
+        narrow = wide
+    # The kernels are narrowed when the step after the stage begins.
+    proof.expect(compact, "neurons at first", neurons[: steps[0]], wide * steps[0])
+    proof.expect(compact, "neurons at last", neurons[-steps[2] :], narrow * steps[2])
+    if compact == "progressive":
+        proof.expect(compact, "neurons", neurons, sorted(neurons, reverse=True))
+        between = len(set(neurons)) > 2
+        proof.expect(compact, "whether widths lie between", between, True)
 
 
 def by_stage(seconds, steps):

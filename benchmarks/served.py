@@ -26,7 +26,7 @@ from keras_idea.hub.families import HUB_FAMILIES
 from keras_idea.hub.make_tokenizer import make_tokenizer
 from keras_idea.layers import GatedFFN
 from keras_idea.models import DecoderConfig, decoder
-from tests.hub_models import MODELS, randomize, tiny_lm
+from tests.support.hub_models import MODELS, randomize, tiny_lm
 
 DTYPES = ("float32", "float16", "q8_0")
 LENGTH, PROMPT, NEW, SIZE = 96, 8, 32, 512

@@ -26,7 +26,7 @@ import rich.progress
 from contestants import MODELS, SHAPES, make_contestants
 from ratio import paired_ratio
 from step_tables import STEP_RATIOS, import_table, memory_table, step_table
-from timing import time_in_turns
+from timing import check_contestants, time_in_turns
 
 IMPORT_RUNS = 7
 IMPORT_CODE = """
@@ -123,13 +123,18 @@ def _with_steps(shape, steps):
 
 
 def measure_steps(kind, shape, jit_compile, name, progress):
-    """Seconds a step of each contestant, and the ratios of `STEP_RATIOS`."""
+    """Seconds per step of each contestant, and the ratios of `STEP_RATIOS`.
+
+    Raises:
+        NotPrunedError: if a pruner did nothing, or a narrow model is not narrow.
+    """
     turns = max(1, shape.steps // shape.steps_per_turn)
     task = progress.add_task(f"{name}: making the models", total=None)
     contestants = make_contestants(kind, shape, jit_compile)
     total = (turns + 1) * len(contestants)
     progress.update(task, description=f"{name}: turns", total=total)
     seconds = time_in_turns(contestants, shape, turns, lambda: progress.advance(task))
+    check_contestants(contestants, shape, turns)
     contestants.clear()
     gc.collect()
     ratios = {

@@ -42,7 +42,7 @@ def step_table(name, shape, timed):
         "columns": ["train step of", "median ratio", "95 %", "of quartiles", "aim"],
         "rows": rows,
         "notes": f"{turns} turns of {shape.steps_per_turn} steps each, paired; "
-        f"{shape.tokens} tokens a step. Median, ms a step: "
+        f"{shape.tokens} tokens per step. Median, ms per step: "
         + ", ".join(f"{k} {v:.1f}" for k, v in typical.items())
         + ".",
     }
@@ -57,7 +57,7 @@ def memory_table(name, shape, held):
         ("variables: plain wide", _variables(wide), None, ""),
         ("variables: pruning / plain wide", *_pair(pruning, wide, _variables), ""),
         ("pruning state / parameters", state, state / wide["model variables"], ""),
-        ("the same a neuron, at D = 2048", state // neurons, at_2048, "0.002"),
+        ("the same per neuron, at D = 2048", state // neurons, at_2048, "0.002"),
         ("peak training: plain wide", wide["training"], None, ""),
         ("peak training: pruning / plain wide", *_pair(pruning, wide), ""),
         (

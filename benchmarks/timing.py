@@ -1,10 +1,12 @@
-"""Timing train steps of several models in turn.
+"""Timing train steps of several models in turn, and proof of what they did.
 
 Not run by itself; see step_cost.py.
 """
 
-from contestants import fit, make_data
+import proof
+from contestants import fit, make_data, pruning_stage
 
+import keras_idea as ki
 from keras_idea.runs.timing import LEAD_IN, step_seconds
 
 
@@ -28,3 +30,26 @@ def time_in_turns(contestants, shape, turns, on_turn=lambda: None):
 
     fits = {name: turn_of(*contestant) for name, contestant in contestants.items()}
     return step_seconds(fits, turns, on_turn)
+
+
+def check_contestants(contestants, shape, turns):
+    """Raises unless the contestants did what their names say, after their turns.
+
+    Args:
+        contestants: dict, of `make_contestants`.
+        shape: `Shape` that they were made and timed with.
+        turns: int, timed turns of each.
+
+    Raises:
+        NotPrunedError: if a pruner did nothing, or a narrow model is not narrow.
+    """
+    models = {name: model for name, (model, _) in contestants.items()}
+    steps = (turns + 1) * (LEAD_IN + shape.steps_per_turn)  # the first compiles
+    schedule = ki.CubicWidth(shape.hidden_dim, shape.target_dim, **pruning_stage(shape))
+    for name in models.keys() & {"pruning", "pruning + callback"}:
+        proof.check_masked(name, models[name], schedule(steps), steps)
+    for name in models.keys() & {"tracking"}:
+        proof.check_seen(name, models[name], steps)
+    narrow = models.get("built narrow")
+    for name in models.keys() & {"compacted in place", "compact(model)"}:
+        proof.check_narrow(name, models[name], shape.target_dim, like=narrow)

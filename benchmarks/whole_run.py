@@ -18,6 +18,7 @@ import time
 import keras
 import memory
 import numpy as np
+import proof
 import record
 
 import keras_idea as ki
@@ -65,8 +66,12 @@ class Watch(keras.callbacks.Callback):
         self.on_train_begin()
 
 
-def watched(model, prune, data, batch_size):
-    """Fits a model and returns what `Watch` saw of each step."""
+def watched(model, prune, data, batch_size, width):
+    """Fits a model and returns what `Watch` saw of each step.
+
+    Raises:
+        NotPrunedError: if the model does not end `width` neurons wide.
+    """
     ids, targets = data
     watch = Watch()
     model.fit(
@@ -77,6 +82,10 @@ def watched(model, prune, data, batch_size):
         verbose=0,
         callbacks=[prune, watch],
     )
+    ended = [step["neurons"] for step in watch.steps]
+    proof.check_narrow("whole run", model, width)
+    proof.expect("whole run", "neurons", ended, sorted(ended, reverse=True))
+    proof.expect("whole run", "whether it was wider", ended[0] > width, True)
     return watch.steps
 
 
@@ -145,12 +154,14 @@ def main():
     source = source_of_family(config, shape.hub, vocabulary)
     model = compiled(config, source.wide(config))
     made = time.perf_counter() - begin
-    prune = pruning(config, shape.width_at_end(source.hidden_dim))
+    width = shape.width_at_end(source.hidden_dim)
+    prune = pruning(config, width)
     steps = config.budget.total_steps
     size = (steps * config.data.batch_size, shape.sequence_length + 1)
     ids = np.random.default_rng(0).integers(vocabulary, size=size, dtype="int32")
     parameters = [model.count_params()]
-    seen = watched(model, prune, (ids[:, :-1], ids[:, 1:]), config.data.batch_size)
+    data = ids[:, :-1], ids[:, 1:]
+    seen = watched(model, prune, data, config.data.batch_size, width)
     parameters.append(model.count_params())
     results = {
         "parameters": parameters,

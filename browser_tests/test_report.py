@@ -7,7 +7,7 @@ from selenium.webdriver.common.by import By
 
 from browser_tests.browser import browser, web_server
 from keras_idea.report.report import report
-from tests.report.runs import write_run
+from tests.support.report_runs import write_run
 
 
 @pytest.fixture(scope="module")

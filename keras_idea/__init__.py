@@ -12,12 +12,18 @@ else:
 
 try:
     import keras as _keras  # noqa: F401
-except ModuleNotFoundError as error:
+except (ModuleNotFoundError, ValueError) as error:  # of a backend that it does not know
+    from os import environ as _environ
+
+    from keras_idea_cli.words import did_you_mean as _did_you_mean
+
+    _backends = ("jax", "tensorflow", "torch")
     _refusal = ImportError(
         f"Keras cannot be imported: {error}. If that is its backend, choose one that "
         "is installed with the environment variable KERAS_BACKEND=jax, tensorflow or "
         "torch (tensorflow where it is not set), or install it: "
         "pip install 'keras-idea[jax]', '[tensorflow]' or '[torch]'."
+        f"{_did_you_mean(_environ.get('KERAS_BACKEND'), _backends)}"
     )
     if _as_command:
         _sys.exit(_cli.refuse(_refusal))

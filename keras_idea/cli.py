@@ -13,6 +13,7 @@ from keras_idea.errors import (
 from keras_idea.extras import require
 from keras_idea.validation import check_int, check_number
 from keras_idea_cli.arguments import make_parser
+from keras_idea_cli.status import status
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,6 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0
     """
     options = make_parser().parse_args(arguments)
+    if options.command == "status":
+        return status(options.run)
     return carry_out(_COMMANDS[options.command], options)
 
 
@@ -53,11 +56,12 @@ def carry_out(
     except OSError as error:
         return _fail(
             1,
-            f"cannot go on: {error}. Make room, or mend what it names; the same "
-            "command goes on from what is done.",
+            f"The operating system reports an error: {error}. Correct what it names, "
+            "or free disk space, and give the same command again.",
         )
     except KeyboardInterrupt:
-        return _fail(130, "interrupted; the same command goes on where it stopped.")
+        rest = " The same command resumes the run." * (options.command == "train")
+        return _fail(130, f"interrupted.{rest}")
     return 0
 
 
@@ -78,7 +82,10 @@ def _plan(options: argparse.Namespace) -> None:
     from keras_idea.runs.plan_table import print_plan
     from keras_idea.runs.targets import parse_mesh, parse_target
 
-    check_number("--utilisation", options.utilisation, maximum=1.0)
+    # By 0 nothing could be divided.
+    check_number("--utilisation", options.utilisation, minimum=0.01, maximum=1.0)
+    if options.price is not None:
+        check_number("--price", options.price)
     config = load_config(options.config)
     if options.devices is not None:
         config = config.with_mesh(parse_mesh(options.devices))
@@ -97,12 +104,21 @@ def _export(options: argparse.Namespace) -> None:
         export_preset,
         load_run,
     )
+    from keras_idea.export.gguf_file import GGUF
+    from keras_idea.export.hf import HF
+    from keras_idea.export.onnx_file import ONNX
+    from keras_idea.export.preset import PRESET
+    from keras_idea.export.target import check_target
     from keras_idea.runs.judged import trained_length
 
     if options.length is not None and (options.onnx or options.gguf) is None:
-        raise ExportRefused("`--length` is for --onnx and --gguf. Leave it out.")
+        raise ExportRefused("`--length` is for --onnx and --gguf. Delete `--length`.")
     if options.gguf_dtype is not None and options.gguf is None:
-        raise ExportRefused("`--gguf-dtype` is for --gguf alone. Leave it out.")
+        raise ExportRefused("`--gguf-dtype` is for --gguf only. Delete `--gguf-dtype`.")
+    kinds = {"preset": PRESET, "hf": HF, "gguf": GGUF, "onnx": ONNX}
+    for name, kind in kinds.items():  # before the model is loaded, which takes longer
+        if getattr(options, name) is not None:
+            check_target(getattr(options, name), kind, options.overwrite)
     model = load_run(options.run)
     if options.preset is not None:
         export = export_preset(model, options.preset, options.overwrite)
@@ -125,7 +141,7 @@ def _evaluate(options: argparse.Namespace) -> None:
 
     if options.text is None and options.tasks is None:
         raise EvaluationError(
-            "Nothing to evaluate by. Give --text FILE, --tasks NAME,... or both."
+            "No evaluation selected. Give --text FILE, --tasks NAME,... or both."
         )
     for name in ("length", "limit"):
         if getattr(options, name) is not None:

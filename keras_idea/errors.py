@@ -59,6 +59,12 @@ class FormatError(CheckpointError):
     """A checkpoint of an earlier version of the package, which is not damaged."""
 
 
+class DiskError(KerasIdeaError, OSError):
+    """A disk that is full or cannot be written; names the folder and what to do."""
+
+    status = 1
+
+
 class TrainingDiverged(KerasIdeaError, RuntimeError):
     """The loss is no longer a number."""
 

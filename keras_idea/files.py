@@ -11,6 +11,8 @@ import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from keras_idea.errors import ArgumentError
+
 #: How the names of unfinished things begin; a killed process leaves them behind.
 TEMPORARY = ".tmp-"
 
@@ -87,10 +89,40 @@ def flush(path: str | os.PathLike) -> None:
             os.close(handle)
 
 
+def check_folder(name: str, value: Any) -> pathlib.Path:
+    """Returns the path of a folder that exists or can be made.
+
+    Args:
+        name: str, the argument's name in the message.
+        value: the value received.
+
+    Returns:
+        Path.
+
+    Raises:
+        ArgumentError: if `value` is no path, or a folder cannot be there.
+
+    Example:
+    >>> check_folder("folder", "text.txt/checkpoints")  # text.txt is a file
+    Traceback (most recent call last):
+    keras_idea.errors.ArgumentError: `folder` must be the path of a folder: ...
+    """
+    what = f"`{name}` must be the path of a folder"
+    mend = f"Received: {name}={value!r}. Give a path, which need not exist yet."
+    try:
+        path: object = os.fspath(value)
+    except TypeError:
+        path = None
+    if not isinstance(path, str) or not path:
+        raise ArgumentError(f"{what}. {mend}")
+    check_parents(pathlib.Path(path), ArgumentError, what, mend)
+    return pathlib.Path(path)
+
+
 def check_parents(
     folder: pathlib.Path, error: type[Exception], what: str, mend: str = ""
 ) -> None:
-    """Refuses a folder that cannot be made because a file stands in its way.
+    """Refuses a folder that cannot be made: a file stands in its way, say.
 
     Args:
         folder: Path of the folder.
@@ -107,10 +139,59 @@ def check_parents(
     Traceback (most recent call last):
     ValueError: No report: 'text.txt' is a file. Use another folder.
     """
-    for parent in (folder, *folder.parents):
-        if parent.exists() and not parent.is_dir():
-            end = f" {mend}" if mend else ""
-            raise error(f"{what}: {str(parent)!r} is a file.{end}")
+    reason = _in_the_way(folder, [folder, *folder.parents])
+    if reason:
+        raise error(f"{what}: {reason}.{f' {mend}' if mend else ''}")
+
+
+def check_place(
+    path: pathlib.Path, error: type[Exception], what: str, mend: str = ""
+) -> None:
+    """Refuses a path at which nothing can be written, whatever stands there now.
+
+    Args:
+        path: Path of the file or folder to be.
+        error: class of the error to raise.
+        what: str, how the message begins.
+        mend: str, how it ends: what to do instead. Default "".
+
+    Raises:
+        Exception: of the class `error`; says what is in the way.
+
+    Example:
+    >>> path = pathlib.Path("text.txt/report.html")  # text.txt is a file
+    >>> check_place(path, ValueError, "No report", mend="Use another name.")
+    Traceback (most recent call last):
+    ValueError: No report: 'text.txt' is a file. Use another name.
+    """
+    reason = _in_the_way(path, list(path.parents))
+    if reason:
+        raise error(f"{what}: {reason}.{f' {mend}' if mend else ''}")
+
+
+def _in_the_way(path: pathlib.Path, folders: list[pathlib.Path]) -> str:
+    """Why nothing can be written to a path, or ''; `folders` must not be files."""
+    if "\0" in str(path):
+        return "it holds a NUL character"
+    try:
+        os.fsencode(path)
+        whole = pathlib.Path(os.path.abspath(path))
+        for folder in folders:
+            if folder.exists() and not folder.is_dir():
+                return f"{str(folder)!r} is a file"
+            if folder.is_symlink() and not folder.exists():
+                return f"{str(folder)!r} is a link to nothing"
+        home = next(folder for folder in (whole, *whole.parents) if folder.is_dir())
+    except OSError as error:  # too long, or above it is something unreadable
+        return error.strerror or str(error)
+    except UnicodeError:
+        return "it cannot be encoded as a path"
+    longest = os.pathconf(home, "PC_NAME_MAX") if hasattr(os, "pathconf") else 255
+    if any(len(os.fsencode(part)) > longest for part in whole.parts):
+        return f"a name in it is longer than {longest} bytes"
+    if not os.access(home, os.W_OK | os.X_OK):
+        return f"{str(home)!r} is not writable"
+    return ""
 
 
 def json_digest(value: Any, algorithm: Callable[..., Any] = hashlib.sha256) -> str:

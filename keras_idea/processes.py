@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from keras_idea import errors
-from keras_idea.errors import ConfigError, ProcessError
+from keras_idea.errors import ConfigError, KerasIdeaError, ProcessError
 from keras_idea.keras_private.jax_processes import client, devices_started, place
 
 T = TypeVar("T")
@@ -253,8 +253,9 @@ def _wait_for(key: str) -> str:
 
 
 def _told(error: BaseException) -> str:
-    # Those of the operating system have many names.
-    name = "OSError" if isinstance(error, OSError) else type(error).__name__
+    # Those of the operating system have many names, this package's own have one.
+    foreign = isinstance(error, OSError) and not isinstance(error, KerasIdeaError)
+    name = "OSError" if foreign else type(error).__name__
     return json.dumps([name, str(error)])
 
 

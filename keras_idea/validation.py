@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from keras_idea.errors import ArgumentError
+from keras_idea_cli.words import did_you_mean, plural
+
+__all__ = ["check_choice", "check_int", "check_number", "did_you_mean", "plural"]
 
 T = TypeVar("T")
 
@@ -107,5 +110,6 @@ def check_choice(name: str, value: T, choices: Sequence[object]) -> T:
         allowed = ", ".join(repr(choice) for choice in choices)
         raise ArgumentError(
             f"`{name}` must be one of {allowed}. Received: {name}={value!r}."
+            f"{did_you_mean(value, choices)}"
         )
     return value

@@ -1,20 +1,44 @@
 """The arguments of the command line."""
 
 import argparse
-from typing import TypeAlias
+import re
+from typing import Any, NoReturn, TypeAlias
 
-_Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+from keras_idea_cli.words import did_you_mean
+
+_Commands: TypeAlias = "argparse._SubParsersAction[_Parser]"
+
+
+class _Parser(argparse.ArgumentParser):
+    """Suggests the name that was meant; a command rejects what it does not know."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:  # here, not in the parser above: it knows the options
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
+
+    def error(self, message: str) -> NoReturn:
+        words = re.match(r"unrecognized arguments: (--[\w-]+)", message)
+        choice = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message)
+        hint = ""
+        if words:
+            hint = did_you_mean(words[1], re.findall(r"--[\w-]+", self.format_help()))
+        if choice:
+            hint = did_you_mean(choice[1], re.findall(r"[\w-]+", choice[2]))
+        super().error(f"{message}.{hint}" if hint else message)
 
 
 def make_parser() -> argparse.ArgumentParser:
     """The `argparse` parser; `command` in its result names what is to be done."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="keras-idea",
         description="Pretrain wide, prune while training, recover: in one fit.",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_train(commands)
     _add_plan(commands)
+    _add_status(commands)
     _add_export(commands)
     _add_evaluate(commands)
     _add_report(commands)
@@ -89,6 +113,24 @@ def _add_plan(commands: _Commands) -> None:
         "--price", type=float, metavar="AMOUNT", help="of one device and hour"
     )
     plan.set_defaults(command="plan")
+
+
+def _add_status(commands: _Commands) -> None:
+    status = commands.add_parser(
+        "status",
+        help="where a run is: stage, step, loss, last checkpoint",
+        description="Prints where a run is: whether it is finished, running or "
+        "stopped, the stage, the step, the last logged loss, the last checkpoint and "
+        "the command that resumes it. Reads the run folder alone and imports no "
+        "backend.",
+    )
+    status.add_argument(
+        "run",
+        nargs="?",
+        metavar="RUN",
+        help="a run folder, or the TOML file that describes the run; default: the demo",
+    )
+    status.set_defaults(command="status")
 
 
 def _add_export(commands: _Commands) -> None:

@@ -1,41 +1,37 @@
-"""Shared fixtures, and which tests run on which backend."""
+"""Shared fixtures, and which tests a process runs."""
 
 import faulthandler
 import gc
+import os
+import subprocess
 
 import keras
 import numpy as np
 import pytest
 
-from tests.programs import (  # noqa: F401
+from tests.support.programs import (  # noqa: F401
     pytest_runtest_protocol,
+    pytest_sessionfinish,
     pytest_sessionstart,
     pytest_terminal_summary,
 )
-from tests.where import runs, unused
+from tests.support.selection import runs_daily
 
 
 def pytest_addoption(parser):
-    """`--once`, which `make test` gives, as it runs the suite on each backend."""
+    """`--daily`, which `make test` gives: without it every test runs."""
     parser.addoption(
-        "--once",
-        choices=("both", "alone", "shared"),
-        help="what tests/where.py names runs on the backends it names only: all of "
-        "this one's tests, those that no other runs, or those that others run too",
+        "--daily",
+        action="store_true",
+        help="only what `make test` runs on this backend: tests/support/selection.py",
     )
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leaves out, with --once, what another process runs."""
-    part = config.getoption("--once")
-    if part is None:
+    """Leaves out, with --daily, what another process runs, or a longer run."""
+    if not config.getoption("--daily"):
         return
-    if config.args == config.getini("testpaths"):
-        lost = unused(item.nodeid for item in items)
-        if lost:
-            raise pytest.UsageError(f"tests/where.py names no test: {lost}")
-    own = keras.backend.backend()
-    mine = [item for item in items if runs(item.nodeid, own, part)]
+    mine = [item for item in items if runs_daily(item)]
     config.hook.pytest_deselected(items=[i for i in items if i not in set(mine)])
     items[:] = mine
 
@@ -54,7 +50,13 @@ def pytest_unconfigure():
 
 @pytest.fixture(autouse=True)
 def fresh_keras():
-    """The same random numbers and names in every test, whatever ran before."""
+    """The same random numbers and names in every test, whatever ran before.
+
+    What earlier tests left is set aside, too: each narrowing looks for other models
+    that share its layers among all that the garbage collector knows (a second).
+    """
+    gc.collect()
+    gc.freeze()
     keras.utils.clear_session(free_memory=False)
     keras.utils.set_random_seed(0)
 
@@ -68,10 +70,22 @@ def data():
     return x, y.astype("float32")
 
 
+@pytest.fixture
+def small_disk(tmp_path):
+    """The folder of a disk of 4 MiB; only root can make one."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
+    if os.name != "posix" or subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("no disk can be mounted here")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
 @pytest.fixture(scope="session")
 def sound(tmp_path_factory):
     """The folder of one sound thing of each kind, to be damaged in copies."""
-    from tests.malformed import make_all
+    from tests.support.malformed import make_all
 
     folder = tmp_path_factory.mktemp("sound")
     with pytest.MonkeyPatch.context() as patch:

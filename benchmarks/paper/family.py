@@ -20,12 +20,13 @@ from benchmarks.paper.compile_cache import kept_compilations
 from benchmarks.paper.family_plan import MAP_FAMILY, Family
 from benchmarks.paper.paper_table import SeededRow, to_json, to_markdown
 from benchmarks.paper.run_stage import run_stage
-from benchmarks.paper.study import seeds_of, study_parser, text_of
+from benchmarks.paper.study import TEXT_NOTE, seeds_of, study_parser, text_of
 from keras_idea.files import write_atomically
 
 #: Its runs choose the peaks of the learning rates, and are not in the table.
 SEARCH_SEED = 100
 ONE_RUN = "one run"
+_PARTS = {2: "half", 3: "third", 4: "quarter"}
 
 
 def carry_out(family: Family, corpus, seed: int, judge) -> dict[str, dict]:
@@ -82,7 +83,7 @@ def chosen(results: dict[str, dict]) -> dict[str, tuple[float, str]]:
     searched: dict[str, dict[tuple[float, str], list[float]]] = {}
     names = set()
     for at, found in results.items():
-        seed, way = _parts(at)
+        seed, way = parts(at)
         if seed >= SEARCH_SEED:
             names |= found.keys()
             for name, record in found.items():
@@ -107,7 +108,8 @@ def key(seed: int, peak: float, shape: str) -> str:
     return f"{seed}, peak {peak:g}, {shape}"
 
 
-def _parts(name):
+def parts(name: str) -> tuple[int, tuple[float, str]]:
+    """The seed, and (peak, curve), of a `key`."""
     seed, peak, shape = name.split(", ")
     return int(seed), (float(peak.removeprefix("peak ")), shape)
 
@@ -124,7 +126,7 @@ def rows(family: Family, results: dict[str, dict]) -> list[SeededRow]:
             records = {
                 seed: found[row]
                 for (seed, way), found in (
-                    (_parts(at), found) for at, found in results.items()
+                    (parts(at), found) for at, found in results.items()
                 )
                 if way == best[row] and seed < SEARCH_SEED
             }
@@ -181,14 +183,19 @@ def write(folder, family, results) -> None:
         for name, (peak, shape) in best.items()
     )
     notes = [
-        f"{family.steps} in one run, {family.share():.3f} of them in each run alone: "
-        f"{total / 1e12:.2f} TFLOPs either way. FLOPs of a member of the one run are "
-        "those of the way to it. From scratch: for the FLOPs of the run each. The "
-        f"narrowest has {narrow:,} parameters. The learning rate of the one run is "
-        "constant, and decays in each recovery.",
-        f"Peak learning rates, each the best of {len(family.peaks)}, and for the "
-        "others the curve, by a seed that is not in the table (the one run's curve is "
-        f"its own): {rates}.",
+        f"{TEXT_NOTE} The narrowest model has {narrow:,} parameters.",
+        f"The one run has {family.steps.enlarge:,} wide steps, and per width "
+        f"{family.steps.prune:,} of pruning and {family.steps.recover:,} of recovery; "
+        f"each run alone has {family.share():.3f} of them. Either way that is "
+        f"{total / 1e12:.2f} TFLOPs for all {len(family.widths)} widths together: a "
+        f"rival gets about a {_PARTS[len(family.widths)]} of them. The FLOPs of a "
+        "member of the one run are those of the way to it. From scratch: at the FLOPs "
+        "of the run each. The learning rate of the one run is constant and decays in "
+        "each recovery.",
+        f"Learning rates: one seed that is not in the table searched "
+        f"{len(family.peaks)} peaks, and for the rivals {len(family.shapes)} curves "
+        "(the one run's curve is fixed). A best peak at the end of the searched range "
+        f"may not be the best. Chosen: {rates}.",
     ]
     write_atomically(folder / "family.md", to_markdown(title, table, notes))
     facts = {

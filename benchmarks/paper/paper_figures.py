@@ -4,7 +4,8 @@ import dataclasses
 
 import numpy as np
 
-from benchmarks.paper.paper_table import SeededRow, estimate, paired_difference
+from benchmarks.intervals import estimate
+from benchmarks.paper.paper_table import SeededRow, paired_difference
 from keras_idea.report.axes import COLORS, INK, MUTED, dress, figure
 from keras_idea.report.picture import smooth
 

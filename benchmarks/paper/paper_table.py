@@ -2,10 +2,9 @@
 
 import dataclasses
 import json
-import math
-import statistics
 from collections.abc import Iterable
 
+from benchmarks.intervals import Estimate, estimate, plus_minus
 from keras_idea.report.table import markdown_table
 
 
@@ -30,37 +29,6 @@ class SeededRow:
     tokens: int | None = None
     flops: int | None = None
     seconds: float | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class Estimate:
-    """A mean and how sure it is.
-
-    Args:
-        mean: float.
-        error: float or None, its standard error: the standard deviation (over
-            n - 1) by the root of n; None for fewer than two numbers.
-        count: int, n.
-    """
-
-    mean: float
-    error: float | None
-    count: int
-
-
-def estimate(numbers: Iterable[float | None]) -> Estimate | None:
-    """Mean and standard error of independent numbers; None and NaN are left out.
-
-    Example:
-    >>> estimate([1.0, 2.0, 3.0])
-    Estimate(mean=2.0, error=0.5773502691896257, count=3)
-    """
-    known = [x for x in numbers if x is not None and math.isfinite(x)]
-    if not known:
-        return None
-    count = len(known)
-    spread = statistics.stdev(known) / math.sqrt(count) if count > 1 else None
-    return Estimate(statistics.fmean(known), spread, count)
 
 
 def paired_difference(row: SeededRow, reference: SeededRow) -> Estimate | None:
@@ -89,9 +57,14 @@ _COLUMNS = (
     ("seconds", lambda row, mean, gap: _number(row.seconds, "{:,.0f}")),
 )
 LEGEND = (
-    "Bits per byte of held-out text, mean ± standard error over seeds. The difference "
-    "is paired by seed, ± its standard error; negative is better. Tokens and FLOPs of "
-    "the whole pipeline, the enlarged stage included."
+    "Bits per byte of held-out text: lower is better. A token is a byte. The "
+    "difference is paired by seed: negative is better. {plus_minus} Tokens and FLOPs "
+    "are those of the whole pipeline, the wide stage included. {one_cpu}"
+)
+#: As map/moved.json has it. Cells name their CPU since then.
+ONE_CPU = (
+    "The same run with the same seed moves by up to 0.006 bits from one machine to "
+    "another: compare runs on one type of CPU only."
 )
 
 
@@ -101,10 +74,10 @@ def to_markdown(title: str, rows: list[SeededRow], notes: Iterable[str] = ()) ->
     for row, mean, gap in _estimates(rows):
         lines.append([text(row, mean, gap) for _, text in _COLUMNS])
     table = markdown_table(lines)
-    references = _references(rows)
-    return (
-        "\n\n".join([f"# {title}", table.rstrip(), LEGEND, *references, *notes]) + "\n"
-    )
+    counts = [len(row.values) for row in rows]
+    legend = LEGEND.format(plus_minus=plus_minus(counts), one_cpu=ONE_CPU)
+    parts = [f"# {title}", table.rstrip(), legend, *_references(rows), *notes]
+    return "\n\n".join(parts) + "\n"
 
 
 def to_json(title: str, rows: list[SeededRow], facts: dict | None = None) -> str:

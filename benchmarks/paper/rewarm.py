@@ -10,15 +10,17 @@ import dataclasses
 import json
 import sys
 
+from benchmarks.intervals import Estimate, estimate, plus_minus
 from benchmarks.paper.carry_out import Laboratory, carry_out
 from benchmarks.paper.cell import RESTARTED, RESUMED, REWARMED, Cell
 from benchmarks.paper.compile_cache import kept_compilations
 from benchmarks.paper.map.ledger import Ledger
-from benchmarks.paper.paper_table import Estimate, estimate
+from benchmarks.paper.map.sizes import size_note
+from benchmarks.paper.paper_table import ONE_CPU
+from benchmarks.paper.rewarm_figure import draw
 from benchmarks.paper.scale import SCALES, Scale
-from benchmarks.paper.study import seeds_of, study_parser, text_of
+from benchmarks.paper.study import TEXT_NOTE, seeds_of, study_parser, text_of
 from keras_idea.files import write_atomically
-from keras_idea.report.axes import COLORS, INK, MUTED, dress, figure
 from keras_idea.report.table import markdown_table
 
 #: What is compared with "resumed": its name -> (learning_rate, restart) of a cell.
@@ -145,29 +147,34 @@ def differences(ledger, place) -> dict[str, Estimate | None]:
 def write(folder, study, ledger) -> None:
     """Writes all three files."""
     found = {place: differences(ledger, place) for place in study.places()}
-    header = ["tokens a parameter", "enlarged", "enlarged share", "peak", "resumed"]
+    header = ["tokens per parameter", "enlarged", "wide stage", "peak", "resumed"]
     lines = [[*header, *WAYS]]
     for place, gaps in found.items():
         resumed = estimate(bits(ledger, place.cell()).values())
         lines.append(
             [
                 f"{place.budget}",
-                f"{place.enlargement:.3g} times",
+                f"{place.enlargement:.3g}×",
                 f"{place.enlarge_share:.0%}",
                 f"{place.peak * study.scale.peak_learning_rate:.3g}",
                 "-" if resumed is None else f"{resumed.mean:.4f}",
                 *(_text(gap) for gap in gaps.values()),
             ]
         )
+    counts = [gap.count for gaps in found.values() for gap in gaps.values() if gap]
     parts = [
-        "# Resumed or rewarmed after the enlarged stage",
+        "# Resumed or rewarmed after the wide stage",
         "![rewarm](rewarm.png)",
         markdown_table(lines).rstrip(),
-        "Bits a byte of held-out text; of the other ways the difference from resumed, "
-        "mean ± standard error over seeds, which share the enlarged stage; negative is "
-        "better than resumed. Rewarmed: a warm-up and a cosine of their own for the "
-        "rest of the steps, to that share of the peak, with the optimizer's state; "
-        "restarted: to the peak, with a new optimizer.",
+        "Bits per byte of held-out text: lower is better. A token is a byte. The other "
+        "ways are differences from resumed, paired by seed: negative is better. "
+        f"{plus_minus(counts)} All ways of a row share the wide stage. Rewarmed: a "
+        "second warm-up and cosine for the other steps, to that share of the peak, "
+        "with the optimizer's state. Restarted: to the peak, with a new optimizer.",
+        "Rewarmed and restarted runs prune only after their second warm-up, while "
+        "`optimizer.rewarm` prunes at once. At equal tokens they take "
+        f"{_more(ledger, study)}% more FLOPs than the resumed run of their row.",
+        f"{TEXT_NOTE} {size_note(study.scale, study.middle.enlargement)} {ONE_CPU}",
     ]
     write_atomically(folder / "rewarm.md", "\n\n".join(parts) + "\n")
     facts = [
@@ -179,7 +186,25 @@ def write(folder, study, ledger) -> None:
         for place, gaps in found.items()
     ]
     write_atomically(folder / "rewarm.json", json.dumps(facts, indent=1) + "\n")
-    draw(folder / "rewarm.png", study, found)
+    draw(folder / "rewarm.png", study, found, WAYS)
+
+
+def _more(ledger, study):
+    """How many more FLOPs the other ways take than the resumed run, in text."""
+    shares = []
+    for place in study.places():
+        spent = [
+            next((r["flops"] for r in _records(ledger, place.cell(*way))), None)
+            for way in ((RESUMED, 1.0), *WAYS.values())
+        ]
+        if None not in spent:
+            shares += [100 * (other / spent[0] - 1) for other in spent[1:]]
+    return f"{min(shares):.1f} to {max(shares):.1f}" if shares else "some"
+
+
+def _records(ledger, cell):
+    found = (ledger.result(cell, seed) for seed in range(64))
+    return (record for record in found if record)
 
 
 def _text(gap):
@@ -187,56 +212,6 @@ def _text(gap):
         return "-"
     error = "" if gap.error is None else f" ± {gap.error:.4f}"
     return f"{gap.mean:+.4f}{error}"
-
-
-def draw(path, study, found) -> None:
-    """Differences over the length of training, the peak and the enlarged share."""
-    title = "Rewarmed minus resumed, bits a byte (negative: rewarming is better)"
-    size = dict(nrows=1, ncols=3, sharey=True)
-    with figure(path, 14, 4.6, title, **size) as (lengths, peaks, shares):
-        at, full = study.middle, "rewarmed to 100 %"
-        for enlargement, color in zip(study.enlargements, COLORS, strict=False):
-            own = [Place(b, enlargement, at.peak) for b in study.budgets]
-            gaps = [found[place][full] for place in own]
-            _line(lengths, study.budgets, gaps, f"{enlargement:.3g} times", color)
-        for name, color in zip(WAYS, COLORS, strict=False):
-            rates = [peak * study.scale.peak_learning_rate for peak in study.peaks]
-            own = [dataclasses.replace(at, peak=peak) for peak in study.peaks]
-            _line(peaks, rates, [found[place][name] for place in own], name, color)
-            own = [dataclasses.replace(at, enlarge_share=s) for s in study.shares]
-            gaps = [found[place][name] for place in own]
-            _line(shares, study.shares, gaps, name, color)
-        where = f"{at.budget} tokens a parameter, {at.enlargement:.3g} times"
-        _dress(lengths, f"{full}, by enlargement", "tokens a parameter", log=True)
-        _dress(peaks, where, "peak learning rate", log=True)
-        _dress(shares, where, "share of the steps before pruning")
-
-
-def _line(axis, x, gaps, name, color):
-    known = [(x, gap) for x, gap in zip(x, gaps, strict=True) if gap is not None]
-    axis.errorbar(
-        [x for x, _ in known],
-        [gap.mean for _, gap in known],
-        [gap.error or 0.0 for _, gap in known],
-        color=color,
-        marker="o",
-        markersize=4,
-        capsize=2,
-        label=name,
-    )
-
-
-def _dress(axis, title, label, log=False):
-    dress(axis)
-    axis.axhline(0.0, color=MUTED, linewidth=1)
-    if log:
-        axis.set_xscale("log")
-        ticks = sorted({x for line in axis.containers for x in line[0].get_xdata()})
-        axis.set_xticks(ticks, [f"{x:.3g}" for x in ticks])
-        axis.minorticks_off()
-    axis.set_title(title, fontsize=10, color=INK, loc="left")
-    axis.set_xlabel(label)
-    axis.legend(frameon=False, fontsize=8)
 
 
 if __name__ == "__main__":

@@ -3,23 +3,23 @@
 The map's pruned run under one cosine, enlarged for different shares of its steps and
 pruned over half of the others, at several lengths of training: against half of the
 steps, and against the narrow model from scratch on the same tokens and for the same
-FLOPs. Writes shares.md and shares.json, and with `--evidence` what `keras-idea plan`
-says.
+FLOPs. Writes shares.md and shares.json.
 """
 
 import dataclasses
 import json
-import pathlib
 import sys
 
+from benchmarks.intervals import Estimate, estimate, plus_minus
 from benchmarks.paper.carry_out import Laboratory, carry_out
 from benchmarks.paper.cell import SAME_FLOPS, SCRATCH, Cell
 from benchmarks.paper.compile_cache import kept_compilations
 from benchmarks.paper.map.ledger import Ledger
-from benchmarks.paper.paper_table import Estimate, estimate
+from benchmarks.paper.map.sizes import size_note
+from benchmarks.paper.paper_table import ONE_CPU
 from benchmarks.paper.rewarm import bits
 from benchmarks.paper.scale import SCALES, Scale
-from benchmarks.paper.study import seeds_of, study_parser, text_of
+from benchmarks.paper.study import TEXT_NOTE, seeds_of, study_parser, text_of
 from keras_idea.files import write_atomically
 from keras_idea.report.table import markdown_table
 
@@ -28,8 +28,8 @@ USUAL = 0.5
 #: What a share is compared with -> in the table.
 AGAINST = {
     "half": f"{USUAL:.0%}",
-    "tokens": "scratch, tokens",
-    "flops": "scratch, FLOPs",
+    "tokens": "scratch, equal tokens",
+    "flops": "scratch, equal FLOPs",
 }
 
 
@@ -103,7 +103,6 @@ STUDY = Study(
 def main(arguments=None, study: Study = STUDY) -> int:
     """Carries out what is missing, seed by seed, and writes the table."""
     parser = study_parser(__doc__.splitlines()[0], "shares")
-    parser.add_argument("--evidence", type=pathlib.Path, help="for `keras-idea plan`")
     given = parser.parse_args(arguments)
     corpus = text_of(given)
     ledger = Ledger(given.output / "cells", study.scale, corpus)
@@ -114,7 +113,13 @@ def main(arguments=None, study: Study = STUDY) -> int:
                 carry_out(study.pruned(budget, share), laboratory, seed)
                 carry_out(study.rival(budget, share, against), laboratory, seed)
                 print(f"{budget} tokens, {share:.0%}, {against}, {seed}", flush=True)
-    facts = [
+    write(given.output, study, ledger)
+    return 0
+
+
+def facts_of(study, ledger) -> list[dict]:
+    """All comparisons that are finished, as shares.json has them."""
+    return [
         {
             "budget": budget,
             "share": share,
@@ -124,11 +129,13 @@ def main(arguments=None, study: Study = STUDY) -> int:
         for budget, share, against in study.comparisons()
         if (gap := difference(study, ledger, budget, share, against)) is not None
     ]
-    if given.evidence is not None:
-        write_atomically(given.evidence, _lines(facts))
-    write_atomically(given.output / "shares.json", _lines(facts))
-    write_atomically(given.output / "shares.md", to_markdown(study, facts))
-    return 0
+
+
+def write(folder, study, ledger) -> None:
+    """Writes both files."""
+    facts = facts_of(study, ledger)
+    write_atomically(folder / "shares.json", _lines(facts))
+    write_atomically(folder / "shares.md", to_markdown(study, facts))
 
 
 def difference(study, ledger, budget, share, against) -> Estimate | None:
@@ -140,7 +147,7 @@ def difference(study, ledger, budget, share, against) -> Estimate | None:
 
 def to_markdown(study, facts) -> str:
     """The table, a line a length and share."""
-    header = ["tokens a parameter", "enlarged for"]
+    header = ["tokens per parameter", "wide stage"]
     lines = [[*header, *(f"against {name}" for name in AGAINST.values()), "seeds"]]
     for budget in study.peaks:
         for share in study.shares:
@@ -155,13 +162,18 @@ def to_markdown(study, facts) -> str:
     parts = [
         "# How long to stay enlarged",
         markdown_table(lines).rstrip(),
-        f"Bits a byte of held-out text: a model enlarged {study.enlargement:.3g} times "
-        "for a share of the steps and pruned over half of the others, all under one "
-        f"cosine, minus the same with {USUAL:.0%}, or minus the narrow model from "
-        "scratch, on as many tokens or for as many FLOPs. Mean ± standard error of "
-        "differences paired by seed; negative: the share is better. The peaks of the "
-        f"learning rates are the map's, searched for {USUAL:.0%} and for the narrow "
-        "model on the same tokens.",
+        f"Bits per byte of held-out text: a model enlarged {study.enlargement:.3g}× "
+        "that stays wide for a share of its steps and is pruned over half of the "
+        f"others, under one cosine, minus the same with {USUAL:.0%}, or minus the "
+        "narrow model trained from scratch, at equal tokens or equal FLOPs. A token is "
+        "a byte. "
+        "Differences are paired by seed: negative is better for the share. "
+        f"{plus_minus(fact['count'] for fact in facts)}",
+        "A shorter wide stage takes fewer FLOPs, so each share has its own rival at "
+        "equal FLOPs. The peaks of the learning rates are the map's, searched for "
+        f"{USUAL:.0%} and for the narrow model at equal tokens: not for the other "
+        "shares, and not for the longer runs of the narrow model.",
+        f"{TEXT_NOTE} {size_note(study.scale, study.enlargement)} {ONE_CPU}",
     ]
     return "\n\n".join(parts) + "\n"
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from benchmarks.paper.cell import SCRATCH, Cell
 from benchmarks.paper.checkpoint import Checkpoint, load_checkpoint
+from benchmarks.record import cpu_name
 from keras_idea.errors import ArgumentError
 from keras_idea.files import check_parents, json_digest, write_atomically
 
@@ -134,11 +135,12 @@ class Store:
 
 
 def versions() -> dict[str, str]:
-    """What computed: package to version."""
+    """What computed: package to version, and the CPU, between which results move."""
     backend = keras.backend.backend()
     return {
         "python": platform.python_version(),
         "keras": keras.version(),
         backend: importlib.metadata.version(backend),
         "numpy": np.__version__,
+        "cpu": cpu_name(),
     }

@@ -7,6 +7,13 @@ import pathlib
 from benchmarks.record import REPOSITORY
 from keras_idea.data import Corpus, load_text
 
+#: What the pages of all studies say of their text.
+TEXT_NOTE = (
+    "The models train on 9.99 MB: Penn Treebank (train and valid), "
+    "WikiText-2 (1 MB of train, valid and test) and Tiny Shakespeare. They are "
+    "evaluated on Penn Treebank's test part alone (0.45 MB)."
+)
+
 
 def study_parser(description: str, name: str) -> argparse.ArgumentParser:
     """A parser with the options of every study.

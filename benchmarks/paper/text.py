@@ -30,7 +30,8 @@ def find_text(folder=None) -> Corpus:
         paths = [place / "train.txt", place / "valid.txt"]
         if all(path.is_file() for path in paths):
             train, held_out = (np.frombuffer(p.read_bytes(), "uint8") for p in paths)
-            return Corpus(train, held_out, f"train.txt and valid.txt of {place.name!r}")
+            said = f"train.txt of {place.name!r} to train on, its valid.txt held out"
+            return Corpus(train, held_out, said)
     if named:
         raise TextError(
             f"The folder {str(root)!r} holds no train.txt and valid.txt, nor does its "

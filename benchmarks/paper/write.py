@@ -22,15 +22,28 @@ def write_table(number, scale, store) -> pathlib.Path:
     rows = [seeded_row(row, results[row.name]) for row in table.rows]
     title = f"Table {number}: {table.title} ({scale.name})"
     stem = f"{scale.name}-table-{number}"
-    notes = [f"The paper: {table.paper}", *_compaction_notes(table, results)]
-    notes += _fact_notes(results)
+    notes = [*_compaction_notes(table, results), *_fact_notes(results)]
     pictures = _draw(number, stem, title, store.tables, rows, results)
     notes += [f"![{path.stem}]({path.name})" for path in pictures]
     path = store.tables / f"{stem}.md"
-    write_atomically(path, to_markdown(title, rows, notes))
-    facts = {"paper": table.paper, "scale": scale.identity()}
+    write_atomically(path, page(number, title, rows, notes))
+    facts = {"paper": table.paper, "scale": scale.identity(), "notes": notes}
     write_atomically(path.with_suffix(".json"), to_json(title, rows, facts))
     return path
+
+
+def page(number, title, rows, notes) -> str:
+    """A table's Markdown: its rows, what the paper says, cautions, what was noted.
+
+    Args:
+        number: int, a key of `TABLES`.
+        title: str.
+        rows: list of `SeededRow`.
+        notes: list of str, of the cells that it was made of.
+    """
+    table = TABLES[number]
+    said = [f"The paper: {table.paper}", *table.cautions]
+    return to_markdown(title, rows, [*said, *notes])
 
 
 def seeded_row(row, results) -> SeededRow:
@@ -63,7 +76,7 @@ def _compaction_notes(table, results):
                 else ""
             )  # fmt: skip
         )
-    return ["What becoming narrow inside `fit` saves:\n\n" + "\n".join(lines)] * bool(
+    return ["FLOPs that narrowing inside `fit` saves:\n\n" + "\n".join(lines)] * bool(
         lines
     )
 

@@ -6,6 +6,7 @@ import os
 import keras
 
 import keras_idea as ki  # user
+from benchmarks import proof
 from benchmarks.peers import child, task
 from benchmarks.peers.moments import compare
 
@@ -158,6 +159,7 @@ def train(compact, shape, clock):
         ClockCallback(clock, shape.hidden_dim),
     ]
     fit(model, task.make_batches(shape.steps), callbacks)
+    proof.check_narrow(compact, model, shape.target_dim)
     return [state["weights"] for state in state_of(model)]
 
 

@@ -25,6 +25,7 @@ def measure(shape, clocks, ffns, wide, narrow):
     """
     widths = np.array(clocks[0].widths)
     half = (shape.hidden_dim + shape.target_dim) / 2
+    check_pruned(ffns, shape)
     return {
         "ratios": {
             "waiting / wide": _ratio(shape, "enlarge", clocks, wide),
@@ -48,6 +49,25 @@ def measure(shape, clocks, ffns, wide, narrow):
         "narrow at step": _first(widths <= shape.target_dim + 1),
         **curve(clocks[0]),
     }
+
+
+def check_pruned(ffns, shape):
+    """Raises unless each FFN has fewer neurons or zeros: who does nothing is quick.
+
+    Args:
+        ffns: list of dicts of "gate", "up" and "down", as of `measure`.
+        shape: `Shape`.
+
+    Raises:
+        RuntimeError: if an FFN is as it was built.
+    """
+    for index, ffn in enumerate(ffns):
+        if len(ffn["gate"]) >= shape.hidden_dim and np.all(_flat(ffn) != 0):
+            raise RuntimeError(
+                f"FFN {index} was not pruned: it has all its neurons and no zero. "
+                f"Received: {len(ffn['gate'])} neurons of {shape.hidden_dim}. Repair "
+                "the peer's script."
+            )
 
 
 def curve(clock):

@@ -1,4 +1,4 @@
-"""The tests that `make test` runs on a backend, as JSON.
+"""The tests of a backend, and which of them `make test` runs, as JSON.
 
 `python -m docs.building.collected` is a process of its own for each backend, which
 `KERAS_BACKEND` names.
@@ -7,27 +7,32 @@
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 
 import pytest
 from _pytest.skipping import evaluate_skip_marks
 
+_PLACE = re.compile(r"^tests/(pure|laws|product|backend/[a-z]+)/")
+
 
 class _Names:
-    ids: list[str]
+    daily: dict[str, bool]
 
     def pytest_collection_finish(self, session):
         """Keeps the ids of the tests that are not skipped here."""
-        self.ids = [
-            item.nodeid.removeprefix("tests/")
+        from tests.support.selection import runs_daily
+
+        self.daily = {
+            _PLACE.sub("", item.nodeid): runs_daily(item)
             for item in session.items
             if evaluate_skip_marks(item) is None
-        ]
+        }
 
 
-def collect(backends) -> dict[str, list[str]]:
-    """By backend the ids of its tests.
+def collect(backends) -> dict[str, dict[str, bool]]:
+    """By backend and id of a test, without its first folder: does `make test` run it?
 
     Raises:
         RuntimeError: where they cannot be collected.
@@ -55,9 +60,9 @@ if __name__ == "__main__":
     names = _Names()
     with contextlib.redirect_stdout(sys.stderr):
         status = pytest.main(
-            ["--collect-only", "-qq", "--once=both", "-p", "no:cacheprovider"],
+            ["--collect-only", "-qq", "-p", "no:cacheprovider"],
             plugins=[names],
         )
     if status == 0:
-        json.dump(names.ids, sys.stdout)
+        json.dump(names.daily, sys.stdout)
     sys.exit(status)

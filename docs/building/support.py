@@ -20,7 +20,7 @@ FEATURES = {
     "narrow in the middle of `fit`": (
         "callbacks/test_idea_prune.py",
         "callbacks/test_progressive.py",
-        "callbacks/test_beside_the_path.py",
+        "callbacks/test_ways_of_training.py",
     ),
     "the optimizer's state is carried over": (
         "surgery/test_optimizer_state.py",
@@ -31,17 +31,20 @@ FEATURES = {
     "loops of your own": ("callbacks/test_custom_loops.py",),
     "distillation": ("callbacks/test_distillation.py",),
     "FFNs without a gate": ("layers/test_ungated.py", "hub/test_encoders.py"),
-    "KerasHub models converted in place": ("hub/test_hub_contract.py",),
-    "mixtures of experts": ("hub/test_mixtures.py",),
+    "KerasHub models converted in place": (
+        "hub/test_hub_contract.py",
+        "hub/test_hub_conversion.py",
+    ),
+    "mixtures of experts": ("hub/test_mixtures",),
     "half precision, accumulation": ("runs/test_precision.py",),
     "rematerialization": ("hub/test_rematerialized.py",),
-    "compiled ahead": ("callbacks/test_compile_ahead.py",),
+    "compiled ahead": ("test_compile_ahead.py",),
     "checkpoints": ("checkpoints/",),
     "runs killed and resumed": ("runs/test_resume.py", "runs/test_damaged_runs.py"),
-    "a mesh of devices": ("distribution/test_layouts.py", "runs/test_mesh.py"),
+    "a mesh of devices": ("test_layouts.py", "test_mesh.py"),
     "replicas, strategies that are refused": (
-        "callbacks/test_distribution.py",
-        "surgery/test_replicas.py",
+        "test_distribution.py",
+        "test_replicas.py",
     ),
     "documents, tokenizers, streams": ("data/", "runs/test_corpora.py"),
     "evaluation by lm-eval": ("evaluation/",),
@@ -49,7 +52,7 @@ FEATURES = {
     "export: preset, Hugging Face, ONNX, GGUF": ("export/",),
     "guides": (
         *(
-            f"test_guides.py::test_{path.stem}"
+            f"docs/test_guides.py::test_{path.stem}"
             for path in _GUIDES
             if path.stem != _LOOPS
         ),
@@ -72,10 +75,11 @@ def support_page() -> str:
         "# What works where",
         "Yes, and in brackets how many tests hold it on each backend in `make test`, "
         "all of them on CPUs. A dash: not tested on this backend in `make test`, "
-        "because it cannot differ there (`tests/where.py` says why; `make endurance` "
-        "runs all of them on each) or because it is the other backends' own. What "
-        "cannot be done is refused by name, and that is tested. No GPU and no TPU has "
-        "run any of this yet: for TPUs that are not there the compiler was asked.",
+        "because it cannot differ there (a test's folder and marks say why; `make "
+        "endurance` runs all of them on each) or because it is the other backends' "
+        "own. What cannot be done is refused by name, and that is tested. No GPU and "
+        "no TPU has run any of this yet: for TPUs that are not there the compiler was "
+        "asked.",
         "## Features",
         markdown_table([["feature", *BACKENDS], *_features(tests)]).rstrip(),
         "## Families of KerasHub",
@@ -102,7 +106,10 @@ def _features(tests):
         for begin in begins:
             if not any(t.startswith(begin) for b in BACKENDS for t in tests[b]):
                 raise RuntimeError(f"No test begins with {begin!r}.")
-        counts = [sum(t.startswith(begins) for t in tests[b]) for b in BACKENDS]
+        counts = [
+            sum(daily and t.startswith(begins) for t, daily in tests[b].items())
+            for b in BACKENDS
+        ]
         lines.append([feature, *map(_verdict, counts)])
     return lines
 
@@ -112,7 +119,10 @@ def _families(tests, families):
     for name, row in families.items():
         own = (f"[{name}]", f"[{name}-", f"-{name}]", f"-{name}-")
         counts = [
-            sum(t.startswith("hub/") and any(o in t for o in own) for t in tests[b])
+            sum(
+                daily and t.startswith("hub/") and any(o in t for o in own)
+                for t, daily in tests[b].items()
+            )
             for b in BACKENDS
         ]
         if not any(counts):

@@ -51,9 +51,11 @@ batches = TokenBatches(cache, length=32, batch_size=16, seed=0)
 """
 ## A run with checkpoints
 
-`ki.Checkpoint` keeps everything that the run needs to go on: weights, the optimizer's state,
-scores, masks and widths, the seeds. Each is written under another name and renamed; a
-damaged one is passed over for the one before. `Monitor` writes for TensorBoard.
+`ki.Checkpoint` keeps everything that the run needs to resume: weights, the optimizer's state,
+scores, masks and widths, the seeds. It must be last in `callbacks`, and `restore` comes
+before `fit`: a folder with checkpoints that were not restored raises an error. Each is
+written under another name and renamed; a damaged one is skipped for the one before.
+`Monitor` writes for TensorBoard.
 """
 
 STEPS, EPOCH = 150, 25

@@ -35,8 +35,8 @@ keras.utils.set_random_seed(0)
 """
 ## A stock model
 
-A Llama 3, tiny and from nothing. With `from_preset("llama3.2_1b")` it is the same; then see
-the guide on released checkpoints.
+A Llama 3, tiny and from nothing, whose tokens are the bytes of a text. A released model has
+a tokenizer that must be kept: see the guide on released checkpoints.
 """
 
 backbone = keras_hub.models.Llama3Backbone(

@@ -21,7 +21,8 @@ byte at 352 of 512 neurons and 0.013 at 192 (benchmarks/results/recover_checkpoi
 ## A checkpoint
 
 Any preset of KerasHub would do, by its handle or its folder. So that this guide needs no
-network it makes one: a small Llama 3 that has seen a little text.
+network it makes one: a small Llama 3 that has seen a little text, with a tokenizer whose
+tokens are bytes.
 """
 
 import os
@@ -33,10 +34,14 @@ import keras_hub
 import numpy as np
 
 import keras_idea as ki
+from keras_idea.hub.make_tokenizer import make_tokenizer
 
 keras.utils.set_random_seed(0)
 LENGTH, BATCH = 32, 16
-corpus = ki.data.load_text("stdlib")
+tokenizer = make_tokenizer("llama3", "bytes", text="")
+corpus = ki.data.load_text("stdlib").tokenized(
+    ki.data.tokenizer_vocabulary(tokenizer), tokenizer.start_token_id
+)
 nats = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
 
@@ -50,7 +55,7 @@ def batches(start):
 
 
 backbone = keras_hub.models.Llama3Backbone(
-    vocabulary_size=256,
+    vocabulary_size=tokenizer.vocabulary_size(),
     num_layers=2,
     num_query_heads=4,
     num_key_value_heads=2,
@@ -61,19 +66,25 @@ lm = keras_hub.models.Llama3CausalLM(backbone=backbone, preprocessor=None)
 lm.compile(keras.optimizers.AdamW(3e-3), nats, weighted_metrics=None)
 # With arrays or a `tf.data` dataset call `lm.fit` as ever; a generator needs Keras's own.
 keras.Model.fit(lm, batches(0), steps_per_epoch=150, shuffle=False, verbose=2)
-lm.backbone.save_to_preset("checkpoint")
+lm.preprocessor = keras_hub.models.Llama3CausalLMPreprocessor(tokenizer, LENGTH)
+lm.save_to_preset("checkpoint")
 
 """
 ## Teacher and student
 
 Two models of one preset; only the student is converted. The learning rate is that of
 fine-tuning, far below the one of pretraining.
+
+The models train on tokens, so they are loaded without the preprocessor (an unused one makes
+Keras on jax predict slowly). Load the preprocessor separately and keep it: the narrow model
+needs it to read and write text.
 """
+
+preprocessor = keras_hub.models.CausalLMPreprocessor.from_preset("checkpoint")
 
 
 def load():
-    backbone = keras_hub.models.Llama3Backbone.from_preset("checkpoint")
-    return keras_hub.models.Llama3CausalLM(backbone=backbone, preprocessor=None)
+    return keras_hub.models.CausalLM.from_preset("checkpoint", preprocessor=None)
 
 
 teacher, student = load(), load()
@@ -108,7 +119,7 @@ x, y = corpus.validation_windows(length=LENGTH, limit=256)
 
 def bits(model):
     logits = model.predict(as_inputs(x), batch_size=BATCH, verbose=0)
-    return float(nats(y, logits)) / float(np.log(2.0))
+    return float(nats(y, logits)) / corpus.bytes_per_token(y) / float(np.log(2.0))
 
 
 before = bits(student)
@@ -121,8 +132,22 @@ distiller.fit(
     verbose=2,
 )
 narrow = ki.compact(student)
-print(f"{before:.3f} bits a byte with 96 neurons, {bits(narrow):.3f} with 64")
-narrow.backbone.save_to_preset("narrow_checkpoint")
+after = bits(narrow)
+print(f"{before:.3f} bits a byte with 96 neurons, {after:.3f} with 64")
+
+"""
+## Save it with its tokenizer
+
+A preset that is saved without the preprocessor loads without one: it cannot generate text,
+`keras-idea export` warns that the file has no tokenizer, and `keras-idea evaluate` refuses it.
+"""
+
+narrow.preprocessor = preprocessor
+narrow.save_to_preset("narrow_checkpoint")
+
+loaded = keras_hub.models.CausalLM.from_preset("narrow_checkpoint")
+text = loaded.generate("def ", max_length=LENGTH)
+print(text)
 
 """
 ## The same as one file

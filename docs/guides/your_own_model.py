@@ -101,7 +101,9 @@ for epoch in range(total_steps // 50):
 ## What comes out
 
 The model's FFNs are physically narrow already. `compact` turns them into `GatedFFN`, three
-kernels and nothing of pruning; the file is a Keras model like any other.
+kernels and nothing of pruning. `GatedFFN` is a layer of this package, so a process that loads
+the file imports `keras_idea` first. To serve the model without this package, use Keras's
+`narrow.export(path)`.
 """
 
 narrow = ki.compact(model)

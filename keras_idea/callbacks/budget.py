@@ -9,6 +9,7 @@ from typing import Any
 import keras
 
 from keras_idea.errors import ArgumentError
+from keras_idea.keras_private.layer_walk import student_of
 from keras_idea.layers.cut import Cut
 from keras_idea.monitor.work_count import matrix_weights
 from keras_idea.surgery.find import FFN
@@ -91,15 +92,27 @@ class Budget:
         """
         widths = range(round_to, full_dim + 1, round_to)
         count = bisect.bisect_right(widths, False, key=lambda w: self._over(costs(w)))
-        if not count:
-            least = costs(round_to)
+        if not widths:
             raise ArgumentError(
-                f"{self} cannot be met by pruning FFNs: with {round_to} neurons in "
-                f"each the model still has {least.parameters:,} parameters, and takes "
-                f"{least.flops:,} FLOPs a token. Allow for more, or begin with a model "
-                "of fewer layers or features."
+                f"No multiple of `round_to` is within the FFN width of {full_dim}. "
+                f"Received: round_to={round_to}. Lower `round_to`."
+            )
+        if not count:
+            raise ArgumentError(
+                f"{self} cannot be met by pruning FFNs. At the smallest width, "
+                f"{round_to}{_given_by(round_to)}, the model still has "
+                f"{self._told(costs(round_to))}. Raise the budget, or begin with a "
+                "model of fewer layers or features."
             )
         return widths[count - 1]
+
+    def _told(self, costs: Costs) -> str:
+        """Costs in the unit that the limit was given in."""
+        if self.flops is not None:
+            return f"{costs.flops:,} FLOPs per token"
+        if self.bytes is not None:
+            return f"{costs.parameters * BYTES[self.dtype]:,} bytes in {self.dtype}"
+        return f"{costs.parameters:,} parameters"
 
     def arguments(self) -> dict[str, Any]:
         """The arguments of `IdeaPruneCallback` that it was made of."""
@@ -119,23 +132,32 @@ class Budget:
         return any(found[name] > getattr(self, name) for name in self._given())
 
 
+def plain_parameters(model: keras.Model, ffns: Sequence[FFN]) -> int:
+    """Parameters of the model that is pruned, without scores, masks or a teacher.
+
+    Args:
+        model: a built Keras model; of a `Distiller` its student counts.
+        ffns: list of `FFN` handles, all of the model.
+    """
+    states = {id(v) for ffn in ffns for v in ffn.state.variables}
+    return _size(v for v in student_of(model).weights if id(v) not in states)
+
+
 def costs_by_width(model: keras.Model, ffns: Sequence[FFN]) -> Callable[[int], Costs]:
     """What a model costs once its FFNs are narrow, as a function of their width.
 
     Args:
-        model: a built Keras model.
+        model: a built Keras model; of a `Distiller` its student counts.
         ffns: list of `FFN` handles, all of the model.
 
     Returns:
         function of a width that gives `Costs`; FFNs that are narrower stay so.
     """
-    states = {id(v) for ffn in ffns for v in ffn.state.variables}
-    stay = [v for v in model.weights if id(v) not in states]
     of_neuron = [_rows(ffn, ffn.cuts()) for ffn in ffns]
     in_matrices = [_rows(ffn, ffn.kernel_cuts()) for ffn in ffns]
     wide = [ffn.hidden_dim for ffn in ffns]
-    others = _size(stay) - _product(wide, of_neuron)
-    other_matrices = matrix_weights(model) - _product(wide, in_matrices)
+    others = plain_parameters(model, ffns) - _product(wide, of_neuron)
+    other_matrices = matrix_weights(student_of(model)) - _product(wide, in_matrices)
 
     def costs(width: int) -> Costs:
         widths = [min(width, ffn.full_dim) for ffn in ffns]
@@ -145,6 +167,10 @@ def costs_by_width(model: keras.Model, ffns: Sequence[FFN]) -> Callable[[int], C
         )
 
     return costs
+
+
+def _given_by(round_to: int) -> str:
+    return "" if round_to == 1 else f" (round_to={round_to})"
 
 
 def _product(widths: Sequence[int], of_neuron: Sequence[int]) -> int:

@@ -1,6 +1,7 @@
 """The one callback: pruning by schedule, and compaction in mid-run."""
 
 import functools
+import sys
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -13,17 +14,22 @@ from keras_idea.callbacks.compile_ahead import CompileAhead
 from keras_idea.callbacks.log_dir import LogDir, call_after, monitor_for
 from keras_idea.callbacks.method_run import MethodRun
 from keras_idea.callbacks.narrowing import COMPACT, Compact, Narrowing
+from keras_idea.callbacks.outcome import Narrowed, warn_of_unfinished
+from keras_idea.callbacks.peers import (
+    check_kept_weights,
+    check_peers,
+)
 from keras_idea.callbacks.run_checks import (
     check_end,
-    check_length,
-    check_peers,
     check_progress,
     check_run,
     is_built,
 )
 from keras_idea.callbacks.target import check_target
+from keras_idea.keras_private.callbacks import peers
 from keras_idea.keras_private.optimizer_variables import as_int
 from keras_idea.surgery.pruner import NeuronPruner, end_pruning
+from keras_idea.surgery.rate_log import RateLog
 from keras_idea.surgery.step_count import StepCount
 from keras_idea.surgery.train_function import at_first_step
 from keras_idea.validation import check_choice, check_int
@@ -40,11 +46,14 @@ class IdeaPruneCallback(keras.callbacks.Callback):
     down at milestones already: the same neurons and losses in less time, unless steps
     are cheaper than compilations.
 
-    The logs of every batch and epoch gain `width` (mean number of living neurons of an
+    The logs of every batch and epoch gain `width` (mean number of active neurons per
     FFN), `sparsity` (fraction of the neurons pruned) and `learning_rate`, which later
-    callbacks see. Those of a batch are what the schedule says of its step, those of an
-    epoch are read from the layers. When an epoch ends and before the model is narrowed,
-    both are compared, and the run stops if they differ.
+    callbacks see. Those of an epoch are read from the model. Those of a batch follow
+    from the schedule and the count of steps; when an epoch ends and before the model is
+    narrowed, schedule and model are compared, and the run stops if they differ. What
+    cannot be known without waiting for the device is left out of a batch's logs: all
+    three where the model has a train step of its own, the rate where a later callback
+    sets it for each batch, or it is a plain function.
 
     A run stopped in the middle of pruning (EarlyStopping, Ctrl-C) stays masked at its
     present width, and `keras_idea.compact(model)` gives that width. After an exception,
@@ -75,7 +84,8 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             TensorBoard (extra `tensorboard`); or a `Monitor`, to say more.
         compile_ahead: bool, whether jax compiles narrower steps in the background,
             which changes no number. None (default): unless steps take the CPUs.
-        target_parameters: int, a budget: parameters that the narrow model may have.
+        target_parameters: int, a budget: parameters that the narrow model may have. The
+            teacher of Keras's `Distiller` does not count; of another class, it does.
         target_flops: int, operations of a token, forward: two a weight in a matrix.
         target_bytes: int, those of the parameters in `target_dtype`, which is "float32"
             (default), "bfloat16", "float16" or "int8".
@@ -152,6 +162,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
     def on_train_begin(self, logs: dict | None = None) -> None:
         """Checks everything that can fail, and sets the method to work."""
         self._run, self._call_off = None, None
+        self._outer = id(sys.exc_info()[1])  # `fit` may be called in an `except`
         if keras.backend.backend() == "tensorflow" and not is_built(self.model):
             check_peers(self)
             begin_late = functools.partial(self._begin, self.model, tracing=True)
@@ -165,39 +176,46 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             self._fitted = weakref.ref(model)
         end_pruning(model)  # of a fit that an exception has ended
         ffns, targets = check_run(self, model)
-        self._first_epoch_checked = False
         start, self._batches = as_int(model.optimizer.iterations), 0
-        self._count = StepCount(model.optimizer)
+        if not tracing:  # else the epoch has begun, with its callbacks
+            self._count_epoch(model)
         span = (self.begin_step, self.prune_steps, self.update_every)
         self._run = MethodRun(self.method, ffns, targets, *span)
         self._narrowing = Narrowing.of(self, self._run, ffns, start, self._ahead)
+        self._narrowed = Narrowed(model, ffns)
         if self._run.has_work or not self._narrowing.done:
             check_peers(self)
             self._run.warn_of_jumps(start)
-            self._run.begin(model, start, self._parked, tracing)
+        elif self.compact != "off":
+            return
+        # A model that stays masked is scored to the end, after a kill too.
+        self._run.begin(model, start, self._parked, tracing)
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         """Notes where the optimizer stands: reading it each batch would cost."""
-        if self._run is not None and not self._first_epoch_checked:
-            # Only now is it known that `fit` began with another epoch than 0.
-            self._first_epoch_checked = True
-            self._or_end(check_length, self, epoch)
-        self._count, self._batches = StepCount(self.model.optimizer), 0
+        self._count_epoch(self.model)
+        self._batches = 0
+        if self._run is not None:
+            self._or_end(check_kept_weights, self, self._run)
 
     def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
         """Narrows the model between two batches, once pruning is done."""
         if batch == 0:  # all callbacks have begun the epoch, and may have set the rate
-            self._count = StepCount(self.model.optimizer)
-            if self._run is not None:
+            self._count_epoch(self.model)
+            if self._run is not None and self._count.known:
                 self._run.wait(self.model, self._count.after(0))
         self._advance(batches=batch)
+        self._rate.note(batch)
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         """Adds width, sparsity and learning rate to the logs of the batch."""
         self._batches = batches = batch + 1
-        if logs is not None:
-            step = self._count.after(batches)
-            logs.update(self._run.progress(step) | self._count.logs(batches))
+        if logs is None or not self._count.known:
+            return
+        logs.update(self._run.progress(self._count.after(batches)))
+        rate = self._rate.of(batches)
+        if rate is not None:
+            logs["learning_rate"] = rate
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         """As for a batch, and narrows the model if pruning ended with the epoch."""
@@ -208,18 +226,30 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         self._or_end(check_end, self._run, as_int(model.optimizer.iterations))
         if logs is not None:
             logs.update(self._run.seen())
-            # Keras's callbacks that set the rate tell it themselves.
-            logs.update({**self._count.logs(batches), **logs})
+            rate = self._rate.at_end(self._batches)
+            if rate is not None:  # Keras's callbacks that set it tell it themselves
+                logs.setdefault("learning_rate", rate)
 
     def on_train_end(self, logs: dict | None = None) -> None:
-        """Leaves the masks as the last step made them, and no schedule behind."""
+        """Leaves the masks as the last step made them, and no schedule behind.
+
+        Warns if training ended before pruning did.
+        """
         if self._call_off is not None:
             self._call_off()
         if self._run is None:  # it has not begun, or was ended before
             return
+        run, self._run, self._parked = self._run, None, self._run.pruner
         self._narrowing.end()
-        self._run.end(self.model)
-        self._run, self._parked = None, self._run.pruner
+        run.end(self.model)
+        unfinished = run.wider_than_due() or not self._narrowing.done
+        if unfinished and id(sys.exc_info()[1]) == self._outer:  # no error says more
+            step = as_int(self.model.optimizer.iterations)
+            warn_of_unfinished(run.ffns, self.begin_step, self.end_step, step)
+
+    def _count_epoch(self, model: keras.Model) -> None:
+        self._count = StepCount(model)
+        self._rate = RateLog(model, self._count, peers(self), self)
 
     def _advance(self, batches: int) -> None:
         """Does what must be done after so many batches of this epoch."""
@@ -235,7 +265,11 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             self._check(model)
             self._run.advance(model, step)
             if self._run.done and step >= self._narrowing.due_step:
+                self._or_end(check_kept_weights, self)
                 self._narrowing.advance(model, step, self._run)
+                if self._narrowing.done:
+                    verbose = (self.params or {}).get("verbose", 0)
+                    self._narrowed.tell(model, step, verbose)
         elif self._narrowing.can_prepare(self._fitted(), step):
             self._narrowing.prepare(self.model)
 

@@ -19,6 +19,8 @@ from keras_idea.surgery.probes import (
 )
 from keras_idea.surgery.pruner import NeuronPruner
 from keras_idea.surgery.replicas import replicas_of
+from keras_idea.surgery.train_function import mark_train_step
+from keras_idea.validation import plural
 
 #: Steps whose scoring takes as long as compiling a step without it; on one core 2.5 s
 #: against 0.4 ms a step of 14 (benchmarks/results/peers.md, jax, small).
@@ -48,7 +50,7 @@ class MethodRun:
         prune_steps: int,
         update_every: int,
     ) -> None:
-        self._method, self._ffns, self._begin_step = method, ffns, begin_step
+        self._method, self.ffns, self._begin_step = method, ffns, begin_step
         self._span = (begin_step, prune_steps)
         #: list of `CubicWidth`, the width of each FFN over the steps.
         self.schedules = [
@@ -111,9 +113,10 @@ class MethodRun:
         if self._jobs:
             self._make_probes(model, start)
         if self._probes and self._adopted():
+            mark_train_step(model)
             self._method.connect([ffn.state.probe for ffn in self._job_ffns()])
         else:
-            detach_probes(model, self._ffns)
+            detach_probes(model, self.ffns)
             if self._probes:
                 step = self._method.probe_step(*self._span)
                 self._events.append((step, self._attach))
@@ -134,7 +137,7 @@ class MethodRun:
                 loop that tells of epochs alone could come too late to go on.
             step: int, the optimizer steps taken.
         """
-        memory = max(memory_steps(ffn.state.ema_decay) for ffn in self._ffns)
+        memory = max(memory_steps(ffn.state.ema_decay) for ffn in self.ffns)
         first = self._begin_step - memory - model.steps_per_execution + 1
         compiled = keras.backend.backend() != "torch"
         least = WORTH_COMPILING if compiled else SEEN_STEPS
@@ -142,7 +145,7 @@ class MethodRun:
             return
         # An expert that no token comes to for long is ranked by what lies far back.
         watched = any(
-            ffn.state.watched or ffn.state.experts is not None for ffn in self._ffns
+            ffn.state.watched or ffn.state.experts is not None for ffn in self.ffns
         )
         others = self._method.decision_step(*self._span) is not None
         if watched or others or self.pruner is None or not self.pruner.attached:
@@ -162,8 +165,8 @@ class MethodRun:
         """Sets a pruner to work, on the FFNs as wide as they are now."""
         by_layers = self._method.decision_step(*self._span) is None
         schedules = [schedule if by_layers else None for schedule in self.schedules]
-        if parked is None or not parked.fits(model, self._ffns, schedules):
-            parked = NeuronPruner(self._ffns, schedules)
+        if parked is None or not parked.fits(model, self.ffns, schedules):
+            parked = NeuronPruner(self.ffns, schedules)
         self.pruner = parked
         self.pruner.attach(model, tracing)
 
@@ -186,7 +189,7 @@ class MethodRun:
     def end(self, model: keras.Model) -> None:
         """Leaves the masks as they are, and nothing that goes on pruning."""
         # In this order: the train function that the pruner keeps has no probes in it.
-        detach_probes(model, self._ffns)
+        detach_probes(model, self.ffns)
         self.rest(model)
         self._events = []
 
@@ -203,17 +206,17 @@ class MethodRun:
 
     def seen(self) -> dict[str, float]:
         """The log entries `width` and `sparsity`, of the FFNs as they are."""
-        alive = sum(ffn.width for ffn in self._ffns)
-        full = sum(ffn.full_dim for ffn in self._ffns)
-        return {"width": alive / len(self._ffns), "sparsity": 1 - alive / full}
+        alive = sum(ffn.width for ffn in self.ffns)
+        full = sum(ffn.full_dim for ffn in self.ffns)
+        return {"width": alive / len(self.ffns), "sparsity": 1 - alive / full}
 
     def warn_of_jumps(self, start: int) -> None:
         """Warns where the schedule of a run lies behind its first step."""
         if start <= self._begin_step:
             return
         jumps = [
-            f"{ffn.name} from {ffn.width} to {schedule(start)}"
-            for ffn, schedule in zip(self._ffns, self.schedules, strict=True)
+            f"{ffn.name} from {ffn.width} to {plural(schedule(start), 'neuron')}"
+            for ffn, schedule in zip(self.ffns, self.schedules, strict=True)
             # A run that goes on from a checkpoint has the width of its last step.
             if ffn.width > schedule(start - 1)
         ]
@@ -221,7 +224,7 @@ class MethodRun:
             more = f" and {len(jumps) - 1} more" if len(jumps) > 1 else ""
             warnings.warn(
                 f"begin_step={self._begin_step} lies before this run's first step "
-                f"({start}), so neurons fall at once: {jumps[0]} neurons{more}.",
+                f"({start}), so the width drops immediately: {jumps[0]}{more}.",
                 stacklevel=2,
             )
 
@@ -256,4 +259,4 @@ class MethodRun:
         decisions = self._method.decide(student_of(model), self._jobs)
         for ffn, decision in zip(self._job_ffns(), decisions, strict=True):
             keep_neurons(ffn, decision)
-        detach_probes(model, self._ffns)
+        detach_probes(model, self.ffns)

@@ -1,43 +1,23 @@
 """What the pruning callback refuses when `fit` begins, or finds in the course of it."""
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_idea.callbacks.method_run import MethodRun
+from keras_idea.callbacks.outcome import warn_of_nothing_to_prune
 from keras_idea.callbacks.target import describe, target_widths
-from keras_idea.keras_private.callbacks import peers
+from keras_idea.keras_private.callbacks import initial_epoch
 from keras_idea.keras_private.optimizer_parts import innermost
 from keras_idea.keras_private.optimizer_variables import apply_count, as_int
+from keras_idea.keras_private.train_step import has_own_train_step
+from keras_idea.keras_private.user_warning import warn_user
 from keras_idea.schedules.width import CubicWidth
 from keras_idea.surgery.condition import check_trainable
 from keras_idea.surgery.find import FFN, find_ffns
 from keras_idea.surgery.optimizer_state import check_carriable
 from keras_idea.surgery.pruner import NeuronPruner
 from keras_idea.surgery.replicas import scope_of
-
-# Keras's callbacks that put earlier weights back.
-_RESTORING = (
-    (
-        keras.callbacks.EarlyStopping,
-        lambda callback: callback.restore_best_weights,
-        "EarlyStopping(restore_best_weights=True)",
-        "Leave restore_best_weights off, and keep checkpoints: "
-        "keras_idea.Checkpoint, or ModelCheckpoint with whole models (.keras).",
-    ),
-    (
-        keras.callbacks.BackupAndRestore,
-        lambda callback: True,
-        "BackupAndRestore",
-        "Use keras_idea.Checkpoint, whose checkpoints know how wide the model was.",
-    ),
-    (
-        keras.callbacks.SwapEMAWeights,
-        lambda callback: True,
-        "SwapEMAWeights",
-        "Give the optimizer use_ema=True without it; the averages are taken over when "
-        "training ends.",
-    ),
-)
 
 
 def is_built(model: keras.Model) -> bool:
@@ -71,18 +51,30 @@ def check_run(
     if budget and (prune.params or {}).get("verbose"):
         print(describe(budget, model, ffns, max(targets)))
     for ffn, target in zip(ffns, targets, strict=True):
+        check_scores(ffn)
         if target > ffn.width:
-            raise ValueError(
-                "`target_dim` must be at most the width of each FFN. Received: a "
-                f"target that keeps {target} neurons, but {ffn.name} has {ffn.width} "
-                "alive."
-            )
+            raise ValueError(_too_wide(prune, ffn, target))
+    warn_of_nothing_to_prune(ffns, targets)
     if prune.compact != "off":
         _check_parts(ffns, targets)
     check_length(prune)
     if prune.compact != "off" and model.optimizer.built:
         check_carriable(model.optimizer, [c for ffn in ffns for c in ffn.cuts()])
     return ffns, targets
+
+
+def _too_wide(prune: keras.callbacks.Callback, ffn: FFN, target: int) -> str:
+    rounded = isinstance(prune.target_dim, float) and prune.round_to > 1
+    cure = f"Give at most {ffn.width}."
+    received = f"target_dim={prune.target_dim}"
+    if rounded:
+        received += f", round_to={prune.round_to}"
+        cure = "Lower `round_to` or `target_dim`."
+    return (
+        "`target_dim` must be at most the width of each FFN. Received: "
+        f"{received}, which keeps {target} neurons, but {ffn.name} has {ffn.width} "
+        f"alive. {cure}"
+    )
 
 
 def _check_parts(ffns: list[FFN], targets: list[int]) -> None:
@@ -99,58 +91,38 @@ def _check_parts(ffns: list[FFN], targets: list[int]) -> None:
             )
 
 
-def check_length(prune: keras.callbacks.Callback, first_epoch: int = 0) -> None:
+def check_length(prune: keras.callbacks.Callback) -> None:
     """Refuses pruning that would not end within the run, if its length is known.
 
     Args:
         prune: the pruning callback, its model and `params` set.
-        first_epoch: int, the epoch that `fit` begins with. Default 0.
 
     Raises:
-        ValueError: if the run is too short.
+        ValueError: if the run is too short. Where the model has a train step of its
+            own, which may take several steps per batch, it is a warning.
     """
     params = prune.params or {}
     batches, epochs = params.get("steps"), params.get("epochs")
     if batches is None or epochs is None:
         return
-    epochs -= first_epoch
+    epochs -= initial_epoch()
     optimizer = innermost(prune.model.optimizer)
     every = optimizer.gradient_accumulation_steps or 1
     last = (as_int(apply_count(optimizer)) + batches * epochs) // every
     begin, steps, end = prune.begin_step, prune.prune_steps, prune.end_step
-    if end > last:
-        reason = f"begin_step + prune_steps = {begin} + {steps} = "
-        if end != begin + steps:
-            reason = f"method '{prune.method.name}' decides at begin_step = "
-        raise ValueError(
-            f"Pruning must end within the run: {reason}{end}, but the optimizer "
-            f"will have taken {last} steps when this `fit` ends. Train "
-            "for longer, or lower begin_step or prune_steps."
-        )
-
-
-def check_peers(callback: keras.callbacks.Callback) -> None:
-    """Refuses a second of ours, and callbacks that would put pruned neurons back.
-
-    Args:
-        callback: the pruning callback, in whose `on_train_begin` this is called.
-
-    Raises:
-        ValueError: naming the callback, and what to use in its place.
-    """
-    for peer in peers(callback):
-        if isinstance(peer, type(callback)) and peer is not callback:
-            raise ValueError(
-                "One `fit` takes one IdeaPruneCallback, which prunes all FFNs of the "
-                "model. Received: two. For several widths one after another, call "
-                "`fit` for each."
-            )
-        for kind, restores, name, cure in _RESTORING:
-            if isinstance(peer, kind) and restores(peer):
-                raise ValueError(
-                    f"{name} puts weights of an earlier step back, in which neurons "
-                    f"live that have been pruned since, or cut out. {cure}"
-                )
+    if end <= last:
+        return
+    reason = f"begin_step + prune_steps = {begin} + {steps} = "
+    if end != begin + steps:
+        reason = f"method '{prune.method.name}' decides at begin_step = "
+    message = (
+        f"Pruning must end within the run: {reason}{end}, but the optimizer "
+        f"will have taken {last} steps when this `fit` ends. Train "
+        "for longer, or lower begin_step or prune_steps."
+    )
+    if not has_own_train_step(prune.model):
+        raise ValueError(message)
+    warn_user(f"{message} (Counted for a `train_step` of one step per batch.)")
 
 
 def check_end(run: MethodRun, step: int) -> None:
@@ -223,18 +195,38 @@ def _check_ffn_progress(
     if schedule is None or not pruner.steps:
         return
     due, width = schedule(steps), ffn.width
+    pruning = due < schedule.full_dim
+    check_scores(ffn)
+    unknown = not ops.convert_to_numpy(ffn.scores).any()
+    # One that begins as zeros has none in its first steps.
+    if unknown and (pruning or pruner.steps >= 10):
+        raise RuntimeError(
+            f"No finite gradient has reached {ffn.name} in {pruner.steps} steps, so "
+            "there is nothing to rank its neurons by: it lies off the way to the loss, "
+            "a custom train step leaves its kernels out, or every gradient was NaN. "
+            "Leave it out of the model that is pruned (a GatedFFN in its place), or "
+            "train it."
+        )
     if width > due:
         raise RuntimeError(
             f"{ffn.name} should have {due} neurons alive after {steps} steps by its "
             f"schedule, and has {width}: the optimizer's steps do not reach it."
         )
-    pruning = due < schedule.full_dim
-    unknown = not ops.convert_to_numpy(ffn.scores).any()
-    # One that begins as zeros has none in its first steps.
-    if unknown and (pruning or pruner.steps >= 10):
-        raise RuntimeError(
-            f"No gradient has reached {ffn.name} in {pruner.steps} steps, so there is "
-            "nothing to rank its neurons by: it lies off the way to the loss, or a "
-            "custom train step leaves its kernels out. Leave it out of the model that "
-            "is pruned (a GatedFFN in its place), or train it."
+
+
+def check_scores(ffn: FFN) -> None:
+    """Refuses scores that rank no neurons: some are not finite.
+
+    Args:
+        ffn: `FFN` handle, built.
+
+    Raises:
+        ValueError: naming it.
+    """
+    bad = int((~np.isfinite(ops.convert_to_numpy(ffn.scores))).sum())
+    if bad:
+        raise ValueError(
+            f"The scores of {ffn.name} cannot rank its neurons: some are NaN or "
+            f"infinite. Received: {bad} such entries. Assign zeros to "
+            "`scores`, and train for some steps before pruning begins."
         )

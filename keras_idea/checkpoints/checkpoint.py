@@ -1,23 +1,40 @@
-"""A run that is killed goes on from its last checkpoint."""
+"""A killed run resumes from its last checkpoint."""
 
+import contextlib
 import functools
-import json
 import os
-import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Protocol
 
 import keras
 import numpy as np
 
 from keras_idea import processes
-from keras_idea.checkpoints.arrays import SavedCheckpoint
+from keras_idea.checkpoints.companions import check_order, memories, put_back
 from keras_idea.checkpoints.files import CheckpointFiles
-from keras_idea.checkpoints.model_state import restore_state, state_arrays, state_facts
+from keras_idea.checkpoints.model_state import state_arrays, state_bytes, state_facts
 from keras_idea.checkpoints.randomness import random_state, set_random_state
+from keras_idea.checkpoints.restoring import (
+    arrays_below,
+    check_facts,
+    check_identity,
+    check_same_run,
+    check_stateful,
+    restore_model,
+)
+from keras_idea.disk import check_room, writing
 from keras_idea.errors import CheckpointError
+from keras_idea.files import check_folder
+from keras_idea.keras_private.callback_memory import begin_with
+from keras_idea.keras_private.callbacks import initial_epoch
 from keras_idea.keras_private.optimizer_variables import as_int
 from keras_idea.validation import check_int
+
+_CURE = (
+    "Free space on that disk, or make the folder writable, and run the same command or "
+    "program again: with `restore(model)`, which `keras-idea train` calls, it resumes "
+    "from the last checkpoint."
+)
 
 
 class Stateful(Protocol):
@@ -31,31 +48,42 @@ class Stateful(Protocol):
 
 
 class Checkpoint(keras.callbacks.Callback):
-    """Saves everything that a run needs to go on, at the end of epochs.
+    """Saves everything that a run needs to resume, at the end of epochs.
 
-    Weights, optimizer (so the place in its schedule), scores, masks, widths, the
-    state of a pruning method, the seeds of all random numbers, the logs of every
-    epoch, and what `stateful` objects hold. At the end of epochs, because only there
-    Keras's running means begin anew: a run that goes on from there equals one that
-    was never stopped (bit for bit on a CPU, where it was tested). It stands last in
-    the list, behind `IdeaPruneCallback`.
+    Use it for runs that may be killed. It saves weights, the optimizer (with its
+    learning rate and its place in a schedule), scores, masks, widths, the state of a
+    pruning method, the seeds of all random numbers, the logs of every epoch, what
+    `stateful` objects hold, and what Keras's own callbacks remember (EarlyStopping,
+    ReduceLROnPlateau, ModelCheckpoint, SwapEMAWeights). A resumed run equals one that
+    was never stopped: bit for bit on a CPU, where it was tested. It must be last in
+    `callbacks`.
 
-    Each checkpoint is written under a temporary name and renamed; its digests are
-    verified before it is used, and a damaged one is passed over for the one before.
-    If one cannot be written (a full disk), training goes on with a warning.
+    Call `restore(model)` before `fit`, in every run. A folder with checkpoints that
+    were not restored raises an error when `fit` begins. Later calls of `fit` with the
+    same object add to the same folder, but `restore` returns the epochs of the last
+    one only: give each stage of a run a `Checkpoint` with a folder of its own.
+
+    A checkpoint that cannot be written stops the run with a `DiskError`, as does a disk
+    with too little room when training begins. The earlier checkpoints stay intact.
 
     Args:
-        folder: path of the folder of the checkpoints; one for each run.
-        every: int >= 1, epochs from one checkpoint to the next. The last of
-            `fit`'s `epochs` always has one. Default 1.
-        keep: int >= 1, how many of the last are kept. Default 3.
-        stateful: dict of name to an object with `get_state()`, which returns a dict
-            of name to NumPy array, and `set_state(state)`; None: none.
-        identity: dict that JSON can hold: what must not change between the parts of
-            a run, such as the seed and batch size of the data. Default None.
+        folder: path. The folder of the checkpoints, one per run.
+        every: int >= 1. Epochs between two checkpoints. The last epoch always has a
+            checkpoint. Defaults to 1.
+        keep: int >= 1. How many of the last checkpoints are kept. Defaults to 3.
+        stateful: dict or None. Maps names to objects with `get_state()`, which returns
+            a dict of name to NumPy array, and `set_state(state)`. Pass callbacks of
+            your own that remember something. Defaults to None.
+        identity: dict or None. What must not change when a run resumes, such as the
+            seed and batch size of the data. JSON must be able to hold it. Defaults to
+            None.
 
     Raises:
-        ValueError: for an argument outside its range.
+        ValueError: for an argument outside its range, and for a folder that cannot be
+            made. When `fit` begins: for callbacks in the wrong order.
+        CheckpointError: when `fit` begins or later, if the folder holds checkpoints of
+            another run.
+        DiskError: if a checkpoint cannot be written, or there is no room for one.
 
     Example:
     >>> checkpoint = Checkpoint("runs/mine/checkpoints", identity={"seed": 0})
@@ -66,6 +94,12 @@ class Checkpoint(keras.callbacks.Callback):
     ...               callbacks=[prune, checkpoint], verbose=0)
     >>> checkpoint.restore(model)
     2
+
+    Notes:
+        Keras's running means begin anew at the end of an epoch, so only there a run can
+        resume exactly. Each checkpoint is written under a temporary name and renamed.
+        Its digests are verified before it is used; a damaged one is skipped in favor of
+        the one before, with a warning.
     """
 
     def __init__(
@@ -77,43 +111,70 @@ class Checkpoint(keras.callbacks.Callback):
         identity: dict | None = None,
     ) -> None:
         super().__init__()
+        folder = check_folder("folder", folder)
         self.every = check_int("every", every, minimum=1)
         keep = check_int("keep", keep, minimum=1)
-        self.stateful = dict(stateful or {})
-        self.identity = {} if identity is None else identity
-        #: dict of log name to list, an entry an epoch, of the whole run.
+        self.stateful = check_stateful({} if stateful is None else stateful)
+        self.identity = check_identity({} if identity is None else identity)
+        #: dict of log name to list, a number an epoch, of the whole run.
         self.history: dict[str, list[float]] = {}
+        #: int, bytes that must stay free for what the run writes at its end.
+        self.reserve = 0
         self._files = CheckpointFiles(folder, keep)
-        # To be put back at the next batch.
+        # The names of checkpoints that this object has written or restored.
+        self._known: set[str] = set()
+        # To be put back when `fit` begins, and at the next batch.
+        self._companions: tuple[list[dict], dict[str, np.ndarray]] | None = None
         self._random_state: dict[str, np.ndarray] | None = None
 
     def restore(self, model: keras.Model) -> int:
         """Puts a model, and everything else, into the state of the last checkpoint.
 
         Args:
-            model: a built Keras model, made and compiled as at the beginning of the
-                run. It is narrowed if the saved one was.
+            model: keras.Model. It must be built, and made and compiled as at the
+                beginning of the run. It is narrowed if the saved one was.
 
         Returns:
-            int, the epochs that are done: what `fit` takes as `initial_epoch`, and
-            times the steps of an epoch the first batch. 0 if there is no checkpoint.
+            int, the number of epochs done: the `initial_epoch` of `fit`, and times the
+            steps per epoch the first batch. 0 if there is no checkpoint.
 
         Raises:
             CheckpointError: if the checkpoint is of another run or model, or if all
                 checkpoints are damaged.
         """
+        names = self._files.names()
         saved = self._files.newest()
         if saved is None:
             return 0
-        _check_facts(saved)
-        self._check_identity(saved)
+        check_facts(saved)
+        check_same_run(saved, self.identity, self.stateful)
         restore_model(saved, model)
         for name, holder in self.stateful.items():
-            holder.set_state(_below(f"stateful/{name}/", saved))
+            holder.set_state(arrays_below(f"stateful/{name}/", saved))
         self.history = saved.facts["history"]
-        self._random_state = _below("random/", saved)
+        self._companions = saved.facts["callbacks"], arrays_below("callbacks/", saved)
+        self._random_state = arrays_below("random/", saved)
         set_random_state(self._random_state)
+        self._known = set(names)
         return saved.facts["epochs"]
+
+    @property
+    def _epochs(self) -> int | None:
+        """The last epoch's number; None in a `CallbackList` of one's own."""
+        return (self.params or {}).get("epochs")
+
+    def on_train_begin(self, logs: dict | None = None) -> None:
+        """Rejects what could only fail later; gives Keras's callbacks their state."""
+        # Not when the first epoch begins: see `initial_epoch` in keras_private.
+        check_order(self, self.stateful.values())
+        self._check_folder()
+        with writing("The folder of the checkpoints", self._files.folder, _CURE):
+            processes.from_first(self._files.prepare)
+        if self._epochs is None or initial_epoch() < self._epochs:
+            self._check_room(state_bytes(self.model))
+        if self._companions is not None:
+            put_back(self, *self._companions)
+            self._companions = None
 
     def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
         """Puts the generators back to where they were when it was saved.
@@ -128,107 +189,77 @@ class Checkpoint(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         """Keeps the logs, and saves if it is time."""
         for name, value in (logs or {}).items():
-            self.history.setdefault(name, []).append(float(value))
+            with contextlib.suppress(TypeError, ValueError):  # text of another callback
+                number = float(value)
+                self.history.setdefault(name, []).append(number)
         done = epoch + 1
-        if done % self.every and done != self.params["epochs"]:
-            return
         model = self.model  # on jax this syncs the variables
+        ends = done == self._epochs or model.stop_training
+        if ends or done % self.every == 0:
+            self._save(model, done)
+
+    def on_train_end(self, logs: dict | None = None) -> None:
+        """Leaves the model as `fit` found it."""
+        if self.model is not None:
+            begin_with(self.model, None)
+
+    def _save(self, model: keras.Model, done: int) -> None:
+        self._check_folder()
         self._random_state = state = random_state()
-        arrays = state_arrays(model)
+        callbacks, weights = memories(self)
+        further = {}
         if processes.is_first():
-            arrays += self._further_arrays(state)
+            further = self._further_arrays(state, weights)
         facts = {
             "epochs": done,
             "identity": self.identity,
             "stateful": sorted(self.stateful),
             "history": self.history,
+            "callbacks": callbacks,
             "model": state_facts(model),
         }
-        try:
-            self._files.write(as_int(model.optimizer.iterations), arrays, facts)
-        except OSError as error:
-            warnings.warn(
-                f"The checkpoint after epoch {done} could not be written ({error}). "
-                "Training goes on; make room, or a killed run loses more than one "
-                "interval.",
-                stacklevel=2,
-            )
+        size = sum(array.nbytes for array in further.values())
+        self._check_room(state_bytes(model) + size)
+        arrays = state_arrays(model)
+        arrays += [(n, functools.partial(np.asarray, a)) for n, a in further.items()]
+        what = f"The checkpoint after epoch {done}"
+        with writing(what, self._files.folder, _CURE):
+            step = as_int(model.optimizer.iterations)
+            self._known.add(self._files.write(step, arrays, facts))
+
+    def _check_folder(self) -> None:
+        """Rejects a folder that another run has written to, or writes to now."""
+
+        def check() -> None:
+            files = self._files
+            foreign = [name for name in files.names() if name not in self._known]
+            if foreign:
+                raise CheckpointError(
+                    "The folder holds checkpoints that this `Checkpoint` has neither "
+                    f"written nor restored. Received: folder={str(files.folder)!r}, "
+                    f"with {foreign[-1]}. Call `restore(model)` before `fit` to "
+                    "resume that run; or use another folder, or delete this one."
+                )
+
+        processes.from_first(check)
+
+    def _check_room(self, size: int) -> None:
+        folder, needed = self._files.folder, size + self.reserve
+        what = "a checkpoint"
+        if self.reserve:
+            what += " and the results of the run"
+        processes.from_first(lambda: check_room(folder, needed, what, _CURE))
 
     def _further_arrays(
-        self, state: dict[str, np.ndarray]
-    ) -> list[tuple[str, Callable[[], np.ndarray]]]:
+        self, state: dict[str, np.ndarray], weights: dict[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
         groups = {
             f"stateful/{name}": holder.get_state()
             for name, holder in self.stateful.items()
         }
-        groups["random"] = state
-        arrays = {
-            f"{group}/{name}": array
+        groups.update(callbacks=weights, random=state)
+        return {
+            f"{group}/{name}": np.asarray(array)
             for group, named in groups.items()
             for name, array in named.items()
         }
-        return [(name, functools.partial(np.asarray, a)) for name, a in arrays.items()]
-
-    def _check_identity(self, saved: SavedCheckpoint) -> None:
-        here = json.loads(json.dumps(self.identity))
-        was = saved.facts["identity"]
-        for name in [*was, *here]:
-            if was.get(name) != here.get(name):
-                raise CheckpointError(
-                    f"The checkpoints in {str(saved.folder.parent)!r} are of another "
-                    f"run: {name} was {was.get(name)!r} and is {here.get(name)!r}. Set "
-                    "it back, or give another folder."
-                )
-        if saved.facts["stateful"] != sorted(self.stateful):
-            raise CheckpointError(
-                f"{saved.folder.name} holds the state of {saved.facts['stateful']}. "
-                f"Received: stateful={sorted(self.stateful)}. Pass the same objects."
-            )
-
-
-def restore_model(saved: SavedCheckpoint, model: keras.Model) -> None:
-    """Puts a model, with its optimizer, into a saved state.
-
-    Args:
-        saved: `SavedCheckpoint`.
-        model: keras.Model, as of `Checkpoint.restore`.
-
-    Raises:
-        CheckpointError: if the checkpoint is of another model.
-    """
-    shapes = {
-        name: saved.shape(name)
-        for name in saved.names
-        if name.startswith(("model/", "optimizer/"))
-    }
-    try:
-        restore_state(model, saved.facts["model"], shapes, saved.array)
-    except ValueError as error:
-        raise CheckpointError(f"{saved.folder.name}: {error}") from error
-
-
-def _check_facts(saved: SavedCheckpoint) -> None:
-    """Refuses facts that no `Checkpoint` has written, by the first that is wrong."""
-    facts = saved.facts
-    kinds = {
-        "epochs": int,
-        "identity": dict,
-        "stateful": list,
-        "history": dict,
-        "model": dict,
-    }
-    wrong = [name for name, kind in kinds.items() if type(facts.get(name)) is not kind]
-    if not wrong and facts["epochs"] < 1:
-        wrong = ["epochs"]
-    if wrong:
-        raise CheckpointError(
-            f"{saved.folder.name}: its manifest says {wrong[0]!r}: "
-            f"{facts.get(wrong[0])!r}, which no checkpoint says. Delete "
-            f"{str(saved.folder)!r}; the run goes on from the checkpoint before."
-        )
-
-
-def _below(prefix: str, saved: SavedCheckpoint) -> dict[str, np.ndarray]:
-    """The saved arrays whose names begin so, by the rest of their names."""
-    names = [name for name in saved.names if name.startswith(prefix)]
-    return {name.removeprefix(prefix): saved.array(name) for name in names}

@@ -80,7 +80,7 @@ def digest_of_manifest(manifest: dict) -> str:
 def _read(folder: pathlib.Path) -> dict:
     try:
         manifest = json.loads((folder / NAME).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{NAME} cannot be read ({error}).") from None
     digest = manifest.pop("digest", None) if isinstance(manifest, dict) else None
     if digest is None or digest != digest_of_manifest(manifest):

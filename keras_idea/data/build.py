@@ -20,6 +20,7 @@ from keras_idea.data.streamed import StreamedDataset
 from keras_idea.data.vocabulary import Vocabulary, fingerprint_of
 from keras_idea.errors import ArgumentError, TextError
 from keras_idea.extras import missing, require
+from keras_idea.files import check_folder
 from keras_idea.validation import check_choice, check_int
 
 Source = TextSource | StreamedDataset
@@ -78,6 +79,7 @@ def build_cache(
     workers = _cores() if workers is None else check_int("workers", workers, minimum=1)
     check_int("shard_tokens", shard_tokens, minimum=1)
     check_choice("verify", verify, VERIFY)
+    check_folder("folder", folder)
     key = _key(source, vocabulary)
     path = pathlib.Path(folder) / f"tokens-{fingerprint_of(key)[:16]}"
     if path.is_dir():

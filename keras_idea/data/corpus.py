@@ -9,6 +9,7 @@ import numpy as np
 
 from keras_idea.data.vocabulary import Vocabulary
 from keras_idea.errors import TextError
+from keras_idea.validation import plural
 
 if TYPE_CHECKING:
     from keras_idea.data.documents import CachedCorpus
@@ -149,7 +150,7 @@ class Corpus:
         Raises:
             TextError: if either part is too short for one sequence.
         """
-        unit = "bytes" if (self.token_bytes == 1).all() else "tokens"
+        unit = "byte" if (self.token_bytes == 1).all() else "token"
         check_parts(self, length, unit)
 
     def batch(self, step: int, *, seed: int, batch_size: int, length: int) -> Batch:
@@ -225,7 +226,7 @@ def check_parts(corpus: "Corpus | CachedCorpus", length: int, unit: str) -> None
     Args:
         corpus: what has `train`, `validation` and a `description`.
         length: int, tokens a sequence.
-        unit: str, what a token is called.
+        unit: str, what a token is called, in the singular.
 
     Raises:
         TextError: if a part is too short for one sequence.
@@ -234,9 +235,9 @@ def check_parts(corpus: "Corpus | CachedCorpus", length: int, unit: str) -> None
         size = len(getattr(corpus, part))
         if size < length + 1:
             raise TextError(
-                f"The {part} text ({corpus.description}) has {size} {unit}; "
-                f"sequences of {length} {unit} need at least {length + 1}. Give "
-                "more text, shorter sequences"
+                f"The {part} text ({corpus.description}) has {plural(size, unit)}; "
+                f"a sequence of {plural(length, unit)} needs at least {length + 1}. "
+                "Give more text, or shorter sequences"
                 f"{', or hold out more' if part == 'validation' else ''}."
             )
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from keras_idea.data.cache import TokenCache, TokenRange
 from keras_idea.errors import TextError
-from keras_idea.validation import check_int
+from keras_idea.validation import check_int, plural
 
 
 def join_documents(
@@ -66,8 +66,9 @@ class PackedWindows:
         count, self.left_out = divmod(len(tokens) - 1, self.length)
         if count < 1:
             raise TextError(
-                f"{len(tokens)} tokens are too few: a window of {length} needs "
-                f"{length + 1}. Give more text, or a smaller `length`."
+                f"The text is too short: it has {plural(len(tokens), 'token')}, and a "
+                f"window of {length} needs {length + 1}. Give more text, or a smaller "
+                "`length`."
             )
         self._count = count
 

@@ -6,7 +6,7 @@ import os
 from typing import TypeGuard
 
 from keras_idea.errors import TextError
-from keras_idea.validation import check_choice, check_int
+from keras_idea.validation import check_choice, check_int, plural
 
 #: What can be wrong with a record, and how to mend it.
 BAD_RECORDS = {
@@ -145,7 +145,7 @@ class ReadLog:
 
     def summary(self) -> str:
         """One line: what was read and what was skipped."""
-        parts = [f"{self.documents:,} documents"]
+        parts = [plural(self.documents, "document")]
         parts += [
             f"{count:,} {kind.replace('_', ' ')} skipped"
             for kind, count in sorted(self.bad.items())

@@ -13,12 +13,7 @@ from typing import BinaryIO
 import numpy as np
 
 from keras_idea.files import flush
-
-try:
-    import fcntl
-# Windows: what a killed build leaves is not removed there.
-except ImportError:  # pragma: no cover
-    fcntl = None  # type: ignore[assignment]
+from keras_idea.locks import is_locked, locked
 
 _LOCK = ".lock"
 _TEMPORARY = ".tmp"
@@ -112,12 +107,9 @@ def new_folder(path: pathlib.Path) -> Iterator[pathlib.Path]:
     remove_abandoned(path.parent)
     temporary = path.with_name(f".{path.name}-{uuid.uuid4().hex}{_TEMPORARY}")
     temporary.mkdir()
-    lock = (temporary / _LOCK).open("w")
     try:
-        if fcntl:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield temporary
-        (temporary / _LOCK).unlink()
+        with locked(temporary / _LOCK):
+            yield temporary
         flush(temporary)
         try:
             temporary.rename(path)
@@ -126,7 +118,6 @@ def new_folder(path: pathlib.Path) -> Iterator[pathlib.Path]:
                 raise
         flush(path.parent)
     finally:
-        lock.close()
         shutil.rmtree(temporary, ignore_errors=True)
 
 
@@ -139,7 +130,6 @@ def remove_abandoned(folder: pathlib.Path) -> None:
     for lock in folder.glob(f".*{_TEMPORARY}/{_LOCK}"):
         with contextlib.suppress(OSError):
             old = time.time() - lock.stat().st_mtime > _GRACE_SECONDS
-            if fcntl and old:
-                with lock.open() as file:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    shutil.rmtree(lock.parent)
+            # Not where it cannot be known, as on Windows.
+            if old and is_locked(lock) is False:
+                shutil.rmtree(lock.parent)

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from keras_idea.data.readers import READERS, SPLITS, read_text, suffix_of
 from keras_idea.data.records import POLICIES, ReadLog
 from keras_idea.errors import TextError
-from keras_idea.validation import check_choice, check_int
+from keras_idea.validation import check_choice, check_int, plural
 
 _LOGGER = logging.getLogger("keras_idea.data")
 _Paths: TypeAlias = str | os.PathLike | Iterable[str | os.PathLike]
@@ -95,8 +95,9 @@ class TextSource:
         if not files:
             wanted = self.pattern or ", ".join(READERS)
             raise TextError(
-                f"No text in {str(path)!r}: none of its {len(there)} files is of "
-                f"{wanted}. Name others with `pattern`, such as pattern='*.py'."
+                f"No text in {str(path)!r}: of its "
+                f"{plural(len(there), 'file')} none is of {wanted}. Name others with "
+                "`pattern`, such as pattern='*.py'."
             )
         if len(files) < len(there):
             left = len(there) - len(files)

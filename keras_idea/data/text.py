@@ -17,6 +17,7 @@ import numpy as np
 from keras_idea.data.corpus import Corpus
 from keras_idea.data.sources import is_hidden
 from keras_idea.errors import TextError
+from keras_idea.validation import plural
 
 # Not part of the standard library's own source (packages, tests), or tables and
 # pages made by a program, which would be learnt by heart instead of as text.
@@ -80,16 +81,15 @@ def load_text(
             return _from_file(root, validation_fraction, max_bytes)
         paths = [p for p in root.rglob("*") if not is_hidden(p.relative_to(root))]
     files, skipped = _read_files(root, paths, max_bytes)
+    note = f", {plural(skipped, 'binary file')} skipped" if skipped else ""
     if not files:
         raise TextError(
-            f"No text in {name!r}: it holds no readable UTF-8 text file"
-            f"{f' ({skipped} binary ones skipped)' if skipped else ''}. Give "
+            f"No text in {name!r}: it holds no readable UTF-8 text file{note}. Give "
             "'stdlib', a text file or a folder of text files."
         )
     held_out = _held_out(files, validation_fraction)
-    note = f", {skipped} binary files skipped" if skipped else ""
     if not held_out:
-        description = f"{name}: {len(files)} files{note}"
+        description = f"{name}: {plural(len(files), 'file')}{note}"
         return _cut_end(b"".join(files.values()), validation_fraction, description)
     return _split(files, held_out, name, note)
 
@@ -100,7 +100,8 @@ def _split(files: dict[str, bytes], held_out: set[str], name: str, note: str) ->
     return Corpus(
         _as_array(b"".join(train)),
         _as_array(b"".join(validation)),
-        f"{name}: {len(train)} files to train on, {len(validation)} held out{note}",
+        f"{name}: {plural(len(train), 'file')} to train on, {len(validation)} held out"
+        f"{note}",
     )
 
 

@@ -19,6 +19,7 @@ from keras_idea.layers import PlainFFN, Prunable
 from keras_idea.layers.cut import Cut as NeuronCut
 from keras_idea.layers.feed_forward import ffn_cuts
 from keras_idea.models.attention import CausalSelfAttention
+from keras_idea.validation import plural
 
 #: The name of the mesh's axis that kernels are cut along.
 MODEL = "model"
@@ -99,15 +100,15 @@ def _ffn_cuts(name: str, cuts: list[NeuronCut], size: int) -> Iterator[Cut]:
     for cut in cuts:
         if cut.group is not None and size > 1:
             raise ConfigError(
-                f"A model axis of {size} devices is not for mixtures: {name} holds "
-                "experts, whose layout is not known. Mend: a larger data axis."
+                f"A model axis does not support mixtures of experts. Received: "
+                f"model={size}, and {name} holds experts. Use a larger data axis."
             )
         if cut.neurons % size:
             raise ConfigError(
-                f"The model axis of {size} devices must divide the neurons of each "
-                f"FFN, and {name} has {cut.neurons}. Mend: "
-                f"{cut.neurons // size * size} or {-(-cut.neurons // size) * size} "
-                "neurons."
+                "The model axis must divide the FFN width. Received: "
+                f"model={size}, and {name} has {plural(cut.neurons, 'neuron')}. Set "
+                f"the FFN width to {cut.neurons // size * size or size} or "
+                f"{-(-cut.neurons // size) * size}."
             )
         yield cut.variable, cut.axis, cut.variable.shape[cut.axis]
 
@@ -131,8 +132,9 @@ def _checked(cuts: list[Cut], size: int) -> list[Cut]:
     most = max((heads for _, _, heads in cuts), default=size)
     if most % size:
         raise ConfigError(
-            f"The model axis of {size} devices must divide the model's {most} query "
-            "heads. Mend: a smaller model axis, and a larger data axis."
+            "The model axis must divide the query heads. Received: "
+            f"model={size}, with {plural(most, 'head')}. Use a smaller model axis and "
+            "a larger data axis."
         )
     return cuts
 

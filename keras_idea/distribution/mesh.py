@@ -8,6 +8,7 @@ import keras
 from keras_idea import processes
 from keras_idea.distribution.layouts import MODEL
 from keras_idea.errors import ConfigError
+from keras_idea.validation import plural
 
 #: The name of the mesh's axis that the rows of a batch lie along.
 DATA = "data"
@@ -35,10 +36,12 @@ def distribution_of(
     devices = keras.distribution.list_devices()
     if len(devices) != data * model:
         raise ConfigError(
-            f"`distribution.mesh` has {data} x {model} = {data * model} places, and "
-            f"the run has {len(devices)} devices, in {processes.count()} process(es). "
-            f"Mend: {{ data = {max(1, len(devices) // model)}, model = {model} }} "
-            "where that fits, or start as many processes as the mesh needs."
+            f"`distribution.mesh` needs {data} × {model} = "
+            f"{plural(data * model, 'device')}, and the run has {len(devices)} in "
+            f"{plural(processes.count(), 'process', 'processes')}. Received: "
+            f"data={data}, model={model}. Set `mesh` to {{ data = "
+            f"{max(1, len(devices) // model)}, model = {model} }} if that fits, or "
+            "start as many processes as the mesh needs."
         )
     if model == 1:
         mesh = keras.distribution.DeviceMesh((data,), (DATA,), devices)

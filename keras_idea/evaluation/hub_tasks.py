@@ -5,7 +5,9 @@ import itertools
 import datasets
 from lm_eval.tasks import TaskManager
 
+from keras_idea.errors import EvaluationError
 from keras_idea.evaluation.local_tasks import openwebtext
+from keras_idea.validation import did_you_mean
 
 #: Examples before each question, where the harness leaves it open.
 SHOTS = {"triviaqa": 1, "mmlu": 5}
@@ -31,6 +33,7 @@ class PaperTasks(TaskManager):
     def load(self, specs: str | list[str | dict] | dict) -> dict:
         """As of `TaskManager`."""
         if isinstance(specs, list):
+            self._check_names(specs)
             specs = [_streamed() if s == "openwebtext" else s for s in specs]
         loaded = super().load(specs)
         for name, task in loaded["tasks"].items():
@@ -38,6 +41,18 @@ class PaperTasks(TaskManager):
             if shots is not None and task.get_config("num_fewshot") is None:
                 task.set_config(key="num_fewshot", value=shots)
         return loaded
+
+    def _check_names(self, specs: list[str | dict]) -> None:
+        """Refuses what names no task; the path of a YAML file does."""
+        known = {*self.all_tasks, "openwebtext"}
+        for name in specs:
+            if isinstance(name, str) and not name.endswith(".yaml"):
+                if name not in known:
+                    raise EvaluationError(
+                        "There is no such task in lm-evaluation-harness. Received: "
+                        f"{name!r}.{did_you_mean(name, known)} `lm_eval ls tasks` "
+                        "lists all."
+                    )
 
 
 def _streamed() -> dict:

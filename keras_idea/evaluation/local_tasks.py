@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from keras_idea.errors import EvaluationError
+from keras_idea.validation import did_you_mean
 
 #: task of the harness: its file.
 FILES = {
@@ -71,7 +72,8 @@ def local_tasks(names: Iterable[str], folder: str | os.PathLike) -> list[dict]:
         if name not in FILES:
             raise EvaluationError(
                 f"Task {name!r} has no local file; those that have one: "
-                f"{', '.join(FILES)}. Leave the folder out to take it from the hub."
+                f"{', '.join(FILES)}.{did_you_mean(name, FILES)} Leave the "
+                "folder out to take it from the hub."
             )
         documents = _read(pathlib.Path(folder) / FILES[name], _FIELDS[name])
         configs += _MAKERS[name](documents)

@@ -12,7 +12,7 @@ from keras import ops
 
 from keras_idea.errors import EvaluationError
 from keras_idea.typing import Tensor
-from keras_idea.validation import check_int
+from keras_idea.validation import check_int, plural
 
 #: The shortest bucket; each next one is twice as long.
 _SHORTEST = 32
@@ -83,8 +83,8 @@ class TokenScorer:
             if not 2 <= len(sequence) <= self.max_length + 1:
                 raise EvaluationError(
                     f"Sequences must have 2 to max_length + 1 = {self.max_length + 1} "
-                    f"tokens. Received: {len(sequence)} tokens in sequence {i}. Cut "
-                    "it, or score it in windows (see `perplexity`)."
+                    f"tokens. Received: {plural(len(sequence), 'token')} in sequence "
+                    f"{i}. Cut it, or score it in windows (see `perplexity`)."
                 )
         results: dict[int, _Score] = {}
         for length, places in self._buckets(sequences).items():

@@ -12,6 +12,7 @@ import numpy as np
 from keras_idea.errors import ExportFailed, ExportRefused
 from keras_idea.hub.inputs import token_inputs
 from keras_idea.models.generate import greedy
+from keras_idea.validation import plural
 
 #: Greedy tokens compared after a prompt.
 NUM_TOKENS = 16
@@ -171,8 +172,9 @@ def probe_length(backbone: keras.Model) -> int:
     positions = getattr(backbone, "max_sequence_length", None) or length
     if positions < length:
         raise ExportRefused(
-            f"{type(backbone).__name__} has {positions} positions, and an export is "
-            f"compared on texts of {length} tokens. Train with max_sequence_length="
+            f"{type(backbone).__name__} has {plural(positions, 'position')}, and an "
+            f"export is compared on texts of {length} tokens. Train with "
+            f"max_sequence_length="
             f"{length} or more."
         )
     return length

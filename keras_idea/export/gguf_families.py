@@ -4,6 +4,7 @@ Names, layouts and keys are those of llama.cpp's own converter (`conversion/` be
 `convert_hf_to_gguf.py`, in llama-cpp-python 0.3.36).
 """
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +22,7 @@ from keras_idea.export.gguf_layouts import (
     plus_one,
     scaled,
 )
-from keras_idea.export.gguf_mixtures import MIXTURES
+from keras_idea.export.gguf_mixtures import LARGE_ENOUGH, MIXTURES
 from keras_idea.hub.family import Rule, has
 
 
@@ -59,7 +60,9 @@ def _query(b: Any, layout: Layout, large_layers: int | None = None) -> Layout:
     the family's largest by that of the width a head.
     """
     per_head = b.hidden_dim // b.num_query_heads
-    ours = b.head_dim if b.query_head_dim_normalize else per_head
+    # The block's, to which KerasHub 0.32 does not hand the backbone's argument on.
+    by_head = b.transformer_layers[0].attention.query_head_dim_normalize
+    ours = b.head_dim if by_head else per_head
     theirs = per_head if b.num_layers == large_layers else b.head_dim
     return scaled(layout, math.sqrt(theirs / ours))
 
@@ -126,6 +129,7 @@ def _is_set(name: str) -> Rule:
 def _gemma3(b: Any) -> GGUFFamily:
     only = "llama.cpp's Gemma 3 has no other"
     rules = (
+        _EPSILON,
         has("use_query_key_norm", True, only),
         has("use_post_ffw_norm", True, only),
         has("use_post_attention_norm", True, only),
@@ -153,6 +157,12 @@ def _windowed(arch: str, block: Places, window: str) -> Callable[[Any], GGUFFami
 def _qwen(b: Any) -> GGUFFamily:
     window = "sliding_window_size" if b.use_sliding_window_attention else ""
     return _windowed("qwen2", places.QWEN, window)(b)
+
+
+def _qwen3(b: Any) -> GGUFFamily:
+    block = places.with_norms_of(places.QWEN3, b)
+    row = _windowed("qwen3", block, "sliding_window_size")(b)
+    return dataclasses.replace(row, rules=(LARGE_ENOUGH,))
 
 
 def _phi3(b: Any) -> GGUFFamily:
@@ -202,7 +212,7 @@ FAMILIES: dict[str, Callable[[Any], GGUFFamily]] = {
     "Llama3Backbone": _llama,
     "MistralBackbone": _windowed("llama", places.LLAMA, "sliding_window"),
     "QwenBackbone": _qwen,
-    "Qwen3Backbone": _windowed("qwen3", places.QWEN3, "sliding_window_size"),
+    "Qwen3Backbone": _qwen3,
     "Phi3Backbone": _phi3,
     "GemmaBackbone": _gemma,
     "Gemma3Backbone": _gemma3,

@@ -10,14 +10,9 @@ import numpy as np
 
 from keras_idea.errors import ExportRefused
 from keras_idea.export.gguf_check import check_file
+from keras_idea.export.gguf_context import context_of
 from keras_idea.export.gguf_families import family_of
-from keras_idea.export.gguf_family import GGUFFamily
-from keras_idea.export.gguf_keys import (
-    Value,
-    common_keys,
-    context_length,
-    position_factors,
-)
+from keras_idea.export.gguf_keys import Value, common_keys, position_factors
 from keras_idea.export.gguf_layouts import tensors
 from keras_idea.export.gguf_tokenizer import (
     Vocabulary,
@@ -25,12 +20,11 @@ from keras_idea.export.gguf_tokenizer import (
     vocabulary_of_bytes,
 )
 from keras_idea.export.gguf_types import DTYPES, Written, written
+from keras_idea.export.load import reads_bytes
 from keras_idea.export.report import Export
 from keras_idea.export.stock import Stock, in_float32, stock
 from keras_idea.export.target import Kind, check_target, replacing
 from keras_idea.extras import require
-from keras_idea.hub.families import is_task
-from keras_idea.hub.family import NUM_BYTES
 from keras_idea.validation import check_choice, check_int
 
 GGUF = Kind("a GGUF file", suffix=".gguf")
@@ -38,10 +32,6 @@ _FALLBACK = (
     "{count} of {all} matrices are float16, because their rows are no multiple of 32 "
     "long, as blocks of Q8_0 are: {names}. llama.cpp's own quantizer does the same; "
     "widths that are such a multiple (`round_to = 32`) avoid it."
-)
-_WINDOW = (
-    "Its context is {length} tokens, the model's sliding window: llama.cpp's {arch!r} "
-    "has none, and within so many tokens it cuts nothing off."
 )
 
 
@@ -91,23 +81,25 @@ def export_gguf(
     backbone = source.lm.backbone
     family = family_of(backbone)
     vocabulary = _vocabulary(model, source)
-    keys = common_keys(source.lm, family.window, length) | family.keys(backbone)
+    context = context_of(source.lm, family.arch, family.window, length)
+    keys = common_keys(backbone, context.length) | family.keys(backbone)
     found = tensors(backbone, family.ends, family.block, family.follows)
     parts = [written(t, dtype) for t in [*found, *position_factors(backbone)]]
-    context = context_length(source.lm, family.window, length)
     with replacing(path) as temporary:
         _write(temporary, family.arch, keys, vocabulary, parts, dtype)
-        match, notes = check_file(source, temporary, parts, vocabulary, dtype, context)
+        match, notes = check_file(
+            source, temporary, parts, vocabulary, dtype, context.length
+        )
     name = type(source.lm).__name__
+    name += "" if vocabulary.tokens else " without a tokenizer"
     what = f"a GGUF file of {name} for llama.cpp's {family.arch!r}, {dtype}"
-    told = (*vocabulary.notes, *_notes(family, keys, parts, dtype), *notes)
+    told = (*vocabulary.notes, str(context), *_fallback(parts, dtype), *notes)
     return Export(path, what, match, told)
 
 
 def _vocabulary(model: keras.Model, source: Stock) -> Vocabulary:
     size = source.vocabulary_size
-    # The bytes, and one id more that ends a document: this package's own decoder.
-    if not is_task(model) and size in (NUM_BYTES, NUM_BYTES + 1):
+    if reads_bytes(model):
         return vocabulary_of_bytes(size)
     return vocabulary_of(source.lm.preprocessor, size)
 
@@ -182,17 +174,11 @@ def _write_tensors(writer: Any, gguf: Any, parts: list[Written]) -> None:
         writer.write_tensor_data(part.values())
 
 
-def _notes(
-    family: GGUFFamily, keys: dict[str, Value], parts: list[Written], dtype: str
-) -> tuple[str, ...]:
-    """What the user should know of the context and the types."""
-    notes = []
-    if family.window:
-        length = keys["context_length"]
-        notes.append(_WINDOW.format(length=length, arch=family.arch))
+def _fallback(parts: list[Written], dtype: str) -> tuple[str, ...]:
+    """What the user should know of the types, as a tuple of notes."""
     matrices = [part for part in parts if len(part.tensor.shape) > 1]
     halves = [part.tensor.name for part in matrices if part.type == "F16"]
-    if dtype == "q8_0" and halves:
-        some = ", ".join(halves[:3]) + (", ..." if len(halves) > 3 else "")
-        notes.append(_FALLBACK.format(count=len(halves), all=len(matrices), names=some))
-    return tuple(notes)
+    if dtype != "q8_0" or not halves:
+        return ()
+    some = ", ".join(halves[:3]) + (", ..." if len(halves) > 3 else "")
+    return (_FALLBACK.format(count=len(halves), all=len(matrices), names=some),)

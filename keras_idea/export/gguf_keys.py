@@ -9,30 +9,25 @@ from keras_idea.export.gguf_layouts import Tensor, as_it_is
 
 #: Value of a key of the file's metadata.
 Value = int | float | str | bool | list[bool]
-# Tokens of context, where neither the backbone nor a preprocessor has a number:
-# KerasHub's own default.
-_CONTEXT = 1024
 
 
-def common_keys(lm: Any, window: str, length: int | None = None) -> dict[str, Value]:
+def common_keys(b: Any, context: int) -> dict[str, Value]:
     """The keys that every architecture has.
 
     Args:
-        lm: a stock KerasHub `CausalLM`.
-        window: str, as of `GGUFFamily`.
-        length: int or None, as of `export_gguf`.
+        b: a stock KerasHub backbone.
+        context: int, tokens that a server may give the model at once.
 
     Returns:
         dict, key -> value; the architecture's name is put before the keys.
     """
-    b = lm.backbone
     names = ("num_query_heads", "num_heads", "num_attention_heads")
     heads = next(getattr(b, name) for name in names if hasattr(b, name))
     size = getattr(b, "head_dim", None) or b.hidden_dim // heads
     doubled = type(b).__name__ == "GemmaBackbone"
     return {
         "vocab_size": b.vocabulary_size,
-        "context_length": context_length(lm, window, length),
+        "context_length": context,
         "embedding_length": b.hidden_dim,
         "block_count": b.num_layers,
         "feed_forward_length": b.intermediate_dim // (2 if doubled else 1),
@@ -42,27 +37,6 @@ def common_keys(lm: Any, window: str, length: int | None = None) -> dict[str, Va
         "attention.value_length": size,
         "rope.dimension_count": size,
     }
-
-
-def context_length(lm: Any, window: str, length: int | None = None) -> int:
-    """Tokens that a server may give the model at once.
-
-    Args:
-        lm: a stock KerasHub `CausalLM`.
-        window: str, as of `GGUFFamily`.
-        length: int or None, as of `export_gguf`.
-
-    Returns:
-        int: what is asked for, at most what bounds it: the table of positions, and a
-        window, within which it cuts nothing off. None: that bound; where there is
-        none, what the preprocessor makes.
-    """
-    names = ["max_sequence_length", "max_position_embeddings"]
-    bounds = [getattr(lm.backbone, name, None) for name in [*names, window] if name]
-    usual = getattr(lm.preprocessor, "sequence_length", None) or _CONTEXT
-    if length is None and not any(bounds[:2]):
-        length = usual
-    return min(bound for bound in [*bounds, length] if bound)
 
 
 def position_factors(backbone: Any) -> list[Tensor]:

@@ -90,7 +90,7 @@ def tensors(
     in_blocks = {id(variable) for inside in blocks for variable in inside.values()}
     outside = {
         "/".join(variable.path.split("/")[-2:]): variable
-        for variable in backbone.variables
+        for variable in _weights(backbone)
         if id(variable) not in in_blocks
     }
     found = [_tensor(name, parts, outside) for name, parts in ends.items()]
@@ -108,7 +108,12 @@ def _inside(block: keras.layers.Layer) -> dict[str, keras.Variable]:
     """A block's variables by their paths, without the block's own name."""
     # Some are built before their block is, and do not name it.
     before = f"{block.name}/"
-    return {_COUNTED.sub("", v.path.rpartition(before)[2]): v for v in block.variables}
+    return {_COUNTED.sub("", v.path.rpartition(before)[2]): v for v in _weights(block)}
+
+
+def _weights(layer: keras.layers.Layer) -> list[keras.Variable]:
+    """A layer's variables, but the states of what draws random numbers: dropout."""
+    return [v for v in layer.variables if v.name != "seed_generator_state"]
 
 
 def _tensor(

@@ -38,7 +38,12 @@ _IN_ALL = Rule(
     "llama.cpp's has experts in every block. Train with mlp_only_layers=[] and "
     "decoder_sparse_step=1.",
 )
-
+#: Of Qwen 3's, whose queries and keys are scaled by its root; see `with_norms_of`.
+LARGE_ENOUGH = Rule(
+    lambda b: b.layer_norm_epsilon >= 1e-9,
+    "KerasHub's norms of queries and keys have an epsilon of their own, which a file "
+    "cannot say beside a smaller one. Train with layer_norm_epsilon=1e-9 or more.",
+)
 _GATED = Rule(
     lambda b: all(
         keras.ops.any(layer.mlp.shared_expert_gate_dense.kernel)
@@ -197,18 +202,12 @@ def _qwen_moe(b: Any) -> GGUFFamily:
 
 def _qwen3_moe(b: Any) -> GGUFFamily:
     only = "llama.cpp's Qwen 3 MoE makes the weights of the chosen experts add up to 1"
-    norms = "KerasHub's norms of queries and keys compute with 1e-6 all the same"
     return GGUFFamily(
         "qwen3moe",
         places.ENDS,
-        _QWEN3_BLOCK,
+        places.with_norms_of(_QWEN3_BLOCK, b),
         _qwen3_keys,
-        (
-            _COUNT,
-            _IN_ALL,
-            has("norm_top_k_prob", True, only),
-            has("layer_norm_epsilon", 1e-6, norms),
-        ),
+        (_COUNT, _IN_ALL, LARGE_ENOUGH, has("norm_top_k_prob", True, only)),
         window="sliding_window_size" if b.sliding_window_size else "",
     )
 

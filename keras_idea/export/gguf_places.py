@@ -4,6 +4,9 @@ Of each family a dict: a tensor's name -> its parts. In a block's, the names hav
 "blk.0." before them in the file, and the paths the block's name.
 """
 
+import math
+from typing import Any
+
 from keras_idea.export.gguf_layouts import (
     Layout,
     Part,
@@ -17,7 +20,9 @@ from keras_idea.export.gguf_layouts import (
     matrix,
     paired,
     plus_one,
+    scaled,
 )
+from keras_idea.keras_private.layer_walk import walk
 
 
 def part(path: str, layout: Layout) -> tuple[Part, ...]:
@@ -99,6 +104,29 @@ QWEN3 = {
     "attn_q_norm.weight": part("self_attention/query_dense_layernorm/scale", as_it_is),
     "attn_k_norm.weight": part("self_attention/key_dense_layernorm/scale", as_it_is),
 }
+
+
+def with_norms_of(block: Places, b: Any) -> Places:
+    """A block of Qwen 3, whose norms of queries and keys have a fixed epsilon.
+
+    KerasHub 0.32 does not hand the backbone's epsilon on to them; llama.cpp has one
+    epsilon for all norms. In x / sqrt(mean(x^2) + e) a factor s on x has the effect of
+    e / s^2 in place of e, so the matrices before these norms are multiplied by s.
+
+    Args:
+        block: dict, as of `GGUFFamily`.
+        b: a stock KerasHub backbone.
+    """
+    layers = walk(b.transformer_layers[0])
+    norm: Any = next(part for part in layers if part.name == "query_dense_layernorm")
+    factor = math.sqrt(b.layer_norm_epsilon / norm.epsilon)
+    rescaled = {
+        name: tuple(Part(p.path, scaled(p.layout, factor)) for p in block[name])
+        for name in ("attn_q.weight", "attn_k.weight")
+    }
+    return {**block, **rescaled}
+
+
 PHI3 = {
     "attn_qkv.weight": tuple(
         Part(f"attention/{name}/kernel", heads) for name in ("query", "key", "value")

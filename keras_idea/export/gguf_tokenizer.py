@@ -7,6 +7,7 @@ from typing import Any
 from keras_idea.errors import ExportRefused
 from keras_idea.export.gguf_keys import Value
 from keras_idea.export.released import AS_RELEASED, merges_of, released_name
+from keras_idea.export.report import NO_TOKENIZER
 from keras_idea.extras import require
 from keras_idea.hub.family import NUM_BYTES
 from keras_idea.hub.inputs import start_token
@@ -17,10 +18,6 @@ NORMAL, UNKNOWN, CONTROL, UNUSED = 1, 2, 3, 5
 # KerasHub 0.32 merges bytes across words. Of all of llama.cpp's ways to cut text
 # into words, this one alone cuts nothing but numbers.
 _UNCUT = "superbpe"
-_NO_TOKENIZER = (
-    "There is NO tokenizer in it, because the model has none: llama.cpp can be given "
-    "token ids alone."
-)
 # No byte of UTF-8 text: it ends the texts of a model of bytes that has no end.
 _NO_BYTE = 0xFF
 
@@ -67,7 +64,7 @@ def vocabulary_of(preprocessor: Any, size: int) -> Vocabulary:
     """
     tokenizer = getattr(preprocessor, "tokenizer", None)
     if tokenizer is None:
-        return Vocabulary("none", notes=(_NO_TOKENIZER,))
+        return Vocabulary("none", notes=(NO_TOKENIZER,))
     known = tokenizer.vocabulary_size()
     if known > size:
         raise ExportRefused(

@@ -81,7 +81,7 @@ def export_hf(
         except Exception as error:
             raise ExportFailed(f"KerasHub cannot export it: {error}") from error
         match, notes = _check(source, temporary)
-    what = f"a Hugging Face folder of {type(source.lm).__name__}, float32"
+    what = f"a Hugging Face folder of {source.name}, float32"
     return Export(path, what, match, source.notes + notes)
 
 

@@ -5,7 +5,7 @@ import json
 import pathlib
 import shutil
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
@@ -31,8 +31,18 @@ _TOKENIZER_APART = (
     f"'.../{APART}')."
 )
 _NO_TOKENIZER = (
-    "There is NO tokenizer in it: KerasHub's export of this one encodes otherwise "
-    "than its own; {difference} Use the preset's."
+    "Warning: there is no tokenizer in it, because KerasHub's export of this one "
+    "encodes otherwise than its own: {difference} Use the preset's."
+)
+# SentencePiece's.
+_SPACE = "▁"
+_SPECIAL = (
+    "In a text its tokenizer reads {tokens} as special tokens; KerasHub and a GGUF "
+    "file spell them out."
+)
+_SPLIT = (
+    "`tokenizer(text, split_special_tokens=True)` gives the model's own ids; chat "
+    "templates need the default."
 )
 
 
@@ -41,8 +51,8 @@ def settle_tokenizer(
 ) -> tuple[str, ...]:
     """Makes the tokenizer of an exported folder the model's, or takes it out.
 
-    A released one is left as it is: llama.cpp's converter knows it by what it makes of
-    a text.
+    A released byte-level one is left as it is: llama.cpp's converter knows it by what
+    it makes of a text.
 
     Args:
         preprocessor: the model's `CausalLMPreprocessor`, or None.
@@ -51,15 +61,23 @@ def settle_tokenizer(
     Returns:
         tuple of str, what the user should know of it.
     """
-    if preprocessor is None or not _tokenizer_difference(preprocessor, path):
+    if preprocessor is None:
         return ()
-    released = released_name(preprocessor.tokenizer)
-    if released:
-        return (AS_RELEASED.format(name=released),)
-    _mend(preprocessor.tokenizer, path, start_token(preprocessor))
+    tokenizer = preprocessor.tokenizer
+    byte_level = getattr(tokenizer, "merges", None) is not None
+    if not byte_level:
+        # In any case: versions of transformers differ in what they do without.
+        _add_settings(path, {"add_prefix_space": _puts_a_space(tokenizer)})
     difference = _tokenizer_difference(preprocessor, path)
+    if difference:
+        released = released_name(tokenizer)
+        if released:
+            return (AS_RELEASED.format(name=released),)
+        write = _write_byte_level if byte_level else _write_sentencepiece
+        write(tokenizer, path, start_token(preprocessor))
+        difference = _tokenizer_difference(preprocessor, path)
     if not difference:
-        return ()
+        return _read_in_a_text(preprocessor, path)
     # Beside a config.json transformers may take the family's class whatever the
     # tokenizer's own files say: Qwen's cuts the text as it likes.
     apart = path / APART
@@ -68,7 +86,7 @@ def settle_tokenizer(
         if (path / name).exists():
             (path / name).rename(apart / name)
     if not _tokenizer_difference(preprocessor, apart):
-        return (_TOKENIZER_APART,)
+        return (_TOKENIZER_APART, *_read_in_a_text(preprocessor, apart))
     shutil.rmtree(apart)
     return (_NO_TOKENIZER.format(difference=difference),)
 
@@ -76,44 +94,108 @@ def settle_tokenizer(
 def _tokenizer_difference(preprocessor: keras.layers.Layer, path: pathlib.Path) -> str:
     import transformers
 
-    tokenizer = preprocessor.tokenizer
-    start = [tokenizer.start_token_id] if start_token(preprocessor) else []
-
-    def with_start(text: str) -> list[int]:
-        return [*start, *np.asarray(tokenizer(text)).tolist()]
-
     with quiet(transformers):
         try:
             loaded = transformers.AutoTokenizer.from_pretrained(path)
         except Exception as error:
             return f"transformers cannot load it: {error}."
-    return first_difference(with_start, loaded.encode)
+    return first_difference(_with_start(preprocessor), loaded.encode)
 
 
-def _mend(tokenizer: keras.layers.Layer, path: pathlib.Path, start: str | None) -> None:
-    """Makes a tokenizer that KerasHub has exported to Hugging Face its own again.
+def _with_start(preprocessor: Any) -> Callable[[str], list[int]]:
+    """The ids that the model is given for a text."""
+    tokenizer = preprocessor.tokenizer
+    start = [tokenizer.start_token_id] if start_token(preprocessor) else []
+    return lambda text: [*start, *np.asarray(tokenizer(text)).tolist()]
 
-    KerasHub 0.32 does not cut text into words before it merges bytes (its pattern
-    is taken for a literal string), but what it exports does; it adds the start
-    token, which a Llama3's export does not; and it exports no word of a SentencePiece
-    model that puts no space before a text.
+
+def _read_in_a_text(
+    preprocessor: keras.layers.Layer, path: pathlib.Path
+) -> tuple[str, ...]:
+    """A note of special tokens that transformers reads in a text, and KerasHub not.
+
+    To write `split_special_tokens` into the folder would give KerasHub's ids, and break
+    chat templates, which write the start token into the text.
+    """
+    import transformers
+
+    with quiet(transformers):
+        loaded = transformers.AutoTokenizer.from_pretrained(path)
+    encode = _with_start(preprocessor)
+
+    def read(**options: bool) -> list[str]:
+        return [
+            token
+            for token in loaded.get_added_vocab()
+            if loaded.encode(f"a {token}b", **options) != encode(f"a {token}b")
+        ]
+
+    tokens = read()
+    if not tokens:
+        return ()
+    note = _SPECIAL.format(tokens=", ".join(tokens))
+    return (note if read(split_special_tokens=True) else f"{note} {_SPLIT}",)
+
+
+def _puts_a_space(tokenizer: Any) -> bool:
+    """bool, whether a SentencePiece tokenizer puts a space before a text."""
+    first = tokenizer.id_to_token(int(np.asarray(tokenizer("x"))[0]))
+    return first.startswith(_SPACE)
+
+
+def _write_sentencepiece(tokenizer: Any, path: pathlib.Path, start: str | None) -> None:
+    """Makes a SentencePiece tokenizer that KerasHub has exported its own again.
+
+    Beside a Mistral's config.json transformers 5 puts no space before a text, and none
+    of its versions puts one before a text that begins with a space.
 
     Args:
         tokenizer: a KerasHub tokenizer.
         path: path of the exported folder.
         start: str or None, the token that every text begins with.
     """
-    settings: dict[str, str | bool] = {"clean_up_tokenization_spaces": False}
-    if getattr(tokenizer, "merges", None) is None:
-        settings["add_prefix_space"] = False
-    else:
-        _byte_level(tokenizer, start).save(str(path / "tokenizer.json"))
-        settings["tokenizer_class"] = "PreTrainedTokenizerFast"
-        for name in ("vocab.json", "merges.txt"):
-            (path / name).unlink(missing_ok=True)
+    import transformers
+    from tokenizers import decoders, normalizers
+
+    with quiet(transformers):
+        exact = transformers.AutoTokenizer.from_pretrained(path).backend_tokenizer
+    there: list[Any] = [normalizers.Replace(" ", _SPACE)]
+    back: list[Any] = [decoders.Replace(_SPACE, " ")]
+    back += [decoders.ByteFallback(), decoders.Fuse()]
+    if _puts_a_space(tokenizer):
+        there.insert(0, normalizers.Prepend(_SPACE))
+        back.append(decoders.Strip(" ", 1, 0))
+    exact.normalizer, exact.pre_tokenizer = normalizers.Sequence(there), None
+    exact.decoder = decoders.Sequence(back)
+    if start is not None:
+        exact.post_processor = _begun_with(start, tokenizer)
+    exact.save(str(path / "tokenizer.json"))
+    _add_settings(path, {"tokenizer_class": "PreTrainedTokenizerFast"})
+
+
+def _write_byte_level(tokenizer: Any, path: pathlib.Path, start: str | None) -> None:
+    """Makes a byte-level tokenizer that KerasHub has exported its own again.
+
+    KerasHub 0.32 does not cut text into words before it merges bytes (its pattern
+    is taken for a literal string), but what it exports does; it adds the start
+    token, which a Llama3's export does not.
+
+    Args:
+        tokenizer: a KerasHub tokenizer.
+        path: path of the exported folder.
+        start: str or None, the token that every text begins with.
+    """
+    _byte_level(tokenizer, start).save(str(path / "tokenizer.json"))
+    _add_settings(path, {"tokenizer_class": "PreTrainedTokenizerFast"})
+    for name in ("vocab.json", "merges.txt"):
+        (path / name).unlink(missing_ok=True)
+
+
+def _add_settings(path: pathlib.Path, settings: dict[str, str | bool]) -> None:
     config = path / "tokenizer_config.json"
     written = json.loads(config.read_text(encoding="utf-8"))
-    config.write_text(json.dumps(written | settings, indent=2), encoding="utf-8")
+    written |= {"clean_up_tokenization_spaces": False, **settings}
+    config.write_text(json.dumps(written, indent=2), encoding="utf-8")
 
 
 def _byte_level(tokenizer: keras.layers.Layer, start: str | None) -> Any:
@@ -124,7 +206,6 @@ def _byte_level(tokenizer: keras.layers.Layer, start: str | None) -> Any:
         decoders,
         models,
         pre_tokenizers,
-        processors,
     )
 
     merges = [(a, b) for a, b in (merge.split(" ") for merge in merges_of(tokenizer))]
@@ -137,12 +218,19 @@ def _byte_level(tokenizer: keras.layers.Layer, start: str | None) -> Any:
     )
     exact.decoder = decoders.ByteLevel()
     if start is not None:
-        exact.post_processor = processors.TemplateProcessing(
-            single=f"{start} $A",
-            pair=f"{start} $A {start} $B",
-            special_tokens=[(start, tokenizer.token_to_id(start))],
-        )
+        exact.post_processor = _begun_with(start, tokenizer)
     return exact
+
+
+def _begun_with(start: str, tokenizer: Any) -> Any:
+    """What puts a token before every text."""
+    from tokenizers import processors
+
+    return processors.TemplateProcessing(
+        single=f"{start} $A",
+        pair=f"{start} $A {start} $B",
+        special_tokens=[(start, tokenizer.token_to_id(start))],
+    )
 
 
 @contextlib.contextmanager

@@ -8,6 +8,8 @@ import keras
 
 from keras_idea.errors import ExportRefused
 from keras_idea.extras import require
+from keras_idea.hub.families import is_task
+from keras_idea.hub.family import NUM_BYTES
 from keras_idea.models.dtype import compute_in
 
 _MEND = "Restore it from a copy, or train that run again."
@@ -57,6 +59,14 @@ def find_model(path: str | os.PathLike, purpose: str = "export") -> str:
     if "://" in str(path):
         return str(path)
     folder = pathlib.Path(path)
+    try:
+        folder.stat()
+    except FileNotFoundError:
+        pass  # which is told below
+    except (OSError, ValueError) as error:  # too long, or with a NUL
+        raise ExportRefused(
+            f"No model to {purpose} in {str(path)!r}: {error}. Give another path."
+        ) from None
     for preset in (folder / "preset", folder):
         if is_preset(preset):
             return str(preset)
@@ -75,6 +85,19 @@ def find_model(path: str | os.PathLike, purpose: str = "export") -> str:
     )
 
 
+def reads_bytes(model: keras.Model) -> bool:
+    """Whether a model without a tokenizer reads the bytes of UTF-8 text.
+
+    Nothing but this package's own decoder is known to: a run trains it on bytes, with
+    one id more if it reads documents. The ids of a KerasHub model are its tokenizer's.
+
+    Args:
+        model: what `load_run` returned.
+    """
+    size = model.output_shape[-1]
+    return not is_task(model) and size in (NUM_BYTES, NUM_BYTES + 1)
+
+
 def is_preset(folder: pathlib.Path) -> bool:
     """bool, whether `folder` is a KerasHub preset folder with its weights."""
     config = (folder / "config.json").is_file()
@@ -82,9 +105,16 @@ def is_preset(folder: pathlib.Path) -> bool:
 
 
 def _load_preset(preset: str, dtype: str) -> keras.Model:
-    keras_hub = require("keras_hub", "A KerasHub model", "hub", ExportRefused)
+    hub = require("keras_hub", "A KerasHub model", "hub", ExportRefused)
+    tokenizer = "://" in preset or (pathlib.Path(preset) / "tokenizer.json").is_file()
+    # Where there is none KerasHub would not load a backbone's preset.
+    options = {} if tokenizer else {"preprocessor": None}
     try:
-        return keras_hub.models.CausalLM.from_preset(preset, dtype=dtype)
+        lm = hub.models.CausalLM.from_preset(preset, dtype=dtype, **options)
+        if tokenizer and lm.preprocessor is None:
+            # Saved beside a task that had none.
+            lm.preprocessor = hub.models.CausalLMPreprocessor.from_preset(preset)
+        return lm
     # From many places: files that are damaged, a task of another kind.
     except Exception as error:
         raise ExportRefused(

@@ -5,6 +5,7 @@ import pathlib
 
 import keras
 
+from keras_idea.disk import weights_bytes
 from keras_idea.errors import ExportFailed
 from keras_idea.export.compare import compare, model_subject
 from keras_idea.export.report import Export
@@ -60,7 +61,8 @@ def export_preset(
     """
     check_target(path, PRESET, overwrite)
     source = stock(model)
-    with replacing(path) as temporary:
+    size = weights_bytes(source.lm.count_params(), len(source.lm.variables))
+    with replacing(path, size) as temporary:
         source.lm.save_to_preset(str(temporary))
         _check_stock(temporary)
         loaded = _load(temporary, source.lm)
@@ -74,7 +76,7 @@ def export_preset(
         )
         if source.tokenizer is not None:
             _check_tokenizer(source.tokenizer, loaded.preprocessor.tokenizer)
-    what = f"a KerasHub preset, {type(source.lm).__name__}"
+    what = f"a KerasHub preset, {source.name}"
     return Export(path, what, match, (*source.notes, *_precision(source.lm)))
 
 

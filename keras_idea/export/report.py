@@ -5,6 +5,13 @@ import os
 
 from keras_idea.export.compare import Match
 
+#: Of a model that takes text, but was saved or given without its tokenizer.
+NO_TOKENIZER = (
+    "Warning: there is no tokenizer in it, because the model has none: it can be given "
+    "token ids alone. Set `lm.preprocessor` to the preprocessor of the preset that the "
+    "model was made of, save it by `lm.save_to_preset`, and export that."
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class Export:

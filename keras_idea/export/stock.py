@@ -12,6 +12,8 @@ from keras_idea.export.compare import (
     model_subject,
     probe_length,
 )
+from keras_idea.export.load import reads_bytes
+from keras_idea.export.report import NO_TOKENIZER
 from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.hub.inputs import text_inputs
 from keras_idea.hub.rebuild import mend_get_config, rebuild_task
@@ -35,6 +37,12 @@ class Stock:
     lm: keras.Model
     subject: Subject
     notes: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """str, its class, and whether there is a tokenizer."""
+        without = "" if self.tokenizer else " without a tokenizer"
+        return f"{type(self.lm).__name__}{without}"
 
     @property
     def vocabulary_size(self) -> int:
@@ -67,10 +75,8 @@ def stock(model: keras.Model) -> Stock:
             neither of the two.
     """
     check_compacted(model)
-    notes: tuple[str, ...] = ()
-    lm = model
-    if not (is_task(model) or is_backbone(model)):
-        lm, notes = as_llama3(model), (_BYTES,)
+    of_hub = is_task(model) or is_backbone(model)
+    lm = model if of_hub else as_llama3(model)
     import keras_hub
 
     if not isinstance(lm, keras_hub.models.CausalLM):
@@ -80,7 +86,11 @@ def stock(model: keras.Model) -> Stock:
         )
     check_text_alone(lm)
     mend_get_config(lm.backbone)
-    return Stock(lm, model_subject(model), notes)
+    source = Stock(lm, model_subject(model))
+    if source.tokenizer is not None:
+        return source
+    note = _BYTES if reads_bytes(model) else NO_TOKENIZER
+    return dataclasses.replace(source, notes=(note,))
 
 
 def check_text_alone(lm: keras.Model) -> None:

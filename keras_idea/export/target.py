@@ -8,6 +8,7 @@ import pathlib
 from collections.abc import Iterator
 
 from keras_idea import files
+from keras_idea.disk import reserve
 from keras_idea.errors import ExportRefused
 
 
@@ -48,7 +49,8 @@ def check_target(path: str | os.PathLike, kind: Kind, overwrite: bool = False) -
         raise ExportRefused(
             f"The name of {kind.what} ends in {kind.suffix!r}. Received: {str(path)!r}."
         )
-    files.check_parents(target.parent, ExportRefused, f"{str(path)!r} cannot be made")
+    begin = f"{str(path)!r} cannot be made"
+    files.check_place(target, ExportRefused, begin, "Give another path.")
     if not target.exists() or (target.is_dir() and kind.names and _is_empty(target)):
         return
     foreign = _foreign(target, kind)
@@ -65,17 +67,18 @@ def check_target(path: str | os.PathLike, kind: Kind, overwrite: bool = False) -
 
 
 @contextlib.contextmanager
-def replacing(path: str | os.PathLike) -> Iterator[pathlib.Path]:
+def replacing(path: str | os.PathLike, size: int = 0) -> Iterator[pathlib.Path]:
     """As `files.replacing`, of a path that `check_target` has checked.
 
     Args:
         path: path of a file or folder.
+        size: int, bytes that must be free for it. Default 0.
 
     Yields:
         Path, nothing there yet.
 
     Raises:
-        ExportRefused: if no folder can be made there.
+        ExportRefused: if no folder can be made there, or there is no room.
 
     Example:
     >>> with replacing("narrow.txt") as temporary:
@@ -86,6 +89,8 @@ def replacing(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     with contextlib.ExitStack() as stack:
         try:
             temporary = stack.enter_context(files.replacing(path))
+            if size:
+                reserve(temporary.parent, size)
         except OSError as error:
             raise ExportRefused(f"{str(path)!r} cannot be written: {error}.") from None
         yield temporary

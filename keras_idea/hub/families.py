@@ -8,13 +8,12 @@ from typing import Any
 import keras
 
 from keras_idea.errors import ArgumentError
+from keras_idea.hub import hf_exports
 from keras_idea.hub.family import (
     Family,
     FFNLayout,
     FromNothing,
     HFExport,
-    Rule,
-    has,
 )
 from keras_idea.hub.mixtures import MIXTURE_ROWS
 from keras_idea.hub.ungated import UNGATED_ROWS
@@ -27,10 +26,6 @@ _LLAMA = FFNLayout(
 _GEMMA3 = FFNLayout(up="gating_ffw", gate="gating_ffw_2", down="ffw_linear")
 _PROJ = FFNLayout(up="gate_proj", gate="up_proj", down="down_proj", inside="mlp")
 _LLAMA_TOKENS = ("<unk>", "<s>", "</s>")
-_ROPE = has(
-    "rope_scaling_factor", 1.0, "KerasHub leaves the scaling of the positions out"
-)
-_GEMMA2 = "KerasHub exports Gemma 2 as Gemma 1, which computes something else"
 _GEMMA_ONNX = {"tensorflow": "tf2onnx makes inputs of Gemma's constants"}
 
 # Exports: measured with keras_hub 0.32.0 and transformers 5.23, keras 3.15.1 and
@@ -61,13 +56,13 @@ _ROWS = (
         "Mistral",
         ffns=_LLAMA,
         from_nothing=FromNothing("sentencepiece", _LLAMA_TOKENS),
-        hf=HFExport((_ROPE,)),
+        hf=hf_exports.MISTRAL,
     ),
     Family(
         "Qwen",
         ffns=_LLAMA,
         from_nothing=FromNothing("bpe", ("<|endoftext|>",)),
-        hf=HFExport((_ROPE,)),
+        hf=hf_exports.QWEN,
     ),
     Family(
         "Qwen3",
@@ -99,27 +94,10 @@ _ROWS = (
             # Of more, KerasHub's export to Hugging Face writes the first only.
             key_value_heads=1,
         ),
-        hf=HFExport(
-            (
-                has("use_post_ffw_norm", False, _GEMMA2),
-                has("use_post_attention_norm", False, _GEMMA2),
-                has("attention_logit_soft_cap", None, _GEMMA2),
-                has("final_logit_soft_cap", None, _GEMMA2),
-                has("use_sliding_window_attention", False, _GEMMA2),
-                has(
-                    "num_key_value_heads", 1, "KerasHub exports the first of them only"
-                ),
-                Rule(
-                    lambda b: b.num_query_heads * b.head_dim == b.hidden_dim,
-                    "KerasHub transposes the queries wrongly unless num_query_heads x "
-                    "head_dim is hidden_dim. Train with such a head_dim.",
-                ),
-                has("layer_norm_epsilon", 1e-6, "KerasHub leaves it out"),
-            )
-        ),
+        hf=hf_exports.GEMMA,
         onnx_wrong=_GEMMA_ONNX,
     ),
-    Family("Gemma3", ffns=_GEMMA3, hf=HFExport(), onnx_wrong=_GEMMA_ONNX),
+    Family("Gemma3", ffns=_GEMMA3, hf=hf_exports.GEMMA3, onnx_wrong=_GEMMA_ONNX),
     Family(
         "Gemma4",
         ffns=dataclasses.replace(
@@ -188,6 +166,19 @@ FAMILIES: dict[str, Family] = {
 # (`Any`, because the type checker cannot know that these have all parts.)
 HUB_FAMILIES: Mapping[str, Any] = types.MappingProxyType(
     {row.prefix.lower(): row for row in _ROWS if row.from_nothing}
+)
+#: Prefixes of the other families of causal language models that a run can prune, which
+#: begin with a trained model.
+PRESET_FAMILIES = (
+    "Bloom",
+    "Falcon",
+    "GPT2",
+    "GPTNeoX",
+    "Gemma3",
+    "Gemma4",
+    "OPT",
+    "Qwen3_5",
+    "SmolLM3",
 )
 
 

@@ -107,7 +107,8 @@ def check_tokenizer(
     if kind not in ("bytes", own):
         raise ConfigError(
             f"`{name}` must be 'bytes' or {own!r} for {family!r}: KerasHub's "
-            f"{row.prefix}Tokenizer reads no other. Received: {kind!r}."
+            f"{row.prefix}Tokenizer reads no other. Received: {name}={kind!r}. Set "
+            f"`{name}` to {own!r}, or delete it."
         )
     if vocabulary_size is None:
         return
@@ -115,15 +116,14 @@ def check_tokenizer(
         raise ConfigError(
             "`vocabulary_size` is for a trained tokenizer; the byte-level one of "
             f"{family!r} has {smallest} tokens. Received: "
-            f"vocabulary_size={vocabulary_size}. Mend: leave it out, or ask for "
-            f"{own!r}."
+            f"vocabulary_size={vocabulary_size}. Delete it, or set `{name}` to {own!r}."
         )
     if vocabulary_size <= smallest:
         raise ConfigError(
-            f"`vocabulary_size` must be above {smallest} for "
-            f"{family!r}: so many are the bytes and the special tokens. Received: "
-            f"vocabulary_size={vocabulary_size}. Mend: more, or the byte-level "
-            "tokenizer."
+            f"`vocabulary_size` must be above {smallest} for {family!r}, the number "
+            "of bytes and special tokens. Received: "
+            f"vocabulary_size={vocabulary_size}. Set a larger `vocabulary_size`, or "
+            f"`{name}` to 'bytes'."
         )
 
 
@@ -195,7 +195,7 @@ def _train_sentencepiece(
     except RuntimeError as error:
         raise ConfigError(
             f"SentencePiece cannot make a vocabulary of {size} tokens from this text: "
-            f"{str(error).split(']')[-1].strip()} Mend: another vocabulary_size, or "
+            f"{str(error).split(']')[-1].strip()} Set another `vocabulary_size`, or "
             "the byte-level tokenizer."
         ) from None
     trained = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())

@@ -1,6 +1,6 @@
 """The KerasHub families with mixtures of experts: one row of data each.
 
-Tried with keras_hub 0.32.0, see tests/hub_models.py.
+Tried with keras_hub 0.32.0, see tests/support/hub_models.py.
 """
 
 import dataclasses

@@ -1,6 +1,6 @@
 """The KerasHub families whose FFNs have no gate: one row of data each.
 
-Tried with keras_hub 0.32.0, see tests/hub_models.py.
+Tried with keras_hub 0.32.0, see tests/support/hub_models.py.
 """
 
 import dataclasses

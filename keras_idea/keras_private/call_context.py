@@ -6,7 +6,8 @@ keyword, which tensorflow refuses). Seen with Keras 3.15.1.
 """
 
 import contextlib
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
@@ -15,6 +16,7 @@ from keras.src.backend.common import global_state
 from keras.src.backend.common.stateless_scope import get_stateless_scope
 
 _AGAIN = "keras_idea_called_again"
+_TRAIN_STEP = "keras_idea_train_step"
 
 
 def in_forward_pass() -> bool:
@@ -38,10 +40,31 @@ def called_again() -> Iterator[None]:
         global_state.set_global_attribute(_AGAIN, before)
 
 
-def training_flag() -> bool | None:
-    """Bool or None, the `training` that the outermost layer was called with."""
+def is_training() -> bool:
+    """bool, whether the forward pass under way is one that a model is trained by.
+
+    The outermost layer's `training` says so. Where that is None it is inference, as it
+    is in Keras; but not in the train step of a model whose `call` takes no `training`,
+    see `in_train_step`, nor where a backward pass repeats a layer's `call`. A model
+    that is rematerialized as a whole is told a traced value on jax, which says nothing.
+    """
     context = _context()
-    return None if context is None else context.get_value("training")
+    flag = None if context is None else context.get_value("training")
+    if flag is not None and not keras.ops.is_tensor(flag):
+        return bool(flag)
+    step = global_state.get_global_attribute(_TRAIN_STEP, False)
+    again = global_state.get_global_attribute(_AGAIN, False)
+    return context is None or bool(step or again)
+
+
+def in_train_step(train_step: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Calls a train step, in which a forward pass is one of training."""
+    before = global_state.get_global_attribute(_TRAIN_STEP, False)
+    global_state.set_global_attribute(_TRAIN_STEP, True)
+    try:
+        return train_step(*args, **kwargs)
+    finally:
+        global_state.set_global_attribute(_TRAIN_STEP, before)
 
 
 def current_pass() -> Any:
@@ -75,7 +98,8 @@ def call_without_values(model: keras.Model, inputs: Any, training: bool) -> Any:
     Returns:
         `KerasTensor`s of its outputs.
     """
-    return backend.compute_output_spec(model, inputs, training=training)
+    call = functools.partial(backend.compute_output_spec, model, training=training)
+    return in_train_step(call, inputs) if training else call(inputs)
 
 
 def _context() -> Any:

@@ -78,6 +78,14 @@ def made_of_tensors(cls: type[keras.Model]) -> bool:
     return functional_like_constructor(cls)
 
 
+def state_is_out(model: keras.Model) -> bool:
+    """Whether a train step holds the model's values, as in the midst of `fit` on jax.
+
+    What is assigned to a variable then is lost. `callback.model` puts them back.
+    """
+    return not getattr(model, "_jax_state_synced", True)
+
+
 def make_train_function(model: keras.Model, known: bool = False) -> None:
     """Makes a model's train function anew, one that shares no trace with another.
 

@@ -21,6 +21,22 @@ def state_variables(model: keras.Model) -> tuple[list[keras.Variable], ...]:
     )
 
 
+def has_own_train_step(model: keras.Model) -> bool:
+    """Whether a model's train step is neither Keras's nor KerasHub's.
+
+    Theirs apply the optimizer once for each batch.
+    """
+    step = vars(model).get("train_step", type(model).train_step)
+    module = getattr(_original(step), "__module__", "")
+    return module.partition(".")[0] not in ("keras", "keras_hub")
+
+
+def _original(step: Any) -> Any:
+    while isinstance(step, functools.partial):
+        step = step.args[0] if step.args else step.func
+    return step
+
+
 class TrainStep:
     """A jitted train step that may have been compiled before it is called.
 

@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_idea.layers.cut import Cut
 from keras_idea.typing import Tensor
+from keras_idea.validation import plural
 
 
 def feed_forward(
@@ -101,13 +102,13 @@ def check_loaded_width(name: str, hidden_dim: int, found: int) -> None:
     """
     if hidden_dim != found:
         raise ValueError(
-            f"The file holds {found} neurons of '{name}', which has {hidden_dim}: it "
-            "was saved before or after the model became narrower. Load the model whole "
-            "(keras.saving.load_model), or restore a run by "
+            f"The file holds {plural(found, 'neuron')} of '{name}', which has "
+            f"{hidden_dim}: it was saved before or after the model became narrower. "
+            "Load the model whole (keras.saving.load_model), or restore a run by "
             "keras_idea.Checkpoint(folder).restore(model), which narrows the model; or "
-            f"make the model with {found} neurons. If this is a whole model: a block "
-            "of yours makes the FFN with the width of its own config, which must "
-            "follow (docs/good_to_know.md)."
+            f"make the model with {plural(found, 'neuron')}. If this is a whole model: "
+            "a block of yours makes the FFN with the width of its own config, which "
+            "must follow (docs/good_to_know.md)."
         )
 
 

@@ -79,17 +79,22 @@ def build_ffn(layer: keras.layers.Layer, input_shape: Sequence[int | None]) -> N
     layer.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: input_dim})
 
 
-def ffn_config(layer: keras.layers.Layer) -> dict[str, Any]:
-    """The constructor's arguments that all FFNs share."""
-    config = {
-        "hidden_dim": layer.hidden_dim,
-        "activation": keras.activations.serialize(layer.activation),
-        "use_bias": layer.use_bias,
+def ffn_arguments(layer: keras.layers.Layer) -> dict[str, Any]:
+    """The constructor's arguments that all FFNs share, as objects."""
+    names = [f"{kind}_{name}" for name in _OF_VARIABLES for kind in _KINDS]
+    return {
+        name: getattr(layer, name)
+        for name in ("hidden_dim", "activation", "use_bias", *names)
     }
+
+
+def ffn_config(layer: keras.layers.Layer) -> dict[str, Any]:
+    """The same as a file holds them. What a lambda becomes cannot be read back."""
+    config = ffn_arguments(layer)
+    config["activation"] = keras.activations.serialize(layer.activation)
     for name, room in _OF_VARIABLES.items():
         for kind in _KINDS:
-            value = getattr(layer, f"{kind}_{name}")
-            config[f"{kind}_{name}"] = room.serialize(value)
+            config[f"{kind}_{name}"] = room.serialize(config[f"{kind}_{name}"])
     return config
 
 

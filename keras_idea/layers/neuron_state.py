@@ -27,7 +27,7 @@ import numpy as np
 from keras import ops
 
 from keras_idea.functional.importance import REDUCTIONS, Reduction, neuron_importance
-from keras_idea.keras_private.call_context import current_pass, training_flag
+from keras_idea.keras_private.call_context import current_pass, is_training
 from keras_idea.keras_private.unlocked import unlocked, untrack
 from keras_idea.layers.cut import Cut
 from keras_idea.layers.feed_forward import check_loaded_width
@@ -167,8 +167,8 @@ class NeuronState(keras.layers.Layer):
         """
         if self.probe is None:
             return activations
-        present = current_pass()
-        if training_flag() is not False and present is not None:
+        present, training = current_pass(), is_training()
+        if training and present is not None:
             if self._measured is not None and self._measured() is present:
                 raise ValueError(
                     f"The FFN of '{self.path}' is called more than once in a forward "
@@ -176,7 +176,7 @@ class NeuronState(keras.layers.Layer):
                     "method='sensitivity', which adds the gradients of all calls up."
                 )
             self._measured = weakref.ref(present)
-        return self.probe.tap(activations, training_flag(), mask)
+        return self.probe.tap(activations, training, mask)
 
     def set_probe(self, probe: Any) -> list[keras.Variable]:
         """Hangs a probe in the way of the hidden activations, and builds it.

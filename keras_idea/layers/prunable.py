@@ -16,7 +16,7 @@ from keras_idea.layers.feed_forward import (
     ffn_cuts,
     ffn_kernels,
 )
-from keras_idea.layers.ffn_arguments import build_ffn, ffn_config
+from keras_idea.layers.ffn_arguments import build_ffn, ffn_arguments, ffn_config
 from keras_idea.layers.neuron_state import NeuronState
 from keras_idea.layers.plain_ffns import PlainFFN
 from keras_idea.typing import Tensor
@@ -104,8 +104,9 @@ class Prunable(keras.layers.Layer):
 
     def plain(self, hidden_dim: int) -> PlainFFN:
         """An unbuilt plain FFN of the same arguments, but `hidden_dim`."""
-        config = {**keras.layers.Layer.get_config(self), **ffn_config(self)}
-        return self.plain_class.from_config({**config, "hidden_dim": hidden_dim})
+        # Not from a config, which cannot hold a lambda.
+        config = {**keras.layers.Layer.get_config(self), **ffn_arguments(self)}
+        return self.plain_class(**{**config, "hidden_dim": hidden_dim})
 
     def cuts(self) -> list[Cut]:
         """How its neurons lie in its weights, the kernels first."""

@@ -10,6 +10,7 @@ from keras_idea.methods.method import Decision, Job, Method
 from keras_idea.methods.probe import Probe
 from keras_idea.methods.random import Random
 from keras_idea.methods.sensitivity import Sensitivity
+from keras_idea.validation import did_you_mean
 
 METHODS: dict[str, type[Method]] = {
     method.name: method for method in (Sensitivity, Random, Activation, LearnedMask)
@@ -35,6 +36,7 @@ def get(identifier: str | Method) -> Method:
     raise ValueError(
         f"`method` must be one of {', '.join(map(repr, METHODS))} or an object of "
         f"`keras_idea.methods`. Received: method={identifier!r}."
+        f"{did_you_mean(identifier, METHODS)}"
     )
 
 

@@ -144,6 +144,13 @@ class Activation(Method):
                 "hold at least one token that is not padding; gathered in training, "
                 "one on which the loss depends."
             )
+        if not np.isfinite(sums).all():
+            raise ValueError(
+                f"Method 'activation' cannot rank the neurons of {job.ffn.name}: some "
+                "activations on its samples are NaN or infinite. Received: "
+                f"{int((~np.isfinite(sums)).sum())} such neurons. Check the model's "
+                "weights and the `data`."
+            )
         importance = importance_of_sums(sums, samples, self.aggregation)
         mask = top_k_mask(importance, job.target_dim, alive=job.ffn.mask.value)
         return Decision(ops.convert_to_numpy(mask))

@@ -71,7 +71,7 @@ class _Capture:
     def tap(
         self,
         activations: Tensor,
-        training: bool | None = None,
+        training: bool = True,
         mask: Tensor | None = None,
     ) -> Tensor:
         if self.found is not None:

@@ -19,6 +19,7 @@ class GatherProbe(Probe):
     It lets the activations through as they are. A token on which nothing in the
     loss depends (its gradient is exactly zero for every neuron) counts as padding:
     padded positions that the loss leaves out are such, wherever the mask was given.
+    A batch with an activation that is not finite is left out.
 
     Args:
         hidden_dim: int, F.
@@ -51,11 +52,11 @@ class GatherProbe(Probe):
     def tap(
         self,
         activations: Tensor,
-        training: bool | None = None,
+        training: bool = True,
         mask: Tensor | None = None,
     ) -> Tensor:
         """The activations unchanged; see `Probe`."""
-        if training is False:
+        if not training:
             return activations
         batch = ops.cast(ops.shape(activations)[0], "float32")
         first = self.begin_step - ops.ceil(self.num_samples / batch)
@@ -102,11 +103,12 @@ def _tap_sums(
             upstream = args[0] if upstream is None else upstream
             counts = ops.any(ops.not_equal(upstream, 0), axis=-1)
             more, further = activation_sums(activations, counts, aggregation)
-            due = ops.cast(steps >= first, "float32")
+            # A batch whose activations are not all finite was not measured.
+            due = ops.logical_and(steps >= first, ops.all(ops.isfinite(more)))
             return (
                 upstream,
-                sums + due * more,
-                samples + due * further,
+                ops.where(due, sums + more, sums),
+                ops.where(due, samples + further, samples),
                 steps + 1.0,
                 ops.zeros_like(first),
             )

@@ -11,7 +11,7 @@ from keras_idea.methods.mask_probe import MaskProbe
 from keras_idea.methods.method import Decision, Job, Method, fall_after
 from keras_idea.methods.multipliers import Multipliers
 from keras_idea.schedules.width import CubicWidth
-from keras_idea.validation import check_int, check_number
+from keras_idea.validation import check_int, check_number, plural
 
 
 class LearnedMask(Method):
@@ -131,7 +131,14 @@ class LearnedMask(Method):
 
 
 def _decision(job: Job) -> Decision:
-    log_alpha = job.ffn.state.probe.log_alpha.value
+    probe = job.ffn.state.probe
+    if not probe.has_learned():
+        raise ValueError(
+            f"Method 'learned_mask' has learned nothing of {job.ffn.name}: every "
+            f"gradient of its mask was NaN or infinite. Received: {job.prune_steps} "
+            "steps. Check the data and the learning rate."
+        )
+    log_alpha = probe.log_alpha.value
     soft = hard_concrete_mask(log_alpha, job.target_dim, alive=job.ffn.mask.value)
     soft = ops.convert_to_numpy(soft)
     return Decision((soft > 0).astype("float32"), scale=soft)
@@ -143,10 +150,10 @@ def _check_sparsity(job: Job) -> None:
         least = int((1 - MAX_SPARSITY) * hidden_dim) + 1
         raise ValueError(
             f"Method 'learned_mask' cannot prune {job.ffn.name} from {hidden_dim} to "
-            f"{target_dim} neurons: log alpha is clamped to [log 0.01, log 100], so "
-            "each neuron stays with a probability of at least 4.7 %, and the expected "
-            f"sparsity cannot exceed {MAX_SPARSITY:.3f}. Keep at least {least} "
-            "neurons, or use another method."
+            f"{plural(target_dim, 'neuron')}: log alpha is clamped to [log 0.01, log "
+            "100], so each neuron stays with a probability of at least 4.7 %, and the "
+            f"expected sparsity cannot exceed {MAX_SPARSITY:.3f}. Keep at least "
+            f"{plural(least, 'neuron')}, or use another method."
         )
 
 

@@ -81,6 +81,7 @@ class MaskProbe(Probe):
         initial = generator.normal(INITIAL_MEAN, INITIAL_DEVIATION, shape)
         self.log_alpha.assign(initial.astype("float32"))
         self._moments = self.add_overwritten("moments", (2, *shape))
+        self._measured = self.add_overwritten("measured", shape)
         if self.multipliers is not None:
             self.multipliers.build()
 
@@ -92,6 +93,10 @@ class MaskProbe(Probe):
                 first has the multipliers.
         """
         self._peers = _Peers(probes)
+
+    def has_learned(self) -> bool:
+        """Whether a gradient that was finite, 0 too, has ever reached it."""
+        return bool(ops.convert_to_numpy(self._measured.value).any())
 
     def sparsity(self) -> Tensor:
         """The expected sparsity now, a scalar tensor."""
@@ -111,11 +116,11 @@ class MaskProbe(Probe):
     def tap(
         self,
         activations: Tensor,
-        training: bool | None = None,
+        training: bool = True,
         mask: Tensor | None = None,
     ) -> Tensor:
         """The activations times the mask; see `Probe`."""
-        if training is False:
+        if not training:
             return activations * ops.cast(self.scale(), activations.dtype)
         probes = self._peers.probes
         if not probes:
@@ -133,6 +138,7 @@ class MaskProbe(Probe):
             activations,
             self.log_alpha.value,
             self._moments.value,
+            self._measured.value,
             self._steps.value,
             hard_concrete_noise(self.stream, steps, self.hidden_dim),
             probes[0].multipliers.values,
@@ -171,6 +177,7 @@ def _tap_mask(
     activations: Tensor,
     log_alpha: Tensor,
     moments: Tensor,
+    measured: Tensor,
     steps: Tensor,
     noise: Tensor,
     multipliers: Tensor,
@@ -186,6 +193,7 @@ def _tap_mask(
         activations: Tensor,
         log_alpha: Tensor,
         moments: Tensor,
+        measured: Tensor,
         steps: Tensor,
         noise: Tensor,
         multipliers: Tensor,
@@ -201,19 +209,27 @@ def _tap_mask(
                 log_alpha, target, multipliers
             )
             elapsed = steps - begin_step
-            updated = adam_step(
-                ops.clip(log_alpha, MINIMUM, MAXIMUM),
-                by_mask + by_constraint / layers,
-                moments,
-                elapsed + 1.0,
-                rate(elapsed),
+            gradient = by_mask + by_constraint / layers
+            before = ops.clip(log_alpha, MINIMUM, MAXIMUM), moments
+            after = adam_step(
+                before[0], gradient, moments, elapsed + 1.0, rate(elapsed)
             )
+            # A neuron whose gradient is not finite was not measured.
+            finite = ops.isfinite(gradient)
+            updated = [
+                ops.where(finite, new, old)
+                for new, old in zip(
+                    (*after, measured + 1.0), (*before, measured), strict=True
+                )
+            ]
             rest = map(ops.zeros_like, (noise, multipliers, target))
             return upstream * z, *updated, steps + 1.0, *rest
 
         return activations * z, grad
 
-    return tap(activations, log_alpha, moments, steps, noise, multipliers, target)
+    return tap(
+        activations, log_alpha, moments, measured, steps, noise, multipliers, target
+    )
 
 
 def _sum_over_tokens(upstream: Tensor, activations: Tensor) -> Tensor:

@@ -71,15 +71,14 @@ class Probe(Overwritten):
     def tap(
         self,
         activations: Tensor,
-        training: bool | None = None,
+        training: bool = True,
         mask: Tensor | None = None,
     ) -> Tensor:
         """What the down projection gets to read.
 
         Args:
             activations: tensor `(..., F)`.
-            training: bool or None, Keras's flag of the forward pass; None too is
-                training.
+            training: bool, whether the model is trained by this forward pass.
             mask: tensor `(...)` or None, Keras's mask of the tokens.
 
         Returns:

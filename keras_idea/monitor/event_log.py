@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from keras_idea import processes
+from keras_idea.disk import writing
 from keras_idea.extras import require
 
 #: What the tab "Custom Scalars" shows: charts, and regular expressions of their tags.
@@ -63,13 +64,15 @@ class EventLog:
     def __init__(self, folder: str | os.PathLike, start: int) -> None:
         # File names have a resolution of one second: without an ending of its own, a
         # second writer in the folder would write into the file of the first.
-        self._writer = tensorboardx().SummaryWriter(
-            os.fspath(folder),
-            purge_step=start + 1,
-            flush_secs=10,
-            write_to_disk=processes.is_first(),
-            filename_suffix=f".{os.getpid()}.{next(_numbers):04}{_FILE_END}",
-        )
+        make = tensorboardx().SummaryWriter
+        with writing("The TensorBoard log", folder, "Set `log_dir` to another folder."):
+            self._writer = make(
+                os.fspath(folder),
+                purge_step=start + 1,
+                flush_secs=10,
+                write_to_disk=processes.is_first(),
+                filename_suffix=f".{os.getpid()}.{next(_numbers):04}{_FILE_END}",
+            )
         charts = {
             category: {title: ["Multiline", tags] for title, tags in charts.items()}
             for category, charts in DASHBOARD.items()
@@ -139,17 +142,3 @@ def _events(path: pathlib.Path) -> Iterator[Any]:
             if len(record) < length or len(file.read(4)) < 4:
                 return
             yield event_class.FromString(record)
-
-
-def check_folder(log_dir: str | os.PathLike) -> str:
-    """Returns `log_dir` as text, or raises a `ValueError`."""
-    try:
-        folder: object = os.fspath(log_dir)
-    except TypeError:
-        folder = None
-    if not isinstance(folder, str) or not folder or os.path.isfile(folder):
-        raise ValueError(
-            "`log_dir` must be the path of a folder, which may not exist yet. "
-            f"Received: log_dir={log_dir!r}."
-        )
-    return folder

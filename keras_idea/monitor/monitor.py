@@ -8,18 +8,16 @@ from typing import Any
 
 import keras
 
+from keras_idea.files import check_folder
+from keras_idea.keras_private.callbacks import peers
 from keras_idea.keras_private.optimizer_variables import as_int
-from keras_idea.monitor.event_log import (
-    EventLog,
-    check_folder,
-    last_value,
-    tensorboardx,
-)
+from keras_idea.monitor.event_log import EventLog, last_value, tensorboardx
 from keras_idea.monitor.interval import IntervalMeter
 from keras_idea.monitor.neuron_log import NeuronLog
 from keras_idea.monitor.neuron_watch import NeuronWatch
 from keras_idea.monitor.run_figures import RunFigures, infer_tokens
 from keras_idea.surgery.find import find_ffns
+from keras_idea.surgery.rate_log import RateLog
 from keras_idea.surgery.step_count import StepCount
 from keras_idea.validation import check_int, check_number
 
@@ -86,7 +84,8 @@ class Monitor(keras.callbacks.Callback):
         sequence_length: int | None = None,
     ) -> None:
         super().__init__()
-        self.log_dir = check_folder(log_dir)
+        check_folder("log_dir", log_dir)
+        self.log_dir = os.fspath(log_dir)  # not a Path's: it may be a URL
         self.update_every = check_int("update_every", update_every, minimum=1)
         self.neurons_every = check_int("neurons_every", neurons_every, minimum=1)
         self.tokens_per_batch, self.sequence_length = tokens_per_batch, sequence_length
@@ -138,7 +137,8 @@ class Monitor(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         """Notes where the optimizer stands: reading it each batch would cost."""
         self._first_epoch = epoch if self._first_epoch is None else self._first_epoch
-        self._count = StepCount(self.model.optimizer)
+        self._count = StepCount(self.model)
+        self._rate = RateLog(self.model, self._count, peers(self), self)
         self._meter.begin_epoch()
         self._batches_before += self._batches
         self._batches = 0
@@ -147,6 +147,7 @@ class Monitor(keras.callbacks.Callback):
     def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
         """Writes and reads what has become due, between two batches."""
         self._advance(batch)
+        self._rate.note(batch)
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         """Keeps the batch's logs: maybe in another thread, maybe late."""
@@ -163,11 +164,13 @@ class Monitor(keras.callbacks.Callback):
         self._metrics_of_epoch = not any(name.startswith("val_") for name in logs or {})
         self._advance(self._meter.latest)
         step = as_int(self.model.optimizer.iterations)
-        validation = {
+        validation: dict[str, float | None] = {
             "loss/validation" if name == "val_loss" else f"metrics/{name}": value
             for name, value in (logs or {}).items()
             if name.startswith("val_")
         }
+        if self._rate.of(self._batches) is None:  # no point of a batch has told it
+            validation["learning_rate"] = self._rate.at_end(self._batches)
         self._log.scalars(step, validation)
         self._log.flush()
 
@@ -194,7 +197,7 @@ class Monitor(keras.callbacks.Callback):
         Args:
             step: int, the optimizer steps taken.
         """
-        self._neurons.read(find_ffns(self.model), step)
+        self._neurons.read(find_ffns(self.model), self._true(step))
 
     def _advance(self, batches: int) -> None:
         """Does what is due after so many batches of this epoch."""
@@ -213,8 +216,13 @@ class Monitor(keras.callbacks.Callback):
         if step // every > self._neurons.last_step // every:
             self.read_neurons(step)
 
+    def _true(self, step: int) -> int:
+        """The optimizer's step, read where the count of batches does not tell it."""
+        return step if self._count.known else as_int(self.model.optimizer.iterations)
+
     def _add_point(self, step: int) -> None:
         """Notes that there is a point here; its logs may not have arrived."""
+        step = self._true(step)
         work = self._figures.work_after(self._batches_before + self._batches)
         self._points.append((step, self._batches_before, self._batches, work))
         self._last_point = step
@@ -227,8 +235,11 @@ class Monitor(keras.callbacks.Callback):
                 return
             self._points.popleft()
             values = self._figures.at(interval, before + batches, work)
-            values["learning_rate"] = self._count.learning_rate(batches)
-            if interval.batches_per_second is not None:
+            # What the pruning callback has told, or left out; alone its own notes.
+            told = "width" in interval.logs or not self._count.known
+            rate = None if told else self._rate.of(batches)
+            values["learning_rate"] = interval.logs.get("learning_rate", rate)
+            if interval.batches_per_second is not None and self._count.known:
                 speed = interval.batches_per_second / self._count.per_step
                 values["speed/steps_per_second"] = speed
             self._log.scalars(step, values)

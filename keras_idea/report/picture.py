@@ -10,6 +10,7 @@ from keras_idea.report.axes import INK, MUTED, dress, figure
 from keras_idea.report.heat_map import draw_neurons
 from keras_idea.report.history import TrainingCurve
 from keras_idea.report.neuron_lives import NeuronLives
+from keras_idea.validation import plural
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +22,7 @@ _PRUNED = "#0b7285"
 _SCRATCH = "#e8590c"
 _COLORS = (_PRUNED, _SCRATCH)
 _RATE = "#5f3dc4"
-_STAGES = {"enlarged": "#ffffff", "pruning": "#fff3d6", "recovery": "#e6f7ee"}
+_STAGES = {"wide": "#ffffff", "pruning": "#fff3d6", "recovery": "#e6f7ee"}
 
 
 def draw_run(
@@ -43,7 +44,7 @@ def draw_run(
         curves: list of `TrainingCurve`: the pruned run first, then those it is
             compared with.
         neurons: list of `NeuronLives`, one a layer.
-        stages: list of `(name, first_step, last_step)`: "enlarged", "pruning",
+        stages: list of `(name, first_step, last_step)`: "wide", "pruning",
             "recovery".
         compaction_steps: ascending sequence of int, the steps after which the model
             became narrower. Default (): it did not.
@@ -78,7 +79,7 @@ def _label_stages(axis: "Axes", stages: Sequence[_Stage]) -> None:
         # A stage too short for its name goes without.
         if last - first > 0.06 * whole:
             axis.annotate(
-                f"{name}: {last - first:,} steps",
+                f"{name}: {plural(last - first, 'step')}",
                 ((first + last) / 2, 1.04),
                 xycoords=("data", "axes fraction"),
                 ha="center",

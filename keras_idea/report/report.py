@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from keras_idea.errors import ReportRefused
 from keras_idea.extras import require
-from keras_idea.files import check_parents, write_atomically
+from keras_idea.files import check_place, write_atomically
 from keras_idea.report.page import MARK, report_page
 from keras_idea.report.run_record import read_runs
 from keras_idea.report.table import print_table, standard_output
@@ -63,13 +63,11 @@ def report(
 
 
 def _check_output(output: pathlib.Path) -> None:
+    check_place(output, ReportRefused, f"{str(output)!r} cannot be written", _MEND)
     if output.is_dir():
         raise ReportRefused(
             f"{str(output)!r} is a folder. Give the name of a file with --output."
         )
-    check_parents(
-        output.parent, ReportRefused, f"{str(output)!r} cannot be written", _MEND
-    )
     if output.exists():
         with open(output, "rb") as file:
             if file.read(len(MARK)) != MARK.encode():

@@ -98,7 +98,7 @@ def read_runs(paths: Sequence[str | os.PathLike]) -> list[RunRecord]:
     Raises:
         RunRecordError: as `read_run`, and if a folder is given twice.
     """
-    resolved = [pathlib.Path(path).resolve() for path in paths]
+    resolved = [_resolved(path) for path in paths]
     for index, path in enumerate(resolved):
         if path in resolved[:index]:
             raise RunRecordError(f"The run {str(paths[index])!r} is given twice.")
@@ -110,6 +110,17 @@ def read_runs(paths: Sequence[str | os.PathLike]) -> list[RunRecord]:
         else dataclasses.replace(record, name=str(record.path))
         for record in records
     ]
+
+
+def _resolved(path: str | os.PathLike) -> pathlib.Path:
+    try:
+        pathlib.Path(path).exists()  # an error for a path that is too long
+        return pathlib.Path(path).resolve()
+    except (OSError, ValueError) as error:
+        raise RunRecordError(
+            f"{str(path)!r} is no run folder: {error}. Give a folder that `keras-idea "
+            "train` has written."
+        ) from None
 
 
 def _read(path: pathlib.Path, read: Callable[[bytes], _Content]) -> _Content:

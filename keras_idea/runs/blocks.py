@@ -30,9 +30,9 @@ def rematerialized(config: RunConfig, model: keras.Model) -> keras.Model:
         for layer in walk(block):
             if isinstance(layer, keras.layers.Dropout) and layer.rate:
                 raise ConfigError(
-                    f"`run.rematerialize` cannot be with the dropout of "
-                    f"{layer.path!r}: what is computed again would drop other numbers. "
-                    f"Received: dropout={layer.rate}. Mend: leave rematerialize out."
+                    f"`run.rematerialize` does not support the dropout of "
+                    f"{layer.path!r}: the second computation would drop other numbers. "
+                    f"Received: dropout={layer.rate}. Set `run.rematerialize` to false."
                 )
         rematerialize(block)
     return model

@@ -16,6 +16,7 @@ from keras_idea.runs.compiling import cross_entropy, make_optimizer
 from keras_idea.runs.config import RunConfig
 from keras_idea.runs.outlines import Outlines
 from keras_idea.runs.targets import Target
+from keras_idea.validation import plural
 
 _COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 
@@ -118,9 +119,9 @@ def _compile(config: RunConfig, model: keras.Model, mesh: Any) -> CompiledStep:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
         raise ConfigError(
-            f"The compiler finds no room for a step on these devices: {error} Mend: "
-            "more devices along the model, optimizer.gradient_accumulation_steps, or "
-            "run.rematerialize."
+            f"The compiler finds no room for a step on these devices: {error} Use more "
+            "devices along the model axis, or set `run.rematerialize` or "
+            "`optimizer.gradient_accumulation_steps`."
         ) from None
     memory: Any = compiled.memory_analysis()
     peak = (
@@ -147,8 +148,9 @@ def _devices(target: Target | None, rows: int, parts: int) -> Any:
         devices = topologies.get_topology_desc(target.name, platform="tpu").devices
     if len(devices) != rows * parts:
         raise ConfigError(
-            f"The mesh has {rows} x {parts} = {rows * parts} places, and there are "
-            f"{len(devices)} devices. Give --devices DATAxMODEL."
+            f"The mesh has {rows} × {parts} = {rows * parts} places, but there "
+            f"{'is' if len(devices) == 1 else 'are'} "
+            f"{plural(len(devices), 'device')}. Give --devices DATAxMODEL."
         )
     return np.array(devices).reshape(rows, parts)
 

@@ -126,8 +126,9 @@ def _check_backend(config: RunConfig) -> None:
         if value != off:
             raise ConfigError(
                 f"`optimizer.{name}` cannot be used on tensorflow, where Keras takes "
-                "the gradient of an embedding wrongly for it. Received: "
-                f"{name}={value}. Mend: KERAS_BACKEND=jax or torch, or leave it out."
+                "the wrong gradient of an embedding for it. Received: "
+                f"{name}={value}. Set the environment variable KERAS_BACKEND=jax or "
+                f"torch, or delete `{name}`."
             )
 
 

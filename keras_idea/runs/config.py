@@ -5,9 +5,7 @@ beside this module spells all of them out with comments.
 """
 
 import dataclasses
-import difflib
 import importlib.resources
-import math
 import os
 import pathlib
 import tomllib
@@ -17,12 +15,11 @@ from collections.abc import Collection, Iterable
 from keras_idea.errors import ConfigError
 from keras_idea.extras import require
 from keras_idea.runs import tables
+from keras_idea.runs.agreement import check_agreement
 from keras_idea.runs.corpus_table import CorpusConfig
-from keras_idea.runs.fields import Table, divisors, nearest_multiple
+from keras_idea.runs.fields import Table
 from keras_idea.runs.model_table import ModelConfig
-
-# Methods that measure in the train step, a batch of which must be a step.
-_MEASURING = ("activation", "learned_mask")
+from keras_idea.validation import did_you_mean
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,85 +44,7 @@ class RunConfig:
     run: tables.RunSettings = tables.RunSettings()
 
     def __post_init__(self) -> None:
-        total, enlarge = self.budget.total_steps, self.budget.enlarge_steps
-        if self.optimizer.warmup_steps > total:
-            raise ConfigError(
-                "`optimizer.warmup_steps` must be at most the total of [budget], "
-                f"{total} steps. Received: warmup_steps={self.optimizer.warmup_steps}."
-            )
-        if self.optimizer.rewarm and not enlarge:
-            raise ConfigError(
-                "`optimizer.rewarm` needs a stage before pruning, from which the rate "
-                f"warms up again. Received: rewarm={self.optimizer.rewarm} with "
-                "budget.enlarge_steps=0. Mend: leave it out."
-            )
-        self._check_steps()
-        self._check_mesh()
-        preset, output = self.model.preset, pathlib.Path(self.run.output).resolve()
-        if preset is not None and output in pathlib.Path(preset).resolve().parents:
-            raise ConfigError(
-                f"`model.preset` must not lie in run.output={self.run.output!r}, which "
-                f"the run may replace. Received: preset={preset!r}. Mend: another "
-                "output."
-            )
-        if self.corpus.given and self.data.text != tables.DataConfig.text:
-            raise ConfigError(
-                "`data.text` and [corpus] cannot both be given: a run reads one of "
-                f"them. Received: text={self.data.text!r}. Mend: delete one."
-            )
-        every = self.run.validate_every
-        if enlarge % every or total % every:
-            valid = divisors(math.gcd(enlarge, total))
-            nearest = min(valid, key=lambda n: abs(n - every))
-            raise ConfigError(
-                "`run.validate_every` must divide budget.enlarge_steps="
-                f"{enlarge} and the total of [budget], {total} steps. Received: "
-                f"validate_every={every}. Mend: {nearest} is the nearest that does."
-            )
-        checkpoint_every = self.run.checkpoint_every
-        if checkpoint_every is not None and checkpoint_every % every:
-            nearest = max(1, round(checkpoint_every / every)) * every
-            raise ConfigError(
-                f"`run.checkpoint_every` must be a multiple of run.validate_every="
-                f"{every}. Received: checkpoint_every={checkpoint_every}. Mend: "
-                f"{nearest} is the nearest."
-            )
-
-    def _check_steps(self) -> None:
-        parts, batch_size = self.micro_batches, self.data.batch_size
-        if batch_size % parts:
-            raise ConfigError(
-                "`optimizer.gradient_accumulation_steps` must divide data.batch_size="
-                f"{batch_size}, the sequences of a step. Received: "
-                f"gradient_accumulation_steps={parts}. Mend: one of "
-                f"{divisors(batch_size)}."
-            )
-        method = self.pruning.method
-        if self.run.dtype == "mixed_float16" and method == "learned_mask":
-            raise ConfigError(
-                "`run.dtype` cannot be 'mixed_float16' with pruning.method="
-                "'learned_mask', which weighs the loss's gradient against another, and "
-                'there the loss is scaled. Mend: dtype = "mixed_bfloat16".'
-            )
-        if parts > 1 and method in _MEASURING:
-            raise ConfigError(
-                "`optimizer.gradient_accumulation_steps` must be 1 with pruning.method="
-                f"{method!r}, which measures one batch a step. Received: "
-                f"gradient_accumulation_steps={parts}. Mend: leave it out, or "
-                'method = "sensitivity".'
-            )
-
-    def _check_mesh(self) -> None:
-        rows, parts = self.distribution.size[0], self.micro_batches
-        at_once = self.data.batch_size // parts
-        if at_once % rows:
-            mend = nearest_multiple(at_once, rows) * parts
-            raise ConfigError(
-                f"`distribution.mesh` has data={rows}, which must divide the sequences "
-                f"computed at once: data.batch_size={self.data.batch_size} / "
-                f"gradient_accumulation_steps={parts} = {at_once}. Mend: batch_size = "
-                f"{mend}, or one of {divisors(at_once)} for data."
-            )
+        check_agreement(self)
 
     @property
     def micro_batches(self) -> int:
@@ -221,8 +140,8 @@ def load_config(path: str | os.PathLike | None = None) -> RunConfig:
         return parse_config(demo.read_text(encoding="utf-8"), name="demo")
     path = pathlib.Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = path.read_text(encoding="utf-8-sig")  # some editors write a mark first
+    except (OSError, ValueError) as error:  # a NUL in the path, or no UTF-8
         raise ConfigError(
             f"Cannot read the config {str(path)!r}: {error}. Give a TOML file in UTF-8."
         ) from None
@@ -257,13 +176,12 @@ def parse_config(text: str, name: str = "run") -> RunConfig:
         values = received.get(table, {})
         if not isinstance(values, dict):
             raise ConfigError(
-                f"`{table}` must be a table. Received: {table} = {values!r}. Mend: "
-                f"write [{table}] on a line of its own, its keys below."
+                f"`{table}` must be a table. Received: {table}={values!r}. Write "
+                f"[{table}] on a line of its own, with its keys below."
             )
         _refuse_unknown(f"key in [{table}]", values, _keys(kind))
-        if table == "run":
-            values = {"output": f"runs/{name}", **values}
         parsed[table] = kind(**values)
+    parsed["run"] = parsed["run"].with_defaults(output=f"runs/{name}")
     return RunConfig(**parsed)
 
 
@@ -277,10 +195,7 @@ def _refuse_unknown(what: str, received: Iterable[str], known: Collection[str]) 
             continue
         kinds = typing.get_type_hints(RunConfig)
         homes = [table for table, kind in kinds.items() if name in _keys(kind)]
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-        hint = ""
+        hint = did_you_mean(name, known)
         if homes:
-            hint = f"Mend: it belongs under [{homes[0]}]. "
-        elif near:
-            hint = f"Did you mean {near[0]!r}? "
-        raise ConfigError(f"Unknown {what}: {name!r}. {hint}Valid: {', '.join(known)}.")
+            hint = f" Move it under [{homes[0]}]."
+        raise ConfigError(f"Unknown {what}: {name!r}.{hint} Valid: {', '.join(known)}.")

@@ -73,23 +73,24 @@ class CorpusConfig(fields.Table):
         if self.paths is not None and self.dataset is not None:
             raise fields.ConfigError(
                 "`corpus.paths` and `corpus.dataset` cannot both be given. Received: "
-                f"paths={list(self.paths)}, dataset={self.dataset!r}. Mend: delete one."
+                f"paths={list(self.paths)}, dataset={self.dataset!r}. Delete one of "
+                "them."
             )
         files = self.paths is not None or self.validation_paths is not None
         self._refuse_without("dataset", self.dataset is not None, _OF_A_DATASET)
         self._refuse_without("paths", files, _OF_FILES)
         if not self.given and any(map(self._is_set, ("validation_paths", "field"))):
             raise fields.ConfigError(
-                "`corpus` needs `paths` or `dataset`: what is to be trained on. "
-                "Received neither. Mend: give one, or delete the table."
+                "[corpus] needs `paths` or `dataset`, the documents to train on. "
+                "Received neither. Set one of them, or delete the table."
             )
 
     def _refuse_without(self, needed: str, there: bool, names: Iterable[str]) -> None:
         for name in filter(self._is_set, () if there else names):
             raise fields.ConfigError(
                 f"`corpus.{name}` belongs to corpus.{needed}, which is not given. "
-                f"Received: {name}={getattr(self, name)!r}. Mend: give {needed}, "
-                f"or delete {name}."
+                f"Received: {self.told(name)}. Set `corpus.{needed}`, or delete "
+                f"`{name}`."
             )
 
     def _is_set(self, name: str) -> bool:

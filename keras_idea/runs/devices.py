@@ -43,18 +43,19 @@ def join(config: RunConfig) -> None:
     if config.distribution.mesh is None:
         if processes.announced():  # each would do the whole run, in one folder
             raise ConfigError(
-                "`distribution.mesh` is missing, though the variable "
-                "KERAS_DISTRIBUTION_NUM_PROCESSES tells of several processes. Mend: "
-                "mesh = { data = ... }, or unset the variable."
+                "`distribution.mesh` is missing, but the environment variable "
+                "KERAS_DISTRIBUTION_NUM_PROCESSES announces several processes. Set "
+                "`distribution.mesh` to { data = ... }, or unset the variable."
             )
         return
     if keras.backend.backend() != "jax":
         raise ConfigError(
-            "`distribution.mesh` needs jax, whose devices keras.distribution spans. "
+            "`distribution.mesh` needs jax, the only backend with meshes. "
             f"Received: mesh={dict(config.distribution.mesh)!r} with the backend "
-            f"{keras.backend.backend()!r}. Mend: KERAS_BACKEND=jax; or a loop of your "
-            "own, with tf.distribute.MirroredStrategy or torch's "
-            "DistributedDataParallel (see examples/)."
+            f"{keras.backend.backend()!r}. Set the environment variable "
+            "KERAS_BACKEND=jax, or write your own loop with "
+            "tf.distribute.MirroredStrategy or torch's DistributedDataParallel (see "
+            "examples/)."
         )
     processes.join()
     # Their devices are told of by all processes to all, so now, while they are at one.
@@ -141,11 +142,11 @@ def mesh_of(
     if model > 1:
         if timeline.narrow % model:
             below = timeline.narrow // model * model
-            mend = " or ".join(str(n) for n in (below, below + model) if n)
+            cure = " or ".join(str(n) for n in (below, below + model) if n)
             raise ConfigError(
-                f"`distribution.mesh` has model={model}, which must divide the neurons "
-                f"of each FFN at the end: model.target_dim={timeline.narrow}. Mend: "
-                f"target_dim = {mend}."
+                "`distribution.mesh` must divide the FFN width at the end, "
+                f"{timeline.narrow}, along its model axis. Received: model={model}. "
+                f"Set `model.target_dim` to {cure}."
             )
         outline = outlines(config, models.vocabulary.vocabulary_size).make
         layouts = kernel_layouts(outline(timeline.wide), model)

@@ -12,6 +12,7 @@ from keras_idea.errors import EvaluationError
 from keras_idea.evaluation import Perplexity, perplexity
 from keras_idea.extras import require
 from keras_idea.runs.judged import Judged
+from keras_idea.validation import plural
 
 if TYPE_CHECKING:
     from keras_idea.evaluation.harness import HarnessModel
@@ -47,8 +48,8 @@ def judge_text(
     ids = judged.vocabulary.encode(text.decode("utf-8", "replace"))
     if len(ids) < 2:
         raise EvaluationError(
-            f"The text {str(source)!r} has {len(ids)} token; of two or more all but "
-            "the first are predicted. Give more text."
+            f"The text {str(source)!r} is too short: it has "
+            f"{plural(len(ids), 'token')}, and at least 2 are needed. Give more text."
         )
     with rich.progress.Progress(transient=True) as progress:
         task = progress.add_task("windows", total=None)

@@ -3,11 +3,17 @@
 import dataclasses
 import functools
 import math
+import os
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from keras_idea.errors import ConfigError
-from keras_idea.validation import check_choice, check_int, check_number
+from keras_idea.validation import (
+    check_choice,
+    check_int,
+    check_number,
+    did_you_mean,
+)
 
 #: Takes the name of a field and its value; returns the value or raises ValueError.
 Check = Callable[[str, Any], Any]
@@ -121,6 +127,13 @@ def check_text(name: str, value: object) -> str:
         )
     if "\0" in value:  # which ends a path for the operating system
         raise ValueError(f"`{name}` must not hold a NUL. Received: {name}={value!r}.")
+    try:
+        os.fsencode(value)
+    except UnicodeEncodeError:
+        raise ValueError(
+            f"`{name}` cannot be encoded. Received: {name}={value!r}. Use whole "
+            "characters only."
+        ) from None
     return value
 
 
@@ -152,9 +165,12 @@ def check_mesh(name: str, value: Any) -> dict[str, int] | None:
         return None
     axes = ("data", "model")
     if not isinstance(value, Mapping) or not value or not set(value) <= set(axes):
+        named = value if isinstance(value, Mapping) else ()
+        wrong = next((axis for axis in named if axis not in axes), None)
         raise ValueError(
             f"`{name}` must be a table of the axes data and model, such as "
             f"{{ data = 4, model = 2 }}. Received: {name}={value!r}."
+            f"{did_you_mean(wrong, axes)}"
         )
     return {
         axis: _check_int(f"{name}.{axis}", value[axis], minimum=1)
@@ -169,6 +185,12 @@ class Table:
 
     table: ClassVar[str]
 
+    def __new__(cls, **given: object) -> Self:
+        """Notes which keys were given, for messages; not a field: it is no value."""
+        made = super().__new__(cls)
+        object.__setattr__(made, "_given", frozenset(given))
+        return made
+
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             name = f"{self.table}.{field.name}"
@@ -178,6 +200,34 @@ class Table:
                 raise ConfigError(str(error)) from None
             object.__setattr__(self, field.name, value)
         self._check_together()
+
+    def with_defaults(self, **values: object) -> Self:
+        """The same table with other defaults for keys that nobody has set."""
+        given: frozenset[str] = vars(self)["_given"]
+        others = {key: value for key, value in values.items() if key not in given}
+        made = dataclasses.replace(self, **others)
+        object.__setattr__(made, "_given", given)
+        return made
+
+    def told(self, *keys: str) -> str:
+        """Keys with their values, for a message; marks those that nobody has set.
+
+        Args:
+            keys: str. The names of fields.
+
+        Returns:
+            str.
+
+        Example:
+        >>> from keras_idea.runs.tables import DataConfig
+        >>> DataConfig(text="mine.txt").told("text", "batch_size")
+        "text='mine.txt', batch_size=32 (default)"
+        """
+        given: frozenset[str] = vars(self)["_given"]
+        return ", ".join(
+            f"{key}={getattr(self, key)!r}" + ("" if key in given else " (default)")
+            for key in keys
+        )
 
     def _check_together(self) -> None:
         """What no single key can tell."""

@@ -13,6 +13,7 @@ from keras_idea.report.history import metrics_csv
 from keras_idea.runs.compiling import learning_rate
 from keras_idea.runs.devices import own_rows, share_of, spread
 from keras_idea.runs.recorder import Recorder, ShortBar
+from keras_idea.runs.room import results_bytes
 from keras_idea.runs.run import Run
 from keras_idea.runs.teacher import taught
 
@@ -39,7 +40,7 @@ def fit(
     with spread(run.distribution):
         epoch = checkpoint.restore(fitted)
         if epoch and processes.is_first():
-            print(f"Going on after step {epoch * every} of {run.timeline.total}")
+            print(f"Resuming at step {epoch * every} of {run.timeline.total}")
         batches = run.models.corpus.batches(
             seed=config.run.seed,
             batch_size=batch_size,
@@ -73,13 +74,16 @@ def fit(
 def _checkpoint_of(run: Run, recorder: Recorder) -> Checkpoint:
     settings = run.config.run
     every = settings.validate_every
-    return Checkpoint(
+    checkpoint = Checkpoint(
         run.folder.checkpoints(recorder.name),
         every=(settings.checkpoint_every or every) // every,
         keep=settings.keep_checkpoints,
         stateful={"recorder": recorder},
         identity={"text": run.models.corpus.fingerprint()},
     )
+    if not (run.folder.path / run.models.saved_as).exists():
+        checkpoint.reserve = results_bytes(run)
+    return checkpoint
 
 
 def recorder_of(

@@ -157,8 +157,9 @@ def source_of_preset(config: RunConfig) -> HubSource:
 def _refuse_experts(ffns: list[HubFFN]) -> None:
     if any(ffn.layout.experts for ffn in ffns):
         raise ArgumentError(
-            "A mixture adds its router's loss to the text's, which a run would count "
-            "as bits: prune it in a script, with make_prunable and IdeaPruneCallback."
+            "A mixture of experts adds the loss of its router to that of the text, "
+            "which a run would count as bits. Prune it in a script, with "
+            "`keras_idea.IdeaPruneCallback`."
         )
 
 
@@ -173,9 +174,9 @@ def backbone_outline(preset: str | None, dtype: str) -> keras.Model:
 def refused_preset(preset: str | None, error: Exception) -> ConfigError:
     """What to raise where a preset cannot be begun with, because of `error`."""
     return ConfigError(
-        f"`model.preset`: no model to prune comes from {preset!r}: "
-        f"{' '.join(str(error).split())} Mend: the folder or handle of a preset "
-        "of a KerasHub CausalLM with its tokenizer."
+        f"`model.preset` gives no model to prune: {' '.join(str(error).split())} "
+        f"Received: preset={preset!r}. Set `model.preset` to the folder or handle of a "
+        "preset of a KerasHub CausalLM with its tokenizer."
     )
 
 
@@ -185,7 +186,7 @@ def keras_hub() -> ModuleType:
         return require("keras_hub", "A KerasHub model", "hub")
     except MissingPackage as error:
         raise ConfigError(
-            f"{error}. Or delete the line `hub` (or `preset`) from [model], to train "
+            f"{error}. Or delete the line `hub` (or `preset`) from [model] to train "
             "this package's own decoder."
         ) from None
 

@@ -14,10 +14,16 @@ from keras_idea.data.vocabulary import (
 )
 from keras_idea.errors import ConfigError, EvaluationError, ExportRefused
 from keras_idea.evaluation import TokenScorer
-from keras_idea.export.load import load_run
+from keras_idea.export.load import load_run, reads_bytes
+from keras_idea.hub.family import NUM_BYTES
 from keras_idea.hub.inputs import start_token, token_inputs
 from keras_idea.runs.config import load_config
 
+#: What to do about a preset that was saved without its tokenizer.
+ADD_TOKENIZER = (
+    "Load it in Python, set `lm.preprocessor` to the preprocessor of the preset that "
+    "it was made of, and save it again by `lm.save_to_preset`."
+)
 #: Tokens a model sees at once where its run does not tell.
 DEFAULT_LENGTH = 1024
 
@@ -68,6 +74,12 @@ def load_judged(
     tokenizer = getattr(preprocessor, "tokenizer", None)
     add_start, special_ids = False, frozenset[int]()
     vocabulary = vocabulary_of(model)
+    if vocabulary is None:
+        raise EvaluationError(
+            f"The model in {str(path)!r} has no tokenizer, so nobody knows which text "
+            f"its token ids stand for. Received: {type(model).__name__} of "
+            f"{model.output_shape[-1]:,} ids. {ADD_TOKENIZER}"
+        )
     if tokenizer is None:
         end: int | None = vocabulary.end_id
         start: int | None = ord("\n") if end is None else end
@@ -87,20 +99,22 @@ def load_judged(
     return Judged(scorer, vocabulary, start or 0, end, add_start, special_ids)
 
 
-def vocabulary_of(model: keras.Model) -> Vocabulary:
+def vocabulary_of(model: keras.Model) -> Vocabulary | None:
     """The tokens of a saved model.
 
     Args:
         model: what `load_run` returned.
 
     Returns:
-        `Vocabulary`.
+        `Vocabulary`, or None if nothing tells what its ids stand for.
     """
     preprocessor = getattr(model, "preprocessor", None)
-    if preprocessor is None:
-        # A run on documents knows a token that ends one.
-        return byte_vocabulary(end=model.output_shape[-1] > 256)
-    return tokenizer_vocabulary(preprocessor.tokenizer)
+    if preprocessor is not None:
+        return tokenizer_vocabulary(preprocessor.tokenizer)
+    if not reads_bytes(model):
+        return None
+    # A run on documents knows a token that ends one.
+    return byte_vocabulary(end=model.output_shape[-1] > NUM_BYTES)
 
 
 def trained_length(path: str | os.PathLike) -> int | None:

@@ -7,9 +7,9 @@ from typing import NoReturn
 from keras_idea.callbacks.budget import BYTES, Budget
 from keras_idea.callbacks.target import target_width
 from keras_idea.errors import ArgumentError
-from keras_idea.hub.families import HUB_FAMILIES
 from keras_idea.hub.make_tokenizer import TOKENIZERS, check_tokenizer
 from keras_idea.runs import fields
+from keras_idea.runs.hub_name import check_hub
 
 # What a preset decides itself; the values where nothing decides.
 _DIMENSIONS = {
@@ -29,7 +29,7 @@ class ModelConfig(fields.Table):
     The defaults stand in the fields; of what a preset decides, in `_DIMENSIONS`.
 
     Args:
-        hub: str or None, a KerasHub family, a key of `HUB_FAMILIES`: trains its
+        hub: str or None, a KerasHub family, as of `check_hub`: trains its
             stock `CausalLM`. None, without a preset: this package's own decoder.
         preset: str or None, a KerasHub preset to begin with: a folder, or a handle
             such as "hf://...". It decides the dimensions, which must be left out.
@@ -57,7 +57,7 @@ class ModelConfig(fields.Table):
     """
 
     table = "model"
-    hub: str | None = fields.optional_choice(*HUB_FAMILIES)
+    hub: str | None = fields.checked(None, check_hub)
     preset: str | None = fields.checked(None, fields.check_optional_text)
     tokenizer: str = fields.optional_choice(*TOKENIZERS, "preset")
     vocabulary_size: int | None = fields.optional_integer()
@@ -80,7 +80,7 @@ class ModelConfig(fields.Table):
         if self.budget and self.target_dim is not None:
             raise fields.ConfigError(
                 f"`model.target_dim` and {self.budget} cannot both be given. Received: "
-                f"target_dim={self.target_dim!r}. Mend: delete one."
+                f"{self.told('target_dim')}. Delete one of them."
             )
         if not self.budget and self.target_dim is None:
             object.__setattr__(self, "target_dim", _TARGET_DIM)
@@ -100,15 +100,18 @@ class ModelConfig(fields.Table):
         refuse = functools.partial(_refuse_tokenizer, kind, self.vocabulary_size)
         if self.preset is not None:
             if kind != "preset" or self.vocabulary_size is not None:
-                refuse("a preset has a tokenizer of its own", "delete them")
+                refuse("a preset has its own tokenizer", "Delete them")
         elif kind == "preset":
-            refuse("there is no preset", f"give model.preset, or {default!r}")
+            refuse(
+                "there is no preset",
+                f"Set `model.preset`, or `tokenizer` to {default!r}",
+            )
         elif self.hub is not None:
             check_tokenizer(self.hub, kind, self.vocabulary_size, "model.tokenizer")
         elif kind != "bytes" or self.vocabulary_size is not None:
             refuse(
                 "this package's own decoder reads bytes",
-                "give model.hub, a KerasHub family, or delete them",
+                "Set `model.hub` to a KerasHub family, or delete them",
             )
 
     def _refuse_dimensions(self) -> None:
@@ -116,24 +119,25 @@ class ModelConfig(fields.Table):
             if getattr(self, name) is not None:
                 raise fields.ConfigError(
                     f"`model.{name}` cannot be given together with model.preset="
-                    f"{self.preset!r}, which decides it. Received: {name}="
-                    f"{getattr(self, name)!r}. Mend: delete {name}, or preset."
+                    f"{self.preset!r}, which decides it. Received: {self.told(name)}. "
+                    f"Delete `{name}`, or `preset`."
                 )
 
     def _check_heads(self) -> None:
         if self.model_dim % (2 * self.num_heads):
             raise fields.ConfigError(
-                "`model.model_dim` must be a multiple of 2 x model.num_heads (rotary "
-                f"embeddings turn pairs). Received: model_dim={self.model_dim}, "
-                f"num_heads={self.num_heads}. Mend: model_dim="
+                "`model.model_dim` must be a multiple of 2 × model.num_heads, because "
+                "rotary embeddings rotate pairs. Received: "
+                f"{self.told('model_dim', 'num_heads')}. Set `model_dim` to "
                 f"{fields.nearest_multiple(self.model_dim, 2 * self.num_heads)}."
             )
         key_value_heads = self.num_key_value_heads or self.num_heads
         if self.num_heads % key_value_heads:
             raise fields.ConfigError(
-                "`model.num_key_value_heads` must divide model.num_heads="
-                f"{self.num_heads}. Received: num_key_value_heads={key_value_heads}. "
-                f"Mend: one of {fields.divisors(self.num_heads)}."
+                f"`model.num_key_value_heads` must divide model."
+                f"{self.told('num_heads')}. Received: "
+                f"{self.told('num_key_value_heads')}. Set `num_key_value_heads` to "
+                f"one of {fields.divisors(self.num_heads)}."
             )
 
     @property
@@ -166,20 +170,23 @@ class ModelConfig(fields.Table):
         if isinstance(width, float):
             width = target_width(width, hidden_dim, self.round_to)
         if width >= hidden_dim:
+            known = self.told("hidden_dim")
+            if self.hidden_dim is None:
+                known = f"hidden_dim={hidden_dim} of the preset"
             raise fields.ConfigError(
-                "`model.target_dim` must be below model.hidden_dim="
-                f"{hidden_dim}: pruning makes the FFN narrower. Received: "
-                f"target_dim={self.target_dim}. Mend: lower target_dim or raise "
-                "hidden_dim."
+                f"`model.target_dim` must be below model.{known}: pruning makes the "
+                f"FFNs narrower. Received: {self.told('target_dim')}. Lower "
+                "`target_dim`"
+                + (", or raise `hidden_dim`." if self.hidden_dim is not None else ".")
             )
         return width
 
 
 def _refuse_tokenizer(
-    kind: str, vocabulary_size: int | None, reason: str, mend: str
+    kind: str, vocabulary_size: int | None, reason: str, cure: str
 ) -> NoReturn:
     size = "" if vocabulary_size is None else f", vocabulary_size={vocabulary_size}"
     raise fields.ConfigError(
         f"`model.tokenizer` does not fit: {reason}. Received: tokenizer={kind!r}{size}"
-        f". Mend: {mend}."
+        f". {cure}."
     )

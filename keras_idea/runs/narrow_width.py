@@ -47,9 +47,10 @@ def narrow_width(
     if width == hidden_dim:
         wide = costs(hidden_dim)
         raise ConfigError(
-            f"[model] {budget} is met by the model as it begins: it has "
-            f"{wide.parameters:,} parameters and takes {wide.flops:,} FLOPs a token. "
-            "Mend: a smaller budget, or a larger hidden_dim."
+            f"[model] The wide model is within {budget} already: it has "
+            f"{wide.parameters:,} parameters and takes {wide.flops:,} FLOPs per token."
+            " Set a smaller budget"
+            f"{'.' if config.model.preset else ', or a larger `model.hidden_dim`.'}"
         )
     return width
 

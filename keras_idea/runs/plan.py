@@ -8,7 +8,6 @@ from keras_idea.functional.counts import train_flops
 from keras_idea.runs.compiled_step import CompiledStep, compiled_steps
 from keras_idea.runs.compiling import learning_rate
 from keras_idea.runs.config import RunConfig
-from keras_idea.runs.evidence import standing
 from keras_idea.runs.footprint import (
     Footprint,
     TeacherFootprint,
@@ -60,7 +59,7 @@ class RunPlan:
         mesh: pair of int, devices of the axes data and model.
         compiled: dict of a width to `CompiledStep`; empty if no compiler was asked.
         target: `Target` or None.
-        standing: list of str, lines on what was measured of runs like this one.
+        enlargement: float. FFN width of the wide model over that of the narrow one.
     """
 
     text: str
@@ -71,7 +70,13 @@ class RunPlan:
     mesh: tuple[int, int] = (1, 1)
     compiled: dict[int, CompiledStep] = dataclasses.field(default_factory=dict)
     target: Target | None = None
-    standing: list[str] = dataclasses.field(default_factory=list)
+    enlargement: float = 1.0
+
+    @property
+    def tokens_per_parameter(self) -> float:
+        """float, tokens that the pruned model reads per parameter that it keeps."""
+        steps = [stage for stage in self.stages if stage.name not in (ALONE, SCRATCH)]
+        return sum(stage.tokens for stage in steps) / self.parameters[1]
 
     def hours(self, utilisation: float) -> float | None:
         """Hours of all stages on the target.
@@ -117,7 +122,7 @@ def plan(
     >>> from keras_idea.runs.config import load_config
     >>> for stage in plan(load_config("run.toml")).stages:
     ...     print(stage.name, stage.steps, stage.widths)
-    enlarged 4 (32, 32)
+    wide 4 (32, 32)
     pruning 3 (32, 8)
     recovery 5 (8, 8)
     narrow from scratch 12 (8, 8)
@@ -148,19 +153,7 @@ def plan(
         config.distribution.size,
         compiled,
         target,
-        _standing(config, timeline, last.parameters),
-    )
-
-
-def _standing(config: RunConfig, timeline: Timeline, parameters: int) -> list[str]:
-    """What was measured of runs like this one; nothing of models trained before."""
-    if config.model.preset is not None:
-        return []
-    tokens = timeline.total * config.data.batch_size * config.model.sequence_length
-    return standing(
-        tokens / parameters,
-        timeline.wide / timeline.narrow,
-        timeline.begin / timeline.total,
+        wide / narrow,
     )
 
 
@@ -174,7 +167,7 @@ def _outline(config: RunConfig, read_text: bool) -> tuple[Outlines, str]:
     """The models in outline, and what is said of their text."""
     if read_text:
         run = prepare(config, RunFolder(config.run.output))
-        text = describe(run.models.corpus, run.folder.path)
+        text = describe(run)
         return outlines(config, run.models.vocabulary.vocabulary_size), text
     outline = outlines(config)
     return outline, f"Text: not read. Vocabulary: {outline.vocabulary_size:,} tokens"
@@ -213,7 +206,7 @@ def _stages(
             ),
         )
 
-    alive = {"enlarged": (wide, wide), "pruning": (wide, narrow)}
+    alive = {"wide": (wide, wide), "pruning": (wide, narrow)}
     at_end, in_run = (narrow, narrow), {0: wide, **timeline.compactions}
     for name, first, last in timeline.stages:
         yield stage(name, first, last, alive.get(name, at_end), in_run)

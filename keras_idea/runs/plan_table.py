@@ -1,5 +1,6 @@
 """A plan, printed: what each stage does, and what it takes of a device."""
 
+import functools
 from typing import TYPE_CHECKING
 
 from keras_idea.extras import require
@@ -10,10 +11,10 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-_STAGES = ["stage", "steps", "tokens", "neurons", "learning rate", "train FLOPs"]
+_STAGES = ["stage", "steps", "tokens", "FFN width", "learning rate", "train FLOPs"]
 _BYTES = [
-    "MB a device",
-    "neurons",
+    "MB per device",
+    "FFN width",
     "weights",
     "gradients",
     "optimizer",
@@ -45,19 +46,32 @@ def print_plan(
     import rich.console
 
     console = console or rich.console.Console()
-    console.print(planned.text, highlight=False)
+    # As they are: a path may hold what rich takes for markup, such as "[x]".
+    say = functools.partial(
+        console.print, highlight=False, markup=False, soft_wrap=True
+    )
+    say(planned.text)
     console.print(_stages(planned))
     wide, narrow = planned.parameters
-    console.print(f"Parameters: {wide:,} wide, {narrow:,} narrow.", highlight=False)
+    say(f"Parameters: {wide:,} wide, {narrow:,} narrow.")
     console.print(_bytes(planned))
     for line in [
         *_compiled(planned),
         *_fits(planned),
         *_notes(planned),
         *_time(planned, utilisation, price),
-        *planned.standing,
+        _pays(planned),
     ]:
-        console.print(line, highlight=False)
+        say(line)
+
+
+def _pays(planned: RunPlan) -> str:
+    """Where to read when pruning pays, and what a reader looks up there."""
+    return (
+        f"{planned.tokens_per_parameter:,.3g} tokens per parameter of the narrow model,"
+        f" {planned.enlargement:.3g}× enlarged.\n"
+        "When pruning pays: docs/when_does_it_pay.md"
+    )
 
 
 def _stages(planned: RunPlan) -> "Table":
@@ -86,7 +100,7 @@ def _bytes(planned: RunPlan) -> "Table":
     if planned.teacher is not None:
         aside = planned.teacher
         teacher = (aside.weights, 0, 0, 0, aside.activations, aside.total)
-        table.add_row("a teacher beside", "", *map(_megabytes, teacher))
+        table.add_row("the teacher", "", *map(_megabytes, teacher))
     return table
 
 
@@ -100,12 +114,12 @@ def _notes(planned: RunPlan) -> list[str]:
     wide, *_, narrow = planned.footprints.values()
     rows, parts = planned.mesh
     lines = [
-        "* an estimate, without what a compiler fuses; the others are exact. A "
+        "* estimated, without what a compiler fuses; the others are exact. A "
         f"checkpoint takes {_megabytes(wide.checkpoint)} MB wide, "
         f"{_megabytes(narrow.checkpoint)} MB narrow.",
     ]
     if rows * parts > 1:
-        lines.append(f"Devices: {rows} along the data, {parts} along the model.")
+        lines.append(f"Devices: {rows} along the data axis, {parts} along the model.")
     return lines
 
 
@@ -114,8 +128,8 @@ def _compiled(planned: RunPlan) -> list[str]:
     for width, step in planned.compiled.items():
         said = ", ".join(f"{n} {kind}" for kind, n in step.collectives.items())
         lines.append(
-            f"The compiler, with {width:,} neurons: "
-            f"{_megabytes(step.arguments)} MB of arguments a device, "
+            f"The compiler, at FFN width {width:,}: "
+            f"{_megabytes(step.arguments)} MB of arguments per device, "
             f"{_megabytes(step.peak)} MB at most; collectives: {said or 'none'}."
         )
     return lines
@@ -134,10 +148,10 @@ def _fits(planned: RunPlan) -> list[str]:
         said = "by the compiler"
     if planned.teacher is not None:
         most += planned.teacher.total
-    verdict = "has room for" if most <= room else "HAS NO ROOM for"
+    verdict = "enough" if most <= room else "not enough"
     return [
-        f"A {kind}, with {_megabytes(round(room))} MB, {verdict} the "
-        f"{_megabytes(most)} MB ({said})."
+        f"Memory of one {kind}: {_megabytes(round(room))} MB, {verdict} for the "
+        f"{_megabytes(most)} MB needed ({said})."
     ]
 
 
@@ -149,10 +163,10 @@ def _time(planned: RunPlan, utilisation: float, price: float | None) -> list[str
     kind = planned.target.name.partition(":")[0]
     line = (
         f"On {devices} x {kind} at {utilisation:.0%} of the peak rate (bfloat16): "
-        f"{hours:,.2f} hours"
+        f"{hours:,.2f} {'hour' if round(hours, 2) == 1 else 'hours'}"
     )
     if price is not None:
-        line += f", {hours * devices * price:,.2f} at {price:g} a device and hour"
+        line += f", {hours * devices * price:,.2f} at {price:g} per device and hour"
     return [f"{line}."]
 
 

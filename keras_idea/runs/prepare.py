@@ -1,10 +1,8 @@
 """A run before its first step: text, tokenizer and models."""
 
-import pathlib
-
 import keras
 
-from keras_idea.data import CachedCorpus, Corpus, Documents, load_text
+from keras_idea.data import Corpus, Documents, load_text
 from keras_idea.monitor.event_log import tensorboardx
 from keras_idea.runs.build import decoder_models
 from keras_idea.runs.config import RunConfig
@@ -12,6 +10,11 @@ from keras_idea.runs.hub_models import hub_models
 from keras_idea.runs.run import Run
 from keras_idea.runs.run_folder import RunFolder
 from keras_idea.runs.timeline import Timeline, make_timeline
+from keras_idea.validation import plural
+
+# Of a text that is repeated so often the last passes are still worth almost as much as
+# new text; far beyond that nothing (Muennighoff et al., 2023, arXiv:2305.16264).
+_PASSES = 4
 
 
 def prepare(config: RunConfig, folder: RunFolder) -> Run:
@@ -60,23 +63,43 @@ def timeline_of(
     )
 
 
-def describe(corpus: Corpus | CachedCorpus, folder: pathlib.Path) -> str:
-    """A few lines on what a run reads, and where it goes.
+def describe(run: Run) -> str:
+    """A few lines on what a run reads, and where it goes; first what is risky of it.
 
     Args:
-        corpus: `Corpus` or `CachedCorpus`, of tokens.
-        folder: path of the run folder.
+        run: `Run`.
 
     Returns:
-        str, three lines.
+        str, three lines, or four.
     """
-    return (
-        f"Text: {corpus.description} ({len(corpus.train):,} tokens to train on, "
-        f"{len(corpus.validation):,} held out)\n"
-        f"Vocabulary: {len(corpus.token_bytes):,} tokens, "
-        f"{corpus.train_bytes_per_token():.2f} bytes a token\n"
-        f"Backend: {keras.backend.backend()}. Run folder: {folder}"
-    )
+    corpus, times = run.models.corpus, run.passes
+    lines = [
+        f"Text: {corpus.description} ({plural(len(corpus.train), 'token')} to train "
+        f"on, {len(corpus.validation):,} held out), read {times:,.3g} "
+        f"{'time' if times == 1 else 'times'}",
+        f"Vocabulary: {plural(len(corpus.token_bytes), 'token')}, "
+        f"{corpus.train_bytes_per_token():.2f} bytes per token",
+        f"Backend: {keras.backend.backend()}. Run folder: {run.folder.path}",
+    ]
+    if times > _PASSES:
+        steps = int(_PASSES / times * run.timeline.total)
+        lines.insert(
+            0,
+            f"Warning: the run reads its text {times:,.0f} times. More than about "
+            f"{_PASSES} times adds little, because the model memorizes the text. Give "
+            f"{times / _PASSES:,.0f} times as much text, or use at most "
+            f"{plural(max(1, steps), 'step')} in [budget].",
+        )
+    config = run.config
+    if not config.budget.enlarge_steps and config.model.preset is None:
+        lines.insert(
+            0,
+            "Warning: budget.enlarge_steps=0 prunes a new model, whose weights are "
+            "random, so there is nothing to rank its neurons by. Set `enlarge_steps` "
+            f"to {config.budget.total_steps // 2}, half of all steps, or set "
+            "`model.preset` to prune a trained model.",
+        )
+    return "\n".join(lines)
 
 
 def _read_text(config: RunConfig) -> Corpus | Documents:

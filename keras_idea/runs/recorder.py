@@ -13,6 +13,7 @@ from keras_idea.functional.running_mean import mean_between
 from keras_idea.report import NeuronLives, TrainingCurve
 from keras_idea.report.neuron_lives import rank_levels
 from keras_idea.surgery import find_ffns
+from keras_idea.validation import plural
 
 Nats = TypeVar("Nats", float, np.ndarray)
 
@@ -121,8 +122,8 @@ class Recorder(keras.callbacks.Callback):
         if not math.isfinite(self._loss[-1]):
             raise TrainingDiverged(
                 f"The loss of the {self.name} model is {self._loss[-1]} after "
-                f"{self.step} steps. Lower optimizer.peak_learning_rate, or raise "
-                "optimizer.warmup_steps."
+                f"{plural(self.step, 'step')}. Lower `optimizer.peak_learning_rate`, "
+                "or raise `optimizer.warmup_steps`."
             )
 
     def curve(self) -> TrainingCurve:

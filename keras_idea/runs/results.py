@@ -53,7 +53,7 @@ def draw(folder: RunFolder, recorders: Sequence[Recorder], timeline: Timeline) -
             recorders[0].neurons(),
             timeline.stages,
             list(timeline.compactions),
-            f"{timeline.wide} neurons an FFN become {timeline.narrow} in one fit",
+            f"FFN width {timeline.wide} becomes {timeline.narrow} in one fit",
         )
 
 

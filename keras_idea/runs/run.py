@@ -13,6 +13,7 @@ from keras_idea.runs.config import RunConfig
 from keras_idea.runs.recorder import Bits, Recorder
 from keras_idea.runs.run_folder import RunFolder
 from keras_idea.runs.timeline import Timeline
+from keras_idea.validation import plural
 
 #: The models that a run tells of.
 WIDE, NARROW, SCRATCH = "wide before pruning", "pruned", "narrow from scratch"
@@ -56,11 +57,19 @@ class Run:
         whole = whole or len(x) - len(x) % self.config.distribution.size[0]
         if not whole:
             raise TextError(
-                f"The text held out has {len(x)} sequences, fewer than the "
-                f"{self.config.distribution.size[0]} devices of the mesh's data axis. "
-                "Give more text, or a larger data.validation_fraction."
+                f"The validation text has {plural(len(x), 'sequence')}, fewer than the "
+                f"{self.config.distribution.size[0]} devices along the data axis of "
+                f"the mesh. Received: {self.config.data.told('validation_fraction')}. "
+                "Give more text, or set a larger `data.validation_fraction`."
             )
         return x[:whole], y[:whole]
+
+    @property
+    def passes(self) -> float:
+        """float, how often a training of the run reads its whole text."""
+        config = self.config
+        tokens = config.data.batch_size * config.model.sequence_length
+        return self.timeline.total * tokens / len(self.models.corpus.train)
 
     @functools.cached_property
     def bits(self) -> Bits:

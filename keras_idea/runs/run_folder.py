@@ -1,12 +1,16 @@
 """The folder that a run leaves behind: claimed safely, written atomically."""
 
+import contextlib
 import os
 import pathlib
 import shutil
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 
+from keras_idea.checkpoints.files import CheckpointFiles
+from keras_idea.disk import check_room, reserve, writing
 from keras_idea.errors import RunFolderError
-from keras_idea.files import TEMPORARY, check_parents, replacing, write_atomically
+from keras_idea.files import TEMPORARY, check_parents, replacing
+from keras_idea.locks import is_locked, locked
 
 FILES = (
     "config.toml",
@@ -20,6 +24,12 @@ FILES = (
 FOLDERS = ("preset", "checkpoints", "tensorboard")
 #: Written last: a run without it has not come to its end.
 _LAST = "sample.txt"
+#: Locked by the process that carries out the run, and there no longer than the run.
+_LOCK = ".lock"
+_CURE = (
+    "Free space on that disk, or make the folder writable; the same command resumes "
+    "the run."
+)
 
 
 class RunFolder:
@@ -31,8 +41,9 @@ class RunFolder:
     Example:
     >>> folder = RunFolder("runs/demo")
     >>> folder.check(overwrite=False)  # before any work
-    >>> folder.claim()  # once the run can begin
-    >>> folder.write("table.md", "| model | bits/byte |")
+    >>> with folder.locked():
+    ...     folder.claim()  # once the run can begin
+    ...     folder.write("table.md", "| model | bits/byte |")
     """
 
     def __init__(self, path: str | os.PathLike):
@@ -49,12 +60,7 @@ class RunFolder:
             RunFolderError: if the folder is a file, holds a run and `overwrite`
                 is False, or holds something that no run wrote.
         """
-        check_parents(
-            self.path,
-            RunFolderError,
-            f"The run folder {str(self.path)!r} cannot be made",
-            "Give another folder with --output.",
-        )
+        self._check_path()
         found = self._entries()
         if not found:
             return
@@ -71,8 +77,58 @@ class RunFolder:
                 "--output, or --overwrite to replace that run."
             )
 
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keeps other processes from carrying out a run in the folder.
+
+        The folder is made for it, and removed if it is empty in the end. The lock ends
+        with the process, even if that is killed. Windows has no such lock.
+
+        Raises:
+            RunFolderError: if another process holds the folder.
+            DiskError: if the folder cannot be written to.
+        """
+        self._check_path()
+        made = [path for path in (self.path, *self.path.parents) if not path.exists()]
+        try:
+            with contextlib.ExitStack() as stack:
+                with writing("The run folder", self.path, _CURE):
+                    self.path.mkdir(parents=True, exist_ok=True)
+                    self._lock(stack)
+                yield
+        finally:
+            with contextlib.suppress(OSError):  # not empty, or not made
+                for path in made:
+                    path.rmdir()
+
+    def _lock(self, stack: contextlib.ExitStack) -> None:
+        try:
+            stack.enter_context(locked(self.path / _LOCK))
+        except BlockingIOError as error:
+            raise RunFolderError(
+                "Another process carries out a run in this folder. Received: "
+                f"{str(self.path)!r}, held by {error}. Wait until that run ends, or "
+                "give another folder with --output."
+            ) from None
+
+    def is_running(self) -> bool:
+        """Whether a live process carries out a run in the folder.
+
+        False on Windows, where it cannot be known.
+
+        Raises:
+            RunFolderError: if there can be no such folder.
+        """
+        self._check_path()
+        return is_locked(self.path / _LOCK) is True
+
     def unfinished(self) -> pathlib.Path | None:
-        """Path of the config of the unfinished run that the folder holds, or None."""
+        """Path of the config of the unfinished run that the folder holds, or None.
+
+        Raises:
+            RunFolderError: if there can be no such folder.
+        """
+        self._check_path()
         config = self.path / "config.toml"
         ended = (self.path / _LAST).exists() or not config.is_file()
         return None if ended else config
@@ -80,6 +136,11 @@ class RunFolder:
     def checkpoints(self, training: str) -> pathlib.Path:
         """Path of the folder for the checkpoints of one of the run's trainings."""
         return self.path / "checkpoints" / training.replace(" ", "-")
+
+    def has_checkpoints(self) -> bool:
+        """Whether a training of the run has left a checkpoint, damaged or not."""
+        trainings = self.path.glob("checkpoints/*")
+        return any(CheckpointFiles(folder).names() for folder in trainings)
 
     def tensorboard(self, training: str) -> pathlib.Path:
         """Path of the folder for the TensorBoard logs of one of its trainings."""
@@ -99,18 +160,27 @@ class RunFolder:
             if _ours(entry):
                 _remove(entry)
 
-    def replacing(self, name: str) -> AbstractContextManager[pathlib.Path]:
+    @contextlib.contextmanager
+    def replacing(self, name: str, size: int = 0) -> Iterator[pathlib.Path]:
         """Gives a temporary path that becomes `name` once it is written whole.
 
         Args:
             name: str, one of `FILES`, or of `FOLDERS` to make a folder.
+            size: int, bytes that must be free for it. Default 0.
 
-        Returns:
-            Context manager of a Path to write to, with the same name; nothing is
-            there yet.
+        Yields:
+            Path to write to, with the same name; nothing is there yet.
+
+        Raises:
+            DiskError: if it cannot be written.
         """
         assert name in FILES + FOLDERS, name
-        return replacing(self.path / name)
+        with writing(name, self.path, _CURE):
+            if size:
+                check_room(self.path, size, name, _CURE)
+                reserve(self.path, size)
+            with replacing(self.path / name) as path:
+                yield path
 
     def write(self, name: str, text: str) -> None:
         """Writes text, whole or not at all.
@@ -118,12 +188,25 @@ class RunFolder:
         Args:
             name: str, one of `FILES`.
             text: str.
+
+        Raises:
+            DiskError: if it cannot be written.
         """
-        assert name in FILES, name
-        write_atomically(self.path / name, text)
+        with self.replacing(name) as path:
+            path.write_bytes(text.encode())
+
+    def _check_path(self) -> None:
+        check_parents(
+            self.path,
+            RunFolderError,
+            f"The run folder {str(self.path)!r} cannot be made",
+            "Give another folder with --output.",
+        )
 
     def _entries(self) -> list[pathlib.Path]:
-        return sorted(self.path.iterdir()) if self.path.is_dir() else []
+        if not self.path.is_dir():
+            return []
+        return sorted(path for path in self.path.iterdir() if path.name != _LOCK)
 
 
 def _ours(entry: pathlib.Path) -> bool:

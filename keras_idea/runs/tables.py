@@ -95,16 +95,17 @@ class OptimizerConfig(fields.Table):
     def _check_together(self) -> None:
         if self.end_learning_rate > self.peak_learning_rate:
             raise fields.ConfigError(
-                "`optimizer.end_learning_rate` must be at most "
-                f"optimizer.peak_learning_rate={self.peak_learning_rate}. Received: "
-                f"end_learning_rate={self.end_learning_rate}."
+                "`optimizer.end_learning_rate` must be at most optimizer."
+                f"{self.told('peak_learning_rate')}. Received: "
+                f"{self.told('end_learning_rate')}. Set `end_learning_rate` to "
+                f"{self.peak_learning_rate / 100:.3g}, or raise `peak_learning_rate`."
             )
         if 0.0 < self.rewarm * self.peak_learning_rate < self.end_learning_rate:
             raise fields.ConfigError(
-                "`optimizer.rewarm` must be 0, or such a share of optimizer."
-                f"peak_learning_rate={self.peak_learning_rate} that it is not below "
-                f"optimizer.end_learning_rate={self.end_learning_rate}. Received: "
-                f"rewarm={self.rewarm}."
+                "`optimizer.rewarm` times optimizer."
+                f"{self.told('peak_learning_rate')} must be 0, or at least optimizer."
+                f"{self.told('end_learning_rate')}. Received: {self.told('rewarm')}. "
+                "Set `rewarm` to 1.0, or lower `end_learning_rate`."
             )
 
 
@@ -141,8 +142,8 @@ class DistillationConfig(fields.Table):
         if self.compare_without and self.teacher is None:
             raise fields.ConfigError(
                 "`distillation.compare_without` compares with a run without the "
-                "teacher, and there is none. Mend: give distillation.teacher, or "
-                "delete the line."
+                "teacher, but there is no teacher. Received: compare_without=True. Set "
+                "`distillation.teacher`, or delete the line."
             )
 
 

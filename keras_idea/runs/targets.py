@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from keras_idea.errors import ConfigError
+from keras_idea.validation import did_you_mean
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,8 +76,9 @@ def parse_target(text: str) -> Target:
     kind = KINDS.get(found[1]) if found else None
     if found is None or kind is None:
         raise ConfigError(
-            f"`--target` must be one of {', '.join(KINDS)}, of TPUs with a topology, "
+            f"`--target` must be one of {', '.join(KINDS)}; a TPU may have a topology, "
             f"such as v5e:4x4. Received: {text!r}."
+            f"{did_you_mean(text.partition(':')[0], KINDS)}"
         )
     return Target(text, kind, math.prod(map(int, (found[2] or "1").split("x"))))
 

@@ -16,10 +16,11 @@ from keras_idea.models.dtype import compute_in
 from keras_idea.runs.compiling import cross_entropy, jit_argument
 from keras_idea.runs.config import RunConfig
 from keras_idea.runs.hub_source import backbone_outline
-from keras_idea.runs.judged import vocabulary_of
+from keras_idea.runs.judged import ADD_TOKENIZER, vocabulary_of
 from keras_idea.runs.recorder import text_loss
 from keras_idea.runs.run import Run
 from keras_idea.typing import Tensor
+from keras_idea.validation import plural
 
 
 def load_teacher(config: RunConfig, vocabulary: Vocabulary) -> keras.Model | None:
@@ -43,14 +44,20 @@ def load_teacher(config: RunConfig, vocabulary: Vocabulary) -> keras.Model | Non
     except ExportRefused as error:
         raise ConfigError(f"`distillation.teacher`: {error}") from error
     known = vocabulary_of(teacher)
+    if known is None:
+        raise ConfigError(
+            "`distillation.teacher` has no tokenizer, so nobody knows whether it reads "
+            f"the run's own tokens. Received: teacher={source!r}. {ADD_TOKENIZER}"
+        )
     if known.fingerprint != vocabulary.fingerprint or not np.array_equal(
         known.token_bytes, vocabulary.token_bytes
     ):
         raise ConfigError(
-            "`distillation.teacher` must read the run's own tokens: it has "
-            f"{len(known.token_bytes):,}, the run {len(vocabulary.token_bytes):,}, or "
-            f"they stand for other text. Received: teacher={source!r}. Mend: begin "
-            "with the teacher's preset (model.preset), which brings its tokenizer."
+            "`distillation.teacher` must read the tokens of the run: it has "
+            f"{plural(len(known.token_bytes), 'token')}, the run "
+            f"{len(vocabulary.token_bytes):,}, or they stand for other text. Received: "
+            f"teacher={source!r}. Set `model.preset` to the preset of the teacher, "
+            "which has its tokenizer."
         )
     teacher.preprocessor = None
     return teacher

@@ -34,7 +34,7 @@ class Timeline:
     def stages(self) -> list[tuple[str, int, int]]:
         """List of (name, first step, last step) of those that have steps."""
         stages = [
-            ("enlarged", 0, self.begin),
+            ("wide", 0, self.begin),
             ("pruning", self.begin, self.end),
             ("recovery", self.end, self.total),
         ]

@@ -4,14 +4,15 @@ Wide, pruned and recovered in one `fit`; then a narrow model from scratch on the
 same batches; then the picture, the table, the narrow model and its text.
 """
 
+import contextlib
 import dataclasses
 
 import keras
 import numpy as np
 
 from keras_idea import processes
-from keras_idea.checkpoints.checkpoint import restore_model
 from keras_idea.checkpoints.files import CheckpointFiles
+from keras_idea.checkpoints.restoring import restore_model
 from keras_idea.errors import ConfigError, RunFolderError, TrainingDiverged
 from keras_idea.extras import require
 from keras_idea.models.dtype import compute_in
@@ -22,10 +23,12 @@ from keras_idea.runs.build import pruning
 from keras_idea.runs.config import RunConfig, load_config
 from keras_idea.runs.fitting import fit, monitor_of, recorder_of
 from keras_idea.runs.prepare import describe, prepare
+from keras_idea.runs.room import results_bytes
 from keras_idea.runs.run import ALONE, NARROW, SCRATCH, TEACHER, Run
 from keras_idea.runs.run_folder import RunFolder
 from keras_idea.runs.teacher import load_teacher, teacher_bits
 from keras_idea.surgery import compact, find_ffns
+from keras_idea.validation import plural
 
 # Readings of the neurons before and during pruning: columns of the heat map.
 _READINGS = 60
@@ -51,7 +54,9 @@ def train(config: RunConfig, overwrite: bool = False) -> list[ResultRow]:
             preset cannot be loaded.
         MissingPackage: if a package of an extra that the run needs is not installed.
         ProcessError: if the processes are not of one mind.
-        RunFolderError: if the run folder may not be written to.
+        DiskError: if something cannot be written, or there is no room for it.
+        RunFolderError: if the run folder may not be written to, or another process
+            writes to it.
         TextError: if there is no text, or less than a sequence of it.
         TrainingDiverged: if the loss becomes NaN or infinite.
 
@@ -65,20 +70,40 @@ def train(config: RunConfig, overwrite: bool = False) -> list[ResultRow]:
         require(package, "Carrying out a run", "cli")
     devices.join(config)
     folder = RunFolder(config.run.output)
-    goes_on = processes.from_first(lambda: _may_begin(config, folder, overwrite))
+    with contextlib.ExitStack() as stack:
+        goes_on = processes.from_first(lambda: _begin(config, folder, overwrite, stack))
+        return _carry_out(config, folder, goes_on)
+
+
+def _carry_out(config: RunConfig, folder: RunFolder, goes_on: bool) -> list[ResultRow]:
     run = devices.first_then_others(lambda: _prepare(config, folder))
     processes.check_same({"the text": run.models.corpus.fingerprint()})
     processes.from_first(lambda: _claim(run, goes_on))
     devices.check_shared(folder.path)
     narrow = _train_and_prune(run)
     if config.distillation.compare_without and run.teacher is not None:
-        _say("\nThe same without the teacher")
+        _say("\nTraining the same without the teacher")
         _pruned(dataclasses.replace(run, teacher=None), ALONE)
     if config.run.compare_from_scratch:
         _train_from_scratch(run)
     rows: list[ResultRow] = []
     processes.from_first(lambda: rows.extend(_finish(run, narrow)))
     return rows
+
+
+def _begin(
+    config: RunConfig,
+    folder: RunFolder,
+    overwrite: bool,
+    stack: contextlib.ExitStack,
+) -> bool:
+    """`_may_begin`, and locks the folder until the stack is closed."""
+    if folder.is_running():
+        stack.enter_context(folder.locked())  # says so, if it still is
+    _may_begin(config, folder, overwrite)  # nothing is put into a folder of others
+    stack.enter_context(folder.locked())
+    # Another process may have begun a run there, or ended one, in the meantime.
+    return _may_begin(config, folder, overwrite)
 
 
 def _may_begin(config: RunConfig, folder: RunFolder, overwrite: bool) -> bool:
@@ -124,13 +149,15 @@ def _claim(run: Run, goes_on: bool) -> None:
     if not goes_on:
         run.folder.claim()
         run.folder.write("config.toml", run.config.to_toml())
-    print(describe(run.models.corpus, run.folder.path), flush=True)
+    print(describe(run), flush=True)
+    if goes_on and not run.folder.has_checkpoints():
+        print(f"No checkpoint yet in {run.folder.path}: starting at step 0", flush=True)
 
 
 def _train_and_prune(run: Run) -> keras.Model | None:
     """The narrow model, saved; None in all processes but the first."""
     timeline = run.timeline
-    _say(f"\nTraining wide: {timeline.wide} -> {timeline.narrow} neurons an FFN")
+    _say(f"\nTraining: FFN width {timeline.wide}, pruned to {timeline.narrow}")
     model = _pruned(run, NARROW)
     narrow: list[keras.Model] = []
 
@@ -138,7 +165,8 @@ def _train_and_prune(run: Run) -> keras.Model | None:
         trained = model if run.distribution is None else _on_one_device(run)
         # A stock preset in mixed precision is one that KerasHub 0.32 cannot read.
         narrow.append(compute_in(compact(trained), "float32"))
-        with run.folder.replacing(run.models.saved_as) as path:
+        size = results_bytes(run)
+        with run.folder.replacing(run.models.saved_as, size) as path:
             run.models.save(narrow[0], path)
 
     processes.from_first(save)
@@ -172,9 +200,9 @@ def _on_one_device(run: Run) -> keras.Model:
             restore_model(saved, model)
             return model
     raise RunFolderError(
-        f"The last checkpoint in {str(run.folder.path)!r} could not be written, and "
-        "the trained model is put together from it. Make room; the same command goes "
-        "on from the checkpoint before."
+        "The trained model is put together from the last checkpoint, which is damaged. "
+        f"Received: a run in {str(run.folder.path)!r}. Give the same command again; it "
+        "resumes from the checkpoint before."
     )
 
 
@@ -182,16 +210,16 @@ def _check_pruned(model: keras.Model, width: int) -> None:
     for ffn in find_ffns(model):
         if ffn.width != width:
             raise TrainingDiverged(
-                f"Pruning has not come to its end: {ffn.name} has {ffn.width} neurons "
-                f"and should have {width}. In mixed_float16 steps are left out whose "
-                "gradients overflow: give budget.recover_steps more, or use "
-                'dtype = "mixed_bfloat16".'
+                f"Pruning did not finish: {ffn.name} has "
+                f"{plural(ffn.width, 'neuron')} and should have {width}. In "
+                "mixed_float16, steps whose gradients overflow are skipped. Set a "
+                'larger `budget.recover_steps`, or `run.dtype` to "mixed_bfloat16".'
             )
 
 
 def _train_from_scratch(run: Run) -> None:
     width = run.timeline.narrow
-    _say(f"\nTraining narrow from scratch: {width} neurons an FFN, the same batches")
+    _say(f"\nTraining the scratch baseline: FFN width {width}, the same batches")
     keras.utils.set_random_seed(run.config.run.seed)
     with devices.spread(run.distribution):
         model = run.models.plain(width)

@@ -1,5 +1,6 @@
 """From a masked model to a new, physically narrow one."""
 
+import weakref
 from collections.abc import Sequence
 from typing import Any, TypeAlias, TypeVar, overload
 
@@ -16,10 +17,12 @@ from keras_idea.keras_private.models import (
     made_of_tensors,
 )
 from keras_idea.keras_private.unlocked import put_in_place
+from keras_idea.keras_private.user_warning import warn_user
 from keras_idea.layers.neuron_state import NeuronState
 from keras_idea.layers.plain_ffns import PlainFFN
 from keras_idea.layers.prunable import Prunable
 from keras_idea.surgery.condition import check_at_rest
+from keras_idea.surgery.find import FFN
 from keras_idea.surgery.optimizer_state import (
     built_optimizer,
     check_carriable,
@@ -68,6 +71,7 @@ def compact(model: keras.layers.Layer) -> keras.layers.Layer:
     """
     ffns = check_at_rest(model, "compact()")
     _check_student(model)
+    _warn_of_nothing(model, ffns)
     if not model.built:
         raise ValueError(
             f"Model '{model.name}' is not built, so there is nothing to copy. Call "
@@ -95,6 +99,7 @@ def compact(model: keras.layers.Layer) -> keras.layers.Layer:
     if getattr(model, "compiled", False):
         trained = {id(variable) for variable in narrow.trainable_variables}
         _compile_like(narrow, model, [p for p in pairs if id(p[1]) in trained])
+    _NARROW.add(narrow)
     return narrow
 
 
@@ -103,6 +108,21 @@ def _check_student(model: keras.layers.Layer) -> None:
         raise ValueError(
             f"'{model.name}' is a Distiller, whose teacher is not pruned. Compact what "
             "it has trained: compact(distiller.student)."
+        )
+
+
+# What `compact` has returned: to compact it again is no mistake.
+_NARROW: weakref.WeakSet[keras.layers.Layer] = weakref.WeakSet()
+
+
+def _warn_of_nothing(model: keras.layers.Layer, ffns: list[FFN]) -> None:
+    plain = any(isinstance(layer, PlainFFN) for layer in walk(model))
+    if not ffns and not plain and model not in _NARROW:
+        warn_user(
+            f"Model '{model.name}' holds no FFN that can be pruned, so compact() "
+            "returns a copy of the same shape. Use `keras_idea.PrunableGatedFFN`, or "
+            "`keras_idea.make_prunable(model)` for a KerasHub model, and prune it "
+            "before."
         )
 
 

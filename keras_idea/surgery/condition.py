@@ -145,10 +145,11 @@ def check_at_rest(model: keras.layers.Layer, what: str) -> list[FFN]:
             "changes what it computes. Go on with `fit` and the IdeaPruneCallback, or "
             f"end it with `callback.on_train_end()`, before {what}."
         )
-    if condition.pruning and what == "strip()":
+    if condition.pruning and what != "compact()":  # which copies what is alive now
         raise ValueError(
-            f"Model '{model.name}' is being pruned. End it with "
-            f"`callback.on_train_end()` before {what}."
+            f"Model '{model.name}' is being pruned: the optimizer still holds scores "
+            "and masks of the wide FFNs. Let `fit` end, or end pruning with "
+            f"`callback.on_train_end()`, before {what}."
         )
     return condition.ffns
 

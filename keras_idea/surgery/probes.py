@@ -15,6 +15,7 @@ from keras_idea.surgery.optimizer_state import (
     set_variables,
 )
 from keras_idea.surgery.shrink import refresh
+from keras_idea.surgery.train_function import mark_train_step, unmark_train_step
 
 
 def check_probes(
@@ -77,6 +78,7 @@ def attach_probes(
         ffns: list of `FFN` handles.
         probes: list of as many probes, see `keras_idea.methods.Method`.
     """
+    mark_train_step(model)
     for ffn, probe in zip(ffns, probes, strict=True):
         ffn.state.set_probe(probe)
     optimizer = built_optimizer(model)
@@ -114,6 +116,7 @@ def detach_probes(model: keras.Model, ffns: Iterable[FFN]) -> None:
         model: a built Keras model, compiled or not.
         ffns: list of `FFN` handles, with probes or without.
     """
+    unmark_train_step(model)
     given_up = [variable for ffn in ffns for variable in ffn.state.set_probe(None)]
     if not given_up:
         return

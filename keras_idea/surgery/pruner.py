@@ -14,6 +14,7 @@ mesh) is scored by the gradient that the step is made with.
 
 import contextlib
 import functools
+import math
 import warnings
 from collections.abc import Iterable, Iterator, MutableMapping
 
@@ -61,6 +62,7 @@ class NeuronPruner:
         self._functions: TrainFunction | None = None
         #: int, the optimizer step at which it was set to work.
         self.start = 0
+        self._late = False  # whether a mask lies behind its schedule
 
     @property
     def attached(self) -> bool:
@@ -116,6 +118,7 @@ class NeuronPruner:
                 track(optimizer, variable)
         self.start = as_int(optimizer.iterations)
         self._steps.assign(0)
+        self._late = False
         for ffn, live in zip(self.ffns, self._live, strict=True):
             live.scores.assign(ops.copy(ffn.state._scores.value))
             live.mask.assign(self._first_mask(ffn, live.schedule))
@@ -208,7 +211,8 @@ class NeuronPruner:
     def _renew(self, fresh: list[Tensor], ends: Tensor, ended: Tensor) -> None:
         self._steps.assign_add(ended)
         pairs = list(zip(self.ffns, self._live, strict=True))
-        renew(pairs, fresh, self._optimizer.iterations, self.start + 1, ends)
+        first = math.inf if self._late else self.start + 1
+        self._late = not renew(pairs, fresh, self._optimizer.iterations, first, ends)
 
 
 def _tell_unasked(ffn: FFN) -> None:

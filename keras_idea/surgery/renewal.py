@@ -21,33 +21,40 @@ def renew(
     pairs: _Pairs,
     sensitivities: Sequence[Tensor],
     iterations: keras.Variable | Tensor,
-    first: int,
+    first: float,
     ends: bool | Tensor = True,
-) -> None:
+) -> bool:
     """Renews scores and masks, and zeroes the weights of dead neurons.
 
     Args:
         pairs: list of (`FFN`, its `Live`).
-        sensitivities: list of tensors, the newest of each FFN, shaped as its scores.
+        sensitivities: list of tensors, the newest of each FFN, shaped as its scores;
+            where one is not finite, nothing was measured.
         iterations: the optimizer's, after its step.
-        first: int, the first step that is followed by this.
+        first: int or inf: up to this step a mask may lie behind its schedule.
         ends: True; or a bool tensor: False in the middle of an accumulated step, in
             which nothing changes.
+
+    Returns:
+        bool, False if a mask was due and not made, as nothing is known of the neurons
+        yet. Always True in a compiled step, which makes the masks anew each time.
     """
+    made = True
     for (ffn, live), new in zip(pairs, sensitivities, strict=True):
         old = live.scores.value
+        # What is not finite was not measured, and leaves the score as it was.
+        measured = ops.isfinite(new)
+        if ends is not True:
+            measured = ops.logical_and(measured, ends)
         scores = ema(new, old, ffn.state.ema_decay)
-        if ffn.state.experts is not None:
-            # One that no token came to has not been asked: it keeps its scores.
-            asked = ops.any(new != 0, axis=(0, -1), keepdims=True)
-            scores = ops.where(asked, scores, old)
-        live.scores.assign(scores if ends is True else ops.where(ends, scores, old))
+        live.scores.assign(ops.where(measured, scores, old))
     for (schedule, _), group in _groups(pairs).items():
         width = _due_width(schedule, iterations, first)
         if width is not None:
-            _renew_masks(group, width, ends)
+            made &= _renew_masks(group, width, ends)
         for ffn, live in group:
             zero_rows(ffn.cuts(), live.mask.value)
+    return made
 
 
 def _groups(pairs: _Pairs) -> dict[tuple[CubicWidth, tuple], _Pairs]:
@@ -65,7 +72,7 @@ def _groups(pairs: _Pairs) -> dict[tuple[CubicWidth, tuple], _Pairs]:
 
 
 def _due_width(
-    schedule: CubicWidth, iterations: keras.Variable | Tensor, first: int
+    schedule: CubicWidth, iterations: keras.Variable | Tensor, first: float
 ) -> int | Tensor | None:
     """The neurons to keep after a step; None if no mask can have changed.
 
@@ -75,19 +82,24 @@ def _due_width(
     if step is None:
         return schedule.call(ops.cast(iterations, "int32"))
     width = schedule(step)
-    # Before the first step a mask may be behind.
     return width if step <= first or width < schedule(step - 1) else None
 
 
-def _renew_masks(group: _Pairs, width: int | Tensor, ends: bool | Tensor) -> None:
+def _renew_masks(group: _Pairs, width: int | Tensor, ends: bool | Tensor) -> bool:
+    """Makes the masks of FFNs of whose neurons something is known; see `renew`."""
     importance = [ffn.state.importance_of(live.scores.value) for ffn, live in group]
     if isinstance(width, int) and ends is True:  # nothing is compiled
-        for (_, live), values in zip(group, importance, strict=True):
-            live.mask.assign(less(live.mask.value, values, width))
-        return
+        known = [bool(ops.any(values)) for values in importance]
+        for (_, live), values, ranked in zip(group, importance, known, strict=True):
+            if ranked:
+                live.mask.assign(less(live.mask.value, values, width))
+        return all(known)
     alive = ops.stack([live.mask.value for _, live in group])
-    masks = top_k_mask(ops.stack(importance), width, alive=alive)
+    stacked = ops.stack(importance)
+    makes = ops.any(stacked, axis=tuple(range(1, len(stacked.shape))), keepdims=True)
     if ends is not True:
-        masks = ops.where(ends, masks, alive)
+        makes = ops.logical_and(makes, ends)
+    masks = ops.where(makes, top_k_mask(stacked, width, alive=alive), alive)
     for i, (_, live) in enumerate(group):
         live.mask.assign(masks[i])
+    return not isinstance(width, int) or bool(ops.all(makes))

@@ -12,6 +12,7 @@ from keras_idea.keras_private.layers import retrack_parameters
 from keras_idea.keras_private.models import living_models, make_train_function
 from keras_idea.keras_private.optimizer_parts import innermost
 from keras_idea.keras_private.optimizer_variables import trained_variables
+from keras_idea.surgery.condition import check_at_rest
 from keras_idea.surgery.find import FFN, find_ffns
 from keras_idea.surgery.optimizer_state import (
     built_optimizer,
@@ -35,8 +36,11 @@ def shrink_in_place(model: keras.Model) -> list[FFN]:
 
     Returns:
         list of the FFN handles of the model.
+
+    Raises:
+        ValueError: if the model is being pruned. It is left as it was.
     """
-    ffns = find_ffns(model)
+    ffns = check_at_rest(model, "shrink_in_place()")
     narrow_to(model, [(ffn, ffn.kept_neurons()) for ffn in ffns])
     return ffns
 

@@ -74,7 +74,10 @@ class StepGradients:
         return gradient
 
     def sensitivities(self, ffn: FFN) -> Tensor:
-        """The newest sensitivities of an FFN, shaped as its scores."""
+        """The newest sensitivities of an FFN, shaped as its scores.
+
+        NaN where nothing was measured: for an expert that no token came to.
+        """
         rows = []
         for cut in ffn.kernel_cuts():
             given = cut.variable.value, self.of(cut.variable)
@@ -83,4 +86,8 @@ class StepGradients:
                 continue
             values = sensitivity(*given)
             rows.append(values if cut.axis == 0 else ops.transpose(values))
-        return ops.stack(rows)
+        sensitivities = ops.stack(rows)
+        if ffn.state.experts is None:
+            return sensitivities
+        asked = ops.any(sensitivities != 0, axis=(0, -1), keepdims=True)
+        return ops.where(asked, sensitivities, float("nan"))

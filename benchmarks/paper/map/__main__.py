@@ -1,7 +1,6 @@
 """The map: `python -m benchmarks.paper.map --seeds 5`, and again after a stop."""
 
 import math
-import pathlib
 import sys
 
 from benchmarks.paper.carry_out import Laboratory, carry_out
@@ -10,9 +9,8 @@ from benchmarks.paper.map.arms import MAP, Grid
 from benchmarks.paper.map.findings import Findings
 from benchmarks.paper.map.ledger import Ledger
 from benchmarks.paper.map.rates import Rates
-from benchmarks.paper.map.write import evidence, write_map
+from benchmarks.paper.map.write import write_map
 from benchmarks.paper.study import seeds_of, study_parser, text_of
-from keras_idea.files import write_atomically
 
 #: The law needs less than the comparisons do.
 WIDE_SEEDS = 2
@@ -32,12 +30,6 @@ def main(arguments=None, grid: Grid = MAP) -> int:
         type=float,
         default=math.inf,
         help="leave out places of more tokens a parameter",
-    )
-    parser.add_argument(
-        "--evidence",
-        type=pathlib.Path,
-        help="where `keras-idea plan` has the places from: keras_idea/runs/evidence."
-        "json; not written by default",
     )
     given = parser.parse_args(arguments)
     corpus = text_of(given)
@@ -68,8 +60,6 @@ def _write(given, grid, laboratory, rates):
     tokens = len(laboratory.corpus.train)
     findings = Findings(grid, laboratory.store, rates, tokens)
     print(*write_map(given.output, findings), sep="\n", flush=True)
-    if given.evidence is not None:
-        write_atomically(given.evidence, evidence(findings.places()))
 
 
 def carry_out_arm(arm, peak, laboratory, seed) -> None:

@@ -33,7 +33,7 @@ class Arm:
     @property
     def name(self) -> str:
         """Str, of its row."""
-        return f"{self.kind} {self.enlargement:.3g}, {self.budget} tokens a parameter"
+        return f"{self.kind} {self.enlargement:.3g}, {self.budget} tokens per parameter"
 
     def cell(self, peak: float) -> Cell:
         """The `Cell` that carries it out, at a peak in units of the scale's."""

@@ -1,8 +1,9 @@
-"""The picture of the map: who wins where, and where the law has its turn."""
+"""The plot of the map: where pruning is better, and where the law changes sign."""
 
 import numpy as np
 
 from benchmarks.paper.map.arms import IDEA, REWARMED
+from benchmarks.paper.map.compared import VERDICTS
 from keras_idea.report.axes import INK, MUTED, dress, figure
 
 _SHOWN = {
@@ -12,8 +13,8 @@ _SHOWN = {
 }
 _WAYS = {IDEA: "one cosine", REWARMED: "rewarmed"}
 _TITLES = {
-    "tokens": "against scratch on the same tokens",
-    "flops": "against scratch for the same FLOPs",
+    "tokens": "against scratch at equal tokens",
+    "flops": "against scratch at equal FLOPs",
 }
 
 
@@ -26,7 +27,7 @@ def draw_map(path, grid, places, lawful: bool) -> None:
         places: list of `Place`.
         lawful: bool, whether the law's change of sign is drawn.
     """
-    title = "Pruning while pretraining minus training from scratch, bits a byte"
+    title = "Pruning while pretraining minus training from scratch, bits per byte"
     size = dict(nrows=len(_WAYS), ncols=len(_TITLES), sharey=True)
     with figure(path, 12, 9, title, **size) as rows:
         for axes, (way, rate) in zip(rows, _WAYS.items(), strict=True):
@@ -36,12 +37,12 @@ def draw_map(path, grid, places, lawful: bool) -> None:
                 if lawful:
                     _turn(axis, grid, own)
                 axis.set_title(f"{rate}, {said}", fontsize=11, color=INK, loc="left")
-            axes[0].set_ylabel("enlarged, times")
+            axes[0].set_ylabel("FFN enlargement, ×")
         for axis in rows[-1]:
-            axis.set_xlabel("tokens a parameter of the narrow model")
+            axis.set_xlabel("tokens per parameter of the narrow model")
         axes = rows[0]
         handles = [
-            axes[1].plot([], [], marker, color=color, label=f"pruning {what}")[0]
+            axes[1].plot([], [], marker, color=color, label=VERDICTS[what])[0]
             for what, (color, marker) in _SHOWN.items()
         ]
         axes[1].legend(
@@ -93,7 +94,7 @@ def _turn(axis, grid, places):
             *zip(*points, strict=True), color=MUTED, linestyle="--", linewidth=1.5
         )
         axis.annotate(
-            "the law's turn",
+            "the law changes sign",
             points[-1],
             xytext=(0, 9),  # above the marks of places
             textcoords="offset points",

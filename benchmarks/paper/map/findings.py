@@ -4,6 +4,12 @@ import dataclasses
 
 import numpy as np
 
+from benchmarks.intervals import (
+    Estimate,
+    detectable,
+    estimate,
+    half_width,
+)
 from benchmarks.paper.map.arms import (
     IDEA,
     PRUNED,
@@ -17,10 +23,9 @@ from benchmarks.paper.map.arms import (
 from benchmarks.paper.map.law import Law, fit
 from benchmarks.paper.map.rates import Rates, longer
 from benchmarks.paper.map.sizes import average_parameters, parameters
-from benchmarks.paper.paper_table import Estimate, estimate
 
 #: What a pruned run is compared with -> in words.
-AGAINST = {"tokens": "the same tokens", "flops": "the same FLOPs"}
+AGAINST = {"tokens": "equal tokens", "flops": "equal FLOPs"}
 _SEEDS = range(64)
 
 
@@ -35,6 +40,7 @@ class Place:
         difference: `Estimate` or None, over seeds; negative: pruning wins.
         predicted: float or None, by the law.
         way: str, `IDEA` or `REWARMED`, of the pruned run.
+        flops: float or None, operations of the pruned run in units of its rival's.
     """
 
     budget: int
@@ -43,31 +49,23 @@ class Place:
     difference: Estimate | None
     predicted: float | None
     way: str = IDEA
+    flops: float | None = None
 
     @property
     def seen(self) -> float | None:
         """The smallest difference that would have been seen: 80 % power at 5 %."""
-        quantiles = self._quantiles(0.975, 0.8)
-        return None if quantiles is None else sum(quantiles)
+        return None if self.difference is None else detectable(self.difference)
 
     @property
     def verdict(self) -> str:
         """Str: "wins", "loses", or "not told apart" at 5 %; "not run"."""
-        quantiles = self._quantiles(0.975)
-        if quantiles is None or self.difference is None:
-            return "not run"
-        if abs(self.difference.mean) <= quantiles[0]:
-            return "not told apart"
-        return "wins" if self.difference.mean < 0 else "loses"
-
-    def _quantiles(self, *shares):
-        """Student's, in standard errors of the difference."""
         gap = self.difference
-        if gap is None or gap.error is None:
-            return None
-        from scipy.stats import t
-
-        return [float(t.ppf(share, gap.count - 1)) * gap.error for share in shares]
+        width = None if gap is None else half_width(gap)
+        if gap is None or width is None:
+            return "not run"
+        if abs(gap.mean) <= width:
+            return "not told apart"
+        return "wins" if gap.mean < 0 else "loses"
 
 
 class Findings:
@@ -109,6 +107,7 @@ class Findings:
                 self._difference(budget, enlargement, against, way),
                 self._predicted(budget, enlargement, against),
                 way,
+                self._flops(budget, enlargement, against, way),
             )
             for way in PRUNED
             for against in AGAINST
@@ -122,6 +121,22 @@ class Findings:
         both = [
             (pruned[seed], rival[seed]) for seed in sorted(pruned.keys() & rival.keys())
         ]
+        return estimate(a - b for a, b in both if a is not None and b is not None)
+
+    def _flops(self, budget, enlargement, against, way):
+        spent = [
+            next(iter(self.records(arm).values()), {}).get("flops")
+            for arm in _pair(budget, enlargement, against, way)
+        ]
+        return None if None in spent else spent[0] / spent[1]
+
+    def rewarmed(self, budget: int, enlargement: float) -> Estimate | None:
+        """The rewarmed run minus that under one cosine, paired by seed."""
+        one, again = (
+            self.bits(Arm(kind=way, enlargement=enlargement, budget=budget))
+            for way in PRUNED
+        )
+        both = [(again[seed], one[seed]) for seed in sorted(again.keys() & one.keys())]
         return estimate(a - b for a, b in both if a is not None and b is not None)
 
     def _predicted(self, budget, enlargement, against):

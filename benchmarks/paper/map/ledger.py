@@ -42,7 +42,7 @@ class Ledger:
         """Adds a cell to the file."""
         curve = result["curve"]["loss"]
         record = {
-            "cell": _changed(cell),
+            "cell": changed(cell),
             "seed": seed,
             **{name: value for name, value in result.items() if name in KEPT},
             # The mean of the last stretch that the curve knows.
@@ -64,7 +64,7 @@ class Ledger:
 
     def key(self, cell: Cell, seed: int) -> str:
         """Str that tells a cell from any other, of other text or scale too."""
-        what = {**self._basis, "cell": _changed(cell), "seed": seed}
+        what = {**self._basis, "cell": changed(cell), "seed": seed}
         return json_digest(what)[:16]
 
     def _path(self, seed):
@@ -84,7 +84,7 @@ def _read(path):
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
-def _changed(cell):
+def changed(cell: Cell) -> dict:
     """The fields of a cell that are not at their default."""
     return {
         field.name: getattr(cell, field.name)

@@ -1,0 +1,1 @@
+"""The pages with measured figures, written again from what was recorded."""

@@ -1,0 +1,170 @@
+"""The paper's claims beside what is seen here, as blocks of pages."""
+
+from collections.abc import Callable
+
+from benchmarks.intervals import Estimate, detectable
+from benchmarks.pages.of_map import MIDDLE, PAPER_BUDGET, places, share_gap
+from benchmarks.pages.of_tables import (
+    BASE,
+    FROM_DOCS,
+    SIZES,
+    gap,
+    recorded_table,
+    size,
+)
+from benchmarks.pages.words import NEITHER, WORSE, plain, signed, span, table, verdict
+from benchmarks.paper.map.arms import IDEA as PRUNED
+from benchmarks.paper.map.compared import PAPER_EFFECT
+from benchmarks.paper.methods import METHODS
+from benchmarks.paper.tables import IDEA, SAME_TOKENS
+
+
+def _said(estimate: Estimate) -> str:
+    return f"{signed(estimate, 4)}, {verdict(estimate)}"
+
+
+def _methods() -> dict[str, Estimate]:
+    """Label of a method to integrated minus naive."""
+    labels = [method.label for method in METHODS.values()]
+    return {x: gap(3, f"{x}, integrated", f"{x}, naive") for x in labels}
+
+
+def naive() -> str:
+    """The naive pipelines and the integrated one, method by method."""
+    lines = [["method", "naive pipeline", "integrated", "difference", "verdict"]]
+    for label, difference in _methods().items():
+        pair = [
+            recorded_table(3).mean(f"{label}, {way}") for way in ("naive", "integrated")
+        ]
+        cells = [plain(mean, 4) for mean in pair]
+        lines.append([label, *cells, signed(difference, 4), verdict(difference)])
+    return table(lines)
+
+
+def naive_and_scratch() -> str:
+    """The same scale beside training from scratch."""
+    same = gap(1, IDEA, SAME_TOKENS)
+    flops = gap(1, IDEA, "from scratch, the same FLOPs")
+    return (
+        f"Against the narrow model from scratch, IDEA is at {_said(same)}, at equal "
+        f"tokens (detectable: {detectable(same):.3f}), and at {_said(flops)}, at equal "
+        "FLOPs. The learning rates of the naive pipelines were not searched."
+    )
+
+
+def against_the_paper() -> str:
+    """The paper's claims, what is seen here, and where."""
+    scratch, naive_best = gap(1, IDEA, SAME_TOKENS), _best_naive()
+    helped = [label for label, x in _methods().items() if verdict(x) == "better"]
+    silent = [label for label, x in _methods().items() if verdict(x) == NEITHER]
+    best = "pruned from intermediate, resumed"
+    restarted = gap(2, "pruned from intermediate, restarted", best)
+    decayed = gap(2, "pruned from decayed, resumed", best)
+    taught = gap(4, "pruning with distillation", "pruning without distillation")
+    alone = gap(
+        4,
+        "from scratch with distillation, half the tokens",
+        "pruning without distillation",
+    )
+    sizes = {ratio: size(ratio) for ratio in SIZES}
+    worse = [ratio for ratio, x in sizes.items() if verdict(x) == WORSE]
+    soon, late = (
+        gap(6, f"enlarged 50%, pruning {share} of the rest", BASE)
+        for share in ("10%", "70%")
+    )
+    reductions = [
+        gap(6, f"f1 = {row}, f2 = {matrix}", BASE)
+        for row, matrix in (("mean", "mean"), ("max", "max"), ("max", "mean"))
+    ]
+    reductions += [gap(6, f"lambda = {x}", BASE) for x in (0.3, 0.5, 0.8)]
+    assert {verdict(x) for x in reductions} == {NEITHER}
+    assert {verdict(x) for r, x in sizes.items() if r not in worse} == {NEITHER}
+    long_run = share_gap(540, 0.1, "tokens")
+    wide_half = places()[PRUNED, "tokens", 540, MIDDLE].difference
+    rows = [
+        (
+            "1",
+            "IDEA beats training from scratch at equal tokens (8.88 against 8.95)",
+            f"**not seen**: {signed(scratch, 4)}; detectable: "
+            f"{detectable(scratch):.3f}, the paper's effect: about {PAPER_EFFECT:.3f}",
+            "tiny-table-1",
+        ),
+        (
+            "1",
+            "IDEA beats the best naive pipeline (8.88 against 8.96)",
+            f"holds: {signed(naive_best, 4)}, with rates that were not searched for "
+            "the naive one",
+            "tiny-table-1",
+        ),
+        (
+            "2",
+            "a resumed learning rate beats a restarted one (8.88 against 8.94)",
+            f"**contradicted**: restarted minus resumed is {signed(restarted, 4)}",
+            "tiny-table-2",
+        ),
+        (
+            "2",
+            "an intermediate checkpoint beats a decayed one (8.88 against 8.89)",
+            f"holds: decayed minus intermediate is {signed(decayed, 4)}",
+            "tiny-table-2",
+        ),
+        (
+            "3",
+            "every method is better integrated than naive",
+            f"holds for {', '.join(helped)} "
+            f"({span([_methods()[x].mean for x in helped], 4)}); no significant "
+            f"difference for {', '.join(silent)}",
+            "tiny-table-3",
+        ),
+        (
+            "4",
+            "distillation alone is worse than pruning, both together are best",
+            f"holds: {signed(alone, 4)} alone, {signed(taught, 4)} together",
+            "mini-table-4",
+        ),
+        (
+            "5",
+            "all enlargements from 1.3 to 5.3 beat training from scratch; 2.6 is best",
+            f"**contradicted**: none does; {', '.join(worse)}× is worse by "
+            f"{signed(sizes[worse[-1]], 4)}",
+            "mini-table-5",
+        ),
+        (
+            "6",
+            "pruning over about 70% of the steps after the wide stage is best",
+            f"**contradicted**: 70% minus 50% is {signed(late, 4)}, 10% minus 50% "
+            f"{signed(soon, 4)}",
+            "mini-table-6",
+        ),
+        (
+            "6",
+            "f1 = mean with f2 = max, and lambda of 0.3 to 0.5, are best",
+            "not seen: no significant difference between any of them "
+            f"({span([x.mean for x in reductions], 4)})",
+            "mini-table-6",
+        ),
+    ]
+    lines = [["table", "the paper's claim", "here", "where"]]
+    for number, claim, here, where in rows:
+        link = f"[{where}]({FROM_DOCS}{where}.md)"
+        lines.append([number, claim, here, link])
+    return (
+        f"{table(lines)}\n\nThe paper's models are 1.3B from 2.8B parameters, trained "
+        f"on {PAPER_BUDGET:,.0f} tokens per parameter. That lies outside our map, "
+        f"whose longest runs have 540: there, at equal tokens and {MIDDLE:.3g}×, "
+        f"pruning is at {signed(wide_half)} with half of the steps wide and at "
+        f"{signed(long_run)} with a tenth of them."
+    )
+
+
+def _best_naive() -> Estimate:
+    labels = ("random", "activation", "learned mask")
+    rows = [f"{label}, naive" for label in labels]
+    best = min(rows, key=lambda row: recorded_table(1).mean(row).mean)
+    return gap(1, IDEA, best)
+
+
+BLOCKS: dict[str, Callable[[], str]] = {
+    "naive": lambda: f"{naive()}\n\n{naive_and_scratch()}",
+    "against-the-paper": against_the_paper,
+}

@@ -1,0 +1,52 @@
+"""The pages of the results, from their recorded cells: nothing is trained."""
+
+import json
+import pathlib
+
+from benchmarks.paper import family, rewarm, shares
+from benchmarks.paper.family_plan import MAP_FAMILY
+from benchmarks.paper.map.arms import MAP
+from benchmarks.paper.map.findings import Findings
+from benchmarks.paper.map.rates import Rates
+from benchmarks.paper.map.write import write_map
+from benchmarks.paper.records import RESULTS, Recorded, RecordedTable
+from benchmarks.paper.write import page
+from keras_idea.files import write_atomically
+
+#: Scale to the tables of the paper's kind that were carried out at it.
+TABLES = {"tiny": (1, 2, 3), "mini": (4, 5, 6, 7, 8, 9, 10, 11, 12)}
+
+
+def map_findings() -> Findings:
+    """What the cells of the map say."""
+    cells = Recorded(RESULTS / "map/cells")
+    facts = json.loads((RESULTS / "map/map.json").read_text(encoding="utf-8"))
+    return Findings(MAP, cells, Rates(MAP, cells), facts["text bytes"])
+
+
+def table(number: int) -> RecordedTable:
+    """A recorded table of the paper's kind."""
+    [scale] = [scale for scale, numbers in TABLES.items() if number in numbers]
+    return RecordedTable(f"{scale}-table-{number}")
+
+
+def write_studies(folder: pathlib.Path) -> None:
+    """Writes the pages of all studies and tables, their numbers and plots.
+
+    Args:
+        folder: path of a folder, `RESULTS` or an empty one.
+    """
+    write_map(folder / "map", map_findings())
+    for study in (rewarm, shares):
+        name = study.__name__.rpartition(".")[2]
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        cells = Recorded(RESULTS / name / "cells")
+        study.write(folder / name, study.STUDY, cells)
+    (folder / "family").mkdir(parents=True, exist_ok=True)
+    known = json.loads((RESULTS / "family/cells.json").read_text(encoding="utf-8"))
+    family.write(folder / "family", MAP_FAMILY, known)
+    for number in (number for numbers in TABLES.values() for number in numbers):
+        recorded = table(number)
+        facts, rows = recorded.facts, list(recorded.rows.values())
+        text = page(number, facts["title"], rows, facts["notes"])
+        write_atomically(folder / f"{recorded.path.stem}.md", text)

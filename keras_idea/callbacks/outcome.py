@@ -1,0 +1,89 @@
+"""What one `fit` has made of a model, said in a line."""
+
+from collections.abc import Sequence
+
+import keras
+
+from keras_idea import processes
+from keras_idea.callbacks.budget import plain_parameters
+from keras_idea.keras_private.user_warning import warn_user
+from keras_idea.surgery.find import FFN
+
+
+def warn_of_nothing_to_prune(ffns: Sequence[FFN], targets: Sequence[int]) -> None:
+    """Warns if every FFN is to keep the width that it was built with.
+
+    Args:
+        ffns: list of `FFN` handles.
+        targets: list of int, the neurons that each is to keep.
+    """
+    if all(t >= ffn.full_dim for ffn, t in zip(ffns, targets, strict=True)):
+        warn_user(
+            "Nothing will be pruned: the target is the width that every FFN has. "
+            f"Received: a target of {_widths(targets)}. Lower it, or train without "
+            "the IdeaPruneCallback."
+        )
+
+
+def warn_of_unfinished(
+    ffns: Sequence[FFN], begin_step: int, end_step: int, step: int
+) -> None:
+    """Warns that training ended before pruning did.
+
+    Args:
+        ffns: list of `FFN` handles, some wider than they were to become.
+        begin_step: int, the last optimizer step at full width.
+        end_step: int, the optimizer step at which pruning is done.
+        step: int, the optimizer steps taken.
+    """
+    widths = _widths([ffn.width for ffn in ffns])
+    state = f"The FFN width is {widths}, masked and not narrowed"
+    if step <= begin_step or all(ffn.width == ffn.full_dim for ffn in ffns):
+        state = f"The model was not pruned, and its FFN width is {widths}"
+    warn_user(
+        f"Training ended at step {step}, and pruning would have ended at step "
+        f"{end_step} (begin_step={begin_step}). {state}. Call `fit` again with the "
+        "callback to go on, or `keras_idea.compact(model)` for a model of this width."
+    )
+
+
+class Narrowed:
+    """Widths and parameters of a model, before and after it is narrowed.
+
+    Args:
+        model: the fitted Keras model, built.
+        ffns: list of `FFN` handles, all of the model.
+    """
+
+    def __init__(self, model: keras.Model, ffns: Sequence[FFN]) -> None:
+        self._ffns = list(ffns)
+        self._before = self._figures(model)
+
+    def tell(self, model: keras.Model, step: int, verbose: int | str) -> None:
+        """Prints a line, as Keras does beside its progress bar.
+
+        Args:
+            model: the same model, narrow.
+            step: int, the optimizer steps taken.
+            verbose: int or "auto", as of `fit`; 0 prints nothing.
+        """
+        if not verbose or not processes.is_first():
+            return
+        (width, parameters), (narrow, fewer) = self._before, self._figures(model)
+        # A progress bar may stand on this line.
+        print(
+            f"{'' if verbose == 2 else chr(10)}Narrowed at step {step}: FFN width "
+            f"{width} to {narrow}, {parameters:,} to {fewer:,} parameters."
+        )
+
+    def _figures(self, model: keras.Model) -> tuple[str, int]:
+        widths = _widths([ffn.hidden_dim for ffn in self._ffns])
+        return widths, plain_parameters(model, self._ffns)
+
+
+def _widths(widths: Sequence[int]) -> str:
+    """A width that all have, or those of all, or of the first few."""
+    if len(set(widths)) == 1:
+        return str(widths[0])
+    told = ", ".join(map(str, widths[:6]))
+    return f"[{told}]" if len(widths) <= 6 else f"[{told}, ...]"

@@ -1,0 +1,30 @@
+"""Warnings that point at the user's line, not at one of ours or of Keras."""
+
+import inspect
+import types
+import warnings
+
+_INSIDE = ("keras_idea", "keras", "keras_hub")
+
+
+def warn_user(message: str) -> None:
+    """Warns, at the line outside of Keras and this package that led here.
+
+    Args:
+        message: str, what is wrong and what to do.
+
+    Example:
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     warn_user("Nothing was pruned.")
+    >>> str(caught[0].message)
+    'Nothing was pruned.'
+    """
+    frame, level = inspect.currentframe(), 1
+    while frame is not None and _is_inside(frame):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, stacklevel=level)
+
+
+def _is_inside(frame: types.FrameType) -> bool:
+    return frame.f_globals.get("__name__", "").partition(".")[0] in _INSIDE

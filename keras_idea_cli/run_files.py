@@ -1,0 +1,284 @@
+"""What lies in a run folder, read without Keras: plain TOML, JSON and CSV.
+
+The package that writes these files cannot be imported here: that takes seconds.
+tests/runs/test_status.py holds the two to the same names and formats.
+"""
+
+import csv
+import dataclasses
+import hashlib
+import json
+import math
+import pathlib
+import re
+import tomllib
+from collections.abc import Mapping
+from typing import Any
+
+#: Locked, for as long as it runs, by the process that carries out the run.
+LOCK = ".lock"
+#: Where the run goes that comes with the package.
+DEMO = pathlib.Path("runs/demo")
+#: The names of a run's trainings: pruned, pruned without a teacher, from scratch.
+TRAININGS = ("pruned", "pruned, no teacher", "narrow from scratch")
+# What reading a file that nobody should have changed may raise.
+_DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
+_CHECKPOINT = re.compile(r"(?:checkpoint-(\d+)-)?step-(\d+)(?:-[0-9a-f]+)?")
+
+
+class RunFilesError(Exception):
+    """A path that is no run, or a damaged file of one; says what to do."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SavedStep:
+    """A checkpoint.
+
+    Attributes:
+        path: Path of its folder.
+        step: int or None, the optimizer steps done; None if it is damaged.
+        time: float, when it was written, as of `time.time`.
+        damage: str, what is wrong with it; "" if nothing is.
+    """
+
+    path: pathlib.Path
+    step: int | None
+    time: float
+    damage: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Logged:
+    """The last line of a training in metrics.csv.
+
+    Attributes:
+        step: int, optimizer steps done.
+        width: int, active neurons per FFN.
+        loss: float, bits per byte of the step's batch.
+        validation: pair of the step and the bits per byte of the last validation, or
+            None.
+    """
+
+    step: int
+    width: int
+    loss: float
+    validation: tuple[int, float] | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+    """One of the trainings of a run.
+
+    Attributes:
+        title: str, what is trained.
+        place: int, which one it is, from 1.
+        total: int, its optimizer steps.
+        ends: dict of the name of a stage to the step at which it ends; in order.
+        saved: list of `SavedStep`, the newest first.
+        logged: `Logged` or None.
+    """
+
+    title: str
+    place: int
+    total: int
+    ends: Mapping[str, int]
+    saved: list[SavedStep]
+    logged: Logged | None
+
+    @property
+    def newest(self) -> SavedStep | None:
+        """The newest checkpoint that is not damaged, as far as its manifest tells."""
+        return next((saved for saved in self.saved if not saved.damage), None)
+
+    @property
+    def damaged(self) -> list[SavedStep]:
+        """The damaged checkpoints that are newer."""
+        return [saved for saved in self.saved if saved.damage]
+
+    @property
+    def step(self) -> int:
+        """int, the last step that the folder knows of."""
+        saved = 0 if self.newest is None else self.newest.step or 0
+        return max(saved, 0 if self.logged is None else self.logged.step)
+
+    @property
+    def stage(self) -> str:
+        """str, the stage of the next step; "" if it has no stages."""
+        return next((name for name, end in self.ends.items() if self.step < end), "")
+
+
+def run_folder_of(run: str | None) -> tuple[pathlib.Path, str | None]:
+    """The folder of a run, and the TOML file that was named, if one was.
+
+    Args:
+        run: str or None. As of `status`.
+
+    Returns:
+        Pair of Path and str or None.
+
+    Raises:
+        RunFilesError: if there is no such run.
+    """
+    if run is None:
+        return DEMO, None
+    path = pathlib.Path(run)
+    try:
+        is_folder, is_file = path.is_dir(), path.is_file()
+    except (OSError, ValueError) as error:
+        raise RunFilesError(f"{run!r} cannot be read: {error}. {_GIVE}") from None
+    if is_file:
+        output = _read_toml(path).get("run", {})
+        output = output.get("output") if isinstance(output, dict) else None
+        return pathlib.Path(str(output or f"runs/{path.stem}")), run
+    if not is_folder:
+        raise RunFilesError(f"There is no file or folder {run!r}. {_GIVE}")
+    foreign = [entry.name for entry in path.iterdir() if entry.name != LOCK]
+    if foreign and not (path / "config.toml").is_file():
+        raise RunFilesError(
+            f"{run!r} is no run folder: it has no config.toml, but {foreign[0]!r}. "
+            f"{_GIVE}"
+        )
+    return path, None
+
+
+_GIVE = "Give the folder of a run, or the TOML file that describes it."
+
+
+def read_run_config(path: pathlib.Path) -> dict[str, Any]:
+    """The description that a run has left in its folder, every key spelled out.
+
+    Args:
+        path: Path of config.toml.
+
+    Returns:
+        dict of tables.
+
+    Raises:
+        RunFilesError: if it is damaged.
+    """
+    config = _read_toml(path)
+    for table, keys in _NEEDED.items():
+        for key, kind in keys.items():
+            entries = config.get(table)
+            if not isinstance(entries, dict) or type(entries.get(key)) is not kind:
+                raise RunFilesError(
+                    f"{str(path)!r} is damaged: it has no {table}.{key}. Restore the "
+                    "file from a copy."
+                )
+    return config
+
+
+_NEEDED: Mapping[str, Mapping[str, type]] = {
+    "budget": dict.fromkeys(("enlarge_steps", "prune_steps", "recover_steps"), int),
+    "run": {"output": str, "compare_from_scratch": bool},
+    "distillation": {"compare_without": bool},
+}
+
+
+def read_trainings(folder: pathlib.Path, config: Mapping[str, Any]) -> list[Training]:
+    """The trainings of a run, in their order.
+
+    Args:
+        folder: Path of the run folder.
+        config: dict, as of `read_run_config`.
+
+    Returns:
+        Non-empty list of `Training`.
+    """
+    narrow, alone, scratch = TRAININGS
+    names = {narrow: "pruned model"}
+    if config["distillation"]["compare_without"]:
+        names[alone] = "pruned model without the teacher"
+    if config["run"]["compare_from_scratch"]:
+        names[scratch] = "scratch baseline"
+    steps = config["budget"]
+    pruning = steps["enlarge_steps"]
+    recovery = pruning + steps["prune_steps"]
+    total = recovery + steps["recover_steps"]
+    stages = {"wide": pruning, "pruning": recovery, "recovery": total}
+    logged = _read_metrics(folder / "metrics.csv")
+    return [
+        Training(
+            title,
+            place,
+            total,
+            {} if name == scratch else stages,
+            _read_checkpoints(folder / "checkpoints" / name.replace(" ", "-")),
+            logged.get(name),
+        )
+        for place, (name, title) in enumerate(names.items(), 1)
+    ]
+
+
+def is_running(folder: pathlib.Path) -> bool | None:
+    """Whether a process is carrying out a run in a folder; None: it cannot be known."""
+    try:
+        import fcntl
+    except ImportError:  # Windows: nothing is locked there
+        return None
+    try:
+        with open(folder / LOCK, "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks
+        return None
+    return False
+
+
+def _read_toml(path: pathlib.Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise RunFilesError(f"{str(path)!r} cannot be read: {error}. {_GIVE}") from None
+
+
+def _read_checkpoints(folder: pathlib.Path) -> list[SavedStep]:
+    """The checkpoints of a training, the newest first; their arrays are not read."""
+    paths = [p for p in folder.glob("*step-*") if _CHECKPOINT.fullmatch(p.name)]
+    return [_read_checkpoint(path) for path in sorted(paths, key=_order, reverse=True)]
+
+
+def _order(path: pathlib.Path) -> tuple[int, str]:
+    """By the order of writing; the oldest format names the step alone."""
+    found = _CHECKPOINT.fullmatch(path.name)
+    return (int(found[1] or 0) if found else 0, path.name)
+
+
+def _read_checkpoint(path: pathlib.Path) -> SavedStep:
+    manifest = path / "manifest.json"
+    try:
+        written = manifest.stat().st_mtime
+        content = json.loads(manifest.read_text(encoding="utf-8"))
+        digest = content.pop("digest")
+        text = json.dumps(content, sort_keys=True)
+        if digest != hashlib.blake2b(text.encode()).hexdigest():
+            raise ValueError("it has been changed")
+        missing = [name for name in content["files"] if not (path / name).is_file()]
+        if missing:
+            raise ValueError(f"{missing[0]} is missing")
+        return SavedStep(path, int(content["step"]), written)
+    except _DAMAGE as error:
+        reason = f"no {error}" if isinstance(error, KeyError) else error
+        when = path.stat().st_mtime if path.exists() else 0.0
+        return SavedStep(path, None, when, f"manifest.json cannot be used ({reason}).")
+
+
+def _read_metrics(path: pathlib.Path) -> dict[str, Logged]:
+    """The last logged step of each training; what cannot be read is left out."""
+    found: dict[str, Logged] = {}
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            for line in csv.DictReader(file):
+                name, step = line["run"], int(line["step"])
+                loss, width = float(line["bits_per_byte"]), int(line["width"])
+                before = found[name].validation if name in found else None
+                bits = line["validation"]
+                validation = (step, float(bits)) if bits else before
+                if math.isfinite(loss):
+                    found[name] = Logged(step, width, loss, validation)
+    except (OSError, ValueError, KeyError, TypeError, csv.Error):
+        pass
+    return found

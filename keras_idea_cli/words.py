@@ -1,0 +1,47 @@
+"""Words of messages: names that were meant, and counts of things.
+
+Here, and not in `keras_idea`, because the command line speaks before Keras is imported;
+the package takes them from `keras_idea.validation`.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+def did_you_mean(name: object, known: Iterable[object]) -> str:
+    """The end of a message that suggests the nearest of the known names.
+
+    Args:
+        name: object. What was received; only a str is like a name.
+        known: iterable. The names that would do; what is no str is left out.
+
+    Returns:
+        str, a question after a space; "" if no name is near.
+
+    Example:
+    >>> did_you_mean("LAMA3", ["llama", "llama3"])
+    " Did you mean 'llama3'?"
+    """
+    if not isinstance(name, str):
+        return ""
+    names = {word.lower(): word for word in known if isinstance(word, str)}
+    near = difflib.get_close_matches(name.lower(), names, n=1)
+    return f" Did you mean {names[near[0]]!r}?" if near else ""
+
+
+def plural(count: int, one: str, several: str | None = None) -> str:
+    """A count with its noun.
+
+    Args:
+        count: int. How many there are.
+        one: str. The noun in the singular.
+        several: str or None. The noun in the plural. Defaults to `one` with an "s".
+
+    Returns:
+        str.
+
+    Example:
+    >>> plural(1, "neuron"), plural(1000, "step"), plural(0, "process", "processes")
+    ('1 neuron', '1,000 steps', '0 processes')
+    """
+    return f"{count:,} {one if count == 1 else several or one + 's'}"

@@ -1,0 +1,61 @@
+"""Four devices do what one does, through compaction, and keep their layouts.
+
+`keras.distribution` is for jax; a process of its own, for the number of devices.
+"""
+
+import os
+import subprocess
+import sys
+
+import keras
+import pytest
+
+RUN = """
+import keras, numpy as np
+import keras_idea as ki
+from tests.support.helpers import LossRecorder, residual_model, set_random_weights
+
+rng = np.random.default_rng(0)
+x = rng.normal(size=(64, 5, 8)).astype("float32")
+y = rng.normal(size=(64, 5, 1)).astype("float32")
+
+
+def run():
+    keras.utils.set_random_seed(0)
+    model = residual_model((16, 12))
+    set_random_weights(model)
+    model.compile(keras.optimizers.AdamW(0.01), "mse")
+    recorder = LossRecorder()
+    prune = ki.IdeaPruneCallback(4, 3, 8, round_to=2)
+    fit = {"batch_size": 8, "epochs": 3, "shuffle": False, "verbose": 0}
+    model.fit(x, y, callbacks=[prune, recorder], **fit)
+    (first, second) = ki.find_ffns(model)
+    assert (first.hidden_dim, second.hidden_dim) == (4, 4)
+    return np.array(recorder.losses), str(first.kernels[0].value.sharding)
+
+
+distribution = keras.distribution
+one, _ = run()
+distribution.set_distribution(distribution.DataParallel())
+four, _ = run()
+np.testing.assert_allclose(four, one, rtol=1e-4)
+mesh = distribution.DeviceMesh((2, 2), ["batch", "model"])
+layouts = distribution.LayoutMap(mesh)
+layouts[".*(up|gate)_kernel"] = (None, "model")
+layouts[".*down_kernel"] = ("model", None)
+distribution.set_distribution(
+    distribution.ModelParallel(layout_map=layouts, batch_dim_name="batch")
+)
+sharded, layout = run()
+np.testing.assert_allclose(sharded, one, rtol=1e-4)
+assert "None, 'model'" in layout, layout
+"""
+
+
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="Keras has it on jax only")
+def test_four_devices_equal_one():
+    flags = "--xla_force_host_platform_device_count=4"
+    environment = {**os.environ, "XLA_FLAGS": flags, "PYTHONPATH": os.getcwd()}
+    command = [sys.executable, "-c", RUN]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr

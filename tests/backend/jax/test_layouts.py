@@ -1,0 +1,109 @@
+"""Layouts by what they do: what a device holds, and what a train step gathers."""
+
+import functools
+import json
+import os
+import subprocess
+import sys
+
+import keras
+import pytest
+
+from keras_idea import GatedFFN, PrunableGatedFFN, make_prunable
+from keras_idea.distribution import kernel_layouts
+from keras_idea.errors import ConfigError
+from keras_idea.models import DecoderConfig, decoder
+from tests import ENDURANCE
+from tests.support.hub_models import MODELS, tiny_lm
+
+# Families with the layers of their kind; all are run in `make endurance`.
+NAMES = ["decoder", *MODELS] if ENDURANCE else ["decoder", "llama3", "gemma2"]
+
+
+@functools.cache
+def told():
+    command = [sys.executable, "-m", "tests.support.layouts_script", *NAMES]
+    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
+    result = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="meshes are jax's")
+@pytest.mark.parametrize("name", NAMES)
+class TestOnAMesh:
+    def test_the_losses_are_one_device_s(self, name):
+        expected, found = told()[name]["losses"]
+        assert found == pytest.approx(expected, rel=2e-6)
+
+    def test_a_device_holds_half_of_every_large_kernel(self, name):
+        held, shapes = told()[name]["held"], told()[name]["shapes"]
+        # Two query heads, one for keys and values: those stay whole, as norms do.
+        whole = ("norm", "scale", "key", "value", "k_proj", "v_proj", "bias", "scalar")
+        for path, share in held.items():
+            large = len(shapes[path]) > 1 and not any(w in path for w in whole)
+            if large and name in ("decoder", "llama", "llama3", "gemma2", "qwen3"):
+                assert share == 0.5, path
+
+    def test_no_kernel_is_gathered(self, name):
+        cut = {
+            tuple(told()[name]["shapes"][path])
+            for path, share in told()[name]["held"].items()
+            if share < 1
+        }
+        assert cut and cut.isdisjoint(map(tuple, told()[name]["gathered"]))
+
+
+SHAPE = {
+    "vocabulary_size": 30,
+    "model_dim": 16,
+    "num_layers": 1,
+    "num_heads": 4,
+    "num_key_value_heads": 2,
+    "hidden_dim": 24,
+    "sequence_length": 8,
+}
+
+
+def tiny(**changes):
+    return decoder(DecoderConfig(**{**SHAPE, **changes}))
+
+
+def test_what_is_cut_of_the_decoder():
+    layouts = kernel_layouts(tiny(), 4)
+    assert layouts == {
+        "block_0/ffn_0/up_kernel": (None, "model"),
+        "block_0/ffn_0/gate_kernel": (None, "model"),
+        "block_0/ffn_0/down_kernel": ("model", None),
+        "block_0/attention/query/kernel": (None, "model"),
+        "block_0/attention/output/kernel": ("model", None),
+    }  # not the 2 heads of keys and values, nor the 30 tokens
+
+
+def test_a_plain_model_is_cut_as_the_prunable_one():
+    config = DecoderConfig(**SHAPE)
+    plain, prunable = (decoder(config, ffn) for ffn in (GatedFFN, PrunableGatedFFN))
+    assert kernel_layouts(plain, 2) == kernel_layouts(prunable, 2)
+    lm = tiny_lm("gemma2")
+    stock = kernel_layouts(lm, 2)
+    assert kernel_layouts(make_prunable(lm), 2) == stock and len(stock) == 11
+
+
+@pytest.mark.parametrize(
+    "changes, size, match",
+    [
+        (
+            {"hidden_dim": 22},
+            4,
+            "model=4, and block_0/ffn_0 has 22 neurons. Set the FFN width to 20 or 24",
+        ),
+        (
+            {"num_heads": 2},
+            4,
+            "divide the query heads. Received: model=4, with 2 heads",
+        ),
+    ],
+)
+def test_what_cannot_be_divided_is_refused(changes, size, match):
+    with pytest.raises(ConfigError, match=match):
+        kernel_layouts(tiny(**changes), size)

@@ -1,0 +1,36 @@
+"""Replicas of MirroredStrategy score as one device; other strategies are refused."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import keras_idea as ki
+from tests.support.helpers import residual_model
+
+X, Y = np.ones((4, 5, 8), "float32"), np.zeros((4, 5, 1), "float32")
+
+
+def run_script(name, *arguments):
+    command = [sys.executable, "-m", f"tests.support.{name}", *arguments]
+    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
+    result = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr[-3000:]
+    return result.stdout
+
+
+def test_mirrored_strategy():
+    assert "equal" in run_script("replicas_script")
+
+
+def test_other_strategies_are_refused(monkeypatch):
+    import tensorflow as tf
+
+    # One worker of a cluster of one: the strategy itself, though nobody else is there.
+    with tf.distribute.MultiWorkerMirroredStrategy().scope():
+        model = residual_model((16,))
+        model.compile("sgd", "mse")
+    with pytest.raises(ValueError, match="CollectiveAllReduceStrategy is not one that"):
+        model.fit(X, Y, callbacks=[ki.IdeaPruneCallback(4, 0, 1)], verbose=0)

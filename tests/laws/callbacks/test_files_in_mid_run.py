@@ -1,0 +1,174 @@
+"""A model that is saved, traced, cloned or built in the middle of pruning."""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_idea as ki
+from tests.support.helpers import to_numpy
+from tests.support.ways_to_train import (
+    BACKEND,
+    FIT,
+    model_of,
+)
+
+BEGIN, STEPS, TARGET, RATE, LEARNING_RATE = 3, 9, 4, 1024.0, 0.05
+
+
+@pytest.mark.parametrize("end", [".keras", ".weights.h5"])
+def test_saved_in_the_middle_it_loads_and_goes_on(end, data, tmp_path):
+    """By Keras's ModelCheckpoint, at an epoch's end: optimizer, scores and masks."""
+    path = tmp_path / f"half{end}"
+    model = model_of(ki.PrunableGatedFFN)
+    model.compile(keras.optimizers.Adam(0.01), "mse")
+    whole = end == ".keras"
+    save = keras.callbacks.ModelCheckpoint(path, save_weights_only=not whole)
+    stop = _StopAfter(8)
+    prune = ki.IdeaPruneCallback(TARGET, BEGIN, STEPS)
+    model.fit(*data, epochs=3, callbacks=[save, prune, stop], **FIT)
+    if whole:
+        loaded = keras.models.load_model(path)
+    else:
+        loaded = model_of(ki.PrunableGatedFFN)
+        loaded.compile(keras.optimizers.Adam(0.01), "mse")
+        loaded.optimizer.build(loaded.trainable_variables)
+        loaded.load_weights(path)
+    pair = [ki.find_ffns(m)[0] for m in (model, loaded)]
+    for name in ("mask", "scores"):
+        arrays = [to_numpy(getattr(ffn, name)) for ffn in pair]
+        np.testing.assert_array_equal(*arrays)
+    assert pair[1].width == ki.CubicWidth(16, TARGET, BEGIN, STEPS)(8)
+    slots = [[to_numpy(v) for v in m.optimizer.variables] for m in (model, loaded)]
+    for one, other in zip(*slots, strict=True):
+        np.testing.assert_array_equal(one, other)
+    for m in (model, loaded):
+        prune = ki.IdeaPruneCallback(TARGET, BEGIN, STEPS)
+        m.fit(*data, epochs=1, callbacks=[prune], **FIT)
+    outputs = [m.predict(data[0], verbose=0) for m in (model, loaded)]
+    np.testing.assert_allclose(*outputs, atol=1e-5)
+
+
+class _StopAfter(keras.callbacks.Callback):
+    def __init__(self, batches):
+        super().__init__()
+        self.left = batches
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.left -= 1
+        if not self.left:
+            self.model.stop_training = True
+
+
+def test_files_of_another_width(data, tmp_path):
+    path = tmp_path / "narrow.weights.h5"
+    model = model_of(ki.PrunableGatedFFN)
+    model.compile("adam", "mse")
+    prune = ki.IdeaPruneCallback(TARGET, 2, 6)
+    model.fit(*data, callbacks=[prune], **FIT)
+    model.save_weights(path)
+    with pytest.raises(ValueError, match="4 neurons of 'ffn', which has 16.*load_mod"):
+        model_of(ki.PrunableGatedFFN).load_weights(path)
+    ki.compact(model).save_weights(path)
+    with pytest.raises(ValueError, match="4 neurons of 'ffn', which has 16.*load_mod"):
+        model_of(ki.GatedFFN).load_weights(path)
+    plain = tmp_path / "plain.weights.h5"
+    model_of(ki.GatedFFN).save_weights(plain)
+    with pytest.raises(ValueError, match="nothing of 'ffn'.*PrunableGatedFFN"):
+        model_of(ki.PrunableGatedFFN).load_weights(plain)
+
+
+def test_weights_go_into_a_clone(data):
+    """A model narrowed in `fit`, cloned: it has the same variables, and is as plain."""
+    model = model_of(ki.PrunableGatedFFN)
+    model.compile("adam", "mse")
+    model.fit(*data, callbacks=[ki.IdeaPruneCallback(TARGET, 2, 6)], **FIT)
+    clone = keras.models.clone_model(model)
+    clone.set_weights(model.get_weights())
+    outputs = [m.predict(data[0], verbose=0) for m in (model, clone)]
+    np.testing.assert_array_equal(*outputs)
+
+
+class Counted(keras.layers.Layer):
+    """Counts how often it is traced."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def call(self, x):
+        self.calls.append(1)
+        return x
+
+
+@pytest.mark.skipif(BACKEND == "torch", reason="traces nothing: it runs eagerly")
+def test_fits_that_do_not_finish_are_traced_once(data):
+    counted = Counted()
+    inputs = keras.Input((5, 8))
+    x = inputs + ki.PrunableGatedFFN(16)(counted(inputs))
+    model = keras.Model(inputs, keras.layers.Dense(1)(x))
+    model.compile("adam", "mse")
+    prune = ki.IdeaPruneCallback(TARGET, 90, 2)
+    found = []
+    for _ in range(4):
+        model.fit(*data, epochs=12, callbacks=[prune, _StopAfter(8)], **FIT)
+        model.fit(*data, epochs=1, **FIT)  # without it too
+        found.append(len(counted.calls))
+    assert found == found[:1] * 4
+
+
+def test_a_second_schedule_is_not_the_first_one_s_trace(data):
+    """Two callbacks of one structure: jax takes equal functions for the same one."""
+    model = model_of(ki.PrunableGatedFFN)
+    model.compile("adam", "mse")
+    first = ki.IdeaPruneCallback(8, 2, 4, compact="off")
+    second = ki.IdeaPruneCallback(3, 9, 4, compact="off")
+    for prune, width in ((first, 8), (second, 3)):
+        history = model.fit(*data, epochs=1, callbacks=[prune], **FIT).history
+        assert history["width"] == [width] == [ki.find_ffns(model)[0].width]
+
+
+def test_a_model_that_its_first_step_builds(data):
+    """On tensorflow alone `fit` builds a model by tracing; its first step counts."""
+    results = []
+    for inputs in ([keras.Input((5, 8))], []):
+        keras.utils.set_random_seed(0)
+        layers = [ki.PrunableGatedFFN(16), keras.layers.Dense(1)]
+        model = keras.Sequential([*inputs, *layers])
+        model.compile(keras.optimizers.SGD(LEARNING_RATE), "mse")
+        prune = ki.IdeaPruneCallback(TARGET, 0, 4)
+        history = model.fit(*data, epochs=2, callbacks=[prune], **FIT).history
+        (ffn,) = ki.find_ffns(model)
+        assert history["width"] == [TARGET, TARGET] and ffn.hidden_dim == TARGET
+        results.append([ffn.original_indices, to_numpy(ffn.scores), history["loss"]])
+        model.fit(*data, epochs=1, **FIT)
+        assert "apply" not in vars(model.optimizer)
+    np.testing.assert_array_equal(results[0][0], results[1][0])
+    for one, other in zip(*results, strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-6)
+
+
+def test_other_models_of_the_same_layers(data):
+    """What was traced before the narrowing is made anew in each model."""
+    inputs = keras.Input((5, 8))
+    hidden = inputs + ki.PrunableGatedFFN(16)(inputs)
+    features = keras.Model(inputs, hidden)
+    model = keras.Model(inputs, keras.layers.Dense(1)(hidden))
+    outer = keras.Sequential([keras.Input((5, 8)), model])
+    outer.compile("sgd", "mse")  # never trained
+    model.compile("sgd", "mse")
+    x, y = data
+    seen = []
+
+    class Look(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            for other in (features, outer):
+                expected = to_numpy(other(x[:8]))
+                answers = other.predict(x[:8], verbose=0)
+                np.testing.assert_allclose(answers, expected, atol=1e-6)
+            loss = float(np.mean((to_numpy(outer(x)) - y) ** 2))
+            assert outer.evaluate(x, y, verbose=0) == pytest.approx(loss, rel=1e-5)
+            seen.append(ki.find_ffns(features)[0].hidden_dim)
+
+    prune = ki.IdeaPruneCallback(TARGET, 4, 10)
+    model.fit(x, y, epochs=3, callbacks=[prune, Look()], **FIT)
+    assert seen == [16, TARGET, TARGET]

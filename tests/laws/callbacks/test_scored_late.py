@@ -1,0 +1,152 @@
+"""Scores are kept only from when they can matter: the masks are the same."""
+
+import math
+
+import keras
+import numpy as np
+import pytest
+
+import keras_idea as ki
+from keras_idea.callbacks import method_run
+from keras_idea.functional.importance import memory_steps
+from tests.support import algorithm_reference as reference
+from tests.support.helpers import residual_model, set_random_weights, to_numpy
+from tests.support.kernels import kernels
+
+BEGIN, STEPS, TARGET, TOTAL = 37, 8, 4, 48
+FIRST = BEGIN - 21  # 0.4^21 = 4e-9
+SEEN = method_run.SEEN_STEPS
+
+
+class Seen(keras.callbacks.Callback):
+    """Masks, and whether scores are kept, after each step."""
+
+    def __init__(self):
+        super().__init__()
+        self.masks, self.scored = [], []
+
+    def on_train_batch_end(self, batch, logs=None):
+        ffns = ki.find_ffns(self.model)
+        self.masks.append([to_numpy(f.mask) for f in ffns])
+        self.scored.append(all(f.state.live is not None for f in ffns))
+
+
+def fitted(data, more=(), **settings):
+    model = residual_model()
+    set_random_weights(model)
+    weights = kernels(model)
+    model.compile(keras.optimizers.SGD(0.05), "mse")
+    seen = Seen()
+    prune = ki.IdeaPruneCallback(TARGET, BEGIN, STEPS, compact="off", **settings)
+    x, y = data
+    fit = {"batch_size": 8, "epochs": 6, "shuffle": False, "verbose": 0}
+    model.fit(x, y, callbacks=[prune, *more, seen], **fit)
+    return weights, seen
+
+
+@pytest.fixture(params=["always", "as it pays"])
+def late(request, monkeypatch):
+    """bool, whether the scores begin late; by default only where nothing compiles."""
+    if request.param == "always":
+        monkeypatch.setattr(method_run, "WORTH_COMPILING", 0)
+        return True
+    return keras.backend.backend() == "torch"
+
+
+def test_masks_equal_algorithm_1(data, late):
+    weights, seen = fitted(data)
+    x, y = data
+    batches = [(x[i % 8 * 8 :][:8], y[i % 8 * 8 :][:8]) for i in range(TOTAL)]
+    optimizer, span = reference.SGD(0.05), (TARGET, BEGIN, STEPS)
+    steps = reference.run(weights, batches, optimizer, *span, 0.4, "mean", "max")
+    for masks, (_, _, expected, _) in zip(seen.masks, steps, strict=True):
+        for mask, right in zip(masks, expected, strict=True):
+            np.testing.assert_array_equal(mask, right)
+    pause = FIRST - SEEN if late else 0
+    assert pause in (0, 6)
+    kept = TOTAL - SEEN - pause
+    assert seen.scored == SEEN * [True] + pause * [False] + kept * [True]
+
+
+def test_a_monitor_has_them_from_the_start(data, late, tmp_path):
+    _, seen = fitted(data, [ki.Monitor(tmp_path, neurons_every=5)])
+    assert all(seen.scored)
+    _, seen = fitted(data, log_dir=tmp_path / "own")
+    assert all(seen.scored)
+
+
+def test_a_loop_that_tells_of_epochs_alone_has_them_from_the_start(data, late):
+    """It could come too late with taking scores up: its first mask is the same."""
+    model = residual_model()
+    set_random_weights(model)
+    weights = kernels(model)
+    model.compile(keras.optimizers.SGD(0.05), "mse")
+    prune = ki.IdeaPruneCallback(TARGET, BEGIN, STEPS, compact="off")
+    told = keras.callbacks.CallbackList([prune], model=model)
+    x, y = data
+    batches = [(x[i % 8 * 8 :][:8], y[i % 8 * 8 :][:8]) for i in range(TOTAL)]
+    told.on_train_begin()
+    for epoch in range(3):
+        told.on_epoch_begin(epoch)
+        for batch in batches[epoch * 16 :][:16]:
+            model.train_on_batch(*batch)
+        told.on_epoch_end(epoch)
+    told.on_train_end()
+    optimizer, span = reference.SGD(0.05), (TARGET, BEGIN, STEPS)
+    *_, (_, _, expected, _) = reference.run(
+        weights, batches, optimizer, *span, 0.4, "mean", "max"
+    )
+    for ffn, right in zip(ki.find_ffns(model), expected, strict=True):
+        np.testing.assert_array_equal(to_numpy(ffn.mask), right)
+
+
+@pytest.mark.skipif(
+    keras.backend.backend() == "torch", reason="Keras on torch takes steps one by one"
+)
+def test_steps_in_fours(data, monkeypatch):
+    """Whoever counts them sees each fourth alone, and takes scores up early enough."""
+    monkeypatch.setattr(method_run, "WORTH_COMPILING", 0)
+    masks = []
+    for count in (1, 4):
+        model = residual_model()
+        set_random_weights(model)
+        how = {"steps_per_execution": count}
+        model.compile(keras.optimizers.SGD(0.05), "mse", **how)
+        prune = ki.IdeaPruneCallback(TARGET, BEGIN, STEPS, compact="off")
+        fit = {"batch_size": 8, "epochs": 6, "shuffle": False, "verbose": 0}
+        model.fit(*data, callbacks=[prune], **fit)
+        masks.append([to_numpy(ffn.mask) for ffn in ki.find_ffns(model)])
+    for one, four in zip(*masks, strict=True):
+        np.testing.assert_array_equal(one, four)
+
+
+def test_a_run_that_goes_on_takes_the_same_steps(data, late):
+    """Which step is scored depends on its number alone, not on the fit's first one."""
+
+    class Stop(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            self.model.stop_training = epoch + 1 == stop
+
+    seen = []
+    for stop in (6, 1, 2):
+        model, scored = residual_model(), Seen()
+        set_random_weights(model)
+        model.compile(keras.optimizers.AdamW(0.01), "mse")
+        fit = {"batch_size": 8, "epochs": 6, "shuffle": False, "verbose": 0}
+        for first in {0, stop} - {6}:
+            prune = ki.IdeaPruneCallback(TARGET, BEGIN, STEPS, compact="off")
+            more = [prune, scored, Stop()]
+            model.fit(*data, initial_epoch=first, callbacks=more, **fit)
+        seen.append((scored.scored, [to_numpy(v) for v in model.trainable_variables]))
+    assert len(seen[0][0]) == TOTAL
+    for scored, weights in seen[1:]:
+        assert scored == seen[0][0]
+        for weight, straight in zip(weights, seen[0][1], strict=True):
+            np.testing.assert_array_equal(weight, straight)
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.3, 0.4, 0.9])
+def test_what_is_forgotten_weighs_nothing(decay):
+    steps = memory_steps(decay)
+    assert decay**steps <= 1e-8 and (steps == 1 or decay ** (steps - 1) > 1e-8)
+    assert steps == (1 if not decay else math.ceil(-8 / math.log10(decay)))

@@ -1,0 +1,331 @@
+"""A run that goes on from a checkpoint equals one that was never stopped."""
+
+import random
+import shutil
+
+import keras
+import numpy as np
+import pytest
+
+import keras_idea as ki
+from keras_idea.errors import CheckpointError
+from tests.support import hub_models
+from tests.support.helpers import residual_model, to_numpy
+from tests.support.selection import EACH
+
+BATCH, STEPS, EPOCHS = 8, 4, 7
+
+
+def batches(data, start):
+    """The same batch at the same step, whenever the generator was made."""
+    step = start
+    while True:
+        rows = np.random.default_rng(step).integers(0, len(data[0]), BATCH)
+        yield tuple(part[rows] for part in data)
+        step += 1
+
+
+def with_dropout():
+    model = residual_model((16, 12), head=False)
+    x = keras.layers.Dropout(0.3)(model.output)
+    return keras.Model(model.input, keras.layers.Dense(1)(x))
+
+
+class Recorder(keras.callbacks.Callback):
+    """Something that must survive too."""
+
+    def __init__(self):
+        super().__init__()
+        self.losses = []
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.losses.append(logs["loss"])
+
+    def get_state(self):
+        return {"losses": np.array(self.losses)}
+
+    def set_state(self, state):
+        self.losses = state["losses"].tolist()
+
+
+def part_of_run(folder, data, make, method, epochs=EPOCHS, compact="end", **changes):
+    """What one process does: make, restore, fit to the given epoch."""
+    keras.utils.set_random_seed(3)
+    model = make()
+    schedule = ki.CosineDecay(0.02, 1e-4, STEPS * EPOCHS, warmup_steps=2)
+    model.compile(keras.optimizers.AdamW(schedule), "mse")
+    recorder = Recorder()
+    checkpoint = ki.Checkpoint(
+        folder, stateful={"recorder": recorder}, **{"keep": 99, **changes}
+    )
+    epoch = checkpoint.restore(model)
+    # Not on multiples of an epoch: before, in and after pruning.
+    prune = ki.IdeaPruneCallback(4, 6, 11, method=method, compact=compact)
+    # All EPOCHS, so that the schedule fits; stopped after `epochs`.
+    stop = keras.callbacks.LambdaCallback(
+        on_epoch_end=lambda epoch, logs: setattr(
+            model, "stop_training", epoch + 1 >= epochs
+        )
+    )
+    model.fit(
+        batches(data, epoch * STEPS),
+        steps_per_epoch=STEPS,
+        epochs=EPOCHS,
+        initial_epoch=epoch,
+        shuffle=False,
+        verbose=0,
+        callbacks=[prune, recorder, checkpoint, stop],
+    )
+    return model, recorder, checkpoint
+
+
+def assert_same(one, other):
+    """The same variables, losses and logs."""
+    (model, recorder, checkpoint), (expected, losses, logs) = one, other
+    assert [v.shape for v in model.variables] == [v.shape for v in expected.variables]
+    variables = [*model.variables, *model.optimizer.variables]
+    others = [*expected.variables, *expected.optimizer.variables]
+    for a, b in zip(variables, others, strict=True):
+        np.testing.assert_array_equal(to_numpy(a), to_numpy(b))
+    assert recorder.losses == losses.losses
+    assert checkpoint.history.keys() == logs.history.keys()
+    for name, values in logs.history.items():
+        assert checkpoint.history[name] == values
+
+
+@pytest.mark.daily("torch", why="a method's own state is restored as any other array")
+@pytest.mark.daily(*EACH, rows=("sensitivity",), why="one method on each")
+@pytest.mark.parametrize("method", [*ki.methods.METHODS])
+@pytest.mark.filterwarnings("error::UserWarning")
+def test_from_every_checkpoint_on(method, data, tmp_path):
+    """Before, in and after pruning, narrow and with probes, the same end."""
+    straight = part_of_run(tmp_path / "straight", data, with_dropout, method)
+    folders = sorted((tmp_path / "straight").iterdir())
+    assert len(folders) == EPOCHS
+    widths = []
+    for done in (1, 3, 5):  # step 4 before, 12 in, 20 after
+        copy, saved = tmp_path / f"from-{done}", folders[done - 1]
+        shutil.copytree(saved, copy / saved.name)
+        resumed = part_of_run(copy, data, with_dropout, method)
+        assert_same(resumed, straight)
+        widths.append(resumed[2].history["width"][done - 1])
+    assert widths[0] == 14 and widths[-1] == 4
+
+
+def test_stopped_in_the_middle_and_after_the_end(data, tmp_path):
+    """The folder that a stopped process leaves; at last there is nothing to do."""
+    make = with_dropout
+    straight = part_of_run(tmp_path / "straight", data, make, "sensitivity")
+    for epochs in (2, 3, EPOCHS, EPOCHS):
+        parts = part_of_run(tmp_path / "parts", data, make, "sensitivity", epochs)
+    assert_same(parts, straight)
+    assert ki.compact(parts[0]).count_params() == ki.compact(straight[0]).count_params()
+
+
+@pytest.mark.daily(
+    "jax",
+    "torch",
+    why="tensorflow takes 15 s; it has the checkpoints of the test above",
+)
+@pytest.mark.filterwarnings("error::UserWarning")
+def test_between_two_milestones(data, tmp_path):
+    """A model that is half narrow and still scored comes back as it was."""
+    kind = (data, with_dropout, "sensitivity")
+    straight = part_of_run(tmp_path / "straight", *kind, compact="progressive")
+    saved = sorted((tmp_path / "straight").iterdir())[2]  # step 12 of pruning to 17
+    copy = tmp_path / "copy"
+    shutil.copytree(saved, copy / saved.name)
+    model = with_dropout()
+    model.compile(keras.optimizers.AdamW(ki.CosineDecay(0.02, 1e-4, 28)), "mse")
+    checkpoint = ki.Checkpoint(copy, stateful={"recorder": Recorder()})
+    assert checkpoint.restore(model) == 3
+    ffns = ki.find_ffns(model)
+    schedules = [ki.CubicWidth(full, 4, 6, 11) for full in (16, 12)]
+    assert [ffn.width for ffn in ffns] == [schedule(12) for schedule in schedules]
+    for ffn in ffns:
+        assert 4 < ffn.hidden_dim < ffn.full_dim
+        assert len(set(ffn.original_indices)) == ffn.hidden_dim
+        assert ffn.original_indices.max() >= ffn.hidden_dim
+    resumed = part_of_run(copy, *kind, compact="progressive")
+    assert_same(resumed, straight)
+    assert [ffn.hidden_dim for ffn in ki.find_ffns(resumed[0])] == [4, 4]
+
+
+def test_a_fraction_after_the_compaction(data, tmp_path):
+    """It is of the width that the FFN was built with, so a resumed run is done."""
+    for epochs in (1, 2):
+        model = residual_model((16,))
+        model.compile("sgd", "mse")
+        checkpoint = ki.Checkpoint(tmp_path)
+        epoch = checkpoint.restore(model)
+        prune = ki.IdeaPruneCallback(0.25, 1, 3)
+        fit = {"epochs": epochs, "initial_epoch": epoch, "batch_size": 8, "verbose": 0}
+        model.fit(*data, callbacks=[prune, checkpoint], **fit)
+        assert checkpoint.history["width"][-1] == 4
+        assert checkpoint.history["sparsity"][-1] == 0.75
+
+
+def test_a_masked_run_ends_at_its_target(data, tmp_path):
+    """Without compaction the last mask is made when `fit` ends: here too."""
+    for _ in range(2):
+        model, *_ = part_of_run(
+            tmp_path, data, residual_model, "sensitivity", compact="off"
+        )
+        assert [ffn.width for ffn in ki.find_ffns(model)] == [4, 4]
+
+
+@pytest.mark.daily("torch", why="compiled or not, the same arrays are restored")
+@pytest.mark.daily(*EACH, rows=("sensitivity",), why="one method on each")
+@pytest.mark.parametrize("method", [*ki.methods.METHODS])
+@pytest.mark.filterwarnings("error::UserWarning")
+def test_a_masked_run_from_every_checkpoint_on(method, data, tmp_path):
+    """After pruning too: scores are measured, and what is pruned stays zero."""
+    kind = (data, with_dropout, method)
+    straight = part_of_run(tmp_path / "straight", *kind, compact="off")
+    for saved in sorted((tmp_path / "straight").iterdir())[2:6]:
+        copy = tmp_path / f"from-{saved.name}"
+        shutil.copytree(saved, copy / saved.name)
+        assert_same(part_of_run(copy, *kind, compact="off"), straight)
+
+
+@pytest.mark.daily("torch", why="KerasHub's variables are restored as any other array")
+def test_a_converted_kerashub_model(tmp_path):
+    """Narrowed layers and the backbone's width come back."""
+
+    def fit(folder, epochs):
+        keras.utils.set_random_seed(1)
+        model = ki.make_prunable(hub_models.tiny_lm("llama3"))
+        model.compile(
+            keras.optimizers.AdamW(0.01),
+            keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            weighted_metrics=None,
+            run_eagerly=True,  # nothing here depends on the compiler
+        )
+        x, y = hub_models.batch(model, np.random.default_rng(0))
+        checkpoint = ki.Checkpoint(folder)
+        epoch = checkpoint.restore(model)
+        prune = ki.IdeaPruneCallback(4, 1, 3, compact="progressive")
+        keras.Model.fit(
+            model,
+            x,
+            y,
+            epochs=6,
+            initial_epoch=epoch,
+            callbacks=[
+                prune,
+                checkpoint,
+                keras.callbacks.LambdaCallback(
+                    on_epoch_end=lambda epoch, logs: setattr(
+                        model, "stop_training", epoch + 1 >= epochs
+                    )
+                ),
+            ],
+            shuffle=False,
+            verbose=0,
+        )
+        return to_numpy(model(x)), model
+
+    logits, _ = fit(tmp_path / "straight", 6)
+    for epochs in (2, 5, 6):  # half narrow, narrow
+        resumed, model = fit(tmp_path / "parts", epochs)
+    np.testing.assert_array_equal(resumed, logits)
+    assert model.backbone.intermediate_dim == 4
+
+
+def test_seeds_of_the_process(data, tmp_path):
+    """Random numbers drawn between epochs go on where they were."""
+
+    def drawn():
+        return (
+            random.random(),
+            np.random.rand(),
+            float(keras.ops.convert_to_numpy(keras.random.uniform(()))),
+        )
+
+    model = residual_model((8,))
+    model.compile("sgd", "mse")
+    random.seed(5)
+    checkpoint = ki.Checkpoint(tmp_path)
+    model.fit(*data, verbose=0, callbacks=[checkpoint])
+    expected = drawn()
+    drawn()
+    assert checkpoint.restore(model) == 1
+    assert drawn() == expected
+
+
+def test_every_second_epoch_and_the_last(data, tmp_path):
+    model = residual_model((8,))
+    model.compile("sgd", "mse")
+    checkpoint = ki.Checkpoint(tmp_path, every=2)
+    model.fit(*data, epochs=5, batch_size=32, verbose=0, callbacks=[checkpoint])
+    steps = [int(path.name.split("-")[3]) for path in sorted(tmp_path.iterdir())]
+    assert steps == [4, 8, 10]
+
+
+class TestRefusals:
+    def saved(self, data, folder, hidden_dim=8, optimizer="sgd", **changes):
+        model = residual_model((hidden_dim,))
+        model.compile(optimizer, "mse")
+        checkpoint = ki.Checkpoint(folder, **changes)
+        return model, checkpoint
+
+    @pytest.fixture
+    def folder(self, data, tmp_path):
+        model, checkpoint = self.saved(data, tmp_path, identity={"seed": 1})
+        model.fit(*data, verbose=0, callbacks=[checkpoint])
+        return tmp_path
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"identity": {"seed": 2}}, "another run: seed was 1 and is 2. Set it"),
+            ({"hidden_dim": 9}, "of another model: of 'model/00000/up_kernel' it"),
+            ({"hidden_dim": 7}, r"widths \[8\], which the model's, \[7\], cannot"),
+            ({"optimizer": "adam"}, "optimizer SGD, but the model is compiled with"),
+            ({"stateful": {"recorder": Recorder()}}, r"holds the state of \[\]"),
+        ],
+    )
+    def test_another_run(self, folder, data, changes, message):
+        model, checkpoint = self.saved(
+            data, folder, **{"identity": {"seed": 1}, **changes}
+        )
+        before = [to_numpy(v) for v in model.variables]
+        with pytest.raises(CheckpointError, match=message):
+            checkpoint.restore(model)
+        for value, variable in zip(before, model.variables, strict=True):
+            np.testing.assert_array_equal(to_numpy(variable), value)
+
+    def test_a_model_that_is_not_built(self, folder):
+        model = keras.Sequential([ki.PrunableGatedFFN(8)])
+        model.compile("sgd", "mse")
+        checkpoint = ki.Checkpoint(folder, identity={"seed": 1})
+        with pytest.raises(CheckpointError, match="has no variables yet. Build it"):
+            checkpoint.restore(model)
+
+    @pytest.mark.parametrize("name", ["every", "keep"])
+    def test_arguments(self, name, tmp_path):
+        with pytest.raises(ValueError, match=f"`{name}` must be an integer >= 1"):
+            ki.Checkpoint(tmp_path, **{name: 0})
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ({"identity": ["seed", 1]}, "must be a dict .* Received: identity="),
+            ({"identity": {"seed": {1, 2}}}, "`identity` must be a dict .* JSON"),
+            ({"identity": {"weights": np.ones(3)}}, "`identity` must be a dict .*"),
+            ({"stateful": [Recorder()]}, "`stateful` must be a dict"),
+            ({"stateful": {"recorder": 3}}, "'recorder' is int, without `get_state`"),
+        ],
+    )
+    def test_what_could_not_be_saved(self, arguments, message, tmp_path):
+        """Said when it is made, and not after the first epoch or when it is read."""
+        with pytest.raises(ValueError, match=message):
+            ki.Checkpoint(tmp_path, **arguments)
+
+    def test_an_identity_of_numpy(self, data, tmp_path):
+        """Its integers are integers, and its tuples lists, before and after."""
+        identity = {"seed": np.int64(3), "shape": (5, 8), 4: 2.5}
+        model, checkpoint = self.saved(data, tmp_path, identity=identity)
+        model.fit(*data, verbose=0, callbacks=[checkpoint])
+        model, checkpoint = self.saved(data, tmp_path, identity=identity)
+        assert checkpoint.restore(model) == 1

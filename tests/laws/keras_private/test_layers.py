@@ -1,0 +1,180 @@
+"""What Keras's layers are known to do inside; each test names what has moved."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_idea.keras_private.layer_walk import all_layers, sublayers, walk
+from keras_idea.keras_private.layers import (
+    become,
+    own_attributes,
+    rematerialize,
+    retrack_parameters,
+    stored_kernel,
+    without_remat,
+)
+from keras_idea.keras_private.unlocked import put_in_place, unlocked, untrack
+from keras_idea.keras_private.variables import give_value
+from tests.support.helpers import to_numpy
+
+
+class Pair(keras.layers.Layer):
+    """Two layers, of which the second is in a list."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.first = keras.layers.Dense(3, name="first")
+        self.more = [keras.layers.Dense(2, name="second")]
+
+    def build(self, input_shape):
+        self.first.build(input_shape)
+        self.more[0].build((*input_shape[:-1], 3))
+
+    def call(self, x):
+        return self.more[0](self.first(x))
+
+
+def built_pair():
+    pair = Pair()
+    pair.build((1, 4))
+    return pair
+
+
+def test_tracker_can_be_unlocked():
+    pair, late = built_pair(), keras.layers.Dense(1)
+    with pytest.raises(ValueError, match="cannot add new elements of state"):
+        pair.late = late
+    unlocked(pair, setattr, "late", late)
+    assert late in sublayers(pair)
+    with pytest.raises(ValueError, match="cannot add new elements of state"):
+        pair.later = keras.layers.Dense(1)
+
+
+def test_tracker_is_locked_again_after_an_error():
+    pair = built_pair()
+    with pytest.raises(AttributeError):
+        unlocked(pair, delattr, "nothing")
+    with pytest.raises(ValueError, match="cannot add new elements of state"):
+        pair.late = keras.layers.Dense(1)
+
+
+def test_sublayer_can_be_untracked():
+    pair = built_pair()
+    first = pair.first
+    untrack(pair, first)
+    assert [layer.name for layer in sublayers(pair)] == ["second"]
+    assert len(pair.variables) == 2
+
+
+def test_sublayer_can_be_put_in_the_place_of_another():
+    pair, other = Pair(), keras.layers.Dense(3, name="other")
+    put_in_place(pair, pair.first, other)
+    pair.first = other
+    pair.build((1, 4))
+    assert [layer.name for layer in sublayers(pair)] == ["other", "second"]
+    assert pair.variables[0] is other.kernel
+    put_in_place(pair, keras.layers.Dense(1), other)  # not its own: nothing happens
+
+
+def test_sublayers_can_be_listed():
+    pair = built_pair()
+    model = keras.Sequential([keras.Input((4,)), pair])
+    assert sublayers(pair) == [pair.first, pair.more[0]]
+    kinds = [type(layer).__name__ for layer in sublayers(model)]
+    assert kinds == ["InputLayer", "Pair"]
+    assert [type(layer).__name__ for layer in model.layers] == ["Pair"]
+
+
+def test_all_layers_go_into_a_teacher_and_walk_does_not():
+    teacher, student = (
+        keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)], name=name)
+        for name in ("teacher", "student")
+    )
+    distiller = keras.distillation.Distiller(
+        teacher, student, keras.distillation.LogitsDistillation()
+    )
+    assert teacher in all_layers(distiller) and student in all_layers(distiller)
+    assert student in list(walk(distiller)) and teacher not in list(walk(distiller))
+
+
+@pytest.mark.parametrize("kind", ["Dense", "EinsumDense"])
+def test_kernel_is_stored_beside_the_computed_one(kind):
+    make = {
+        "Dense": lambda: keras.layers.Dense(3),
+        "EinsumDense": lambda: keras.layers.EinsumDense("ab,bc->ac", (3,)),
+    }
+    layer = make[kind]()
+    layer.build((None, 4))
+    assert stored_kernel(layer) is layer.kernel
+    layer.enable_lora(2)
+    assert layer.kernel is not stored_kernel(layer)
+    assert isinstance(stored_kernel(layer), keras.Variable)
+    assert stored_kernel(layer).shape == (4, 3)
+
+
+def test_layer_can_become_one_of_a_subclass():
+    class Doubled(keras.layers.Dense):
+        def call(self, inputs):
+            return 2 * super().call(inputs)
+
+    dense = keras.layers.Dense(2)
+    model = keras.Sequential([keras.Input((4,)), dense])
+    x = np.ones((1, 4), "float32")
+    before = to_numpy(model(x))
+    become(dense, Doubled)
+    np.testing.assert_allclose(to_numpy(model(x)), 2 * before, rtol=1e-6)
+    become(dense, keras.layers.Dense)
+    np.testing.assert_array_equal(to_numpy(model(x)), before)
+
+
+def test_remat_can_be_left_out():
+    with keras.RematScope(mode="full"):
+        dense = keras.layers.Dense(2)
+    dense.build((1, 4))
+    passes = []
+
+    def rematerialized_call(layer_call, *args, **kwargs):
+        passes.append(layer_call)
+        return layer_call
+
+    dense.rematerialized_call = rematerialized_call
+    x = np.ones((1, 4), "float32")
+    for _ in range(2):
+        with without_remat(dense):
+            dense(x)
+    assert not passes
+    dense(x)
+    assert len(passes) == 1
+
+
+def test_torch_knows_parameters_of_another_shape():
+    dense = keras.layers.Dense(2)
+    dense.build((1, 4))
+    give_value(dense.kernel, keras.ops.ones((4, 1)))
+    retrack_parameters([dense])
+    if keras.backend.backend() == "torch":
+        shapes = {tuple(p.shape) for _, p in dense.named_parameters()}
+        assert shapes == {(4, 1), (2,)}
+        assert any(p is dense.kernel.value for _, p in dense.named_parameters())
+
+
+def test_own_attributes_are_told_from_the_frameworks():
+    assert set(own_attributes(built_pair())) == {"first", "more"}
+
+    class Model(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.pair = Pair()
+
+    assert set(own_attributes(Model())) == {"pair"}
+
+
+def test_a_layer_is_rematerialized_from_now_on():
+    layer = keras.layers.Dense(2)
+    assert layer._remat_mode is None
+    rematerialize(layer)
+    with keras.RematScope("full"):
+        made_so = keras.layers.Dense(2)
+    assert layer._remat_mode == made_so._remat_mode
+    assert layer._remat_mode.mode == "full"
+    assert keras.layers.Dense(2)._remat_mode is None

@@ -1,0 +1,137 @@
+"""Every method on KerasHub models: the hook in the down layer's input."""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_idea as ki
+from keras_idea.hub.families import FAMILIES
+from keras_idea.methods import METHODS, Activation
+from keras_idea.methods.calibration import activation_statistics
+from tests.support.helpers import to_numpy
+from tests.support.method_reference import AGGREGATIONS
+from tests.support.selection import EACH
+
+ARGUMENTS = {
+    "vocabulary_size": 19,
+    "num_layers": 1,
+    "num_query_heads": 2,
+    "num_key_value_heads": 1,
+    "hidden_dim": 8,
+    "intermediate_dim": 16,
+}
+GEMMA = {**ARGUMENTS, "head_dim": 4, "image_size": None, "sliding_window_size": 4}
+GEMMA3 = {**GEMMA, "use_post_ffw_norm": True, "use_post_attention_norm": True}
+FIT = {"batch_size": 8, "shuffle": False, "verbose": 0}
+
+
+def language_model(family="Llama3", arguments=ARGUMENTS):
+    """A tiny stock model, compiled, and converted."""
+    keras_hub = pytest.importorskip("keras_hub")
+    keras.utils.set_random_seed(0)
+    backbone = getattr(keras_hub.models, f"{family}Backbone")(**arguments)
+    task = getattr(keras_hub.models, f"{family}CausalLM")
+    lm = task(backbone=backbone, preprocessor=None)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    lm.compile(keras.optimizers.AdamW(0.01), loss)
+    return ki.make_prunable(lm)
+
+
+@pytest.fixture
+def tokens():
+    """48 sequences of 6 tokens, some of them padding, and their targets."""
+    rng = np.random.default_rng(0)
+    ids = rng.integers(1, 19, (48, 7))
+    mask = np.arange(6) < rng.integers(3, 7, 48)[:, None]
+    inputs = {"token_ids": ids[:, :-1], "padding_mask": mask.astype("int32")}
+    return inputs, ids[:, 1:], mask.astype("float32")
+
+
+@pytest.mark.daily("torch", why="test_methods runs every method on each")
+@pytest.mark.daily(
+    *EACH, rows=("learned_mask",), why="the method with most state, on each"
+)
+@pytest.mark.parametrize("name", [*METHODS, "activation with data"])
+def test_every_method_narrows_in_fit_and_compacts_to_stock(name, tokens):
+    x, y, weights = tokens
+    method = Activation(x, num_samples=40) if "data" in name else name
+    lm = language_model()
+    # Compilers take their time: the one that changes most inside the step gets it.
+    lm.run_eagerly = name != "learned_mask"
+    prune = ki.IdeaPruneCallback(4, begin_step=3, prune_steps=5, method=method)
+    logs = lm.fit(x, y, sample_weight=weights, epochs=2, callbacks=[prune], **FIT)
+    ffns = ki.find_ffns(lm)
+    assert [(ffn.hidden_dim, ffn.width) for ffn in ffns] == [(4, 4)]
+    assert logs.history["width"][-1] == 4 and np.isfinite(logs.history["loss"]).all()
+    narrow = ki.compact(lm)
+    assert type(narrow.backbone).__module__.startswith("keras_hub")
+    assert narrow.backbone.intermediate_dim == 4
+    np.testing.assert_allclose(
+        narrow.predict(x, verbose=0), lm.predict(x, verbose=0), atol=2e-5
+    )
+
+
+@pytest.mark.daily("torch", why="324 programs on jax; test_methods has it on each")
+def test_masked_to_the_end_it_compacts_the_same(tokens):
+    """With compact='off', and the mask's soft values in the rows of down."""
+    x, y, weights = tokens
+    lm = language_model()
+    lm.run_eagerly = True
+    prune = ki.IdeaPruneCallback(4, 3, 5, method="learned_mask", compact="off")
+    lm.fit(x, y, sample_weight=weights, epochs=2, callbacks=[prune], **FIT)
+    assert [(ffn.hidden_dim, ffn.width) for ffn in ki.find_ffns(lm)] == [(16, 4)]
+    expected = lm.predict(x, verbose=0)
+    for model in (ki.compact(lm), ki.strip(lm)):
+        np.testing.assert_allclose(model.predict(x, verbose=0), expected, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    "family, arguments", [("Llama3", ARGUMENTS), ("Gemma3", GEMMA3)]
+)
+def test_the_down_layer_shows_the_hidden_activations(family, arguments, tokens):
+    """Against what the stock layers' inputs are; padding left out."""
+    x, _, mask = tokens
+    lm = language_model(family, arguments)
+    ffns = ki.find_ffns(lm)
+    statistics = activation_statistics(lm, ffns, x, num_samples=48, aggregation="paper")
+    seen = []
+    for ffn in ffns:
+        ffn.state.hidden = lambda z: seen.append(to_numpy(z)) or z
+    lm.run_eagerly = True
+    lm(x, training=False)
+    for (sums, samples), z in zip(statistics, seen, strict=True):
+        real = [s[m > 0] for s, m in zip(z, mask, strict=True)]
+        assert samples == 48 and z.shape == (48, 6, 16)
+        np.testing.assert_allclose(
+            sums / samples, AGGREGATIONS["paper"](real), rtol=2e-5
+        )
+
+
+@pytest.fixture
+def gemma4(tokens):
+    """The model whose blocks read the kernels past the layers, and data for it."""
+    x, y, _ = tokens
+    positions = np.broadcast_to(np.arange(6), (48, 6))
+    lm = language_model("Gemma4", {**GEMMA, "sliding_window_pattern": 2})
+    return lm, {**x, "position_ids": positions}, y
+
+
+def test_gemma4_hides_its_activations(gemma4):
+    lm, x, y = gemma4
+    message = "needs the hidden activations of .*Gemma4Backbone multiplies by its down"
+    for method in ("activation", Activation(x), "learned_mask"):
+        prune = ki.IdeaPruneCallback(4, begin_step=3, prune_steps=2, method=method)
+        with pytest.raises(ValueError, match=message):
+            lm.fit(x, y, callbacks=[prune], **FIT)
+    prunable = {name: row.ffns for name, row in FAMILIES.items() if row.ffns}
+    hiding = [name for name, ffns in prunable.items() if not ffns.calls_down]
+    assert hiding == ["Gemma4Backbone"]
+
+
+@pytest.mark.daily("torch", why="174 programs on jax; a family of many")
+def test_gemma4_at_random(gemma4):
+    lm, x, y = gemma4
+    lm.run_eagerly = True
+    prune = ki.IdeaPruneCallback(4, begin_step=3, prune_steps=2, method="random")
+    lm.fit(x, y, callbacks=[prune], **FIT)
+    assert {ffn.hidden_dim for ffn in ki.find_ffns(lm)} == {4}

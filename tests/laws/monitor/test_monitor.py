@@ -1,0 +1,232 @@
+"""The monitor: what TensorBoard reads in its files, against independent values."""
+
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+import keras_idea as ki
+from tests.support.events import Events
+from tests.support.helpers import (
+    LossRecorder,
+    residual_model,
+)
+from tests.support.monitored import RATE, Importances, compiled, flops_of_a_batch
+
+once = pytest.mark.daily(
+    "torch", why="a reading of masks and scores, which the others make on each"
+)
+
+
+FIT = {"batch_size": 8, "shuffle": False, "verbose": 0}  # 8 steps an epoch
+
+
+WIDTHS = {"ffn_0": ki.CubicWidth(16, 4, 2, 12), "ffn_1": ki.CubicWidth(12, 4, 2, 12)}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run of 24 steps: 16 and 12 neurons become 4 from step 14 on."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(64, 5, 8)).astype("float32")
+    y = np.sin(x[..., :1])
+    folder = tmp_path_factory.mktemp("logs")
+    model, losses = compiled(), LossRecorder()
+    seen = Importances([3, 6, 9, 12, 14])
+    monitor = ki.Monitor(folder, update_every=2, neurons_every=3, peak_flops=1e9)
+    prune = ki.IdeaPruneCallback(4, 2, 12, log_dir=monitor)
+    history = model.fit(
+        x,
+        y,
+        epochs=3,
+        validation_data=(x, y),
+        callbacks=[seen, losses, prune],
+        **FIT,
+    )
+    return Events(folder), seen.seen, losses.losses, history.history
+
+
+def test_every_number_has_its_charts(run):
+    events, *_ = run
+    layers = [f"{kind}/ffn_{i}" for kind in ("width", "sparsity") for i in (0, 1)]
+    assert events.tags >= {
+        *layers,
+        *("width/mean", "sparsity/mean", "churn/ffn_0", "churn/ffn_1", "churn/mean"),
+        *("loss/train", "loss/validation", "learning_rate", "flops/train"),
+        *("flops/utilisation", "speed/tokens_per_second", "speed/steps_per_second"),
+        *("speed/minutes_left", "memory/host"),
+    }
+
+
+def test_loss_is_the_mean_since_the_last_point(run):
+    events, _, losses, history = run
+    shown = events.scalars("loss/train")
+    assert list(shown) == list(range(2, 25, 2))
+    for step, loss in shown.items():
+        assert np.isclose(loss, np.mean(losses[step - 2 : step]), rtol=1e-4)
+    assert np.allclose(
+        [events.scalars("loss/validation")[step] for step in (8, 16, 24)],
+        history["val_loss"],
+    )
+
+
+def test_learning_rate_is_the_one_of_the_step(run):
+    for step, rate in run[0].scalars("learning_rate").items():
+        assert np.isclose(rate, float(RATE(step - 1)))
+
+
+def test_widths_are_the_schedule_s(run):
+    events, *_ = run
+    for step, width in events.scalars("width/mean").items():
+        assert width == np.mean([schedule(step) for schedule in WIDTHS.values()])
+    for name, schedule in WIDTHS.items():
+        shown = events.scalars(f"width/{name}")
+        assert list(shown) == [3, 6, 9, 12, 14, 15, 18, 21, 24]  # 14: the last wide one
+        assert shown == {step: schedule(step) for step in shown}
+        for step, sparsity in events.scalars(f"sparsity/{name}").items():
+            assert np.isclose(sparsity, 1 - schedule(step) / schedule.full_dim)
+
+
+def test_churn_is_what_numpy_says(run):
+    events, seen, *_ = run
+    for name in WIDTHS:
+        tops = []
+        for importance, mask in (entry[name] for entry in seen.values()):
+            ranked = np.where(mask > 0, importance, -np.inf)
+            tops.append(set(np.argsort(-ranked, kind="stable")[:4]))
+        expected = [len(a ^ b) for a, b in zip(tops, tops[1:], strict=False)]
+        shown = events.scalars(f"churn/{name}")
+        assert list(shown) == [6, 9, 12, 14]
+        assert list(shown.values()) == expected
+    assert sum(events.scalars("churn/mean").values()) > 0
+
+
+def test_histograms_are_of_the_living(run):
+    events, seen, *_ = run
+    for name in WIDTHS:
+        shown = events.histograms(f"importance_log10/{name}")
+        assert list(shown) == list(seen)
+        for step, histogram in shown.items():
+            importance, mask = seen[step][name]
+            values = np.log10(importance[mask > 0])
+            assert sum(histogram.bucket) == histogram.num == len(values)
+            assert np.isclose(histogram.min, values.min(), atol=1e-5)
+            assert np.isclose(histogram.max, values.max(), atol=1e-5)
+
+
+def test_flops_fall_with_the_compaction(run):
+    for step, flops in run[0].scalars("flops/train").items():
+        expected = min(step, 14) * flops_of_a_batch(16, 12)
+        expected += max(step - 14, 0) * flops_of_a_batch(4, 4)
+        assert np.isclose(flops, expected)
+
+
+@once
+def test_utilisation_is_speed_times_work(run):
+    events, *_ = run
+    tokens = events.scalars("speed/tokens_per_second")
+    steps = events.scalars("speed/steps_per_second")
+    for step, used in events.scalars("flops/utilisation").items():
+        widths = (16, 12) if step <= 14 else (4, 4)
+        assert np.isclose(tokens[step], 40 * steps[step], rtol=1e-5)
+        assert np.isclose(used, flops_of_a_batch(*widths) * steps[step] / 1e9)
+    left = events.scalars("speed/minutes_left")
+    assert len(steps) == len(left) == 12
+    for step in left:
+        assert np.isclose(left[step], (24 - step) / steps[step] / 60, rtol=1e-4)
+
+
+@once
+def test_the_heat_map_shows_the_dead(run):
+    images = run[0].images("neurons")
+    assert list(images) == [3, 6, 9, 12, 14, 15, 18, 21, 24]
+    grey = [(image == (222, 226, 230)).all(axis=-1).mean() for image in images.values()]
+    assert grey[4] > grey[2] > 0.05 and grey[0] < 0.4
+    assert images[24].shape[1] == 640
+
+
+@once
+def test_memory_is_this_process_s(run):
+    resource = pytest.importorskip("resource")  # not on Windows
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # KiB but for macOS
+    most *= 1e-6 if sys.platform == "darwin" else 1024e-6
+    shown = run[0].scalars("memory/host").values()
+    assert all(most / 4 < mb <= 1.01 * most for mb in shown)
+
+
+def test_monitoring_changes_nothing(data, tmp_path):
+    """The same weights to the last bit, though every step is read and written."""
+    weights = []
+    for log_dir in (None, ki.Monitor(tmp_path, update_every=1, neurons_every=1)):
+        model = compiled(hidden_dims=(16,))
+        prune = ki.IdeaPruneCallback(4, 2, 8, log_dir=log_dir)
+        model.fit(*data, epochs=2, callbacks=[prune], **FIT)
+        weights.append(model.get_weights())
+    for with_monitor, without in zip(*weights, strict=True):
+        np.testing.assert_array_equal(with_monitor, without)
+
+
+@pytest.mark.daily("jax", "torch", why="reading costs on jax")
+def test_it_does_not_sync_at_every_batch(data, tmp_path):
+    """On jax, touching the model costs; a point must not."""
+    syncs = []
+
+    class Counting(keras.Model):
+        def jax_state_sync(self):
+            syncs.append(1)
+            super().jax_state_sync()
+
+    def fitted(folder):
+        syncs.clear()
+        graph = residual_model()
+        model = Counting(graph.input, graph.output)
+        model.compile("adam", "mse")
+        log_dir = folder and ki.Monitor(folder, update_every=1, neurons_every=1000)
+        prune = ki.IdeaPruneCallback(4, 0, 30, log_dir=log_dir)
+        x, y = (np.tile(array, (4, 1, 1)) for array in data)
+        model.fit(x, y, callbacks=[prune], **FIT)  # 32 steps
+        return len(syncs)
+
+    # At the begin and end of the fit and the epoch, and once for the samples.
+    assert fitted(tmp_path) - fitted(None) <= 12
+
+
+@pytest.mark.skipif(
+    keras.backend.backend() == "torch", reason="Keras has no such thing on torch"
+)
+def test_several_steps_an_execution(data, tmp_path):
+    model = compiled(steps_per_execution=4)
+    monitor = ki.Monitor(tmp_path, update_every=3, neurons_every=6)
+    prune = ki.IdeaPruneCallback(4, 2, 8, log_dir=monitor)
+    losses = LossRecorder()
+    model.fit(*data, epochs=3, callbacks=[prune, losses], **FIT)
+    events = Events(tmp_path)
+    assert events.steps("loss/train") == [4, 8, 12, 16, 20, 24]
+    assert events.steps("width/ffn_0") == [8, 12, 20, 24]
+    # After the execution in which step 10 was.
+    flops = events.scalars("flops/train")
+    assert np.isclose(flops[12], 12 * flops_of_a_batch(16, 12))
+    added = flops_of_a_batch(4, 4) * 12
+    assert np.isclose(flops[24] - flops[12], added, rtol=1e-5)
+    width = ki.CubicWidth(16, 4, 2, 8)
+    assert events.scalars("width/ffn_0") == {s: width(s) for s in (8, 12, 20, 24)}
+
+
+def test_alone_in_the_list_of_callbacks(data, tmp_path):
+    """After the pruning callback, and with a metric and a callback of Keras's own."""
+    model = compiled(metrics=["mae"])
+    monitor = ki.Monitor(tmp_path, update_every=2, neurons_every=2)
+    prune = ki.IdeaPruneCallback(4, 2, 12)
+    model.fit(*data, epochs=3, callbacks=[prune, monitor], validation_data=data, **FIT)
+    events = Events(tmp_path)
+    for name, schedule in WIDTHS.items():
+        shown = events.scalars(f"width/{name}")
+        assert list(shown) == list(range(2, 25, 2))
+        assert shown == {step: schedule(step) for step in shown}
+    assert events.steps("width/mean") == list(range(2, 25, 2))
+    assert events.steps("metrics/mae") == events.steps("loss/train")
+    assert events.steps("metrics/val_mae") == [8, 16, 24]
+    flops = events.scalars("flops/train")[24]
+    by_hand = 14 * flops_of_a_batch(16, 12) + 10 * flops_of_a_batch(4, 4)
+    assert np.isclose(flops, by_hand)

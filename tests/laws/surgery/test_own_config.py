@@ -1,0 +1,134 @@
+"""Blocks of the user's own: what a saved file needs is said when they are narrowed."""
+
+import re
+import warnings
+
+import keras
+import numpy as np
+import pytest
+
+import keras_idea as ki
+from tests.support.helpers import Block
+
+once = pytest.mark.daily("torch", why="configs are Python's")
+
+
+X = np.random.default_rng(0).normal(size=(16, 8)).astype("float32")
+FIT = {"batch_size": 8, "verbose": 0}
+PRUNE = {"begin_step": 1, "prune_steps": 2}
+
+
+@keras.saving.register_keras_serializable(package="keras_idea_tests")
+class Following(keras.layers.Layer):
+    """Takes its FFN, and serializes it."""
+
+    def __init__(self, ffn, **kwargs):
+        super().__init__(**kwargs)
+        self.ffn = ffn
+        self.dropout = keras.layers.Dropout(0.1)
+
+    def call(self, x):
+        return x + self.dropout(self.ffn(x))
+
+    def get_config(self):
+        ffn = keras.saving.serialize_keras_object(self.ffn)
+        return {**super().get_config(), "ffn": ffn}
+
+    @classmethod
+    def from_config(cls, config):
+        ffn = keras.saving.deserialize_keras_object(config.pop("ffn"))
+        return cls(ffn, **config)
+
+
+def around(block):
+    inputs = keras.Input((8,))
+    model = keras.Model(inputs, keras.layers.Dense(1)(block(inputs)))
+    model.compile("adam", "mse")
+    return model
+
+
+def prune(model, compact):
+    callback = ki.IdeaPruneCallback(4, **PRUNE, compact=compact)
+    model.fit(X, X[:, :1], epochs=2, callbacks=[callback], **FIT)
+
+
+@once
+@pytest.mark.parametrize("compact", ["end", "off"])
+def test_a_config_that_lags_behind_is_told(compact, tmp_path):
+    model, block = around(Block(12)), "Block 'block.*' holds a "
+    makes = r", and its config makes a PrunableGatedFFN\(12\): a file of it"
+    if compact == "end":
+        with pytest.warns(UserWarning, match=rf"{block}PrunableGatedFFN\(4\){makes}"):
+            prune(model, compact)
+    else:
+        prune(model, compact)
+    with pytest.warns(UserWarning, match=rf"{block}GatedFFN\(4\){makes}"):
+        narrow = ki.compact(model)
+    # It is so.
+    narrow.save(tmp_path / "narrow.keras")
+    with pytest.raises(ValueError):
+        keras.models.load_model(tmp_path / "narrow.keras")
+
+
+@once
+@pytest.mark.parametrize("compact", ["end", "off"])
+def test_of_one_that_follows_nothing_is_told_and_it_loads(compact, tmp_path):
+    model = around(Following(ki.PrunableGatedFFN(12)))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*its config")
+        prune(model, compact)
+        narrow = ki.compact(model)
+    narrow.save(tmp_path / "narrow.keras")
+    loaded = keras.models.load_model(tmp_path / "narrow.keras")
+    expected = model.predict(X, verbose=0)
+    np.testing.assert_allclose(loaded.predict(X, verbose=0), expected, atol=1e-6)
+
+
+@once
+def test_an_error_of_loading_names_the_block_s_config(tmp_path):
+    model = around(Block(12))
+    with pytest.warns(UserWarning, match="its config makes"):
+        prune(model, "end")
+    model.save(tmp_path / "pruned.keras")
+    with pytest.raises(ValueError, match=re.escape("the width of its own config")):
+        keras.models.load_model(tmp_path / "pruned.keras")
+
+
+class Stepping(keras.Model):
+    """As in Keras's guide on what happens in `fit`."""
+
+    def train_step(self, *arguments):
+        return super().train_step(*arguments)
+
+
+def test_a_functional_model_with_a_train_step_of_its_own_is_compacted():
+    plain = around(ki.PrunableGatedFFN(12))
+    model = Stepping(plain.inputs, plain.outputs, name="stepping")
+    model.compile("adam", "mse")
+    prune(model, "off")
+    narrow = ki.compact(model)
+    assert type(narrow) is Stepping and narrow.name == "stepping"
+    assert narrow.layers[1].hidden_dim == 4
+    expected = model.predict(X, verbose=0)
+    np.testing.assert_allclose(narrow.predict(X, verbose=0), expected, atol=1e-6)
+    # The optimizer came along: the next epochs are equal.
+    losses = [m.fit(X, X[:, :1], shuffle=False, **FIT) for m in (model, narrow)]
+    first, second = (history.history["loss"] for history in losses)
+    np.testing.assert_allclose(first, second, rtol=1e-5)
+
+
+def test_one_that_takes_other_arguments_is_refused():
+    class Own(keras.Model):
+        def __init__(self, width):
+            inputs = keras.Input((8,))
+            super().__init__(inputs, ki.PrunableGatedFFN(width)(inputs))
+
+    with pytest.raises(ValueError, match="does not take inputs and outputs alone"):
+        ki.compact(Own(12))
+
+
+def test_two_pruning_callbacks_are_refused():
+    model = around(ki.PrunableGatedFFN(12))
+    both = [ki.IdeaPruneCallback(n, **PRUNE) for n in (8, 4)]
+    with pytest.raises(ValueError, match="One `fit` takes one IdeaPruneCallback"):
+        model.fit(X, X[:, :1], epochs=2, callbacks=both, **FIT)

@@ -1,0 +1,86 @@
+"""What a step computes over rows, against NumPy; on torch by operations of its own."""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_idea as ki
+from keras_idea.layers.cut import Cut
+from keras_idea.surgery.row_ops import less, mean_sensitivity, zero_rows
+from tests.support.helpers import to_numpy
+
+RNG = np.random.default_rng(0)
+
+
+def expected(mask, importance, width):
+    """The `width` best that live; of equals the lower index stays; NaN is least."""
+    least = np.where(np.isnan(importance), -np.inf, importance)
+    order = np.argsort(-np.where(mask > 0, least, -np.inf), kind="stable")
+    order = [i for i in order if mask[i] > 0]
+    left = np.zeros_like(mask)
+    left[order[:width]] = 1.0
+    return left
+
+
+IMPORTANCES = {
+    "different": RNG.random(24),
+    "equals": RNG.integers(3, size=24),
+    "all equal": np.ones(24),
+    "zeros": np.where(np.arange(24) % 2, 0.0, RNG.random(24)),
+    "nan": np.where(np.arange(24) % 5, RNG.random(24), np.nan),
+    "infinite": np.where(np.arange(24) % 5, RNG.random(24), np.inf),
+}
+
+
+@pytest.mark.parametrize("name", IMPORTANCES)
+@pytest.mark.parametrize("width", [1, 7, 17, 18, 24])
+def test_less(name, width):
+    mask = np.ones(24, "float32")
+    mask[[2, 3, 11, 15, 20, 22]] = 0.0
+    importance = IMPORTANCES[name].astype("float32")
+    given = [keras.ops.convert_to_tensor(value) for value in (mask, importance)]
+    right = expected(mask, importance, width)
+    np.testing.assert_array_equal(to_numpy(less(*given, width)), right)
+    np.testing.assert_array_equal(to_numpy(given[0]), mask)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_mean_sensitivity(dtype, axis):
+    kernel, gradient = RNG.normal(size=(2, 6, 4)).astype("float32")
+    given = [keras.ops.cast(value, dtype) for value in (kernel, gradient)]
+    product = np.abs(
+        np.multiply(*(to_numpy(keras.ops.cast(v, "float32")) for v in given))
+    )
+    found = to_numpy(mean_sensitivity(*given, axis))
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, product.mean(axis), rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_zero_rows(dtype):
+    mask = np.array([1, 0, 1, 1, 0, 1], "float32")
+    shapes = [((4, 6), 1), ((6, 4), 0), ((6,), 0)]
+    cuts = [Cut(keras.Variable(np.ones(s), dtype=dtype), axis) for s, axis in shapes]
+    zero_rows(cuts, keras.ops.convert_to_tensor(mask))
+    for variable, (shape, _) in zip([c.variable for c in cuts], shapes, strict=True):
+        right = np.ones(shape) * (mask[:, None] if shape == (6, 4) else mask)
+        value = to_numpy(keras.ops.cast(variable, "float32"))
+        np.testing.assert_array_equal(value, right)
+        assert keras.backend.standardize_dtype(variable.dtype) == dtype
+
+
+def test_a_mask_is_looked_at_again_when_it_has_changed():
+    """Torch multiplies by no mask of ones; the answer follows the mask at once."""
+    layer = ki.PrunableGatedFFN(6)
+    x = keras.ops.convert_to_tensor(RNG.normal(size=(2, 4)).astype("float32"))
+    layer(x)
+    kernels = (layer.up_kernel, layer.gate_kernel, layer.down_kernel)
+    up, gate, down = (to_numpy(kernel) for kernel in kernels)
+    hidden = keras.activations.silu(to_numpy(x) @ up)
+    hidden = to_numpy(hidden) * (to_numpy(x) @ gate)
+    for mask in ([1, 1, 1, 1, 1, 1], [1, 0, 1, 1, 0, 1], [1] * 6, [0, 0, 0, 0, 0, 1]):
+        layer.state.mask.assign(np.array(mask, "float32"))
+        for _ in range(2):
+            right = hidden @ (down * np.array(mask)[:, None])
+            np.testing.assert_allclose(to_numpy(layer(x)), right, atol=1e-5)

@@ -1,0 +1,37 @@
+"""The examples in the docstrings of the package do what they show."""
+
+import doctest
+import importlib
+import pathlib
+
+import pytest
+
+import keras_idea
+from tests.support.doctest_world import World, make_files
+
+ROOT = pathlib.Path(keras_idea.__file__).parent
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+def examples():
+    """Every docstring with an example."""
+    finder = doctest.DocTestFinder(exclude_empty=True)
+    for path in sorted(ROOT.rglob("*.py")):
+        if ">>>" not in path.read_text() or path.name == "__main__.py":
+            continue
+        parts = path.relative_to(ROOT.parent).with_suffix("").parts
+        module = importlib.import_module(".".join(parts))
+        for found in finder.find(module):
+            if found.examples:
+                yield pytest.param(found, id=found.name.removeprefix("keras_idea."))
+
+
+@pytest.mark.parametrize("example", list(examples()))
+def test_example(example, sound, tmp_path, monkeypatch):
+    make_files(sound, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    example.globs = World(example.globs)
+    said = []
+    runner = doctest.DocTestRunner(optionflags=FLAGS)
+    runner.run(example, out=said.append, clear_globs=False)
+    assert not said, "".join(said)

@@ -1,0 +1,121 @@
+"""What the pages say: their code runs, their links lead somewhere."""
+
+import importlib.util
+import pathlib
+import re
+import runpy
+import sys
+import textwrap
+
+import keras
+import pytest
+
+import keras_idea as ki
+from keras_idea.cli import main
+from keras_idea.hub.make_tokenizer import make_tokenizer
+from keras_idea.runs.config import parse_config
+from tests.support import ROOT
+from tests.support.hub_models import tiny_lm
+from tests.support.selection import EACH
+
+PAGES = [
+    *ROOT.glob("*.md"),
+    *ROOT.glob("docs/*.md"),
+    *ROOT.glob("examples/*.md"),
+    *ROOT.glob("benchmarks/**/*.md"),
+]
+BLOCK = re.compile(r"^ *```python\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"\]\(([^)\s#]+)(?:#[^)]*)?\)")
+
+
+@pytest.mark.daily(*EACH, why="what a stranger copies")
+def test_the_readme_s_code_runs(tmp_path, monkeypatch):
+    """As it is copied: fifteen lines, from nothing to a file."""
+    monkeypatch.chdir(tmp_path)
+    [block] = BLOCK.findall((ROOT / "README.md").read_text())
+    names: dict = {}
+    exec(block, names)
+    assert len([line for line in block.splitlines() if line]) <= 18
+    width = names["model"].history.history["width"]
+    assert width == [128.0, 128.0, 48.0, 48.0]
+    narrow = keras.models.load_model("narrow.keras")
+    kept = [layer for layer in narrow.layers if isinstance(layer, ki.GatedFFN)]
+    assert [layer.hidden_dim for layer in kept] == [48]
+
+
+def test_no_other_page_has_code_that_no_test_runs():
+    """Code lies in guides and examples, which run; a page of words points there."""
+    holding = {str(p.relative_to(ROOT)) for p in PAGES if BLOCK.search(p.read_text())}
+    assert holding == {"README.md"}
+
+
+def test_the_run_file_of_the_command_line_s_page_is_one():
+    page = (ROOT / "docs/command_line.md").read_text()
+    [lines] = re.findall(r"\n\n((?:    .*\n|\n)*    \[model\]\n(?:    .*\n|\n)*)", page)
+    config = parse_config(textwrap.dedent(lines))
+    assert config.model.hub == "llama3" and config.model.target_dim == 192
+    assert config.run.output == "runs/mine" and config.optimizer.name == "adamw"
+
+
+def test_links_lead_somewhere():
+    for page in PAGES:
+        for target in LINK.findall(page.read_text()):
+            if "://" not in target:
+                path = page.parent / target
+                made = {ROOT / "docs/support.md"}  # by `make docs`
+                assert path.exists() or path in made, f"{page.name}: {target}"
+
+
+def test_an_example_ends_as_it_says(capsys):
+    runpy.run_path(str(ROOT / "examples/prune_in_fit.py"), run_name="__main__")
+    said = capsys.readouterr().out
+    assert float(re.search(r"test accuracy (\d\.\d+)", said)[1]) >= 0.99
+
+
+def example_of(name):
+    path = ROOT / f"examples/{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    return example
+
+
+def test_a_pruned_checkpoint_keeps_its_tokenizer(monkeypatch, tmp_path):
+    """The example's way: preset, student and teacher, preset; it writes text."""
+    import keras_hub
+
+    tokenizer = make_tokenizer("llama3", "bytes", "")
+    size = tokenizer.vocabulary_size()
+    lm = tiny_lm("llama3", vocabulary_size=size, intermediate_dim=96)
+    lm.preprocessor = keras_hub.models.Llama3CausalLMPreprocessor(tokenizer, 16)
+    lm.save_to_preset(str(tmp_path / "preset"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["prune_a_checkpoint.py", "preset"])
+    example = example_of("prune_a_checkpoint")
+    for name, value in {"PRUNE_STEPS": 20, "RECOVER_STEPS": 30, "LENGTH": 16}.items():
+        monkeypatch.setattr(example, name, value)
+    before, after = example.main()
+    assert after < before
+    narrow = keras_hub.models.CausalLM.from_preset("runs/checkpoint-preset")
+    assert narrow.backbone.intermediate_dim == 64
+    assert len(narrow.generate("def ", max_length=12)) > len("def ")
+    out = ["--hf", "hf"]
+    assert main(["export", "runs/checkpoint-preset", *out]) == 0
+    assert pathlib.Path("hf/tokenizer.json").is_file()
+
+
+def test_the_family_of_one_run_has_the_widths_that_it_says(monkeypatch, tmp_path):
+    example = example_of("one_run_a_family")
+    monkeypatch.setattr(example, "ENLARGE", 6)
+    monkeypatch.setattr(example, "PRUNE", 4)
+    monkeypatch.setattr(example, "RECOVER", 10)
+    monkeypatch.chdir(tmp_path)
+    example.main()
+    for width in example.WIDTHS:
+        member = keras.models.load_model(f"family/{width}.keras")
+        ffns = [layer for layer in member.layers if isinstance(layer, ki.GatedFFN)]
+        assert [ffn.hidden_dim for ffn in ffns] == [width, width]
+        # Trained on from where the trunk was: nothing was begun anew.
+        assert int(member.optimizer.iterations) == 6 + 10 + 4 * (
+            1 + example.WIDTHS.index(width)
+        )

@@ -1,0 +1,96 @@
+"""A KerasHub preset, loaded back."""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_idea as ki
+from keras_idea.errors import ExportFailed, ExportRefused
+from keras_idea.export import (
+    export_hf,
+    export_onnx,
+    export_preset,
+)
+from keras_idea.models import DecoderConfig, decoder
+from tests.support.exports import listing, logits, own_decoder
+from tests.support.hub_models import tiny_lm
+from tests.support.selection import EACH
+from tests.support.with_tokenizer import TEXT, VOCABULARY
+
+each = pytest.mark.daily(*EACH, why="weights are read from each")
+
+
+BACKEND = keras.backend.backend()
+
+
+class TestPreset:
+    @each
+    def test_keeps_tokenizer_and_function(self, lm, run):
+        import keras_hub
+
+        loaded = keras_hub.models.CausalLM.from_preset(str(run / "preset"))
+        assert type(loaded) is type(lm)
+        ids = np.arange(96, dtype="int32").reshape(2, 48)
+        np.testing.assert_allclose(logits(loaded, ids), logits(lm, ids), atol=1e-5)
+        tokens = np.asarray(loaded.preprocessor.tokenizer(TEXT))
+        np.testing.assert_array_equal(tokens, lm.preprocessor.tokenizer(TEXT))
+
+    @pytest.mark.skipif(BACKEND == "jax", reason="compiles each operation once more")
+    def test_half_precision_is_compared_in_it(self, tmp_path):
+        lm = tiny_lm("llama3", num_layers=1, dtype="mixed_bfloat16")
+        export = export_preset(lm, tmp_path / "preset")
+        assert export.match.difference <= 1e-2
+
+    @each
+    def test_own_decoder_becomes_a_llama3(self, tmp_path):
+        import keras_hub
+
+        model = own_decoder(tie_embeddings=True)
+        export = export_preset(model, tmp_path / "preset")
+        assert "there is no tokenizer in it" in str(export)
+        loaded = keras_hub.models.CausalLM.from_preset(str(tmp_path / "preset"))
+        assert type(loaded).__name__ == "Llama3CausalLM"
+        assert loaded.count_params() == model.count_params()
+        ids = np.random.default_rng(0).integers(0, VOCABULARY, (2, 48)).astype("int32")
+        np.testing.assert_allclose(
+            logits(loaded, ids), logits(model, ids), rtol=0, atol=1e-5
+        )
+
+    @pytest.mark.parametrize("arguments", [{"activation": "gelu"}, {"use_bias": True}])
+    def test_other_decoders_are_refused(self, tmp_path, arguments):
+        config = DecoderConfig(
+            vocabulary_size=256,
+            model_dim=16,
+            num_layers=1,
+            num_heads=4,
+            hidden_dim=24,
+            sequence_length=16,
+        )
+        model = decoder(
+            config, ffn=lambda h, name: ki.GatedFFN(h, name=name, **arguments)
+        )
+        with pytest.raises(ExportRefused, match='write hub = "llama3"'):
+            export_preset(model, tmp_path / "preset")
+
+    def test_prunable_models_are_refused(self, tmp_path):
+        lm = ki.make_prunable(tiny_lm("llama3", num_layers=1))
+        for export in (export_preset, export_hf):
+            with pytest.raises(ExportRefused, match="keras_idea.compact"):
+                export(lm, tmp_path / "out")
+        with pytest.raises(ExportRefused, match="keras_idea.compact"):
+            export_onnx(lm, tmp_path / "out.onnx")
+        assert listing(tmp_path) == []
+
+    def test_other_models_are_refused(self, lm, tmp_path):
+        with pytest.raises(ExportRefused, match="Received: Llama3Backbone"):
+            export_preset(lm.backbone, tmp_path / "preset")
+
+    def test_a_config_of_ours_is_not_stock(self, lm, tmp_path, monkeypatch):
+        def save(self, folder):
+            (tmp_path / folder).mkdir()
+            (tmp_path / folder / "config.json").write_text('{"module": "keras_idea"}')
+
+        monkeypatch.setattr(type(lm), "save_to_preset", save)
+        with pytest.raises(ExportFailed, match="config.json .* refers to keras_idea"):
+            export_preset(lm, tmp_path / "preset")
+        assert listing(tmp_path) == []

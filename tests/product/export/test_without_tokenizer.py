@@ -1,0 +1,154 @@
+"""Presets that were saved without their tokenizer: told, or refused; never silent."""
+
+import json
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+import keras_idea as ki
+from keras_idea.cli import main
+from keras_idea.errors import ConfigError
+from keras_idea.export import load_run
+from keras_idea.hub.make_tokenizer import make_tokenizer
+from keras_idea.models import DecoderConfig, decoder
+from keras_idea.runs.config import parse_config
+from keras_idea.runs.judged import load_judged, vocabulary_of
+from keras_idea.runs.teacher import load_teacher
+from tests.support.hub_models import tiny_lm
+from tests.support.selection import EACH
+
+pytestmark = pytest.mark.usefixtures("alone")
+
+TEXT = "the quick brown fox jumps over the lazy dog, again and again\n" * 20
+WARNING = "Warning: there is no tokenizer in it, because the model has none"
+TASK = "Llama3CausalLM without a tokenizer"
+
+
+@pytest.fixture(scope="module")
+def presets(tmp_path_factory):
+    """A folder of presets: of one model, with more or less beside its weights."""
+    import keras_hub
+
+    folder = tmp_path_factory.mktemp("presets")
+    tokenizer = make_tokenizer("llama3", "bpe", TEXT, 300)
+    size = tokenizer.vocabulary_size()
+    lm = tiny_lm("llama3", num_layers=1, vocabulary_size=size)
+    lm.save_to_preset(str(folder / "task"))
+    lm.backbone.save_to_preset(str(folder / "backbone"))
+    lm.save_to_preset(str(folder / "beside"))
+    tokenizer.save_to_preset(str(folder / "beside"))
+    lm.preprocessor = keras_hub.models.Llama3CausalLMPreprocessor(tokenizer, 16)
+    lm.save_to_preset(str(folder / "whole"))
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["task", "backbone"])
+class TestNone:
+    def test_each_export_tells_it(self, presets, tmp_path, capsys, kind):
+        run = str(presets / kind)
+        for option, what in {
+            "--preset": f"a KerasHub preset, {TASK}; loaded back",
+            "--hf": f"a Hugging Face folder of {TASK}, float32; loaded back",
+            "--gguf": f"a GGUF file of {TASK} for llama.cpp's 'llama', float32",
+        }.items():
+            out = str(tmp_path / f"out{option}.gguf")
+            assert main(["export", run, option, out]) == 0
+            printed = capsys.readouterr().out
+            assert what in printed and WARNING in printed
+            assert "Set `lm.preprocessor`" in printed
+
+    def test_it_is_not_judged_as_bytes(self, presets, capsys, kind):
+        (presets / "text.txt").write_text(TEXT)
+        command = ["evaluate", str(presets / kind), "--text", str(presets / "text.txt")]
+        assert main(command) == 2
+        error = capsys.readouterr().err
+        assert "has no tokenizer, so nobody knows which text" in error
+        assert "set `lm.preprocessor`" in error
+
+    def test_it_is_no_teacher(self, presets, kind):
+        teacher = str(presets / kind)
+        config = parse_config(f"[distillation]\nteacher = {teacher!r}\n")
+        with pytest.raises(ConfigError, match="teacher` has no tokenizer"):
+            load_teacher(config, vocabulary_of(load_run(presets / "whole")))
+
+
+@pytest.mark.parametrize("kind", ["beside", "whole"])
+class TestOne:
+    def test_it_is_kept(self, presets, tmp_path, capsys, kind):
+        lm = load_run(presets / kind)
+        expected = np.asarray(lm.preprocessor.tokenizer(TEXT)).tolist()
+        assert len(expected) < len(TEXT) / 2
+        assert main(["export", str(presets / kind), "--hf", str(tmp_path / "hf")]) == 0
+        assert "Warning" not in capsys.readouterr().out
+        found = json.loads(in_a_fresh_process(HF, tmp_path / "hf", TEXT))
+        assert found == [lm.preprocessor.tokenizer.start_token_id, *expected]
+
+    def test_it_judges(self, presets, kind):
+        judged = load_judged(presets / kind, length=16)
+        assert len(judged.vocabulary.encode(TEXT)) < len(TEXT) / 2
+
+
+HF = """
+import json, sys, transformers
+tokenizer = transformers.AutoTokenizer.from_pretrained(sys.argv[1])
+print(json.dumps(tokenizer.encode(sys.argv[2])))
+"""
+
+
+def in_a_fresh_process(code, *arguments):
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("size, refused", [(256, False), (257, False), (300, True)])
+def test_the_own_decoder_is_one_of_bytes_or_not_known(tmp_path, capsys, size, refused):
+    config = DecoderConfig(
+        vocabulary_size=size,
+        model_dim=8,
+        num_layers=1,
+        num_heads=2,
+        hidden_dim=8,
+        sequence_length=16,
+    )
+    decoder(config, ffn=ki.GatedFFN).save(tmp_path / "narrow.keras")
+    (tmp_path / "text.txt").write_text(TEXT)
+    command = ["evaluate", str(tmp_path), "--text", str(tmp_path / "text.txt")]
+    assert main([*command, "--length", "16"]) == (2 if refused else 0)
+    captured = capsys.readouterr()
+    if refused:
+        assert "of 300 ids" in captured.err
+    else:
+        assert f"{len(TEXT) - 1:,}" in captured.out
+    out = ["--preset", str(tmp_path / "preset")]
+    assert main(["export", str(tmp_path), *out]) == 0
+    printed = capsys.readouterr().out
+    assert ("token ids are the bytes" in printed) != refused
+    assert (WARNING in printed) == refused
+
+
+@pytest.mark.daily(*EACH, why="it generates")
+class TestCompact:
+    """A task that has a preprocessor keeps it, and its class."""
+
+    def test_it_generates(self, presets, tmp_path):
+        import keras_hub
+
+        lm = keras_hub.models.CausalLM.from_preset(str(presets / "whole"))
+        ki.make_prunable(lm)
+        for ffn in ki.find_ffns(lm):
+            ffn.mask.assign(np.arange(ffn.hidden_dim) < 10)
+        lm.compile(keras.optimizers.Adam(), sampler="greedy")
+        narrow = ki.compact(lm)
+        assert type(narrow) is type(lm)
+        assert narrow.preprocessor.tokenizer is lm.preprocessor.tokenizer
+        expected = lm.generate("the quick", max_length=12, stop_token_ids=None)
+        narrow.save_to_preset(str(tmp_path / "narrow"))
+        loaded = keras_hub.models.CausalLM.from_preset(str(tmp_path / "narrow"))
+        assert loaded.backbone.intermediate_dim == 10
+        loaded.compile(sampler="greedy")
+        for model in (narrow, loaded):
+            found = model.generate("the quick", max_length=12, stop_token_ids=None)
+            assert found == expected and found.startswith("the quick")

@@ -1,0 +1,263 @@
+"""What is loaded never runs code of its own: a model, a preset, a checkpoint, a config.
+
+Each file here carries a payload that would leave a mark. What loads it refuses it with
+a clear message, and there is no mark.
+"""
+
+import io
+import json
+import os
+import pathlib
+import pickle
+import shutil
+import zipfile
+
+import keras
+import numpy as np
+import pytest
+
+import keras_idea
+from benchmarks.paper.checkpoint import Checkpoint, load_checkpoint
+from keras_idea.cli import main
+from keras_idea.data import load_vocabulary
+from keras_idea.errors import TextError
+from tests.support import malformed as m
+
+MARK = "mark"
+
+
+class Payload:
+    """Leaves a mark where it is unpickled."""
+
+    def __reduce__(self):
+        return os.mkdir, (MARK,)
+
+
+def command(place):
+    """A config that names a function of Python's own, in place of a class."""
+    return {
+        "module": place,
+        "class_name": "mkdir" if place == "os" else "exec",
+        "config": {"path": MARK},
+        "registered_name": None,
+        "args": [MARK],
+    }
+
+
+def module_of_its_own():
+    """A config that names a module beside it, which leaves a mark when imported."""
+    pathlib.Path("evil.py").write_text(f"import os\nos.mkdir({MARK!r})\n")
+    return {
+        "module": "evil",
+        "class_name": "Evil",
+        "config": {},
+        "registered_name": "evil>Evil",
+    }
+
+
+CONFIGS = {
+    "a function of os": lambda: command("os"),
+    "a builtin": lambda: command("builtins"),
+    "a module of its own": module_of_its_own,
+}
+
+
+@pytest.fixture
+def folder(sound, tmp_path, monkeypatch):
+    copy = shutil.copytree(sound, tmp_path / "copy")
+    monkeypatch.chdir(copy)
+    monkeypatch.syspath_prepend(copy)  # as `python -m` does
+    return copy
+
+
+def assert_refused(arguments, capsys, *words):
+    assert main(arguments) == 2
+    message = capsys.readouterr().err
+    assert message.startswith("keras-idea: ") and "Traceback" not in message
+    for word in words:
+        assert word in message
+    assert not pathlib.Path(MARK).exists()
+
+
+def rewrite_keras(path, change):
+    """Another config in a .keras file."""
+    with zipfile.ZipFile(path) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    files["config.json"] = json.dumps(change(json.loads(files["config.json"]))).encode()
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+
+
+def with_ffn(config, other):
+    """A model's config whose FFN is something else."""
+    text = json.dumps(config)
+    found = json.loads(text)
+    layers = found["config"]["layers"]
+    [block] = [layer for layer in layers if "ffn" in layer["config"]]
+    block["config"]["ffn"] = other
+    return found
+
+
+class TestKerasFiles:
+    def test_a_lambda(self, folder, capsys):
+        mark = str(folder / MARK)
+
+        def payload(x):
+            import os
+
+            os.makedirs(mark, exist_ok=True)
+            return x
+
+        inputs = keras.Input((4,))
+        layer = keras.layers.Lambda(payload, output_shape=(4,))
+        model = keras.Model(inputs, layer(inputs))
+        model.save(folder / m.KERAS)
+        shutil.rmtree(mark, ignore_errors=True)
+        export = ["export", "run", "--preset", "out"]
+        assert_refused(export, capsys, "narrow.keras' cannot be loaded", "Lambda")
+
+    @pytest.mark.parametrize("name", CONFIGS)
+    def test_the_model(self, folder, capsys, name):
+        rewrite_keras(folder / m.KERAS, lambda config: CONFIGS[name]())
+        export = ["export", "run", "--preset", "out"]
+        assert_refused(export, capsys, "narrow.keras' cannot be loaded")
+
+    @pytest.mark.parametrize("name", CONFIGS)
+    def test_the_ffn_of_a_block(self, folder, capsys, name):
+        """Which this package's own `from_config` makes."""
+        rewrite_keras(
+            folder / m.KERAS, lambda config: with_ffn(config, CONFIGS[name]())
+        )
+        evaluate = ["evaluate", "run", "--text", "text.txt"]
+        assert_refused(evaluate, capsys, "narrow.keras' cannot be loaded")
+
+    def test_a_lambda_in_a_block(self, folder, capsys):
+        code = keras.saving.serialize_keras_object(
+            keras.layers.Lambda(lambda x: __import__("os").mkdir(MARK) or x)
+        )
+        rewrite_keras(folder / m.KERAS, lambda config: with_ffn(config, code))
+        evaluate = ["evaluate", "run", "--text", "text.txt"]
+        assert_refused(evaluate, capsys, "narrow.keras' cannot be loaded", "Lambda")
+
+
+class TestPresets:
+    # KerasHub reads a later one only where those before it are missing.
+    @pytest.mark.parametrize("name", CONFIGS)
+    @pytest.mark.parametrize(
+        "missing, file",
+        [
+            ([], "config.json"),
+            ([], "task.json"),
+            (["task.json"], "preprocessor.json"),
+            (["task.json", "preprocessor.json"], "tokenizer.json"),
+        ],
+    )
+    def test_configs(self, folder, capsys, missing, file, name):
+        for other in missing:
+            (folder / "preset" / other).unlink()
+        (folder / "preset" / file).write_text(json.dumps(CONFIGS[name]()))
+        export = ["export", "preset", "--hf", "out"]
+        assert_refused(export, capsys, "The preset 'preset' cannot be loaded")
+
+    def test_weights(self, folder, capsys):
+        (folder / m.WEIGHTS).write_bytes(pickle.dumps(Payload()))
+        evaluate = ["evaluate", "preset", "--text", "text.txt"]
+        assert_refused(evaluate, capsys, "The preset 'preset' cannot be loaded")
+
+    def test_vocabulary(self, folder, capsys):
+        path = folder / "preset/assets/tokenizer/vocabulary.json"
+        path.write_bytes(pickle.dumps(Payload()))
+        evaluate = ["evaluate", "preset", "--text", "text.txt"]
+        assert_refused(evaluate, capsys, "The preset 'preset' cannot be loaded")
+
+
+def objects():
+    """Bytes of an .npz of Python objects."""
+    file = io.BytesIO()
+    np.savez(file, meta=np.array([Payload()], object))
+    return file.getvalue()
+
+
+PICKLES = {"a pickle": lambda: pickle.dumps(Payload()), "an npz of objects": objects}
+
+
+@pytest.mark.filterwarnings("ignore:The checkpoint")
+class TestCheckpoints:
+    GO_ON = ["train", "tiny.toml"]
+
+    @pytest.mark.parametrize("name", PICKLES)
+    def test_arrays(self, folder, capsys, name):
+        path = folder / m.STEP / "arrays-00000.safetensors"
+        m.arrays_with(m.holds(PICKLES[name]()))(path)
+        assert_refused(self.GO_ON, capsys, "arrays-00000.safetensors does not hold")
+
+    @pytest.mark.parametrize("name", CONFIGS)
+    def test_probes(self, folder, capsys, name):
+        config = CONFIGS[name]()
+
+        def change(manifest):
+            manifest["facts"]["model"]["ffns"][0]["probe"] = config
+
+        m.manifest_with(change)(folder / m.STEP / "manifest.json")
+        assert_refused(self.GO_ON, capsys, "The checkpoint's probe cannot be made")
+
+    def test_a_probe_that_is_none(self, folder, capsys):
+        config = keras.saving.serialize_keras_object(keras.layers.ReLU())
+
+        def change(manifest):
+            manifest["facts"]["model"]["ffns"][0]["probe"] = config
+
+        m.manifest_with(change)(folder / m.STEP / "manifest.json")
+        assert_refused(self.GO_ON, capsys, "probe must be one of a pruning method")
+
+    @pytest.mark.parametrize("name", PICKLES)
+    def test_the_papers(self, folder, name):
+        facts = {"iterations": 4}
+        Checkpoint({"kernel": np.ones(3)}, facts).save(folder / "prefix")
+        (path,) = (folder / "prefix").glob("*-step-00000004-*/arrays-*.safetensors")
+        m.arrays_with(m.holds(PICKLES[name]()))(path)
+        with pytest.raises(ValueError, match="00000.safetensors does not hold"):
+            load_checkpoint(folder / "prefix")
+        assert not pathlib.Path(MARK).exists()
+
+    def test_the_payload_would_leave_a_mark(self, folder):
+        """Else the others would show nothing."""
+        pickle.loads(PICKLES["a pickle"]())
+        assert pathlib.Path(MARK).exists()
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer.model"])
+def test_tokenizers(folder, name):
+    (folder / name).write_bytes(pickle.dumps(Payload()))
+    with pytest.raises(TextError, match=f"{name}' is no "):
+        load_vocabulary(folder / name)
+    assert not pathlib.Path(MARK).exists()
+
+
+# What would undo all this: not one line of the package says it.
+DANGEROUS = (
+    "pickle.",
+    "import pickle",
+    "allow_pickle=True",
+    "safe_mode=False",
+    "enable_unsafe_deserialization",
+    "torch.load",
+    "trust_remote_code=True",
+    " exec(",
+    " eval(",
+    "os.system",
+    "shell=True",
+)
+
+
+def test_the_package_itself():
+    root = pathlib.Path(keras_idea.__file__).parent
+    found = [
+        f"{path.relative_to(root)}: {word}"
+        for path in root.rglob("*.py")
+        for word in DANGEROUS
+        if word in path.read_text(encoding="utf-8")
+    ]
+    assert not found
+    assert len(list(root.rglob("*.py"))) > 100

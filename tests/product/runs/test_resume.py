@@ -1,0 +1,235 @@
+"""`keras-idea train`, killed again and again, ends where it would have ended."""
+
+import itertools
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import keras
+import numpy as np
+import pytest
+
+from keras_idea.cli import main
+from tests import ENDURANCE
+from tests.support import ROOT
+from tests.support.text_files import jsonl, zst
+from tests.support.tiny_run import CONFIG, write_inputs
+
+RUN = CONFIG.replace("steps = 4\nprune_steps = 3", "steps = 8\nprune_steps = 8")
+RUN = RUN.replace("recover_steps = 5", "recover_steps = 84")
+RUN = RUN.replace("validate_every = 4", "validate_every = 2")
+# The same from documents: 129 windows of 16 tokens, so some three epochs of them.
+CORPUS_RUN = RUN.replace(
+    '[data]\ntext = "text.txt"\n', '[corpus]\npaths = "documents"\n\n[data]\n'
+)
+DOCUMENTS = [f"{i * 87_178_291_199 % 10**11:011} is it. " * 2 for i in range(64)]
+STEPS, BATCH_SIZE = 100, 4
+LOGGED_KERAS_IDEA = "tests.support.logged_train"
+BEFORE_COMPACTION = "*-step-00000014-*"  # pruning ends with step 16
+ON_JAX = keras.backend.backend() == "jax"
+KILLS = (20 if ON_JAX else 4) if ENDURANCE else (3 if ON_JAX else 2)
+
+
+class Process:
+    """The command, as a user starts it, in a folder of its own."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self._output = open(folder / "log.txt", "a")
+        settings = {
+            "JAX_COMPILATION_CACHE_DIR": str(folder.parent / "compiled"),
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+            # The package under test, whatever is installed.
+            "PYTHONPATH": str(ROOT),
+        }
+        self.process = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "tests.support.logged_train",
+                "train",
+                "tiny.toml",
+            ],
+            cwd=folder,
+            env={**os.environ, **settings},
+            stdout=self._output,
+            stderr=subprocess.STDOUT,
+        )
+
+    def wait_until(self, happened):
+        """Watches it closely; False if it ended before."""
+        while self.process.poll() is None:
+            if happened():
+                return True
+            time.sleep(0.001)
+        return False
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+        self._output.close()
+
+    def end(self):
+        status = self.process.wait()
+        self._output.close()
+        return status
+
+    def checkpoints(self):
+        return {
+            path for path in self.folder.glob("runs/tiny/checkpoints/*/checkpoint-*")
+        }
+
+
+def kill_at(moment, process, rng):
+    """Kills at one kind of moment; False if the run had ended before."""
+    before = process.checkpoints()
+    if moment == "about the compaction":
+        folder = process.folder / "runs/tiny/checkpoints/pruned"
+        reached = process.wait_until(lambda: [*folder.glob(BEFORE_COMPACTION)])
+        window = 0.3
+    elif moment == "about a checkpoint":
+        reached = process.wait_until(lambda: process.checkpoints() - before)
+        window = 0.1
+    else:
+        reached, window = True, 4.0
+    time.sleep(rng.uniform(0.0, window))
+    process.kill()
+    return reached
+
+
+SOME = ["about a checkpoint", "about a checkpoint", "at any time"]
+FEW = ["about a checkpoint", "about the compaction", "at any time", SOME[0]]
+MANY = [*SOME * 2, *["about the compaction"] * 2, *SOME * 4]
+MOMENTS = (MANY if ENDURANCE else FEW)[:KILLS]
+
+
+def batches_of(folder):
+    """For each training and step, the rows it was given by each process."""
+    batches = {}
+    for line in (folder / "batches.jsonl").read_text().splitlines():
+        training, step, rows = json.loads(line)
+        batches.setdefault((training, step), []).append(rows)
+    return batches
+
+
+def check_samples(straight, killed):
+    """Each window once an epoch, and after a kill the same ones at each step."""
+    expected, found = batches_of(straight), batches_of(killed)
+    assert all(len(given) == 1 for given in expected.values())
+    first, second = (
+        [row for step in range(STEPS) for row in expected[training, step][0]]
+        for training in (0, 1)
+    )
+    assert first == second and len(first) == STEPS * BATCH_SIZE
+    windows = len(set(first))
+    for epoch in range(STEPS * BATCH_SIZE // windows):
+        seen = first[epoch * windows : (epoch + 1) * windows]
+        assert len(set(seen)) == windows
+    for key in itertools.product((0, 1), range(STEPS)):
+        assert found[key] == expected[key] * len(found[key]), key
+    # What was lost with a kill was given again.
+    assert any(len(given) > 1 for given in found.values())
+
+
+def narrow_weights(folder):
+    model = keras.models.load_model(folder / "runs" / "tiny" / "narrow.keras")
+    return model.get_weights()
+
+
+@pytest.mark.nightly(
+    why="a minute of killed processes; laws/checkpoints restores on each"
+)
+def test_killed_at_random_moments(tmp_path):
+    rng = random.Random(0)
+    straight, killed = tmp_path / "straight", tmp_path / "killed"
+    for folder in (straight, killed):
+        (folder / "documents").mkdir(parents=True)
+        (folder / "documents" / "a.jsonl.zst").write_bytes(zst(jsonl(DOCUMENTS)))
+        (folder / "tiny.toml").write_text(CORPUS_RUN)
+    assert Process(straight).end() == 0, (straight / "log.txt").read_text()
+    for moment in MOMENTS:
+        assert kill_at(moment, Process(killed), rng), f"ended before: {moment}"
+    assert Process(killed).end() == 0, (killed / "log.txt").read_text()
+
+    check_samples(straight, killed)
+    texts = [
+        (f / "runs" / "tiny" / "metrics.csv").read_text() for f in (straight, killed)
+    ]
+    pairs = zip(*map(narrow_weights, (straight, killed)), strict=True)
+    if ON_JAX:
+        assert texts[0] == texts[1]
+        for expected, found in pairs:
+            np.testing.assert_array_equal(found, expected)
+    else:
+        for expected, found in pairs:
+            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+    assert not (killed / "runs" / "tiny" / "checkpoints").exists()
+
+
+@pytest.fixture
+def unfinished(tmp_path, monkeypatch):
+    """The folder of a run whose process stopped in the middle of pruning."""
+    monkeypatch.chdir(tmp_path)
+    write_inputs(tmp_path, RUN)
+
+    class Stopped(BaseException):
+        pass
+
+    def stop(callback, epoch, logs=None):
+        if epoch == 2:
+            raise Stopped
+
+    with monkeypatch.context() as patch:
+        patch.setattr("keras_idea.runs.recorder.ShortBar.on_epoch_end", stop)
+        with pytest.raises(Stopped):
+            main(["train", "tiny.toml"])
+    return tmp_path
+
+
+@pytest.mark.daily("jax", "torch", why="a process is killed")
+def test_killed_before_the_first_checkpoint(tmp_path, monkeypatch, capsys):
+    """That it starts again is said, once; a resumed run says where it resumes."""
+    monkeypatch.chdir(tmp_path)
+    write_inputs(tmp_path, CONFIG)
+
+    class Stopped(BaseException):
+        pass
+
+    def stop_at(step):
+        def stop(callback, batch, logs=None):
+            if int(callback.model.optimizer.iterations) >= step:
+                raise Stopped
+
+        with monkeypatch.context() as patch:
+            bar = "keras_idea.runs.recorder.ShortBar.on_train_batch_end"
+            patch.setattr(bar, stop)
+            with pytest.raises(Stopped):
+                main(["train", "tiny.toml"])
+        return capsys.readouterr().out
+
+    told = "No checkpoint yet in runs/tiny: starting at step 0"
+    assert told not in stop_at(3)
+    out = stop_at(6)  # checkpoints are each fourth step
+    assert out.count(told) == 1 and "Resuming" not in out
+    out = stop_at(7)
+    assert "Resuming at step 4 of 12" in out and "No checkpoint" not in out
+
+
+def test_another_config_is_refused(unfinished, capsys):
+    changed = RUN.replace("warmup_steps = 2", "warmup_steps = 3")
+    (unfinished / "tiny.toml").write_text(changed)
+    assert main(["train", "tiny.toml"]) == 2
+    message = capsys.readouterr().err
+    assert "holds an unfinished run of another config" in message
+    assert "optimizer.warmup_steps was 2 there and is 3" in message
+
+
+def test_another_text_is_refused(unfinished, capsys):
+    text = unfinished / "text.txt"
+    text.write_text(text.read_text().replace("quick", "quiet"))
+    assert main(["train", "tiny.toml"]) == 2
+    assert "are of another run: text was" in capsys.readouterr().err

@@ -1,0 +1,238 @@
+"""Checkpoints as files: whole, verified, the last few, one file at a time."""
+
+import gc
+import json
+import random
+import subprocess
+import sys
+import time
+import weakref
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from keras_idea.checkpoints.files import CheckpointFiles
+from keras_idea.errors import CheckpointError
+from tests.support.full_disk import full_disk
+
+ARRAYS = {
+    "matrix": np.arange(6.0).reshape(2, 3),
+    "half": np.array([1.5, -2.0], ml_dtypes.bfloat16),
+    "count": np.array(7, "int64"),
+    "seed": np.array([1, 2**32 - 1], "uint32"),
+}
+
+
+def lazily(arrays):
+    return [(name, lambda a=array: a) for name, array in arrays.items()]
+
+
+def write(files, *steps, arrays=ARRAYS, facts=None):
+    for step in steps:
+        files.write(step, lazily(arrays), {"step": step} if facts is None else facts)
+
+
+def saved(folder):
+    """(place in the order of writing, step) of each; nothing else is there."""
+    names = sorted(path.name.split("-") for path in folder.iterdir())
+    return [(int(place), int(step)) for _, place, _, step, _ in names]
+
+
+def test_what_was_written_is_read(tmp_path):
+    files = CheckpointFiles(tmp_path / "deep" / "folder")
+    write(files, 5, facts={"width": [8, 4], "name": "ü"})
+    saved = files.newest()
+    assert saved.step == 5 and saved.facts == {"width": [8, 4], "name": "ü"}
+    assert saved.names == list(ARRAYS)
+    for name, array in ARRAYS.items():
+        read = saved.array(name)
+        assert read.dtype == array.dtype and saved.shape(name) == array.shape
+        assert read.tobytes() == array.tobytes()
+
+
+def test_nothing_is_there(tmp_path):
+    assert CheckpointFiles(tmp_path / "none").newest() is None
+
+
+def test_the_last_ones_are_kept(tmp_path):
+    files = CheckpointFiles(tmp_path, keep=2)
+    write(files, 1, 2, 30)
+    assert saved(tmp_path) == [(2, 2), (3, 30)]
+    assert files.newest().step == 30
+
+
+def test_the_newest_is_the_last_one_written(tmp_path):
+    """Whatever its step: a second stage counts from 0 again."""
+    files = CheckpointFiles(tmp_path, keep=2)
+    write(files, 100, 200, 1)
+    assert saved(tmp_path) == [(2, 200), (3, 1)] and files.newest().step == 1
+    again = CheckpointFiles(tmp_path, keep=2)
+    write(again, 1, facts={"try": 2})
+    assert saved(tmp_path) == [(3, 1), (4, 1)] and again.newest().facts == {"try": 2}
+
+
+def test_checkpoints_of_earlier_versions_come_before(tmp_path):
+    """Their names held the step alone."""
+    files = CheckpointFiles(tmp_path)
+    for step in (8, 12):
+        name = files.write(step, lazily(ARRAYS), {"step": step})
+        (tmp_path / name).rename(tmp_path / f"step-{step:08d}")
+    assert files.names() == ["step-00000008", "step-00000012"]
+    assert files.newest().step == 12
+    name = files.write(1, lazily(ARRAYS), {})
+    assert name.startswith("checkpoint-000001-step-00000001-")
+    assert files.names() == ["step-00000008", "step-00000012", name]
+    assert files.newest().step == 1
+
+
+def test_what_only_looks_like_a_checkpoint_is_left_alone(tmp_path):
+    files = CheckpointFiles(tmp_path, keep=1)
+    (tmp_path / "copy of step-00000001").mkdir()
+    write(files, 1, 2)
+    assert [name.split("-")[3] for name in files.names()] == ["00000002"]
+    assert (tmp_path / "copy of step-00000001").is_dir()
+
+
+def test_of_two_writers_at_once_one_is_rejected(tmp_path):
+    """Else it would take what the other has not finished for a leftover."""
+    one, other = CheckpointFiles(tmp_path), CheckpointFiles(tmp_path)
+
+    def meanwhile():
+        with pytest.raises(CheckpointError, match="held by process [0-9]+ on"):
+            other.write(4, lazily(ARRAYS), {})
+        return np.ones(1)
+
+    one.write(4, [("a", meanwhile)], {})
+    assert saved(tmp_path) == [(1, 4)] and one.newest().array("a") == 1
+
+
+def test_no_more_than_a_file_is_held_at_once(tmp_path):
+    """Arrays are asked for one after the other, and given up file by file."""
+    held, most = [], []
+
+    def read(i):
+        gc.collect()
+        most.append(sum(reference() is not None for reference in held))
+        array = np.full(100, i, "float32")
+        held.append(weakref.ref(array))
+        return array
+
+    files = CheckpointFiles(tmp_path, shard_bytes=800)
+    files.write(1, [(f"a{i}", lambda i=i: read(i)) for i in range(8)], {})
+    # Two fit into a file; the next is read before that file is written.
+    assert max(most) <= 2
+    shards = list(tmp_path.glob("*/*.safetensors"))
+    assert len(shards) == 4
+    assert [files.newest().array(f"a{i}")[0] for i in range(8)] == list(range(8))
+
+
+def flip_a_byte(path):
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(bytes(data))
+
+
+def cut_off(path):
+    path.write_bytes(path.read_bytes()[:-3])
+
+
+def change_a_number(path):
+    manifest = json.loads(path.read_text())
+    manifest["facts"]["step"] = 99
+    path.write_text(json.dumps(manifest))
+
+
+DAMAGES = {
+    "a byte flipped": ("arrays-00000.safetensors", flip_a_byte, "changed or cut off"),
+    "cut off": ("arrays-00000.safetensors", cut_off, "changed or cut off"),
+    "no arrays": ("arrays-00000.safetensors", lambda p: p.unlink(), "cannot be read"),
+    "empty": (
+        "arrays-00000.safetensors",
+        lambda p: p.write_bytes(b""),
+        "changed or cut off",
+    ),
+    "manifest flipped": ("manifest.json", flip_a_byte, "cannot be read|been changed"),
+    "manifest edited": ("manifest.json", change_a_number, "has been changed"),
+    "manifest cut off": ("manifest.json", cut_off, "cannot be read"),
+    "no manifest": ("manifest.json", lambda p: p.unlink(), "cannot be read"),
+    "manifest of a list": (
+        "manifest.json",
+        lambda p: p.write_text("[1]"),
+        "has been changed",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_damaged_one_is_passed_over(tmp_path, name):
+    file, damage, reason = DAMAGES[name]
+    files = CheckpointFiles(tmp_path)
+    write(files, 1, 2)
+    newest = files.names()[-1]
+    damage(tmp_path / newest / file)
+    with pytest.warns(UserWarning, match=f"{newest} is damaged.*({reason})"):
+        whole = files.newest()
+    assert whole.step == 1
+    np.testing.assert_array_equal(whole.array("matrix"), ARRAYS["matrix"])
+
+
+@pytest.mark.filterwarnings("ignore:The checkpoint")
+def test_all_damaged_is_no_new_beginning(tmp_path):
+    files = CheckpointFiles(tmp_path)
+    write(files, 1, 2)
+    for folder in tmp_path.iterdir():
+        flip_a_byte(folder / "arrays-00000.safetensors")
+    with pytest.raises(CheckpointError, match="All checkpoints .* are damaged"):
+        files.newest()
+
+
+def test_a_full_disk_leaves_what_was_there(tmp_path):
+    files = CheckpointFiles(tmp_path, keep=1)
+    write(files, 1)
+    with full_disk(4096), pytest.raises(OSError, match="File too large"):
+        write(files, 2, arrays={"big": np.zeros(10_000)})
+    assert saved(tmp_path) == [(1, 1)]
+    assert files.newest().step == 1
+
+
+WRITER = """
+import sys
+import numpy as np
+from keras_idea.checkpoints.files import CheckpointFiles
+files = CheckpointFiles(sys.argv[1], keep=2, shard_bytes=2**20)
+newest = files.newest()
+step = 0 if newest is None else newest.step
+while True:
+    step += 1
+    arrays = [(f"a{i}", lambda i=i: np.full(2**17, step + i)) for i in range(8)]
+    files.write(step, arrays, {})
+    print(step, flush=True)
+"""
+
+
+@pytest.mark.nightly(why="a process is killed many times")
+def test_killed_while_it_writes(tmp_path):
+    """Whenever that is: the newest is whole, and none that was done is lost."""
+    rng = random.Random(0)
+    for _ in range(6):
+        command = [sys.executable, "-W", "error", "-c", WRITER, str(tmp_path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            done = int(process.stdout.readline())
+            time.sleep(rng.uniform(0.0, 0.2))
+            process.kill()
+            done = max([done, *map(int, process.stdout.read().split())])
+        newest = CheckpointFiles(tmp_path).newest()
+        assert newest.step in (done, done + 1)
+        for i in range(8):
+            assert (newest.array(f"a{i}") == newest.step + i).all()
+
+
+def test_leftovers_of_a_killed_process_are_no_checkpoints(tmp_path):
+    files = CheckpointFiles(tmp_path)
+    write(files, 1)
+    (tmp_path / ".tmp-123-2").mkdir()
+    (tmp_path / ".tmp-123-2" / "arrays-00000.safetensors").write_bytes(b"half")
+    assert files.newest().step == 1
+    write(files, 3)
+    assert saved(tmp_path) == [(1, 1), (2, 3)]

@@ -1,0 +1,66 @@
+"""Every public name and how it is called: a change of it must be meant."""
+
+import importlib
+import inspect
+
+import keras_idea as ki
+from tests.support import SUPPORT
+
+FACE = SUPPORT / "face.txt"
+PACKAGES = (
+    "",
+    "callbacks",
+    "data",
+    "evaluation",
+    "export",
+    "functional",
+    "layers",
+    "methods",
+    "models",
+    "report",
+    "schedules",
+    "surgery",
+)
+
+
+def signature(thing):
+    """How it is called, without types: they may be told better at any time."""
+    if isinstance(thing, type) and issubclass(thing, Exception):
+        return "(*words)"  # which not every Python tells
+    called = inspect.signature(thing)
+    bare = [p.replace(annotation=p.empty) for p in called.parameters.values()]
+    return str(called.replace(parameters=bare, return_annotation=called.empty))
+
+
+def described(name, thing):
+    if inspect.ismodule(thing):
+        return f"{name}: a module"
+    return f"{name}{signature(thing)}" if callable(thing) else f"{name}: a value"
+
+
+def face():
+    """The lines of the file, as they are to be today."""
+    for package in PACKAGES:
+        module = importlib.import_module(".".join(["keras_idea", package]).strip("."))
+        yield f"[{module.__name__}]"
+        for name in sorted(module.__all__):
+            yield described(name, getattr(module, name))
+        yield ""
+
+
+def test_every_public_name():
+    """After a change that is meant: python -m tests.test_face > tests/face.txt."""
+    assert "\n".join(face()) + "\n" == FACE.read_text()
+
+
+def test_what_a_pruning_method_is_written_with():
+    assert {"Decision", "Job", "Method", "Probe"} <= set(ki.methods.__all__)
+    assert isinstance(ki.FFN.width, property)
+
+
+def test_one_root_of_all_errors():
+    assert issubclass(ki.data.TextError, ki.KerasIdeaError)
+
+
+if __name__ == "__main__":
+    print("\n".join(face()))

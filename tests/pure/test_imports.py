@@ -1,0 +1,226 @@
+"""Promises about imports: layers of the package, no side effects, small core."""
+
+import ast
+import functools
+import subprocess
+import sys
+
+import keras
+import pytest
+
+from tests.support import ROOT
+
+PACKAGE = ROOT / "keras_idea"
+# From the ground up; a file imports only from floors below its own, or its own
+# folder.
+FLOORS = [
+    {"errors"},
+    {"validation", "files", "disk", "locks", "extras", "typing"},
+    {"keras_private"},
+    {"processes"},
+    {"functional", "schedules", "data", "report"},
+    {"layers", "methods"},
+    {"hub"},
+    {"models"},
+    {"surgery", "evaluation", "distribution"},
+    {"monitor", "checkpoints", "export"},
+    {"callbacks"},
+    {"runs"},
+    {"cli", "__init__"},
+    {"__main__"},
+]
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+# All code that may not know how Keras works inside.
+GUARDED = [
+    path
+    for folder in (PACKAGE, ROOT / "benchmarks", ROOT / "examples")
+    for path in sorted(folder.rglob("*.py"))
+    if "keras_private" not in path.parts
+]
+
+
+def floor(folder):
+    return next(i for i, names in enumerate(FLOORS) if folder in names)
+
+
+def imported_modules(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                assert alias.name.split(".")[0] != "keras_idea", f"{path}: {alias.name}"
+                yield alias.name
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: a relative import"
+            if node.module == "keras_idea":
+                yield from (f"keras_idea.{alias.name}" for alias in node.names)
+            else:
+                yield node.module
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_imports_go_downward(path):
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    own = parts[0]
+    for module in imported_modules(path):
+        if module.startswith("keras_idea."):
+            other = module.split(".")[1]
+            assert other == own or floor(other) < floor(own), f"{path}: {module}"
+
+
+# Keras, what it stands on and what stands on it.
+THEIRS = {"keras", "keras_hub", "jax", "jaxlib", "torch", "tensorflow"}
+
+
+def is_private(name):
+    return name.startswith("_") and not name.startswith("__")
+
+
+@functools.cache
+def names_of_keras():
+    """The private attributes of Keras's layers, models, optimizers and variables."""
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(momentum=0.9), "mse")
+    model.optimizer.build(model.trainable_variables)
+    kinds = [getattr(keras.optimizers, name) for name in dir(keras.optimizers)]
+    kinds = [kind for kind in kinds if isinstance(kind, type)]
+    found = [model, model.layers[0], model.optimizer, model.variables[0], *kinds]
+    return {name for thing in found for name in dir(thing) if is_private(name)}
+
+
+@functools.cache
+def own_names(path):
+    """The private names that a file gives: attributes, functions, classes, fields."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            names.add(node.attr)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+    return names
+
+
+def secrets(path):
+    """What a file uses of the insides of others, as (line, what)."""
+    everywhere = set().union(*map(own_names, GUARDED)) - names_of_keras()
+    tree = ast.parse(path.read_text())
+    prose = {id(part) for node in ast.walk(tree) for part in _prose(node)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            own = everywhere
+            if isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"):
+                own = everywhere | own_names(path)
+            if node.attr == "__class__" and isinstance(node.ctx, ast.Store):
+                yield node.lineno, "a change of `__class__`"
+            elif is_private(node.attr) and node.attr not in own:
+                yield node.lineno, f"`.{node.attr}`"
+            elif node.attr in ("get_objects", "currentframe", "_getframe"):
+                yield node.lineno, f"`.{node.attr}`"
+        elif isinstance(node, ast.Constant) and id(node) not in prose:
+            if node.value in names_of_keras() or _is_private_module(node.value):
+                yield node.lineno, repr(node.value)
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                if _is_private_module(alias.name):
+                    yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                if _is_private_module(f"{node.module}.{alias.name}"):
+                    yield node.lineno, f"{node.module}.{alias.name}"
+
+
+def _prose(node):
+    """Strings that name nothing: docstrings, and the parts of an f-string."""
+    if isinstance(node, ast.JoinedStr):
+        return node.values
+    return [node.value] if isinstance(node, ast.Expr) else []
+
+
+def _is_private_module(name):
+    if not isinstance(name, str) or not name.isascii():
+        return False
+    top, *below = name.split(".")
+    return top in THEIRS and any(p == "src" or is_private(p) for p in below)
+
+
+@pytest.mark.parametrize("path", GUARDED, ids=lambda p: str(p.relative_to(ROOT)))
+def test_secrets_of_keras_are_in_one_room(path):
+    found = [f"line {line}: {what}" for line, what in secrets(path)]
+    assert not found, (
+        f"{path.name} uses what Keras does not promise ({'; '.join(found)}): give it a "
+        "function in keras_idea/keras_private, and a test in tests/keras_private"
+    )
+
+
+def test_the_guard_sees_secrets(tmp_path):
+    guilty = {
+        "variable._initialize(1)": "`._initialize`",
+        "layer._anything_at_all": "`._anything_at_all`",
+        "getattr(optimizer, '_iterations')": "'_iterations'",
+        "layer.__class__ = int": "a change of `__class__`",
+        "sys.modules['jax._src.core']": "'jax._src.core'",
+        "from keras.src import backend": "keras.src.backend",
+        "import keras_hub.src.models": "keras_hub.src.models",
+        "class A:\n    def f(self):\n        return self._kernel": "`._kernel`",
+    }
+    path = tmp_path / "guilty.py"
+    path.write_text("\n".join(guilty))
+    assert sorted(what for _, what in secrets(path)) == sorted(guilty.values())
+    path = tmp_path / "innocent.py"
+    path.write_text("class A:\n    def f(self):\n        self._kernel = self._kernel")
+    assert not list(secrets(path))
+
+
+def test_keras_private_stands_on_the_ground():
+    for path in (PACKAGE / "keras_private").glob("*.py"):
+        own = [m for m in imported_modules(path) if m.startswith("keras_idea.")]
+        floors = {module.split(".")[1] for module in own}
+        assert floors <= {"keras_private", "errors", "validation"}, path.name
+
+
+def test_few_files_import_a_backend():
+    backends = {"jax", "tensorflow", "torch"}
+    naming = {
+        str(path.relative_to(PACKAGE))
+        for path in FILES
+        if {module.split(".")[0] for module in imported_modules(path)} & backends
+    }
+    # What keras.ops cannot: to free a variable's memory, to step out of a function that
+    # tensorflow traces, or of one of its replicas, to join jax's processes, to ask
+    # its compiler, now or ahead, and to compute in place where nothing is compiled.
+    assert naming == {
+        "callbacks/compile_ahead.py",
+        "keras_private/train_step.py",
+        "keras_private/mask_torch.py",
+        "processes.py",
+        "runs/compiled_step.py",
+        "surgery/replicas.py",
+        "surgery/resize.py",
+        "surgery/row_ops_torch.py",
+        "surgery/train_function.py",
+    }
+
+
+def run(code):
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout.split()
+
+
+def test_importing_has_no_side_effects_and_stays_small():
+    """Nothing of the command line's (matplotlib, rich) and no other backend."""
+    code = """
+import os, sys, logging, warnings, keras
+def settings():
+    return logging.root.level, list(warnings.filters), dict(os.environ)
+before = set(sys.modules), settings()
+import keras_idea
+assert settings() == before[1]
+print(*{m.split(".")[0] for m in set(sys.modules) - before[0]})
+"""
+    heavy = {"matplotlib", "rich", "tomli_w", "keras_hub", "jax", "torch", "tensorflow"}
+    assert not set(run(code)) & (heavy - {keras.backend.backend()})

@@ -1,0 +1,89 @@
+"""A lock ends with its process, however that ends."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from keras_idea.locks import is_locked, locked
+
+HOLD = """
+import sys, time
+from keras_idea.locks import locked
+with locked(sys.argv[1]):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def holder(tmp_path):
+    """A process that holds the lock of tmp_path/lock."""
+    command = [sys.executable, "-c", HOLD, str(tmp_path / "lock")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+def test_held_by_another_process(holder, tmp_path):
+    path = tmp_path / "lock"
+    assert is_locked(path) is True
+    with pytest.raises(BlockingIOError, match=f"^process {holder.pid} on "):
+        with locked(path):
+            pass
+    assert is_locked(path) is True and path.exists()
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_a_killed_process_leaves_the_file_and_no_lock(holder, tmp_path, how):
+    path = tmp_path / "lock"
+    os.kill(holder.pid, how)
+    holder.wait()
+    assert path.exists() and is_locked(path) is False
+    with locked(path):
+        assert path.read_text().startswith(f"process {os.getpid()} on ")
+    assert not path.exists()
+
+
+def test_inside_the_block_and_after_it(tmp_path):
+    path = tmp_path / "lock"
+    assert is_locked(path) is False and not path.exists()
+    with pytest.raises(KeyError), locked(path):
+        assert is_locked(path) is True
+        raise KeyError
+    assert is_locked(path) is False and not path.exists()
+
+
+WAITING = """
+import os, sys, time
+from keras_idea.locks import locked
+for turn in range(200):
+    with locked(sys.argv[1]):
+        with open(sys.argv[2], "x"):
+            pass
+        time.sleep(0.0005)
+        os.remove(sys.argv[2])
+"""
+
+
+@pytest.mark.nightly(why="two processes, many times")
+def test_two_processes_never_hold_it_at_once(tmp_path):
+    """Though each removes the file that the other may have just opened."""
+    command = [sys.executable, "-c", WAITING, str(tmp_path / "lock")]
+    started = [
+        subprocess.Popen([*command, str(tmp_path / "inside")], stderr=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    errors = [process.communicate()[1].decode() for process in started]
+    # One may have to wait longer than the patience of a second; nothing else.
+    assert not any("FileExistsError" in error for error in errors), errors
+    assert 0 in [process.returncode for process in started]
+
+
+def test_a_folder_that_is_not_there(tmp_path):
+    with pytest.raises(FileNotFoundError), locked(tmp_path / "none" / "lock"):
+        pass
+    assert is_locked(tmp_path / "none" / "lock") is False

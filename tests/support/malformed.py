@@ -1,0 +1,208 @@
+"""What `tests/test_malformed.py` damages: one small sound thing of each kind."""
+
+import gzip
+import json
+import os
+import zipfile
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from keras_idea.callbacks import Checkpoint
+from keras_idea.checkpoints.manifest import digest_of_file, digest_of_manifest
+from keras_idea.data import TextSource, build_cache, byte_vocabulary, load_text
+from keras_idea.models import DecoderConfig, decoder
+from keras_idea.runs.build import decoder_models
+from keras_idea.runs.compiling import learning_rate
+from keras_idea.runs.config import load_config
+from keras_idea.runs.recorder import Bits, Recorder
+from keras_idea.runs.run_folder import RunFolder
+from tests.support.report_runs import write_run
+from tests.support.text_files import jsonl, parquet, zst
+from tests.support.tiny_run import CONFIG, TEXT
+from tests.support.with_tokenizer import with_tokenizer
+
+KERAS = "run/narrow.keras"
+WEIGHTS = "preset/model.weights.h5"
+NAME = "checkpoint-000001-step-00000004-00000000"
+STEP = f"runs/tiny/checkpoints/pruned/{NAME}"
+
+
+def make_all(folder):
+    """`run`, `preset`, `finished` (for reports) and `runs/tiny` (unfinished)."""
+    from tests.support.hub_models import tiny_lm
+
+    (folder / "text.txt").write_text(TEXT)
+    (folder / "tiny.toml").write_text(CONFIG)
+    (folder / "run").mkdir()
+    narrow = decoder(
+        DecoderConfig(
+            vocabulary_size=256,
+            model_dim=8,
+            num_layers=1,
+            num_heads=2,
+            hidden_dim=8,
+            sequence_length=32,
+        )
+    )
+    narrow.save(folder / KERAS)
+    (folder / "run/config.toml").write_text("[model]\nsequence_length = 32\n")
+    lm = tiny_lm("llama3", num_layers=1, vocabulary_size=261)
+    with_tokenizer(lm, "llama3").save_to_preset(str(folder / "preset"))
+    write_run(folder / "finished")
+    make_unfinished(folder)
+    question = {"query": "a?", "choices": ["b", "c"], "gold": 0}
+    (folder / "arc_challenge.jsonl").write_text(json.dumps(question) + "\n")
+
+
+def make_unfinished(folder):
+    """The folder of a run that was stopped, with a checkpoint of step 4."""
+    config = load_config(folder / "tiny.toml")
+    corpus = load_text(folder / "text.txt", config.data.validation_fraction)
+    model = decoder_models(config, corpus).wide()
+    model.optimizer.build(model.trainable_variables)
+    model.optimizer.iterations.assign(4)
+    run = RunFolder(folder / "runs/tiny")
+    run.claim()
+    run.write("config.toml", config.to_toml())
+    recorder = Recorder("pruned", 32, learning_rate(config), Bits())
+    checkpoint = Checkpoint(
+        run.checkpoints("pruned"),
+        stateful={"recorder": recorder},
+        identity={"text": corpus.fingerprint()},
+    )
+    checkpoint.set_params({"epochs": 3})
+    checkpoint.set_model(model)
+    checkpoint.on_epoch_end(0)
+    (written,) = run.checkpoints("pruned").iterdir()
+    written.rename(folder / STEP)
+
+
+def contents(folder):
+    """Every file's bytes by relative path; None of a folder with something in it."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_dir() and not any(path.iterdir()):
+            continue
+        name = path.relative_to(folder).as_posix()
+        found[name] = path.read_bytes() if path.is_file() else None
+    return found
+
+
+# What damages: each takes the path of a file.
+def cut_off(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flip_a_byte(path):
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(bytes(data))
+
+
+def holds(content):
+    """Makes a file, or another content for one that is there."""
+
+    def write(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        data = content.encode() if isinstance(content, str) else content
+        path.write_bytes(data)
+
+    return write
+
+
+def is_a_folder(path):
+    path.unlink(missing_ok=True)
+    path.mkdir(parents=True)
+
+
+def is_a_link(target):
+    def link(path):
+        path.unlink(missing_ok=True)
+        path.symlink_to(target)
+
+    return link
+
+
+def is_gone(path):
+    os.remove(path)
+
+
+def json_with(**changes):
+    """Other values in a file of JSON; None takes a key out."""
+
+    def change(path):
+        found = json.loads(path.read_text())
+        for name, value in changes.items():
+            if value is None:
+                del found[name]
+            else:
+                found[name] = value
+        path.write_text(json.dumps(found))
+
+    return change
+
+
+def manifest_with(change):
+    """Another manifest with a digest that fits, as no accident makes it."""
+
+    def rewrite(path):
+        manifest = json.loads(path.read_text())
+        del manifest["digest"]
+        manifest = change(manifest) or manifest
+        if isinstance(manifest, dict):
+            manifest["digest"] = digest_of_manifest(manifest)
+        path.write_text(json.dumps(manifest))
+
+    return rewrite
+
+
+def arrays_with(content):
+    """Other bytes in the file of arrays, and the digests that fit."""
+
+    def rewrite(path):
+        content(path)
+        manifest = path.with_name("manifest.json")
+
+        def change(found):
+            found["files"][path.name] = digest_of_file(path)
+
+        manifest_with(change)(manifest)
+
+    return rewrite
+
+
+def other_arrays(path):
+    save_file({"model/00000/kernel": np.zeros((2, 2), "float32")}, path)
+
+
+def zip_of(**files):
+    def write(path):
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, content in files.items():
+                archive.writestr(name.replace("__", "."), content)
+
+    return write
+
+
+def cache_of(name, **options):
+    """A call of `build_cache` over one file, in place of a command."""
+
+    def build():
+        build_cache(TextSource(name, **options), byte_vocabulary(end=True), "cache")
+
+    return build
+
+
+GOOD_LINES = jsonl(["one", "two", "three"])
+TRUNCATED_ZST = zst(GOOD_LINES * 50)[:-20]
+TRUNCATED_GZ = gzip.compress(GOOD_LINES * 50)[:-20]
+PARQUET = parquet({"text": ["one", "two"]})
+
+
+def config(text):
+    return {"tiny.toml": holds(text)}
+
+
+def text(content):
+    return {"text.txt": holds(content)}
