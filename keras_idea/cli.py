@@ -12,6 +12,7 @@ from keras_idea.errors import (
 )
 from keras_idea.extras import require
 from keras_idea.validation import check_int, check_number
+from keras_idea_cli import interrupt
 from keras_idea_cli.arguments import make_parser
 from keras_idea_cli.status import status
 
@@ -49,6 +50,7 @@ def carry_out(
     Returns:
         int, the exit status.
     """
+    interrupt.advise("The same command resumes the run." * (command is _train))
     try:
         command(options)
     except KerasIdeaError as error:
@@ -60,8 +62,8 @@ def carry_out(
             "or free disk space, and give the same command again.",
         )
     except KeyboardInterrupt:
-        rest = " The same command resumes the run." * (options.command == "train")
-        return _fail(130, f"interrupted.{rest}")
+        print(interrupt.line(), file=sys.stderr)
+        return interrupt.STATUS
     return 0
 
 

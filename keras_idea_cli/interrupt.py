@@ -18,7 +18,8 @@ from typing import Any
 
 STATUS = 130
 LINE = "keras-idea: interrupted."
-_IMPORT = "<frozen importlib._bootstrap>"
+# Where a module that is not there yet is loaded.
+_IMPORT = ("<frozen importlib._bootstrap>", "_find_and_load")
 
 
 class _Answer:
@@ -28,6 +29,8 @@ class _Answer:
     stderr: int | None = None
     #: Whether `KeyboardInterrupt` was raised already.
     came = False
+    #: What the line says besides.
+    advice = ""
     unraisable: Any = None
 
 
@@ -40,7 +43,7 @@ def install() -> None:
     main = threading.current_thread() is threading.main_thread()
     if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         return
-    _Answer.came = False
+    _Answer.came, _Answer.advice = False, ""
     if sys.stderr is not None:
         with contextlib.suppress(OSError):  # it is closed
             _Answer.stderr = os.dup(2)
@@ -72,6 +75,16 @@ def answered() -> Iterator[None]:
         atexit.register(_ignore)
 
 
+def advise(sentence: str) -> None:
+    """Adds a sentence to the line; an empty one takes it away."""
+    _Answer.advice = f" {sentence}".rstrip()
+
+
+def line() -> str:
+    """What a user reads."""
+    return f"{LINE}{_Answer.advice}"
+
+
 def came() -> bool:
     """Whether Ctrl-C was pressed since `install`: it may have become another error."""
     return _Answer.came
@@ -86,7 +99,7 @@ def _answer(number: int, frame: FrameType | None) -> None:
 
 def _importing(frame: FrameType | None) -> bool:
     while frame is not None:
-        if frame.f_code.co_filename == _IMPORT:
+        if (frame.f_code.co_filename, frame.f_code.co_name) == _IMPORT:
             return True
         frame = frame.f_back
     return False
@@ -108,7 +121,7 @@ def _leave() -> None:
     try:
         with contextlib.suppress(OSError):
             os.write(
-                2 if _Answer.stderr is None else _Answer.stderr, f"{LINE}\n".encode()
+                2 if _Answer.stderr is None else _Answer.stderr, f"{line()}\n".encode()
             )
     finally:
         os._exit(STATUS)

@@ -93,7 +93,8 @@ def test_while_it_trains(tmp_path):
     status, out, err = interrupted(tmp_path, words, saved)
     assert status == 130 and "Epoch 1/" in out
     assert err == f"{LINE} The same command resumes the run.\n"
-    assert not [path for path in checkpoints.parents[1].glob(".*")]
+    # In an import or a destructor it ends at once, and leaves the file of the lock.
+    assert {path.name for path in checkpoints.parents[1].glob(".*")} <= {".lock"}
     assert "Resume with" in _status(tmp_path)
 
 
@@ -149,6 +150,32 @@ finally:
 """
     ended = command(tmp_path, body, "here", "cleaning")
     assert ended == (130, "", f"{LINE}\n")
+
+
+def test_in_an_import_the_advice_is_given_too(tmp_path):
+    (tmp_path / "late.py").write_text(IMPORTS["a long import"])
+    body = "interrupt.advise('Run it again.')\nsys.path.insert(0, '.')\nimport late"
+    assert command(tmp_path, body, "here") == (130, "", f"{LINE} Run it again.\n")
+
+
+def test_a_lookup_in_a_package_is_no_import(tmp_path):
+    """Nothing is loaded there: what is written is cleaned up."""
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package/__init__.py").write_text(
+        "import pathlib, time\ndef __getattr__(name):\n    if name != '__path__':\n"
+        "        pathlib.Path('here').touch()\n        time.sleep(60)\n"
+    )
+    body = """
+sys.path.insert(0, ".")
+import package
+try:
+    from package import late
+finally:
+    pathlib.Path("cleaned").touch()
+"""
+    status, _, err = command(tmp_path, body, "here")
+    assert (status, err) == (1, "the last line\n")
+    assert (tmp_path / "cleaned").exists()
 
 
 def test_otherwise_what_is_written_is_cleaned_up(tmp_path):
