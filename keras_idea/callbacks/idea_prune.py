@@ -15,10 +15,7 @@ from keras_idea.callbacks.log_dir import LogDir, call_after, monitor_for
 from keras_idea.callbacks.method_run import MethodRun
 from keras_idea.callbacks.narrowing import COMPACT, Compact, Narrowing
 from keras_idea.callbacks.outcome import Narrowed, warn_of_unfinished
-from keras_idea.callbacks.peers import (
-    check_kept_weights,
-    check_peers,
-)
+from keras_idea.callbacks.peers import check_kept_weights, check_peers
 from keras_idea.callbacks.run_checks import (
     check_end,
     check_progress,

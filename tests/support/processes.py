@@ -24,5 +24,12 @@ def python(*words, folder=None, **environment):
     )
 
 
+def run_script(name, *arguments):
+    """What a script of `tests.support` prints; it must succeed."""
+    ended = python("-m", f"tests.support.{name}", *arguments, PYTHONPATH=os.getcwd())
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    return ended.stdout
+
+
 def path_with(*folders):
     return os.pathsep.join(map(str, [*folders, *filter(None, sys.path)]))

@@ -2,9 +2,6 @@
 
 import functools
 import json
-import os
-import subprocess
-import sys
 
 import keras
 import pytest
@@ -15,6 +12,7 @@ from keras_idea.errors import ConfigError
 from keras_idea.models import DecoderConfig, decoder
 from tests import ENDURANCE
 from tests.support.hub_models import MODELS, tiny_lm
+from tests.support.processes import run_script
 
 # Families with the layers of their kind; all are run in `make endurance`.
 NAMES = ["decoder", *MODELS] if ENDURANCE else ["decoder", "llama3", "gemma2"]
@@ -22,11 +20,7 @@ NAMES = ["decoder", *MODELS] if ENDURANCE else ["decoder", "llama3", "gemma2"]
 
 @functools.cache
 def told():
-    command = [sys.executable, "-m", "tests.support.layouts_script", *NAMES]
-    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
-    result = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-    return json.loads(result.stdout.splitlines()[-1])
+    return json.loads(run_script("layouts_script", *NAMES).splitlines()[-1])
 
 
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="meshes are jax's")

@@ -1,24 +1,13 @@
 """Processes of DistributedDataParallel score as one; FSDP is refused."""
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
 import keras_idea as ki
 from tests.support.helpers import residual_model
+from tests.support.processes import run_script
 
 X, Y = np.ones((4, 5, 8), "float32"), np.zeros((4, 5, 1), "float32")
-
-
-def run_script(name, *arguments):
-    command = [sys.executable, "-m", f"tests.support.{name}", *arguments]
-    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
-    result = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr[-3000:]
-    return result.stdout
 
 
 @pytest.mark.nightly(why="two processes of torch, half a minute")
