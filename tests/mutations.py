@@ -140,7 +140,7 @@ MUTATIONS = (
         "surgery/shrink.py",
         "            _tell(other, model, narrowed)",
         "            pass",
-        "laws",
+        "product/hub",
     ),
     Mutation(
         "a compact copy shares its metrics",

@@ -20,7 +20,7 @@ FLOORS = [
     {"processes"},
     {"functional", "schedules", "data", "report"},
     {"layers", "methods"},
-    {"hub"},
+    {"hub", "groups"},
     {"models"},
     {"surgery", "evaluation", "distribution"},
     {"monitor", "checkpoints", "export"},

@@ -1,0 +1,178 @@
+"""Feed-forward networks of Dense layers, found in any model by following the data."""
+
+import dataclasses
+from typing import Any
+
+import keras
+
+from keras_idea.groups.axes import Axes
+from keras_idea.keras_private.layer_walk import walk
+from keras_idea.keras_private.symbolic import Call, record
+
+#: Operations that act on each number alone, or on the numbers of one place together.
+_ON_EACH = frozenset(
+    """Abs Add Cast Celu Clip Divide Elu Exp Gelu HardSigmoid HardSilu HardTanh Identity
+    LeakyRelu LogSigmoid Maximum Minimum Multiply Negative Power Relu Relu6 Selu Sigmoid
+    Silu Softplus Softsign Sqrt Square Subtract Tanh TrueDivide""".split()
+)
+_LAYERS_ON_EACH = (
+    keras.layers.Activation,
+    keras.layers.Add,
+    keras.layers.Dropout,
+    keras.layers.ELU,
+    keras.layers.GaussianDropout,
+    keras.layers.Identity,
+    keras.layers.LeakyReLU,
+    keras.layers.Multiply,
+    keras.layers.ReLU,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class DenseGroup:
+    """Neurons that some layers make and others read.
+
+    Attributes:
+        makers: list of Dense or EinsumDense layers: a neuron is a column of each.
+        readers: list of the layers of which it is a row.
+    """
+
+    makers: list[keras.layers.Layer]
+    readers: list[keras.layers.Layer]
+
+    @property
+    def layers(self) -> list[keras.layers.Layer]:
+        """List of the layers, the makers first."""
+        return [*self.makers, *self.readers]
+
+    @property
+    def width(self) -> int:
+        """int, neurons."""
+        return self.readers[0].kernel.shape[0]
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """What was found in a model.
+
+    Attributes:
+        groups: list of `DenseGroup`, in the model's order.
+        left_out: dict, path of a dense layer -> why its columns are no neurons that
+            can be pruned.
+    """
+
+    groups: list[DenseGroup]
+    left_out: dict[str, str]
+
+
+def find_dense_groups(model: keras.layers.Layer) -> Found:
+    """Finds the neurons of a model's Dense layers that can be cut out.
+
+    Those are the outputs of Dense (or such EinsumDense) layers that reach Dense layers,
+    and nothing else, through operations on each neuron alone.
+
+    Args:
+        model: a built Keras model or layer.
+
+    Returns:
+        `Found`.
+
+    Example:
+    >>> layers = [keras.Input((4,)), keras.layers.Dense(8), keras.layers.Dense(2)]
+    >>> found = find_dense_groups(keras.Sequential(layers))
+    >>> [group.width for group in found.groups]
+    [8]
+    >>> list(found.left_out.values())
+    ['it is an input or output of the model']
+    """
+    dense = [layer for layer in walk(model) if is_dense(layer)]
+    holders = {id(holder) for holder in walk(model) if any(map(is_dense, walk(holder)))}
+    holders -= {id(layer) for layer in dense}
+    recording = record(model, lambda layer: id(layer) in holders)
+    axes = Axes()
+    for layer in dense:
+        axes.join(_columns(layer), _columns(layer))
+    for call in recording.calls:
+        _follow(call, axes)
+    for tensor in recording.ends:
+        axes.settle(id(tensor), "it is an input or output of the model")
+    return _found(dense, axes)
+
+
+def is_dense(layer: object) -> bool:
+    """bool, whether a layer multiplies the last axis by a kernel `(D, F)`."""
+    if isinstance(layer, keras.layers.Dense):
+        return type(layer).call is keras.layers.Dense.call
+    if not isinstance(layer, keras.layers.EinsumDense):
+        return False
+    given, made = layer.equation.replace(" ", "").split("->")
+    inputs, kernel = given.split(",")
+    return (
+        type(layer).call is keras.layers.EinsumDense.call
+        and len(kernel) == 2
+        and (inputs[-1:], made[-1:]) == (kernel[0], kernel[1])
+        and inputs[:-1] == made[:-1]
+    )
+
+
+def _columns(layer: keras.layers.Layer) -> tuple[int, str]:
+    return id(layer), "columns"
+
+
+def _rows(layer: keras.layers.Layer) -> tuple[int, str]:
+    return id(layer), "rows"
+
+
+def _follow(call: Call, axes: Axes) -> None:
+    operation = call.operation
+    if is_dense(operation):
+        axes.join(id(call.inputs[0]), _rows(operation))
+        axes.join(id(call.outputs[0]), _columns(operation))
+        return
+    reason = _why_not(call)
+    for tensor in (*call.inputs, *call.outputs):
+        if reason is not None:
+            axes.settle(id(tensor), reason)
+        else:
+            axes.join(id(call.outputs[0]), id(tensor))
+
+
+def _why_not(call: Call) -> str | None:
+    """Why a call does not act on each neuron alone; None if it does."""
+    operation = call.operation
+    name = type(operation).__name__
+    if isinstance(operation, keras.layers.Layer):
+        if not isinstance(operation, _LAYERS_ON_EACH):
+            return f"{name} '{operation.name}' reads or makes it"
+    elif name not in _ON_EACH:
+        return f"the operation {name} reads or makes it"
+    width = call.outputs[0].shape[-1:]
+    if any(tuple(t.shape)[-1:] != width for t in (*call.inputs, *call.outputs)):
+        return f"{name} broadcasts it"
+    if any(_has_places(a, width) for a in call.arguments):
+        return f"{name} has a number of its own for each neuron"
+    return None
+
+
+def _has_places(argument: Any, width: tuple[int, ...]) -> bool:
+    """Whether a constant or variable holds a number for each neuron."""
+    if isinstance(argument, keras.KerasTensor):
+        return False
+    return width != (1,) and tuple(getattr(argument, "shape", ()))[-1:] == width
+
+
+def _found(dense: list[keras.layers.Layer], axes: Axes) -> Found:
+    groups: list[DenseGroup] = []
+    left_out: dict[str, str] = {}
+    of = {_columns(layer): layer for layer in dense}
+    reads = {_rows(layer): layer for layer in dense}
+    for joined in axes.sets():
+        makers = [of[axis] for axis in joined if axis in of]
+        readers = [reads[axis] for axis in joined if axis in reads]
+        reason = axes.reason(joined[0])
+        if makers and reason is None and readers:
+            groups.append(DenseGroup(makers, readers))
+        else:
+            why = reason or "no Dense layer reads it"
+            left_out |= {layer.path: why for layer in makers}
+    return Found(groups, left_out)

@@ -1,0 +1,176 @@
+"""The operations of a model, recorded while Keras's symbolic tensors pass through it.
+
+Keras records the calls of a functional model's outermost layers, in the layers. Here
+those inside of composite layers are recorded too, and nothing is left in any layer.
+Seen with Keras 3.15.1.
+"""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+import keras
+from keras.src.layers import layer as keras_layer
+from keras.src.ops import operation as keras_operation
+
+# What stands for a size that a model leaves open: the batch, any other.
+_BATCH, _SIZE = 2, 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """One operation that was called.
+
+    Attributes:
+        operation: a `keras.Operation`, often a layer.
+        arguments: list of all that it was given, structures flattened.
+        outputs: list of `KerasTensor`.
+    """
+
+    operation: keras.Operation
+    arguments: list[Any]
+    outputs: list[keras.KerasTensor]
+
+    @property
+    def inputs(self) -> list[keras.KerasTensor]:
+        """List of the `KerasTensor`s among the arguments."""
+        return [a for a in self.arguments if isinstance(a, keras.KerasTensor)]
+
+
+@dataclasses.dataclass
+class Recording:
+    """What was called in a layer.
+
+    Attributes:
+        calls: list of `Call`, in their order.
+        ends: list of `KerasTensor`, what goes in and what comes out.
+        opaque: dict, layers that could not be looked into -> what was raised.
+    """
+
+    calls: list[Call] = dataclasses.field(default_factory=list)
+    ends: list[keras.KerasTensor] = dataclasses.field(default_factory=list)
+    opaque: dict[keras.layers.Layer, Exception] = dataclasses.field(
+        default_factory=dict
+    )
+
+
+def record(
+    layer: keras.layers.Layer, looked_into: Callable[[keras.layers.Layer], bool]
+) -> Recording:
+    """Calls a layer on symbolic tensors, and records the operations.
+
+    No variable changes. What cannot be called so is one operation, and is looked into
+    by itself if it is known what it was called on.
+
+    Args:
+        layer: a built layer or model.
+        looked_into: function of a layer: whether what it calls is of interest. Others
+            are one operation.
+
+    Returns:
+        `Recording`.
+    """
+    recording = Recording()
+    seen: set[keras.layers.Layer] = set()
+    todo = [layer]
+    with keras.StatelessScope(), _recorded(recording, looked_into):
+        while todo:
+            _begin(todo.pop(), recording)
+            for opaque in recording.opaque.keys() - seen:
+                seen.add(opaque)
+                todo += [part for part in opaque._layers if looked_into(part)]
+    return recording
+
+
+def _begin(layer: keras.layers.Layer, recording: Recording) -> None:
+    """Records a call of a layer on what it was built for, if that is known."""
+    try:
+        arguments, named = _example_of(layer)
+        outputs = layer(*arguments, **named)
+    # Whatever a layer's own code raises for tensors without numbers.
+    except Exception as error:
+        recording.opaque.setdefault(layer, error)
+        return
+    recording.ends += _tensors((arguments, named, outputs))
+
+
+def _example_of(layer: keras.layers.Layer) -> tuple[tuple, dict[str, Any]]:
+    graph = getattr(layer, "_functional", layer)  # a Sequential's own
+    if isinstance(graph, keras.src.models.functional.Functional):
+        return (keras.tree.map_structure(_fresh, graph._inputs_struct),), {}
+    shapes = layer._build_shapes_dict
+    if not shapes:
+        raise ValueError("it is not known what it is called on")
+    if len(shapes) == 1:
+        (shape,) = shapes.values()
+        return (_of_shape(shape),), {}
+    return (), {
+        name.removesuffix("_shape"): _of_shape(shape) for name, shape in shapes.items()
+    }
+
+
+def _of_shape(shape: Any) -> Any:
+    if isinstance(shape, dict):
+        return {name: _of_shape(part) for name, part in shape.items()}
+    if shape and not isinstance(shape[0], (int, type(None))):
+        return [_of_shape(part) for part in shape]
+    return _fresh(keras.KerasTensor(tuple(shape)))
+
+
+def _fresh(tensor: keras.KerasTensor) -> keras.KerasTensor:
+    shape = [
+        (_SIZE if place else _BATCH) if size is None else size
+        for place, size in enumerate(tensor.shape)
+    ]
+    return keras.KerasTensor(shape, tensor.dtype)
+
+
+def _tensors(structure: Any) -> list[keras.KerasTensor]:
+    leaves = keras.tree.flatten(structure)
+    return [leaf for leaf in leaves if isinstance(leaf, keras.KerasTensor)]
+
+
+def _outputs_of(layer: keras.layers.Layer, args: Any, kwargs: Any) -> Any:
+    try:
+        return layer.compute_output_spec(*args, **kwargs)
+    # A layer's own rule of shapes may not know all that it is called with.
+    except Exception:
+        return keras.Operation.compute_output_spec(layer, *args, **kwargs)
+
+
+@contextlib.contextmanager
+def _recorded(
+    recording: Recording,
+    looked_into: Callable[[keras.layers.Layer], bool],
+) -> Iterator[None]:
+    """A scope in which symbolic calls are recorded, instead of noted in the layers."""
+    entered: set[int] = set()
+
+    def node(
+        operation: keras.Operation, call_args: Any, call_kwargs: Any, outputs: Any
+    ) -> None:
+        if id(operation) not in entered or operation in recording.opaque:
+            given = keras.tree.flatten((call_args, call_kwargs))
+            recording.calls.append(Call(operation, given, _tensors(outputs)))
+
+    def symbolic_call(self: keras.layers.Layer, *args: Any, **kwargs: Any) -> Any:
+        if not looked_into(self) or self in recording.opaque:
+            return _outputs_of(self, args, kwargs)
+        so_far = len(recording.calls)
+        try:
+            entered.add(id(self))
+            return self.call(*args, **kwargs)
+        # As in `_begin`.
+        except Exception as error:
+            del recording.calls[so_far:]
+            recording.opaque[self] = error
+            return _outputs_of(self, args, kwargs)
+
+    with contextlib.ExitStack() as stack:
+        for module in (keras_layer, keras_operation):
+            stack.enter_context(mock.patch.object(module, "Node", node))
+        owner = keras.layers.Layer
+        stack.enter_context(mock.patch.object(owner, "symbolic_call", symbolic_call))
+        yield

@@ -1,0 +1,138 @@
+"""Which neurons of a user's model are found, and why others are not."""
+
+import re
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_idea.groups.dense import find_dense_groups
+from tests.support.helpers import to_numpy
+from tests.support.selection import EACH
+from tests.support.users_models import USERS_MODELS, Stack, batch_norm_inside
+
+SAME = "what Keras records is the same on each backend"
+OF_EXAMPLES = ("blocks_in_a_list",)
+of_users = pytest.mark.parametrize("make", USERS_MODELS, ids=lambda make: make.__name__)
+
+
+@pytest.mark.daily("torch", why=SAME)
+@pytest.mark.daily(*EACH, rows=OF_EXAMPLES, why="Keras's layers on each")
+@of_users
+def test_in_a_users_model(make):
+    model = make()
+    before = [to_numpy(v) for v in model.variables]
+    nodes = [len(layer._inbound_nodes) for layer in model._flatten_layers()]
+    groups = find_dense_groups(model).groups
+    assert [group.width for group in groups] == USERS_MODELS[make]
+    # It has left nothing behind.
+    assert nodes == [len(layer._inbound_nodes) for layer in model._flatten_layers()]
+    for variable, value in zip(model.variables, before, strict=True):
+        np.testing.assert_array_equal(to_numpy(variable), value)
+    # What cutting out relies on, by the numbers of the model itself: a neuron that is
+    # not read and one that is not made are the same.
+    rng = np.random.default_rng(0)
+    inputs = inputs_of(model, rng)
+    for layer in [layer for group in groups for layer in group.readers]:
+        kernel = to_numpy(layer.kernel)
+        kernel[::2] = 0
+        layer.kernel.assign(kernel)
+    unread = keras.tree.map_structure(to_numpy, model(inputs))
+    for layer in [layer for group in groups for layer in group.makers]:
+        kernel = to_numpy(layer.kernel)
+        kernel[:, ::2] = 0
+        layer.kernel.assign(kernel)
+        if layer.bias is not None:
+            bias = rng.normal(size=layer.bias.shape)
+            bias[1::2] = to_numpy(layer.bias)[1::2]
+            layer.bias.assign(bias)
+    unmade = keras.tree.map_structure(to_numpy, model(inputs))
+    keras.tree.map_structure(np.testing.assert_array_equal, unread, unmade)
+
+
+def inputs_of(model, rng):
+    if isinstance(model, Stack):
+        return rng.integers(0, 20, (3, 6))
+    inputs = []
+    for tensor in model.inputs:
+        shape = (3, *tensor.shape[1:])
+        words = tensor.dtype == "int32"
+        inputs.append(rng.integers(0, 20, shape) if words else rng.normal(size=shape))
+    return inputs if len(inputs) > 1 else inputs[0]
+
+
+def two_layers(between, activation="relu"):
+    inputs = keras.Input((4, 6))
+    hidden = keras.layers.Dense(8, activation, name="up")(inputs)
+    read = keras.layers.Dense(6, name="down")
+    return keras.Model(inputs, between(inputs, hidden, read))
+
+
+@pytest.mark.daily("torch", why=SAME)
+@pytest.mark.parametrize(
+    "between, reason",
+    [
+        (lambda x, h, down: (down(h), h), "input or output of the model"),
+        (lambda x, h, down: down(h[..., ::-1]), "operation GetItem"),
+        (lambda x, h, down: down(ops.softmax(h)), "operation Softmax"),
+        (lambda x, h, down: down(h / ops.sum(h, -1, keepdims=True)), "Sum|broadcasts"),
+        (lambda x, h, down: down(h * np.arange(8.0)), "a number of its own"),
+        (lambda x, h, down: down(h) + ops.mean(h), "operation Mean"),
+        (lambda x, h, down: down(keras.layers.LayerNormalization()(h)), "LayerNorm"),
+        (lambda x, h, down: down(keras.layers.Reshape((4, 8))(h)), "Reshape"),
+    ],
+)
+def test_left_out(between, reason):
+    found = find_dense_groups(two_layers(between))
+    assert not found.groups
+    assert re.search(reason, found.left_out["up"])
+
+
+def test_a_norm_with_numbers_of_each_neuron():
+    left_out = find_dense_groups(batch_norm_inside()).left_out
+    assert left_out["normed"] == "BatchNormalization 'norm' reads or makes it"
+
+
+@pytest.mark.daily("torch", why=SAME)
+@pytest.mark.parametrize(
+    "between",
+    [
+        lambda x, h, down: down(h + 1.0),
+        lambda x, h, down: down(ops.maximum(h, 0.5) * h),
+        lambda x, h, down: down(keras.layers.Dropout(0.5)(h)),
+        lambda x, h, down: down(ops.cast(h, "float32") ** 2),
+        lambda x, h, down: down(h) + down(ops.relu(h)),
+        lambda x, h, down: down(h * keras.layers.Dense(8)(x)),
+    ],
+)
+def test_taken(between):
+    (group,) = find_dense_groups(two_layers(between)).groups
+    assert group.width == 8
+
+
+class Foreign(keras.layers.Layer):
+    """One that reads the numbers of its tensors, which symbolic ones have none of."""
+
+    def __init__(self):
+        super().__init__()
+        self.block = keras.Sequential([keras.layers.Dense(8), keras.layers.Dense(6)])
+        self.out = keras.layers.Dense(6)
+
+    def build(self, shape):
+        self.block.build(shape)
+        self.out.build(shape)
+
+    def call(self, x):
+        return self.out(self.block(ops.convert_to_tensor(ops.convert_to_numpy(x))))
+
+    def compute_output_shape(self, shape):
+        return shape
+
+
+def test_what_cannot_be_called_is_looked_into_by_its_parts():
+    inputs = keras.Input((6,))
+    model = keras.Model(inputs, Foreign()(keras.layers.Dense(6)(inputs)))
+    found = find_dense_groups(model)
+    assert [group.width for group in found.groups] == [8]
+    assert len(found.left_out) == 3

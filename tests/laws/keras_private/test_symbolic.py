@@ -1,0 +1,74 @@
+"""What Keras does with symbolic tensors: where its graph is noted, what is called."""
+
+import keras
+import pytest
+from keras.src.layers import layer as keras_layer
+from keras.src.ops import operation as keras_operation
+
+from keras_idea.keras_private.symbolic import record
+
+
+def names(recording):
+    return [type(call.operation).__name__ for call in recording.calls]
+
+
+class Twice(keras.layers.Layer):
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.inner = keras.layers.Dense(4)
+
+    def build(self, shape):
+        self.inner.build(shape)
+
+    def call(self, x):
+        return self.inner(keras.ops.relu(self.inner(x))) + 1.0
+
+
+@pytest.mark.parametrize(
+    "looked_into, called",
+    [
+        (lambda layer: isinstance(layer, Twice), ["Dense", "Relu", "Dense", "Add"]),
+        (lambda layer: False, ["Twice"]),
+    ],
+)
+def test_a_composite_layer(looked_into, called):
+    layer = Twice()
+    layer.build((None, 4))
+    recording = record(layer, looked_into)
+    assert names(recording) == called and not recording.opaque
+    assert recording.calls[0].inputs[0] is recording.ends[0]
+    assert recording.calls[-1].outputs[0] is recording.ends[-1]
+    assert recording.ends[0].shape == (2, 4)
+
+
+def test_keras_is_as_before():
+    before = keras_layer.Node, keras_operation.Node, keras.layers.Layer.symbolic_call
+    layer = Twice()
+    layer.build((None, 4))
+    record(layer, lambda layer: True)
+    assert not layer._inbound_nodes and not layer.inner._outbound_nodes
+    after = keras_layer.Node, keras_operation.Node, keras.layers.Layer.symbolic_call
+    assert after == before
+    assert "Node" in vars(keras_layer) and "Node" in vars(keras_operation)
+
+
+@pytest.mark.parametrize("kind", ["dict", "two", "sequential"])
+def test_what_a_model_is_called_on(kind):
+    one, other = keras.Input((None, 3), name="one"), keras.Input((2,), name="other")
+    dense = keras.layers.Dense(2)
+    inputs = {"one": one, "other": other} if kind == "dict" else [one, other]
+    model = keras.Model(inputs, [dense(one), other * 2.0])
+    if kind == "sequential":
+        model = keras.Sequential([keras.Input((5, 3)), dense])
+    recording = record(model, lambda layer: layer is not dense)
+    assert not recording.opaque and names(recording)[0] == "Dense"
+    first = (2, 5, 3) if kind == "sequential" else (2, 8, 3)
+    assert recording.ends[0].shape == first
+
+
+def test_what_is_unknown_is_told():
+    layer = Twice()
+    layer.inner.build((None, 4))
+    recording = record(layer, lambda layer: isinstance(layer, Twice))
+    assert list(recording.opaque) == [layer]
+    assert "not known" in str(recording.opaque[layer])
