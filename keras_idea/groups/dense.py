@@ -11,9 +11,10 @@ from keras_idea.keras_private.symbolic import Call, record
 
 #: Operations that act on each number alone, or on the numbers of one place together.
 _ON_EACH = frozenset(
-    """Abs Add Cast Celu Clip Divide Elu Exp Gelu HardSigmoid HardSilu HardTanh Identity
-    LeakyRelu LogSigmoid Maximum Minimum Multiply Negative Power Relu Relu6 Selu Sigmoid
-    Silu Softplus Softsign Sqrt Square Subtract Tanh TrueDivide""".split()
+    """Abs Add Cast Celu Clip ConvertToTensor Divide Elu Exp Gelu HardSigmoid HardSilu
+    HardTanh Identity LeakyRelu LogSigmoid Maximum Minimum Multiply Negative Power
+    Relu Relu6 Selu Sigmoid Silu Softplus Softsign Sqrt Square Subtract Tanh
+    TrueDivide""".split()
 )
 _LAYERS_ON_EACH = (
     keras.layers.Activation,

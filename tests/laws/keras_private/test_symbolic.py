@@ -61,7 +61,7 @@ def test_what_a_model_is_called_on(kind):
     if kind == "sequential":
         model = keras.Sequential([keras.Input((5, 3)), dense])
     recording = record(model, lambda layer: layer is not dense)
-    assert not recording.opaque and names(recording)[0] == "Dense"
+    assert not recording.opaque and "Dense" in names(recording)
     first = (2, 5, 3) if kind == "sequential" else (2, 8, 3)
     assert recording.ends[0].shape == first
 
