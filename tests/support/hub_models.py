@@ -289,6 +289,8 @@ ENCODERS = {
     "clip text": Row("CLIPTextEncoder", "", _TEXT),
     "metaclip text": Row("MetaCLIP2TextEncoder", "", {**_TEXT, "eos_token_id": 1}),
 }
+#: Those with experts.
+MIXTURES = ("mixtral", "qwen moe", "qwen3 moe", "qwen3.5 moe", "gpt oss")
 
 
 def tiny_backbone(name, **overrides):

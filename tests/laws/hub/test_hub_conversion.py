@@ -9,6 +9,7 @@ import pytest
 import keras_idea as ki
 from tests.support.helpers import to_numpy
 from tests.support.hub_models import (
+    MIXTURES,
     MODELS,
     batch,
     randomize,
@@ -26,9 +27,6 @@ from tests.support.hub_training import (
 )
 
 BEGIN, STEPS, TARGET, TOTAL = 1, 8, 10, 12
-
-
-MIXTURES = ("mixtral", "qwen moe", "qwen3 moe", "qwen3.5 moe", "gpt oss")
 
 
 UNGATED = ("gpt2", "opt", "gpt neox", "bloom", "falcon", "bart", "t5 plain")
