@@ -7,17 +7,17 @@ import keras
 
 from keras_idea.groups.axes import Axes
 from keras_idea.keras_private.layer_walk import walk
-from keras_idea.keras_private.symbolic import Call, record
+from keras_idea.keras_private.layers import stored_kernel
+from keras_idea.keras_private.symbolic import Call, Recording, record
 
 #: Operations that act on each number alone, or on the numbers of one place together.
 _ON_EACH = frozenset(
     """Abs Add Cast Celu Clip ConvertToTensor Divide Elu Exp Gelu HardSigmoid HardSilu
     HardTanh Identity LeakyRelu LogSigmoid Maximum Minimum Multiply Negative Power
-    Relu Relu6 Selu Sigmoid Silu Softplus Softsign Sqrt Square Subtract Tanh
+    ReLU Relu Relu6 Selu Sigmoid Silu Softplus Softsign Sqrt Square Subtract Tanh
     TrueDivide""".split()
 )
-_LAYERS_ON_EACH = (
-    keras.layers.Activation,
+_LAYERS_ON_EACH = {
     keras.layers.Add,
     keras.layers.Dropout,
     keras.layers.ELU,
@@ -26,7 +26,8 @@ _LAYERS_ON_EACH = (
     keras.layers.LeakyReLU,
     keras.layers.Multiply,
     keras.layers.ReLU,
-)
+}
+_END = "it enters or leaves the model, or a layer that cannot be looked into"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,19 +85,28 @@ def find_dense_groups(model: keras.layers.Layer) -> Found:
     >>> [group.width for group in found.groups]
     [8]
     >>> list(found.left_out.values())
-    ['it is an input or output of the model']
+    ['it enters or leaves the model, or a layer that cannot be looked into']
     """
     dense = [layer for layer in walk(model) if is_dense(layer)]
-    holders = {id(holder) for holder in walk(model) if any(map(is_dense, walk(holder)))}
-    holders -= {id(layer) for layer in dense}
+    holders = {
+        id(holder)
+        for holder in walk(model)
+        if isinstance(holder, keras.layers.Activation)
+        or any(is_dense(part) for part in walk(holder) if part is not holder)
+    }
     recording = record(model, lambda layer: id(layer) in holders)
+    # Kept until the end: tensors are told apart by their `id`.
+    activations = [_activation_of(layer) for layer in dense]
     axes = Axes()
-    for layer in dense:
+    for layer, activation in zip(dense, activations, strict=True):
         axes.join(_columns(layer), _columns(layer))
-    for call in recording.calls:
-        _follow(call, axes)
+        for tensor in activation.ends:
+            axes.join(_columns(layer), id(tensor))
+    kernels = {id(stored_kernel(layer)): layer for layer in dense}
+    for call in [call for each in (recording, *activations) for call in each.calls]:
+        _follow(call, axes, kernels)
     for tensor in recording.ends:
-        axes.settle(id(tensor), "it is an input or output of the model")
+        axes.settle(id(tensor), _END)
     return _found(dense, axes)
 
 
@@ -116,20 +126,31 @@ def is_dense(layer: object) -> bool:
     )
 
 
+def _activation_of(layer: keras.layers.Layer) -> Recording:
+    """What the activation of a dense layer does to its columns."""
+    function = keras.layers.Activation(layer.activation, name="activation")
+    function.build((2, stored_kernel(layer).shape[-1]))
+    return record(function, lambda part: part is function)
+
+
+# By the kernel, so that two layers with one kernel have the same axes.
 def _columns(layer: keras.layers.Layer) -> tuple[int, str]:
-    return id(layer), "columns"
+    return id(stored_kernel(layer)), "columns"
 
 
 def _rows(layer: keras.layers.Layer) -> tuple[int, str]:
-    return id(layer), "rows"
+    return id(stored_kernel(layer)), "rows"
 
 
-def _follow(call: Call, axes: Axes) -> None:
+def _follow(call: Call, axes: Axes, kernels: dict[int, keras.layers.Layer]) -> None:
     operation = call.operation
     if is_dense(operation):
         axes.join(id(call.inputs[0]), _rows(operation))
         axes.join(id(call.outputs[0]), _columns(operation))
         return
+    for layer in [kernels[id(a)] for a in call.arguments if id(a) in kernels]:
+        for axis in (_rows(layer), _columns(layer)):
+            axes.settle(axis, f"{type(operation).__name__} reads its kernel")
     reason = _why_not(call)
     for tensor in (*call.inputs, *call.outputs):
         if reason is not None:
@@ -143,7 +164,7 @@ def _why_not(call: Call) -> str | None:
     operation = call.operation
     name = type(operation).__name__
     if isinstance(operation, keras.layers.Layer):
-        if not isinstance(operation, _LAYERS_ON_EACH):
+        if type(operation) not in _LAYERS_ON_EACH:
             return f"{name} '{operation.name}' reads or makes it"
     elif name not in _ON_EACH:
         return f"the operation {name} reads or makes it"
@@ -165,11 +186,10 @@ def _has_places(argument: Any, width: tuple[int, ...]) -> bool:
 def _found(dense: list[keras.layers.Layer], axes: Axes) -> Found:
     groups: list[DenseGroup] = []
     left_out: dict[str, str] = {}
-    of = {_columns(layer): layer for layer in dense}
-    reads = {_rows(layer): layer for layer in dense}
     for joined in axes.sets():
-        makers = [of[axis] for axis in joined if axis in of]
-        readers = [reads[axis] for axis in joined if axis in reads]
+        ours = set(joined)
+        makers = [layer for layer in dense if _columns(layer) in ours]
+        readers = [layer for layer in dense if _rows(layer) in ours]
         reason = axes.reason(joined[0])
         if makers and reason is None and readers:
             groups.append(DenseGroup(makers, readers))

@@ -16,6 +16,7 @@ __all__ = [
     "compilation",
     "compile_arguments",
     "forget_layer",
+    "instead",
     "living_models",
     "made_of_tensors",
     "make_train_function",
@@ -100,22 +101,22 @@ def make_train_function(model: keras.Model, known: bool = False) -> None:
     """
     with contextlib.ExitStack() as scopes:
         step = functools.partial(model.train_step)
-        scopes.enter_context(_instead(model, "train_step", step))
+        scopes.enter_context(instead(model, "train_step", step))
         if known and keras.backend.backend() == "jax":
             make = functools.partial(with_train_step, model._make_function)
-            scopes.enter_context(_instead(model, "_make_function", make))
+            scopes.enter_context(instead(model, "_make_function", make))
         model.make_train_function(force=True)
 
 
 @contextlib.contextmanager
-def _instead(model: keras.Model, name: str, value: Any) -> Iterator[None]:
-    """A scope in which a model has another attribute than its class gives it."""
-    own = vars(model).get(name)
-    setattr(model, name, value)
+def instead(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """A scope in which a model, class or module has another attribute."""
+    own = vars(owner).get(name)
+    setattr(owner, name, value)
     try:
         yield
     finally:
         if own is None:
-            delattr(model, name)
+            delattr(owner, name)
         else:
-            setattr(model, name, own)
+            setattr(owner, name, own)

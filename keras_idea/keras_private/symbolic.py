@@ -9,11 +9,13 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
-from unittest import mock
 
 import keras
+from keras.src.backend.common import global_state
 from keras.src.layers import layer as keras_layer
 from keras.src.ops import operation as keras_operation
+
+from keras_idea.keras_private.models import Functional, instead
 
 # What stands for a size that a model leaves open: the batch, any other.
 _BATCH, _SIZE = 2, 8
@@ -98,7 +100,7 @@ def _begin(layer: keras.layers.Layer, recording: Recording) -> None:
 
 def _example_of(layer: keras.layers.Layer) -> tuple[tuple, dict[str, Any]]:
     graph = getattr(layer, "_functional", layer)  # a Sequential's own
-    if isinstance(graph, keras.src.models.functional.Functional):
+    if isinstance(graph, Functional):
         return (keras.tree.map_structure(_fresh, graph._inputs_struct),), {}
     shapes = layer._build_shapes_dict
     if not shapes:
@@ -168,9 +170,17 @@ def _recorded(
             recording.opaque[self] = error
             return _outputs_of(self, args, kwargs)
 
-    with contextlib.ExitStack() as stack:
-        for module in (keras_layer, keras_operation):
-            stack.enter_context(mock.patch.object(module, "Node", node))
-        owner = keras.layers.Layer
-        stack.enter_context(mock.patch.object(owner, "symbolic_call", symbolic_call))
-        yield
+    # Operations get names too, which layers that are made later would miss.
+    names = global_state.get_global_attribute("object_name_uids")
+    before = dict(names or {})
+    try:
+        with (
+            instead(keras_layer, "Node", node),
+            instead(keras_operation, "Node", node),
+            instead(keras.layers.Layer, "symbolic_call", symbolic_call),
+        ):
+            yield
+    finally:
+        if names is not None:
+            names.clear()
+            names.update(before)

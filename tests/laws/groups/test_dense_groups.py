@@ -73,9 +73,12 @@ def two_layers(between, activation="relu"):
 @pytest.mark.parametrize(
     "between, reason",
     [
-        (lambda x, h, down: (down(h), h), "input or output of the model"),
+        (lambda x, h, down: (down(h), h), "enters or leaves the model"),
         (lambda x, h, down: down(h[..., ::-1]), "operation GetItem"),
         (lambda x, h, down: down(ops.softmax(h)), "operation Softmax"),
+        (lambda x, h, down: down(keras.layers.Activation("softmax")(h)), "Softmax"),
+        (lambda x, h, down: down(keras.layers.Softmax()(h)), "Softmax"),
+        (lambda x, h, down: down(h) + ops.matmul(h, down.kernel), "Matmul"),
         (lambda x, h, down: down(h / ops.sum(h, -1, keepdims=True)), "Sum|broadcasts"),
         (lambda x, h, down: down(h * np.arange(8.0)), "a number of its own"),
         (lambda x, h, down: down(h) + ops.mean(h), "operation Mean"),
@@ -136,3 +139,29 @@ def test_what_cannot_be_called_is_looked_into_by_its_parts():
     found = find_dense_groups(model)
     assert [group.width for group in found.groups] == [8]
     assert len(found.left_out) == 3
+
+
+@pytest.mark.daily("torch", why=SAME)
+@pytest.mark.parametrize(
+    "activation", ["softmax", "log_softmax", lambda h: h - ops.mean(h, -1)[..., None]]
+)
+def test_an_activation_across_neurons_is_left_out(activation):
+    found = find_dense_groups(two_layers(lambda x, h, down: down(h), activation))
+    assert not found.groups and "the operation" in found.left_out["up"]
+
+
+@pytest.mark.daily("torch", why=SAME)
+@pytest.mark.parametrize(
+    "activation", ["gelu", "linear", "leaky_relu", "elu", lambda h: ops.relu(h) ** 2]
+)
+def test_an_activation_of_each_neuron_is_taken(activation):
+    model = two_layers(lambda x, h, down: down(h), activation)
+    assert [group.width for group in find_dense_groups(model).groups] == [8]
+
+
+def test_names_that_come_later_are_as_without_it():
+    model = two_layers(lambda x, h, down: down(h), lambda h: ops.softmax(h))
+    keras.layers.Softmax()  # so that the next one's name has a number
+    before = int(keras.layers.Softmax().name.rpartition("_")[2])
+    find_dense_groups(model)
+    assert keras.layers.Softmax().name == f"softmax_{before + 1}"
