@@ -50,13 +50,7 @@ def pytest_unconfigure():
 
 @pytest.fixture(autouse=True)
 def fresh_keras():
-    """The same random numbers and names in every test, whatever ran before.
-
-    What earlier tests left is set aside, too: each narrowing looks for other models
-    that share its layers among all that the garbage collector knows (a second).
-    """
-    gc.collect()
-    gc.freeze()
+    """The same random numbers and names in every test, whatever ran before."""
     keras.utils.clear_session(free_memory=False)
     keras.utils.set_random_seed(0)
 

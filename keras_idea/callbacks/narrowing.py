@@ -1,6 +1,5 @@
 """When one `fit` makes its model physically narrower, and which neurons go."""
 
-import weakref
 from collections.abc import Sequence
 from typing import Literal
 
@@ -14,7 +13,7 @@ from keras_idea.schedules.width import CubicWidth
 from keras_idea.surgery.find import FFN
 from keras_idea.surgery.optimizer_state import check_carriable
 from keras_idea.surgery.own_config import warn_of_stale_configs
-from keras_idea.surgery.shrink import models_that_share, narrow_to
+from keras_idea.surgery.shrink import narrow_to
 
 #: What `compact` of the pruning callback may be.
 Compact = Literal["end", "progressive", "off"]
@@ -125,8 +124,6 @@ class Narrowing:
             # Of a run whose pruning lies behind it: the next step is the first to mask.
             late = any(ffn.width > schedule(start) for ffn, schedule in self._pairs)
             self._steps = sorted({max(s, start + 1) if late else s for s in steps})
-        self._others: weakref.WeakSet | None = None  # models that share the FFNs
-        self._eager = eager
         self._ahead = ahead or CompileAhead()
         if ahead is not None:
             ahead.begin(self._milestones())
@@ -176,10 +173,7 @@ class Narrowing:
         last = self._ends_at(step)
         self._steps = [later for later in self._steps if later > step]
         run.rest(model)
-        # To look for them takes longer than all the rest where nothing is compiled.
-        if self._others is None or last or not self._eager:
-            self._others = weakref.WeakSet(models_that_share(model))
-        narrow_to(model, self._cuts(last), list(self._others))
+        narrow_to(model, self._cuts(last))
         if last:
             warn_of_stale_configs(model)
         else:

@@ -1,8 +1,7 @@
-"""What a model knows of how it was made and compiled; the models of a process."""
+"""What a model knows of how it was made and compiled."""
 
 import contextlib
 import functools
-import gc
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +16,6 @@ __all__ = [
     "compile_arguments",
     "forget_layer",
     "instead",
-    "living_models",
     "made_of_tensors",
     "make_train_function",
 ]
@@ -47,28 +45,6 @@ def forget_layer(model: keras.Model, layer: keras.layers.Layer) -> None:
     3.15.1.
     """
     getattr(model, "_compiled_trainable_state", {}).pop(layer, None)
-
-
-def living_models() -> list[keras.Model]:
-    """All models of the process; Keras keeps no list of them.
-
-    They are the objects that refer to a class of models as their type. Not asked of
-    `gc.get_objects()`: that takes a reference to whatever other threads are making
-    too, and a tuple that is not done yet can then not be resized ("bad argument to
-    internal function", in the threads that read data).
-    """
-    classes, seen = [keras.Model], {keras.Model}
-    for cls in classes:
-        new = [sub for sub in type.__subclasses__(cls) if sub not in seen]
-        classes += new
-        seen.update(new)
-    # Not `isinstance`, which asks proxies for a class of their own. A model that was
-    # never initialized has no layers, and raises an error whatever it is asked.
-    return [
-        found
-        for found in gc.get_referrers(*classes)
-        if type(found) in seen and "_layers" in vars(found)
-    ]
 
 
 def made_of_tensors(cls: type[keras.Model]) -> bool:

@@ -1,19 +1,15 @@
 """Narrowing a model where it stands, in the middle of `fit`."""
 
-import functools
 from collections.abc import Sequence
-from typing import NoReturn
 
 import keras
 import numpy as np
 
 from keras_idea.keras_private.layer_walk import all_layers
 from keras_idea.keras_private.layers import retrack_parameters
-from keras_idea.keras_private.models import living_models, make_train_function
-from keras_idea.keras_private.optimizer_parts import innermost
-from keras_idea.keras_private.optimizer_variables import trained_variables
+from keras_idea.keras_private.models import make_train_function
 from keras_idea.surgery.condition import check_at_rest
-from keras_idea.surgery.find import FFN, find_ffns
+from keras_idea.surgery.find import FFN
 from keras_idea.surgery.optimizer_state import (
     built_optimizer,
     check_carriable,
@@ -28,7 +24,8 @@ def shrink_in_place(model: keras.Model) -> list[FFN]:
     Kernels, biases, scores and the optimizer's slots are sliced one by one, on
     their devices, so that the peak of memory is that of training plus one
     variable. The layers, variables and the optimizer stay the same objects.
-    Functions that were traced with the old shapes are made anew.
+    The model's functions that were traced with the old shapes are made anew; another
+    model of the same layers must be compiled again.
 
     Args:
         model: a built Keras model, compiled or not, with no pruner at work. During
@@ -48,7 +45,6 @@ def shrink_in_place(model: keras.Model) -> list[FFN]:
 def narrow_to(
     model: keras.Model,
     pairs: Sequence[tuple[FFN, np.ndarray]],
-    others: Sequence[keras.Model] | None = None,
 ) -> None:
     """Keeps given neurons of FFNs, as `shrink_in_place` does those alive.
 
@@ -56,7 +52,6 @@ def narrow_to(
         model: a built Keras model, compiled or not.
         pairs: list of (`FFN` handle, ascending indices of the neurons that stay,
             see `Cut.take`).
-        others: list of `models_that_share`, if they were looked for before.
 
     Raises:
         ValueError: if the optimizer's state cannot be cut; the model is then as it was.
@@ -72,76 +67,6 @@ def narrow_to(
             ffn.weights.set_hidden_dim(kept.shape[-1])
     if pairs:
         refresh(model)
-        narrowed = {id(cut.variable) for ffn, _ in pairs for cut in ffn.cuts()}
-        for other in models_that_share(model) if others is None else others:
-            _tell(other, model, narrowed)
-
-
-def models_that_share(model: keras.Model) -> list[keras.Model]:
-    """Other models that have FFNs of this one, or train them by an optimizer.
-
-    Keras keeps no list of them: all models of the process are looked through.
-    """
-    ours = set(map(id, all_layers(model)))
-    weights = {id(cut.variable) for ffn in find_ffns(model) for cut in ffn.cuts()}
-    return [
-        other
-        for other in living_models()
-        if id(other) not in ours and (_trains(other, weights) or _has(other, weights))
-    ]
-
-
-def _trains(other: keras.Model, weights: set[int]) -> bool:
-    optimizer = _optimizer_of(other)
-    return optimizer is not None and any(
-        id(v) in weights for v in trained_variables(optimizer)
-    )
-
-
-def _has(other: keras.Model, weights: set[int]) -> bool:
-    return any(id(v) in weights for v in other.variables)
-
-
-def _optimizer_of(model: keras.Model) -> keras.Optimizer | None:
-    optimizer = getattr(model, "optimizer", None)
-    return optimizer if isinstance(optimizer, keras.Optimizer) else None
-
-
-def _tell(other: keras.Model, model: keras.Model, narrowed: set[int]) -> None:
-    """Makes the functions of another model anew that were traced with old shapes.
-
-    One that trains the FFNs by an optimizer of its own, which holds slots of old
-    shapes, asks to be compiled again.
-
-    Args:
-        other: a Keras model, compiled or not.
-        model: the one that became narrower.
-        narrowed: the `id`s of the variables that did.
-    """
-    refresh(other)
-    optimizer = _optimizer_of(other)
-    if optimizer is not _optimizer_of(model) and _trains(other, narrowed):
-        # `fit` asks for the one before anything else, loops step by the other.
-        innermost(optimizer).apply = functools.partial(_refuse, other)
-        other.make_train_function = functools.partial(_remake, other, optimizer)
-
-
-def _remake(
-    model: keras.Model, optimizer: keras.Optimizer, force: bool = False
-) -> None:
-    """`make_train_function` of a model that must be compiled again first."""
-    if model.optimizer is optimizer:
-        _refuse(model)
-    del model.make_train_function
-    model.make_train_function(force=force)
-
-
-def _refuse(model: keras.Model, *args: object, **kwargs: object) -> NoReturn:
-    raise ValueError(
-        f"Model '{model.name}' shares FFNs that became narrower while another model "
-        "was trained; its optimizer still holds the state of the wide ones. Compile it "
-        "again."
-    )
 
 
 def refresh(model: keras.Model) -> None:

@@ -10,7 +10,6 @@ from keras_idea.keras_private.models import (
     compilation,
     compile_arguments,
     forget_layer,
-    living_models,
     make_train_function,
 )
 
@@ -60,25 +59,6 @@ def test_compiled_model_forgets_a_layer():
     assert head not in model._compiled_trainable_state
     forget_layer(model, head)
     forget_layer(keras.Model(), head)  # not compiled
-
-
-def test_living_models_are_found():
-    model = small_model()
-    assert any(found is model for found in living_models())
-    assert all(isinstance(found, keras.Model) for found in living_models())
-
-
-def test_what_others_are_making_is_left_alone_by_the_search():
-    """Threads that read data make tuples while the step narrows the model."""
-    kept = []
-
-    def items():
-        for i in range(12):
-            kept.append(living_models())
-            yield i
-
-    # A tuple that something refers to cannot grow, as it does after ten.
-    assert tuple(items()) == tuple(range(12))
 
 
 def test_train_function_is_made_and_traced_anew():

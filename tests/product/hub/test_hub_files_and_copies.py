@@ -9,7 +9,6 @@ import pytest
 
 import keras_idea as ki
 from keras_idea.hub.rebuild import StockCopyWarning
-from keras_idea.surgery import shrink_in_place
 from tests.support.helpers import start_pruning, to_numpy
 from tests.support.hub_models import FULL, batch, tiny_backbone, tiny_lm
 
@@ -175,29 +174,6 @@ def test_the_dry_run_makes_no_values():
     assert not global_state.get_global_attribute("uninitialized_variables", [])
 
 
-def test_another_task_on_the_backbone_asks_to_be_compiled_again():
-    import keras_hub
-
-    model, data = trained_lm()
-    other = keras_hub.models.Llama3CausalLM(backbone=model.backbone, preprocessor=None)
-    other.compile(keras.optimizers.AdamW(0.01), LOSS, weighted_metrics=None)
-    other.fit(*data, **FIT)
-    model.fit(*data, epochs=2, callbacks=[ki.IdeaPruneCallback(TARGET, 1, 4)], **FIT)
-    np.testing.assert_allclose(
-        other.predict(data[0], verbose=0), model.predict(data[0], verbose=0), atol=1e-6
-    )
-    with pytest.raises(ValueError, match="became narrower.*Compile it again"):
-        other.fit(*data, **FIT)
-    stale = other.optimizer
-    other.compile(keras.optimizers.AdamW(0.01), LOSS, weighted_metrics=None)
-    with pytest.raises(ValueError, match="Compile it again"):  # in a loop of one's own
-        variables = other.trainable_variables
-        stale.apply([keras.ops.zeros_like(v.value) for v in variables], variables)
-    losses = other.fit(*data, epochs=2, **FIT).history["loss"]
-    assert losses[1] < losses[0]
-    assert "apply" not in vars(model.optimizer)
-
-
 def test_weights_of_a_stock_file_are_loaded_before(tmp_path):
     path = tmp_path / "stock.weights.h5"
     tiny_lm("llama3").save_weights(path)
@@ -231,22 +207,3 @@ def test_presets_of_half_precision(policy, tmp_path):
         str(tmp_path / "preset"), dtype=policy
     )
     np.testing.assert_array_equal(answers(loaded, data[0]), answers(narrow, data[0]))
-
-
-def test_models_that_share_nothing_are_left_alone():
-    """One without an optimizer becomes narrow beside others, one of them unfinished."""
-
-    class Unfinished(keras.Model):
-        def __init__(self):
-            pass
-
-    other, data = trained_lm()
-    other.fit(*data, **FIT)
-    unfinished = Unfinished.__new__(Unfinished)
-    model = ki.make_prunable(tiny_lm("llama3"))
-    for ffn in ki.find_ffns(model):
-        ffn.mask.assign(np.arange(FULL) < TARGET)
-    shrink_in_place(model)
-    assert {ffn.hidden_dim for ffn in ki.find_ffns(model)} == {TARGET}
-    other.fit(*data, **FIT)
-    del unfinished
