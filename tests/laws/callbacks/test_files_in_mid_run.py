@@ -145,30 +145,3 @@ def test_a_model_that_its_first_step_builds(data):
     np.testing.assert_array_equal(results[0][0], results[1][0])
     for one, other in zip(*results, strict=True):
         np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-6)
-
-
-def test_other_models_of_the_same_layers(data):
-    """What was traced before the narrowing is made anew in each model."""
-    inputs = keras.Input((5, 8))
-    hidden = inputs + ki.PrunableGatedFFN(16)(inputs)
-    features = keras.Model(inputs, hidden)
-    model = keras.Model(inputs, keras.layers.Dense(1)(hidden))
-    outer = keras.Sequential([keras.Input((5, 8)), model])
-    outer.compile("sgd", "mse")  # never trained
-    model.compile("sgd", "mse")
-    x, y = data
-    seen = []
-
-    class Look(keras.callbacks.Callback):
-        def on_epoch_end(self, epoch, logs=None):
-            for other in (features, outer):
-                expected = to_numpy(other(x[:8]))
-                answers = other.predict(x[:8], verbose=0)
-                np.testing.assert_allclose(answers, expected, atol=1e-6)
-            loss = float(np.mean((to_numpy(outer(x)) - y) ** 2))
-            assert outer.evaluate(x, y, verbose=0) == pytest.approx(loss, rel=1e-5)
-            seen.append(ki.find_ffns(features)[0].hidden_dim)
-
-    prune = ki.IdeaPruneCallback(TARGET, 4, 10)
-    model.fit(x, y, epochs=3, callbacks=[prune, Look()], **FIT)
-    assert seen == [16, TARGET, TARGET]
