@@ -39,7 +39,7 @@ from keras_idea.schedules import (
     StagedSchedule,
     WarmupStableDecay,
 )
-from keras_idea.surgery import FFN, compact, find_ffns, make_prunable, strip
+from keras_idea.surgery import FFN, compact, explain, find_ffns
 
 __version__ = "0.1.0"
 
@@ -59,10 +59,9 @@ __all__ = [
     "WarmupStableDecay",
     "compact",
     "data",
+    "explain",
     "find_ffns",
     "functional",
-    "make_prunable",
     "methods",
     "models",
-    "strip",
 ]

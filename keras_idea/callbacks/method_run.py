@@ -59,6 +59,7 @@ class MethodRun:
         ]
         self._alive = [ffn.width for ffn in ffns]
         for ffn, target in zip(ffns, targets, strict=True):
+            ffn.state.score_by(method.scoring)
             ffn.state.target_dim = target  # for who watches the run
         self._jobs = [
             Job(ffn, index, target, *self._span)
@@ -137,7 +138,7 @@ class MethodRun:
                 loop that tells of epochs alone could come too late to go on.
             step: int, the optimizer steps taken.
         """
-        memory = max(memory_steps(ffn.state.ema_decay) for ffn in self.ffns)
+        memory = memory_steps(self._method.scoring.ema_decay)
         first = self._begin_step - memory - model.steps_per_execution + 1
         compiled = keras.backend.backend() != "torch"
         least = WORTH_COMPILING if compiled else SEEN_STEPS

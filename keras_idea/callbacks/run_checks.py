@@ -8,22 +8,22 @@ from keras_idea.callbacks.method_run import MethodRun
 from keras_idea.callbacks.outcome import warn_of_nothing_to_prune
 from keras_idea.callbacks.target import describe, target_widths
 from keras_idea.keras_private.callbacks import initial_epoch
+from keras_idea.keras_private.layer_walk import walk
 from keras_idea.keras_private.optimizer_parts import innermost
 from keras_idea.keras_private.optimizer_variables import apply_count, as_int
 from keras_idea.keras_private.train_step import has_own_train_step
 from keras_idea.keras_private.user_warning import warn_user
 from keras_idea.schedules.width import CubicWidth
 from keras_idea.surgery.condition import check_trainable
-from keras_idea.surgery.find import FFN, find_ffns
+from keras_idea.surgery.find import FFN
 from keras_idea.surgery.optimizer_state import check_carriable
 from keras_idea.surgery.pruner import NeuronPruner
 from keras_idea.surgery.replicas import scope_of
 
 
 def is_built(model: keras.Model) -> bool:
-    """Whether a model and its FFNs have all their variables."""
-    ffns = find_ffns(model)
-    return model.built and bool(ffns) and all(ffn.state.built for ffn in ffns)
+    """Whether a model and the layers in it have all their variables."""
+    return model.built and all(layer.built for layer in walk(model))
 
 
 def check_run(

@@ -104,8 +104,8 @@ def neuron_importance(
 
     Args:
         scores: tensor `(M, hidden_dim, input_dim)`, or `(M, hidden_dim)` when the
-            rows are reduced already, of M = 3 matrices up, gate, down, or of 2, up
-            and down.
+            rows are reduced already, of M >= 2 matrices: up, gate and down, or up and
+            down.
         row_reduce: "mean" or "max", f1 (unused for 2-D scores).
         matrix_reduce: "mean" or "max", f2.
 
@@ -124,10 +124,10 @@ def neuron_importance(
     check_choice("matrix_reduce", matrix_reduce, list(REDUCTIONS))
     scores = ops.convert_to_tensor(scores)
     shape = ops.shape(scores)
-    if len(shape) not in (2, 3) or shape[0] not in (2, 3):
+    if len(shape) not in (2, 3) or shape[0] < 2:
         raise ValueError(
             "`scores` must have shape (3, hidden_dim) or (3, hidden_dim, input_dim), "
-            "one row each for up, gate and down, or 2 rows without gate. "
+            "a row for each matrix: up, gate and down, or up and down. "
             f"Received: shape={shape}."
         )
     if len(shape) == 3:

@@ -1,14 +1,20 @@
 """Feed-forward networks of Dense layers, found in any model by following the data."""
 
 import dataclasses
+from collections.abc import Container
 from typing import Any
 
 import keras
 
 from keras_idea.groups.axes import Axes
-from keras_idea.keras_private.layer_walk import walk
-from keras_idea.keras_private.layers import stored_kernel
+from keras_idea.keras_private.layer_walk import student_of, walk
+from keras_idea.keras_private.layers import (
+    set_input_dim,
+    set_output_dim,
+    stored_kernel,
+)
 from keras_idea.keras_private.symbolic import Call, Recording, record
+from keras_idea.layers.cut import Cut
 
 #: Operations that act on each number alone, or on the numbers of one place together.
 _ON_EACH = frozenset(
@@ -16,6 +22,11 @@ _ON_EACH = frozenset(
     HardTanh Identity LeakyRelu LogSigmoid Maximum Minimum Multiply Negative Power
     ReLU Relu Relu6 Selu Sigmoid Silu Softplus Softsign Sqrt Square Subtract Tanh
     TrueDivide""".split()
+)
+#: Those of them that may make another number of zeros.
+_LOUD = frozenset(
+    """Add Clip Divide Exp HardSigmoid LogSigmoid Maximum Minimum Power Sigmoid
+    Softplus Subtract TrueDivide""".split()
 )
 _LAYERS_ON_EACH = {
     keras.layers.Add,
@@ -35,12 +46,19 @@ class DenseGroup:
     """Neurons that some layers make and others read.
 
     Attributes:
-        makers: list of Dense or EinsumDense layers: a neuron is a column of each.
+        makers: list of Dense or EinsumDense layers: a neuron is a column of each. One
+            whose output is multiplied as it is, a gate, comes after the others.
         readers: list of the layers of which it is a row.
+        calls_readers: bool, whether the readers are called, so that their input can be
+            looked at. Default True.
+        quiet: bool, whether what is between gives 0 for a neuron of zeros. Default
+            True.
     """
 
     makers: list[keras.layers.Layer]
     readers: list[keras.layers.Layer]
+    calls_readers: bool = True
+    quiet: bool = True
 
     @property
     def layers(self) -> list[keras.layers.Layer]:
@@ -48,9 +66,25 @@ class DenseGroup:
         return [*self.makers, *self.readers]
 
     @property
-    def width(self) -> int:
-        """int, neurons."""
-        return self.readers[0].kernel.shape[0]
+    def hidden_dim(self) -> int:
+        """int, neurons that the kernels have places for."""
+        return stored_kernel(self.readers[0]).shape[0]
+
+    def cuts(self) -> list[Cut]:
+        """How the neurons lie in the layers' weights, the kernels first."""
+        kernels = [Cut(stored_kernel(layer), 1) for layer in self.makers]
+        kernels += [Cut(stored_kernel(layer), 0) for layer in self.readers]
+        biases = [layer.bias for layer in self.makers if layer.bias is not None]
+        cuts = [*kernels, *(Cut(bias, 0) for bias in biases)]
+        # Two layers may have one kernel.
+        return list({id(cut.variable): cut for cut in cuts}.values())
+
+    def set_hidden_dim(self, hidden_dim: int) -> None:
+        """Tells the layers that their kernels were narrowed."""
+        for layer in self.makers:
+            set_output_dim(layer, hidden_dim)
+        for layer in self.readers:
+            set_input_dim(layer, hidden_dim)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,19 +116,21 @@ def find_dense_groups(model: keras.layers.Layer) -> Found:
     Example:
     >>> layers = [keras.Input((4,)), keras.layers.Dense(8), keras.layers.Dense(2)]
     >>> found = find_dense_groups(keras.Sequential(layers))
-    >>> [group.width for group in found.groups]
+    >>> [group.hidden_dim for group in found.groups]
     [8]
     >>> list(found.left_out.values())
     ['it enters or leaves the model, or a layer that cannot be looked into']
     """
-    dense = [layer for layer in walk(model) if is_dense(layer)]
+    dense = [layer for layer in walk(model) if is_dense(layer) and layer.built]
+    if not dense or not student_of(model).built:
+        return Found([], {})
     holders = {
         id(holder)
         for holder in walk(model)
         if isinstance(holder, keras.layers.Activation)
         or any(is_dense(part) for part in walk(holder) if part is not holder)
     }
-    recording = record(model, lambda layer: id(layer) in holders)
+    recording = record(student_of(model), lambda layer: id(layer) in holders)
     # Kept until the end: tensors are told apart by their `id`.
     activations = [_activation_of(layer) for layer in dense]
     axes = Axes()
@@ -102,12 +138,17 @@ def find_dense_groups(model: keras.layers.Layer) -> Found:
         axes.join(_columns(layer), _columns(layer))
         for tensor in activation.ends:
             axes.join(_columns(layer), id(tensor))
+        reason = _not_plain(layer)
+        if reason is not None:
+            axes.settle(_columns(layer), reason)
+            axes.settle(_rows(layer), reason)
     kernels = {id(stored_kernel(layer)): layer for layer in dense}
-    for call in [call for each in (recording, *activations) for call in each.calls]:
+    calls = [call for each in (recording, *activations) for call in each.calls]
+    for call in calls:
         _follow(call, axes, kernels)
     for tensor in recording.ends:
         axes.settle(id(tensor), _END)
-    return _found(dense, axes)
+    return _found(dense, axes, calls)
 
 
 def is_dense(layer: object) -> bool:
@@ -123,7 +164,17 @@ def is_dense(layer: object) -> bool:
         and len(kernel) == 2
         and (inputs[-1:], made[-1:]) == (kernel[0], kernel[1])
         and inputs[:-1] == made[:-1]
+        and layer.bias_axes in (None, made[-1])
     )
+
+
+def _not_plain(layer: keras.layers.Layer) -> str | None:
+    """Why the numbers in a layer's kernel are not those that it multiplies by."""
+    if layer.lora_enabled:
+        return f"'{layer.path}' has LoRA enabled"
+    if layer.quantization_mode is not None:
+        return f"'{layer.path}' is quantized ({layer.quantization_mode})"
+    return None
 
 
 def _activation_of(layer: keras.layers.Layer) -> Recording:
@@ -183,17 +234,36 @@ def _has_places(argument: Any, width: tuple[int, ...]) -> bool:
     return width != (1,) and tuple(getattr(argument, "shape", ()))[-1:] == width
 
 
-def _found(dense: list[keras.layers.Layer], axes: Axes) -> Found:
+def _found(dense: list[keras.layers.Layer], axes: Axes, calls: list[Call]) -> Found:
     groups: list[DenseGroup] = []
     left_out: dict[str, str] = {}
+    loud = {id(t) for call in calls if _named(call, _LOUD) for t in call.outputs}
+    linear = _linear(calls)
     for joined in axes.sets():
         ours = set(joined)
         makers = [layer for layer in dense if _columns(layer) in ours]
         readers = [layer for layer in dense if _rows(layer) in ours]
         reason = axes.reason(joined[0])
         if makers and reason is None and readers:
-            groups.append(DenseGroup(makers, readers))
+            makers.sort(key=lambda layer: id(layer) in linear)
+            groups.append(DenseGroup(makers, readers, quiet=ours.isdisjoint(loud)))
         else:
             why = reason or "no Dense layer reads it"
             left_out |= {layer.path: why for layer in makers}
     return Found(groups, left_out)
+
+
+def _linear(calls: list[Call]) -> set[int]:
+    """The `id`s of the dense layers whose outputs are multiplied as they are: gates."""
+    multiplied = {id(t) for c in calls if _named(c, {"Multiply"}) for t in c.inputs}
+    return {
+        id(call.operation)
+        for call in calls
+        if is_dense(call.operation)
+        and call.operation.activation is keras.activations.linear
+        and any(id(tensor) in multiplied for tensor in call.outputs)
+    }
+
+
+def _named(call: Call, names: Container[str]) -> bool:
+    return type(call.operation).__name__ in names

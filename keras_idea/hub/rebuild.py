@@ -1,57 +1,57 @@
-"""A KerasHub model made anew at another width."""
+"""A KerasHub model made again from its config."""
 
 import functools
 import itertools
-import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import keras
 
-from keras_idea.hub.ffn import converted_ffns
+from keras_idea.hub.ffn import known_ffns
 from keras_idea.keras_private.variables import without_values
 
 
 def rebuild_backbone(backbone: keras.Model) -> keras.Model:
-    """A backbone of the same class and config, as wide as the old one is alive.
+    """A backbone of the same class and config, with values of its own."""
+    mend_get_config(backbone)
+    return type(backbone).from_config(_plain(backbone.get_config()))
+
+
+def check_one_width(backbone: keras.Model, widths: Mapping[int, int]) -> None:
+    """Refuses widths of FFNs that a backbone's config cannot hold.
 
     Args:
-        backbone: a KerasHub backbone, converted or not.
-
-    Returns:
-        A new backbone with values of its own.
+        backbone: a KerasHub backbone.
+        widths: dict of the `id` of an FFN's first layer to the neurons it shall have.
 
     Raises:
-        ValueError: if its FFNs do not all have one width.
+        ValueError: if FFNs that one argument sets the width of are to differ.
     """
-    mend_get_config(backbone)
-    config = _plain(type(backbone).get_config(backbone))
-    widths: dict[str, dict[str, int]] = {}
-    for ffn in converted_ffns(backbone):
-        width = ffn.state.kept_neurons().shape[-1] * ffn.layout.per_neuron
-        widths.setdefault(ffn.width_argument, {})[ffn.owner.path] = width
-    for argument, of_layers in widths.items():
+    by_argument: dict[str, dict[str, int]] = {}
+    for ffn in known_ffns(backbone):
+        width = widths.get(id(ffn.layers[0]), ffn.hidden_dim) * ffn.layout.per_neuron
+        by_argument.setdefault(ffn.width_argument, {})[ffn.owner.path] = width
+    for argument, of_layers in by_argument.items():
         if len(set(of_layers.values())) > 1:
             raise ValueError(
                 f"The config of {type(backbone).__name__} holds one {argument}, but "
                 f"its FFNs now need {of_layers}. Prune every FFN to the same number "
                 "of neurons."
             )
-        config[argument] = next(iter(of_layers.values()))
-    return type(backbone).from_config(config)
 
 
 def check_rebuildable(backbone: keras.Model) -> None:
     """Makes a backbone again from its config, without values, as `compact` will.
 
     Args:
-        backbone: a KerasHub backbone, not converted.
+        backbone: a KerasHub backbone.
 
     Raises:
         ValueError: if its class cannot, or if the new one has other variables.
     """
     cure = (
-        "so that compact() could not bring out a narrow one. Prune a model that its "
-        "config describes fully."
+        "so that it could be neither saved nor compacted once it is narrow. Prune a "
+        "model that its config describes fully."
     )
     name = f"{type(backbone).__name__} '{backbone.name}'"
     try:
@@ -84,50 +84,10 @@ def rebuild_task(task: keras.Model, backbone: keras.Model) -> keras.Model:
     Returns:
         A new task; the preprocessor, which has no weights, is the same object.
     """
-    with warnings.catch_warnings():
-        # The copy is narrow: nothing of the conversion is lost in it.
-        warnings.simplefilter("ignore", StockCopyWarning)
-        config = {**task.get_config(), "backbone": backbone}
+    config = {**task.get_config(), "backbone": backbone}
     # Not from its config, which leaves out the tokenizer's vocabulary.
     config["preprocessor"] = task.preprocessor
     return type(task).from_config(config)
-
-
-class StockCopyWarning(UserWarning):
-    """Told when a converted model is saved or copied as a stock one."""
-
-
-def tell_when_saved(backbone: keras.Model) -> None:
-    """Lets a converted backbone say that what is saved of it is a stock one.
-
-    Files, copies and pickles of a model are made of its config, in which nothing of a
-    conversion can be.
-
-    Args:
-        backbone: a KerasHub backbone that was just converted.
-    """
-    backbone.get_config = functools.partial(_told_config, backbone)
-
-
-def tell_no_more(backbone: keras.Model) -> None:
-    """Undoes `tell_when_saved`."""
-    del backbone.get_config
-
-
-def _told_config(backbone: keras.Model) -> dict[str, Any]:
-    ffns = converted_ffns(backbone)
-    dead = sum(ffn.hidden_dim - ffn.state.kept_neurons().shape[-1] for ffn in ffns)
-    if dead or any(ffn.state.live or ffn.state.probe for ffn in ffns):
-        warnings.warn(
-            f"What is saved or copied of {type(backbone).__name__} '{backbone.name}' "
-            f"is a stock model that answers as this one does: {dead} masked neurons "
-            "are zeros in it; the scores, the masks and the pruning under way are not "
-            "in it. Use keras_idea.Checkpoint to go on later, keras_idea.compact for "
-            "a narrow model.",
-            StockCopyWarning,
-            stacklevel=3,
-        )
-    return type(backbone).get_config(backbone)
 
 
 def mend_get_config(backbone: keras.Model) -> None:

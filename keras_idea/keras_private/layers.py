@@ -18,6 +18,25 @@ def stored_kernel(layer: keras.layers.Layer) -> keras.Variable:
     return layer._kernel
 
 
+def set_output_dim(layer: keras.layers.Layer, size: int) -> None:
+    """Tells a Dense or EinsumDense layer that its kernel has other columns now."""
+    if isinstance(layer, keras.layers.Dense):
+        layer.units = size
+    else:
+        layer.partial_output_shape = (*layer.partial_output_shape[:-1], size)
+
+
+def set_input_dim(layer: keras.layers.Layer, size: int) -> None:
+    """Tells a Dense or EinsumDense layer that its kernel has other rows now.
+
+    A file of the model tells the shape for which the layer is to be built.
+    """
+    if isinstance(layer, keras.layers.Dense):
+        layer.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: size})
+    shapes = layer._build_shapes_dict or {}
+    layer._build_shapes_dict = {n: (*s[:-1], size) for n, s in shapes.items()}
+
+
 def become(layer: keras.layers.Layer, cls: type) -> None:
     """Makes a built layer one of a sub- or superclass that has the same attributes.
 

@@ -7,6 +7,7 @@ Seen with Keras 3.15.1.
 
 import contextlib
 import dataclasses
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -153,6 +154,9 @@ def _recorded(
     def node(
         operation: keras.Operation, call_args: Any, call_kwargs: Any, outputs: Any
     ) -> None:
+        for tensor in _tensors(outputs):
+            # A product with a number counts as sparse, which jax then computes.
+            tensor._sparse = False
         if id(operation) not in entered or operation in recording.opaque:
             given = keras.tree.flatten((call_args, call_kwargs))
             recording.calls.append(Call(operation, given, _tensors(outputs)))
@@ -170,17 +174,24 @@ def _recorded(
             recording.opaque[self] = error
             return _outputs_of(self, args, kwargs)
 
+    # With it jax takes the sum of an array and a symbolic tensor for its own.
+    as_array = vars(keras.KerasTensor).get("__jax_array__")
     # Operations get names too, which layers that are made later would miss.
     names = global_state.get_global_attribute("object_name_uids")
     before = dict(names or {})
     try:
+        if as_array is not None:
+            del keras.KerasTensor.__jax_array__
         with (
+            warnings.catch_warnings(action="ignore"),
             instead(keras_layer, "Node", node),
             instead(keras_operation, "Node", node),
             instead(keras.layers.Layer, "symbolic_call", symbolic_call),
         ):
             yield
     finally:
+        if as_array is not None:
+            keras.KerasTensor.__jax_array__ = as_array
         if names is not None:
             names.clear()
             names.update(before)

@@ -102,16 +102,29 @@ class Cut:
             return [values[..., ::2], values[..., 1::2]]
         return ops.split(values, 2, axis=-1)
 
-    def take(self, kept: np.ndarray) -> Tensor:
+    def used(self) -> Tensor:
+        """Whether any of a neuron's weights in it is other than zero.
+
+        Returns:
+            bool tensor `(F,)` or `(E, F)`.
+        """
+        places = {*range(len(self.variable.shape))} - {self.axis, self.group}
+        values = ops.any(self.variable.value != 0, axis=tuple(places))
+        first, *second = self.split(values)
+        return ops.logical_or(first, second[0]) if second else first
+
+    def take(self, kept: np.ndarray, value: Tensor | None = None) -> Tensor:
         """The variable's value, of the neurons that stay alone.
 
         Args:
             kept: int array `(K,)` or `(E, K)`, ascending.
+            value: tensor, taken in its place. Defaults to None: the variable's.
         """
+        value = self.variable.value if value is None else value
         places = kept
         if self.packing == "halves":
             places = np.concatenate([kept, kept + self.neurons], axis=-1)
         elif self.packing == "pairs":
             places = np.stack([2 * kept, 2 * kept + 1], axis=-1)
             places = places.reshape(*kept.shape[:-1], -1)
-        return take_neurons(self.variable.value, places, self.axis, self.group)
+        return take_neurons(value, places, self.axis, self.group)

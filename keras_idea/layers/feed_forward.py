@@ -1,5 +1,6 @@
 """The arithmetic of an FFN with a gate or without, and what all of them are asked."""
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -133,3 +134,19 @@ def check_loaded_ffn(layer: keras.layers.Layer, store: Mapping[str, Any]) -> Non
             "the file, named in an error above, has made Keras try again."
         )
     check_loaded_width(layer.path, layer.hidden_dim, store["0"].shape[1])
+
+
+def used_neurons(cuts: Sequence[Cut]) -> Tensor:
+    """The mask of the neurons that have a weight other than zero.
+
+    Where all are zero, as in an FFN that begins with zeros, each counts as used.
+
+    Args:
+        cuts: list of `Cut`, of one FFN.
+
+    Returns:
+        float32 tensor in {0, 1}, `(F,)`; of E experts `(E, F)`.
+    """
+    used = functools.reduce(ops.logical_or, (cut.used() for cut in cuts))
+    unknown = ops.logical_not(ops.any(used, axis=-1, keepdims=True))
+    return ops.cast(ops.logical_or(used, unknown), "float32")

@@ -3,11 +3,14 @@
 Shapes: F = hidden_dim (neurons), D = input_dim. A state of E experts has all of `(F,)`
 for each of them: `(E, F)`.
 
-An FFN that nobody prunes is a plain FFN with a mask: three variables that no
-optimizer trains. While a pruner is at work (`keras_idea.surgery.pruner`), newer
-scores and a newer mask live among the optimizer's variables, as moments do, because
-the optimizer's step is where they change. `scores` and `mask` are what the outside
-sees: brought up to date whenever they are looked at.
+A prunable FFN that nobody prunes is a plain FFN with a mask: three variables that no
+optimizer trains. Of layers that are not ours the model holds none of them
+(`groups/states.py`), and their pruned neurons are zeros.
+
+While a pruner is at work (`keras_idea.surgery.pruner`), newer scores and a newer mask
+are among the optimizer's variables, as moments are, because the optimizer's step is
+where they change. `scores` and `mask` are what the outside sees: brought up to date
+whenever they are looked at.
 
 The mask multiplies the down kernel alone: a masked neuron then contributes nothing,
 and no gradient moves its rows, whoever trains the layer.
@@ -18,6 +21,7 @@ variables of its own, through which the hidden activations pass (see
 """
 
 import contextlib
+import dataclasses
 import weakref
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
@@ -44,6 +48,30 @@ else:
         return False
 
 
+@dataclasses.dataclass(frozen=True)
+class Scoring:
+    """How the scores of neurons are made: lambda, f1 and f2 of Algorithm 1.
+
+    Args:
+        ema_decay: float in [0, 1), weight of the past in the scores. Defaults to 0.4.
+        row_reduce: "mean" or "max", over the weights of a neuron in one matrix.
+            Defaults to "mean".
+        matrix_reduce: "mean" or "max", over its matrices. Defaults to "max".
+
+    Raises:
+        ValueError: for an argument outside its range.
+    """
+
+    ema_decay: float = 0.4
+    row_reduce: Reduction = "mean"
+    matrix_reduce: Reduction = "max"
+
+    def __post_init__(self) -> None:
+        check_number("ema_decay", self.ema_decay, 0.0, 1.0, exclude_maximum=True)
+        check_choice("row_reduce", self.row_reduce, list(REDUCTIONS))
+        check_choice("matrix_reduce", self.matrix_reduce, list(REDUCTIONS))
+
+
 # Where the three variables stand in a file, by how many it holds. Files from before
 # the optimizer kept the newer ones hold more: carriers, and counts of steps.
 _PLACES = {3: (0, 1, 2), 4: (0, 1, 3), 9: (5, 6, 8)}
@@ -57,27 +85,13 @@ class NeuronState(keras.layers.Layer):
     never called. Its owner takes its down kernel through `masked`.
 
     Args:
-        ema_decay: float in [0, 1), weight of the past in the scores.
-        row_reduce: "mean" or "max", over the weights of a neuron's row.
-        matrix_reduce: "mean" or "max", over the matrices.
         name: str, the layer's name.
     """
 
-    def __init__(
-        self,
-        ema_decay: float = 0.4,
-        row_reduce: Reduction = "mean",
-        matrix_reduce: Reduction = "max",
-        name: str | None = None,
-    ) -> None:
+    def __init__(self, name: str | None = None) -> None:
         super().__init__(name=name, dtype="float32")
-        self.ema_decay = check_number(
-            "ema_decay", ema_decay, 0.0, 1.0, exclude_maximum=True
-        )
-        self.row_reduce = check_choice("row_reduce", row_reduce, list(REDUCTIONS))
-        self.matrix_reduce = check_choice(
-            "matrix_reduce", matrix_reduce, list(REDUCTIONS)
-        )
+        #: `Scoring`, how the scores are made: as the last pruning run has it.
+        self.scoring = Scoring()
         #: int, the neurons it had at first, before any narrowing.
         self.full_dim: int | None = None
         self.probe: Any = None
@@ -90,6 +104,8 @@ class NeuronState(keras.layers.Layer):
         self.target_dim: int | None = None
         #: int or None, the experts whose neurons these are, each ranked by itself.
         self.experts: int | None = None
+        #: Weights of a neuron in each kernel at first, where they may become fewer.
+        self.row_lengths: tuple[int, ...] = ()
 
     def build(
         self,
@@ -101,19 +117,49 @@ class NeuronState(keras.layers.Layer):
         """Makes the variables, of so many matrices' scores."""
         self.full_dim, self.experts = hidden_dim, experts
         neurons = (hidden_dim,) if experts is None else (experts, hidden_dim)
+        self._by_weight = (matrices, *neurons, input_dim)
+        self._scores = self._add("scores", self._scores_shape, "zeros")
+        self._mask = self._add("mask", neurons, "ones")
+        #: Variable `(F,)`, float32: the number that each neuron had at first.
+        self.original_index = self._add("original_index", neurons, _numbers)
+        self.built = True
+
+    @property
+    def _scores_shape(self) -> tuple[int, ...]:
         # The mean of the rows' averages is the average of the rows' means, so
         # F numbers a matrix replace F D; only the maximum needs them all.
-        row = (*neurons, input_dim) if self.row_reduce == "max" else neurons
+        every = self._by_weight
+        return every if self.scoring.row_reduce == "max" else every[:-1]
 
-        def add(name: str, shape: tuple, initializer: Initializer) -> keras.Variable:
-            kwargs = {"dtype": "float32", "autocast": False, "trainable": False}
-            return self.add_weight(shape, initializer, name=name, **kwargs)
+    def _add(
+        self, name: str, shape: tuple[int, ...], initializer: Initializer
+    ) -> keras.Variable:
+        kwargs = {"dtype": "float32", "autocast": False, "trainable": False}
+        return self.add_weight(shape, initializer, name=name, **kwargs)
 
-        self._scores = add("scores", (matrices, *row), "zeros")
-        self._mask = add("mask", neurons, "ones")
-        #: Variable `(F,)`, float32: the number that each neuron had at first.
-        self.original_index = add("original_index", neurons, _numbers)
-        self.built = True
+    def score_by(self, scoring: Scoring) -> None:
+        """Sets how the scores are made; those of another shape begin at zero.
+
+        Raises:
+            ValueError: if experts were to be scored by each weight.
+        """
+        if scoring.row_reduce == "max" and self.experts is not None:
+            raise ValueError(
+                "`row_reduce` must be 'mean' for a mixture of experts, whose scores "
+                "are kept by neuron, not by weight. Received: row_reduce='max'."
+            )
+        before, self.scoring = self.scoring.row_reduce, scoring
+        if self.built and before != scoring.row_reduce:
+            neurons = self._mask.shape[-1]
+            self._by_weight = (*self._by_weight[:-2], neurons, self._by_weight[-1])
+            unlocked(self, NeuronState._renew_scores)
+
+    def _renew_scores(self) -> None:
+        place = self._non_trainable_variables.index(self._scores)
+        with scope_at(self.path):
+            self._scores = self._add("scores", self._scores_shape, "zeros")
+        held = self._non_trainable_variables
+        held[place] = held.pop()
 
     @property
     def mask(self) -> keras.Variable:
@@ -134,8 +180,9 @@ class NeuronState(keras.layers.Layer):
     def importance_of(self, scores: Tensor) -> Tensor:
         """Importance `(F,)` by given scores, as this state reduces them."""
         if self.experts is not None:  # whose rows are reduced already
-            return REDUCTIONS[self.matrix_reduce](scores, axis=0)
-        return neuron_importance(scores, self.row_reduce, self.matrix_reduce)
+            return REDUCTIONS[self.scoring.matrix_reduce](scores, axis=0)
+        reductions = self.scoring.row_reduce, self.scoring.matrix_reduce
+        return neuron_importance(scores, *reductions)
 
     def masked(self, down: Tensor) -> Tensor:
         """The down kernel `(F, D)` with the rows of dead neurons zeroed."""
@@ -216,6 +263,10 @@ class NeuronState(keras.layers.Layer):
                 "each row of the mask."
             )
         return np.nonzero(mask)[-1].reshape(*mask.shape[:-1], -1)
+
+    def see(self, mask: Tensor) -> None:
+        """Takes the mask that the weights show, of layers that hold none themselves."""
+        self._mask.assign(mask)
 
     def publish(self) -> None:
         """Brings `scores` and `mask` up to the last optimizer step."""

@@ -5,10 +5,12 @@ from typing import Any, ClassVar
 
 import keras
 
+from keras_idea.layers.cut import Cut
 from keras_idea.layers.feed_forward import (
     check_loaded_ffn,
     feed_forward,
     ffn_biases,
+    ffn_cuts,
     ffn_kernels,
 )
 from keras_idea.layers.ffn_arguments import (
@@ -38,6 +40,14 @@ class PlainFFN(keras.layers.Layer):
         """The layer's output, of the shape of `inputs`."""
         kernels = [kernel.value for kernel in ffn_kernels(self)]
         return feed_forward(inputs, kernels, ffn_biases(self), self.activation)
+
+    def cuts(self) -> list[Cut]:
+        """How its neurons lie in its weights, the kernels first."""
+        return ffn_cuts(self)
+
+    def set_hidden_dim(self, hidden_dim: int) -> None:
+        """Follows kernels that were narrowed in place."""
+        self.hidden_dim = hidden_dim
 
     def load_own_variables(self, store: Mapping[str, Any]) -> None:
         """Takes the kernels from a file, which must be of this width."""

@@ -1,5 +1,6 @@
 """What all FFNs that can be pruned have in common."""
 
+import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -17,7 +18,7 @@ from keras_idea.layers.feed_forward import (
     ffn_kernels,
 )
 from keras_idea.layers.ffn_arguments import build_ffn, ffn_arguments, ffn_config
-from keras_idea.layers.neuron_state import NeuronState
+from keras_idea.layers.neuron_state import NeuronState, Scoring
 from keras_idea.layers.plain_ffns import PlainFFN
 from keras_idea.typing import Tensor
 
@@ -124,12 +125,13 @@ class Prunable(keras.layers.Layer):
 
     def get_config(self) -> dict[str, Any]:
         """Dict of the constructor's arguments."""
-        state = {
-            "ema_decay": self.state.ema_decay,
-            "row_reduce": self.state.row_reduce,
-            "matrix_reduce": self.state.matrix_reduce,
-        }
-        return {**super().get_config(), **ffn_config(self), **state}
+        return {**super().get_config(), **ffn_config(self)}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "Prunable":
+        """A layer of a config; what older ones say of scoring is the method's now."""
+        of_method = {field.name for field in dataclasses.fields(Scoring)}
+        return cls(**{k: v for k, v in config.items() if k not in of_method})
 
     def get_build_config(self) -> dict[str, Any] | None:
         """What `build_from_config` needs: the shape, and what the state holds."""
@@ -138,11 +140,13 @@ class Prunable(keras.layers.Layer):
         if probe is not None:
             probe = keras.saving.serialize_keras_object(probe)
         state = {"full_dim": self.state.full_dim, "probe": probe}
-        return config and {**config, **state}
+        scoring = dataclasses.asdict(self.state.scoring)
+        return config and {**config, **state, "scoring": scoring}
 
     def build_from_config(self, config: dict[str, Any] | None) -> None:
         """Builds the layer as it was saved: still to be pruned, or narrowed."""
         if config:
+            self.state.scoring = Scoring(**config.get("scoring", {}))
             self.build(config["input_shape"])
             self.state.full_dim = config.get("full_dim", self.hidden_dim)
             if config.get("probe"):

@@ -4,7 +4,6 @@ from typing import Any
 
 import keras
 
-from keras_idea.functional.importance import Reduction
 from keras_idea.layers.ffn_arguments import (
     GATED,
     UNGATED,
@@ -45,10 +44,6 @@ class PrunableGatedFFN(Prunable):
         hidden_dim: int >= 1, the number of neurons of the enlarged layer.
         activation: str or function, applied to the `up` branch. Default "silu".
         use_bias: bool, whether the three matrices have biases. Default False.
-        ema_decay: float in [0, 1), weight of the past in the scores. Default 0.4.
-        row_reduce: "mean" (default) or "max", over the weights of a neuron's
-            row. "max" keeps scores of every weight: `(3, hidden_dim, input_dim)`.
-        matrix_reduce: "mean" or "max" (default), over up, gate and down.
         kernel_initializer: initializer of the three kernels.
         bias_initializer: initializer of the three biases. Default "zeros".
         kernel_regularizer: regularizer of each kernel, as of `keras.layers.Dense`,
@@ -84,9 +79,6 @@ class PrunableGatedFFN(Prunable):
         activation: Activation = "silu",
         *,
         use_bias: bool = False,
-        ema_decay: float = 0.4,
-        row_reduce: Reduction = "mean",
-        matrix_reduce: Reduction = "max",
         kernel_initializer: Initializer = "glorot_uniform",
         bias_initializer: Initializer = "zeros",
         kernel_regularizer: Regularizer = None,
@@ -104,9 +96,7 @@ class PrunableGatedFFN(Prunable):
             kernel=(kernel_initializer, kernel_regularizer, kernel_constraint),
             bias=(bias_initializer, bias_regularizer, bias_constraint),
         )
-        self.state = NeuronState(
-            ema_decay, row_reduce, matrix_reduce, name="neuron_state"
-        )
+        self.state = NeuronState(name="neuron_state")
 
 
 @keras.saving.register_keras_serializable(package="keras_idea")
@@ -122,10 +112,6 @@ class PrunableFFN(Prunable):
         hidden_dim: int >= 1, the number of neurons of the enlarged layer.
         activation: str or function, `sigma`. Default "gelu".
         use_bias: bool, whether the two matrices have biases. Default False.
-        ema_decay: float in [0, 1), weight of the past in the scores. Default 0.4.
-        row_reduce: "mean" (default) or "max", over the weights of a neuron's
-            row. "max" keeps scores of every weight: `(2, hidden_dim, input_dim)`.
-        matrix_reduce: "mean" or "max" (default), over up and down.
         kernel_initializer: initializer of the two kernels.
         bias_initializer: initializer of the two biases. Default "zeros".
         kernel_regularizer: regularizer of each kernel, as of `keras.layers.Dense`,
@@ -159,9 +145,6 @@ class PrunableFFN(Prunable):
         activation: Activation = "gelu",
         *,
         use_bias: bool = False,
-        ema_decay: float = 0.4,
-        row_reduce: Reduction = "mean",
-        matrix_reduce: Reduction = "max",
         kernel_initializer: Initializer = "glorot_uniform",
         bias_initializer: Initializer = "zeros",
         kernel_regularizer: Regularizer = None,
@@ -179,6 +162,4 @@ class PrunableFFN(Prunable):
             kernel=(kernel_initializer, kernel_regularizer, kernel_constraint),
             bias=(bias_initializer, bias_regularizer, bias_constraint),
         )
-        self.state = NeuronState(
-            ema_decay, row_reduce, matrix_reduce, name="neuron_state"
-        )
+        self.state = NeuronState(name="neuron_state")

@@ -7,6 +7,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_idea.layers.neuron_state import Scoring
 from keras_idea.methods.probe import Probe
 from keras_idea.schedules.width import CubicWidth
 
@@ -56,10 +57,13 @@ class Method:
     Attributes:
         name: str, what the callback's `method` calls it.
         reads_hidden: bool, whether it needs the hidden activations.
+        scoring: `Scoring`, how the scores are made that rank the neurons, or that are
+            only shown.
     """
 
     name: str
     reads_hidden = False
+    scoring = Scoring()
 
     def width_schedule(
         self,

@@ -1,13 +1,12 @@
 """The models of a run, wide and narrow, ready to train."""
 
 import dataclasses
-import functools
 import pathlib
 from collections.abc import Callable
-from typing import Any
 
 import keras
 
+from keras_idea import methods
 from keras_idea.callbacks import IdeaPruneCallback
 from keras_idea.data import (
     CachedCorpus,
@@ -102,13 +101,14 @@ def decoder_models(config: RunConfig, corpus: Corpus | Documents) -> RunModels:
     shape = config.model
     vocabulary = run_bytes(config)
 
-    prunable = functools.partial(PrunableGatedFFN, **scoring(config))
     return RunModels(
         corpus=corpus if isinstance(corpus, Corpus) else corpus.tokenized(vocabulary),
         vocabulary=vocabulary,
         hidden_dim=shape.hidden_dim,
         target_dim=narrow_width(config, shape.hidden_dim, outline_of(config)),
-        wide=lambda: compiled(config, bare_decoder(config, shape.hidden_dim, prunable)),
+        wide=lambda: compiled(
+            config, bare_decoder(config, shape.hidden_dim, PrunableGatedFFN)
+        ),
         plain=lambda width: compiled(config, bare_decoder(config, width)),
         save=lambda narrow, path: narrow.save(path),
         saved_as="narrow.keras",
@@ -125,15 +125,6 @@ def outline_of(config: RunConfig) -> Callable[[int], keras.Model]:
     return make
 
 
-def scoring(config: RunConfig) -> dict[str, Any]:
-    """How the neurons are scored: arguments of what makes FFNs prunable."""
-    return {
-        "ema_decay": config.pruning.ema_decay,
-        "row_reduce": config.pruning.row_reduce,
-        "matrix_reduce": config.pruning.matrix_reduce,
-    }
-
-
 def pruning(
     config: RunConfig, target_dim: int, log_dir: Monitor | None = None
 ) -> IdeaPruneCallback:
@@ -147,12 +138,18 @@ def pruning(
     Returns:
         `IdeaPruneCallback`.
     """
+    settings = config.pruning
+    method: str | methods.Method = settings.method
+    if method == "sensitivity":
+        method = methods.Sensitivity(
+            settings.ema_decay, settings.row_reduce, settings.matrix_reduce
+        )
     return IdeaPruneCallback(
         target_dim,
         config.budget.enlarge_steps,
         config.budget.prune_steps,
-        method=config.pruning.method,
-        compact=config.pruning.compact,
-        update_every=config.pruning.update_every,
+        method=method,
+        compact=settings.compact,
+        update_every=settings.update_every,
         log_dir=log_dir,
     )

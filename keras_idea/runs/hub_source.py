@@ -13,10 +13,8 @@ from keras_idea.extras import require
 from keras_idea.hub.families import HUB_FAMILIES
 from keras_idea.hub.ffn import HubFFN, hub_ffns
 from keras_idea.keras_private.variables import without_parameters, without_values
-from keras_idea.runs.build import scoring
 from keras_idea.runs.config import RunConfig
 from keras_idea.runs.model_table import ModelConfig
-from keras_idea.surgery import make_prunable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,12 +42,12 @@ class HubSource:
         return self.arguments[name] // per_neuron
 
     def wide(self, config: RunConfig) -> keras.Model:
-        """The wide model, prunable, not compiled."""
+        """The wide model, not compiled."""
         if self.preset is None:
             model = self.stock(self.hidden_dim)
         else:
             model = _load(self.task, self.preset, config.run.dtype)
-        return make_prunable(model, **scoring(config))
+        return model
 
     def stock(self, width: int) -> keras.Model:
         """A stock model with fresh weights, of `width` neurons an FFN."""

@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from keras_idea.callbacks.narrowing import COMPACT, Compact
+from keras_idea.functional.importance import Reduction
 from keras_idea.methods import METHODS
 from keras_idea.runs import fields
 
@@ -171,8 +172,8 @@ class PruningConfig(fields.Table):
     ema_decay: float = fields.number(
         0.4, minimum=0.0, maximum=1.0, exclude_maximum=True
     )
-    row_reduce: str = fields.choice("mean", "mean", "max")
-    matrix_reduce: str = fields.choice("max", "mean", "max")
+    row_reduce: Reduction = fields.choice("mean", "mean", "max")
+    matrix_reduce: Reduction = fields.choice("max", "mean", "max")
     update_every: int = fields.integer(1, minimum=1)
     compact: Compact = fields.choice("end", *COMPACT)
 

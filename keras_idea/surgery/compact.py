@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, TypeVar, overload
 import keras
 
 from keras_idea.hub.families import is_backbone, is_task
-from keras_idea.hub.rebuild import rebuild_backbone, rebuild_task
+from keras_idea.hub.rebuild import check_one_width, rebuild_backbone, rebuild_task
 from keras_idea.hub.same_function import check_same_function
 from keras_idea.keras_private.layer_walk import student_of, sublayers, walk
 from keras_idea.keras_private.layers import own_attributes
@@ -18,7 +18,6 @@ from keras_idea.keras_private.models import (
 )
 from keras_idea.keras_private.unlocked import put_in_place
 from keras_idea.keras_private.user_warning import warn_user
-from keras_idea.layers.neuron_state import NeuronState
 from keras_idea.layers.plain_ffns import PlainFFN
 from keras_idea.layers.prunable import Prunable
 from keras_idea.surgery.condition import check_at_rest
@@ -30,6 +29,7 @@ from keras_idea.surgery.optimizer_state import (
 )
 from keras_idea.surgery.own_config import warn_of_stale_configs
 from keras_idea.surgery.pairing import Pair, cut_to, paired_variables
+from keras_idea.surgery.shrink import narrow_copy
 
 Model = TypeVar("Model", bound=keras.layers.Layer)
 
@@ -42,17 +42,17 @@ def compact(model: keras.layers.Layer) -> keras.layers.Layer:
     """A new, narrow model that computes what the masked model computes.
 
     Every `PrunableGatedFFN` becomes a `GatedFFN`, every `PrunableFFN` an `UngatedFFN`,
-    of the neurons that are alive now, and a KerasHub model one of its own stock class,
-    checked on a probe batch; everything else is copied. A compiled model comes back
-    compiled, its optimizer's state sliced alike, so that the next train step of the
-    new model equals the next train step of the old one.
+    of the neurons that are active now. Other layers stay of their class: of FFNs of
+    Dense layers the neurons stay that have a weight other than zero. A KerasHub model
+    is checked on a probe batch. A compiled model comes back compiled, its optimizer's
+    state sliced alike, so that the next train step of the new model equals the next
+    train step of the old one.
 
     Args:
         model: a built functional, Sequential or subclassed Keras model, which
             holds its FFNs as attributes or in lists, tuples or dicts of them; or a
-            KerasHub task or backbone that `make_prunable` has converted; or a
-            FFN of this package. It is left as it is. A subclassed
-            model (or layer) that holds FFNs needs a `get_config` that its
+            KerasHub task or backbone; or an FFN of this package. It is left as it is.
+            A subclassed model (or layer) that holds FFNs needs a `get_config` that its
             constructor understands, as for saving.
 
     Returns:
@@ -80,6 +80,10 @@ def compact(model: keras.layers.Layer) -> keras.layers.Layer:
     optimizer = built_optimizer(model)
     if optimizer is not None:
         check_carriable(optimizer, [cut for ffn in ffns for cut in ffn.cuts()])
+    kept = [(ffn, ffn.kept_neurons()) for ffn in ffns]
+    for backbone in [layer for layer in walk(model) if is_backbone(layer)]:
+        widths = {id(ffn.layer): stay.shape[-1] for ffn, stay in kept}
+        check_one_width(backbone, widths)
     narrow = _rebuild(model, {})
     if not narrow.built:
         narrow.build_from_config(model.get_build_config())
@@ -90,7 +94,8 @@ def compact(model: keras.layers.Layer) -> keras.layers.Layer:
             "`get_build_config()`. Define `build` (or `build_from_config`), as loading "
             "a saved one needs too, or let `call` take one (nested) input."
         )
-    pairs = paired_variables(model, narrow, ffns)
+    narrow_copy(model, narrow, kept)
+    pairs = paired_variables(model, narrow, kept)
     for old, new, stays in pairs:
         new.trainable = old.trainable
         new.assign(cut_to(old, stays))
@@ -120,9 +125,7 @@ def _warn_of_nothing(model: keras.layers.Layer, ffns: list[FFN]) -> None:
     if not ffns and not plain and model not in _NARROW:
         warn_user(
             f"Model '{model.name}' holds no FFN that can be pruned, so compact() "
-            "returns a copy of the same shape. Use `keras_idea.PrunableGatedFFN`, or "
-            "`keras_idea.make_prunable(model)` for a KerasHub model, and prune it "
-            "before."
+            "returns a copy of the same shape. `keras_idea.explain(model)` says why."
         )
 
 
@@ -149,11 +152,10 @@ def _rebuild_once(layer: keras.layers.Layer, memo: Copies) -> keras.layers.Layer
         return _rebuild(sublayer, memo)
 
     if is_backbone(layer):
-        narrow = rebuild_backbone(layer)
+        copy = rebuild_backbone(layer)
         # A layer of it may be used outside of it too, as embeddings are.
-        old = [part for part in walk(layer) if not isinstance(part, NeuronState)]
-        memo.update(zip(map(id, old), walk(narrow), strict=True))
-        return narrow
+        memo.update(zip(map(id, walk(layer)), walk(copy), strict=True))
+        return copy
     if is_task(layer):
         return rebuild_task(layer, clone(layer.backbone))
     if isinstance(layer, keras.Sequential):

@@ -1,7 +1,7 @@
 """What state a model is in: one place knows, and whatever depends on it asks here.
 
-A model is stock, or holds FFNs that can be pruned; those are at rest (masked or not,
-narrowed or not), or a pruner is at work in them, or a method is measuring or learning.
+The FFNs of a model are at rest (masked or not, narrowed or not), or a pruner is at work
+in them, or a method is measuring or learning.
 Some of its layers may be frozen, quantized or have LoRA, and its optimizer may train
 other variables than its own.
 """
@@ -14,6 +14,7 @@ from keras_idea.hub.families import is_backbone
 from keras_idea.keras_private.layer_walk import walk
 from keras_idea.keras_private.optimizer_parts import innermost, parts
 from keras_idea.keras_private.optimizer_variables import trained_variables
+from keras_idea.surgery.explain import why_nothing
 from keras_idea.surgery.find import FFN, find_ffns
 from keras_idea.surgery.pruner import pruner_of
 from keras_idea.surgery.replicas import replicas_of
@@ -61,19 +62,10 @@ def condition_of(model: keras.layers.Layer) -> Condition:
         frozen=[
             ffn.name
             for ffn in ffns
-            if ffn.state.built and not all(k.trainable for k in ffn.kernels)
+            if ffn.built and not all(k.trainable for k in ffn.kernels)
         ],
         untrained=_untrained(ffns, optimizer),
     )
-
-
-def check_convertible(model: keras.layers.Layer) -> None:
-    """Refuses to convert what could not be trained, or brought out again.
-
-    Raises:
-        ValueError: naming the layers with LoRA or quantized.
-    """
-    _check_plain(condition_of(model))
 
 
 def check_trainable(model: keras.Model) -> list[FFN]:
@@ -94,15 +86,13 @@ def check_trainable(model: keras.Model) -> list[FFN]:
             "`model.compile(optimizer=..., loss=...)` before `fit`."
         )
     condition = condition_of(model)
+    _check_plain(condition)
     if not condition.ffns:
         raise ValueError(
-            f"Model '{model.name}' has no prunable FFN. Use "
-            "`keras_idea.PrunableGatedFFN` for its feed-forward layers (and build "
-            "the model first, if it makes them in `build`), or convert a KerasHub "
-            "model with `keras_idea.make_prunable(model)`."
+            f"Model '{model.name}' has no FFN whose neurons can be pruned. "
+            f"{why_nothing(model)}"
         )
-    _check_plain(condition)
-    if not all(ffn.state.built for ffn in condition.ffns):
+    if not all(ffn.built for ffn in condition.ffns):
         raise ValueError(
             f"Model '{model.name}' is not built, so there are no neurons to rank yet. "
             "Call it on data, or `model.build(input_shape)`, before training begins."
@@ -130,7 +120,7 @@ def check_at_rest(model: keras.layers.Layer, what: str) -> list[FFN]:
 
     Args:
         model: a Keras model or layer.
-        what: str, what is asked for, such as "strip()".
+        what: str, what is asked for, such as "compact()".
 
     Returns:
         list of `FFN` handles.

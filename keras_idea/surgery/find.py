@@ -1,36 +1,79 @@
-"""The prunable FFNs of a model, behind one kind of handle."""
+"""The FFNs of a model, behind one kind of handle."""
 
 import dataclasses
+import weakref
+from typing import Any, Protocol
 
 import keras
 import numpy as np
 
+from keras_idea.groups.dense import DenseGroup, Found, find_dense_groups, is_dense
+from keras_idea.groups.measured import end_measuring, is_measured, measure
+from keras_idea.groups.states import state_of
 from keras_idea.hub.families import is_backbone
-from keras_idea.hub.ffn import HubFFN, converted_ffns
+from keras_idea.hub.ffn import known_ffns
 from keras_idea.keras_private.layer_walk import walk
+from keras_idea.keras_private.layers import stored_kernel
 from keras_idea.layers.cut import Cut
+from keras_idea.layers.feed_forward import used_neurons
 from keras_idea.layers.neuron_state import NeuronState
+from keras_idea.layers.plain_ffns import PlainFFN
 from keras_idea.layers.prunable import Prunable
 from keras_idea.typing import Tensor
 
 
+class Weights(Protocol):
+    """What holds the kernels of an FFN."""
+
+    @property
+    def hidden_dim(self) -> int:
+        """int, neurons that the kernels have places for."""
+
+    def cuts(self) -> list[Cut]:
+        """How the neurons lie in the weights, the kernels first."""
+
+    def set_hidden_dim(self, hidden_dim: int) -> None:
+        """Follows kernels that were narrowed in place."""
+
+
 @dataclasses.dataclass(frozen=True)
 class FFN:
-    """One FFN that can be pruned, whatever layer it lives in.
+    """The neurons of one FFN, whatever layers it is made of.
 
     Attributes:
         name: str, the path of its layer.
-        layer: the Keras layer that owns it: a `PrunableGatedFFN` or `PrunableFFN`, or
-            the layer of a KerasHub model that holds its matrices.
-        state: `NeuronState`, its scores and mask.
-        weights: what holds its kernels: the layer itself, or a `HubFFN`. All experts of
-            a mixture are one `FFN`; of each of them equally many neurons live.
+        layer: the Keras layer that it is known by: an FFN of this package, the first
+            of its Dense layers, or the layer that holds the matrices of experts.
+        weights: what holds its kernels: that layer, a `DenseGroup` or an
+            `ExpertGroup`. All experts of a mixture are one `FFN`; of each equally many
+            neurons are active.
     """
 
     name: str
     layer: keras.layers.Layer
-    state: NeuronState
-    weights: Prunable | HubFFN
+    weights: Any
+
+    @property
+    def layers(self) -> list[keras.layers.Layer]:
+        """List of the layers whose weights the neurons have."""
+        return getattr(self.weights, "layers", [self.layer])
+
+    @property
+    def state(self) -> NeuronState:
+        """`NeuronState`, its scores and mask."""
+        if self.masks_itself:
+            return self.layer.state
+        return state_of(self.layer, self.cuts())
+
+    @property
+    def masks_itself(self) -> bool:
+        """bool, whether its layer has a mask in the forward pass."""
+        return isinstance(self.layer, Prunable)
+
+    @property
+    def built(self) -> bool:
+        """bool, whether its layers have their variables."""
+        return self.layer.built
 
     @property
     def hidden_dim(self) -> int:
@@ -40,12 +83,12 @@ class FFN:
     @property
     def full_dim(self) -> int:
         """int, neurons it was built with, before any narrowing."""
-        return self.state.full_dim or self.hidden_dim
+        return (self.built and self.state.full_dim) or self.hidden_dim
 
     @property
     def original_indices(self) -> np.ndarray:
         """The numbers that its neurons had at first, as an int array."""
-        if not self.state.built:
+        if not self.built:
             return np.arange(self.hidden_dim)
         index = keras.ops.convert_to_numpy(self.state.original_index)
         return index.astype("int64")
@@ -66,8 +109,8 @@ class FFN:
 
     @property
     def width(self) -> int:
-        """int, neurons alive now."""
-        return self.kept_neurons().shape[-1] if self.state.built else self.hidden_dim
+        """int, active neurons."""
+        return self.kept_neurons().shape[-1] if self.built else self.hidden_dim
 
     @property
     def kernels(self) -> tuple[keras.Variable, ...]:
@@ -86,14 +129,16 @@ class FFN:
         return parts
 
     @property
-    def shows_hidden(self) -> bool:
-        """bool, whether its hidden activations pass through the state."""
-        return getattr(self.weights, "shows_hidden", True)
-
-    @property
     def mask(self) -> keras.Variable:
-        """Variable `(hidden_dim,)`, float32 in {0, 1}; see `NeuronState`."""
-        return self.state.mask
+        """Variable `(hidden_dim,)`, float32 in {0, 1}: which neurons are active.
+
+        Of layers that do not mask themselves, at rest: those with a weight other than
+        zero.
+        """
+        state = self.state
+        if state.live is None and not self.masks_itself:
+            state.see(used_neurons(self.cuts()))
+        return state.mask
 
     @property
     def scores(self) -> keras.Variable:
@@ -105,7 +150,8 @@ class FFN:
         return self.state.importance()
 
     def kept_neurons(self) -> np.ndarray:
-        """Indices of the neurons alive now, ascending: `NeuronState.kept_neurons`."""
+        """Indices of the active neurons, ascending: `NeuronState.kept_neurons`."""
+        _ = self.mask
         return self.state.kept_neurons()
 
     def kernel_cuts(self) -> list[Cut]:
@@ -116,14 +162,64 @@ class FFN:
         """How its neurons lie in the weights, the kernels first."""
         return self.weights.cuts()
 
+    def cuts_with_gradients(self) -> list[Cut]:
+        """The cuts in which neurons of zeros may have gradients other than zero.
+
+        Where nothing is compiled, to set these to zero costs more than it computes.
+        """
+        if keras.backend.backend() != "torch" or not self._is_quiet:
+            return self.cuts()
+        return [cut for cut in self.cuts() if cut.variable.regularizer is not None]
+
+    @property
+    def _is_quiet(self) -> bool:
+        """bool, whether the hidden activation of a neuron of zeros is 0."""
+        if any(layer.activity_regularizer is not None for layer in self.layers):
+            return False
+        if isinstance(self.layer, (Prunable, PlainFFN)):
+            return len(self.layer.matrices) > 2 or _quiet(self.layer.activation)
+        return self.weights.quiet
+
+    @property
+    def shows_hidden(self) -> bool:
+        """bool, whether a method can look at its hidden activations."""
+        return self.masks_itself or self._reader is not None
+
+    def set_probe(self, probe: Any) -> list[keras.Variable]:
+        """Hangs a probe in the way of the hidden activations; None takes it off.
+
+        Returns:
+            list of the variables given up, which the optimizer must forget.
+        """
+        reader = None if self.masks_itself else self._reader
+        if reader is not None and is_measured(reader):
+            end_measuring(reader)
+        given_up = self.state.set_probe(probe)
+        if reader is not None and probe is not None:
+            measure(reader, self.state)
+        return given_up
+
+    @property
+    def _reader(self) -> keras.layers.Layer | None:
+        """The one layer that is called on the hidden activations, or makes them."""
+        if isinstance(self.weights, DenseGroup):
+            readers = self.weights.readers
+            called = self.weights.calls_readers and len(readers) == 1
+            return readers[0] if called else None
+        return self.layer if isinstance(self.layer, PlainFFN) else None
+
 
 def find_ffns(model: keras.layers.Layer) -> list[FFN]:
-    """Finds every prunable FFN in a model, however deeply nested.
+    """Finds every FFN in a model whose neurons can be pruned.
+
+    Those are the FFNs of this package, and Dense (or such EinsumDense) layers whose
+    outputs reach Dense layers, and nothing else, through operations on each neuron
+    alone: they are found by following the data, through composite layers too. Of
+    KerasHub's mixtures of experts a table says where they are.
 
     Args:
-        model: a Keras model or layer: with layers that can be pruned, or a KerasHub
-            model that `make_prunable` has converted, or with both in it. FFNs that
-            it makes only when it is built are found once it is.
+        model: a built Keras model or layer: functional, Sequential, subclassed, of
+            KerasHub; of a `Distiller` its student.
 
     Returns:
         list of `FFN` handles in the model's own order; empty if there is none.
@@ -137,18 +233,59 @@ def find_ffns(model: keras.layers.Layer) -> list[FFN]:
     block_0/ffn_0 8 of 8
     block_1/ffn_1 8 of 8
     """
-    found: dict[int, tuple[keras.layers.Layer, Prunable | HubFFN]] = {}
-    for layer in walk(model):
-        if isinstance(layer, Prunable):
-            found[id(layer)] = (layer, layer)
+    layers = list(walk(model))
+    held: dict[int, tuple[keras.layers.Layer, Any, str]] = {}
+    for layer in layers:
+        if isinstance(layer, (Prunable, PlainFFN)):
+            held[id(layer)] = (layer, layer, layer.path or layer.name)
         elif is_backbone(layer):
-            found |= {id(ffn.owner): (ffn.owner, ffn) for ffn in converted_ffns(layer)}
-    paths = [layer.path or layer.name for layer, _ in found.values()]
-    names = [
-        path if paths.count(path) == 1 else f"{path}_{paths[:i].count(path)}"
-        for i, path in enumerate(paths)
-    ]
-    pairs = zip(names, found.values(), strict=True)
+            for ffn in known_ffns(layer):
+                if not ffn.traceable:
+                    key = ffn.layers[0]
+                    held[id(key)] = (key, ffn.group, ffn.owner.path)
+    groups = dense_groups(model).groups
+    for group, name in zip(groups, _names(groups), strict=True):
+        held.setdefault(id(group.layers[0]), (group.layers[0], group, name))
+    places = {id(layer): place for place, layer in reversed(list(enumerate(layers)))}
+    found = [held[key] for key in sorted(held, key=places.__getitem__)]
+    paths = [name for *_, name in found]
     return [
-        FFN(name, layer, weights.state, weights) for name, (layer, weights) in pairs
+        FFN(
+            name if paths.count(name) == 1 else f"{name}_{paths[:i].count(name)}",
+            layer,
+            weights,
+        )
+        for i, (layer, weights, name) in enumerate(found)
+    ]
+
+
+def _quiet(activation: Any) -> bool:
+    return float(keras.ops.convert_to_numpy(activation(keras.ops.zeros((1,))))[0]) == 0
+
+
+# What was found in a model, and of which kernels it was.
+_FOUND: weakref.WeakKeyDictionary[keras.layers.Layer, tuple[list, Found]] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def dense_groups(model: keras.layers.Layer) -> Found:
+    """As `find_dense_groups`; a model is followed once, as long as its layers stay."""
+    dense = [layer for layer in walk(model) if is_dense(layer) and layer.built]
+    present = [
+        (id(stored_kernel(layer)), layer.lora_enabled, layer.quantization_mode)
+        for layer in dense
+    ]
+    known = _FOUND.get(model)
+    if known is None or known[0] != present:
+        known = _FOUND[model] = present, find_dense_groups(model)
+    return known[1]
+
+
+def _names(groups: list[DenseGroup]) -> list[str]:
+    """The path of what holds a group's layers, where that holds no other's."""
+    holders = [group.layers[0].path.rpartition("/")[0] for group in groups]
+    return [
+        holder if holder and holders.count(holder) == 1 else group.layers[0].path
+        for holder, group in zip(holders, groups, strict=True)
     ]

@@ -200,11 +200,9 @@ def _copy_part(
         for (_, _, stays), (i, j) in zip(pairs, places, strict=True):
             if i is None or j is None or slot[i] is None:
                 continue
-            if stays is not None:
-                kept, whole = stays
-                cut = _cut_of_slot(source, name, slot[i], whole)
-                stays = None if cut is None else (kept, cut)
-            new_slots[name][j].assign(cut_to(slot[i], stays))
+            cuts = [(n, _cut_of_slot(source, name, slot[i], cut)) for n, cut in stays]
+            of_slot = [(neurons, cut) for neurons, cut in cuts if cut is not None]
+            new_slots[name][j].assign(cut_to(slot[i], of_slot))
     copy_decay_exclusions(source, target, [(old, new) for old, new, _ in pairs])
 
 

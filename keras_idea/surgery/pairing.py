@@ -1,5 +1,6 @@
 """Which variable of a narrow copy takes over which one of the wide model."""
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import keras
@@ -12,19 +13,23 @@ from keras_idea.typing import Tensor
 
 #: The neurons that stay, and how they lie in a variable.
 Kept: TypeAlias = tuple[np.ndarray, Cut]
-#: An old variable, the new one, what stays of it (None: all).
-Pair: TypeAlias = tuple[keras.Variable, keras.Variable, Kept | None]
+#: An old variable, the new one, what stays of it: a cut for each of its axes that has
+#: neurons; empty: all.
+Pair: TypeAlias = tuple[keras.Variable, keras.Variable, list[Kept]]
 
 
 def paired_variables(
-    model: keras.layers.Layer, narrow: keras.layers.Layer, ffns: list[FFN]
+    model: keras.layers.Layer,
+    narrow: keras.layers.Layer,
+    kept: Sequence[tuple[FFN, np.ndarray]],
 ) -> list[Pair]:
     """Pairs each variable of a model with the one that takes its value.
 
     Args:
         model: a built Keras model or layer.
-        narrow: its copy, whose FFNs are plain and as wide as the model's are alive.
-        ffns: list of `FFN` handles, all of the model.
+        narrow: its copy, whose FFNs are plain and as wide as the model's are active.
+        kept: list of (`FFN` handle of the model, ascending indices of the neurons
+            that stay).
 
     Returns:
         List of `Pair`, in the copy's order.
@@ -32,17 +37,20 @@ def paired_variables(
     Raises:
         ValueError: if the two have other variables than that.
     """
-    kept: dict[int, Kept] = {}
-    for ffn in ffns:
-        alive = ffn.kept_neurons()
-        kept |= {id(cut.variable): (alive, cut) for cut in ffn.cuts()}
-    states = {id(v) for ffn in ffns for v in ffn.state.variables}
+    cuts: dict[int, list[Kept]] = {}
+    states = set()
+    for ffn, neurons in kept:
+        states |= {id(variable) for variable in ffn.state.variables}
+        for cut in ffn.cuts():
+            cuts.setdefault(id(cut.variable), []).append((neurons, cut))
     old = [variable for variable in model.variables if id(variable) not in states]
     new = narrow.variables
-    pairs = [(a, b, kept.get(id(a))) for a, b in zip(old, new, strict=False)]
+    pairs = [(a, b, cuts.get(id(a), [])) for a, b in zip(old, new, strict=False)]
     for a, b, stays in pairs:
-        shape = tuple(a.shape) if stays is None else stays[1].shape(stays[0].shape[-1])
-        if (shape, a.name) != (tuple(b.shape), b.name):
+        shape = list(a.shape)
+        for neurons, cut in stays:
+            shape[cut.axis] = neurons.shape[-1] * cut.matrices
+        if (tuple(shape), a.name) != (tuple(b.shape), b.name):
             break
     else:
         if len(old) == len(new):
@@ -55,10 +63,10 @@ def paired_variables(
     )
 
 
-def cut_to(variable: keras.Variable, stays: Kept | None) -> Tensor:
+def cut_to(variable: keras.Variable, stays: list[Kept]) -> Tensor:
     """What stays of a variable's value; always a copy."""
-    if stays is None:
-        # On jax two variables that share an array cannot both be donated to a step.
-        return ops.copy(variable.value)
-    kept, cut = stays
-    return cut.take(kept)
+    # On jax two variables that share an array cannot both be donated to a step.
+    value = ops.copy(variable.value)
+    for neurons, cut in stays:
+        value = cut.take(neurons, value)
+    return value

@@ -14,6 +14,7 @@ from keras_idea.surgery.optimizer_state import (
     drop_variables,
     set_variables,
 )
+from keras_idea.surgery.row_ops import zero_rows
 from keras_idea.surgery.shrink import refresh
 from keras_idea.surgery.train_function import mark_train_step, unmark_train_step
 
@@ -38,9 +39,8 @@ def check_probes(
     for ffn in ffns:
         if not ffn.shows_hidden:
             raise ValueError(
-                f"Method '{method}' needs the hidden activations of {ffn.name}, and "
-                f"{type(ffn.weights.backbone).__name__} multiplies by its down kernel "
-                "without calling a layer. Use method='sensitivity' or 'random'."
+                f"Method '{method}' needs the hidden activations of {ffn.name}, which "
+                "no single layer is called on. Use method='sensitivity' or 'random'."
             )
     if optimizer is None:
         return
@@ -80,7 +80,7 @@ def attach_probes(
     """
     mark_train_step(model)
     for ffn, probe in zip(ffns, probes, strict=True):
-        ffn.state.set_probe(probe)
+        ffn.set_probe(probe)
     optimizer = built_optimizer(model)
     if optimizer is not None:
         set_variables(optimizer, model.trainable_variables)
@@ -117,7 +117,7 @@ def detach_probes(model: keras.Model, ffns: Iterable[FFN]) -> None:
         ffns: list of `FFN` handles, with probes or without.
     """
     unmark_train_step(model)
-    given_up = [variable for ffn in ffns for variable in ffn.state.set_probe(None)]
+    given_up = [variable for ffn in ffns for variable in ffn.set_probe(None)]
     if not given_up:
         return
     optimizer = built_optimizer(model)
@@ -138,3 +138,6 @@ def keep_neurons(ffn: FFN, decision: Decision) -> None:
         scale_F1 = ops.convert_to_tensor(decision.scale, dtype=down.dtype)[:, None]
         down.assign(down.value * scale_F1)
     ffn.mask.assign(decision.mask)
+    if not ffn.masks_itself:
+        zero_rows(ffn.cuts(), ffn.state._mask.value)
+    ffn.state.publish()

@@ -30,12 +30,14 @@ from keras_idea.keras_private.optimizer_variables import (
     track,
     trained_variables,
     untrack,
+    variable_key,
 )
 from keras_idea.schedules.width import CubicWidth
 from keras_idea.surgery.find import FFN, find_ffns
 from keras_idea.surgery.live import Live
 from keras_idea.surgery.renewal import renew
 from keras_idea.surgery.replicas import once_for_all_replicas, scope_of
+from keras_idea.surgery.row_ops import of_active
 from keras_idea.surgery.step_gradients import StepGradients
 from keras_idea.surgery.train_function import (
     TrainFunction,
@@ -120,10 +122,16 @@ class NeuronPruner:
         self._steps.assign(0)
         self._late = False
         for ffn, live in zip(self.ffns, self._live, strict=True):
-            live.scores.assign(ops.copy(ffn.state._scores.value))
+            live.scores.assign(ops.copy(ffn.scores.value))
             live.mask.assign(self._first_mask(ffn, live.schedule))
             ffn.state.live = live
             ffn.state.publish()
+        self._guarded = [
+            (live, cut)
+            for ffn, live in zip(self.ffns, self._live, strict=True)
+            if live.schedule is not None or not ffn.masks_itself
+            for cut in ffn.cuts_with_gradients()
+        ]
         self._step = optimizer.apply
         optimizer.apply = self._apply
         self._wrapped = [(optimizer, "apply")]
@@ -178,7 +186,7 @@ class NeuronPruner:
 
     def _first_mask(self, ffn: FFN, schedule: CubicWidth | None) -> Tensor:
         """The mask that goes with the step at which it begins."""
-        mask = ops.copy(ffn.state._mask.value)
+        mask = ops.copy(ffn.mask.value)
         if schedule is None:
             return mask
         k = schedule(as_int(self._optimizer.iterations))
@@ -200,6 +208,7 @@ class NeuronPruner:
         known = trained_variables(self._optimizer)
         if trainable_variables is not None:
             known = trainable_variables = list(trainable_variables)
+        grads = self._of_active(list(grads), known)
         gradients = StepGradients(self._optimizer, grads, known, self.ffns)
         # Before the step: afterwards the weights are new ones.
         fresh = [gradients.sensitivities(ffn) for ffn in self.ffns]
@@ -207,6 +216,24 @@ class NeuronPruner:
         with awaiting(gradients.soonest):
             self._step(grads, trainable_variables)
             once_for_all_replicas(self._renew, seen)
+
+    def _of_active(
+        self, grads: list[Tensor], variables: list[keras.Variable]
+    ) -> list[Tensor]:
+        """The gradients, zero where they are a pruned neuron's.
+
+        A neuron of zeros has one where the activation of 0 is another number, or a
+        regularizer gives it one, and it would count in a norm that clips all others.
+        """
+        if not self._guarded:
+            return grads
+        key = functools.partial(variable_key, self._optimizer)
+        places = {key(variable): i for i, variable in enumerate(variables)}
+        for live, cut in self._guarded:
+            place = places.get(key(cut.variable))
+            if place is not None and grads[place] is not None:
+                grads[place] = of_active(cut, grads[place], live.mask.value)
+        return grads
 
     def _renew(self, fresh: list[Tensor], ends: Tensor, ended: Tensor) -> None:
         self._steps.assign_add(ended)

@@ -33,18 +33,16 @@ def narrow_step(
     Returns:
         `jax.stages.Lowered`.
     """
-    shapes = [
-        (cut.variable, cut.shape(width))
-        for ffn, width in widths
-        for cut in _of_neurons(ffn, model.optimizer)
-    ]
+    optimizer = model.optimizer
+    cuts = [(cut, n) for ffn, n in widths for cut in _of_neurons(ffn, optimizer)]
     pruner = pruner_of(model.optimizer)
     with contextlib.ExitStack() as scopes:
         for ffn, width in widths:
             scopes.callback(ffn.weights.set_hidden_dim, ffn.hidden_dim)
             ffn.weights.set_hidden_dim(width)
-        for variable, shape in shapes:
-            scopes.enter_context(shaped(variable, shape))
+        # A kernel between two FFNs is narrowed along both axes.
+        for cut, width in cuts:
+            scopes.enter_context(shaped(cut.variable, cut.shape(width)))
         if pruner is not None and not pruning:
             scopes.enter_context(pruner.aside())
         return lower(model, data)

@@ -46,13 +46,15 @@ def renew(
         measured = ops.isfinite(new)
         if ends is not True:
             measured = ops.logical_and(measured, ends)
-        scores = ema(new, old, ffn.state.ema_decay)
+        scores = ema(new, old, ffn.state.scoring.ema_decay)
         live.scores.assign(ops.where(measured, scores, old))
     for (schedule, _), group in _groups(pairs).items():
         width = _due_width(schedule, iterations, first)
         if width is not None:
             made &= _renew_masks(group, width, ends)
-        for ffn, live in group:
+    for ffn, live in pairs:
+        # One that only keeps score may mask itself.
+        if live.schedule is not None or not ffn.masks_itself:
             zero_rows(ffn.cuts(), live.mask.value)
     return made
 

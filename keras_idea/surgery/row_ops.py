@@ -13,6 +13,7 @@ if keras.backend.backend() == "torch":
         known_count,
         less,
         mean_sensitivity,
+        of_active,
         zero_rows,
     )
 else:
@@ -38,9 +39,19 @@ else:
             mask: tensor `(F,)` or `(E, F)` in {0, 1}, the living.
         """
         for cut in cuts:
-            variable = cut.variable
-            keep = cut.spread(ops.cast(mask, variable.dtype))
-            variable.assign(variable.value * keep)
+            cut.variable.assign(of_active(cut, cut.variable.value, mask))
+
+    def of_active(cut: Cut, values: Tensor, mask: Tensor) -> Tensor:
+        """Values shaped as a variable, zero where they are a pruned neuron's.
+
+        Whatever they are there, NaN too.
+
+        Args:
+            cut: `Cut`, how the neurons lie in the variable.
+            values: tensor, its value or a gradient.
+            mask: tensor `(F,)` or `(E, F)` in {0, 1}, the active neurons.
+        """
+        return ops.where(cut.spread(mask) > 0, values, ops.zeros_like(values))
 
     def less(mask: Tensor, importance: Tensor, width: int) -> Tensor:
         """The mask `(F,)` of the `width` most important of the neurons that live.
@@ -60,4 +71,4 @@ else:
         return None
 
 
-__all__ = ["known_count", "less", "mean_sensitivity", "zero_rows"]
+__all__ = ["known_count", "less", "mean_sensitivity", "of_active", "zero_rows"]

@@ -23,14 +23,21 @@ def mean_sensitivity(kernel: Tensor, gradient: Tensor, axis: int) -> Tensor:
 @torch.no_grad()
 def zero_rows(cuts: list[Cut], mask: Tensor) -> None:
     """See `row_ops`."""
+    pruned = mask == 0
     for cut in cuts:
-        value = cut.variable.value
-        keep = mask.to(value.dtype)
-        if cut.group is not None:
-            keep = cut.spread(keep)
-        elif value.ndim - cut.axis == 2:
-            keep = keep[:, None]
-        value.mul_(keep)
+        cut.variable.value.masked_fill_(_spread(cut, pruned), 0.0)
+
+
+@torch.no_grad()
+def of_active(cut: Cut, values: Tensor, mask: Tensor) -> Tensor:
+    """See `row_ops`."""
+    return values.masked_fill(_spread(cut, mask == 0), 0.0)
+
+
+def _spread(cut: Cut, pruned: Tensor) -> Tensor:
+    if cut.group is not None or cut.packing:
+        return cut.spread(pruned)
+    return pruned[:, None] if cut.variable.ndim - cut.axis == 2 else pruned
 
 
 @torch.no_grad()

@@ -5,11 +5,14 @@ from collections.abc import Sequence
 import keras
 import numpy as np
 
-from keras_idea.keras_private.layer_walk import all_layers
+from keras_idea.hub.families import is_backbone
+from keras_idea.hub.ffn import known_ffns
+from keras_idea.keras_private.layer_walk import all_layers, walk
 from keras_idea.keras_private.layers import retrack_parameters
 from keras_idea.keras_private.models import make_train_function
+from keras_idea.layers.neuron_state import NeuronState
 from keras_idea.surgery.condition import check_at_rest
-from keras_idea.surgery.find import FFN
+from keras_idea.surgery.find import FFN, find_ffns
 from keras_idea.surgery.optimizer_state import (
     built_optimizer,
     check_carriable,
@@ -66,7 +69,37 @@ def narrow_to(
                 narrow_variable(optimizer, cut, kept)
             ffn.weights.set_hidden_dim(kept.shape[-1])
     if pairs:
+        for layer in walk(model):
+            if is_backbone(layer):
+                for known in known_ffns(layer):
+                    known.tell_width()
         refresh(model)
+
+
+def narrow_copy(
+    model: keras.layers.Layer,
+    copy: keras.layers.Layer,
+    kept: Sequence[tuple[FFN, np.ndarray]],
+) -> None:
+    """Cuts the stock FFNs of a copy, which are still as wide as the model's.
+
+    Args:
+        model: a built Keras model or layer.
+        copy: its copy, with layers in the same order.
+        kept: list of (`FFN` handle of the model, ascending indices of the neurons
+            that stay).
+    """
+    pruned = [
+        (ffn, neurons)
+        for ffn, neurons in kept
+        if not ffn.masks_itself and neurons.shape[-1] < ffn.hidden_dim
+    ]
+    if not pruned:
+        return
+    layers = [layer for layer in walk(model) if not isinstance(layer, NeuronState)]
+    copies = dict(zip(map(id, layers), walk(copy), strict=True))
+    ours = {id(ffn.layer): ffn for ffn in find_ffns(copy)}
+    narrow_to(copy, [(ours[id(copies[id(ffn.layer)])], n) for ffn, n in pruned])
 
 
 def refresh(model: keras.Model) -> None:

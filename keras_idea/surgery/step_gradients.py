@@ -78,14 +78,22 @@ class StepGradients:
 
         NaN where nothing was measured: for an expert that no token came to.
         """
-        rows = []
-        for cut in ffn.kernel_cuts():
+        state, rows = ffn.state, []
+        for place, cut in enumerate(ffn.kernel_cuts()):
             given = cut.variable.value, self.of(cut.variable)
-            if ffn.state.row_reduce == "mean":
-                rows += cut.split(mean_sensitivity(*given, cut.weights_axis))
+            if state.scoring.row_reduce == "mean":
+                mean = mean_sensitivity(*given, cut.weights_axis)
+                if state.row_lengths:
+                    # Weights that were cut out of a row were zeros in its mean.
+                    length = cut.variable.shape[cut.weights_axis]
+                    if length != state.row_lengths[place]:
+                        mean = mean * (length / state.row_lengths[place])
+                rows += cut.split(mean)
                 continue
             values = sensitivity(*given)
-            rows.append(values if cut.axis == 0 else ops.transpose(values))
+            values = values if cut.axis == 0 else ops.transpose(values)
+            missing = state._scores.shape[-1] - values.shape[-1]
+            rows.append(ops.pad(values, ((0, 0), (0, missing))) if missing else values)
         sensitivities = ops.stack(rows)
         if ffn.state.experts is None:
             return sensitivities

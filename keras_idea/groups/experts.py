@@ -1,0 +1,51 @@
+"""The neurons of the experts of a mixture that one layer holds."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import keras
+
+from keras_idea.layers.cut import Cut, Packing
+
+
+@dataclasses.dataclass(frozen=True)
+class ExpertGroup:
+    """The matrices of all experts, in variables of one layer with no layers in it.
+
+    They are `(E, D, F)`, or two matrices in `(E, D, 2 F)`, and `(E, F, D)`. All
+    experts have one width, so neurons are ranked among those of their own expert alone.
+
+    Attributes:
+        owner: the Keras layer, built.
+        names: list of str, its attributes up, gate (if it is not packed with up) and
+            down.
+        packing: see `Cut`, of up and gate.
+    """
+
+    owner: keras.layers.Layer
+    names: Sequence[str]
+    packing: Packing = ""
+    quiet = True  # whatever the gate, a neuron of zeros is 0
+
+    @property
+    def layers(self) -> list[keras.layers.Layer]:
+        """List of the one layer."""
+        return [self.owner]
+
+    @property
+    def hidden_dim(self) -> int:
+        """int, neurons of each expert that the kernels have places for."""
+        return self.cuts()[0].neurons
+
+    def cuts(self) -> list[Cut]:
+        """How the neurons lie in the variables, and in a bias of the first ones."""
+        *entrances, down = [vars(self.owner)[name] for name in self.names]
+        biases = [vars(self.owner).get(f"{name}_bias") for name in self.names[:-1]]
+        return [
+            *(Cut(kernel, 2, 0, self.packing) for kernel in entrances),
+            Cut(down, 1, 0),
+            *(Cut(bias, 1, 0, self.packing) for bias in biases if bias is not None),
+        ]
+
+    def set_hidden_dim(self, hidden_dim: int) -> None:
+        """There is nothing to tell: whoever holds the layer is told its width."""

@@ -1,0 +1,41 @@
+"""The pruning state of layers that hold none themselves.
+
+A `PrunableGatedFFN` has its scores and its mask among its variables. Of any other layer
+nothing is in the model: they lie here, by the layer, as long as it lives.
+"""
+
+import weakref
+from collections.abc import Sequence
+
+import keras
+
+from keras_idea.layers.cut import Cut
+from keras_idea.layers.neuron_state import NeuronState, scope_at
+
+_STATES: weakref.WeakKeyDictionary[keras.layers.Layer, NeuronState] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def state_of(layer: keras.layers.Layer, cuts: Sequence[Cut]) -> NeuronState:
+    """The state of the neurons that a layer makes; a new one if there is none.
+
+    Args:
+        layer: the Keras layer by which the neurons are known.
+        cuts: list of `Cut`, how they lie in its weights, the kernels first.
+
+    Returns:
+        `NeuronState`, built.
+    """
+    state = _STATES.get(layer)
+    if state is None:
+        state = _STATES[layer] = NeuronState(name="neuron_state")
+        kernels = [cut for cut in cuts if not cut.is_bias]
+        lengths = [cut.variable.shape[cut.weights_axis] for cut in kernels]
+        first, matrices = kernels[0], sum(cut.matrices for cut in kernels)
+        experts = None if first.group is None else first.variable.shape[first.group]
+        # In the layer's scope, so that no two states have the same path.
+        with scope_at(layer.path):
+            state.build(first.neurons, max(lengths), matrices, experts)
+        state.row_lengths = tuple(lengths)
+    return state

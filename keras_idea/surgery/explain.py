@@ -1,0 +1,74 @@
+"""Why the Dense layers of a model are pruned, or are not."""
+
+import dataclasses
+from collections.abc import Iterator
+
+import keras
+
+from keras_idea.groups.dense import is_dense
+from keras_idea.keras_private.layer_walk import walk
+from keras_idea.surgery.find import dense_groups, find_ffns
+from keras_idea.validation import plural
+
+
+@dataclasses.dataclass(frozen=True)
+class Explanation:
+    """What can be pruned in a model, and why the rest cannot.
+
+    Attributes:
+        taken: dict, name of an FFN -> its neurons.
+        left_out: dict, path of a Dense or EinsumDense layer -> why its outputs are not
+            neurons that can be pruned.
+    """
+
+    taken: dict[str, int]
+    left_out: dict[str, str]
+
+    def __str__(self) -> str:
+        """A table: a line for each FFN and for each layer that is left out."""
+        rows = [(name, plural(n, "neuron")) for name, n in self.taken.items()]
+        rows += [(path, f"no: {why}") for path, why in self.left_out.items()]
+        width = max((len(name) for name, _ in rows), default=0)
+        return "\n".join(f"{name:{width}}  {what}" for name, what in rows)
+
+
+def explain(model: keras.layers.Layer) -> Explanation:
+    """Says which neurons of a model can be pruned, and why others cannot.
+
+    Args:
+        model: a built Keras model or layer.
+
+    Returns:
+        `Explanation`; printed, it is a table of every Dense and EinsumDense layer.
+
+    Raises:
+        ValueError: if `model` is no Keras layer.
+
+    Example:
+    >>> print(ki.explain(keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])))
+    dense  no: it enters or leaves the model, or a layer that cannot be looked into
+    """
+    ffns = find_ffns(model)
+    taken = {layer.path for ffn in ffns for layer in ffn.layers}
+    left_out = {**dict(_others(model)), **dense_groups(model).left_out}
+    return Explanation(
+        {ffn.name: ffn.hidden_dim for ffn in ffns},
+        {path: why for path, why in left_out.items() if path not in taken},
+    )
+
+
+def why_nothing(model: keras.layers.Layer) -> str:
+    """What to say of a model in which nothing can be pruned: why, and what to do."""
+    left_out = explain(model).left_out
+    if not left_out:
+        return "It holds no built Dense layer. Build it, or call it on data, first."
+    told = "; ".join(f"{path}: {why}" for path, why in list(left_out.items())[:3])
+    more = f"; and {len(left_out) - 3} more" if len(left_out) > 3 else ""
+    return f"Its Dense layers: {told}{more}. See `keras_idea.explain(model)`."
+
+
+def _others(model: keras.layers.Layer) -> Iterator[tuple[str, str]]:
+    """Layers that are like Dense ones and are not followed."""
+    for layer in walk(model):
+        if isinstance(layer, keras.layers.EinsumDense) and not is_dense(layer):
+            yield layer.path, f"its equation is {layer.equation!r}"
