@@ -9,6 +9,7 @@ loop of one's own (docs/guides/custom_training_loop.py). When the model becomes 
 its parameters are new ones, which a new wrapper must be told of.
 """
 
+import gc
 import os
 
 os.environ["KERAS_BACKEND"] = "torch"
@@ -27,6 +28,16 @@ STEPS, BATCH = 24, 16
 def main() -> tuple[list[float], list[int]]:
     """Trains; returns the loss of each step and the neurons that are left."""
     dist.init_process_group("gloo")
+    results = train()
+    # What of gloo a wrapper holds waits, when it goes, for a thread that may be waiting
+    # for Python's lock: so all of it goes before the group does.
+    gc.collect()
+    dist.destroy_process_group()
+    return results
+
+
+def train() -> tuple[list[float], list[int]]:
+    """One process's part of the training."""
     rank, count = dist.get_rank(), dist.get_world_size()
     keras.utils.set_random_seed(0)  # the same weights in all processes
     rng = np.random.default_rng(0)
@@ -65,10 +76,6 @@ def main() -> tuple[list[float], list[int]]:
         print(
             f"{width} neurons are left of 32; loss {losses[0]:.4f} to {losses[-1]:.4f}"
         )
-    # In this order: what of gloo the wrapper holds waits, when it goes, for a thread
-    # that may be waiting for Python's lock.
-    del wrapped
-    dist.destroy_process_group()
     return losses, ki.find_ffns(model)[0].original_indices.tolist()
 
 

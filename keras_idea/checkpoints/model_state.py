@@ -37,7 +37,7 @@ def state_arrays(model: keras.Model) -> list[tuple[str, Callable[[], np.ndarray]
         return lambda: np.asarray(keras.ops.convert_to_numpy(value))
 
     for ffn in find_ffns(model):
-        ffn.state.publish()
+        _ = ffn.mask  # brings it, and the scores, up to date
     if processes.count() == 1:
         return [(name, reader(variable.value)) for name, variable in _named(model)]
     return [
@@ -143,6 +143,12 @@ def _named(model: keras.Model) -> list[tuple[str, keras.Variable]]:
     named = [
         (f"model/{place:05d}/{variable.name}", variable)
         for place, variable in enumerate(student_of(model).variables)
+    ]
+    named += [
+        (f"neurons/{place:05d}/{variable.name}", variable)
+        for place, ffn in enumerate(find_ffns(model))
+        if not ffn.masks_itself and ffn.built
+        for variable in ffn.state.variables_of_neurons
     ]
     optimizer = getattr(model, "optimizer", None)
     if optimizer is not None and optimizer.built:

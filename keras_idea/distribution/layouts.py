@@ -12,13 +12,11 @@ from typing import TypeAlias
 import keras
 
 from keras_idea.errors import ConfigError
-from keras_idea.hub.ffn import hub_ffns
 from keras_idea.keras_private.layer_walk import walk
 from keras_idea.keras_private.layers import stored_kernel
-from keras_idea.layers import PlainFFN, Prunable
 from keras_idea.layers.cut import Cut as NeuronCut
-from keras_idea.layers.feed_forward import ffn_cuts
 from keras_idea.models.attention import CausalSelfAttention
+from keras_idea.surgery.find import find_ffns
 from keras_idea.validation import plural
 
 #: The name of the mesh's axis that kernels are cut along.
@@ -71,20 +69,16 @@ def kernel_layouts(model: keras.Model, size: int) -> dict[str, tuple[str | None,
 
 
 def _cuts(model: keras.Model, size: int) -> Iterator[Cut]:
-    backbone = getattr(model, "backbone", None)
-    layers = list(walk(model))
-    ffns = hub_ffns(backbone) if backbone is not None else []
+    layers, ffns = list(walk(model)), find_ffns(model)
     for layer in layers:
-        if isinstance(layer, (PlainFFN, Prunable)):
-            yield from _ffn_cuts(layer.path, ffn_cuts(layer), size)
-        elif isinstance(layer, CausalSelfAttention):
+        if isinstance(layer, CausalSelfAttention):
             yield from _attention_cuts(layer, size)
         elif isinstance(layer, keras.layers.Embedding):
             yield from _vocabulary_cuts(layer)
         elif isinstance(layer, keras.layers.Dense) and layer.name == "logits":
             yield layer.kernel, 1, layer.kernel.shape[1]
     for ffn in ffns:
-        yield from _ffn_cuts(ffn.owner.path, ffn.cuts(), size)
+        yield from _ffn_cuts(ffn.name, ffn.cuts(), size)
     taken = {id(layer) for ffn in ffns for layer in ffn.layers}
     heads = [
         cut

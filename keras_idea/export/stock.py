@@ -111,19 +111,21 @@ def check_text_alone(lm: keras.Model) -> None:
 
 
 def check_compacted(model: keras.Model) -> None:
-    """Refuses a model that still holds what pruning needs.
+    """Refuses a model with masked neurons, or with what pruning needs in its layers.
 
     Args:
         model: keras.Model.
 
     Raises:
-        ExportRefused: if there is a prunable FFN in it.
+        ExportRefused: naming the FFN.
     """
-    if find_ffns(model):
-        raise ExportRefused(
-            f"{type(model).__name__} '{model.name}' is still prunable. Export what "
-            "`keras_idea.compact(model)` returns."
-        )
+    for ffn in find_ffns(model):
+        if ffn.masks_itself or ffn.width < ffn.hidden_dim:
+            raise ExportRefused(
+                f"{type(model).__name__} '{model.name}' is not compact: {ffn.name} "
+                f"has {ffn.width} active neurons of {ffn.hidden_dim}. Export what "
+                "`keras_idea.compact(model)` returns."
+            )
 
 
 def in_float32(source: Stock) -> Stock:

@@ -264,6 +264,11 @@ class NeuronState(keras.layers.Layer):
             )
         return np.nonzero(mask)[-1].reshape(*mask.shape[:-1], -1)
 
+    @property
+    def variables_of_neurons(self) -> list[keras.Variable]:
+        """List of the variables, without a probe's."""
+        return [self._scores, self._mask, self.original_index]
+
     def see(self, mask: Tensor) -> None:
         """Takes the mask that the weights show, of layers that hold none themselves."""
         self._mask.assign(mask)

@@ -3,11 +3,11 @@
 import keras
 
 from keras_idea.errors import ConfigError
-from keras_idea.hub.ffn import hub_ffns
 from keras_idea.keras_private.layer_walk import walk
 from keras_idea.keras_private.layers import rematerialize
 from keras_idea.models import DecoderBlock
 from keras_idea.runs.config import RunConfig
+from keras_idea.surgery import find_ffns
 
 
 def rematerialized(config: RunConfig, model: keras.Model) -> keras.Model:
@@ -50,7 +50,7 @@ def transformer_blocks(model: keras.Model) -> list[keras.layers.Layer]:
     backbone = getattr(model, "backbone", None)
     if backbone is None:
         return [layer for layer in model.layers if isinstance(layer, DecoderBlock)]
-    owners = {id(ffn.owner) for ffn in hub_ffns(backbone)}
+    owners = {id(layer) for ffn in find_ffns(backbone) for layer in ffn.layers}
     return [
         layer
         for layer in backbone.layers

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import keras
 
 from keras_idea.distribution import kernel_layouts
-from keras_idea.hub.ffn import hub_ffns
 from keras_idea.keras_private.optimizer_variables import (
     apply_count,
     build_without_values,
@@ -17,6 +16,7 @@ from keras_idea.runs.blocks import transformer_blocks
 from keras_idea.runs.compiling import make_optimizer
 from keras_idea.runs.config import RunConfig
 from keras_idea.runs.outlines import Outlines
+from keras_idea.surgery import find_ffns
 
 _FLOAT32 = 4
 
@@ -111,8 +111,7 @@ def footprint(
 def _pruning_state(config: RunConfig, model: keras.Model, neurons: int) -> int:
     """Of each neuron the scores of two or three rows, a mask and its number."""
     row = _model_dim(config, model) if config.pruning.row_reduce == "max" else 1
-    backbone = getattr(model, "backbone", None)
-    rows = 3 if backbone is None else len(hub_ffns(backbone)[0].matrices)
+    rows = max((len(ffn.kernels) for ffn in find_ffns(model)), default=3)
     return _FLOAT32 * neurons * (rows * row + 2)
 
 
