@@ -1,7 +1,6 @@
 """Models, optimizers and pruning callbacks of a stage, from its data."""
 
 import dataclasses
-import functools
 import types
 from collections.abc import Callable
 
@@ -10,6 +9,7 @@ from keras.distillation import Distiller, LogitsDistillation
 
 import keras_idea as ki
 from benchmarks.paper.methods import METHODS
+from keras_idea.layers.neuron_state import Scoring
 from keras_idea.models import decoder
 from keras_idea.surgery.pruner import NeuronPruner
 
@@ -61,12 +61,13 @@ def new_model(scale, width: int, scores: tuple | None = None) -> keras.Model:
         width: int, neurons of each FFN.
         scores: None for plain FFNs, or (ema_decay, row_reduce, matrix_reduce).
     """
-    ffn: Callable = ki.GatedFFN
+    ffn: Callable = ki.GatedFFN if scores is None else ki.PrunableGatedFFN
+    model = decoder(scale.decoder_config(width), ffn=ffn, dtype=scale.dtype)
     if scores is not None:
-        names = ("ema_decay", "row_reduce", "matrix_reduce")
-        kwargs = dict(zip(names, scores, strict=True))
-        ffn = functools.partial(ki.PrunableGatedFFN, **kwargs)
-    return decoder(scale.decoder_config(width), ffn=ffn, dtype=scale.dtype)
+        # The stage that only keeps score has no method to say it.
+        for found in ki.find_ffns(model):
+            found.state.score_by(Scoring(*scores))
+    return model
 
 
 def new_optimizer(stage, scale, schedule) -> keras.optimizers.Optimizer:
@@ -124,7 +125,8 @@ def pruning_callbacks(stage, scale, corpus, seed, iterations) -> list:
     pruning = stage.pruning
     if pruning is None:
         return [] if stage.scores is None else [KeepScores()]
-    method = METHODS[pruning.method].make(scale, corpus, seed, stage.first_batch)
+    made_of = (stage.scores, scale, corpus, seed, stage.first_batch)
+    method = METHODS[pruning.method].make(*made_of)
     return [
         ki.IdeaPruneCallback(
             pruning.target,

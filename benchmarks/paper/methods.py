@@ -14,7 +14,8 @@ class PaperMethod:
     """What the tables must know of a method.
 
     Attributes:
-        make: its object, of (scale, corpus, seed, number of the stage's first batch).
+        make: its object, of (scores, scale, corpus, seed, number of the stage's first
+            batch).
         label: str, its name in the tables.
         gradual: bool, whether neurons go one by one, as the cubic schedule says; else
             all at once, when it decides.
@@ -25,7 +26,7 @@ class PaperMethod:
         calibrates: bool, whether it costs forward passes of the calibration samples.
     """
 
-    make: Callable[[Scale, Corpus, int, int], ki.methods.Method]
+    make: Callable[[tuple, Scale, Corpus, int, int], ki.methods.Method]
     label: str
     gradual: bool = False
     one_shot: bool = False
@@ -33,7 +34,7 @@ class PaperMethod:
     calibrates: bool = False
 
 
-def _activation(scale, corpus, seed, first_batch):
+def _activation(scores, scale, corpus, seed, first_batch):
     samples, _ = corpus.batch(
         # No batch of the training: of a stream of its own.
         first_batch,
@@ -49,13 +50,13 @@ def _activation(scale, corpus, seed, first_batch):
 METHODS = types.MappingProxyType(
     {
         "sensitivity": PaperMethod(
-            lambda scale, corpus, seed, batch: ki.methods.Sensitivity(),
+            lambda scores, *rest: ki.methods.Sensitivity(*scores),
             "sensitivity",
             gradual=True,
             awaits_warmup=True,
         ),
         "random": PaperMethod(
-            lambda scale, corpus, seed, batch: ki.methods.Random(seed=seed),
+            lambda scores, scale, corpus, seed, batch: ki.methods.Random(seed=seed),
             "random",
             one_shot=True,
         ),
@@ -63,7 +64,9 @@ METHODS = types.MappingProxyType(
             _activation, "activation", one_shot=True, calibrates=True
         ),
         "learned_mask": PaperMethod(
-            lambda scale, corpus, seed, batch: ki.methods.LearnedMask(seed=seed),
+            lambda scores, scale, corpus, seed, batch: ki.methods.LearnedMask(
+                seed=seed
+            ),
             "learned mask",
         ),
     }

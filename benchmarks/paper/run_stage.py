@@ -138,11 +138,9 @@ def run_stage(
         "cpu_seconds": time.process_time() - cpu_began,
     }
     record = _joined({} if start is None else start.record, costs, meter.curve())
-    ffns = find_ffns(model)
-    width = ffns[0].hidden_dim if ffns else stage.width
-    checkpoint = take_checkpoint(model, width, record)
+    checkpoint = take_checkpoint(model, find_ffns(model)[0].hidden_dim, record)
     # A model is a circle of references; the next stage wants its memory.
-    del model, fitted, optimizer, meter, pruning, ffns
+    del model, fitted, optimizer, meter, pruning
     gc.collect()
     return checkpoint
 

@@ -22,9 +22,10 @@ from keras_idea.callbacks.run_checks import (
     check_run,
     is_built,
 )
-from keras_idea.callbacks.target import check_target
+from keras_idea.callbacks.target import check_groups, check_target
 from keras_idea.keras_private.callbacks import peers
 from keras_idea.keras_private.optimizer_variables import as_int
+from keras_idea.surgery.condition import Groups
 from keras_idea.surgery.pruner import NeuronPruner, end_pruning
 from keras_idea.surgery.rate_log import RateLog
 from keras_idea.surgery.step_count import StepCount
@@ -81,6 +82,8 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             TensorBoard (extra `tensorboard`); or a `Monitor`, to say more.
         compile_ahead: bool, whether jax compiles narrower steps in the background,
             which changes no number. None (default): unless steps take the CPUs.
+        groups: function of an `FFN` handle, as `keras_idea.find_ffns` gives: whether
+            it is to be pruned. None (default): all that are found.
         target_parameters: int, a budget: parameters that the narrow model may have. The
             teacher of Keras's `Distiller` does not count; of another class, it does.
         target_flops: int, operations of a token, forward: two a weight in a matrix.
@@ -117,6 +120,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         log_dir: LogDir = None,
         compile_ahead: bool | None = None,
         *,
+        groups: Groups = None,
         target_parameters: int | None = None,
         target_bytes: int | None = None,
         target_flops: int | None = None,
@@ -132,6 +136,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         self.method = methods.get(method)
         self.compact = check_choice("compact", compact, COMPACT)
         self.update_every = check_int("update_every", update_every, minimum=1)
+        self.groups = check_groups(groups)
         self.compile_ahead, self._monitor = compile_ahead, monitor_for(log_dir)
         if self._monitor is not None:
             call_after(self, self._monitor)
@@ -148,7 +153,8 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         """A copy, or a pickle, begins at rest: nothing of a model goes with it."""
         span = (self.target_dim, self.begin_step, self.prune_steps)
         how = (self.method, self.compact, self.update_every, self.round_to)
-        make = functools.partial(type(self), **self.budget.arguments())
+        rest = {"groups": self.groups, **self.budget.arguments()}
+        make = functools.partial(type(self), **rest)
         return make, (*span, *how, self._monitor, self.compile_ahead)
 
     @property

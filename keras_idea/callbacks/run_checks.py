@@ -14,9 +14,10 @@ from keras_idea.keras_private.optimizer_variables import apply_count, as_int
 from keras_idea.keras_private.train_step import has_own_train_step
 from keras_idea.keras_private.user_warning import warn_user
 from keras_idea.schedules.width import CubicWidth
-from keras_idea.surgery.condition import check_trainable
+from keras_idea.surgery.condition import check_backbones, check_trainable
 from keras_idea.surgery.find import FFN
 from keras_idea.surgery.optimizer_state import check_carriable
+from keras_idea.surgery.proof import prove
 from keras_idea.surgery.pruner import NeuronPruner
 from keras_idea.surgery.replicas import scope_of
 
@@ -45,7 +46,7 @@ def check_run(
         if not model.optimizer.built:
             with scope_of(model):
                 model.optimizer.build(model.trainable_variables)
-    ffns = check_trainable(model)
+    ffns = check_trainable(model, prune.groups)
     budget = prune.budget
     targets = target_widths(prune.target_dim, budget, model, ffns, prune.round_to)
     if budget and (prune.params or {}).get("verbose"):
@@ -55,11 +56,13 @@ def check_run(
         if target > ffn.width:
             raise ValueError(_too_wide(prune, ffn, target))
     warn_of_nothing_to_prune(ffns, targets)
+    check_backbones(model, ffns, targets)
     if prune.compact != "off":
         _check_parts(ffns, targets)
     check_length(prune)
     if prune.compact != "off" and model.optimizer.built:
         check_carriable(model.optimizer, [c for ffn in ffns for c in ffn.cuts()])
+    prove(model, ffns)
     return ffns, targets
 
 
@@ -204,8 +207,7 @@ def _check_ffn_progress(
             f"No finite gradient has reached {ffn.name} in {pruner.steps} steps, so "
             "there is nothing to rank its neurons by: it lies off the way to the loss, "
             "a custom train step leaves its kernels out, or every gradient was NaN. "
-            "Leave it out of the model that is pruned (a GatedFFN in its place), or "
-            "train it."
+            "Leave it out (`groups`), or train it."
         )
     if width > due:
         raise RuntimeError(

@@ -51,6 +51,21 @@ def check_target(target_dim: Any, round_to: int, budget: Budget) -> int | float 
     )
 
 
+def check_groups(groups: Any) -> Any:
+    """Refuses `groups` that is no function.
+
+    Raises:
+        ValueError: for anything else than None or a function of an `FFN` handle.
+    """
+    if groups is not None and not callable(groups):
+        raise ValueError(
+            "`groups` must be a function of an FFN handle, or None. Received: "
+            f"groups={groups!r}. Give for example "
+            "groups=lambda ffn: ffn.name.startswith('decoder')."
+        )
+    return groups
+
+
 def target_width(target_dim: int | float, full_dim: int, round_to: int) -> int:
     """The neurons that an FFN keeps.
 

@@ -192,6 +192,17 @@ def is_task(layer: object) -> bool:
     return _is_of_hub(layer, "Task")
 
 
+def check_family(backbone: keras.Model) -> None:
+    """Refuses a backbone of a family in the table that cannot be pruned.
+
+    Raises:
+        ValueError: why.
+    """
+    name = next(c for c in type(backbone).__mro__ if _from_hub(c)).__name__
+    if name in FAMILIES:
+        ffn_layouts(backbone)
+
+
 def ffn_layouts(backbone: keras.Model) -> tuple[FFNLayout, ...]:
     """Where a backbone keeps its FFNs.
 

@@ -96,8 +96,4 @@ UNGATED_ROWS = (
         )
         for prefix in ("CLIPTextEncoder", "MetaCLIP2TextEncoder")
     ),
-    Family(
-        "Albert",
-        refused="all its layers share one block, so that an FFN stands for several",
-    ),
 )

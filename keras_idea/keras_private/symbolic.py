@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
+import numpy as np
 from keras.src.backend.common import global_state
 from keras.src.layers import layer as keras_layer
 from keras.src.ops import operation as keras_operation
@@ -85,6 +86,34 @@ def record(
                 seen.add(opaque)
                 todo += [part for part in opaque._layers if looked_into(part)]
     return recording
+
+
+def example_arrays(model: keras.layers.Layer) -> Any:
+    """Arrays of the shapes and types that a model takes, as far as they are known.
+
+    Floats are random, integers 1: a token, or no padding.
+
+    Args:
+        model: a built Keras model.
+
+    Returns:
+        Array, or a structure of arrays; None where it is not known what it is called
+        on, or it takes more than one argument.
+    """
+    try:
+        arguments, named = _example_of(model)
+    except ValueError:
+        return None
+    if named:
+        return None
+    rng = np.random.default_rng(0)
+
+    def array(tensor: keras.KerasTensor) -> np.ndarray:
+        if keras.backend.is_float_dtype(tensor.dtype):
+            return rng.random(tensor.shape).astype("float32")
+        return np.ones(tensor.shape, tensor.dtype)
+
+    return keras.tree.map_structure(array, arguments[0])
 
 
 def _begin(layer: keras.layers.Layer, recording: Recording) -> None:

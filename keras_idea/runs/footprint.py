@@ -111,7 +111,8 @@ def footprint(
 def _pruning_state(config: RunConfig, model: keras.Model, neurons: int) -> int:
     """Of each neuron the scores of two or three rows, a mask and its number."""
     row = _model_dim(config, model) if config.pruning.row_reduce == "max" else 1
-    rows = max((len(ffn.kernels) for ffn in find_ffns(model)), default=3)
+    ffns = find_ffns(model)
+    rows = max(sum(cut.matrices for cut in ffn.kernel_cuts()) for ffn in ffns)
     return _FLOAT32 * neurons * (rows * row + 2)
 
 

@@ -7,10 +7,13 @@ other variables than its own.
 """
 
 import dataclasses
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import keras
 
-from keras_idea.hub.families import is_backbone
+from keras_idea.hub.families import check_family, is_backbone
+from keras_idea.hub.rebuild import check_one_width, check_rebuildable
 from keras_idea.keras_private.layer_walk import walk
 from keras_idea.keras_private.optimizer_parts import innermost, parts
 from keras_idea.keras_private.optimizer_variables import trained_variables
@@ -45,9 +48,13 @@ class Condition:
     untrained: list[str]
 
 
-def condition_of(model: keras.layers.Layer) -> Condition:
-    """The `Condition` of a Keras model or layer."""
-    ffns = find_ffns(model)
+#: Which FFNs of a model: a function of a handle; None: all.
+Groups: TypeAlias = Callable[[FFN], bool] | None
+
+
+def condition_of(model: keras.layers.Layer, groups: Groups = None) -> Condition:
+    """The `Condition` of a Keras model or layer, of the FFNs that `groups` takes."""
+    ffns = [ffn for ffn in find_ffns(model) if groups is None or groups(ffn)]
     optimizer = getattr(model, "optimizer", None)
     backbones = [layer for layer in walk(model) if is_backbone(layer)]
     parts = [part for backbone in backbones for part in walk(backbone)]
@@ -68,11 +75,12 @@ def condition_of(model: keras.layers.Layer) -> Condition:
     )
 
 
-def check_trainable(model: keras.Model) -> list[FFN]:
+def check_trainable(model: keras.Model, groups: Groups = None) -> list[FFN]:
     """Refuses, when `fit` begins, a model whose FFNs cannot be pruned as it stands.
 
     Args:
         model: the Keras model that is fitted.
+        groups: function of an `FFN`: whether it is to be pruned. Defaults to None: all.
 
     Returns:
         Non-empty list of `FFN` handles.
@@ -85,8 +93,14 @@ def check_trainable(model: keras.Model) -> list[FFN]:
             f"Model '{model.name}' is not compiled with an optimizer. Call "
             "`model.compile(optimizer=..., loss=...)` before `fit`."
         )
-    condition = condition_of(model)
+    condition = condition_of(model, groups)
     _check_plain(condition)
+    if not condition.ffns and groups is not None and find_ffns(model):
+        names = ", ".join(ffn.name for ffn in find_ffns(model))
+        raise ValueError(
+            f"`groups` takes none of the FFNs of model '{model.name}'. Received: "
+            f"groups={groups!r}. Let it return True for one of: {names}."
+        )
     if not condition.ffns:
         raise ValueError(
             f"Model '{model.name}' has no FFN whose neurons can be pruned. "
@@ -101,7 +115,8 @@ def check_trainable(model: keras.Model) -> list[FFN]:
         raise ValueError(
             f"{', '.join(condition.frozen)} is frozen (trainable=False, in whole or in "
             "part), so it has no gradients to rank its neurons by. Unfreeze its "
-            "kernels and compile the model again."
+            "kernels and compile the model again, or leave it out: "
+            f"groups=lambda ffn: ffn.name != {condition.frozen[0]!r}."
         )
     if condition.untrained:
         raise ValueError(
@@ -113,6 +128,29 @@ def check_trainable(model: keras.Model) -> list[FFN]:
     _check_steps(model)
     _check_paths(condition.ffns)
     return condition.ffns
+
+
+def check_backbones(
+    model: keras.Model, ffns: Sequence[FFN], targets: Sequence[int]
+) -> None:
+    """Refuses KerasHub models that could not be saved or made again once narrow.
+
+    Args:
+        model: the Keras model that is fitted.
+        ffns: list of `FFN` handles that are pruned.
+        targets: list of int, the neurons that each is to keep.
+
+    Raises:
+        ValueError: if a backbone's family cannot be pruned, its config does not
+            describe it, or holds one width for FFNs that are to have several.
+    """
+    widths = {id(ffn.layer): target for ffn, target in zip(ffns, targets, strict=True)}
+    for backbone in [layer for layer in walk(model) if is_backbone(layer)]:
+        if not any(id(layer) in widths for layer in walk(backbone)):
+            continue
+        check_family(backbone)
+        check_rebuildable(backbone)
+        check_one_width(backbone, widths)
 
 
 def check_at_rest(model: keras.layers.Layer, what: str) -> list[FFN]:

@@ -25,7 +25,7 @@ def test_in_a_users_model(make):
     before = [to_numpy(v) for v in model.variables]
     nodes = [len(layer._inbound_nodes) for layer in model._flatten_layers()]
     groups = find_dense_groups(model).groups
-    assert [group.width for group in groups] == USERS_MODELS[make]
+    assert [group.hidden_dim for group in groups] == USERS_MODELS[make]
     # It has left nothing behind.
     assert nodes == [len(layer._inbound_nodes) for layer in model._flatten_layers()]
     for variable, value in zip(model.variables, before, strict=True):
@@ -111,7 +111,7 @@ def test_a_norm_with_numbers_of_each_neuron():
 )
 def test_taken(between):
     (group,) = find_dense_groups(two_layers(between)).groups
-    assert group.width == 8
+    assert group.hidden_dim == 8
 
 
 class Foreign(keras.layers.Layer):
@@ -137,7 +137,7 @@ def test_what_cannot_be_called_is_looked_into_by_its_parts():
     inputs = keras.Input((6,))
     model = keras.Model(inputs, Foreign()(keras.layers.Dense(6)(inputs)))
     found = find_dense_groups(model)
-    assert [group.width for group in found.groups] == [8]
+    assert [group.hidden_dim for group in found.groups] == [8]
     assert len(found.left_out) == 3
 
 
@@ -156,7 +156,7 @@ def test_an_activation_across_neurons_is_left_out(activation):
 )
 def test_an_activation_of_each_neuron_is_taken(activation):
     model = two_layers(lambda x, h, down: down(h), activation)
-    assert [group.width for group in find_dense_groups(model).groups] == [8]
+    assert [group.hidden_dim for group in find_dense_groups(model).groups] == [8]
 
 
 def test_names_that_come_later_are_as_without_it():

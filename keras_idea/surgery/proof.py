@@ -1,0 +1,116 @@
+"""What was found of a model's neurons, proved on the model itself before a step.
+
+A neuron that the layers after it no longer read, and one that is zero in all its
+weights, must be the same to the model: else something looks at it on its way, or
+another neuron has its number in one of the matrices.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_idea import processes
+from keras_idea.groups.dense import DenseGroup
+from keras_idea.keras_private.layer_walk import student_of
+from keras_idea.keras_private.symbolic import example_arrays
+from keras_idea.layers.cut import Cut
+from keras_idea.surgery.find import FFN
+from keras_idea.surgery.replicas import scope_of
+from keras_idea.typing import Tensor
+
+
+class _Asked(keras.Model):
+    """A model in evaluation mode, whose `predict` traces nothing of the model's own."""
+
+    def __init__(self, model: keras.Model) -> None:
+        super().__init__(name="asked")
+        self.model = model
+
+    def call(self, inputs: Any) -> Any:
+        return self.model(inputs, training=False)
+
+
+def prove(model: keras.Model, ffns: Sequence[FFN]) -> None:
+    """Takes a neuron out of each FFN of Dense layers in two ways, and compares.
+
+    The model is left as it was. Nothing is proved of a model whose inputs are not
+    known, or whose outputs are random.
+
+    Args:
+        model: a built Keras model, its variables in sync.
+        ffns: list of `FFN` handles of it.
+
+    Raises:
+        ValueError: naming an FFN of which the two give different outputs.
+    """
+    found = [ffn for ffn in ffns if isinstance(ffn.weights, DenseGroup)]
+    inputs = example_arrays(student_of(model)) if found else None
+    if inputs is None or processes.count() > 1:
+        return
+    with scope_of(model):
+        asked = _Asked(student_of(model))
+    try:
+        if _same(asked, inputs, found) is not False:
+            return
+    except Exception:  # it may be called on something else than it was built for
+        return
+    for ffn in found:
+        if _same(asked, inputs, [ffn]) is False:
+            raise ValueError(
+                f"The neurons of {ffn.name} do not act each on its own, so they cannot "
+                "be pruned: the model's output changes when a neuron is removed that "
+                "no layer reads. Leave it out: groups=lambda ffn: ffn.name != "
+                f"{ffn.name!r}."
+            )
+
+
+def _same(asked: keras.Model, inputs: Any, ffns: Sequence[FFN]) -> bool | None:
+    """Whether neurons that are not read equal neurons of zeros; None: not known."""
+    cuts = [(cut, ffn.hidden_dim // 3) for ffn in ffns for cut in ffn.cuts()]
+    readers = {id(r) for ffn in ffns for r in ffn.kernels[len(ffn.weights.makers) :]}
+    saved = [(cut, cut.variable.value[_at(cut, n)]) for cut, n in cuts]
+    saved = [(cut, keras.ops.copy(value)) for cut, value in saved]
+    try:
+        for cut, neuron in cuts:
+            if id(cut.variable) in readers and cut.axis == 0:
+                _put(cut, neuron, 0.0)
+        unread, again = _answers(asked, inputs), _answers(asked, inputs)
+        for cut, neuron in cuts:
+            _put(cut, neuron, 0.0)
+        zeros = _answers(asked, inputs)
+    finally:
+        for (cut, value), (_, neuron) in zip(saved, cuts, strict=True):
+            _put(cut, neuron, value)
+    if not _equal(unread, again):
+        return None
+    return _equal(unread, zeros)
+
+
+def _at(cut: Cut, neuron: int) -> tuple[Any, ...]:
+    return (*[slice(None)] * cut.axis, neuron)
+
+
+def _put(cut: Cut, neuron: int, value: Tensor | float) -> None:
+    """Gives the weights of one neuron other values."""
+    old = cut.variable.value
+    at = np.arange(cut.neurons) == neuron
+    shape = [1] * len(old.shape)
+    shape[cut.axis] = -1
+    if not isinstance(value, float):
+        value = keras.ops.expand_dims(value, cut.axis)
+    new = keras.ops.where(at.reshape(shape), keras.ops.cast(value, old.dtype), old)
+    cut.variable.assign(new)
+
+
+def _answers(asked: keras.Model, inputs: Any) -> list[np.ndarray]:
+    return keras.tree.flatten(asked.predict_on_batch(inputs))
+
+
+def _equal(some: list[np.ndarray], others: list[np.ndarray]) -> bool:
+    pairs = zip(some, others, strict=True)
+    return all(
+        np.array_equal(np.asarray(a, "float32"), np.asarray(b, "float32"), True)
+        for a, b in pairs
+    )
