@@ -2,20 +2,20 @@
 Title: Prune an unmodified KerasHub model
 Author: the keras-idea authors
 Date created: 2026/11/23
-Last modified: 2026/11/23
-Description: One line converts a stock model; a stock preset comes back.
+Last modified: 2026/11/24
+Description: One callback prunes a stock model; `fit` returns a stock, narrow one.
 Accelerator: None
 """
 
 """
 ## What happens
 
-`ki.make_prunable(model)` converts the feed-forward networks (FFNs) of a KerasHub model where
-they are: no subclass, no copy, the same weights and outputs. After `fit`, `ki.compact(model)`
-gives a stock model of the class it was, with a smaller `intermediate_dim`, that anyone loads
-without this package.
+You pass `ki.IdeaPruneCallback` to `fit`, and nothing is converted: the callback finds the
+feed-forward networks (FFNs) of a KerasHub model by following the data through it. After `fit`
+the same model is narrow and stock, with a smaller `intermediate_dim`. Save it with KerasHub's
+own `save_to_preset`; anyone loads it without this package.
 
-Needed beside a backend: `pip install "keras-idea[hub]"`.
+You need, in addition to a backend: `pip install "keras-idea[hub]"`.
 
 ## Setup
 """
@@ -35,8 +35,8 @@ keras.utils.set_random_seed(0)
 """
 ## A stock model
 
-A Llama 3, tiny and from nothing, whose tokens are the bytes of a text. A released model has
-a tokenizer that must be kept: see the guide on released checkpoints.
+A tiny Llama 3 with random weights. Its tokens are the bytes of a text. A released model has
+a tokenizer that you must keep: see the guide on released checkpoints.
 """
 
 backbone = keras_hub.models.Llama3Backbone(
@@ -50,11 +50,19 @@ backbone = keras_hub.models.Llama3Backbone(
 lm = keras_hub.models.Llama3CausalLM(backbone=backbone, preprocessor=None)
 
 """
+`ki.find_ffns` shows what will be pruned. `ki.explain(lm)` also says why the other layers are
+not.
+"""
+
+for ffn in ki.find_ffns(lm):
+    print(ffn.name, ffn.hidden_dim)
+
+"""
 ## Data
 
-What the model takes, a dict of `token_ids` and `padding_mask`, and the tokens that follow.
-`ki.data.load_text` cuts any text into windows; "stdlib" is the source text of Python's own
-library, which every machine has.
+The model takes a dict of `token_ids` and `padding_mask`; the targets are the tokens that
+follow. `ki.data.load_text` cuts any text into windows. "stdlib" is the source text of Python's
+own library, which every machine has.
 """
 
 LENGTH, BATCH, STEPS = 32, 16, 200
@@ -71,13 +79,11 @@ batches = (
 )
 
 """
-## Convert, compile, fit
-"""
+## Compile, fit
 
-before = lm.predict(as_inputs(np.arange(LENGTH)[None]), verbose=0)
-ki.make_prunable(lm)
-after = lm.predict(as_inputs(np.arange(LENGTH)[None]), verbose=0)
-print("conversion changed a logit by at most", np.abs(after - before).max())
+`target_dim` is always the number of neurons. All layers get the same width, because
+`intermediate_dim` is one number.
+"""
 
 schedule = ki.CosineDecay(3e-3, 3e-5, total_steps=STEPS, warmup_steps=20)
 lm.compile(
@@ -85,7 +91,7 @@ lm.compile(
     loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
     weighted_metrics=None,
 )
-# With arrays or a `tf.data` dataset call `lm.fit` as ever; a generator needs Keras's own.
+# Arrays or a `tf.data` dataset work with `lm.fit`; a generator needs Keras's own `fit`.
 keras.Model.fit(
     lm,
     batches,
@@ -97,26 +103,25 @@ keras.Model.fit(
 )
 
 """
-## A stock model again
-
-`target_dim` is always the number of neurons. All layers end with the same width, because
-that is what `intermediate_dim` can say, and what servers want.
+## A stock model, saved by KerasHub
 """
 
-narrow = ki.compact(lm)
-print(type(narrow).__name__, narrow.backbone.intermediate_dim)
-narrow.backbone.save_to_preset("narrow_preset")
+print(type(lm).__name__, lm.backbone.intermediate_dim, lm.count_params())
+lm.backbone.save_to_preset("narrow_preset")
 
 stock = keras_hub.models.Llama3Backbone.from_preset("narrow_preset")
 ids = as_inputs(np.arange(LENGTH)[None])
-difference = stock.predict(ids, verbose=0) - narrow.backbone.predict(ids, verbose=0)
+difference = stock.predict(ids, verbose=0) - lm.backbone.predict(ids, verbose=0)
 print("loaded back, off by at most", np.abs(difference).max())
 
 """
 ## Strings, and other tasks
 
-Encoders and classifiers are converted the same way, and a task with a preprocessor takes
-strings, as ever. Here BERT tells good films from bad ones.
+Encoders and classifiers are pruned in the same way, and a task with a preprocessor takes
+strings. Here BERT distinguishes good films from bad ones.
+
+`groups` chooses the FFNs by their names: here those of the backbone. The head of this classifier
+has a `Dense` layer too, whose width is not in its config.
 """
 
 WORDS = ["good", "fine", "nice", "bad", "poor", "dull"]
@@ -139,7 +144,6 @@ classifier = keras_hub.models.BertTextClassifier(
         sequence_length=8,
     ),
 )
-ki.make_prunable(classifier)
 schedule = ki.CosineDecay(1e-2, 1e-4, total_steps=64, warmup_steps=8)
 classifier.compile(
     keras.optimizers.AdamW(schedule),
@@ -151,10 +155,17 @@ judged = classifier.fit(
     labels,
     batch_size=16,
     epochs=2,
-    callbacks=[ki.IdeaPruneCallback(24, begin_step=16, prune_steps=16)],
+    callbacks=[
+        ki.IdeaPruneCallback(
+            24,
+            begin_step=16,
+            prune_steps=16,
+            groups=lambda ffn: ffn.name.startswith("transformer_layer"),
+        )
+    ],
     verbose=2,
 )
-ki.compact(classifier).save_to_preset("classifier_preset")
+classifier.save_to_preset("classifier_preset")
 loaded = keras_hub.models.TextClassifier.from_preset("classifier_preset")
 verdicts = loaded.predict(["a nice film", "a dull film"], verbose=0)
 print(loaded.backbone.intermediate_dim, verdicts.argmax(-1))
@@ -162,10 +173,12 @@ print(loaded.backbone.intermediate_dim, verdicts.argmax(-1))
 """
 ## What to watch
 
-- Load weights before `make_prunable`.
-- Quantized models and LoRA are refused by name; a family that is not known is,
-  too, with the file in which it would be one row.
-- `ki.strip(lm)` undoes the conversion without narrowing.
+- With `compact="off"` the model stays wide, and all weights of the pruned neurons are exactly
+  zero: a checkpoint of it loads into the stock class. `ki.compact(lm)` then returns a narrow
+  model of the same class. If you train the wide model further without the callback, the
+  optimizer's moments may bring pruned neurons back.
+- Quantized layers and LoRA raise `ValueError` when `fit` begins. Prune first: afterwards
+  `quantize` and `enable_lora` are Keras's own.
 - A run that is one file instead of code: `keras-idea train my_run.toml` with
   `[model] hub = "llama3"`, and `keras-idea export` for Hugging Face, GGUF and ONNX.
 """

@@ -2,7 +2,7 @@
 Title: A released checkpoint, narrower, with itself as the teacher
 Author: the keras-idea authors
 Date created: 2026/11/23
-Last modified: 2026/11/23
+Last modified: 2026/11/24
 Description: Pruning a trained model in a short run, recovered by distillation.
 Accelerator: None
 """
@@ -10,19 +10,19 @@ Accelerator: None
 """
 ## What happens
 
-A model that is trained already needs no enlarged stage: `begin_step=0`, and an optimizer of
-its own, whose steps begin there. It loses a third of
-its neurons in a short run and recovers, while the model that it was teaches it, by
-`keras.distillation.Distiller`, Keras's own.
+You prune a trained checkpoint, with the original model as its teacher. It needs no wide stage:
+`begin_step=0`, with a new optimizer, whose steps begin at 0. The model loses a third of its
+neurons in a short run and recovers. The teacher is connected by Keras's own
+`keras.distillation.Distiller`.
 
-What a teacher is worth: on a Llama 3 of 1.6 million parameters, three seeds, 0.009 bits a
+What a teacher is worth: on a Llama 3 of 1.6 million parameters, three seeds, 0.009 bits per
 byte at 352 of 512 neurons and 0.013 at 192 (benchmarks/results/recover_checkpoint.md).
 
 ## A checkpoint
 
-Any preset of KerasHub would do, by its handle or its folder. So that this guide needs no
-network it makes one: a small Llama 3 that has seen a little text, with a tokenizer whose
-tokens are bytes.
+Any preset of KerasHub works, by its handle or its folder. This guide needs no network, because
+it makes one: a small Llama 3, trained on a little text, with a tokenizer whose tokens are
+bytes.
 """
 
 import os
@@ -64,7 +64,7 @@ backbone = keras_hub.models.Llama3Backbone(
 )
 lm = keras_hub.models.Llama3CausalLM(backbone=backbone, preprocessor=None)
 lm.compile(keras.optimizers.AdamW(3e-3), nats, weighted_metrics=None)
-# With arrays or a `tf.data` dataset call `lm.fit` as ever; a generator needs Keras's own.
+# Arrays or a `tf.data` dataset work with `lm.fit`; a generator needs Keras's own `fit`.
 keras.Model.fit(lm, batches(0), steps_per_epoch=150, shuffle=False, verbose=2)
 lm.preprocessor = keras_hub.models.Llama3CausalLMPreprocessor(tokenizer, LENGTH)
 lm.save_to_preset("checkpoint")
@@ -72,8 +72,8 @@ lm.save_to_preset("checkpoint")
 """
 ## Teacher and student
 
-Two models of one preset; only the student is converted. The learning rate is that of
-fine-tuning, far below the one of pretraining.
+Two models of one preset. The callback prunes the student alone. The learning rate is that of
+fine-tuning, far below that of pretraining.
 
 The models train on tokens, so they are loaded without the preprocessor (an unused one makes
 Keras on jax predict slowly). Load the preprocessor separately and keep it: the narrow model
@@ -88,7 +88,6 @@ def load():
 
 
 teacher, student = load(), load()
-ki.make_prunable(student)
 PRUNE_STEPS, RECOVER_STEPS = 50, 100
 steps = PRUNE_STEPS + RECOVER_STEPS
 student.compile(
@@ -131,19 +130,19 @@ distiller.fit(
     callbacks=[ki.IdeaPruneCallback(0.667, 0, PRUNE_STEPS, round_to=32)],
     verbose=2,
 )
-narrow = ki.compact(student)
-after = bits(narrow)
-print(f"{before:.3f} bits a byte with 96 neurons, {after:.3f} with 64")
+after = bits(student)
+print(f"{before:.3f} bits per byte with 96 neurons, {after:.3f} with 64")
 
 """
 ## Save it with its tokenizer
 
-A preset that is saved without the preprocessor loads without one: it cannot generate text,
-`keras-idea export` warns that the file has no tokenizer, and `keras-idea evaluate` refuses it.
+After `fit` the student is narrow and stock. A preset that is saved without the preprocessor
+loads without one: it cannot generate text, `keras-idea export` warns that the file has no
+tokenizer, and `keras-idea evaluate` raises an error.
 """
 
-narrow.preprocessor = preprocessor
-narrow.save_to_preset("narrow_checkpoint")
+student.preprocessor = preprocessor
+student.save_to_preset("narrow_checkpoint")
 
 loaded = keras_hub.models.CausalLM.from_preset("narrow_checkpoint")
 text = loaded.generate("def ", max_length=LENGTH)
@@ -155,5 +154,5 @@ print(text)
     keras-idea train examples/prune_a_checkpoint.toml
 
 with `preset`, `teacher` and `compare_without = true`, which also recovers the model without
-a teacher, so that you see what it was worth for you.
+a teacher, so that you see what the teacher was worth for you.
 """

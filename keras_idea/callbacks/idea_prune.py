@@ -245,6 +245,8 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         run, self._run, self._parked = self._run, None, self._run.pruner
         self._narrowing.end()
         run.end(self.model)
+        if self.compact == "off":
+            self._narrowed.tell_masked((self.params or {}).get("verbose", 0))
         unfinished = run.wider_than_due() or not self._narrowing.done
         if unfinished and id(sys.exc_info()[1]) == self._outer:  # no error says more
             step = as_int(self.model.optimizer.iterations)

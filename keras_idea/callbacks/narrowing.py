@@ -12,8 +12,8 @@ from keras_idea.schedules.milestones import milestones, physical_width
 from keras_idea.schedules.width import CubicWidth
 from keras_idea.surgery.find import FFN
 from keras_idea.surgery.optimizer_state import check_carriable
-from keras_idea.surgery.own_config import warn_of_stale_configs
-from keras_idea.surgery.shrink import narrow_to
+from keras_idea.surgery.own_config import follow_widths
+from keras_idea.surgery.shrink import narrow_to, refresh_graphs
 
 #: What `compact` of the pruning callback may be.
 Compact = Literal["end", "progressive", "off"]
@@ -175,7 +175,9 @@ class Narrowing:
         run.rest(model)
         narrow_to(model, self._cuts(last))
         if last:
-            warn_of_stale_configs(model)
+            widths = {(ffn.full_dim, ffn.hidden_dim) for ffn, _ in self._pairs}
+            follow_widths(model, widths)
+            refresh_graphs(model, [ffn for ffn, _ in self._pairs])
         else:
             run.prune(model)
         self._ahead.take_over(model)

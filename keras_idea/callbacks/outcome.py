@@ -76,6 +76,22 @@ class Narrowed:
             f"{width} to {narrow}, {parameters:,} to {fewer:,} parameters."
         )
 
+    def tell_masked(self, verbose: int | str) -> None:
+        """Prints, when a fit ends, which FFNs hold pruned neurons as zeros."""
+        if not verbose or not processes.is_first():
+            return
+        masked = [
+            f for f in self._ffns if f.width < f.hidden_dim and not f.masks_itself
+        ]
+        if masked:
+            widths, active = ([f.hidden_dim for f in masked], [f.width for f in masked])
+            print(
+                f"Masked: of the FFN width {_widths(widths)}, {_widths(active)} neurons "
+                "are active and the others are zeros. keras_idea.compact(model) makes "
+                "the narrow model; training on without the callback may bring them "
+                "back."
+            )
+
     def _figures(self, model: keras.Model) -> tuple[str, int]:
         widths = _widths([ffn.hidden_dim for ffn in self._ffns])
         return widths, plain_parameters(model, self._ffns)

@@ -37,6 +37,32 @@ def set_input_dim(layer: keras.layers.Layer, size: int) -> None:
     layer._build_shapes_dict = {n: (*s[:-1], size) for n, s in shapes.items()}
 
 
+def config_number(layer: keras.layers.Layer, name: str) -> int | None:
+    """The int that a layer's config holds under a name, if it can be set; else None.
+
+    It is the attribute of that name, or what the constructor was given, of a class
+    whose config Keras makes of that.
+    """
+    value = layer.get_config().get(name)
+    if type(value) is not int:
+        return None
+    known = getattr(layer, name, None) == value or name in _given(layer)
+    return value if known else None
+
+
+def set_config_number(layer: keras.layers.Layer, name: str, value: int) -> None:
+    """Sets what `config_number` gives."""
+    if hasattr(layer, name):
+        setattr(layer, name, value)
+    if name in _given(layer):
+        _given(layer)[name] = value
+
+
+def _given(layer: keras.layers.Layer) -> dict[str, Any]:
+    """What a constructor was given, of a class without a `get_config` of its own."""
+    return getattr(getattr(layer, "_auto_config", None), "config", {})
+
+
 def become(layer: keras.layers.Layer, cls: type) -> None:
     """Makes a built layer one of a sub- or superclass that has the same attributes.
 

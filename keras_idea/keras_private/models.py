@@ -18,6 +18,7 @@ __all__ = [
     "instead",
     "made_of_tensors",
     "make_train_function",
+    "renew_shapes",
 ]
 
 
@@ -82,6 +83,25 @@ def make_train_function(model: keras.Model, known: bool = False) -> None:
             make = functools.partial(with_train_step, model._make_function)
             scopes.enter_context(instead(model, "_make_function", make))
         model.make_train_function(force=True)
+
+
+def renew_shapes(model: keras.layers.Layer) -> None:
+    """Computes the shapes in a functional model's graph again, as `summary` shows them.
+
+    Of any other layer there is no graph. Seen with Keras 3.15.1.
+    """
+    graph = getattr(model, "_functional", model)  # a Sequential's own
+    if not isinstance(graph, Functional):
+        return
+    for depth in sorted(graph._nodes_by_depth, reverse=True):
+        for node in graph._nodes_by_depth[depth]:
+            if node.is_input:
+                continue
+            given = node.arguments
+            new = node.operation.compute_output_spec(*given.args, **given.kwargs)
+            pairs = zip(node.outputs, keras.tree.flatten(new), strict=True)
+            for tensor, spec in pairs:
+                tensor._shape = spec.shape
 
 
 @contextlib.contextmanager

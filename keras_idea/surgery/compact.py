@@ -27,7 +27,7 @@ from keras_idea.surgery.optimizer_state import (
     check_carriable,
     copy_optimizer,
 )
-from keras_idea.surgery.own_config import warn_of_stale_configs
+from keras_idea.surgery.own_config import follow_widths
 from keras_idea.surgery.pairing import Pair, cut_to, paired_variables
 from keras_idea.surgery.shrink import narrow_copy
 
@@ -100,7 +100,7 @@ def compact(model: keras.layers.Layer) -> keras.layers.Layer:
         new.trainable = old.trainable
         new.assign(cut_to(old, stays))
     check_same_function(model, narrow)
-    warn_of_stale_configs(narrow)
+    follow_widths(narrow, {(ffn.hidden_dim, stay.shape[-1]) for ffn, stay in kept})
     if getattr(model, "compiled", False):
         trained = {id(variable) for variable in narrow.trainable_variables}
         _compile_like(narrow, model, [p for p in pairs if id(p[1]) in trained])

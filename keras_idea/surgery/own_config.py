@@ -1,75 +1,106 @@
-"""Layers of the user's own classes whose config does not follow the width."""
+"""Layers of the user's own classes, whose config is to follow the width of their FFNs.
+
+A block that makes its layers of a number, such as `Block(ff_dim=48)`, says 48 for ever;
+of a narrowed one Keras saves fewer neurons, and could not load them. Where an attribute
+of the block equals that number, it is set to the new width, and proved: made again from
+its config, the block must have the shapes that are there.
+"""
 
 import contextlib
+import itertools
 import random
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import keras
 
+from keras_idea.groups.dense import is_dense
 from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.keras_private.layer_walk import sublayers, walk
+from keras_idea.keras_private.layers import config_number, set_config_number
 from keras_idea.keras_private.models import Functional
+from keras_idea.keras_private.variables import without_values
 from keras_idea.layers.plain_ffns import PlainFFN
 from keras_idea.layers.prunable import Prunable
 
 _FFNS = (Prunable, PlainFFN)
 
 
-def warn_of_stale_configs(model: keras.layers.Layer) -> None:
-    """Warns of layers that would come back from a file with FFNs of another width.
-
-    A block that makes its FFN of a number in its own config, such as `Block(32)`, says
-    32 for ever; the file of a narrowed one holds fewer neurons and cannot be loaded.
-    Each is made again of its config, and the widths are compared.
+def follow_widths(
+    model: keras.layers.Layer, narrowed: Iterable[tuple[int, int]]
+) -> None:
+    """Has the configs of blocks say how wide their FFNs are now, or warns.
 
     Args:
         model: a Keras model or layer that was narrowed.
+        narrowed: the FFN widths before and after, as pairs.
     """
+    widths = set(narrowed)
     for layer in _of_own_classes(model):
-        there, made = _kinds(layer), _kinds(_made_again(layer))
-        if len(made) != len(there):
-            continue
-        for new, old in zip(there, made, strict=True):
-            if new != old:
-                warnings.warn(
-                    f"{type(layer).__name__} '{layer.name}' holds a {new}, and its "
-                    f"config makes a {old}: a file of it, saved whole (.keras), cannot "
-                    "be loaded. Let its config follow: take the FFN as an argument and "
-                    "serialize it in `get_config`, as keras_idea.models.DecoderBlock "
-                    "does.",
-                    stacklevel=2,
-                )
-                break
+        blocks = [part for part in walk(layer) if not isinstance(part, _FFNS)]
+        for block in reversed(blocks):  # a config may hold those of blocks in it
+            if block is not layer and _shapes(block):
+                _follow(block, widths)
+        made = _follow(layer, widths)
+        if made is not None and made != _shapes(layer):
+            warnings.warn(
+                f"The config of {type(layer).__name__} '{layer.name}' makes layers of "
+                "another width than it has now: a file of it, saved whole (.keras), "
+                "cannot be loaded. Let its config follow: take the FFN as an argument "
+                "and serialize it in `get_config`, as keras_idea.models.DecoderBlock "
+                "does.",
+                stacklevel=2,
+            )
+
+
+def _follow(layer: keras.layers.Layer, widths: set[tuple[int, int]]) -> list | None:
+    """Sets the numbers in a layer's config; the shapes of a layer made of it.
+
+    None: none can be made, of which Keras tells when it saves.
+    """
+    present, made = _shapes(layer), _made_again(layer)
+    if made is None or made == present:
+        return made
+    changes = [
+        (name, old, new)
+        for old, new in sorted(widths)
+        for name in layer.get_config()
+        if config_number(layer, name) == old
+    ]
+    for trial in itertools.chain([changes], ([change] for change in changes)):
+        for name, _, new in trial:
+            set_config_number(layer, name, new)
+        if _made_again(layer) == present:
+            return present
+        for name, old, _ in trial:
+            set_config_number(layer, name, old)
+    return made
 
 
 def _of_own_classes(layer: keras.layers.Layer) -> Iterator[keras.layers.Layer]:
     """The outermost layers with FFNs that are made of a config of their own."""
-    if isinstance(layer, _FFNS) or is_backbone(layer) or is_task(layer):
+    if isinstance(layer, _FFNS) or is_dense(layer) or is_backbone(layer):
         return
-    if isinstance(layer, (Functional, keras.Sequential)):
+    if isinstance(layer, (Functional, keras.Sequential)) or is_task(layer):
         for sublayer in sublayers(layer):
             yield from _of_own_classes(sublayer)
-    elif _kinds(layer):
+    elif any(is_dense(part) or isinstance(part, _FFNS) for part in walk(layer)):
         yield layer
 
 
-def _kinds(layer: keras.layers.Layer | None) -> list[str]:
-    """Such as "GatedFFN(32)", of each FFN in a layer."""
-    found = [] if layer is None else walk(layer)
-    return [
-        f"{type(part).__name__}({part.hidden_dim})"
-        for part in found
-        if isinstance(part, _FFNS)
-    ]
+def _shapes(layer: keras.layers.Layer) -> list[tuple[int, ...]]:
+    return [tuple(variable.shape) for variable in layer.variables]
 
 
-def _made_again(layer: keras.layers.Layer) -> keras.layers.Layer | None:
-    """Of the same config; None where that fails, of which Keras tells when it saves."""
+def _made_again(layer: keras.layers.Layer) -> list[tuple[int, ...]] | None:
+    """The shapes of a layer of the same config; None where none can be made."""
     state = random.getstate()  # Keras draws the seeds of Dropout and such from it
     try:
-        with contextlib.suppress(Exception):
-            return type(layer).from_config(layer.get_config())
+        with contextlib.suppress(Exception), without_values():
+            made = type(layer).from_config(layer.get_config())
+            if not made.built:
+                made.build_from_config(layer.get_build_config())
+            return _shapes(made)
         return None
     finally:
         random.setstate(state)

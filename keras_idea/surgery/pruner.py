@@ -37,7 +37,7 @@ from keras_idea.surgery.find import FFN, find_ffns
 from keras_idea.surgery.live import Live
 from keras_idea.surgery.renewal import renew
 from keras_idea.surgery.replicas import once_for_all_replicas, scope_of
-from keras_idea.surgery.row_ops import of_active
+from keras_idea.surgery.row_ops import of_active, zero_rows
 from keras_idea.surgery.step_gradients import StepGradients
 from keras_idea.surgery.train_function import (
     TrainFunction,
@@ -149,6 +149,9 @@ class NeuronPruner:
         """
         for ffn, schedule in zip(self.ffns, self.schedules, strict=True):
             ffn.state.publish()
+            if schedule is not None or not ffn.masks_itself:
+                # Averages that Keras puts in at the end have brought them back.
+                zero_rows(ffn.cuts(), ffn.state._mask.value)
             ffn.state.live = None
             if schedule is not None:
                 _tell_unasked(ffn)

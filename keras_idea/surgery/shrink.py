@@ -7,9 +7,9 @@ import numpy as np
 
 from keras_idea.hub.families import is_backbone
 from keras_idea.hub.ffn import known_ffns
-from keras_idea.keras_private.layer_walk import all_layers, walk
+from keras_idea.keras_private.layer_walk import all_layers, sublayers, walk
 from keras_idea.keras_private.layers import retrack_parameters
-from keras_idea.keras_private.models import make_train_function
+from keras_idea.keras_private.models import make_train_function, renew_shapes
 from keras_idea.layers.neuron_state import NeuronState
 from keras_idea.surgery.condition import check_at_rest
 from keras_idea.surgery.find import FFN, find_ffns
@@ -100,6 +100,19 @@ def narrow_copy(
     copies = dict(zip(map(id, layers), walk(copy), strict=True))
     ours = {id(ffn.layer): ffn for ffn in find_ffns(copy)}
     narrow_to(copy, [(ours[id(copies[id(ffn.layer)])], n) for ffn, n in pruned])
+
+
+def refresh_graphs(model: keras.Model, ffns: Sequence[FFN]) -> None:
+    """Has functional models in a model show the shapes of narrow Dense layers.
+
+    Args:
+        model: a Keras model that was narrowed.
+        ffns: list of the FFN handles that were.
+    """
+    narrowed = {id(layer) for ffn in ffns for layer in ffn.layers}
+    for part in all_layers(model):
+        if any(id(layer) in narrowed for layer in sublayers(part)):
+            renew_shapes(part)
 
 
 def refresh(model: keras.Model) -> None:

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
+from keras_idea.methods import Sensitivity
 from tests.support.helpers import residual_model
 
 
@@ -19,10 +20,13 @@ ARGUMENTS = [
     (lambda: ki.GatedFFN("8"), "`hidden_dim` must be an integer.*='8'"),
     (lambda: ki.GatedFFN(8, use_bias=1), "`use_bias` must be True or False.*=1"),
     (lambda: ki.GatedFFN(8, activation="no"), "no"),
-    (lambda: ki.PrunableGatedFFN(8, ema_decay=1.0), r"`ema_decay`.*\[0.0, 1.0\).*1.0"),
-    (lambda: ki.PrunableGatedFFN(8, ema_decay=-0.1), "`ema_decay` must be.*-0.1"),
-    (lambda: ki.PrunableGatedFFN(8, row_reduce="sum"), "`row_reduce`.*'mean', 'max'"),
-    (lambda: ki.PrunableGatedFFN(8, matrix_reduce=None), "`matrix_reduce` must be"),
+    (lambda: Sensitivity(ema_decay=1.0), r"`ema_decay`.*\[0.0, 1.0\).*1.0"),
+    (lambda: Sensitivity(ema_decay=-0.1), "`ema_decay` must be.*-0.1"),
+    (lambda: Sensitivity(row_reduce="sum"), "`row_reduce`.*'mean', 'max'"),
+    (lambda: Sensitivity(matrix_reduce=None), "`matrix_reduce` must be"),
+    (lambda: ki.PrunableGatedFFN(8, ema_decay=0.4), "Unrecognized.*ema_decay"),
+    (lambda: prune(groups="ffn_0"), "`groups` must be a function.*='ffn_0'"),
+    (lambda: ki.explain("model"), "`model` must be a Keras model or layer.*str"),
     (lambda: ki.CosineDecay(-1, 0, 10), "`peak_learning_rate` must be.*=-1"),
     (lambda: ki.CosineDecay(0.1, 0.2, 10), r"`end_learning_rate`.*\[0.0, 0.1\].*0.2"),
     (lambda: ki.CosineDecay(0.1, 0, 0), "`total_steps` must be an integer >= 1"),
@@ -78,10 +82,16 @@ def fit(callback, data, model=None, compile_model=True, **arguments):
     model.fit(*data, callbacks=[callback], **arguments)
 
 
-def test_no_prunable_layer(data):
-    model = keras.Sequential([keras.Input((5, 8)), keras.layers.Dense(1)])
-    with pytest.raises(ValueError, match="no prunable FFN. Use `keras_idea.Prunable"):
+def test_nothing_that_can_be_pruned(data):
+    model = keras.Sequential([keras.Input((5, 8)), keras.layers.Dense(1, name="out")])
+    said = "no FFN whose neurons can be pruned.*out: it enters or leaves the model"
+    with pytest.raises(ValueError, match=said):
         fit(prune(), data, model)
+
+
+def test_groups_that_take_nothing(data):
+    with pytest.raises(ValueError, match="takes none of the FFNs.*one of: ffn_0, ffn_"):
+        fit(prune(groups=lambda ffn: False), data)
 
 
 def test_not_compiled():
@@ -104,8 +114,10 @@ def test_steps_beyond_the_end_of_the_run(data):
 def test_frozen(data):
     model = residual_model()
     model.get_layer("ffn_0").trainable = False
-    with pytest.raises(ValueError, match="ffn_0 is frozen"):
+    with pytest.raises(ValueError, match="ffn_0 is frozen.*name != 'ffn_0'"):
         fit(prune(), data, model)
+    fit(prune(groups=lambda ffn: ffn.name != "ffn_0"), data, model)  # as it says
+    assert [ffn.hidden_dim for ffn in ki.find_ffns(model)] == [16, 4]
 
 
 @pytest.mark.daily("torch", why="refused by the width")

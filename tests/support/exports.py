@@ -22,7 +22,7 @@ def listing(folder):
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
 
 
-def own_decoder(tie_embeddings=False):
+def own_decoder(tie_embeddings=False, ffn=ki.GatedFFN):
     """This package's decoder, compacted."""
     config = DecoderConfig(
         vocabulary_size=VOCABULARY,
@@ -35,7 +35,7 @@ def own_decoder(tie_embeddings=False):
         rope_max_wavelength=5000.0,
         tie_embeddings=tie_embeddings,
     )
-    return randomize(decoder(config, ffn=ki.GatedFFN), 0.3)
+    return randomize(decoder(config, ffn=ffn), 0.3)
 
 
 def broken(monkeypatch, module):

@@ -9,6 +9,7 @@ import numpy as np
 import keras_idea as ki
 from tests.support.helpers import to_numpy
 from tests.support.hub_gradients import sliced
+from tests.support.masks import prune_by_hand
 
 
 def logits(model, x):
@@ -47,21 +48,18 @@ def step(model, data):
     return model.fit(*data, **FIT).history["loss"]
 
 
-def _held(ffn):
-    """The variables of an FFN's layer, without those of FFNs in it."""
-    return [cut.variable for cut in ffn.cuts()]
-
-
 def compare_after_a_step(masked, narrow, data, packing=""):
     """Pairs (sliced variable of the masked model, variable of the narrow one)."""
+    # Before: stale moments may give pruned neurons weights.
+    kept = {
+        id(cut.variable): ffn.kept_neurons()
+        for ffn in ki.find_ffns(masked)
+        for cut in ffn.cuts()
+    }
     losses = [step(model, data) for model in (masked, narrow)]
     np.testing.assert_allclose(*losses, rtol=1e-6)
-    ffns = ki.find_ffns(masked)
-    kept = {id(v): f.kept_neurons() for f in ffns for v in _held(f)}
-    states = {id(v) for f in ffns for v in f.state.variables}
-    wide = [v for v in masked.variables if id(v) not in states]
     pairs = []
-    for old, new in zip(wide, narrow.variables, strict=True):
+    for old, new in zip(masked.variables, narrow.variables, strict=True):
         value = to_numpy(old)
         for axis, (a, b) in enumerate(zip(old.shape, new.shape, strict=True)):
             if a != b:
@@ -70,13 +68,46 @@ def compare_after_a_step(masked, narrow, data, packing=""):
     return pairs
 
 
+def prune_at_random(model, target, seed=0):
+    """Leaves another random choice of neurons in each FFN (in each expert)."""
+    rng = np.random.default_rng(seed)
+    for ffn in ki.find_ffns(model):
+        order = rng.random(tuple(ffn.mask.shape)).argsort(axis=-1)
+        prune_by_hand(ffn, order < target)
+
+
+def used(ffn):
+    """Where the neurons of an FFN have a weight other than zero.
+
+    Returns:
+        list of bool arrays of the mask's shape: of each matrix, then of each bias.
+    """
+    found = []
+    for cut in ffn.cuts():
+        value = np.moveaxis(to_numpy(cut.variable), cut.axis, -1)
+        experts = 1 if cut.group is None else len(value)
+        value = value.reshape(experts, -1, value.shape[-1])
+        parts = [value]
+        if cut.packing == "halves":
+            parts = np.split(value, 2, axis=-1)
+        elif cut.packing == "pairs":
+            parts = [value[..., ::2], value[..., 1::2]]
+        found += [np.any(part != 0, axis=1) for part in parts]
+    return [part if part.shape[0] > 1 else part[0] for part in found]
+
+
 SIZE = 4
 FIT = {"batch_size": SIZE, "shuffle": False, "verbose": 0}
 
 
-def foreign(model):
-    """What of this package can be reached from a model, and by which way."""
-    found, seen, left = [], {}, [("model", model)]
+def foreign(model, *but):
+    """What of this package can be reached from a model, and by which way.
+
+    Args:
+        model: a Keras model.
+        but: objects that are not looked into.
+    """
+    found, seen, left = [], {id(item): item for item in but}, [("model", model)]
     while left:
         way, item = left.pop()
         if id(item) in seen or isinstance(item, (type, types.ModuleType)):

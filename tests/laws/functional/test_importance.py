@@ -57,7 +57,16 @@ def test_defaults_are_mean_then_max(scores):
     )
 
 
-@pytest.mark.parametrize("shape", [(3,), (4, 7), (3, 7, 5, 1)])
+@pytest.mark.parametrize("matrices", [2, 4])
+def test_of_as_many_matrices_as_there_are(matrices):
+    """Up and down; or layers that share their neurons."""
+    scores = np.random.default_rng(1).random((matrices, 7)).astype("float32")
+    for f2, reduce in (("mean", np.mean), ("max", np.max)):
+        result = functional.neuron_importance(scores, matrix_reduce=f2)
+        np.testing.assert_allclose(to_numpy(result), reduce(scores, 0), rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(3,), (1, 7), (3, 7, 5, 1)])
 def test_scores_of_another_shape_are_refused(shape):
     with pytest.raises(ValueError, match=r"`scores` must have shape \(3, hidden_dim\)"):
         functional.neuron_importance(np.zeros(shape))

@@ -1,6 +1,6 @@
-"""A converted KerasHub model trains by Algorithm 1, step by step.
+"""A stock KerasHub model trains by Algorithm 1, step by step.
 
-The gradients come from a stock twin: under plain SGD at rate 1024, a power of two
+The gradients come from a twin that nothing prunes: under plain SGD at rate 1024, a power of two
 that hides the weights, a step tells its gradient to the last bit but one. The rest is
 float64 NumPy, written from the paper.
 """
@@ -14,6 +14,7 @@ from tests.support import algorithm_reference as reference
 from tests.support.helpers import start_pruning, to_numpy
 from tests.support.hub_gradients import EPSILON, LOSS, Gradients
 from tests.support.hub_models import MODELS, batch, tiny_lm
+from tests.support.hub_training import foreign, used
 
 BEGIN, STEPS, TARGET, TOTAL, SIZE = 2, 6, 10, 10, 4
 # The activated matrix, the linear one, the one back.
@@ -63,7 +64,7 @@ def algorithm_1(twin, matrices, batches, optimizer, decay=0.4):
 
 @pytest.mark.parametrize("name, optimizer", [("llama3", "adamw"), ("gemma2", "sgd")])
 def test_equals_algorithm_1(name, optimizer):
-    model = ki.make_prunable(language_model(name))
+    model = language_model(name)
     if optimizer == "sgd":
         ours, theirs = keras.optimizers.SGD(0.05), reference.SGD(0.05)
     else:
@@ -71,7 +72,7 @@ def test_equals_algorithm_1(name, optimizer):
         theirs = reference.AdamW(0.01, decay=0.01, epsilon=EPSILON)
     model.compile(ours, LOSS, weighted_metrics=None)
     ffns = ki.find_ffns(model)
-    start_pruning(model, TARGET, BEGIN, STEPS)
+    prune = start_pruning(model, TARGET, BEGIN, STEPS)
     twin = Gradients(language_model(name))
     matrices = [
         [twin.places[id(getattr(block, attr).kernel)] for attr in NAMES[name]]
@@ -80,10 +81,6 @@ def test_equals_algorithm_1(name, optimizer):
     x, y = batch(model, np.random.default_rng(1), TOTAL * SIZE)
     cuts = [slice(i * SIZE, (i + 1) * SIZE) for i in range(TOTAL)]
     batches = [({k: v[cut] for k, v in x.items()}, y[cut]) for cut in cuts]
-    kernels = {id(k) for ffn in ffns for k in ffn.kernels}
-    others = [
-        i for i, v in enumerate(model.trainable_variables) if id(v) not in kernels
-    ]
     steps = algorithm_1(twin, matrices, batches, theirs)
     for data, (weights, scores, masks, loss) in zip(batches, steps, strict=True):
         assert np.isclose(np.ravel(model.train_on_batch(*data))[0], loss, rtol=1e-5)
@@ -92,14 +89,11 @@ def test_equals_algorithm_1(name, optimizer):
             np.testing.assert_allclose(
                 to_numpy(ffn.scores), score, rtol=1e-4, atol=1e-5 * score.max()
             )
-        for ffn, mask, places in zip(ffns, masks, matrices, strict=True):
-            up, gate, down = (to_numpy(kernel) for kernel in ffn.kernels)
-            living = (up * mask, gate * mask, down * mask[:, None])
-            for kernel, place in zip(living, places, strict=True):
-                np.testing.assert_allclose(kernel, weights[place], rtol=0, atol=1e-5)
-        variables = model.trainable_variables
-        for i in others:
-            np.testing.assert_allclose(
-                to_numpy(variables[i]), weights[i], rtol=0, atol=1e-5
-            )
+        for variable, weight in zip(model.trainable_variables, weights, strict=True):
+            np.testing.assert_allclose(to_numpy(variable), weight, rtol=0, atol=1e-5)
+        # What is pruned is exactly zero in the model as well.
+        for ffn, mask in zip(ffns, masks, strict=True):
+            assert all(np.array_equal(part, mask == 1) for part in used(ffn))
+    prune.on_train_end()
     assert [ffn.width for ffn in ffns] == [TARGET] * MODELS[name].ffns
+    assert foreign(model) == []

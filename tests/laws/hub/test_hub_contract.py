@@ -5,7 +5,6 @@ when a test first asks for them.
 """
 
 import functools
-import types
 
 import keras
 import numpy as np
@@ -30,7 +29,7 @@ from tests.support.hub_training import (
     foreign,
     logits,
     sgd,
-    step,
+    used,
 )
 
 BEGIN, STEPS, TARGET, TOTAL = 1, 8, 10, 12
@@ -44,7 +43,7 @@ HALFWAY = 5
 CORE = ("llama3", "gemma2", "qwen3", "phi3")
 
 
-# A family of each kind; the others are converted and compacted in `test_untrained`.
+# A family of each kind; the others are masked and compacted in `test_untrained`.
 OTHERS = ("llama tied", "gemma4", "smollm3 biased", "qwen3.5", "gpt2", "falcon", "bart")
 
 
@@ -61,22 +60,51 @@ TRAINED = tuple(MODELS) if ENDURANCE else SOME[keras.backend.backend()]
 
 
 class Recorder(LossRecorder):
-    """Losses, scores and masks of every step; a save in the middle of pruning."""
+    """Losses, and what of ours is in the model after each step."""
 
-    def __init__(self, x, folder):
-        super().__init__()
-        self.x, self.folder, self.scores, self.masks = x, folder, [], []
+    def on_train_begin(self, logs=None):
+        super().on_train_begin(logs)
+        self.foreign, self.layers, self.variables = [], [], []
 
     def on_train_batch_end(self, batch, logs=None):
         super().on_train_batch_end(batch, logs)
         model = self.model  # on jax this syncs the variables
-        self.scores.append([to_numpy(f.scores) for f in ki.find_ffns(model)])
-        self.masks.append([to_numpy(f.mask) for f in ki.find_ffns(model)])
+        # All that prunes is in the optimizer's step.
+        self.foreign += foreign(model, model.optimizer)
+        self.layers.append(kinds(model))
+        self.variables.append([id(variable) for variable in model.variables])
+
+
+class MaskedRecorder(Recorder):
+    """Scores and masks of every step too; a save in the middle of pruning."""
+
+    def __init__(self, x, folder):
+        super().__init__()
+        self.x, self.folder = x, folder
+        self.scores, self.masks, self.used = [], [], []
+
+    def on_train_batch_end(self, batch, logs=None):
+        super().on_train_batch_end(batch, logs)
+        model = self.model
+        ffns = ki.find_ffns(model)
+        self.scores.append([to_numpy(f.scores) for f in ffns])
+        self.masks.append([to_numpy(f.mask) for f in ffns])
+        self.used.append([used(f) for f in ffns])
         if len(self.masks) == HALFWAY:
             self.halfway_logits = logits(model, self.x)
             self.halfway_hidden = logits(model.backbone, self.x)
             model.save_weights(self.folder / "halfway.weights.h5")
             model.backbone.save_to_preset(self.folder / "halfway")
+
+
+def fresh(name):
+    """The stock model of a row, its layers named as those of another."""
+    keras.utils.clear_session(free_memory=False)
+    return tiny_lm(name)
+
+
+def kinds(model):
+    return [type(layer) for layer in model._flatten_layers()]
 
 
 class Run:
@@ -85,7 +113,7 @@ class Run:
     def __init__(self, name, folder):
         self.name, self.row, self.folder = name, MODELS[name], folder
         self.optimizer = adamw if name in CORE else sgd
-        self.stock = tiny_lm(name)
+        self.stock = fresh(name)
         # KerasHub's Llama forgets one of its arguments (`tie_word_embeddings`).
         self.config = {**self.stock.backbone.get_config(), **self.row.arguments}
         self.x, self.y = batch(self.stock, np.random.default_rng(0), SIZE)
@@ -93,24 +121,16 @@ class Run:
         self.width = {k: TARGET * n for k, n in self.row.widths.items()}
 
     @functools.cached_property
-    def converted(self):
-        """(outputs before, outputs after), eager and by `predict`; the model."""
-        model = tiny_lm(self.name)
-        pairs = [(logits(model, self.x), model.predict(self.x, verbose=0))]
-        assert ki.make_prunable(model) is model
-        pairs += [(logits(model, self.x), model.predict(self.x, verbose=0))]
-        return list(zip(*pairs, strict=True)), model
-
-    @functools.cached_property
     def masked(self):
         """The model after training with compact="off", and what was recorded."""
-        _, model = self.converted
-        record = Recorder(self.x, self.folder)
+        model, record = fresh(self.name), MaskedRecorder(self.x, self.folder)
+        self.variables = [id(variable) for variable in model.variables]
         prune = ki.IdeaPruneCallback(TARGET, BEGIN, STEPS, compact="off")
         compiled(model, self.optimizer()).fit(
             *self.data, callbacks=[prune, record], **FIT
         )
         record.logits = logits(model, self.x)
+        record.foreign += foreign(model)
         return model, record
 
     @functools.cached_property
@@ -137,46 +157,37 @@ class Run:
         return compare_after_a_step(masked, narrow, data, self.row.packing)
 
     @functools.cached_property
-    def stripped(self):
-        """The model without its pruning, and what it was just before."""
-        assert self.stepped
-        model = self.masked[0]
-        before = types.SimpleNamespace(
-            logits=logits(model, self.x),
-            ours=foreign(model),
-            ffns=[(f.kernels, to_numpy(f.mask)) for f in ki.find_ffns(model)],
-        )
-        assert ki.strip(model) is model
-        return model, before
-
-    @functools.cached_property
     def in_fit(self):
         """The model that became narrow in the middle of the same training."""
-        model, record = ki.make_prunable(tiny_lm(self.name)), LossRecorder()
-        compiled(model, self.optimizer())
+        model, record = compiled(fresh(self.name), self.optimizer()), Recorder()
         prune = ki.IdeaPruneCallback(TARGET, BEGIN, STEPS, compact="end")
         model.fit(*self.data, callbacks=[prune, record], **FIT)
+        record.foreign += foreign(model)
         return model, record
 
 
 @pytest.fixture(scope="module", params=TRAINED)
 def run(request, tmp_path_factory):
-    keras.utils.clear_session(free_memory=False)  # names, whatever ran before
     return Run(request.param, tmp_path_factory.mktemp("run"))
 
 
-def test_the_converted_model_computes_the_same_bits(run):
-    pairs, model = run.converted
-    for before, after in pairs:
-        np.testing.assert_array_equal(before, after)
-    assert np.std(pairs[0][0]) > 0.3  # something to tell apart
-    ffns = ki.find_ffns(model)
-    assert len(ffns) == run.row.ffns == len({ffn.name for ffn in ffns})
+def test_nothing_of_ours_is_in_the_model_at_any_moment(run):
+    (model, record), (_, other) = run.masked, run.in_fit
+    assert np.std(record.logits) > 0.3  # something to tell apart
+    assert record.foreign == other.foreign == []
+    assert all(layers == kinds(run.stock) for layers in record.layers + other.layers)
+    assert len(record.layers) == len(other.layers) == TOTAL
+    # The variables are those that it had before, and they are not moved.
+    assert all(held == run.variables for held in record.variables)
+    assert [id(variable) for variable in model.variables] == run.variables
+    assert model.backbone.get_config() == run.config
 
 
 def test_every_ffn_is_pruned_as_its_scores_say(run):
     model, record = run.masked
-    assert [f.width for f in ki.find_ffns(model)] == [TARGET] * run.row.ffns
+    ffns = ki.find_ffns(model)
+    assert [f.width for f in ffns] == [TARGET] * run.row.ffns
+    assert len({ffn.name for ffn in ffns}) == run.row.ffns
     alive = [np.ones_like(mask) for mask in record.masks[0]]
     for t, (scores, masks) in enumerate(
         zip(record.scores, record.masks, strict=True), start=1
@@ -201,6 +212,16 @@ def test_every_ffn_is_pruned_as_its_scores_say(run):
     assert len(set(rows)) == len(rows) >= run.row.ffns
 
 
+def test_after_each_step_pruned_neurons_are_zeros(run):
+    """In every matrix and bias; in each an active one has a weight."""
+    _, record = run.masked
+    for masks, parts in zip(record.masks, record.used, strict=True):
+        for mask, of_ffn in zip(masks, parts, strict=True):
+            assert len(of_ffn) >= 2
+            for part in of_ffn:
+                np.testing.assert_array_equal(part, mask == 1)
+
+
 def test_compact_keeps_the_logits(run):
     (_, received, _), (_, record) = run.narrow, run.masked
     np.testing.assert_allclose(received, record.logits, rtol=0, atol=1e-5)
@@ -211,10 +232,7 @@ def test_compact_gives_a_stock_model(run):
     assert type(narrow) is type(run.stock)
     assert type(narrow.backbone) is type(run.stock.backbone)
     assert foreign(narrow) == []
-    kinds = [
-        [type(layer) for layer in m._flatten_layers()] for m in (narrow, run.stock)
-    ]
-    assert kinds[0] == kinds[1]
+    assert kinds(narrow) == kinds(run.stock)
     assert narrow.backbone.get_config() == {**run.config, **run.width}
     wide, slim = (m.backbone.count_params() for m in (run.stock, narrow))
     assert slim < wide
@@ -268,23 +286,6 @@ def test_what_is_saved_in_mid_pruning_loads_into_a_stock_model(run):
     np.testing.assert_allclose(
         logits(loaded, run.x), record.halfway_hidden, rtol=0, atol=1e-6
     )
-
-
-def test_strip_leaves_the_stock_wide_model(run):
-    model, before = run.stripped
-    assert before.ours and not foreign(model)
-    kinds = [[type(layer) for layer in m._flatten_layers()] for m in (model, run.stock)]
-    assert kinds[0] == kinds[1] and ki.find_ffns(model) == []
-    assert model.backbone.get_config() == run.config
-    np.testing.assert_allclose(logits(model, run.x), before.logits, rtol=0, atol=1e-6)
-    for (*entrances, down), mask in before.ffns:
-        if mask.ndim == 2:  # each expert's in a column: tests/hub/test_mixtures.py
-            continue
-        for rows in (*(to_numpy(kernel).T for kernel in entrances), to_numpy(down)):
-            assert np.all(rows[mask == 0] == 0) and np.all(np.any(rows[mask == 1], 1))
-    if run.name in CORE:
-        step(model, (run.x, run.y))
-        assert np.any(logits(model, run.x) != before.logits)
 
 
 @pytest.mark.parametrize("run", sorted({*CORE} & {*TRAINED}), indirect=True)

@@ -1,23 +1,36 @@
-"""The FFNs of KerasHub's models are found without a table, and nothing else is."""
+"""The FFNs found in KerasHub's models are those of the table, and no others."""
 
 import keras_hub
 import pytest
 
-from keras_idea.groups.dense import find_dense_groups
+import keras_idea as ki
 from keras_idea.hub.ffn import hub_ffns
 from tests.support.encoders import ENCODERS
 from tests.support.hub_models import MODELS
-
-# It multiplies by the kernel of its down layer itself.
-BY_TABLE = {"gemma4"}
+from tests.support.selection import EACH
 
 
-@pytest.mark.daily("torch", why="shapes alone; the layers of all backends are the same")
+@pytest.mark.daily("torch", why="Keras records the same on each backend, but for bugs")
+@pytest.mark.daily(*EACH, rows=("llama3", "gpt2", "qwen moe"), why="one of each kind")
 @pytest.mark.parametrize("name", [*MODELS, *ENCODERS])
 def test_found(name):
     row = {**MODELS, **ENCODERS}[name]
     backbone = getattr(keras_hub.models, row.backbone)(**row.arguments)
-    known = [ffn for ffn in hub_ffns(backbone) if not ffn.layout.experts]
-    groups = find_dense_groups(backbone).groups
-    found = {frozenset(group.layers) for group in groups}
-    assert found == {frozenset(f.layers) for f in known if name not in BY_TABLE}
+    known, found = hub_ffns(backbone), ki.find_ffns(backbone)
+    assert len(found) == row.ffns == len({ffn.name for ffn in found})
+    assert {frozenset(ffn.layers) for ffn in found} == {
+        frozenset(ffn.layers) for ffn in known
+    }
+    by_first = {id(ffn.layers[0]): ffn for ffn in known}
+    for ffn in found:
+        one = by_first[id(ffn.layers[0])]
+        assert ffn.hidden_dim == ffn.width == ffn.full_dim == one.hidden_dim
+        # Up, gate and down are in their places, and the biases after them.
+        cuts = [
+            [(id(c.variable), c.axis, c.group, c.packing) for c in f.cuts()]
+            for f in (ffn, one)
+        ]
+        assert cuts[0] == cuts[1]
+    explained = ki.explain(backbone)
+    assert explained.taken == {ffn.name: ffn.hidden_dim for ffn in found}
+    assert str(explained).count("neurons") == row.ffns

@@ -13,6 +13,7 @@ from tests.support import algorithm_reference as reference
 from tests.support.helpers import start_pruning, to_numpy
 from tests.support.hub_gradients import EPSILON, LOSS, Gradients
 from tests.support.hub_models import FULL, batch, tiny_lm
+from tests.support.hub_training import used
 
 BEGIN, STEPS, TARGET, TOTAL, SIZE = 2, 6, 10, 10, 2
 
@@ -99,7 +100,7 @@ def algorithm_1(twin, found, batches, optimizer, decay=0.4):
 def test_equals_algorithm_1(name, rule):
     # Tied: see `language_model` of test_hub_algorithm.
     arguments = {**FEW, "tie_word_embeddings": True} if rule == "adamw" else FEW
-    model = ki.make_prunable(tiny_lm(name, **arguments))
+    model = tiny_lm(name, **arguments)
     ours, theirs = keras.optimizers.SGD(0.05), reference.SGD(0.05)
     if rule == "adamw":
         ours = keras.optimizers.AdamW(0.01, weight_decay=0.01, epsilon=EPSILON)
@@ -130,8 +131,10 @@ def test_equals_algorithm_1(name, rule):
                 atol=1e-5 * score.max(),
             )
         for variable, weight in zip(model.trainable_variables, weights, strict=True):
-            # The rows of dead neurons are zeros, but for what Adam's moments move.
             np.testing.assert_allclose(to_numpy(variable), weight, rtol=0, atol=1e-5)
+        for ffn, mask in zip(ffns, masks, strict=True):
+            mask = np.stack(mask).reshape(ffn.mask.shape) == 1
+            assert all(np.array_equal(part, mask) for part in used(ffn))
     assert silent and all(ffn.width == TARGET for ffn in ffns)
     assert all(np.any(score) for rows in scores for score in rows)  # and all were asked
 
@@ -150,8 +153,8 @@ def test_cuts(packing, grouped):
     mask = rng.integers(0, 2, size=(len(kept), 6)).astype("float32")
     masked = kernel.copy()
     for own, row in zip(masked, mask, strict=True):
-        for j, alive in enumerate(row):
-            own[:, _places(j, packing)] *= alive
+        for j, active in enumerate(row):
+            own[:, _places(j, packing)] *= active
     if not grouped:
         kernel, kept, taken, mask, masked = (
             a[0] for a in (kernel, kept, taken, mask, masked)

@@ -5,7 +5,9 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
+from keras_idea.methods import Sensitivity
 from tests.support import algorithm_reference as reference
+from tests.support.dense_ffns import dense_gated, dense_ungated
 from tests.support.helpers import (
     residual_model,
     set_random_weights,
@@ -25,6 +27,9 @@ CASES = [
     (GATED, "adamw", "max", "max", True),
     (UNGATED, "sgd", "max", "mean", False),
     (UNGATED, "adamw", "mean", "max", True),
+    (dense_gated, "adamw", "max", "mean", False),
+    (dense_gated, "sgd", "mean", "max", True),
+    (dense_ungated, "adamw", "mean", "max", False),
 ]
 # Large, so that Adam does not blow float32 noise in the tiniest gradients up.
 EPSILON = 1e-4
@@ -43,18 +48,23 @@ def optimizers(name):
 @pytest.mark.daily(
     "jax",
     "tensorflow",
-    rows=("GatedFFN-sgd-mean-mean-True", "GatedFFN-adamw-max-max-True"),
+    rows=("GatedFFN-sgd-mean-mean", "GatedFFN-adamw-max-max-True", "dense_gated-sgd"),
     why="torch.compile takes half a minute a row; it has one",
+)
+@pytest.mark.daily(
+    "torch",
+    rows=("dense_gated-adamw", "dense_ungated"),
+    why="jax and tensorflow have the compiled row of Dense layers",
 )
 @pytest.mark.parametrize("ffn, optimizer, row_reduce, matrix_reduce, jit", CASES)
 def test_equals_algorithm_1(data, ffn, optimizer, row_reduce, matrix_reduce, jit):
     ours, theirs = optimizers(optimizer)
-    how = {"row_reduce": row_reduce, "matrix_reduce": matrix_reduce}
-    model = residual_model(ffn=ffn, activation="silu", **how)
+    model = residual_model(ffn=ffn, activation="silu")
     set_random_weights(model)
     model.compile(ours, "mse", jit_compile=jit)
     ffns = ki.find_ffns(model)
-    start_pruning(model, TARGET, BEGIN, STEPS)
+    method = Sensitivity(row_reduce=row_reduce, matrix_reduce=matrix_reduce)
+    start_pruning(model, TARGET, BEGIN, STEPS, method=method)
     x, y = data
     batches = [(x[i % 8 * 8 :][:8], y[i % 8 * 8 :][:8]) for i in range(TOTAL)]
     steps = reference.run(

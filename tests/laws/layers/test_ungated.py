@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
+from keras_idea.layers.neuron_state import Scoring
 from tests.support.helpers import residual_model, set_random_weights, to_numpy
 
 once = pytest.mark.daily(
@@ -100,8 +101,9 @@ def test_a_monitor_watches_them(data, tmp_path):
 @once
 def test_an_average_over_two_matrices():
     """The mean over matrices is over two rows, not three."""
-    layer = ki.PrunableFFN(6, matrix_reduce="mean")
+    layer = ki.PrunableFFN(6)
     layer.build((None, 4))
+    layer.state.score_by(Scoring(matrix_reduce="mean"))
     rows = np.arange(12.0).reshape(2, 6)
     layer.scores.assign(rows)
     np.testing.assert_allclose(to_numpy(layer.importance()), rows.mean(axis=0))

@@ -1,4 +1,4 @@
-"""Every method on KerasHub models: the hook in the down layer's input."""
+"""Every method on stock KerasHub models: probes in the down layer's input."""
 
 import keras
 import numpy as np
@@ -26,7 +26,7 @@ FIT = {"batch_size": 8, "shuffle": False, "verbose": 0}
 
 
 def language_model(family="Llama3", arguments=ARGUMENTS):
-    """A tiny stock model, compiled, and converted."""
+    """A tiny stock model, compiled."""
     keras_hub = pytest.importorskip("keras_hub")
     keras.utils.set_random_seed(0)
     backbone = getattr(keras_hub.models, f"{family}Backbone")(**arguments)
@@ -34,7 +34,12 @@ def language_model(family="Llama3", arguments=ARGUMENTS):
     lm = task(backbone=backbone, preprocessor=None)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     lm.compile(keras.optimizers.AdamW(0.01), loss)
-    return ki.make_prunable(lm)
+    return lm
+
+
+def parts(lm):
+    """The classes of a model's layers, and the paths of its variables."""
+    return [type(x) for x in lm._flatten_layers()], [v.path for v in lm.variables]
 
 
 @pytest.fixture
@@ -59,9 +64,12 @@ def test_every_method_narrows_in_fit_and_compacts_to_stock(name, tokens):
     # Compilers take their time: the one that changes most inside the step gets it.
     lm.run_eagerly = name != "learned_mask"
     prune = ki.IdeaPruneCallback(4, begin_step=3, prune_steps=5, method=method)
+    stock = parts(lm)
     logs = lm.fit(x, y, sample_weight=weights, epochs=2, callbacks=[prune], **FIT)
+    assert parts(lm) == stock  # as KerasHub made it
     ffns = ki.find_ffns(lm)
     assert [(ffn.hidden_dim, ffn.width) for ffn in ffns] == [(4, 4)]
+    assert lm.backbone.intermediate_dim == 4
     assert logs.history["width"][-1] == 4 and np.isfinite(logs.history["loss"]).all()
     narrow = ki.compact(lm)
     assert type(narrow.backbone).__module__.startswith("keras_hub")
@@ -72,7 +80,7 @@ def test_every_method_narrows_in_fit_and_compacts_to_stock(name, tokens):
 
 
 @pytest.mark.daily("torch", why="324 programs on jax; test_methods has it on each")
-def test_masked_to_the_end_it_compacts_the_same(tokens):
+def test_masked_to_the_end_it_compacts_the_same(tokens, tmp_path):
     """With compact='off', and the mask's soft values in the rows of down."""
     x, y, weights = tokens
     lm = language_model()
@@ -81,22 +89,32 @@ def test_masked_to_the_end_it_compacts_the_same(tokens):
     lm.fit(x, y, sample_weight=weights, epochs=2, callbacks=[prune], **FIT)
     assert [(ffn.hidden_dim, ffn.width) for ffn in ki.find_ffns(lm)] == [(16, 4)]
     expected = lm.predict(x, verbose=0)
-    for model in (ki.compact(lm), ki.strip(lm)):
-        np.testing.assert_allclose(model.predict(x, verbose=0), expected, atol=2e-5)
+    narrow = ki.compact(lm)
+    assert narrow.backbone.intermediate_dim == 4
+    np.testing.assert_allclose(narrow.predict(x, verbose=0), expected, atol=2e-5)
+    # A stock model takes the file of the masked one.
+    lm.save_weights(tmp_path / "masked.weights.h5")
+    other = language_model()
+    other.load_weights(tmp_path / "masked.weights.h5")
+    np.testing.assert_array_equal(other.predict(x, verbose=0), expected)
+    assert [ffn.width for ffn in ki.find_ffns(other)] == [4]
 
 
 @pytest.mark.parametrize(
     "family, arguments", [("Llama3", ARGUMENTS), ("Gemma3", GEMMA3)]
 )
 def test_the_down_layer_shows_the_hidden_activations(family, arguments, tokens):
-    """Against what the stock layers' inputs are; padding left out."""
+    """Against what the down layers' inputs are; padding left out."""
     x, _, mask = tokens
     lm = language_model(family, arguments)
-    ffns = ki.find_ffns(lm)
+    ffns, stock = ki.find_ffns(lm), parts(lm)
     statistics = activation_statistics(lm, ffns, x, num_samples=48, aggregation="paper")
+    assert parts(lm) == stock
     seen = []
     for ffn in ffns:
-        ffn.state.hidden = lambda z: seen.append(to_numpy(z)) or z
+        down = ffn.layers[-1]
+        call = down.call
+        down.call = lambda z, call=call: seen.append(to_numpy(z)) or call(z)
     lm.run_eagerly = True
     lm(x, training=False)
     for (sums, samples), z in zip(statistics, seen, strict=True):
@@ -118,7 +136,7 @@ def gemma4(tokens):
 
 def test_gemma4_hides_its_activations(gemma4):
     lm, x, y = gemma4
-    message = "needs the hidden activations of .*Gemma4Backbone multiplies by its down"
+    message = "needs the hidden activations of .*which no single layer is called on"
     for method in ("activation", Activation(x), "learned_mask"):
         prune = ki.IdeaPruneCallback(4, begin_step=3, prune_steps=2, method=method)
         with pytest.raises(ValueError, match=message):

@@ -23,6 +23,7 @@ from keras_idea.hub.make_tokenizer import make_tokenizer
 from keras_idea.runs.evaluate import harness_model
 from keras_idea.runs.judged import load_judged
 from tests.support.hub_models import tiny_lm
+from tests.support.masks import prune_by_hand
 
 TEXT = (
     "def f(x):\n    while x > 10:\n        x = x - 2024\n\n    return x\n"
@@ -56,10 +57,9 @@ def exported(family, kind, folder):
     decode = lm.preprocessor.tokenizer.detokenize
     head = lm.backbone.token_embedding.reverse_embeddings
     head.assign(without_broken_characters(np.array(head), decode))
-    ki.make_prunable(lm)
     rng = np.random.default_rng(0)
     for ffn in ki.find_ffns(lm):
-        ffn.mask.assign(rng.permutation(ffn.hidden_dim) < 10)
+        prune_by_hand(ffn, rng.permutation(ffn.hidden_dim) < 10)
     narrow = ki.compact(lm)
     export_preset(narrow, folder / "preset")
     export_hf(narrow, folder / "hf")

@@ -14,6 +14,7 @@ from keras_idea.export import (
 from keras_idea.models import DecoderConfig, decoder
 from tests.support.exports import listing, logits, own_decoder
 from tests.support.hub_models import tiny_lm
+from tests.support.masks import prune_by_hand
 from tests.support.selection import EACH
 from tests.support.with_tokenizer import TEXT, VOCABULARY
 
@@ -72,13 +73,19 @@ class TestPreset:
         with pytest.raises(ExportRefused, match='write hub = "llama3"'):
             export_preset(model, tmp_path / "preset")
 
-    def test_prunable_models_are_refused(self, tmp_path):
-        lm = ki.make_prunable(tiny_lm("llama3", num_layers=1))
+    @pytest.mark.parametrize("of_hub", [True, False])
+    def test_models_that_are_not_compact_are_refused(self, tmp_path, of_hub):
+        if of_hub:
+            model = tiny_lm("llama3", num_layers=1)
+            [ffn] = ki.find_ffns(model)
+            prune_by_hand(ffn, np.arange(ffn.hidden_dim) > 0)
+        else:  # it has a mask, though all of its neurons are active
+            model = own_decoder(ffn=ki.PrunableGatedFFN)
         for export in (export_preset, export_hf):
             with pytest.raises(ExportRefused, match="keras_idea.compact"):
-                export(lm, tmp_path / "out")
+                export(model, tmp_path / "out")
         with pytest.raises(ExportRefused, match="keras_idea.compact"):
-            export_onnx(lm, tmp_path / "out.onnx")
+            export_onnx(model, tmp_path / "out.onnx")
         assert listing(tmp_path) == []
 
     def test_other_models_are_refused(self, lm, tmp_path):

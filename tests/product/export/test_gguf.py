@@ -29,6 +29,7 @@ from tests.support.gguf_models import (
 )
 from tests.support.gguf_reading import logits_of, read
 from tests.support.hub_models import tiny_backbone, tiny_lm
+from tests.support.masks import prune_by_hand
 from tests.support.selection import EACH
 
 pytestmark = pytest.mark.usefixtures("alone")
@@ -191,11 +192,11 @@ class TestMixturesInLlamaCpp:
         ],
     )
     def test_it_computes_a_pruned_one(self, name, arguments, tmp_path):
-        lm = ki.make_prunable(tiny(name, **arguments))
+        lm = tiny(name, **arguments)
         for seed, ffn in enumerate(ki.find_ffns(lm)):
             rng = np.random.default_rng(seed)
             order = rng.random(tuple(ffn.mask.shape)).argsort(axis=-1)
-            ffn.mask.assign((order < 10).astype("float32"))
+            prune_by_hand(ffn, order < 10)
         export = export_gguf(ki.compact(lm), tmp_path / "x.gguf")
         assert export.match.difference < 1e-4
         assert export.match.tokens == 2 * compare.NUM_TOKENS

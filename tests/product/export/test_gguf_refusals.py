@@ -24,6 +24,7 @@ from tests.support.gguf_models import (
 )
 from tests.support.gguf_reading import read
 from tests.support.hub_models import tiny_backbone, tiny_lm
+from tests.support.masks import prune_by_hand
 
 pytestmark = pytest.mark.usefixtures("alone")
 
@@ -79,8 +80,10 @@ class TestRefused:
             export_gguf(lm, tmp_path / "x.gguf", length=0)
         with pytest.raises(ExportRefused, match="ends in '.gguf'"):
             export_gguf(lm, tmp_path / "x")
+        [ffn] = ki.find_ffns(lm)
+        prune_by_hand(ffn, np.arange(ffn.hidden_dim) > 0)
         with pytest.raises(ExportRefused, match="keras_idea.compact"):
-            export_gguf(ki.make_prunable(lm), tmp_path / "x.gguf")
+            export_gguf(lm, tmp_path / "x.gguf")
 
     def test_without_its_package(self, tmp_path, monkeypatch):
         monkeypatch.setitem(sys.modules, "gguf", None)

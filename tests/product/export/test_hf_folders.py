@@ -13,6 +13,7 @@ from keras_idea.export import (
 )
 from tests.support.exports import NARROW, hide, listing, logits
 from tests.support.hub_models import tiny_backbone, tiny_lm
+from tests.support.masks import prune_by_hand
 from tests.support.selection import EACH
 from tests.support.with_tokenizer import TEXT, VOCABULARY, with_tokenizer
 
@@ -37,10 +38,9 @@ class TestHuggingFace:
 
         lm = tiny_lm(name, num_layers=1, vocabulary_size=VOCABULARY)
         with_tokenizer(lm, name, kind, VOCABULARY)
-        ki.make_prunable(lm)
         rng = np.random.default_rng(0)
         for ffn in ki.find_ffns(lm):
-            ffn.mask.assign(rng.permutation(ffn.hidden_dim) < NARROW)
+            prune_by_hand(ffn, rng.permutation(ffn.hidden_dim) < NARROW)
         export = export_hf(ki.compact(lm), tmp_path / "hf")
         assert export.match.difference <= 1e-4
 

@@ -18,6 +18,7 @@ from keras_idea.runs.config import parse_config
 from keras_idea.runs.judged import load_judged, vocabulary_of
 from keras_idea.runs.teacher import load_teacher
 from tests.support.hub_models import tiny_lm
+from tests.support.masks import prune_by_hand
 from tests.support.selection import EACH
 
 pytestmark = pytest.mark.usefixtures("alone")
@@ -137,9 +138,8 @@ class TestCompact:
         import keras_hub
 
         lm = keras_hub.models.CausalLM.from_preset(str(presets / "whole"))
-        ki.make_prunable(lm)
         for ffn in ki.find_ffns(lm):
-            ffn.mask.assign(np.arange(ffn.hidden_dim) < 10)
+            prune_by_hand(ffn, np.arange(ffn.hidden_dim) < 10)
         lm.compile(keras.optimizers.Adam(), sampler="greedy")
         narrow = ki.compact(lm)
         assert type(narrow) is type(lm)

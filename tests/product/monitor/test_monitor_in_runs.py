@@ -210,11 +210,11 @@ def test_what_is_unknown_is_left_out(data, tmp_path):
     assert np.isclose(events.scalars("flops/train")[16], 8 * 6 * 40 * 8)
 
 
-def test_a_converted_kerashub_model(tmp_path):
+def test_a_stock_kerashub_model(tmp_path):
     pytest.importorskip("keras_hub")
     from tests.support.hub_models import batch, randomize, tiny_lm
 
-    lm = ki.make_prunable(tiny_lm("llama3"))
+    lm = tiny_lm("llama3")
     randomize(lm, 0.3)
     lm.compile("adam", "sparse_categorical_crossentropy", weighted_metrics=None)
     x, y = batch(lm, np.random.default_rng(0), size=16)[:2]

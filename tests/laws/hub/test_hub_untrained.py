@@ -1,4 +1,4 @@
-"""KerasHub's models, converted, compacted and trained a step, without a whole run."""
+"""KerasHub's models, masked and compacted without a run: a step at most is trained."""
 
 import subprocess
 import sys
@@ -22,34 +22,27 @@ from tests.support.hub_training import (
     compiled,
     foreign,
     logits,
+    prune_at_random,
     sgd,
     step,
 )
 
-BEGIN, STEPS, TARGET, TOTAL = 1, 8, 10, 12
+TARGET = 10
 
 
 UNGATED = ("gpt2", "opt", "gpt neox", "bloom", "falcon", "bart", "t5 plain")
 
 
-def set_masks(model, seed=0):
-    """Another random choice of `TARGET` neurons in each FFN."""
-    rng = np.random.default_rng(seed)
-    for ffn in ki.find_ffns(model):
-        order = rng.random(tuple(ffn.mask.shape)).argsort(axis=-1)
-        ffn.mask.assign((order < TARGET).astype("float32"))
-
-
-@pytest.mark.daily("torch", why="a conversion moves attributes")
+@pytest.mark.daily(
+    "torch", why="which layers hold an FFN, and their slices, are Python's"
+)
 @pytest.mark.parametrize("name", MODELS)
 def test_untrained(name):
-    """The families' laws that need no training, so on every backend for each."""
+    """The families' laws that need no training."""
     model = tiny_lm(name)
     x, _ = batch(model, np.random.default_rng(0), SIZE)
     stock = logits(model, x)
-    ki.make_prunable(model)
-    np.testing.assert_array_equal(logits(model, x), stock)
-    set_masks(model)
+    prune_at_random(model, TARGET)
     masked = logits(model, x)
     assert np.abs(masked - stock).max() > 0.01
     narrow = ki.compact(model)
@@ -57,14 +50,17 @@ def test_untrained(name):
     assert type(narrow) is type(model) and foreign(narrow) == []
     for argument, per_neuron in MODELS[name].widths.items():
         assert narrow.backbone.get_config()[argument] == TARGET * per_neuron
-    np.testing.assert_array_equal(logits(ki.strip(model), x), masked)
+    assert {ffn.hidden_dim for ffn in ki.find_ffns(narrow)} == {TARGET}
+    # The model is as it was, and can be compacted again.
+    np.testing.assert_array_equal(logits(model, x), masked)
+    assert foreign(model) == []
 
 
 @pytest.mark.daily("torch", why="which attribute is which, by family")
 @pytest.mark.parametrize("name", [n for n in MODELS if n not in UNGATED + MIXTURES])
 def test_up_is_the_activated_matrix_and_gate_the_linear_one(name):
     """To turn the signs of gate and down changes nothing; of up and down, a lot."""
-    model = ki.make_prunable(tiny_lm(name))
+    model = tiny_lm(name)
     x, _ = batch(model, np.random.default_rng(0), SIZE)
     before = logits(model, x)
     for matrix, same in ((1, True), (0, False)):
@@ -80,17 +76,18 @@ def test_linear_attention():
     """Qwen3.5 as it is: most layers have no softmax."""
     model = tiny_lm("qwen3.5", layer_types=["linear_attention", "full_attention"])
     x, _ = batch(model, np.random.default_rng(0), SIZE)
-    stock = model.predict(x, verbose=0)
-    ki.make_prunable(model)
-    np.testing.assert_array_equal(model.predict(x, verbose=0), stock)
+    assert len(ki.find_ffns(model)) == 2
+    prune_at_random(model, TARGET)
+    masked, narrow = model.predict(x, verbose=0), ki.compact(model)
+    np.testing.assert_allclose(narrow.predict(x, verbose=0), masked, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["llama3", "gemma2"])
 def test_the_next_step_of_sgd_is_the_same(name):
-    model = ki.make_prunable(tiny_lm(name))
+    model = tiny_lm(name)
     compiled(model, sgd())
     data = batch(model, np.random.default_rng(0), SIZE)
-    set_masks(model)
+    prune_at_random(model, TARGET)
     step(model, data)
     narrow = ki.compact(model)
     for masked, slim in compare_after_a_step(model, narrow, data):
@@ -99,12 +96,12 @@ def test_the_next_step_of_sgd_is_the_same(name):
 
 
 def test_bfloat16_within_its_precision():
-    model = ki.make_prunable(tiny_lm("llama3", dtype="bfloat16"))
+    model = tiny_lm("llama3", dtype="bfloat16")
     x, _ = batch(model, np.random.default_rng(0), SIZE)
-    set_masks(model)
+    prune_at_random(model, TARGET)
     expected = logits(model, x).astype("float32")
     received = logits(ki.compact(model), x).astype("float32")
-    # Dead neurons add exact zeros: what is left is the order of the sums, which may
+    # Pruned neurons add exact zeros: what is left is the order of the sums, which may
     # round the output of an FFN (or what follows) to the next bfloat16: 2**-8.
     assert np.abs(received - expected).max() <= 2**-8 * np.abs(expected).max()
 
@@ -125,9 +122,9 @@ print(type(backbone).__name__, backbone.intermediate_dim)
 @pytest.mark.nightly(rows=("gemma2",), why="one is enough")
 @pytest.mark.parametrize("name", ["llama tied", "gemma2"])
 def test_a_narrow_preset_loads_where_this_package_is_not(name, tmp_path):
-    model = ki.make_prunable(tiny_backbone(name))
+    model = tiny_backbone(name)
     x, _ = batch(model, np.random.default_rng(0), SIZE)
-    set_masks(model)
+    prune_at_random(model, TARGET)
     narrow = ki.compact(model)
     narrow.save_to_preset(tmp_path / "narrow")
     np.savez(tmp_path / "data.npz", **x, out=to_numpy(narrow(x)))
@@ -149,7 +146,7 @@ def test_keras_nlp_is_the_same():
     backbone = randomize(keras_nlp.models.Llama3Backbone(**row.arguments), row.scale)
     model = keras_nlp.models.Llama3CausalLM(backbone=backbone, preprocessor=None)
     assert type(model) is type(tiny_lm("llama3"))
-    set_masks(ki.make_prunable(model))
+    prune_at_random(model, TARGET)
     narrow = ki.compact(model)
     assert isinstance(narrow, keras_nlp.models.Llama3CausalLM)
     assert narrow.backbone.intermediate_dim == TARGET
