@@ -125,7 +125,7 @@ def make_decoder(shape, hidden_dim, prunable):
 
 
 def make_llama3(shape, hidden_dim, prunable):
-    """KerasHub's Llama3, stock or converted by `make_prunable`."""
+    """KerasHub's Llama3: the same stock model, prunable or not."""
     import keras_hub
 
     backbone = keras_hub.models.Llama3Backbone(
@@ -140,8 +140,7 @@ def make_llama3(shape, hidden_dim, prunable):
     task = keras_hub.models.Llama3CausalLM(backbone=backbone, preprocessor=None)
     # Not the task itself: its `fit` makes a pipeline of the data first, which takes
     # longer than the few steps of a turn.
-    model = keras.Model(task.input, task.output)
-    return ki.make_prunable(model) if prunable else model
+    return keras.Model(task.input, task.output)
 
 
 def make_ffns(shape, hidden_dim, prunable):

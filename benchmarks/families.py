@@ -2,10 +2,10 @@
 
     KERAS_BACKEND=torch python benchmarks/families.py
 
-Tiny models with random weights, the tests' own (tests/support/hub_models.py):
-converted, masked at random to 10 of 24 neurons, compacted, saved and loaded as a
-preset, exported to Hugging Face and loaded by transformers, exported to GGUF and, where
-llama-cpp-python is installed, loaded by llama.cpp. A figure is the greatest difference
+Tiny models with random weights, the tests' own (tests/support/hub_models.py): masked at
+random to 10 of 24 neurons, compacted, saved and loaded as a preset, exported to Hugging
+Face and loaded by transformers, exported to GGUF and, where llama-cpp-python is
+installed, loaded by llama.cpp. A figure is the greatest difference
 of outputs of about 1; what cannot be done says why. About a minute on one CPU core.
 Writes benchmarks/results/families.json and .md.
 """
@@ -28,11 +28,11 @@ from keras_idea.hub.families import FAMILIES  # noqa: E402
 from tests.support import encoders  # noqa: E402
 from tests.support.helpers import to_numpy  # noqa: E402
 from tests.support.hub_models import ENCODERS, MODELS, batch, tiny_lm  # noqa: E402
+from tests.support.masks import prune_by_hand  # noqa: E402
 
 KEPT = 10
 COLUMNS = (
     "matrices",
-    "converted",
     "masked = narrow",
     "a step later",
     "preset",
@@ -74,7 +74,7 @@ def attempt(cell):
 
 def matrices(ffn):
     """How many matrices an FFN has, of how many experts."""
-    of_each = str(len(ffn.weights.matrices))
+    of_each = str(sum(cut.matrices for cut in ffn.kernel_cuts()))
     return of_each if ffn.state.experts is None else f"{ffn.state.experts} x {of_each}"
 
 
@@ -89,15 +89,12 @@ def step(model, x, y):
 def cells(name, folder):
     """dict: column to text, of one family."""
     model, x, y = prepared(name)
-    stock = outputs(model, x)
-    ki.make_prunable(model)
-    found = {"converted": difference(outputs(model, x), stock)}
     ffns = ki.find_ffns(model)
-    found["matrices"] = " + ".join(dict.fromkeys(map(matrices, ffns)))
+    found = {"matrices": " + ".join(dict.fromkeys(map(matrices, ffns)))}
     rng = np.random.default_rng(1)
     for ffn in ffns:
         order = rng.random(tuple(ffn.mask.shape)).argsort(axis=-1)
-        ffn.mask.assign((order < KEPT).astype("float32"))
+        prune_by_hand(ffn, order < KEPT)
     masked = outputs(model, x)
     narrow = ki.compact(model)
     found["masked = narrow"] = difference(outputs(narrow, x), masked)

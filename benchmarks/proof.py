@@ -82,14 +82,14 @@ def check_narrow(what, model, width, like=None):
     Args:
         what: str, what the benchmark calls the model.
         model: Keras model.
-        width: int, neurons of each FFN's kernels; checked if it has prunable FFNs.
+        width: int, neurons of each FFN's kernels.
         like: Keras model that was built narrow, or None. Its weights must have the
             same shapes.
 
     Raises:
         NotPrunedError: if a kernel has another width, or weights other shapes.
     """
-    for ffn in ki.find_ffns(model):
+    for ffn in _prunable(what, model):
         for kernel, cut in zip(ffn.kernels, ffn.kernel_cuts(), strict=True):
             where = f"neurons of {kernel.path} of {ffn.name}"
             expect(what, where, kernel.shape[cut.axis], width)

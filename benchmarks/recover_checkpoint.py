@@ -64,7 +64,7 @@ class Study:
     def cell(self, width, method, after, seed, save_to=None):
         """Bits a byte of one cell."""
         keras.utils.set_random_seed(seed)
-        model = ki.make_prunable(self.model())
+        model = self.model()
         if method == "random":
             method = ki.methods.Random(seed)
         elif method == "activation":

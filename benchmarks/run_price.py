@@ -35,6 +35,7 @@ class Clock(keras.callbacks.Callback):
 
     def on_train_begin(self, logs=None):
         """Begins to count."""
+        self._ffns = ki.find_ffns(self._watched)
         self._at = time.perf_counter()
 
     def on_train_batch_end(self, batch, logs=None):
@@ -42,8 +43,7 @@ class Clock(keras.callbacks.Callback):
         float(logs["loss"])
         now = time.perf_counter()
         self.seconds.append(now - self._at)
-        ffns = ki.find_ffns(self._watched)
-        self.neurons.append(ffns[0].hidden_dim if ffns else 0)
+        self.neurons.append(self._ffns[0].hidden_dim)
         self._at = now
 
 

@@ -8,7 +8,7 @@ On 2 CPU cores: about 10 minutes on jax, 8 on tensorflow and on torch, and longe
 on a busy machine (the ratios stand it, their intervals widen). On one GPU, not
 tried yet: `--shape paper-1.3b-layer --memory-shape paper-1.3b-layer`.
 Writes benchmarks/results/step_cost-BACKEND.json and .md; with `--model llama3`
-(KerasHub's, stock against converted; no memory) step_cost-llama3-BACKEND.
+(KerasHub's; no memory) step_cost-llama3-BACKEND.
 """
 
 import argparse

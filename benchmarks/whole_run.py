@@ -44,26 +44,29 @@ class Watch(keras.callbacks.Callback):
 
     def on_train_begin(self, logs=None):
         """Begins to count."""
+        # Not through `callback.model`: on jax that moves the state of the run.
+        self._ffns = ki.find_ffns(self._model)
+        self._go_on()
+
+    def _go_on(self):
         memory.reset_peak()
         self._begin = time.perf_counter()
 
     def on_train_batch_end(self, batch, logs=None):
         """Notes the step."""
         loss = float(logs["loss"])
-        # Not through `callback.model`: on jax that moves the state of the run.
-        width = ki.find_ffns(self._model)[0].hidden_dim
         self.steps.append(
             {
                 "step": batch + 1,
                 "seconds": time.perf_counter() - self._begin,
-                "neurons": width,
+                "neurons": self._ffns[0].hidden_dim,
                 "loss": loss,
                 "resident": memory.rss(),
                 "peak": memory.rss(peak=True),
                 "device peak": memory.device_memory(),
             }
         )
-        self.on_train_begin()
+        self._go_on()
 
 
 def watched(model, prune, data, batch_size, width):

@@ -31,7 +31,6 @@ def main() -> tuple[float, float]:
         ki.data.tokenizer_vocabulary(tokenizer), tokenizer.start_token_id
     )
 
-    ki.make_prunable(student)
     steps = PRUNE_STEPS + RECOVER_STEPS
     schedule = ki.CosineDecay(1e-3, 1e-5, steps, warmup_steps=20)
     nats = keras.losses.SparseCategoricalCrossentropy(from_logits=True)

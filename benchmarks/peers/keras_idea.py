@@ -27,7 +27,8 @@ class ClockCallback(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch, logs=None):
         """Finds the layers whose width may change."""
-        self.ffns = ki.find_ffns(self.model)
+        layers = self.model.layers
+        self.ffns = [x for x in layers if isinstance(x, ki.PrunableGatedFFN)]
 
     def on_train_batch_end(self, batch, logs=None):
         """Notes the step's own loss; the logs hold the mean of all so far."""
@@ -85,8 +86,7 @@ def add_prunable_ffn(shape, width, index, n):
 
 def kernels_of(model):
     """Each FFN's kernels, of the plain layers or of this library's, by name."""
-    prunable = ki.find_ffns(model)
-    if prunable:
+    if any(isinstance(x, ki.PrunableGatedFFN) for x in model.layers):
         layers = [model.get_layer(f"ffn_{index}") for index in range(task.BLOCKS)]
         return [
             {name: getattr(layer, kernel) for name, kernel in KERNELS.items()}

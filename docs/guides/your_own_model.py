@@ -2,22 +2,25 @@
 Title: Prune a model of your own while it trains
 Author: the keras-idea authors
 Date created: 2026/11/23
-Last modified: 2026/11/23
-Description: An enlarged model becomes narrow in the middle of one `fit`.
+Last modified: 2026/11/24
+Description: `PrunableGatedFFN`, a layer that shows its mask and its scores.
 Accelerator: None
 """
 
 """
 ## What happens
 
-You train a model whose feed-forward networks (FFNs) are wider than you want them in the
-end. In the middle of `fit` the least important neurons are masked, a few at a time. When
-the last has gone, the kernels and the optimizer's state are sliced where they are, and the
-same `fit` goes on with the steps of a small model.
+You train a model whose feed-forward networks (FFNs) are wider than you want them in the end. In
+the middle of `fit` the least important neurons are masked, a few at a time. Then the kernels
+and the optimizer's state are sliced, and the same `fit` continues with a narrow model.
 
-An FFN here is `down(silu(up(x)) * gate(x))`; a neuron is a column of `up` and of `gate` and
-a row of `down`. How important it is, the training itself measures: the mean of |w * dL/dw|
-over each of its three parts, the greatest of the three, smoothed over steps.
+`Dense` layers are pruned in the same way (guide "Prune any Keras model"). This guide uses
+`ki.PrunableGatedFFN`, a gated FFN that shows its pruning state: its `mask`, its `scores` and
+its `width`. The mask is saved with the model and holds whoever trains it.
+
+The FFN is `down(silu(up(x)) * gate(x))`; a neuron is a column of `up` and of `gate` and a row
+of `down`. Training measures each neuron's importance: the mean of |w * dL/dw| over each of its
+three parts, the greatest of the three, smoothed over steps.
 
 ## Setup
 """
@@ -36,9 +39,8 @@ keras.utils.set_random_seed(0)
 """
 ## A model
 
-`PrunableGatedFFN` stands where your FFN stood. Everything else is plain Keras. (Without a
-gate it is `PrunableFFN`.) The task: the next byte of a text; to have one at hand, of
-Keras's own source.
+`PrunableGatedFFN` takes the place of your FFN. Everything else is plain Keras. (Without a gate
+it is `PrunableFFN`.) The task is to predict the next byte of a text, here of Keras's own source.
 """
 
 source = "".join(
@@ -65,8 +67,8 @@ model = make_model(neurons=128)
 """
 ## One `fit`
 
-Half of the steps wide, a quarter to prune, a quarter to recover, all under one cosine.
-`ki.CosineDecay` is the paper's; any schedule and any optimizer of Keras will do.
+Half of the steps are wide, a quarter prunes, and a quarter recovers, all under one cosine.
+`ki.CosineDecay` is the paper's; any schedule and any optimizer of Keras works.
 """
 
 total_steps = 300
@@ -91,7 +93,7 @@ history = model.fit(
 )
 
 """
-The logs tell how many neurons each FFN has, and which share of the weights is masked:
+The logs hold the mean FFN width and the share of neurons that are pruned:
 """
 
 for epoch in range(total_steps // 50):
@@ -100,10 +102,10 @@ for epoch in range(total_steps // 50):
 """
 ## What comes out
 
-The model's FFNs are physically narrow already. `compact` turns them into `GatedFFN`, three
-kernels and nothing of pruning. `GatedFFN` is a layer of this package, so a process that loads
-the file imports `keras_idea` first. To serve the model without this package, use Keras's
-`narrow.export(path)`.
+The model's FFNs are narrow already. `compact` replaces them by `GatedFFN` layers, which have
+three kernels and no pruning state. `GatedFFN` is a layer of this package, so a process that
+loads the file imports `keras_idea` first. To serve the model without this package, use Keras's
+`narrow.export(path)`, or write your FFNs of `Dense` layers.
 """
 
 narrow = ki.compact(model)
@@ -118,25 +120,22 @@ print("greatest difference of a logit:", difference.max())
 ## What to watch
 
 - `begin_step` and `prune_steps` are optimizer steps, counted as `optimizer.iterations`; an
-  epoch has `ceil(len(x) / batch_size)`. In a second `fit` they go on where the first ended, and
-  begin at 0 with a new optimizer: add `int(model.optimizer.iterations)`, or compile anew.
-  Pruning must end within the `fit` that it begins in, unless a callback stops that.
-- The run stops, and says why, when something else trains the model or when no gradient
-  reaches an FFN: nothing is pruned by chance.
-- `compact="progressive"` makes the model narrower several times on the way down, which
-  pays where a step is long beside a compilation.
-- A learning rate that warms up again when pruning begins was better in our measurements where
-  a long run loses more than half of its neurons, and in short ones:
+  epoch has `ceil(len(x) / batch_size)`. A second `fit` with the same optimizer continues the
+  count: add `int(model.optimizer.iterations)`, or compile again. Pruning must end within the
+  `fit` that it begins in, unless a callback stops that.
+- The run stops, and says why, if something else trains the model or if no gradient reaches an
+  FFN.
+- `ki.explain(model)` shows every FFN that will be pruned. All are pruned, the `Dense` ones too;
+  `groups=` of the callback chooses some.
+- `compact="progressive"` narrows the model several times on the way down, which pays if steps
+  take long compared with a compilation.
+- A learning rate that warms up again when pruning begins was better in our measurements for
+  short runs, and for long ones that lose more than half of their neurons:
   `ki.StagedSchedule([(whole, begin), (again, rest)])`, of two schedules and their steps.
-- A block of your own that makes its FFN of a number, as `Block(128)`, cannot be loaded from a
-  file once it is narrow: its config still says 128. Take the FFN as an argument and serialize
-  it in `get_config`, as `keras_idea.models.DecoderBlock` does; a warning says so in time.
-- Which part of a model can be pruned: feed-forward blocks written as `PrunableGatedFFN` or
-  `PrunableFFN` (input and output as wide as each other, no biases unless you ask for them),
-  and those of KerasHub's models. Not `Dense` layers, convolutions or attention.
-- `validation_data`, metrics, clipped gradients and other callbacks work as ever; for a
-  classifier see examples/prune_in_fit.py. `EarlyStopping` may stop before pruning has begun or
-  ended: give it `start_from_epoch`.
-- A budget may stand in place of `target_dim`: `target_parameters`, `target_bytes` or
-  `target_flops`.
+- `method=ki.methods.Sensitivity(ema_decay=..., row_reduce=..., matrix_reduce=...)` sets how
+  importance is measured.
+- `validation_data`, metrics, clipped gradients and other callbacks work as usual; for a
+  classifier see examples/prune_in_fit.py. `EarlyStopping` may stop before pruning begins or
+  ends: give it `start_from_epoch`.
+- A budget may replace `target_dim`: `target_parameters`, `target_bytes` or `target_flops`.
 """

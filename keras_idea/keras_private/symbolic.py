@@ -137,7 +137,9 @@ def _example_of(layer: keras.layers.Layer) -> tuple[tuple, dict[str, Any]]:
         raise ValueError("it is not known what it is called on")
     if len(shapes) == 1:
         (shape,) = shapes.values()
-        return (_of_shape(shape),), {}
+        sizes = getattr(layer, "state_size", None)  # of a recurrent cell
+        states = [_of_shape((None, size)) for size in keras.tree.flatten(sizes)]
+        return (_of_shape(shape), *([states] if sizes is not None else [])), {}
     return (), {
         name.removesuffix("_shape"): _of_shape(shape) for name, shape in shapes.items()
     }

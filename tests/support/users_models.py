@@ -175,3 +175,26 @@ USERS_MODELS = {
     batch_norm_inside: [6],
     two_towers: [WIDTH, WIDTH],
 }
+
+
+def inputs_of(model, rng, size=3):
+    """Random inputs for one of these models."""
+    if isinstance(model, Stack):
+        return rng.integers(0, 20, (size, 6))
+    inputs = []
+    for tensor in model.inputs:
+        shape = (size, *tensor.shape[1:])
+        words = tensor.dtype == "int32"
+        values = rng.integers(0, 20, shape) if words else rng.normal(size=shape)
+        inputs.append(values if words else values.astype("float32"))
+    return inputs if len(inputs) > 1 else inputs[0]
+
+
+def outputs_like(model, x, rng):
+    """Random targets: a list, of as many as the model has outputs."""
+    few = keras.tree.map_structure(lambda array: array[:2], x)
+    size = len(keras.tree.flatten(x)[0])
+    return [
+        rng.normal(size=(size, *output.shape[1:])).astype("float32")
+        for output in keras.tree.flatten(model(few))
+    ]

@@ -10,7 +10,7 @@ from keras import ops
 from keras_idea.groups.dense import find_dense_groups
 from tests.support.helpers import to_numpy
 from tests.support.selection import EACH
-from tests.support.users_models import USERS_MODELS, Stack, batch_norm_inside
+from tests.support.users_models import USERS_MODELS, batch_norm_inside, inputs_of
 
 SAME = "what Keras records is the same on each backend"
 OF_EXAMPLES = ("blocks_in_a_list",)
@@ -49,17 +49,6 @@ def test_in_a_users_model(make):
             layer.bias.assign(bias)
     unmade = keras.tree.map_structure(to_numpy, model(inputs))
     keras.tree.map_structure(np.testing.assert_array_equal, unread, unmade)
-
-
-def inputs_of(model, rng):
-    if isinstance(model, Stack):
-        return rng.integers(0, 20, (3, 6))
-    inputs = []
-    for tensor in model.inputs:
-        shape = (3, *tensor.shape[1:])
-        words = tensor.dtype == "int32"
-        inputs.append(rng.integers(0, 20, shape) if words else rng.normal(size=shape))
-    return inputs if len(inputs) > 1 else inputs[0]
 
 
 def two_layers(between, activation="relu"):

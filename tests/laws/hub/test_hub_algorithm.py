@@ -1,8 +1,8 @@
 """A stock KerasHub model trains by Algorithm 1, step by step.
 
-The gradients come from a twin that nothing prunes: under plain SGD at rate 1024, a power of two
-that hides the weights, a step tells its gradient to the last bit but one. The rest is
-float64 NumPy, written from the paper.
+The gradients come from a twin that nothing prunes: under plain SGD at rate 1024, a
+power of two that hides the weights, a step tells its gradient to the last bit but one.
+The rest is float64 NumPy, written from the paper.
 """
 
 import keras

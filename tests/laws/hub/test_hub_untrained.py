@@ -33,9 +33,7 @@ TARGET = 10
 UNGATED = ("gpt2", "opt", "gpt neox", "bloom", "falcon", "bart", "t5 plain")
 
 
-@pytest.mark.daily(
-    "torch", why="which layers hold an FFN, and their slices, are Python's"
-)
+@pytest.mark.daily("torch", why="where an FFN lies is Python's")
 @pytest.mark.parametrize("name", MODELS)
 def test_untrained(name):
     """The families' laws that need no training."""
