@@ -13,6 +13,7 @@ from keras_idea.hub.inputs import token_inputs
 from keras_idea.models import DecoderConfig, decoder
 from keras_idea.surgery import shrink_in_place
 from keras_idea.surgery.pruner import NeuronPruner
+from keras_idea.surgery.track import Track, only_scored
 
 
 @dataclasses.dataclass(frozen=True)
@@ -189,8 +190,12 @@ def make_data(shape, batches):
 def start_pruner(model, schedule):
     """Sets the callback's pruner to work by hand; with no schedule it keeps score."""
     model.optimizer.build(model.trainable_variables)
-    ffns = ki.find_ffns(model)
-    pruner = NeuronPruner(ffns, [schedule] * len(ffns))
+    pruner = NeuronPruner(
+        Track(ffn, schedule.target_dim, schedule, ffn.width)
+        if schedule
+        else only_scored(ffn)
+        for ffn in ki.find_ffns(model)
+    )
     pruner.attach(model)
     return pruner
 

@@ -12,6 +12,7 @@ from benchmarks.paper.methods import METHODS
 from keras_idea.layers.neuron_state import Scoring
 from keras_idea.models import decoder
 from keras_idea.surgery.pruner import NeuronPruner
+from keras_idea.surgery.track import only_scored
 
 #: How a teacher is followed; the paper says nothing of either.
 DISTILLATION_TEMPERATURE, STUDENT_LOSS_WEIGHT = 1.0, 0.5
@@ -103,8 +104,7 @@ class KeepScores(keras.callbacks.Callback):
 
     def on_train_begin(self, logs=None):
         """Sets a pruner without a schedule to work."""
-        ffns = ki.find_ffns(self.model)
-        self._pruner = NeuronPruner(ffns, [None] * len(ffns))
+        self._pruner = NeuronPruner(map(only_scored, ki.find_ffns(self.model)))
         self._pruner.attach(self.model)
 
     def on_train_end(self, logs=None):

@@ -68,9 +68,9 @@ VOCABULARY, LENGTH = 64, 16
 
 inputs = keras.Input((LENGTH,), dtype="int32")
 x = layers.Embedding(VOCABULARY, 16)(inputs)
-x = TransformerBlock(16, num_heads=2, ff_dim=64)(x)
+x = TransformerBlock(16, num_heads=2, ff_dim=64, name="block")(x)
 x = layers.GlobalAveragePooling1D()(x)
-x = layers.Dense(20, activation="relu")(x)
+x = layers.Dense(20, activation="relu", name="hidden")(x)
 outputs = layers.Dense(2, activation="softmax")(x)
 model = keras.Model(inputs, outputs)
 
@@ -116,7 +116,7 @@ prune = ki.IdeaPruneCallback(
     target_dim=0.25,
     begin_step=2 * epoch_steps,
     prune_steps=2 * epoch_steps,
-    groups=lambda ffn: ffn.name.startswith("transformer_block"),
+    groups=lambda ffn: ffn.name.startswith("block"),
 )
 history = model.fit(
     texts, labels, batch_size=BATCH, epochs=EPOCHS, callbacks=[prune], verbose=2
@@ -131,14 +131,14 @@ process that loads the file does not need to import `keras_idea`. The block's co
 too: `ff_dim` is 16 in the file.
 """
 
-block = model.get_layer("transformer_block")
+block = model.get_layer("block")
 print([layer.units for layer in block.ffn.layers], model.count_params(), "parameters")
 
 model.save("narrow.keras")
 loaded = keras.models.load_model("narrow.keras")
 difference = loaded.predict(texts, verbose=0) - model.predict(texts, verbose=0)
 print("loaded back, off by at most", np.abs(difference).max())
-print(loaded.get_layer("transformer_block").get_config()["ff_dim"])
+print("ff_dim in the file:", loaded.get_layer("block").get_config()["ff_dim"])
 
 """
 ## What to watch

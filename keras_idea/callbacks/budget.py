@@ -3,14 +3,14 @@
 import bisect
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
 
 from keras_idea.errors import ArgumentError
-from keras_idea.keras_private.layer_walk import student_of
-from keras_idea.layers.cut import Cut
+from keras_idea.keras_private.layer_walk import student_of, walk
+from keras_idea.layers.neuron_state import NeuronState
 from keras_idea.monitor.work_count import matrix_weights
 from keras_idea.surgery.find import FFN
 from keras_idea.validation import check_choice, check_int
@@ -132,15 +132,16 @@ class Budget:
         return any(found[name] > getattr(self, name) for name in self._given())
 
 
-def plain_parameters(model: keras.Model, ffns: Sequence[FFN]) -> int:
+def plain_parameters(model: keras.Model) -> int:
     """Parameters of the model that is pruned, without scores, masks or a teacher.
 
     Args:
         model: a built Keras model; of a `Distiller` its student counts.
-        ffns: list of `FFN` handles, all of the model.
     """
-    states = {id(v) for ffn in ffns for v in ffn.state.variables}
-    return _size(v for v in student_of(model).weights if id(v) not in states)
+    held = [layer.variables for layer in walk(model) if isinstance(layer, NeuronState)]
+    states = {id(variable) for variables in held for variable in variables}
+    weights = student_of(model).weights
+    return sum(math.prod(v.shape) for v in weights if id(v) not in states)
 
 
 def costs_by_width(model: keras.Model, ffns: Sequence[FFN]) -> Callable[[int], Costs]:
@@ -148,39 +149,34 @@ def costs_by_width(model: keras.Model, ffns: Sequence[FFN]) -> Callable[[int], C
 
     Args:
         model: a built Keras model; of a `Distiller` its student counts.
-        ffns: list of `FFN` handles, all of the model.
+        ffns: list of `FFN` handles that are pruned.
 
     Returns:
         function of a width that gives `Costs`; FFNs that are narrower stay so.
     """
-    of_neuron = [_rows(ffn, ffn.cuts()) for ffn in ffns]
-    in_matrices = [_rows(ffn, ffn.kernel_cuts()) for ffn in ffns]
-    wide = [ffn.hidden_dim for ffn in ffns]
-    others = plain_parameters(model, ffns) - _product(wide, of_neuron)
-    other_matrices = matrix_weights(student_of(model)) - _product(wide, in_matrices)
+    cuts = [(ffn, cut) for ffn in ffns for cut in ffn.cuts()]
+    kernels = {id(cut.variable) for _, cut in cuts if not cut.is_bias}
+
+    def sizes(width: int | None) -> tuple[int, int]:
+        """Weights of the FFNs, and those of them in kernels; None: as they are."""
+        shapes = {id(cut.variable): list(cut.variable.shape) for _, cut in cuts}
+        if width is not None:
+            for ffn, cut in cuts:  # two of a kernel between two FFNs
+                narrow = min(width, ffn.full_dim) * cut.matrices
+                shapes[id(cut.variable)][cut.axis] = narrow
+        counts = {key: math.prod(shape) for key, shape in shapes.items()}
+        return sum(counts.values()), sum(counts[key] for key in kernels)
+
+    present, present_kernels = sizes(None)
+    others = plain_parameters(model) - present
+    other_matrices = matrix_weights(student_of(model)) - present_kernels
 
     def costs(width: int) -> Costs:
-        widths = [min(width, ffn.full_dim) for ffn in ffns]
-        return Costs(
-            others + _product(widths, of_neuron),
-            2 * (other_matrices + _product(widths, in_matrices)),
-        )
+        weights, in_kernels = sizes(width)
+        return Costs(others + weights, 2 * (other_matrices + in_kernels))
 
     return costs
 
 
 def _given_by(round_to: int) -> str:
     return "" if round_to == 1 else f" (round_to={round_to})"
-
-
-def _product(widths: Sequence[int], of_neuron: Sequence[int]) -> int:
-    return sum(width * each for width, each in zip(widths, of_neuron, strict=True))
-
-
-def _rows(ffn: FFN, cuts: Iterable[Cut]) -> int:
-    """Weights of one neuron, of all experts together."""
-    return _size(cut.variable for cut in cuts) // ffn.hidden_dim
-
-
-def _size(variables: Iterable[keras.Variable]) -> int:
-    return sum(math.prod(v.shape) for v in variables)

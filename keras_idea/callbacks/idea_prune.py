@@ -178,14 +178,14 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             self._at_rest()
             self._fitted = weakref.ref(model)
         end_pruning(model)  # of a fit that an exception has ended
-        ffns, targets = check_run(self, model)
+        targets = check_run(self, model)
         start, self._batches = as_int(model.optimizer.iterations), 0
         if not tracing:  # else the epoch has begun, with its callbacks
             self._count_epoch(model)
         span = (self.begin_step, self.prune_steps, self.update_every)
-        self._run = MethodRun(self.method, ffns, targets, *span)
-        self._narrowing = Narrowing.of(self, self._run, ffns, start, self._ahead)
-        self._narrowed = Narrowed(model, ffns)
+        self._run = MethodRun(self.method, targets, *span)
+        self._narrowing = Narrowing.of(self, self._run, start, self._ahead)
+        self._narrowed = Narrowed(model, [ffn for ffn, _ in targets])
         if self._run.has_work or not self._narrowing.done:
             check_peers(self)
             self._run.warn_of_jumps(start)
@@ -250,7 +250,8 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         unfinished = run.wider_than_due() or not self._narrowing.done
         if unfinished and id(sys.exc_info()[1]) == self._outer:  # no error says more
             step = as_int(self.model.optimizer.iterations)
-            warn_of_unfinished(run.ffns, self.begin_step, self.end_step, step)
+            ffns = [track.ffn for track in run.tracks]
+            warn_of_unfinished(ffns, self.begin_step, self.end_step, step)
 
     def _count_epoch(self, model: keras.Model) -> None:
         self._count = StepCount(model)

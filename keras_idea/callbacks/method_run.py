@@ -2,13 +2,13 @@
 
 import warnings
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import keras
 
 from keras_idea.functional.importance import memory_steps
 from keras_idea.keras_private.layer_walk import student_of
 from keras_idea.methods.method import Job, Method
-from keras_idea.methods.probe import Probe
 from keras_idea.surgery.find import FFN
 from keras_idea.surgery.probes import (
     attach_probes,
@@ -19,6 +19,7 @@ from keras_idea.surgery.probes import (
 )
 from keras_idea.surgery.pruner import NeuronPruner
 from keras_idea.surgery.replicas import replicas_of
+from keras_idea.surgery.track import Track
 from keras_idea.surgery.train_function import mark_train_step
 from keras_idea.validation import plural
 
@@ -34,39 +35,35 @@ class MethodRun:
 
     Args:
         method: a `keras_idea.methods.Method`.
-        ffns: list of `FFN` handles, all of the model.
-        targets: list of int, neurons to keep in each.
+        targets: list of (`FFN` handle, neurons to keep in it).
         begin_step: int, the last optimizer step at full width.
         prune_steps: int, steps from full width to the target.
         update_every: int, steps between two masks.
+
+    Attributes:
+        tracks: list of `Track`, one an FFN.
     """
 
     def __init__(
         self,
         method: Method,
-        ffns: list[FFN],
-        targets: Sequence[int],
+        targets: Sequence[tuple[FFN, int]],
         begin_step: int,
         prune_steps: int,
         update_every: int,
     ) -> None:
-        self._method, self.ffns, self._begin_step = method, ffns, begin_step
-        self._span = (begin_step, prune_steps)
-        #: list of `CubicWidth`, the width of each FFN over the steps.
-        self.schedules = [
-            method.width_schedule(ffn.full_dim, target, *self._span, update_every)
-            for ffn, target in zip(ffns, targets, strict=True)
-        ]
-        self._alive = [ffn.width for ffn in ffns]
-        for ffn, target in zip(ffns, targets, strict=True):
+        self._method, self._begin_step = method, begin_step
+        self._span = span = (begin_step, prune_steps)
+        self._decides = method.decision_step(*span) is not None
+        self.tracks: list[Track] = []
+        for ffn, target in targets:
             ffn.state.score_by(method.scoring)
             ffn.state.target_dim = target  # for who watches the run
-        self._jobs = [
-            Job(ffn, index, target, *self._span)
-            for index, (ffn, target) in enumerate(zip(ffns, targets, strict=True))
-            if ffn.width > target
-        ]
-        self._probes: list[Probe] = []
+            schedule = method.width_schedule(ffn.full_dim, target, *span, update_every)
+            scheduled = not self._decides
+            track = Track(ffn, target, schedule, ffn.width, scheduled=scheduled)
+            self.tracks.append(track)
+        self._work = [track for track in self.tracks if track.began > track.target_dim]
         self._events: list[tuple[int, Callable[[keras.Model, int], None]]] = []
         #: float, the optimizer step from which on no more live than are to be kept.
         self.last_step = float("inf")
@@ -81,7 +78,7 @@ class MethodRun:
     @property
     def has_work(self) -> bool:
         """bool, whether an FFN has more neurons than it is to keep."""
-        return bool(self._jobs)
+        return bool(self._work)
 
     @property
     def done(self) -> bool:
@@ -111,18 +108,18 @@ class MethodRun:
         if decision_step is None:
             self.prune(model, parked, tracing)
             return
-        if self._jobs:
+        if self._work:
             self._make_probes(model, start)
-        if self._probes and self._adopted():
+        if self._measures and all(map(_adopted, self._work)):
             mark_train_step(model)
-            self._method.connect([ffn.state.probe for ffn in self._job_ffns()])
+            self._method.connect([track.ffn.state.probe for track in self._work])
         else:
-            detach_probes(model, self.ffns)
-            if self._probes:
+            detach_probes(model, [track.ffn for track in self.tracks])
+            if self._measures:
                 step = self._method.probe_step(*self._span)
                 self._events.append((step, self._attach))
         self.prune(model, parked, tracing)
-        if self._jobs:
+        if self._work:
             self._events.append((decision_step, self._decide))
 
     def wait(self, model: keras.Model, step: int) -> None:
@@ -145,11 +142,9 @@ class MethodRun:
         if first <= max(least, step):
             return
         # An expert that no token comes to for long is ranked by what lies far back.
-        watched = any(
-            ffn.state.watched or ffn.state.experts is not None for ffn in self.ffns
-        )
-        others = self._method.decision_step(*self._span) is not None
-        if watched or others or self.pruner is None or not self.pruner.attached:
+        states = [track.ffn.state for track in self.tracks]
+        watched = any(s.watched or s.experts is not None for s in states)
+        if watched or self._decides or self.pruner is None or not self.pruner.attached:
             return
         self._events = [(first, lambda model, _: self.prune(model, self.pruner))]
         if step >= SEEN_STEPS:
@@ -164,10 +159,8 @@ class MethodRun:
         tracing: bool = False,
     ) -> None:
         """Sets a pruner to work, on the FFNs as wide as they are now."""
-        by_layers = self._method.decision_step(*self._span) is None
-        schedules = [schedule if by_layers else None for schedule in self.schedules]
-        if parked is None or not parked.fits(model, self.ffns, schedules):
-            parked = NeuronPruner(self.ffns, schedules)
+        if parked is None or not parked.takes(model, self.tracks):
+            parked = NeuronPruner(self.tracks)
         self.pruner = parked
         self.pruner.attach(model, tracing)
 
@@ -190,36 +183,38 @@ class MethodRun:
     def end(self, model: keras.Model) -> None:
         """Leaves the masks as they are, and nothing that goes on pruning."""
         # In this order: the train function that the pruner keeps has no probes in it.
-        detach_probes(model, self.ffns)
+        detach_probes(model, [track.ffn for track in self.tracks])
         self.rest(model)
         self._events = []
 
     def wider_than_due(self) -> list[FFN]:
         """The FFNs with more neurons than they were to keep."""
-        return [job.ffn for job in self._jobs if job.ffn.width > job.target_dim]
+        return [track.ffn for track in self._work if track.too_wide]
 
     def progress(self, step: int) -> dict[str, float]:
         """The log entries `width` and `sparsity` after so many steps."""
-        widths = zip(self.schedules, self._alive, strict=True)
-        alive = sum(min(schedule(step), alive) for schedule, alive in widths)
-        full = sum(schedule.full_dim for schedule in self.schedules)
-        return {"width": alive / len(self.schedules), "sparsity": 1 - alive / full}
+        return self._logs([min(t.schedule(step), t.began) for t in self.tracks])
 
     def seen(self) -> dict[str, float]:
         """The log entries `width` and `sparsity`, of the FFNs as they are."""
-        alive = sum(ffn.width for ffn in self.ffns)
-        full = sum(ffn.full_dim for ffn in self.ffns)
-        return {"width": alive / len(self.ffns), "sparsity": 1 - alive / full}
+        return self._logs([track.ffn.width for track in self.tracks])
+
+    def _logs(self, widths: list[int]) -> dict[str, float]:
+        full = sum(track.schedule.full_dim for track in self.tracks)
+        return {
+            "width": sum(widths) / len(widths),
+            "sparsity": 1 - sum(widths) / full,
+        }
 
     def warn_of_jumps(self, start: int) -> None:
         """Warns where the schedule of a run lies behind its first step."""
         if start <= self._begin_step:
             return
         jumps = [
-            f"{ffn.name} from {ffn.width} to {plural(schedule(start), 'neuron')}"
-            for ffn, schedule in zip(self.ffns, self.schedules, strict=True)
+            f"{t.ffn.name} from {t.began} to {plural(t.schedule(start), 'neuron')}"
+            for t in self.tracks
             # A run that goes on from a checkpoint has the width of its last step.
-            if ffn.width > schedule(start - 1)
+            if t.began > t.schedule(start - 1)
         ]
         if jumps:
             more = f" and {len(jumps) - 1} more" if len(jumps) > 1 else ""
@@ -229,35 +224,46 @@ class MethodRun:
                 stacklevel=2,
             )
 
-    def _job_ffns(self) -> list[FFN]:
-        return [job.ffn for job in self._jobs]
+    @property
+    def _measures(self) -> bool:
+        return any(track.probe is not None for track in self._work)
+
+    def _jobs(self) -> list[Job]:
+        return [
+            Job(track.ffn, self.tracks.index(track), track.target_dim, *self._span)
+            for track in self._work
+        ]
 
     def _make_probes(self, model: keras.Model, start: int) -> None:
-        self._method.check(self._jobs, model, start)
-        self._probes = list(self._method.make_probes(self._jobs))
+        jobs = self._jobs()
+        self._method.check(jobs, model, start)
+        probes = self._method.make_probes(jobs)
+        for track, probe in zip(self._work, probes, strict=bool(probes)):
+            track.probe = probe
         if self._method.reads_hidden:
-            optimizer = model.optimizer if self._probes else None
+            optimizer = model.optimizer if probes else None
             name, replicas = self._method.name, replicas_of(model)
-            check_probes(self._job_ffns(), optimizer, name, replicas)
-
-    def _adopted(self) -> bool:
-        """Whether the FFNs hold just these probes: the model was saved with them."""
-        pairs = zip(self._job_ffns(), self._probes, strict=True)
-        return all(
-            type(ffn.state.probe) is type(probe)
-            and ffn.state.probe.get_config() == probe.get_config()
-            for ffn, probe in pairs
-        )
+            ffns = [track.ffn for track in self._work]
+            check_probes(ffns, optimizer, name, replicas)
 
     def _attach(self, model: keras.Model, step: int) -> None:
-        attach_probes(model, self._job_ffns(), self._probes)
-        for probe in self._probes:
+        pairs: list[tuple[FFN, Any]] = [(t.ffn, t.probe) for t in self._work]
+        attach_probes(model, pairs)
+        for _, probe in pairs:
             probe.start_at(step)
-        self._method.connect(self._probes)
+        self._method.connect([probe for _, probe in pairs])
         check_calls(student_of(model))
 
     def _decide(self, model: keras.Model, step: int) -> None:
-        decisions = self._method.decide(student_of(model), self._jobs)
-        for ffn, decision in zip(self._job_ffns(), decisions, strict=True):
-            keep_neurons(ffn, decision)
-        detach_probes(model, self.ffns)
+        decisions = self._method.decide(student_of(model), self._jobs())
+        for track, decision in zip(self._work, decisions, strict=True):
+            keep_neurons(track.ffn, decision)
+        detach_probes(model, [track.ffn for track in self.tracks])
+
+
+def _adopted(track: Track) -> bool:
+    """Whether its FFN holds just this probe: the model was saved with it."""
+    present, probe = track.ffn.state.probe, track.probe
+    if probe is None or type(present) is not type(probe):
+        return False
+    return present.get_config() == probe.get_config()

@@ -14,6 +14,7 @@ from keras_idea.surgery.find import FFN
 from keras_idea.surgery.optimizer_state import check_carriable
 from keras_idea.surgery.own_config import follow_widths
 from keras_idea.surgery.shrink import narrow_to, refresh_graphs
+from keras_idea.surgery.track import Track
 
 #: What `compact` of the pruning callback may be.
 Compact = Literal["end", "progressive", "off"]
@@ -97,8 +98,7 @@ class Narrowing:
 
     Args:
         compact: "end", "progressive" or "off".
-        ffns: list of `FFN` handles, all of the model.
-        schedules: list of `CubicWidth`, one an FFN.
+        tracks: list of `Track`, of the FFNs that are pruned.
         end_step: int, the optimizer step at which pruning is done.
         start: int, the optimizer steps taken so far.
         eager: bool, whether no step is compiled. Default False.
@@ -108,21 +108,21 @@ class Narrowing:
     def __init__(
         self,
         compact: Compact,
-        ffns: Sequence[FFN],
-        schedules: Sequence[CubicWidth],
+        tracks: Sequence[Track],
         end_step: int,
         start: int,
         eager: bool = False,
         ahead: CompileAhead | None = None,
     ) -> None:
-        self._pairs = list(zip(ffns, schedules, strict=True))
+        self._tracks = tracks
         self._steps: list[int] = []
-        if any(ffn.hidden_dim > schedule.target_dim for ffn, schedule in self._pairs):
+        if any(track.ffn.hidden_dim > track.target_dim for track in tracks):
+            schedules = [track.schedule for track in tracks]
             steps = narrowing_steps(compact, schedules, end_step, eager)
             # A resumed run has the widths of the one that was not stopped.
             steps = [s for s in steps if s > start or not self._done(s, end_step)]
             # Of a run whose pruning lies behind it: the next step is the first to mask.
-            late = any(ffn.width > schedule(start) for ffn, schedule in self._pairs)
+            late = any(track.began > track.schedule(start) for track in tracks)
             self._steps = sorted({max(s, start + 1) if late else s for s in steps})
         self._ahead = ahead or CompileAhead()
         if ahead is not None:
@@ -133,15 +133,13 @@ class Narrowing:
         cls,
         prune: keras.callbacks.Callback,
         run: MethodRun,
-        ffns: Sequence[FFN],
         start: int,
         ahead: CompileAhead,
     ) -> "Narrowing":
         """That of a pruning callback whose `fit` begins after `start` steps."""
         eager = keras.backend.backend() == "torch" and not prune.model.jit_compile
         wanted = ahead if pays(prune.compile_ahead) else None
-        span = (run.schedules, prune.end_step, start)
-        return cls(prune.compact, ffns, *span, eager, wanted)
+        return cls(prune.compact, run.tracks, prune.end_step, start, eager, wanted)
 
     @property
     def due_step(self) -> float:
@@ -175,9 +173,9 @@ class Narrowing:
         run.rest(model)
         narrow_to(model, self._cuts(last))
         if last:
-            widths = {(ffn.full_dim, ffn.hidden_dim) for ffn, _ in self._pairs}
-            follow_widths(model, widths)
-            refresh_graphs(model, [ffn for ffn, _ in self._pairs])
+            ffns = [track.ffn for track in self._tracks]
+            follow_widths(model, {(ffn.full_dim, ffn.hidden_dim) for ffn in ffns})
+            refresh_graphs(model, ffns)
         else:
             run.prune(model)
         self._ahead.take_over(model)
@@ -195,7 +193,7 @@ class Narrowing:
         return [
             (
                 step,
-                [(ffn, self._planned(ffn, due, step)) for ffn, due in self._pairs],
+                [(track.ffn, self._planned(track, step)) for track in self._tracks],
                 self._ends_at(step),
             )
             for step in self._steps
@@ -204,26 +202,29 @@ class Narrowing:
     def _done(self, step: int, end_step: int) -> bool:
         """Whether an earlier part of the run has narrowed the model after `step`."""
         return step < end_step and all(
-            ffn.hidden_dim <= _width(schedule(step), schedule, ffn.device_parts)
-            for ffn, schedule in self._pairs
+            track.ffn.hidden_dim <= _dim_for(track, track.schedule(step))
+            for track in self._tracks
         )
 
-    def _planned(self, ffn: FFN, schedule: CubicWidth, step: int) -> int:
+    def _planned(self, track: Track, step: int) -> int:
         if self._ends_at(step):  # methods that decide once fall one step later
-            return schedule.target_dim
-        return min(ffn.hidden_dim, _width(schedule(step), schedule, ffn.device_parts))
+            return track.target_dim
+        return min(track.ffn.hidden_dim, _dim_for(track, track.schedule(step)))
 
     def _cuts(self, last: bool) -> list[tuple[FFN, np.ndarray]]:
         """List of (FFN, indices to keep) of those that are wider than they need be."""
         cuts = []
-        for ffn, schedule in self._pairs:
-            width = ffn.width
-            if not last:
-                width = _width(width, schedule, ffn.device_parts)
+        for track in self._tracks:
+            ffn = track.ffn
+            width = ffn.width if last else _dim_for(track, ffn.width)
             if width < ffn.hidden_dim:
                 mask = keras.ops.convert_to_numpy(ffn.mask)
                 cuts.append((ffn, neurons_to_keep(mask, width)))
         return cuts
+
+
+def _dim_for(track: Track, active: int) -> int:
+    return _width(active, track.schedule, track.ffn.device_parts)
 
 
 def _width(alive: int, schedule: CubicWidth, parts: int = 1) -> int:

@@ -10,18 +10,17 @@ from keras_idea.keras_private.user_warning import warn_user
 from keras_idea.surgery.find import FFN
 
 
-def warn_of_nothing_to_prune(ffns: Sequence[FFN], targets: Sequence[int]) -> None:
+def warn_of_nothing_to_prune(targets: Sequence[tuple[FFN, int]]) -> None:
     """Warns if every FFN is to keep the width that it was built with.
 
     Args:
-        ffns: list of `FFN` handles.
-        targets: list of int, the neurons that each is to keep.
+        targets: list of (`FFN` handle, the neurons that it is to keep).
     """
-    if all(t >= ffn.full_dim for ffn, t in zip(ffns, targets, strict=True)):
+    if all(target >= ffn.full_dim for ffn, target in targets):
         warn_user(
             "Nothing will be pruned: the target is the width that every FFN has. "
-            f"Received: a target of {_widths(targets)}. Lower it, or train without "
-            "the IdeaPruneCallback."
+            f"Received: a target of {_widths([n for _, n in targets])}. Lower it, or "
+            "train without the IdeaPruneCallback."
         )
 
 
@@ -80,21 +79,20 @@ class Narrowed:
         """Prints, when a fit ends, which FFNs hold pruned neurons as zeros."""
         if not verbose or not processes.is_first():
             return
-        masked = [
-            f for f in self._ffns if f.width < f.hidden_dim and not f.masks_itself
-        ]
+        stock = [ffn for ffn in self._ffns if not ffn.masks_itself]
+        masked = [ffn for ffn in stock if ffn.width < ffn.hidden_dim]
         if masked:
-            widths, active = ([f.hidden_dim for f in masked], [f.width for f in masked])
+            widths = _widths([ffn.hidden_dim for ffn in masked])
+            active = _widths([ffn.width for ffn in masked])
             print(
-                f"Masked: of the FFN width {_widths(widths)}, {_widths(active)} neurons "
-                "are active and the others are zeros. keras_idea.compact(model) makes "
-                "the narrow model; training on without the callback may bring them "
-                "back."
+                f"Masked: FFN width {widths}, {active} active; the other neurons are "
+                "zeros. keras_idea.compact(model) makes the narrow model. Training on "
+                "without the callback may bring them back."
             )
 
     def _figures(self, model: keras.Model) -> tuple[str, int]:
         widths = _widths([ffn.hidden_dim for ffn in self._ffns])
-        return widths, plain_parameters(model, self._ffns)
+        return widths, plain_parameters(model)
 
 
 def _widths(widths: Sequence[int]) -> str:

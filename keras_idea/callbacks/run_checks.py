@@ -13,13 +13,13 @@ from keras_idea.keras_private.optimizer_parts import innermost
 from keras_idea.keras_private.optimizer_variables import apply_count, as_int
 from keras_idea.keras_private.train_step import has_own_train_step
 from keras_idea.keras_private.user_warning import warn_user
-from keras_idea.schedules.width import CubicWidth
 from keras_idea.surgery.condition import check_backbones, check_trainable
 from keras_idea.surgery.find import FFN
 from keras_idea.surgery.optimizer_state import check_carriable
 from keras_idea.surgery.proof import prove
 from keras_idea.surgery.pruner import NeuronPruner
 from keras_idea.surgery.replicas import scope_of
+from keras_idea.surgery.track import Track
 
 
 def is_built(model: keras.Model) -> bool:
@@ -29,7 +29,7 @@ def is_built(model: keras.Model) -> bool:
 
 def check_run(
     prune: keras.callbacks.Callback, model: keras.Model
-) -> tuple[list[FFN], list[int]]:
+) -> list[tuple[FFN, int]]:
     """Refuses, before the first step, what could only fail later.
 
     Args:
@@ -37,7 +37,7 @@ def check_run(
         model: its Keras model; an optimizer that is not built yet is built.
 
     Returns:
-        List of the model's `FFN` handles, and list of the neurons that each keeps.
+        List of (`FFN` handle, the neurons that it keeps), of those that are pruned.
 
     Raises:
         ValueError: for what cannot be pruned, or not so.
@@ -50,20 +50,20 @@ def check_run(
     budget = prune.budget
     targets = target_widths(prune.target_dim, budget, model, ffns, prune.round_to)
     if budget and (prune.params or {}).get("verbose"):
-        print(describe(budget, model, ffns, max(targets)))
-    for ffn, target in zip(ffns, targets, strict=True):
+        print(describe(budget, model, ffns, max(width for _, width in targets)))
+    for ffn, target in targets:
         check_scores(ffn)
         if target > ffn.width:
             raise ValueError(_too_wide(prune, ffn, target))
-    warn_of_nothing_to_prune(ffns, targets)
-    check_backbones(model, ffns, targets)
+    warn_of_nothing_to_prune(targets)
+    check_backbones(model, targets)
     if prune.compact != "off":
-        _check_parts(ffns, targets)
+        _check_parts(targets)
     check_length(prune)
     if prune.compact != "off" and model.optimizer.built:
         check_carriable(model.optimizer, [c for ffn in ffns for c in ffn.cuts()])
     prove(model, ffns)
-    return ffns, targets
+    return targets
 
 
 def _too_wide(prune: keras.callbacks.Callback, ffn: FFN, target: int) -> str:
@@ -80,9 +80,9 @@ def _too_wide(prune: keras.callbacks.Callback, ffn: FFN, target: int) -> str:
     )
 
 
-def _check_parts(ffns: list[FFN], targets: list[int]) -> None:
+def _check_parts(targets: list[tuple[FFN, int]]) -> None:
     """Refuses widths that could not be cut out in the end: the devices share them."""
-    for ffn, target in zip(ffns, targets, strict=True):
+    for ffn, target in targets:
         parts = ffn.device_parts
         if target % parts:
             below = target // parts * parts
@@ -179,13 +179,12 @@ def check_progress(
             "`optimizer.apply`, `apply_gradients` or `stateless_apply` may take them; "
             "make functions that were traced before training began anew."
         )
-    for ffn, schedule in zip(pruner.ffns, pruner.schedules, strict=True):
-        _check_ffn_progress(ffn, schedule, steps, pruner)
+    for track in pruner.tracks:
+        _check_track(track, steps, pruner.steps)
 
 
-def _check_ffn_progress(
-    ffn: FFN, schedule: CubicWidth | None, steps: int, pruner: NeuronPruner
-) -> None:
+def _check_track(track: Track, steps: int, seen: int) -> None:
+    ffn, schedule = track.ffn, track.schedule
     probe = ffn.state.probe
     if probe is not None and probe.steps != steps:
         raise RuntimeError(
@@ -195,16 +194,16 @@ def _check_ffn_progress(
             "way to the loss, and a custom train step must not clip or scale its "
             "gradients."
         )
-    if schedule is None or not pruner.steps:
+    if not track.scheduled or not seen:
         return
     due, width = schedule(steps), ffn.width
     pruning = due < schedule.full_dim
     check_scores(ffn)
     unknown = not ops.convert_to_numpy(ffn.scores).any()
     # One that begins as zeros has none in its first steps.
-    if unknown and (pruning or pruner.steps >= 10):
+    if unknown and (pruning or seen >= 10):
         raise RuntimeError(
-            f"No finite gradient has reached {ffn.name} in {pruner.steps} steps, so "
+            f"No finite gradient has reached {ffn.name} in {seen} steps, so "
             "there is nothing to rank its neurons by: it lies off the way to the loss, "
             "a custom train step leaves its kernels out, or every gradient was NaN. "
             "Leave it out (`groups`), or train it."

@@ -92,27 +92,27 @@ def target_widths(
     model: keras.Model,
     ffns: Sequence[FFN],
     round_to: int,
-) -> list[int]:
+) -> list[tuple[FFN, int]]:
     """The neurons that each FFN of a model keeps.
 
     Args:
         target_dim: as `check_target` returns it.
         budget: `Budget`, which counts where there is no `target_dim`.
         model: the built Keras model.
-        ffns: list of `FFN` handles, all of it.
+        ffns: list of `FFN` handles that are pruned.
         round_to: int >= 1, of which widths become multiples.
 
     Returns:
-        list of int.
+        list of (`FFN` handle, int).
 
     Raises:
         ValueError: if a budget cannot be met.
     """
-    dims = [ffn.full_dim for ffn in ffns]
     if target_dim is None:
-        width = budget.widest(costs_by_width(model, ffns), max(dims), round_to)
-        return [min(width, dim) for dim in dims]
-    return [target_width(target_dim, dim, round_to) for dim in dims]
+        widest = max(ffn.full_dim for ffn in ffns)
+        width = budget.widest(costs_by_width(model, ffns), widest, round_to)
+        return [(ffn, min(width, ffn.full_dim)) for ffn in ffns]
+    return [(ffn, target_width(target_dim, ffn.full_dim, round_to)) for ffn in ffns]
 
 
 def describe(budget: Budget, model: keras.Model, ffns: list[FFN], width: int) -> str:

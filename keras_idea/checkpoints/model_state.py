@@ -168,7 +168,7 @@ def _restore_probes(model: keras.Model, ffns: list[FFN], facts: dict) -> None:
         if saved["probe"] is not None
     ]
     if pairs:
-        attach_probes(model, [ffn for ffn, _ in pairs], [probe for _, probe in pairs])
+        attach_probes(model, pairs)
 
 
 def _probe_of(config: dict) -> Probe:

@@ -113,12 +113,12 @@ def accumulated_gradient(
     return optimizer._accumulated_gradients[index]
 
 
-def track(optimizer: keras.Optimizer, variable: keras.Variable) -> None:
+def track_variable(optimizer: keras.Optimizer, variable: keras.Variable) -> None:
     """Takes back a variable that `add_variable` made and `untrack` took away."""
     optimizer._track_variable(variable)
 
 
-def untrack(optimizer: keras.Optimizer, variable: keras.Variable) -> None:
+def untrack_variable(optimizer: keras.Optimizer, variable: keras.Variable) -> None:
     """Takes a variable of its own away from an optimizer; there is only `add`."""
     optimizer._untrack_variable(variable)
     config = optimizer._tracker.config
@@ -174,7 +174,7 @@ def train_others(
         _renew(part, name, slot)
     _renew(part, "_trainable_variables", list(variables))
     for gone in before.values():
-        untrack(part, gone)
+        untrack_variable(part, gone)
     places = {part._var_key(variable): i for i, variable in enumerate(variables)}
     _renew(part, "_trainable_variables_indices", places)
 

@@ -96,7 +96,7 @@ class NeuronState(keras.layers.Layer):
         self.full_dim: int | None = None
         self.probe: Any = None
         self._measured: Any = None  # the last forward pass that came to a probe
-        #: None, or while a pruner is at work the `Live` scores and mask.
+        #: None, or while a pruner is at work the `Track` with its scores and mask.
         self.live: Any = None
         #: bool, whether somebody reads the scores from the start of a `fit`.
         self.watched = False

@@ -130,21 +130,18 @@ def check_trainable(model: keras.Model, groups: Groups = None) -> list[FFN]:
     return condition.ffns
 
 
-def check_backbones(
-    model: keras.Model, ffns: Sequence[FFN], targets: Sequence[int]
-) -> None:
+def check_backbones(model: keras.Model, targets: Sequence[tuple[FFN, int]]) -> None:
     """Refuses KerasHub models that could not be saved or made again once narrow.
 
     Args:
         model: the Keras model that is fitted.
-        ffns: list of `FFN` handles that are pruned.
-        targets: list of int, the neurons that each is to keep.
+        targets: list of (`FFN` handle, the neurons that it is to keep).
 
     Raises:
         ValueError: if a backbone's family cannot be pruned, its config does not
             describe it, or holds one width for FFNs that are to have several.
     """
-    widths = {id(ffn.layer): target for ffn, target in zip(ffns, targets, strict=True)}
+    widths = {id(ffn.layer): target for ffn, target in targets}
     for backbone in [layer for layer in walk(model) if is_backbone(layer)]:
         if not any(id(layer) in widths for layer in walk(backbone)):
             continue

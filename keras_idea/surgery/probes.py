@@ -66,7 +66,7 @@ def check_probes(
 
 
 def attach_probes(
-    model: keras.Model, ffns: Iterable[FFN], probes: Iterable[keras.layers.Layer]
+    model: keras.Model, pairs: Iterable[tuple[FFN, keras.layers.Layer]]
 ) -> None:
     """Hangs a probe into each FFN of a model, in place, also in mid-`fit`.
 
@@ -75,11 +75,10 @@ def attach_probes(
 
     Args:
         model: a built Keras model, compiled or not.
-        ffns: list of `FFN` handles.
-        probes: list of as many probes, see `keras_idea.methods.Method`.
+        pairs: list of (`FFN` handle, its probe, see `keras_idea.methods.Method`).
     """
     mark_train_step(model)
-    for ffn, probe in zip(ffns, probes, strict=True):
+    for ffn, probe in pairs:
         ffn.set_probe(probe)
     optimizer = built_optimizer(model)
     if optimizer is not None:

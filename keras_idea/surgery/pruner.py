@@ -27,18 +27,17 @@ from keras_idea.keras_private.optimizer_parts import innermost, parts
 from keras_idea.keras_private.optimizer_variables import (
     apply_count,
     as_int,
-    track,
+    track_variable,
     trained_variables,
-    untrack,
+    untrack_variable,
     variable_key,
 )
-from keras_idea.schedules.width import CubicWidth
 from keras_idea.surgery.find import FFN, find_ffns
-from keras_idea.surgery.live import Live
 from keras_idea.surgery.renewal import renew
 from keras_idea.surgery.replicas import once_for_all_replicas, scope_of
 from keras_idea.surgery.row_ops import of_active, zero_rows
 from keras_idea.surgery.step_gradients import StepGradients
+from keras_idea.surgery.track import Track
 from keras_idea.surgery.train_function import (
     TrainFunction,
     awaiting,
@@ -51,16 +50,12 @@ class NeuronPruner:
     """Scores and masks the neurons of FFNs in each step of an optimizer.
 
     Args:
-        ffns: list of `FFN` handles, built.
-        schedules: list of `CubicWidth`, one an FFN, or None: only keep score.
+        tracks: list of `Track`, of built FFNs.
     """
 
-    def __init__(
-        self, ffns: Iterable[FFN], schedules: Iterable[CubicWidth | None]
-    ) -> None:
-        self.ffns, self.schedules = list(ffns), list(schedules)
+    def __init__(self, tracks: Iterable[Track]) -> None:
+        self.tracks = list(tracks)
         self._optimizer: keras.Optimizer = None
-        self._live: list[Live] = []
         self._functions: TrainFunction | None = None
         #: int, the optimizer step at which it was set to work.
         self.start = 0
@@ -69,12 +64,12 @@ class NeuronPruner:
     @property
     def attached(self) -> bool:
         """bool, whether it is at work."""
-        return any(ffn.state.live is not None for ffn in self.ffns)
+        return any(track.pruner is self for track in self.tracks)
 
     @property
     def variables(self) -> list[keras.Variable]:
         """List of the variables that the optimizer holds for it."""
-        pairs = [(live.scores, live.mask) for live in self._live]
+        pairs = [(track.scores, track.mask) for track in self.tracks]
         return [variable for pair in pairs for variable in pair] + [self._steps]
 
     @property
@@ -82,25 +77,27 @@ class NeuronPruner:
         """int, the optimizer steps seen since it was set to work."""
         return as_int(self._steps)
 
-    def fits(
-        self, model: keras.Model, ffns: list[FFN], schedules: list[CubicWidth | None]
-    ) -> bool:
-        """bool, whether it may be set to work again, compiled as it was.
+    def takes(self, model: keras.Model, tracks: list[Track]) -> bool:
+        """Takes the tracks of a new run, if it may be set to work compiled as it was.
 
         Args:
             model: a compiled Keras model.
-            ffns: list of `FFN` handles.
-            schedules: list of `CubicWidth` or None.
+            tracks: list of `Track`.
+
+        Returns:
+            bool, False if it was made for another run.
         """
-        pairs = zip(self.ffns, ffns, strict=False)
-        return (
-            innermost(model.optimizer) is self._optimizer
-            and len(ffns) == len(self._live)
-            and all(mine.state is other.state for mine, other in pairs)
-            and schedules == self.schedules
-            and [ffn.hidden_dim for ffn in ffns]
-            == [live.mask.shape[-1] for live in self._live]
-        )
+        if innermost(model.optimizer) is not self._optimizer:
+            return False
+        if list(map(_as_compiled, tracks)) != list(map(_as_compiled, self.tracks)):
+            return False
+        dims = [track.ffn.hidden_dim for track in tracks]
+        if dims != [track.mask.shape[-1] for track in self.tracks]:
+            return False
+        for new, old in zip(tracks, self.tracks, strict=True):
+            new.scores, new.mask = old.scores, old.mask
+        self.tracks = tracks
+        return True
 
     def attach(self, model: keras.Model, tracing: bool = False) -> None:
         """Sets it to work, from the scores and masks that the FFNs have.
@@ -117,20 +114,21 @@ class NeuronPruner:
                 self._make_variables()
         else:
             for variable in self.variables:
-                track(optimizer, variable)
+                track_variable(optimizer, variable)
         self.start = as_int(optimizer.iterations)
         self._steps.assign(0)
         self._late = False
-        for ffn, live in zip(self.ffns, self._live, strict=True):
-            live.scores.assign(ops.copy(ffn.scores.value))
-            live.mask.assign(self._first_mask(ffn, live.schedule))
-            ffn.state.live = live
-            ffn.state.publish()
+        for track in self.tracks:
+            state = track.ffn.state
+            track.scores.assign(ops.copy(track.ffn.scores.value))
+            track.mask.assign(self._first_mask(track))
+            track.pruner, state.live = self, track
+            state.publish()
         self._guarded = [
-            (live, cut)
-            for ffn, live in zip(self.ffns, self._live, strict=True)
-            if live.schedule is not None or not ffn.masks_itself
-            for cut in ffn.cuts_with_gradients()
+            (track, cut)
+            for track in self.tracks
+            if track.zeroes
+            for cut in track.ffn.cuts_with_gradients()
         ]
         self._step = optimizer.apply
         optimizer.apply = self._apply
@@ -147,16 +145,17 @@ class NeuronPruner:
         Args:
             model: the model that it was attached to, its variables in sync.
         """
-        for ffn, schedule in zip(self.ffns, self.schedules, strict=True):
-            ffn.state.publish()
-            if schedule is not None or not ffn.masks_itself:
+        for track in self.tracks:
+            state = track.ffn.state
+            state.publish()
+            if track.zeroes:
                 # Averages that Keras puts in at the end have brought them back.
-                zero_rows(ffn.cuts(), ffn.state._mask.value)
-            ffn.state.live = None
-            if schedule is not None:
-                _tell_unasked(ffn)
+                zero_rows(track.ffn.cuts(), state.mask.value)
+            track.pruner = state.live = None
+            if track.scheduled:
+                _tell_unasked(track.ffn)
         for variable in self.variables:
-            untrack(self._optimizer, variable)
+            untrack_variable(self._optimizer, variable)
         for part, name in self._wrapped:
             delattr(part, name)
         self._functions = swap_train_function(model, self._functions)
@@ -170,33 +169,32 @@ class NeuronPruner:
         """
         del self._optimizer.apply
         for variable in self.variables:
-            untrack(self._optimizer, variable)
+            untrack_variable(self._optimizer, variable)
         try:
             yield
         finally:
             for variable in self.variables:
-                track(self._optimizer, variable)
+                track_variable(self._optimizer, variable)
             self._optimizer.apply = self._apply
 
     def _make_variables(self) -> None:
         # As moments are made: each in its reference's layout over the devices.
-        add, self._live = self._optimizer.add_variable_from_reference, []
-        for ffn, schedule in zip(self.ffns, self.schedules, strict=True):
-            scores = add(ffn.state._scores, name="live")
-            mask = add(ffn.state._mask, name="live")
-            self._live.append(Live(self, scores, mask, schedule))
+        add = self._optimizer.add_variable_from_reference
+        for track in self.tracks:
+            track.scores = add(track.ffn.state.scores, name="live")
+            track.mask = add(track.ffn.state.mask, name="live")
         self._steps = add(apply_count(self._optimizer), name="pruner")
 
-    def _first_mask(self, ffn: FFN, schedule: CubicWidth | None) -> Tensor:
+    def _first_mask(self, track: Track) -> Tensor:
         """The mask that goes with the step at which it begins."""
-        mask = ops.copy(ffn.mask.value)
-        if schedule is None:
+        mask = ops.copy(track.ffn.mask.value)
+        if not track.scheduled:
             return mask
-        k = schedule(as_int(self._optimizer.iterations))
+        k = track.schedule(as_int(self._optimizer.iterations))
         # Between two milestones nothing is behind, and ranking costs compilations.
         if ops.convert_to_numpy(mask).sum(-1).max() <= k:
             return mask
-        importance = ffn.state.importance_of(ffn.state._scores.value)
+        importance = track.ffn.importance()
         # Where nothing is known of the neurons, the first step tells.
         if not ops.convert_to_numpy(importance).any():
             return mask
@@ -212,9 +210,10 @@ class NeuronPruner:
         if trainable_variables is not None:
             known = trainable_variables = list(trainable_variables)
         grads = self._of_active(list(grads), known)
-        gradients = StepGradients(self._optimizer, grads, known, self.ffns)
+        ffns = [track.ffn for track in self.tracks]
+        gradients = StepGradients(self._optimizer, grads, known, ffns)
         # Before the step: afterwards the weights are new ones.
-        fresh = [gradients.sensitivities(ffn) for ffn in self.ffns]
+        fresh = [gradients.sensitivities(ffn) for ffn in ffns]
         seen = fresh, gradients.ends, gradients.ended
         with awaiting(gradients.soonest):
             self._step(grads, trainable_variables)
@@ -232,17 +231,22 @@ class NeuronPruner:
             return grads
         key = functools.partial(variable_key, self._optimizer)
         places = {key(variable): i for i, variable in enumerate(variables)}
-        for live, cut in self._guarded:
+        for track, cut in self._guarded:
             place = places.get(key(cut.variable))
             if place is not None and grads[place] is not None:
-                grads[place] = of_active(cut, grads[place], live.mask.value)
+                grads[place] = of_active(cut, grads[place], track.mask.value)
         return grads
 
     def _renew(self, fresh: list[Tensor], ends: Tensor, ended: Tensor) -> None:
         self._steps.assign_add(ended)
-        pairs = list(zip(self.ffns, self._live, strict=True))
         first = math.inf if self._late else self.start + 1
-        self._late = not renew(pairs, fresh, self._optimizer.iterations, first, ends)
+        iterations = self._optimizer.iterations
+        self._late = not renew(self.tracks, fresh, iterations, first, ends)
+
+
+def _as_compiled(track: Track) -> tuple:
+    """What a compiled step has of a track, besides the shapes."""
+    return id(track.ffn.state), track.scheduled, track.scheduled and track.schedule
 
 
 def _tell_unasked(ffn: FFN) -> None:
@@ -268,8 +272,9 @@ def pruner_of(optimizer: keras.Optimizer | None) -> NeuronPruner | None:
 def end_pruning(model: keras.Model) -> None:
     """Takes off the pruner that a fit ended by an exception has left at work."""
     for ffn in find_ffns(model):
-        if ffn.state.live is not None:
-            ffn.state.live.pruner.detach(model)
+        track = ffn.state.live
+        if track is not None:
+            track.pruner.detach(model)
 
 
 def own_variables(optimizer: keras.Optimizer) -> list[keras.Variable]:

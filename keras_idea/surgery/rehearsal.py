@@ -51,8 +51,8 @@ def narrow_step(
 def _of_neurons(ffn: FFN, optimizer: keras.Optimizer) -> list[Cut]:
     """How an FFN's neurons lie in all variables of a training run that have them."""
     found = [each for cut in ffn.cuts() for each in with_slots(optimizer, cut)]
-    state, live = ffn.state, ffn.state.live
+    state, track = ffn.state, ffn.state.live
     newest = []
-    if live is not None:
-        newest = [state.scores_cut(live.scores), state.mask_cut(live.mask)]
+    if track is not None:
+        newest = [state.scores_cut(track.scores), state.mask_cut(track.mask)]
     return [*found, *state.cuts(), *newest]

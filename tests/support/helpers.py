@@ -6,6 +6,7 @@ import keras
 import numpy as np
 
 import keras_idea as ki
+from tests.support.dense_ffns import dense_gated
 
 
 def fill(disk, leave):
@@ -112,8 +113,14 @@ class Mixed(keras.Model):
         return x
 
 
+def stock_model():
+    """Of Keras's layers alone."""
+    return residual_model(ffn=dense_gated, use_bias=True)
+
+
 MODELS = {
     "functional": residual_model,
+    "stock": stock_model,
     "sequential": sequential_model,
     "subclassed": Subclassed,
     "nested": nested_model,

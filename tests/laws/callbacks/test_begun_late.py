@@ -70,7 +70,9 @@ def test_what_was_not_pruned_ends_the_run():
     model = residual_model()
     model.compile("adamw", "mse")
     model.optimizer.build(model.trainable_variables)
-    run = MethodRun(ki.methods.get("sensitivity"), ki.find_ffns(model), [4, 4], 0, 4, 1)
+    run = MethodRun(
+        ki.methods.get("sensitivity"), [(f, 4) for f in ki.find_ffns(model)], 0, 4, 1
+    )
     run.begin(model, start=0)
     check_end(run, 4)
     with pytest.raises(RuntimeError, match="after step 5 ffn_0 still has 16 neurons"):

@@ -189,12 +189,13 @@ def test_a_masked_run_from_every_checkpoint_on(method, data, tmp_path):
 
 
 @pytest.mark.daily("torch", why="KerasHub's variables are restored as any other array")
-def test_a_converted_kerashub_model(tmp_path):
-    """Narrowed layers and the backbone's width come back."""
+@pytest.mark.parametrize("compact", ["progressive", "off"])
+def test_a_stock_kerashub_model(compact, tmp_path):
+    """Narrowed layers and the backbone's width come back, and what is pruned so far."""
 
     def fit(folder, epochs):
         keras.utils.set_random_seed(1)
-        model = ki.make_prunable(hub_models.tiny_lm("llama3"))
+        model = hub_models.tiny_lm("llama3")
         model.compile(
             keras.optimizers.AdamW(0.01),
             keras.losses.SparseCategoricalCrossentropy(from_logits=True),
@@ -204,32 +205,33 @@ def test_a_converted_kerashub_model(tmp_path):
         x, y = hub_models.batch(model, np.random.default_rng(0))
         checkpoint = ki.Checkpoint(folder)
         epoch = checkpoint.restore(model)
-        prune = ki.IdeaPruneCallback(4, 1, 3, compact="progressive")
+        prune = ki.IdeaPruneCallback(4, 1, 3, compact=compact)
+        stop = keras.callbacks.LambdaCallback(
+            on_epoch_end=lambda epoch, logs: setattr(
+                model, "stop_training", epoch + 1 >= epochs
+            )
+        )
         keras.Model.fit(
             model,
             x,
             y,
             epochs=6,
             initial_epoch=epoch,
-            callbacks=[
-                prune,
-                checkpoint,
-                keras.callbacks.LambdaCallback(
-                    on_epoch_end=lambda epoch, logs: setattr(
-                        model, "stop_training", epoch + 1 >= epochs
-                    )
-                ),
-            ],
+            callbacks=[prune, checkpoint, stop],
             shuffle=False,
             verbose=0,
         )
         return to_numpy(model(x)), model
 
-    logits, _ = fit(tmp_path / "straight", 6)
-    for epochs in (2, 5, 6):  # half narrow, narrow
+    logits, straight = fit(tmp_path / "straight", 6)
+    for epochs in (2, 3, 5, 6):  # half narrow, narrow
         resumed, model = fit(tmp_path / "parts", epochs)
     np.testing.assert_array_equal(resumed, logits)
-    assert model.backbone.intermediate_dim == 4
+    assert model.backbone.intermediate_dim == (24 if compact == "off" else 4)
+    for ffn, other in zip(ki.find_ffns(model), ki.find_ffns(straight), strict=True):
+        assert ffn.width == 4
+        np.testing.assert_array_equal(ffn.original_indices, other.original_indices)
+        np.testing.assert_array_equal(to_numpy(ffn.mask), to_numpy(other.mask))
 
 
 def test_seeds_of_the_process(data, tmp_path):

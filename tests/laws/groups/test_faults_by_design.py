@@ -126,6 +126,7 @@ def only_the_ffn_of(width):
     return lambda ffn: ffn.hidden_dim == width
 
 
+@keras.saving.register_keras_serializable("tests")
 class Cell(keras.layers.Layer):
     """A recurrent cell with an FFN in it."""
 

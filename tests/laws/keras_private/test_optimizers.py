@@ -13,11 +13,11 @@ from keras_idea.keras_private.optimizer_variables import (
     index_of,
     rate_source,
     rename_key,
-    track,
+    track_variable,
     tracked_variables,
     train_others,
     trained_variables,
-    untrack,
+    untrack_variable,
     variable_key,
 )
 from keras_idea.keras_private.variables import give_value
@@ -92,9 +92,9 @@ def test_variable_can_be_untracked_and_tracked_again():
     optimizer = o.SGD(0.1)
     optimizer.build(two_variables())
     added = optimizer.add_variable((2,), name="added")
-    untrack(optimizer, added)
+    untrack_variable(optimizer, added)
     assert not any(v is added for v in optimizer.variables)
-    track(optimizer, added)
+    track_variable(optimizer, added)
     assert optimizer.variables[-1] is added
 
 

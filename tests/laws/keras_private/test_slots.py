@@ -164,7 +164,7 @@ def test_narrowed_and_copied_optimizers_step_alike(name):
     for old, new, (_, axis) in zip(variables, fresh, SHAPES.values(), strict=True):
         value = to_numpy(old)
         new.assign(value if axis is None else value.take(KEPT, axis))
-        stays = None if axis is None else (np.array(KEPT), Cut(old, axis))
+        stays = [] if axis is None else [(np.array(KEPT), Cut(old, axis))]
         pairs.append((old, new, stays))
     copy = copy_optimizer(optimizer, pairs)
     wide, wide_variables = trained(make)
@@ -245,7 +245,7 @@ def test_weird_lists_are_refused(kind):
         lambda: narrow(optimizer, variables),
         lambda: set_variables(optimizer, variables),
         lambda: drop_variables(optimizer, variables[:1]),
-        lambda: copy_optimizer(optimizer, [(v, v, None) for v in variables]),
+        lambda: copy_optimizer(optimizer, [(v, v, []) for v in variables]),
     ]
     for change in changes:
         with pytest.raises(ValueError, match="Weird cannot be carried.*`odd`"):
@@ -274,4 +274,4 @@ def test_copy_with_other_state_is_refused():
     optimizer, variables = Forgetful(0.1, momentum=0.9), make_variables()
     optimizer.build(variables)
     with pytest.raises(ValueError, match="Forgetful, made again from its config"):
-        copy_optimizer(optimizer, [(v, v, None) for v in variables])
+        copy_optimizer(optimizer, [(v, v, []) for v in variables])

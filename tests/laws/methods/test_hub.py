@@ -114,7 +114,7 @@ def test_the_down_layer_shows_the_hidden_activations(family, arguments, tokens):
     for ffn in ffns:
         down = ffn.layers[-1]
         call = down.call
-        down.call = lambda z, call=call: seen.append(to_numpy(z)) or call(z)
+        down.call = lambda z, call=call, **_: seen.append(to_numpy(z)) or call(z)
     lm.run_eagerly = True
     lm(x, training=False)
     for (sums, samples), z in zip(statistics, seen, strict=True):

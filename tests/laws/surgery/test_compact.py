@@ -42,14 +42,22 @@ def test_outputs_parameters_and_next_steps(kind, data):
 
     layers = narrow._flatten_layers()
     assert not any(isinstance(layer, ki.PrunableGatedFFN) for layer in layers)
+    ours, of_dense = (
+        [f for f in ffns if f.masks_itself is own] for own in (True, False)
+    )
     plain = [layer for layer in layers if isinstance(layer, ki.GatedFFN)]
-    assert len(plain) == len(ffns) and {layer.hidden_dim for layer in plain} == {5}
-    state = sum(ffn.state.count_params() for ffn in ffns)
+    assert [layer.hidden_dim for layer in plain] == [5] * len(ours)
+    assert [ffn.hidden_dim for ffn in ki.find_ffns(narrow)] == [5] * len(ffns)
+    state = sum(ffn.state.count_params() for ffn in ours)
     saved = sum(
         ffn_parameters(8, ffn.hidden_dim, ffn.layer.use_bias)
         - ffn_parameters(8, 5, ffn.layer.use_bias)
-        for ffn in ffns
+        for ffn in ours
     )
+    for ffn in of_dense:  # a column and a bias of up (and gate), a row of down
+        *entrances, down = (layer.kernel.shape for layer in ffn.layers)
+        of_one = sum(shape[0] + 1 for shape in entrances) + down[1]
+        saved += of_one * (ffn.hidden_dim - 5)
     assert narrow.count_params() == model.count_params() - state - saved
 
     x, y = data

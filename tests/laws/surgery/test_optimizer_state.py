@@ -7,6 +7,7 @@ import pytest
 import keras_idea as ki
 from keras_idea.surgery import shrink_in_place
 from keras_idea.surgery.optimizer_state import check_carriable
+from tests.support.dense_ffns import dense_gated
 from tests.support.helpers import residual_model, start_pruning, to_numpy
 from tests.support.optimizers import OPTIMIZERS, WHOLE_MATRIX
 from tests.support.selection import EACH
@@ -14,10 +15,10 @@ from tests.support.selection import EACH
 o = keras.optimizers
 
 
-def masked_model(optimizer, data):
-    """A model half of whose neurons died, with two more steps since."""
+def masked_model(optimizer, data, ffn=ki.PrunableGatedFFN):
+    """A model half of whose neurons were pruned, with two more steps since."""
     keras.utils.set_random_seed(0)
-    model = residual_model((16, 12), use_bias=True)
+    model = residual_model((16, 12), use_bias=True, ffn=ffn)
     model.compile(optimizer, "mse")
     prune = start_pruning(model, 6, 0, 1)
     for _ in range(4):
@@ -51,6 +52,25 @@ def test_the_next_steps_are_equal(name, data):
     np.testing.assert_allclose(second[1], second[2], rtol=2e-5)
     if name in OPTIMIZERS:
         np.testing.assert_allclose(second, second[0], rtol=2e-5)
+
+
+@pytest.mark.daily("torch", why="as the test above; a model of Dense layers narrows")
+@pytest.mark.daily(*EACH, rows=("loss scale",), why="one on each")
+@pytest.mark.parametrize("name", [*OPTIMIZERS, *WHOLE_MATRIX])
+def test_of_dense_layers_too(name, data):
+    """Which hold no mask: a step without the callback may bring neurons back."""
+    make = {**OPTIMIZERS, **WHOLE_MATRIX}[name]
+    masked, shrunk = (masked_model(make(), data, dense_gated) for _ in range(2))
+    narrow = ki.compact(masked)
+    shrink_in_place(shrunk)
+    models = masked, narrow, shrunk
+    outputs = [m.predict(data[0], verbose=0) for m in models]
+    np.testing.assert_allclose(outputs[1:], [outputs[0]] * 2, rtol=1e-4, atol=1e-5)
+    for one, other in zip(*(m.optimizer.variables for m in models[1:]), strict=True):
+        np.testing.assert_array_equal(to_numpy(one), to_numpy(other))
+    for _ in range(2):
+        losses = [m.train_on_batch(*data) for m in models[1:]]
+        np.testing.assert_allclose(*losses, rtol=2e-5)
 
 
 def test_weight_decay_exclusions_are_carried(data):

@@ -1,5 +1,4 @@
-"""Blocks of the user's own: their configs follow when they are narrowed, or it is said.
-"""
+"""Blocks of the user's own: their configs follow a narrowing, or a warning says so."""
 
 import re
 import warnings
@@ -42,8 +41,25 @@ class Following(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_idea_tests")
+class OfGated(keras.layers.Layer):
+    """Its own config holds the number of neurons of its plain FFN."""
+
+    def __init__(self, hidden_dim, **kwargs):
+        super().__init__(**kwargs)
+        self.hidden_dim = hidden_dim
+        self.norm = keras.layers.LayerNormalization()
+        self.ffn = ki.GatedFFN(hidden_dim, use_bias=True)
+
+    def call(self, x):
+        return x + self.ffn(self.norm(x))
+
+    def get_config(self):
+        return {**super().get_config(), "hidden_dim": self.hidden_dim}
+
+
+@keras.saving.register_keras_serializable(package="keras_idea_tests")
 class OfDense(keras.layers.Layer):
-    """As in Keras's examples: no `get_config`, which Keras then makes, and no `build`."""
+    """As in Keras's examples: without `build` and `get_config`, which Keras makes."""
 
     def __init__(self, dim, ff_dim, scale=2, rate=0.1, **kwargs):
         super().__init__(**kwargs)
@@ -90,7 +106,7 @@ class FixedDense(keras.layers.Layer):
 
 BLOCKS = {
     "a layer": lambda: Following(ki.PrunableGatedFFN(12)),
-    "a number": lambda: Block(12),
+    "a number": lambda: OfGated(12),
     "a number that Keras notes": lambda: OfDense(8, 12),
     "the number of something else too": lambda: OfDense(8, 12, scale=12),
 }
@@ -127,6 +143,24 @@ def test_a_config_follows_and_the_file_loads(kind, compact, tmp_path):
         widths = [ffn.width for ffn in ki.find_ffns(loaded)]
         assert widths == [ffn.width for ffn in ki.find_ffns(model)] and 4 in widths
     assert {ffn.hidden_dim for ffn in ki.find_ffns(narrow)} == {4}
+
+
+@once
+def test_a_block_that_makes_a_prunable_layer_follows_until_it_is_compacted(tmp_path):
+    """Then it holds a plain one, which its config does not make."""
+    model = around(Block(12))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=IN_VAIN)
+        prune(model, "end")
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    found, expected = (m.predict(X, verbose=0) for m in (loaded, model))
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    with pytest.warns(UserWarning, match=IN_VAIN):
+        narrow = ki.compact(model)
+    narrow.save(tmp_path / "narrow.keras")
+    with pytest.raises(ValueError):
+        keras.models.load_model(tmp_path / "narrow.keras")
 
 
 @once

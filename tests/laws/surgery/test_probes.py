@@ -8,9 +8,12 @@ import keras_idea as ki
 from keras_idea.methods import Activation
 from keras_idea.methods.method import Job
 from keras_idea.surgery.probes import attach_probes, check_probes, detach_probes
+from tests.support.dense_ffns import dense_gated
 from tests.support.helpers import residual_model, to_numpy
 from tests.support.optimizers import OPTIMIZERS, WHOLE_MATRIX
 from tests.support.selection import EACH
+
+NAMES = sorted({*OPTIMIZERS, *WHOLE_MATRIX} - {"accumulated"})
 
 
 def attach(model, ffns):
@@ -23,30 +26,40 @@ def attach(model, ffns):
 @pytest.mark.daily("torch", why="slots are sliced by Python; some on each")
 @pytest.mark.daily(
     *EACH,
-    rows=("adamw", "loss scale", "muon"),
+    rows=("FFN-adamw", "loss scale", "FFN-muon"),
     why="slots are sliced by Python; some on each",
 )
-@pytest.mark.parametrize("name", sorted({*OPTIMIZERS, *WHOLE_MATRIX} - {"accumulated"}))
-def test_training_goes_on_as_without(name, data):
+@pytest.mark.parametrize(
+    "ffn, name",
+    [
+        *((ki.PrunableGatedFFN, name) for name in NAMES),
+        *((dense_gated, name) for name in ("sgd", "loss scale", "muon")),
+    ],
+)
+def test_training_goes_on_as_without(ffn, name, data):
     """A probe that only looks changes no step; the optimizer stays the same object."""
     losses = []
     for probed in (False, True):
         keras.utils.set_random_seed(0)
-        model = residual_model((16,))
+        model = residual_model((16,), ffn=ffn)
+        stock = [type(layer) for layer in model.layers]
         optimizer = {**OPTIMIZERS, **WHOLE_MATRIX}[name]()
         model.compile(optimizer, "mse")
         ffns = ki.find_ffns(model)
         losses.append([model.train_on_batch(*data) for _ in range(2)])
         if probed:
             (probe,) = attach(model, ffns)
-            with pytest.raises(ValueError, match="still has the probe.*before compact"):
-                ffns[0].layer.compact()
+            for whole in (ffns[0].layer, model)[not ffns[0].masks_itself :]:
+                with pytest.raises(ValueError, match="still has the probe.*before"):
+                    ki.compact(whole)
             assert ffns[0].state.probe is probe and len(probe.variables) == 3
-            assert all(v.path.startswith("ffn_0/") for v in probe.variables)
+            assert all(v.path.startswith("ffn_0") for v in probe.variables)
+            assert {id(v) for v in probe.variables} <= set(map(id, model.variables))
         losses[-1] += [model.train_on_batch(*data) for _ in range(2)]
         if probed:
             detach_probes(model, ffns)
             assert model.optimizer is optimizer
+            assert [type(layer) for layer in model.layers] == stock
             trained = optimizer._trainable_variables
             assert list(map(id, trained)) == list(map(id, model.trainable_variables))
         losses[-1] += [model.train_on_batch(*data) for _ in range(2)]

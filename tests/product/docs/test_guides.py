@@ -8,6 +8,7 @@ import re
 import runpy
 import subprocess
 import sys
+import zipfile
 
 import keras
 import keras_hub
@@ -15,7 +16,9 @@ import nbformat
 import numpy as np
 import pytest
 
+import keras_idea as ki
 from docs.building.guides import read_guide, to_notebook, to_page
+from keras_idea.keras_private.layer_walk import walk
 from tests.support import ROOT
 from tests.support.selection import EACH
 
@@ -86,11 +89,33 @@ def test_your_own_model(run):
     assert names["loaded"].count_params() == names["narrow"].count_params()
 
 
+@pytest.mark.daily(*EACH, why="stock layers, on each")
+def test_any_keras_model(run, tmp_path):
+    names = run("any_keras_model")
+    # The classifier's head could be pruned, and is left out; attention cannot.
+    assert list(names["explained"].taken.values()) == [64, 20]
+    assert len(names["explained"].left_out) == 4
+    width = names["history"].history["width"]
+    assert width[0] == 64 and width[-1] == 16
+    assert names["history"].history["accuracy"][-1] >= 0.95
+    np.testing.assert_allclose(names["difference"], 0.0, atol=1e-5)
+    for model in (names["model"], names["loaded"]):
+        block = model.get_layer("block")
+        assert [layer.units for layer in block.ffn.layers] == [16, 16]
+        assert block.get_config()["ff_dim"] == 16
+        assert model.get_layer("hidden").units == 20
+    # The process that loads the file needs the block, and nothing of this package.
+    with zipfile.ZipFile(tmp_path / "narrow.keras") as file:
+        assert b"keras_idea" not in file.read("config.json")
+
+
 def test_keras_hub_model(run, tmp_path):
     names = run("keras_hub_model")
-    np.testing.assert_allclose(names["after"], names["before"], atol=1e-5)
-    assert type(names["narrow"]) is keras_hub.models.Llama3CausalLM
-    assert names["narrow"].backbone.intermediate_dim == 48
+    lm = names["lm"]
+    assert type(lm) is keras_hub.models.Llama3CausalLM
+    assert lm.backbone.intermediate_dim == 48
+    assert [f.kernels[0].shape for f in ki.find_ffns(lm)] == [(32, 48)] * 2
+    assert not any(type(part).__module__.startswith("keras_idea") for part in walk(lm))
     np.testing.assert_allclose(names["difference"], 0.0, atol=1e-5)
     config = json.loads((tmp_path / "narrow_preset/config.json").read_text())
     assert config["class_name"] == "Llama3Backbone"
@@ -104,7 +129,7 @@ def test_keras_hub_model(run, tmp_path):
 @nightly
 def test_released_checkpoint(run):
     names = run("released_checkpoint")
-    assert names["narrow"].backbone.intermediate_dim == 64
+    assert names["student"].backbone.intermediate_dim == 64
     assert names["after"] < names["before"]
     # What was saved reads and writes text where this package is not.
     assert names["loaded"].backbone.intermediate_dim == 64

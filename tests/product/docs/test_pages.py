@@ -6,8 +6,10 @@ import re
 import runpy
 import sys
 import textwrap
+import zipfile
 
 import keras
+import numpy as np
 import pytest
 
 import keras_idea as ki
@@ -29,18 +31,38 @@ LINK = re.compile(r"\]\(([^)\s#]+)(?:#[^)]*)?\)")
 
 
 @pytest.mark.daily(*EACH, why="what a stranger copies")
-def test_the_readme_s_code_runs(tmp_path, monkeypatch):
-    """As it is copied: fifteen lines, from nothing to a file."""
+def test_the_readme_s_code_runs(tmp_path, monkeypatch, capsys):
+    """As it is copied: a few lines, from nothing to a file of stock Keras."""
     monkeypatch.chdir(tmp_path)
-    [block] = BLOCK.findall((ROOT / "README.md").read_text())
+    readme = (ROOT / "README.md").read_text()
+    assert len(readme.splitlines()) <= 95
+    [block] = BLOCK.findall(readme)
     names: dict = {}
     exec(block, names)
     assert len([line for line in block.splitlines() if line]) <= 18
     width = names["model"].history.history["width"]
     assert width == [128.0, 128.0, 48.0, 48.0]
+    told = capsys.readouterr().out
+    assert "128 neurons" in told and "no: its equation is" in told
+    with zipfile.ZipFile("narrow.keras") as file:
+        assert b"keras_idea" not in file.read("config.json")
     narrow = keras.models.load_model("narrow.keras")
-    kept = [layer for layer in narrow.layers if isinstance(layer, ki.GatedFFN)]
-    assert [layer.hidden_dim for layer in kept] == [48]
+    dense = [layer for layer in narrow.layers if type(layer) is keras.layers.Dense]
+    assert [layer.units for layer in dense] == [48, 32, 256]
+    x = np.arange(64).reshape(2, 32)
+    expected = names["model"].predict(x, verbose=0)
+    np.testing.assert_allclose(narrow.predict(x, verbose=0), expected, atol=1e-5)
+
+
+def test_the_layer_that_the_readme_names_shows_its_pruning_state():
+    readme = (ROOT / "README.md").read_text()
+    call, shown = re.search(
+        r"`(ki\.PrunableGatedFFN\(\d+\))` [^:]+: ((?:`\w+`[,.\s]*)+)", readme
+    ).groups()
+    layer = eval(call)
+    layer(np.ones((1, 32), "float32"))
+    for name in re.findall(r"`(\w+)`", shown):
+        assert hasattr(layer, name), name
 
 
 def test_no_other_page_has_code_that_no_test_runs():

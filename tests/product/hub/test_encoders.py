@@ -8,6 +8,7 @@ import keras_idea as ki
 from tests.support.encoders import backbone, inputs
 from tests.support.helpers import LossRecorder, to_numpy
 from tests.support.hub_models import ENCODERS, FULL, LENGTH
+from tests.support.hub_training import foreign, prune_at_random
 
 BEGIN, STEPS, TARGET, TOTAL, SIZE = 1, 6, 10, 9, 4
 
@@ -29,7 +30,7 @@ def with_head(model):
 def trained(name, compact):
     """A model pruned in `fit`, and the loss of each step."""
     keras.utils.set_random_seed(0)
-    core = ki.make_prunable(backbone(name))
+    core = backbone(name)
     model = with_head(core)
     model.compile(keras.optimizers.SGD(0.02, momentum=0.9), "mse")
     x = inputs(core, TOTAL * SIZE)
@@ -47,13 +48,10 @@ def test_untrained(name):
     model, row = backbone(name), ENCODERS[name]
     x = inputs(model, SIZE)
     stock = outputs(model, x)
-    ki.make_prunable(model)
-    np.testing.assert_array_equal(outputs(model, x), stock)
     ffns = ki.find_ffns(model)
     assert len(ffns) == row.ffns and {len(ffn.kernels) for ffn in ffns} == {2}
-    rng = np.random.default_rng(1)
-    for ffn in ffns:
-        ffn.mask.assign((rng.permutation(FULL) < TARGET).astype("float32"))
+    assert {ffn.hidden_dim for ffn in ffns} == {FULL}
+    prune_at_random(model, TARGET)
     masked = outputs(model, x)
     assert np.abs(masked - stock).max() > 0.01
     narrow = ki.compact(model)
@@ -61,7 +59,8 @@ def test_untrained(name):
     assert type(narrow) is type(model)
     for argument in row.widths:
         assert narrow.get_config()[argument] == TARGET
-    np.testing.assert_array_equal(outputs(ki.strip(model), x), masked)
+    np.testing.assert_array_equal(outputs(model, x), masked)
+    assert foreign(model) == foreign(narrow) == []
 
 
 @pytest.mark.nightly(
@@ -77,7 +76,7 @@ def test_untrained(name):
         "dinov2",
         "esm",
     ),
-    why="each is converted and compacted in `test_untrained`",
+    why="each is masked and compacted in `test_untrained`",
 )
 @pytest.mark.parametrize("name", ENCODERS)
 def test_pruned_in_fit(name, tmp_path):

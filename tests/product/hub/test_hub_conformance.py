@@ -7,6 +7,7 @@ import pytest
 import keras_idea as ki
 from tests.support.helpers import to_numpy
 from tests.support.hub_models import MODELS, batch, tiny_backbone
+from tests.support.masks import prune_by_hand
 
 NAMES = ("llama3", "gemma")
 WIDTH = 10
@@ -29,9 +30,9 @@ def case():
 
 def compacted(name):
     """A narrow backbone, and what its constructor was given, by its own config."""
-    backbone = ki.make_prunable(tiny_backbone(name))
+    backbone = tiny_backbone(name)
     for shift, ffn in enumerate(ki.find_ffns(backbone)):
-        ffn.mask.assign(np.roll(np.arange(ffn.hidden_dim) < WIDTH, 3 * shift))
+        prune_by_hand(ffn, np.roll(np.arange(ffn.hidden_dim) < WIDTH, 3 * shift))
     narrow = ki.compact(backbone)
     config = narrow.get_config()
     arguments = {key: config[key] for key in MODELS[name].arguments}

@@ -17,9 +17,9 @@ FIT = {"batch_size": 4, "shuffle": False, "verbose": 0}
 
 
 def trained(name, compact="off", optimizer=None, method="sensitivity", callbacks=()):
-    """A converted model, pruned in three epochs, and its history."""
+    """A stock model, pruned in three epochs, and its history."""
     ahead = compact == "progressive" and keras.backend.backend() == "jax"
-    model = ki.make_prunable(tiny_lm(name))
+    model = tiny_lm(name)
     optimizer = optimizer or keras.optimizers.AdamW(0.002, epsilon=1e-4)
     model.compile(optimizer, LOSS, weighted_metrics=None)
     x, y = batch(model, np.random.default_rng(0), 16)
@@ -97,7 +97,7 @@ def test_a_run_goes_on(tmp_path):
     for first in (0, 1):
         prune = ki.IdeaPruneCallback(TARGET, 2, 6, compact="progressive")
         saved, stop = ki.Checkpoint(tmp_path), StopAfter(first)
-        model = ki.make_prunable(tiny_lm("gpt oss"))
+        model = tiny_lm("gpt oss")
         model.compile(keras.optimizers.AdamW(0.002, epsilon=1e-4), LOSS)
         assert saved.restore(model) == first
         callbacks = [prune, saved, stop]
@@ -115,7 +115,7 @@ def test_random_keeps_as_many_of_each_expert():
 
 def test_up_is_the_activated_matrix_and_gate_the_linear_one():
     """The linear half doubled, down halved: the same. The activated one: another."""
-    model = ki.make_prunable(tiny_lm("qwen3 moe", mlp_only_layers=[]))
+    model = tiny_lm("qwen3 moe", mlp_only_layers=[])
     x, _ = batch(model, np.random.default_rng(0), 4)
     before = to_numpy(model(x))
     for half, same in ((1, True), (0, False)):
@@ -144,7 +144,7 @@ def test_watched(tmp_path):
 
 
 def test_an_expert_that_no_token_comes_to():
-    model = ki.make_prunable(tiny_lm("gpt oss"))
+    model = tiny_lm("gpt oss")
     for block in model.backbone.transformer_layers:
         router = block.sparse_moe_block.router.router_dense.bias
         router.assign(to_numpy(router) - [0.0, 0.0, 1e3, 0.0])
@@ -170,7 +170,7 @@ class TestRefused:
             trained("mixtral", method=method)
 
     def test_experts_of_unlike_widths(self):
-        model = ki.make_prunable(tiny_lm("mixtral"))
+        model = tiny_lm("mixtral")
         mask = np.ones((4, FULL), "float32")
         mask[1, :3] = 0.0
         ki.find_ffns(model)[0].mask.assign(mask)
@@ -180,6 +180,6 @@ class TestRefused:
     def test_a_file_of_another_width(self, tmp_path):
         narrow, _, _ = trained("gpt oss", "end")
         narrow.save_weights(tmp_path / "narrow.weights.h5")
-        wide = ki.make_prunable(tiny_lm("gpt oss"))
+        wide = tiny_lm("gpt oss")
         with pytest.raises(ValueError, match="holds 10 neurons of .* which has 24"):
             wide.load_weights(tmp_path / "narrow.weights.h5")

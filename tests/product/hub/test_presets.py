@@ -73,7 +73,6 @@ def trained(row, family):
     lm = tiny_lm(family, num_layers=1, vocabulary_size=VOCABULARY, **row.arguments)
     preprocessor = getattr(keras_hub.models, f"{row.prefix}CausalLMPreprocessor")
     lm.preprocessor = preprocessor(tokenizer, sequence_length=16)
-    ki.make_prunable(lm)
     lm.compile(
         optimizer=keras.optimizers.Adam(0.01),
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),

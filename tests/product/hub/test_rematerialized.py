@@ -17,7 +17,7 @@ CAUSAL = [name for name in MODELS if name not in _OTHERS]
 
 def pruned(name, again):
     keras.utils.set_random_seed(0)
-    model = ki.make_prunable(tiny_lm(name))
+    model = tiny_lm(name)
     # Not Adam, which would make much of a gradient that is nothing but rounding.
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     keras.Model.compile(model, keras.optimizers.SGD(0.1), loss)

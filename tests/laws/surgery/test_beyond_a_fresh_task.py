@@ -1,4 +1,4 @@
-"""Conversions beyond a fresh task: trained, wrapped, sharded, saved whole."""
+"""KerasHub models beyond a fresh task: trained before, nested, sharded, saved whole."""
 
 import os
 import subprocess
@@ -10,8 +10,10 @@ import pytest
 
 import keras_idea as ki
 from tests import ENDURANCE
-from tests.support.helpers import to_numpy
+from tests.support.helpers import LossRecorder, to_numpy
 from tests.support.hub_models import VOCABULARY, batch, tiny_backbone, tiny_lm
+from tests.support.hub_training import foreign, prune_at_random
+from tests.support.masks import prune_by_hand
 
 some = pytest.mark.daily(
     "jax", "torch", why="tensorflow takes 7 s; layers are moved in Python"
@@ -33,29 +35,23 @@ def data(model, size=16):
     return batch(model, np.random.default_rng(0), size=size)
 
 
-def test_a_trained_model_keeps_its_optimizer_state(lm):
+def test_a_trained_model_is_pruned_as_its_optimizer_stands(lm):
+    """Its moments and count of steps are kept; the first steps are as without us."""
     x, y = data(lm)
     twin = tiny_lm("llama3")
     twin.compile(keras.optimizers.AdamW(1e-2), LOSS)
     for model in (lm, twin):
         model.fit(x, y, **QUIET)
-    ki.make_prunable(lm)
-    assert int(lm.optimizer.iterations) == 4
-    for model in (lm, twin):
-        model.fit(x, y, **QUIET)
-    stock = [v for v in lm.trainable_variables if not v.overwrite_with_gradient]
-    for ours, theirs in zip(stock, twin.trainable_variables, strict=True):
-        np.testing.assert_allclose(to_numpy(ours), to_numpy(theirs), atol=1e-6)
-
-
-def test_converting_under_a_built_optimizer(lm):
-    x, y = data(lm)
-    lm.fit(x, y, **QUIET)
-    ki.make_prunable(lm.backbone)  # it does not know of the task's optimizer
     start = int(lm.optimizer.iterations)
-    prune = ki.IdeaPruneCallback(12, begin_step=start + 1, prune_steps=1)
-    lm.fit(x, y, callbacks=[prune], epochs=2, **QUIET)
+    prune = ki.IdeaPruneCallback(12, begin_step=start + 3, prune_steps=1)
+    losses, expected = LossRecorder(), LossRecorder()
+    lm.fit(x, y, callbacks=[prune, losses], **QUIET)
+    twin.fit(x, y, callbacks=[expected], **QUIET)
+    # The loss of a step is that of the weights before it.
+    np.testing.assert_allclose(losses.losses, expected.losses, rtol=1e-6)
+    assert int(lm.optimizer.iterations) == start + 4
     assert {ffn.hidden_dim for ffn in ki.find_ffns(lm)} == {12}
+    lm.fit(x, y, **QUIET)
 
 
 @some
@@ -68,7 +64,7 @@ def test_a_backbone_inside_a_model():
     outputs = keras.layers.Dense(VOCABULARY)(backbone(inputs))
     model = keras.Model(inputs, outputs)
     x, y = data(backbone)
-    ki.make_prunable(model).compile("adamw", LOSS)
+    model.compile("adamw", LOSS)
     prune = ki.IdeaPruneCallback(12, begin_step=1, prune_steps=2)
     model.fit(x, y, callbacks=[prune], **QUIET)
     narrow = ki.compact(model)
@@ -82,47 +78,60 @@ def test_a_backbone_inside_a_model():
 
 def test_a_graph_that_shares_the_embedding_with_its_backbone(lm):
     x, _ = data(lm)
-    graph = ki.make_prunable(keras.Model(lm.input, lm.output))
+    prune_at_random(lm, 12)
+    graph = keras.Model(lm.input, lm.output)
     narrow = ki.compact(graph)
-    assert narrow.count_params() == tiny_lm("llama3").count_params()
+    assert (
+        narrow.count_params() == tiny_lm("llama3", intermediate_dim=12).count_params()
+    )
     np.testing.assert_allclose(
         narrow.predict(x, verbose=0), graph.predict(x, verbose=0), atol=1e-5
     )
 
 
 @some
-def test_a_whole_saved_model_is_stock(lm, tmp_path):
+@pytest.mark.parametrize("compact", ["end", "off"])
+def test_a_whole_saved_model_is_stock(lm, compact, tmp_path):
+    """Narrow, or masked: then its width is read off its zeros."""
     x, y = data(lm)
-    ki.make_prunable(lm)
-    prune = ki.IdeaPruneCallback(12, begin_step=1, prune_steps=2)
+    prune = ki.IdeaPruneCallback(12, begin_step=1, prune_steps=2, compact=compact)
     lm.fit(x, y, callbacks=[prune], **QUIET)
     lm.save(tmp_path / "lm.keras")
     loaded = keras.models.load_model(tmp_path / "lm.keras", compile=False)
-    assert type(loaded) is type(lm)
-    assert ki.find_ffns(loaded) == []
+    assert type(loaded) is type(lm) and foreign(loaded) == []
+    ffns = ki.find_ffns(loaded)
+    assert {ffn.hidden_dim for ffn in ffns} == {12 if compact == "end" else 24}
+    assert [ffn.width for ffn in ffns] == [12, 12]
     np.testing.assert_array_equal(
         loaded.predict(x, verbose=0), lm.predict(x, verbose=0)
     )
+    narrow = ki.compact(loaded)
+    assert narrow.backbone.intermediate_dim == 12
+    np.testing.assert_allclose(
+        narrow.predict(x, verbose=0), lm.predict(x, verbose=0), atol=1e-5
+    )
 
 
-def test_weights_of_a_layer_are_variables_outside_a_forward_pass(lm):
-    ki.make_prunable(lm)
-    dense = lm.backbone.transformer_layers[0]._feedforward_output_dense
-    assert dense.kernel is dense._kernel
-
-
-def test_unequal_widths_are_refused(lm):
-    ki.make_prunable(lm)
-    first, second = ki.find_ffns(lm)
-    first.mask.assign(np.arange(24) < 12)
-    second.mask.assign(np.arange(24) < 13)
+def test_unequal_widths_are_rejected(lm):
+    for ffn, active in zip(ki.find_ffns(lm), (12, 13), strict=True):
+        prune_by_hand(ffn, np.arange(24) < active)
     with pytest.raises(ValueError, match="holds one intermediate_dim"):
         ki.compact(lm)
 
 
-def test_a_copy_that_computes_something_else_is_refused(lm, monkeypatch):
+def test_ffns_that_are_left_out_would_be_wider(lm):
+    x, y = data(lm)
+    first = ki.find_ffns(lm)[0].name
+    before = [to_numpy(variable) for variable in lm.variables]
+    prune = ki.IdeaPruneCallback(12, 1, 2, groups=lambda ffn: ffn.name == first)
+    with pytest.raises(ValueError, match="holds one intermediate_dim"):
+        lm.fit(x, y, callbacks=[prune], **QUIET)
+    for old, variable in zip(before, lm.variables, strict=True):
+        np.testing.assert_array_equal(old, to_numpy(variable))
+
+
+def test_a_copy_that_computes_something_else_is_rejected(lm, monkeypatch):
     """Here a constructor that ignores what its config says."""
-    ki.make_prunable(lm)
     original = type(lm.backbone).from_config.__func__
 
     def from_config(cls, config):
@@ -145,7 +154,6 @@ def run():
         keras.optimizers.AdamW(0.01),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
     )
-    ki.make_prunable(lm)
     x, y = batch(lm, np.random.default_rng(0), size=64)
     recorder = LossRecorder()
     prune = ki.IdeaPruneCallback(12, 2, 4)

@@ -1,0 +1,59 @@
+"""What a pruning run knows of one FFN."""
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import keras
+
+from keras_idea.methods.probe import Probe
+from keras_idea.schedules.width import CubicWidth
+from keras_idea.surgery.find import FFN
+
+if TYPE_CHECKING:  # it is told of these
+    from keras_idea.surgery.pruner import NeuronPruner
+
+
+@dataclasses.dataclass(eq=False)
+class Track:
+    """One FFN in the course of a pruning run.
+
+    Attributes:
+        ffn: `FFN` handle.
+        target_dim: int, the neurons that it is to keep.
+        schedule: `CubicWidth`, its width over the steps.
+        began: int, the active neurons when the run began.
+        probe: what the method has hung, or will hang, in its way; or None.
+        pruner: the `NeuronPruner` at work in it, or None.
+        scores: variable of the optimizer, shaped as the state's scores: the newest, as
+            long as a pruner is at work.
+        mask: variable of the optimizer, shaped as the state's mask; likewise.
+        scheduled: bool, whether the pruner follows `schedule`; else it only keeps
+            score.
+    """
+
+    ffn: FFN
+    target_dim: int
+    schedule: CubicWidth
+    began: int
+    probe: Probe | None = None
+    pruner: "NeuronPruner | None" = None
+    scores: keras.Variable = None
+    mask: keras.Variable = None
+    scheduled: bool = True
+
+    @property
+    def zeroes(self) -> bool:
+        """bool, whether each step sets its pruned neurons to zero."""
+        return self.scheduled or not self.ffn.masks_itself
+
+    @property
+    def too_wide(self) -> bool:
+        """bool, whether more neurons are active than it is to keep."""
+        return self.ffn.width > self.target_dim
+
+
+def only_scored(ffn: FFN) -> Track:
+    """The track of an FFN that is scored, and keeps all its neurons."""
+    width = ffn.hidden_dim
+    schedule = CubicWidth(width, width, begin_step=0, prune_steps=1)
+    return Track(ffn, width, schedule, ffn.width, scheduled=False)
