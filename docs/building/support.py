@@ -31,9 +31,16 @@ FEATURES = {
     "loops of your own": ("callbacks/test_custom_loops.py",),
     "distillation": ("callbacks/test_distillation.py",),
     "FFNs without a gate": ("layers/test_ungated.py", "hub/test_encoders.py"),
-    "KerasHub models converted in place": (
+    "any Keras model of `Dense` layers": (
+        "groups/test_dense_groups.py",
+        "groups/test_users_models_in_fit.py",
+        "groups/test_faults_by_design.py",
+    ),
+    "the configs of blocks follow the width": ("surgery/test_own_config.py",),
+    "KerasHub models pruned as they are": (
         "hub/test_hub_contract.py",
-        "hub/test_hub_conversion.py",
+        "hub/test_hub_groups.py",
+        "hub/test_hub_untrained.py",
     ),
     "mixtures of experts": ("hub/test_mixtures",),
     "half precision, accumulation": ("runs/test_precision.py",),
@@ -59,7 +66,7 @@ FEATURES = {
         "callbacks/test_custom_loops.py::test_the_guide",
     ),
 }
-EXPORTS = ("converted", "masked = narrow", "preset", "Hugging Face", "GGUF")
+EXPORTS = ("masked = narrow", "preset", "Hugging Face", "GGUF")
 
 
 def support_page() -> str:
@@ -77,16 +84,14 @@ def support_page() -> str:
         "all of them on CPUs. A dash: not tested on this backend in `make test`, "
         "because it cannot differ there (a test's folder and marks say why; `make "
         "endurance` runs all of them on each) or because it is the other backends' "
-        "own. What cannot be done is refused by name, and that is tested. No GPU and "
-        "no TPU has run any of this yet: for TPUs that are not there the compiler was "
-        "asked.",
+        "own. What cannot be done raises an error, and that is tested. No GPU and "
+        "no TPU has run any of this yet: for absent TPUs the compiler was asked.",
         "## Features",
         markdown_table([["feature", *BACKENDS], *_features(tests)]).rstrip(),
         "## Families of KerasHub",
         "Tests of each family by backend, and what `benchmarks/families.py` measured "
-        "on torch with a tiny model of it: the greatest difference of a logit after "
-        "conversion, of masked against narrow, and of what is saved or exported and "
-        "loaded back.",
+        "on torch with a tiny model of it: the greatest difference of a logit of "
+        "masked against narrow, and of what is saved or exported and loaded back.",
         markdown_table(
             [["model", *BACKENDS, *EXPORTS], *_families(tests, families)]
         ).rstrip(),
@@ -97,7 +102,7 @@ def support_page() -> str:
 
 
 def _is_family(row):
-    return isinstance(row, dict) and "converted" in row
+    return isinstance(row, dict) and "masked = narrow" in row
 
 
 def _features(tests):

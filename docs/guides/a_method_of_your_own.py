@@ -2,7 +2,7 @@
 Title: A pruning method of your own
 Author: the keras-idea authors
 Date created: 2026/11/23
-Last modified: 2026/11/23
+Last modified: 2026/11/24
 Description: Choose the neurons by magnitude; the callback does everything else.
 Accelerator: None
 """
@@ -37,7 +37,8 @@ from keras_idea.schedules import CubicWidth
   target.
 - `decision_step` is when it decides, on the host; None would leave it to the layers' scores.
 - `decide` is asked once and answers with a mask for each FFN. `job.ffn` is the handle that
-  `ki.find_ffns` gives: its kernels are `up` and `gate` `(D, F)` and `down` `(F, D)`.
+  `ki.find_ffns` gives, of stock layers too: its kernels are those that make the neurons,
+  `(D, F)`, here `up` and `gate`, and then the one that reads them, `(F, D)`, here `down`.
 """
 
 
@@ -58,15 +59,15 @@ class Magnitude(Method):
         return [Decision(self.mask_of(job)) for job in jobs]
 
     def mask_of(self, job):
-        up, gate, down = map(keras.ops.convert_to_numpy, job.ffn.kernels)
-        norms = (up**2).sum(0) + (gate**2).sum(0) + (down**2).sum(1)
+        *makers, down = map(keras.ops.convert_to_numpy, job.ffn.kernels)
+        norms = sum((kernel**2).sum(0) for kernel in makers) + (down**2).sum(1)
         mask = np.zeros(norms.shape, "float32")
         mask[np.argsort(norms)[-job.target_dim :]] = 1.0
         return mask
 
 
 """
-## Beside the paper's
+## Compared with the paper's
 
 The same model, text and steps, with three methods.
 """
@@ -103,7 +104,7 @@ def bits_with(method):
 
 
 for method in ("random", Magnitude(), "sensitivity"):
-    print(f"{getattr(method, 'name', method):>12}: {bits_with(method):.3f} bits a byte")
+    print(f"{getattr(method, 'name', method):>12}: {bits_with(method):.3f} bits per byte")
 
 """
 One seed of a tiny model tells little; benchmarks/results/paper tells more, with errors.
@@ -113,5 +114,5 @@ One seed of a tiny model tells little; benchmarks/results/paper tells more, with
 - A method that measures hidden activations sets `reads_hidden = True` and hands out a
   `Probe` for each FFN; `ki.methods.Activation` is the example to read.
 - Of a mixture of experts the mask has a row for each expert, with as many ones in each.
-- A mask with another number of ones than `target_dim` is refused.
+- A mask with another number of ones than `target_dim` raises `ValueError`.
 """

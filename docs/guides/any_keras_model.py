@@ -152,9 +152,9 @@ print("ff_dim in the file:", loaded.get_layer("block").get_config()["ff_dim"])
 - With `compact="off"` the model stays wide, and all weights of the pruned neurons are exactly
   zero. Call `ki.compact(model)` next: it returns the narrow model. If you train the wide model
   further without the callback, the optimizer's moments may bring pruned neurons back.
-- A block that makes its layers from a number, as `ff_dim` here, needs a `build` method, as
-  above: then the number in its config follows the width. If a config cannot follow, `fit` warns
-  that the saved file could not be loaded.
+- A block that makes its layers from a number has it in its config, as `ff_dim` here, and the
+  number follows the width. If a config cannot follow, `fit` warns that the saved file could not
+  be loaded.
 
 Next: the guide on KerasHub models, or the guide on a gated FFN layer that shows its mask and
 its scores, "Prune a model of your own while it trains".

@@ -27,7 +27,8 @@ def state_arrays(model: keras.Model) -> list[tuple[str, Callable[[], np.ndarray]
 
     Returns:
         List of (name, function that returns the NumPy array): nothing is copied
-        before it is asked for. A name is `model/<place>/<variable's name>`, or
+        before it is asked for. A name is `model/<place>/<variable's name>`,
+        `neurons/<place>/<name>` of an FFN whose layers have none, or
         `optimizer/<place>`: places, because Keras numbers paths by what else a
         process has made. Of several processes each has the pieces that it alone
         holds, see `piece_name`.

@@ -116,6 +116,20 @@ def example_arrays(model: keras.layers.Layer) -> Any:
     return keras.tree.map_structure(array, arguments[0])
 
 
+def call_like(layer: keras.layers.Layer, known: keras.layers.Layer) -> None:
+    """Builds a layer by a symbolic call, as a functional model would make one.
+
+    Args:
+        layer: a Keras layer that is not built.
+        known: a built one, called on tensors of the same shapes.
+
+    Raises:
+        ValueError: if it is not known what `known` is called on.
+    """
+    arguments, named = _example_of(known)
+    layer(*arguments, **named)
+
+
 def _begin(layer: keras.layers.Layer, recording: Recording) -> None:
     """Records a call of a layer on what it was built for, if that is known."""
     try:

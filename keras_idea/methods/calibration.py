@@ -43,8 +43,8 @@ def activation_statistics(
     totals = None
     with contextlib.ExitStack() as changes:
         for capture in captures:
-            changes.callback(capture.ffn.state.set_probe, capture.ffn.state.probe)
-            capture.ffn.state.set_probe(capture)
+            changes.callback(capture.ffn.set_probe, capture.ffn.state.probe)
+            capture.ffn.set_probe(capture)
         # A rematerialized call would not let the statistics out.
         changes.enter_context(without_remat(model))
         for batch in _batches(data, padding_mask, batch_size, num_samples):
@@ -142,6 +142,12 @@ def _mask_of(ffn: Any, masks: dict[str, Tensor]) -> Tensor | None:
     """The padding mask of the tokens that reach an FFN, or None."""
     if len(masks) < 2:
         return next(iter(masks.values()), None)
-    # An encoder's and a decoder's: "encoder_padding_mask", "encoder_layers".
-    stack = ffn.weights.stack.split("_")[0]
-    return masks[f"{stack}_padding_mask"]
+    # An encoder's and a decoder's: "encoder_padding_mask", "encoder_layer_0/mlp".
+    mine = [m for n, m in masks.items() if n.partition("_")[0] in ffn.layer.path]
+    if len(mine) != 1:
+        raise ValueError(
+            f"The data have the padding masks {', '.join(masks)}, and the path of "
+            f"{ffn.name} does not tell which is its own. Use method='sensitivity', or "
+            "'activation' without data."
+        )
+    return mine[0]

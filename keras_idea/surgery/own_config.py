@@ -19,7 +19,7 @@ from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.keras_private.layer_walk import sublayers, walk
 from keras_idea.keras_private.layers import config_number, set_config_number
 from keras_idea.keras_private.models import Functional
-from keras_idea.keras_private.variables import without_values
+from keras_idea.keras_private.symbolic import call_like
 from keras_idea.layers.plain_ffns import PlainFFN
 from keras_idea.layers.prunable import Prunable
 
@@ -67,7 +67,10 @@ def _follow(layer: keras.layers.Layer, widths: set[tuple[int, int]]) -> list | N
         for name in layer.get_config()
         if config_number(layer, name) == old
     ]
-    for trial in itertools.chain([changes], ([change] for change in changes)):
+    # The fewest that suffice: a number may have the same value by chance.
+    sizes = range(1, len(changes) + 1)
+    trials = [itertools.combinations(changes, size) for size in sizes]
+    for trial in itertools.chain.from_iterable(trials):
         for name, _, new in trial:
             set_config_number(layer, name, new)
         if _made_again(layer) == present:
@@ -96,10 +99,9 @@ def _made_again(layer: keras.layers.Layer) -> list[tuple[int, ...]] | None:
     """The shapes of a layer of the same config; None where none can be made."""
     state = random.getstate()  # Keras draws the seeds of Dropout and such from it
     try:
-        with contextlib.suppress(Exception), without_values():
+        with contextlib.suppress(Exception), warnings.catch_warnings(action="ignore"):
             made = type(layer).from_config(layer.get_config())
-            if not made.built:
-                made.build_from_config(layer.get_build_config())
+            call_like(made, layer)
             return _shapes(made)
         return None
     finally:

@@ -81,25 +81,30 @@ def narrow_copy(
     copy: keras.layers.Layer,
     kept: Sequence[tuple[FFN, np.ndarray]],
 ) -> None:
-    """Cuts the stock FFNs of a copy, which are still as wide as the model's.
+    """Makes the stock FFNs of a copy as wide as the model's are to be.
 
     Args:
         model: a built Keras model or layer.
         copy: its copy, with layers in the same order.
-        kept: list of (`FFN` handle of the model, ascending indices of the neurons
-            that stay).
+        kept: list of (`FFN` handle of the model, indices of the neurons that stay).
     """
-    pruned = [
-        (ffn, neurons)
-        for ffn, neurons in kept
-        if not ffn.masks_itself and neurons.shape[-1] < ffn.hidden_dim
-    ]
-    if not pruned:
-        return
     layers = [layer for layer in walk(model) if not isinstance(layer, NeuronState)]
     copies = dict(zip(map(id, layers), walk(copy), strict=True))
     ours = {id(ffn.layer): ffn for ffn in find_ffns(copy)}
-    narrow_to(copy, [(ours[id(copies[id(ffn.layer)])], n) for ffn, n in pruned])
+    pairs = [
+        (ours[id(copies[id(ffn.layer)])], neurons)
+        for ffn, neurons in kept
+        if not ffn.masks_itself
+    ]
+    # Whichever neurons: what they hold is assigned afterwards.
+    narrow_to(
+        copy,
+        [
+            (ffn, np.broadcast_to(np.arange(neurons.shape[-1]), neurons.shape))
+            for ffn, neurons in pairs
+            if neurons.shape[-1] < ffn.hidden_dim
+        ],
+    )
 
 
 def refresh_graphs(model: keras.Model, ffns: Sequence[FFN]) -> None:

@@ -9,9 +9,11 @@ from tests.support.helpers import (
 )
 
 
-def compiled(seed=0, hidden_dims=(16, 12), optimizer=None, **kwargs):
+def compiled(
+    seed=0, hidden_dims=(16, 12), optimizer=None, ffn=ki.PrunableGatedFFN, **kwargs
+):
     keras.utils.set_random_seed(seed)
-    model = residual_model(hidden_dims)
+    model = residual_model(hidden_dims, ffn=ffn)
     optimizer = optimizer or keras.optimizers.AdamW(RATE)
     model.compile(optimizer, "mse", **kwargs)
     return model

@@ -17,6 +17,7 @@ import keras  # noqa: E402
 import numpy as np  # noqa: E402
 
 import keras_idea as ki  # noqa: E402
+from tests.support.dense_ffns import dense_gated  # noqa: E402
 from tests.support.helpers import (  # noqa: E402
     LossRecorder,
     residual_model,
@@ -43,9 +44,9 @@ class Scores(keras.callbacks.Callback):
         ]
 
 
-def run(scope, compact, **optimizer):
+def run(scope, compact, ffn, **optimizer):
     with scope:
-        model = residual_model((16, 12))
+        model = residual_model((16, 12), ffn=ffn)
         set_random_weights(model)
         model.compile(keras.optimizers.AdamW(0.01, **optimizer), "mse")
     recorder, scores = LossRecorder(), Scores()
@@ -55,13 +56,13 @@ def run(scope, compact, **optimizer):
     return model, recorder.losses, scores.seen
 
 
-for compact in ("end", "progressive"):
-    one, losses, seen = run(contextlib.nullcontext(), compact)
+for how in (("end", dense_gated), ("progressive", ki.PrunableGatedFFN)):
+    one, losses, seen = run(contextlib.nullcontext(), *how)
     strategy = tf.distribute.MirroredStrategy(
         ["CPU:0", "CPU:1"],
         cross_device_ops=tf.distribute.ReductionToOneDevice(),
     )
-    both, losses_of_both, seen_by_both = run(strategy.scope(), compact)
+    both, losses_of_both, seen_by_both = run(strategy.scope(), *how)
     assert [ffn.hidden_dim for ffn in ki.find_ffns(both)] == [4, 4]
     np.testing.assert_allclose(losses_of_both, losses, rtol=2e-6)
     assert len(seen) == len(seen_by_both) > 20

@@ -10,6 +10,7 @@ import pytest
 
 import keras_idea as ki
 from keras_idea.callbacks.compile_ahead import pays
+from tests.support.dense_ffns import dense_gated
 from tests.support.helpers import (
     LossRecorder,
     residual_model,
@@ -62,7 +63,7 @@ class Programs(keras.callbacks.Callback):
 def run(data, ahead, optimizer, compact="progressive", model=None, more=(), **settings):
     """Losses, widths and all weights of a run of 32 steps, and its `Programs`."""
     of_fit = settings.pop("fit", {})
-    model = model or residual_model()
+    model = model or residual_model(ffn=settings.pop("ffn", ki.PrunableGatedFFN))
     keras.utils.set_random_seed(0)
     set_random_weights(model)
     model.compile(optimizer(), "mse", **settings.pop("compile", {}))
@@ -90,11 +91,11 @@ CASES = {
     "adamw": (lambda: keras.optimizers.AdamW(0.01), {}, 1),
     "muon": (lambda: keras.optimizers.Muon(0.01), END, 1),
     "adafactor": (lambda: keras.optimizers.Adafactor(0.01), END, 1),
-    "accumulated": (
+    "accumulated, of Dense layers": (
         lambda: keras.optimizers.Adam(
             0.01, gradient_accumulation_steps=2, global_clipnorm=1.0
         ),
-        {"fit": {"epochs": 8}, **END},
+        {"fit": {"epochs": 8}, "ffn": dense_gated, **END},
         1,
     ),
     "scaled": (

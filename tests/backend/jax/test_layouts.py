@@ -6,7 +6,7 @@ import json
 import keras
 import pytest
 
-from keras_idea import GatedFFN, PrunableGatedFFN, make_prunable
+from keras_idea import GatedFFN, PrunableGatedFFN, find_ffns
 from keras_idea.distribution import kernel_layouts
 from keras_idea.errors import ConfigError
 from keras_idea.models import DecoderConfig, decoder
@@ -81,9 +81,16 @@ def test_a_plain_model_is_cut_as_the_prunable_one():
     config = DecoderConfig(**SHAPE)
     plain, prunable = (decoder(config, ffn) for ffn in (GatedFFN, PrunableGatedFFN))
     assert kernel_layouts(plain, 2) == kernel_layouts(prunable, 2)
+
+
+def test_each_kernel_of_a_stock_ffn_is_cut_along_its_neurons():
     lm = tiny_lm("gemma2")
-    stock = kernel_layouts(lm, 2)
-    assert kernel_layouts(make_prunable(lm), 2) == stock and len(stock) == 11
+    layouts = kernel_layouts(lm, 2)
+    assert len(layouts) == 11
+    for ffn in find_ffns(lm):
+        *entrances, down = ffn.kernels
+        assert {layouts[kernel.path] for kernel in entrances} == {(None, "model")}
+        assert layouts[down.path] == ("model", None)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,10 @@ import pytest
 
 import keras_idea as ki
 from keras_idea.callbacks.narrowing import neurons_to_keep
+from keras_idea.methods import Sensitivity
 from keras_idea.schedules.milestones import bucket, milestones
 from tests.support import algorithm_reference as reference
+from tests.support.dense_ffns import dense_gated
 from tests.support.helpers import (
     LossRecorder,
     residual_model,
@@ -44,14 +46,14 @@ def snapshot(ffn):
         whole[(slice(None),) * axis + (at,)] = values
         return whole
 
-    up, gate, down = (to_numpy(kernel) for kernel in ffn.kernels)
-    living = (up * mask, gate * mask, down * mask[:, None])
+    *entrances, down = (to_numpy(kernel) for kernel in ffn.kernels)
+    kernels = [spread(kernel * mask, 1) for kernel in entrances]
     return {
         "hidden_dim": ffn.hidden_dim,
         "mask": spread(mask, 0),
         "scores": to_numpy(ffn.scores),
         "at": at,
-        "kernels": [spread(k, a) for k, a in zip(living, (1, 1, 0), strict=True)],
+        "kernels": [*kernels, spread(down * mask[:, None], 0)],
     }
 
 
@@ -61,9 +63,9 @@ def adamw(**arguments):
 
 def trained(compact, data, optimizer=None, target=4, hidden_dims=(16, 12), **changes):
     """A model of known weights after `epochs` of 8 steps, pruned from step 3 on."""
-    arguments = {"begin_step": 3, "prune_steps": 14, **changes}
+    arguments = {"begin_step": 3, "prune_steps": 14, "model": {}, **changes}
     epochs = arguments.pop("epochs", 3)
-    model = residual_model(hidden_dims)
+    model = residual_model(hidden_dims, **arguments.pop("model"))
     set_random_weights(model)
     model.compile(optimizer or adamw(), "mse")
     watch, losses = Watch(), LossRecorder()
@@ -85,7 +87,7 @@ def test_equals_algorithm_1(name, row_reduce, matrix_reduce, data):
     ours, theirs = keras.optimizers.SGD(0.05), reference.SGD(0.05)
     if name == "adamw":
         ours, theirs = adamw(), reference.AdamW(0.01, decay=0.01, epsilon=EPSILON)
-    model = residual_model(row_reduce=row_reduce, matrix_reduce=matrix_reduce)
+    model = residual_model()
     set_random_weights(model)
     model.compile(ours, "mse")
     x, y = data
@@ -96,7 +98,8 @@ def test_equals_algorithm_1(name, row_reduce, matrix_reduce, data):
         kernels, batches, theirs, 4, 3, 8, decay=0.4, f1=row_reduce, f2=matrix_reduce
     )
     watch, losses = Watch(), LossRecorder()
-    prune = ki.IdeaPruneCallback(4, 3, 8, compact="progressive")
+    method = Sensitivity(row_reduce=row_reduce, matrix_reduce=matrix_reduce)
+    prune = ki.IdeaPruneCallback(4, 3, 8, method, compact="progressive")
     model.fit(x, y, epochs=2, callbacks=[watch, prune, losses], **FIT)
     steps = list(steps)
     expected = [loss for *_, loss in steps]
@@ -135,6 +138,7 @@ CASES = {
     "down to one": {"target": 1, "hidden_dims": (9, 5), "prune_steps": 6, "epochs": 2},
     # The root of 121 steps: 11 milestones where nothing is compiled.
     "many steps": {"hidden_dims": (64, 24), "prune_steps": 121, "epochs": 16},
+    "of Dense layers": {"model": {"ffn": dense_gated}, "prune_steps": 8, "epochs": 2},
     "nothing to prune": {
         "target": 12,
         "hidden_dims": (12, 12),
@@ -189,7 +193,7 @@ def test_equals_compact_end(case, data):
     if "accumulated" not in case and case != "nothing to prune":
         ends = [ffn.hidden_dim for ffn in ki.find_ffns(model)]
         span = (3, arguments["prune_steps"], arguments.get("update_every", 1))
-        fulls = arguments["hidden_dims"]
+        fulls = arguments.get("hidden_dims", (16, 12))
         pairs = zip(fulls, ends, strict=True)
         schedules = [ki.CubicWidth(full, end, *span) for full, end in pairs]
         steps = {
@@ -313,15 +317,15 @@ def test_saved_between_milestones_and_loaded(data, tmp_path):
 @pytest.mark.daily(
     "torch", why="test_hub_contract narrows KerasHub's models in fit on each"
 )
-def test_a_converted_kerashub_model():
-    """The layers around the kernels, and a stock model at any time."""
+def test_a_stock_kerashub_model():
+    """The layers around the kernels, and a compact copy at any time."""
     pytest.importorskip("keras_hub")
     from tests.support.hub_models import FULL, batch, tiny_lm
 
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     logits = []
     for compact in ("progressive", "end"):
-        lm = ki.make_prunable(tiny_lm("gemma2"))
+        lm = tiny_lm("gemma2")
         lm.compile(adamw(), loss, weighted_metrics=None)
         x, y = batch(lm, np.random.default_rng(0), size=16)
         prune = ki.IdeaPruneCallback(10, 1, 4, compact=compact)
@@ -331,10 +335,10 @@ def test_a_converted_kerashub_model():
             def on_train_batch_begin(self, batch, logs=None, widths=widths):
                 widths.append({ffn.hidden_dim for ffn in ki.find_ffns(self.model)})
                 if len(widths) == 4 and ki.find_ffns(self.model)[0].state.live:
-                    stock = ki.compact(self.model)
-                    alive = ki.CubicWidth(FULL, 10, 1, 4)(3)
-                    assert type(stock) is type(self.model)
-                    assert stock.backbone.intermediate_dim == 2 * alive
+                    narrow = ki.compact(self.model)
+                    active = ki.CubicWidth(FULL, 10, 1, 4)(3)
+                    assert type(narrow) is type(self.model)
+                    assert narrow.backbone.intermediate_dim == 2 * active
 
         callbacks, fit = [prune, Widths()], {"batch_size": 2, "verbose": 0}
         keras.Model.fit(lm, x, y, shuffle=False, callbacks=callbacks, **fit)

@@ -10,6 +10,7 @@ import pytest
 import keras_idea as ki
 from keras_idea.errors import CheckpointError
 from tests.support import hub_models
+from tests.support.dense_ffns import dense_gated
 from tests.support.helpers import residual_model, to_numpy
 from tests.support.selection import EACH
 
@@ -25,10 +26,18 @@ def batches(data, start):
         step += 1
 
 
-def with_dropout():
-    model = residual_model((16, 12), head=False)
+def with_dropout(ffn=ki.PrunableGatedFFN):
+    model = residual_model((16, 12), head=False, ffn=ffn)
     x = keras.layers.Dropout(0.3)(model.output)
     return keras.Model(model.input, keras.layers.Dense(1)(x))
+
+
+def of_dense():
+    return with_dropout(dense_gated)
+
+
+KINDS = [(with_dropout, method) for method in ki.methods.METHODS]
+KINDS += [(of_dense, "sensitivity"), (of_dense, "learned_mask")]
 
 
 class Recorder(keras.callbacks.Callback):
@@ -94,19 +103,19 @@ def assert_same(one, other):
 
 
 @pytest.mark.daily("torch", why="a method's own state is restored as any other array")
-@pytest.mark.daily(*EACH, rows=("sensitivity",), why="one method on each")
-@pytest.mark.parametrize("method", [*ki.methods.METHODS])
+@pytest.mark.daily(*EACH, rows=("dropout-sensitivity",), why="one method on each")
+@pytest.mark.parametrize("make, method", KINDS)
 @pytest.mark.filterwarnings("error::UserWarning")
-def test_from_every_checkpoint_on(method, data, tmp_path):
+def test_from_every_checkpoint_on(make, method, data, tmp_path):
     """Before, in and after pruning, narrow and with probes, the same end."""
-    straight = part_of_run(tmp_path / "straight", data, with_dropout, method)
+    straight = part_of_run(tmp_path / "straight", data, make, method)
     folders = sorted((tmp_path / "straight").iterdir())
     assert len(folders) == EPOCHS
     widths = []
     for done in (1, 3, 5):  # step 4 before, 12 in, 20 after
         copy, saved = tmp_path / f"from-{done}", folders[done - 1]
         shutil.copytree(saved, copy / saved.name)
-        resumed = part_of_run(copy, data, with_dropout, method)
+        resumed = part_of_run(copy, data, make, method)
         assert_same(resumed, straight)
         widths.append(resumed[2].history["width"][done - 1])
     assert widths[0] == 14 and widths[-1] == 4
@@ -175,12 +184,12 @@ def test_a_masked_run_ends_at_its_target(data, tmp_path):
 
 
 @pytest.mark.daily("torch", why="compiled or not, the same arrays are restored")
-@pytest.mark.daily(*EACH, rows=("sensitivity",), why="one method on each")
-@pytest.mark.parametrize("method", [*ki.methods.METHODS])
+@pytest.mark.daily(*EACH, rows=("dropout-sensitivity",), why="one method on each")
+@pytest.mark.parametrize("make, method", KINDS)
 @pytest.mark.filterwarnings("error::UserWarning")
-def test_a_masked_run_from_every_checkpoint_on(method, data, tmp_path):
+def test_a_masked_run_from_every_checkpoint_on(make, method, data, tmp_path):
     """After pruning too: scores are measured, and what is pruned stays zero."""
-    kind = (data, with_dropout, method)
+    kind = (data, make, method)
     straight = part_of_run(tmp_path / "straight", *kind, compact="off")
     for saved in sorted((tmp_path / "straight").iterdir())[2:6]:
         copy = tmp_path / f"from-{saved.name}"

@@ -9,7 +9,6 @@ from keras_idea.keras_private.models import (
     Functional,
     compilation,
     compile_arguments,
-    forget_layer,
     make_train_function,
 )
 
@@ -48,17 +47,6 @@ def test_compile_arguments_are_the_objects_themselves():
     assert arguments["optimizer"] is model.optimizer
     assert arguments["metrics"] == ["mae"]
     small_model().compile(**arguments)  # all that `compile` takes
-
-
-def test_compiled_model_forgets_a_layer():
-    model = small_model()
-    model.compile("sgd", a_loss)
-    head = model.get_layer("head")
-    assert head in model._compiled_trainable_state
-    forget_layer(model, head)
-    assert head not in model._compiled_trainable_state
-    forget_layer(model, head)
-    forget_layer(keras.Model(), head)  # not compiled
 
 
 def test_train_function_is_made_and_traced_anew():

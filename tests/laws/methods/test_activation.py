@@ -106,7 +106,7 @@ def gathered(model, batches, num_samples, begin_step, aggregation="paper", fit=N
     jobs = [_Job(ffn, begin_step) for ffn in ki.find_ffns(model)]
     method = Activation(num_samples=num_samples, aggregation=aggregation)
     probes = method.make_probes(jobs)
-    attach_probes(model, [job.ffn for job in jobs], probes)
+    attach_probes(model, [(j.ffn, p) for j, p in zip(jobs, probes, strict=True)])
     for batch in batches:
         model.train_on_batch(*batch)
     return [probe.statistics() for probe in probes]

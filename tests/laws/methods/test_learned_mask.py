@@ -39,7 +39,7 @@ def learning_model(targets=(4, 5), remat=None):
     probes = method.make_probes(
         [Job(ffn, i, target, 0, STEPS) for i, (ffn, target) in enumerate(pairs)]
     )
-    attach_probes(model, ffns, probes)
+    attach_probes(model, zip(ffns, probes, strict=True))
     method.connect(probes)
     return model, probes
 

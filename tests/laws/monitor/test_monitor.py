@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
+from tests.support.dense_ffns import dense_gated
 from tests.support.events import Events
 from tests.support.helpers import (
     LossRecorder,
@@ -155,16 +156,23 @@ def test_memory_is_this_process_s(run):
     assert all(most / 4 < mb <= 1.01 * most for mb in shown)
 
 
-def test_monitoring_changes_nothing(data, tmp_path):
+@pytest.mark.daily("torch", rows=("dense",), why="stock layers are read as ours")
+@pytest.mark.parametrize("ffn", [ki.PrunableGatedFFN, dense_gated])
+def test_monitoring_changes_nothing(ffn, data, tmp_path):
     """The same weights to the last bit, though every step is read and written."""
     weights = []
     for log_dir in (None, ki.Monitor(tmp_path, update_every=1, neurons_every=1)):
-        model = compiled(hidden_dims=(16,))
+        model = compiled(hidden_dims=(16,), ffn=ffn)
         prune = ki.IdeaPruneCallback(4, 2, 8, log_dir=log_dir)
         model.fit(*data, epochs=2, callbacks=[prune], **FIT)
         weights.append(model.get_weights())
     for with_monitor, without in zip(*weights, strict=True):
         np.testing.assert_array_equal(with_monitor, without)
+    (name,) = (tag[6:] for tag in Events(tmp_path).tags if tag.startswith("churn/f"))
+    shown = Events(tmp_path).scalars(f"width/{name}")
+    schedule = ki.CubicWidth(16, 4, 2, 8)
+    assert name.startswith("ffn_0") and len(shown) == 16
+    assert shown == {step: schedule(step) for step in shown}
 
 
 @pytest.mark.daily("jax", "torch", why="reading costs on jax")

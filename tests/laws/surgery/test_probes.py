@@ -19,7 +19,7 @@ NAMES = sorted({*OPTIMIZERS, *WHOLE_MATRIX} - {"accumulated"})
 def attach(model, ffns):
     jobs = [Job(ffn, i, 4, 1000, 1) for i, ffn in enumerate(ffns)]
     probes = Activation(num_samples=64).make_probes(jobs)
-    attach_probes(model, ffns, probes)
+    attach_probes(model, zip(ffns, probes, strict=True))
     return probes
 
 

@@ -89,7 +89,6 @@ def test_your_own_model(run):
     assert names["loaded"].count_params() == names["narrow"].count_params()
 
 
-@pytest.mark.daily(*EACH, why="stock layers, on each")
 def test_any_keras_model(run, tmp_path):
     names = run("any_keras_model")
     # The classifier's head could be pruned, and is left out; attention cannot.

@@ -1,0 +1,213 @@
+"""What cannot be pruned of KerasHub's models is rejected when `fit` begins, and why."""
+
+import keras
+import numpy as np
+import pytest
+from keras.src.backend.common import global_state
+
+import keras_idea as ki
+from tests.support.helpers import to_numpy
+from tests.support.hub_models import (
+    ENCODERS,
+    MODELS,
+    VOCABULARY,
+    batch,
+    randomize,
+    tiny_lm,
+)
+from tests.support.hub_training import foreign, logits, prune_at_random
+
+LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+_GEMMA4 = {**MODELS["gemma4"].arguments, "hidden_size_per_layer_input": 0}
+_GEMMA3N = {
+    "text_vocab_size": VOCABULARY,
+    "text_hidden_size": 16,
+    "num_hidden_layers": 1,
+    "pad_token_id": 0,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "head_dim": 8,
+    "intermediate_size": [24],
+    "hidden_activation": "gelu_approximate",
+    "layer_types": ["full_attention"],
+    "sliding_window": 4,
+    "rope_theta": 10000.0,
+    "max_position_embeddings": 16,
+    "vocab_size_per_layer_input": VOCABULARY,
+    "hidden_size_per_layer_input": 4,
+    "altup_num_inputs": 2,
+    "laurel_rank": 2,
+}
+_ALBERT = {**MODELS["gpt2"].arguments, "embedding_dim": 16}
+
+# (class, arguments, what the message says)
+REJECTED = {
+    "gemma3n": ("Gemma3nBackbone", _GEMMA3N, "statistics over all neurons"),
+    "gemma4 moe": (
+        "Gemma4Backbone",
+        {
+            **_GEMMA4,
+            "enable_moe_block": True,
+            "num_experts": 2,
+            "expert_intermediate_dim": 8,
+            "num_experts_per_token": 1,
+        },
+        "mixture of experts .enable_moe_block=True",
+    ),
+    "gemma4 double": (
+        "Gemma4Backbone",
+        {**_GEMMA4, "use_double_wide_mlp": True},
+        "twice as wide as the others",
+    ),
+    "dinov2 gated": (
+        "DINOV2Backbone",
+        {**ENCODERS["dinov2"].arguments, "use_swiglu_ffn": True},
+        "gate and its up matrix are one.*use_swiglu_ffn=True",
+    ),
+}
+
+
+def weights(model):
+    return [to_numpy(variable) for variable in model.variables]
+
+
+def assert_rejected(model, message, target=0.5, **arguments):
+    """Before the first step, and the model is left as it was."""
+    model.compile("adam", LOSS)
+    before = weights(model)
+    prune = ki.IdeaPruneCallback(target, 0, 2, **arguments)
+    prune.set_model(model)
+    with pytest.raises(ValueError, match=message):
+        prune.on_train_begin()
+    for one, two in zip(before, weights(model), strict=True):
+        np.testing.assert_array_equal(one, two)
+    assert foreign(model) == []
+
+
+@pytest.mark.parametrize("compact", ["end", "off"])
+@pytest.mark.parametrize("name", REJECTED)
+def test_a_family_that_cannot_be_pruned(name, compact):
+    import keras_hub
+
+    cls, arguments, message = REJECTED[name]
+    backbone = getattr(keras_hub.models, cls)(**arguments)
+    assert_rejected(backbone, message, compact=compact)
+
+
+@pytest.mark.parametrize("part", ["backbone", "down"])
+def test_a_frozen_ffn(part):
+    model = tiny_lm("llama3")
+    block = model.backbone.transformer_layers[1]
+    parts = {"backbone": model.backbone, "down": block._feedforward_output_dense}
+    parts[part].trainable = False
+    assert_rejected(model, "transformer_layer_1.*frozen.*Unfreeze")
+
+
+@pytest.mark.parametrize("where", ["feedforward", "attention"])
+def test_quantized(where):
+    """Beside the FFNs too: no narrow model could be made of its config."""
+    model = tiny_lm("llama3")
+    model.quantize("int8", filters=where)
+    assert_rejected(model, r"is quantized \(int8\).*Prune first, then quantize")
+
+
+@pytest.mark.parametrize(
+    "name, layer", [("llama3", "_feedforward_output_dense"), ("gemma", "gating_ffw")]
+)
+def test_lora_on_an_ffn(name, layer):
+    model = tiny_lm(name)
+    getattr(model.backbone.transformer_layers[1], layer).enable_lora(2)
+    assert_rejected(model, "has LoRA enabled.*prune before it")
+    explained = ki.explain(model)
+    assert len(explained.taken) == 1  # the first block's is in order
+    assert any("has LoRA enabled" in why for why in explained.left_out.values())
+
+
+def test_lora_on_the_attention():
+    """No narrow model could be made of it: its config knows of no LoRA."""
+    model = tiny_lm("gemma")
+    model.backbone.enable_lora(2)  # KerasHub enables it on queries and values
+    assert_rejected(model, "attention/query.*has LoRA enabled")
+    with pytest.raises(ValueError):
+        ki.compact(model)
+
+
+def test_lora_that_comes_after_a_run_is_on_a_stock_model():
+    model = tiny_lm("gemma")
+    prune_at_random(model, 10)
+    x, _ = batch(model, np.random.default_rng(0))
+    before = logits(model, x)
+    for block in model.backbone.transformer_layers:
+        for layer in (block.gating_ffw, block.ffw_linear):
+            layer.enable_lora(2)
+    np.testing.assert_array_equal(logits(model, x), before)
+    model.compile("adam", LOSS)
+    model.fit(*batch(model, np.random.default_rng(1), 8), verbose=0)
+    assert np.any(logits(model, x) != before)
+
+
+@pytest.mark.parametrize("compact", ["end", "off"])
+def test_a_pruned_model_is_quantized_as_a_stock_one(compact):
+    """Narrow or masked: as the twin that has its weights and was never pruned."""
+    model = tiny_lm("llama3")
+    model.compile("adam", LOSS)
+    data = batch(model, np.random.default_rng(0), 16)
+    prune = ki.IdeaPruneCallback(10, 1, 2, compact=compact)
+    model.fit(*data, batch_size=4, verbose=0, callbacks=[prune])
+    twin = tiny_lm("llama3", intermediate_dim=10 if compact == "end" else 24)
+    for one, two in zip(twin.variables, model.variables, strict=True):
+        one.assign(two.value)
+    for each in (model, twin):
+        each.quantize("int8", filters="feedforward")
+    block = model.backbone.transformer_layers[0]
+    assert block._feedforward_output_dense.quantization_mode == "int8"
+    np.testing.assert_array_equal(logits(model, data[0]), logits(twin, data[0]))
+
+
+def test_a_backbone_that_its_config_does_not_describe():
+    """As compact() would find after the run."""
+    model = tiny_lm("llama3")
+    model.backbone.vocabulary_size += 1
+    assert_rejected(model, "made again from its config, has other var")
+    model.backbone.vocabulary_size -= 1
+    data = batch(model, np.random.default_rng(0), 16)
+    prune = ki.IdeaPruneCallback(10, 1, 2)
+    model.fit(*data, batch_size=4, verbose=0, callbacks=[prune])
+    assert model.backbone.intermediate_dim == 10
+    # The dry run makes no values: Keras would give them to its next model.
+    assert not global_state.get_global_attribute("uninitialized_variables", [])
+
+
+def test_a_backbone_that_no_row_knows():
+    """ALBERT's layers share one block: an FFN is one, however often it is called."""
+    import keras_hub
+
+    backbone = randomize(keras_hub.models.AlbertBackbone(**_ALBERT), 0.2)
+    (ffn,) = ki.find_ffns(backbone)
+    assert ffn.hidden_dim == 24
+    tokens = np.random.default_rng(0).integers(1, VOCABULARY, (8, 8))
+    x = {"token_ids": tokens, "segment_ids": tokens % 2}
+    x["padding_mask"] = np.ones_like(tokens)
+    outputs = keras.layers.Dense(1)(backbone(backbone.input)["sequence_output"])
+    model = keras.Model(backbone.input, outputs)
+    model.compile("adam", "mse")
+    prune = ki.IdeaPruneCallback(10, 1, 2)
+    model.fit(x, tokens[..., None], batch_size=2, verbose=0, callbacks=[prune])
+    assert [ffn.hidden_dim for ffn in ki.find_ffns(model)] == [10]
+    assert backbone.get_config()["intermediate_dim"] == 10
+    again = ki.compact(model)
+    np.testing.assert_allclose(
+        again.predict(x, verbose=0), model.predict(x, verbose=0), atol=1e-6
+    )
+
+
+def test_a_layer_that_cannot_be_looked_into_is_told_of():
+    """XLNet's attention has no shapes for Keras: whoever holds it is opaque."""
+    import keras_hub
+
+    backbone = keras_hub.models.XLNetBackbone(**MODELS["bloom"].arguments)
+    explained = ki.explain(backbone)
+    assert not explained.taken
+    why = explained.left_out["xlnet_encoder_0/feedforward_intermediate_dense"]
+    assert "cannot be looked into" in why
+    assert_rejected(backbone, "no FFN whose neurons can be pruned.*explain")
