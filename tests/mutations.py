@@ -39,7 +39,7 @@ MUTATIONS = (
         "            self._step(grads, trainable_variables)\n",
         "            self._step(grads, trainable_variables)\n"
         "            seen = (\n"
-        "                [gradients.sensitivities(ffn) for ffn in self.ffns],\n"
+        "                [gradients.sensitivities(ffn) for ffn in ffns],\n"
         "                gradients.ends, gradients.ended)\n",
         "laws",
     ),
@@ -109,9 +109,31 @@ MUTATIONS = (
     Mutation(
         "a teacher counts in the budget",
         "callbacks/budget.py",
-        "_size(v for v in student_of(model).weights",
-        "_size(v for v in model.weights",
+        "    weights = student_of(model).weights\n",
+        "    weights = model.weights\n",
         "product",
+    ),
+    Mutation(
+        "pruned rows are multiplied by zero",
+        "surgery/row_ops.py",
+        "ops.where(cut.spread(mask) > 0, values, ops.zeros_like(values))",
+        "values * ops.cast(cut.spread(mask), values.dtype)",
+        "laws",
+        "jax",
+    ),
+    Mutation(
+        "gradients of pruned neurons count in a norm",
+        _PRUNER,
+        "grads[place] = of_active(cut, grads[place], track.mask.value)",
+        "pass",
+        "laws",
+    ),
+    Mutation(
+        "averages bring pruned neurons back",
+        _PRUNER,
+        "zero_rows(track.ffn.cuts(), state.mask.value)",
+        "pass",
+        "laws",
     ),
     # Others.
     Mutation(

@@ -68,7 +68,7 @@ def _follow(layer: keras.layers.Layer, widths: set[tuple[int, int]]) -> list | N
         if config_number(layer, name) == old
     ]
     # The fewest that suffice: a number may have the same value by chance.
-    sizes = range(1, len(changes) + 1)
+    sizes = range(1, min(len(changes), 3) + 1)
     trials = [itertools.combinations(changes, size) for size in sizes]
     for trial in itertools.chain.from_iterable(trials):
         for name, _, new in trial:

@@ -15,5 +15,5 @@ class RecordingSGD(keras.optimizers.SGD):
 
     def update_step(self, gradient, variable, learning_rate):
         seen = self.seen[self._get_variable_index(variable)]
-        self.assign(seen, keras.ops.cast(gradient, seen.dtype))
+        self.assign(seen, keras.ops.convert_to_tensor(gradient, seen.dtype))
         super().update_step(gradient, variable, learning_rate)

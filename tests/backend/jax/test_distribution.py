@@ -13,7 +13,8 @@ import pytest
 RUN = """
 import keras, numpy as np
 import keras_idea as ki
-from tests.support.helpers import LossRecorder, residual_model, set_random_weights
+from tests.support.dense_ffns import dense_gated
+from tests.support.helpers import LossRecorder, set_random_weights
 
 rng = np.random.default_rng(0)
 x = rng.normal(size=(64, 5, 8)).astype("float32")
@@ -22,16 +23,21 @@ y = rng.normal(size=(64, 5, 1)).astype("float32")
 
 def run():
     keras.utils.set_random_seed(0)
-    model = residual_model((16, 12))
+    inputs = keras.Input((5, 8))
+    hidden = inputs + ki.PrunableGatedFFN(16, name="ffn_0")(inputs)
+    hidden = hidden + dense_gated(12, "ffn_1")(hidden)
+    head = keras.layers.Dense(1, use_bias=False, name="head")
+    model = keras.Model(inputs, head(hidden))
     set_random_weights(model)
     model.compile(keras.optimizers.AdamW(0.01), "mse")
     recorder = LossRecorder()
     prune = ki.IdeaPruneCallback(4, 3, 8, round_to=2)
     fit = {"batch_size": 8, "epochs": 3, "shuffle": False, "verbose": 0}
     model.fit(x, y, callbacks=[prune, recorder], **fit)
-    (first, second) = ki.find_ffns(model)
-    assert (first.hidden_dim, second.hidden_dim) == (4, 4)
-    return np.array(recorder.losses), str(first.kernels[0].value.sharding)
+    ffns = ki.find_ffns(model)
+    assert [ffn.hidden_dim for ffn in ffns] == [4, 4]
+    layouts = [str(ffn.kernels[0].value.sharding) for ffn in ffns]
+    return np.array(recorder.losses), layouts
 
 
 distribution = keras.distribution
@@ -41,14 +47,14 @@ four, _ = run()
 np.testing.assert_allclose(four, one, rtol=1e-4)
 mesh = distribution.DeviceMesh((2, 2), ["batch", "model"])
 layouts = distribution.LayoutMap(mesh)
-layouts[".*(up|gate)_kernel"] = (None, "model")
-layouts[".*down_kernel"] = ("model", None)
+layouts[".*(up_|gate_|up/|gate/)kernel"] = (None, "model")
+layouts[".*down(_|/)kernel"] = ("model", None)
 distribution.set_distribution(
     distribution.ModelParallel(layout_map=layouts, batch_dim_name="batch")
 )
-sharded, layout = run()
+sharded, layouts = run()
 np.testing.assert_allclose(sharded, one, rtol=1e-4)
-assert "None, 'model'" in layout, layout
+assert all("None, 'model'" in layout for layout in layouts), layouts
 """
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.layers.neuron_state import Scoring
+from keras_idea.methods import Sensitivity
 from tests.support.helpers import residual_model, set_random_weights, to_numpy
 
 once = pytest.mark.daily(
@@ -103,7 +103,7 @@ def test_an_average_over_two_matrices():
     """The mean over matrices is over two rows, not three."""
     layer = ki.PrunableFFN(6)
     layer.build((None, 4))
-    layer.state.score_by(Scoring(matrix_reduce="mean"))
+    layer.state.score_by(Sensitivity(matrix_reduce="mean").scoring)
     rows = np.arange(12.0).reshape(2, 6)
     layer.scores.assign(rows)
     np.testing.assert_allclose(to_numpy(layer.importance()), rows.mean(axis=0))

@@ -10,7 +10,7 @@ import pytest
 
 import keras_idea as ki
 from keras_idea.functional.counts import train_flops
-from keras_idea.layers.neuron_state import Scoring
+from keras_idea.methods import Sensitivity
 from keras_idea.models import DecoderConfig, decoder
 from keras_idea.monitor.event_log import EventLog, last_value
 from keras_idea.monitor.interval import IntervalMeter
@@ -186,7 +186,7 @@ class TestWork:
     def test_scores_of_every_weight_do_not_count(self):
         ffn = ki.PrunableGatedFFN(12, use_bias=True)
         model = keras.Sequential([keras.Input((8,)), ffn])
-        ffn.state.score_by(Scoring(row_reduce="max"))
+        ffn.state.score_by(Sensitivity(row_reduce="max").scoring)
         assert ffn.scores.shape == (3, 12, 8)
         assert matrix_weights(model) == 3 * 8 * 12
 

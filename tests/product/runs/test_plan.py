@@ -169,10 +169,14 @@ def test_bytes_are_those_of_a_real_model(in_folder, hub, name):
 
     class Note(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
+            ffns = find_ffns(model)
             state = [*model.variables, *model.optimizer.variables]
+            for ffn in ffns:
+                if not ffn.masks_itself:  # else they are the model's
+                    state += ffn.state.variables_of_neurons
             aside = [*model.metrics_variables, *_seeds(state)]
             sizes = [_nbytes(v) for v in state if all(v is not a for a in aside)]
-            held.setdefault(find_ffns(model)[0].hidden_dim, sum(sizes))
+            held.setdefault(ffns[0].hidden_dim, sum(sizes))
 
     x, y = models.corpus.batch(0, seed=0, batch_size=4 * 12, length=16)
     inputs = token_inputs(model, x)
