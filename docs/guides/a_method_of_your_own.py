@@ -104,7 +104,9 @@ def bits_with(method):
 
 
 for method in ("random", Magnitude(), "sensitivity"):
-    print(f"{getattr(method, 'name', method):>12}: {bits_with(method):.3f} bits per byte")
+    print(
+        f"{getattr(method, 'name', method):>12}: {bits_with(method):.3f} bits per byte"
+    )
 
 """
 One seed of a tiny model tells little; benchmarks/results/paper tells more, with errors.

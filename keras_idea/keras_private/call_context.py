@@ -19,12 +19,6 @@ _AGAIN = "keras_idea_called_again"
 _TRAIN_STEP = "keras_idea_train_step"
 
 
-def in_forward_pass() -> bool:
-    """bool, whether a layer is being called, in a backward pass again too."""
-    again = global_state.get_global_attribute(_AGAIN, False)
-    return _context() is not None or bool(again)
-
-
 @contextlib.contextmanager
 def called_again() -> Iterator[None]:
     """A scope of the forward pass that a backward pass repeats.

@@ -14,7 +14,6 @@ __all__ = [
     "Functional",  # public only as what `keras.Model(inputs, outputs)` makes
     "compilation",
     "compile_arguments",
-    "forget_layer",
     "instead",
     "made_of_tensors",
     "make_train_function",
@@ -37,15 +36,6 @@ def compile_arguments(model: keras.Model) -> dict[str, Any]:
     are not callable. Seen with Keras 3.15.1.
     """
     return dict(model._compile_config.config)
-
-
-def forget_layer(model: keras.Model, layer: keras.layers.Layer) -> None:
-    """Has a compiled model no longer ask for a layer that was taken out of it.
-
-    `compile` notes which layers train; `fit` would look for this one. Seen with Keras
-    3.15.1.
-    """
-    getattr(model, "_compiled_trainable_state", {}).pop(layer, None)
 
 
 def made_of_tensors(cls: type[keras.Model]) -> bool:

@@ -321,8 +321,8 @@ class NeuronState(keras.layers.Layer):
         if len(names) not in _PLACES:
             raise ValueError(
                 f"The file holds {len(names)} variables of the pruning state "
-                f"'{self.path}', which has 3: it is of a model that was not converted. "
-                "Load it before make_prunable(model), or after strip(model)."
+                f"'{self.path}', which has 3: it is of another model. Load it into a "
+                "model of the same layers."
             )
         arrays = [store[str(place)] for place in _PLACES[len(names)]]
         check_loaded_width(self.path, self._mask.shape[-1], arrays[1].shape[-1])

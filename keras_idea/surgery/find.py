@@ -2,7 +2,7 @@
 
 import dataclasses
 import weakref
-from typing import Any, Protocol
+from typing import Any
 
 import keras
 import numpy as np
@@ -20,20 +20,6 @@ from keras_idea.layers.neuron_state import NeuronState
 from keras_idea.layers.plain_ffns import PlainFFN
 from keras_idea.layers.prunable import Prunable
 from keras_idea.typing import Tensor
-
-
-class Weights(Protocol):
-    """What holds the kernels of an FFN."""
-
-    @property
-    def hidden_dim(self) -> int:
-        """int, neurons that the kernels have places for."""
-
-    def cuts(self) -> list[Cut]:
-        """How the neurons lie in the weights, the kernels first."""
-
-    def set_hidden_dim(self, hidden_dim: int) -> None:
-        """Follows kernels that were narrowed in place."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -49,7 +49,7 @@ def face():
 
 
 def test_every_public_name():
-    """After a change that is meant: python -m tests.test_face > tests/face.txt."""
+    """After a change that is meant: python -m tests.pure.test_face > the file."""
     assert "\n".join(face()) + "\n" == FACE.read_text()
 
 
