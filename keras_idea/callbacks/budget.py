@@ -9,10 +9,10 @@ from typing import Any
 import keras
 
 from keras_idea.errors import ArgumentError
-from keras_idea.keras_private.layer_walk import student_of, walk
-from keras_idea.layers.neuron_state import NeuronState
+from keras_idea.keras_private.layer_walk import student_of
 from keras_idea.monitor.work_count import matrix_weights
 from keras_idea.surgery.find import FFN
+from keras_idea.surgery.pairing import plain_variables
 from keras_idea.validation import check_choice, check_int
 
 #: Bytes of a parameter.
@@ -138,10 +138,10 @@ def plain_parameters(model: keras.Model) -> int:
     Args:
         model: a built Keras model; of a `Distiller` its student counts.
     """
-    held = [layer.variables for layer in walk(model) if isinstance(layer, NeuronState)]
-    states = {id(variable) for variables in held for variable in variables}
-    weights = student_of(model).weights
-    return sum(math.prod(v.shape) for v in weights if id(v) not in states)
+    # Not seeds and the like.
+    weights = set(map(id, student_of(model).weights))
+    plain = plain_variables(student_of(model))
+    return sum(math.prod(v.shape) for v in plain if id(v) in weights)
 
 
 def costs_by_width(model: keras.Model, ffns: Sequence[FFN]) -> Callable[[int], Costs]:

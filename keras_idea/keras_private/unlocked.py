@@ -40,3 +40,19 @@ def put_in_place(
     """
     if owner._tracker.is_in_store("layers", old):
         owner._tracker.replace_tracked_value("layers", old, new)
+
+
+def renew_weight(
+    layer: keras.layers.Layer, name: str, make: Callable[[], keras.Variable]
+) -> None:
+    """Gives a layer another variable in the place of one that does not train.
+
+    Args:
+        layer: a built Keras layer.
+        name: str, the attribute that holds the old one.
+        make: function that adds the new one, by `layer.add_weight`.
+    """
+    held, old = layer._non_trainable_variables, getattr(layer, name)
+    place = next(i for i, variable in enumerate(held) if variable is old)
+    unlocked(layer, lambda layer: setattr(layer, name, make()))
+    held[place] = held.pop()

@@ -32,7 +32,7 @@ from keras import ops
 
 from keras_idea.functional.importance import REDUCTIONS, Reduction, neuron_importance
 from keras_idea.keras_private.call_context import current_pass, is_training
-from keras_idea.keras_private.unlocked import unlocked, untrack
+from keras_idea.keras_private.unlocked import renew_weight, unlocked, untrack
 from keras_idea.layers.cut import Cut
 from keras_idea.layers.feed_forward import check_loaded_width
 from keras_idea.layers.ffn_arguments import Initializer
@@ -152,14 +152,11 @@ class NeuronState(keras.layers.Layer):
         if self.built and before != scoring.row_reduce:
             neurons = self._mask.shape[-1]
             self._by_weight = (*self._by_weight[:-2], neurons, self._by_weight[-1])
-            unlocked(self, NeuronState._renew_scores)
+            renew_weight(self, "_scores", self._make_scores)
 
-    def _renew_scores(self) -> None:
-        place = self._non_trainable_variables.index(self._scores)
+    def _make_scores(self) -> keras.Variable:
         with scope_at(self.path):
-            self._scores = self._add("scores", self._scores_shape, "zeros")
-        held = self._non_trainable_variables
-        held[place] = held.pop()
+            return self._add("scores", self._scores_shape, "zeros")
 
     @property
     def mask(self) -> keras.Variable:

@@ -45,8 +45,8 @@ def explain(model: keras.layers.Layer) -> Explanation:
         ValueError: if `model` is no Keras layer.
 
     Example:
-    >>> print(ki.explain(keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])))
-    dense  no: it enters or leaves the model, or a layer that cannot be looked into
+    >>> ki.explain(model).taken
+    {'block_0/ffn_0': 8, 'block_1/ffn_1': 8}
     """
     ffns = find_ffns(model)
     taken = {layer.path for ffn in ffns for layer in ffn.layers}

@@ -10,7 +10,7 @@ import numpy as np
 from keras_idea.groups.dense import DenseGroup, Found, find_dense_groups, is_dense
 from keras_idea.groups.measured import end_measuring, is_measured, measure
 from keras_idea.groups.states import state_of
-from keras_idea.hub.families import is_backbone
+from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.hub.ffn import known_ffns
 from keras_idea.keras_private.layer_walk import walk
 from keras_idea.keras_private.layers import stored_kernel
@@ -264,8 +264,25 @@ def dense_groups(model: keras.layers.Layer) -> Found:
     ]
     known = _FOUND.get(model)
     if known is None or known[0] != present:
-        known = _FOUND[model] = present, find_dense_groups(model)
+        known = _FOUND[model] = (
+            present,
+            _within_configs(model, find_dense_groups(model)),
+        )
     return known[1]
+
+
+def _within_configs(model: keras.layers.Layer, found: Found) -> Found:
+    """Without the neurons of a KerasHub task's own layers, which no config counts."""
+    left_out = dict(found.left_out)
+    for task in [layer for layer in walk(model) if is_task(layer)]:
+        inside = set(map(id, walk(task.backbone)))
+        own = {id(layer) for layer in walk(task)} - inside
+        for group in found.groups:
+            if any(id(layer) in own for layer in group.layers):
+                why = f"the config of {type(task).__name__} does not hold its width"
+                left_out |= {layer.path: why for layer in group.makers}
+    groups = [g for g in found.groups if g.makers[0].path not in left_out]
+    return Found(groups, left_out)
 
 
 def _names(groups: list[DenseGroup]) -> list[str]:

@@ -16,6 +16,7 @@ import keras
 
 from keras_idea.groups.dense import is_dense
 from keras_idea.hub.families import is_backbone, is_task
+from keras_idea.hub.ffn import known_ffns
 from keras_idea.keras_private.layer_walk import sublayers, walk
 from keras_idea.keras_private.layers import config_number, set_config_number
 from keras_idea.keras_private.models import Functional
@@ -37,9 +38,10 @@ def follow_widths(
     """
     widths = set(narrowed)
     for layer in _of_own_classes(model):
-        blocks = [part for part in walk(layer) if not isinstance(part, _FFNS)]
-        for block in reversed(blocks):  # a config may hold those of blocks in it
-            if block is not layer and _shapes(block):
+        # A config may hold those of blocks in it, a backbone's does not.
+        parts = [] if is_backbone(layer) else list(walk(layer))[1:]
+        for block in reversed(parts):
+            if not isinstance(block, _FFNS) and _shapes(block):
                 _follow(block, widths)
         made = _follow(layer, widths)
         if made is not None and made != _shapes(layer):
@@ -82,7 +84,11 @@ def _follow(layer: keras.layers.Layer, widths: set[tuple[int, int]]) -> list | N
 
 def _of_own_classes(layer: keras.layers.Layer) -> Iterator[keras.layers.Layer]:
     """The outermost layers with FFNs that are made of a config of their own."""
-    if isinstance(layer, _FFNS) or is_dense(layer) or is_backbone(layer):
+    if isinstance(layer, _FFNS) or is_dense(layer):
+        return
+    if is_backbone(layer):
+        if not known_ffns(layer):  # else it has been told
+            yield layer
         return
     if isinstance(layer, (Functional, keras.Sequential)) or is_task(layer):
         for sublayer in sublayers(layer):

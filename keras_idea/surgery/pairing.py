@@ -7,7 +7,9 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_idea.keras_private.layer_walk import walk
 from keras_idea.layers.cut import Cut
+from keras_idea.layers.neuron_state import NeuronState
 from keras_idea.surgery.find import FFN
 from keras_idea.typing import Tensor
 
@@ -16,6 +18,13 @@ Kept: TypeAlias = tuple[np.ndarray, Cut]
 #: An old variable, the new one, what stays of it: a cut for each of its axes that has
 #: neurons; empty: all.
 Pair: TypeAlias = tuple[keras.Variable, keras.Variable, list[Kept]]
+
+
+def plain_variables(model: keras.layers.Layer) -> list[keras.Variable]:
+    """The variables of a model, without scores, masks and probes."""
+    held = [layer.variables for layer in walk(model) if isinstance(layer, NeuronState)]
+    states = {id(variable) for variables in held for variable in variables}
+    return [variable for variable in model.variables if id(variable) not in states]
 
 
 def paired_variables(
@@ -38,13 +47,10 @@ def paired_variables(
         ValueError: if the two have other variables than that.
     """
     cuts: dict[int, list[Kept]] = {}
-    states = set()
     for ffn, neurons in kept:
-        states |= {id(variable) for variable in ffn.state.variables}
         for cut in ffn.cuts():
             cuts.setdefault(id(cut.variable), []).append((neurons, cut))
-    old = [variable for variable in model.variables if id(variable) not in states]
-    new = narrow.variables
+    old, new = plain_variables(model), narrow.variables
     pairs = [(a, b, cuts.get(id(a), [])) for a, b in zip(old, new, strict=False)]
     for a, b, stays in pairs:
         shape = list(a.shape)

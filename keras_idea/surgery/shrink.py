@@ -10,7 +10,6 @@ from keras_idea.hub.ffn import known_ffns
 from keras_idea.keras_private.layer_walk import all_layers, sublayers, walk
 from keras_idea.keras_private.layers import retrack_parameters
 from keras_idea.keras_private.models import make_train_function, renew_shapes
-from keras_idea.layers.neuron_state import NeuronState
 from keras_idea.surgery.condition import check_at_rest
 from keras_idea.surgery.find import FFN, find_ffns
 from keras_idea.surgery.optimizer_state import (
@@ -18,6 +17,7 @@ from keras_idea.surgery.optimizer_state import (
     check_carriable,
     narrow_variable,
 )
+from keras_idea.surgery.pairing import plain_variables
 from keras_idea.surgery.replicas import scope_of
 
 
@@ -85,14 +85,14 @@ def narrow_copy(
 
     Args:
         model: a built Keras model or layer.
-        copy: its copy, with layers in the same order.
+        copy: its copy, with variables in the same order.
         kept: list of (`FFN` handle of the model, indices of the neurons that stay).
     """
-    layers = [layer for layer in walk(model) if not isinstance(layer, NeuronState)]
-    copies = dict(zip(map(id, layers), walk(copy), strict=True))
-    ours = {id(ffn.layer): ffn for ffn in find_ffns(copy)}
-    pairs = [
-        (ours[id(copies[id(ffn.layer)])], neurons)
+    pairs = zip(plain_variables(model), copy.variables, strict=False)
+    copies = {id(old): id(new) for old, new in pairs}
+    ours = {id(ffn.kernels[0]): ffn for ffn in find_ffns(copy)}
+    found = [
+        (ours.get(copies.get(id(ffn.kernels[0]), 0)), neurons)
         for ffn, neurons in kept
         if not ffn.masks_itself
     ]
@@ -101,8 +101,8 @@ def narrow_copy(
         copy,
         [
             (ffn, np.broadcast_to(np.arange(neurons.shape[-1]), neurons.shape))
-            for ffn, neurons in pairs
-            if neurons.shape[-1] < ffn.hidden_dim
+            for ffn, neurons in found
+            if ffn is not None and neurons.shape[-1] < ffn.hidden_dim
         ],
     )
 

@@ -69,8 +69,8 @@ class Recorder(LossRecorder):
     def on_train_batch_end(self, batch, logs=None):
         super().on_train_batch_end(batch, logs)
         model = self.model  # on jax this syncs the variables
-        # All that prunes is in the optimizer's step.
-        self.foreign += foreign(model, model.optimizer)
+        # All that prunes is in the optimizer's step, and so in the one compiled.
+        self.foreign += foreign(model, model.optimizer, model.train_function)
         self.layers.append(kinds(model))
         self.variables.append([id(variable) for variable in model.variables])
 

@@ -7,13 +7,22 @@ import pytest
 from keras_idea.keras_private.layer_walk import all_layers, sublayers, walk
 from keras_idea.keras_private.layers import (
     become,
+    config_number,
     own_attributes,
     rematerialize,
     retrack_parameters,
+    set_config_number,
+    set_input_dim,
+    set_output_dim,
     stored_kernel,
     without_remat,
 )
-from keras_idea.keras_private.unlocked import put_in_place, unlocked, untrack
+from keras_idea.keras_private.unlocked import (
+    put_in_place,
+    renew_weight,
+    unlocked,
+    untrack,
+)
 from keras_idea.keras_private.variables import give_value
 from tests.support.helpers import to_numpy
 
@@ -178,3 +187,57 @@ def test_a_layer_is_rematerialized_from_now_on():
     assert layer._remat_mode == made_so._remat_mode
     assert layer._remat_mode.mode == "full"
     assert keras.layers.Dense(2)._remat_mode is None
+
+
+def test_a_weight_is_renewed_in_its_place():
+    layer = keras.layers.BatchNormalization()
+    layer.build((None, 3))
+    before = list(layer.non_trainable_variables)
+
+    def make():
+        return layer.add_weight(name="other", shape=(5,), trainable=False)
+
+    renew_weight(layer, "moving_mean", make)
+    after = layer.non_trainable_variables
+    assert [v.name for v in after] == ["other", before[1].name]
+    assert after[0] is layer.moving_mean and after[1] is before[1]
+
+
+def test_dense_layers_are_told_their_sizes():
+    """What a file says of them is what they have."""
+    inputs = keras.Input((4, 6))
+    up = keras.layers.EinsumDense("btd,df->btf", (None, 8), bias_axes="f")
+    down = keras.layers.Dense(6)
+    model = keras.Model(inputs, down(up(inputs)))
+    for variable, shape in (
+        (up.kernel, (6, 3)),
+        (up.bias, (3,)),
+        (down.kernel, (3, 6)),
+    ):
+        give_value(variable, keras.ops.ones(shape))
+    set_output_dim(up, 3)
+    set_input_dim(down, 3)
+    again = keras.Model.from_config(model.get_config())
+    shapes = [[tuple(v.shape) for v in m.variables] for m in (model, again)]
+    assert shapes[0] == shapes[1]
+    assert down.get_build_config() == {"input_shape": (None, 4, 3)}
+
+
+def test_numbers_of_a_config_are_set():
+    class Noted(keras.layers.Layer):
+        def __init__(self, width, **kwargs):
+            super().__init__(**kwargs)
+
+    class Own(Noted):
+        def __init__(self, width, **kwargs):
+            super().__init__(width, **kwargs)
+            self.width = width
+
+        def get_config(self):
+            return {**keras.layers.Layer.get_config(self), "width": self.width}
+
+    for layer in (Noted(width=7), Own(7)):
+        assert config_number(layer, "width") == 7
+        set_config_number(layer, "width", 5)
+        assert layer.get_config()["width"] == 5
+    assert config_number(layer, "trainable") is None
