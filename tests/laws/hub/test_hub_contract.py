@@ -188,7 +188,7 @@ def test_every_ffn_is_pruned_as_its_scores_say(run):
     ffns = ki.find_ffns(model)
     assert [f.width for f in ffns] == [TARGET] * run.row.ffns
     assert len({ffn.name for ffn in ffns}) == run.row.ffns
-    alive = [np.ones_like(mask) for mask in record.masks[0]]
+    active = [np.ones_like(mask) for mask in record.masks[0]]
     for t, (scores, masks) in enumerate(
         zip(record.scores, record.masks, strict=True), start=1
     ):
@@ -197,13 +197,13 @@ def test_every_ffn_is_pruned_as_its_scores_say(run):
             keep = reference.kept(t, full, TARGET, BEGIN, STEPS)
             importance = score.astype("float64").max(axis=0)
             # One row, or one an expert: neurons are ranked within it.
-            alive[i] = np.atleast_2d(alive[i])
+            active[i] = np.atleast_2d(active[i])
             rows = zip(np.atleast_2d(importance), np.atleast_2d(mask), strict=True)
             for row, (own, seen) in enumerate(rows):
-                living = alive[i][row]
-                best = [k for k in np.argsort(-own, kind="stable") if living[k]]
-                alive[i][row] = np.isin(np.arange(full), best[:keep])
-                np.testing.assert_array_equal(seen, alive[i][row])
+                own_active = active[i][row]
+                best = [k for k in np.argsort(-own, kind="stable") if own_active[k]]
+                active[i][row] = np.isin(np.arange(full), best[:keep])
+                np.testing.assert_array_equal(seen, active[i][row])
                 assert seen.sum() == keep
                 # OPT's ReLU leaves some neurons without a gradient.
                 assert own[best].min() > 0 or run.name == "opt"

@@ -44,6 +44,6 @@ def test_a_model_says_what_it_takes():
         assert sorted(token_inputs(tiny_backbone(family), IDS)) == sorted(names)
 
 
-def test_images_are_refused():
+def test_images_are_rejected():
     with pytest.raises(ValueError, match="this one takes 'images' too"):
         text_inputs(["token_ids", "images"], IDS)
