@@ -109,8 +109,10 @@ MUTATIONS = (
     Mutation(
         "a teacher counts in the budget",
         "callbacks/budget.py",
-        "    weights = student_of(model).weights\n",
-        "    weights = model.weights\n",
+        "    weights = set(map(id, student_of(model).weights))\n"
+        "    plain = plain_variables(student_of(model))\n",
+        "    weights = set(map(id, model.weights))\n"
+        "    plain = plain_variables(model)\n",
         "product",
     ),
     Mutation(

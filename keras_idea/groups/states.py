@@ -6,6 +6,7 @@ nothing is in the model: they lie here, by the layer, as long as it lives.
 
 import weakref
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 import keras
 
@@ -34,8 +35,10 @@ def state_of(layer: keras.layers.Layer, cuts: Sequence[Cut]) -> NeuronState:
         lengths = [cut.variable.shape[cut.weights_axis] for cut in kernels]
         first, matrices = kernels[0], sum(cut.matrices for cut in kernels)
         experts = None if first.group is None else first.variable.shape[first.group]
-        # In the layer's scope, so that no two states have the same path.
-        with scope_at(layer.path):
+        # In the layer's scope, so that no two states have the same path; of a layer in
+        # several replicas with a copy in each.
+        strategy = getattr(first.variable.value, "distribute_strategy", None)
+        with scope_at(layer.path), strategy.scope() if strategy else nullcontext():
             state.build(first.neurons, max(lengths), matrices, experts)
         state.row_lengths = tuple(lengths)
     return state

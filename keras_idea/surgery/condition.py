@@ -231,5 +231,6 @@ def _untrained(ffns: list[FFN], optimizer: keras.Optimizer | None) -> list[str]:
     return [
         ffn.name
         for ffn in ffns
-        if not trained.issuperset(id(k) for k in ffn.kernels if k.trainable)
+        if ffn.built
+        and not trained.issuperset(id(k) for k in ffn.kernels if k.trainable)
     ]
