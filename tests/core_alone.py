@@ -18,13 +18,18 @@ for other in OTHERS:
     assert importlib.util.find_spec(other) is None, f"{other} is installed here"
 
 x = np.random.default_rng(0).normal(size=(32, 8)).astype("float32")
-model = keras.Sequential([keras.Input((8,)), ki.PrunableGatedFFN(16)])
-model.compile("adamw", "mse")
-prune = ki.IdeaPruneCallback(target_dim=4, begin_step=2, prune_steps=4)
-model.fit(x, x, batch_size=4, verbose=0, callbacks=[prune])
-narrow = ki.compact(model)
-assert narrow.count_params() == 3 * 8 * 4, narrow.count_params()
-assert np.allclose(narrow.predict(x, verbose=0), model.predict(x, verbose=0))
+dense = [keras.layers.Dense(16, "relu"), keras.layers.Dense(8)]
+for ffn, parameters in (
+    ([ki.PrunableGatedFFN(16)], 3 * 8 * 4),
+    (dense, 2 * 8 * 4 + 4 + 8),
+):
+    model = keras.Sequential([keras.Input((8,)), *ffn])
+    model.compile("adamw", "mse")
+    prune = ki.IdeaPruneCallback(target_dim=4, begin_step=2, prune_steps=4)
+    model.fit(x, x, batch_size=4, verbose=0, callbacks=[prune])
+    narrow = ki.compact(model)
+    assert narrow.count_params() == parameters, narrow.count_params()
+    assert np.allclose(narrow.predict(x, verbose=0), model.predict(x, verbose=0))
 # An extra that is not there: what to install.
 try:
     ki.Monitor("logs")

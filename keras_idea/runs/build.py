@@ -109,7 +109,7 @@ def decoder_models(config: RunConfig, corpus: Corpus | Documents) -> RunModels:
         wide=lambda: compiled(
             config, bare_decoder(config, shape.hidden_dim, PrunableGatedFFN)
         ),
-        plain=lambda width: compiled(config, bare_decoder(config, width)),
+        plain=lambda width: compiled(config, bare_decoder(config, width), False),
         save=lambda narrow, path: narrow.save(path),
         saved_as="narrow.keras",
     )

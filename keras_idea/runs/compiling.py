@@ -10,24 +10,24 @@ from keras_idea.runs.config import RunConfig
 from keras_idea.schedules import CosineDecay, StagedSchedule
 from keras_idea.schedules.accumulated import Accumulated
 from keras_idea.schedules.annealed import AnnealedCosine
-from keras_idea.surgery import find_ffns
 
 # Muon leaves embeddings to AdamW by itself, tied logits with them; these too.
 _LOGITS = "logits"
 
 
-def compiled(config: RunConfig, model: keras.Model) -> keras.Model:
+def compiled(config: RunConfig, model: keras.Model, pruned: bool = True) -> keras.Model:
     """`model`, compiled as the run says.
 
     Args:
         config: `RunConfig`.
         model: keras.Model, tokens to logits.
+        pruned: bool, see `learning_rate`. Defaults to True.
 
     Returns:
         `model` itself.
     """
     model.compile(
-        optimizer=make_optimizer(config, pruned=bool(find_ffns(model))),
+        optimizer=make_optimizer(config, pruned),
         loss=cross_entropy(),
         # Else KerasHub's models would also measure their accuracy.
         weighted_metrics=None,

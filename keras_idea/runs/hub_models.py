@@ -48,8 +48,8 @@ def hub_models(config: RunConfig, corpus: Corpus | Documents) -> RunModels:
     preprocessor.sequence_length = config.model.sequence_length
     vocabulary = tokenizer_vocabulary(preprocessor.tokenizer)
 
-    def ready(model: keras.Model) -> keras.Model:
-        return compiled(config, rematerialized(config, model))
+    def ready(model: keras.Model, pruned: bool = True) -> keras.Model:
+        return compiled(config, rematerialized(config, model), pruned)
 
     def save(narrow: keras.Model, path: pathlib.Path) -> None:
         # Around the same backbone: a preprocessor that is not used yet would slow
@@ -63,7 +63,7 @@ def hub_models(config: RunConfig, corpus: Corpus | Documents) -> RunModels:
         hidden_dim=source.hidden_dim,
         target_dim=narrow_width(config, source.hidden_dim, source.outline),
         wide=lambda: ready(source.wide(config)),
-        plain=lambda width: ready(source.stock(width)),
+        plain=lambda width: ready(source.stock(width), False),
         save=save,
         saved_as="preset",
     )

@@ -209,14 +209,14 @@ class NeuronPruner:
         known = trained_variables(self._optimizer)
         if trainable_variables is not None:
             known = trainable_variables = list(trainable_variables)
-        grads = self._of_active(list(grads), known)
+        grads = list(grads)
         ffns = [track.ffn for track in self.tracks]
         gradients = StepGradients(self._optimizer, grads, known, ffns)
         # Before the step: afterwards the weights are new ones.
         fresh = [gradients.sensitivities(ffn) for ffn in ffns]
         seen = fresh, gradients.ends, gradients.ended
         with awaiting(gradients.soonest):
-            self._step(grads, trainable_variables)
+            self._step(self._of_active(grads, known), trainable_variables)
             once_for_all_replicas(self._renew, seen)
 
     def _of_active(
@@ -229,6 +229,7 @@ class NeuronPruner:
         """
         if not self._guarded:
             return grads
+        grads = list(grads)
         key = functools.partial(variable_key, self._optimizer)
         places = {key(variable): i for i, variable in enumerate(variables)}
         for track, cut in self._guarded:
