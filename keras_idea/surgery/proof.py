@@ -27,6 +27,7 @@ class _Asked(keras.Model):
     def __init__(self, model: keras.Model) -> None:
         super().__init__(name="asked")
         self.model = model
+        self.built = True  # else Keras calls it once, operation by operation
 
     def call(self, inputs: Any) -> Any:
         return self.model(inputs, training=False)
