@@ -38,6 +38,7 @@ _LAYERS_ON_EACH = {
     keras.layers.Multiply,
     keras.layers.ReLU,
 }
+_OPAQUE = "a layer that holds it cannot be looked into"
 _END = "it enters or leaves the model, or a layer that cannot be looked into"
 
 
@@ -241,6 +242,7 @@ def _found(dense: list[keras.layers.Layer], axes: Axes, calls: list[Call]) -> Fo
     left_out: dict[str, str] = {}
     loud = {id(t) for call in calls if _named(call, _LOUD) for t in call.outputs}
     linear = _linear(calls)
+    called = {id(call.operation) for call in calls}
     for joined in axes.sets():
         ours = set(joined)
         makers = [layer for layer in dense if _columns(layer) in ours]
@@ -250,8 +252,9 @@ def _found(dense: list[keras.layers.Layer], axes: Axes, calls: list[Call]) -> Fo
             makers.sort(key=lambda layer: id(layer) in linear)
             groups.append(DenseGroup(makers, readers, quiet=ours.isdisjoint(loud)))
         else:
-            why = reason or "no Dense layer reads it"
-            left_out |= {layer.path: why for layer in makers}
+            for layer in makers:
+                seen = "no Dense layer reads it" if id(layer) in called else _OPAQUE
+                left_out[layer.path] = reason or seen
     return Found(groups, left_out)
 
 

@@ -102,6 +102,8 @@ def check_trainable(model: keras.Model, groups: Groups = None) -> list[FFN]:
             f"groups={groups!r}. Let it return True for one of: {names}."
         )
     if not condition.ffns:
+        for backbone in [layer for layer in walk(model) if is_backbone(layer)]:
+            check_family(backbone)
         raise ValueError(
             f"Model '{model.name}' has no FFN whose neurons can be pruned. "
             f"{why_nothing(model)}"

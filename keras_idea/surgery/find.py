@@ -2,6 +2,7 @@
 
 import dataclasses
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -272,17 +273,28 @@ def dense_groups(model: keras.layers.Layer) -> Found:
 
 
 def _within_configs(model: keras.layers.Layer, found: Found) -> Found:
-    """Without the neurons of a KerasHub task's own layers, which no config counts."""
+    """Without neurons of KerasHub's models that no config counts."""
     left_out = dict(found.left_out)
-    for task in [layer for layer in walk(model) if is_task(layer)]:
-        inside = set(map(id, walk(task.backbone)))
-        own = {id(layer) for layer in walk(task)} - inside
+    for holder in [
+        layer for layer in walk(model) if is_task(layer) or is_backbone(layer)
+    ]:
+        counted = _counted(holder)
         for group in found.groups:
-            if any(id(layer) in own for layer in group.layers):
-                why = f"the config of {type(task).__name__} does not hold its width"
+            layers = set(map(id, group.layers))
+            if not layers.isdisjoint(map(id, walk(holder))) and not counted(layers):
+                why = f"the config of {type(holder).__name__} does not hold its width"
                 left_out |= {layer.path: why for layer in group.makers}
     groups = [g for g in found.groups if g.makers[0].path not in left_out]
     return Found(groups, left_out)
+
+
+def _counted(holder: keras.Model) -> Callable[[set[int]], bool]:
+    """Whether layers, by their `id`s, make an FFN that the holder's config counts."""
+    backbone = holder.backbone if is_task(holder) else holder
+    known = [set(map(id, ffn.layers)) for ffn in known_ffns(backbone)]
+    if known and not is_task(holder):
+        return lambda layers: layers in known
+    return set(map(id, walk(backbone))).issuperset
 
 
 def _names(groups: list[DenseGroup]) -> list[str]:
