@@ -274,7 +274,7 @@ def dense_groups(model: keras.layers.Layer) -> Found:
 
 def _within_configs(model: keras.layers.Layer, found: Found) -> Found:
     """Without neurons of KerasHub's models that no config counts."""
-    left_out = dict(found.left_out)
+    left_out, stay = dict(found.left_out), list(found.groups)
     for holder in [
         layer for layer in walk(model) if is_task(layer) or is_backbone(layer)
     ]:
@@ -284,8 +284,8 @@ def _within_configs(model: keras.layers.Layer, found: Found) -> Found:
             if not layers.isdisjoint(map(id, walk(holder))) and not counted(layers):
                 why = f"the config of {type(holder).__name__} does not hold its width"
                 left_out |= {layer.path: why for layer in group.makers}
-    groups = [g for g in found.groups if g.makers[0].path not in left_out]
-    return Found(groups, left_out)
+                stay = [other for other in stay if other is not group]
+    return Found(stay, left_out)
 
 
 def _counted(holder: keras.Model) -> Callable[[set[int]], bool]:
