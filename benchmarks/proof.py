@@ -8,6 +8,7 @@ import keras
 import numpy as np
 
 import keras_idea as ki
+from keras_idea.surgery.pruner import pruner_of
 
 
 class NotPrunedError(RuntimeError):
@@ -70,7 +71,8 @@ def check_seen(what, model, steps):
     for ffn in _prunable(what, model):
         if ffn.state.live is None:
             _fail(what, f"no pruner is at work in {ffn.name}", steps=steps)
-        expect(what, "steps that the pruner saw", ffn.state.live.pruner.steps, steps)
+        seen = pruner_of(model.optimizer).steps
+        expect(what, "steps that the pruner saw", seen, steps)
         scores = keras.ops.convert_to_numpy(ffn.scores)
         if not (np.isfinite(scores).all() and scores.any()):
             _fail(what, f"the scores of {ffn.name} are empty", steps=steps)

@@ -2,13 +2,13 @@
 
 from benchmarks.paper.methods import METHODS
 from benchmarks.paper.scale import VOCABULARY_SIZE
-from keras_idea.callbacks.narrowing import compaction_widths
 from keras_idea.functional.counts import (
     ffn_parameters,
     token_multiply_adds,
     train_flops,
 )
 from keras_idea.schedules import CubicWidth
+from keras_idea.schedules.compaction import compaction_widths
 
 
 def multiply_adds(scale, width) -> int:

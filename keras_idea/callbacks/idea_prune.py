@@ -10,11 +10,12 @@ import keras
 
 from keras_idea import methods
 from keras_idea.callbacks.budget import Budget
-from keras_idea.callbacks.compile_ahead import CompileAhead
 from keras_idea.callbacks.log_dir import LogDir, call_after, monitor_for
-from keras_idea.callbacks.method_run import MethodRun
-from keras_idea.callbacks.narrowing import COMPACT, Compact, Narrowing
-from keras_idea.callbacks.outcome import Narrowed, warn_of_unfinished
+from keras_idea.callbacks.outcome import (
+    Narrowed,
+    warn_of_jumps,
+    warn_of_unfinished,
+)
 from keras_idea.callbacks.peers import check_kept_weights, check_peers
 from keras_idea.callbacks.run_checks import (
     check_end,
@@ -25,8 +26,12 @@ from keras_idea.callbacks.run_checks import (
 from keras_idea.callbacks.target import check_groups, check_target
 from keras_idea.keras_private.callbacks import peers
 from keras_idea.keras_private.optimizer_variables import as_int
+from keras_idea.monitor.monitor import Monitor
+from keras_idea.pruning.compile_ahead import pays
+from keras_idea.pruning.session import Session
+from keras_idea.schedules.compaction import COMPACT, Compact
 from keras_idea.surgery.condition import Groups
-from keras_idea.surgery.pruner import NeuronPruner, end_pruning
+from keras_idea.surgery.pruner import end_pruning
 from keras_idea.surgery.rate_log import RateLog
 from keras_idea.surgery.step_count import StepCount
 from keras_idea.surgery.train_function import at_first_step
@@ -143,11 +148,10 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         self._at_rest()
 
     def _at_rest(self) -> None:
-        self._run: Any = None  # the `MethodRun` of the `fit` under way
-        self._parked: NeuronPruner | None = None  # its pruner, for the next `fit`
+        self._session: Any = None  # the `Session` of the `fit` under way
+        self._last: Session | None = None  # that of the `fit` before, of this model
         self._fitted: Callable[[], keras.Model | None] = lambda: None
         self._call_off: Callable[[], None] | None = None
-        self._ahead = CompileAhead()
 
     def __reduce__(self) -> tuple:
         """A copy, or a pickle, begins at rest: nothing of a model goes with it."""
@@ -164,7 +168,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         """Checks everything that can fail, and sets the method to work."""
-        self._run, self._call_off = None, None
+        self._session, self._call_off = None, None
         self._outer = id(sys.exc_info()[1])  # `fit` may be called in an `except`
         if keras.backend.backend() == "tensorflow" and not is_built(self.model):
             check_peers(self)
@@ -183,30 +187,34 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         if not tracing:  # else the epoch has begun, with its callbacks
             self._count_epoch(model)
         span = (self.begin_step, self.prune_steps, self.update_every)
-        self._run = MethodRun(self.method, targets, *span)
-        self._narrowing = Narrowing.of(self, self._run, start, self._ahead)
+        session = Session(self.method, targets, *span, self._last)
+        eager = keras.backend.backend() == "torch" and not model.jit_compile
+        session.plan_narrowing(self.compact, start, eager, pays(self.compile_ahead))
+        self._session, self._last = session, session
         self._narrowed = Narrowed(model, [ffn for ffn, _ in targets])
-        if self._run.has_work or not self._narrowing.done:
+        if session.has_work:
             check_peers(self)
-            self._run.warn_of_jumps(start)
+            warn_of_jumps(session.tracks, self.begin_step, start)
         elif self.compact != "off":
             return
         # A model that stays masked is scored to the end, after a kill too.
-        self._run.begin(model, start, self._parked, tracing)
+        session.begin(model, start, tracing)
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         """Notes where the optimizer stands: reading it each batch would cost."""
         self._count_epoch(self.model)
         self._batches = 0
-        if self._run is not None:
-            self._or_end(check_kept_weights, self, self._run)
+        if self._session is not None:
+            self._or_end(check_kept_weights, self, self._session)
 
     def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
         """Narrows the model between two batches, once pruning is done."""
         if batch == 0:  # all callbacks have begun the epoch, and may have set the rate
             self._count_epoch(self.model)
-            if self._run is not None and self._count.known:
-                self._run.wait(self.model, self._count.after(0))
+            if self._session is not None and self._count.known:
+                watched = any(isinstance(peer, Monitor) for peer in peers(self))
+                watched |= self._monitor is not None
+                self._session.wait(self.model, self._count.after(0), watched)
         self._advance(batches=batch)
         self._rate.note(batch)
 
@@ -215,7 +223,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         self._batches = batches = batch + 1
         if logs is None or not self._count.known:
             return
-        logs.update(self._run.progress(self._count.after(batches)))
+        logs.update(self._session.progress(self._count.after(batches)))
         rate = self._rate.of(batches)
         if rate is not None:
             logs["learning_rate"] = rate
@@ -226,9 +234,9 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         batches = self._count.batches(model.optimizer)
         self._check(model)
         self._advance(batches)
-        self._or_end(check_end, self._run, as_int(model.optimizer.iterations))
+        self._or_end(check_end, self._session, as_int(model.optimizer.iterations))
         if logs is not None:
-            logs.update(self._run.seen())
+            logs.update(self._session.seen())
             rate = self._rate.at_end(self._batches)
             if rate is not None:  # Keras's callbacks that set it tell it themselves
                 logs.setdefault("learning_rate", rate)
@@ -240,17 +248,15 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         """
         if self._call_off is not None:
             self._call_off()
-        if self._run is None:  # it has not begun, or was ended before
+        if self._session is None:  # it has not begun, or was ended before
             return
-        run, self._run, self._parked = self._run, None, self._run.pruner
-        self._narrowing.end()
-        run.end(self.model)
+        session, self._session = self._session, None
+        done = session.end(self.model)
         if self.compact == "off":
             self._narrowed.tell_masked((self.params or {}).get("verbose", 0))
-        unfinished = run.wider_than_due() or not self._narrowing.done
-        if unfinished and id(sys.exc_info()[1]) == self._outer:  # no error says more
+        if not done and id(sys.exc_info()[1]) == self._outer:  # no error says more
             step = as_int(self.model.optimizer.iterations)
-            ffns = [track.ffn for track in run.tracks]
+            ffns = [track.ffn for track in session.tracks]
             warn_of_unfinished(ffns, self.begin_step, self.end_step, step)
 
     def _count_epoch(self, model: keras.Model) -> None:
@@ -259,30 +265,29 @@ class IdeaPruneCallback(keras.callbacks.Callback):
 
     def _advance(self, batches: int) -> None:
         """Does what must be done after so many batches of this epoch."""
-        if self._run is None:  # nothing is built before the first step
+        session = self._session
+        if session is None:  # nothing is built before the first step
             return
         step = self._count.after(batches)
-        if step >= min(self._run.due_step, self._narrowing.due_step):
-            model = self.model  # on jax this syncs the variables
-            # float16 skips steps, so the count of batches may run ahead.
-            step = as_int(model.optimizer.iterations)
-            if step < min(self._run.due_step, self._narrowing.due_step):
-                return
-            self._check(model)
-            self._run.advance(model, step)
-            if self._run.done and step >= self._narrowing.due_step:
-                self._or_end(check_kept_weights, self)
-                self._narrowing.advance(model, step, self._run)
-                if self._narrowing.done:
-                    verbose = (self.params or {}).get("verbose", 0)
-                    self._narrowed.tell(model, step, verbose)
-        elif self._narrowing.can_prepare(self._fitted(), step):
-            self._narrowing.prepare(self.model)
+        if step < session.due_step:
+            if session.can_prepare(self._fitted(), step):
+                session.prepare(self.model)
+            return
+        model = self.model  # on jax this syncs the variables
+        # float16 skips steps, so the count of batches may run ahead.
+        step = as_int(model.optimizer.iterations)
+        if step < session.due_step:
+            return
+        self._check(model)
+        if session.narrows(step):
+            self._or_end(check_kept_weights, self)
+        if session.advance(model, step):
+            self._narrowed.tell(model, step, (self.params or {}).get("verbose", 0))
 
     def _check(self, model: keras.Model) -> None:
         """Compares what was planned with what has happened."""
         idle = self._batches if not self._count.batches(model.optimizer) else 0
-        self._or_end(check_progress, model, self._run.pruner, idle)
+        self._or_end(check_progress, model, self._session.pruner, idle)
 
     def _or_end(self, check: Callable[..., None], *arguments: Any) -> None:
         try:

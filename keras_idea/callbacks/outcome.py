@@ -1,5 +1,6 @@
 """What one `fit` has made of a model, said in a line."""
 
+import warnings
 from collections.abc import Sequence
 
 import keras
@@ -8,6 +9,8 @@ from keras_idea import processes
 from keras_idea.callbacks.budget import plain_parameters
 from keras_idea.keras_private.user_warning import warn_user
 from keras_idea.surgery.find import FFN
+from keras_idea.surgery.track import Track
+from keras_idea.validation import plural
 
 
 def warn_of_nothing_to_prune(targets: Sequence[tuple[FFN, int]]) -> None:
@@ -21,6 +24,31 @@ def warn_of_nothing_to_prune(targets: Sequence[tuple[FFN, int]]) -> None:
             "Nothing will be pruned: the target is the width that every FFN has. "
             f"Received: a target of {_widths([n for _, n in targets])}. Lower it, or "
             "train without the IdeaPruneCallback."
+        )
+
+
+def warn_of_jumps(tracks: Sequence[Track], begin_step: int, start: int) -> None:
+    """Warns where the schedule of a run lies behind its first step.
+
+    Args:
+        tracks: list of `Track`, of the FFNs that are pruned.
+        begin_step: int, the last optimizer step at full width.
+        start: int, the optimizer steps taken when the run begins.
+    """
+    if start <= begin_step:
+        return
+    jumps = [
+        f"{t.ffn.name} from {t.began} to {plural(t.schedule(start), 'neuron')}"
+        for t in tracks
+        # A run that goes on from a checkpoint has the width of its last step.
+        if t.began > t.schedule(start - 1)
+    ]
+    if jumps:
+        more = f" and {len(jumps) - 1} more" if len(jumps) > 1 else ""
+        warnings.warn(
+            f"begin_step={begin_step} lies before this run's first step "
+            f"({start}), so the width drops immediately: {jumps[0]}{more}.",
+            stacklevel=2,
         )
 
 

@@ -2,11 +2,11 @@
 
 import keras
 
-from keras_idea.callbacks.method_run import MethodRun
 from keras_idea.keras_private.callbacks import initial_epoch, peers
 from keras_idea.keras_private.optimizer_parts import innermost
 from keras_idea.keras_private.optimizer_variables import apply_count, as_int
 from keras_idea.keras_private.train_step import has_own_train_step
+from keras_idea.pruning.session import Session
 
 # Those of Keras that put earlier weights back, and what to do instead.
 _RESTORING = {
@@ -65,19 +65,19 @@ def _check_early_stopping(prune: keras.callbacks.Callback) -> None:
 
 
 def check_kept_weights(
-    prune: keras.callbacks.Callback, run: MethodRun | None = None
+    prune: keras.callbacks.Callback, session: Session | None = None
 ) -> None:
     """Refuses to go on where an EarlyStopping keeps wide weights by now.
 
     Args:
         prune: the pruning callback.
-        run: its `MethodRun`, in the midst of pruning; None: it is about to narrow.
+        session: its `Session`, in the midst of pruning; None: it is about to narrow.
 
     Raises:
         ValueError: saying from when on it may keep them.
     """
     kept = any(stop.best_weights is not None for stop in _restoring_stops(prune))
-    if kept and (run is None or run.wider_than_due()):
+    if kept and (session is None or session.wider_than_due()):
         name = "EarlyStopping(restore_best_weights=True)"
         raise ValueError(_restores(name, "Set a later start_from_epoch."))
 

@@ -4,7 +4,6 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_idea.callbacks.method_run import MethodRun
 from keras_idea.callbacks.outcome import warn_of_nothing_to_prune
 from keras_idea.callbacks.target import describe, target_widths
 from keras_idea.keras_private.callbacks import initial_epoch
@@ -13,6 +12,7 @@ from keras_idea.keras_private.optimizer_parts import innermost
 from keras_idea.keras_private.optimizer_variables import apply_count, as_int
 from keras_idea.keras_private.train_step import has_own_train_step
 from keras_idea.keras_private.user_warning import warn_user
+from keras_idea.pruning.session import Session
 from keras_idea.surgery.condition import check_backbones, check_trainable
 from keras_idea.surgery.find import FFN
 from keras_idea.surgery.optimizer_state import check_carriable
@@ -128,20 +128,20 @@ def check_length(prune: keras.callbacks.Callback) -> None:
     warn_user(f"{message} (Counted for a `train_step` of one step per batch.)")
 
 
-def check_end(run: MethodRun, step: int) -> None:
+def check_end(session: Session, step: int) -> None:
     """After the last step of pruning, no more neurons live than were to be kept.
 
     Args:
-        run: `MethodRun`.
+        session: `Session`.
         step: int, the optimizer steps taken.
 
     Raises:
         RuntimeError: naming an FFN that is too wide.
     """
-    wide = run.wider_than_due() if step > run.last_step else []
+    wide = session.wider_than_due() if step > session.last_step else []
     if wide:
         raise RuntimeError(
-            f"Pruning should have ended with step {run.last_step}, and after step "
+            f"Pruning should have ended with step {session.last_step}, and after step "
             f"{step} {wide[0].name} still has {wide[0].width} neurons. Something has "
             "put pruned neurons back, or kept the masks from being made."
         )

@@ -98,8 +98,6 @@ class NeuronState(keras.layers.Layer):
         self._measured: Any = None  # the last forward pass that came to a probe
         #: None, or while a pruner is at work the `Track` with its scores and mask.
         self.live: Any = None
-        #: bool, whether somebody reads the scores from the start of a `fit`.
-        self.watched = False
         #: None, or the neurons that are to be left, as the last pruning run has it.
         self.target_dim: int | None = None
         #: int or None, the experts whose neurons these are, each ranked by itself.

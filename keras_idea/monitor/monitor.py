@@ -124,8 +124,6 @@ class Monitor(keras.callbacks.Callback):
         self._neurons = NeuronLog(self._log, self._watch, start)
         self._ffns = find_ffns(model)
         self._watch.narrowed(self._ffns)  # what was narrowed before is no news
-        for ffn in self._ffns:
-            ffn.state.watched = True
         self._start = self._last_point = start
         self._meter = IntervalMeter()
         self._points: collections.deque = collections.deque()
@@ -188,8 +186,6 @@ class Monitor(keras.callbacks.Callback):
             self._neurons.draw(step)
         self._log.close()
         self._log = None
-        for ffn in self._ffns:
-            ffn.state.watched = False
 
     def read_neurons(self, step: int) -> None:
         """Reads the neurons now; between two batches only.

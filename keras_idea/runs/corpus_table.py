@@ -53,14 +53,14 @@ class CorpusConfig(fields.Table):
 
     table = "corpus"
     paths: tuple[str, ...] | None = fields.checked(None, _check_paths)
-    dataset: str | None = fields.checked(None, fields.check_optional_text)
-    dataset_config: str | None = fields.checked(None, fields.check_optional_text)
+    dataset: str | None = fields.optional(fields.check_text)
+    dataset_config: str | None = fields.optional(fields.check_text)
     dataset_split: str = fields.checked("train", fields.check_text)
-    dataset_revision: str | None = fields.checked(None, fields.check_optional_text)
+    dataset_revision: str | None = fields.optional(fields.check_text)
     validation_paths: tuple[str, ...] | None = fields.checked(None, _check_paths)
     field: str = fields.checked("text", fields.check_text)
     documents: str = fields.choice("file", *SPLITS)
-    pattern: str | None = fields.checked(None, fields.check_optional_text)
+    pattern: str | None = fields.optional(fields.check_text)
     on_bad: str = fields.choice("refuse", *POLICIES)
     cache: str = fields.checked("runs/token-cache", fields.check_text)
 

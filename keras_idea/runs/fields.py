@@ -26,11 +26,16 @@ def checked(default: Any, check: Check) -> Any:
     return dataclasses.field(default=default, metadata={"check": check})
 
 
+def optional(check: Check) -> Any:
+    """A field for None, its default, or a value that `check` takes."""
+    return checked(
+        None, lambda name, value: None if value is None else check(name, value)
+    )
+
+
 def integer(default: int, minimum: int, maximum: int | None = None) -> Any:
     """A field for an int in [minimum, maximum]; None: what any backend can count."""
-    return checked(
-        default, functools.partial(_check_int, minimum=minimum, maximum=maximum)
-    )
+    return checked(default, whole(minimum, maximum))
 
 
 def number(
@@ -51,65 +56,51 @@ def number(
 
 def positive(default: float, below: float | None = None) -> Any:
     """A field for a finite float > 0, and below `below`."""
-    return checked(default, functools.partial(_check_positive, below=below))
-
-
-def optional_positive() -> Any:
-    """A field for a finite float > 0, or None."""
-    return checked(None, _or_none(_check_positive))
-
-
-def optional_bool() -> Any:
-    """A field for a bool, or None."""
-    return checked(None, _or_none(check_bool))
-
-
-def optional_text() -> Any:
-    """A field for a str that says something, or None."""
-    return checked(None, _or_none(check_text))
+    return checked(default, above_zero(below))
 
 
 def choice(default: str, *choices: str) -> Any:
     """A field for one of a few strings."""
-    return checked(default, functools.partial(check_choice, choices=choices))
+    return checked(default, one_of(*choices))
 
 
-def optional_integer(minimum: int = 1) -> Any:
-    """A field for an int >= `minimum`, or None."""
-    return checked(None, _or_none(functools.partial(_check_int, minimum=minimum)))
+def whole(minimum: int = 1, maximum: int | None = None) -> Check:
+    """Takes an int in [minimum, maximum]; None: what any backend can count."""
+
+    def check(name: str, value: Any) -> int:
+        number = check_int(name, value, minimum, maximum)
+        if number > _LARGEST:
+            raise ValueError(
+                f"`{name}` must be at most {_LARGEST}. Received: {name}={value!r}."
+            )
+        return number
+
+    return check
 
 
-def optional_count() -> Any:
-    """A field for an int >= 1 of any size, or None."""
-    return checked(None, _or_none(functools.partial(check_int, minimum=1)))
+def count(name: str, value: Any) -> int:
+    """`value` if it is an int >= 1, of any size."""
+    return check_int(name, value, minimum=1)
 
 
-def optional_choice(*choices: str) -> Any:
-    """A field for one of a few strings, or None."""
-    return checked(None, _or_none(functools.partial(check_choice, choices=choices)))
+def above_zero(below: float | None = None) -> Check:
+    """Takes a finite float > 0, and below `below`."""
+
+    def check(name: str, value: Any) -> float:
+        number = check_number(name, value, minimum=0.0)
+        if number == 0 or (below is not None and number >= below):
+            end = "" if below is None else f" and below {below}"
+            raise ValueError(
+                f"`{name}` must be a number above 0{end}. Received: {name}={value!r}."
+            )
+        return number
+
+    return check
 
 
-def _check_int(name: str, value: Any, minimum: int, maximum: int | None = None) -> int:
-    number = check_int(name, value, minimum, maximum)
-    if number > _LARGEST:
-        raise ValueError(
-            f"`{name}` must be at most {_LARGEST}. Received: {name}={value!r}."
-        )
-    return number
-
-
-def _check_positive(name: str, value: Any, below: float | None = None) -> float:
-    number = check_number(name, value, minimum=0.0)
-    if number == 0 or (below is not None and number >= below):
-        end = "" if below is None else f" and below {below}"
-        raise ValueError(
-            f"`{name}` must be a number above 0{end}. Received: {name}={value!r}."
-        )
-    return number
-
-
-def _or_none(check: Check) -> Check:
-    return lambda name, value: None if value is None else check(name, value)
+def one_of(*choices: str) -> Check:
+    """Takes one of a few strings."""
+    return functools.partial(check_choice, choices=choices)
 
 
 def check_bool(name: str, value: object) -> bool:
@@ -137,15 +128,10 @@ def check_text(name: str, value: object) -> str:
     return value
 
 
-def check_optional_text(name: str, value: object) -> str | None:
-    """`value` if it is None or a str that says something."""
-    return None if value is None else check_text(name, value)
-
-
 def check_width(name: str, value: Any) -> int | float:
     """`value` if it is a whole number of neurons, or the fraction kept."""
     if not isinstance(value, float):
-        return _check_int(name, value, minimum=1)
+        return whole()(name, value)
     if not 0.0 < value < 1.0:
         raise ValueError(
             f"`{name}` must be a whole number of neurons >= 1, or a fraction in "
@@ -154,15 +140,8 @@ def check_width(name: str, value: Any) -> int | float:
     return value
 
 
-def check_optional_width(name: str, value: Any) -> int | float | None:
-    """`value` if it is None, or as `check_width`."""
-    return None if value is None else check_width(name, value)
-
-
-def check_mesh(name: str, value: Any) -> dict[str, int] | None:
-    """`value` if it is None or the sizes of a mesh's axes."""
-    if value is None:
-        return None
+def check_mesh(name: str, value: Any) -> dict[str, int]:
+    """`value` if it is the sizes of a mesh's axes."""
     axes = ("data", "model")
     if not isinstance(value, Mapping) or not value or not set(value) <= set(axes):
         named = value if isinstance(value, Mapping) else ()
@@ -173,9 +152,7 @@ def check_mesh(name: str, value: Any) -> dict[str, int] | None:
             f"{did_you_mean(wrong, axes)}"
         )
     return {
-        axis: _check_int(f"{name}.{axis}", value[axis], minimum=1)
-        for axis in axes
-        if axis in value
+        axis: whole()(f"{name}.{axis}", value[axis]) for axis in axes if axis in value
     }
 
 

@@ -7,10 +7,10 @@ test holds the two equal.
 import dataclasses
 from collections.abc import Mapping
 
-from keras_idea.callbacks.narrowing import COMPACT, Compact
 from keras_idea.functional.importance import Reduction
 from keras_idea.methods import METHODS
 from keras_idea.runs import fields
+from keras_idea.schedules.compaction import COMPACT, Compact
 
 _MIXED = ("mixed_bfloat16", "mixed_float16")
 _DTYPES = ("float32", "bfloat16", "float16", *_MIXED)
@@ -90,7 +90,7 @@ class OptimizerConfig(fields.Table):
     warmup_steps: int = fields.integer(50, minimum=0)
     rewarm: float = fields.number(0.0, minimum=0.0, maximum=1.0)
     weight_decay: float = fields.number(0.01, minimum=0.0)
-    global_clipnorm: float | None = fields.optional_positive()
+    global_clipnorm: float | None = fields.optional(fields.above_zero())
     gradient_accumulation_steps: int = fields.integer(1, minimum=1)
 
     def _check_together(self) -> None:
@@ -132,11 +132,11 @@ class DistillationConfig(fields.Table):
     """
 
     table = "distillation"
-    teacher: str | None = fields.checked(None, fields.check_optional_text)
+    teacher: str | None = fields.optional(fields.check_text)
     temperature: float = fields.positive(1.0)
     weight: float = fields.positive(0.5, below=1.0)
-    top_k: int | None = fields.optional_integer()
-    teacher_dtype: str | None = fields.optional_choice(*_DTYPES)
+    top_k: int | None = fields.optional(fields.whole())
+    teacher_dtype: str | None = fields.optional(fields.one_of(*_DTYPES))
     compare_without: bool = fields.checked(False, fields.check_bool)
 
     def _check_together(self) -> None:
@@ -190,7 +190,7 @@ class DistributionConfig(fields.Table):
     """
 
     table = "distribution"
-    mesh: Mapping[str, int] | None = fields.checked(None, fields.check_mesh)
+    mesh: Mapping[str, int] | None = fields.optional(fields.check_mesh)
 
     @property
     def size(self) -> tuple[int, int]:
@@ -212,7 +212,7 @@ class SampleConfig(fields.Table):
     """
 
     table = "sample"
-    prompt: str | None = fields.optional_text()
+    prompt: str | None = fields.optional(fields.check_text)
     tokens: int = fields.integer(320, minimum=1)
     temperature: float = fields.number(0.8, minimum=0.0)
     top_k: int = fields.integer(40, minimum=1)
@@ -248,9 +248,9 @@ class RunSettings(fields.Table):
     seed: int = fields.integer(0, minimum=0, maximum=2**31 - 1)
     dtype: str = fields.choice("float32", "float32", *_MIXED)
     rematerialize: bool = fields.checked(False, fields.check_bool)
-    jit_compile: bool | None = fields.optional_bool()
+    jit_compile: bool | None = fields.optional(fields.check_bool)
     validate_every: int = fields.integer(100, minimum=1)
-    checkpoint_every: int | None = fields.optional_integer()
+    checkpoint_every: int | None = fields.optional(fields.whole())
     keep_checkpoints: int = fields.integer(2, minimum=1)
     tensorboard: bool = fields.checked(False, fields.check_bool)
     compare_from_scratch: bool = fields.checked(True, fields.check_bool)

@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Mapping
 
 from keras_idea import methods
-from keras_idea.callbacks.narrowing import compaction_widths
 from keras_idea.runs.tables import BudgetConfig, PruningConfig
+from keras_idea.schedules.compaction import compaction_widths
 
 
 @dataclasses.dataclass(frozen=True)

@@ -64,7 +64,7 @@ class NeuronPruner:
     @property
     def attached(self) -> bool:
         """bool, whether it is at work."""
-        return any(track.pruner is self for track in self.tracks)
+        return any(track.release == self.detach for track in self.tracks)
 
     @property
     def variables(self) -> list[keras.Variable]:
@@ -122,7 +122,7 @@ class NeuronPruner:
             state = track.ffn.state
             track.scores.assign(ops.copy(track.ffn.scores.value))
             track.mask.assign(self._first_mask(track))
-            track.pruner, state.live = self, track
+            track.release, state.live = self.detach, track
             state.publish()
         self._guarded = [
             (track, cut)
@@ -151,7 +151,7 @@ class NeuronPruner:
             if track.zeroes:
                 # Averages that Keras puts in at the end have brought them back.
                 zero_rows(track.ffn.cuts(), state.mask.value)
-            track.pruner = state.live = None
+            track.release = state.live = None
             if track.scheduled:
                 _tell_unasked(track.ffn)
         for variable in self.variables:
@@ -275,7 +275,7 @@ def end_pruning(model: keras.Model) -> None:
     for ffn in find_ffns(model):
         track = ffn.state.live
         if track is not None:
-            track.pruner.detach(model)
+            track.release(model)
 
 
 def own_variables(optimizer: keras.Optimizer) -> list[keras.Variable]:

@@ -1,16 +1,13 @@
 """What a pruning run knows of one FFN."""
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import keras
 
 from keras_idea.methods.probe import Probe
 from keras_idea.schedules.width import CubicWidth
 from keras_idea.surgery.find import FFN
-
-if TYPE_CHECKING:  # it is told of these
-    from keras_idea.surgery.pruner import NeuronPruner
 
 
 @dataclasses.dataclass(eq=False)
@@ -23,7 +20,8 @@ class Track:
         schedule: `CubicWidth`, its width over the steps.
         began: int, the active neurons when the run began.
         probe: what the method has hung, or will hang, in its way; or None.
-        pruner: the `NeuronPruner` at work in it, or None.
+        release: while a pruner is at work in it, the function of the model that takes
+            the pruner off; else None.
         scores: variable of the optimizer, shaped as the state's scores: the newest, as
             long as a pruner is at work.
         mask: variable of the optimizer, shaped as the state's mask; likewise.
@@ -36,7 +34,7 @@ class Track:
     schedule: CubicWidth
     began: int
     probe: Probe | None = None
-    pruner: "NeuronPruner | None" = None
+    release: Callable[[keras.Model], None] | None = None
     scores: keras.Variable = None
     mask: keras.Variable = None
     scheduled: bool = True

@@ -25,7 +25,7 @@ FLOORS = [
     {"models"},
     {"surgery", "evaluation"},
     {"distribution"},
-    {"monitor", "checkpoints", "export"},
+    {"monitor", "checkpoints", "export", "pruning"},
     {"callbacks"},
     {"runs"},
     {"cli", "__init__"},
@@ -193,7 +193,7 @@ def test_few_files_import_a_backend():
     # tensorflow traces, or of one of its replicas, to join jax's processes, to ask
     # its compiler, now or ahead, and to compute in place where nothing is compiled.
     assert naming == {
-        "callbacks/compile_ahead.py",
+        "pruning/compile_ahead.py",
         "keras_private/train_step.py",
         "keras_private/mask_torch.py",
         "processes.py",

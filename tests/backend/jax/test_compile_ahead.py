@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.callbacks.compile_ahead import pays
+from keras_idea.pruning.compile_ahead import pays
 from tests.support.dense_ffns import dense_gated
 from tests.support.helpers import (
     LossRecorder,
@@ -50,7 +50,7 @@ class Programs(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         until = time.monotonic() + 60
-        while not self.prune._narrowing._ahead._ahead.idle and time.monotonic() < until:
+        while not self.prune._session._ahead._ahead.idle and time.monotonic() < until:
             time.sleep(0.01)
 
     def on_train_end(self, logs=None):

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.callbacks.method_run import MethodRun
 from keras_idea.callbacks.run_checks import check_end
+from keras_idea.pruning.session import Session
 from tests.support.helpers import residual_model, set_random_weights, to_numpy
 
 # Behind the 8 steps of the first fit, up to the last of them, and across it.
@@ -70,7 +70,7 @@ def test_what_was_not_pruned_ends_the_run():
     model = residual_model()
     model.compile("adamw", "mse")
     model.optimizer.build(model.trainable_variables)
-    run = MethodRun(
+    run = Session(
         ki.methods.get("sensitivity"), [(f, 4) for f in ki.find_ffns(model)], 0, 4, 1
     )
     run.begin(model, start=0)

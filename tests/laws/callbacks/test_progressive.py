@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.callbacks.narrowing import neurons_to_keep
 from keras_idea.methods import Sensitivity
+from keras_idea.pruning.narrowing import neurons_to_keep
 from keras_idea.schedules.milestones import bucket, milestones
 from tests.support import algorithm_reference as reference
 from tests.support.dense_ffns import dense_gated

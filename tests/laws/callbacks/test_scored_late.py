@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.callbacks import method_run
 from keras_idea.functional.importance import memory_steps
+from keras_idea.pruning import session
 from tests.support import algorithm_reference as reference
 from tests.support.helpers import residual_model, set_random_weights, to_numpy
 from tests.support.kernels import kernels
 
 BEGIN, STEPS, TARGET, TOTAL = 37, 8, 4, 48
 FIRST = BEGIN - 21  # 0.4^21 = 4e-9
-SEEN = method_run.SEEN_STEPS
+SEEN = session.SEEN_STEPS
 
 
 class Seen(keras.callbacks.Callback):
@@ -48,7 +48,7 @@ def fitted(data, more=(), **settings):
 def late(request, monkeypatch):
     """bool, whether the scores begin late; by default only where nothing compiles."""
     if request.param == "always":
-        monkeypatch.setattr(method_run, "WORTH_COMPILING", 0)
+        monkeypatch.setattr(session, "WORTH_COMPILING", 0)
         return True
     return keras.backend.backend() == "torch"
 
@@ -105,7 +105,7 @@ def test_a_loop_that_tells_of_epochs_alone_has_them_from_the_start(data, late):
 )
 def test_steps_in_fours(data, monkeypatch):
     """Whoever counts them sees each fourth alone, and takes scores up early enough."""
-    monkeypatch.setattr(method_run, "WORTH_COMPILING", 0)
+    monkeypatch.setattr(session, "WORTH_COMPILING", 0)
     masks = []
     for count in (1, 4):
         model = residual_model()

@@ -121,7 +121,7 @@ def test_half_precision_prunes_to_the_target(data, policy):
     for _ in range(70 if policy == "mixed_float16" else 8):
         model.train_on_batch(x, y)
         assert np.isfinite(to_numpy(ffn.scores)).all()
-        assert prune._run.pruner.steps == int(model.optimizer.iterations)
+        assert prune._session.pruner.steps == int(model.optimizer.iterations)
     assert ffn.width == 4
     assert ffn.scores.dtype == ffn.mask.dtype == "float32"
 

@@ -1,0 +1,110 @@
+"""What a method that decides once does in a run: it may measure, and decides."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+
+from keras_idea.keras_private.layer_walk import student_of
+from keras_idea.methods.method import Job, Method
+from keras_idea.surgery.find import FFN
+from keras_idea.surgery.probes import (
+    attach_probes,
+    check_calls,
+    check_probes,
+    detach_probes,
+    keep_neurons,
+)
+from keras_idea.surgery.replicas import replicas_of
+from keras_idea.surgery.track import Track
+from keras_idea.surgery.train_function import mark_train_step
+
+
+class Measuring:
+    """The probes of one method, in the FFNs of one model.
+
+    Args:
+        method: a `keras_idea.methods.Method` that has a decision step.
+        tracks: list of `Track`, of the FFNs that are pruned.
+        span: tuple `(begin_step, prune_steps)`.
+    """
+
+    def __init__(
+        self, method: Method, tracks: Sequence[Track], span: tuple[int, int]
+    ) -> None:
+        self._method, self._tracks, self._span = method, tracks, span
+        self._work = [track for track in tracks if track.began > track.target_dim]
+
+    @property
+    def measures(self) -> bool:
+        """bool, whether the method looks at hidden activations before it decides."""
+        return any(track.probe is not None for track in self._work)
+
+    def begin(self, model: keras.Model, start: int) -> bool:
+        """Checks what can fail, and makes the probes.
+
+        Args:
+            model: the Keras model that is fitted.
+            start: int, the optimizer steps taken so far.
+
+        Returns:
+            bool, whether `attach` is still to be called: the model was not saved with
+            these probes in it.
+
+        Raises:
+            ValueError: for what the method cannot do.
+        """
+        if self._work:
+            self._make_probes(model, start)
+        if self.measures and all(map(_adopted, self._work)):
+            mark_train_step(model)
+            self._method.connect([track.ffn.state.probe for track in self._work])
+            return False
+        self.end(model)
+        return self.measures
+
+    def attach(self, model: keras.Model, step: int) -> None:
+        """Hangs the probes into the FFNs, after so many optimizer steps."""
+        pairs: list[tuple[FFN, Any]] = [(t.ffn, t.probe) for t in self._work]
+        attach_probes(model, pairs)
+        for _, probe in pairs:
+            probe.start_at(step)
+        self._method.connect([probe for _, probe in pairs])
+        check_calls(student_of(model))
+
+    def decide(self, model: keras.Model) -> None:
+        """Masks all neurons but those that the method keeps."""
+        decisions = self._method.decide(student_of(model), self._jobs())
+        for track, decision in zip(self._work, decisions, strict=True):
+            keep_neurons(track.ffn, decision)
+        self.end(model)
+
+    def end(self, model: keras.Model) -> None:
+        """Takes the probes off, if there are any."""
+        detach_probes(model, [track.ffn for track in self._tracks])
+
+    def _jobs(self) -> list[Job]:
+        return [
+            Job(track.ffn, index, track.target_dim, *self._span)
+            for index, track in enumerate(self._tracks)
+            if track in self._work
+        ]
+
+    def _make_probes(self, model: keras.Model, start: int) -> None:
+        jobs = self._jobs()
+        self._method.check(jobs, model, start)
+        probes = self._method.make_probes(jobs)
+        for track, probe in zip(self._work, probes, strict=bool(probes)):
+            track.probe = probe
+        if self._method.reads_hidden:
+            optimizer = model.optimizer if probes else None
+            name, replicas = self._method.name, replicas_of(model)
+            check_probes([t.ffn for t in self._work], optimizer, name, replicas)
+
+
+def _adopted(track: Track) -> bool:
+    """Whether its FFN holds just this probe: the model was saved with it."""
+    present, probe = track.ffn.state.probe, track.probe
+    if probe is None or type(present) is not type(probe):
+        return False
+    return present.get_config() == probe.get_config()

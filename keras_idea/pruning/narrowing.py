@@ -1,0 +1,122 @@
+"""When the model of one run is made physically narrower, and which neurons go.
+
+Neurons that are masked never come back, so which step takes them out changes nothing of
+what the model computes. The living keep their scores and go on being ranked; after the
+last step there is nothing left to rank.
+"""
+
+from collections.abc import Sequence
+
+import keras
+import numpy as np
+
+from keras_idea.pruning.compile_ahead import Milestone
+from keras_idea.schedules.compaction import Compact, narrowing_steps, stored_width
+from keras_idea.surgery.find import FFN
+from keras_idea.surgery.own_config import follow_widths
+from keras_idea.surgery.shrink import narrow_to, refresh_graphs
+from keras_idea.surgery.track import Track
+
+
+def neurons_to_keep(mask: np.ndarray, width: int) -> np.ndarray:
+    """The living neurons, filled up with dead ones where there are fewer.
+
+    Args:
+        mask: float array `(hidden_dim,)` in {0, 1}, the living; of experts
+            `(experts, hidden_dim)`.
+        width: int, at least as many as live.
+
+    Returns:
+        int array `(width,)`, ascending indices; of experts `(experts, width)`.
+
+    Example:
+    >>> neurons_to_keep(np.array([0.0, 1.0, 0.0, 1.0]), width=3)
+    array([0, 1, 3])
+    """
+    return np.sort(np.argsort(-mask, kind="stable")[..., :width])
+
+
+def steps_to_come(
+    compact: Compact,
+    tracks: Sequence[Track],
+    end_step: int,
+    start: int,
+    eager: bool = False,
+) -> list[int]:
+    """The optimizer steps after which a run that begins now narrows its model.
+
+    Args:
+        compact: "end", "progressive" or "off".
+        tracks: list of `Track`, of the FFNs that are pruned.
+        end_step: int, the optimizer step at which pruning is done.
+        start: int, the optimizer steps taken so far.
+        eager: bool, whether no step is compiled. Default False.
+
+    Returns:
+        Ascending list of int; empty if all FFNs are as narrow as they are to be.
+    """
+    if all(track.ffn.hidden_dim <= track.target_dim for track in tracks):
+        return []
+    schedules = [track.schedule for track in tracks]
+    steps = narrowing_steps(compact, schedules, end_step, eager)
+    # A resumed run has the widths of the one that was not stopped.
+    steps = [s for s in steps if s > start or s >= end_step or not _done(tracks, s)]
+    # Of a run whose pruning lies behind it: the next step is the first to mask.
+    late = any(track.began > track.schedule(start) for track in tracks)
+    return sorted({max(s, start + 1) if late else s for s in steps})
+
+
+def milestones_to_come(tracks: Sequence[Track], steps: list[int]) -> list[Milestone]:
+    """What the schedules say of the narrowings to come.
+
+    Args:
+        tracks: list of `Track`, of the FFNs that are pruned.
+        steps: list of int, as `steps_to_come` gives them.
+    """
+    return [
+        (step, [(track.ffn, _planned(track, step, last)) for track in tracks], last)
+        for step in steps
+        for last in [step == steps[-1]]
+    ]
+
+
+def narrow(model: keras.Model, tracks: Sequence[Track], last: bool) -> None:
+    """Cuts out what is dead, between two steps, with no pruner at work.
+
+    Args:
+        model: the fitted model, its variables in sync.
+        tracks: list of `Track`, of the FFNs that are pruned.
+        last: bool, whether nothing will be pruned after this.
+    """
+    narrow_to(model, _cuts(tracks, last))
+    if last:
+        ffns = [track.ffn for track in tracks]
+        follow_widths(model, {(ffn.full_dim, ffn.hidden_dim) for ffn in ffns})
+        refresh_graphs(model, ffns)
+
+
+def _done(tracks: Sequence[Track], step: int) -> bool:
+    """Whether an earlier part of the run has narrowed the model after `step`."""
+    return all(t.ffn.hidden_dim <= _width_for(t, t.schedule(step)) for t in tracks)
+
+
+def _planned(track: Track, step: int, last: bool) -> int:
+    if last:  # methods that decide once fall one step later
+        return track.target_dim
+    return min(track.ffn.hidden_dim, _width_for(track, track.schedule(step)))
+
+
+def _cuts(tracks: Sequence[Track], last: bool) -> list[tuple[FFN, np.ndarray]]:
+    """List of (FFN, indices to keep) of those that are wider than they need be."""
+    cuts = []
+    for track in tracks:
+        ffn = track.ffn
+        width = ffn.width if last else _width_for(track, ffn.width)
+        if width < ffn.hidden_dim:
+            mask = keras.ops.convert_to_numpy(ffn.mask)
+            cuts.append((ffn, neurons_to_keep(mask, width)))
+    return cuts
+
+
+def _width_for(track: Track, active: int) -> int:
+    return stored_width(active, track.schedule, track.ffn.device_parts)

@@ -1,0 +1,80 @@
+"""After which steps a run narrows its model, and how wide the model is from there on.
+
+Neurons that are masked never come back, so which step takes them out changes nothing of
+what the model computes.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from keras_idea.schedules.milestones import milestones, physical_width
+from keras_idea.schedules.width import CubicWidth
+
+#: What `compact` of the pruning callback may be.
+Compact = Literal["end", "progressive", "off"]
+COMPACT: tuple[Compact, ...] = ("end", "progressive", "off")
+
+
+def narrowing_steps(
+    compact: Compact,
+    schedules: Sequence[CubicWidth],
+    end_step: int,
+    eager: bool = False,
+) -> list[int]:
+    """The optimizer steps after which a model becomes narrower.
+
+    Args:
+        compact: "end", "progressive" or "off".
+        schedules: list of `CubicWidth`, one an FFN.
+        end_step: int, the step at which pruning is done.
+        eager: bool, whether no step is compiled. Default False.
+
+    Returns:
+        Ascending list of int. After the last one there is nothing left to prune.
+    """
+    if compact == "off":
+        return []
+    if compact == "end":
+        return [end_step]
+    return milestones(schedules, end_step, eager)
+
+
+def compaction_widths(
+    compact: Compact,
+    schedule: CubicWidth,
+    end_step: int,
+    parts: int = 1,
+    eager: bool = False,
+) -> dict[int, int]:
+    """How wide a model is from each of its compactions on.
+
+    Args:
+        compact: "end", "progressive" or "off".
+        schedule: `CubicWidth`, of its FFNs.
+        end_step: int, the step at which pruning is done.
+        parts: int, devices that share an FFN's neurons. Default 1.
+        eager: bool, whether no step is compiled. Default False.
+
+    Returns:
+        dict of the optimizer step after which it becomes narrower to the neurons of an
+        FFN from there on; ascending.
+    """
+    steps = narrowing_steps(compact, [schedule], end_step, eager)
+    widths = {step: stored_width(schedule(step), schedule, parts) for step in steps}
+    # Methods that decide once have a schedule that falls one step later.
+    return {**widths, **dict.fromkeys(steps[-1:], schedule.target_dim)}
+
+
+def stored_width(active: int, schedule: CubicWidth, parts: int = 1) -> int:
+    """The neurons that an FFN has places for once it is narrowed.
+
+    Args:
+        active: int >= 1, its active neurons.
+        schedule: `CubicWidth` of the FFN.
+        parts: int >= 1, devices that share its neurons. Default 1.
+
+    Returns:
+        int, a multiple of `parts`: `physical_width`, rounded up.
+    """
+    width = physical_width(active, schedule.full_dim, schedule.target_dim)
+    return -(-width // parts) * parts
