@@ -1,7 +1,7 @@
 """A variable's shape and its first value, which the public interface never changes."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import keras
@@ -34,6 +34,24 @@ def shaped(variable: keras.Variable, shape: tuple[int, ...]) -> Iterator[None]:
         yield
     finally:
         variable._shape = before
+
+
+@contextlib.contextmanager
+def begun_as_zeros(variables: Iterable[keras.Variable]) -> Iterator[None]:
+    """A scope in which variables without values would be given zeros.
+
+    On torch the symbolic call of a layer makes the values that it does not have yet,
+    again at each reading; random ones take long. Seen with Keras 3.15.1.
+    """
+    waiting = [variable for variable in variables if variable._value is None]
+    before = [variable._initializer for variable in waiting]
+    for variable in waiting:
+        variable._initializer = keras.initializers.Zeros()
+    try:
+        yield
+    finally:
+        for variable, initializer in zip(waiting, before, strict=True):
+            variable._initializer = initializer
 
 
 @contextlib.contextmanager

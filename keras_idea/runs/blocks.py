@@ -50,7 +50,7 @@ def transformer_blocks(model: keras.Model) -> list[keras.layers.Layer]:
     backbone = getattr(model, "backbone", None)
     if backbone is None:
         return [layer for layer in model.layers if isinstance(layer, DecoderBlock)]
-    owners = {id(layer) for ffn in find_ffns(backbone) for layer in ffn.layers}
+    owners = {id(layer) for ffn in find_ffns(model) for layer in ffn.layers}
     return [
         layer
         for layer in backbone.layers

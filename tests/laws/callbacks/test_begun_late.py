@@ -34,6 +34,9 @@ def trained_twice(data, compact, begin, steps, **settings):
     rows=("progressive",),
     why="masked and by and by: on each in test_idea_prune",
 )
+@pytest.mark.daily(
+    "torch", rows=("end-up to it", "end-after"), why="two of the spans on each"
+)
 @pytest.mark.filterwarnings("ignore:begin_step=")
 @pytest.mark.parametrize("span", SPANS.values(), ids=SPANS.keys())
 @pytest.mark.parametrize("compact", ["end", "progressive"])

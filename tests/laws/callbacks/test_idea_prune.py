@@ -76,7 +76,7 @@ def test_compaction_in_mid_epoch_changes_no_loss(data):
 @pytest.mark.daily(
     "jax",
     "torch",
-    rows=("sequential", "mixed", "nested"),
+    rows=("sequential", "mixed", "nested", "subclassed"),
     why="tensorflow has two kinds",
 )
 @pytest.mark.parametrize("kind", MODELS)

@@ -235,6 +235,7 @@ def test_methods_that_decide_once_shrink_once(method, data):
     assert [ffn.hidden_dim for ffn in ki.find_ffns(model)] == [4, 4]
 
 
+@pytest.mark.daily("jax", "torch", why="tensorflow traces it for twelve seconds")
 def test_stopped_in_the_middle_and_gone_on_with(data):
     """Compacted to its present width; a second `fit` ends at the target."""
     model = residual_model()

@@ -44,6 +44,11 @@ def fitted(data, more=(), **settings):
     return weights, seen
 
 
+as_it_pays_on_torch = pytest.mark.daily(
+    "torch", rows=("as it pays",), why="where it compiles, scores rest too late here"
+)
+
+
 @pytest.fixture(params=["always", "as it pays"])
 def late(request, monkeypatch):
     """bool, whether the scores begin late; by default only where nothing compiles."""
@@ -53,6 +58,7 @@ def late(request, monkeypatch):
     return keras.backend.backend() == "torch"
 
 
+@as_it_pays_on_torch
 def test_masks_equal_algorithm_1(data, late):
     weights, seen = fitted(data)
     x, y = data
@@ -68,6 +74,7 @@ def test_masks_equal_algorithm_1(data, late):
     assert seen.scored == SEEN * [True] + pause * [False] + kept * [True]
 
 
+@as_it_pays_on_torch
 def test_a_monitor_has_them_from_the_start(data, late, tmp_path):
     _, seen = fitted(data, [ki.Monitor(tmp_path, neurons_every=5)])
     assert all(seen.scored)
@@ -120,6 +127,7 @@ def test_steps_in_fours(data, monkeypatch):
         np.testing.assert_array_equal(one, four)
 
 
+@as_it_pays_on_torch
 def test_a_run_that_goes_on_takes_the_same_steps(data, late):
     """Which step is scored depends on its number alone, not on the fit's first one."""
 

@@ -105,6 +105,7 @@ def stopping(patience=3, **arguments):
 
 @pytest.mark.filterwarnings("error::UserWarning")
 class TestEqual:
+    @pytest.mark.daily("jax", "torch", why="tensorflow traces each resumed run anew")
     def test_reduce_lr_on_plateau(self, data, tmp_path):
         rates, *_ = assert_equal_however_it_is_killed(
             tmp_path, data, lambda: [plateau()]

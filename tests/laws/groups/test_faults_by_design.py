@@ -79,6 +79,7 @@ def test_looking_changes_no_bit(kind, data):
 
 
 @of_kinds
+@pytest.mark.daily("torch", rows=("plain",), why="as own layers, without a mask")
 def test_narrow_is_clipped_as_masked(kind, data):
     """A neuron of zeros would have a gradient, which counts in the norm."""
     losses = [

@@ -70,6 +70,7 @@ def test_up_is_the_activated_matrix_and_gate_the_linear_one(name):
         assert np.allclose(logits(model, x), before, rtol=0, atol=1e-5) == same
 
 
+@pytest.mark.daily("torch", why="on jax KerasHub compiles each of its operations")
 def test_linear_attention():
     """Qwen3.5 as it is: most layers have no softmax."""
     model = tiny_lm("qwen3.5", layer_types=["linear_attention", "full_attention"])
@@ -81,6 +82,7 @@ def test_linear_attention():
 
 
 @pytest.mark.parametrize("name", ["llama3", "gemma2"])
+@pytest.mark.daily("torch", rows=("llama3",), why="one family on each")
 def test_the_next_step_of_sgd_is_the_same(name):
     model = tiny_lm(name)
     compiled(model, sgd())

@@ -13,7 +13,6 @@ import keras_idea as ki
 from tests.support.helpers import start_pruning, to_numpy
 from tests.support.hub_models import FULL, VOCABULARY, tiny_backbone
 from tests.support.hub_training import foreign
-from tests.support.selection import EACH
 from tests.support.ways_to_train import ClippedByGlobalNorm
 
 once = pytest.mark.daily(
@@ -72,7 +71,7 @@ WAYS = {
 
 
 @once
-@pytest.mark.daily(*EACH, rows=("two inputs",), why="one way on each")
+@pytest.mark.daily("jax", "torch", rows=("two inputs",), why="one way, compiled")
 @pytest.mark.parametrize("way", WAYS)
 def test_in_the_wide_stage_it_is_trained_as_without_us(way):
     arguments, train = WAYS[way]

@@ -35,6 +35,7 @@ def data(model, size=16):
     return batch(model, np.random.default_rng(0), size=size)
 
 
+@pytest.mark.daily("jax", "torch", why="tensorflow traces it for twelve seconds")
 def test_a_trained_model_is_pruned_as_its_optimizer_stands(lm):
     """Its moments and count of steps are kept; the first steps are as without us."""
     x, y = data(lm)

@@ -30,7 +30,7 @@ def masked_model(optimizer, data, ffn=ki.PrunableGatedFFN):
 @pytest.mark.daily("torch", why="slots are sliced by Python; some on each")
 @pytest.mark.daily(
     *EACH,
-    rows=("adamw", "accumulated", "muon"),
+    rows=("adamw", "muon"),
     why="slots are sliced by Python; some on each",
 )
 @pytest.mark.parametrize("name", [*OPTIMIZERS, *WHOLE_MATRIX])

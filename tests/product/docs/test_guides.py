@@ -20,7 +20,6 @@ import keras_idea as ki
 from docs.building.guides import read_guide, to_notebook, to_page
 from keras_idea.keras_private.layer_walk import walk
 from tests.support import ROOT
-from tests.support.selection import EACH
 
 nightly = pytest.mark.nightly(why="guides run before a release; the first two here")
 
@@ -79,7 +78,7 @@ def test_what_is_no_guide_is_refused(text):
         read_guide(text)
 
 
-@pytest.mark.daily(*EACH, why="the first guide, on each")
+@pytest.mark.daily("jax", "torch", why="the first guide; tensorflow has the README")
 def test_your_own_model(run):
     names = run("your_own_model")
     assert names["history"].history["width"][0] == 128

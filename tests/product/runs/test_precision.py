@@ -81,7 +81,9 @@ def test_what_is_compiled_computes_as_the_run_says(tmp_path):
     assert {variable.dtype for variable in model.variables} <= {"float32", "int32"}
 
 
-@pytest.mark.nightly(rows=("muon", "lion"), why="options of Keras's own, handed on")
+@pytest.mark.nightly(
+    rows=("muon", "lion", "adamw"), why="options of Keras's own, handed on"
+)
 @pytest.mark.parametrize("name", ["adamw", "lion", "muon", "adafactor"])
 def test_optimizers_train_and_prune(trained, name):
     rate = {"lion": 1e-3, "adafactor": 3e-2}.get(name, 1e-2)

@@ -137,6 +137,7 @@ class TestRun:
 
     @pytest.mark.daily("torch", why="the run above, in other words of the config")
     @pytest.mark.parametrize("compact", ["off", "progressive"])
+    @pytest.mark.nightly(rows=("progressive",), why="one of the two")
     def test_without_comparison(self, tmp_path, monkeypatch, compact):
         # Also masked to the end: what is saved is narrow all the same.
         write_inputs(
