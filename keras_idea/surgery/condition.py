@@ -163,7 +163,8 @@ def check_at_rest(model: keras.layers.Layer, what: str) -> list[FFN]:
         list of `FFN` handles.
 
     Raises:
-        ValueError: if a pruning method is in the middle of its work.
+        ValueError: if a pruning method is in the middle of its work; for compact(),
+            also if a KerasHub model has LoRA or is quantized.
     """
     condition = condition_of(model)
     if condition.learning:
@@ -178,12 +179,20 @@ def check_at_rest(model: keras.layers.Layer, what: str) -> list[FFN]:
             "and masks of the wide FFNs. Let `fit` end, or end pruning with "
             f"`callback.on_train_end()`, before {what}."
         )
+    if what == "compact()":
+        _check_plain(condition)
     return condition.ffns
+
+
+_MERGE = (
+    "Merge it first (save the weights, and load them into a model without LoRA), or "
+    "prune before it"
+)
 
 
 def _check_plain(condition: Condition) -> None:
     for layers, state, cure in (
-        (condition.lora, "has LoRA enabled", "Merge it first, or prune before it"),
+        (condition.lora, "has LoRA enabled", _MERGE),
         (condition.quantized, "is quantized", "Prune first, then quantize"),
     ):
         for layer in layers:

@@ -1,7 +1,12 @@
 """Models as users write them: of stock Keras layers, by every way Keras has."""
 
+import tempfile
+
 import keras
+import numpy as np
 from keras import ops
+
+from tests.support.hub_models import randomize, tiny_lm
 
 WIDTH = 12
 
@@ -163,6 +168,21 @@ def two_towers():
     return keras.Model([query, item], keras.layers.Dot(1)(ends))
 
 
+def lora_removed():
+    """A task of KerasHub's that was given LoRA: its file has it merged."""
+    tuned = tiny_lm("llama3")
+    tuned.backbone.enable_lora(2)
+    randomize(tuned, 0.3)
+    model = tiny_lm("llama3")
+    with tempfile.TemporaryDirectory() as folder:
+        tuned.save_weights(f"{folder}/tuned.weights.h5")
+        model.load_weights(f"{folder}/tuned.weights.h5")
+    x = inputs_of(model, np.random.default_rng(0))
+    answers = [ops.convert_to_numpy(task(x)) for task in (tuned, model)]
+    np.testing.assert_allclose(*answers, rtol=1e-4, atol=1e-4)
+    return model
+
+
 #: Model -> the widths of what can be pruned in it, in its order.
 USERS_MODELS = {
     text_classifier: [WIDTH, 10],
@@ -174,6 +194,7 @@ USERS_MODELS = {
     shared_blocks: [WIDTH, WIDTH],
     batch_norm_inside: [6],
     two_towers: [WIDTH, WIDTH],
+    lora_removed: [24, 24],
 }
 
 
@@ -181,13 +202,18 @@ def inputs_of(model, rng, size=3):
     """Random inputs for one of these models."""
     if isinstance(model, Stack):
         return rng.integers(0, 20, (size, 6))
-    inputs = []
-    for tensor in model.inputs:
-        shape = (size, *tensor.shape[1:])
-        words = tensor.dtype == "int32"
-        values = rng.integers(0, 20, shape) if words else rng.normal(size=shape)
-        inputs.append(values if words else values.astype("float32"))
-    return inputs if len(inputs) > 1 else inputs[0]
+
+    def values(tensor):
+        shape = (size, *(n or 6 for n in tensor.shape[1:]))
+        if "mask" in tensor.name:
+            return np.ones(shape, "int32")
+        if tensor.dtype == "int32":
+            return rng.integers(0, 20, shape)
+        return rng.normal(size=shape).astype("float32")
+
+    sequential = isinstance(model, keras.Sequential)
+    given = model.inputs[0] if sequential else model.input
+    return keras.tree.map_structure(values, given)
 
 
 def outputs_like(model, x, rng):

@@ -128,7 +128,7 @@ def test_lora_on_the_attention():
     model = tiny_lm("gemma")
     model.backbone.enable_lora(2)  # KerasHub enables it on queries and values
     assert_rejected(model, "attention/query.*has LoRA enabled")
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="has LoRA enabled.*load them into a model"):
         ki.compact(model)
 
 
