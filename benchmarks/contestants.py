@@ -214,7 +214,7 @@ class EndlessPruning(ki.IdeaPruneCallback):
 
     def on_train_begin(self, logs=None):
         """Begins with the first turn only."""
-        if self._run is None:
+        if self._session is None:
             super().on_train_begin(logs)
 
     def on_train_end(self, logs=None):

@@ -190,34 +190,6 @@ def _outputs_of(layer: keras.layers.Layer, args: Any, kwargs: Any) -> Any:
         return keras.Operation.compute_output_spec(layer, *args, **kwargs)
 
 
-def _asked(layer: keras.layers.Layer, args: Any, kwargs: Any) -> str | None:
-    """What the shapes of a layer's outputs follow from; None: not from a config."""
-    given: list[Any] = []
-    for leaf in keras.tree.flatten((args, kwargs)):
-        if isinstance(leaf, keras.KerasTensor):
-            given.append((tuple(leaf.shape), leaf.dtype))
-        elif isinstance(leaf, (bool, int, float, str, type(None))):
-            given.append(leaf)
-        else:
-            return None
-    try:
-        config = layer.get_config()
-    except Exception:  # of a class of a user's own
-        return None
-    # Each block has its own name, and seeds of its own for its first values.
-    for key in [key for key in config if key == "name" or "initializer" in key]:
-        del config[key]
-    shapes = [tuple(variable.shape) for variable in layer.variables]
-    return repr((id(type(layer)), config, shapes, given, list(kwargs)))
-
-
-def _another(leaf: Any) -> Any:
-    """A tensor like another, to be told from it."""
-    if not isinstance(leaf, keras.KerasTensor):
-        return leaf
-    return keras.KerasTensor(leaf.shape, leaf.dtype)
-
-
 @contextlib.contextmanager
 def _recorded(
     recording: Recording,
@@ -225,15 +197,6 @@ def _recorded(
 ) -> Iterator[None]:
     """A scope in which symbolic calls are recorded, instead of noted in the layers."""
     entered: set[int] = set()
-    known: dict[str, Any] = {}  # blocks repeat, and to ask anew takes most of the time
-
-    def outputs_of(layer: keras.layers.Layer, args: Any, kwargs: Any) -> Any:
-        asked = _asked(layer, args, kwargs)
-        if asked is None:
-            return _outputs_of(layer, args, kwargs)
-        if asked not in known:
-            known[asked] = _outputs_of(layer, args, kwargs)
-        return keras.tree.map_structure(_another, known[asked])
 
     def node(
         operation: keras.Operation, call_args: Any, call_kwargs: Any, outputs: Any
@@ -247,7 +210,7 @@ def _recorded(
 
     def symbolic_call(self: keras.layers.Layer, *args: Any, **kwargs: Any) -> Any:
         if not looked_into(self) or self in recording.opaque:
-            return outputs_of(self, args, kwargs)
+            return _outputs_of(self, args, kwargs)
         so_far = len(recording.calls)
         try:
             entered.add(id(self))
@@ -256,7 +219,7 @@ def _recorded(
         except Exception as error:
             del recording.calls[so_far:]
             recording.opaque[self] = error
-            return outputs_of(self, args, kwargs)
+            return _outputs_of(self, args, kwargs)
 
     # With it jax takes the sum of an array and a symbolic tensor for its own.
     as_array = vars(keras.KerasTensor).get("__jax_array__")
