@@ -202,7 +202,7 @@ def test_every_kind_of_run(tmp_path, kind):
 @pytest.mark.parametrize(
     "mesh, count, variables, match",
     [
-        ((4, 1), 2, {}, "has 4 x 1 = 4 places, and the run has 2 devices"),
+        ((4, 1), 2, {}, "needs 4 × 1 = 4 devices, and the run has 2 in 2"),
         ((1, 2), 2, {"KERAS_DISTRIBUTION_PROCESS_ID": "2"}, "must be a whole number"),
     ],
 )
