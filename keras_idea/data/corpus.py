@@ -3,16 +3,13 @@
 import dataclasses
 import hashlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from keras_idea.data.vocabulary import Vocabulary
 from keras_idea.errors import TextError
 from keras_idea.validation import plural
-
-if TYPE_CHECKING:
-    from keras_idea.data.documents import CachedCorpus
 
 #: Int32 arrays `(batch_size, length)`: tokens, and the token that follows each.
 Batch: TypeAlias = tuple[np.ndarray, np.ndarray]
@@ -151,7 +148,8 @@ class Corpus:
             TextError: if either part is too short for one sequence.
         """
         unit = "byte" if (self.token_bytes == 1).all() else "token"
-        check_parts(self, length, unit)
+        sizes = len(self.train), len(self.validation)
+        check_parts(*sizes, self.description, length, unit)
 
     def batch(self, step: int, *, seed: int, batch_size: int, length: int) -> Batch:
         """The training batch of one step: windows at random places.
@@ -220,22 +218,25 @@ class Corpus:
         return _windows(self.validation, chosen * length, length)
 
 
-def check_parts(corpus: "Corpus | CachedCorpus", length: int, unit: str) -> None:
+def check_parts(
+    train: int, validation: int, description: str, length: int, unit: str
+) -> None:
     """Refuses sequences that do not fit in either part of a corpus.
 
     Args:
-        corpus: what has `train`, `validation` and a `description`.
+        train: int, tokens of the text that a run trains on.
+        validation: int, tokens of the text held out.
+        description: str, what the corpus is.
         length: int, tokens a sequence.
         unit: str, what a token is called, in the singular.
 
     Raises:
         TextError: if a part is too short for one sequence.
     """
-    for part in ("train", "validation"):
-        size = len(getattr(corpus, part))
+    for part, size in (("train", train), ("validation", validation)):
         if size < length + 1:
             raise TextError(
-                f"The {part} text ({corpus.description}) has {plural(size, unit)}; "
+                f"The {part} text ({description}) has {plural(size, unit)}; "
                 f"a sequence of {plural(length, unit)} needs at least {length + 1}. "
                 "Give more text, or shorter sequences"
                 f"{', or hold out more' if part == 'validation' else ''}."

@@ -138,7 +138,8 @@ class CachedCorpus:
 
     def check_length(self, length: int) -> None:
         """As `Corpus.check_length`."""
-        check_parts(self, length, "token")
+        sizes = len(self.train), len(self.validation)
+        check_parts(*sizes, self.description, length, "token")
 
     def batch(self, step: int, *, seed: int, batch_size: int, length: int) -> Batch:
         """As `Corpus.batch`, of windows in an order of the seed's."""

@@ -1,5 +1,6 @@
 """Documents of one file: text, JSON lines or parquet, chosen by the file's name."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -19,7 +20,6 @@ from keras_idea.extras import require
 if TYPE_CHECKING:
     import pyarrow
 
-    from keras_idea.data.sources import TextSource
 
 #: What a text file's document is.
 SPLITS = ("file", "paragraphs", "lines")
@@ -31,6 +31,21 @@ _ROWS = 1024
 _Block: TypeAlias = tuple[int | None, bytes | None]
 
 
+@dataclasses.dataclass(frozen=True)
+class ReadOptions:
+    """What a document of a file is.
+
+    Attributes:
+        field: str, key or column of the text in a record.
+        split: one of `SPLITS`: what a document of a text file is.
+        max_characters: int, longer documents are bad records.
+    """
+
+    field: str
+    split: str
+    max_characters: int
+
+
 def suffix_of(path: pathlib.Path) -> str:
     """The suffix that tells a file's format: ".jsonl" of "part.jsonl.zst"."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
@@ -40,14 +55,14 @@ def suffix_of(path: pathlib.Path) -> str:
 
 
 def read_text(
-    file: BinaryIO, path: pathlib.Path, options: "TextSource", log: ReadLog
+    file: BinaryIO, path: pathlib.Path, options: ReadOptions, log: ReadLog
 ) -> Iterator[str]:
     """Documents of a text file.
 
     Args:
         file: binary file, open.
         path: `pathlib.Path` of it.
-        options: `TextSource`, of which `split` and `max_characters` are used.
+        options: `ReadOptions`, of which `split` and `max_characters` are used.
         log: `ReadLog`.
 
     Yields:
@@ -85,14 +100,14 @@ def read_text(
 
 
 def read_jsonl(
-    file: BinaryIO, path: pathlib.Path, options: "TextSource", log: ReadLog
+    file: BinaryIO, path: pathlib.Path, options: ReadOptions, log: ReadLog
 ) -> Iterator[str]:
     """Documents of a file of JSON lines; `options.field` holds each one's text.
 
     Args:
         file: binary file, open.
         path: `pathlib.Path` of it.
-        options: `TextSource`, of which `field` and `max_characters` are used.
+        options: `ReadOptions`, of which `field` and `max_characters` are used.
         log: `ReadLog`.
 
     Yields:
@@ -148,14 +163,14 @@ def field_of(
 
 
 def read_parquet(
-    file: BinaryIO, path: pathlib.Path, options: "TextSource", log: ReadLog
+    file: BinaryIO, path: pathlib.Path, options: ReadOptions, log: ReadLog
 ) -> Iterator[str]:
     """Documents of a parquet file; column `options.field` holds them.
 
     Args:
         file: binary file, open.
         path: `pathlib.Path` of it.
-        options: `TextSource`, of which `field` and `max_characters` are used.
+        options: `ReadOptions`, of which `field` and `max_characters` are used.
         log: `ReadLog`.
 
     Yields:

@@ -10,7 +10,13 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
-from keras_idea.data.readers import READERS, SPLITS, read_text, suffix_of
+from keras_idea.data.readers import (
+    READERS,
+    SPLITS,
+    ReadOptions,
+    read_text,
+    suffix_of,
+)
 from keras_idea.data.records import POLICIES, ReadLog
 from keras_idea.errors import TextError
 from keras_idea.validation import check_choice, check_int, plural
@@ -125,12 +131,13 @@ class TextSource:
             TextError: if a file cannot be read or is cut off, whatever `on_bad` is;
                 says how many documents were read of it.
         """
+        options = ReadOptions(self.field, self.split, self.max_characters)
         for path in self.files():
             start = log.bytes_read
             with _named(path, log):
                 with path.open("rb") as file:
                     read = READERS.get(suffix_of(path), read_text)
-                    for text in read(file, path, self, log):
+                    for text in read(file, path, options, log):
                         log.bytes_read = start + file.tell()
                         yield text
                     log.bytes_read = start + path.stat().st_size

@@ -14,8 +14,7 @@ from collections.abc import Collection, Iterable
 
 from keras_idea.errors import ConfigError
 from keras_idea.extras import require
-from keras_idea.runs import tables
-from keras_idea.runs.agreement import check_agreement
+from keras_idea.runs import agreement, tables
 from keras_idea.runs.corpus_table import CorpusConfig
 from keras_idea.runs.fields import Table
 from keras_idea.runs.model_table import ModelConfig
@@ -44,7 +43,13 @@ class RunConfig:
     run: tables.RunSettings = tables.RunSettings()
 
     def __post_init__(self) -> None:
-        check_agreement(self)
+        optimizer, data, run = self.optimizer, self.data, self.run
+        agreement.check_schedule(self.budget, optimizer)
+        agreement.check_accumulation(data, optimizer, self.pruning, run)
+        agreement.check_mesh(data, optimizer, self.distribution)
+        agreement.check_paths(self.model, data, self.corpus, run)
+        agreement.check_validations(self.budget, run)
+        agreement.check_checkpoints(run)
 
     @property
     def micro_batches(self) -> int:
