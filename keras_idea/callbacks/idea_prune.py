@@ -281,7 +281,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         self._check(model)
         if session.narrows(step):
             self._or_end(check_kept_weights, self)
-        if session.advance(model, step):
+        if self._or_end(session.advance, model, step):
             self._narrowed.tell(model, step, (self.params or {}).get("verbose", 0))
 
     def _check(self, model: keras.Model) -> None:
@@ -289,9 +289,9 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         idle = self._batches if not self._count.batches(model.optimizer) else 0
         self._or_end(check_progress, model, self._session.pruner, idle)
 
-    def _or_end(self, check: Callable[..., None], *arguments: Any) -> None:
+    def _or_end(self, act: Callable[..., Any], *arguments: Any) -> Any:
         try:
-            check(*arguments)
+            return act(*arguments)
         except (ValueError, RuntimeError):
             self.on_train_end()
             raise

@@ -13,6 +13,7 @@ from keras_idea.keras_private.layers import (
     set_output_dim,
     stored_kernel,
 )
+from keras_idea.keras_private.models import Functional
 from keras_idea.keras_private.symbolic import Call, Recording, record
 from keras_idea.layers.cut import Cut
 
@@ -131,7 +132,12 @@ def find_dense_groups(model: keras.layers.Layer) -> Found:
         if isinstance(holder, keras.layers.Activation)
         or any(is_dense(part) for part in walk(holder) if part is not holder)
     }
-    recording = record(student_of(model), lambda layer: id(layer) in holders)
+    student = student_of(model)
+    recording = record(student, lambda layer: id(layer) in holders)
+    recordings = [recording]
+    if any(id(layer) in holders and _has_code(layer) for layer in walk(model)):
+        trained = record(student, lambda layer: id(layer) in holders, training=True)
+        recordings.append(trained)
     # Kept until the end: tensors are told apart by their `id`.
     activations = [_activation_of(layer) for layer in dense]
     axes = Axes()
@@ -141,15 +147,42 @@ def find_dense_groups(model: keras.layers.Layer) -> Found:
             axes.join(_columns(layer), id(tensor))
         reason = _not_plain(layer)
         if reason is not None:
-            axes.settle(_columns(layer), reason)
-            axes.settle(_rows(layer), reason)
+            _settle(layer, axes, reason)
     kernels = {id(stored_kernel(layer)): layer for layer in dense}
-    calls = [call for each in (recording, *activations) for call in each.calls]
+    calls = [call for each in (*recordings, *activations) for call in each.calls]
     for call in calls:
         _follow(call, axes, kernels)
-    for tensor in recording.ends:
-        axes.settle(id(tensor), _END)
+    for each in recordings:
+        for tensor in each.ends:
+            axes.settle(id(tensor), _END)
+        for layer in [kernels[id(v)] for v in each.read if id(v) in kernels]:
+            _settle(layer, axes, "a layer computes with its kernel")
+        for opaque in each.opaque.keys() - recording.opaque.keys():
+            for layer in filter(is_dense, walk(opaque)):
+                _settle(layer, axes, f"{_OPAQUE}, as it is called in training")
+    for name in _names_that_a_teacher_reads(model):
+        for tensor in [t for c in calls if c.operation.name == name for t in c.outputs]:
+            axes.settle(id(tensor), "a loss of the Distiller reads it")
     return _found(dense, axes, calls)
+
+
+def _has_code(layer: keras.layers.Layer) -> bool:
+    """Whether a layer's own `call` may do something else in training."""
+    plain = isinstance(layer, (Functional, keras.Sequential, keras.layers.Activation))
+    return not plain and not type(layer).__module__.startswith("keras_hub.")
+
+
+def _names_that_a_teacher_reads(model: keras.layers.Layer) -> list[str]:
+    """Layers of a student whose outputs a loss compares with its teacher's."""
+    distillers = [m for m in walk(model) if isinstance(m, keras.distillation.Distiller)]
+    losses = [loss for each in distillers for loss in each.distillation_losses]
+    names = [getattr(loss, "student_layer_name", None) for loss in losses]
+    return [name for name in names if name]
+
+
+def _settle(layer: keras.layers.Layer, axes: Axes, reason: str) -> None:
+    axes.settle(_columns(layer), reason)
+    axes.settle(_rows(layer), reason)
 
 
 def is_dense(layer: object) -> bool:
@@ -203,8 +236,7 @@ def _follow(call: Call, axes: Axes, kernels: dict[int, keras.layers.Layer]) -> N
         axes.join(id(call.outputs[0]), _columns(operation))
         return
     for layer in [kernels[id(a)] for a in call.arguments if id(a) in kernels]:
-        for axis in (_rows(layer), _columns(layer)):
-            axes.settle(axis, f"{type(operation).__name__} reads its kernel")
+        _settle(layer, axes, f"{type(operation).__name__} reads its kernel")
     reason = _why_not(call)
     for tensor in (*call.inputs, *call.outputs):
         if reason is not None:

@@ -23,7 +23,7 @@ def all_layers(model: keras.layers.Layer) -> list[keras.layers.Layer]:
 
 
 def walk(model: Any) -> Iterator[Any]:
-    """All layers of a model that may be pruned, itself first.
+    """All layers of a model that may be pruned, each once, itself first.
 
     `all_layers` goes into the teacher of a
     `keras.distillation.Distiller`, which is never pruned.
@@ -35,7 +35,7 @@ def walk(model: Any) -> Iterator[Any]:
         raise ValueError(
             f"`model` must be a Keras model or layer. Received: {type(model).__name__}."
         )
-    return _walk(model)
+    return _walk(model, set())
 
 
 def student_of(model: Any) -> Any:
@@ -44,8 +44,11 @@ def student_of(model: Any) -> Any:
     return model.student if distilled else model
 
 
-def _walk(layer: Any) -> Iterator[Any]:
+def _walk(layer: Any, seen: set[int]) -> Iterator[Any]:
+    if id(layer) in seen:  # held by two others
+        return
+    seen.add(id(layer))
     yield layer
     student = student_of(layer)
     for sublayer in sublayers(layer) if student is layer else [student]:
-        yield from _walk(sublayer)
+        yield from _walk(sublayer, seen)

@@ -52,6 +52,8 @@ class Recording:
         calls: list of `Call`, in their order.
         ends: list of `KerasTensor`, what goes in and what comes out.
         opaque: dict, layers that could not be looked into -> what was raised.
+        read: list of the variables whose values a composite layer's own call read, not
+            as an argument of an operation with tensors.
     """
 
     calls: list[Call] = dataclasses.field(default_factory=list)
@@ -59,10 +61,25 @@ class Recording:
     opaque: dict[keras.layers.Layer, Exception] = dataclasses.field(
         default_factory=dict
     )
+    read: list[keras.Variable] = dataclasses.field(default_factory=list)
+
+
+class _Scope(keras.StatelessScope):
+    """Notes what is read; what an operation reads of its own, Keras hides from it."""
+
+    def __init__(self, read: list[keras.Variable]) -> None:
+        super().__init__()
+        self._read = read
+
+    def get_current_value(self, variable: keras.Variable) -> Any:
+        self._read.append(variable)
+        return super().get_current_value(variable)
 
 
 def record(
-    layer: keras.layers.Layer, looked_into: Callable[[keras.layers.Layer], bool]
+    layer: keras.layers.Layer,
+    looked_into: Callable[[keras.layers.Layer], bool],
+    training: bool = False,
 ) -> Recording:
     """Calls a layer on symbolic tensors, and records the operations.
 
@@ -73,6 +90,8 @@ def record(
         layer: a built layer or model.
         looked_into: function of a layer: whether what it calls is of interest. Others
             are one operation.
+        training: bool, whether it is called as in training, where it asks. Default
+            False: as it is called without a word.
 
     Returns:
         `Recording`.
@@ -81,9 +100,9 @@ def record(
     seen: set[keras.layers.Layer] = set()
     todo = [layer]
     recorded = _recorded(recording, looked_into)
-    with keras.StatelessScope(), begun_as_zeros(layer.variables), recorded:
+    with _Scope(recording.read), begun_as_zeros(layer.variables), recorded:
         while todo:
-            _begin(todo.pop(), recording)
+            _begin(todo.pop(), recording, training)
             for opaque in recording.opaque.keys() - seen:
                 seen.add(opaque)
                 todo += [part for part in opaque._layers if looked_into(part)]
@@ -132,10 +151,12 @@ def call_like(layer: keras.layers.Layer, known: keras.layers.Layer) -> None:
     layer(*arguments, **named)
 
 
-def _begin(layer: keras.layers.Layer, recording: Recording) -> None:
+def _begin(layer: keras.layers.Layer, recording: Recording, training: bool) -> None:
     """Records a call of a layer on what it was built for, if that is known."""
     try:
         arguments, named = _example_of(layer)
+        if training and layer._call_has_training_arg:
+            named = {**named, "training": True}
         outputs = layer(*arguments, **named)
     # Whatever a layer's own code raises for tensors without numbers.
     except Exception as error:

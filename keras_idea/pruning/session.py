@@ -68,6 +68,7 @@ class Session:
         self._measuring = Measuring(method, self.tracks, span)
         self._agenda = Agenda()
         self._narrowing_steps: list[int] = []
+        self._start = 0
         self.last_step = float("inf")
         self.pruner: NeuronPruner | None = before.pruner if before else None
         self._ahead: CompileAhead = before._ahead if before else CompileAhead()
@@ -111,6 +112,7 @@ class Session:
         Raises:
             ValueError: for what the method cannot do.
         """
+        self._start = start
         self.last_step = max(self._method.end_step(*self._span), start)
         if self._decision_step is not None:
             if self._measuring.begin(model, start):
@@ -230,6 +232,14 @@ class Session:
             self.pruner.detach(model)
 
     def _measure(self, model: keras.Model, step: int) -> None:
+        planned = self._method.probe_step(*self._span)
+        if step > max(planned, self._start):
+            raise ValueError(
+                f"Method '{self._method.name}' measures from step {planned} on, and "
+                f"the model's steps are executed {model.steps_per_execution} at once, "
+                f"up to step {step}. Let an execution end with step {planned}: set "
+                "another begin_step, or steps_per_execution=1 in `compile`."
+            )
         self._measuring.attach(model, step)
         self._agenda.postpone(step + 1)  # there is nothing measured to decide by
 

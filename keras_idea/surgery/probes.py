@@ -98,12 +98,14 @@ def check_calls(model: keras.Model) -> None:
         ValueError: naming the FFN.
     """
     if getattr(model, "inputs", None):
+        sequential = isinstance(model, keras.Sequential)  # which has no `input`
+        given = model.inputs[0] if sequential else model.input
         # Of a known shape: for an unknown one Keras may run the model twice.
         inputs = keras.tree.map_structure(
             lambda x: keras.KerasTensor(
                 [8 if d is None else d for d in x.shape], x.dtype
             ),
-            model.input,
+            given,
         )
         call_without_values(model, inputs, training=True)
 

@@ -1,0 +1,150 @@
+"""Neurons that something sees beside the way that a model is called without a word."""
+
+import keras
+import numpy as np
+import pytest
+from keras import layers, ops
+
+import keras_idea as ki
+
+WIDTH, TARGET = 16, 4
+
+
+@pytest.fixture
+def xy():
+    x = np.random.default_rng(0).normal(size=(64, 8)).astype("float32")
+    return x, x[:, :3]
+
+
+def fitted(model, xy, prune, **compiled):
+    model.compile("adam", "mse", **compiled)
+    fit = {"batch_size": 8, "shuffle": False, "verbose": 0}
+    return model.fit(*xy, epochs=4, callbacks=[prune], **fit)
+
+
+class InTraining(keras.Model):
+    """A model that does more in training with its hidden activations."""
+
+    def __init__(self, more):
+        super().__init__()
+        self.up, self.down = layers.Dense(WIDTH, "relu"), layers.Dense(3)
+        self.aux, self.more = layers.Dense(3), more
+
+    def build(self, shape):
+        self.up.build(shape)
+        self.down.build((None, WIDTH))
+        self.aux.build((None, WIDTH))
+
+    def call(self, x, training=None):
+        hidden = self.up(x)
+        if training and self.more == "a loss":
+            self.add_loss(ops.mean(hidden**2))
+        if training and self.more == "a mean":
+            hidden = hidden - ops.mean(hidden, -1, keepdims=True)
+        if training and self.more == "a head":
+            return self.down(hidden) + 0.1 * self.aux(hidden)
+        return self.down(hidden)
+
+
+def in_training(more):
+    model = InTraining(more)
+    model.build((None, 8))
+    return model
+
+
+@pytest.mark.parametrize("more", ["a loss", "a mean"])
+def test_what_only_training_does_is_looked_at(more):
+    explained = ki.explain(in_training(more))
+    assert not explained.taken and len(explained.left_out) == 3
+
+
+@pytest.mark.filterwarnings("ignore:The config of InTraining")
+def test_a_head_that_only_training_calls_is_narrowed_too(xy):
+    model = in_training("a head")
+    fitted(model, xy, ki.IdeaPruneCallback(TARGET, 8, 8))
+    assert model.aux.kernel.shape == (TARGET, 3)
+
+
+class Transposed(keras.layers.Layer):
+    """Multiplies by another layer's kernel, the other way round."""
+
+    def __init__(self, dense):
+        super().__init__()
+        self.dense = dense
+
+    def build(self, shape):
+        pass
+
+    def call(self, x):
+        return ops.matmul(x, ops.transpose(self.dense.kernel))
+
+
+def transposed():
+    inputs, tied = keras.Input((8,)), layers.Dense(WIDTH)
+    hidden = tied(layers.Dense(WIDTH)(inputs))
+    return keras.Model(inputs, layers.Dense(3)(Transposed(tied)(hidden)))
+
+
+def normed(first, second):
+    return keras.Sequential([keras.Input((8,)), first, second])
+
+
+def spectral(*arguments):
+    return layers.SpectralNormalization(layers.Dense(*arguments))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        transposed,
+        lambda: normed(spectral(WIDTH, "relu"), layers.Dense(3)),
+        lambda: normed(layers.Dense(WIDTH, "relu"), spectral(3)),
+    ],
+    ids=["transposed", "normed", "normed reader"],
+)
+def test_a_kernel_that_a_layer_computes_with_is_left_out(make):
+    explained = ki.explain(make())
+    assert not explained.taken
+    assert "a layer computes with its kernel" in explained.left_out.values()
+
+
+def test_a_layer_that_a_distiller_compares_is_left_out():
+    def student():
+        hidden = layers.Dense(WIDTH, "relu", name="hidden")
+        return keras.Sequential([keras.Input((8,)), hidden, layers.Dense(3)])
+
+    loss = keras.distillation.FeatureDistillation(
+        "mse", teacher_layer_name="hidden", student_layer_name="hidden"
+    )
+    distiller = keras.distillation.Distiller(student(), student(), loss)
+    (why,) = [w for path, w in ki.explain(distiller).left_out.items() if "hid" in path]
+    assert why == "a loss of the Distiller reads it"
+
+
+def test_a_layer_with_two_parents_is_one(xy):
+    dense = [layers.Dense(WIDTH, "tanh"), layers.Dense(8)]
+    encoder = keras.Sequential([keras.Input((8,)), *dense])
+    inputs = keras.Input((8,))
+    decoder = keras.Model(inputs, layers.Dense(3)(encoder(inputs)))
+    model = keras.Model(inputs, decoder(inputs))
+    model.encoder = encoder
+    fitted(model, xy, ki.IdeaPruneCallback(0.25, 8, 8))
+    assert [ffn.hidden_dim for ffn in ki.find_ffns(model)] == [4, 2]
+
+
+@pytest.mark.parametrize("method", ["activation", "learned_mask"])
+def test_a_sequential_model_is_measured(method, xy):
+    model = normed(layers.Dense(WIDTH, "relu"), layers.Dense(3))
+    fitted(model, xy, ki.IdeaPruneCallback(TARGET, 8, 8, method=method))
+    assert [ffn.hidden_dim for ffn in ki.find_ffns(model)] == [TARGET]
+
+
+@pytest.mark.skipif(
+    keras.backend.backend() == "torch", reason="Keras on torch takes steps one by one"
+)
+def test_an_execution_that_runs_past_the_first_measured_step_ends_the_run(xy):
+    model = normed(layers.Dense(WIDTH, "relu"), layers.Dense(3))
+    prune = ki.IdeaPruneCallback(TARGET, 1, 4, method="learned_mask")
+    with pytest.raises(ValueError, match="measures from step 1 on, .* 8 at once"):
+        fitted(model, xy, prune, steps_per_execution=8)
+    assert not any(v.path.startswith("live") for v in model.optimizer.variables)
