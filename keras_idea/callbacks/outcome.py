@@ -27,6 +27,24 @@ def warn_of_nothing_to_prune(targets: Sequence[tuple[FFN, int]]) -> None:
         )
 
 
+def warn_of_pairs(ffns: Sequence[FFN]) -> None:
+    """Warns of a regularizer that is another number once neurons are cut out.
+
+    Args:
+        ffns: list of `FFN` handles that are to be narrowed.
+    """
+    kind = keras.regularizers.OrthogonalRegularizer
+    for ffn in ffns:
+        if any(isinstance(cut.variable.regularizer, kind) for cut in ffn.cuts()):
+            warn_user(
+                f"{ffn.name} has an OrthogonalRegularizer, a mean over pairs of "
+                "neurons: when the model becomes narrower it is of fewer pairs, and "
+                "the loss changes at once. Use a sum over weights (L1, L2) instead, or "
+                'compact="off".'
+            )
+            return
+
+
 def warn_of_jumps(tracks: Sequence[Track], begin_step: int, start: int) -> None:
     """Warns where the schedule of a run lies behind its first step.
 

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_idea.callbacks.outcome import warn_of_nothing_to_prune
+from keras_idea.callbacks.outcome import warn_of_nothing_to_prune, warn_of_pairs
 from keras_idea.callbacks.target import describe, target_widths
 from keras_idea.keras_private.callbacks import initial_epoch
 from keras_idea.keras_private.layer_walk import walk
@@ -59,6 +59,7 @@ def check_run(
     check_backbones(model, targets)
     if prune.compact != "off":
         _check_parts(targets)
+        warn_of_pairs(ffns)
     check_length(prune)
     if prune.compact != "off" and model.optimizer.built:
         check_carriable(model.optimizer, [c for ffn in ffns for c in ffn.cuts()])

@@ -132,6 +132,15 @@ def test_a_layer_with_two_parents_is_one(xy):
     assert [ffn.hidden_dim for ffn in ki.find_ffns(model)] == [4, 2]
 
 
+def test_a_regularizer_of_pairs_is_warned_of(xy):
+    pairs = keras.regularizers.OrthogonalRegularizer(0.1, mode="columns")
+    model = normed(
+        layers.Dense(WIDTH, "relu", kernel_regularizer=pairs), layers.Dense(3)
+    )
+    with pytest.warns(UserWarning, match="a mean over pairs of neurons"):
+        fitted(model, xy, ki.IdeaPruneCallback(TARGET, 8, 8))
+
+
 @pytest.mark.parametrize("method", ["activation", "learned_mask"])
 def test_a_sequential_model_is_measured(method, xy):
     model = normed(layers.Dense(WIDTH, "relu"), layers.Dense(3))
