@@ -250,14 +250,16 @@ def _why_not(call: Call) -> str | None:
     operation = call.operation
     name = type(operation).__name__
     if isinstance(operation, keras.layers.Layer):
-        if type(operation) not in _LAYERS_ON_EACH:
+        shaped = getattr(operation, "noise_shape", None) is not None  # a Dropout's
+        if type(operation) not in _LAYERS_ON_EACH or shaped:
             return f"{name} '{operation.name}' reads or makes it"
     elif name not in _ON_EACH:
         return f"the operation {name} reads or makes it"
     width = call.outputs[0].shape[-1:]
     if any(tuple(t.shape)[-1:] != width for t in (*call.inputs, *call.outputs)):
         return f"{name} broadcasts it"
-    if any(_has_places(a, width) for a in call.arguments):
+    held = vars(operation).values() if name in _ON_EACH else ()
+    if any(_has_places(a, width) for a in (*call.arguments, *held)):
         return f"{name} has a number of its own for each neuron"
     return None
 
@@ -280,6 +282,10 @@ def _found(dense: list[keras.layers.Layer], axes: Axes, calls: list[Call]) -> Fo
         makers = [layer for layer in dense if _columns(layer) in ours]
         readers = [layer for layer in dense if _rows(layer) in ours]
         reason = axes.reason(joined[0])
+        if any(reader in makers for reader in readers):
+            reason = (
+                reason or "a layer reads its own neurons, or they are added to them"
+            )
         if makers and reason is None and readers:
             makers.sort(key=lambda layer: id(layer) in linear)
             groups.append(DenseGroup(makers, readers, quiet=ours.isdisjoint(loud)))

@@ -52,8 +52,8 @@ class Recording:
         calls: list of `Call`, in their order.
         ends: list of `KerasTensor`, what goes in and what comes out.
         opaque: dict, layers that could not be looked into -> what was raised.
-        read: list of the variables whose values a composite layer's own call read, not
-            as an argument of an operation with tensors.
+        read: list of the variables whose values were read by another layer than their
+            own, or by a composite layer's call.
     """
 
     calls: list[Call] = dataclasses.field(default_factory=list)
@@ -62,18 +62,6 @@ class Recording:
         default_factory=dict
     )
     read: list[keras.Variable] = dataclasses.field(default_factory=list)
-
-
-class _Scope(keras.StatelessScope):
-    """Notes what is read; what an operation reads of its own, Keras hides from it."""
-
-    def __init__(self, read: list[keras.Variable]) -> None:
-        super().__init__()
-        self._read = read
-
-    def get_current_value(self, variable: keras.Variable) -> Any:
-        self._read.append(variable)
-        return super().get_current_value(variable)
 
 
 def record(
@@ -100,7 +88,7 @@ def record(
     seen: set[keras.layers.Layer] = set()
     todo = [layer]
     recorded = _recorded(recording, looked_into)
-    with _Scope(recording.read), begun_as_zeros(layer.variables), recorded:
+    with keras.StatelessScope(), begun_as_zeros(layer.variables), recorded:
         while todo:
             _begin(todo.pop(), recording, training)
             for opaque in recording.opaque.keys() - seen:
@@ -125,7 +113,8 @@ def example_arrays(model: keras.layers.Layer) -> Any:
         arguments, named = _example_of(model)
     except ValueError:
         return None
-    if named:
+    given = keras.tree.flatten(arguments[0])
+    if named or any(tensor.dtype == "string" for tensor in given):
         return None
     rng = np.random.default_rng(0)
 
@@ -218,6 +207,20 @@ def _recorded(
 ) -> Iterator[None]:
     """A scope in which symbolic calls are recorded, instead of noted in the layers."""
     entered: set[int] = set()
+    own: list[set[int]] = []  # the variables of the operations under way
+    current_value = keras.StatelessScope.get_current_value
+
+    def get_current_value(self: keras.StatelessScope, variable: Any) -> Any:
+        if not own or id(variable) not in own[-1]:
+            recording.read.append(variable)
+        return current_value(self, variable)
+
+    def outputs_of(layer: keras.layers.Layer, args: Any, kwargs: Any) -> Any:
+        own.append(set(map(id, layer.variables)))
+        try:
+            return _outputs_of(layer, args, kwargs)
+        finally:
+            own.pop()
 
     def node(
         operation: keras.Operation, call_args: Any, call_kwargs: Any, outputs: Any
@@ -231,7 +234,7 @@ def _recorded(
 
     def symbolic_call(self: keras.layers.Layer, *args: Any, **kwargs: Any) -> Any:
         if not looked_into(self) or self in recording.opaque:
-            return _outputs_of(self, args, kwargs)
+            return outputs_of(self, args, kwargs)
         so_far = len(recording.calls)
         try:
             entered.add(id(self))
@@ -240,7 +243,7 @@ def _recorded(
         except Exception as error:
             del recording.calls[so_far:]
             recording.opaque[self] = error
-            return _outputs_of(self, args, kwargs)
+            return outputs_of(self, args, kwargs)
 
     # With it jax takes the sum of an array and a symbolic tensor for its own.
     as_array = vars(keras.KerasTensor).get("__jax_array__")
@@ -255,6 +258,7 @@ def _recorded(
             instead(keras_layer, "Node", node),
             instead(keras_operation, "Node", node),
             instead(keras.layers.Layer, "symbolic_call", symbolic_call),
+            instead(keras.StatelessScope, "get_current_value", get_current_value),
         ):
             yield
     finally:

@@ -56,7 +56,7 @@ class Measuring:
         """
         if self._work:
             self._make_probes(model, start)
-        if self.measures and all(map(_adopted, self._work)):
+        if self.measures and all(_adopted(track, start) for track in self._work):
             mark_train_step(model)
             self._method.connect([track.ffn.state.probe for track in self._work])
             return False
@@ -102,9 +102,9 @@ class Measuring:
             check_probes([t.ffn for t in self._work], optimizer, name, replicas)
 
 
-def _adopted(track: Track) -> bool:
-    """Whether its FFN holds just this probe: the model was saved with it."""
+def _adopted(track: Track, start: int) -> bool:
+    """Whether its FFN holds just this probe, and it has seen all steps so far."""
     present, probe = track.ffn.state.probe, track.probe
     if probe is None or type(present) is not type(probe):
         return False
-    return present.get_config() == probe.get_config()
+    return present.get_config() == probe.get_config() and present.steps == start

@@ -88,11 +88,11 @@ def narrow(model: keras.Model, tracks: Sequence[Track], last: bool) -> None:
         tracks: list of `Track`, of the FFNs that are pruned.
         last: bool, whether nothing will be pruned after this.
     """
+    ffns = [track.ffn for track in tracks]
+    before = [(ffn, width) for ffn in ffns for width in (ffn.full_dim, ffn.hidden_dim)]
     narrow_to(model, _cuts(tracks, last))
-    if last:
-        ffns = [track.ffn for track in tracks]
-        follow_widths(model, {(ffn.full_dim, ffn.hidden_dim) for ffn in ffns})
-        refresh_graphs(model, ffns)
+    follow_widths(model, {(width, ffn.hidden_dim) for ffn, width in before})
+    refresh_graphs(model, ffns)
 
 
 def _done(tracks: Sequence[Track], step: int) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import keras
 
 from keras_idea.functional.importance import memory_steps
+from keras_idea.keras_private.user_warning import warn_user
 from keras_idea.methods.method import Method
 from keras_idea.pruning.agenda import Agenda
 from keras_idea.pruning.compile_ahead import CompileAhead
@@ -120,6 +121,8 @@ class Session:
                 self._agenda.add(step, self._measure)
             if any(track.began > track.target_dim for track in self.tracks):
                 self._agenda.add(self._decision_step, self._decide)
+        else:
+            self._measuring.end(model)  # of a run that an exception has ended
         for step in self._narrowing_steps:
             self._agenda.add(step, self._narrow)
         self._prune(model, tracing)
@@ -239,6 +242,13 @@ class Session:
                 f"the model's steps are executed {model.steps_per_execution} at once, "
                 f"up to step {step}. Let an execution end with step {planned}: set "
                 "another begin_step, or steps_per_execution=1 in `compile`."
+            )
+        if step > planned:
+            warn_user(
+                f"Method '{self._method.name}' was to measure from step {planned} on, "
+                f"and begins at step {step}: what it has seen before is lost, so it "
+                "decides by less. Resume from a `keras_idea.Checkpoint`, or give a "
+                "later begin_step."
             )
         self._measuring.attach(model, step)
         self._agenda.postpone(step + 1)  # there is nothing measured to decide by

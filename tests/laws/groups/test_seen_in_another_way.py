@@ -108,6 +108,77 @@ def test_a_kernel_that_a_layer_computes_with_is_left_out(make):
     assert "a layer computes with its kernel" in explained.left_out.values()
 
 
+def chained(*between):
+    x = inputs = keras.Input((8,))
+    for layer in (layers.Dense(WIDTH, "relu"), *between, layers.Dense(3)):
+        x = layer(x)
+    return keras.Model(inputs, x)
+
+
+def twice():
+    square = layers.Dense(WIDTH, "relu")
+    return chained(square, square)
+
+
+def lambda_of_the_reader():
+    reader = layers.Dense(8)
+    tied = layers.Lambda(lambda x: ops.matmul(x, ops.transpose(reader.kernel)))
+    return chained(reader, tied)
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (twice, "a layer reads the neurons that it makes"),
+        (lambda_of_the_reader, "a layer computes with its kernel"),
+        (
+            lambda: chained(layers.Dropout(0.1, noise_shape=(None, WIDTH))),
+            "Dropout 'dropout' reads or makes it",
+        ),
+    ],
+    ids=["twice", "lambda", "dropout"],
+)
+def test_what_has_a_neurons_number_in_it_is_left_out(make, why):
+    explained = ki.explain(make())
+    assert not explained.taken and why in explained.left_out.values()
+
+
+def test_another_method_after_an_exception_begins_without_its_probes(xy):
+    def fail(epoch, logs):
+        if epoch == 1:
+            raise OSError
+
+    histories = []
+    for ended in (True, False):
+        keras.utils.set_random_seed(0)
+        model = chained()
+        first = ki.IdeaPruneCallback(TARGET, 4, 12, method="learned_mask")
+        model.compile("adam", "mse")
+        failing = keras.callbacks.LambdaCallback(on_epoch_end=fail)
+        fit = {"batch_size": 8, "shuffle": False, "verbose": 0}
+        with pytest.raises(OSError):
+            model.fit(*xy, epochs=4, callbacks=[first, failing], **fit)
+        if ended:
+            first.on_train_end()
+        prune = ki.IdeaPruneCallback(TARGET, 20, 6)
+        histories.append(model.fit(*xy, epochs=3, callbacks=[prune], **fit).history)
+    np.testing.assert_allclose(histories[0]["loss"], histories[1]["loss"], rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:Training ended")
+def test_a_learned_mask_that_was_stopped_says_what_it_lost(xy):
+    model = chained()
+    prune = ki.IdeaPruneCallback(TARGET, 4, 28, method="learned_mask")
+    model.compile("adam", "mse")
+    stop = keras.callbacks.LambdaCallback(
+        on_epoch_end=lambda epoch, logs: setattr(model, "stop_training", True)
+    )
+    fit = {"batch_size": 8, "shuffle": False, "verbose": 0, "epochs": 4}
+    model.fit(*xy, callbacks=[prune, stop], **fit)
+    with pytest.warns(UserWarning, match="begins at step 8: what it has seen before"):
+        model.fit(*xy, callbacks=[prune], **fit)
+
+
 def test_a_layer_that_a_distiller_compares_is_left_out():
     def student():
         hidden = layers.Dense(WIDTH, "relu", name="hidden")
