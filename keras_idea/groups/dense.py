@@ -283,9 +283,7 @@ def _found(dense: list[keras.layers.Layer], axes: Axes, calls: list[Call]) -> Fo
         readers = [layer for layer in dense if _rows(layer) in ours]
         reason = axes.reason(joined[0])
         if any(reader in makers for reader in readers):
-            reason = (
-                reason or "a layer reads its own neurons, or they are added to them"
-            )
+            reason = reason or "a layer reads the neurons that it makes"
         if makers and reason is None and readers:
             makers.sort(key=lambda layer: id(layer) in linear)
             groups.append(DenseGroup(makers, readers, quiet=ours.isdisjoint(loud)))
