@@ -228,3 +228,39 @@ def test_an_execution_that_runs_past_the_first_measured_step_ends_the_run(xy):
     with pytest.raises(ValueError, match="measures from step 1 on, .* 8 at once"):
         fitted(model, xy, prune, steps_per_execution=8)
     assert not any(v.path.startswith("live") for v in model.optimizer.variables)
+
+
+@keras.saving.register_keras_serializable("tests")
+class Block(keras.layers.Layer):
+    """A block whose config holds the width of its FFN."""
+
+    def __init__(self, width, **kwargs):
+        super().__init__(**kwargs)
+        self.width = width
+        self.up, self.down = layers.Dense(width, "relu"), layers.Dense(8)
+
+    def build(self, shape):
+        self.up.build(shape)
+        self.down.build((None, self.width))
+
+    def call(self, x):
+        return x + self.down(self.up(x))
+
+    def get_config(self):
+        return {**super().get_config(), "width": self.width}
+
+
+@pytest.mark.daily("torch", why="what is saved is Python's")
+def test_what_is_saved_between_two_milestones_loads(xy, tmp_path):
+    inputs = keras.Input((8,))
+    model = keras.Model(inputs, layers.Dense(3)(Block(WIDTH)(inputs)))
+    saving = keras.callbacks.ModelCheckpoint(tmp_path / "{epoch}.keras")
+    model.compile("adam", "mse")
+    prune = ki.IdeaPruneCallback(TARGET, 4, 26, compact="progressive")
+    fit = {"batch_size": 8, "shuffle": False, "verbose": 0, "epochs": 4}
+    model.fit(*xy, callbacks=[prune, saving], **fit)
+    widths = []
+    for epoch in (1, 2, 3, 4):
+        loaded = keras.models.load_model(tmp_path / f"{epoch}.keras")
+        widths.append(loaded.layers[1].width)
+    assert widths[-1] == TARGET and len(set(widths)) > 2
