@@ -47,7 +47,8 @@ class IdeaPruneCallback(keras.callbacks.Callback):
     narrow at the next batch: kernels and optimizer state are sliced where they are, and
     training goes on with fast steps. With compact="progressive" it follows its masks
     down at milestones already: the same neurons and losses in less time, unless steps
-    are cheaper than compilations.
+    are cheaper than compilations, or `Dropout` acts on hidden activations: it draws
+    other numbers for fewer of them.
 
     The logs of every batch and epoch gain `width` (mean number of active neurons per
     FFN), `sparsity` (fraction of the neurons pruned) and `learning_rate`, which later

@@ -160,7 +160,7 @@ def find_dense_groups(model: keras.layers.Layer) -> Found:
         for opaque in each.opaque.keys() - recording.opaque.keys():
             for layer in filter(is_dense, walk(opaque)):
                 _settle(layer, axes, f"{_OPAQUE}, as it is called in training")
-    for name in _names_that_a_teacher_reads(model):
+    for name in _compared_by_distillers(model):
         for tensor in [t for c in calls if c.operation.name == name for t in c.outputs]:
             axes.settle(id(tensor), "a loss of the Distiller reads it")
     return _found(dense, axes, calls)
@@ -172,8 +172,8 @@ def _has_code(layer: keras.layers.Layer) -> bool:
     return not plain and not type(layer).__module__.startswith("keras_hub.")
 
 
-def _names_that_a_teacher_reads(model: keras.layers.Layer) -> list[str]:
-    """Layers of a student whose outputs a loss compares with its teacher's."""
+def _compared_by_distillers(model: keras.layers.Layer) -> list[str]:
+    """Names of a student's layers whose outputs a loss compares with its teacher's."""
     distillers = [m for m in walk(model) if isinstance(m, keras.distillation.Distiller)]
     losses = [loss for each in distillers for loss in each.distillation_losses]
     names = [getattr(loss, "student_layer_name", None) for loss in losses]

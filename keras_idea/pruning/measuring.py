@@ -33,7 +33,7 @@ class Measuring:
         self, method: Method, tracks: Sequence[Track], span: tuple[int, int]
     ) -> None:
         self._method, self._tracks, self._span = method, tracks, span
-        self._work = [track for track in tracks if track.began > track.target_dim]
+        self._work = [track for track in tracks if track.has_work]
 
     @property
     def measures(self) -> bool:

@@ -77,8 +77,8 @@ class Session:
     @property
     def has_work(self) -> bool:
         """bool, whether there is anything to prune, or to cut out."""
-        too_wide = any(track.began > track.target_dim for track in self.tracks)
-        return too_wide or bool(self._narrowing_steps)
+        prunes = any(track.has_work for track in self.tracks)
+        return prunes or bool(self._narrowing_steps)
 
     @property
     def due_step(self) -> float:
@@ -119,7 +119,7 @@ class Session:
             if self._measuring.begin(model, start):
                 step = self._method.probe_step(*self._span)
                 self._agenda.add(step, self._measure)
-            if any(track.began > track.target_dim for track in self.tracks):
+            if any(track.has_work for track in self.tracks):
                 self._agenda.add(self._decision_step, self._decide)
         else:
             self._measuring.end(model)  # of a run that an exception has ended

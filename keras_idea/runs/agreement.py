@@ -79,7 +79,7 @@ def check_accumulation(
 _PARTS = "gradient_accumulation_steps"
 
 
-def check_mesh(
+def check_sequences(
     data: DataConfig, optimizer: OptimizerConfig, distribution: DistributionConfig
 ) -> None:
     """The devices divide the sequences of a step."""

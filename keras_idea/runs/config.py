@@ -46,7 +46,7 @@ class RunConfig:
         optimizer, data, run = self.optimizer, self.data, self.run
         agreement.check_schedule(self.budget, optimizer)
         agreement.check_accumulation(data, optimizer, self.pruning, run)
-        agreement.check_mesh(data, optimizer, self.distribution)
+        agreement.check_sequences(data, optimizer, self.distribution)
         agreement.check_paths(self.model, data, self.corpus, run)
         agreement.check_validations(self.budget, run)
         agreement.check_checkpoints(run)

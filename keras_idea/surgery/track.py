@@ -45,6 +45,11 @@ class Track:
         return self.scheduled or not self.ffn.masks_itself
 
     @property
+    def has_work(self) -> bool:
+        """bool, whether it had more active neurons than it is to keep at first."""
+        return self.began > self.target_dim
+
+    @property
     def too_wide(self) -> bool:
         """bool, whether more neurons are active than it is to keep."""
         return self.ffn.width > self.target_dim
