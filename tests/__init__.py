@@ -1,11 +1,15 @@
 """The tests; imported before Keras is.
 
 What a test compiles runs for a moment, and two backends' processes share two cores:
-without XLA's optimizations, on one thread, the suite takes less than half of the time.
-`make endurance` (`KERAS_IDEA_ENDURANCE=1`) leaves both as a user has them.
+without XLA's optimizations, on one thread, the suite takes less than half of the time,
+and jax compiles once what several tests compile. `make endurance`
+(`KERAS_IDEA_ENDURANCE=1`) leaves all that as a user has it.
 """
 
+import atexit
 import os
+import shutil
+import tempfile
 
 #: Every family trained on every backend, twenty kills, and what is compiled optimized.
 ENDURANCE = os.environ.get("KERAS_IDEA_ENDURANCE") == "1"
@@ -22,3 +26,9 @@ if not ENDURANCE:
             "--xla_cpu_use_fusion_emitters=false "
             "--xla_cpu_parallel_codegen_split_count=1",
         )
+        if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+            _programs = tempfile.mkdtemp(prefix="keras-idea-programs-")
+            atexit.register(shutil.rmtree, _programs, ignore_errors=True)
+            os.environ["JAX_COMPILATION_CACHE_DIR"] = _programs
+            os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+            os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
