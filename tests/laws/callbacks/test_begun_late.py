@@ -29,6 +29,7 @@ def trained_twice(data, compact, begin, steps, **settings):
     return model, history.history
 
 
+@pytest.mark.daily("jax", "torch", rows=("end-behind",), why="tensorflow has one span")
 @pytest.mark.daily(
     "torch",
     rows=("progressive",),

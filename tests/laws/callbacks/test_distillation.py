@@ -68,7 +68,6 @@ def test_the_student_becomes_narrow_in_fit_and_the_teacher_stays(name, data):
 
 
 @once
-@pytest.mark.daily(*EACH, rows=("sensitivity",), why="one method on each")
 @pytest.mark.parametrize("name", ["sensitivity", "learned_mask"])
 def test_compaction_changes_no_loss(name, data):
     """Nor do gradients pile up: on torch both models' layers have the same paths."""
@@ -78,6 +77,7 @@ def test_compaction_changes_no_loss(name, data):
     np.testing.assert_allclose(narrowed, masked, rtol=1e-4)
 
 
+@pytest.mark.daily("torch", why="a file is Keras's on each")
 def test_a_narrow_student_is_saved_with_its_distiller(data, tmp_path):
     pair, _, _ = trained("sensitivity", data, run_eagerly=True)
     pair.student.save(tmp_path / "student.keras")

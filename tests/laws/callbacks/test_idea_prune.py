@@ -76,8 +76,8 @@ def test_compaction_in_mid_epoch_changes_no_loss(data):
 @pytest.mark.daily(
     "jax",
     "torch",
-    rows=("sequential", "mixed", "nested", "subclassed"),
-    why="tensorflow has two kinds",
+    rows=("sequential", "mixed", "nested", "subclassed", "stock"),
+    why="tensorflow has the functional one; KerasHub's in test_hub_contract",
 )
 @pytest.mark.parametrize("kind", MODELS)
 def test_every_kind_of_model_becomes_narrow_in_fit(kind, data, tmp_path):
@@ -114,6 +114,9 @@ def test_gradients_do_not_pile_up_after_compaction(data):
         )
 
 
+@pytest.mark.daily(
+    "jax", "torch", why="a file is Keras's on each; tensorflow takes 6 s"
+)
 def test_the_narrow_model_is_saved_narrow_and_trains_on(data, tmp_path):
     x, y = data
     model, _ = trained(ki.IdeaPruneCallback(4, 2, 3), data)

@@ -16,7 +16,6 @@ from tests.support.helpers import (
     set_random_weights,
     to_numpy,
 )
-from tests.support.selection import EACH
 
 FIT = {"batch_size": 8, "shuffle": False, "verbose": 0}  # 8 steps an epoch
 # Large, so that Adam does not blow float32 noise in the tiniest gradients up.
@@ -151,7 +150,9 @@ BACKEND = keras.backend.backend()
 
 
 @pytest.mark.daily("torch", why="where milestones lie is Python's")
-@pytest.mark.daily(*EACH, rows=("a fraction",), why="one row narrows on each")
+@pytest.mark.daily(
+    "jax", "torch", rows=("a fraction",), why="tensorflow has Algorithm 1"
+)
 @pytest.mark.parametrize("case", CASES)
 def test_equals_compact_end(case, data):
     """The same masks, losses, weights, slots and logs; narrower, not too often."""

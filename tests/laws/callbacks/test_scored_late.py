@@ -127,6 +127,7 @@ def test_steps_in_fours(data, monkeypatch):
         np.testing.assert_array_equal(one, four)
 
 
+@pytest.mark.daily("jax", "torch", rows=("always",), why="tensorflow traces it for 9 s")
 @as_it_pays_on_torch
 def test_a_run_that_goes_on_takes_the_same_steps(data, late):
     """Which step is scored depends on its number alone, not on the fit's first one."""

@@ -78,6 +78,7 @@ def test_looking_changes_no_bit(kind, data):
         np.testing.assert_array_equal(to_numpy(one), to_numpy(other))
 
 
+@pytest.mark.daily("jax", "torch", rows=("own",), why="tensorflow has Dense layers")
 @of_kinds
 @pytest.mark.daily("torch", rows=("plain",), why="as own layers, without a mask")
 def test_narrow_is_clipped_as_masked(kind, data):

@@ -106,7 +106,8 @@ def test_equals_algorithm_1_in_float64(make):
 
 
 @pytest.mark.daily("torch", why="three of them on each backend")
-@pytest.mark.daily(*EACH, rows=("mlp", "shared_blocks"), why="chains, shared layers")
+@pytest.mark.daily(*EACH, rows=("mlp",), why="chains")
+@pytest.mark.daily("jax", "torch", rows=("shared_blocks",), why="shared layers")
 @of_users
 def test_narrow_equals_masked(make):
     """Dropout draws other numbers for other shapes, so it is taken out here."""

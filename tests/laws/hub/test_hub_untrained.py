@@ -81,6 +81,9 @@ def test_linear_attention():
     np.testing.assert_allclose(logits(narrow, x), masked, rtol=0, atol=1e-5)
 
 
+@pytest.mark.daily(
+    "jax", "torch", rows=("gemma2",), why="tensorflow has it in the contract"
+)
 @pytest.mark.parametrize("name", ["llama3", "gemma2"])
 @pytest.mark.daily("torch", rows=("llama3",), why="one family on each")
 def test_the_next_step_of_sgd_is_the_same(name):

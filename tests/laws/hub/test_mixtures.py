@@ -96,6 +96,7 @@ def algorithm_1(twin, found, batches, optimizer, decay=0.4):
         yield weights, scores, masks, unseen, loss
 
 
+@pytest.mark.daily("jax", "torch", rows=("qwen moe",), why="tensorflow has gpt oss")
 @pytest.mark.parametrize("name, rule", [("qwen moe", "adamw"), ("gpt oss", "sgd")])
 def test_equals_algorithm_1(name, rule):
     # Tied: see `language_model` of test_hub_algorithm.

@@ -10,7 +10,6 @@ from keras_idea.methods import METHODS, Activation
 from keras_idea.methods.calibration import activation_statistics
 from tests.support.helpers import to_numpy
 from tests.support.method_reference import AGGREGATIONS
-from tests.support.selection import EACH
 
 ARGUMENTS = {
     "vocabulary_size": 19,
@@ -53,9 +52,6 @@ def tokens():
 
 
 @pytest.mark.daily("torch", why="test_methods runs every method on each")
-@pytest.mark.daily(
-    *EACH, rows=("learned_mask",), why="the method with most state, on each"
-)
 @pytest.mark.parametrize("name", [*METHODS, "activation with data"])
 def test_every_method_narrows_in_fit_and_compacts_to_stock(name, tokens):
     x, y, weights = tokens

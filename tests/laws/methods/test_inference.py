@@ -63,6 +63,9 @@ def fitted(make, method, data, begin):
     return model, asks, history.history
 
 
+@pytest.mark.daily(
+    "jax", "torch", rows=("learned_mask",), why="tensorflow has activation"
+)
 @pytest.mark.parametrize("method, begin", [("learned_mask", 2), ("activation", 20)])
 def test_a_model_that_is_told_nothing_trains_and_answers_as_another(
     method, begin, data
@@ -129,6 +132,7 @@ def look(model, x):
         jax.grad(answer)([v.value for v in model.trainable_variables])
 
 
+@pytest.mark.daily("jax", "torch", rows=("activation",), why="tensorflow has the mask")
 @pytest.mark.parametrize("method, begin", [("learned_mask", 2), ("activation", 20)])
 def test_a_gradient_taken_by_the_way_is_no_step(method, begin, data):
     x, y = data

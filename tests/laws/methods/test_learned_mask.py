@@ -173,6 +173,7 @@ class Watch(keras.callbacks.Callback):
             self.multipliers.append(to_numpy(probes[0].multipliers.values))
 
 
+@pytest.mark.daily("torch", why="its steps equal the transcription on each")
 def test_the_masks_learn():
     """With the weights held still: which neurons matter, and the sparsity due."""
     steps, target = 150, 10
@@ -196,7 +197,7 @@ def test_the_masks_learn():
         assert learned < other.evaluate(x, y, verbose=0) / 5
 
 
-@pytest.mark.daily("jax", "torch", rows=("activation",), why="tensorflow has the mask")
+@pytest.mark.daily("jax", "torch", why="tensorflow traces it for 5 s a row")
 @pytest.mark.parametrize("method", ["learned_mask", "activation"])
 def test_a_resumed_run_ends_as_the_straight_one(method, data, tmp_path):
     """Saved while the probes are in it, loaded, and gone on with."""

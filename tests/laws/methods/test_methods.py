@@ -103,6 +103,7 @@ def test_the_seed_decides():
     assert one.stream != two.stream
 
 
+@pytest.mark.daily("torch", why="NumPy draws them")
 def test_random_masks_differ_by_layer_and_are_the_same_everywhere(data):
     keras.utils.set_random_seed(0)
     model = residual_model((16, 16))
@@ -129,6 +130,9 @@ def test_random_in_two_stages_revives_nothing(data):
     assert kept[1] < kept[0] and [len(k) for k in kept] == [8, 4]
 
 
+@pytest.mark.daily(
+    "torch", rows=("learned_mask",), why="step by step, as NumPy's; 6 s compiled"
+)
 @pytest.mark.parametrize(
     "name, policy", [("activation", "bfloat16"), ("learned_mask", "mixed_bfloat16")]
 )
@@ -175,6 +179,7 @@ def test_a_run_that_is_stopped_leaves_no_probe_behind(name, data):
         )
 
 
+@pytest.mark.daily("jax", "torch", why="which method is whose is Python's")
 def test_a_second_stage_by_another_method(data):
     model = residual_model((16,))
     model.compile("adam", "mse", run_eagerly=True)

@@ -108,6 +108,7 @@ def stages(monkeypatch):
     return counted, trained_stages
 
 
+@pytest.mark.nightly(why="24 trainings; no run of a user")
 def test_a_killed_grid_goes_on_and_finished_cells_never_run_again(tmp_path, stages):
     counted, trained = stages
     counted.limit = 3

@@ -11,6 +11,7 @@ from tests.support.processes import MODULE, PROGRAM, path_with, python
 from tests.support.tiny_run import CONFIG, write_inputs
 
 
+@pytest.mark.nightly(why="the command itself is started by the others")
 def test_its_module_is_the_command_too():
     """A stranger's guess: it did nothing, and said that all was well."""
     ended = python("-m", "keras_idea.cli", "plan", "there_is_none.toml")
@@ -59,6 +60,7 @@ def test_a_backend_that_does_not_exist_is_one_line(begin, tmp_path):
     assert line.endswith("Did you mean 'jax'?")
 
 
+@pytest.mark.nightly(why="two processes that import Keras")
 def test_another_module_that_imports_the_package_keeps_its_arguments(tmp_path):
     """`python -m mine -x`, whose package imports this one before its `__main__`."""
     (tmp_path / "mine").mkdir()

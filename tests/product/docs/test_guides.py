@@ -21,7 +21,7 @@ from docs.building.guides import read_guide, to_notebook, to_page
 from keras_idea.keras_private.layer_walk import walk
 from tests.support import ROOT
 
-nightly = pytest.mark.nightly(why="guides run before a release; the first two here")
+nightly = pytest.mark.nightly(why="guides run before a release; the first here")
 
 
 GUIDES = ROOT / "docs" / "guides"
@@ -107,6 +107,7 @@ def test_any_keras_model(run, tmp_path):
         assert b"keras_idea" not in file.read("config.json")
 
 
+@nightly
 def test_keras_hub_model(run, tmp_path):
     names = run("keras_hub_model")
     lm = names["lm"]

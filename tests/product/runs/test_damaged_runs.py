@@ -233,6 +233,7 @@ sys.exit(main(["train", "tiny.toml"]))
 """
 
 
+@pytest.mark.nightly(why="test_full_disk has a run that begins")
 def test_a_full_disk(straight, tmp_path, capsys):
     """The run ends and says so; the same command then loses little."""
     write_inputs(tmp_path, RUN)

@@ -22,6 +22,7 @@ from tests.support.tiny_run import ALONE, curve, write_inputs
 
 
 class TestDistillation:
+    @pytest.mark.nightly(rows=("a preset",), why="counted as a run is")
     @pytest.mark.parametrize("of", ["a run", "a preset"])
     def test_a_plan_counts_the_teacher(self, trained, tmp_path, of):
         trained("teacher")

@@ -100,6 +100,7 @@ sys.exit(main(["train", "tiny.toml"]))
 """
 
 
+@pytest.mark.nightly(why="a file of Keras's has no room as a preset has none")
 def test_no_room_for_a_preset(disk):
     write_inputs(disk, HUB)
     environment = {

@@ -204,6 +204,9 @@ def test_what_train_refuses_is_refused(in_folder, capsys):
     assert "No text at 'text.txt'" in capsys.readouterr().err
 
 
+@pytest.mark.nightly(
+    rows=("paper_1b3", "paper_300m"), why="models of 20 s; the others stay"
+)
 @pytest.mark.parametrize(
     "path", sorted((ROOT / "examples/runs").glob("*.toml")), ids=lambda p: p.stem
 )

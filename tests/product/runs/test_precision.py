@@ -81,9 +81,7 @@ def test_what_is_compiled_computes_as_the_run_says(tmp_path):
     assert {variable.dtype for variable in model.variables} <= {"float32", "int32"}
 
 
-@pytest.mark.nightly(
-    rows=("muon", "lion", "adamw"), why="options of Keras's own, handed on"
-)
+@pytest.mark.nightly(why="options of Keras's own, handed on: see the table below")
 @pytest.mark.parametrize("name", ["adamw", "lion", "muon", "adafactor"])
 def test_optimizers_train_and_prune(trained, name):
     rate = {"lion": 1e-3, "adafactor": 3e-2}.get(name, 1e-2)
@@ -125,6 +123,7 @@ def eta_again(t, peak, total, warmup, end=3e-5):
     return (peak - end) / 2 * math.cos(angle) + (peak + end) / 2
 
 
+@pytest.mark.nightly(why="the rate that it trains with is tested below")
 def test_a_rewarmed_run(trained):
     """Up again when pruning begins; the narrow model from scratch has one cosine."""
     scratch = ("compare_from_scratch = false", "compare_from_scratch = true")

@@ -53,6 +53,7 @@ def test_the_second_ends_at_once(tmp_path, monkeypatch, capsys, option):
     assert "holds a run already" in capsys.readouterr().err
 
 
+@pytest.mark.nightly(why="a whole run; the lock is the operating system's")
 def test_a_killed_run_holds_nothing(tmp_path, monkeypatch, capsys):
     write_inputs(tmp_path, RUN)
     monkeypatch.chdir(tmp_path)
