@@ -67,7 +67,11 @@ for how in (("end", dense_gated), ("progressive", ki.PrunableGatedFFN)):
     np.testing.assert_allclose(losses_of_both, losses, rtol=2e-6)
     assert len(seen) == len(seen_by_both) > 20
     for expected, found in zip(seen, seen_by_both, strict=True):
-        np.testing.assert_allclose(found[0], expected[0], rtol=1e-6, atol=1e-9)
+        # Sums of halves: off by float32's precision of the largest, not of each score.
+        largest = expected[0].max()
+        np.testing.assert_allclose(
+            found[0], expected[0], rtol=1e-6, atol=1e-6 * largest
+        )
         np.testing.assert_array_equal(found[1], expected[1])
         assert found[2] == expected[2]
     for variable in [*both.trainable_variables, *both.optimizer.variables]:
