@@ -23,13 +23,13 @@ import record
 from whole_run import Watch
 
 from keras_idea.hub.inputs import token_inputs
-from keras_idea.runs.compiled_step import compiled_steps
-from keras_idea.runs.compiling import compiled
 from keras_idea.runs.config import load_config
-from keras_idea.runs.footprint import footprint, teacher_footprint
-from keras_idea.runs.hub_source import source_of_preset
-from keras_idea.runs.outlines import outlines
-from keras_idea.runs.teacher import taught, teacher_outline
+from keras_idea.runs.models.compiling import compiled
+from keras_idea.runs.models.footprint import footprint, teacher_footprint
+from keras_idea.runs.models.hub_source import source_of_preset
+from keras_idea.runs.models.outlines import outlines
+from keras_idea.runs.plan.compiled_step import compiled_steps
+from keras_idea.runs.train.teacher import taught, teacher_outline
 
 VOCABULARY, BATCH, LENGTH, STEPS = 16384, 8, 128, 8
 KINDS = ("alone", "taught")

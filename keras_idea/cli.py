@@ -81,8 +81,8 @@ def _train(options: argparse.Namespace) -> None:
 def _plan(options: argparse.Namespace) -> None:
     from keras_idea.runs.config import load_config
     from keras_idea.runs.plan import plan
-    from keras_idea.runs.plan_table import print_plan
-    from keras_idea.runs.targets import parse_mesh, parse_target
+    from keras_idea.runs.plan.table import print_plan
+    from keras_idea.runs.plan.targets import parse_mesh, parse_target
 
     # By 0 nothing could be divided.
     check_number("--utilisation", options.utilisation, minimum=0.01, maximum=1.0)
@@ -106,12 +106,12 @@ def _export(options: argparse.Namespace) -> None:
         export_preset,
         load_run,
     )
-    from keras_idea.export.gguf_file import GGUF
-    from keras_idea.export.hf import HF
+    from keras_idea.export.gguf.file import GGUF
+    from keras_idea.export.hf.folder import HF
     from keras_idea.export.onnx_file import ONNX
     from keras_idea.export.preset import PRESET
     from keras_idea.export.target import check_target
-    from keras_idea.runs.judged import trained_length
+    from keras_idea.runs.judge.judged import trained_length
 
     if options.length is not None and (options.onnx or options.gguf) is None:
         raise ExportRefused("`--length` is for --onnx and --gguf. Delete `--length`.")
@@ -137,9 +137,9 @@ def _export(options: argparse.Namespace) -> None:
 
 def _evaluate(options: argparse.Namespace) -> None:
     require("rich", "`keras-idea evaluate`", "cli")
-    from keras_idea.runs.evaluate import judge_tasks, judge_text
-    from keras_idea.runs.judged import load_judged
-    from keras_idea.runs.judgement_table import print_tasks, print_text
+    from keras_idea.runs.judge.evaluate import judge_tasks, judge_text
+    from keras_idea.runs.judge.judged import load_judged
+    from keras_idea.runs.judge.table import print_tasks, print_text
 
     if options.text is None and options.tasks is None:
         raise EvaluationError(

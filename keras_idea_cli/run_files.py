@@ -1,7 +1,7 @@
 """What lies in a run folder, read without Keras: plain TOML, JSON and CSV.
 
 The package that writes these files cannot be imported here: that takes seconds.
-tests/runs/test_status.py holds the two to the same names and formats.
+tests/product/runs/test_status.py holds the two to the same names and formats.
 """
 
 import csv

@@ -1,8 +1,8 @@
 """Exports of a narrow model, each loaded back and compared before it is kept."""
 
 from keras_idea.errors import ExportFailed, ExportRefused
-from keras_idea.export.gguf_file import export_gguf
-from keras_idea.export.hf import export_hf
+from keras_idea.export.gguf.file import export_gguf
+from keras_idea.export.hf.folder import export_hf
 from keras_idea.export.load import load_run
 from keras_idea.export.onnx_file import export_onnx
 from keras_idea.export.preset import export_preset

@@ -6,12 +6,12 @@ import keras
 import numpy as np
 
 from keras_idea.errors import ArgumentError, ExportRefused
-from keras_idea.export.as_llama3 import as_llama3
 from keras_idea.export.compare import (
     Subject,
     model_subject,
     probe_length,
 )
+from keras_idea.export.hf.as_llama3 import as_llama3
 from keras_idea.export.load import reads_bytes
 from keras_idea.export.report import NO_TOKENIZER
 from keras_idea.hub.families import is_backbone, is_task

@@ -133,7 +133,7 @@ def _train_bpe(text: str, size: int) -> list[str]:
 
     tokenizer = Tokenizer(models.BPE())
     # Digits stay apart: llama.cpp cuts numbers out of a text, and nothing else, where
-    # it is told to cut no words, as KerasHub cuts none (export/gguf_tokenizer.py).
+    # it is told to cut no words, as KerasHub cuts none (export/gguf/tokenizer.py).
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Digits(individual_digits=True),

@@ -197,7 +197,7 @@ def test_few_files_import_a_backend():
         "keras_private/train_step.py",
         "keras_private/mask_torch.py",
         "processes.py",
-        "runs/compiled_step.py",
+        "runs/plan/compiled_step.py",
         "surgery/replicas.py",
         "surgery/resize.py",
         "surgery/row_ops_torch.py",

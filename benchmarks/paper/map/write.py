@@ -61,7 +61,7 @@ def write_map(folder, findings: Findings):
 
 def _rounded(value: float | None) -> float | None:
     """A number of the fitted law, without the digits in which machines differ."""
-    return None if value is None else float(f"{value:.6g}")
+    return None if value is None else float(f"{value:.4g}")
 
 
 def _arms(findings):

@@ -3,10 +3,10 @@
 import torch
 
 from keras_idea.models import DecoderConfig, decoder
-from keras_idea.runs.compiling import compiled
 from keras_idea.runs.config import load_config
-from keras_idea.runs.footprint import teacher_footprint
-from keras_idea.runs.teacher import taught
+from keras_idea.runs.models.compiling import compiled
+from keras_idea.runs.models.footprint import teacher_footprint
+from keras_idea.runs.train.teacher import taught
 
 BATCH, LENGTH, VOCABULARY = 4, 16, 300
 

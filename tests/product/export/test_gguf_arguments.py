@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from keras_idea.errors import ExportRefused
-from keras_idea.export import compare, export_gguf, gguf_check
-from keras_idea.export.gguf_families import FAMILIES
+from keras_idea.export import compare, export_gguf
+from keras_idea.export.gguf import check as gguf_check
+from keras_idea.export.gguf.families import FAMILIES
 from tests.support.gguf_models import ALL, VOCABULARY
 from tests.support.gguf_models import FAMILIES as READ_BY_TRANSFORMERS
 from tests.support.gguf_reading import logits_of, read

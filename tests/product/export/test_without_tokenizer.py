@@ -15,8 +15,8 @@ from keras_idea.export import load_run
 from keras_idea.hub.make_tokenizer import make_tokenizer
 from keras_idea.models import DecoderConfig, decoder
 from keras_idea.runs.config import parse_config
-from keras_idea.runs.judged import load_judged, vocabulary_of
-from keras_idea.runs.teacher import load_teacher
+from keras_idea.runs.judge.judged import load_judged, vocabulary_of
+from keras_idea.runs.train.teacher import load_teacher
 from tests.support.hub_models import tiny_lm
 from tests.support.masks import prune_by_hand
 from tests.support.selection import EACH

@@ -19,8 +19,8 @@ import keras_idea.models  # noqa: F401  its layers are in the saved model
 from benchmarks.paper.compile_cache import kept_compilations
 from keras_idea.checkpoints.files import CheckpointFiles
 from keras_idea.cli import main
-from keras_idea.runs import results
-from keras_idea.runs.run import NARROW, WIDE
+from keras_idea.runs.train import results
+from keras_idea.runs.train.run import NARROW, WIDE
 from tests.support import ROOT
 from tests.support.tiny_run import CONFIG, write_inputs
 
@@ -91,7 +91,7 @@ def stopped(tmp_path_factory):
             raise Stopped
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("keras_idea.runs.recorder.ShortBar.on_epoch_end", stop)
+        patch.setattr("keras_idea.runs.train.recorder.ShortBar.on_epoch_end", stop)
         with pytest.raises(Stopped):
             train(folder)
     assert [*saved(folder)] == [BEFORE, NEWEST]
@@ -220,7 +220,7 @@ from keras_idea.cli import main
 from tests.product.runs import test_damaged_runs as module
 if module.BACKEND == "tensorflow":
     module.run_eagerly(True)
-from keras_idea.runs.recorder import Recorder, ShortBar
+from keras_idea.runs.train.recorder import Recorder, ShortBar
 sys.stdout.reconfigure(line_buffering=True)
 hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
 shown = ShortBar.on_epoch_end

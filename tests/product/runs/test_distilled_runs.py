@@ -14,9 +14,9 @@ from keras_idea.export import load_run
 from keras_idea.monitor.work_count import multiply_adds
 from keras_idea.runs.config import parse_config
 from keras_idea.runs.plan import plan
-from keras_idea.runs.prepare import prepare
 from keras_idea.runs.run_folder import RunFolder
-from keras_idea.runs.teacher import load_teacher, taught
+from keras_idea.runs.train.prepare import prepare
+from keras_idea.runs.train.teacher import load_teacher, taught
 from tests.support.hub_models import tiny_lm
 from tests.support.tiny_run import ALONE, curve, write_inputs
 

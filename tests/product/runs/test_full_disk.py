@@ -10,9 +10,9 @@ import pytest
 import keras_idea as ki
 from keras_idea.cli import main
 from keras_idea.runs.config import parse_config
-from keras_idea.runs.prepare import prepare
-from keras_idea.runs.room import results_bytes
 from keras_idea.runs.run_folder import RunFolder
+from keras_idea.runs.train.prepare import prepare
+from keras_idea.runs.train.room import results_bytes
 from tests.support import ROOT
 from tests.support.helpers import fill
 from tests.support.hub_models import tiny_lm

@@ -9,12 +9,12 @@ import pytest
 import keras_idea as ki
 from keras_idea.data import Corpus
 from keras_idea.errors import ConfigError, ExportRefused
-from keras_idea.export.hf_rules import hf_export_of
+from keras_idea.export.hf.rules import hf_export_of
 from keras_idea.hub.families import HUB_FAMILIES
 from keras_idea.hub.inputs import token_inputs
 from keras_idea.models import generate
 from keras_idea.runs.config import parse_config
-from keras_idea.runs.hub_models import hub_models
+from keras_idea.runs.models.hub_models import hub_models
 from tests.support.selection import EACH
 
 TINY = """

@@ -41,7 +41,7 @@ def without_speeds(monkeypatch):
     """Runs whose speeds are not measured: one that does is enough."""
     for name in ("step_times", "generation_speeds"):
         monkeypatch.setattr(
-            f"keras_idea.runs.results.{name}",
+            f"keras_idea.runs.train.results.{name}",
             lambda models, *arguments: dict.fromkeys(models, 1.0),
         )
 

@@ -4,7 +4,7 @@ import pytest
 
 from keras_idea.errors import ConfigError
 from keras_idea.runs.config import parse_config
-from keras_idea.runs.outlines import outlines
+from keras_idea.runs.models.outlines import outlines
 from keras_idea.runs.plan import plan
 from tests.support.tiny_run import CONFIG
 

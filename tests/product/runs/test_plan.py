@@ -10,12 +10,12 @@ import pytest
 
 from keras_idea.cli import main
 from keras_idea.hub.inputs import token_inputs
-from keras_idea.runs.build import pruning
 from keras_idea.runs.config import load_config, parse_config
+from keras_idea.runs.models.build import pruning
 from keras_idea.runs.plan import plan
-from keras_idea.runs.prepare import prepare
+from keras_idea.runs.plan.targets import parse_target
 from keras_idea.runs.run_folder import RunFolder
-from keras_idea.runs.targets import parse_target
+from keras_idea.runs.train.prepare import prepare
 from keras_idea.surgery import find_ffns
 from tests.support import ROOT
 from tests.support.selection import EACH

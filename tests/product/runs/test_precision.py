@@ -11,10 +11,10 @@ from keras_idea.data import load_text
 from keras_idea.errors import ConfigError
 from keras_idea.keras_private.optimizer_variables import rate_source
 from keras_idea.models import DecoderBlock
-from keras_idea.runs.blocks import rematerialized
-from keras_idea.runs.build import decoder_models
-from keras_idea.runs.compiling import compiled, learning_rate, make_optimizer
 from keras_idea.runs.config import parse_config
+from keras_idea.runs.models.blocks import rematerialized
+from keras_idea.runs.models.build import decoder_models
+from keras_idea.runs.models.compiling import compiled, learning_rate, make_optimizer
 from tests.support.hub_models import tiny_lm
 from tests.support.selection import EACH
 from tests.support.tiny_run import ALONE, TEXT, curve

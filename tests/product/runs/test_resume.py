@@ -184,7 +184,7 @@ def unfinished(tmp_path, monkeypatch):
             raise Stopped
 
     with monkeypatch.context() as patch:
-        patch.setattr("keras_idea.runs.recorder.ShortBar.on_epoch_end", stop)
+        patch.setattr("keras_idea.runs.train.recorder.ShortBar.on_epoch_end", stop)
         with pytest.raises(Stopped):
             main(["train", "tiny.toml"])
     return tmp_path
@@ -205,7 +205,7 @@ def test_killed_before_the_first_checkpoint(tmp_path, monkeypatch, capsys):
                 raise Stopped
 
         with monkeypatch.context() as patch:
-            bar = "keras_idea.runs.recorder.ShortBar.on_train_batch_end"
+            bar = "keras_idea.runs.train.recorder.ShortBar.on_train_batch_end"
             patch.setattr(bar, stop)
             with pytest.raises(Stopped):
                 main(["train", "tiny.toml"])

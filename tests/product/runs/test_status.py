@@ -14,9 +14,10 @@ import pytest
 
 from keras_idea.checkpoints.files import CheckpointFiles
 from keras_idea.cli import main
-from keras_idea.runs import run, run_folder
+from keras_idea.runs import run_folder
 from keras_idea.runs.config import load_config
-from keras_idea.runs.timeline import make_timeline
+from keras_idea.runs.config.timeline import make_timeline
+from keras_idea.runs.train import run
 from keras_idea_cli import run_files, status
 from tests.support import ROOT
 from tests.support.tiny_run import CONFIG, write_inputs

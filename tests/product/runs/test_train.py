@@ -14,8 +14,8 @@ from keras_idea.data import load_text
 from keras_idea.errors import RunFolderError
 from keras_idea.files import TEMPORARY
 from keras_idea.runs.config import load_config, parse_config
+from keras_idea.runs.config.timeline import make_timeline
 from keras_idea.runs.run_folder import FILES, RunFolder
-from keras_idea.runs.timeline import make_timeline
 from tests.support.selection import EACH
 from tests.support.tiny_run import CONFIG, TEXT, write_inputs
 

@@ -1,0 +1,1 @@
+"""GGUF files: which families llama.cpp computes, how their weights and tokens lie."""

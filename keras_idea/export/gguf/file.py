@@ -1,0 +1,184 @@
+"""Export to a GGUF file, which llama.cpp and what is built on it serve."""
+
+import importlib
+import os
+import pathlib
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_idea.errors import ExportRefused
+from keras_idea.export.gguf.check import check_file
+from keras_idea.export.gguf.context import context_of
+from keras_idea.export.gguf.families import family_of
+from keras_idea.export.gguf.keys import Value, common_keys, position_factors
+from keras_idea.export.gguf.layouts import tensors
+from keras_idea.export.gguf.tokenizer import (
+    Vocabulary,
+    vocabulary_of,
+    vocabulary_of_bytes,
+)
+from keras_idea.export.gguf.types import DTYPES, Written, written
+from keras_idea.export.load import reads_bytes
+from keras_idea.export.report import Export
+from keras_idea.export.stock import Stock, in_float32, stock
+from keras_idea.export.target import Kind, check_target, replacing
+from keras_idea.extras import require
+from keras_idea.validation import check_choice, check_int
+
+GGUF = Kind("a GGUF file", suffix=".gguf")
+_FALLBACK = (
+    "{count} of {all} matrices are float16, because their rows are no multiple of 32 "
+    "long, as blocks of Q8_0 are: {names}. llama.cpp's own quantizer does the same; "
+    "widths that are such a multiple (`round_to = 32`) avoid it."
+)
+
+
+def export_gguf(
+    model: keras.Model,
+    path: str | os.PathLike,
+    dtype: str = "float32",
+    overwrite: bool = False,
+    length: int | None = None,
+) -> Export:
+    """Saves a narrow model as a GGUF file, which llama.cpp loads.
+
+    The file is read back before it is kept: tensors and tokens must be what was
+    written. Where the package `llama_cpp` is installed, llama.cpp itself loads it:
+    logits, greedy tokens and token ids must be the model's.
+
+    Args:
+        model: a stock KerasHub `CausalLM`, as `compact` or `load_run` returns it;
+            or this package's compacted decoder, which becomes a Llama.
+        path: str or path of the file; it ends in ".gguf".
+        dtype: str, of the matrices: "float32", "float16" or "q8_0" (8 bits, a scale
+            for 32 values). Matrices whose rows are no multiple of 32 are float16 in
+            the last; vectors are float32 in each.
+        overwrite: bool, whether a file there may be replaced.
+        length: int or None, tokens of context that a server may give the model; at
+            most what its positions, or a sliding window that llama.cpp lacks, allow.
+            Default: so many; where nothing bounds them, its preprocessor's, or 1024.
+
+    Returns:
+        `Export`.
+
+    Raises:
+        ExportRefused: if the path is taken, the package `gguf` is missing, or
+            llama.cpp would compute something else; why.
+        ExportFailed: if what was written is not the model. Nothing is left of it.
+
+    Example:
+    >>> print(export_gguf(ki.compact(lm), "narrow.gguf", "float16"))
+    narrow.gguf: a GGUF file of Llama3CausalLM for llama.cpp's 'llama', float16; ...
+    """
+    check_choice("dtype", dtype, tuple(DTYPES))
+    check_target(path, GGUF, overwrite)
+    if length is not None:
+        check_int("length", length, minimum=1)
+    require("gguf", "The export to GGUF", "gguf", ExportRefused)
+    source = in_float32(stock(model))
+    backbone = source.lm.backbone
+    family = family_of(backbone)
+    vocabulary = _vocabulary(model, source)
+    context = context_of(source.lm, family.arch, family.window, length)
+    keys = common_keys(backbone, context.length) | family.keys(backbone)
+    found = tensors(backbone, family.ends, family.block, family.follows)
+    parts = [written(t, dtype) for t in [*found, *position_factors(backbone)]]
+    with replacing(path) as temporary:
+        _write(temporary, family.arch, keys, vocabulary, parts, dtype)
+        match, notes = check_file(
+            source, temporary, parts, vocabulary, dtype, context.length
+        )
+    name = type(source.lm).__name__
+    name += "" if vocabulary.tokens else " without a tokenizer"
+    what = f"a GGUF file of {name} for llama.cpp's {family.arch!r}, {dtype}"
+    told = (*vocabulary.notes, str(context), *_fallback(parts, dtype), *notes)
+    return Export(path, what, match, told)
+
+
+def _vocabulary(model: keras.Model, source: Stock) -> Vocabulary:
+    size = source.vocabulary_size
+    if reads_bytes(model):
+        return vocabulary_of_bytes(size)
+    return vocabulary_of(source.lm.preprocessor, size)
+
+
+def _write(
+    path: pathlib.Path,
+    arch: str,
+    keys: dict[str, Value],
+    vocabulary: Vocabulary,
+    parts: list[Written],
+    dtype: str,
+) -> None:
+    gguf = importlib.import_module("gguf")
+    writer = gguf.GGUFWriter(path, arch)
+    try:
+        _describe(writer, gguf, f"{arch}.", keys, dtype)
+        _add_vocabulary(writer, gguf, vocabulary)
+        _write_tensors(writer, gguf, parts)
+    finally:
+        writer.close()
+
+
+def _describe(
+    writer: Any, gguf: Any, prefix: str, keys: dict[str, Value], dtype: str
+) -> None:
+    """Everything that is said of the model, but its tokenizer."""
+    _add(writer, gguf, "general.", {"type": "model", "file_type": DTYPES[dtype][1]})
+    _add(writer, gguf, prefix, keys)
+    if dtype == "q8_0":
+        writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
+
+
+def _add_vocabulary(writer: Any, gguf: Any, vocabulary: Vocabulary) -> None:
+    prefix = "tokenizer.ggml."
+    _add(writer, gguf, prefix, {"model": vocabulary.model, **vocabulary.settings})
+    if not vocabulary.tokens:
+        return
+    writer.add_token_list(vocabulary.tokens)
+    writer.add_token_types(vocabulary.types)
+    if vocabulary.scores is not None:
+        writer.add_token_scores(vocabulary.scores)
+    if vocabulary.merges is not None:
+        writer.add_token_merges(vocabulary.merges)
+
+
+def _add(writer: Any, gguf: Any, prefix: str, keys: dict[str, Value]) -> None:
+    # In this order: a bool is an int.
+    types = {
+        bool: "BOOL",
+        int: "UINT32",
+        float: "FLOAT32",
+        str: "STRING",
+        list: "ARRAY",
+    }
+    for key, value in keys.items():
+        kind = next(name for of, name in types.items() if isinstance(value, of))
+        writer.add_key_value(prefix + key, value, gguf.GGUFValueType[kind])
+
+
+def _write_tensors(writer: Any, gguf: Any, parts: list[Written]) -> None:
+    """Writes the file, one tensor after the other: no two are in memory at once."""
+    for part in parts:
+        kind = gguf.GGMLQuantizationType[part.type]
+        shape = part.tensor.shape
+        writer.add_tensor_info(
+            part.tensor.name, shape, np.dtype("float32"), part.nbytes, raw_dtype=kind
+        )
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_ti_data_to_file()
+    for part in parts:
+        writer.write_tensor_data(part.values())
+
+
+def _fallback(parts: list[Written], dtype: str) -> tuple[str, ...]:
+    """What the user should know of the types, as a tuple of notes."""
+    matrices = [part for part in parts if len(part.tensor.shape) > 1]
+    halves = [part.tensor.name for part in matrices if part.type == "F16"]
+    if dtype != "q8_0" or not halves:
+        return ()
+    some = ", ".join(halves[:3]) + (", ..." if len(halves) > 3 else "")
+    return (_FALLBACK.format(count=len(halves), all=len(matrices), names=some),)

@@ -1,0 +1,1 @@
+"""Hugging Face folders: which backbones are exported rightly, and their tokenizers."""

@@ -1,0 +1,81 @@
+"""When a run does what: its stages, and when its model becomes narrower."""
+
+import dataclasses
+from collections.abc import Mapping
+
+from keras_idea import methods
+from keras_idea.runs.config.tables import BudgetConfig, PruningConfig
+from keras_idea.schedules.compaction import compaction_widths
+
+
+@dataclasses.dataclass(frozen=True)
+class Timeline:
+    """The steps and widths of a run, worked out once.
+
+    Attributes:
+        begin: int, the last optimizer step at full width.
+        end: int, the optimizer step at which the stage of pruning is over.
+        total: int, optimizer steps of the whole run.
+        wide: int, neurons of each FFN at the start.
+        narrow: int, neurons of each FFN at the end.
+        compactions: dict of the step after which the model becomes physically
+            narrower, inside its `fit`, to the neurons of an FFN from there on;
+            ascending.
+    """
+
+    begin: int
+    end: int
+    total: int
+    wide: int
+    narrow: int
+    compactions: Mapping[int, int]
+
+    @property
+    def stages(self) -> list[tuple[str, int, int]]:
+        """List of (name, first step, last step) of those that have steps."""
+        stages = [
+            ("wide", 0, self.begin),
+            ("pruning", self.begin, self.end),
+            ("recovery", self.end, self.total),
+        ]
+        return [stage for stage in stages if stage[1] < stage[2]]
+
+
+def make_timeline(
+    budget: BudgetConfig,
+    pruning: PruningConfig,
+    wide: int,
+    narrow: int,
+    parts: int = 1,
+    eager: bool = False,
+) -> Timeline:
+    """The timeline of a run.
+
+    Args:
+        budget: `BudgetConfig`, the steps of each stage.
+        pruning: `PruningConfig`, the method, and when the model becomes narrow.
+        wide: int, neurons of each FFN at the start.
+        narrow: int, neurons of each FFN at the end.
+        parts: int, devices that share an FFN's neurons. Default 1.
+        eager: bool, whether no step is compiled. Default False.
+
+    Returns:
+        `Timeline`.
+
+    Example:
+    >>> make_timeline(BudgetConfig(), PruningConfig(), wide=512, narrow=192).end
+    750
+    """
+    begin, steps = budget.enlarge_steps, budget.prune_steps
+    method = methods.get(pruning.method)
+    schedule = method.width_schedule(wide, narrow, begin, steps, pruning.update_every)
+    return Timeline(
+        begin=begin,
+        end=begin + steps,
+        total=budget.total_steps,
+        wide=wide,
+        narrow=narrow,
+        compactions=compaction_widths(
+            pruning.compact, schedule, method.end_step(begin, steps), parts, eager
+        ),
+    )

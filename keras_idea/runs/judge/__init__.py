@@ -1,0 +1,1 @@
+"""A saved model judged: perplexity of a text, and benchmarks."""

@@ -1,0 +1,1 @@
+"""The models of a run: built, compiled, and their costs from shapes alone."""

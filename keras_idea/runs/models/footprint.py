@@ -1,0 +1,223 @@
+"""What a model of one width takes of a device while it trains."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+
+import keras
+
+from keras_idea.distribution import kernel_layouts
+from keras_idea.keras_private.optimizer_variables import (
+    apply_count,
+    build_without_values,
+)
+from keras_idea.monitor.work_count import attention_width, multiply_adds
+from keras_idea.runs.config import RunConfig
+from keras_idea.runs.models.blocks import transformer_blocks
+from keras_idea.runs.models.compiling import make_optimizer
+from keras_idea.runs.models.outlines import Outlines
+from keras_idea.surgery import find_ffns
+
+_FLOAT32 = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Footprint:
+    """Bytes of one device while a model of one width trains.
+
+    Attributes:
+        width: int, neurons of each FFN.
+        parameters: int, of the whole model.
+        multiply_adds: int, of a token in a forward pass.
+        weights: int, the model's variables; exact.
+        gradients: int, one for each weight that trains; exact.
+        optimizer: int, the optimizer's variables; exact.
+        pruning: int, scores and masks, beside the model and in its optimizer; exact
+            but for what a method measures, and of a mesh at most.
+        activations: int, what the forward pass keeps for the backward pass: an
+            estimate, of what the compiler fuses nothing is left out.
+        checkpoint: int, a checkpoint, of all devices together; exact but for the
+            names in it.
+        narrowing: int, what is held at most while this model becomes narrower: it
+            trains no step then, and its variables are cut one after another.
+    """
+
+    width: int
+    parameters: int
+    multiply_adds: int
+    weights: int
+    gradients: int
+    optimizer: int
+    pruning: int
+    activations: int
+    checkpoint: int
+    narrowing: int
+
+    @property
+    def total(self) -> int:
+        """int, all of it together: at most, for not all is there at once."""
+        held = self.weights + self.gradients + self.optimizer + self.pruning
+        return held + self.activations
+
+
+def footprint(
+    config: RunConfig, outline: Outlines, width: int, pruned: bool = False
+) -> Footprint:
+    """The `Footprint` of a run's model at a width; nothing is allocated for it.
+
+    Args:
+        config: `RunConfig`.
+        outline: `Outlines` of the run's models.
+        width: int, neurons of each FFN.
+        pruned: bool, whether the pruning is over: its part of the optimizer is given
+            up then. Default False.
+
+    Returns:
+        `Footprint`.
+
+    Raises:
+        ConfigError: if the mesh does not divide the model.
+    """
+    rows, parts = config.distribution.size
+    model, optimizer = outline.make(width), make_optimizer(config)
+    build_without_values(optimizer, model.trainable_variables)
+    layouts = kernel_layouts(model, parts) if parts > 1 else {}
+    state = [*model.variables, *optimizer.variables]
+    weights = _bytes(model.variables, layouts, parts)
+    slots = _bytes(optimizer.variables, layouts, parts)
+    neurons = len(transformer_blocks(model)) * width
+    scores = _pruning_state(config, model, neurons)
+    if not pruned:
+        # The optimizer has scores, masks and a count of steps while it prunes.
+        count = _bytes([apply_count(optimizer)], {}, 1)
+        scores += scores - _FLOAT32 * neurons + count
+    return Footprint(
+        width=width,
+        parameters=model.count_params(),
+        multiply_adds=multiply_adds(model, config.model.sequence_length),
+        weights=weights,
+        gradients=_bytes(model.trainable_variables, layouts, parts),
+        optimizer=slots,
+        pruning=scores,
+        activations=_activations(config, model, width, rows, parts),
+        checkpoint=_bytes(state, {}, 1) + scores,
+        narrowing=weights
+        + slots
+        + scores
+        + max(_bytes([v], layouts, parts) for v in state),
+    )
+
+
+def _pruning_state(config: RunConfig, model: keras.Model, neurons: int) -> int:
+    """Of each neuron the scores of two or three rows, a mask and its number."""
+    row = _model_dim(config, model) if config.pruning.row_reduce == "max" else 1
+    ffns = find_ffns(model)
+    rows = max(sum(cut.matrices for cut in ffn.kernel_cuts()) for ffn in ffns)
+    return _FLOAT32 * neurons * (rows * row + 2)
+
+
+@dataclasses.dataclass(frozen=True)
+class TeacherFootprint:
+    """Bytes of one device of a teacher beside the model.
+
+    Attributes:
+        parameters: int.
+        multiply_adds: int, of a token.
+        weights: int; exact.
+        activations: int, its logits and what the divergence from them keeps: an
+            estimate, without what the compiler fuses.
+    """
+
+    parameters: int
+    multiply_adds: int
+    weights: int
+    activations: int
+
+    @property
+    def total(self) -> int:
+        """int, all of it together."""
+        return self.weights + self.activations
+
+
+def teacher_footprint(
+    config: RunConfig, teacher: keras.Model | None
+) -> TeacherFootprint | None:
+    """The `TeacherFootprint` of a run's teacher.
+
+    Args:
+        config: `RunConfig`.
+        teacher: keras.Model without values, or None.
+
+    Returns:
+        `TeacherFootprint`, or None: there is no teacher.
+    """
+    if teacher is None:
+        return None
+    length = config.model.sequence_length
+    rows = config.distribution.size[0]
+    tokens = config.data.batch_size // config.micro_batches // rows * length
+    dtype = config.distillation.teacher_dtype or config.run.dtype
+    size = _FLOAT32 if dtype == "float32" else _FLOAT32 // 2
+    vocabulary = max(variable.shape[0] for variable in teacher.variables)
+    top_k = config.distillation.top_k
+    # Counted on torch: two softmaxes, their quotient and its logarithm are kept. Of the
+    # likeliest tokens they are small, and the gradient of having chosen them is not.
+    kept = 4 if top_k is None or top_k >= vocabulary else 1
+    return TeacherFootprint(
+        teacher.count_params(),
+        multiply_adds(teacher, length),
+        _bytes(teacher.variables, {}, 1),
+        tokens * vocabulary * (size + kept * _FLOAT32),
+    )
+
+
+def _bytes(
+    variables: list[keras.Variable], layouts: Mapping[str, tuple], parts: int
+) -> int:
+    # An optimizer's slot has the path of its variable in its name, and its layout.
+    cut = {path.replace("/", "_") for path in layouts}
+    total = 0
+    for variable in variables:
+        size = math.prod(variable.shape) * _size(variable.dtype)
+        name = variable.path.rpartition("/")[2]
+        of_cut = variable.path in layouts or any(name.startswith(path) for path in cut)
+        total += size // parts if of_cut and len(variable.shape) > 1 else size
+    return total
+
+
+def _size(dtype: str) -> int:
+    """Bytes of a number: float16, bfloat16, uint32, int64, bool, ..."""
+    bits = "".join(character for character in dtype if character.isdigit())
+    return int(bits or 8) // 8
+
+
+def _activations(
+    config: RunConfig, model: keras.Model, width: int, rows: int, parts: int
+) -> int:
+    """What blocks without fusions keep.
+
+    A token, in numbers: eight of the residual stream's width (norms, projections,
+    sums), four of the queries', four of the FFN's, each head's row of weights, twice.
+    """
+    length = config.model.sequence_length
+    tokens = config.data.batch_size // config.micro_batches // rows * length
+    size = _FLOAT32 if config.run.dtype == "float32" else _FLOAT32 // 2
+    layers = len(transformer_blocks(model))
+    backbone = getattr(model, "backbone", None)
+    dim = _model_dim(config, model)
+    heads = getattr(backbone, "num_query_heads", None) or config.model.num_heads
+    queries = attention_width(model) // layers
+    attention = heads * length * (size + _FLOAT32)
+    block = size * (8 * dim + (4 * queries + 4 * width) // parts) + attention // parts
+    vocabulary = model.output_shape[-1]
+    logits = vocabulary * (size + 2 * _FLOAT32) // parts
+    kept = layers * block
+    if config.run.rematerialize:
+        kept = layers * size * dim + block
+    return tokens * (kept + logits)
+
+
+def _model_dim(config: RunConfig, model: keras.Model) -> int:
+    """Of a preset what its backbone says."""
+    backbone = getattr(model, "backbone", None)
+    return getattr(backbone, "hidden_dim", None) or config.model.model_dim

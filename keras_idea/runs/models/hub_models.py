@@ -1,0 +1,85 @@
+"""The models of a run of KerasHub's: from nothing, or from a preset."""
+
+import pathlib
+from typing import Any
+
+import keras
+
+from keras_idea.data import Corpus, Documents, tokenizer_vocabulary
+from keras_idea.hub.families import HUB_FAMILIES
+from keras_idea.hub.make_tokenizer import make_tokenizer
+from keras_idea.runs.config import RunConfig
+from keras_idea.runs.models.blocks import rematerialized
+from keras_idea.runs.models.build import RunModels
+from keras_idea.runs.models.compiling import compiled
+from keras_idea.runs.models.hub_source import (
+    keras_hub,
+    refused_preset,
+    source_of_family,
+    source_of_preset,
+)
+from keras_idea.runs.models.narrow_width import narrow_width
+
+
+def hub_models(config: RunConfig, corpus: Corpus | Documents) -> RunModels:
+    """The models of a run of KerasHub's.
+
+    They train without a preprocessor, on tokens; the saved one has it.
+
+    Args:
+        config: `RunConfig` with `model.hub` or `model.preset`.
+        corpus: `Corpus` of bytes, or `Documents`.
+
+    Returns:
+        `RunModels`.
+
+    Raises:
+        ConfigError: if keras_hub is missing, the preset cannot be loaded or pruned,
+            or the tokenizer cannot be trained.
+    """
+    family = config.model.hub
+    if family is not None:
+        preprocessor = _preprocessor(config, family, corpus)
+        size = preprocessor.tokenizer.vocabulary_size()
+        source = source_of_family(config, family, size)
+    else:
+        source = source_of_preset(config)
+        preprocessor = _preprocessor_of_preset(config.model.preset)
+    preprocessor.sequence_length = config.model.sequence_length
+    vocabulary = tokenizer_vocabulary(preprocessor.tokenizer)
+
+    def ready(model: keras.Model, pruned: bool = True) -> keras.Model:
+        return compiled(config, rematerialized(config, model), pruned)
+
+    def save(narrow: keras.Model, path: pathlib.Path) -> None:
+        # Around the same backbone: a preprocessor that is not used yet would slow
+        # down every `predict_on_batch` of the model it is attached to.
+        task = source.task(backbone=narrow.backbone, preprocessor=preprocessor)
+        task.save_to_preset(str(path))
+
+    return RunModels(
+        corpus=corpus.tokenized(vocabulary, preprocessor.tokenizer.start_token_id),
+        vocabulary=vocabulary,
+        hidden_dim=source.hidden_dim,
+        target_dim=narrow_width(config, source.hidden_dim, source.outline),
+        wide=lambda: ready(source.wide(config)),
+        plain=lambda width: ready(source.stock(width), False),
+        save=save,
+        saved_as="preset",
+    )
+
+
+def _preprocessor(config: RunConfig, family: str, corpus: Corpus | Documents) -> Any:
+    shape, hub = config.model, keras_hub()
+    tokenizer = make_tokenizer(
+        family, shape.tokenizer, corpus.sample(), shape.vocabulary_size
+    )
+    prefix = HUB_FAMILIES[family].prefix
+    return getattr(hub.models, f"{prefix}CausalLMPreprocessor")(tokenizer)
+
+
+def _preprocessor_of_preset(preset: str | None) -> Any:
+    try:
+        return keras_hub().models.CausalLMPreprocessor.from_preset(preset)
+    except Exception as error:
+        raise refused_preset(preset, error) from error

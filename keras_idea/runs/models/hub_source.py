@@ -1,0 +1,205 @@
+"""Where the stock models of a run of KerasHub's come from."""
+
+import dataclasses
+import inspect
+import warnings
+from types import ModuleType
+from typing import Any
+
+import keras
+
+from keras_idea.errors import ArgumentError, ConfigError, MissingPackage
+from keras_idea.extras import require
+from keras_idea.hub.families import HUB_FAMILIES
+from keras_idea.hub.ffn import HubFFN, hub_ffns
+from keras_idea.keras_private.variables import without_parameters, without_values
+from keras_idea.runs.config import RunConfig
+from keras_idea.runs.config.model_table import ModelConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class HubSource:
+    """Stock models of a class of KerasHub's, of any width.
+
+    Args:
+        task: class of the models, a `keras_hub.models.CausalLM`.
+        backbone: class of their backbones.
+        arguments: dict, the backbone's arguments at the width of the start.
+        widths: dict of those arguments that set the width -> what a neuron takes.
+        preset: str or None, where the wide model's weights come from.
+    """
+
+    task: type[keras.Model]
+    backbone: type[keras.Model]
+    arguments: dict[str, Any]
+    widths: dict[str, int]
+    preset: str | None = None
+
+    @property
+    def hidden_dim(self) -> int:
+        """int, neurons of each FFN at the start."""
+        name, per_neuron = next(iter(self.widths.items()))
+        return self.arguments[name] // per_neuron
+
+    def wide(self, config: RunConfig) -> keras.Model:
+        """The wide model, not compiled."""
+        if self.preset is None:
+            model = self.stock(self.hidden_dim)
+        else:
+            model = _load(self.task, self.preset, config.run.dtype)
+        return model
+
+    def stock(self, width: int) -> keras.Model:
+        """A stock model with fresh weights, of `width` neurons an FFN."""
+        return self._around(self._backbone(width))
+
+    def outline(self, width: int) -> keras.Model:
+        """As `stock`, its variables without values."""
+        with without_values():
+            backbone = self._backbone(width)
+        with without_parameters():
+            return self._around(backbone)  # which makes an optimizer, with a value
+
+    def _backbone(self, width: int) -> keras.Model:
+        arguments = dict(self.arguments)
+        for name, per_neuron in self.widths.items():
+            arguments[name] = width * per_neuron
+        return self.backbone.from_config(arguments)
+
+    def _around(self, backbone: keras.Model) -> keras.Model:
+        # By keyword: Gemma 3 has them in another order.
+        return self.task(backbone=backbone, preprocessor=None)
+
+
+def source_of_family(config: RunConfig, family: str, vocabulary_size: int) -> HubSource:
+    """The models of a family, of the run's dimensions.
+
+    Args:
+        config: `RunConfig`.
+        family: str, `model.hub`.
+        vocabulary_size: int, tokens that they know.
+
+    Returns:
+        `HubSource`.
+
+    Raises:
+        ConfigError: if keras_hub is missing.
+    """
+    shape, hub = config.model, keras_hub()
+    row = HUB_FAMILIES[family]
+    arguments = {
+        "vocabulary_size": vocabulary_size,
+        "num_layers": shape.num_layers,
+        "num_query_heads": shape.num_heads,
+        "num_key_value_heads": _key_value_heads(
+            shape, row.prefix, row.from_nothing.key_value_heads
+        ),
+        "hidden_dim": shape.model_dim,
+        "intermediate_dim": shape.hidden_dim * row.ffns.per_neuron,
+        "dtype": config.run.dtype,
+    }
+    if row.from_nothing.needs_head_dim:
+        arguments["head_dim"] = shape.model_dim // shape.num_heads
+    return HubSource(
+        task=getattr(hub.models, f"{row.prefix}CausalLM"),
+        backbone=getattr(hub.models, f"{row.prefix}Backbone"),
+        arguments=arguments,
+        widths={"intermediate_dim": row.ffns.per_neuron},
+    )
+
+
+def _key_value_heads(shape: ModelConfig, prefix: str, own: int | None) -> int:
+    """As many as the run says; else as the family, whose `own` is all it exports."""
+    heads = shape.num_key_value_heads or own or shape.num_heads
+    if own not in (None, heads):
+        warnings.warn(
+            f"A {prefix} with num_key_value_heads={heads} can be saved as a "
+            "preset, but not exported to Hugging Face, where KerasHub writes only "
+            f"{own}. Leave model.num_key_value_heads out for that.",
+            stacklevel=2,
+        )
+    return heads
+
+
+def source_of_preset(config: RunConfig) -> HubSource:
+    """The models of `model.preset`; its weights are not read yet.
+
+    Args:
+        config: `RunConfig`.
+
+    Returns:
+        `HubSource`.
+
+    Raises:
+        ConfigError: if keras_hub is missing, or there is no such model to prune.
+    """
+    preset = config.model.preset
+    hub = keras_hub()
+    try:
+        backbone = backbone_outline(preset, config.run.dtype)
+        ffns = hub_ffns(backbone)
+        _refuse_experts(ffns)
+        task = _task_of(hub, type(backbone))
+    # From many places: no such folder, no such handle, no network, no FFN to prune.
+    except Exception as error:
+        raise refused_preset(preset, error) from error
+    return HubSource(
+        task=task,
+        backbone=type(backbone),
+        arguments=backbone.get_config(),
+        widths={ffn.width_argument: ffn.layout.per_neuron for ffn in ffns},
+        preset=preset,
+    )
+
+
+def _refuse_experts(ffns: list[HubFFN]) -> None:
+    if any(ffn.layout.experts for ffn in ffns):
+        raise ArgumentError(
+            "A mixture of experts adds the loss of its router to that of the text, "
+            "which a run would count as bits. Prune it in a script, with "
+            "`keras_idea.IdeaPruneCallback`."
+        )
+
+
+def backbone_outline(preset: str | None, dtype: str) -> keras.Model:
+    """The backbone of a preset, its variables without values."""
+    with without_values():
+        return keras_hub().models.Backbone.from_preset(
+            preset, load_weights=False, dtype=dtype
+        )
+
+
+def refused_preset(preset: str | None, error: Exception) -> ConfigError:
+    """What to raise where a preset cannot be begun with, because of `error`."""
+    return ConfigError(
+        f"`model.preset` gives no model to prune: {' '.join(str(error).split())} "
+        f"Received: preset={preset!r}. Set `model.preset` to the folder or handle of a "
+        "preset of a KerasHub CausalLM with its tokenizer."
+    )
+
+
+def keras_hub() -> ModuleType:
+    """The module `keras_hub`, imported only now: it brings TensorFlow along."""
+    try:
+        return require("keras_hub", "A KerasHub model", "hub")
+    except MissingPackage as error:
+        raise ConfigError(
+            f"{error}. Or delete the line `hub` (or `preset`) from [model] to train "
+            "this package's own decoder."
+        ) from None
+
+
+def _task_of(hub: ModuleType, backbone: type) -> type[keras.Model]:
+    known: Any = filter(inspect.isclass, vars(hub.models).values())
+    for task in known:
+        if issubclass(task, hub.models.CausalLM):
+            if task.backbone_cls in backbone.__mro__:
+                return task
+    raise ArgumentError(f"KerasHub has no CausalLM of a {backbone.__name__}.")
+
+
+def _load(task: type[Any], preset: str, dtype: str) -> keras.Model:
+    try:
+        return task.from_preset(preset, dtype=dtype, preprocessor=None)
+    except Exception as error:
+        raise refused_preset(preset, error) from error

@@ -1,0 +1,233 @@
+"""What a run is going to do and to cost, before it begins."""
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping
+
+from keras_idea.functional.counts import train_flops
+from keras_idea.runs.config import RunConfig
+from keras_idea.runs.config.timeline import Timeline
+from keras_idea.runs.models.compiling import learning_rate
+from keras_idea.runs.models.footprint import (
+    Footprint,
+    TeacherFootprint,
+    footprint,
+    teacher_footprint,
+)
+from keras_idea.runs.models.narrow_width import narrow_width
+from keras_idea.runs.models.outlines import Outlines, outlines
+from keras_idea.runs.plan.compiled_step import CompiledStep, compiled_steps
+from keras_idea.runs.plan.targets import Target
+from keras_idea.runs.run_folder import RunFolder
+from keras_idea.runs.train.prepare import describe, prepare, timeline_of
+from keras_idea.runs.train.run import ALONE, SCRATCH
+from keras_idea.runs.train.teacher import teacher_outline
+
+
+@dataclasses.dataclass(frozen=True)
+class StagePlan:
+    """One stage of a run.
+
+    Attributes:
+        name: str.
+        steps: int, optimizer steps.
+        tokens: int, tokens read.
+        widths: pair of int, neurons of an FFN that live, at its begin and end.
+        learning_rates: pair of float, of its first and its last step.
+        flops: float, operations of its training, all products of matrices, FFNs as
+            wide as they are physically.
+    """
+
+    name: str
+    steps: int
+    tokens: int
+    widths: tuple[int, int]
+    learning_rates: tuple[float, float]
+    flops: float
+
+
+@dataclasses.dataclass(frozen=True)
+class RunPlan:
+    """A run, planned.
+
+    Attributes:
+        text: str, what is read, some lines.
+        parameters: pair of int, of the wide model and of the narrow one.
+        stages: list of `StagePlan`; the last is the training from scratch, if any.
+        footprints: dict of when it is so, to `Footprint`: wide, after each narrowing.
+        teacher: `TeacherFootprint` or None.
+        mesh: pair of int, devices of the axes data and model.
+        compiled: dict of a width to `CompiledStep`; empty if no compiler was asked.
+        target: `Target` or None.
+        enlargement: float. FFN width of the wide model over that of the narrow one.
+    """
+
+    text: str
+    parameters: tuple[int, int]
+    stages: list[StagePlan]
+    footprints: dict[str, Footprint]
+    teacher: TeacherFootprint | None = None
+    mesh: tuple[int, int] = (1, 1)
+    compiled: dict[int, CompiledStep] = dataclasses.field(default_factory=dict)
+    target: Target | None = None
+    enlargement: float = 1.0
+
+    @property
+    def tokens_per_parameter(self) -> float:
+        """float, tokens that the pruned model reads per parameter that it keeps."""
+        steps = [stage for stage in self.stages if stage.name not in (ALONE, SCRATCH)]
+        return sum(stage.tokens for stage in steps) / self.parameters[1]
+
+    def hours(self, utilisation: float) -> float | None:
+        """Hours of all stages on the target.
+
+        Args:
+            utilisation: float in (0, 1], the share of the devices' peak rate that
+                training makes use of.
+
+        Returns:
+            float, or None: there is no target.
+        """
+        if self.target is None:
+            return None
+        rate = self.target.kind.flops * math.prod(self.mesh) * utilisation
+        return sum(stage.flops for stage in self.stages) / rate / 3600
+
+
+def plan(
+    config: RunConfig,
+    target: Target | None = None,
+    compile_step: bool = False,
+    read_text: bool = True,
+) -> RunPlan:
+    """What a run would do; no model is trained or made, and no run folder.
+
+    Of `[corpus]` the tokens are made here already, if they are not in their cache.
+
+    Args:
+        config: `RunConfig`.
+        target: `Target`, the devices that it is planned for, or None.
+        compile_step: bool, whether a compiler is asked for the bytes: of TPUs
+            libtpu's, else that of this process's devices. Default False.
+        read_text: bool, whether the text is read. If not, a trained tokenizer is taken
+            to have the tokens that are asked for. Default True.
+
+    Returns:
+        `RunPlan`.
+
+    Raises:
+        ConfigError, TextError: as `train`.
+
+    Example:
+    >>> from keras_idea.runs.config import load_config
+    >>> for stage in plan(load_config("run.toml")).stages:
+    ...     print(stage.name, stage.steps, stage.widths)
+    wide 4 (32, 32)
+    pruning 3 (32, 8)
+    recovery 5 (8, 8)
+    narrow from scratch 12 (8, 8)
+    """
+    outline, text = _outline(config, read_text)
+    narrow = narrow_width(config, outline.hidden_dim, outline.make)
+    timeline = timeline_of(config, outline.hidden_dim, narrow, here=target is None)
+    wide = timeline.wide
+    footprints = {"wide": footprint(config, outline, wide)}
+    for step, width in _few(timeline.compactions):
+        over = width == narrow
+        footprints[f"from step {step:,}"] = footprint(config, outline, width, over)
+    if narrow not in timeline.compactions.values():
+        footprints["narrow"] = footprint(config, outline, narrow, pruned=True)
+    *_, last = footprints.values()
+    ends = [footprints["wide"], last]
+    teacher = teacher_footprint(config, teacher_outline(config))
+    compiled = {}
+    if compile_step:
+        tpu = target if target is not None and target.kind.tpu else None
+        compiled = compiled_steps(config, outline, (wide, narrow), tpu)
+    return RunPlan(
+        text,
+        (ends[0].parameters, ends[1].parameters),
+        list(_stages(config, timeline, [end.multiply_adds for end in ends], teacher)),
+        footprints,
+        teacher,
+        config.distribution.size,
+        compiled,
+        target,
+        wide / narrow,
+    )
+
+
+def _few(compactions: Mapping[int, int], most: int = 8) -> list[tuple[int, int]]:
+    """So many of the narrowings, evenly, the last one among them."""
+    backwards = list(compactions.items())[::-1]
+    return backwards[:: -(-len(backwards) // most) or 1][::-1]
+
+
+def _outline(config: RunConfig, read_text: bool) -> tuple[Outlines, str]:
+    """The models in outline, and what is said of their text."""
+    if read_text:
+        run = prepare(config, RunFolder(config.run.output))
+        text = describe(run)
+        return outlines(config, run.models.vocabulary.vocabulary_size), text
+    outline = outlines(config)
+    return outline, f"Text: not read. Vocabulary: {outline.vocabulary_size:,} tokens"
+
+
+def _stages(
+    config: RunConfig,
+    timeline: Timeline,
+    sizes: list[int],
+    teacher: TeacherFootprint | None,
+) -> Iterator[StagePlan]:
+    """`sizes`: multiply-adds of a token, wide and narrow."""
+    wide, narrow = timeline.wide, timeline.narrow
+    tokens = config.data.batch_size * config.model.sequence_length
+    taught = 0 if teacher is None else 2 * teacher.multiply_adds * tokens
+
+    def stage(
+        name: str,
+        first: int,
+        last: int,
+        alive: tuple[int, int],
+        physical: Mapping[int, int],
+        taught: int = taught,
+    ) -> StagePlan:
+        rate = learning_rate(config, pruned=name != SCRATCH)
+        return StagePlan(
+            name,
+            last - first,
+            (last - first) * tokens,
+            alive,
+            (float(rate(first)), float(rate(last - 1))),
+            sum(
+                steps
+                * (train_flops(_between(sizes, (wide, narrow), width), tokens) + taught)
+                for steps, width in _pieces(physical, first, last)
+            ),
+        )
+
+    alive = {"wide": (wide, wide), "pruning": (wide, narrow)}
+    at_end, in_run = (narrow, narrow), {0: wide, **timeline.compactions}
+    for name, first, last in timeline.stages:
+        yield stage(name, first, last, alive.get(name, at_end), in_run)
+    if config.distillation.compare_without:
+        yield stage(ALONE, 0, timeline.total, (wide, narrow), in_run, taught=0)
+    if config.run.compare_from_scratch:
+        yield stage(SCRATCH, 0, timeline.total, at_end, {0: narrow})
+
+
+def _pieces(
+    widths: Mapping[int, int], first: int, last: int
+) -> Iterator[tuple[int, int]]:
+    """Pairs (steps, width) of a stage; `widths`: by the step from which they hold."""
+    steps = sorted(widths)
+    for step, until in zip(steps, [*steps[1:], last], strict=True):
+        length = min(until, last) - max(step, first)
+        if length > 0:
+            yield length, widths[step]
+
+
+def _between(sizes: list[int], widths: tuple[int, int], width: int) -> float:
+    """Multiply-adds of a token at a width: linear in it."""
+    wide, narrow = sizes
+    return narrow + (wide - narrow) * (width - widths[1]) / (widths[0] - widths[1])

@@ -1,0 +1,189 @@
+"""A plan, printed: what each stage does, and what it takes of a device."""
+
+import functools
+from typing import TYPE_CHECKING
+
+from keras_idea.extras import require
+from keras_idea.runs.models.footprint import Footprint
+from keras_idea.runs.plan import RunPlan
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+_STAGES = ["stage", "steps", "tokens", "FFN width", "learning rate", "train FLOPs"]
+_BYTES = [
+    "MB per device",
+    "FFN width",
+    "weights",
+    "gradients",
+    "optimizer",
+    "pruning",
+    "activations*",
+    "together*",
+]
+
+
+def print_plan(
+    planned: RunPlan,
+    console: "Console | None" = None,
+    utilisation: float = 0.4,
+    price: float | None = None,
+) -> None:
+    """Prints a `RunPlan` as tables.
+
+    Args:
+        planned: `RunPlan`.
+        console: `rich.console.Console` or None: the standard output.
+        utilisation: float in (0, 1], the share of the devices' peak rate that is made
+            use of; said in the print. Default 0.4.
+        price: float or None, of one device and hour.
+
+    Raises:
+        MissingPackage: if rich is not installed.
+    """
+    require("rich", "Printing a plan", "cli")
+    import rich.console
+
+    console = console or rich.console.Console()
+    # As they are: a path may hold what rich takes for markup, such as "[x]".
+    say = functools.partial(
+        console.print, highlight=False, markup=False, soft_wrap=True
+    )
+    say(planned.text)
+    console.print(_stages(planned))
+    wide, narrow = planned.parameters
+    say(f"Parameters: {wide:,} wide, {narrow:,} narrow.")
+    console.print(_bytes(planned))
+    for line in [
+        *_compiled(planned),
+        *_fits(planned),
+        *_notes(planned),
+        *_time(planned, utilisation, price),
+        _pays(planned),
+    ]:
+        say(line)
+
+
+def _pays(planned: RunPlan) -> str:
+    """Where to read when pruning pays, and what a reader looks up there."""
+    return (
+        f"{planned.tokens_per_parameter:,.3g} tokens per parameter of the narrow model,"
+        f" {planned.enlargement:.3g}× enlarged.\n"
+        "When pruning pays: docs/when_does_it_pay.md"
+    )
+
+
+def _stages(planned: RunPlan) -> "Table":
+    table = _table(_STAGES)
+    for stage in planned.stages:
+        table.add_row(
+            stage.name,
+            f"{stage.steps:,}",
+            f"{stage.tokens:,}",
+            _pair("{:,}", stage.widths),
+            _pair("{:.2g}", stage.learning_rates),
+            f"{stage.flops:.3g}",
+        )
+    return table
+
+
+def _bytes(planned: RunPlan) -> "Table":
+    table = _table(_BYTES)
+    before: Footprint | None = None
+    for when, of in planned.footprints.items():
+        if before is not None:
+            table.add_row("narrowing", "", *map(_megabytes, _held(before, 0, 0)))
+        held = _held(of, of.gradients, of.activations)
+        table.add_row(when, f"{of.width:,}", *map(_megabytes, held))
+        before = of
+    if planned.teacher is not None:
+        aside = planned.teacher
+        teacher = (aside.weights, 0, 0, 0, aside.activations, aside.total)
+        table.add_row("the teacher", "", *map(_megabytes, teacher))
+    return table
+
+
+def _held(of: Footprint, gradients: int, activations: int) -> tuple[int, ...]:
+    together = of.total if gradients else of.narrowing
+    state = (of.weights, gradients, of.optimizer, of.pruning)
+    return (*state, activations, together)
+
+
+def _notes(planned: RunPlan) -> list[str]:
+    wide, *_, narrow = planned.footprints.values()
+    rows, parts = planned.mesh
+    lines = [
+        "* estimated, without what a compiler fuses; the others are exact. A "
+        f"checkpoint takes {_megabytes(wide.checkpoint)} MB wide, "
+        f"{_megabytes(narrow.checkpoint)} MB narrow.",
+    ]
+    if rows * parts > 1:
+        lines.append(f"Devices: {rows} along the data axis, {parts} along the model.")
+    return lines
+
+
+def _compiled(planned: RunPlan) -> list[str]:
+    lines = []
+    for width, step in planned.compiled.items():
+        said = ", ".join(f"{n} {kind}" for kind, n in step.collectives.items())
+        lines.append(
+            f"The compiler, at FFN width {width:,}: "
+            f"{_megabytes(step.arguments)} MB of arguments per device, "
+            f"{_megabytes(step.peak)} MB at most; collectives: {said or 'none'}."
+        )
+    return lines
+
+
+def _fits(planned: RunPlan) -> list[str]:
+    """Whether the target's devices have room, as far as that is known."""
+    if planned.target is None:
+        return []
+    kind, _, _ = planned.target.name.partition(":")
+    room = planned.target.kind.memory
+    most = max(of.total for of in planned.footprints.values())
+    said = "estimated"
+    if planned.compiled:
+        most = max(step.peak for step in planned.compiled.values())
+        said = "by the compiler"
+    if planned.teacher is not None:
+        most += planned.teacher.total
+    verdict = "enough" if most <= room else "not enough"
+    return [
+        f"Memory of one {kind}: {_megabytes(round(room))} MB, {verdict} for the "
+        f"{_megabytes(most)} MB needed ({said})."
+    ]
+
+
+def _time(planned: RunPlan, utilisation: float, price: float | None) -> list[str]:
+    hours = planned.hours(utilisation)
+    if hours is None or planned.target is None:
+        return []
+    devices = planned.mesh[0] * planned.mesh[1]
+    kind = planned.target.name.partition(":")[0]
+    line = (
+        f"On {devices} x {kind} at {utilisation:.0%} of the peak rate (bfloat16): "
+        f"{hours:,.2f} {'hour' if round(hours, 2) == 1 else 'hours'}"
+    )
+    if price is not None:
+        line += f", {hours * devices * price:,.2f} at {price:g} per device and hour"
+    return [f"{line}."]
+
+
+def _table(columns: list[str]) -> "Table":
+    import rich.box
+    import rich.table
+
+    table = rich.table.Table(box=rich.box.SIMPLE)
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="right" if i else "left")
+    return table
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.3g}" if size < 1e9 else f"{size / 1e6:,.0f}"
+
+
+def _pair(form: str, pair: tuple[float, float]) -> str:
+    begin, end = map(form.format, pair)
+    return begin if begin == end else f"{begin} to {end}"

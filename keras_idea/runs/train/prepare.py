@@ -1,0 +1,110 @@
+"""A run before its first step: text, tokenizer and models."""
+
+import keras
+
+from keras_idea.data import Corpus, Documents, load_text
+from keras_idea.monitor.event_log import tensorboardx
+from keras_idea.runs.config import RunConfig
+from keras_idea.runs.config.timeline import Timeline, make_timeline
+from keras_idea.runs.models.build import decoder_models
+from keras_idea.runs.models.hub_models import hub_models
+from keras_idea.runs.run_folder import RunFolder
+from keras_idea.runs.train.run import Run
+from keras_idea.validation import plural
+
+# Of a text that is repeated so often the last passes are still worth almost as much as
+# new text; far beyond that nothing (Muennighoff et al., 2023, arXiv:2305.16264).
+_PASSES = 4
+
+
+def prepare(config: RunConfig, folder: RunFolder) -> Run:
+    """Reads a run's text and gets its models ready to be made.
+
+    Args:
+        config: `RunConfig`.
+        folder: `RunFolder`, to which nothing is written yet.
+
+    Returns:
+        `Run`.
+
+    Raises:
+        ConfigError: if the model cannot be made.
+        MissingPackage: if a package of an extra that the run needs is not installed.
+        TextError: if there is no text, or less than a sequence of it.
+    """
+    if config.run.tensorboard:
+        tensorboardx()  # before the run folder is claimed
+    make_models = hub_models if config.model.of_hub else decoder_models
+    models = make_models(config, _read_text(config))
+    models.corpus.check_length(config.model.sequence_length)
+    timeline = timeline_of(config, models.hidden_dim, models.target_dim)
+    return Run(config, models, timeline, folder)
+
+
+def timeline_of(
+    config: RunConfig, hidden_dim: int, target_dim: int, here: bool = True
+) -> Timeline:
+    """The `Timeline` of a run whose FFNs begin with `hidden_dim` neurons.
+
+    Args:
+        config: `RunConfig`.
+        hidden_dim: int.
+        target_dim: int, neurons that they end with.
+        here: bool, whether it is run in this process; if not, it is compiled.
+    """
+    compiled = keras.backend.backend() != "torch" or config.run.jit_compile
+    return make_timeline(
+        config.budget,
+        config.pruning,
+        hidden_dim,
+        target_dim,
+        config.distribution.size[1],
+        eager=here and not compiled,
+    )
+
+
+def describe(run: Run) -> str:
+    """A few lines on what a run reads, and where it goes; first what is risky of it.
+
+    Args:
+        run: `Run`.
+
+    Returns:
+        str, three lines, or four.
+    """
+    corpus, times = run.models.corpus, run.passes
+    lines = [
+        f"Text: {corpus.description} ({plural(len(corpus.train), 'token')} to train "
+        f"on, {len(corpus.validation):,} held out), read {times:,.3g} "
+        f"{'time' if times == 1 else 'times'}",
+        f"Vocabulary: {plural(len(corpus.token_bytes), 'token')}, "
+        f"{corpus.train_bytes_per_token():.2f} bytes per token",
+        f"Backend: {keras.backend.backend()}. Run folder: {run.folder.path}",
+    ]
+    if times > _PASSES:
+        steps = int(_PASSES / times * run.timeline.total)
+        lines.insert(
+            0,
+            f"Warning: the run reads its text {times:,.0f} times. More than about "
+            f"{_PASSES} times adds little, because the model memorizes the text. Give "
+            f"{times / _PASSES:,.0f} times as much text, or use at most "
+            f"{plural(max(1, steps), 'step')} in [budget].",
+        )
+    config = run.config
+    if not config.budget.enlarge_steps and config.model.preset is None:
+        lines.insert(
+            0,
+            "Warning: budget.enlarge_steps=0 prunes a new model, whose weights are "
+            "random, so there is nothing to rank its neurons by. Set `enlarge_steps` "
+            f"to {config.budget.total_steps // 2}, half of all steps, or set "
+            "`model.preset` to prune a trained model.",
+        )
+    return "\n".join(lines)
+
+
+def _read_text(config: RunConfig) -> Corpus | Documents:
+    """The run's text, before it is tokens: `Corpus` of bytes, or `Documents`."""
+    most = round(config.data.max_megabytes * 1e6)
+    if config.corpus.given:
+        return config.corpus.read(config.data.validation_fraction, most)
+    return load_text(config.data.text, config.data.validation_fraction, most)

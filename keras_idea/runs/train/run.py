@@ -1,0 +1,81 @@
+"""A run while it is carried out."""
+
+import dataclasses
+import functools
+
+import keras
+import numpy as np
+
+from keras_idea.distribution import Distribution
+from keras_idea.errors import TextError
+from keras_idea.runs.config import RunConfig
+from keras_idea.runs.config.timeline import Timeline
+from keras_idea.runs.models.build import RunModels
+from keras_idea.runs.run_folder import RunFolder
+from keras_idea.runs.train.recorder import Bits, Recorder
+from keras_idea.validation import plural
+
+#: The models that a run tells of.
+WIDE, NARROW, SCRATCH = "wide before pruning", "pruned", "narrow from scratch"
+#: Of some runs: the teacher, the pruned model before it recovers or without a teacher.
+TEACHER, CUT, ALONE = "teacher", "pruned, not recovered", "pruned, no teacher"
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A run while it is carried out.
+
+    Args:
+        config: `RunConfig`.
+        models: `RunModels`.
+        timeline: `Timeline`.
+        folder: `RunFolder`.
+        teacher: keras.Model that is followed besides the text, or None.
+        distribution: `Distribution` of a mesh, or None.
+        recorders: list of `Recorder`, one a training so far.
+    """
+
+    config: RunConfig
+    models: RunModels
+    timeline: Timeline
+    folder: RunFolder
+    teacher: keras.Model | None = None
+    distribution: Distribution | None = None
+    recorders: list[Recorder] = dataclasses.field(default_factory=list)
+
+    @functools.cached_property
+    def validation(self) -> tuple[np.ndarray, np.ndarray]:
+        """Pair of int32 arrays `(windows, length)`: what every validation reads."""
+        batch_size = self.config.data.batch_size
+        x, y = self.models.corpus.validation_windows(
+            length=self.config.model.sequence_length,
+            limit=self.config.data.validation_batches * batch_size,
+        )
+        # Whole batches: a shorter last one would be compiled for itself; of the whole
+        # text, if that is less, as many as the devices can share.
+        whole = len(x) - len(x) % batch_size
+        whole = whole or len(x) - len(x) % self.config.distribution.size[0]
+        if not whole:
+            raise TextError(
+                f"The validation text has {plural(len(x), 'sequence')}, fewer than the "
+                f"{self.config.distribution.size[0]} devices along the data axis of "
+                f"the mesh. Received: {self.config.data.told('validation_fraction')}. "
+                "Give more text, or set a larger `data.validation_fraction`."
+            )
+        return x[:whole], y[:whole]
+
+    @property
+    def passes(self) -> float:
+        """float, how often a training of the run reads its whole text."""
+        config = self.config
+        tokens = config.data.batch_size * config.model.sequence_length
+        return self.timeline.total * tokens / len(self.models.corpus.train)
+
+    @functools.cached_property
+    def bits(self) -> Bits:
+        """`Bits`, from the losses of this run's tokens."""
+        corpus = self.models.corpus
+        return Bits(
+            train=corpus.train_bytes_per_token(),
+            validation=corpus.bytes_per_token(self.validation[1]),
+        )

@@ -1,0 +1,163 @@
+"""A teacher whose logits a run's models follow besides the text."""
+
+import json
+import zipfile
+
+import keras
+import numpy as np
+from keras.distillation import Distiller, LogitsDistillation
+
+from keras_idea.data import Vocabulary
+from keras_idea.errors import ConfigError, ExportRefused
+from keras_idea.export.load import find_model, load_run
+from keras_idea.hub.inputs import token_inputs
+from keras_idea.keras_private.variables import without_values
+from keras_idea.models.dtype import compute_in
+from keras_idea.runs.config import RunConfig
+from keras_idea.runs.judge.judged import ADD_TOKENIZER, vocabulary_of
+from keras_idea.runs.models.compiling import cross_entropy, jit_argument
+from keras_idea.runs.models.hub_source import backbone_outline
+from keras_idea.runs.train.recorder import text_loss
+from keras_idea.runs.train.run import Run
+from keras_idea.typing import Tensor
+from keras_idea.validation import plural
+
+
+def load_teacher(config: RunConfig, vocabulary: Vocabulary) -> keras.Model | None:
+    """The run's teacher, or None if there is none.
+
+    Args:
+        config: `RunConfig`.
+        vocabulary: `Vocabulary` of the run's models.
+
+    Returns:
+        keras.Model, tokens to logits, or None.
+
+    Raises:
+        ConfigError: if there is no such model, or its tokens are others.
+    """
+    source = config.distillation.teacher
+    if source is None:
+        return None
+    try:
+        teacher = load_run(source, "learn from", dtype=_dtype(config))
+    except ExportRefused as error:
+        raise ConfigError(f"`distillation.teacher`: {error}") from error
+    known = vocabulary_of(teacher)
+    if known is None:
+        raise ConfigError(
+            "`distillation.teacher` has no tokenizer, so nobody knows whether it reads "
+            f"the run's own tokens. Received: teacher={source!r}. {ADD_TOKENIZER}"
+        )
+    if known.fingerprint != vocabulary.fingerprint or not np.array_equal(
+        known.token_bytes, vocabulary.token_bytes
+    ):
+        raise ConfigError(
+            "`distillation.teacher` must read the tokens of the run: it has "
+            f"{plural(len(known.token_bytes), 'token')}, the run "
+            f"{len(vocabulary.token_bytes):,}, or they stand for other text. Received: "
+            f"teacher={source!r}. Set `model.preset` to the preset of the teacher, "
+            "which has its tokenizer."
+        )
+    teacher.preprocessor = None
+    return teacher
+
+
+def teacher_outline(config: RunConfig) -> keras.Model | None:
+    """The run's teacher without values, or None if there is none.
+
+    Args:
+        config: `RunConfig`.
+
+    Returns:
+        keras.Model, of a preset its backbone; or None.
+
+    Raises:
+        ConfigError: if there is no such model.
+    """
+    source = config.distillation.teacher
+    if source is None:
+        return None
+    try:
+        found = find_model(source, "learn from")
+    except ExportRefused as error:
+        raise ConfigError(f"`distillation.teacher`: {error}") from error
+    if not found.endswith(".keras"):
+        return backbone_outline(found, _dtype(config))
+    with zipfile.ZipFile(found) as archive:
+        shape = json.loads(archive.read("config.json"))
+    shape.pop("compile_config", None)  # its optimizer would be made
+    with without_values():
+        return compute_in(keras.saving.deserialize_keras_object(shape), _dtype(config))
+
+
+def taught(config: RunConfig, student: keras.Model, teacher: keras.Model) -> Distiller:
+    """What to call `fit` of, for a compiled student to follow a teacher too.
+
+    Args:
+        config: `RunConfig`.
+        student: keras.Model, compiled.
+        teacher: keras.Model of the same tokens; it is not trained.
+
+    Returns:
+        `keras.distillation.Distiller`.
+    """
+    settings = config.distillation
+    if teacher.output.dtype != student.output.dtype:
+        logits = keras.ops.cast(teacher.output, student.output.dtype)
+        teacher = keras.Model(teacher.input, logits)  # the layers are the same
+    distiller = Distiller(
+        teacher,
+        student,
+        _FloatLogits(settings.temperature, settings.top_k),
+        student_loss_weight=1.0 - settings.weight,
+    )
+    distiller.compile(
+        optimizer=student.optimizer, loss=cross_entropy(), **jit_argument(config)
+    )
+    return distiller
+
+
+def teacher_bits(run: Run, teacher: keras.Model) -> float:
+    """Bits a byte of a run's teacher on what its models are judged by.
+
+    Args:
+        run: `Run`.
+        teacher: keras.Model, on one device.
+
+    Returns:
+        float.
+    """
+    x, y = run.validation
+    teacher.compile(loss=cross_entropy(), **jit_argument(run.config))
+    size = min(run.config.data.batch_size, len(x))
+    told = {"batch_size": size, "verbose": 0, "return_dict": True}
+    logs = keras.Model.evaluate(teacher, token_inputs(teacher, x), y, **told)
+    return run.bits.of_validation(text_loss(logs))
+
+
+def _dtype(config: RunConfig) -> str:
+    return config.distillation.teacher_dtype or config.run.dtype
+
+
+class _FloatLogits(LogitsDistillation):
+    """Softmax and divergence in float32, whatever the logits were computed in.
+
+    The loss is an object: given as a string, Keras 3.15 takes the divergence of the
+    logits themselves (it looks for the class to apply a softmax).
+    """
+
+    def __init__(self, temperature: float, top_k: int | None) -> None:
+        super().__init__(temperature, loss=keras.losses.KLDivergence())
+        self._top_k = top_k
+
+    def compute_loss(
+        self, teacher_outputs: Tensor, student_outputs: Tensor, **kwargs: object
+    ) -> Tensor:
+        """`LogitsDistillation`'s, of float32."""
+        outputs = (teacher_outputs, student_outputs)
+        if self._top_k is not None and self._top_k < teacher_outputs.shape[-1]:
+            likeliest, places = keras.ops.top_k(teacher_outputs, self._top_k)
+            theirs = keras.ops.take_along_axis(student_outputs, places, axis=-1)
+            outputs = (likeliest, theirs)
+        return super().compute_loss(*(keras.ops.cast(o, "float32") for o in outputs))

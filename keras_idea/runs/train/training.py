@@ -1,0 +1,266 @@
+"""The main job: a run from its description to its folder.
+
+Wide, pruned and recovered in one `fit`; then a narrow model from scratch on the
+same batches; then the picture, the table, the narrow model and its text.
+"""
+
+import contextlib
+import dataclasses
+
+import keras
+import numpy as np
+
+from keras_idea import processes
+from keras_idea.checkpoints.files import CheckpointFiles
+from keras_idea.checkpoints.restoring import restore_model
+from keras_idea.errors import ConfigError, RunFolderError, TrainingDiverged
+from keras_idea.extras import require
+from keras_idea.models.dtype import compute_in
+from keras_idea.report import ResultRow
+from keras_idea.report.table import print_table, to_json, to_markdown
+from keras_idea.runs.config import RunConfig, load_config
+from keras_idea.runs.models.build import pruning
+from keras_idea.runs.run_folder import RunFolder
+from keras_idea.runs.train import devices, results
+from keras_idea.runs.train.fitting import fit, monitor_of, recorder_of
+from keras_idea.runs.train.prepare import describe, prepare
+from keras_idea.runs.train.room import results_bytes
+from keras_idea.runs.train.run import ALONE, NARROW, SCRATCH, TEACHER, Run
+from keras_idea.runs.train.teacher import load_teacher, teacher_bits
+from keras_idea.surgery import compact, find_ffns
+from keras_idea.validation import plural
+
+# Readings of the neurons before and during pruning: columns of the heat map.
+_READINGS = 60
+# What a run writes with: missing, it is told before hours of training.
+_PACKAGES = ("matplotlib", "rich", "tomli_w")
+
+
+def train(config: RunConfig, overwrite: bool = False) -> list[ResultRow]:
+    """Carries out a run and leaves its folder; goes on with one that was killed.
+
+    Of several processes (see `[distribution]`) each calls it, with the same config.
+
+    Args:
+        config: `RunConfig`.
+        overwrite: bool, whether an earlier run in the folder may be replaced.
+
+    Returns:
+        List of `ResultRow`: wide, pruned and, if asked for, from scratch. Empty in all
+        processes but the first.
+
+    Raises:
+        ConfigError: if the model cannot be made: keras_hub is missing, say, or a
+            preset cannot be loaded.
+        MissingPackage: if a package of an extra that the run needs is not installed.
+        ProcessError: if the processes are not of one mind.
+        DiskError: if something cannot be written, or there is no room for it.
+        RunFolderError: if the run folder may not be written to, or another process
+            writes to it.
+        TextError: if there is no text, or less than a sequence of it.
+        TrainingDiverged: if the loss becomes NaN or infinite.
+
+    Example:
+    >>> rows = train(load_config("run.toml"))
+    Text: text.txt, ...
+    >>> [row.name for row in rows]
+    ['wide before pruning', 'pruned', 'narrow from scratch']
+    """
+    for package in _PACKAGES:
+        require(package, "Carrying out a run", "cli")
+    devices.join(config)
+    folder = RunFolder(config.run.output)
+    with contextlib.ExitStack() as stack:
+        goes_on = processes.from_first(lambda: _begin(config, folder, overwrite, stack))
+        return _carry_out(config, folder, goes_on)
+
+
+def _carry_out(config: RunConfig, folder: RunFolder, goes_on: bool) -> list[ResultRow]:
+    run = devices.first_then_others(lambda: _prepare(config, folder))
+    processes.check_same({"the text": run.models.corpus.fingerprint()})
+    processes.from_first(lambda: _claim(run, goes_on))
+    devices.check_shared(folder.path)
+    narrow = _train_and_prune(run)
+    if config.distillation.compare_without and run.teacher is not None:
+        _say("\nTraining the same without the teacher")
+        _pruned(dataclasses.replace(run, teacher=None), ALONE)
+    if config.run.compare_from_scratch:
+        _train_from_scratch(run)
+    rows: list[ResultRow] = []
+    processes.from_first(lambda: rows.extend(_finish(run, narrow)))
+    return rows
+
+
+def _begin(
+    config: RunConfig,
+    folder: RunFolder,
+    overwrite: bool,
+    stack: contextlib.ExitStack,
+) -> bool:
+    """`_may_begin`, and locks the folder until the stack is closed."""
+    if folder.is_running():
+        stack.enter_context(folder.locked())  # says so, if it still is
+    _may_begin(config, folder, overwrite)  # nothing is put into a folder of others
+    stack.enter_context(folder.locked())
+    # Another process may have begun a run there, or ended one, in the meantime.
+    return _may_begin(config, folder, overwrite)
+
+
+def _may_begin(config: RunConfig, folder: RunFolder, overwrite: bool) -> bool:
+    """Whether the folder's run goes on; refuses a folder that may not be taken."""
+    goes_on = not overwrite and _goes_on(config, folder)
+    if not goes_on:
+        folder.check(overwrite)
+    return goes_on
+
+
+def _goes_on(config: RunConfig, folder: RunFolder) -> bool:
+    """Whether the folder holds this run, begun and not finished."""
+    begun = folder.unfinished()
+    if begun is None:
+        return False
+    try:
+        there = load_config(begun)
+    except ConfigError as error:
+        raise RunFolderError(
+            f"{str(folder.path)!r} holds an unfinished run whose config is damaged: "
+            f"{error} Put the file back as it was to go on with that run, give another "
+            "folder with --output, or --overwrite to replace that run."
+        ) from None
+    changed = config.changes_from(there)
+    if changed:
+        raise RunFolderError(
+            f"{str(folder.path)!r} holds an unfinished run of another config: "
+            f"{changed}. Set it back to go on with that run, give another folder with "
+            "--output, or --overwrite to replace that run."
+        )
+    return True
+
+
+def _prepare(config: RunConfig, folder: RunFolder) -> Run:
+    run = prepare(config, folder)
+    distribution = devices.mesh_of(config, run.models, run.timeline)
+    with devices.spread(distribution):
+        teacher = load_teacher(config, run.models.vocabulary)
+    return dataclasses.replace(run, teacher=teacher, distribution=distribution)
+
+
+def _claim(run: Run, goes_on: bool) -> None:
+    if not goes_on:
+        run.folder.claim()
+        run.folder.write("config.toml", run.config.to_toml())
+    print(describe(run), flush=True)
+    if goes_on and not run.folder.has_checkpoints():
+        print(f"No checkpoint yet in {run.folder.path}: starting at step 0", flush=True)
+
+
+def _train_and_prune(run: Run) -> keras.Model | None:
+    """The narrow model, saved; None in all processes but the first."""
+    timeline = run.timeline
+    _say(f"\nTraining: FFN width {timeline.wide}, pruned to {timeline.narrow}")
+    model = _pruned(run, NARROW)
+    narrow: list[keras.Model] = []
+
+    def save() -> None:
+        trained = model if run.distribution is None else _on_one_device(run)
+        # A stock preset in mixed precision is one that KerasHub 0.32 cannot read.
+        narrow.append(compute_in(compact(trained), "float32"))
+        size = results_bytes(run)
+        with run.folder.replacing(run.models.saved_as, size) as path:
+            run.models.save(narrow[0], path)
+
+    processes.from_first(save)
+    return narrow[0] if narrow else None
+
+
+def _pruned(run: Run, name: str) -> keras.Model:
+    """The run's wide model, trained and pruned."""
+    config, timeline = run.config, run.timeline
+    keras.utils.set_random_seed(config.run.seed)
+    with devices.spread(run.distribution):
+        model = run.models.wide()
+    stages = ((1, timeline.begin), (timeline.begin, timeline.end))
+    readings = np.concatenate([np.linspace(*stage, _READINGS) for stage in stages])
+    recorder = recorder_of(run, name, timeline.wide, readings.astype(int))
+    prune = pruning(config, timeline.narrow, monitor_of(run, name))
+    fit(run, model, recorder, [prune])
+    _check_pruned(model, timeline.narrow)
+    return model
+
+
+def _on_one_device(run: Run) -> keras.Model:
+    """The trained model from its last checkpoint, whole on one device.
+
+    The random state is left as it is: its variable lies on the devices of all.
+    """
+    with processes.alone():
+        saved = CheckpointFiles(run.folder.checkpoints(NARROW)).newest()
+        if saved is not None and saved.step == run.timeline.total:
+            model = run.models.wide()
+            restore_model(saved, model)
+            return model
+    raise RunFolderError(
+        "The trained model is put together from the last checkpoint, which is damaged. "
+        f"Received: a run in {str(run.folder.path)!r}. Give the same command again; it "
+        "resumes from the checkpoint before."
+    )
+
+
+def _check_pruned(model: keras.Model, width: int) -> None:
+    for ffn in find_ffns(model):
+        if ffn.width != width:
+            raise TrainingDiverged(
+                f"Pruning did not finish: {ffn.name} has "
+                f"{plural(ffn.width, 'neuron')} and should have {width}. In "
+                "mixed_float16, steps whose gradients overflow are skipped. Set a "
+                'larger `budget.recover_steps`, or `run.dtype` to "mixed_bfloat16".'
+            )
+
+
+def _train_from_scratch(run: Run) -> None:
+    width = run.timeline.narrow
+    _say(f"\nTraining the scratch baseline: FFN width {width}, the same batches")
+    keras.utils.set_random_seed(run.config.run.seed)
+    with devices.spread(run.distribution):
+        model = run.models.plain(width)
+    monitor = monitor_of(run, SCRATCH)
+    recorder = recorder_of(run, SCRATCH, width, pruned=False)
+    fit(run, model, recorder, [] if monitor is None else [monitor])
+
+
+def _finish(run: Run, narrow: keras.Model) -> list[ResultRow]:
+    with processes.alone():
+        rows = _tell(run, narrow)
+        run.folder.remove_checkpoints()
+    return rows
+
+
+def _tell(run: Run, narrow: keras.Model) -> list[ResultRow]:
+    """Writes and prints what a trained run has to say."""
+    config, models, folder = run.config, run.models, run.folder
+    length = config.model.sequence_length
+    prompt = config.sample.prompt or results.opening(models, length)
+    results.draw(folder, run.recorders, run.timeline)
+    size, parts = config.data.batch_size, config.micro_batches
+    costs = results.measure(models, narrow, size, length, prompt, parts)
+    rows = results.rows(run.recorders, run.timeline, costs, run.bits.train)
+    if run.teacher is not None:
+        # Over a mesh it lies on the devices of all processes.
+        bits = None if run.distribution is not None else teacher_bits(run, run.teacher)
+        rows.insert(0, ResultRow(TEACHER, run.teacher.count_params(), bits))
+    facts = results.facts(models.corpus.description)
+    folder.write("table.md", to_markdown(rows))
+    folder.write("table.json", to_json(rows, facts))
+    print_table(rows)
+    seed, vocabulary = config.run.seed, models.vocabulary
+    sample = results.sample(narrow, vocabulary, prompt, config.sample, seed, length)
+    folder.write("sample.txt", sample)
+    print(f"The narrow model writes:\n\n{sample}\n\nAll of it is in {folder.path}/")
+    if config.model.of_hub:
+        print(results.how_to_load(folder.path / "preset", prompt, length))
+    return rows
+
+
+def _say(text: str) -> None:
+    if processes.is_first():
+        print(text, flush=True)
