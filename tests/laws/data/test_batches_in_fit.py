@@ -43,6 +43,7 @@ def fit(model, dataset, steps, epochs=1):
     return recorder.losses
 
 
+@pytest.mark.daily("torch", why="the next test has epochs of Keras's on each")
 def test_a_resumed_fit_is_the_straight_one(cache, tmp_path):
     """20 steps, over an epoch's end; interrupted after 6 and after 16."""
     straight = tiny_model()

@@ -62,6 +62,7 @@ def algorithm_1(twin, matrices, batches, optimizer, decay=0.4):
         yield weights, scores, masks, loss
 
 
+@pytest.mark.daily("jax", "torch", rows=("llama3-adamw",), why="tensorflow has gemma2")
 @pytest.mark.parametrize("name, optimizer", [("llama3", "adamw"), ("gemma2", "sgd")])
 def test_equals_algorithm_1(name, optimizer):
     model = language_model(name)

@@ -87,6 +87,7 @@ def test_equals_the_transcription_step_by_step(data):
     assert probes[1].multipliers is None  # one pair for both layers
 
 
+@pytest.mark.daily("jax", "torch", why="tensorflow traces it for 9 s")
 def test_rematerialization_draws_the_same(data):
     jit = keras.backend.backend() == "tensorflow" or "auto"
     losses = []

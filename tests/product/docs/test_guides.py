@@ -21,7 +21,9 @@ from docs.building.guides import read_guide, to_notebook, to_page
 from keras_idea.keras_private.layer_walk import walk
 from tests.support import ROOT
 
-nightly = pytest.mark.nightly(why="guides run before a release; the first here")
+nightly = pytest.mark.nightly(
+    why="guides run before a release; the first here, the README on each"
+)
 
 
 GUIDES = ROOT / "docs" / "guides"
@@ -78,7 +80,6 @@ def test_what_is_no_guide_is_refused(text):
         read_guide(text)
 
 
-@pytest.mark.daily("jax", "torch", why="the first guide; tensorflow has the README")
 def test_your_own_model(run):
     names = run("your_own_model")
     assert names["history"].history["width"][0] == 128
