@@ -77,8 +77,8 @@ def watch(kind, folder):
     config = run_of(folder)
     keras.utils.set_random_seed(0)
     base = memory.rss()
-    source = source_of_preset(config)
-    model = fitted = compiled(config, source.wide(config))
+    source = source_of_preset(config.model.preset, config.run.dtype)
+    model = fitted = compiled(config, source.wide())
     if kind == "taught":
         # Not `load_teacher`, which asks for a tokenizer of as many tokens.
         import keras_hub
@@ -125,7 +125,7 @@ def planned(folder):
     """The plan's bytes of the model and of the teacher."""
     config = run_of(folder)
     outline = outlines(config, VOCABULARY)
-    width = source_of_preset(config).hidden_dim
+    width = source_of_preset(config.model.preset, config.run.dtype).hidden_dim
     teacher = teacher_footprint(config, teacher_outline(config))
     compiled_peak = None
     if keras.backend.backend() == "jax":

@@ -153,11 +153,11 @@ def main():
     vocabulary = outlines(config).vocabulary_size
     base = memory.rss()
     begin = time.perf_counter()
-    source = source_of_family(config, shape.hub, vocabulary)
-    model = compiled(config, source.wide(config))
+    source = source_of_family(shape, shape.hub, vocabulary, config.run.dtype)
+    model = compiled(config, source.wide())
     made = time.perf_counter() - begin
     width = shape.width_at_end(source.hidden_dim)
-    prune = pruning(config, width)
+    prune = pruning(config.pruning, config.budget, width)
     steps = config.budget.total_steps
     size = (steps * config.data.batch_size, shape.sequence_length + 1)
     ids = np.random.default_rng(0).integers(vocabulary, size=size, dtype="int32")

@@ -65,7 +65,9 @@ def make_unfinished(folder):
     run = RunFolder(folder / "runs/tiny")
     run.claim()
     run.write("config.toml", config.to_toml())
-    recorder = Recorder("pruned", 32, learning_rate(config), Bits())
+    recorder = Recorder(
+        "pruned", 32, learning_rate(config.optimizer, config.budget), Bits()
+    )
     checkpoint = Checkpoint(
         run.checkpoints("pruned"),
         stateful={"recorder": recorder},

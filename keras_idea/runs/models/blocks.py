@@ -6,16 +6,15 @@ from keras_idea.errors import ConfigError
 from keras_idea.keras_private.layer_walk import walk
 from keras_idea.keras_private.layers import rematerialize
 from keras_idea.models import DecoderBlock
-from keras_idea.runs.config import RunConfig
 from keras_idea.surgery import find_ffns
 
 
-def rematerialized(config: RunConfig, model: keras.Model) -> keras.Model:
-    """`model`, its blocks rematerialized if the run says so.
+def rematerialized(model: keras.Model, asked: bool = True) -> keras.Model:
+    """`model`, its blocks rematerialized if that is asked for.
 
     Args:
-        config: `RunConfig`.
         model: the run's decoder, or a KerasHub `CausalLM`.
+        asked: bool, `run.rematerialize`. Default True.
 
     Returns:
         `model` itself.
@@ -24,7 +23,7 @@ def rematerialized(config: RunConfig, model: keras.Model) -> keras.Model:
         ConfigError: if the blocks drop at random: Keras 3.15 drops others in the
             second pass.
     """
-    if not config.run.rematerialize:
+    if not asked:
         return model
     for block in transformer_blocks(model):
         for layer in walk(block):

@@ -20,6 +20,7 @@ from keras_idea.layers import GatedFFN, PrunableGatedFFN
 from keras_idea.models import DecoderConfig, decoder
 from keras_idea.monitor.monitor import Monitor
 from keras_idea.runs.config import RunConfig
+from keras_idea.runs.config.tables import BudgetConfig, PruningConfig
 from keras_idea.runs.models.blocks import rematerialized
 from keras_idea.runs.models.compiling import compiled
 from keras_idea.runs.models.narrow_width import narrow_width
@@ -51,11 +52,6 @@ class RunModels:
     saved_as: str
 
 
-def run_bytes(config: RunConfig) -> Vocabulary:
-    """The bytes, and between documents a token of their end."""
-    return byte_vocabulary(end=config.corpus.given)
-
-
 def bare_decoder(
     config: RunConfig,
     width: int,
@@ -74,7 +70,7 @@ def bare_decoder(
     shape = config.model
     made = decoder(
         DecoderConfig(
-            vocabulary_size=run_bytes(config).vocabulary_size,
+            vocabulary_size=byte_vocabulary(config.corpus.given).vocabulary_size,
             model_dim=shape.model_dim,
             num_layers=shape.num_layers,
             num_heads=shape.num_heads,
@@ -85,7 +81,7 @@ def bare_decoder(
         ffn=ffn,
         dtype=config.run.dtype,
     )
-    return rematerialized(config, made)
+    return rematerialized(made, config.run.rematerialize)
 
 
 def decoder_models(config: RunConfig, corpus: Corpus | Documents) -> RunModels:
@@ -99,13 +95,15 @@ def decoder_models(config: RunConfig, corpus: Corpus | Documents) -> RunModels:
         `RunModels`.
     """
     shape = config.model
-    vocabulary = run_bytes(config)
+    vocabulary = byte_vocabulary(config.corpus.given)
 
     return RunModels(
         corpus=corpus if isinstance(corpus, Corpus) else corpus.tokenized(vocabulary),
         vocabulary=vocabulary,
         hidden_dim=shape.hidden_dim,
-        target_dim=narrow_width(config, shape.hidden_dim, outline_of(config)),
+        target_dim=narrow_width(
+            shape, shape.hidden_dim, outline_of(config), config.distribution.size[1]
+        ),
         wide=lambda: compiled(
             config, bare_decoder(config, shape.hidden_dim, PrunableGatedFFN)
         ),
@@ -126,19 +124,22 @@ def outline_of(config: RunConfig) -> Callable[[int], keras.Model]:
 
 
 def pruning(
-    config: RunConfig, target_dim: int, log_dir: Monitor | None = None
+    settings: PruningConfig,
+    budget: BudgetConfig,
+    target_dim: int,
+    log_dir: Monitor | None = None,
 ) -> IdeaPruneCallback:
     """The callback that prunes the run's wide model.
 
     Args:
-        config: `RunConfig`.
+        settings: `PruningConfig`.
+        budget: `BudgetConfig`.
         target_dim: int, neurons of each FFN at the end.
         log_dir: `Monitor` or None.
 
     Returns:
         `IdeaPruneCallback`.
     """
-    settings = config.pruning
     method: str | methods.Method = settings.method
     if method == "sensitivity":
         method = methods.Sensitivity(
@@ -146,8 +147,8 @@ def pruning(
         )
     return IdeaPruneCallback(
         target_dim,
-        config.budget.enlarge_steps,
-        config.budget.prune_steps,
+        budget.enlarge_steps,
+        budget.prune_steps,
         method=method,
         compact=settings.compact,
         update_every=settings.update_every,

@@ -7,6 +7,7 @@ import keras
 
 from keras_idea.errors import ConfigError
 from keras_idea.runs.config import RunConfig
+from keras_idea.runs.config.tables import BudgetConfig, OptimizerConfig
 from keras_idea.schedules import CosineDecay, StagedSchedule
 from keras_idea.schedules.accumulated import Accumulated
 from keras_idea.schedules.annealed import AnnealedCosine
@@ -31,7 +32,7 @@ def compiled(config: RunConfig, model: keras.Model, pruned: bool = True) -> kera
         loss=cross_entropy(),
         # Else KerasHub's models would also measure their accuracy.
         weighted_metrics=None,
-        **jit_argument(config),
+        **jit_argument(config.run.jit_compile),
     )
     return model
 
@@ -52,7 +53,10 @@ def make_optimizer(config: RunConfig, pruned: bool = True) -> keras.Optimizer:
     Raises:
         ConfigError: for clipping or accumulation on tensorflow.
     """
-    settings, rate = config.optimizer, learning_rate(config, pruned)
+    settings, rate = (
+        config.optimizer,
+        learning_rate(config.optimizer, config.budget, pruned),
+    )
     _check_backend(config)
     arguments = {}
     if config.micro_batches > 1:
@@ -70,7 +74,7 @@ def make_optimizer(config: RunConfig, pruned: bool = True) -> keras.Optimizer:
 
 
 def learning_rate(
-    config: RunConfig, pruned: bool = True
+    settings: OptimizerConfig, budget: BudgetConfig, pruned: bool = True
 ) -> keras.optimizers.schedules.LearningRateSchedule:
     """The learning rate by optimizer step: a warm-up, one cosine over the budget.
 
@@ -79,16 +83,16 @@ def learning_rate(
     of a quarter of these steps at most.
 
     Args:
-        config: `RunConfig`.
+        settings: `OptimizerConfig`.
+        budget: `BudgetConfig`.
         pruned: bool, False: of the model that is trained narrow from scratch, under
             one cosine always.
 
     Returns:
         `LearningRateSchedule`.
     """
-    settings, enlarge = config.optimizer, config.budget.enlarge_steps
+    enlarge, total = budget.enlarge_steps, budget.total_steps
     peak, end = settings.peak_learning_rate, settings.end_learning_rate
-    total = config.budget.total_steps
     whole = CosineDecay(peak, end, total, settings.warmup_steps)
     if not (pruned and settings.rewarm):
         return whole
@@ -103,9 +107,8 @@ def cross_entropy() -> keras.losses.Loss:
     return keras.losses.SparseCategoricalCrossentropy(from_logits=True, dtype="float32")
 
 
-def jit_argument(config: RunConfig) -> dict[str, bool]:
+def jit_argument(jit: bool | None) -> dict[str, bool]:
     """The argument `jit_compile` of `compile`, if the run says anything of it."""
-    jit = config.run.jit_compile
     return {} if jit is None else {"jit_compile": jit}
 
 

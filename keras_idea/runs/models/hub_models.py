@@ -9,6 +9,7 @@ from keras_idea.data import Corpus, Documents, tokenizer_vocabulary
 from keras_idea.hub.families import HUB_FAMILIES
 from keras_idea.hub.make_tokenizer import make_tokenizer
 from keras_idea.runs.config import RunConfig
+from keras_idea.runs.config.model_table import ModelConfig
 from keras_idea.runs.models.blocks import rematerialized
 from keras_idea.runs.models.build import RunModels
 from keras_idea.runs.models.compiling import compiled
@@ -37,19 +38,19 @@ def hub_models(config: RunConfig, corpus: Corpus | Documents) -> RunModels:
         ConfigError: if keras_hub is missing, the preset cannot be loaded or pruned,
             or the tokenizer cannot be trained.
     """
-    family = config.model.hub
-    if family is not None:
-        preprocessor = _preprocessor(config, family, corpus)
+    shape, dtype = config.model, config.run.dtype
+    if shape.hub is not None:
+        preprocessor = _preprocessor(shape, shape.hub, corpus)
         size = preprocessor.tokenizer.vocabulary_size()
-        source = source_of_family(config, family, size)
+        source = source_of_family(shape, shape.hub, size, dtype)
     else:
-        source = source_of_preset(config)
-        preprocessor = _preprocessor_of_preset(config.model.preset)
-    preprocessor.sequence_length = config.model.sequence_length
+        source = source_of_preset(shape.preset, dtype)
+        preprocessor = _preprocessor_of_preset(shape.preset)
+    preprocessor.sequence_length = shape.sequence_length
     vocabulary = tokenizer_vocabulary(preprocessor.tokenizer)
 
     def ready(model: keras.Model, pruned: bool = True) -> keras.Model:
-        return compiled(config, rematerialized(config, model), pruned)
+        return compiled(config, rematerialized(model, config.run.rematerialize), pruned)
 
     def save(narrow: keras.Model, path: pathlib.Path) -> None:
         # Around the same backbone: a preprocessor that is not used yet would slow
@@ -61,16 +62,18 @@ def hub_models(config: RunConfig, corpus: Corpus | Documents) -> RunModels:
         corpus=corpus.tokenized(vocabulary, preprocessor.tokenizer.start_token_id),
         vocabulary=vocabulary,
         hidden_dim=source.hidden_dim,
-        target_dim=narrow_width(config, source.hidden_dim, source.outline),
-        wide=lambda: ready(source.wide(config)),
+        target_dim=narrow_width(
+            shape, source.hidden_dim, source.outline, config.distribution.size[1]
+        ),
+        wide=lambda: ready(source.wide()),
         plain=lambda width: ready(source.stock(width), False),
         save=save,
         saved_as="preset",
     )
 
 
-def _preprocessor(config: RunConfig, family: str, corpus: Corpus | Documents) -> Any:
-    shape, hub = config.model, keras_hub()
+def _preprocessor(shape: ModelConfig, family: str, corpus: Corpus | Documents) -> Any:
+    hub = keras_hub()
     tokenizer = make_tokenizer(
         family, shape.tokenizer, corpus.sample(), shape.vocabulary_size
     )

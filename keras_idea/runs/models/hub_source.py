@@ -13,7 +13,6 @@ from keras_idea.extras import require
 from keras_idea.hub.families import HUB_FAMILIES
 from keras_idea.hub.ffn import HubFFN, hub_ffns
 from keras_idea.keras_private.variables import without_parameters, without_values
-from keras_idea.runs.config import RunConfig
 from keras_idea.runs.config.model_table import ModelConfig
 
 
@@ -26,6 +25,7 @@ class HubSource:
         backbone: class of their backbones.
         arguments: dict, the backbone's arguments at the width of the start.
         widths: dict of those arguments that set the width -> what a neuron takes.
+        dtype: str, the dtype policy they compute in.
         preset: str or None, where the wide model's weights come from.
     """
 
@@ -33,6 +33,7 @@ class HubSource:
     backbone: type[keras.Model]
     arguments: dict[str, Any]
     widths: dict[str, int]
+    dtype: str
     preset: str | None = None
 
     @property
@@ -41,13 +42,11 @@ class HubSource:
         name, per_neuron = next(iter(self.widths.items()))
         return self.arguments[name] // per_neuron
 
-    def wide(self, config: RunConfig) -> keras.Model:
+    def wide(self) -> keras.Model:
         """The wide model, not compiled."""
         if self.preset is None:
-            model = self.stock(self.hidden_dim)
-        else:
-            model = _load(self.task, self.preset, config.run.dtype)
-        return model
+            return self.stock(self.hidden_dim)
+        return _load(self.task, self.preset, self.dtype)
 
     def stock(self, width: int) -> keras.Model:
         """A stock model with fresh weights, of `width` neurons an FFN."""
@@ -71,13 +70,16 @@ class HubSource:
         return self.task(backbone=backbone, preprocessor=None)
 
 
-def source_of_family(config: RunConfig, family: str, vocabulary_size: int) -> HubSource:
+def source_of_family(
+    shape: ModelConfig, family: str, vocabulary_size: int, dtype: str
+) -> HubSource:
     """The models of a family, of the run's dimensions.
 
     Args:
-        config: `RunConfig`.
+        shape: `ModelConfig`.
         family: str, `model.hub`.
         vocabulary_size: int, tokens that they know.
+        dtype: str, `run.dtype`.
 
     Returns:
         `HubSource`.
@@ -85,7 +87,7 @@ def source_of_family(config: RunConfig, family: str, vocabulary_size: int) -> Hu
     Raises:
         ConfigError: if keras_hub is missing.
     """
-    shape, hub = config.model, keras_hub()
+    hub = keras_hub()
     row = HUB_FAMILIES[family]
     arguments = {
         "vocabulary_size": vocabulary_size,
@@ -96,7 +98,7 @@ def source_of_family(config: RunConfig, family: str, vocabulary_size: int) -> Hu
         ),
         "hidden_dim": shape.model_dim,
         "intermediate_dim": shape.hidden_dim * row.ffns.per_neuron,
-        "dtype": config.run.dtype,
+        "dtype": dtype,
     }
     if row.from_nothing.needs_head_dim:
         arguments["head_dim"] = shape.model_dim // shape.num_heads
@@ -105,6 +107,7 @@ def source_of_family(config: RunConfig, family: str, vocabulary_size: int) -> Hu
         backbone=getattr(hub.models, f"{row.prefix}Backbone"),
         arguments=arguments,
         widths={"intermediate_dim": row.ffns.per_neuron},
+        dtype=dtype,
     )
 
 
@@ -121,11 +124,12 @@ def _key_value_heads(shape: ModelConfig, prefix: str, own: int | None) -> int:
     return heads
 
 
-def source_of_preset(config: RunConfig) -> HubSource:
-    """The models of `model.preset`; its weights are not read yet.
+def source_of_preset(preset: str | None, dtype: str) -> HubSource:
+    """The models of a preset; its weights are not read yet.
 
     Args:
-        config: `RunConfig`.
+        preset: str, `model.preset`.
+        dtype: str, `run.dtype`.
 
     Returns:
         `HubSource`.
@@ -133,10 +137,9 @@ def source_of_preset(config: RunConfig) -> HubSource:
     Raises:
         ConfigError: if keras_hub is missing, or there is no such model to prune.
     """
-    preset = config.model.preset
     hub = keras_hub()
     try:
-        backbone = backbone_outline(preset, config.run.dtype)
+        backbone = backbone_outline(preset, dtype)
         ffns = hub_ffns(backbone)
         _refuse_experts(ffns)
         task = _task_of(hub, type(backbone))
@@ -148,6 +151,7 @@ def source_of_preset(config: RunConfig) -> HubSource:
         backbone=type(backbone),
         arguments=backbone.get_config(),
         widths={ffn.width_argument: ffn.layout.per_neuron for ffn in ffns},
+        dtype=dtype,
         preset=preset,
     )
 

@@ -8,18 +8,22 @@ import keras
 from keras_idea.callbacks.budget import Costs
 from keras_idea.errors import ArgumentError, ConfigError
 from keras_idea.monitor.work_count import matrix_weights
-from keras_idea.runs.config import RunConfig
+from keras_idea.runs.config.model_table import ModelConfig
 
 
 def narrow_width(
-    config: RunConfig, hidden_dim: int, outline: Callable[[int], keras.Model]
+    shape: ModelConfig,
+    hidden_dim: int,
+    outline: Callable[[int], keras.Model],
+    parts: int = 1,
 ) -> int:
     """The neurons of each FFN at the end of a run, whichever way they were given.
 
     Args:
-        config: `RunConfig`.
+        shape: `ModelConfig`.
         hidden_dim: int, neurons of each FFN at the start.
         outline: function of a width that makes such a model; values are not needed.
+        parts: int, devices that share an FFN's neurons. Default 1.
 
     Returns:
         int.
@@ -27,7 +31,6 @@ def narrow_width(
     Raises:
         ConfigError: if there is nothing to prune, or the budget cannot be met.
     """
-    shape = config.model
     budget = shape.budget
     if not budget:
         return shape.width_at_end(hidden_dim)
@@ -39,7 +42,7 @@ def narrow_width(
             least.flops + (width - 1) * (more.flops - least.flops),
         )
 
-    round_to = math.lcm(shape.round_to, config.distribution.size[1])
+    round_to = math.lcm(shape.round_to, parts)
     try:
         width = budget.widest(costs, hidden_dim, round_to)
     except ArgumentError as error:
@@ -50,7 +53,7 @@ def narrow_width(
             f"[model] The wide model is within {budget} already: it has "
             f"{wide.parameters:,} parameters and takes {wide.flops:,} FLOPs per token."
             " Set a smaller budget"
-            f"{'.' if config.model.preset else ', or a larger `model.hidden_dim`.'}"
+            f"{'.' if shape.preset else ', or a larger `model.hidden_dim`.'}"
         )
     return width
 

@@ -5,11 +5,13 @@ from collections.abc import Callable
 
 import keras
 
+from keras_idea.data import byte_vocabulary
 from keras_idea.hub.families import HUB_FAMILIES
 from keras_idea.hub.make_tokenizer import DEFAULT_VOCABULARY_SIZE
 from keras_idea.runs.config import RunConfig
+from keras_idea.runs.config.model_table import ModelConfig
 from keras_idea.runs.models.blocks import rematerialized
-from keras_idea.runs.models.build import outline_of, run_bytes
+from keras_idea.runs.models.build import outline_of
 from keras_idea.runs.models.hub_source import source_of_family, source_of_preset
 
 
@@ -43,24 +45,27 @@ def outlines(config: RunConfig, vocabulary_size: int | None = None) -> Outlines:
         ConfigError: if keras_hub is missing, or the preset cannot be pruned.
     """
     shape = config.model
-    family = shape.hub
     if not shape.of_hub:
         make_bare = outline_of(config)
-        return Outlines(make_bare, shape.hidden_dim, run_bytes(config).vocabulary_size)
-    if family is not None:
-        size = vocabulary_size or _asked(config, family)
-        source = source_of_family(config, family, size)
+        return Outlines(
+            make_bare,
+            shape.hidden_dim,
+            byte_vocabulary(config.corpus.given).vocabulary_size,
+        )
+    if shape.hub is not None:
+        size = vocabulary_size or _asked(shape, shape.hub)
+        source = source_of_family(shape, shape.hub, size, config.run.dtype)
     else:
-        source = source_of_preset(config)
+        source = source_of_preset(shape.preset, config.run.dtype)
 
     def make(width: int) -> keras.Model:
-        return rematerialized(config, source.outline(width))
+        return rematerialized(source.outline(width), config.run.rematerialize)
 
     return Outlines(make, source.hidden_dim, source.arguments["vocabulary_size"])
 
 
-def _asked(config: RunConfig, family: str) -> int:
-    shape = config.model
+def _asked(shape: ModelConfig, family: str) -> int:
+    """Tokens of the tokenizer that is asked for."""
     if shape.tokenizer == "bytes":
         return HUB_FAMILIES[family].from_nothing.smallest_vocabulary
     return shape.vocabulary_size or DEFAULT_VOCABULARY_SIZE

@@ -128,7 +128,9 @@ def plan(
     narrow from scratch 12 (8, 8)
     """
     outline, text = _outline(config, read_text)
-    narrow = narrow_width(config, outline.hidden_dim, outline.make)
+    narrow = narrow_width(
+        config.model, outline.hidden_dim, outline.make, config.distribution.size[1]
+    )
     timeline = timeline_of(config, outline.hidden_dim, narrow, here=target is None)
     wide = timeline.wide
     footprints = {"wide": footprint(config, outline, wide)}
@@ -192,7 +194,7 @@ def _stages(
         physical: Mapping[int, int],
         taught: int = taught,
     ) -> StagePlan:
-        rate = learning_rate(config, pruned=name != SCRATCH)
+        rate = learning_rate(config.optimizer, config.budget, name != SCRATCH)
         return StagePlan(
             name,
             last - first,

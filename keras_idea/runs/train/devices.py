@@ -162,12 +162,11 @@ def spread(distribution: Distribution | None) -> Iterator[None]:
         yield
 
 
-def share_of(config: RunConfig, distribution: Distribution | None) -> Share:
-    """Which sequences of each batch this process reads."""
-    parts = config.micro_batches
+def share_of(batch_size: int, parts: int, distribution: Distribution | None) -> Share:
+    """Which sequences of each batch, computed in `parts`, this process reads."""
     if distribution is None:
         return Share(parts)
-    at_once = config.data.batch_size // parts
+    at_once = batch_size // parts
     rows = local_rows(distribution, at_once)
     size = rows.stop - rows.start
     return Share(parts, rows.start // size, at_once // size)

@@ -33,7 +33,7 @@ def fit(
         callbacks: others, which stand behind it.
     """
     config = run.config
-    share = share_of(config, run.distribution)
+    share = share_of(config.data.batch_size, config.micro_batches, run.distribution)
     every, batch_size = config.run.validate_every, config.data.batch_size
     fitted = model if run.teacher is None else taught(config, model, run.teacher)
     checkpoint = _checkpoint_of(run, recorder)
@@ -114,7 +114,7 @@ def recorder_of(
     recorder = Recorder(
         name,
         width,
-        learning_rate(run.config, pruned),
+        learning_rate(run.config.optimizer, run.config.budget, pruned),
         run.bits,
         reading_steps,
         write_metrics,

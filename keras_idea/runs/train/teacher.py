@@ -113,7 +113,9 @@ def taught(config: RunConfig, student: keras.Model, teacher: keras.Model) -> Dis
         student_loss_weight=1.0 - settings.weight,
     )
     distiller.compile(
-        optimizer=student.optimizer, loss=cross_entropy(), **jit_argument(config)
+        optimizer=student.optimizer,
+        loss=cross_entropy(),
+        **jit_argument(config.run.jit_compile),
     )
     return distiller
 
@@ -129,7 +131,7 @@ def teacher_bits(run: Run, teacher: keras.Model) -> float:
         float.
     """
     x, y = run.validation
-    teacher.compile(loss=cross_entropy(), **jit_argument(run.config))
+    teacher.compile(loss=cross_entropy(), **jit_argument(run.config.run.jit_compile))
     size = min(run.config.data.batch_size, len(x))
     told = {"batch_size": size, "verbose": 0, "return_dict": True}
     logs = keras.Model.evaluate(teacher, token_inputs(teacher, x), y, **told)

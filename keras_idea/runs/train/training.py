@@ -182,7 +182,9 @@ def _pruned(run: Run, name: str) -> keras.Model:
     stages = ((1, timeline.begin), (timeline.begin, timeline.end))
     readings = np.concatenate([np.linspace(*stage, _READINGS) for stage in stages])
     recorder = recorder_of(run, name, timeline.wide, readings.astype(int))
-    prune = pruning(config, timeline.narrow, monitor_of(run, name))
+    prune = pruning(
+        config.pruning, config.budget, timeline.narrow, monitor_of(run, name)
+    )
     fit(run, model, recorder, [prune])
     _check_pruned(model, timeline.narrow)
     return model

@@ -164,7 +164,7 @@ def test_bytes_are_those_of_a_real_model(in_folder, hub, name):
     planned = plan(config)
     models = prepare(config, RunFolder("runs/none")).models
     model = models.wide()
-    prune = pruning(config, models.target_dim)
+    prune = pruning(config.pruning, config.budget, models.target_dim)
     held = {}
 
     class Note(keras.callbacks.Callback):

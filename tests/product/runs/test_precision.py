@@ -151,7 +151,7 @@ def test_the_rate_that_is_rewarmed_is_what_is_trained_with():
     long = parse_config(
         ALONE.replace("warmup_steps = 2", "warmup_steps = 11\nrewarm = 1.0")
     )
-    source_of_long = learning_rate(long)
+    source_of_long = learning_rate(long.optimizer, long.budget)
     last = [float(source_of_long(t)) for t in range(4, 13)]
     np.testing.assert_allclose(last, [eta_again(t, 3e-3, 8, 2) for t in range(9)], 1e-5)
     assert last[-1] == pytest.approx(3e-5, rel=1e-4)
@@ -188,7 +188,7 @@ def test_dropout_is_not_computed_again(tmp_path):
     with pytest.raises(
         ConfigError, match="does not support the dropout of.*dropout=0.1"
     ):
-        rematerialized(config, model)
+        rematerialized(model)
 
 
 @pytest.mark.parametrize(
