@@ -6,12 +6,7 @@ import pytest
 
 from keras_idea.cli import main
 from keras_idea.errors import ExportFailed, ExportRefused
-from keras_idea.export import (
-    export_preset,
-    load_run,
-    preset,
-    target,
-)
+from keras_idea.export import export_preset, load_run, preset, target
 from tests.support.exports import broken, listing, own_decoder
 
 

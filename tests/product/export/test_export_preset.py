@@ -6,11 +6,7 @@ import pytest
 
 import keras_idea as ki
 from keras_idea.errors import ExportFailed, ExportRefused
-from keras_idea.export import (
-    export_hf,
-    export_onnx,
-    export_preset,
-)
+from keras_idea.export import export_hf, export_onnx, export_preset
 from keras_idea.models import DecoderConfig, decoder
 from tests.support.exports import listing, logits, own_decoder
 from tests.support.hub_models import tiny_lm

@@ -7,12 +7,10 @@ import pytest
 
 import keras_idea as ki
 from keras_idea.errors import ExportRefused
-from keras_idea.export import (
-    export_gguf,
-    gguf_tokenizer,
-    hf_tokenizer,
-    released,
-)
+from keras_idea.export import export_gguf
+from keras_idea.export.gguf import released
+from keras_idea.export.gguf import tokenizer as gguf_tokenizer
+from keras_idea.export.hf import tokenizer as hf_tokenizer
 from keras_idea.hub.make_tokenizer import make_tokenizer
 from tests.support.gguf_models import (
     TEXT,

@@ -5,12 +5,9 @@ import pytest
 
 import keras_idea as ki
 from keras_idea.errors import ExportRefused
-from keras_idea.export import (
-    compare,
-    export_hf,
-    hf_rules,
-    hf_tokenizer,
-)
+from keras_idea.export import compare, export_hf
+from keras_idea.export.hf import rules as hf_rules
+from keras_idea.export.hf import tokenizer as hf_tokenizer
 from tests.support.exports import NARROW, hide, listing, logits
 from tests.support.hub_models import tiny_backbone, tiny_lm
 from tests.support.masks import prune_by_hand
