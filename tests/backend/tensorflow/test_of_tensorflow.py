@@ -58,6 +58,9 @@ def test_narrowed_on_data_of_unknown_length(data):
     assert ki.find_ffns(model)[0].hidden_dim == TARGET
 
 
+@pytest.mark.nightly(
+    rows=("False",), why="a wrapped optimizer holds all that a bare one does"
+)
 @pytest.mark.parametrize("compact", ["off", "end"])
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_saved_by_tensorflow(data, tmp_path, compact, wrapped):

@@ -57,6 +57,7 @@ def test_it_prunes_all_the_same(compact, span, data):
         np.testing.assert_allclose(to_numpy(one), to_numpy(other), atol=1e-5)
 
 
+@pytest.mark.daily("torch", why="when it decides is Python's")
 @pytest.mark.filterwarnings("ignore:begin_step=")
 def test_a_method_that_decides_once(data):
     model, logs = trained_twice(data, "end", 0, 4, method="random")
@@ -64,6 +65,7 @@ def test_a_method_that_decides_once(data):
     assert logs["width"][-1] == 4
 
 
+@pytest.mark.daily("torch", why="words are Python's")
 def test_it_is_told(data):
     with pytest.warns(UserWarning, match=r"lies before this run's first step \(8\)"):
         trained_twice(data, "end", 0, 4)

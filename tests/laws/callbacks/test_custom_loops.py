@@ -60,6 +60,9 @@ def by_loop(guide, name, data, compact):
 
 
 @pytest.mark.daily(
+    "jax", "torch", rows=("train_on_batch",), why="the guide's is on each"
+)
+@pytest.mark.daily(
     "jax",
     "torch",
     rows=("progressive",),

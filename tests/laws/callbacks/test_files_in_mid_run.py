@@ -15,6 +15,9 @@ from tests.support.ways_to_train import (
 BEGIN, STEPS, TARGET, RATE, LEARNING_RATE = 3, 9, 4, 1024.0, 0.05
 
 
+@pytest.mark.daily(
+    "jax", "torch", rows=(".keras",), why="tensorflow has the weights alone"
+)
 @pytest.mark.parametrize("end", [".keras", ".weights.h5"])
 def test_saved_in_the_middle_it_loads_and_goes_on(end, data, tmp_path):
     """By Keras's ModelCheckpoint, at an epoch's end: optimizer, scores and masks."""

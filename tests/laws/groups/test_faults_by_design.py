@@ -109,6 +109,7 @@ def test_a_regularizer_that_is_nan_at_zero(kind, data):
     assert ffn.width == TARGET
 
 
+@pytest.mark.daily("jax", "torch", rows=("own",), why="tensorflow has Dense layers")
 @of_kinds
 @pytest.mark.parametrize("compact", ["off", "end"])
 def test_averages_bring_no_neuron_back(kind, compact, data):

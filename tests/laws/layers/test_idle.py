@@ -88,6 +88,9 @@ def test_whatever_the_optimizer_does(arguments, data):
     assert_same(lambda m: fitted(m, data, keras.optimizers.Adam(0.01, **arguments)))
 
 
+@pytest.mark.daily(
+    "jax", "torch", rows=("ClippedByValue",), why="tensorflow has the norm of all"
+)
 @pytest.mark.parametrize("cls", [Clipped, ClippedByValue, ClippedByGlobalNorm])
 def test_in_a_custom_train_step_that_clips(cls, data):
     assert_same(lambda model: fitted(model, data), cls=cls)

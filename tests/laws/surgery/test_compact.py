@@ -266,7 +266,8 @@ def test_held_in_tuples(data):
     assert [type(layer) for layer in held] == [ki.GatedFFN] * 3
     assert [layer.hidden_dim for layer in held] == [5] * 3
     expected = to_numpy(model(data[0]))
-    np.testing.assert_allclose(to_numpy(narrow(data[0])), expected, atol=1e-6)
+    within = 1e-6 * np.abs(expected).max()  # other shapes add in another order
+    np.testing.assert_allclose(to_numpy(narrow(data[0])), expected, atol=within)
 
 
 def test_a_model_with_nothing_to_prune_is_told(data):

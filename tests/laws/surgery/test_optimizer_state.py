@@ -27,6 +27,7 @@ def masked_model(optimizer, data, ffn=ki.PrunableGatedFFN):
     return model
 
 
+@pytest.mark.daily("jax", "torch", rows=("muon",), why="tensorflow has adamw")
 @pytest.mark.daily("torch", why="slots are sliced by Python; some on each")
 @pytest.mark.daily(
     *EACH,

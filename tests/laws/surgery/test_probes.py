@@ -23,6 +23,12 @@ def attach(model, ffns):
     return probes
 
 
+@pytest.mark.daily(
+    "jax",
+    "torch",
+    rows=("PrunableGatedFFN-adamw", "PrunableGatedFFN-loss scale"),
+    why="tensorflow has muon, and Dense layers",
+)
 @pytest.mark.daily("torch", why="slots are sliced by Python; some on each")
 @pytest.mark.daily(
     *EACH,

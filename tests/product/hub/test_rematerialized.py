@@ -8,7 +8,6 @@ import keras_idea as ki
 from keras_idea.keras_private.layers import rematerialize
 from keras_idea.runs.models.blocks import transformer_blocks
 from tests.support.hub_models import MODELS, batch, tiny_lm
-from tests.support.selection import EACH
 
 # EdRec is no language model, a mixture adds a loss of its own: neither is a run's.
 _OTHERS = ("edrec", "mixtral", "qwen moe", "qwen3 moe", "qwen3.5 moe", "gpt oss")
@@ -42,7 +41,7 @@ def pruned(name, again):
 @pytest.mark.daily(
     "torch", rows=("gpt2", "gemma2", "mixtral", "bert"), why="a family of each kind"
 )
-@pytest.mark.daily(*EACH, rows=("llama3",), why="one family on each")
+@pytest.mark.daily("jax", "torch", rows=("llama3",), why="tensorflow: test_precision")
 @pytest.mark.parametrize("name", CAUSAL)
 def test_pruned_as_without(name):
     losses, weights = pruned(name, again=False)
