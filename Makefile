@@ -32,11 +32,12 @@ PIP = pip install --quiet --disable-pip-version-check
 demo: .venv-demo/ready
 	KERAS_BACKEND=jax .venv-demo/bin/python -m keras_idea train --output runs/demo --overwrite
 
-# Two at a time: a test keeps one core busy. In this order both cores end together.
+# Three at a time: of two, one waits now and then, for a file or a process. The longest
+# begin first, so that all end together.
 test:
 	$(MAKE) --jobs=2 --no-print-directory .venv/ready .venv-jax/ready browser
-	$(MAKE) --jobs=2 --no-print-directory test-tensorflow test-jax test-torch \
-		test-torch-product lint test-browser test-core
+	$(MAKE) --jobs=3 --no-print-directory test-tensorflow test-jax test-torch-product \
+		test-torch lint test-browser test-core
 
 # The folder says what runs where, and marks the exceptions: tests/support/selection.py.
 test-jax test-tensorflow: FOLDERS = tests
