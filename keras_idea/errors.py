@@ -20,7 +20,7 @@ class KerasIdeaError(Exception):
 
 
 class ArgumentError(KerasIdeaError, ValueError):
-    """An argument out of its range; says what was received and what is allowed."""
+    """An argument, a model or its state, that cannot be right; says what to give."""
 
 
 class MissingPackage(KerasIdeaError, ImportError):
@@ -67,6 +67,12 @@ class DiskError(KerasIdeaError, OSError):
 
 class TrainingDiverged(KerasIdeaError, RuntimeError):
     """The loss is no longer a number."""
+
+    status = 1
+
+
+class PruningStopped(KerasIdeaError, RuntimeError):
+    """Pruning that does not do what was planned; says what was seen, and the cause."""
 
     status = 1
 

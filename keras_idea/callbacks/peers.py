@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_idea.errors import ArgumentError
 from keras_idea.keras_private.callbacks import initial_epoch, peers
 from keras_idea.keras_private.optimizer_parts import innermost
 from keras_idea.keras_private.optimizer_variables import apply_count, as_int
@@ -35,14 +36,14 @@ def check_peers(callback: keras.callbacks.Callback) -> None:
     """
     for peer in peers(callback):
         if isinstance(peer, type(callback)) and peer is not callback:
-            raise ValueError(
+            raise ArgumentError(
                 "One `fit` takes one IdeaPruneCallback, which prunes all FFNs of the "
                 "model. Received: two. For several widths one after another, call "
                 "`fit` for each."
             )
         for kind, cure in _RESTORING.items():
             if isinstance(peer, kind):
-                raise ValueError(_restores(kind.__name__, cure))
+                raise ArgumentError(_restores(kind.__name__, cure))
     _check_early_stopping(callback)
 
 
@@ -60,8 +61,8 @@ def _check_early_stopping(prune: keras.callbacks.Callback) -> None:
         name = "EarlyStopping(restore_best_weights=True)"
         if first is not None and first < prune.params["epochs"]:
             name += f" with start_from_epoch={stop.start_from_epoch}"
-            raise ValueError(_restores(name, f"Set start_from_epoch={first}."))
-        raise ValueError(_restores(name, _CHECKPOINTS))
+            raise ArgumentError(_restores(name, f"Set start_from_epoch={first}."))
+        raise ArgumentError(_restores(name, _CHECKPOINTS))
 
 
 def check_kept_weights(
@@ -79,7 +80,7 @@ def check_kept_weights(
     kept = any(stop.best_weights is not None for stop in _restoring_stops(prune))
     if kept and (session is None or session.wider_than_due()):
         name = "EarlyStopping(restore_best_weights=True)"
-        raise ValueError(_restores(name, "Set a later start_from_epoch."))
+        raise ArgumentError(_restores(name, "Set a later start_from_epoch."))
 
 
 def _restoring_stops(

@@ -6,6 +6,7 @@ from keras import ops
 
 from keras_idea.callbacks.outcome import warn_of_nothing_to_prune, warn_of_pairs
 from keras_idea.callbacks.target import describe, target_widths
+from keras_idea.errors import ArgumentError, PruningStopped
 from keras_idea.keras_private.callbacks import initial_epoch
 from keras_idea.keras_private.layer_walk import walk
 from keras_idea.keras_private.optimizer_parts import innermost
@@ -54,7 +55,7 @@ def check_run(
     for ffn, target in targets:
         check_scores(ffn)
         if target > ffn.width:
-            raise ValueError(_too_wide(prune, ffn, target))
+            raise ArgumentError(_too_wide(prune, ffn, target))
     warn_of_nothing_to_prune(targets)
     check_backbones(model, targets)
     if prune.compact != "off":
@@ -88,7 +89,7 @@ def _check_parts(targets: list[tuple[FFN, int]]) -> None:
         if target % parts:
             below = target // parts * parts
             mend = " or ".join(str(n) for n in (below, below + parts) if n)
-            raise ValueError(
+            raise ArgumentError(
                 f"`target_dim` must be a multiple of {parts}, the devices that share "
                 f"the neurons of {ffn.name}. Received: a target that keeps {target}. "
                 f"Mend: {mend} (or round_to={parts} with a fraction)."
@@ -125,7 +126,7 @@ def check_length(prune: keras.callbacks.Callback) -> None:
         "for longer, or lower begin_step or prune_steps."
     )
     if not has_own_train_step(prune.model):
-        raise ValueError(message)
+        raise ArgumentError(message)
     warn_user(f"{message} (Counted for a `train_step` of one step per batch.)")
 
 
@@ -141,7 +142,7 @@ def check_end(session: Session, step: int) -> None:
     """
     wide = session.wider_than_due() if step > session.last_step else []
     if wide:
-        raise RuntimeError(
+        raise PruningStopped(
             f"Pruning should have ended with step {session.last_step}, and after step "
             f"{step} {wide[0].name} still has {wide[0].width} neurons. Something has "
             "put pruned neurons back, or kept the masks from being made."
@@ -165,7 +166,7 @@ def check_progress(
         return
     optimizer = innermost(model.optimizer)
     if idle_batches and model.optimizer is optimizer:  # loss scaling skips steps
-        raise RuntimeError(
+        raise PruningStopped(
             f"{idle_batches} batches went by and the optimizer of model '{model.name}' "
             "took no step: its weights are trained by something else, which pruning "
             "cannot follow. Train them through the Keras optimizer that the model is "
@@ -174,7 +175,7 @@ def check_progress(
     steps = as_int(optimizer.iterations)
     taken = steps - pruner.start
     if pruner.steps != taken:
-        raise RuntimeError(
+        raise PruningStopped(
             f"The optimizer of model '{model.name}' took {taken} steps since step "
             f"{pruner.start}, and pruning saw {pruner.steps} of them. Only "
             "`optimizer.apply`, `apply_gradients` or `stateless_apply` may take them; "
@@ -188,7 +189,7 @@ def _check_track(track: Track, steps: int, seen: int) -> None:
     ffn, schedule = track.ffn, track.schedule
     probe = ffn.state.probe
     if probe is not None and probe.steps != steps:
-        raise RuntimeError(
+        raise PruningStopped(
             f"The pruning method counted {probe.steps} backward passes through "
             f"{ffn.name} in {steps} optimizer steps, so what it measured is wrong. For "
             "such a method an FFN must be called exactly once in a step and lie on the "
@@ -203,14 +204,14 @@ def _check_track(track: Track, steps: int, seen: int) -> None:
     unknown = not ops.convert_to_numpy(ffn.scores).any()
     # One that begins as zeros has none in its first steps.
     if unknown and (pruning or seen >= 10):
-        raise RuntimeError(
+        raise PruningStopped(
             f"No finite gradient has reached {ffn.name} in {seen} steps, so "
             "there is nothing to rank its neurons by: it lies off the way to the loss, "
             "a custom train step leaves its kernels out, or every gradient was NaN. "
             "Leave it out (`groups`), or train it."
         )
     if width > due:
-        raise RuntimeError(
+        raise PruningStopped(
             f"{ffn.name} should have {due} neurons alive after {steps} steps by its "
             f"schedule, and has {width}: the optimizer's steps do not reach it."
         )
@@ -227,7 +228,7 @@ def check_scores(ffn: FFN) -> None:
     """
     bad = int((~np.isfinite(ops.convert_to_numpy(ffn.scores))).sum())
     if bad:
-        raise ValueError(
+        raise ArgumentError(
             f"The scores of {ffn.name} cannot rank its neurons: some are NaN or "
             f"infinite. Received: {bad} such entries. Assign zeros to "
             "`scores`, and train for some steps before pruning begins."

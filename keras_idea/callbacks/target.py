@@ -7,6 +7,7 @@ from typing import Any
 import keras
 
 from keras_idea.callbacks.budget import Budget, costs_by_width
+from keras_idea.errors import ArgumentError
 from keras_idea.surgery.find import FFN
 from keras_idea.validation import check_int
 
@@ -28,7 +29,7 @@ def check_target(target_dim: Any, round_to: int, budget: Budget) -> int | float 
     """
     if budget:
         if target_dim is not None:
-            raise ValueError(
+            raise ArgumentError(
                 f"Give one of `target_dim` and {budget}: both say how narrow to prune. "
                 f"Received: target_dim={target_dim!r} too."
             )
@@ -36,14 +37,14 @@ def check_target(target_dim: Any, round_to: int, budget: Budget) -> int | float 
     if isinstance(target_dim, numbers.Integral) and not isinstance(target_dim, bool):
         target_dim = check_int("target_dim", target_dim, minimum=1)
         if target_dim % round_to:
-            raise ValueError(
+            raise ArgumentError(
                 f"`target_dim` must be a multiple of round_to={round_to}. "
                 f"Received: target_dim={target_dim}."
             )
         return target_dim
     if isinstance(target_dim, numbers.Real) and 0 < float(target_dim) < 1:
         return float(target_dim)
-    raise ValueError(
+    raise ArgumentError(
         "`target_dim` must be an integer >= 1 (neurons to keep in each FFN) or a "
         "float in (0, 1) (the fraction to keep); or give target_parameters, "
         "target_bytes or target_flops in its place. "
@@ -58,7 +59,7 @@ def check_groups(groups: Any) -> Any:
         ValueError: for anything else than None or a function of an `FFN` handle.
     """
     if groups is not None and not callable(groups):
-        raise ValueError(
+        raise ArgumentError(
             "`groups` must be a function of an FFN handle, or None. Received: "
             f"groups={groups!r}. Give for example "
             "groups=lambda ffn: ffn.name.startswith('decoder')."

@@ -9,6 +9,7 @@ import numpy as np
 
 from keras_idea import processes
 from keras_idea.checkpoints.arrays import piece_name
+from keras_idea.errors import ArgumentError
 from keras_idea.keras_private.layer_walk import student_of
 from keras_idea.methods.probe import Probe
 from keras_idea.surgery.condition import condition_of
@@ -110,7 +111,7 @@ def restore_state(
     _check_same_kind(model, facts)
     ffns = find_ffns(model)
     if condition_of(model).pruning:
-        raise ValueError(
+        raise ArgumentError(
             f"Model '{model.name}' is being pruned. End that with "
             "`callback.on_train_end()` before a checkpoint is restored."
         )
@@ -177,9 +178,11 @@ def _probe_of(config: dict) -> Probe:
     try:
         probe = keras.saving.deserialize_keras_object(config, safe_mode=True)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"The checkpoint's probe cannot be made: {error}") from error
+        raise ArgumentError(
+            f"The checkpoint's probe cannot be made: {error}"
+        ) from error
     if not isinstance(probe, Probe):
-        raise ValueError(
+        raise ArgumentError(
             "The checkpoint's probe must be one of a pruning method. Received: "
             f"{type(probe).__name__}."
         )
@@ -189,14 +192,14 @@ def _probe_of(config: dict) -> Probe:
 def _check_same_kind(model: keras.Model, facts: dict) -> None:
     _check_known(facts)
     if not student_of(model).built:
-        raise ValueError(
+        raise ArgumentError(
             f"Model '{model.name}' has no variables yet. Build it, or call it once, "
             "before a checkpoint is restored."
         )
     optimizer = getattr(model, "optimizer", None)
     found = optimizer and type(optimizer).__name__
     if found != facts["optimizer"]:
-        raise ValueError(
+        raise ArgumentError(
             f"The checkpoint holds the state of the optimizer {facts['optimizer']}, "
             f"but the model is compiled with {found}. Compile it as it was."
         )
@@ -204,7 +207,7 @@ def _check_same_kind(model: keras.Model, facts: dict) -> None:
     wide = [ffn.hidden_dim for ffn in ffns]
     kept = [ffn["hidden_dim"] for ffn in saved]
     if len(ffns) != len(saved) or any(w < k for w, k in zip(wide, kept, strict=True)):
-        raise ValueError(
+        raise ArgumentError(
             f"The checkpoint holds FFNs of the widths {kept}, which the model's, "
             f"{wide}, cannot become. Make the model as it was."
         )
@@ -216,7 +219,7 @@ def _check_known(facts: dict) -> None:
     if not isinstance(ffns, list) or not all(
         isinstance(ffn, dict) and set(names) <= set(ffn) for ffn in ffns
     ):
-        raise ValueError(
+        raise ArgumentError(
             f"The checkpoint tells of no FFNs, or not of their {', '.join(names)}. "
             "Restore it from a copy, or go on from the one before."
         )
@@ -229,7 +232,7 @@ def _check_same_variables(
     if here == shapes:
         return
     name = next(name for name in [*shapes, *here] if shapes.get(name) != here.get(name))
-    raise ValueError(
+    raise ArgumentError(
         f"The checkpoint is of another model: of '{name}' it holds the shape "
         f"{shapes.get(name)}, and the model has {here.get(name)} (None: there is no "
         "such variable). Make and compile the model as it was."

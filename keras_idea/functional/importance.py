@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 
 from keras import ops
 
+from keras_idea.errors import ArgumentError
 from keras_idea.typing import Tensor
 from keras_idea.validation import check_choice
 
@@ -125,7 +126,7 @@ def neuron_importance(
     scores = ops.convert_to_tensor(scores)
     shape = ops.shape(scores)
     if len(shape) not in (2, 3) or shape[0] < 2:
-        raise ValueError(
+        raise ArgumentError(
             "`scores` must have shape (3, hidden_dim) or (3, hidden_dim, input_dim), "
             "a row for each matrix: up, gate and down, or up and down. "
             f"Received: shape={shape}."

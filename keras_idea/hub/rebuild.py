@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 
+from keras_idea.errors import ArgumentError
 from keras_idea.hub.ffn import known_ffns
 from keras_idea.keras_private.variables import without_values
 
@@ -33,7 +34,7 @@ def check_one_width(backbone: keras.Model, widths: Mapping[int, int]) -> None:
         by_argument.setdefault(ffn.width_argument, {})[ffn.owner.path] = width
     for argument, of_layers in by_argument.items():
         if len(set(of_layers.values())) > 1:
-            raise ValueError(
+            raise ArgumentError(
                 f"The config of {type(backbone).__name__} holds one {argument}, but "
                 f"its FFNs now need {of_layers}. Prune every FFN to the same number "
                 "of neurons."
@@ -58,7 +59,7 @@ def check_rebuildable(backbone: keras.Model) -> None:
         with without_values():
             copy = rebuild_backbone(backbone)
     except Exception as error:
-        raise ValueError(
+        raise ArgumentError(
             f"{name} cannot be made again from its config, {cure} Its class said: "
             f"{error}"
         ) from error
@@ -68,7 +69,7 @@ def check_rebuildable(backbone: keras.Model) -> None:
             None if v is None else (v.name, tuple(v.shape), v.dtype) for v in (old, new)
         ]
         if kinds[0] != kinds[1]:
-            raise ValueError(
+            raise ArgumentError(
                 f"{name}, made again from its config, has other variables "
                 f"({kinds[1]} where it has {kinds[0]}), {cure}"
             )

@@ -8,6 +8,8 @@ from typing import Any
 
 import keras
 
+from keras_idea.errors import ArgumentError
+
 
 def sublayers(layer: keras.layers.Layer) -> list[keras.layers.Layer]:
     """The layers that a layer holds itself, in the order in which it got them.
@@ -32,7 +34,7 @@ def walk(model: Any) -> Iterator[Any]:
         ValueError: if `model` is no Keras layer.
     """
     if not isinstance(model, keras.layers.Layer):
-        raise ValueError(
+        raise ArgumentError(
             f"`model` must be a Keras model or layer. Received: {type(model).__name__}."
         )
     return _walk(model, set())

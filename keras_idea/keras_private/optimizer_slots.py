@@ -16,6 +16,8 @@ from typing import Any
 
 import keras
 
+from keras_idea.errors import ArgumentError
+
 # Of every optimizer: its own lists of variables, and the optimizers that it wraps.
 _STRUCTURE = (
     "_variables",
@@ -150,7 +152,7 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 
 def _refuse(part: keras.Optimizer, name: str, held: list) -> None:
-    raise ValueError(
+    raise ArgumentError(
         f"The state of optimizer {type(part).__name__} cannot be carried through "
         f"compaction: its attribute `{name}` ({', '.join(v.name for v in held[:3])}"
         f"{', ...' if len(held) > 3 else ''}) is neither one number nor a list of one "

@@ -7,6 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_idea.errors import ArgumentError
 from keras_idea.layers.cut import Cut
 from keras_idea.typing import Tensor
 from keras_idea.validation import plural
@@ -102,7 +103,7 @@ def check_loaded_width(name: str, hidden_dim: int, found: int) -> None:
         ValueError: if they differ.
     """
     if hidden_dim != found:
-        raise ValueError(
+        raise ArgumentError(
             f"The file holds {plural(found, 'neuron')} of '{name}', which has "
             f"{hidden_dim}: it was saved before or after the model became narrower. "
             "Load the model whole (keras.saving.load_model), or restore a run by "
@@ -125,7 +126,7 @@ def check_loaded_ffn(layer: keras.layers.Layer, store: Mapping[str, Any]) -> Non
     """
     if not store.keys():
         name = type(layer).__name__
-        raise ValueError(
+        raise ArgumentError(
             f"The file holds nothing of '{layer.path}' at the place where Keras looks, "
             "which is found by the class of the layer. So it is of a model without "
             f"this {name}: load it into a model of the same layers (GatedFFN, "

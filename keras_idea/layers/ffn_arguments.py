@@ -5,6 +5,7 @@ from typing import Any, TypeAlias
 
 import keras
 
+from keras_idea.errors import ArgumentError
 from keras_idea.validation import check_int
 
 Activation: TypeAlias = str | Mapping[str, Any] | Callable[..., Any] | None
@@ -47,7 +48,7 @@ def set_ffn_arguments(
     """
     layer.hidden_dim = check_int("hidden_dim", hidden_dim, minimum=1)
     if not isinstance(use_bias, bool):
-        raise ValueError(
+        raise ArgumentError(
             f"`use_bias` must be True or False. Received: use_bias={use_bias!r}."
         )
     layer.activation = keras.activations.get(activation)
@@ -62,7 +63,7 @@ def build_ffn(layer: keras.layers.Layer, input_shape: Sequence[int | None]) -> N
     """Makes the kernels of `layer.matrices`, and the biases if the layer has them."""
     input_dim, hidden_dim = input_shape[-1], layer.hidden_dim
     if len(input_shape) < 2 or input_dim is None:
-        raise ValueError(
+        raise ArgumentError(
             f"{type(layer).__name__} needs inputs of rank >= 2 whose last dimension "
             f"is known. Received: input_shape={tuple(input_shape)}. Give the input a "
             "batch axis and a static feature size."

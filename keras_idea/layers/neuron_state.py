@@ -30,6 +30,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_idea.errors import ArgumentError
 from keras_idea.functional.importance import REDUCTIONS, Reduction, neuron_importance
 from keras_idea.keras_private.call_context import current_pass, is_training
 from keras_idea.keras_private.unlocked import renew_weight, unlocked, untrack
@@ -142,7 +143,7 @@ class NeuronState(keras.layers.Layer):
             ValueError: if experts were to be scored by each weight.
         """
         if scoring.row_reduce == "max" and self.experts is not None:
-            raise ValueError(
+            raise ArgumentError(
                 "`row_reduce` must be 'mean' for a mixture of experts, whose scores "
                 "are kept by neuron, not by weight. Received: row_reduce='max'."
             )
@@ -212,7 +213,7 @@ class NeuronState(keras.layers.Layer):
         present, training = current_pass(), is_training()
         if training and present is not None:
             if self._measured is not None and self._measured() is present:
-                raise ValueError(
+                raise ArgumentError(
                     f"The FFN of '{self.path}' is called more than once in a forward "
                     "pass, which the pruning method cannot measure. Use "
                     "method='sensitivity', which adds the gradients of all calls up."
@@ -252,7 +253,7 @@ class NeuronState(keras.layers.Layer):
         mask = ops.convert_to_numpy(self.mask)
         alive = np.count_nonzero(mask, axis=-1)
         if np.ptp(alive):
-            raise ValueError(
+            raise ArgumentError(
                 f"The experts of '{self.path}' have {alive.tolist()} neurons alive, "
                 "and a model holds one width for all of them. Keep equally many in "
                 "each row of the mask."
@@ -314,7 +315,7 @@ class NeuronState(keras.layers.Layer):
         """
         names = list(store.keys())
         if len(names) not in _PLACES:
-            raise ValueError(
+            raise ArgumentError(
                 f"The file holds {len(names)} variables of the pruning state "
                 f"'{self.path}', which has 3: it is of another model. Load it into a "
                 "model of the same layers."

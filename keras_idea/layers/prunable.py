@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import keras
 from keras import ops
 
+from keras_idea.errors import ArgumentError
 from keras_idea.keras_private.call_context import mask_of
 from keras_idea.layers.cut import Cut
 from keras_idea.layers.feed_forward import (
@@ -88,7 +89,7 @@ class Prunable(keras.layers.Layer):
         """
         self._check_built("compact()")
         if self.state.probe is not None:
-            raise ValueError(
+            raise ArgumentError(
                 f"Layer '{self.name}' still has the probe of a pruning method, which "
                 "changes what it computes. End it with `callback.on_train_end()`, "
                 "before compact()."
@@ -160,7 +161,7 @@ class Prunable(keras.layers.Layer):
 
     def _check_built(self, what: str) -> None:
         if not self.built:
-            raise ValueError(
+            raise ArgumentError(
                 f"`{what}` of layer '{self.name}' needs the layer's variables, and "
                 "it is not built. Call the layer or its model on data first."
             )

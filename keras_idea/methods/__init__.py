@@ -4,6 +4,7 @@ A method is an object of a subclass of `Method`, whose docstring says what it is
 asked; a new one is a file and a row in `METHODS`.
 """
 
+from keras_idea.errors import ArgumentError
 from keras_idea.methods.activation import Activation
 from keras_idea.methods.learned_mask import LearnedMask
 from keras_idea.methods.method import Decision, Job, Method
@@ -33,7 +34,7 @@ def get(identifier: str | Method) -> Method:
         return METHODS[identifier]()
     if isinstance(identifier, Method):
         return identifier
-    raise ValueError(
+    raise ArgumentError(
         f"`method` must be one of {', '.join(map(repr, METHODS))} or an object of "
         f"`keras_idea.methods`. Received: method={identifier!r}."
         f"{did_you_mean(identifier, METHODS)}"

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_idea.errors import ArgumentError
 from keras_idea.functional.activation import (
     AGGREGATIONS,
     Aggregation,
@@ -74,7 +75,7 @@ class Activation(Method):
         self.padding_mask = padding_mask
         self.batch_size = check_int("batch_size", batch_size, minimum=1)
         if padding_mask is not None and not hasattr(data, "shape"):
-            raise ValueError(
+            raise ArgumentError(
                 "`padding_mask` goes with `data` that is one array. Received: "
                 f"data of type {type(data).__name__}. Put the mask into the dict of "
                 "inputs, as 'padding_mask'."
@@ -103,7 +104,7 @@ class Activation(Method):
         """Refuses to gather where nothing comes before; see `Method.check`."""
         begin_step = jobs[0].begin_step
         if self.data is None and start >= begin_step:
-            raise ValueError(
+            raise ArgumentError(
                 "Method 'activation' without data gathers from the training batches "
                 f"before begin_step={begin_step}, but this run begins at step {start}. "
                 "Pass samples, keras_idea.methods.Activation(data=...), or begin later."
@@ -139,13 +140,13 @@ class Activation(Method):
 
     def _decision(self, job: Job, sums: np.ndarray, samples: float) -> Decision:
         if not samples:
-            raise ValueError(
+            raise ArgumentError(
                 f"Method 'activation' saw no sample for {job.ffn.name}. Its data must "
                 "hold at least one token that is not padding; gathered in training, "
                 "one on which the loss depends."
             )
         if not np.isfinite(sums).all():
-            raise ValueError(
+            raise ArgumentError(
                 f"Method 'activation' cannot rank the neurons of {job.ffn.name}: some "
                 "activations on its samples are NaN or infinite. Received: "
                 f"{int((~np.isfinite(sums)).sum())} such neurons. Check the model's "

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 import keras
 import numpy as np
 
+from keras_idea.errors import ArgumentError
 from keras_idea.functional.activation import Aggregation, activation_sums
 from keras_idea.keras_private.layers import without_remat
 from keras_idea.typing import Tensor
@@ -75,7 +76,7 @@ class _Capture:
         mask: Tensor | None = None,
     ) -> Tensor:
         if self.found is not None:
-            raise ValueError(
+            raise ArgumentError(
                 f"{self.ffn.name} is called more than once in a forward pass, so there "
                 "are no activations that are its own. Use method='sensitivity', which "
                 "adds the gradients of all calls up."
@@ -145,7 +146,7 @@ def _mask_of(ffn: Any, masks: dict[str, Tensor]) -> Tensor | None:
     # An encoder's and a decoder's: "encoder_padding_mask", "encoder_layer_0/mlp".
     mine = [m for n, m in masks.items() if n.partition("_")[0] in ffn.layer.path]
     if len(mine) != 1:
-        raise ValueError(
+        raise ArgumentError(
             f"The data have the padding masks {', '.join(masks)}, and the path of "
             f"{ffn.name} does not tell which is its own. Use method='sensitivity', or "
             "'activation' without data."

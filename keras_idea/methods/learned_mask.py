@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import keras
 from keras import ops
 
+from keras_idea.errors import ArgumentError
 from keras_idea.functional.hard_concrete import MAX_SPARSITY, hard_concrete_mask
 from keras_idea.methods.mask_probe import MaskProbe
 from keras_idea.methods.method import Decision, Job, Method, fall_after
@@ -94,7 +95,7 @@ class LearnedMask(Method):
             _check_sparsity(job)
         end_step = jobs[0].begin_step + jobs[0].prune_steps
         if start >= end_step:
-            raise ValueError(
+            raise ArgumentError(
                 f"Method 'learned_mask' learns up to step {end_step} (begin_step + "
                 f"prune_steps), but this run begins at step {start}. Begin later."
             )
@@ -133,7 +134,7 @@ class LearnedMask(Method):
 def _decision(job: Job) -> Decision:
     probe = job.ffn.state.probe
     if not probe.has_learned():
-        raise ValueError(
+        raise ArgumentError(
             f"Method 'learned_mask' has learned nothing of {job.ffn.name}: every "
             f"gradient of its mask was NaN or infinite. Received: {job.prune_steps} "
             "steps. Check the data and the learning rate."
@@ -148,7 +149,7 @@ def _check_sparsity(job: Job) -> None:
     hidden_dim, target_dim = job.ffn.hidden_dim, job.target_dim
     if 1 - target_dim / hidden_dim > MAX_SPARSITY:
         least = int((1 - MAX_SPARSITY) * hidden_dim) + 1
-        raise ValueError(
+        raise ArgumentError(
             f"Method 'learned_mask' cannot prune {job.ffn.name} from {hidden_dim} to "
             f"{plural(target_dim, 'neuron')}: log alpha is clamped to [log 0.01, log "
             "100], so each neuron stays with a probability of at least 4.7 %, and the "
@@ -162,7 +163,7 @@ def _check_gradient(model: keras.Model) -> None:
     optimizer = model.optimizer
     scaled = getattr(optimizer, "loss_scale_factor", None) is not None
     if scaled or hasattr(optimizer, "inner_optimizer"):
-        raise ValueError(
+        raise ArgumentError(
             "Method 'learned_mask' weighs the gradient of the loss against its "
             f"constraint, and {type(optimizer).__name__} scales the loss by a "
             "factor that the layers do not know. Use 'mixed_bfloat16' or 'float32' "
@@ -171,7 +172,7 @@ def _check_gradient(model: keras.Model) -> None:
     strategy = getattr(model, "distribute_strategy", None)
     replicas = getattr(strategy, "num_replicas_in_sync", 1)
     if replicas > 1:
-        raise ValueError(
+        raise ArgumentError(
             f"Method 'learned_mask' would see a share of the batch on each of the "
             f"{replicas} replicas of {type(strategy).__name__} and learn other masks "
             "there. Use one replica, or jax with keras.distribution."

@@ -10,6 +10,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_idea.errors import ArgumentError
 from keras_idea.functional.adam import adam_step
 from keras_idea.functional.hard_concrete import (
     MAXIMUM,
@@ -124,7 +125,7 @@ class MaskProbe(Probe):
             return activations * ops.cast(self.scale(), activations.dtype)
         probes = self._peers.probes
         if not probes:
-            raise ValueError(
+            raise ArgumentError(
                 f"'{self.path}' is in the middle of learning its mask. Go on with "
                 "`fit` and the IdeaPruneCallback that the model was saved under."
             )

@@ -5,6 +5,7 @@ from typing import Any
 
 import keras
 
+from keras_idea.errors import ArgumentError
 from keras_idea.typing import Tensor
 
 
@@ -38,7 +39,7 @@ class Overwritten(keras.layers.Layer):
         own: dict[str, Any] = {}
         self.save_own_variables(own)
         if len(store.keys()) != len(own):
-            raise ValueError(
+            raise ArgumentError(
                 f"The file holds {len(store.keys())} variables of '{self.path}', which "
                 f"has {len(own)}: it was saved while a pruning "
                 "method measured, by another version of keras_idea. Load it there, end "

@@ -8,6 +8,7 @@ from typing import Any
 
 import keras
 
+from keras_idea.errors import ArgumentError
 from keras_idea.files import check_folder
 from keras_idea.keras_private.callbacks import peers
 from keras_idea.keras_private.optimizer_variables import as_int
@@ -94,7 +95,9 @@ class Monitor(keras.callbacks.Callback):
                 check_int(name, getattr(self, name), minimum=1)
         self.peak_flops = peak_flops
         if peak_flops is not None and not check_number("peak_flops", peak_flops):
-            raise ValueError(f"`peak_flops` must be above 0. Received: {peak_flops!r}.")
+            raise ArgumentError(
+                f"`peak_flops` must be above 0. Received: {peak_flops!r}."
+            )
         tensorboardx()
         self._log: Any = None
         self._watched: Any = None
@@ -110,7 +113,7 @@ class Monitor(keras.callbacks.Callback):
         """Opens an event file that begins at the optimizer's step."""
         model = self.model
         if getattr(model, "optimizer", None) is None:
-            raise ValueError(
+            raise ArgumentError(
                 f"Model '{model.name}' is not compiled with an optimizer, so there are "
                 "no steps to log. Call `model.compile(optimizer=..., loss=...)`."
             )

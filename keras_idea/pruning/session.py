@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import keras
 
+from keras_idea.errors import ArgumentError
 from keras_idea.functional.importance import memory_steps
 from keras_idea.keras_private.user_warning import warn_user
 from keras_idea.methods.method import Method
@@ -237,7 +238,7 @@ class Session:
     def _measure(self, model: keras.Model, step: int) -> None:
         planned = self._method.probe_step(*self._span)
         if step > max(planned, self._start):
-            raise ValueError(
+            raise ArgumentError(
                 f"Method '{self._method.name}' measures from step {planned} on, and "
                 f"the model's steps are executed {model.steps_per_execution} at once, "
                 f"up to step {step}. Let an execution end with step {planned}: set "

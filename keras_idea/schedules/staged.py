@@ -6,6 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_idea.errors import ArgumentError
 from keras_idea.typing import Tensor
 from keras_idea.validation import check_int
 
@@ -47,13 +48,13 @@ class StagedSchedule(keras.optimizers.schedules.LearningRateSchedule):
             if not isinstance(
                 schedule, keras.optimizers.schedules.LearningRateSchedule
             ):
-                raise ValueError(
+                raise ArgumentError(
                     "Each stage must be a pair (LearningRateSchedule, steps >= 1). "
                     f"Received: {stage!r}."
                 )
             self.stages.append((schedule, steps))
         if not self.stages:
-            raise ValueError(
+            raise ArgumentError(
                 "`stages` must hold at least one (schedule, steps) pair. "
                 f"Received: stages={stages!r}."
             )

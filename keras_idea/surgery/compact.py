@@ -6,6 +6,7 @@ from typing import Any, TypeAlias, TypeVar, overload
 
 import keras
 
+from keras_idea.errors import ArgumentError
 from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.hub.rebuild import check_one_width, rebuild_backbone, rebuild_task
 from keras_idea.hub.same_function import check_same_function
@@ -73,7 +74,7 @@ def compact(model: keras.layers.Layer) -> keras.layers.Layer:
     _check_student(model)
     _warn_of_nothing(model, ffns)
     if not model.built:
-        raise ValueError(
+        raise ArgumentError(
             f"Model '{model.name}' is not built, so there is nothing to copy. Call "
             "it on data, or `model.build(input_shape)`, first."
         )
@@ -89,7 +90,7 @@ def compact(model: keras.layers.Layer) -> keras.layers.Layer:
         narrow.build_from_config(model.get_build_config())
         narrow.built = True  # as Keras's own loading does
     if model.variables and not narrow.variables:
-        raise ValueError(
+        raise ArgumentError(
             f"The copy of model '{model.name}' could not be built from the model's "
             "`get_build_config()`. Define `build` (or `build_from_config`), as loading "
             "a saved one needs too, or let `call` take one (nested) input."
@@ -110,7 +111,7 @@ def compact(model: keras.layers.Layer) -> keras.layers.Layer:
 
 def _check_student(model: keras.layers.Layer) -> None:
     if student_of(model) is not model:
-        raise ValueError(
+        raise ArgumentError(
             f"'{model.name}' is a Distiller, whose teacher is not pruned. Compact what "
             "it has trained: compact(distiller.student)."
         )
@@ -168,7 +169,7 @@ def _rebuild_once(layer: keras.layers.Layer, memo: Copies) -> keras.layers.Layer
         return keras.models.clone_model(view, clone_function=clone)
     if isinstance(layer, Functional):
         if not made_of_tensors(type(layer)):
-            raise ValueError(
+            raise ArgumentError(
                 f"{type(layer).__name__} '{layer.name}' is a functional model of a "
                 "class whose constructor does not take inputs and outputs alone, so "
                 "that compact() cannot make it anew around narrower layers. Compact "
@@ -180,7 +181,7 @@ def _rebuild_once(layer: keras.layers.Layer, memo: Copies) -> keras.layers.Layer
     try:
         copy = type(layer).from_config(layer.get_config())
     except Exception as error:
-        raise ValueError(
+        raise ArgumentError(
             f"{type(layer).__name__} '{layer.name}' cannot be made again from its "
             "config, as compact() must do (so must saving and loading). Give the "
             "class a `get_config` whose result its constructor takes. "
@@ -250,7 +251,7 @@ def _fresh_metric(metric: object) -> object:
     try:
         return type(metric).from_config(metric.get_config())
     except Exception as error:
-        raise ValueError(
+        raise ArgumentError(
             f"Metric '{metric.name}' cannot be made again from its config, as "
             "compact() must do to compile the narrow model. Pass a plain function as "
             "metric, give the class a `get_config`, or compile without it first. "

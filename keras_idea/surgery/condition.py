@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import keras
 
+from keras_idea.errors import ArgumentError
 from keras_idea.hub.families import check_family, is_backbone
 from keras_idea.hub.rebuild import check_one_width, check_rebuildable
 from keras_idea.keras_private.layer_walk import walk
@@ -89,7 +90,7 @@ def check_trainable(model: keras.Model, groups: Groups = None) -> list[FFN]:
         ValueError: saying what is in the way, and how to mend it.
     """
     if getattr(model, "optimizer", None) is None:
-        raise ValueError(
+        raise ArgumentError(
             f"Model '{model.name}' is not compiled with an optimizer. Call "
             "`model.compile(optimizer=..., loss=...)` before `fit`."
         )
@@ -97,31 +98,31 @@ def check_trainable(model: keras.Model, groups: Groups = None) -> list[FFN]:
     _check_plain(condition)
     if not condition.ffns and groups is not None and find_ffns(model):
         names = ", ".join(ffn.name for ffn in find_ffns(model))
-        raise ValueError(
+        raise ArgumentError(
             f"`groups` takes none of the FFNs of model '{model.name}'. Received: "
             f"groups={groups!r}. Let it return True for one of: {names}."
         )
     if not condition.ffns:
         for backbone in [layer for layer in walk(model) if is_backbone(layer)]:
             check_family(backbone)
-        raise ValueError(
+        raise ArgumentError(
             f"Model '{model.name}' has no FFN whose neurons can be pruned. "
             f"{why_nothing(model)}"
         )
     if not all(ffn.built for ffn in condition.ffns):
-        raise ValueError(
+        raise ArgumentError(
             f"Model '{model.name}' is not built, so there are no neurons to rank yet. "
             "Call it on data, or `model.build(input_shape)`, before training begins."
         )
     if condition.frozen:
-        raise ValueError(
+        raise ArgumentError(
             f"{', '.join(condition.frozen)} is frozen (trainable=False, in whole or in "
             "part), so it has no gradients to rank its neurons by. Unfreeze its "
             "kernels and compile the model again, or leave it out: "
             f"groups=lambda ffn: ffn.name != {condition.frozen[0]!r}."
         )
     if condition.untrained:
-        raise ValueError(
+        raise ArgumentError(
             f"The optimizer of model '{model.name}' does not train the kernels of "
             f"{', '.join(condition.untrained)}: it was built before they were part of "
             "the model, for another model, or another optimizer trains them. Compile "
@@ -168,13 +169,13 @@ def check_at_rest(model: keras.layers.Layer, what: str) -> list[FFN]:
     """
     condition = condition_of(model)
     if condition.learning:
-        raise ValueError(
+        raise ArgumentError(
             f"{condition.learning[0]} still has the probe of a pruning method, which "
             "changes what it computes. Go on with `fit` and the IdeaPruneCallback, or "
             f"end it with `callback.on_train_end()`, before {what}."
         )
     if condition.pruning and what != "compact()":  # which copies what is alive now
-        raise ValueError(
+        raise ArgumentError(
             f"Model '{model.name}' is being pruned: the optimizer still holds scores "
             "and masks of the wide FFNs. Let `fit` end, or end pruning with "
             f"`callback.on_train_end()`, before {what}."
@@ -197,7 +198,7 @@ def _check_plain(condition: Condition) -> None:
     ):
         for layer in layers:
             mode = getattr(layer, "quantization_mode", None)
-            raise ValueError(
+            raise ArgumentError(
                 f"Layer '{layer.path}' of '{condition.model.name}' {state}"
                 f"{f' ({mode})' if mode else ''}, so that no narrow model could be "
                 f"made of it from its config. {cure}."
@@ -208,14 +209,14 @@ def _check_steps(model: keras.Model) -> None:
     """Refuses what gives the optimizer another gradient than the step is made with."""
     optimizer = innermost(model.optimizer)
     if replicas_of(model) > 1 and optimizer.gradient_accumulation_steps:
-        raise ValueError(
+        raise ArgumentError(
             "gradient_accumulation_steps="
             f"{optimizer.gradient_accumulation_steps} in several replicas: each would "
             "score by what it has accumulated itself. Use larger batches instead."
         )
     inner = parts(optimizer)[1:]  # of a MultiOptimizer
     if any(part.gradient_accumulation_steps for part in inner):
-        raise ValueError(
+        raise ArgumentError(
             "MultiOptimizer whose optimizers accumulate gradients: they would take "
             "their steps at other times than pruning. Set no "
             "gradient_accumulation_steps in them."
@@ -228,7 +229,7 @@ def _check_paths(ffns: list[FFN]) -> None:
     if same and keras.backend.backend() == "torch":
         # Keras on torch finds parameters by path: the gradients of one of the two
         # would never be set back.
-        raise ValueError(
+        raise ArgumentError(
             f"Several layers have the path {', '.join(map(repr, sorted(same)))}. Give "
             "each FFN a name of its own: on torch Keras tells parameters apart by path."
         )

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_idea.errors import ArgumentError
 from keras_idea.keras_private.optimizer_parts import parts
 from keras_idea.keras_private.optimizer_slots import (
     lost_axis,
@@ -58,7 +59,7 @@ def check_carriable(optimizer: keras.Optimizer, cuts: Iterable[Cut] = ()) -> Non
         own = set(map(id, own_variables(part)))
         unknown = [v.name for v in tracked_variables(part) if id(v) in own - known]
         if unknown:
-            raise ValueError(
+            raise ArgumentError(
                 f"The state of optimizer {type(part).__name__} cannot be carried "
                 f"through compaction: {', '.join(unknown)} belong to no list of one "
                 "variable for each trainable variable. Use an optimizer that keeps "
@@ -71,7 +72,7 @@ def _check_groups(part: keras.Optimizer, cut: Cut) -> None:
         return
     for name, _ in slots_of(part):
         if lost_axis(part, name, cut.variable) == cut.group:
-            raise ValueError(
+            raise ArgumentError(
                 f"{type(part).__name__} keeps one number for the neurons of all "
                 f"experts in '{cut.variable.path}', of which each expert is to keep "
                 "others. Use another optimizer, or pass compact='off'."
@@ -189,7 +190,7 @@ def _copy_part(
     places = [(index_of(source, old), index_of(target, new)) for old, new, _ in pairs]
     alike = scalars.keys() == new_scalars.keys() and slots.keys() == new_slots.keys()
     if not alike or any((a is None) != (b is None) for a, b in places):
-        raise ValueError(
+        raise ArgumentError(
             f"Optimizer {type(source).__name__}, made again from its config, keeps "
             "other state or trains other variables, as compact() must not have it. "
             "Give the class a `get_config` with all arguments of its constructor."

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_idea.errors import ArgumentError
 from keras_idea.keras_private.layer_walk import walk
 from keras_idea.layers.cut import Cut
 from keras_idea.layers.neuron_state import NeuronState
@@ -61,7 +62,7 @@ def paired_variables(
     else:
         if len(old) == len(new):
             return pairs
-    raise ValueError(
+    raise ArgumentError(
         f"The copy of model '{model.name}' has other variables than the model: "
         f"{len(new)} against {len(old)}. compact() finds FFNs held as attributes, or "
         "in lists, tuples and dicts, since the constructor, of layers that are made "

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import keras
 from keras import ops
 
+from keras_idea.errors import ArgumentError
 from keras_idea.keras_private.call_context import call_without_values
 from keras_idea.keras_private.optimizer_parts import innermost
 from keras_idea.methods.method import Decision
@@ -38,28 +39,28 @@ def check_probes(
     """
     for ffn in ffns:
         if not ffn.shows_hidden:
-            raise ValueError(
+            raise ArgumentError(
                 f"Method '{method}' needs the hidden activations of {ffn.name}, which "
                 "no single layer is called on. Use method='sensitivity' or 'random'."
             )
     if optimizer is None:
         return
     if replicas > 1:
-        raise ValueError(
+        raise ArgumentError(
             f"Method '{method}' measures in the train step, and each of the {replicas} "
             "replicas would measure its own share of the batch. Use "
             "method='sensitivity' or 'random', or one device."
         )
     inner = innermost(optimizer)
     if inner.gradient_accumulation_steps:
-        raise ValueError(
+        raise ArgumentError(
             f"Method '{method}' measures in the train step, and under "
             f"gradient_accumulation_steps={inner.gradient_accumulation_steps} Keras "
             "keeps only the largest of a window's values. Use larger batches instead, "
             "or another method ('activation' with data needs no train step)."
         )
     if hasattr(inner, "optimizers"):
-        raise ValueError(
+        raise ArgumentError(
             f"Method '{method}' gives the optimizer further variables, which "
             f"{type(inner).__name__} cannot take. Use one optimizer for all."
         )

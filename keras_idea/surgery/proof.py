@@ -12,6 +12,7 @@ import keras
 import numpy as np
 
 from keras_idea import processes
+from keras_idea.errors import ArgumentError
 from keras_idea.groups.dense import DenseGroup
 from keras_idea.keras_private.layer_walk import student_of
 from keras_idea.keras_private.symbolic import example_arrays
@@ -59,7 +60,7 @@ def prove(model: keras.Model, ffns: Sequence[FFN]) -> None:
         return
     for ffn in found:
         if _same(asked, inputs, [ffn]) is False:
-            raise ValueError(
+            raise ArgumentError(
                 f"The neurons of {ffn.name} do not act each on its own, so they cannot "
                 "be pruned: the model's output changes when a neuron is removed that "
                 "no layer reads. Leave it out: groups=lambda ffn: ffn.name != "

@@ -11,6 +11,7 @@ from typing import Any
 
 import keras
 
+from keras_idea.errors import ArgumentError
 from keras_idea.keras_private.layer_walk import all_layers
 from keras_idea.typing import Tensor
 
@@ -30,7 +31,7 @@ def replicas_of(model: keras.Model) -> int:
         return 1
     name = type(strategy).__name__
     if name not in _KNOWN:
-        raise ValueError(
+        raise ArgumentError(
             f"{name} is not one that pruning was tried under, and what cannot be "
             "scored exactly is refused. Use tf.distribute.MirroredStrategy on one "
             "host, or jax with keras.distribution on several."
@@ -81,7 +82,7 @@ def _refuse_fsdp(model: keras.Model) -> None:
     # It makes each module one of a class of its own.
     kinds = {cls for layer in all_layers(model) for cls in type(layer).__mro__}
     if "FSDPModule" in {cls.__name__ for cls in kinds}:
-        raise ValueError(
+        raise ArgumentError(
             f"The parameters of model '{model.name}' are sharded by torch (FSDP), "
             "where pruning was not tried: a neuron's rows lie on several devices. Use "
             "DistributedDataParallel, or jax with keras.distribution."

@@ -1,10 +1,14 @@
 """Keras's optimizers, each with options that give it further state."""
 
 import keras
+import pytest
 
 import keras_idea as ki
 
 o = keras.optimizers
+needs_several = pytest.mark.skipif(
+    not hasattr(o, "MultiOptimizer"), reason="Keras 3.15 brought it"
+)
 OPTIMIZERS = {
     "sgd": lambda: o.SGD(0.01),
     "momentum": lambda: o.SGD(0.01, momentum=0.9, nesterov=True),
@@ -20,8 +24,9 @@ OPTIMIZERS = {
     "callable rate": lambda: o.Adam(lambda: 0.01),
     "accumulated": lambda: o.Adam(0.01, gradient_accumulation_steps=2),
     "loss scale": lambda: o.LossScaleOptimizer(o.Adam(0.01)),
-    "schedule-free": lambda: o.ScheduleFreeAdamW(0.01),
 }
+if hasattr(o, "ScheduleFreeAdamW"):  # Keras 3.14 brought it
+    OPTIMIZERS["schedule-free"] = lambda: o.ScheduleFreeAdamW(0.01)
 
 
 # Their steps look at a whole matrix at once (its norm, an orthogonal factor): the

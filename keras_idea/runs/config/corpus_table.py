@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from keras_idea.data import Documents, StreamedDataset, TextSource
 from keras_idea.data.readers import SPLITS
 from keras_idea.data.records import POLICIES
+from keras_idea.errors import ArgumentError
 from keras_idea.runs.config import fields
 
 _OF_A_DATASET = ("dataset_config", "dataset_split", "dataset_revision")
@@ -18,7 +19,7 @@ def _check_paths(name: str, value: object) -> tuple[str, ...] | None:
         return None
     paths = (value,) if isinstance(value, str) else value
     if not isinstance(paths, list | tuple) or not paths:
-        raise ValueError(
+        raise ArgumentError(
             f"`{name}` must be a path or a list of paths. Received: {name}={value!r}."
         )
     return tuple(fields.check_text(name, path) for path in paths)

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
-from keras_idea.errors import ConfigError
+from keras_idea.errors import ArgumentError, ConfigError
 from keras_idea.validation import (
     check_choice,
     check_int,
@@ -70,7 +70,7 @@ def whole(minimum: int = 1, maximum: int | None = None) -> Check:
     def check(name: str, value: Any) -> int:
         number = check_int(name, value, minimum, maximum)
         if number > _LARGEST:
-            raise ValueError(
+            raise ArgumentError(
                 f"`{name}` must be at most {_LARGEST}. Received: {name}={value!r}."
             )
         return number
@@ -90,7 +90,7 @@ def above_zero(below: float | None = None) -> Check:
         number = check_number(name, value, minimum=0.0)
         if number == 0 or (below is not None and number >= below):
             end = "" if below is None else f" and below {below}"
-            raise ValueError(
+            raise ArgumentError(
                 f"`{name}` must be a number above 0{end}. Received: {name}={value!r}."
             )
         return number
@@ -106,22 +106,26 @@ def one_of(*choices: str) -> Check:
 def check_bool(name: str, value: object) -> bool:
     """`value` if it is a bool."""
     if not isinstance(value, bool):
-        raise ValueError(f"`{name}` must be true or false. Received: {name}={value!r}.")
+        raise ArgumentError(
+            f"`{name}` must be true or false. Received: {name}={value!r}."
+        )
     return value
 
 
 def check_text(name: str, value: object) -> str:
     """`value` if it is a str that says something."""
     if not isinstance(value, str) or not value.strip():
-        raise ValueError(
+        raise ArgumentError(
             f"`{name}` must be a non-empty string. Received: {name}={value!r}."
         )
     if "\0" in value:  # which ends a path for the operating system
-        raise ValueError(f"`{name}` must not hold a NUL. Received: {name}={value!r}.")
+        raise ArgumentError(
+            f"`{name}` must not hold a NUL. Received: {name}={value!r}."
+        )
     try:
         os.fsencode(value)
     except UnicodeEncodeError:
-        raise ValueError(
+        raise ArgumentError(
             f"`{name}` cannot be encoded. Received: {name}={value!r}. Use whole "
             "characters only."
         ) from None
@@ -133,7 +137,7 @@ def check_width(name: str, value: Any) -> int | float:
     if not isinstance(value, float):
         return whole()(name, value)
     if not 0.0 < value < 1.0:
-        raise ValueError(
+        raise ArgumentError(
             f"`{name}` must be a whole number of neurons >= 1, or a fraction in "
             f"(0, 1) of hidden_dim. Received: {name}={value!r}."
         )
@@ -146,7 +150,7 @@ def check_mesh(name: str, value: Any) -> dict[str, int]:
     if not isinstance(value, Mapping) or not value or not set(value) <= set(axes):
         named = value if isinstance(value, Mapping) else ()
         wrong = next((axis for axis in named if axis not in axes), None)
-        raise ValueError(
+        raise ArgumentError(
             f"`{name}` must be a table of the axes data and model, such as "
             f"{{ data = 4, model = 2 }}. Received: {name}={value!r}."
             f"{did_you_mean(wrong, axes)}"

@@ -22,6 +22,7 @@ from keras_idea.keras_private.optimizer_variables import (
 )
 from keras_idea.keras_private.variables import give_value
 from tests.support.helpers import to_numpy
+from tests.support.optimizers import needs_several
 
 o = keras.optimizers
 ONES = np.ones((2,), "float32")
@@ -36,6 +37,7 @@ def step(optimizer, variables, gradient=ONES):
     optimizer.apply(grads, variables)
 
 
+@needs_several
 def test_parts_of_wrapping_optimizers_are_known():
     adam, sgd = o.Adam(), o.SGD()
     scaled = o.LossScaleOptimizer(adam)
@@ -115,6 +117,7 @@ def test_optimizer_trains_others_in_another_order(kind):
     assert (to_numpy(b) < before[1]).all()
 
 
+@needs_several
 def test_key_of_a_resized_variable_is_renamed():
     optimizer, (a, b) = o.AdamW(0.1, weight_decay=0.5), two_variables()
     optimizer.exclude_from_weight_decay(var_list=[a])

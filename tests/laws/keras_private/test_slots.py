@@ -80,6 +80,12 @@ OPTIMIZERS = {
     "muon": (lambda: o.Muon(0.1), ["adam_velocities", "momentums"]),
 }
 WHOLE_MATRIX = {"adafactor", "lamb", "muon"}
+for name, part in (
+    ("schedule-free", "ScheduleFreeAdamW"),
+    ("several", "MultiOptimizer"),
+):
+    if not hasattr(o, part):  # Keras 3.14 brought the one, 3.15 the other
+        del OPTIMIZERS[name]
 
 
 def numbers(seed, kept=None):

@@ -1,0 +1,49 @@
+"""Every error that this package raises by itself is a `KerasIdeaError`."""
+
+import ast
+import builtins
+
+import pytest
+
+from keras_idea import errors
+from tests.support import ROOT
+
+PACKAGE = ROOT / "keras_idea"
+# What a caller in the same file, or Keras, or Python itself waits for.
+OTHERS = {
+    "checkpoints/arrays.py": {"OSError"},
+    "data/cache.py": {"TypeError"},
+    "data/packing.py": {"IndexError"},
+    "disk.py": {"OSError"},
+    "keras_private/symbolic.py": {"ValueError"},
+    "locks.py": {"BlockingIOError"},
+    "methods/method.py": {"NotImplementedError"},
+    "methods/probe.py": {"NotImplementedError"},
+    "processes.py": {"ValueError"},
+    "report/run_record.py": {"ValueError"},
+    "validation.py": {"TypeError"},
+}
+
+
+def raised(path):
+    """Names of what a file raises anew, of Python's own exceptions."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Raise) and node.exc is not None:
+            made = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
+            if isinstance(made, ast.Name) and hasattr(builtins, made.id):
+                yield made.id
+
+
+def test_none_beside_the_root():
+    found = {
+        path.relative_to(PACKAGE).as_posix(): names
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if (names := set(raised(path)))
+    }
+    assert found == OTHERS
+
+
+@pytest.mark.parametrize("error", [errors.ArgumentError, errors.PruningStopped])
+def test_what_keras_s_users_catch_holds_them_too(error):
+    assert issubclass(error, errors.KerasIdeaError)
+    assert issubclass(error, (ValueError, RuntimeError))
