@@ -116,7 +116,7 @@ def _whole(piece, device):
     import keras_idea as ki
     from keras_idea.functional.counts import train_flops
     from keras_idea.monitor.work_count import multiply_adds
-    from keras_idea.runs.plan.targets import KINDS
+    from keras_idea.runs.plan.targets import DEVICE_KINDS
 
     shape = SHAPES[piece.of]
     keras.utils.set_random_seed(0)
@@ -132,7 +132,9 @@ def _whole(piece, device):
     said = summary(seen)
     rate = train_flops(count, shape.tokens) / said["wide"]["seconds a step"]
     device = device.lower()
-    peak = next((kind.flops for name, kind in KINDS.items() if name in device), None)
+    peak = next(
+        (kind.flops for name, kind in DEVICE_KINDS.items() if name in device), None
+    )
     return {
         "shape": dataclasses.asdict(shape),
         "seconds of 32 steps": took,

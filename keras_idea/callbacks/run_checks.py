@@ -5,7 +5,7 @@ import numpy as np
 from keras import ops
 
 from keras_idea.callbacks.outcome import warn_of_nothing_to_prune, warn_of_pairs
-from keras_idea.callbacks.target import describe, target_widths
+from keras_idea.callbacks.target import budget_line, target_widths
 from keras_idea.errors import ArgumentError, PruningStopped
 from keras_idea.keras_private.callbacks import initial_epoch
 from keras_idea.keras_private.layer_walk import walk
@@ -51,7 +51,7 @@ def check_run(
     budget = prune.budget
     targets = target_widths(prune.target_dim, budget, model, ffns, prune.round_to)
     if budget and (prune.params or {}).get("verbose"):
-        print(describe(budget, model, ffns, max(width for _, width in targets)))
+        print(budget_line(budget, model, ffns, max(width for _, width in targets)))
     for ffn, target in targets:
         check_scores(ffn)
         if target > ffn.width:

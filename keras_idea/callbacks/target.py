@@ -116,7 +116,7 @@ def target_widths(
     return [(ffn, target_width(target_dim, ffn.full_dim, round_to)) for ffn in ffns]
 
 
-def describe(budget: Budget, model: keras.Model, ffns: list[FFN], width: int) -> str:
+def budget_line(budget: Budget, model: keras.Model, ffns: list[FFN], width: int) -> str:
     """What a budget comes to: a line for whoever watches the run."""
     costs = costs_by_width(model, ffns)(width)
     return (

@@ -21,13 +21,13 @@ from keras_idea.export.compare import (
 )
 from keras_idea.export.report import Export
 from keras_idea.export.stock import check_compacted, in_float32, stock
-from keras_idea.export.target import Kind, check_target, replacing
+from keras_idea.export.target import ExportKind, check_target, replacing_target
 from keras_idea.extras import missing, require_installed
 from keras_idea.hub.families import FAMILIES, is_task
 from keras_idea.hub.inputs import text_inputs
 from keras_idea.validation import check_int
 
-ONNX = Kind("an ONNX file", suffix=".onnx")
+ONNX = ExportKind("an ONNX file", suffix=".onnx")
 _TOLERANCE = 1e-4
 _ELSEWHERE = (
     "A run trained on any backend can be exported by another one: "
@@ -94,7 +94,7 @@ def export_onnx(
     length = _check_backend(model, length)
     model, subject, vocabulary_size, longest = _described(model)
     shape = (None, None) if length is None else (1, length)
-    with replacing(path) as temporary:
+    with replacing_target(path) as temporary:
         _write(model, temporary, shape)
         others = [e.name for e in temporary.parent.iterdir() if e != temporary]
         if others:

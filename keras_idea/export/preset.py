@@ -10,10 +10,10 @@ from keras_idea.errors import ExportFailed
 from keras_idea.export.compare import compare, model_subject
 from keras_idea.export.report import Export
 from keras_idea.export.stock import stock
-from keras_idea.export.target import Kind, check_target, replacing
+from keras_idea.export.target import ExportKind, check_target, replacing_target
 from keras_idea.export.tokenizer_check import first_difference
 
-PRESET = Kind(
+PRESET = ExportKind(
     "a KerasHub preset",
     names=(
         "config.json",
@@ -62,7 +62,7 @@ def export_preset(
     check_target(path, PRESET, overwrite)
     source = stock(model)
     size = weights_bytes(source.lm.count_params(), len(source.lm.variables))
-    with replacing(path, size) as temporary:
+    with replacing_target(path, size) as temporary:
         source.lm.save_to_preset(str(temporary))
         _check_stock(temporary)
         loaded = _load(temporary, source.lm)

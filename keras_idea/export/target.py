@@ -13,7 +13,7 @@ from keras_idea.errors import ExportRefused
 
 
 @dataclasses.dataclass(frozen=True)
-class Kind:
+class ExportKind:
     """What one kind of export leaves behind.
 
     Args:
@@ -30,12 +30,14 @@ class Kind:
     suffix: str = ""
 
 
-def check_target(path: str | os.PathLike, kind: Kind, overwrite: bool = False) -> None:
+def check_target(
+    path: str | os.PathLike, kind: ExportKind, overwrite: bool = False
+) -> None:
     """Refuses a path that may not be written to.
 
     Args:
         path: str or path, where the export is to go.
-        kind: `Kind`.
+        kind: `ExportKind`.
         overwrite: bool, whether an earlier export of this kind may be replaced.
             Anything else that stands there is refused all the same.
 
@@ -67,7 +69,7 @@ def check_target(path: str | os.PathLike, kind: Kind, overwrite: bool = False) -
 
 
 @contextlib.contextmanager
-def replacing(path: str | os.PathLike, size: int = 0) -> Iterator[pathlib.Path]:
+def replacing_target(path: str | os.PathLike, size: int = 0) -> Iterator[pathlib.Path]:
     """As `files.replacing`, of a path that `check_target` has checked.
 
     Args:
@@ -81,7 +83,7 @@ def replacing(path: str | os.PathLike, size: int = 0) -> Iterator[pathlib.Path]:
         ExportRefused: if no folder can be made there, or there is no room.
 
     Example:
-    >>> with replacing("narrow.txt") as temporary:
+    >>> with replacing_target("narrow.txt") as temporary:
     ...     _ = temporary.write_text("checked")
     >>> pathlib.Path("narrow.txt").read_text()
     'checked'
@@ -96,7 +98,7 @@ def replacing(path: str | os.PathLike, size: int = 0) -> Iterator[pathlib.Path]:
         yield temporary
 
 
-def _foreign(target: pathlib.Path, kind: Kind) -> str:
+def _foreign(target: pathlib.Path, kind: ExportKind) -> str:
     """What stands there that no such export wrote, in words, or ''."""
     if not kind.names:
         return "it is a folder" if target.is_dir() else ""

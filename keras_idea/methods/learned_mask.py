@@ -124,7 +124,7 @@ class LearnedMask(Method):
     def connect(self, probes: Sequence[MaskProbe]) -> None:
         """Lets the probes share one pair of multipliers."""
         for probe in probes:
-            probe.join(probes)
+            probe.constrain_with(probes)
 
     def decide(self, model: keras.Model, jobs: Sequence[Job]) -> list[Decision]:
         """The deterministic masks, with their soft values; see `Method.decide`."""

@@ -86,7 +86,7 @@ class MaskProbe(Probe):
         if self.multipliers is not None:
             self.multipliers.build()
 
-    def join(self, probes: Sequence["MaskProbe"]) -> None:
+    def constrain_with(self, probes: Sequence["MaskProbe"]) -> None:
         """Puts this probe under one constraint with others.
 
         Args:

@@ -10,10 +10,10 @@ from keras_idea.methods.method import Job, Method
 from keras_idea.surgery.find import FFN
 from keras_idea.surgery.probes import (
     attach_probes,
+    carry_out_decision,
     check_calls,
     check_probes,
     detach_probes,
-    keep_neurons,
 )
 from keras_idea.surgery.replicas import replicas_of
 from keras_idea.surgery.track import Track
@@ -76,7 +76,7 @@ class Measuring:
         """Masks all neurons but those that the method keeps."""
         decisions = self._method.decide(student_of(model), self._jobs())
         for track, decision in zip(self._work, decisions, strict=True):
-            keep_neurons(track.ffn, decision)
+            carry_out_decision(track.ffn, decision)
         self.end(model)
 
     def end(self, model: keras.Model) -> None:

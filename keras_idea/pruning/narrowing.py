@@ -18,7 +18,7 @@ from keras_idea.surgery.shrink import narrow_to, refresh_graphs
 from keras_idea.surgery.track import Track
 
 
-def neurons_to_keep(mask: np.ndarray, width: int) -> np.ndarray:
+def stored_neurons(mask: np.ndarray, width: int) -> np.ndarray:
     """The living neurons, filled up with dead ones where there are fewer.
 
     Args:
@@ -30,7 +30,7 @@ def neurons_to_keep(mask: np.ndarray, width: int) -> np.ndarray:
         int array `(width,)`, ascending indices; of experts `(experts, width)`.
 
     Example:
-    >>> neurons_to_keep(np.array([0.0, 1.0, 0.0, 1.0]), width=3)
+    >>> stored_neurons(np.array([0.0, 1.0, 0.0, 1.0]), width=3)
     array([0, 1, 3])
     """
     return np.sort(np.argsort(-mask, kind="stable")[..., :width])
@@ -114,7 +114,7 @@ def _cuts(tracks: Sequence[Track], last: bool) -> list[tuple[FFN, np.ndarray]]:
         width = ffn.width if last else _width_for(track, ffn.width)
         if width < ffn.hidden_dim:
             mask = keras.ops.convert_to_numpy(ffn.mask)
-            cuts.append((ffn, neurons_to_keep(mask, width)))
+            cuts.append((ffn, stored_neurons(mask, width)))
     return cuts
 
 

@@ -128,7 +128,7 @@ def detach_probes(model: keras.Model, ffns: Iterable[FFN]) -> None:
     refresh(model)
 
 
-def keep_neurons(ffn: FFN, decision: Decision) -> None:
+def carry_out_decision(ffn: FFN, decision: Decision) -> None:
     """Masks all neurons of an FFN but those that were decided for, in place.
 
     Args:

@@ -10,7 +10,7 @@ import numpy as np
 
 from keras_idea.errors import ExportFailed
 from keras_idea.export.compare import SHORTEST, Match, Subject, compare
-from keras_idea.export.gguf.tokenizer import Vocabulary
+from keras_idea.export.gguf.tokenizer import TokenTable
 from keras_idea.export.gguf.types import Written
 from keras_idea.export.stock import Stock
 from keras_idea.export.tokenizer_check import first_difference
@@ -44,7 +44,7 @@ def check_file(
     source: Stock,
     path: pathlib.Path,
     parts: list[Written],
-    vocabulary: Vocabulary,
+    vocabulary: TokenTable,
     dtype: str,
     context: int,
 ) -> tuple[Match | None, tuple[str, ...]]:
@@ -54,7 +54,7 @@ def check_file(
         source: `Stock`, what was exported.
         path: path of the file.
         parts: list of `Written`, its tensors.
-        vocabulary: `Vocabulary`, its tokenizer.
+        vocabulary: `TokenTable`, its tokenizer.
         dtype: str, as of `export_gguf`.
         context: int, tokens that the file allows.
 
@@ -86,7 +86,7 @@ def check_file(
 
 
 def _read_back(
-    path: pathlib.Path, parts: list[Written], vocabulary: Vocabulary
+    path: pathlib.Path, parts: list[Written], vocabulary: TokenTable
 ) -> None:
     gguf: Any = require("gguf", "The export to GGUF", "gguf", ExportFailed)
     try:
@@ -154,7 +154,7 @@ def _subject(llama: Any) -> Subject:
     )
 
 
-def _check_tokens(llama: Any, vocabulary: Vocabulary) -> None:
+def _check_tokens(llama: Any, vocabulary: TokenTable) -> None:
     """Compares token ids, if they are to be the model's."""
     if vocabulary.encode is None:
         return

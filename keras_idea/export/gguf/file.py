@@ -15,7 +15,7 @@ from keras_idea.export.gguf.families import family_of
 from keras_idea.export.gguf.keys import Value, common_keys, position_factors
 from keras_idea.export.gguf.layouts import tensors
 from keras_idea.export.gguf.tokenizer import (
-    Vocabulary,
+    TokenTable,
     vocabulary_of,
     vocabulary_of_bytes,
 )
@@ -23,11 +23,11 @@ from keras_idea.export.gguf.types import DTYPES, Written, written
 from keras_idea.export.load import reads_bytes
 from keras_idea.export.report import Export
 from keras_idea.export.stock import Stock, in_float32, stock
-from keras_idea.export.target import Kind, check_target, replacing
+from keras_idea.export.target import ExportKind, check_target, replacing_target
 from keras_idea.extras import require
 from keras_idea.validation import check_choice, check_int
 
-GGUF = Kind("a GGUF file", suffix=".gguf")
+GGUF = ExportKind("a GGUF file", suffix=".gguf")
 _FALLBACK = (
     "{count} of {all} matrices are float16, because their rows are no multiple of 32 "
     "long, as blocks of Q8_0 are: {names}. llama.cpp's own quantizer does the same; "
@@ -85,7 +85,7 @@ def export_gguf(
     keys = common_keys(backbone, context.length) | family.keys(backbone)
     found = tensors(backbone, family.ends, family.block, family.follows)
     parts = [written(t, dtype) for t in [*found, *position_factors(backbone)]]
-    with replacing(path) as temporary:
+    with replacing_target(path) as temporary:
         _write(temporary, family.arch, keys, vocabulary, parts, dtype)
         match, notes = check_file(
             source, temporary, parts, vocabulary, dtype, context.length
@@ -97,7 +97,7 @@ def export_gguf(
     return Export(path, what, match, told)
 
 
-def _vocabulary(model: keras.Model, source: Stock) -> Vocabulary:
+def _vocabulary(model: keras.Model, source: Stock) -> TokenTable:
     size = source.vocabulary_size
     if reads_bytes(model):
         return vocabulary_of_bytes(size)
@@ -108,7 +108,7 @@ def _write(
     path: pathlib.Path,
     arch: str,
     keys: dict[str, Value],
-    vocabulary: Vocabulary,
+    vocabulary: TokenTable,
     parts: list[Written],
     dtype: str,
 ) -> None:
@@ -132,7 +132,7 @@ def _describe(
         writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
 
 
-def _add_vocabulary(writer: Any, gguf: Any, vocabulary: Vocabulary) -> None:
+def _add_vocabulary(writer: Any, gguf: Any, vocabulary: TokenTable) -> None:
     prefix = "tokenizer.ggml."
     _add(writer, gguf, prefix, {"model": vocabulary.model, **vocabulary.settings})
     if not vocabulary.tokens:

@@ -23,7 +23,7 @@ _NO_BYTE = 0xFF
 
 
 @dataclasses.dataclass(frozen=True)
-class Vocabulary:
+class TokenTable:
     """What a file says of its tokenizer.
 
     Attributes:
@@ -49,7 +49,7 @@ class Vocabulary:
     notes: tuple[str, ...] = ()
 
 
-def vocabulary_of(preprocessor: Any, size: int) -> Vocabulary:
+def vocabulary_of(preprocessor: Any, size: int) -> TokenTable:
     """The tokenizer of a model.
 
     Args:
@@ -57,14 +57,14 @@ def vocabulary_of(preprocessor: Any, size: int) -> Vocabulary:
         size: int, token ids of the model; those above the tokenizer's are unused.
 
     Returns:
-        `Vocabulary`.
+        `TokenTable`.
 
     Raises:
         ExportRefused: if llama.cpp would make other token ids of a text; why.
     """
     tokenizer = getattr(preprocessor, "tokenizer", None)
     if tokenizer is None:
-        return Vocabulary("none", notes=(NO_TOKENIZER,))
+        return TokenTable("none", notes=(NO_TOKENIZER,))
     known = tokenizer.vocabulary_size()
     if known > size:
         raise ExportRefused(
@@ -84,7 +84,7 @@ def vocabulary_of(preprocessor: Any, size: int) -> Vocabulary:
     return dataclasses.replace(vocabulary, settings=settings)
 
 
-def vocabulary_of_bytes(size: int) -> Vocabulary:
+def vocabulary_of_bytes(size: int) -> TokenTable:
     """The tokenizer of this package's own decoder: ids are bytes of UTF-8 text.
 
     Args:
@@ -99,7 +99,7 @@ def vocabulary_of_bytes(size: int) -> Vocabulary:
         "bos_token_id": end,
         "eos_token_id": end,
     }
-    return Vocabulary(
+    return TokenTable(
         "gpt2",
         tokens,
         types,
@@ -109,14 +109,14 @@ def vocabulary_of_bytes(size: int) -> Vocabulary:
     )
 
 
-def _byte_pairs(tokenizer: Any, size: int) -> Vocabulary:
+def _byte_pairs(tokenizer: Any, size: int) -> TokenTable:
     merges = merges_of(tokenizer)
     released = released_name(tokenizer)
     if not released:
         _check_merges(merges)
     special = tuple(tokenizer.unsplittable_tokens or ())
     tokens, types = _padded(tokenizer.vocabulary, special, size)
-    return Vocabulary(
+    return TokenTable(
         "gpt2",
         tokens,
         types,
@@ -162,14 +162,14 @@ def _padded(
     return texts, types
 
 
-def _sentencepiece(tokenizer: Any, size: int) -> Vocabulary:
+def _sentencepiece(tokenizer: Any, size: int) -> TokenTable:
     name = "sentencepiece.sentencepiece_model_pb2"
     proto = require(name, "The export of its tokenizer", "gguf", ExportRefused)
     model = proto.ModelProto.FromString(tokenizer.proto)
     _check_sentencepiece(model, proto)
     count = size - len(model.pieces)
     pads = range(len(model.pieces), size)
-    return Vocabulary(
+    return TokenTable(
         "llama",
         [piece.piece for piece in model.pieces] + [f"[PAD{i}]" for i in pads],
         [piece.type for piece in model.pieces] + [UNUSED] * count,

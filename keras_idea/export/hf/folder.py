@@ -19,10 +19,10 @@ from keras_idea.export.hf.tokenizer import (
 )
 from keras_idea.export.report import Export
 from keras_idea.export.stock import Stock, copy_in_float32, in_float32, stock
-from keras_idea.export.target import Kind, check_target, replacing
+from keras_idea.export.target import ExportKind, check_target, replacing_target
 from keras_idea.extras import missing, require_installed
 
-HF = Kind(
+HF = ExportKind(
     "a Hugging Face folder",
     names=(
         "config.json",
@@ -75,7 +75,7 @@ def export_hf(
     require_installed(["safetensors"], what, "export", ExportRefused)
     source = in_float32(stock(model))
     exported = _exportable(source.lm)
-    with replacing(path) as temporary:
+    with replacing_target(path) as temporary:
         try:
             exported.export_to_transformers(str(temporary))
         except Exception as error:

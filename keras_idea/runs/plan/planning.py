@@ -19,7 +19,7 @@ from keras_idea.runs.models.outlines import Outlines, outlines
 from keras_idea.runs.plan.compiled_step import CompiledStep, compiled_steps
 from keras_idea.runs.plan.targets import Target
 from keras_idea.runs.run_folder import RunFolder
-from keras_idea.runs.train.prepare import describe, prepare, timeline_of
+from keras_idea.runs.train.prepare import opening_lines, prepare, timeline_of
 from keras_idea.runs.train.run import ALONE, SCRATCH
 from keras_idea.runs.train.teacher import teacher_outline
 
@@ -169,7 +169,7 @@ def _outline(config: RunConfig, read_text: bool) -> tuple[Outlines, str]:
     """The models in outline, and what is said of their text."""
     if read_text:
         run = prepare(config, RunFolder(config.run.output))
-        text = describe(run)
+        text = opening_lines(run)
         return outlines(config, run.models.vocabulary.vocabulary_size), text
     outline = outlines(config)
     return outline, f"Text: not read. Vocabulary: {outline.vocabulary_size:,} tokens"

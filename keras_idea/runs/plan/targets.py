@@ -15,7 +15,7 @@ from keras_idea.validation import did_you_mean
 
 
 @dataclasses.dataclass(frozen=True)
-class Kind:
+class DeviceKind:
     """A kind of device.
 
     Attributes:
@@ -29,14 +29,14 @@ class Kind:
     tpu: bool = False
 
 
-KINDS: Mapping[str, Kind] = MappingProxyType(
+DEVICE_KINDS: Mapping[str, DeviceKind] = MappingProxyType(
     {
-        "v5e": Kind(197e12, 16 * 2**30, tpu=True),
-        "v5p": Kind(459e12, 95 * 2**30, tpu=True),
-        "v6e": Kind(918e12, 32 * 2**30, tpu=True),
-        "a100": Kind(312e12, 80e9),
-        "h100": Kind(989e12, 80e9),
-        "h200": Kind(989e12, 141e9),
+        "v5e": DeviceKind(197e12, 16 * 2**30, tpu=True),
+        "v5p": DeviceKind(459e12, 95 * 2**30, tpu=True),
+        "v6e": DeviceKind(918e12, 32 * 2**30, tpu=True),
+        "a100": DeviceKind(312e12, 80e9),
+        "h100": DeviceKind(989e12, 80e9),
+        "h200": DeviceKind(989e12, 141e9),
     }
 )
 
@@ -47,12 +47,12 @@ class Target:
 
     Attributes:
         name: str, such as "v5e:4x4".
-        kind: `Kind`.
+        kind: `DeviceKind`.
         devices: int.
     """
 
     name: str
-    kind: Kind
+    kind: DeviceKind
     devices: int
 
 
@@ -73,12 +73,12 @@ def parse_target(text: str) -> Target:
     16
     """
     found = re.fullmatch(r"(\w+)(?::(\d+(?:x\d+)*))?", text)
-    kind = KINDS.get(found[1]) if found else None
+    kind = DEVICE_KINDS.get(found[1]) if found else None
     if found is None or kind is None:
         raise ConfigError(
-            f"`--target` must be one of {', '.join(KINDS)}; a TPU may have a topology, "
-            f"such as v5e:4x4. Received: {text!r}."
-            f"{did_you_mean(text.partition(':')[0], KINDS)}"
+            f"`--target` must be one of {', '.join(DEVICE_KINDS)}; a TPU may have a "
+            f"topology, such as v5e:4x4. Received: {text!r}."
+            f"{did_you_mean(text.partition(':')[0], DEVICE_KINDS)}"
         )
     return Target(text, kind, math.prod(map(int, (found[2] or "1").split("x"))))
 

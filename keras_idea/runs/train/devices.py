@@ -30,7 +30,7 @@ T = TypeVar("T")
 _DELAY = 30
 
 
-def join(config: RunConfig) -> None:
+def join_mesh(config: RunConfig) -> None:
     """Joins the processes of a run that has a mesh; before anything is computed.
 
     Args:

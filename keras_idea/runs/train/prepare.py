@@ -63,7 +63,7 @@ def timeline_of(
     )
 
 
-def describe(run: Run) -> str:
+def opening_lines(run: Run) -> str:
     """A few lines on what a run reads, and where it goes; first what is risky of it.
 
     Args:

@@ -157,7 +157,7 @@ def opening(models: RunModels, length: int) -> str:
     return text.strip("\ufffd") or " "
 
 
-def sample(
+def written_text(
     narrow: keras.Model,
     vocabulary: Vocabulary,
     prompt: str,

@@ -23,7 +23,7 @@ from keras_idea.runs.models.build import pruning
 from keras_idea.runs.run_folder import RunFolder
 from keras_idea.runs.train import devices, results
 from keras_idea.runs.train.fitting import fit, monitor_of, recorder_of
-from keras_idea.runs.train.prepare import describe, prepare
+from keras_idea.runs.train.prepare import opening_lines, prepare
 from keras_idea.runs.train.room import results_bytes
 from keras_idea.runs.train.run import ALONE, NARROW, SCRATCH, TEACHER, Run
 from keras_idea.runs.train.teacher import load_teacher, teacher_bits
@@ -68,7 +68,7 @@ def train(config: RunConfig, overwrite: bool = False) -> list[ResultRow]:
     """
     for package in _PACKAGES:
         require(package, "Carrying out a run", "cli")
-    devices.join(config)
+    devices.join_mesh(config)
     folder = RunFolder(config.run.output)
     with contextlib.ExitStack() as stack:
         goes_on = processes.from_first(lambda: _begin(config, folder, overwrite, stack))
@@ -149,7 +149,7 @@ def _claim(run: Run, goes_on: bool) -> None:
     if not goes_on:
         run.folder.claim()
         run.folder.write("config.toml", run.config.to_toml())
-    print(describe(run), flush=True)
+    print(opening_lines(run), flush=True)
     if goes_on and not run.folder.has_checkpoints():
         print(f"No checkpoint yet in {run.folder.path}: starting at step 0", flush=True)
 
@@ -255,7 +255,9 @@ def _tell(run: Run, narrow: keras.Model) -> list[ResultRow]:
     folder.write("table.json", to_json(rows, facts))
     print_table(rows)
     seed, vocabulary = config.run.seed, models.vocabulary
-    sample = results.sample(narrow, vocabulary, prompt, config.sample, seed, length)
+    sample = results.written_text(
+        narrow, vocabulary, prompt, config.sample, seed, length
+    )
     folder.write("sample.txt", sample)
     print(f"The narrow model writes:\n\n{sample}\n\nAll of it is in {folder.path}/")
     if config.model.of_hub:

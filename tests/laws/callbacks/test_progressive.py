@@ -6,7 +6,7 @@ import pytest
 
 import keras_idea as ki
 from keras_idea.methods import Sensitivity
-from keras_idea.pruning.narrowing import neurons_to_keep
+from keras_idea.pruning.narrowing import stored_neurons
 from keras_idea.schedules.milestones import bucket, milestones
 from tests.support import algorithm_reference as reference
 from tests.support.dense_ffns import dense_gated
@@ -219,7 +219,7 @@ def test_large_layers_become_multiples_of_128(data):
     alive = [int(ffns[0]["mask"].sum()) for ffns in watch.seen]
     assert any(0 < w - n < 128 for w, n in zip(watch.widths()[1:], alive, strict=False))
     np.testing.assert_allclose(losses, losses_of_end, rtol=1e-4)
-    np.testing.assert_array_equal(neurons_to_keep(np.array([0, 1, 0, 1]), 3), [0, 1, 3])
+    np.testing.assert_array_equal(stored_neurons(np.array([0, 1, 0, 1]), 3), [0, 1, 3])
 
 
 @pytest.mark.daily("torch", why="test_methods runs every method on each")

@@ -46,8 +46,10 @@ class TestNothingIsLeft:
 
 
 class TestTarget:
-    KIND = target.Kind("a thing", names=("config.json", "*.h5"), marks=("config.json",))
-    FILE = target.Kind("a file", suffix=".onnx")
+    KIND = target.ExportKind(
+        "a thing", names=("config.json", "*.h5"), marks=("config.json",)
+    )
+    FILE = target.ExportKind("a file", suffix=".onnx")
 
     @pytest.mark.parametrize(
         "path, match",
@@ -84,14 +86,14 @@ class TestTarget:
         ]:
             with pytest.raises(ExportRefused, match=match):
                 target.check_target(tmp_path / name, self.FILE)
-        with target.replacing(tmp_path / "x.onnx") as temporary:
+        with target.replacing_target(tmp_path / "x.onnx") as temporary:
             temporary.write_text("new")
         assert (tmp_path / "x.onnx").read_text() == "new"
 
     def test_no_room_is_told(self, tmp_path):
         (tmp_path / "file").write_text("x")
         with pytest.raises(ExportRefused, match="below' cannot be written: .*file"):
-            with target.replacing(tmp_path / "file" / "below"):
+            with target.replacing_target(tmp_path / "file" / "below"):
                 pass
 
 
