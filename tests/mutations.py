@@ -59,7 +59,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a resumed run repeats a batch",
-        "data/batches.py",
+        "data/tokens/batches.py",
         'check_int("start_step", start_step, minimum=0) :',
         'max(check_int("start_step", start_step, minimum=0) - 1, 0) :',
         "pure",
@@ -198,14 +198,14 @@ MUTATIONS = (
     ),
     Mutation(
         "every process reads the first one's share",
-        "data/batches.py",
+        "data/tokens/batches.py",
         "parts[self.shard_index :: self.shard_count]",
         "parts[0 :: self.shard_count]",
         "pure",
     ),
     Mutation(
         "windows leave a token out",
-        "data/packing.py",
+        "data/tokens/packing.py",
         "start = int(index) * self.length\n",
         "start = int(index) * (self.length + 1)\n",
         "pure",

@@ -1,25 +1,25 @@
 """Text to train on: read, tokenized once, packed, and given to `fit` in batches."""
 
-from keras_idea.data.batches import TokenBatches
-from keras_idea.data.build import build_cache
-from keras_idea.data.cache import TokenCache, TokenRange
-from keras_idea.data.corpus import Corpus
-from keras_idea.data.documents import CachedCorpus, Documents
-from keras_idea.data.packing import PackedWindows, join_documents
-from keras_idea.data.records import BadRecordError, ReadLog
-from keras_idea.data.sources import TextSource
-from keras_idea.data.streamed import StreamedDataset
-from keras_idea.data.text import load_text
-from keras_idea.data.tokenizers import (
+from keras_idea.data.text.records import BadRecordError, ReadLog
+from keras_idea.data.text.sources import TextSource
+from keras_idea.data.text.streamed import StreamedDataset
+from keras_idea.data.text.tokenizers import (
     huggingface_vocabulary,
     load_vocabulary,
     sentencepiece_vocabulary,
 )
-from keras_idea.data.vocabulary import (
+from keras_idea.data.text.vocabulary import (
     Vocabulary,
     byte_vocabulary,
     tokenizer_vocabulary,
 )
+from keras_idea.data.tokens.batches import TokenBatches
+from keras_idea.data.tokens.build import build_cache
+from keras_idea.data.tokens.cache import TokenCache, TokenRange
+from keras_idea.data.tokens.corpus import Corpus
+from keras_idea.data.tokens.documents import CachedCorpus, Documents
+from keras_idea.data.tokens.packing import PackedWindows, join_documents
+from keras_idea.data.tokens.text_bytes import load_text
 from keras_idea.errors import CacheError, PositionError, TextError
 
 __all__ = [

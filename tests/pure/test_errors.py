@@ -12,8 +12,8 @@ PACKAGE = ROOT / "keras_idea"
 # What a caller in the same file, or Keras, or Python itself waits for.
 OTHERS = {
     "checkpoints/arrays.py": {"OSError"},
-    "data/cache.py": {"TypeError"},
-    "data/packing.py": {"IndexError"},
+    "data/tokens/cache.py": {"TypeError"},
+    "data/tokens/packing.py": {"IndexError"},
     "disk.py": {"OSError"},
     "keras_private/symbolic.py": {"ValueError"},
     "locks.py": {"BlockingIOError"},

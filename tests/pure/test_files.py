@@ -14,7 +14,7 @@ import pytest
 
 from keras_idea import files
 from keras_idea.data import byte_vocabulary
-from keras_idea.data.vocabulary import fingerprint_of
+from keras_idea.data.text.vocabulary import fingerprint_of
 from keras_idea.errors import ReportRefused
 from keras_idea.files import check_parents, json_digest, replacing, write_atomically
 from tests.support.full_disk import full_disk

@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 
 from keras_idea.data import Documents, StreamedDataset, TextSource
-from keras_idea.data.readers import SPLITS
-from keras_idea.data.records import POLICIES
+from keras_idea.data.text.readers import SPLITS
+from keras_idea.data.text.records import POLICIES
 from keras_idea.errors import ArgumentError
 from keras_idea.runs.config import fields
 

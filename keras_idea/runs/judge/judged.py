@@ -7,7 +7,7 @@ import pathlib
 
 import keras
 
-from keras_idea.data.vocabulary import (
+from keras_idea.data.text.vocabulary import (
     Vocabulary,
     byte_vocabulary,
     tokenizer_vocabulary,

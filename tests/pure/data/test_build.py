@@ -15,10 +15,10 @@ from keras_idea.data import (
     BadRecordError,
     TextSource,
     TokenCache,
-    build,
     build_cache,
     load_vocabulary,
 )
+from keras_idea.data.tokens import build
 from keras_idea.errors import CacheError, TextError
 from tests.support import SUPPORT
 from tests.support.text_files import TEXTS, huggingface_file, jsonl, write, zst

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_idea.data.shards import ShardWriter, new_folder, remove_abandoned
+from keras_idea.data.tokens.shards import ShardWriter, new_folder, remove_abandoned
 
 
 @settings(deadline=None, max_examples=50)

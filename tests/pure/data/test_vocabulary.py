@@ -5,12 +5,12 @@ import pytest
 
 from keras_idea.data import (
     TextSource,
-    build,
     build_cache,
     byte_vocabulary,
     load_vocabulary,
     tokenizer_vocabulary,
 )
+from keras_idea.data.tokens import build
 from keras_idea.errors import TextError
 from keras_idea.hub.make_tokenizer import make_tokenizer
 from tests.support.text_files import TEXTS, jsonl, write

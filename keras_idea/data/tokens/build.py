@@ -11,13 +11,20 @@ from concurrent import futures
 
 import numpy as np
 
-from keras_idea.data.cache import FORMAT, INDEX, VERIFY, TokenCache, Verify, write_index
-from keras_idea.data.packing import join_documents
-from keras_idea.data.records import ReadLog
-from keras_idea.data.shards import ShardWriter, new_folder
-from keras_idea.data.sources import TextSource
-from keras_idea.data.streamed import StreamedDataset
-from keras_idea.data.vocabulary import Vocabulary, fingerprint_of
+from keras_idea.data.text.records import ReadLog
+from keras_idea.data.text.sources import TextSource
+from keras_idea.data.text.streamed import StreamedDataset
+from keras_idea.data.text.vocabulary import Vocabulary, fingerprint_of
+from keras_idea.data.tokens.cache import (
+    FORMAT,
+    INDEX,
+    VERIFY,
+    TokenCache,
+    Verify,
+    write_index,
+)
+from keras_idea.data.tokens.packing import join_documents
+from keras_idea.data.tokens.shards import ShardWriter, new_folder
 from keras_idea.errors import ArgumentError, TextError
 from keras_idea.extras import missing, require
 from keras_idea.files import check_folder

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from keras_idea.data.vocabulary import Vocabulary
+from keras_idea.data.text.vocabulary import Vocabulary
 from keras_idea.errors import TextError
 from keras_idea.validation import plural
 

@@ -14,8 +14,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from keras_idea.data.corpus import Corpus
-from keras_idea.data.sources import is_hidden
+from keras_idea.data.text.sources import is_hidden
+from keras_idea.data.tokens.corpus import Corpus
 from keras_idea.errors import TextError
 from keras_idea.validation import plural
 

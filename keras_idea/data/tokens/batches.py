@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from keras_idea.data.cache import TokenCache, TokenRange
-from keras_idea.data.packing import PackedWindows
-from keras_idea.data.vocabulary import fingerprint_of
+from keras_idea.data.text.vocabulary import fingerprint_of
+from keras_idea.data.tokens.cache import TokenCache, TokenRange
+from keras_idea.data.tokens.packing import PackedWindows
 from keras_idea.errors import ArgumentError, PositionError, TextError
 from keras_idea.extras import require
 from keras_idea.validation import check_int

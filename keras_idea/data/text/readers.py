@@ -7,8 +7,8 @@ import pathlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
-from keras_idea.data.records import ReadLog
-from keras_idea.data.streams import (
+from keras_idea.data.text.records import ReadLog
+from keras_idea.data.text.streams import (
     BYTE_ORDER_MARK,
     COMPRESSED,
     decompressed,

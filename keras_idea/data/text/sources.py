@@ -10,14 +10,14 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
-from keras_idea.data.readers import (
+from keras_idea.data.text.readers import (
     READERS,
     SPLITS,
     ReadOptions,
     read_text,
     suffix_of,
 )
-from keras_idea.data.records import POLICIES, ReadLog
+from keras_idea.data.text.records import POLICIES, ReadLog
 from keras_idea.errors import TextError
 from keras_idea.validation import check_choice, check_int, plural
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from keras_idea.data.batches import TokenBatches
-from keras_idea.data.build import Source, build_cache
-from keras_idea.data.cache import TokenRange
-from keras_idea.data.corpus import ALL, Batch, Share, check_parts, with_starts
-from keras_idea.data.packing import PackedWindows
-from keras_idea.data.records import ReadLog
-from keras_idea.data.vocabulary import Vocabulary
+from keras_idea.data.text.records import ReadLog
+from keras_idea.data.text.vocabulary import Vocabulary
+from keras_idea.data.tokens.batches import TokenBatches
+from keras_idea.data.tokens.build import Source, build_cache
+from keras_idea.data.tokens.cache import TokenRange
+from keras_idea.data.tokens.corpus import ALL, Batch, Share, check_parts, with_starts
+from keras_idea.data.tokens.packing import PackedWindows
 from keras_idea.extras import require
 
 # Batches that are read ahead of training.

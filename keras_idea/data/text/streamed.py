@@ -6,9 +6,9 @@ import pathlib
 from collections.abc import Iterator, Sequence
 from types import ModuleType
 
-from keras_idea.data.readers import field_of
-from keras_idea.data.records import POLICIES, ReadLog
-from keras_idea.data.sources import place_of
+from keras_idea.data.text.readers import field_of
+from keras_idea.data.text.records import POLICIES, ReadLog
+from keras_idea.data.text.sources import place_of
 from keras_idea.errors import TextError
 from keras_idea.extras import require
 from keras_idea.validation import check_choice, check_int

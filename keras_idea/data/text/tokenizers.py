@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
-from keras_idea.data.vocabulary import (
+from keras_idea.data.text.vocabulary import (
     Vocabulary,
     byte_vocabulary,
     fingerprint_of,

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from keras_idea.data.cache import TokenCache, TokenRange
+from keras_idea.data.tokens.cache import TokenCache, TokenRange
 from keras_idea.errors import TextError
 from keras_idea.validation import check_int, plural
 

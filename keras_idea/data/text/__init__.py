@@ -1,0 +1,1 @@
+"""Text: where it comes from, what is left out of it, and which tokens it becomes."""

@@ -1,0 +1,1 @@
+"""Tokens: cached, packed into windows, and given to `fit` in batches."""
