@@ -32,11 +32,10 @@ PIP = pip install --quiet --disable-pip-version-check
 demo: .venv-demo/ready
 	KERAS_BACKEND=jax .venv-demo/bin/python -m keras_idea train --output runs/demo --overwrite
 
-# Three at a time: of two, one waits now and then, for a file or a process. The longest
-# begin first, so that all end together.
+# The four parts at once, so that no core waits for the longest; 16 GiB of memory at most.
 test:
 	$(MAKE) --jobs=2 --no-print-directory .venv/ready .venv-jax/ready browser
-	$(MAKE) --jobs=3 --no-print-directory test-tensorflow test-jax test-torch-product \
+	$(MAKE) --jobs=4 --no-print-directory test-tensorflow test-jax test-torch-product \
 		test-torch lint test-browser test-core
 
 # The folder says what runs where, and marks the exceptions: tests/support/selection.py.

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import pytest
 
+from tests.support.older_keras import batches_have_losses_of_their_own
 from tests.support.programs import (  # noqa: F401
     pytest_runtest_protocol,
     pytest_sessionfinish,
@@ -16,6 +17,8 @@ from tests.support.programs import (  # noqa: F401
     pytest_terminal_summary,
 )
 from tests.support.selection import runs_daily
+
+batches_have_losses_of_their_own()
 
 
 def pytest_addoption(parser):

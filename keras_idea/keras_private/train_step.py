@@ -77,11 +77,17 @@ class TrainStep:
 
 
 def _shapes(data: Any) -> Any:
+    """A batch as shapes; its sharding only where it lies on a run's mesh.
+
+    Of one device's array it would be written into the program, which `fit`'s does not
+    say: before Keras 3.15 a batch is such an array.
+    """
     import jax
 
+    spread = keras.distribution.distribution() is not None
     return jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(
-            x.shape, x.dtype, sharding=getattr(x, "sharding", None)
+            x.shape, x.dtype, sharding=getattr(x, "sharding", None) if spread else None
         ),
         data,
     )

@@ -7,6 +7,7 @@ import pytest
 import keras_idea as ki
 from keras_idea.methods import Sensitivity
 from tests.support.helpers import residual_model
+from tests.support.older_keras import needs_3_15
 
 
 def prune(target_dim=4, begin_step=2, prune_steps=3, **arguments):
@@ -159,6 +160,7 @@ def test_steps_beyond_the_end_when_epochs_begin_later(data):
     assert [ffn.width for ffn in ki.find_ffns(model)] == [16, 12]
 
 
+@needs_3_15
 def test_a_functional_model_of_another_class():
     class Own(keras.Model):
         def __init__(self):

@@ -10,6 +10,7 @@ from keras_idea.methods.calibration import activation_statistics
 from keras_idea.surgery.probes import attach_probes, detach_probes
 from tests.support.helpers import residual_model, set_random_weights, to_numpy
 from tests.support.method_reference import AGGREGATIONS
+from tests.support.older_keras import needs_3_15
 
 TOKENS = 6
 
@@ -82,6 +83,7 @@ def test_exact_statistics_against_numpy(data, aggregation):
     assert all(ffn.state.probe is None for ffn in ki.find_ffns(model))
 
 
+@needs_3_15
 @pytest.mark.parametrize("kind", ["dict", "explicit", "mask_zero", "remat"])
 def test_padding_does_not_count(tokens, kind):
     """The same importance as from the sequences without their padding."""
@@ -138,6 +140,7 @@ def test_gathered_statistics_against_numpy(data, aggregation):
     assert model.train_on_batch(x, y) > 0
 
 
+@needs_3_15
 def test_gathering_leaves_out_what_the_loss_does_not_see(tokens):
     """Padding that sample weights take out of the loss; wherever the mask is given."""
     ids, mask = tokens

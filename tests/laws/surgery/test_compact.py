@@ -12,6 +12,7 @@ import pytest
 import keras_idea as ki
 from keras_idea.functional import ffn_parameters
 from tests.support.helpers import MODELS, Block, residual_model, start_pruning, to_numpy
+from tests.support.older_keras import needs_3_15
 from tests.support.selection import EACH
 
 once = pytest.mark.daily("torch", why="a process is started, on files")
@@ -159,6 +160,7 @@ np.save('out.npy', out.numpy())
 """
 
 
+@needs_3_15
 @once
 def test_without_this_package_it_is_served_and_not_loaded(data, tmp_path):
     """What the pages say of the two kinds of files."""
