@@ -3,6 +3,7 @@
 #   .venv-demo  jax, KerasHub and the command line's own, for the demo
 #   .venv-jax   the core and jax alone, which proves that no other is needed
 #   .venv-newest  as .venv, with the newest Keras and KerasHub that are released
+#   .venv-oldest  the three backends with the oldest Keras that is allowed
 #   .venv-release  the wheel and jax, as `make release` tries them
 #   .venv-served  torch, KerasHub and llama.cpp, built from its source package
 
@@ -26,7 +27,7 @@ LLAMA_CMAKE ?= -DGGML_NATIVE=OFF -DLLAVA_BUILD=OFF
 export TF_CPP_MIN_LOG_LEVEL = 3
 PIP = pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test check docs release endurance mutations newest served browser lint bench clean \
+.PHONY: demo test check docs release endurance mutations newest oldest served browser lint bench clean \
 	test-browser test-core $(PARTS)
 
 demo: .venv-demo/ready
@@ -101,6 +102,18 @@ newest:
 		KERAS_BACKEND=$$backend .venv-newest/bin/python -m pytest --daily || exit 1; \
 	done
 
+# What of Keras is missing in the oldest version of pyproject.toml's range? The laws on
+# each backend; not of KerasHub, whose 0.32 needs a newer Keras (0.29 is for the others).
+oldest:
+	$(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/$(PIP) $(TORCH)
+	.venv-oldest/bin/$(PIP) -e ".[jax,tensorflow,torch,cli,data,tensorboard,dev]" \
+		keras==3.13.2 keras-hub==0.29.1
+	@for backend in $(BACKENDS); do \
+		KERAS_BACKEND=$$backend .venv-oldest/bin/python -m pytest --daily tests/laws \
+			tests/backend --ignore=tests/laws/hub || exit 1; \
+	done
+
 # Does llama.cpp compute what we export? A file a family and type, loaded by it.
 served: .venv-served/ready
 	KERAS_BACKEND=torch .venv-served/bin/python -m benchmarks.served \
@@ -136,7 +149,7 @@ bench: .venv/ready
 	done
 
 clean:
-	rm -rf .venv .venv-demo .venv-jax .venv-newest .venv-served .venv-release build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-demo .venv-jax .venv-newest .venv-oldest .venv-served .venv-release build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/ready: pyproject.toml

@@ -25,7 +25,7 @@ def main(steps: int = STEPS, epoch: int = EPOCH) -> float:
     """Trains and saves `FOLDER/preset`; returns bits a byte of held-out text."""
     keras.utils.set_random_seed(0)
     text = ki.data.load_text(TEXT)
-    tokenizer = make_tokenizer("llama3", "bpe", text.sample_text(), VOCABULARY)
+    tokenizer = make_tokenizer("llama3", "bpe", text.sample(), VOCABULARY)
     vocabulary = ki.data.tokenizer_vocabulary(tokenizer)
     corpus = text.tokenized(vocabulary, tokenizer.start_token_id)
 

@@ -79,7 +79,7 @@ class Corpus:
     token_bytes: np.ndarray = dataclasses.field(default_factory=lambda: np.ones(256))
     start_id: int | None = None
 
-    def sample_text(self) -> bytes:
+    def sample(self) -> bytes:
         """The text to train on, bytes: what a tokenizer may be trained on."""
         return self.train.tobytes()
 

@@ -50,7 +50,7 @@ class Documents:
     sample_bytes: int = 16_000_000
     name: str = "corpus"
 
-    def sample_text(self) -> bytes:
+    def sample(self) -> bytes:
         """The first documents, bytes: what a tokenizer may be trained on."""
         texts, size = [], 0
         # Bad records are told of when all of it is read, for the cache.

@@ -75,7 +75,7 @@ def hub_models(config: RunConfig, corpus: Corpus | Documents) -> RunModels:
 def _preprocessor(shape: ModelConfig, family: str, corpus: Corpus | Documents) -> Any:
     hub = keras_hub()
     tokenizer = make_tokenizer(
-        family, shape.tokenizer, corpus.sample_text(), shape.vocabulary_size
+        family, shape.tokenizer, corpus.sample(), shape.vocabulary_size
     )
     prefix = HUB_FAMILIES[family].prefix
     return getattr(hub.models, f"{prefix}CausalLMPreprocessor")(tokenizer)

@@ -107,7 +107,7 @@ def test_bytes_a_token(corpus):
 
 def test_a_tokenizer_gets_the_first_documents(documents):
     few = Documents(documents.source, documents.cache, sample_bytes=30)
-    assert few.sample_text() == "\n".join(TEXTS).encode()[:30]
+    assert few.sample() == "\n".join(TEXTS).encode()[:30]
 
 
 def test_too_short(corpus):
