@@ -2,11 +2,11 @@
 
 import dataclasses
 from collections.abc import Container
-from typing import Any
 
 import keras
 
 from keras_idea.groups.axes import Axes
+from keras_idea.groups.left_out import kernel_is_not_plain, not_on_each
 from keras_idea.keras_private.layer_walk import student_of, walk
 from keras_idea.keras_private.layers import (
     set_input_dim,
@@ -17,28 +17,11 @@ from keras_idea.keras_private.models import Functional
 from keras_idea.keras_private.symbolic import Call, Recording, record
 from keras_idea.layers.cut import Cut
 
-#: Operations that act on each number alone, or on the numbers of one place together.
-_ON_EACH = frozenset(
-    """Abs Add Cast Celu Clip ConvertToTensor Divide Elu Exp Gelu HardSigmoid HardSilu
-    HardTanh Identity LeakyRelu LogSigmoid Maximum Minimum Multiply Negative Power
-    ReLU Relu Relu6 Selu Sigmoid Silu Softplus Softsign Sqrt Square Subtract Tanh
-    TrueDivide""".split()
-)
-#: Those of them that may make another number of zeros.
+#: Operations on each neuron that may make another number of zeros.
 _LOUD = frozenset(
     """Add Clip Divide Exp HardSigmoid LogSigmoid Maximum Minimum Power Sigmoid
     Softplus Subtract TrueDivide""".split()
 )
-_LAYERS_ON_EACH = {
-    keras.layers.Add,
-    keras.layers.Dropout,
-    keras.layers.ELU,
-    keras.layers.GaussianDropout,
-    keras.layers.Identity,
-    keras.layers.LeakyReLU,
-    keras.layers.Multiply,
-    keras.layers.ReLU,
-}
 _OPAQUE = "a layer that holds it cannot be looked into"
 _END = "it enters or leaves the model, or a layer that cannot be looked into"
 
@@ -145,7 +128,7 @@ def find_dense_groups(model: keras.layers.Layer) -> Found:
         axes.join(_columns(layer), _columns(layer))
         for tensor in activation.ends:
             axes.join(_columns(layer), id(tensor))
-        reason = _not_plain(layer)
+        reason = kernel_is_not_plain(layer)
         if reason is not None:
             _settle(layer, axes, reason)
     kernels = {id(stored_kernel(layer)): layer for layer in dense}
@@ -204,15 +187,6 @@ def is_dense(layer: object) -> bool:
     )
 
 
-def _not_plain(layer: keras.layers.Layer) -> str | None:
-    """Why the numbers in a layer's kernel are not those that it multiplies by."""
-    if layer.lora_enabled:
-        return f"'{layer.path}' has LoRA enabled"
-    if layer.quantization_mode is not None:
-        return f"'{layer.path}' is quantized ({layer.quantization_mode})"
-    return None
-
-
 def _activation_of(layer: keras.layers.Layer) -> Recording:
     """What the activation of a dense layer does to its columns."""
     function = keras.layers.Activation(layer.activation, name="activation")
@@ -237,38 +211,12 @@ def _follow(call: Call, axes: Axes, kernels: dict[int, keras.layers.Layer]) -> N
         return
     for layer in [kernels[id(a)] for a in call.arguments if id(a) in kernels]:
         _settle(layer, axes, f"{type(operation).__name__} reads its kernel")
-    reason = _why_not(call)
+    reason = not_on_each(call)
     for tensor in (*call.inputs, *call.outputs):
         if reason is not None:
             axes.settle(id(tensor), reason)
         else:
             axes.join(id(call.outputs[0]), id(tensor))
-
-
-def _why_not(call: Call) -> str | None:
-    """Why a call does not act on each neuron alone; None if it does."""
-    operation = call.operation
-    name = type(operation).__name__
-    if isinstance(operation, keras.layers.Layer):
-        shaped = getattr(operation, "noise_shape", None) is not None  # a Dropout's
-        if type(operation) not in _LAYERS_ON_EACH or shaped:
-            return f"{name} '{operation.name}' reads or makes it"
-    elif name not in _ON_EACH:
-        return f"the operation {name} reads or makes it"
-    width = call.outputs[0].shape[-1:]
-    if any(tuple(t.shape)[-1:] != width for t in (*call.inputs, *call.outputs)):
-        return f"{name} broadcasts it"
-    held = vars(operation).values() if name in _ON_EACH else ()
-    if any(_has_places(a, width) for a in (*call.arguments, *held)):
-        return f"{name} has a number of its own for each neuron"
-    return None
-
-
-def _has_places(argument: Any, width: tuple[int, ...]) -> bool:
-    """Whether a constant or variable holds a number for each neuron."""
-    if isinstance(argument, keras.KerasTensor):
-        return False
-    return width != (1,) and tuple(getattr(argument, "shape", ()))[-1:] == width
 
 
 def _found(dense: list[keras.layers.Layer], axes: Axes, calls: list[Call]) -> Found:

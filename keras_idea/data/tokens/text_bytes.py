@@ -5,7 +5,6 @@ has one gets its ids from `Corpus.tokenized`.
 """
 
 import codecs
-import hashlib
 import os
 import pathlib
 import platform
@@ -14,6 +13,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from keras_idea.data.text.held_out import held_out_files, name_hash
 from keras_idea.data.text.sources import is_hidden
 from keras_idea.data.tokens.corpus import Corpus
 from keras_idea.errors import TextError
@@ -87,7 +87,7 @@ def load_text(
             f"No text in {name!r}: it holds no readable UTF-8 text file{note}. Give "
             "'stdlib', a text file or a folder of text files."
         )
-    held_out = _held_out(files, validation_fraction)
+    held_out = held_out_files(files, validation_fraction)
     if not held_out:
         description = f"{name}: {plural(len(files), 'file')}{note}"
         return _cut_end(b"".join(files.values()), validation_fraction, description)
@@ -134,7 +134,7 @@ def _read_files(
     names = {p.relative_to(root).as_posix(): p for p in paths if p.is_file()}
     files: dict[str, bytes] = {}
     skipped, left = 0, max_bytes
-    for name in sorted(names, key=_hash):
+    for name in sorted(names, key=name_hash):
         if left <= 0:
             break
         text = _read(names[name], left)
@@ -159,32 +159,6 @@ def _read(path: pathlib.Path, max_bytes: int) -> bytes | None:
     except UnicodeDecodeError:
         return None
     return data
-
-
-def _held_out(files: dict[str, bytes], fraction: float) -> set[str]:
-    """Names of the files held out; empty where whole files do not come near."""
-    total = sum(map(len, files.values()))
-    wanted = fraction * total
-    chosen: set[str] = set()
-    size = 0
-    for name in sorted(files, key=_hash):
-        if size + len(files[name]) <= wanted:
-            chosen.add(name)
-            size += len(files[name])
-    if size >= wanted / 2:
-        return chosen
-    # A few files of like size: the smallest that is no less than wanted, unless
-    # it takes more than a third of the text.
-    larger = [name for name in sorted(files, key=_hash) if len(files[name]) > wanted]
-    smallest = min(larger, key=lambda name: len(files[name]), default=None)
-    if smallest is not None and len(files[smallest]) <= total / 3:
-        return {smallest}
-    return set()
-
-
-def _hash(name: str) -> bytes:
-    # Python's own hash() of a string differs from one process to the next.
-    return hashlib.blake2b(name.encode(), digest_size=8).digest()
 
 
 def _excluded(relative: pathlib.PurePath) -> bool:

@@ -13,17 +13,18 @@ import numpy as np
 from keras_idea import processes
 from keras_idea.checkpoints.files import CheckpointFiles
 from keras_idea.checkpoints.restoring import restore_model
-from keras_idea.errors import ConfigError, RunFolderError, TrainingDiverged
+from keras_idea.errors import RunFolderError, TrainingDiverged
 from keras_idea.extras import require
 from keras_idea.models.dtype import compute_in
 from keras_idea.report import ResultRow
 from keras_idea.report.table import print_table, to_json, to_markdown
-from keras_idea.runs.config import RunConfig, load_config
+from keras_idea.runs.config import RunConfig
 from keras_idea.runs.models.build import pruning
 from keras_idea.runs.run_folder import RunFolder
 from keras_idea.runs.train import devices, results
 from keras_idea.runs.train.fitting import fit, monitor_of, recorder_of
 from keras_idea.runs.train.prepare import opening_lines, prepare
+from keras_idea.runs.train.resuming import take
 from keras_idea.runs.train.room import results_bytes
 from keras_idea.runs.train.run import ALONE, NARROW, SCRATCH, TEACHER, Run
 from keras_idea.runs.train.teacher import load_teacher, teacher_bits
@@ -71,7 +72,7 @@ def train(config: RunConfig, overwrite: bool = False) -> list[ResultRow]:
     devices.join_mesh(config)
     folder = RunFolder(config.run.output)
     with contextlib.ExitStack() as stack:
-        goes_on = processes.from_first(lambda: _begin(config, folder, overwrite, stack))
+        goes_on = processes.from_first(lambda: take(folder, config, overwrite, stack))
         return _carry_out(config, folder, goes_on)
 
 
@@ -89,52 +90,6 @@ def _carry_out(config: RunConfig, folder: RunFolder, goes_on: bool) -> list[Resu
     rows: list[ResultRow] = []
     processes.from_first(lambda: rows.extend(_finish(run, narrow)))
     return rows
-
-
-def _begin(
-    config: RunConfig,
-    folder: RunFolder,
-    overwrite: bool,
-    stack: contextlib.ExitStack,
-) -> bool:
-    """`_may_begin`, and locks the folder until the stack is closed."""
-    if folder.is_running():
-        stack.enter_context(folder.locked())  # says so, if it still is
-    _may_begin(config, folder, overwrite)  # nothing is put into a folder of others
-    stack.enter_context(folder.locked())
-    # Another process may have begun a run there, or ended one, in the meantime.
-    return _may_begin(config, folder, overwrite)
-
-
-def _may_begin(config: RunConfig, folder: RunFolder, overwrite: bool) -> bool:
-    """Whether the folder's run goes on; refuses a folder that may not be taken."""
-    goes_on = not overwrite and _goes_on(config, folder)
-    if not goes_on:
-        folder.check(overwrite)
-    return goes_on
-
-
-def _goes_on(config: RunConfig, folder: RunFolder) -> bool:
-    """Whether the folder holds this run, begun and not finished."""
-    begun = folder.unfinished()
-    if begun is None:
-        return False
-    try:
-        there = load_config(begun)
-    except ConfigError as error:
-        raise RunFolderError(
-            f"{str(folder.path)!r} holds an unfinished run whose config is damaged: "
-            f"{error} Put the file back as it was to go on with that run, give another "
-            "folder with --output, or --overwrite to replace that run."
-        ) from None
-    changed = config.changes_from(there)
-    if changed:
-        raise RunFolderError(
-            f"{str(folder.path)!r} holds an unfinished run of another config: "
-            f"{changed}. Set it back to go on with that run, give another folder with "
-            "--output, or --overwrite to replace that run."
-        )
-    return True
 
 
 def _prepare(config: RunConfig, folder: RunFolder) -> Run:
