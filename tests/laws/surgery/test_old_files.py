@@ -14,6 +14,7 @@ import pytest
 import keras_idea as ki
 from tests.support import SUPPORT
 from tests.support.helpers import residual_model, to_numpy
+from tests.support.older_keras import needs_3_15
 
 FILES = SUPPORT / "files" / "format_1"
 
@@ -28,6 +29,7 @@ def assert_is(model, name, data):
         np.testing.assert_array_equal(ffn.original_indices, expected[f"index_{i}"])
 
 
+@needs_3_15
 @pytest.mark.daily("jax", rows=("masked-7",), why="tensorflow has the narrow one")
 @pytest.mark.daily(
     "jax", "tensorflow", why="torch compiles for half a minute what the file asks for"
