@@ -62,6 +62,7 @@ def train(config: RunConfig, overwrite: bool = False) -> list[ResultRow]:
         TrainingDiverged: if the loss becomes NaN or infinite.
 
     Example:
+    >>> from keras_idea.runs.config import load_config
     >>> rows = train(load_config("run.toml"))
     Text: text.txt, ...
     >>> [row.name for row in rows]
