@@ -33,7 +33,7 @@ PIP = pip install --quiet --disable-pip-version-check
 demo: .venv-demo/ready
 	KERAS_BACKEND=jax .venv-demo/bin/python -m keras_idea train --output runs/demo --overwrite
 
-# The four parts at once, so that no core waits for the longest; 16 GiB of memory at most.
+# The four parts at once, so that no core waits for the longest.
 test:
 	$(MAKE) --jobs=2 --no-print-directory .venv/ready .venv-jax/ready browser
 	$(MAKE) --jobs=4 --no-print-directory test-tensorflow test-jax test-torch-product \

@@ -6,7 +6,7 @@ from collections.abc import Container
 import keras
 
 from keras_idea.groups.axes import Axes
-from keras_idea.groups.left_out import kernel_is_not_plain, not_on_each
+from keras_idea.groups.left_out import why_not_on_each, why_not_plain
 from keras_idea.keras_private.layer_walk import student_of, walk
 from keras_idea.keras_private.layers import (
     set_input_dim,
@@ -128,7 +128,7 @@ def find_dense_groups(model: keras.layers.Layer) -> Found:
         axes.join(_columns(layer), _columns(layer))
         for tensor in activation.ends:
             axes.join(_columns(layer), id(tensor))
-        reason = kernel_is_not_plain(layer)
+        reason = why_not_plain(layer)
         if reason is not None:
             _settle(layer, axes, reason)
     kernels = {id(stored_kernel(layer)): layer for layer in dense}
@@ -211,7 +211,7 @@ def _follow(call: Call, axes: Axes, kernels: dict[int, keras.layers.Layer]) -> N
         return
     for layer in [kernels[id(a)] for a in call.arguments if id(a) in kernels]:
         _settle(layer, axes, f"{type(operation).__name__} reads its kernel")
-    reason = not_on_each(call)
+    reason = why_not_on_each(call)
     for tensor in (*call.inputs, *call.outputs):
         if reason is not None:
             axes.settle(id(tensor), reason)

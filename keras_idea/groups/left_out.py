@@ -25,7 +25,7 @@ _LAYERS_ON_EACH = {
 }
 
 
-def kernel_is_not_plain(layer: keras.layers.Layer) -> str | None:
+def why_not_plain(layer: keras.layers.Layer) -> str | None:
     """Why the numbers in a layer's kernel are not those that it multiplies by."""
     if layer.lora_enabled:
         return f"'{layer.path}' has LoRA enabled"
@@ -34,7 +34,7 @@ def kernel_is_not_plain(layer: keras.layers.Layer) -> str | None:
     return None
 
 
-def not_on_each(call: Call) -> str | None:
+def why_not_on_each(call: Call) -> str | None:
     """Why a call does not act on each neuron alone; None if it does."""
     operation = call.operation
     name = type(operation).__name__

@@ -43,7 +43,10 @@ def test_none_beside_the_root():
     assert found == OTHERS
 
 
-@pytest.mark.parametrize("error", [errors.ArgumentError, errors.PruningStopped])
-def test_what_keras_s_users_catch_holds_them_too(error):
+@pytest.mark.parametrize(
+    "error, of_python",
+    [(errors.ArgumentError, ValueError), (errors.PruningStopped, RuntimeError)],
+)
+def test_what_keras_s_users_catch_holds_them_too(error, of_python):
     assert issubclass(error, errors.KerasIdeaError)
-    assert issubclass(error, (ValueError, RuntimeError))
+    assert issubclass(error, of_python)

@@ -27,5 +27,5 @@ def held_out_files(files: dict[str, bytes], fraction: float) -> set[str]:
 
 
 def name_hash(name: str) -> bytes:
-    """A number of a name, the same on every machine; `hash()` is another each time."""
+    """Bytes to order names by: the same on every machine, which `hash()` is not."""
     return hashlib.blake2b(name.encode(), digest_size=8).digest()

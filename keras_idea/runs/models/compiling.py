@@ -53,10 +53,8 @@ def make_optimizer(config: RunConfig, pruned: bool = True) -> keras.Optimizer:
     Raises:
         ConfigError: for clipping or accumulation on tensorflow.
     """
-    settings, rate = (
-        config.optimizer,
-        learning_rate(config.optimizer, config.budget, pruned),
-    )
+    settings = config.optimizer
+    rate = learning_rate(settings, config.budget, pruned)
     _check_backend(config)
     arguments = {}
     if config.micro_batches > 1:

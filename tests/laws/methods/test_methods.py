@@ -148,7 +148,7 @@ def scaled():
     return keras.optimizers.LossScaleOptimizer(inner, initial_scale=2.0**60)
 
 
-@pytest.mark.daily("torch", why="test_optimizer_state scales losses on each")
+@pytest.mark.daily("torch", why="test_layers skips steps on each")
 def test_float16_with_a_loss_scale(data):
     policy, optimizer = "mixed_float16", scaled()
     model, _, _ = fitted(
