@@ -36,8 +36,8 @@ MUTATIONS = (
     Mutation(
         "scores are taken after the step",
         _PRUNER,
-        "            self._step(grads, trainable_variables)\n",
-        "            self._step(grads, trainable_variables)\n"
+        "            self._step(self._of_active(grads, known), trainable_variables)\n",
+        "            self._step(self._of_active(grads, known), trainable_variables)\n"
         "            seen = (\n"
         "                [gradients.sensitivities(ffn) for ffn in ffns],\n"
         "                gradients.ends, gradients.ended)\n",
