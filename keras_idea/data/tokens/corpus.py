@@ -1,53 +1,19 @@
-"""A corpus of token ids, and the windows of it that a model reads."""
+"""A text in memory as token ids, and the windows of it that a model reads."""
 
 import dataclasses
 import hashlib
 from collections.abc import Iterator
-from typing import TypeAlias
 
 import numpy as np
 
-from keras_idea.data.text.vocabulary import Vocabulary
-from keras_idea.errors import TextError
-from keras_idea.validation import plural
-
-#: Int32 arrays `(batch_size, length)`: tokens, and the token that follows each.
-Batch: TypeAlias = tuple[np.ndarray, np.ndarray]
-
-# One window in so many begins with the start token, in corpora that have one.
-_START_EVERY = 4
-
-
-@dataclasses.dataclass(frozen=True)
-class Share:
-    """Which windows of a batch are asked for: in parts, and one process's of each.
-
-    Args:
-        parts: int, micro-batches that a batch is cut into, one after another.
-        index: int in [0, count), which of the equal shares of each part.
-        count: int, shares of a part.
-
-    Example:
-    >>> [Share(parts=2, index=1, count=2).rows(part, 8) for part in range(2)]
-    [slice(2, 4, None), slice(6, 8, None)]
-    """
-
-    parts: int = 1
-    index: int = 0
-    count: int = 1
-
-    def size(self, batch_size: int) -> int:
-        """int, the windows that are asked for at once."""
-        return batch_size // (self.parts * self.count)
-
-    def rows(self, part: int, batch_size: int) -> slice:
-        """slice, the places in the batch of a part's windows."""
-        size = self.size(batch_size)
-        first = (part * self.count + self.index) * size
-        return slice(first, first + size)
-
-
-ALL = Share()
+from keras_idea.data.text.vocabulary import Vocabulary, byte_vocabulary
+from keras_idea.data.tokens.tokenized import (
+    ALL,
+    Batch,
+    Share,
+    check_parts,
+    with_starts,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,7 +56,7 @@ class Corpus:
 
         Args:
             vocabulary: `Vocabulary`. A character that was cut in two at either end
-                of the text is left out.
+                of the text is left out. With that of bytes nothing changes.
             start_id: int or None, the token that stands before a prompt when the
                 model writes. Every fourth training window then begins with it,
                 instead of its first token, so that the model knows both.
@@ -100,6 +66,8 @@ class Corpus:
             that its tokens' bytes do not add up to the text's, all of them are
             scaled until they do.
         """
+        if vocabulary.fingerprint == byte_vocabulary().fingerprint:
+            return self
         encode, token_bytes = vocabulary.encode, vocabulary.token_bytes
         texts = [
             part.tobytes().decode("utf-8", errors="ignore")
@@ -216,50 +184,6 @@ class Corpus:
         if limit is not None and limit < count:
             chosen = np.arange(limit) * count // limit
         return _windows(self.validation, chosen * length, length)
-
-
-def check_parts(
-    train: int, validation: int, description: str, length: int, unit: str
-) -> None:
-    """Refuses sequences that do not fit in either part of a corpus.
-
-    Args:
-        train: int, tokens of the text that a run trains on.
-        validation: int, tokens of the text held out.
-        description: str, what the corpus is.
-        length: int, tokens a sequence.
-        unit: str, what a token is called, in the singular.
-
-    Raises:
-        TextError: if a part is too short for one sequence.
-    """
-    for part, size in (("train", train), ("validation", validation)):
-        if size < length + 1:
-            raise TextError(
-                f"The {part} text ({description}) has {plural(size, unit)}; "
-                f"a sequence of {plural(length, unit)} needs at least {length + 1}. "
-                "Give more text, or shorter sequences"
-                f"{', or hold out more' if part == 'validation' else ''}."
-            )
-
-
-def with_starts(
-    x: np.ndarray, step: int, start_id: int | None, first_row: int = 0
-) -> np.ndarray:
-    """`x`, some of whose windows begin with the start token instead of their first.
-
-    Args:
-        x: int array `(batch_size, length)`, changed in place.
-        step: int, the batch's; another window is the first to change each step.
-        start_id: int or None; None: nothing changes.
-        first_row: int, the place of the first window in its batch. Default 0.
-
-    Returns:
-        `x`.
-    """
-    if start_id is not None:
-        x[(step + first_row + np.arange(len(x))) % _START_EVERY == 0, 0] = start_id
-    return x
 
 
 def _windows(tokens: np.ndarray, starts: np.ndarray, length: int) -> Batch:

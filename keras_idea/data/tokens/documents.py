@@ -11,8 +11,14 @@ from keras_idea.data.text.vocabulary import Vocabulary
 from keras_idea.data.tokens.batches import TokenBatches
 from keras_idea.data.tokens.build import Source, build_cache
 from keras_idea.data.tokens.cache import TokenRange
-from keras_idea.data.tokens.corpus import ALL, Batch, Share, check_parts, with_starts
 from keras_idea.data.tokens.packing import PackedWindows
+from keras_idea.data.tokens.tokenized import (
+    ALL,
+    Batch,
+    Share,
+    check_parts,
+    with_starts,
+)
 from keras_idea.extras import require
 
 # Batches that are read ahead of training.

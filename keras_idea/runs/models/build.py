@@ -8,13 +8,8 @@ import keras
 
 from keras_idea import methods
 from keras_idea.callbacks import IdeaPruneCallback
-from keras_idea.data import (
-    CachedCorpus,
-    Corpus,
-    Documents,
-    Vocabulary,
-    byte_vocabulary,
-)
+from keras_idea.data import Vocabulary, byte_vocabulary
+from keras_idea.data.tokens.tokenized import RawText, TokenizedText
 from keras_idea.keras_private.variables import without_values
 from keras_idea.layers import GatedFFN, PrunableGatedFFN
 from keras_idea.models import DecoderConfig, decoder
@@ -31,7 +26,7 @@ class RunModels:
     """What a run trains, whichever library its models come from.
 
     Args:
-        corpus: `Corpus` or `CachedCorpus`, the text in the models' vocabulary.
+        corpus: `TokenizedText`, in the models' vocabulary.
         vocabulary: `Vocabulary`, which that is.
         hidden_dim: int, neurons of each FFN at the start.
         target_dim: int, neurons of each FFN at the end.
@@ -42,7 +37,7 @@ class RunModels:
         saved_as: str, the entry of the run folder that it writes.
     """
 
-    corpus: Corpus | CachedCorpus
+    corpus: TokenizedText
     vocabulary: Vocabulary
     hidden_dim: int
     target_dim: int
@@ -84,12 +79,12 @@ def bare_decoder(
     return rematerialized(made, config.run.rematerialize)
 
 
-def decoder_models(config: RunConfig, corpus: Corpus | Documents) -> RunModels:
+def decoder_models(config: RunConfig, text: RawText) -> RunModels:
     """The models of a run of this package's own byte-level decoder.
 
     Args:
         config: `RunConfig`.
-        corpus: `Corpus` of bytes, or `Documents`.
+        text: `RawText`.
 
     Returns:
         `RunModels`.
@@ -98,7 +93,7 @@ def decoder_models(config: RunConfig, corpus: Corpus | Documents) -> RunModels:
     vocabulary = byte_vocabulary(config.corpus.given)
 
     return RunModels(
-        corpus=corpus if isinstance(corpus, Corpus) else corpus.tokenized(vocabulary),
+        corpus=text.tokenized(vocabulary),
         vocabulary=vocabulary,
         hidden_dim=shape.hidden_dim,
         target_dim=narrow_width(

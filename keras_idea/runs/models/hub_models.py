@@ -5,7 +5,8 @@ from typing import Any
 
 import keras
 
-from keras_idea.data import Corpus, Documents, tokenizer_vocabulary
+from keras_idea.data import tokenizer_vocabulary
+from keras_idea.data.tokens.tokenized import RawText
 from keras_idea.hub.families import HUB_FAMILIES
 from keras_idea.hub.make_tokenizer import make_tokenizer
 from keras_idea.runs.config import RunConfig
@@ -22,14 +23,14 @@ from keras_idea.runs.models.hub_source import (
 from keras_idea.runs.models.narrow_width import narrow_width
 
 
-def hub_models(config: RunConfig, corpus: Corpus | Documents) -> RunModels:
+def hub_models(config: RunConfig, text: RawText) -> RunModels:
     """The models of a run of KerasHub's.
 
     They train without a preprocessor, on tokens; the saved one has it.
 
     Args:
         config: `RunConfig` with `model.hub` or `model.preset`.
-        corpus: `Corpus` of bytes, or `Documents`.
+        text: `RawText`.
 
     Returns:
         `RunModels`.
@@ -40,7 +41,7 @@ def hub_models(config: RunConfig, corpus: Corpus | Documents) -> RunModels:
     """
     shape, dtype = config.model, config.run.dtype
     if shape.hub is not None:
-        preprocessor = _preprocessor(shape, shape.hub, corpus)
+        preprocessor = _preprocessor(shape, shape.hub, text)
         size = preprocessor.tokenizer.vocabulary_size()
         source = source_of_family(shape, shape.hub, size, dtype)
     else:
@@ -59,7 +60,7 @@ def hub_models(config: RunConfig, corpus: Corpus | Documents) -> RunModels:
         task.save_to_preset(str(path))
 
     return RunModels(
-        corpus=corpus.tokenized(vocabulary, preprocessor.tokenizer.start_token_id),
+        corpus=text.tokenized(vocabulary, preprocessor.tokenizer.start_token_id),
         vocabulary=vocabulary,
         hidden_dim=source.hidden_dim,
         target_dim=narrow_width(
@@ -72,10 +73,10 @@ def hub_models(config: RunConfig, corpus: Corpus | Documents) -> RunModels:
     )
 
 
-def _preprocessor(shape: ModelConfig, family: str, corpus: Corpus | Documents) -> Any:
+def _preprocessor(shape: ModelConfig, family: str, text: RawText) -> Any:
     hub = keras_hub()
     tokenizer = make_tokenizer(
-        family, shape.tokenizer, corpus.sample(), shape.vocabulary_size
+        family, shape.tokenizer, text.sample(), shape.vocabulary_size
     )
     prefix = HUB_FAMILIES[family].prefix
     return getattr(hub.models, f"{prefix}CausalLMPreprocessor")(tokenizer)

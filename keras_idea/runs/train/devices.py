@@ -11,7 +11,7 @@ import keras
 import numpy as np
 
 from keras_idea import processes
-from keras_idea.data.tokens.corpus import Share
+from keras_idea.data.tokens.tokenized import Share
 from keras_idea.distribution import (
     Distribution,
     distribution_of,

@@ -2,7 +2,8 @@
 
 import keras
 
-from keras_idea.data import Corpus, Documents, load_text
+from keras_idea.data import load_text
+from keras_idea.data.tokens.tokenized import RawText
 from keras_idea.monitor.event_log import tensorboardx
 from keras_idea.runs.config import RunConfig
 from keras_idea.runs.config.timeline import Timeline, make_timeline
@@ -102,8 +103,7 @@ def opening_lines(run: Run) -> str:
     return "\n".join(lines)
 
 
-def _read_text(config: RunConfig) -> Corpus | Documents:
-    """The run's text, before it is tokens: `Corpus` of bytes, or `Documents`."""
+def _read_text(config: RunConfig) -> RawText:
     most = round(config.data.max_megabytes * 1e6)
     if config.corpus.given:
         return config.corpus.read(config.data.validation_fraction, most)
