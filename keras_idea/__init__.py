@@ -39,7 +39,7 @@ from keras_idea.schedules import (
     StagedSchedule,
     WarmupStableDecay,
 )
-from keras_idea.surgery import FFN, compact, explain, find_ffns
+from keras_idea.surgery import FFN, compact, explain, find_ffns, find_groups
 
 __version__ = "0.1.0"
 
@@ -61,6 +61,7 @@ __all__ = [
     "data",
     "explain",
     "find_ffns",
+    "find_groups",
     "functional",
     "methods",
     "models",

@@ -4,7 +4,7 @@ import bisect
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import keras
 
@@ -15,6 +15,7 @@ from keras_idea.surgery.find import FFN
 from keras_idea.surgery.pairing import plain_variables
 from keras_idea.validation import check_choice, check_int
 
+T = TypeVar("T")
 #: Bytes of a parameter.
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "int8": 1}
 
@@ -91,20 +92,37 @@ class Budget:
             ValueError: if not even the smallest width is within the budget.
         """
         widths = range(round_to, full_dim + 1, round_to)
-        count = bisect.bisect_right(widths, False, key=lambda w: self._over(costs(w)))
         if not widths:
             raise ArgumentError(
                 f"No multiple of `round_to` is within the FFN width of {full_dim}. "
                 f"Received: round_to={round_to}. Lower `round_to`."
             )
+        return self.most(widths, costs, f"width, {round_to}{_given_by(round_to)}")
+
+    def most(
+        self, sizes: Sequence[T], costs: Callable[[T], Costs], smallest: str
+    ) -> T:
+        """The last of some sizes of a model that the budget allows.
+
+        Args:
+            sizes: list of what tells a size, ascending.
+            costs: function of one, not falling, that gives the `Costs`.
+            smallest: str, what the first is called.
+
+        Returns:
+            one of `sizes`.
+
+        Raises:
+            ValueError: if not even the first is within the budget.
+        """
+        count = bisect.bisect_right(sizes, False, key=lambda s: self._over(costs(s)))
         if not count:
             raise ArgumentError(
-                f"{self} cannot be met by pruning FFNs. At the smallest width, "
-                f"{round_to}{_given_by(round_to)}, the model still has "
-                f"{self._told(costs(round_to))}. Raise the budget, or begin with a "
-                "model of fewer layers or features."
+                f"{self} cannot be met by pruning. At the smallest {smallest}, the "
+                f"model still has {self._told(costs(sizes[0]))}. Raise the budget, or "
+                "begin with a model of fewer layers or features."
             )
-        return widths[count - 1]
+        return sizes[count - 1]
 
     def _told(self, costs: Costs) -> str:
         """Costs in the unit that the limit was given in."""
@@ -144,25 +162,27 @@ def plain_parameters(model: keras.Model) -> int:
     return sum(math.prod(v.shape) for v in plain if id(v) in weights)
 
 
-def costs_by_width(model: keras.Model, ffns: Sequence[FFN]) -> Callable[[int], Costs]:
-    """What a model costs once its FFNs are narrow, as a function of their width.
+def costs_of(
+    model: keras.Model, ffns: Sequence[FFN]
+) -> Callable[[Sequence[int]], Costs]:
+    """What a model costs once its FFNs are narrow, as a function of their widths.
 
     Args:
         model: a built Keras model; of a `Distiller` its student counts.
         ffns: list of `FFN` handles that are pruned.
 
     Returns:
-        function of a width that gives `Costs`; FFNs that are narrower stay so.
+        function of as many widths that gives `Costs`.
     """
-    cuts = [(ffn, cut) for ffn in ffns for cut in ffn.cuts()]
+    cuts = [(place, cut) for place, ffn in enumerate(ffns) for cut in ffn.cuts()]
     kernels = {id(cut.variable) for _, cut in cuts if not cut.is_bias}
 
-    def sizes(width: int | None) -> tuple[int, int]:
+    def sizes(widths: Sequence[int] | None) -> tuple[int, int]:
         """Weights of the FFNs, and those of them in kernels; None: as they are."""
         shapes = {id(cut.variable): list(cut.variable.shape) for _, cut in cuts}
-        if width is not None:
-            for ffn, cut in cuts:  # two of a kernel between two FFNs
-                narrow = min(width, ffn.full_dim) * cut.matrices
+        if widths is not None:
+            for place, cut in cuts:  # two of a kernel between two FFNs
+                narrow = cut.shape(widths[place])[cut.axis]
                 shapes[id(cut.variable)][cut.axis] = narrow
         counts = {key: math.prod(shape) for key, shape in shapes.items()}
         return sum(counts.values()), sum(counts[key] for key in kernels)
@@ -171,8 +191,8 @@ def costs_by_width(model: keras.Model, ffns: Sequence[FFN]) -> Callable[[int], C
     others = plain_parameters(model) - present
     other_matrices = matrix_weights(student_of(model)) - present_kernels
 
-    def costs(width: int) -> Costs:
-        weights, in_kernels = sizes(width)
+    def costs(widths: Sequence[int]) -> Costs:
+        weights, in_kernels = sizes(widths)
         return Costs(others + weights, 2 * (other_matrices + in_kernels))
 
     return costs

@@ -3,7 +3,7 @@
 import functools
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -23,7 +23,7 @@ from keras_idea.callbacks.run_checks import (
     check_run,
     is_built,
 )
-from keras_idea.callbacks.target import check_groups, check_target
+from keras_idea.callbacks.target import Targets, check_groups, check_targets
 from keras_idea.keras_private.callbacks import peers
 from keras_idea.keras_private.optimizer_variables import as_int
 from keras_idea.monitor.monitor import Monitor
@@ -52,9 +52,11 @@ class IdeaPruneCallback(keras.callbacks.Callback):
 
     The logs of every batch and epoch gain `width` (mean number of active neurons per
     FFN), `sparsity` (fraction of the neurons pruned) and `learning_rate`, which later
-    callbacks see. Those of an epoch are read from the model. Those of a batch follow
-    from the schedule and the count of steps; when an epoch ends and before the model is
-    narrowed, schedule and model are compared, and the run stops if they differ. What
+    callbacks see; where heads are pruned, `kv_groups` (mean number of active key/value
+    heads per attention layer). Those of an epoch are read from the model. Those of a
+    batch follow from the schedule and the count of steps; when an epoch ends and before
+    the model is narrowed, schedule and model are compared, and the run stops if they
+    differ. What
     cannot be known without waiting for the device is left out of a batch's logs: all
     three where the model has a train step of its own, the rate where a later callback
     sets it for each batch, or it is a plain function.
@@ -88,6 +90,10 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             TensorBoard (extra `tensorboard`); or a `Monitor`, to say more.
         compile_ahead: bool, whether jax compiles narrower steps in the background,
             which changes no number. None (default): unless steps take the CPUs.
+        targets: dict, what stays of each kind, in place of `target_dim`, which is that
+            of "neurons": such as {"neurons": 0.4, "kv_groups": 0.5}. A unit of
+            "kv_groups" is a key/value head of an attention layer with the query heads
+            that read it: see `keras_idea.find_groups`. Default None.
         groups: function of an `FFN` handle, as `keras_idea.find_ffns` gives: whether
             it is to be pruned. None (default): all that are found.
         target_parameters: int, a budget: parameters that the narrow model may have. The
@@ -95,6 +101,8 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         target_flops: int, operations of a token, forward: two a weight in a matrix.
         target_bytes: int, those of the parameters in `target_dtype`, which is "float32"
             (default), "bfloat16", "float16" or "int8".
+        kinds: list of the kinds that a budget prunes; of several each keeps the same
+            fraction. Default: "neurons" alone.
 
     Raises:
         ValueError: for an argument outside its range; when `fit` begins, if the model
@@ -126,17 +134,22 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         log_dir: LogDir = None,
         compile_ahead: bool | None = None,
         *,
+        targets: Mapping[str, int | float] | None = None,
         groups: Groups = None,
         target_parameters: int | None = None,
         target_bytes: int | None = None,
         target_flops: int | None = None,
         target_dtype: str = "float32",
+        kinds: Sequence[str] = ("neurons",),
     ) -> None:
         super().__init__()
         self.round_to = check_int("round_to", round_to, minimum=1)
         limits = target_parameters, target_bytes, target_flops
         self.budget = Budget(*limits, target_dtype)
-        self.target_dim = check_target(target_dim, self.round_to, self.budget)
+        #: dict, kind -> what is kept of it; None where a budget says it.
+        self.targets: Targets = check_targets(
+            target_dim, targets, kinds, self.round_to, self.budget
+        )
         self.begin_step = check_int("begin_step", begin_step, minimum=0)
         self.prune_steps = check_int("prune_steps", prune_steps, minimum=1)
         self.method = methods.get(method)
@@ -156,9 +169,11 @@ class IdeaPruneCallback(keras.callbacks.Callback):
 
     def __reduce__(self) -> tuple:
         """A copy, or a pickle, begins at rest: nothing of a model goes with it."""
-        span = (self.target_dim, self.begin_step, self.prune_steps)
+        span = (None, self.begin_step, self.prune_steps)
         how = (self.method, self.compact, self.update_every, self.round_to)
-        rest = {"groups": self.groups, **self.budget.arguments()}
+        rest: dict[str, Any] = {"groups": self.groups, **self.budget.arguments()}
+        rest |= {"kinds": tuple(self.targets)} if self.budget else {}
+        rest |= {} if self.budget else {"targets": self.targets}
         make = functools.partial(type(self), **rest)
         return make, (*span, *how, self._monitor, self.compile_ahead)
 

@@ -1,7 +1,7 @@
 """What one `fit` has made of a model, said in a line."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import keras
 
@@ -81,10 +81,11 @@ def warn_of_unfinished(
         end_step: int, the optimizer step at which pruning is done.
         step: int, the optimizer steps taken.
     """
-    widths = _widths([ffn.width for ffn in ffns])
-    state = f"The FFN width is {widths}, masked and not narrowed"
+    counts = _by_kind(ffns, lambda ffn: ffn.width)
+    widths = ", ".join(f"{what} is {n}" for what, n in counts.items())
+    state = f"The {widths}, masked and not narrowed"
     if step <= begin_step or all(ffn.width == ffn.full_dim for ffn in ffns):
-        state = f"The model was not pruned, and its FFN width is {widths}"
+        state = f"The model was not pruned, and its {widths}"
     warn_user(
         f"Training ended at step {step}, and pruning would have ended at step "
         f"{end_step} (begin_step={begin_step}). {state}. Call `fit` again with the "
@@ -117,8 +118,8 @@ class Narrowed:
         (width, parameters), (narrow, fewer) = self._before, self._figures(model)
         # A progress bar may stand on this line.
         print(
-            f"{'' if verbose == 2 else chr(10)}Narrowed at step {step}: FFN width "
-            f"{width} to {narrow}, {parameters:,} to {fewer:,} parameters."
+            f"{'' if verbose == 2 else chr(10)}Narrowed at step {step}: "
+            f"{_to(width, narrow)}, {parameters:,} to {fewer:,} parameters."
         )
 
     def tell_masked(self, verbose: int | str) -> None:
@@ -128,17 +129,35 @@ class Narrowed:
         stock = [ffn for ffn in self._ffns if not ffn.masks_itself]
         masked = [ffn for ffn in stock if ffn.width < ffn.hidden_dim]
         if masked:
-            widths = _widths([ffn.hidden_dim for ffn in masked])
-            active = _widths([ffn.width for ffn in masked])
+            widths = _by_kind(masked, lambda ffn: ffn.hidden_dim)
+            active = _by_kind(masked, lambda ffn: ffn.width)
+            told = [f"{what} {n}, {active[what]} active" for what, n in widths.items()]
             print(
-                f"Masked: FFN width {widths}, {active} active; the other neurons are "
+                f"Masked: {', '.join(told)}; the others are "
                 "zeros. keras_idea.compact(model) makes the narrow model. Training on "
                 "without the callback may bring them back."
             )
 
-    def _figures(self, model: keras.Model) -> tuple[str, int]:
-        widths = _widths([ffn.hidden_dim for ffn in self._ffns])
+    def _figures(self, model: keras.Model) -> tuple[dict[str, str], int]:
+        widths = _by_kind(self._ffns, lambda ffn: ffn.hidden_dim)
         return widths, plain_parameters(model)
+
+
+_WHAT = {"neurons": "FFN width", "kv_groups": "key/value heads"}
+
+
+def _by_kind(ffns: Sequence[FFN], count: Callable[[FFN], int]) -> dict[str, str]:
+    """What is said of each kind -> the counts of those of that kind."""
+    return {
+        what: _widths(counts)
+        for kind, what in _WHAT.items()
+        if (counts := [count(ffn) for ffn in ffns if ffn.kind == kind])
+    }
+
+
+def _to(before: dict[str, str], after: dict[str, str]) -> str:
+    told = [f"{what} {n} to {after[what]}" for what, n in before.items()]
+    return ", ".join(told)
 
 
 def _widths(widths: Sequence[int]) -> str:

@@ -47,11 +47,11 @@ def check_run(
         if not model.optimizer.built:
             with scope_of(model):
                 model.optimizer.build(model.trainable_variables)
-    ffns = check_trainable(model, prune.groups)
+    ffns = check_trainable(model, prune.groups, list(prune.targets))
     budget = prune.budget
-    targets = target_widths(prune.target_dim, budget, model, ffns, prune.round_to)
+    targets = target_widths(prune.targets, budget, model, ffns, prune.round_to)
     if budget and (prune.params or {}).get("verbose"):
-        print(budget_line(budget, model, ffns, max(width for _, width in targets)))
+        print(budget_line(budget, model, targets))
     for ffn, target in targets:
         check_scores(ffn)
         if target > ffn.width:
@@ -69,15 +69,19 @@ def check_run(
 
 
 def _too_wide(prune: keras.callbacks.Callback, ffn: FFN, target: int) -> str:
-    rounded = isinstance(prune.target_dim, float) and prune.round_to > 1
+    given, units, name = prune.targets[ffn.kind], "neurons", "target_dim"
+    if ffn.kind != "neurons" or len(prune.targets) > 1:
+        name = f"targets[{ffn.kind!r}]"
+    if ffn.kind == "kv_groups":
+        units = "key/value heads"
     cure = f"Give at most {ffn.width}."
-    received = f"target_dim={prune.target_dim}"
-    if rounded:
+    received = f"{name}={given}"
+    if isinstance(given, float) and prune.round_to > 1:
         received += f", round_to={prune.round_to}"
-        cure = "Lower `round_to` or `target_dim`."
+        cure = f"Lower `round_to` or `{name}`."
     return (
-        "`target_dim` must be at most the width of each FFN. Received: "
-        f"{received}, which keeps {target} neurons, but {ffn.name} has {ffn.width} "
+        f"`{name}` must be at most the width of each FFN. Received: "
+        f"{received}, which keeps {target} {units}, but {ffn.name} has {ffn.width} "
         f"alive. {cure}"
     )
 

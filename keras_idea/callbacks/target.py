@@ -1,54 +1,101 @@
-"""How many neurons each FFN is to keep."""
+"""How many neurons each FFN, and how many heads each attention layer, is to keep."""
 
+import fractions
 import numbers
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 import keras
 
-from keras_idea.callbacks.budget import Budget, costs_by_width
+from keras_idea.callbacks.budget import Budget, costs_of
 from keras_idea.errors import ArgumentError
-from keras_idea.surgery.find import FFN
-from keras_idea.validation import check_int
+from keras_idea.surgery.find import FFN, KINDS, Kind
+from keras_idea.validation import check_choice, check_int
+
+#: By kind: an int, what each keeps; or a float in (0, 1), the fraction of it; None: as
+#: the budget says.
+Targets: TypeAlias = dict[Kind, int | float | None]
+
+_INSTEAD = (
+    "or give target_parameters, target_bytes or target_flops in its place. Received: "
+)
 
 
-def check_target(target_dim: Any, round_to: int, budget: Budget) -> int | float | None:
-    """Refuses a `target_dim` that is neither a number of neurons nor a fraction.
+def check_targets(
+    target_dim: Any, targets: Any, kinds: Any, round_to: int, budget: Budget
+) -> Targets:
+    """Refuses targets that are neither numbers nor fractions, or say a thing twice.
 
     Args:
-        target_dim: int >= 1, neurons to keep; or float in (0, 1), the fraction to keep;
-            or None, where there is a budget.
-        round_to: int >= 1, of which an int must be a multiple.
+        target_dim: int, float or None, those of "neurons".
+        targets: dict of a kind to an int or a float, or None.
+        kinds: list of the kinds that a budget may prune.
+        round_to: int >= 1, of which an int for neurons must be a multiple.
         budget: `Budget`, empty if there is none.
 
     Returns:
-        A Python int or float, or None.
+        dict, kind -> Python int or float; with a budget None.
 
     Raises:
         ValueError: for anything else.
     """
+    if isinstance(kinds, str) or not kinds or set(kinds) - set(KINDS):
+        raise ArgumentError(
+            f"`kinds` must list some of {', '.join(map(repr, KINDS))}. Received: "
+            f'kinds={kinds!r}. For example kinds=("neurons", "kv_groups").'
+        )
+    given = {"target_dim": target_dim, "targets": targets}
+    told = [f"{name}={value!r}" for name, value in given.items() if value is not None]
     if budget:
-        if target_dim is not None:
+        if told:
             raise ArgumentError(
-                f"Give one of `target_dim` and {budget}: both say how narrow to prune. "
-                f"Received: target_dim={target_dim!r} too."
+                f"Give one of `{told[0].partition('=')[0]}` and {budget}: both say how "
+                f"narrow to prune. Received: {told[0]} too."
             )
-        return None
-    if isinstance(target_dim, numbers.Integral) and not isinstance(target_dim, bool):
-        target_dim = check_int("target_dim", target_dim, minimum=1)
-        if target_dim % round_to:
+        return dict.fromkeys(kinds, None)
+    if tuple(kinds) != ("neurons",):
+        raise ArgumentError(
+            "`kinds` says what a budget may prune, and there is none. Received: "
+            f"kinds={tuple(kinds)!r}. Give `targets`, a target for each kind, alone; "
+            "or a budget, such as target_parameters."
+        )
+    if len(told) > 1:
+        raise ArgumentError(
+            "Give one of `target_dim` and `targets`: target_dim=x is targets="
+            f'{{"neurons": x}}. Received: {", ".join(told)}.'
+        )
+    if targets is None:
+        return {"neurons": _check_target("target_dim", target_dim, "neurons", round_to)}
+    if not isinstance(targets, Mapping) or not targets:
+        raise ArgumentError(
+            '`targets` must be a dict such as {"neurons": 0.4, "kv_groups": 0.5}. '
+            f"Received: targets={targets!r}."
+        )
+    for kind in targets:
+        check_choice("targets", kind, KINDS)
+    return {
+        kind: _check_target(f"targets[{kind!r}]", value, kind, round_to)
+        for kind, value in targets.items()
+    }
+
+
+def _check_target(name: str, target: Any, kind: Kind, round_to: int) -> int | float:
+    if isinstance(target, numbers.Integral) and not isinstance(target, bool):
+        target = check_int(name, target, minimum=1)
+        if kind == "neurons" and target % round_to:
             raise ArgumentError(
-                f"`target_dim` must be a multiple of round_to={round_to}. "
-                f"Received: target_dim={target_dim}."
+                f"`{name}` must be a multiple of round_to={round_to}. "
+                f"Received: {name}={target}."
             )
-        return target_dim
-    if isinstance(target_dim, numbers.Real) and 0 < float(target_dim) < 1:
-        return float(target_dim)
+        return target
+    if isinstance(target, numbers.Real) and 0 < float(target) < 1:
+        return float(target)
+    units = "neurons to keep in each FFN"
+    if kind == "kv_groups":
+        units = "key/value heads to keep in each attention layer"
     raise ArgumentError(
-        "`target_dim` must be an integer >= 1 (neurons to keep in each FFN) or a "
-        "float in (0, 1) (the fraction to keep); or give target_parameters, "
-        "target_bytes or target_flops in its place. "
-        f"Received: target_dim={target_dim!r}."
+        f"`{name}` must be an integer >= 1 ({units}) or a float in (0, 1) (the "
+        f"fraction to keep); {_INSTEAD}{name}={target!r}."
     )
 
 
@@ -71,7 +118,7 @@ def target_width(target_dim: int | float, full_dim: int, round_to: int) -> int:
     """The neurons that an FFN keeps.
 
     Args:
-        target_dim: int or float, as `check_target` returns it.
+        target_dim: int or float, as of `check_targets`.
         full_dim: int >= 1, neurons that the FFN was built with.
         round_to: int >= 1, of which a fraction becomes the nearest multiple.
 
@@ -88,20 +135,23 @@ def target_width(target_dim: int | float, full_dim: int, round_to: int) -> int:
 
 
 def target_widths(
-    target_dim: int | float | None,
+    targets: Targets,
     budget: Budget,
     model: keras.Model,
     ffns: Sequence[FFN],
     round_to: int,
 ) -> list[tuple[FFN, int]]:
-    """The neurons that each FFN of a model keeps.
+    """What each FFN, and each attention layer, of a model keeps.
+
+    With a budget all FFNs have one width, the largest within it; where heads are pruned
+    too, each keeps the same fraction of what it has, rounded down.
 
     Args:
-        target_dim: as `check_target` returns it.
-        budget: `Budget`, which counts where there is no `target_dim`.
+        targets: as `check_targets` returns them.
+        budget: `Budget`, which counts where there are none.
         model: the built Keras model.
         ffns: list of `FFN` handles that are pruned.
-        round_to: int >= 1, of which widths become multiples.
+        round_to: int >= 1, of which widths become multiples; numbers of heads do not.
 
     Returns:
         list of (`FFN` handle, int).
@@ -109,17 +159,64 @@ def target_widths(
     Raises:
         ValueError: if a budget cannot be met.
     """
-    if target_dim is None:
+    if not budget:
+        return [
+            (ffn, target_width(target, ffn.full_dim, _step(ffn, round_to)))
+            for ffn in ffns
+            if (target := targets[ffn.kind]) is not None
+        ]
+    costs = costs_of(model, ffns)
+    if all(ffn.kind == "neurons" for ffn in ffns):
+
+        def least(width: int) -> list[int]:
+            return [min(width, ffn.full_dim) for ffn in ffns]
+
         widest = max(ffn.full_dim for ffn in ffns)
-        width = budget.widest(costs_by_width(model, ffns), widest, round_to)
-        return [(ffn, min(width, ffn.full_dim)) for ffn in ffns]
-    return [(ffn, target_width(target_dim, ffn.full_dim, round_to)) for ffn in ffns]
+        width = budget.widest(lambda w: costs(least(w)), widest, round_to)
+        return list(zip(ffns, least(width), strict=True))
+    widths = budget.most(
+        _together(ffns, round_to), costs, "size"
+    )
+    return list(zip(ffns, widths, strict=True))
 
 
-def budget_line(budget: Budget, model: keras.Model, ffns: list[FFN], width: int) -> str:
+def _step(ffn: FFN, round_to: int) -> int:
+    return round_to if ffn.kind == "neurons" else 1
+
+
+def _together(ffns: Sequence[FFN], round_to: int) -> list[list[int]]:
+    """The sizes that all have at one fraction of what they were built with, ascending.
+
+    One for each fraction at which one of them becomes larger.
+    """
+    shares = {
+        # Exact: a float may lie below the quotient that it stands for.
+        fractions.Fraction(size, ffn.full_dim)
+        for ffn in ffns
+        for step in [_step(ffn, round_to)]
+        for size in range(step, ffn.full_dim + 1, step)
+    }
+    return [
+        [
+            max(1, int(share * ffn.full_dim) // step) * step
+            for ffn in ffns
+            for step in [_step(ffn, round_to)]
+        ]
+        for share in sorted(shares)
+    ]
+
+
+def budget_line(
+    budget: Budget, model: keras.Model, targets: Sequence[tuple[FFN, int]]
+) -> str:
     """What a budget comes to: a line for whoever watches the run."""
-    costs = costs_by_width(model, ffns)(width)
+    costs = costs_of(model, [ffn for ffn, _ in targets])([n for _, n in targets])
+    stay = []
+    for kind, what in (("neurons", "FFN"), ("kv_groups", "attention layer")):
+        most = max((n for ffn, n in targets if ffn.kind == kind), default=0)
+        units = "neurons" if kind == "neurons" else "key/value heads"
+        stay += [f"at most {most} {units} stay in each {what}"] if most else []
     return (
-        f"{budget}: at most {width} neurons stay in each FFN. The narrow model has "
+        f"{budget}: {', '.join(stay)}. The narrow model has "
         f"{costs.parameters:,} parameters and takes {costs.flops:,} FLOPs a token."
     )

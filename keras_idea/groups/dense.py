@@ -60,7 +60,7 @@ class DenseGroup:
         kernels = [Cut(stored_kernel(layer), 1) for layer in self.makers]
         kernels += [Cut(stored_kernel(layer), 0) for layer in self.readers]
         biases = [layer.bias for layer in self.makers if layer.bias is not None]
-        cuts = [*kernels, *(Cut(bias, 0) for bias in biases)]
+        cuts = [*kernels, *(Cut(bias, 0, is_bias=True) for bias in biases)]
         # Two layers may have one kernel.
         return list({id(cut.variable): cut for cut in cuts}.values())
 

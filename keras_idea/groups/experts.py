@@ -44,7 +44,11 @@ class ExpertGroup:
         return [
             *(Cut(kernel, 2, 0, self.packing) for kernel in entrances),
             Cut(down, 1, 0),
-            *(Cut(bias, 1, 0, self.packing) for bias in biases if bias is not None),
+            *(
+                Cut(bias, 1, 0, self.packing, is_bias=True)
+                for bias in biases
+                if bias is not None
+            ),
         ]
 
     def set_hidden_dim(self, hidden_dim: int) -> None:

@@ -18,6 +18,11 @@ _STATES: weakref.WeakKeyDictionary[keras.layers.Layer, NeuronState] = (
 )
 
 
+def held_state(layer: keras.layers.Layer) -> NeuronState | None:
+    """The state of the neurons that a layer makes, or None if there is none yet."""
+    return _STATES.get(layer)
+
+
 def state_of(layer: keras.layers.Layer, cuts: Sequence[Cut]) -> NeuronState:
     """The state of the neurons that a layer makes; a new one if there is none.
 
@@ -32,7 +37,7 @@ def state_of(layer: keras.layers.Layer, cuts: Sequence[Cut]) -> NeuronState:
     if state is None:
         state = _STATES[layer] = NeuronState(name="neuron_state")
         kernels = [cut for cut in cuts if not cut.is_bias]
-        lengths = [cut.variable.shape[cut.weights_axis] for cut in kernels]
+        lengths = [cut.weights for cut in kernels]
         first, matrices = kernels[0], sum(cut.matrices for cut in kernels)
         experts = None if first.group is None else first.variable.shape[first.group]
         # In the layer's scope, so that no two states have the same path; of a layer in

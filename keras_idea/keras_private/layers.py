@@ -37,6 +37,26 @@ def set_input_dim(layer: keras.layers.Layer, size: int) -> None:
     layer._build_shapes_dict = {n: (*s[:-1], size) for n, s in shapes.items()}
 
 
+def renew_head_shapes(layer: keras.layers.Layer, heads: int, reads: bool) -> None:
+    """Tells a projection of an attention that there are other heads now.
+
+    Args:
+        layer: a Dense or EinsumDense layer.
+        heads: int, heads; of a Dense layer the features of all of them.
+        reads: bool, whether it reads heads rather than makes them.
+    """
+    if isinstance(layer, keras.layers.Dense):
+        (set_input_dim if reads else set_output_dim)(layer, heads)
+    elif reads:
+        shapes = layer._build_shapes_dict or {}
+        layer._build_shapes_dict = {
+            name: (*shape[:-2], heads, shape[-1]) for name, shape in shapes.items()
+        }
+    else:
+        given = layer.partial_output_shape
+        layer.partial_output_shape = (*given[:-2], heads, given[-1])
+
+
 def config_number(layer: keras.layers.Layer, name: str) -> int | None:
     """The int that a layer's config holds under a name, if it can be set; else None.
 

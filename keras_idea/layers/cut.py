@@ -2,9 +2,12 @@
 
 Shapes: F neurons of an FFN, or of each of its E experts; D = input_dim. What there is
 of each neuron (a mask, indices of those that stay) has the shape `(F,)` or `(E, F)`.
+The heads of an attention lie in its weights likewise; what is said of neurons holds of
+its F groups of a key/value head with its query heads.
 """
 
 import dataclasses
+import math
 from typing import Literal
 
 import keras
@@ -29,6 +32,10 @@ class Cut:
             own; None: there are none.
         packing: how the neurons of two matrices lie behind one another along `axis`;
             "": it is one matrix.
+        size: int, the entries along `axis` that a neuron has, side by side: the query
+            heads of a key/value head. Default 1.
+        is_bias: bool, whether it holds no weights that count in a score. Default
+            False.
 
     Example:
     >>> kernel = keras.Variable(np.ones((4, 6)))  # (D, F)
@@ -40,6 +47,8 @@ class Cut:
     axis: int
     group: int | None = None
     packing: Packing = ""
+    size: int = 1
+    is_bias: bool = False
 
     @property
     def matrices(self) -> int:
@@ -49,18 +58,19 @@ class Cut:
     @property
     def neurons(self) -> int:
         """int, neurons (of an expert) that it has places for."""
-        return self.variable.shape[self.axis] // self.matrices
+        return self.variable.shape[self.axis] // (self.matrices * self.size)
 
     @property
-    def is_bias(self) -> bool:
-        """bool, whether a neuron has one number in each matrix, not weights."""
-        return len(self.variable.shape) == (1 if self.group is None else 2)
+    def weights_axes(self) -> tuple[int, ...]:
+        """Tuple of int, the axes of a kernel along which a neuron's weights lie."""
+        axes = {*range(len(self.variable.shape))} - {self.axis, self.group}
+        return tuple(sorted(axes))
 
     @property
-    def weights_axis(self) -> int:
-        """int, the axis of a kernel along which the weights of one neuron lie."""
-        (axis,) = {*range(len(self.variable.shape))} - {self.axis, self.group}
-        return axis
+    def weights(self) -> int:
+        """int, the weights of a neuron in each matrix."""
+        shape = self.variable.shape
+        return math.prod(shape[axis] for axis in self.weights_axes) * self.size
 
     def of(self, variable: keras.Variable, axis: int) -> "Cut":
         """The same neurons in another variable, such as an optimizer's slot."""
@@ -70,7 +80,7 @@ class Cut:
         """The variable's shape once it has so many neurons (an expert)."""
         shape = tuple(self.variable.shape)
         before, after = shape[: self.axis], shape[self.axis + 1 :]
-        return (*before, neurons * self.matrices, *after)
+        return (*before, neurons * self.matrices * self.size, *after)
 
     def spread(self, values: Tensor) -> Tensor:
         """One number a neuron, so that it multiplies all of the neuron's weights.
@@ -85,17 +95,35 @@ class Cut:
             values = ops.concatenate([values, values], axis=-1)
         elif self.packing == "pairs":
             values = ops.repeat(values, 2, axis=-1)
-        return values if self.is_bias else ops.expand_dims(values, self.weights_axis)
+        elif self.size > 1:
+            values = ops.repeat(values, self.size, axis=-1)
+        for axis in self.weights_axes:
+            values = ops.expand_dims(values, axis)
+        return values
+
+    def rows(self, values: Tensor) -> Tensor:
+        """The weights of each neuron, of a kernel without experts.
+
+        Args:
+            values: tensor of the kernel's shape.
+
+        Returns:
+            Tensor `(F, weights)`.
+        """
+        return ops.reshape(ops.moveaxis(values, self.axis, 0), (self.neurons, -1))
 
     def split(self, values: Tensor) -> list[Tensor]:
         """Numbers along the axis, by matrix.
 
         Args:
-            values: tensor `(2 F,)` or `(E, 2 F)`, or `F` where nothing is packed.
+            values: tensor `(2 F,)` or `(E, 2 F)`, or `F` where nothing is packed, or
+                `(F size,)`, of which the mean is taken.
 
         Returns:
             List of tensors `(F,)` or `(E, F)`, one a matrix.
         """
+        if self.size > 1:
+            return [ops.mean(ops.reshape(values, (-1, self.size)), axis=-1)]
         if not self.packing:
             return [values]
         if self.packing == "pairs":
@@ -108,8 +136,11 @@ class Cut:
         Returns:
             bool tensor `(F,)` or `(E, F)`.
         """
-        places = {*range(len(self.variable.shape))} - {self.axis, self.group}
-        values = ops.any(self.variable.value != 0, axis=tuple(places))
+        values = self.variable.value != 0
+        if self.weights_axes:
+            values = ops.any(values, axis=self.weights_axes)
+        if self.size > 1:
+            return ops.any(ops.reshape(values, (-1, self.size)), axis=-1)
         first, *second = self.split(values)
         return ops.logical_or(first, second[0]) if second else first
 
@@ -127,4 +158,6 @@ class Cut:
         elif self.packing == "pairs":
             places = np.stack([2 * kept, 2 * kept + 1], axis=-1)
             places = places.reshape(*kept.shape[:-1], -1)
+        elif self.size > 1:
+            places = (kept[:, None] * self.size + np.arange(self.size)).reshape(-1)
         return take_neurons(value, places, self.axis, self.group)

@@ -82,7 +82,7 @@ def cuts_of(
     return [
         *(Cut(kernel, 1) for kernel in entrances),
         Cut(down, 0),
-        *(Cut(bias, 0) for bias in inner),
+        *(Cut(bias, 0, is_bias=True) for bias in inner),
     ]
 
 

@@ -93,6 +93,8 @@ class CausalSelfAttention(keras.layers.Layer):
         num_key_value_heads: int or None, key/value heads; divides `num_heads`.
             Defaults to None: as many as query heads.
         rope_max_wavelength: float, see `rotary`. Defaults to 10000.
+        head_dim: int or None, features of a head. Defaults to None: model_dim /
+            num_heads.
         **kwargs: arguments of `keras.layers.Layer` (name, dtype, trainable).
 
     Call arguments:
@@ -116,10 +118,12 @@ class CausalSelfAttention(keras.layers.Layer):
         num_heads: int,
         num_key_value_heads: int | None = None,
         rope_max_wavelength: float = 10000.0,
+        head_dim: int | None = None,
         **kwargs: Any,
     ) -> None:
         """Checks and keeps the arguments."""
         super().__init__(**kwargs)
+        self.head_dim = head_dim
         self.num_key_value_heads = check_heads(num_heads, num_key_value_heads)
         self.num_heads = num_heads
         self.rope_max_wavelength = check_number(
@@ -129,7 +133,7 @@ class CausalSelfAttention(keras.layers.Layer):
     def build(self, input_shape: Shape) -> None:
         """Makes the four projections for (batch, tokens, model_dim)."""
         model_dim = input_shape[-1]
-        self.head_dim = check_head_dim(model_dim, self.num_heads)
+        self.head_dim = check_head_dim(model_dim, self.num_heads, self.head_dim)
         query_dim = self.num_heads * self.head_dim
         key_value_dim = self.num_key_value_heads * self.head_dim
         self.query = self._projection("query", query_dim, input_shape)
@@ -190,4 +194,5 @@ class CausalSelfAttention(keras.layers.Layer):
             "num_heads": self.num_heads,
             "num_key_value_heads": self.num_key_value_heads,
             "rope_max_wavelength": self.rope_max_wavelength,
+            "head_dim": self.head_dim,
         }

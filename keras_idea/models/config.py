@@ -40,15 +40,17 @@ def check_heads(num_heads: int, num_key_value_heads: int | None) -> int:
     return groups
 
 
-def check_head_dim(model_dim: int, num_heads: int) -> int:
+def check_head_dim(model_dim: int, num_heads: int, given: int | None = None) -> int:
     """Returns the features of one head, or raises if they cannot be rotated.
 
     Args:
         model_dim: int, features of the residual stream.
         num_heads: int, query heads.
+        given: int or None, the features; None: `model_dim // num_heads`. Defaults to
+            None.
 
     Returns:
-        int, `model_dim // num_heads`, even.
+        int, even.
 
     Raises:
         ValueError: if `model_dim` is not a multiple of `num_heads`, or the
@@ -58,6 +60,13 @@ def check_head_dim(model_dim: int, num_heads: int) -> int:
     >>> check_head_dim(1024, 16)
     64
     """
+    if given is not None:
+        if check_int("head_dim", given, minimum=1) % 2:
+            raise ArgumentError(
+                "`head_dim` must be even, because the rotary embedding turns pairs of "
+                f"features. Received: head_dim={given}."
+            )
+        return given
     if model_dim % num_heads:
         raise ArgumentError(
             "`model_dim` must be a multiple of `num_heads`. Received: "

@@ -37,6 +37,8 @@ class DecoderBlock(keras.layers.Layer):
         rope_max_wavelength: float, see `rotary`. Defaults to 10000.
         rms_norm_epsilon: float, added to the mean square before the root.
             Defaults to 1e-5.
+        head_dim: int or None, features of a head. Defaults to None: model_dim /
+            num_heads.
         **kwargs: arguments of `keras.layers.Layer` (name, dtype, trainable).
 
     Call arguments:
@@ -62,6 +64,7 @@ class DecoderBlock(keras.layers.Layer):
         num_key_value_heads: int | None = None,
         rope_max_wavelength: float = 10000.0,
         rms_norm_epsilon: float = 1e-5,
+        head_dim: int | None = None,
         **kwargs: Any,
     ) -> None:
         """Checks and keeps the arguments."""
@@ -76,10 +79,12 @@ class DecoderBlock(keras.layers.Layer):
         self.num_key_value_heads = num_key_value_heads
         self.rope_max_wavelength = rope_max_wavelength
         self.rms_norm_epsilon = rms_norm_epsilon
+        self.head_dim = head_dim
         self.attention = CausalSelfAttention(
             num_heads,
             num_key_value_heads,
             rope_max_wavelength,
+            head_dim,
             dtype=self.dtype_policy,
             name="attention",
         )
@@ -115,6 +120,7 @@ class DecoderBlock(keras.layers.Layer):
             "num_key_value_heads": self.num_key_value_heads,
             "rope_max_wavelength": self.rope_max_wavelength,
             "rms_norm_epsilon": self.rms_norm_epsilon,
+            "head_dim": self.head_dim,
         }
 
     @classmethod

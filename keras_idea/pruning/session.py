@@ -1,6 +1,6 @@
 """One pruning run of a model and its optimizer, which owns all that the run knows."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import keras
 
@@ -207,19 +207,24 @@ class Session:
         return [track.ffn for track in self.tracks if track.too_wide]
 
     def progress(self, step: int) -> dict[str, float]:
-        """The log entries `width` and `sparsity` after so many steps."""
-        return self._logs([min(t.schedule(step), t.began) for t in self.tracks])
+        """The log entries `width`, `sparsity` and `kv_groups` after so many steps."""
+        return self._logs(lambda t: min(t.schedule(step), t.began))
 
     def seen(self) -> dict[str, float]:
-        """The log entries `width` and `sparsity`, of the FFNs as they are."""
-        return self._logs([track.ffn.width for track in self.tracks])
+        """The same log entries, of the model as it is."""
+        return self._logs(lambda t: t.ffn.width)
 
-    def _logs(self, widths: list[int]) -> dict[str, float]:
-        full = sum(track.schedule.full_dim for track in self.tracks)
-        return {
-            "width": sum(widths) / len(widths),
-            "sparsity": 1 - sum(widths) / full,
-        }
+    def _logs(self, width_of: Callable[[Track], int]) -> dict[str, float]:
+        logs = {}
+        neurons = [t for t in self.tracks if t.ffn.kind == "neurons"]
+        if neurons:
+            active = sum(map(width_of, neurons))
+            logs["width"] = active / len(neurons)
+            logs["sparsity"] = 1 - active / sum(t.schedule.full_dim for t in neurons)
+        heads = [width_of(t) for t in self.tracks if t.ffn.kind == "kv_groups"]
+        if heads:
+            logs["kv_groups"] = sum(heads) / len(heads)
+        return logs
 
     def _prune(self, model: keras.Model, tracing: bool = False) -> None:
         """Sets a pruner to work, on the FFNs as wide as they are now."""

@@ -2,7 +2,7 @@
 
 from keras_idea.surgery.compact import compact
 from keras_idea.surgery.explain import explain
-from keras_idea.surgery.find import FFN, find_ffns
+from keras_idea.surgery.find import FFN, find_ffns, find_groups
 from keras_idea.surgery.shrink import shrink_in_place
 
 __all__ = [
@@ -10,5 +10,6 @@ __all__ = [
     "compact",
     "explain",
     "find_ffns",
+    "find_groups",
     "shrink_in_place",
 ]

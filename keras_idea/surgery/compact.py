@@ -23,6 +23,7 @@ from keras_idea.layers.plain_ffns import PlainFFN
 from keras_idea.layers.prunable import Prunable
 from keras_idea.surgery.condition import check_at_rest
 from keras_idea.surgery.find import FFN
+from keras_idea.surgery.heads import check_one_number
 from keras_idea.surgery.optimizer_state import (
     built_optimizer,
     check_carriable,
@@ -85,6 +86,7 @@ def compact(model: keras.layers.Layer) -> keras.layers.Layer:
     for backbone in [layer for layer in walk(model) if is_backbone(layer)]:
         widths = {id(ffn.layer): stay.shape[-1] for ffn, stay in kept}
         check_one_width(backbone, widths)
+        check_one_number(backbone, widths)
     narrow = _rebuild(model, {})
     if not narrow.built:
         narrow.build_from_config(model.get_build_config())

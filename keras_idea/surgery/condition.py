@@ -19,7 +19,8 @@ from keras_idea.keras_private.layer_walk import walk
 from keras_idea.keras_private.optimizer_parts import innermost, parts
 from keras_idea.keras_private.optimizer_variables import trained_variables
 from keras_idea.surgery.explain import why_nothing
-from keras_idea.surgery.find import FFN, find_ffns
+from keras_idea.surgery.find import FFN, KINDS, Kind, find_groups
+from keras_idea.surgery.heads import check_one_number
 from keras_idea.surgery.pruner import pruner_of
 from keras_idea.surgery.replicas import replicas_of
 
@@ -53,9 +54,14 @@ class Condition:
 Groups: TypeAlias = Callable[[FFN], bool] | None
 
 
-def condition_of(model: keras.layers.Layer, groups: Groups = None) -> Condition:
-    """The `Condition` of a Keras model or layer, of the FFNs that `groups` takes."""
-    ffns = [ffn for ffn in find_ffns(model) if groups is None or groups(ffn)]
+def condition_of(
+    model: keras.layers.Layer, groups: Groups = None, kinds: Sequence[Kind] = KINDS
+) -> Condition:
+    """The `Condition` of a Keras model or layer, of what `groups` takes of `kinds`."""
+    found = find_groups(model, kinds)
+    ffns = [ffn for ffn in found if groups is None or groups(ffn)]
+    held = [(ffn.name, ffn.held_state) for ffn in ffns]
+    states = [(name, state) for name, state in held if state is not None]
     optimizer = getattr(model, "optimizer", None)
     backbones = [layer for layer in walk(model) if is_backbone(layer)]
     parts = [part for backbone in backbones for part in walk(backbone)]
@@ -63,8 +69,8 @@ def condition_of(model: keras.layers.Layer, groups: Groups = None) -> Condition:
         model=model,
         ffns=ffns,
         pruning=pruner_of(optimizer) is not None
-        or any(ffn.state.live is not None for ffn in ffns),
-        learning=[ffn.name for ffn in ffns if ffn.state.probe is not None],
+        or any(state.live is not None for _, state in states),
+        learning=[name for name, state in states if state.probe is not None],
         lora=[part for part in parts if getattr(part, "lora_enabled", False)],
         quantized=[p for p in parts if getattr(p, "quantization_mode", None)],
         frozen=[
@@ -76,12 +82,15 @@ def condition_of(model: keras.layers.Layer, groups: Groups = None) -> Condition:
     )
 
 
-def check_trainable(model: keras.Model, groups: Groups = None) -> list[FFN]:
+def check_trainable(
+    model: keras.Model, groups: Groups = None, kinds: Sequence[Kind] = ("neurons",)
+) -> list[FFN]:
     """Refuses, when `fit` begins, a model whose FFNs cannot be pruned as it stands.
 
     Args:
         model: the Keras model that is fitted.
         groups: function of an `FFN`: whether it is to be pruned. Defaults to None: all.
+        kinds: list of the kinds that are to be pruned. Defaults to neurons alone.
 
     Returns:
         Non-empty list of `FFN` handles.
@@ -94,10 +103,11 @@ def check_trainable(model: keras.Model, groups: Groups = None) -> list[FFN]:
             f"Model '{model.name}' is not compiled with an optimizer. Call "
             "`model.compile(optimizer=..., loss=...)` before `fit`."
         )
-    condition = condition_of(model, groups)
+    condition = condition_of(model, groups, kinds)
     _check_plain(condition)
-    if not condition.ffns and groups is not None and find_ffns(model):
-        names = ", ".join(ffn.name for ffn in find_ffns(model))
+    all_found = find_groups(model, kinds)
+    if not condition.ffns and groups is not None and all_found:
+        names = ", ".join(ffn.name for ffn in all_found)
         raise ArgumentError(
             f"`groups` takes none of the FFNs of model '{model.name}'. Received: "
             f"groups={groups!r}. Let it return True for one of: {names}."
@@ -151,6 +161,7 @@ def check_backbones(model: keras.Model, targets: Sequence[tuple[FFN, int]]) -> N
         check_family(backbone)
         check_rebuildable(backbone)
         check_one_width(backbone, widths)
+        check_one_number(backbone, widths)
 
 
 def check_at_rest(model: keras.layers.Layer, what: str) -> list[FFN]:

@@ -1,16 +1,16 @@
-"""The FFNs of a model, behind one kind of handle."""
+"""What can be pruned in a model, behind one kind of handle."""
 
 import dataclasses
 import weakref
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 import keras
 import numpy as np
 
 from keras_idea.groups.dense import DenseGroup, Found, find_dense_groups, is_dense
 from keras_idea.groups.measured import end_measuring, is_measured, measure
-from keras_idea.groups.states import state_of
+from keras_idea.groups.states import held_state, state_of
 from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.hub.ffn import known_ffns
 from keras_idea.keras_private.layer_walk import walk
@@ -20,25 +20,39 @@ from keras_idea.layers.feed_forward import used_neurons
 from keras_idea.layers.neuron_state import NeuronState
 from keras_idea.layers.plain_ffns import PlainFFN
 from keras_idea.layers.prunable import Prunable
+from keras_idea.surgery.heads import find_heads
 from keras_idea.typing import Tensor
+from keras_idea.validation import check_choice
+
+#: What is pruned: neurons of FFNs; key/value heads, each with its query heads.
+Kind = Literal["neurons", "kv_groups"]
+KINDS: tuple[Kind, ...] = ("neurons", "kv_groups")
 
 
 @dataclasses.dataclass(frozen=True)
 class FFN:
     """The neurons of one FFN, whatever layers it is made of.
 
+    Or, of kind "kv_groups", the key/value heads of one attention layer, each with its
+    query heads: what is said of neurons holds of them.
+
     Attributes:
         name: str, the path of its layer.
         layer: the Keras layer that it is known by: an FFN of this package, the first
             of its Dense layers, or the layer that holds the matrices of experts.
-        weights: what holds its kernels: that layer, a `DenseGroup` or an
-            `ExpertGroup`. All experts of a mixture are one `FFN`; of each equally many
-            neurons are active.
+        weights: what holds its kernels: that layer, a `DenseGroup`, an `ExpertGroup`
+            or an `AttentionGroup`. All experts of a mixture are one `FFN`; of each
+            equally many neurons are active.
     """
 
     name: str
     layer: keras.layers.Layer
     weights: Any
+
+    @property
+    def kind(self) -> Kind:
+        """str, "neurons" or "kv_groups"."""
+        return getattr(self.weights, "kind", "neurons")
 
     @property
     def layers(self) -> list[keras.layers.Layer]:
@@ -51,6 +65,11 @@ class FFN:
         if self.masks_itself:
             return self.layer.state
         return state_of(self.layer, self.cuts())
+
+    @property
+    def held_state(self) -> NeuronState | None:
+        """Its `NeuronState`; None where nobody has asked for one yet."""
+        return self.layer.state if self.masks_itself else held_state(self.layer)
 
     @property
     def masks_itself(self) -> bool:
@@ -194,6 +213,42 @@ class FFN:
             called = self.weights.calls_readers and len(readers) == 1
             return readers[0] if called else None
         return self.layer if isinstance(self.layer, PlainFFN) else None
+
+
+def find_groups(
+    model: keras.layers.Layer, kinds: Sequence[Kind] = KINDS
+) -> list[FFN]:
+    """Finds everything in a model that can be pruned.
+
+    Args:
+        model: a built Keras model or layer, as of `find_ffns`.
+        kinds: list of "neurons" (see `find_ffns`) and "kv_groups": the key/value heads
+            of Keras's `MultiHeadAttention` and `GroupQueryAttention`, of this package's
+            decoder and of KerasHub's models whose config says how wide a head is, each
+            with the query heads that read it. Default both.
+
+    Returns:
+        list of handles, each of one `kind`: first those of FFNs, then those of
+        attention layers, in the model's own order.
+
+    Raises:
+        ValueError: if `model` is no Keras layer, or for another kind.
+
+    Example:
+    >>> for group in find_groups(model):
+    ...     print(group.kind, group.name, group.hidden_dim)
+    neurons block_0/ffn_0 8
+    neurons block_1/ffn_1 8
+    kv_groups block_0/attention 2
+    kv_groups block_1/attention 2
+    """
+    for kind in kinds:
+        check_choice("kinds", kind, KINDS)
+    found = find_ffns(model) if "neurons" in kinds else []
+    if "kv_groups" in kinds:
+        for group in find_heads(model).groups:
+            found.append(FFN(group.owner.path, group.owner, group))
+    return found
 
 
 def find_ffns(model: keras.layers.Layer) -> list[FFN]:

@@ -56,7 +56,7 @@ def paired_variables(
     for a, b, stays in pairs:
         shape = list(a.shape)
         for neurons, cut in stays:
-            shape[cut.axis] = neurons.shape[-1] * cut.matrices
+            shape[cut.axis] = cut.shape(neurons.shape[-1])[cut.axis]
         if (tuple(shape), a.name) != (tuple(b.shape), b.name):
             break
     else:

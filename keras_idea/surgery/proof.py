@@ -13,6 +13,7 @@ import numpy as np
 
 from keras_idea import processes
 from keras_idea.errors import ArgumentError
+from keras_idea.groups.attention import AttentionGroup
 from keras_idea.groups.dense import DenseGroup
 from keras_idea.keras_private.layer_walk import student_of
 from keras_idea.keras_private.symbolic import example_arrays
@@ -47,7 +48,8 @@ def prove(model: keras.Model, ffns: Sequence[FFN]) -> None:
     Raises:
         ValueError: naming an FFN of which the two give different outputs.
     """
-    found = [ffn for ffn in ffns if isinstance(ffn.weights, DenseGroup)]
+    provable = DenseGroup, AttentionGroup
+    found = [ffn for ffn in ffns if isinstance(ffn.weights, provable)]
     inputs = example_arrays(student_of(model)) if found else None
     if inputs is None or processes.count() > 1:
         return
@@ -71,12 +73,16 @@ def prove(model: keras.Model, ffns: Sequence[FFN]) -> None:
 def _same(asked: keras.Model, inputs: Any, ffns: Sequence[FFN]) -> bool | None:
     """Whether neurons that are not read equal neurons of zeros; None: not known."""
     cuts = [(cut, ffn.hidden_dim // 3) for ffn in ffns for cut in ffn.cuts()]
-    readers = {id(r) for ffn in ffns for r in ffn.kernels[len(ffn.weights.makers) :]}
+    readers = {
+        (id(cut.variable), cut.axis)
+        for ffn in ffns
+        for cut in ffn.kernel_cuts()[len(ffn.weights.makers) :]
+    }
     saved = [(cut, cut.variable.value[_at(cut, n)]) for cut, n in cuts]
     saved = [(cut, keras.ops.copy(value)) for cut, value in saved]
     try:
         for cut, neuron in cuts:
-            if id(cut.variable) in readers and cut.axis == 0:
+            if (id(cut.variable), cut.axis) in readers:
                 _put(cut, neuron, 0.0)
         unread, again = _answers(asked, inputs), _answers(asked, inputs)
         for cut, neuron in cuts:
@@ -91,17 +97,20 @@ def _same(asked: keras.Model, inputs: Any, ffns: Sequence[FFN]) -> bool | None:
 
 
 def _at(cut: Cut, neuron: int) -> tuple[Any, ...]:
-    return (*[slice(None)] * cut.axis, neuron)
+    place = slice(neuron * cut.size, (neuron + 1) * cut.size)
+    return (*[slice(None)] * cut.axis, place)
 
 
 def _put(cut: Cut, neuron: int, value: Tensor | float) -> None:
     """Gives the weights of one neuron other values."""
     old = cut.variable.value
-    at = np.arange(cut.neurons) == neuron
+    at = np.arange(cut.neurons * cut.size) // cut.size == neuron
     shape = [1] * len(old.shape)
     shape[cut.axis] = -1
     if not isinstance(value, float):
-        value = keras.ops.expand_dims(value, cut.axis)
+        times = [1] * len(old.shape)
+        times[cut.axis] = cut.neurons
+        value = keras.ops.tile(value, times)
     new = keras.ops.where(at.reshape(shape), keras.ops.cast(value, old.dtype), old)
     cut.variable.assign(new)
 

@@ -32,7 +32,7 @@ from keras_idea.keras_private.optimizer_variables import (
     untrack_variable,
     variable_key,
 )
-from keras_idea.surgery.find import FFN, find_ffns
+from keras_idea.surgery.find import FFN, find_groups
 from keras_idea.surgery.renewal import renew
 from keras_idea.surgery.replicas import once_for_all_replicas, scope_of
 from keras_idea.surgery.row_ops import of_active, zero_rows
@@ -272,10 +272,10 @@ def pruner_of(optimizer: keras.Optimizer | None) -> NeuronPruner | None:
 
 def end_pruning(model: keras.Model) -> None:
     """Takes off the pruner that a fit ended by an exception has left at work."""
-    for ffn in find_ffns(model):
-        track = ffn.state.live
-        if track is not None:
-            track.release(model)
+    for ffn in find_groups(model):
+        state = ffn.held_state
+        if state is not None and state.live is not None:
+            state.live.release(model)
 
 
 def own_variables(optimizer: keras.Optimizer) -> list[keras.Variable]:

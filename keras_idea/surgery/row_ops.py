@@ -18,18 +18,20 @@ if keras.backend.backend() == "torch":
     )
 else:
 
-    def mean_sensitivity(kernel: Tensor, gradient: Tensor, axis: int) -> Tensor:
+    def mean_sensitivity(
+        kernel: Tensor, gradient: Tensor, axes: tuple[int, ...]
+    ) -> Tensor:
         """Mean sensitivity of each neuron's weights in a kernel.
 
         Args:
             kernel: tensor.
             gradient: tensor of the same shape.
-            axis: int, the axis of the weights of one neuron.
+            axes: tuple of int, along which the weights of one neuron lie.
 
         Returns:
-            Tensor without that axis, `(F,)`.
+            Tensor without these axes, `(F,)`.
         """
-        return reduce_rows(sensitivity(kernel, gradient), axis, "mean")
+        return reduce_rows(sensitivity(kernel, gradient), axes, "mean")
 
     def zero_rows(cuts: list[Cut], mask: Tensor) -> None:
         """Zeroes the weights of dead neurons, in all matrices and biases.

@@ -15,9 +15,11 @@ from keras_idea.typing import Tensor
 
 
 @torch.no_grad()
-def mean_sensitivity(kernel: Tensor, gradient: Tensor, axis: int) -> Tensor:
+def mean_sensitivity(
+    kernel: Tensor, gradient: Tensor, axes: tuple[int, ...]
+) -> Tensor:
     """See `row_ops`."""
-    return (kernel.float() * gradient.float()).abs_().mean(axis)
+    return (kernel.float() * gradient.float()).abs_().mean(axes)
 
 
 @torch.no_grad()
@@ -35,7 +37,7 @@ def of_active(cut: Cut, values: Tensor, mask: Tensor) -> Tensor:
 
 
 def _spread(cut: Cut, pruned: Tensor) -> Tensor:
-    if cut.group is not None or cut.packing:
+    if cut.group is not None or cut.variable.ndim > 2 or cut.size > 1:
         return cut.spread(pruned)
     return pruned[:, None] if cut.variable.ndim - cut.axis == 2 else pruned
 

@@ -11,7 +11,7 @@ from keras_idea.keras_private.layer_walk import all_layers, sublayers, walk
 from keras_idea.keras_private.layers import retrack_parameters
 from keras_idea.keras_private.models import make_train_function, renew_shapes
 from keras_idea.surgery.condition import check_at_rest
-from keras_idea.surgery.find import FFN, find_ffns
+from keras_idea.surgery.find import FFN, find_groups
 from keras_idea.surgery.optimizer_state import (
     built_optimizer,
     check_carriable,
@@ -90,7 +90,7 @@ def narrow_copy(
     """
     pairs = zip(plain_variables(model), copy.variables, strict=False)
     copies = {id(old): id(new) for old, new in pairs}
-    ours = {id(ffn.kernels[0]): ffn for ffn in find_ffns(copy)}
+    ours = {id(ffn.kernels[0]): ffn for ffn in find_groups(copy)}
     found = [
         (ours.get(copies.get(id(ffn.kernels[0]), 0)), neurons)
         for ffn, neurons in kept

@@ -82,16 +82,14 @@ class StepGradients:
         for place, cut in enumerate(ffn.kernel_cuts()):
             given = cut.variable.value, self.of(cut.variable)
             if state.scoring.row_reduce == "mean":
-                mean = mean_sensitivity(*given, cut.weights_axis)
+                mean = mean_sensitivity(*given, cut.weights_axes)
                 if state.row_lengths:
                     # Weights that were cut out of a row were zeros in its mean.
-                    length = cut.variable.shape[cut.weights_axis]
-                    if length != state.row_lengths[place]:
-                        mean = mean * (length / state.row_lengths[place])
+                    if cut.weights != state.row_lengths[place]:
+                        mean = mean * (cut.weights / state.row_lengths[place])
                 rows += cut.split(mean)
                 continue
-            values = sensitivity(*given)
-            values = values if cut.axis == 0 else ops.transpose(values)
+            values = cut.rows(sensitivity(*given))
             missing = state._scores.shape[-1] - values.shape[-1]
             rows.append(ops.pad(values, ((0, 0), (0, missing))) if missing else values)
         sensitivities = ops.stack(rows)

@@ -1,0 +1,151 @@
+"""The heads of an attention layer that holds its projections.
+
+Shapes: F key/value heads, each with G query heads; D features of the residual stream;
+d features of a head.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+import keras
+
+from keras_idea.keras_private.layers import (
+    renew_head_shapes,
+    stored_kernel,
+)
+from keras_idea.layers.cut import Cut
+
+#: How attention layers, and what holds them, call their numbers of heads.
+_QUERY_HEADS = ("num_query_heads", "num_heads", "num_attention_heads")
+_KEY_VALUE_HEADS = ("num_key_value_heads", "effective_num_kv_heads")
+
+
+@dataclasses.dataclass(frozen=True)
+class HeadArguments:
+    """What the config of a KerasHub backbone calls the heads of some attentions.
+
+    Attributes:
+        backbone: the backbone.
+        query_heads: str.
+        key_value_heads: str.
+        head_dim: str.
+    """
+
+    backbone: keras.Model
+    query_heads: str
+    key_value_heads: str
+    head_dim: str
+
+
+@dataclasses.dataclass(frozen=True)
+class AttentionGroup:
+    """Key/value heads, each with the query heads that read it: one is pruned whole.
+
+    Attributes:
+        owner: the attention layer, built.
+        makers: list of the Dense or EinsumDense layers that make queries, keys, values
+            and (where there is one) gates: those of a head are made by each.
+        reader: the layer that reads the heads.
+        query_heads: int, query heads of a key/value head.
+        width: int, features of a head that a Dense layer holds side by side; 1 where
+            heads have an axis of their own.
+        sinks: variable with a number of each query head, or None.
+        holders: list of layers around the owner that know the numbers of heads.
+        arguments: `HeadArguments` of the backbone around it, or None.
+    """
+
+    owner: keras.layers.Layer
+    makers: Sequence[keras.layers.Layer]
+    reader: keras.layers.Layer
+    query_heads: int
+    width: int = 1
+    sinks: keras.Variable | None = None
+    holders: Sequence[keras.layers.Layer] = ()
+    arguments: HeadArguments | None = None
+    kind = "kv_groups"
+    quiet = True  # a head that nobody reads has no gradient
+
+    @property
+    def readers(self) -> list[keras.layers.Layer]:
+        """List of the one layer that reads the heads."""
+        return [self.reader]
+
+    @property
+    def layers(self) -> list[keras.layers.Layer]:
+        """List of the layers, the makers first."""
+        return [*self.makers, self.reader]
+
+    @property
+    def hidden_dim(self) -> int:
+        """int, key/value heads that the kernels have places for."""
+        return self._cut(self.makers[1]).neurons
+
+    @property
+    def head_dim(self) -> int:
+        """int, features of a key."""
+        key = self.makers[1]
+        heads_apart = isinstance(key, keras.layers.EinsumDense)
+        return key.partial_output_shape[-1] if heads_apart else self.width
+
+    def cuts(self) -> list[Cut]:
+        """How the heads lie in the layers' weights, the kernels first."""
+        cuts = [self._cut(layer) for layer in self.layers]
+        cuts += [self._bias_cut(layer) for layer in self.makers if _bias(layer)]
+        if self.sinks is not None:
+            cuts.append(Cut(self.sinks, 0, size=self.query_heads, is_bias=True))
+        return cuts
+
+    def _size(self, layer: keras.layers.Layer) -> int:
+        shared = layer in self.makers[1:3]  # keys and values
+        return self.width * (1 if shared else self.query_heads)
+
+    def _cut(self, layer: keras.layers.Layer) -> Cut:
+        axis = head_axis(layer, reads=layer is self.reader)
+        return Cut(stored_kernel(layer), axis, size=self._size(layer))
+
+    def _bias_cut(self, layer: keras.layers.Layer) -> Cut:
+        return Cut(layer.bias, 0, size=self._size(layer), is_bias=True)
+
+    def set_hidden_dim(self, hidden_dim: int) -> None:
+        """Tells the layers that there are fewer heads."""
+        for layer in self.layers:
+            reads = layer is self.reader
+            renew_head_shapes(layer, hidden_dim * self._size(layer), reads)
+        for layer in (self.owner, *self.holders):
+            _set(layer, _KEY_VALUE_HEADS, hidden_dim)
+            _set(layer, _QUERY_HEADS, hidden_dim * self.query_heads)
+            if vars(layer).get("head_dim", 0) is None:  # it followed from the heads
+                layer.head_dim = self.head_dim
+        if self.arguments is not None:
+            told = self.arguments
+            setattr(told.backbone, told.query_heads, hidden_dim * self.query_heads)
+            setattr(told.backbone, told.key_value_heads, hidden_dim)
+            if getattr(told.backbone, told.head_dim) is None:
+                setattr(told.backbone, told.head_dim, self.head_dim)
+
+
+def head_axis(layer: keras.layers.Layer, reads: bool) -> int:
+    """The axis of a projection's kernel along which the heads lie.
+
+    Args:
+        layer: a Dense or EinsumDense layer.
+        reads: bool, whether it reads heads rather than makes them.
+
+    Returns:
+        int.
+    """
+    if isinstance(layer, keras.layers.Dense):
+        return 0 if reads else 1
+    inputs, kernel, outputs = layer.equation.replace("->", ",").split(",")
+    return kernel.index((inputs if reads else outputs)[-2])
+
+
+def _bias(layer: keras.layers.Layer) -> bool:
+    return layer.bias is not None
+
+
+def _set(layer: keras.layers.Layer, names: Sequence[str], value: int) -> None:
+    for public in names:
+        for name in (public, f"_{public}"):
+            if name in vars(layer):
+                setattr(layer, name, value)

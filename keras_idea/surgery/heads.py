@@ -1,0 +1,218 @@
+"""The heads of a model's attention layers that can be pruned, or why they cannot."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+
+import keras
+
+from keras_idea.errors import ArgumentError
+from keras_idea.groups.attention import AttentionGroup, HeadArguments
+from keras_idea.groups.left_out import why_not_plain
+from keras_idea.hub.attention import HEAD_ARGUMENTS, STACKED_HEAD_ARGUMENTS
+from keras_idea.hub.families import is_backbone
+from keras_idea.keras_private.layer_walk import student_of, sublayers, walk
+from keras_idea.models.attention import CausalSelfAttention
+
+#: Where attention layers hold what makes queries, keys, values and gates, and what
+#: reads the heads: Keras's, KerasHub's, this package's.
+_PROJECTIONS = (
+    ("_query_dense", "query_dense", "query"),
+    ("_key_dense", "key_dense", "key"),
+    ("_value_dense", "value_dense", "value"),
+    ("_output_dense", "output_dense", "output_projection"),
+)
+_KERAS = (keras.layers.MultiHeadAttention, keras.layers.GroupQueryAttention)
+
+
+@dataclasses.dataclass(frozen=True)
+class Heads:
+    """What was found of the attention layers of a model.
+
+    Attributes:
+        groups: list of `AttentionGroup`, in the model's order.
+        left_out: dict, path of an attention layer -> why its heads cannot be pruned.
+    """
+
+    groups: list[AttentionGroup]
+    left_out: dict[str, str]
+
+
+def find_heads(model: keras.layers.Layer) -> Heads:
+    """Finds the heads of a model that can be cut out.
+
+    Those of Keras's `MultiHeadAttention` and `GroupQueryAttention`, of this package's
+    decoder, and of KerasHub's families whose config says how wide a head is.
+
+    Args:
+        model: a built Keras model or layer; of a `Distiller` its student.
+
+    Returns:
+        `Heads`.
+    """
+    layers = list(walk(student_of(model)))
+    parents = _parents(layers)
+    groups, left_out = [], {}
+    for backbone in [layer for layer in layers if is_backbone(layer)]:
+        found, why = _of_backbone(backbone, parents)
+        groups += found
+        left_out |= why
+    hub = [layer for layer in layers if _of_hub(layer)]
+    ours = {id(part) for layer in hub for part in walk(layer)}
+    for layer in layers:
+        known = type(layer) in (*_KERAS, CausalSelfAttention)
+        if known and id(layer) not in ours and layer.built:
+            why_not = _why_not(layer)
+            if why_not is None:
+                groups.append(_group(layer, parents, None))
+            else:
+                left_out[layer.path] = why_not
+        elif known and layer.path not in left_out and layer.built:
+            if not any(group.owner is layer for group in groups):
+                left_out[layer.path] = "a layer of KerasHub's holds it"
+    places = {id(layer): place for place, layer in reversed(list(enumerate(layers)))}
+    groups.sort(key=lambda group: places[id(group.owner)])
+    return Heads(groups, left_out)
+
+
+def check_one_number(model: keras.layers.Layer, kept: Mapping[int, int]) -> None:
+    """Refuses numbers of heads that the config of a KerasHub backbone cannot hold.
+
+    Args:
+        model: a Keras model or layer.
+        kept: dict of the `id` of an attention layer to the key/value heads it shall
+            have; of others they stay.
+
+    Raises:
+        ValueError: if layers of which one argument sets the heads are to differ.
+    """
+    by_argument: dict[tuple[int, str], dict[str, int]] = {}
+    for group in find_heads(model).groups:
+        told = group.arguments
+        if told is not None:
+            key = id(told.backbone), told.key_value_heads
+            heads = kept.get(id(group.owner), group.hidden_dim)
+            by_argument.setdefault(key, {})[group.owner.path] = heads
+    for (_, argument), of_layers in by_argument.items():
+        if len(set(of_layers.values())) > 1:
+            raise ArgumentError(
+                f"The config of a KerasHub backbone holds one {argument}, but its "
+                f"attention layers now need {of_layers}. Prune each to the same "
+                "number of key/value heads."
+            )
+
+
+def _of_hub(layer: keras.layers.Layer) -> bool:
+    return type(layer).__module__.startswith("keras_hub.")
+
+
+def _of_backbone(
+    backbone: keras.Model, parents: Mapping[int, list[keras.layers.Layer]]
+) -> tuple[list[AttentionGroup], dict[str, str]]:
+    """The heads of a KerasHub backbone: all of a stack, or none."""
+    name = type(backbone).__name__
+    stacks = STACKED_HEAD_ARGUMENTS.get(name, {"": HEAD_ARGUMENTS.get(name)})
+    groups: list[AttentionGroup] = []
+    left_out: dict[str, str] = {}
+    for stack, arguments in stacks.items():
+        blocks = getattr(backbone, stack) if stack else [backbone]
+        layers = [
+            part for block in blocks for part in walk(block) if _is_attention(part)
+        ]
+        reasons = {layer.path: why for layer in layers if (why := _why_not(layer))}
+        if arguments is None:
+            why = f"the config of {name} cannot say how wide a head is"
+            left_out |= {layer.path: why for layer in layers}
+        elif reasons:
+            first = next(iter(reasons.values()))
+            left_out |= {layer.path: reasons.get(layer.path, first) for layer in layers}
+        else:
+            told = HeadArguments(backbone, *arguments)
+            groups += [_group(layer, parents, told) for layer in layers]
+    return groups, left_out
+
+
+def _is_attention(layer: keras.layers.Layer) -> bool:
+    return layer.built and all(
+        any(name in _attributes(layer) for name in names) for names in _PROJECTIONS
+    )
+
+
+def _why_not(layer: keras.layers.Layer) -> str | None:
+    """Why the heads of an attention layer cannot be pruned; None if they can."""
+    by_count = type(layer).__name__ in ("CachedGemmaAttention", "CachedGemma3Attention")
+    if by_count and not layer.query_head_dim_normalize:
+        return "it divides its queries by a number that depends on how many they are"
+    if getattr(layer, "num_global_key_value_heads", None):
+        return "its backbone has layers with other numbers of key/value heads"
+    projections = [_projection(layer, names) for names in _PROJECTIONS]
+    if any(each is None for each in projections):
+        return "another layer makes its keys or values"
+    for each in projections:
+        if type(each) not in (keras.layers.Dense, keras.layers.EinsumDense):
+            return f"its projection '{each.path}' is a {type(each).__name__}"
+        why = why_not_plain(each)
+        if why is not None:
+            return why
+    kernels = [id(each.kernel) for each in projections]
+    if len(set(kernels)) < len(kernels):
+        return "its projections share a kernel"
+    return None
+
+
+def _group(
+    layer: keras.layers.Layer,
+    parents: Mapping[int, list[keras.layers.Layer]],
+    arguments: HeadArguments | None,
+) -> AttentionGroup:
+    query, key, value, output = (_projection(layer, names) for names in _PROJECTIONS)
+    gate = getattr(layer, "_gate_dense", None)
+    queries, keys = _heads(layer)
+    return AttentionGroup(
+        owner=layer,
+        makers=[query, key, value, *([gate] if gate is not None else [])],
+        reader=output,
+        query_heads=queries // keys,
+        width=layer.head_dim if isinstance(query, keras.layers.Dense) else 1,
+        sinks=getattr(layer, "sinks", None),
+        holders=list(_around(layer, parents)),
+        arguments=arguments,
+    )
+
+
+def _heads(layer: keras.layers.Layer) -> tuple[int, int]:
+    """Query heads and key/value heads."""
+    if isinstance(layer, CausalSelfAttention):
+        return layer.num_heads, layer.num_key_value_heads
+    query, key, *_ = (_projection(layer, names) for names in _PROJECTIONS)
+    return query.partial_output_shape[-2], key.partial_output_shape[-2]
+
+
+def _projection(
+    layer: keras.layers.Layer, names: Sequence[str]
+) -> keras.layers.Layer | None:
+    return next((getattr(layer, n) for n in names if n in _attributes(layer)), None)
+
+
+def _attributes(layer: keras.layers.Layer) -> set[str]:
+    # torch keeps sublayers apart, in `_modules`.
+    return set(vars(layer)) | set(vars(layer).get("_modules") or ())
+
+
+def _parents(
+    layers: Sequence[keras.layers.Layer],
+) -> dict[int, list[keras.layers.Layer]]:
+    found: dict[int, list[keras.layers.Layer]] = {}
+    for layer in layers:
+        for sublayer in sublayers(layer):
+            found.setdefault(id(sublayer), []).append(layer)
+    return found
+
+
+def _around(
+    layer: keras.layers.Layer, parents: Mapping[int, list[keras.layers.Layer]]
+) -> Iterator[keras.layers.Layer]:
+    """The layers of KerasHub, or of this package, that hold a layer directly."""
+    for parent in parents.get(id(layer), []):
+        if _of_hub(parent) or type(parent).__module__.startswith("keras_idea."):
+            if not is_backbone(parent):
+                yield parent
