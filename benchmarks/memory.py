@@ -1,7 +1,7 @@
 """Memory of training and of compaction, each model in a process of its own.
 
-Run by step_cost.py, which starts `python benchmarks/memory.py SHAPE KIND` and
-reads the JSON on its last line. Peak memory of the process needs Linux
+Run by step_cost.py, which starts `python benchmarks/memory.py SHAPE KIND JIT`
+and reads the JSON on its last line. Peak memory of the process needs Linux
 (/proc/self); on a GPU the allocator of the backend is asked instead.
 """
 

@@ -5,7 +5,7 @@
 Each preset is exported to GGUF in float32, float16 and Q8_0 and loaded by llama.cpp on
 one thread. Its bits a byte and greedy tokens on held-out text stand beside Keras's in
 float32. Speeds are medians of rounds in which all files take turns: 512 tokens read as
-prompts of 128, and 128 tokens written one after another. About a minute.
+prompts of 128, and 96 tokens written one after another. About a minute.
 Writes benchmarks/results/serve_checkpoint.json and .md.
 """
 

@@ -38,7 +38,7 @@ SETTLED = 3
 
 
 def make_preset(folder):
-    """A preset with random weights; its tokenizer has bytes alone."""
+    """A preset with random weights; its tokenizer knows little more than bytes."""
     import keras_hub
 
     from keras_idea.hub.make_tokenizer import make_tokenizer

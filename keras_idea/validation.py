@@ -98,7 +98,7 @@ def check_choice(name: str, value: T, choices: Sequence[object]) -> T:
     Args:
         name: str, the argument's name in the message.
         value: the value received.
-        choices: sequence of str, the values allowed.
+        choices: sequence of the values allowed.
 
     Returns:
         `value`.

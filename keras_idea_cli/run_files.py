@@ -92,7 +92,7 @@ class Training:
 
     @property
     def damaged(self) -> list[SavedStep]:
-        """The damaged checkpoints that are newer."""
+        """The damaged checkpoints, the newest first."""
         return [saved for saved in self.saved if saved.damage]
 
     @property

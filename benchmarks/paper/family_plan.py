@@ -147,7 +147,7 @@ class Family:
         )
 
 
-#: 1.5 to 4 times the narrowest, 90 tokens a parameter of it in the trunk.
+#: Enlarged 1.5 to 4 times; 90 tokens a parameter of the narrowest in the trunk.
 MAP_FAMILY = Family(
     SCALES["map"], 256, (171, 114, 64), Steps(1170, 390, 390), peaks=(1.0, 2.0, 4.0)
 )

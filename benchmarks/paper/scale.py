@@ -121,7 +121,7 @@ _MAP = Scale(
 
 SCALES = types.MappingProxyType(
     {
-        # The regime in which the paper's order shows (0.15M to 0.29M parameters,
+        # The regime in which the paper's order shows (0.14M to 0.26M parameters,
         # 3.1M bytes): wide enough to prune, too short to train out.
         "tiny": Scale(
             name="tiny",

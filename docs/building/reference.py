@@ -1,4 +1,4 @@
-"""The pages of the API: one for each module that has an `__all__`, for mkdocstrings."""
+"""The pages of the API: one for each module of `MODULES`, for mkdocstrings."""
 
 import importlib
 import pathlib

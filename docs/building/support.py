@@ -73,7 +73,8 @@ def support_page() -> str:
     """The page, in Markdown.
 
     Raises:
-        RuntimeError: where a feature has no tests, or tests cannot be collected.
+        RuntimeError: where a feature or a model has no tests, or tests cannot be
+            collected.
     """
     tests = collect(BACKENDS)
     families = json.loads((ROOT / "benchmarks/results/families.json").read_text())

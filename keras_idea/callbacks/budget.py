@@ -89,7 +89,8 @@ class Budget:
             int; at most the greatest multiple within `full_dim`.
 
         Raises:
-            ValueError: if not even the smallest width is within the budget.
+            ValueError: if not even the smallest width is within the budget, or no
+                multiple of `round_to` is within `full_dim`.
         """
         widths = range(round_to, full_dim + 1, round_to)
         if not widths:
@@ -99,9 +100,7 @@ class Budget:
             )
         return self.most(widths, costs, f"width, {round_to}{_given_by(round_to)}")
 
-    def most(
-        self, sizes: Sequence[T], costs: Callable[[T], Costs], smallest: str
-    ) -> T:
+    def most(self, sizes: Sequence[T], costs: Callable[[T], Costs], smallest: str) -> T:
         """The last of some sizes of a model that the budget allows.
 
         Args:

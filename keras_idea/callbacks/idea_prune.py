@@ -58,7 +58,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
     the model is narrowed, schedule and model are compared, and the run stops if they
     differ. What
     cannot be known without waiting for the device is left out of a batch's logs: all
-    three where the model has a train step of its own, the rate where a later callback
+    of them where the model has a train step of its own, the rate where a later callback
     sets it for each batch, or it is a plain function.
 
     A run stopped in the middle of pruning (EarlyStopping, Ctrl-C) stays masked at its
@@ -224,7 +224,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             self._or_end(check_kept_weights, self, self._session)
 
     def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
-        """Narrows the model between two batches, once pruning is done."""
+        """Does what is due between two batches, such as narrowing the model."""
         if batch == 0:  # all callbacks have begun the epoch, and may have set the rate
             self._count_epoch(self.model)
             if self._session is not None and self._count.known:

@@ -31,6 +31,7 @@ def monitor_for(log_dir: LogDir) -> Monitor | None:
 
     Raises:
         ValueError: for anything else.
+        ImportError: if a package of the extra `tensorboard` is not installed.
     """
     if log_dir is None or isinstance(log_dir, Monitor):
         return log_dir

@@ -98,7 +98,7 @@ class Narrowed:
 
     Args:
         model: the fitted Keras model, built.
-        ffns: list of `FFN` handles, all of the model.
+        ffns: list of `FFN` handles, of those that are pruned.
     """
 
     def __init__(self, model: keras.Model, ffns: Sequence[FFN]) -> None:

@@ -174,9 +174,7 @@ def target_widths(
         widest = max(ffn.full_dim for ffn in ffns)
         width = budget.widest(lambda w: costs(least(w)), widest, round_to)
         return list(zip(ffns, least(width), strict=True))
-    widths = budget.most(
-        _together(ffns, round_to), costs, "size"
-    )
+    widths = budget.most(_together(ffns, round_to), costs, "size")
     return list(zip(ffns, widths, strict=True))
 
 

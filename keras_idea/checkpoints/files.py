@@ -136,6 +136,8 @@ class CheckpointFiles:
 
         Raises:
             CheckpointError: if there are checkpoints and all are damaged.
+            FormatError: if an earlier version of the package wrote the newest that is
+                whole.
         """
         name = processes.from_first(self._newest_name)
         if name is None:

@@ -13,7 +13,7 @@ from keras_idea.errors import ArgumentError
 from keras_idea.keras_private.layer_walk import student_of
 from keras_idea.methods.probe import Probe
 from keras_idea.surgery.condition import condition_of
-from keras_idea.surgery.find import FFN, find_ffns
+from keras_idea.surgery.find import FFN, find_ffns, find_groups
 from keras_idea.surgery.probes import attach_probes, detach_probes
 from keras_idea.surgery.pruner import own_variables
 from keras_idea.surgery.shrink import narrow_to
@@ -29,16 +29,16 @@ def state_arrays(model: keras.Model) -> list[tuple[str, Callable[[], np.ndarray]
     Returns:
         List of (name, function that returns the NumPy array): nothing is copied
         before it is asked for. A name is `model/<place>/<variable's name>`,
-        `neurons/<place>/<name>` of an FFN whose layers have none, or
-        `optimizer/<place>`: places, because Keras numbers paths by what else a
-        process has made. Of several processes each has the pieces that it alone
-        holds, see `piece_name`.
+        `neurons/<place>/<name>` of an FFN whose layers have none, `kv_groups/...` of
+        an attention layer that was pruned, or `optimizer/<place>`: places, because
+        Keras numbers paths by what else a process has made. Of several processes each
+        has the pieces that it alone holds, see `piece_name`.
     """
 
     def reader(value: Any) -> Callable[[], np.ndarray]:
         return lambda: np.asarray(keras.ops.convert_to_numpy(value))
 
-    for ffn in find_ffns(model):
+    for ffn in [*find_ffns(model), *_pruned_heads(model).values()]:
         _ = ffn.mask  # brings it, and the scores, up to date
     if processes.count() == 1:
         return [(name, reader(variable.value)) for name, variable in _named(model)]
@@ -75,7 +75,9 @@ def state_facts(model: keras.Model) -> dict:
 
     Returns:
         dict that JSON can hold: of each FFN its width at first and now, and the probe
-        that a pruning method has in it.
+        that a pruning method has in it; of each attention layer that was pruned, its
+        place among those of the model and its key/value heads at first and now; and
+        the class of the optimizer.
     """
     ffns = [
         {
@@ -86,8 +88,13 @@ def state_facts(model: keras.Model) -> dict:
         }
         for ffn in find_ffns(model)
     ]
+    heads = [
+        {"place": place, "full_dim": ffn.full_dim, "hidden_dim": ffn.hidden_dim}
+        for place, ffn in _pruned_heads(model).items()
+    ]
     optimizer = getattr(model, "optimizer", None)
-    return {"ffns": ffns, "optimizer": optimizer and type(optimizer).__name__}
+    facts = {"ffns": ffns, "optimizer": optimizer and type(optimizer).__name__}
+    return {**facts, "kv_groups": heads} if heads else facts
 
 
 def restore_state(
@@ -105,11 +112,11 @@ def restore_state(
         read: function of a name that returns its array.
 
     Raises:
-        ValueError: if the model is another one. It may have been narrowed by then,
-            but no value was changed.
+        ValueError: if the model is another one, or is being pruned. It may have been
+            narrowed by then, but no value was changed.
     """
     _check_same_kind(model, facts)
-    ffns = find_ffns(model)
+    ffns, heads = find_ffns(model), _saved_heads(model, facts)
     if condition_of(model).pruning:
         raise ArgumentError(
             f"Model '{model.name}' is being pruned. End that with "
@@ -117,7 +124,10 @@ def restore_state(
         )
     widths = [
         (ffn, saved["hidden_dim"])
-        for ffn, saved in zip(ffns, facts["ffns"], strict=True)
+        for ffn, saved in [
+            *zip(ffns, facts["ffns"], strict=True),
+            *zip(heads.values(), facts.get("kv_groups", []), strict=True),
+        ]
         if ffn.full_dim == saved["full_dim"]  # else it is another model's: see below
     ]
     # Whichever neurons: what they hold is read below.
@@ -129,7 +139,7 @@ def restore_state(
     optimizer = getattr(model, "optimizer", None)
     if optimizer is not None and not optimizer.built:
         optimizer.build(model.trainable_variables)
-    named = _named(model)
+    named = _named(model, heads)
     _check_same_variables(named, shapes)
     for name, variable in named:
         variable.assign(read(name))
@@ -140,7 +150,31 @@ def _first(ffn: FFN, width: int) -> np.ndarray:
     return np.broadcast_to(np.arange(width), (*neurons[:-1], width))
 
 
-def _named(model: keras.Model) -> list[tuple[str, keras.Variable]]:
+def _pruned_heads(model: keras.Model) -> dict[int, FFN]:
+    """By place, the attention layers of a model whose heads were pruned or scored."""
+    heads = enumerate(find_groups(model, ["kv_groups"]))
+    return {place: ffn for place, ffn in heads if ffn.held_state is not None}
+
+
+def _saved_heads(model: keras.Model, facts: dict) -> dict[int, FFN]:
+    """As `_pruned_heads`, of those that a checkpoint tells of."""
+    saved = facts.get("kv_groups", [])
+    heads = find_groups(model, ["kv_groups"]) if saved else []
+    kept = [(one["place"], one["hidden_dim"]) for one in saved]
+    if any(p >= len(heads) or heads[p].hidden_dim < width for p, width in kept):
+        raise ArgumentError(
+            "The checkpoint holds attention layers with the key/value heads "
+            f"{[width for _, width in kept]}, which the model's, "
+            f"{[ffn.hidden_dim for ffn in heads]}, cannot become. Make the model as it "
+            "was."
+        )
+    return {place: heads[place] for place, _ in kept}
+
+
+def _named(
+    model: keras.Model, heads: Mapping[int, FFN] | None = None
+) -> list[tuple[str, keras.Variable]]:
+    """Every variable by its name, with those of `heads`; None: of the pruned ones."""
     # Not the teacher's: it is not trained, and may be the larger one.
     named = [
         (f"model/{place:05d}/{variable.name}", variable)
@@ -150,6 +184,12 @@ def _named(model: keras.Model) -> list[tuple[str, keras.Variable]]:
         (f"neurons/{place:05d}/{variable.name}", variable)
         for place, ffn in enumerate(find_ffns(model))
         if not ffn.masks_itself and ffn.built
+        for variable in ffn.state.variables_of_neurons
+    ]
+    heads = _pruned_heads(model) if heads is None else heads
+    named += [
+        (f"kv_groups/{place:05d}/{variable.name}", variable)
+        for place, ffn in heads.items()
         for variable in ffn.state.variables_of_neurons
     ]
     optimizer = getattr(model, "optimizer", None)
@@ -223,6 +263,12 @@ def _check_known(facts: dict) -> None:
             f"The checkpoint tells of no FFNs, or not of their {', '.join(names)}. "
             "Restore it from a copy, or go on from the one before."
         )
+    for heads in facts.get("kv_groups", []):
+        if not {"place", "full_dim", "hidden_dim"} <= set(heads):
+            raise ArgumentError(
+                "The checkpoint does not tell how many heads its attention layers "
+                "have. Restore it from a copy, or go on from the one before."
+            )
 
 
 def _check_same_variables(

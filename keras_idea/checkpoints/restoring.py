@@ -79,7 +79,7 @@ def restore_model(saved: SavedCheckpoint, model: keras.Model) -> None:
     shapes = {
         name: saved.shape(name)
         for name in saved.names
-        if name.startswith(("model/", "neurons/", "optimizer/"))
+        if name.startswith(("model/", "neurons/", "kv_groups/", "optimizer/"))
     }
     try:
         restore_state(model, saved.facts["model"], shapes, saved.array)

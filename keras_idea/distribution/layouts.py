@@ -53,7 +53,8 @@ def kernel_layouts(model: keras.Model, size: int) -> dict[str, tuple[str | None,
         them.
 
     Raises:
-        ConfigError: if the axis does not divide the neurons of an FFN or the heads.
+        ConfigError: if the axis does not divide the neurons of an FFN or the query
+            heads, or the model holds experts.
 
     Example:
     >>> kernel_layouts(model, 2)["block_0/ffn_0/up_kernel"]

@@ -31,7 +31,7 @@ class PaperTasks(TaskManager):
     """
 
     def load(self, specs: str | list[str | dict] | dict) -> dict:
-        """As of `TaskManager`."""
+        """As of `TaskManager`; refuses names of no task with an `EvaluationError`."""
         if isinstance(specs, list):
             self._check_names(specs)
             specs = [_streamed() if s == "openwebtext" else s for s in specs]

@@ -1,7 +1,8 @@
 """The paper's benchmarks read from local files instead of a hub.
 
 The prompts and metrics are those of lm-evaluation-harness 0.4's own tasks, as dicts
-that it takes; only where the documents come from differs.
+that it takes; "openwebtext" it does not have. Documents come from the files, TriviaQA's
+example too, and its answers have 24 tokens at most.
 """
 
 import json

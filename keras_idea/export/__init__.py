@@ -1,4 +1,4 @@
-"""Exports of a narrow model, each loaded back and compared before it is kept."""
+"""Exports of a narrow model, checked before they are kept; one that is not says so."""
 
 from keras_idea.errors import ExportFailed, ExportRefused
 from keras_idea.export.gguf.file import export_gguf

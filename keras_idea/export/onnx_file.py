@@ -80,8 +80,8 @@ def export_onnx(
         `Export`.
 
     Raises:
-        ExportRefused: if the path is taken, a package is missing, or the backend
-            cannot make such a file; which one can.
+        ExportRefused: if the path is taken, a package is missing, the model cannot be
+            exported, or the backend cannot make such a file; which one can.
         ExportFailed: if what was written is not the model. Nothing is left of it.
 
     Example:

@@ -70,6 +70,9 @@ def activation_sums(
     Returns:
         Tensor `(F,)`, the sum over the samples, and a scalar, the samples that
         have a token that counts; both float32.
+
+    Raises:
+        ValueError: for an unknown aggregation.
     """
     check_choice("aggregation", aggregation, AGGREGATIONS)
     hidden = ops.cast(hidden, "float32")
@@ -101,6 +104,9 @@ def importance_of_sums(
 
     Returns:
         Tensor `(F,)`, float32.
+
+    Raises:
+        ValueError: for an unknown aggregation.
     """
     check_choice("aggregation", aggregation, AGGREGATIONS)
     sums = ops.cast(sums, "float32")

@@ -16,7 +16,7 @@ def counter_uniform(key: int, counter: int | Tensor, size: int) -> Tensor:
     With `h` a mixing function of 32-bit integers (Wellons' lowbias32),
 
     $$u_i = \lfloor h(h(a + i) + h(a \oplus c)) / 2^8 \rfloor / 2^{24}, \quad
-    a = h(key + h(counter))$$
+    a = h(key + h(counter)), \quad c = \mathtt{5BD1E995}_{16}$$
 
     Args:
         key: int in [0, 2^32), which stream.

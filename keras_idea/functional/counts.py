@@ -14,6 +14,9 @@ def ffn_parameters(input_dim: int, hidden_dim: int, use_bias: bool = False) -> i
     Returns:
         int, `3 d h` (`+ 2 h + d` with biases).
 
+    Raises:
+        ValueError: for a width that is no integer >= 1.
+
     Example:
     >>> ffn_parameters(2048, 6528) - ffn_parameters(2048, 6527)
     6144
@@ -39,6 +42,9 @@ def ffn_flops(
 
     Returns:
         int, `6 d h` a token forward, `18 d h` in training.
+
+    Raises:
+        ValueError: for an argument outside its range.
     """
     weights = ffn_parameters(input_dim, hidden_dim)
     return 2 * weights * check_int("tokens", tokens, minimum=0) * (3 if training else 1)

@@ -80,16 +80,21 @@ def ema(new: Tensor, old: Tensor, decay: float) -> Tensor:
     return (1.0 - decay) * new + decay * old
 
 
-def reduce_rows(values: Tensor, axis: int, row_reduce: Reduction) -> Tensor:
+def reduce_rows(
+    values: Tensor, axis: int | tuple[int, ...], row_reduce: Reduction
+) -> Tensor:
     """Reduces the weights of each neuron to one number: the paper's f1.
 
     Args:
         values: tensor, scores of a kernel's weights.
-        axis: int, the axis of the weights that belong to one neuron.
+        axis: int, or tuple of int, the axes of the weights that belong to one neuron.
         row_reduce: "mean" or "max".
 
     Returns:
         Tensor with `axis` removed.
+
+    Raises:
+        ValueError: for an unknown reduction.
     """
     return REDUCTIONS[check_choice("row_reduce", row_reduce, list(REDUCTIONS))](
         values, axis=axis

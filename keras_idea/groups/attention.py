@@ -9,15 +9,9 @@ from collections.abc import Sequence
 
 import keras
 
-from keras_idea.keras_private.layers import (
-    renew_head_shapes,
-    stored_kernel,
-)
+from keras_idea.keras_private.attention import set_numbers_of_heads
+from keras_idea.keras_private.layers import renew_head_shapes, stored_kernel
 from keras_idea.layers.cut import Cut
-
-#: How attention layers, and what holds them, call their numbers of heads.
-_QUERY_HEADS = ("num_query_heads", "num_heads", "num_attention_heads")
-_KEY_VALUE_HEADS = ("num_key_value_heads", "effective_num_kv_heads")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,10 +106,8 @@ class AttentionGroup:
             reads = layer is self.reader
             renew_head_shapes(layer, hidden_dim * self._size(layer), reads)
         for layer in (self.owner, *self.holders):
-            _set(layer, _KEY_VALUE_HEADS, hidden_dim)
-            _set(layer, _QUERY_HEADS, hidden_dim * self.query_heads)
-            if vars(layer).get("head_dim", 0) is None:  # it followed from the heads
-                layer.head_dim = self.head_dim
+            counts = hidden_dim * self.query_heads, hidden_dim
+            set_numbers_of_heads(layer, *counts, self.head_dim)
         if self.arguments is not None:
             told = self.arguments
             setattr(told.backbone, told.query_heads, hidden_dim * self.query_heads)
@@ -142,10 +134,3 @@ def head_axis(layer: keras.layers.Layer, reads: bool) -> int:
 
 def _bias(layer: keras.layers.Layer) -> bool:
     return layer.bias is not None
-
-
-def _set(layer: keras.layers.Layer, names: Sequence[str], value: int) -> None:
-    for public in names:
-        for name in (public, f"_{public}"):
-            if name in vars(layer):
-                setattr(layer, name, value)

@@ -98,6 +98,9 @@ def find_dense_groups(model: keras.layers.Layer) -> Found:
     Returns:
         `Found`.
 
+    Raises:
+        ValueError: if `model` is no Keras layer.
+
     Example:
     >>> layers = [keras.Input((4,)), keras.layers.Dense(8), keras.layers.Dense(2)]
     >>> found = find_dense_groups(keras.Sequential(layers))

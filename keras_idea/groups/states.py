@@ -1,6 +1,6 @@
 """The pruning state of layers that hold none themselves.
 
-A `PrunableGatedFFN` has its scores and its mask among its variables. Of any other layer
+A `Prunable` FFN has its scores and its mask among its variables. Of any other layer
 nothing is in the model: they lie here, by the layer, as long as it lives.
 """
 

@@ -1,1 +1,1 @@
-"""KerasHub's models: their families, conversion and presets."""
+"""KerasHub's models: their families, configs, inputs and tokenizers."""

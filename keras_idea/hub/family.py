@@ -27,7 +27,7 @@ class FFNLayout:
             with a layer's name.
         per_neuron: int, how much of that argument a neuron takes.
         calls_down: bool, whether blocks call the down layer: then its input, the
-            hidden activations, can be measured and masked.
+            hidden activations, can be followed and measured.
         experts: bool, whether they are a mixture's experts: three-dimensional variables
             of a layer, the experts along the first axis. Default False.
         packing: how the gate lies in the variable `up`, which then is both; see `Cut`.

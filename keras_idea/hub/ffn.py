@@ -1,4 +1,4 @@
-"""The FFNs of one block of a KerasHub backbone, as the table of families has them."""
+"""The FFNs of a KerasHub backbone, as the table of families has them."""
 
 import dataclasses
 import functools

@@ -50,6 +50,7 @@ def make_tokenizer(
     Raises:
         ConfigError: if keras_hub is missing, the kind is not the family's, the
             vocabulary is too small or the text has nothing to learn from.
+        ValueError: for an unknown family or kind.
 
     Example:
     >>> tokenizer = make_tokenizer("llama3", "bytes", text="")

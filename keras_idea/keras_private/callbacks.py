@@ -51,12 +51,16 @@ def _callers() -> Iterator[types.FrameType]:
 def acts_at(callback: keras.callbacks.Callback, hook: str) -> bool:
     """Whether somebody's own code runs in one of a callback's hooks.
 
-    Of Keras's callbacks and this package's none changes the learning rate there, but
-    for a `LambdaCallback`, which holds functions of the user's.
+    Of Keras's callbacks and this package's none changes the learning rate at a batch,
+    but for a `LambdaCallback`, which holds functions of the user's. That Keras's
+    `ReduceLROnPlateau` does at "epoch_end" is not told.
 
     Args:
         callback: a Keras callback.
         hook: str, "batch_begin" or "batch_end", of training, or "epoch_end".
+
+    Returns:
+        bool.
     """
     names = (f"on_{hook}", f"on_train_{hook}")
     theirs = type(callback).__module__.partition(".")[0]

@@ -13,7 +13,7 @@ from keras_idea.keras_private.call_context import called_again
 def stored_kernel(layer: keras.layers.Layer) -> keras.Variable:
     """The variable behind `kernel`, of a Dense or EinsumDense layer.
 
-    `kernel` is computed: with LoRA, of a quantized layer, under our mask.
+    `kernel` is computed, with LoRA and of a quantized layer.
     """
     return layer._kernel
 

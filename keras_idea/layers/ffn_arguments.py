@@ -45,6 +45,9 @@ def set_ffn_arguments(
         use_bias: bool.
         kernel: initializer, regularizer and constraint of the kernels.
         bias: those of the biases.
+
+    Raises:
+        ValueError: for an argument outside its range.
     """
     layer.hidden_dim = check_int("hidden_dim", hidden_dim, minimum=1)
     if not isinstance(use_bias, bool):

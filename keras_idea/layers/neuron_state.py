@@ -4,7 +4,7 @@ Shapes: F = hidden_dim (neurons), D = input_dim. A state of E experts has all of
 for each of them: `(E, F)`.
 
 A prunable FFN that nobody prunes is a plain FFN with a mask: three variables that no
-optimizer trains. Of layers that are not ours the model holds none of them
+optimizer trains. Of all other layers the model holds none of them
 (`groups/states.py`), and their pruned neurons are zeros.
 
 While a pruner is at work (`keras_idea.surgery.pruner`), newer scores and a newer mask
@@ -83,7 +83,7 @@ class NeuronState(keras.layers.Layer):
     """Scores and mask of the neurons of one FFN.
 
     A layer only so that Keras tracks, saves and places its variables; it is
-    never called. Its owner takes its down kernel through `masked`.
+    never called. A prunable FFN takes its down kernel through `masked`.
 
     Args:
         name: str, the layer's name.
@@ -225,8 +225,8 @@ class NeuronState(keras.layers.Layer):
         """Hangs a probe in the way of the hidden activations, and builds it.
 
         Args:
-            probe: a Keras layer with `tap(activations, training, mask)`; None takes
-                the present one off.
+            probe: a `keras_idea.methods.Probe`, or another object with its `tap`,
+                `built` and `variables`; None takes the present one off.
 
         Returns:
             list of the variables given up, which the optimizer must forget.

@@ -58,7 +58,10 @@ class Prunable(keras.layers.Layer):
 
     @property
     def scores(self) -> keras.Variable:
-        """Variable `(M, hidden_dim)`, float32: averages of its M matrices."""
+        """Variable, float32: the averages of its M matrices.
+
+        `(M, hidden_dim)`; scored with row_reduce="max", `(M, hidden_dim, input_dim)`.
+        """
         self._check_built("scores")
         return self.state.scores
 

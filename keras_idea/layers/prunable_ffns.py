@@ -30,15 +30,15 @@ class PrunableGatedFFN(Prunable):
     By itself it is a `GatedFFN` with a mask: it has the trainable variables of one,
     is trained like one, by whatever optimizer or loop, and what is masked stays so.
     While an `IdeaPruneCallback` is at work, each step of the optimizer averages the
-    sensitivity `|gradient * weight|` of the kernels into `scores`, and masks the
-    neurons of least importance by the callback's schedule; a pruned neuron never
-    comes back. The gradient is the one that the optimizer is given: the sum over the
-    layer's calls, the mean over the micro-batches of an accumulated step, unscaled,
-    with the regularizers' share, and before the optimizer's own clipping. Weights of
-    pruned neurons are zero, and Keras's constraints leave them so; after pruning with
-    `compact="off"` the optimizer's moments may move them (on jax an L1 regularizer
-    too, whose gradient at 0 is not 0), and then regularizers and constraints count
-    them, as nothing else does.
+    sensitivity `|gradient * weight|` of the kernels into `scores`, and with method
+    "sensitivity" masks the neurons of least importance by the callback's schedule; a
+    pruned neuron never comes back. The gradient is the one that the optimizer is
+    given: the sum over the layer's calls, the mean over the micro-batches of an
+    accumulated step, unscaled, with the regularizers' share, and before the
+    optimizer's own clipping. Weights of neurons pruned so are zero, and Keras's
+    constraints leave them so; after pruning with `compact="off"` the optimizer's
+    moments may move them (on jax an L1 regularizer too, whose gradient at 0 is not 0),
+    and then regularizers and constraints count them, as nothing else does.
 
     Args:
         hidden_dim: int >= 1, the number of neurons of the enlarged layer.

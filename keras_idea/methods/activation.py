@@ -39,9 +39,10 @@ class Activation(Method):
         num_samples: int >= 1, samples to use, at most. Default 1024.
         aggregation: "paper" (default) or "minitron", see
             `keras_idea.functional.activation_importance`.
-        padding_mask: array `(samples, tokens)` that goes with arrays in `data`:
-            0 where a token is padding. None: the entry "padding_mask" of inputs
-            that are a dict, else Keras's own mask, if there is one.
+        padding_mask: array `(samples, tokens)` that goes with `data` that is one
+            array: 0 where a token is padding. None: of inputs that are a dict the
+            entry whose name ends in "padding_mask", else Keras's own mask, if there
+            is one.
         batch_size: int >= 1, samples run at once where `data` are arrays.
             Default 32.
 

@@ -37,7 +37,11 @@ def activation_statistics(
         batch_size: int, samples run at once where `data` are arrays.
 
     Returns:
-        list of (sums `(F,)`, samples) for each FFN, floats of NumPy.
+        list of (sums `(F,)`, samples) for each FFN, in float64.
+
+    Raises:
+        ValueError: if an FFN is called more than once in a forward pass, or it is not
+            known which of several padding masks is its own.
     """
     captures = [_Capture(ffn, aggregation) for ffn in ffns]
     runner = _Runner(model, captures)

@@ -45,8 +45,10 @@ class LearnedMask(Method):
 
     Raises:
         ValueError: for an argument outside its range; when `fit` begins, if the
-            sparsity exceeds 0.953, or the optimizer scales the loss (mixed_float16),
-            which hides the gradient's size from the mask.
+            sparsity exceeds 0.953, the run begins when the masks should be learned
+            already, the model is trained in several replicas, or the optimizer scales
+            the loss (mixed_float16, `loss_scale_factor`), which hides the gradient's
+            size from the mask.
 
     Example:
     >>> method = LearnedMask(seed=1)

@@ -34,7 +34,7 @@ INITIAL_MEAN, INITIAL_DEVIATION = 5.0, 0.01
 class MaskProbe(Probe):
     """The learned mask of one FFN; see `LearnedMask`.
 
-    The probes of a model `join`; the first of them holds the multipliers of all.
+    `constrain_with` joins the probes of a model; the first has the multipliers of all.
 
     Args:
         hidden_dim: int, F.

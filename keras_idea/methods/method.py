@@ -88,7 +88,7 @@ class Method:
         raise NotImplementedError
 
     def decision_step(self, begin_step: int, prune_steps: int) -> int | None:
-        """int, the optimizer step after which it decides; None: the layers do."""
+        """int, the optimizer step after which it decides; None: each step does."""
         return None
 
     def end_step(self, begin_step: int, prune_steps: int) -> int:

@@ -123,7 +123,7 @@ class CausalSelfAttention(keras.layers.Layer):
     ) -> None:
         """Checks and keeps the arguments."""
         super().__init__(**kwargs)
-        self.head_dim = head_dim
+        self.head_dim: Any = head_dim  # an int once it is built
         self.num_key_value_heads = check_heads(num_heads, num_key_value_heads)
         self.num_heads = num_heads
         self.rope_max_wavelength = check_number(

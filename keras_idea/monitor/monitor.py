@@ -40,8 +40,8 @@ class Monitor(keras.callbacks.Callback):
 
     - `loss/train`: mean over the batches since the last point; `loss/validation`.
     - `churn`: neurons that entered or left the k most important ones since the last
-      reading; k is the width that pruning aims at. Importance is what the layers'
-      own scores say, whatever the pruning method is.
+      reading; k is the width that pruning aims at. Importance is what the scores of
+      the neurons say, whatever the pruning method is.
     - `flops/train`: operations of training so far, all products of matrices, with
       FFNs as wide as they are physically: `6 x tokens x (weights in matrices + 2 x
       sequence length x features of all queries)`. `flops/utilisation`: of

@@ -18,13 +18,14 @@ class Reading:
     """What was seen of one FFN.
 
     Attributes:
-        name: str, its layer's path.
+        name: str, as of its `FFN` handle.
         width: int, neurons alive.
         sparsity: float, the fraction pruned of those it began with.
         importance: float array, of the living; empty once the FFN was compacted.
         churn: int or None, neurons that entered or left the `k` of greatest
-            importance since the last reading; None for the first one. k is the
-            width that pruning aims at, or the neurons alive.
+            importance since the last reading; None for the first one, and once the
+            FFN was compacted. k is the width that pruning aims at, or the neurons
+            alive.
     """
 
     name: str

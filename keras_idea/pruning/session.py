@@ -42,7 +42,7 @@ class Session:
 
     Attributes:
         tracks: list of `Track`, one an FFN.
-        pruner: the `NeuronPruner` at work, or None before `begin`.
+        pruner: the `NeuronPruner`, at work or not; None before the first `begin`.
         last_step: float, the optimizer step from which on no more neurons are active
             than are to be kept.
     """

@@ -1,4 +1,4 @@
-"""Axes and colours that the paper's figures share."""
+"""Axes and colours that the pictures of runs and the paper's figures share."""
 
 import contextlib
 import os

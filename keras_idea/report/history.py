@@ -36,8 +36,8 @@ def metrics_csv(curves: Iterable[TrainingCurve]) -> str:
         curves: iterable of `TrainingCurve`.
 
     Returns:
-        str with columns run, step, learning_rate, width, loss and
-        validation_loss (bits per byte; empty where it was not measured).
+        str with columns run, step, learning_rate, width, bits_per_byte (of the step's
+        batch) and validation (bits per byte; empty where it was not measured).
     """
     text = io.StringIO(newline="")
     lines = csv.writer(text, lineterminator="\n")

@@ -29,7 +29,7 @@ class NeuronLives:
 
     @property
     def death_step(self) -> np.ndarray:
-        """Float array `(hidden_dim,)`: the first reading dead; inf: it lived on."""
+        """Float array `(neurons,)`: the first reading dead; inf: it lived on."""
         dead = self.levels == 0
         first = self.steps[dead.argmax(axis=0)].astype("float64")
         return np.where(dead.any(axis=0), first, np.inf)

@@ -21,6 +21,9 @@ class Accumulated(keras.optimizers.schedules.LearningRateSchedule):
         schedule: `LearningRateSchedule` of optimizer steps.
         micro_batches: int >= 1, `gradient_accumulation_steps`.
 
+    Raises:
+        ValueError: if `micro_batches` is no integer >= 1.
+
     Example:
     >>> schedule = Accumulated(ki.CosineDecay(0.01, 0.0, total_steps=100), 4)
     >>> float(schedule(403)) == float(schedule.schedule(100))

@@ -61,7 +61,7 @@ def compaction_widths(
     """
     steps = narrowing_steps(compact, [schedule], end_step, eager)
     widths = {step: stored_width(schedule(step), schedule, parts) for step in steps}
-    # Methods that decide once have a schedule that falls one step later.
+    # Methods that decide once may have a schedule that falls one step later.
     return {**widths, **dict.fromkeys(steps[-1:], schedule.target_dim)}
 
 

@@ -102,7 +102,7 @@ class CosineDecay(keras.optimizers.schedules.LearningRateSchedule):
         self.start_step = check_int("start_step", start_step, minimum=0)
 
     def __call__(self, step: int | Tensor) -> Tensor:
-        """The learning rate at `t = step + start_step`, a float32 scalar."""
+        """The learning rate at `t = step + start_step`; see `call`."""
         return self.call(step)
 
     def call(self, step: int | Tensor) -> Tensor:
@@ -193,7 +193,7 @@ class WarmupStableDecay(keras.optimizers.schedules.LearningRateSchedule):
         self.start_step = check_int("start_step", start_step, minimum=0)
 
     def __call__(self, step: int | Tensor) -> Tensor:
-        """The learning rate at `t = step + start_step`, a float32 scalar tensor."""
+        """The learning rate at `t`, a float32 scalar tensor; of an int by NumPy."""
         xp, step = _whole_steps(step)
         t = xp.minimum(step + self.start_step, self.total_steps)
         decayed = xp.maximum(t - (self.total_steps - self.decay_steps), 0)

@@ -45,8 +45,8 @@ def bucket(full_dim: int, target_dim: int, most: int = MOST) -> int:
     $$b = \lceil (h - h') / m \rceil$$
 
     with `h = full_dim`, `h' = target_dim` and `m = most`. Where an eighth of `h - h'`
-    is 128 or more, it is rounded up to a multiple of 128. No device is asked, so a run
-    is the same on every one.
+    is more than 127, it is rounded up to a multiple of 128. No device is asked, so a
+    run is the same on every one.
 
     Args:
         full_dim: int >= 1, neurons before pruning.

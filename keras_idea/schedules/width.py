@@ -31,6 +31,9 @@ class CubicWidth:
         update_every: int >= 1, the width changes only every so many steps
             after `begin_step`, and at `begin_step + prune_steps`. Default 1.
 
+    Raises:
+        ValueError: for an argument outside its range.
+
     Example:
     >>> width = CubicWidth(full_dim=16, target_dim=4, begin_step=2, prune_steps=4)
     >>> [width(step) for step in range(8)]

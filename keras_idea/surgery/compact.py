@@ -45,10 +45,10 @@ def compact(model: keras.layers.Layer) -> keras.layers.Layer:
 
     Every `PrunableGatedFFN` becomes a `GatedFFN`, every `PrunableFFN` an `UngatedFFN`,
     of the neurons that are active now. Other layers stay of their class: of FFNs of
-    Dense layers the neurons stay that have a weight other than zero. A KerasHub model
-    is checked on a probe batch. A compiled model comes back compiled, its optimizer's
-    state sliced alike, so that the next train step of the new model equals the next
-    train step of the old one.
+    Dense layers the neurons stay that have a weight other than zero, of attention
+    layers the heads. A KerasHub model is checked on a probe batch. A compiled model
+    comes back compiled, its optimizer's state sliced alike, so that the next train step
+    of the new model equals the next train step of the old one.
 
     Args:
         model: a built functional, Sequential or subclassed Keras model, which
@@ -62,8 +62,11 @@ def compact(model: keras.layers.Layer) -> keras.layers.Layer:
 
     Raises:
         ValueError: if `model` is no Keras layer or is not built, is a `Distiller`
-            or in the middle of a method's measurements, if a class cannot be made
-            again from its config, or the optimizer's state cannot be carried.
+            or in the middle of a method's measurements, if a KerasHub model in it has
+            LoRA, is quantized, or would need other widths than its config can hold, if
+            a class cannot be made again from its config, if the copy has other
+            variables or computes something else, or if the optimizer's state cannot be
+            carried.
 
     Example:
     >>> prune = ki.IdeaPruneCallback(target_dim=4, begin_step=1, prune_steps=2)
@@ -139,7 +142,10 @@ _REBUILT_WHOLE = (Prunable, PlainFFN, keras.Sequential, Functional)
 
 
 def _rebuild(layer: keras.layers.Layer, memo: Copies) -> keras.layers.Layer:
-    """A new layer of the same config, its FFNs plain and narrow; not yet built."""
+    """A new layer of the same config, of its FFNs the prunable ones plain and narrow.
+
+    It may not be built yet. FFNs of stock layers are still wide in it.
+    """
     if id(layer) not in memo:
         memo[id(layer)] = _rebuild_once(layer, memo)
     return memo[id(layer)]

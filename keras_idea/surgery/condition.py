@@ -31,7 +31,7 @@ class Condition:
 
     Attributes:
         model: the Keras model or layer.
-        ffns: list of `FFN` handles, all of the model.
+        ffns: list of `FFN` handles, those of the model that were asked for.
         pruning: bool, whether a pruner is at work in its optimizer or its FFNs.
         learning: list of str, the FFNs that a method measures or masks.
         lora: list of the layers of KerasHub backbones with LoRA.
@@ -152,7 +152,8 @@ def check_backbones(model: keras.Model, targets: Sequence[tuple[FFN, int]]) -> N
 
     Raises:
         ValueError: if a backbone's family cannot be pruned, its config does not
-            describe it, or holds one width for FFNs that are to have several.
+            describe it, or holds one width for FFNs, or one number of heads for
+            attention layers, that are to have several.
     """
     widths = {id(ffn.layer): target for ffn, target in targets}
     for backbone in [layer for layer in walk(model) if is_backbone(layer)]:
@@ -175,8 +176,9 @@ def check_at_rest(model: keras.layers.Layer, what: str) -> list[FFN]:
         list of `FFN` handles.
 
     Raises:
-        ValueError: if a pruning method is in the middle of its work; for compact(),
-            also if a KerasHub model has LoRA or is quantized.
+        ValueError: if a pruning method measures, or a pruner is at work, which
+            compact() allows; for compact(), also if a KerasHub model has LoRA or is
+            quantized.
     """
     condition = condition_of(model)
     if condition.learning:

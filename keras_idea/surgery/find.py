@@ -37,12 +37,15 @@ class FFN:
     query heads: what is said of neurons holds of them.
 
     Attributes:
-        name: str, the path of its layer.
+        name: str, the path of its layer; of Dense layers that of what holds them, if
+            it holds no others. Where several would have one name, a number follows.
         layer: the Keras layer that it is known by: an FFN of this package, the first
-            of its Dense layers, or the layer that holds the matrices of experts.
+            of its Dense layers, the layer that holds the matrices of experts, or the
+            attention layer.
         weights: what holds its kernels: that layer, a `DenseGroup`, an `ExpertGroup`
             or an `AttentionGroup`. All experts of a mixture are one `FFN`; of each
-            equally many neurons are active.
+            equally many neurons are active, and in the shapes below
+            `experts, hidden_dim` stands in place of `hidden_dim`.
     """
 
     name: str
@@ -215,9 +218,7 @@ class FFN:
         return self.layer if isinstance(self.layer, PlainFFN) else None
 
 
-def find_groups(
-    model: keras.layers.Layer, kinds: Sequence[Kind] = KINDS
-) -> list[FFN]:
+def find_groups(model: keras.layers.Layer, kinds: Sequence[Kind] = KINDS) -> list[FFN]:
     """Finds everything in a model that can be pruned.
 
     Args:

@@ -10,17 +10,11 @@ from keras_idea.groups.attention import AttentionGroup, HeadArguments
 from keras_idea.groups.left_out import why_not_plain
 from keras_idea.hub.attention import HEAD_ARGUMENTS, STACKED_HEAD_ARGUMENTS
 from keras_idea.hub.families import is_backbone
+from keras_idea.keras_private.attention import numbers_of_heads, projections_of
 from keras_idea.keras_private.layer_walk import student_of, sublayers, walk
+from keras_idea.keras_private.layers import stored_kernel
 from keras_idea.models.attention import CausalSelfAttention
 
-#: Where attention layers hold what makes queries, keys, values and gates, and what
-#: reads the heads: Keras's, KerasHub's, this package's.
-_PROJECTIONS = (
-    ("_query_dense", "query_dense", "query"),
-    ("_key_dense", "key_dense", "key"),
-    ("_value_dense", "value_dense", "value"),
-    ("_output_dense", "output_dense", "output_projection"),
-)
 _KERAS = (keras.layers.MultiHeadAttention, keras.layers.GroupQueryAttention)
 
 
@@ -51,7 +45,8 @@ def find_heads(model: keras.layers.Layer) -> Heads:
     """
     layers = list(walk(student_of(model)))
     parents = _parents(layers)
-    groups, left_out = [], {}
+    groups: list[AttentionGroup] = []
+    left_out: dict[str, str] = {}
     for backbone in [layer for layer in layers if is_backbone(layer)]:
         found, why = _of_backbone(backbone, parents)
         groups += found
@@ -132,9 +127,7 @@ def _of_backbone(
 
 
 def _is_attention(layer: keras.layers.Layer) -> bool:
-    return layer.built and all(
-        any(name in _attributes(layer) for name in names) for names in _PROJECTIONS
-    )
+    return layer.built and projections_of(layer) is not None
 
 
 def _why_not(layer: keras.layers.Layer) -> str | None:
@@ -144,16 +137,17 @@ def _why_not(layer: keras.layers.Layer) -> str | None:
         return "it divides its queries by a number that depends on how many they are"
     if getattr(layer, "num_global_key_value_heads", None):
         return "its backbone has layers with other numbers of key/value heads"
-    projections = [_projection(layer, names) for names in _PROJECTIONS]
-    if any(each is None for each in projections):
+    parts = projections_of(layer)
+    if parts is None or any(part is None for part in parts[:4]):
         return "another layer makes its keys or values"
+    projections = [part for part in parts if part is not None]
     for each in projections:
         if type(each) not in (keras.layers.Dense, keras.layers.EinsumDense):
             return f"its projection '{each.path}' is a {type(each).__name__}"
         why = why_not_plain(each)
         if why is not None:
             return why
-    kernels = [id(each.kernel) for each in projections]
+    kernels = [id(stored_kernel(each)) for each in projections]
     if len(set(kernels)) < len(kernels):
         return "its projections share a kernel"
     return None
@@ -164,9 +158,8 @@ def _group(
     parents: Mapping[int, list[keras.layers.Layer]],
     arguments: HeadArguments | None,
 ) -> AttentionGroup:
-    query, key, value, output = (_projection(layer, names) for names in _PROJECTIONS)
-    gate = getattr(layer, "_gate_dense", None)
-    queries, keys = _heads(layer)
+    query, key, value, output, gate = projections_of(layer) or [None] * 5
+    queries, keys = numbers_of_heads(layer)
     return AttentionGroup(
         owner=layer,
         makers=[query, key, value, *([gate] if gate is not None else [])],
@@ -177,25 +170,6 @@ def _group(
         holders=list(_around(layer, parents)),
         arguments=arguments,
     )
-
-
-def _heads(layer: keras.layers.Layer) -> tuple[int, int]:
-    """Query heads and key/value heads."""
-    if isinstance(layer, CausalSelfAttention):
-        return layer.num_heads, layer.num_key_value_heads
-    query, key, *_ = (_projection(layer, names) for names in _PROJECTIONS)
-    return query.partial_output_shape[-2], key.partial_output_shape[-2]
-
-
-def _projection(
-    layer: keras.layers.Layer, names: Sequence[str]
-) -> keras.layers.Layer | None:
-    return next((getattr(layer, n) for n in names if n in _attributes(layer)), None)
-
-
-def _attributes(layer: keras.layers.Layer) -> set[str]:
-    # torch keeps sublayers apart, in `_modules`.
-    return set(vars(layer)) | set(vars(layer).get("_modules") or ())
 
 
 def _parents(

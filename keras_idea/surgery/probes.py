@@ -30,7 +30,7 @@ def check_probes(
 
     Args:
         ffns: list of `FFN` handles.
-        optimizer: the model's optimizer; None if the probes have no variables.
+        optimizer: the model's optimizer; None if no probes are hung in for training.
         method: str, the method's name.
         replicas: int, that the model is trained in. Default 1.
 

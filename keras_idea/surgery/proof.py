@@ -38,8 +38,9 @@ class _Asked(keras.Model):
 def prove(model: keras.Model, ffns: Sequence[FFN]) -> None:
     """Takes a neuron out of each FFN of Dense layers in two ways, and compares.
 
-    The model is left as it was. Nothing is proved of a model whose inputs are not
-    known, or whose outputs are random.
+    Of each attention layer a key/value head with its query heads. The model is left as
+    it was. Nothing is proved of a model whose inputs are not known, that cannot be
+    called on them, or whose outputs are random, nor where several processes train.
 
     Args:
         model: a built Keras model, its variables in sync.

@@ -29,7 +29,7 @@ else:
             axes: tuple of int, along which the weights of one neuron lie.
 
         Returns:
-            Tensor without these axes, `(F,)`.
+            Tensor without these axes, such as `(F,)`; of experts `(E, F)`.
         """
         return reduce_rows(sensitivity(kernel, gradient), axes, "mean")
 
@@ -56,11 +56,11 @@ else:
         return ops.where(cut.spread(mask) > 0, values, ops.zeros_like(values))
 
     def less(mask: Tensor, importance: Tensor, width: int) -> Tensor:
-        """The mask `(F,)` of the `width` most important of the neurons that live.
+        """The mask of the `width` most important of the neurons that live.
 
         Args:
-            mask: tensor `(F,)` in {0, 1}, the living.
-            importance: tensor `(F,)`.
+            mask: tensor `(F,)` or `(E, F)` in {0, 1}, the living.
+            importance: tensor of the same shape.
             width: int >= 1.
         """
         return top_k_mask(importance, width, alive=mask)

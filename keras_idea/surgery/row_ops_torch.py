@@ -15,9 +15,7 @@ from keras_idea.typing import Tensor
 
 
 @torch.no_grad()
-def mean_sensitivity(
-    kernel: Tensor, gradient: Tensor, axes: tuple[int, ...]
-) -> Tensor:
+def mean_sensitivity(kernel: Tensor, gradient: Tensor, axes: tuple[int, ...]) -> Tensor:
     """See `row_ops`."""
     return (kernel.float() * gradient.float()).abs_().mean(axes)
 

@@ -24,9 +24,10 @@ from keras_idea.surgery.replicas import scope_of
 def shrink_in_place(model: keras.Model) -> list[FFN]:
     """Makes every prunable FFN of a model physically as wide as it is alive.
 
-    Kernels, biases, scores and the optimizer's slots are sliced one by one, on
-    their devices, so that the peak of memory is that of training plus one
-    variable. The layers, variables and the optimizer stay the same objects.
+    Attention layers keep the heads that are alive likewise. Kernels, biases, scores
+    and the optimizer's slots are sliced one by one, on their devices, so that the peak
+    of memory is that of training plus one variable. The layers, variables and the
+    optimizer stay the same objects.
     The model's functions that were traced with the old shapes are made anew; another
     model of the same layers must be compiled again.
 
@@ -38,7 +39,8 @@ def shrink_in_place(model: keras.Model) -> list[FFN]:
         list of the FFN handles of the model.
 
     Raises:
-        ValueError: if the model is being pruned. It is left as it was.
+        ValueError: if the model is being pruned or measured, or the optimizer's state
+            cannot be cut. It is left as it was.
     """
     ffns = check_at_rest(model, "shrink_in_place()")
     narrow_to(model, [(ffn, ffn.kept_neurons()) for ffn in ffns])

@@ -45,7 +45,7 @@ def _model(world):
 
 
 def _lm(world):
-    """A KerasHub Llama 3 of two layers and 8 neurons an FFN, compiled."""
+    """A KerasHub Llama 3 of two layers and 24 neurons an FFN, compiled."""
     from tests.support.hub_models import tiny_lm
     from tests.support.with_tokenizer import with_tokenizer
 

@@ -21,7 +21,7 @@ def listing(folder):
 
 
 def own_decoder(tie_embeddings=False, ffn=ki.GatedFFN):
-    """This package's decoder, compacted."""
+    """This package's decoder, built narrow."""
     config = DecoderConfig(
         vocabulary_size=VOCABULARY,
         model_dim=16,

@@ -22,6 +22,8 @@ class Row:
         widths: dict, argument of the width -> how much of it a neuron takes.
         ffns: int, FFNs it has.
         scale: float, how far its weights are spread, for logits of about 1.
+        packing: str, how one variable of a mixture's experts holds two matrices:
+            "halves" or "pairs"; "" if it holds one.
     """
 
     backbone: str

@@ -1,4 +1,4 @@
-"""What `tests/test_malformed.py` damages: one small sound thing of each kind."""
+"""What `test_malformed.py` damages: one small sound thing of each kind."""
 
 import gzip
 import json

@@ -140,7 +140,7 @@ class ClippedByGlobalNorm(Clipped):
 
 
 def other_optimizer(model, data):
-    """Adam of another library, over all that the model says is trainable."""
+    """Adam that is not the model's own: on torch of PyTorch, elsewhere of Keras."""
     if BACKEND == "torch":
         import torch
 

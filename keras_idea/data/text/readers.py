@@ -147,7 +147,7 @@ def field_of(
         log: `ReadLog`.
 
     Returns:
-        Any value but None.
+        Any value; None where the record was rejected.
     """
     if not isinstance(record, dict):
         detail = f"no object but a {type(record).__name__}"
@@ -175,6 +175,10 @@ def read_parquet(
 
     Yields:
         str, documents.
+
+    Raises:
+        MissingPackage: if pyarrow is not installed.
+        StreamError: if it is no sound parquet file.
     """
     parquet = require("pyarrow.parquet", f"Reading {path.name!r}")
     arrow_error = require("pyarrow", "Reading parquet").ArrowException

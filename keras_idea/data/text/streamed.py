@@ -80,6 +80,7 @@ class StreamedDataset:
 
         Raises:
             BadRecordError: at a bad record, if the log's `on_bad` is "refuse".
+            MissingPackage: if `datasets` is not installed.
             TextError: if the data set cannot be found or read to its end.
         """
         row, title = 0, f"data set {self.name!r}, split {self.split!r}"

@@ -50,6 +50,7 @@ def load_vocabulary(
         `Vocabulary` with an `end_id`.
 
     Raises:
+        MissingPackage: if the package that reads the file is not installed.
         TextError: if there is no such file, it holds no tokenizer, or no token ends
             a document.
 
@@ -92,6 +93,7 @@ def sentencepiece_vocabulary(
         it says.
 
     Raises:
+        MissingPackage: if `sentencepiece` is not installed.
         TextError: if it is no such file, or no piece ends a document.
 
     Example:
@@ -158,6 +160,7 @@ def huggingface_vocabulary(
         tokenizers with byte fallback.
 
     Raises:
+        MissingPackage: if `tokenizers` is not installed.
         TextError: if it is no such file, or no token ends a document.
 
     Example:

@@ -42,6 +42,7 @@ class TokenBatches:
         steps_per_epoch: float, steps in which each window is seen once.
 
     Raises:
+        MissingPackage: if grain is not installed.
         TextError: if the cache is too small for one window, or too large to shuffle.
         ValueError: if an argument is out of its range.
 

@@ -75,6 +75,8 @@ def build_cache(
             is no document at all, or an id is not of the vocabulary.
         CacheError: if the cache is there and damaged.
         MissingPackage: for a bar without `rich`.
+        ValueError: if an argument is none of those allowed, or the vocabulary has no
+            `end_id` or no `fingerprint`.
 
     Example:
     >>> from keras_idea.data import byte_vocabulary

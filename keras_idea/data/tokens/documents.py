@@ -80,7 +80,8 @@ class Documents:
             `CachedCorpus`.
 
         Raises:
-            TextError, BadRecordError, CacheError: as `build_cache`.
+            MissingPackage: if grain is not installed.
+            TextError, BadRecordError, CacheError, ValueError: as `build_cache`.
         """
         # Needed only later, but it must not be missed after hours of tokenizing.
         require("grain", "Training on documents")

@@ -64,8 +64,10 @@ def export_gguf(
         `Export`.
 
     Raises:
-        ExportRefused: if the path is taken, the package `gguf` is missing, or
-            llama.cpp would compute something else; why.
+        ValueError: for another `dtype`, or a `length` below 1.
+        ExportRefused: if the path is taken, the package `gguf` is missing, the model
+            is still prunable or takes more than text, or llama.cpp would compute
+            something else; why.
         ExportFailed: if what was written is not the model. Nothing is left of it.
 
     Example:

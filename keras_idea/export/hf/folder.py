@@ -62,8 +62,9 @@ def export_hf(
         `Export`.
 
     Raises:
-        ExportRefused: if the path is taken, safetensors is missing, or KerasHub is
-            known to export such a model wrongly or not at all.
+        ExportRefused: if the path is taken, safetensors is missing, the model is still
+            prunable or takes more than text, or KerasHub is known to export such a
+            model wrongly or not at all.
         ExportFailed: if what was written is not the model. Nothing is left of it.
 
     Example:

@@ -1,7 +1,7 @@
 """The description of a run: one TOML file, one frozen dataclass a table.
 
-Every key has a default, so that a file names only what differs. `demo.toml`
-beside this module spells all of them out with comments.
+Every key has a default, so that a file names only what differs. `demo.toml` in
+`keras_idea/runs` spells all of them out with comments.
 """
 
 import dataclasses

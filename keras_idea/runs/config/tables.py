@@ -159,8 +159,8 @@ class PruningConfig(fields.Table):
             of the scores.
         row_reduce: "mean" or "max", how the weights of a neuron's row become one
             number.
-        matrix_reduce: "mean" or "max", how a neuron's three rows become one
-            number.
+        matrix_reduce: "mean" or "max", how a neuron's rows (three, or two without a
+            gate) become one number.
         update_every: int, the mask changes every so many steps.
         compact: "end" (the model shrinks inside `fit` once pruning is done),
             "progressive" (at milestones before, too) or "off" (it stays masked;

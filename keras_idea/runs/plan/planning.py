@@ -54,7 +54,8 @@ class RunPlan:
         text: str, what is read, some lines.
         parameters: pair of int, of the wide model and of the narrow one.
         stages: list of `StagePlan`; the last is the training from scratch, if any.
-        footprints: dict of when it is so, to `Footprint`: wide, after each narrowing.
+        footprints: dict of when it is so, to `Footprint`: wide, after each narrowing
+            (of many, eight at most).
         teacher: `TeacherFootprint` or None.
         mesh: pair of int, devices of the axes data and model.
         compiled: dict of a width to `CompiledStep`; empty if no compiler was asked.

@@ -52,6 +52,10 @@ def timeline_of(
         hidden_dim: int.
         target_dim: int, neurons that they end with.
         here: bool, whether it is run in this process; if not, it is compiled.
+            Default True.
+
+    Returns:
+        `Timeline`.
     """
     compiled = keras.backend.backend() != "torch" or config.run.jit_compile
     return make_timeline(
@@ -71,7 +75,7 @@ def opening_lines(run: Run) -> str:
         run: `Run`.
 
     Returns:
-        str, three lines, or four.
+        str, a line for each warning, then three lines.
     """
     corpus, times = run.models.corpus, run.passes
     lines = [

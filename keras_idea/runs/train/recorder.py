@@ -56,8 +56,9 @@ def text_loss(logs: Mapping[str, float], prefix: str = "") -> float:
 class Recorder(keras.callbacks.Callback):
     """Records the loss of every optimizer step, and when which neurons lived.
 
-    It stands before `IdeaPruneCallback` in the list, so that at the step of the
-    compaction it still sees every neuron. An epoch is one validation interval.
+    It reads the neurons when a step ends; the model becomes narrow only after that, so
+    at the step of the compaction it still sees every neuron. An epoch is one
+    validation interval.
 
     Args:
         name: str, the run's name in the metrics.
@@ -202,7 +203,7 @@ class ShortBar(keras.callbacks.ProgbarLogger):
     """Keras's own progress bar, in bits per byte and within 80 columns.
 
     A line longer than the terminal is drawn anew below itself at each update. It
-    stands last in the list, where the logs are complete.
+    stands behind the callbacks that add to the logs.
 
     Args:
         bits: `Bits`, how losses are converted.

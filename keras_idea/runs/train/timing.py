@@ -13,8 +13,8 @@ import numpy as np
 from keras_idea.hub.inputs import token_inputs
 from keras_idea.models.generate import generate
 
-#: The first step of a `fit` moves the state (jax) or makes the iterator
-#: (tensorflow); before the second one the pruning callback checks its counts once.
+#: Steps of a `fit` that do not count: the first moves the state (jax) or makes the
+#: iterator (tensorflow); and one more.
 LEAD_IN = 2
 
 

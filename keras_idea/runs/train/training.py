@@ -1,7 +1,8 @@
 """The main job: a run from its description to its folder.
 
-Wide, pruned and recovered in one `fit`; then a narrow model from scratch on the
-same batches; then the picture, the table, the narrow model and its text.
+Wide, pruned and recovered in one `fit`, and the narrow model saved; then, if asked for,
+the same without the teacher, and a narrow model from scratch, on the same batches; then
+the picture, the table and the text of the narrow model.
 """
 
 import contextlib
@@ -47,8 +48,8 @@ def train(config: RunConfig, overwrite: bool = False) -> list[ResultRow]:
         overwrite: bool, whether an earlier run in the folder may be replaced.
 
     Returns:
-        List of `ResultRow`: wide, pruned and, if asked for, from scratch. Empty in all
-        processes but the first.
+        List of `ResultRow`: the teacher, if there is one, then as `results.rows`.
+        Empty in all processes but the first.
 
     Raises:
         ConfigError: if the model cannot be made: keras_hub is missing, say, or a
