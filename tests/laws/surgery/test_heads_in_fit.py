@@ -1,0 +1,266 @@
+"""Key/value heads pruned in `fit`, against Algorithm 1 in NumPy, float64.
+
+Here heads are found in the weights by hand: H query heads over F key/value heads, of
+which head k has the query heads k H / F to (k + 1) H / F - 1.
+"""
+
+import shutil
+
+import keras
+import numpy as np
+import pytest
+
+import keras_idea as ki
+from tests.support.algorithm_reference import kept
+from tests.support.helpers import to_numpy
+from tests.support.recording_sgd import RecordingSGD
+from tests.support.selection import EACH
+
+RATE, DECAY, BEGIN, STEPS, TOTAL, BATCH = 0.01, 0.4, 1, 6, 9, 4
+TARGETS = {"neurons": 0.5, "kv_groups": 0.5}
+FEATURES = 8
+
+
+def two_attentions():
+    """Grouped queries without biases, then a head for each key, with them."""
+    inputs = x = keras.Input((5, FEATURES))
+    for name in ("grouped", "single"):
+        if name == "grouped":
+            layer = keras.layers.GroupQueryAttention(4, 8, 4, use_bias=False, name=name)
+        else:
+            layer = keras.layers.MultiHeadAttention(4, 6, name=name)
+        x = keras.layers.Add()([x, layer(x, x)])
+        hidden = keras.layers.Dense(12, activation="gelu", name=f"{name}_up")(x)
+        hidden = keras.layers.Dense(FEATURES, name=f"{name}_down")(hidden)
+        x = keras.layers.Add()([x, hidden])
+    return keras.Model(inputs, keras.layers.Dense(2, name="out")(x))
+
+
+def own_decoder():
+    """This package's decoder, of Dense layers whose columns are heads side by side."""
+    config = ki.models.DecoderConfig(
+        vocabulary_size=16,
+        model_dim=16,
+        num_layers=1,
+        num_heads=4,
+        num_key_value_heads=2,
+        hidden_dim=12,
+        sequence_length=5,
+    )
+    return ki.models.decoder(config)
+
+
+class Record(keras.callbacks.Callback):
+    """Weights, gradients, and what the handles say, after each step."""
+
+    def on_train_begin(self, logs=None):
+        self.weights, self.gradients, self.seen = [self._weights()], [], []
+
+    def on_train_batch_end(self, batch, logs=None):
+        model = self.model  # on jax this syncs the variables
+        self.weights.append(self._weights())
+        self.gradients.append([to_numpy(v) for v in model.optimizer.seen])
+        groups = ki.find_groups(model, ["kv_groups"])
+        self.seen.append([(to_numpy(g.scores), to_numpy(g.mask)) for g in groups])
+
+    def _weights(self):
+        return [to_numpy(v) for v in self.model.trainable_variables]
+
+
+def trained(make, compact, callbacks=(), epochs=1, optimizer=RecordingSGD, **arguments):
+    keras.utils.set_random_seed(0)
+    model = make()
+    rng = np.random.default_rng(1)
+    for variable in model.trainable_variables:
+        variable.assign(to_numpy(variable) + 0.1 * rng.normal(size=variable.shape))
+    shape = (TOTAL * BATCH, 5)
+    x = rng.integers(0, 16, shape)
+    if make is two_attentions:
+        x = rng.normal(size=(*shape, FEATURES)).astype("float32")
+    y = rng.normal(size=(*shape, model.output.shape[-1])).astype("float32")
+    model.compile(optimizer(RATE), "mse")
+    arguments = arguments or {"targets": TARGETS}
+    prune = ki.IdeaPruneCallback(None, BEGIN, STEPS, compact=compact, **arguments)
+    fit = {"batch_size": BATCH, "shuffle": False, "verbose": 0, "epochs": epochs}
+    history = model.fit(x, y, callbacks=[prune, *callbacks], **fit).history
+    return model, x, history
+
+
+def places(kernel, head, heads, axis):
+    """The index of one key/value head in an array, by hand."""
+    each = kernel.shape[axis] // heads
+    return (slice(None),) * axis + (slice(head * each, (head + 1) * each),)
+
+
+@pytest.mark.parametrize("make", [two_attentions, own_decoder])
+def test_equals_algorithm_1_in_float64(make):
+    record = Record()
+    model, _, history = trained(make, "off", [record])
+    assert history["kv_groups"][-1] == (2 if make is two_attentions else 1)
+    index = {v.path: i for i, v in enumerate(model.trainable_variables)}
+    groups = ki.find_groups(model, ["kv_groups"])
+    assert [g.full_dim for g in groups] == ([4, 4] if make is two_attentions else [2])
+    scores = [0.0] * len(groups)
+    alive = [np.ones(group.full_dim, bool) for group in groups]
+    for t in range(1, TOTAL + 1):
+        weights, gradients = (
+            [np.asarray(v, "float64") for v in seen[t - 1]]
+            for seen in (record.weights, record.gradients)
+        )
+        for i, group in enumerate(groups):
+            full = group.full_dim
+            held = {
+                path.removeprefix(f"{group.name}/"): index[path]
+                for path in index
+                if path.startswith(f"{group.name}/")
+            }
+            axes = {}  # place of an array -> the axis of its heads, whether it counts
+            for path, place in held.items():
+                reads = "output" in path
+                if path.endswith("kernel"):
+                    axes[place] = (0 if reads else 1), True
+                elif not reads:
+                    axes[place] = 0, False
+            newest = [
+                [
+                    np.abs(weights[p] * gradients[p])[places(weights[p], k, full, a)]
+                    for k in range(full)
+                ]
+                for p, (a, counts) in axes.items()
+                if counts
+            ]
+            assert len(newest) == 4
+            newest = np.array([[part.mean() for part in each] for each in newest])
+            scores[i] = (1 - DECAY) * newest + DECAY * scores[i]
+            importance = np.where(alive[i], np.max(scores[i], 0), -np.inf)
+            width = kept(t, full, full // 2, BEGIN, STEPS)
+            alive[i] = np.isin(np.arange(full), np.argsort(-importance)[:width])
+            found, mask = record.seen[t - 1][i]
+            # In the order of the matrices, which is not that of the paths' names.
+            np.testing.assert_allclose(
+                np.sort(found, 0), np.sort(scores[i], 0), rtol=2e-5, atol=1e-9
+            )
+            np.testing.assert_array_equal(mask > 0, alive[i])
+            for place, (axis, _) in axes.items():
+                for k in range(full):
+                    at = places(weights[place], k, full, axis)
+                    expected = weights[place] - RATE * gradients[place]
+                    value = expected[at] * alive[i][k]
+                    np.testing.assert_allclose(
+                        record.weights[t][place][at], value, rtol=2.4e-7, atol=2e-7
+                    )
+
+
+@pytest.mark.daily("torch", why="the narrow shapes of neurons go the same way")
+@pytest.mark.daily(*EACH, rows=("end",), why="once on each")
+@pytest.mark.parametrize("compact", ["end", "progressive"])
+def test_narrow_equals_masked(compact, tmp_path):
+    (masked, x, history), (narrow, _, narrow_history) = (
+        trained(two_attentions, way, epochs=2, optimizer=keras.optimizers.Adam)
+        for way in ("off", compact)
+    )
+    counts = [group.hidden_dim for group in ki.find_groups(narrow)]
+    assert counts == [6, 6, 2, 2]
+    assert [group.hidden_dim for group in ki.find_groups(masked)] == [12, 12, 4, 4]
+    np.testing.assert_allclose(history["loss"], narrow_history["loss"], rtol=1e-5)
+    ways = [masked, narrow, ki.compact(masked)]
+    narrow.save(tmp_path / "narrow.keras")
+    ways.append(keras.models.load_model(tmp_path / "narrow.keras"))
+    grouped = ways[-1].get_layer("grouped").get_config()
+    assert (grouped["num_query_heads"], grouped["num_key_value_heads"]) == (4, 2)
+    assert ways[-1].get_layer("single").get_config()["num_heads"] == 2
+    first, *others = (to_numpy(model(x[:4])) for model in ways)
+    for other in others:
+        np.testing.assert_allclose(first, other, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.daily("torch", why="checkpoints of neurons are restored on each")
+@pytest.mark.parametrize("step", [2, 5, 8])
+def test_a_run_goes_on_from_its_checkpoint(step, tmp_path):
+    """In the middle of pruning, and after the model became narrower."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(TOTAL * BATCH, 5, FEATURES)).astype("float32")
+    y = rng.normal(size=(TOTAL * BATCH, 5, 2)).astype("float32")
+    whole = goes_on(x, y, 0, [ki.Checkpoint(tmp_path / "run", keep=99)])
+    saved = next((tmp_path / "run").glob(f"checkpoint-{step:06}-*"))
+    shutil.copytree(saved, tmp_path / "one" / saved.name)
+    again = goes_on(x, y, step, [], ki.Checkpoint(tmp_path / "one"))
+    assert [group.hidden_dim for group in ki.find_groups(again)] == [6, 6, 2, 2]
+    for one, other in zip(whole.weights, again.weights, strict=True):
+        np.testing.assert_array_equal(to_numpy(one), to_numpy(other))
+
+
+def goes_on(x, y, first, callbacks, saved=None):
+    """Trains one step an epoch, from an epoch on."""
+    keras.utils.set_random_seed(first)
+    model = two_attentions()
+    model.compile(keras.optimizers.Adam(RATE), "mse")
+    if saved is not None:
+        assert saved.restore(model) == first
+    prune = ki.IdeaPruneCallback(None, BEGIN, STEPS, targets=TARGETS)
+    fit = {"batch_size": BATCH, "shuffle": False, "verbose": 0, "steps_per_epoch": 1}
+    fit |= {"epochs": TOTAL, "initial_epoch": first}
+    model.fit(x[:BATCH], y[:BATCH], callbacks=[prune, *callbacks], **fit)
+    return model
+
+
+@pytest.mark.daily("torch", why="arguments are checked the same on each")
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        ({"targets": {"heads": 2}}, "`targets` must be one of"),
+        ({"targets": {"kv_groups": 0}}, r"`targets\['kv_groups'\]` must be .* >= 1"),
+        ({"targets": {}}, "`targets` must be a dict such as"),
+        ({"targets": {"neurons": 2}, "target_dim": 2}, "Give one of `target_dim` and"),
+        ({"targets": {"neurons": 2}, "target_bytes": 9}, "Give one of `targets` and"),
+        ({"target_dim": 3, "kinds": ["kv_groups"]}, "`kinds` says what a budget may"),
+        ({"target_bytes": 9, "kinds": ["heads"]}, "`kinds` must list some of"),
+    ],
+)
+def test_what_is_refused_at_once(arguments, words):
+    with pytest.raises(ValueError, match=words):
+        ki.IdeaPruneCallback(begin_step=1, prune_steps=2, **arguments)
+
+
+@pytest.mark.daily("torch", why="each is refused before the first step")
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        ({"targets": {"kv_groups": 5}}, r"which keeps 5 key/value heads, .* has 4"),
+        ({"targets": TARGETS, "method": "activation"}, "grouped"),
+        ({"target_parameters": 10, "kinds": ["kv_groups"]}, "cannot be met by pruning"),
+    ],
+)
+def test_what_is_refused_when_fit_begins(arguments, words):
+    with pytest.raises(ValueError, match=words):
+        trained(two_attentions, "end", **arguments)
+
+
+@pytest.mark.daily("torch", why="shapes alone")
+@pytest.mark.parametrize("kinds", [("kv_groups",), ("neurons", "kv_groups")])
+def test_a_budget_is_met_by_one_fraction(kinds):
+    full = two_attentions().count_params()
+    sizes = {}
+    for budget in (full - 1, full * 3 // 4):
+        arguments = {"target_parameters": budget, "kinds": kinds}
+        model, *_ = trained(two_attentions, "end", **arguments)
+        assert model.count_params() <= budget
+        sizes[budget] = [group.hidden_dim for group in ki.find_groups(model)]
+    *neurons, grouped, single = sizes[full - 1]
+    assert (grouped, single) == (3, 3)
+    assert neurons == ([12, 12] if kinds == ("kv_groups",) else [11, 11])
+    assert sum(sizes[full * 3 // 4]) < sum(sizes[full - 1])
+
+
+@pytest.mark.daily("torch", why="a proof compares outputs, on each alike")
+def test_heads_whose_scores_are_looked_at_are_refused():
+    inputs = keras.Input((5, FEATURES))
+    layer = keras.layers.MultiHeadAttention(2, 4, name="looked_at")
+    y, scores = layer(inputs, inputs, return_attention_scores=True)
+    out = keras.layers.Dense(1)(keras.layers.Flatten()(scores))
+    model = keras.Model(inputs, [y, out])
+    model.compile("sgd", ["mse", "mse"])
+    prune = ki.IdeaPruneCallback(begin_step=1, prune_steps=2, targets={"kv_groups": 1})
+    x = np.random.default_rng(0).normal(size=(16, 5, FEATURES)).astype("float32")
+    with pytest.raises(ValueError, match="looked_at do not act each on its own"):
+        model.fit(x, [x, x[:, :1, 0]], batch_size=4, callbacks=[prune], verbose=0)
