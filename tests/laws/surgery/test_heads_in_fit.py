@@ -21,10 +21,10 @@ TARGETS = {"neurons": 0.5, "kv_groups": 0.5}
 FEATURES = 8
 
 
-def two_attentions():
+def two_attentions(names=("grouped", "single")):
     """Grouped queries without biases, then a head for each key, with them."""
     inputs = x = keras.Input((5, FEATURES))
-    for name in ("grouped", "single"):
+    for name in names:
         if name == "grouped":
             layer = keras.layers.GroupQueryAttention(4, 8, 4, use_bias=False, name=name)
         else:
@@ -34,6 +34,10 @@ def two_attentions():
         hidden = keras.layers.Dense(FEATURES, name=f"{name}_down")(hidden)
         x = keras.layers.Add()([x, hidden])
     return keras.Model(inputs, keras.layers.Dense(2, name="out")(x))
+
+
+def grouped():
+    return two_attentions(["grouped"])
 
 
 def own_decoder():
@@ -75,7 +79,7 @@ def trained(make, compact, callbacks=(), epochs=1, optimizer=RecordingSGD, **arg
         variable.assign(to_numpy(variable) + 0.1 * rng.normal(size=variable.shape))
     shape = (TOTAL * BATCH, 5)
     x = rng.integers(0, 16, shape)
-    if make is two_attentions:
+    if make is not own_decoder:
         x = rng.normal(size=(*shape, FEATURES)).astype("float32")
     y = rng.normal(size=(*shape, model.output.shape[-1])).astype("float32")
     model.compile(optimizer(RATE), "mse")
@@ -92,6 +96,8 @@ def places(kernel, head, heads, axis):
     return (slice(None),) * axis + (slice(head * each, (head + 1) * each),)
 
 
+@pytest.mark.daily("torch", "tensorflow", why="jax compiles the smaller model")
+@pytest.mark.daily(*EACH, rows=("own_decoder",), why="once on each")
 @pytest.mark.parametrize("make", [two_attentions, own_decoder])
 def test_equals_algorithm_1_in_float64(make):
     record = Record()
@@ -154,22 +160,29 @@ def test_equals_algorithm_1_in_float64(make):
 @pytest.mark.daily("torch", why="the narrow shapes of neurons go the same way")
 @pytest.mark.daily(*EACH, rows=("end",), why="once on each")
 @pytest.mark.parametrize("compact", ["end", "progressive"])
-def test_narrow_equals_masked(compact, tmp_path):
+def test_narrow_equals_masked(compact):
     (masked, x, history), (narrow, _, narrow_history) = (
-        trained(two_attentions, way, epochs=2, optimizer=keras.optimizers.Adam)
+        trained(grouped, way, epochs=2, optimizer=keras.optimizers.Adam)
         for way in ("off", compact)
     )
     counts = [group.hidden_dim for group in ki.find_groups(narrow)]
-    assert counts == [6, 6, 2, 2]
-    assert [group.hidden_dim for group in ki.find_groups(masked)] == [12, 12, 4, 4]
+    assert counts == [6, 2]
+    assert [group.hidden_dim for group in ki.find_groups(masked)] == [12, 4]
     np.testing.assert_allclose(history["loss"], narrow_history["loss"], rtol=1e-5)
-    ways = [masked, narrow, ki.compact(masked)]
+    outputs = (to_numpy(model(x[:4])) for model in (masked, narrow))
+    np.testing.assert_allclose(*outputs, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.daily("torch", why="files and copies of neurons are made on each")
+def test_a_copy_and_a_file_have_the_heads_that_stay(tmp_path):
+    masked, x, _ = trained(two_attentions, "off", optimizer=keras.optimizers.SGD)
+    narrow = ki.compact(masked)
     narrow.save(tmp_path / "narrow.keras")
-    ways.append(keras.models.load_model(tmp_path / "narrow.keras"))
-    grouped = ways[-1].get_layer("grouped").get_config()
+    loaded = keras.models.load_model(tmp_path / "narrow.keras")
+    grouped = loaded.get_layer("grouped").get_config()
     assert (grouped["num_query_heads"], grouped["num_key_value_heads"]) == (4, 2)
-    assert ways[-1].get_layer("single").get_config()["num_heads"] == 2
-    first, *others = (to_numpy(model(x[:4])) for model in ways)
+    assert loaded.get_layer("single").get_config()["num_heads"] == 2
+    first, *others = (to_numpy(model(x[:4])) for model in (masked, narrow, loaded))
     for other in others:
         np.testing.assert_allclose(first, other, rtol=1e-5, atol=1e-6)
 
