@@ -7,7 +7,7 @@ import keras
 
 from keras_idea.functional.counts import token_multiply_adds
 from keras_idea.keras_private.layer_walk import walk
-from keras_idea.surgery.find import find_ffns
+from keras_idea.surgery.find import find_groups
 
 # Where attentions keep the layer that makes queries: this package's, Keras's and
 # KerasHub's by family.
@@ -94,7 +94,7 @@ class WorkCount:
 
     def __init__(self, model: keras.Model, sequence_length: int | None = None) -> None:
         self._model, self._length = model, sequence_length
-        self._ffns = find_ffns(model)
+        self._ffns = find_groups(model)
         self._widths = self._present_widths()
         self.present = multiply_adds(model, sequence_length)
         self._work = 0

@@ -19,7 +19,8 @@ def as_llama3(model: keras.Model) -> keras.Model:
         `keras_hub.models.Llama3CausalLM` without a preprocessor, in float32.
 
     Raises:
-        ExportRefused: if keras_hub is missing, or the model is no such decoder.
+        ExportRefused: if keras_hub is missing, or the model is no such decoder, or
+            heads of it were pruned.
     """
     what = "Exporting this package's decoder as a KerasHub Llama3"
     keras_hub = require("keras_hub", what, "hub", ExportRefused)
@@ -27,6 +28,13 @@ def as_llama3(model: keras.Model) -> keras.Model:
     blocks = [layer for layer in model.layers if isinstance(layer, DecoderBlock)]
     _check(model, layers, blocks)
     embedding, attention = layers["token_embedding"], blocks[0].attention
+    if attention.num_heads * attention.head_dim != embedding.output_dim:
+        raise ExportRefused(
+            f"The decoder has {attention.num_heads} query heads of "
+            f"{attention.head_dim} features, and in a Llama3 they make up the "
+            f"{embedding.output_dim} features of the model: heads of it were pruned. "
+            "Prune its neurons alone, or prune the heads of a Mistral or Qwen3."
+        )
     backbone = keras_hub.models.Llama3Backbone(
         vocabulary_size=embedding.input_dim,
         num_layers=len(blocks),
