@@ -163,11 +163,11 @@ def test_cuts(packing, grouped):
     group = 0 if grouped else None
     cut = Cut(keras.Variable(kernel), kernel.ndim - 1, group, packing)
     assert cut.neurons == 6 and not cut.is_bias and cut.shape(3) == taken.shape
-    assert cut.weights_axis == kernel.ndim - 2
+    assert cut.weights_axes == (kernel.ndim - 2,)
     np.testing.assert_array_equal(to_numpy(cut.take(kept)), taken)
     spread = to_numpy(cut.spread(keras.ops.convert_to_tensor(mask)))
     np.testing.assert_allclose(kernel * spread, masked)
-    rows = to_numpy(cut.variable).mean(cut.weights_axis)
+    rows = to_numpy(cut.variable).mean(cut.weights_axes)
     parts = [to_numpy(part) for part in cut.split(keras.ops.convert_to_tensor(rows))]
     for i, part in enumerate(parts):
         at = [_places(j, packing)[i] for j in range(6)]
