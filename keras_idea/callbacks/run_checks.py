@@ -15,7 +15,7 @@ from keras_idea.keras_private.train_step import has_own_train_step
 from keras_idea.keras_private.user_warning import warn_user
 from keras_idea.pruning.session import Session
 from keras_idea.surgery.condition import check_backbones, check_trainable
-from keras_idea.surgery.find import FFN
+from keras_idea.surgery.find import FFN, UNITS
 from keras_idea.surgery.optimizer_state import check_carriable
 from keras_idea.surgery.proof import prove
 from keras_idea.surgery.pruner import NeuronPruner
@@ -69,18 +69,19 @@ def check_run(
 
 
 def _too_wide(prune: keras.callbacks.Callback, ffn: FFN, target: int) -> str:
-    given, units, name = prune.targets[ffn.kind], "neurons", "target_dim"
-    if ffn.kind != "neurons" or len(prune.targets) > 1:
+    given, units, name = prune.targets[ffn.kind], UNITS[ffn.kind], "target_dim"
+    most = "the width of each FFN"
+    if len(prune.targets) > 1 or ffn.kind == "kv_groups":
         name = f"targets[{ffn.kind!r}]"
     if ffn.kind == "kv_groups":
-        units = "key/value heads"
+        most = "the key/value heads of each attention layer"
     cure = f"Give at most {ffn.width}."
     received = f"{name}={given}"
-    if isinstance(given, float) and prune.round_to > 1:
+    if isinstance(given, float) and prune.round_to > 1 and ffn.kind == "neurons":
         received += f", round_to={prune.round_to}"
         cure = f"Lower `round_to` or `{name}`."
     return (
-        f"`{name}` must be at most the width of each FFN. Received: "
+        f"`{name}` must be at most {most}. Received: "
         f"{received}, which keeps {target} {units}, but {ffn.name} has {ffn.width} "
         f"alive. {cure}"
     )

@@ -9,7 +9,7 @@ import keras
 
 from keras_idea.callbacks.budget import Budget, costs_of
 from keras_idea.errors import ArgumentError
-from keras_idea.surgery.find import FFN, KINDS, Kind
+from keras_idea.surgery.find import FFN, KINDS, UNITS, Kind
 from keras_idea.validation import check_choice, check_int
 
 #: By kind: an int, what each keeps; or a float in (0, 1), the fraction of it; None: as
@@ -210,10 +210,10 @@ def budget_line(
     """What a budget comes to: a line for whoever watches the run."""
     costs = costs_of(model, [ffn for ffn, _ in targets])([n for _, n in targets])
     stay = []
-    for kind, what in (("neurons", "FFN"), ("kv_groups", "attention layer")):
+    whats: dict[Kind, str] = {"neurons": "FFN", "kv_groups": "attention layer"}
+    for kind, what in whats.items():
         most = max((n for ffn, n in targets if ffn.kind == kind), default=0)
-        units = "neurons" if kind == "neurons" else "key/value heads"
-        stay += [f"at most {most} {units} stay in each {what}"] if most else []
+        stay += [f"at most {most} {UNITS[kind]} stay in each {what}"] if most else []
     return (
         f"{budget}: {', '.join(stay)}. The narrow model has "
         f"{costs.parameters:,} parameters and takes {costs.flops:,} FLOPs a token."

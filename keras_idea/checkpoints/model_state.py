@@ -263,8 +263,12 @@ def _check_known(facts: dict) -> None:
             f"The checkpoint tells of no FFNs, or not of their {', '.join(names)}. "
             "Restore it from a copy, or go on from the one before."
         )
-    for heads in facts.get("kv_groups", []):
-        if not {"place", "full_dim", "hidden_dim"} <= set(heads):
+    heads = facts.get("kv_groups", [])
+    for one in heads if isinstance(heads, list) else [heads]:
+        numbers = ("place", "full_dim", "hidden_dim")
+        if not isinstance(one, dict) or not all(
+            type(one.get(name)) is int and one[name] >= 0 for name in numbers
+        ):
             raise ArgumentError(
                 "The checkpoint does not tell how many heads its attention layers "
                 "have. Restore it from a copy, or go on from the one before."

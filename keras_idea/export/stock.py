@@ -18,8 +18,8 @@ from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.hub.inputs import text_inputs
 from keras_idea.hub.rebuild import mend_get_config, rebuild_task
 from keras_idea.surgery import find_groups
+from keras_idea.surgery.find import UNITS
 
-_UNITS = {"neurons": "neurons", "kv_groups": "key/value heads"}
 _BYTES = (
     "There is no tokenizer in it: the decoder's token ids are the bytes of UTF-8 text."
 )
@@ -124,7 +124,7 @@ def check_compacted(model: keras.Model) -> None:
         if ffn.masks_itself or ffn.width < ffn.hidden_dim:
             raise ExportRefused(
                 f"{type(model).__name__} '{model.name}' is not compact: {ffn.name} "
-                f"has {ffn.width} active {_UNITS[ffn.kind]} of {ffn.hidden_dim}. "
+                f"has {ffn.width} active {UNITS[ffn.kind]} of {ffn.hidden_dim}. "
                 "Export what `keras_idea.compact(model)` returns."
             )
 

@@ -1,7 +1,8 @@
 """The heads of an attention layer that holds its projections.
 
-Shapes: F key/value heads, each with G query heads; D features of the residual stream;
-d features of a head.
+Shapes: F key/value heads, each with G query heads; D features of the residual stream, d
+of a head. Kernels of queries are `(D, F G, d)`, of keys and values `(D, F, d)`, of what
+reads the heads `(F G, d, D)`; in Dense layers the features of heads lie side by side.
 """
 
 import dataclasses
@@ -84,7 +85,11 @@ class AttentionGroup:
     def cuts(self) -> list[Cut]:
         """How the heads lie in the layers' weights, the kernels first."""
         cuts = [self._cut(layer) for layer in self.layers]
-        cuts += [self._bias_cut(layer) for layer in self.makers if _bias(layer)]
+        cuts += [
+            Cut(layer.bias, 0, size=self._size(layer), is_bias=True)
+            for layer in self.makers
+            if layer.bias is not None
+        ]
         if self.sinks is not None:
             cuts.append(Cut(self.sinks, 0, size=self.query_heads, is_bias=True))
         return cuts
@@ -94,11 +99,8 @@ class AttentionGroup:
         return self.width * (1 if shared else self.query_heads)
 
     def _cut(self, layer: keras.layers.Layer) -> Cut:
-        axis = head_axis(layer, reads=layer is self.reader)
+        axis = _head_axis(layer, reads=layer is self.reader)
         return Cut(stored_kernel(layer), axis, size=self._size(layer))
-
-    def _bias_cut(self, layer: keras.layers.Layer) -> Cut:
-        return Cut(layer.bias, 0, size=self._size(layer), is_bias=True)
 
     def set_hidden_dim(self, hidden_dim: int) -> None:
         """Tells the layers that there are fewer heads."""
@@ -116,7 +118,7 @@ class AttentionGroup:
                 setattr(told.backbone, told.head_dim, self.head_dim)
 
 
-def head_axis(layer: keras.layers.Layer, reads: bool) -> int:
+def _head_axis(layer: keras.layers.Layer, reads: bool) -> int:
     """The axis of a projection's kernel along which the heads lie.
 
     Args:
@@ -130,7 +132,3 @@ def head_axis(layer: keras.layers.Layer, reads: bool) -> int:
         return 0 if reads else 1
     inputs, kernel, outputs = layer.equation.replace("->", ",").split(",")
     return kernel.index((inputs if reads else outputs)[-2])
-
-
-def _bias(layer: keras.layers.Layer) -> bool:
-    return layer.bias is not None

@@ -250,15 +250,7 @@ class NeuronState(keras.layers.Layer):
         Raises:
             ValueError: if experts have unlike many.
         """
-        mask = ops.convert_to_numpy(self.mask)
-        alive = np.count_nonzero(mask, axis=-1)
-        if np.ptp(alive):
-            raise ArgumentError(
-                f"The experts of '{self.path}' have {alive.tolist()} neurons alive, "
-                "and a model holds one width for all of them. Keep equally many in "
-                "each row of the mask."
-            )
-        return np.nonzero(mask)[-1].reshape(*mask.shape[:-1], -1)
+        return indices_of(self.mask, self.path)
 
     @property
     def variables_of_neurons(self) -> list[keras.Variable]:
@@ -325,6 +317,19 @@ class NeuronState(keras.layers.Layer):
         variables = (self._scores, self._mask, self.original_index)
         for variable, array in zip(variables, arrays, strict=True):
             variable.assign(array)
+
+
+def indices_of(mask: Tensor, name: str) -> np.ndarray:
+    """Indices of the neurons alive in a mask, see `NeuronState.kept_neurons`."""
+    array = ops.convert_to_numpy(mask)
+    alive = np.count_nonzero(array, axis=-1)
+    if np.ptp(alive):
+        raise ArgumentError(
+            f"The experts of '{name}' have {alive.tolist()} neurons alive, and a model "
+            "holds one width for all of them. Keep equally many in each row of the "
+            "mask."
+        )
+    return np.nonzero(array)[-1].reshape(*array.shape[:-1], -1)
 
 
 def _numbers(shape: Sequence[int], dtype: str) -> Tensor:

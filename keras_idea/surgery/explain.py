@@ -7,7 +7,8 @@ import keras
 
 from keras_idea.groups.dense import is_dense
 from keras_idea.keras_private.layer_walk import walk
-from keras_idea.surgery.find import dense_groups, find_ffns
+from keras_idea.surgery.dense_neurons import dense_groups
+from keras_idea.surgery.find import find_ffns
 from keras_idea.validation import plural
 
 

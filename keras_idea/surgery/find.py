@@ -1,25 +1,24 @@
 """What can be pruned in a model, behind one kind of handle."""
 
 import dataclasses
-import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import keras
 import numpy as np
 
-from keras_idea.groups.dense import DenseGroup, Found, find_dense_groups, is_dense
+from keras_idea.groups.dense import DenseGroup
 from keras_idea.groups.measured import end_measuring, is_measured, measure
 from keras_idea.groups.states import held_state, state_of
-from keras_idea.hub.families import is_backbone, is_task
+from keras_idea.hub.families import is_backbone
 from keras_idea.hub.ffn import known_ffns
 from keras_idea.keras_private.layer_walk import walk
-from keras_idea.keras_private.layers import stored_kernel
 from keras_idea.layers.cut import Cut
 from keras_idea.layers.feed_forward import used_neurons
-from keras_idea.layers.neuron_state import NeuronState
+from keras_idea.layers.neuron_state import NeuronState, indices_of
 from keras_idea.layers.plain_ffns import PlainFFN
 from keras_idea.layers.prunable import Prunable
+from keras_idea.surgery.dense_neurons import dense_groups
 from keras_idea.surgery.heads import find_heads
 from keras_idea.typing import Tensor
 from keras_idea.validation import check_choice
@@ -27,6 +26,8 @@ from keras_idea.validation import check_choice
 #: What is pruned: neurons of FFNs; key/value heads, each with its query heads.
 Kind = Literal["neurons", "kv_groups"]
 KINDS: tuple[Kind, ...] = ("neurons", "kv_groups")
+#: What the units of a kind are called.
+UNITS: dict[Kind, str] = {"neurons": "neurons", "kv_groups": "key/value heads"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,8 +161,9 @@ class FFN:
 
     def kept_neurons(self) -> np.ndarray:
         """Indices of the active neurons, ascending: `NeuronState.kept_neurons`."""
-        _ = self.mask
-        return self.state.kept_neurons()
+        if self.held_state is None:  # whoever only looks makes none
+            return indices_of(used_neurons(self.cuts()), self.name)
+        return indices_of(self.mask, self.name)
 
     def kernel_cuts(self) -> list[Cut]:
         """How its neurons lie in the kernels."""
@@ -304,53 +306,6 @@ def find_ffns(model: keras.layers.Layer) -> list[FFN]:
 
 def _quiet(activation: Any) -> bool:
     return float(keras.ops.convert_to_numpy(activation(keras.ops.zeros((1,))))[0]) == 0
-
-
-# What was found in a model, and of which kernels it was.
-_FOUND: weakref.WeakKeyDictionary[keras.layers.Layer, tuple[list, Found]] = (
-    weakref.WeakKeyDictionary()
-)
-
-
-def dense_groups(model: keras.layers.Layer) -> Found:
-    """As `find_dense_groups`; a model is followed once, as long as its layers stay."""
-    dense = [layer for layer in walk(model) if is_dense(layer) and layer.built]
-    present = [
-        (id(stored_kernel(layer)), layer.lora_enabled, layer.quantization_mode)
-        for layer in dense
-    ]
-    known = _FOUND.get(model)
-    if known is None or known[0] != present:
-        known = _FOUND[model] = (
-            present,
-            _within_configs(model, find_dense_groups(model)),
-        )
-    return known[1]
-
-
-def _within_configs(model: keras.layers.Layer, found: Found) -> Found:
-    """Without neurons of KerasHub's models that no config counts."""
-    left_out, stay = dict(found.left_out), list(found.groups)
-    for holder in [
-        layer for layer in walk(model) if is_task(layer) or is_backbone(layer)
-    ]:
-        counted = _counted(holder)
-        for group in found.groups:
-            layers = set(map(id, group.layers))
-            if not layers.isdisjoint(map(id, walk(holder))) and not counted(layers):
-                why = f"the config of {type(holder).__name__} does not hold its width"
-                left_out |= {layer.path: why for layer in group.makers}
-                stay = [other for other in stay if other is not group]
-    return Found(stay, left_out)
-
-
-def _counted(holder: keras.Model) -> Callable[[set[int]], bool]:
-    """Whether layers, by their `id`s, make an FFN that the holder's config counts."""
-    backbone = holder.backbone if is_task(holder) else holder
-    known = [set(map(id, ffn.layers)) for ffn in known_ffns(backbone)]
-    if known and not is_task(holder):
-        return lambda layers: layers in known
-    return set(map(id, walk(backbone))).issuperset
 
 
 def _names(groups: list[DenseGroup]) -> list[str]:

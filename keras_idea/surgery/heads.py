@@ -15,7 +15,13 @@ from keras_idea.keras_private.layer_walk import student_of, sublayers, walk
 from keras_idea.keras_private.layers import stored_kernel
 from keras_idea.models.attention import CausalSelfAttention
 
-_KERAS = (keras.layers.MultiHeadAttention, keras.layers.GroupQueryAttention)
+#: Attention layers that are found wherever they are; KerasHub's by their backbone.
+_KNOWN = (
+    keras.layers.MultiHeadAttention,
+    keras.layers.GroupQueryAttention,
+    CausalSelfAttention,
+)
+_HELD_BY_HUB = "whose config cannot say how wide a head is"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,19 +57,17 @@ def find_heads(model: keras.layers.Layer) -> Heads:
         found, why = _of_backbone(backbone, parents)
         groups += found
         left_out |= why
-    hub = [layer for layer in layers if _of_hub(layer)]
-    ours = {id(part) for layer in hub for part in walk(layer)}
+    hub = {id(p) for layer in layers if _of_hub(layer) for p in walk(layer)}
     for layer in layers:
-        known = type(layer) in (*_KERAS, CausalSelfAttention)
-        if known and id(layer) not in ours and layer.built:
-            why_not = _why_not(layer)
-            if why_not is None:
-                groups.append(_group(layer, parents, None))
-            else:
-                left_out[layer.path] = why_not
-        elif known and layer.path not in left_out and layer.built:
-            if not any(group.owner is layer for group in groups):
-                left_out[layer.path] = "a layer of KerasHub's holds it"
+        if type(layer) not in _KNOWN or not layer.built or layer.path in left_out:
+            continue
+        why_not = _why_not(layer)
+        if id(layer) in hub:
+            why_not = f"it lies in a layer of KerasHub's, {_HELD_BY_HUB}"
+        if why_not is None:
+            groups.append(_group(layer, parents, None))
+        else:
+            left_out[layer.path] = why_not
     places = {id(layer): place for place, layer in reversed(list(enumerate(layers)))}
     groups.sort(key=lambda group: places[id(group.owner)])
     return Heads(groups, left_out)
@@ -115,7 +119,7 @@ def _of_backbone(
         ]
         reasons = {layer.path: why for layer in layers if (why := _why_not(layer))}
         if arguments is None:
-            why = f"the config of {name} cannot say how wide a head is"
+            why = f"it lies in a {name}, {_HELD_BY_HUB}"
             left_out |= {layer.path: why for layer in layers}
         elif reasons:
             first = next(iter(reasons.values()))
@@ -138,7 +142,7 @@ def _why_not(layer: keras.layers.Layer) -> str | None:
     if getattr(layer, "num_global_key_value_heads", None):
         return "its backbone has layers with other numbers of key/value heads"
     parts = projections_of(layer)
-    if parts is None or any(part is None for part in parts[:4]):
+    if parts is None or parts.key is None or parts.value is None:
         return "another layer makes its keys or values"
     projections = [part for part in parts if part is not None]
     for each in projections:
@@ -158,14 +162,18 @@ def _group(
     parents: Mapping[int, list[keras.layers.Layer]],
     arguments: HeadArguments | None,
 ) -> AttentionGroup:
-    query, key, value, output, gate = projections_of(layer) or [None] * 5
+    parts = projections_of(layer)
+    if parts is None:
+        raise ArgumentError(f"'{layer.path}' is no attention layer.")
     queries, keys = numbers_of_heads(layer)
+    gates = [] if parts.gate is None else [parts.gate]
+    heads_apart = isinstance(parts.query, keras.layers.EinsumDense)
     return AttentionGroup(
         owner=layer,
-        makers=[query, key, value, *([gate] if gate is not None else [])],
-        reader=output,
+        makers=[parts.query, parts.key, parts.value, *gates],
+        reader=parts.output,
         query_heads=queries // keys,
-        width=layer.head_dim if isinstance(query, keras.layers.Dense) else 1,
+        width=1 if heads_apart else layer.head_dim,
         sinks=getattr(layer, "sinks", None),
         holders=list(_around(layer, parents)),
         arguments=arguments,

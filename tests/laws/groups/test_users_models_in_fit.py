@@ -11,30 +11,13 @@ import pytest
 import keras_idea as ki
 from tests.support.algorithm_reference import kept
 from tests.support.helpers import to_numpy
-from tests.support.recording_sgd import RecordingSGD
+from tests.support.recording_sgd import RecordingSGD, StepRecord
 from tests.support.selection import EACH
 from tests.support.users_models import USERS_MODELS, inputs_of, outputs_like
 
 RATE, DECAY, BEGIN, STEPS, TOTAL, BATCH = 0.01, 0.4, 1, 6, 9, 4
 OF_EXAMPLES = ("text_classifier", "mlp", "shared_blocks")
 of_users = pytest.mark.parametrize("make", USERS_MODELS, ids=lambda make: make.__name__)
-
-
-class Record(keras.callbacks.Callback):
-    """The weights and the gradients of each step, and what the handles say of it."""
-
-    def on_train_begin(self, logs=None):
-        self.weights, self.gradients, self.seen = [self._weights()], [], []
-
-    def on_train_batch_end(self, batch, logs=None):
-        model = self.model  # on jax this syncs the variables
-        self.weights.append(self._weights())
-        self.gradients.append([to_numpy(v) for v in model.optimizer.seen])
-        ffns = ki.find_ffns(model)
-        self.seen.append([(to_numpy(f.scores), to_numpy(f.mask)) for f in ffns])
-
-    def _weights(self):
-        return [to_numpy(v) for v in self.model.trainable_variables]
 
 
 def trained(make, callbacks, compact):
@@ -61,7 +44,7 @@ def trained(make, callbacks, compact):
 @pytest.mark.daily(*EACH, rows=OF_EXAMPLES, why="blocks, chains and shared layers")
 @of_users
 def test_equals_algorithm_1_in_float64(make):
-    record = Record()
+    record = StepRecord()
     model, _, _ = trained(make, [record], compact="off")
     places = {id(v): i for i, v in enumerate(model.trainable_variables)}
     ffns = ki.find_ffns(model)

@@ -74,21 +74,20 @@ def test_masked_equals_narrow_equals_stock(name):
 
 @pytest.mark.daily("torch", why="nothing is computed")
 @pytest.mark.parametrize(
-    "name, arguments, why",
+    "name, why",
     [
-        ("llama3", {}, "the config of Llama3Backbone cannot say how wide a head is"),
-        ("gpt2", {}, "the config of GPT2Backbone cannot say"),
-        ("gemma4", {}, "another layer makes its keys or values"),
+        ("llama3", "it lies in a Llama3Backbone, whose config cannot say how wide"),
+        ("gpt2", "it lies in a GPT2Backbone, whose config cannot say how wide"),
+        ("gemma4", "another layer makes its keys or values"),
     ],
 )
-def test_heads_that_are_left_out(name, arguments, why):
-    found = find_heads(tiny_lm(name, **arguments))
-    assert not found.groups
+def test_heads_that_are_left_out(name, why):
+    found = find_heads(tiny_lm(name))
+    assert found.left_out and not found.groups
     assert all(reason.startswith(why) for reason in found.left_out.values())
-    assert found.left_out
 
 
-@pytest.mark.daily("torch", why="an argument")
+@pytest.mark.daily("torch", why="a config is asked, nothing computed")
 def test_layers_of_one_config_have_one_number():
     lm = tiny_lm("mistral", **HEADS)
     first, _ = ki.find_groups(lm, ["kv_groups"])

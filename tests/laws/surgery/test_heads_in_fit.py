@@ -13,7 +13,7 @@ import pytest
 import keras_idea as ki
 from tests.support.algorithm_reference import kept
 from tests.support.helpers import to_numpy
-from tests.support.recording_sgd import RecordingSGD
+from tests.support.recording_sgd import RecordingSGD, StepRecord
 from tests.support.selection import EACH
 
 RATE, DECAY, BEGIN, STEPS, TOTAL, BATCH = 0.01, 0.4, 1, 6, 9, 4
@@ -54,23 +54,6 @@ def own_decoder():
     return ki.models.decoder(config)
 
 
-class Record(keras.callbacks.Callback):
-    """Weights, gradients, and what the handles say, after each step."""
-
-    def on_train_begin(self, logs=None):
-        self.weights, self.gradients, self.seen = [self._weights()], [], []
-
-    def on_train_batch_end(self, batch, logs=None):
-        model = self.model  # on jax this syncs the variables
-        self.weights.append(self._weights())
-        self.gradients.append([to_numpy(v) for v in model.optimizer.seen])
-        groups = ki.find_groups(model, ["kv_groups"])
-        self.seen.append([(to_numpy(g.scores), to_numpy(g.mask)) for g in groups])
-
-    def _weights(self):
-        return [to_numpy(v) for v in self.model.trainable_variables]
-
-
 def trained(make, compact, callbacks=(), epochs=1, optimizer=RecordingSGD, **arguments):
     keras.utils.set_random_seed(0)
     model = make()
@@ -100,7 +83,7 @@ def places(kernel, head, heads, axis):
 @pytest.mark.daily(*EACH, rows=("own_decoder",), why="once on each")
 @pytest.mark.parametrize("make", [two_attentions, own_decoder])
 def test_equals_algorithm_1_in_float64(make):
-    record = Record()
+    record = StepRecord("kv_groups")
     model, _, history = trained(make, "off", [record])
     assert history["kv_groups"][-1] == (2 if make is two_attentions else 1)
     index = {v.path: i for i, v in enumerate(model.trainable_variables)}
@@ -121,7 +104,9 @@ def test_equals_algorithm_1_in_float64(make):
                 if path.startswith(f"{group.name}/")
             }
             axes = {}  # place of an array -> the axis of its heads, whether it counts
-            for path, place in held.items():
+            order = ("query", "key", "value", "output")
+            rank = {p: [name in p for name in order].index(True) for p in held}
+            for path, place in sorted(held.items(), key=lambda each: rank[each[0]]):
                 reads = "output" in path
                 if path.endswith("kernel"):
                     axes[place] = (0 if reads else 1), True
@@ -142,10 +127,7 @@ def test_equals_algorithm_1_in_float64(make):
             width = kept(t, full, full // 2, BEGIN, STEPS)
             alive[i] = np.isin(np.arange(full), np.argsort(-importance)[:width])
             found, mask = record.seen[t - 1][i]
-            # In the order of the matrices, which is not that of the paths' names.
-            np.testing.assert_allclose(
-                np.sort(found, 0), np.sort(scores[i], 0), rtol=2e-5, atol=1e-9
-            )
+            np.testing.assert_allclose(found, scores[i], rtol=2e-5, atol=1e-9)
             np.testing.assert_array_equal(mask > 0, alive[i])
             for place, (axis, _) in axes.items():
                 for k in range(full):
@@ -171,6 +153,30 @@ def test_narrow_equals_masked(compact):
     np.testing.assert_allclose(history["loss"], narrow_history["loss"], rtol=1e-5)
     outputs = (to_numpy(model(x[:4])) for model in (masked, narrow))
     np.testing.assert_allclose(*outputs, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.daily("torch", why="slots of two axes are sliced on each")
+@pytest.mark.parametrize("name", ["Adafactor", "Lion", "Muon", "RMSprop"])
+def test_slots_of_three_axes_follow(name):
+    """Each slot is of the narrow shape that the same optimizer gives a narrow model."""
+    narrow, *_ = trained(grouped, "end", optimizer=getattr(keras.optimizers, name))
+    fresh = keras.models.clone_model(narrow)
+    optimizer = type(narrow.optimizer)(RATE)
+    optimizer.build(fresh.trainable_variables)
+    shapes = [
+        [tuple(v.shape) for v in each.variables]
+        for each in (narrow.optimizer, optimizer)
+    ]
+    assert shapes[0] == shapes[1]
+
+
+@pytest.mark.daily("torch", why="compact() looks, as on each")
+def test_who_only_looks_at_heads_makes_no_state():
+    model = two_attentions()
+    ki.compact(model)
+    groups = ki.find_groups(model)
+    assert [group.width for group in groups] == [12, 12, 4, 4]
+    assert [group.held_state for group in groups] == [None] * 4
 
 
 @pytest.mark.daily("torch", why="files and copies of neurons are made on each")

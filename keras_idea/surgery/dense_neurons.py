@@ -1,0 +1,58 @@
+"""The neurons of a model's Dense layers, found once, and counted by its configs."""
+
+import weakref
+from collections.abc import Callable
+
+import keras
+
+from keras_idea.groups.dense import Found, find_dense_groups, is_dense
+from keras_idea.hub.families import is_backbone, is_task
+from keras_idea.hub.ffn import known_ffns
+from keras_idea.keras_private.layer_walk import walk
+from keras_idea.keras_private.layers import stored_kernel
+
+# What was found in a model, and of which kernels it was.
+_FOUND: weakref.WeakKeyDictionary[keras.layers.Layer, tuple[list, Found]] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def dense_groups(model: keras.layers.Layer) -> Found:
+    """As `find_dense_groups`; a model is followed once, as long as its layers stay."""
+    dense = [layer for layer in walk(model) if is_dense(layer) and layer.built]
+    present = [
+        (id(stored_kernel(layer)), layer.lora_enabled, layer.quantization_mode)
+        for layer in dense
+    ]
+    known = _FOUND.get(model)
+    if known is None or known[0] != present:
+        known = _FOUND[model] = (
+            present,
+            _within_configs(model, find_dense_groups(model)),
+        )
+    return known[1]
+
+
+def _within_configs(model: keras.layers.Layer, found: Found) -> Found:
+    """Without neurons of KerasHub's models that no config counts."""
+    left_out, stay = dict(found.left_out), list(found.groups)
+    for holder in [
+        layer for layer in walk(model) if is_task(layer) or is_backbone(layer)
+    ]:
+        counted = _counted(holder)
+        for group in found.groups:
+            layers = set(map(id, group.layers))
+            if not layers.isdisjoint(map(id, walk(holder))) and not counted(layers):
+                why = f"the config of {type(holder).__name__} does not hold its width"
+                left_out |= {layer.path: why for layer in group.makers}
+                stay = [other for other in stay if other is not group]
+    return Found(stay, left_out)
+
+
+def _counted(holder: keras.Model) -> Callable[[set[int]], bool]:
+    """Whether layers, by their `id`s, make an FFN that the holder's config counts."""
+    backbone = holder.backbone if is_task(holder) else holder
+    known = [set(map(id, ffn.layers)) for ffn in known_ffns(backbone)]
+    if known and not is_task(holder):
+        return lambda layers: layers in known
+    return set(map(id, walk(backbone))).issuperset
