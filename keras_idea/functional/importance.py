@@ -132,8 +132,8 @@ def neuron_importance(
     shape = ops.shape(scores)
     if len(shape) not in (2, 3) or shape[0] < 2:
         raise ArgumentError(
-            "`scores` must have shape (3, hidden_dim) or (3, hidden_dim, input_dim), "
-            "a row for each matrix: up, gate and down, or up and down. "
+            "`scores` must have shape (matrices, hidden_dim) or (matrices, hidden_dim, "
+            "input_dim), a row for each matrix: up, gate and down, or up and down. "
             f"Received: shape={shape}."
         )
     if len(shape) == 3:

@@ -18,6 +18,7 @@ __all__ = [
     "made_of_tensors",
     "make_train_function",
     "renew_shapes",
+    "state_is_out",
 ]
 
 

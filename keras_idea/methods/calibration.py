@@ -99,11 +99,18 @@ class _Runner(keras.Model):
         self.model, self.captures = model, captures
         self.built = True
 
-    def call(self, batch: dict[str, Any]) -> list[tuple[Tensor, Tensor] | None]:
+    def call(self, batch: dict[str, Any]) -> list[tuple[Tensor, Tensor]]:
         masks = dict(batch["masks"])
         for capture in self.captures:
             capture.padding_masks, capture.found = masks, None
         self.model(batch["inputs"], training=False)
+        uncalled = [c.ffn.name for c in self.captures if c.found is None]
+        if uncalled:
+            raise ArgumentError(
+                f"The calibration data do not reach {', '.join(uncalled)}: the model's "
+                "forward pass does not call it. Use method='sensitivity', or leave it "
+                "out with `groups`."
+            )
         return [capture.found for capture in self.captures]
 
 

@@ -17,8 +17,8 @@ _QUERIES = ("query", "_query_dense", "query_dense", "q_proj", "query_projector")
 def matrix_weights(model: keras.Model) -> int:
     """Weights that every token is multiplied by: parameters in matrices.
 
-    Embeddings count only if they are the logits' matrix too. Norms, biases and the
-    pruning state do not count. FFNs count as wide as they are physically: a masked
+    Embeddings count only if they are the logits' matrix too; of positions none is.
+    Norms, biases of any rank and the pruning state do not count. FFNs count as wide as they are physically: a masked
     neuron is multiplied all the same.
 
     Args:
@@ -27,19 +27,21 @@ def matrix_weights(model: keras.Model) -> int:
     Returns:
         int.
     """
-    looked_up = {
+    logits = {
         id(layer.embeddings)
         for layer in walk(model)
         if isinstance(layer, keras.layers.Embedding)
         and layer.built
-        and not getattr(layer, "tie_weights", False)
+        and getattr(layer, "tie_weights", False)
     }
-    total = 0
-    for variable in model.trainable_variables:
-        of_state = getattr(variable, "overwrite_with_gradient", False)
-        if len(variable.shape) > 1 and not of_state and id(variable) not in looked_up:
-            total += math.prod(variable.shape)
-    return total
+    return sum(
+        math.prod(variable.shape)
+        for variable in model.trainable_variables
+        if len(variable.shape) > 1
+        and not variable.name.endswith("bias")
+        and not getattr(variable, "overwrite_with_gradient", False)
+        and (variable.name != "embeddings" or id(variable) in logits)
+    )
 
 
 def attention_width(model: keras.Model) -> int:

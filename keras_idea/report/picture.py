@@ -1,5 +1,6 @@
 """One picture of a run: rate, width, loss, and which neurons lived when."""
 
+import itertools
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
@@ -20,7 +21,8 @@ _Stage: TypeAlias = tuple[str, int, int]
 
 _PRUNED = "#0b7285"
 _SCRATCH = "#e8590c"
-_COLORS = (_PRUNED, _SCRATCH)
+# By place: the pruned run, the one without pruning, the narrow one from scratch.
+_COLORS = (_PRUNED, _SCRATCH, "#9c36b5")
 _RATE = "#5f3dc4"
 _STAGES = {"wide": "#ffffff", "pruning": "#fff3d6", "recovery": "#e6f7ee"}
 
@@ -144,7 +146,7 @@ def _draw_width(axis: "Axes", curve: TrainingCurve) -> None:
 
 
 def _draw_loss(axis: "Axes", curves: Sequence[TrainingCurve]) -> None:
-    for curve, color in zip(curves, _COLORS, strict=False):
+    for curve, color in zip(curves, itertools.cycle(_COLORS)):
         axis.plot(curve.steps, curve.loss, color=color, alpha=0.16, linewidth=0.8)
         smoothed = smooth(curve.loss)
         axis.plot(
@@ -162,7 +164,7 @@ def _draw_loss(axis: "Axes", curves: Sequence[TrainingCurve]) -> None:
             markeredgecolor="white",
             markersize=7,
             clip_on=False,
-            zorder=3 if color == _SCRATCH else 4,
+            zorder=4 if color == _PRUNED else 3,
             label=f"{curve.name}: validation",
         )
     # The first steps' losses are far above the rest and would flatten it.
@@ -181,7 +183,7 @@ def _draw_close_up(axis: "Axes", curves: Sequence[TrainingCurve]) -> None:
     if len(late[0]) < 3:
         return
     inset = axis.inset_axes((0.33, 0.44, 0.36, 0.52))
-    for points, color in zip(late, _COLORS, strict=False):
+    for points, color in zip(late, itertools.cycle(_COLORS)):
         inset.plot(list(points), list(points.values()), "o-", color=color, markersize=5)
         inset.annotate(
             f"{list(points.values())[-1]:.3f}",

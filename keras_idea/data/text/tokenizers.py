@@ -15,7 +15,7 @@ from keras_idea.data.text.vocabulary import (
     piece_bytes,
     tokenizer_vocabulary,
 )
-from keras_idea.errors import TextError
+from keras_idea.errors import ArgumentError, TextError
 from keras_idea.extras import require
 
 if TYPE_CHECKING:
@@ -59,6 +59,12 @@ def load_vocabulary(
     >>> vocabulary.decode(vocabulary.encode("a text"))
     'a text'
     """
+    own = not isinstance(tokenizer, (str, os.PathLike)) or tokenizer == "bytes"
+    if own and end_token is not None:
+        raise ArgumentError(
+            "`end_token` is for the file of a tokenizer; 'bytes' and a KerasHub "
+            f"tokenizer have one of their own. Received: {end_token!r}."
+        )
     if isinstance(tokenizer, str) and tokenizer == "bytes":
         return byte_vocabulary(end=True)
     if not isinstance(tokenizer, (str, os.PathLike)):

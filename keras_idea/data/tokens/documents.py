@@ -93,12 +93,15 @@ class Documents:
             other = build_cache(self.validation, vocabulary, self.cache)
             train, held_out = cache.part(0, len(cache)), other.part(0, len(other))
         bad = sum(cache.index["bad_records"].values())
+        # A KerasHub tokenizer has a text for its end; here it stands between texts.
+        token_bytes = np.array(vocabulary.token_bytes)
+        token_bytes[vocabulary.end_id] = 0
         return CachedCorpus(
             train,
             held_out,
             f"{self.name}: {cache.index['documents']:,} documents"
             f"{f', {bad:,} bad records left out' if bad else ''}",
-            vocabulary.token_bytes,
+            token_bytes,
             start_id,
         )
 

@@ -192,3 +192,22 @@ def test_no_samples_are_told(data, samples):
     prune = ki.IdeaPruneCallback(4, 2, 1, method=Activation(samples))
     with pytest.raises(ValueError, match="'activation' saw no sample for ffn_0"):
         model.fit(*data, batch_size=8, callbacks=[prune], verbose=0)
+
+
+def test_an_ffn_that_no_sample_reaches():
+    class TwoWays(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.used, self.idle = ki.GatedFFN(4), ki.GatedFFN(4)
+
+        def build(self, shape):
+            self.used.build(shape)
+            self.idle.build(shape)
+
+        def call(self, x):
+            return self.used(x)
+
+    model = TwoWays()
+    model.build((None, 3))
+    with pytest.raises(ValueError, match="do not reach .*method='sensitivity'"):
+        importance(model, np.ones((2, 3), "float32"))

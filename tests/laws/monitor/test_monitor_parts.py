@@ -5,6 +5,7 @@ import sys
 import threading
 
 import keras
+import keras_hub
 import numpy as np
 import pytest
 
@@ -176,6 +177,14 @@ class TestWork:
         assert (
             attention_width(keras.Sequential([keras.Input((4,)), ki.GatedFFN(3)])) == 0
         )
+
+    def test_biases_of_heads_and_positions_are_no_matrices(self):
+        """Four kernels of 12 by 15 alone; its biases have two axes, 3 by 5."""
+        tokens = keras.Input((7, 12))
+        layer = keras.layers.MultiHeadAttention(num_heads=3, key_dim=5)
+        places = keras_hub.layers.PositionEmbedding(sequence_length=7)(tokens)
+        model = keras.Model(tokens, layer(tokens + places, tokens))
+        assert matrix_weights(model) == 4 * 12 * 15
 
     def test_tied_embeddings_count_once(self):
         tokens = keras.Input((None,), dtype="int32")

@@ -141,6 +141,8 @@ class TestEndToken:
     def test_unknown(self, folder, name):
         with pytest.raises(TextError, match="has no token '<no>'.*`end_token`"):
             load_vocabulary(folder / name, end_token="<no>")
+        with pytest.raises(ValueError, match="'bytes' and a KerasHub.*Received: '<s>'"):
+            load_vocabulary("bytes", end_token="<s>")
 
     def test_a_model_without_one(self, tmp_path):
         path = sentencepiece_file(tmp_path / "a.model", eos_id=-1)

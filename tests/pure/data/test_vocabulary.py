@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from keras_idea.data import (
+    Documents,
     TextSource,
     build_cache,
     byte_vocabulary,
@@ -75,3 +76,14 @@ def test_a_cache_needs_an_end_and_a_fingerprint(tmp_path):
     tokenizer.end_token_id = None
     with pytest.raises(TextError, match="no token that ends a document"):
         load_vocabulary(tokenizer)
+
+
+@pytest.mark.parametrize("family, kind", KINDS)
+def test_documents_hold_the_bytes_of_their_texts(tmp_path, family, kind):
+    """The token that ends a document stands for none, whatever its own text is."""
+    write(tmp_path, {"a.jsonl": jsonl(TEXTS)})
+    documents = Documents(TextSource(tmp_path), tmp_path / "cache")
+    corpus = documents.tokenized(load_vocabulary(make(family, kind)))
+    ids = np.concatenate([corpus.train[:], corpus.validation[:]])
+    counted = corpus.bytes_per_token(ids) * len(ids)
+    assert round(counted, 6) == sum(len(text.encode()) for text in TEXTS)

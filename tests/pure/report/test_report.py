@@ -74,6 +74,18 @@ class TestPicture:
 
         assert dead_share(few) > 2 * dead_share(many) > 0
 
+    def test_every_run_has_a_curve_of_its_color(self, tmp_path):
+        """Three: one without pruning and one from scratch beside the pruned."""
+        purple = np.array([0x9C, 0x36, 0xB5]) / 255
+
+        def drawn(*names):
+            curves = [curve(name, 2.0 + 0.2 * i) for i, name in enumerate(names)]
+            pixels = draw(tmp_path / "run.png", curves)[..., :3]
+            return (np.abs(pixels - purple) < 0.01).all(axis=-1).sum()
+
+        assert drawn("pruned", "wide") == 0
+        assert drawn("pruned", "wide", "from scratch") > 100
+
     def test_marks_the_compaction(self, tmp_path):
         without = draw(tmp_path / "without.png")
         marked = draw(tmp_path / "with.png", compaction_steps=(90,))
