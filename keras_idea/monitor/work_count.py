@@ -18,8 +18,8 @@ def matrix_weights(model: keras.Model) -> int:
     """Weights that every token is multiplied by: parameters in matrices.
 
     Embeddings count only if they are the logits' matrix too; of positions none is.
-    Norms, biases of any rank and the pruning state do not count. FFNs count as wide as they are physically: a masked
-    neuron is multiplied all the same.
+    Norms, biases of any rank and the pruning state do not count. FFNs count as wide as
+    they are physically: a masked neuron is multiplied all the same.
 
     Args:
         model: a built Keras model.
