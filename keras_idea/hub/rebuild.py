@@ -12,10 +12,17 @@ from keras_idea.hub.ffn import known_ffns
 from keras_idea.keras_private.variables import without_values
 
 
-def rebuild_backbone(backbone: keras.Model) -> keras.Model:
-    """A backbone of the same class and config, with values of its own."""
+def rebuild_backbone(
+    backbone: keras.Model, told: Mapping[str, Any] | None = None
+) -> keras.Model:
+    """A backbone of the same class and config, with values of its own.
+
+    Args:
+        backbone: a KerasHub backbone.
+        told: dict of arguments that the new one has other values of. Default None.
+    """
     mend_get_config(backbone)
-    return type(backbone).from_config(_plain(backbone.get_config()))
+    return type(backbone).from_config(_plain({**backbone.get_config(), **(told or {})}))
 
 
 def check_one_width(backbone: keras.Model, widths: Mapping[int, int]) -> None:

@@ -1,7 +1,8 @@
 """Statistics of activations over given samples, with the weights as they are."""
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import keras
@@ -9,11 +10,16 @@ import numpy as np
 
 from keras_idea.errors import ArgumentError
 from keras_idea.functional.activation import Aggregation, activation_sums
+from keras_idea.keras_private.call_context import mask_of
 from keras_idea.keras_private.layers import without_remat
+from keras_idea.keras_private.models import instead
 from keras_idea.typing import Tensor
 
 #: Arrays, a dict of them, or batches of either.
 Samples: TypeAlias = Tensor | dict[str, Tensor] | Iterable[Any]
+#: Function of what a layer is called on, of what it returns, and of the padding mask or
+#: None, that gives sums over the samples of a batch and how many were summed.
+Statistic: TypeAlias = Callable[[Tensor, Tensor, Tensor | None], tuple[Tensor, Tensor]]
 
 
 def activation_statistics(
@@ -43,16 +49,60 @@ def activation_statistics(
         ValueError: if an FFN is called more than once in a forward pass, or it is not
             known which of several padding masks is its own.
     """
-    captures = [_Capture(ffn, aggregation) for ffn in ffns]
-    runner = _Runner(model, captures)
-    totals = None
+    captures = [_FFNCapture(ffn, aggregation) for ffn in ffns]
+    batches = _batches(data, padding_mask, batch_size, num_samples)
     with contextlib.ExitStack() as changes:
         for capture in captures:
             changes.callback(capture.ffn.set_probe, capture.ffn.state.probe)
             capture.ffn.set_probe(capture)
-        # A rematerialized call would not let the statistics out.
-        changes.enter_context(without_remat(model))
-        for batch in _batches(data, padding_mask, batch_size, num_samples):
+        totals = _run(model, captures, batches)
+    return totals or [(np.zeros(ffn.hidden_dim), 0.0) for ffn in ffns]
+
+
+def layer_statistics(
+    model: keras.Model,
+    layers: Sequence[tuple[keras.layers.Layer, Statistic]],
+    data: Samples,
+    num_samples: int,
+    batch_size: int = 32,
+) -> list[tuple[np.ndarray, float]]:
+    """Runs a model in evaluation mode over samples and adds up what its layers do.
+
+    Args:
+        model: a built Keras model; it and its variables stay as they are.
+        layers: list of (layer, `Statistic` of it).
+        data: as of `activation_statistics`.
+        num_samples: int, samples to use, at most.
+        batch_size: int, samples run at once where `data` are arrays.
+
+    Returns:
+        list of (sums, number) for each layer, in float64.
+
+    Raises:
+        ValueError: if a layer is called more than once in a forward pass, or not at
+            all, or there are no data.
+    """
+    captures = [_LayerCapture(layer, statistic) for layer, statistic in layers]
+    batches = _batches(data, None, batch_size, num_samples)
+    with contextlib.ExitStack() as changes:
+        for capture in captures:
+            call = capture.around(capture.layer.call)
+            changes.enter_context(instead(capture.layer, "call", call))
+        totals = _run(model, captures, batches)
+    if totals is None:
+        raise ArgumentError("The calibration data hold no sample. Give at least one.")
+    return totals
+
+
+def _run(
+    model: keras.Model, captures: Sequence["_Capture"], batches: Iterable[Any]
+) -> list[tuple[np.ndarray, float]] | None:
+    """The sums of what captures find, over all batches; None: there was none."""
+    runner = _Runner(model, captures)
+    totals = None
+    # A rematerialized call would not let the statistics out.
+    with without_remat(model):
+        for batch in batches:
             found = runner.predict_on_batch(batch)
             found = [(sums.astype("float64"), float(n)) for sums, n in found]
             if totals is None:
@@ -60,18 +110,57 @@ def activation_statistics(
             else:
                 pairs = zip(totals, found, strict=True)
                 totals = [(a + b, n + more) for (a, n), (b, more) in pairs]
-    return totals or [(np.zeros(ffn.hidden_dim), 0.0) for ffn in ffns]
+    return totals
 
 
 class _Capture:
-    """A probe that keeps the statistics of the forward pass it is traced in."""
+    """What keeps the statistics of the forward pass that it is traced in."""
+
+    def __init__(self, name: str, path: str) -> None:
+        self.name, self.path = name, path
+        self.padding_masks: dict[str, Tensor] = {}
+        self.found: tuple[Tensor, Tensor] | None = None
+
+    def mask(self) -> Tensor | None:
+        """The padding mask of the tokens that reach it; once in a forward pass."""
+        if self.found is not None:
+            raise ArgumentError(
+                f"{self.name} is called more than once in a forward pass, so there "
+                "are no activations that are its own. Use method='sensitivity', which "
+                "adds the gradients of all calls up."
+            )
+        return _mask_of(self, self.padding_masks)
+
+
+class _LayerCapture(_Capture):
+    """Looks at what a layer is called on, and at what it returns."""
+
+    def __init__(self, layer: keras.layers.Layer, statistic: Statistic) -> None:
+        super().__init__(layer.path, layer.path)
+        self.layer, self.statistic = layer, statistic
+
+    def around(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """A layer's `call` that is looked at."""
+
+        def seen(inputs: Tensor, *args: Any, **kwargs: Any) -> Any:
+            outputs = call(inputs, *args, **kwargs)
+            mask = self.mask()
+            mask = mask_of(inputs) if mask is None else mask
+            self.found = self.statistic(inputs, keras.tree.flatten(outputs)[0], mask)
+            return outputs
+
+        # Keras asks the signature of `call` for the arguments that it fills in.
+        return functools.wraps(call)(seen)
+
+
+class _FFNCapture(_Capture):
+    """A probe."""
 
     built, variables = True, ()
 
     def __init__(self, ffn: Any, aggregation: Aggregation) -> None:
+        super().__init__(ffn.name, ffn.layer.path)
         self.ffn, self.aggregation = ffn, aggregation
-        self.padding_masks: dict[str, Tensor] = {}
-        self.found: tuple[Tensor, Tensor] | None = None
 
     def tap(
         self,
@@ -79,13 +168,7 @@ class _Capture:
         training: bool = True,
         mask: Tensor | None = None,
     ) -> Tensor:
-        if self.found is not None:
-            raise ArgumentError(
-                f"{self.ffn.name} is called more than once in a forward pass, so there "
-                "are no activations that are its own. Use method='sensitivity', which "
-                "adds the gradients of all calls up."
-            )
-        padding_mask = _mask_of(self.ffn, self.padding_masks)
+        padding_mask = self.mask()
         mask = mask if padding_mask is None else padding_mask
         self.found = activation_sums(activations, mask, self.aggregation)
         return activations
@@ -94,7 +177,7 @@ class _Capture:
 class _Runner(keras.Model):
     """Runs the model, and returns what the captures found."""
 
-    def __init__(self, model: keras.Model, captures: list[_Capture]) -> None:
+    def __init__(self, model: keras.Model, captures: Sequence[_Capture]) -> None:
         super().__init__(name="calibration")
         self.model, self.captures = model, captures
         self.built = True
@@ -104,7 +187,7 @@ class _Runner(keras.Model):
         for capture in self.captures:
             capture.padding_masks, capture.found = masks, None
         self.model(batch["inputs"], training=False)
-        uncalled = [c.ffn.name for c in self.captures if c.found is None]
+        uncalled = [c.name for c in self.captures if c.found is None]
         if uncalled:
             raise ArgumentError(
                 f"The calibration data do not reach {', '.join(uncalled)}: the model's "
@@ -150,16 +233,16 @@ def _cut(batch: dict[str, Any], start: int, stop: int) -> dict[str, Any]:
     )
 
 
-def _mask_of(ffn: Any, masks: dict[str, Tensor]) -> Tensor | None:
-    """The padding mask of the tokens that reach an FFN, or None."""
+def _mask_of(capture: _Capture, masks: dict[str, Tensor]) -> Tensor | None:
+    """The padding mask of the tokens that reach a layer, or None."""
     if len(masks) < 2:
         return next(iter(masks.values()), None)
     # An encoder's and a decoder's: "encoder_padding_mask", "encoder_layer_0/mlp".
-    mine = [m for n, m in masks.items() if n.partition("_")[0] in ffn.layer.path]
+    mine = [m for n, m in masks.items() if n.partition("_")[0] in capture.path]
     if len(mine) != 1:
         raise ArgumentError(
             f"The data have the padding masks {', '.join(masks)}, and the path of "
-            f"{ffn.name} does not tell which is its own. Use method='sensitivity', or "
+            f"{capture.name} does not tell which is its own. Use method='sensitivity', or "
             "'activation' without data."
         )
     return mine[0]

@@ -28,6 +28,7 @@ from keras_idea.surgery.optimizer_state import (
     built_optimizer,
     check_carriable,
     copy_optimizer,
+    optimizer_like,
 )
 from keras_idea.surgery.own_config import follow_widths
 from keras_idea.surgery.pairing import Pair, cut_to, paired_variables
@@ -74,7 +75,27 @@ def compact(model: keras.layers.Layer) -> keras.layers.Layer:
     >>> narrow = compact(model)
     >>> narrow.save("narrow.keras")
     """
-    ffns = check_at_rest(model, "compact()")
+    narrow, pairs = narrowed(model, "compact()")
+    if getattr(model, "compiled", False):
+        trained = {id(variable) for variable in narrow.trainable_variables}
+        compile_like(narrow, model, [p for p in pairs if id(p[1]) in trained])
+    _NARROW.add(narrow)
+    return narrow
+
+
+def narrowed(
+    model: keras.layers.Layer, caller: str
+) -> tuple[keras.layers.Layer, list[Pair]]:
+    """As `compact`, of any layer, but not compiled.
+
+    Args:
+        model: as of `compact`.
+        caller: str, what errors call the function that needs it.
+
+    Returns:
+        the new layer, and a list of `Pair`: the variables of the two.
+    """
+    ffns = check_at_rest(model, caller)
     _check_student(model)
     _warn_of_nothing(model, ffns)
     if not model.built:
@@ -90,7 +111,7 @@ def compact(model: keras.layers.Layer) -> keras.layers.Layer:
         widths = {id(ffn.layer): stay.shape[-1] for ffn, stay in kept}
         check_one_width(backbone, widths)
         check_one_number(backbone, widths)
-    narrow = _rebuild(model, {})
+    narrow = rebuild(model, {})
     if not narrow.built:
         narrow.build_from_config(model.get_build_config())
         narrow.built = True  # as Keras's own loading does
@@ -107,11 +128,7 @@ def compact(model: keras.layers.Layer) -> keras.layers.Layer:
         new.assign(cut_to(old, stays))
     check_same_function(model, narrow)
     follow_widths(narrow, {(ffn.hidden_dim, stay.shape[-1]) for ffn, stay in kept})
-    if getattr(model, "compiled", False):
-        trained = {id(variable) for variable in narrow.trainable_variables}
-        _compile_like(narrow, model, [p for p in pairs if id(p[1]) in trained])
-    _NARROW.add(narrow)
-    return narrow
+    return narrow, pairs
 
 
 def _check_student(model: keras.layers.Layer) -> None:
@@ -141,7 +158,7 @@ Copies: TypeAlias = dict[int, keras.layers.Layer]
 _REBUILT_WHOLE = (Prunable, PlainFFN, keras.Sequential, Functional)
 
 
-def _rebuild(layer: keras.layers.Layer, memo: Copies) -> keras.layers.Layer:
+def rebuild(layer: keras.layers.Layer, memo: Copies) -> keras.layers.Layer:
     """A new layer of the same config, of its FFNs the prunable ones plain and narrow.
 
     It may not be built yet. FFNs of stock layers are still wide in it.
@@ -158,7 +175,7 @@ def _rebuild_once(layer: keras.layers.Layer, memo: Copies) -> keras.layers.Layer
         return layer  # an operation of a functional graph: it has no state
 
     def clone(sublayer: keras.layers.Layer) -> keras.layers.Layer:
-        return _rebuild(sublayer, memo)
+        return rebuild(sublayer, memo)
 
     if is_backbone(layer):
         copy = rebuild_backbone(layer)
@@ -214,7 +231,7 @@ def _replace_ffns(
 def _replacement(old: Any, new: Any, owner: keras.layers.Layer, memo: Copies) -> Any:
     """What must stand in the copy where `new` stands; often `new` itself."""
     if isinstance(old, _REBUILT_WHOLE):
-        narrow = _rebuild(old, memo)
+        narrow = rebuild(old, memo)
         # In the place of the old one, so that the order of variables stays; once
         # only, where two attributes hold the same layer.
         put_in_place(owner, new, narrow)
@@ -239,14 +256,27 @@ def _holds_layers(structure: Any) -> bool:
     return any(isinstance(leaf, keras.layers.Layer) for leaf in leaves)
 
 
-def _compile_like(
-    narrow: keras.Model, model: keras.Model, pairs: Sequence[Pair]
+def compile_like(
+    narrow: keras.Model, model: keras.Model, pairs: Sequence[Pair] | None
 ) -> None:
+    """Compiles a narrow model with what another was compiled with.
+
+    Args:
+        narrow: the narrow model.
+        model: the compiled model that it comes from.
+        pairs: list of `Pair` of what is trained: the optimizer's state goes on. None:
+            the optimizer begins anew.
+    """
     config = compile_arguments(model)
     for name in ("metrics", "weighted_metrics"):
         config[name] = keras.tree.map_structure(_fresh_metric, config[name])
     # An optimizer that is not built yet has no state, and pairs are then none.
-    config["optimizer"] = model.optimizer and copy_optimizer(model.optimizer, pairs)
+    if model.optimizer is not None:
+        config["optimizer"] = (
+            optimizer_like(model.optimizer)
+            if pairs is None
+            else copy_optimizer(model.optimizer, pairs)
+        )
     # The base class's: a `compile` of the model's own may take other arguments.
     keras.Model.compile(narrow, **config)
     if hasattr(model, "sampler"):  # of a KerasHub task that generates

@@ -173,7 +173,7 @@ def copy_optimizer(
     Raises:
         ValueError: if the optimizer's config does not describe it.
     """
-    copy = _from_config(optimizer)
+    copy = optimizer_like(optimizer)
     if not optimizer.built:
         return copy
     copy.build([new for _, new, _ in pairs])
@@ -207,11 +207,12 @@ def _copy_part(
     copy_decay_exclusions(source, target, [(old, new) for old, new, _ in pairs])
 
 
-def _from_config(optimizer: keras.Optimizer) -> keras.Optimizer:
+def optimizer_like(optimizer: keras.Optimizer) -> keras.Optimizer:
+    """A new optimizer of the same class and config, without state."""
     config = optimizer.get_config()
     inner = getattr(optimizer, "inner_optimizer", None)
     if inner is not None:
-        return type(optimizer)(**{**config, "inner_optimizer": _from_config(inner)})
+        return type(optimizer)(**{**config, "inner_optimizer": optimizer_like(inner)})
     rate = rate_source(optimizer)
     if callable(rate) and not isinstance(rate, keras.Variable):
         # A plain function has no config; a schedule has no state to share.

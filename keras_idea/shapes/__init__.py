@@ -1,0 +1,5 @@
+"""Models of another shape, made in one step from a trained one."""
+
+from keras_idea.shapes.shrink import shrink
+
+__all__ = ["shrink"]

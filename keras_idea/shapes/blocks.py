@@ -1,0 +1,217 @@
+"""The blocks of a model: found, left out for a pass, taken out for good."""
+
+import contextlib
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import keras
+
+from keras_idea.errors import ArgumentError
+from keras_idea.hub.families import is_backbone, is_task
+from keras_idea.hub.rebuild import rebuild_backbone, rebuild_task
+from keras_idea.hub.same_function import check_same_function
+from keras_idea.keras_private.layer_walk import sublayers, walk
+from keras_idea.keras_private.layers import own_attributes
+from keras_idea.keras_private.models import Functional, instead
+from keras_idea.keras_private.variables import without_values
+from keras_idea.surgery.compact import rebuild
+from keras_idea.surgery.find import find_groups
+
+# What KerasHub's backbones call the number of their blocks.
+_DEPTH = "num_layers"
+
+
+@dataclasses.dataclass(frozen=True)
+class Blocks:
+    """The blocks of a model, one behind the other.
+
+    Attributes:
+        model: the functional model, `Sequential` or KerasHub backbone that has them.
+        layers: list of the blocks.
+    """
+
+    model: keras.Model
+    layers: list[keras.layers.Layer]
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self.layers)
+
+    def patterns(self, count: int) -> tuple[list[Any], list[Any]]:
+        """What kind each block is of, and each of the model with so many blocks.
+
+        In some families the kind of a block follows from its place: every second one
+        of Gemma 2 looks at a window only.
+
+        Returns:
+            two lists of what can be compared.
+        """
+        if not is_backbone(self.model):
+            return [0] * len(self), [0] * count
+        with without_values():
+            copy = _with_depth(self.model, count)
+        found = find_blocks(copy).layers if count else []
+        return [_kind(b) for b in self.layers], [_kind(b) for b in found]
+
+
+def find_blocks(model: keras.Model) -> Blocks:
+    """Finds the blocks of a model that can be taken out.
+
+    Args:
+        model: a built KerasHub task or backbone; or a functional model or `Sequential`
+            with layers of one class, each of which holds other layers and returns
+            what has the shape of its input.
+
+    Returns:
+        `Blocks`, in the model's order.
+
+    Raises:
+        ValueError: if there are none, or of a backbone with several stacks of them.
+    """
+    backbone = model.backbone if is_task(model) else model
+    if is_backbone(backbone):
+        count = getattr(backbone, _DEPTH, None)
+        inside = {id(group.layer): group for group in find_groups(backbone)}
+        blocks = [
+            layer
+            for layer in backbone.layers
+            if any(id(part) in inside for part in walk(layer))
+        ]
+        if count != len(blocks) or len({type(block) for block in blocks}) != 1:
+            raise ArgumentError(
+                f"The blocks of {type(backbone).__name__} cannot be taken out: its "
+                f"config has {_DEPTH}={count}, and {len(blocks)} of its layers hold "
+                "what can be pruned. Leave 'blocks' out of `targets`."
+            )
+        return Blocks(backbone, blocks)
+    if not isinstance(model, (Functional, keras.Sequential)):
+        raise ArgumentError(
+            f"The blocks of '{model.name}' cannot be taken out: "
+            f"{type(model).__name__} is neither functional nor Sequential nor a "
+            "KerasHub task or backbone, so that nothing says how they follow one "
+            "another. Leave 'blocks' out of `targets`."
+        )
+    several = [layer for layer in model.layers if _may_be_skipped(layer)]
+    classes = Counter(type(layer) for layer in several)
+    (cls, count), *_ = classes.most_common(1) or [(None, 0)]
+    if count < 2:
+        raise ArgumentError(
+            f"Model '{model.name}' has no blocks to take out: no two of its layers are "
+            "of one class, hold other layers, and return what has the shape of their "
+            "input. Leave 'blocks' out of `targets`."
+        )
+    return Blocks(model, [layer for layer in several if type(layer) is cls])
+
+
+@contextlib.contextmanager
+def without(
+    blocks: Sequence[keras.layers.Layer],
+    alive: Callable[[keras.layers.Layer], Any] | None = None,
+) -> Iterator[None]:
+    """A scope in which blocks return what they are given.
+
+    Args:
+        blocks: list of them.
+        alive: function of a block that gives a boolean tensor: whether it does its
+            work in this pass after all. Default None: none does.
+    """
+    with contextlib.ExitStack() as changes:
+        for block in blocks:
+            call = _passing(block.call, alive and alive(block))
+            changes.enter_context(instead(block, "call", call))
+        yield
+
+
+def take_out(model: keras.Model, kept: Sequence[int]) -> keras.Model:
+    """A new model of some blocks only.
+
+    Args:
+        model: as of `find_blocks`.
+        kept: ascending numbers of the blocks that stay.
+
+    Returns:
+        A new model of the same class; of a functional one, a functional one.
+
+    Raises:
+        ValueError: if the rest has other variables, or the new model computes
+            something else than the old one without the blocks.
+    """
+    blocks = find_blocks(model)
+    gone = [b for place, b in enumerate(blocks.layers) if place not in {*kept}]
+    if is_task(model):
+        copy = rebuild_task(model, _with_depth(model.backbone, len(kept)))
+    elif is_backbone(model):
+        copy = _with_depth(model, len(kept))
+    else:
+        copy = _without_layers(model, {id(block) for block in gone})
+    given_up = {id(variable) for block in gone for variable in block.variables}
+    stay = [v for v in model.variables if id(v) not in given_up]
+    for old, new in zip(stay, copy.variables, strict=True):
+        if (old.shape, old.name) != (new.shape, new.name):
+            raise ArgumentError(
+                f"'{model.name}' without blocks has other variables than what is left "
+                f"of it: {new.path} {new.shape} in place of {old.path} {old.shape}."
+            )
+        new.trainable = old.trainable
+        new.assign(old.value)
+    with without(gone):
+        check_same_function(model, copy)
+    return copy
+
+
+def _passing(call: Callable[..., Any], alive: Any) -> Callable[..., Any]:
+    def passing(inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        if alive is None:
+            return inputs
+        outputs = call(inputs, *args, **kwargs)
+        return keras.ops.where(alive, outputs, inputs)
+
+    return passing
+
+
+def _with_depth(backbone: keras.Model, depth: int) -> keras.Model:
+    return rebuild_backbone(backbone, {_DEPTH: depth})
+
+
+def _kind(block: keras.layers.Layer) -> Any:
+    # Not by its config: KerasHub's Llama block (0.32) fails to give one.
+    plain = (bool, int, float, str, type(None))
+    return [
+        (type(part), {k: v for k, v in own_attributes(part).items() if type(v) in plain})
+        for part in walk(block)
+    ]
+
+
+def _may_be_skipped(layer: keras.layers.Layer) -> bool:
+    if not sublayers(layer) or len(layer._inbound_nodes) != 1:
+        return False
+    tensors = layer.input, layer.output
+    if not all(isinstance(tensor, keras.KerasTensor) for tensor in tensors):
+        return False
+    return tensors[0].shape == tensors[1].shape
+
+
+def _without_layers(model: keras.Model, gone: set[int]) -> keras.Model:
+    """A functional model, or `Sequential`, made again without some of its layers."""
+    if isinstance(model, keras.Sequential):
+        stay = [layer for layer in model.layers if id(layer) not in gone]
+        inputs = keras.Input(tensor=None, batch_shape=model.input_shape)
+        layers = [inputs, *(rebuild(layer, {}) for layer in stay)]
+        return keras.Sequential(layers, name=model.name)
+    memo: dict[int, keras.layers.Layer] = {}
+    places: dict[int, int] = {}
+
+    def clone(layer: keras.layers.Layer) -> keras.layers.Layer:
+        copy = rebuild(layer, memo)
+        places[id(copy)] = id(layer)
+        return copy
+
+    def call(layer: keras.layers.Layer, *args: Any, **kwargs: Any) -> Any:
+        if places.get(id(layer)) in gone:
+            return args[0]
+        return layer(*args, **kwargs)
+
+    view = keras.Model(model.input, model.output, name=model.name)
+    return keras.models.clone_model(view, clone_function=clone, call_function=call)

@@ -1,0 +1,132 @@
+"""The features of the residual stream, cut out of a KerasHub model.
+
+Shapes: D features, d of which stay. In each variable the axes of D features are those
+that the same class, told a smaller size, makes shorter.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_idea.errors import ArgumentError
+from keras_idea.hub.attention import HEAD_ARGUMENTS
+from keras_idea.hub.families import is_backbone, is_task
+from keras_idea.hub.rebuild import rebuild_backbone, rebuild_task
+from keras_idea.keras_private.layer_walk import sublayers, walk
+from keras_idea.surgery.heads import find_heads
+
+_SIZE = "hidden_dim"
+# Families whose embeddings are multiplied by the root of the size.
+_SCALED = ("GemmaBackbone", "Gemma3Backbone")
+
+
+def check_hidden(model: keras.Model) -> keras.Model:
+    """Refuses a model whose hidden size cannot be made smaller exactly.
+
+    Args:
+        model: a built Keras model.
+
+    Returns:
+        the KerasHub backbone.
+
+    Raises:
+        ValueError: why not.
+    """
+    backbone = model.backbone if is_task(model) else model
+    name, why = type(backbone).__name__, None
+    if not is_backbone(backbone):
+        why = "it is no KerasHub task or backbone, whose config says what is as wide"
+    elif getattr(backbone, "vision_encoder", None) is not None:
+        why = "what its vision encoder adds to the text has that size too"
+    elif name not in HEAD_ARGUMENTS or name == "Gemma4Backbone":
+        why = f"a smaller {name} would have other heads too, or norms of other kinds"
+    elif any(isinstance(la, keras.layers.LayerNormalization) for la in walk(backbone)):
+        why = "it has layer norms, which subtract a mean over all features"
+    if why is not None:
+        raise ArgumentError(
+            f"The hidden size of '{model.name}' cannot be made smaller: {why}. Leave "
+            f"'{_SIZE}' out of `targets`; it works with "
+            f"{', '.join(n for n in HEAD_ARGUMENTS if n != 'Gemma4Backbone')}."
+        )
+    return backbone
+
+
+def norms_of(backbone: keras.Model) -> list[keras.layers.Layer]:
+    """The norms over all D features, in the backbone's order."""
+    size = getattr(backbone, _SIZE)
+    found = []
+    for layer in walk(backbone):
+        shapes = [tuple(variable.shape) for variable in layer.trainable_variables]
+        if not sublayers(layer) and shapes == [(size,)]:
+            found.append(layer)
+    return found
+
+
+def take_features(model: keras.Model, kept: np.ndarray) -> keras.Model:
+    """A new model with some features of the residual stream only.
+
+    Where embeddings are multiplied by the root of the size, they become larger by as
+    much as it becomes smaller, and the last norm's scale makes up for it in logits
+    from the same embeddings.
+
+    Args:
+        model: as of `check_hidden`.
+        kept: int array, ascending, the features that stay.
+
+    Returns:
+        A new model of the same class, not compiled.
+
+    Raises:
+        ValueError: if the model has variables of which the class does not tell how they
+            depend on the size.
+    """
+    backbone = check_hidden(model)
+    size = getattr(backbone, _SIZE)
+    head_dim = HEAD_ARGUMENTS[type(backbone).__name__][2]
+    widths = {group.head_dim for group in find_heads(backbone).groups}
+    told: dict[str, Any] = {_SIZE: len(kept)}
+    if len(widths) == 1:  # it may follow from the size where it is not given
+        told[head_dim] = widths.pop()
+    copy = rebuild_backbone(backbone, told)
+    if is_task(model):
+        copy = rebuild_task(model, copy)
+    for old, new in zip(model.variables, copy.variables, strict=True):
+        new.trainable = old.trainable
+        new.assign(_cut(old, new, size, kept))
+    if type(backbone).__name__ in _SCALED:
+        _scale_embeddings(copy, math.sqrt(size / len(kept)))
+    return copy
+
+
+def _cut(
+    old: keras.Variable, new: keras.Variable, size: int, kept: np.ndarray
+) -> Any:
+    value = old.value
+    for axis, (before, after) in enumerate(zip(old.shape, new.shape, strict=True)):
+        if before == after:
+            continue
+        if (before, after) != (size, len(kept)):
+            raise ArgumentError(
+                f"'{old.path}' of shape {tuple(old.shape)} would become "
+                f"{tuple(new.shape)} with a smaller hidden size, which is no cut. "
+                f"Leave '{_SIZE}' out of `targets`."
+            )
+        value = ops.take(value, kept, axis=axis)
+    return ops.copy(value)
+
+
+def _scale_embeddings(model: keras.Model, by: float) -> None:
+    backbone = model.backbone if is_task(model) else model
+    embedding = backbone.token_embedding
+    embedding.embeddings.assign(embedding.embeddings * by)
+    scale = backbone.layer_norm.scale  # which is one less
+    scale.assign((1 + scale) / by - 1)
+
+
+def feature_importance(sums: Sequence[tuple[np.ndarray, float]]) -> np.ndarray:
+    """Adds up what the norms said of each feature: float64 array `(D,)`."""
+    return sum((s / max(n, 1.0) for s, n in sums), start=np.zeros(1))

@@ -1,0 +1,170 @@
+"""How much of a model each of its parts carries, before any of them is cut.
+
+Shapes: B samples, T tokens, F units of a group (neurons, key/value heads).
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_idea.errors import ArgumentError
+from keras_idea.functional.activation import activation_sums, importance_of_sums
+from keras_idea.methods.calibration import (
+    Samples,
+    activation_statistics,
+    layer_statistics,
+)
+from keras_idea.shapes.hidden_size import feature_importance, norms_of
+from keras_idea.surgery.find import FFN
+from keras_idea.surgery.probes import check_probes
+from keras_idea.typing import Tensor
+
+#: What tells how important a unit is: its activations, or its weights alone.
+Measure: TypeAlias = Literal["activation", "magnitude"]
+MEASURES: tuple[Measure, ...] = ("activation", "magnitude")
+
+
+def weight_norm(group: FFN) -> Tensor:
+    r"""The L2 norm of each unit's own weights, in all its kernels.
+
+    $$s_i = \sqrt{\sum_K \lVert w_i^K \rVert_2^2}$$
+
+    Args:
+        group: an `FFN` handle.
+
+    Returns:
+        Tensor `(F,)`, float32, or `(experts, F)`.
+    """
+    total: Any = 0.0
+    for cut in group.kernel_cuts():
+        squares = ops.square(ops.cast(cut.variable.value, "float32"))
+        for part in cut.split(ops.sum(squares, axis=cut.weights_axes)):
+            total = total + part * cut.size  # which is the mean over what a unit has
+    return ops.sqrt(total)
+
+
+def activation_norms(
+    model: keras.Model, groups: Sequence[FFN], data: Samples, **limits: int
+) -> list[Tensor]:
+    """How large the activations of each unit are, over samples.
+
+    Of neurons as `keras_idea.functional.activation_importance`. Of a key/value head the
+    L2 norm over the values that its query heads read, in place of one activation.
+
+    Args:
+        model: the built Keras model; it stays as it is.
+        groups: list of `FFN` handles of it.
+        data: as of `keras_idea.methods.Activation`.
+        **limits: `num_samples`, `batch_size`.
+
+    Returns:
+        list of tensors `(F,)`, float32, one for each group.
+
+    Raises:
+        ValueError: for experts, whose hidden activations cannot be seen, or if the
+            activations of a unit are not finite.
+    """
+    ffns = [group for group in groups if group.kind == "neurons"]
+    heads = [group for group in groups if group.kind != "neurons"]
+    check_probes(ffns, None, "activation")
+    found: dict[str, tuple[np.ndarray, float]] = {}
+    if ffns:
+        sums = activation_statistics(model, ffns, data, aggregation="paper", **limits)
+        found |= zip((f.name for f in ffns), sums, strict=True)
+    if heads:
+        looked_at = [(g.weights.reader, _of_heads(g.hidden_dim)) for g in heads]
+        sums = layer_statistics(model, looked_at, data, **limits)
+        found |= zip((g.name for g in heads), sums, strict=True)
+    for name, (values, samples) in found.items():
+        if not samples or not np.isfinite(values).all():
+            raise ArgumentError(
+                f"The activations of {name} do not rank its units: "
+                + ("some are NaN or infinite" if samples else "there are none")
+                + " on the calibration data. Check the `data` and the weights."
+            )
+    return [importance_of_sums(*found[group.name], "paper") for group in groups]
+
+
+def block_influence(
+    model: keras.Model,
+    blocks: Sequence[keras.layers.Layer],
+    data: Samples,
+    **limits: int,
+) -> np.ndarray:
+    r"""How far each block turns what passes through it.
+
+    $$\mathrm{BI}_l = 1 - \mathbb{E}\,\frac{x_l^\top x_{l+1}}
+    {\lVert x_l \rVert \lVert x_{l+1} \rVert}$$
+
+    Args:
+        model: the built Keras model; it stays as it is.
+        blocks: list of its blocks.
+        data: as of `keras_idea.methods.Activation`.
+        **limits: `num_samples`, `batch_size`.
+
+    Returns:
+        float64 array, one for each block: at least zero, and at most two.
+
+    Source: ShortGPT (arXiv 2403.03853).
+    """
+    looked_at = [(block, _cosines) for block in blocks]
+    found = layer_statistics(model, looked_at, data, **limits)
+    return np.array([1 - float(total) / max(n, 1.0) for total, n in found])
+
+
+def stream_importance(
+    backbone: keras.Model, model: keras.Model, data: Samples, **limits: int
+) -> np.ndarray:
+    """How large each feature of the residual stream is where a norm hands it on.
+
+    Args:
+        backbone: the KerasHub backbone.
+        model: the built Keras model around it, or it; it stays as it is.
+        data: as of `keras_idea.methods.Activation`.
+        **limits: `num_samples`, `batch_size`.
+
+    Returns:
+        float64 array `(features,)`: the activation importance, summed over the norms.
+
+    Source: Minitron (arXiv 2407.14679).
+    """
+    looked_at = [(norm, _of_outputs) for norm in norms_of(backbone)]
+    return feature_importance(layer_statistics(model, looked_at, data, **limits))
+
+
+def _of_heads(groups: int) -> Any:
+    def statistic(
+        inputs: Tensor, outputs: Tensor, mask: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        batch = ops.shape(inputs)[0]
+        features = inputs.shape[-1]
+        if len(inputs.shape) > len(outputs.shape):
+            features *= inputs.shape[-2]  # heads have an axis of their own
+        values = ops.reshape(
+            ops.cast(inputs, "float32"), (batch, -1, groups, features // groups)
+        )
+        norms_BTF = ops.sqrt(ops.sum(ops.square(values), axis=-1))
+        return activation_sums(norms_BTF, mask)
+
+    return statistic
+
+
+def _of_outputs(
+    inputs: Tensor, outputs: Tensor, mask: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    return activation_sums(outputs, mask)
+
+
+def _cosines(
+    inputs: Tensor, outputs: Tensor, mask: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    before, after = ops.cast(inputs, "float32"), ops.cast(outputs, "float32")
+    sizes = ops.norm(before, axis=-1) * ops.norm(after, axis=-1)
+    cosines = ops.sum(before * after, axis=-1) / ops.maximum(sizes, 1e-20)
+    counts = ops.ones_like(cosines)
+    if mask is not None:
+        counts = ops.cast(ops.reshape(mask, ops.shape(cosines)), "float32")
+    return ops.sum(cosines * counts), ops.sum(counts)

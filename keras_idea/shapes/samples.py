@@ -1,0 +1,61 @@
+"""Data that a model is judged by: inputs alone, or with what they should give."""
+
+from typing import Any
+
+import keras
+
+from keras_idea.errors import ArgumentError
+
+
+def inputs_of(data: Any) -> Any:
+    """The inputs of `(x, y)` or `(x, y, sample_weight)`; other data as they are.
+
+    Args:
+        data: as of `keras_idea.shrink`.
+    """
+    return data[0] if isinstance(data, tuple) else data
+
+
+def loss_of(model: keras.Model, data: Any, batch_size: int) -> float:
+    """A compiled model's loss on data, in evaluation mode.
+
+    Args:
+        model: a compiled Keras model. A KerasHub task's preprocessor is not asked.
+        data: a tuple `(x, y)` or `(x, y, sample_weight)` of arrays, or batches of such
+            tuples, as `evaluate` takes them.
+        batch_size: int, of arrays.
+
+    Returns:
+        float.
+
+    Raises:
+        ValueError: if the data hold no targets.
+    """
+    if isinstance(data, tuple) and len(data) in (2, 3):
+        x, y, *weight = data
+        arguments = {"sample_weight": weight[0] if weight else None}
+        arguments |= {"y": y, "batch_size": batch_size}
+    elif isinstance(data, (dict, tuple)) or hasattr(data, "shape"):
+        raise ArgumentError(
+            "The loss needs targets: give `data` as a tuple (x, y) or (x, y, "
+            "sample_weight) of arrays, or batches of such tuples. Received: "
+            f"{type(data).__name__}."
+        )
+    else:
+        x, arguments = data, {}
+    # The base class's: a KerasHub task's own preprocesses what is data already.
+    found = keras.Model.evaluate(model, x, **arguments, verbose=0, return_dict=True)
+    return float(found["loss"])
+
+
+def check_compiled(model: keras.Model, caller: str) -> None:
+    """Refuses a model without a loss.
+
+    Raises:
+        ValueError: if it is not compiled, or without a loss.
+    """
+    if not getattr(model, "compiled", False) or model.loss is None:
+        raise ArgumentError(
+            f"{caller} judges by the model's own loss, and model '{model.name}' has "
+            "none. Call `model.compile(optimizer, loss=...)` first."
+        )

@@ -1,0 +1,219 @@
+"""A smaller model in one step, from a trained one, before it is trained further."""
+
+import dataclasses
+from typing import Any, Literal, TypeVar
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_idea.errors import ArgumentError
+from keras_idea.functional.masks import top_k_mask
+from keras_idea.shapes.blocks import Blocks, find_blocks, take_out
+from keras_idea.shapes.block_losses import removal_by_loss
+from keras_idea.shapes.hidden_size import check_hidden, take_features
+from keras_idea.shapes.importance import (
+    MEASURES,
+    Measure,
+    activation_norms,
+    block_influence,
+    stream_importance,
+    weight_norm,
+)
+from keras_idea.shapes.order import most_important
+from keras_idea.shapes.samples import inputs_of
+from keras_idea.shapes.targets import Axis, Shape, check_shape, size_of
+from keras_idea.surgery.compact import compile_like, narrowed
+from keras_idea.surgery.find import FFN, Kind, find_groups
+from keras_idea.surgery.row_ops import zero_rows
+from keras_idea.validation import check_choice, check_int
+
+Model = TypeVar("Model", bound=keras.Model)
+_WIDTHS: tuple[Kind, ...] = ("neurons", "kv_groups")
+
+
+def shrink(
+    model: Model,
+    targets: Shape,
+    data: Any = None,
+    method: Measure = "activation",
+    *,
+    blocks_by: Literal["influence", "loss"] = "influence",
+    num_samples: int = 1024,
+    batch_size: int = 32,
+) -> Model:
+    """A new, smaller model of a trained one, in one step and without training.
+
+    What is least important is cut out of a copy, which is a stock model again. Its loss
+    is worse than the model's: train it afterwards. To prune slowly, while training
+    goes on, use `IdeaPruneCallback`, which gives better models where it can be used.
+
+    Args:
+        model: a built Keras model, as of `compact`; it is left as it is. Its "blocks"
+            can be taken out of a KerasHub model, or of a functional model or
+            `Sequential` with layers of one class that hold others; its "hidden_dim"
+            can be made smaller in KerasHub's Mistral, Qwen3, Qwen3Moe, Gemma, Gemma 3
+            (for text) and GptOss.
+        targets: dict of an axis to an int >= 1, how many stay, or a float in (0, 1), the
+            fraction that stays. The axes: "neurons" of each FFN; "kv_groups", key/value
+            heads of each attention layer, with their query heads; "blocks";
+            "hidden_dim", features of the residual stream.
+        data: None, or samples as of `keras_idea.methods.Activation`, or a tuple `(x, y)`
+            or `(x, y, sample_weight)` of arrays, of which the importance is measured.
+            Default None, which only method="magnitude" on widths can do with.
+        method: "activation" (default), by the size of activations on the data; or
+            "magnitude", by the norm of the weights, for "neurons" and "kv_groups".
+        blocks_by: "influence" (default): those blocks go that turn what passes through
+            them least; "loss": one after another, that without which the loss is
+            smallest, which needs a compiled model and targets in the data.
+        num_samples: int >= 1, samples to use, at most. Default 1024.
+        batch_size: int >= 1, samples run at once where `data` are arrays. Default 32.
+
+    Returns:
+        A new model of the same class. It is compiled if the model is, with a new
+        optimizer of the same config.
+
+    Raises:
+        ValueError: for targets that cannot be met, an axis that the model does not
+            have or that cannot be cut out of it exactly, or if data are missing.
+
+    Example:
+    >>> small = ki.shrink(model, {"neurons": 0.5}, method="magnitude")
+    >>> [ffn.width for ffn in ki.find_ffns(small)]
+    [4, 4]
+
+    Source: Minitron (arXiv 2407.14679), ShortGPT (arXiv 2403.03853).
+    """
+    shape = check_shape(targets)
+    how = Measuring(
+        data,
+        check_choice("method", method, MEASURES),
+        check_choice("blocks_by", blocks_by, ["influence", "loss"]),
+        check_int("num_samples", num_samples, minimum=1),
+        check_int("batch_size", batch_size, minimum=1),
+    )
+    return cut(model, shape, how.importance(model, shape))
+
+
+@dataclasses.dataclass(frozen=True)
+class Importance:
+    """What was measured of a model, once for all shapes.
+
+    Attributes:
+        groups: dict, name of an `FFN` -> tensor of its units.
+        features: float array of the residual stream's features, or None.
+        influence: float array of the blocks, or None.
+        kept_blocks: dict, number of blocks -> those that stay, where it is not by their
+            influence.
+    """
+
+    groups: dict[str, Any]
+    features: np.ndarray | None = None
+    influence: np.ndarray | None = None
+    kept_blocks: dict[int, list[int]] = dataclasses.field(default_factory=dict)
+
+    def blocks(self, blocks: Blocks, count: int) -> list[int]:
+        """The numbers of the blocks that stay, ascending."""
+        if count in self.kept_blocks:
+            return self.kept_blocks[count]
+        return most_important(self.influence, *blocks.patterns(count))
+
+
+@dataclasses.dataclass(frozen=True)
+class Measuring:
+    """How importance is measured; the attributes are the arguments of `shrink`."""
+
+    data: Any
+    method: Measure
+    blocks_by: str
+    num_samples: int
+    batch_size: int
+
+    def importance(self, model: keras.Model, shape: Shape) -> Importance:
+        """Measures what a shape needs to know of a model.
+
+        Args:
+            model: the built Keras model; it stays as it is.
+            shape: as `check_shape` returns it.
+
+        Raises:
+            ValueError: as `shrink`.
+        """
+        limits = {"num_samples": self.num_samples, "batch_size": self.batch_size}
+        by_weights = self.method == "magnitude" and not set(shape) - set(_WIDTHS)
+        if self.data is None and not by_weights:
+            raise ArgumentError(
+                "shrink() needs `data` to measure what is important. Give samples of "
+                "the model's inputs; or method='magnitude' with targets for 'neurons' "
+                f"and 'kv_groups' only. Received: targets={shape!r}, data=None."
+            )
+        inputs = None if self.data is None else inputs_of(self.data)
+        groups = groups_of(model, shape)
+        if self.method == "magnitude":
+            scores = [weight_norm(group) for group in groups]
+        else:
+            scores = activation_norms(model, groups, inputs, **limits)
+        found = Importance(dict(zip((g.name for g in groups), scores, strict=True)))
+        if "hidden_dim" in shape:
+            features = stream_importance(check_hidden(model), model, inputs, **limits)
+            found = dataclasses.replace(found, features=features)
+        if "blocks" in shape:
+            blocks = find_blocks(model)
+            count = size_of("blocks", shape["blocks"], len(blocks), model.name)
+            if self.blocks_by == "loss":
+                kept = removal_by_loss(model, blocks, count, self.data, self.batch_size)
+                found = dataclasses.replace(found, kept_blocks={count: kept})
+            else:
+                influence = block_influence(model, blocks.layers, inputs, **limits)
+                found = dataclasses.replace(found, influence=influence)
+        return found
+
+
+def cut(model: Model, shape: Shape, importance: Importance) -> Model:
+    """Cuts what is least important out of a copy of a model.
+
+    Args:
+        model: the built Keras model; it is left as it is.
+        shape: as `check_shape` returns it.
+        importance: `Importance` of the model.
+
+    Returns:
+        A new model, as `shrink` returns it.
+    """
+    copy, _ = narrowed(model, "shrink()")
+    kinds = [kind for kind in _WIDTHS if kind in shape]
+    if kinds:
+        for group in groups_of(copy, shape):
+            size = size_of(group.kind, shape[group.kind], group.hidden_dim, group.name)
+            mask = top_k_mask(importance.groups[group.name], size)
+            zero_rows(group.cuts(), ops.cast(mask, "float32"))
+        copy, _ = narrowed(copy, "shrink()")
+    if "hidden_dim" in shape:
+        full = len(importance.features)
+        size = size_of("hidden_dim", shape["hidden_dim"], full, model.name)
+        kept = np.sort(np.argsort(-importance.features, kind="stable")[:size])
+        copy = take_features(copy, kept)
+    if "blocks" in shape:
+        blocks = find_blocks(copy)
+        count = size_of("blocks", shape["blocks"], len(blocks), model.name)
+        copy = take_out(copy, importance.blocks(blocks, count))
+    if getattr(model, "compiled", False):
+        compile_like(copy, model, None)
+    return copy
+
+
+def groups_of(model: keras.Model, shape: Shape) -> list[FFN]:
+    """The groups whose width a shape says.
+
+    Raises:
+        ValueError: if the model has none of a kind.
+    """
+    kinds = [kind for kind in _WIDTHS if kind in shape]
+    groups = find_groups(model, kinds)
+    for kind in kinds:
+        if all(group.kind != kind for group in groups):
+            raise ArgumentError(
+                f"Model '{model.name}' has no {kind!r} that can be cut. Leave it out "
+                "of `targets`; `keras_idea.explain(model)` tells what was found."
+            )
+    return groups

@@ -1,0 +1,73 @@
+"""What a model of another shape is to keep: how much of each axis."""
+
+import numbers
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
+
+from keras_idea.callbacks.target import target_width
+from keras_idea.errors import ArgumentError
+from keras_idea.validation import check_choice
+
+#: What can be made smaller: the neurons of FFNs; key/value heads with their query
+#: heads; whole blocks; the features of the residual stream.
+Axis = Literal["neurons", "kv_groups", "blocks", "hidden_dim"]
+AXES: tuple[Axis, ...] = ("neurons", "kv_groups", "blocks", "hidden_dim")
+#: By axis: an int, how many stay; or a float in (0, 1), the fraction that stays.
+Shape: TypeAlias = dict[Axis, int | float]
+
+
+def check_shape(targets: Any) -> Shape:
+    """Refuses targets that are neither numbers nor fractions of known axes.
+
+    Args:
+        targets: dict of an axis to an int >= 1 or a float in (0, 1).
+
+    Returns:
+        dict, axis -> Python int or float.
+
+    Raises:
+        ValueError: for anything else.
+    """
+    if not isinstance(targets, Mapping) or not targets:
+        raise ArgumentError(
+            '`targets` must be a dict such as {"neurons": 0.6, "blocks": 0.8}. '
+            f"Received: targets={targets!r}."
+        )
+    shape: Shape = {}
+    for axis, target in targets.items():
+        check_choice("targets", axis, AXES)
+        whole = isinstance(target, numbers.Integral) and not isinstance(target, bool)
+        if whole and target >= 1:
+            shape[axis] = int(target)
+        elif isinstance(target, numbers.Real) and 0 < float(target) < 1:
+            shape[axis] = float(target)
+        else:
+            raise ArgumentError(
+                f"`targets[{axis!r}]` must be an integer >= 1 (how many stay) or a "
+                f"float in (0, 1) (the fraction that stays). Received: {target!r}."
+            )
+    return shape
+
+
+def size_of(axis: Axis, target: int | float, full: int, owner: str) -> int:
+    """How many of an axis stay.
+
+    Args:
+        axis: str, one of `AXES`.
+        target: int or float, as of `check_shape`.
+        full: int >= 1, how many there are.
+        owner: str, the path of what has them.
+
+    Returns:
+        int in [1, full]; a fraction becomes the nearest.
+
+    Raises:
+        ValueError: if more are to stay than there are.
+    """
+    size = target_width(target, full, round_to=1)
+    if size > full:
+        raise ArgumentError(
+            f"`targets[{axis!r}]` is {size}, but '{owner}' has {full}. Give at most "
+            "that, or a float in (0, 1), the fraction that stays."
+        )
+    return size
