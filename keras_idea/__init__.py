@@ -39,6 +39,7 @@ from keras_idea.schedules import (
     StagedSchedule,
     WarmupStableDecay,
 )
+from keras_idea.shapes import search, shrink
 from keras_idea.surgery import FFN, compact, explain, find_ffns, find_groups
 
 __version__ = "0.1.0"
@@ -65,4 +66,6 @@ __all__ = [
     "functional",
     "methods",
     "models",
+    "search",
+    "shrink",
 ]

@@ -114,16 +114,16 @@ class Budget:
         Raises:
             ValueError: if not even the first is within the budget.
         """
-        count = bisect.bisect_right(sizes, False, key=lambda s: self._over(costs(s)))
+        count = bisect.bisect_right(sizes, False, key=lambda s: not self.allows(costs(s)))
         if not count:
             raise ArgumentError(
                 f"{self} cannot be met by pruning. At the smallest {smallest}, the "
-                f"model still has {self._told(costs(sizes[0]))}. Raise the budget, or "
+                f"model still has {self.told(costs(sizes[0]))}. Raise the budget, or "
                 "begin with a model of fewer layers or features."
             )
         return sizes[count - 1]
 
-    def _told(self, costs: Costs) -> str:
+    def told(self, costs: Costs) -> str:
         """Costs in the unit that the limit was given in."""
         if self.flops is not None:
             return f"{costs.flops:,} FLOPs per token"
@@ -140,13 +140,14 @@ class Budget:
         names = ("parameters", "bytes", "flops")
         return [name for name in names if getattr(self, name) is not None]
 
-    def _over(self, costs: Costs) -> bool:
+    def allows(self, costs: Costs) -> bool:
+        """bool, whether that is within the limit."""
         found = {
             "parameters": costs.parameters,
             "bytes": costs.parameters * BYTES[self.dtype],
             "flops": costs.flops,
         }
-        return any(found[name] > getattr(self, name) for name in self._given())
+        return all(found[name] <= getattr(self, name) for name in self._given())
 
 
 def plain_parameters(model: keras.Model) -> int:

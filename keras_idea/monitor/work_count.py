@@ -14,18 +14,14 @@ from keras_idea.surgery.find import find_groups
 _QUERIES = ("query", "_query_dense", "query_dense", "q_proj", "query_projector")
 
 
-def matrix_weights(model: keras.Model) -> int:
-    """Weights that every token is multiplied by: parameters in matrices.
+def matrices(model: keras.Model) -> list[keras.Variable]:
+    """Those trainable weights of a model that every token is multiplied by.
 
-    Embeddings count only if they are the logits' matrix too; of positions none is.
-    Norms, biases of any rank and the pruning state do not count. FFNs count as wide as
-    they are physically: a masked neuron is multiplied all the same.
+    Embeddings are among them only if they are the logits' matrix too; of positions none
+    is. Norms, biases of any rank and the pruning state are not.
 
     Args:
         model: a built Keras model.
-
-    Returns:
-        int.
     """
     logits = {
         id(layer.embeddings)
@@ -34,14 +30,29 @@ def matrix_weights(model: keras.Model) -> int:
         and layer.built
         and getattr(layer, "tie_weights", False)
     }
-    return sum(
-        math.prod(variable.shape)
+    return [
+        variable
         for variable in model.trainable_variables
         if len(variable.shape) > 1
         and not variable.name.endswith("bias")
         and not getattr(variable, "overwrite_with_gradient", False)
         and (variable.name != "embeddings" or id(variable) in logits)
-    )
+    ]
+
+
+def matrix_weights(model: keras.Model) -> int:
+    """Weights that every token is multiplied by: parameters in `matrices`.
+
+    FFNs count as wide as they are physically: a masked neuron is multiplied all the
+    same.
+
+    Args:
+        model: a built Keras model.
+
+    Returns:
+        int.
+    """
+    return sum(math.prod(variable.shape) for variable in matrices(model))
 
 
 def attention_width(model: keras.Model) -> int:

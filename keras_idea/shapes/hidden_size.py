@@ -17,6 +17,7 @@ from keras_idea.hub.attention import HEAD_ARGUMENTS
 from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.hub.rebuild import rebuild_backbone, rebuild_task
 from keras_idea.keras_private.layer_walk import sublayers, walk
+from keras_idea.keras_private.variables import without_values
 from keras_idea.surgery.heads import find_heads
 
 _SIZE = "hidden_dim"
@@ -66,6 +67,26 @@ def norms_of(backbone: keras.Model) -> list[keras.layers.Layer]:
     return found
 
 
+def feature_axes(model: keras.Model) -> dict[int, list[int]]:
+    """Along which axes of its variables the features of the residual stream lie.
+
+    Args:
+        model: as of `check_hidden`.
+
+    Returns:
+        dict, `id` of a variable -> list of axes.
+    """
+    backbone = check_hidden(model)
+    size = getattr(backbone, _SIZE)
+    with without_values():
+        copy = _with_size(backbone, size - 1)
+    pairs = zip(backbone.variables, copy.variables, strict=True)
+    return {
+        id(old): [i for i, (a, b) in enumerate(zip(old.shape, new.shape)) if a != b]
+        for old, new in pairs
+    }
+
+
 def take_features(model: keras.Model, kept: np.ndarray) -> keras.Model:
     """A new model with some features of the residual stream only.
 
@@ -86,12 +107,7 @@ def take_features(model: keras.Model, kept: np.ndarray) -> keras.Model:
     """
     backbone = check_hidden(model)
     size = getattr(backbone, _SIZE)
-    head_dim = HEAD_ARGUMENTS[type(backbone).__name__][2]
-    widths = {group.head_dim for group in find_heads(backbone).groups}
-    told: dict[str, Any] = {_SIZE: len(kept)}
-    if len(widths) == 1:  # it may follow from the size where it is not given
-        told[head_dim] = widths.pop()
-    copy = rebuild_backbone(backbone, told)
+    copy = _with_size(backbone, len(kept))
     if is_task(model):
         copy = rebuild_task(model, copy)
     for old, new in zip(model.variables, copy.variables, strict=True):
@@ -100,6 +116,15 @@ def take_features(model: keras.Model, kept: np.ndarray) -> keras.Model:
     if type(backbone).__name__ in _SCALED:
         _scale_embeddings(copy, math.sqrt(size / len(kept)))
     return copy
+
+
+def _with_size(backbone: keras.Model, size: int) -> keras.Model:
+    head_dim = HEAD_ARGUMENTS[type(backbone).__name__][2]
+    widths = {group.head_dim for group in find_heads(backbone).groups}
+    told: dict[str, Any] = {_SIZE: size}
+    if len(widths) == 1:  # it may follow from the size where it is not given
+        told[head_dim] = widths.pop()
+    return rebuild_backbone(backbone, told)
 
 
 def _cut(

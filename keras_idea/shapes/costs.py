@@ -1,0 +1,72 @@
+"""What a model would cost in another shape, counted without making it."""
+
+import math
+
+import keras
+
+from keras_idea.callbacks.budget import Costs
+from keras_idea.monitor.work_count import matrices
+from keras_idea.shapes.blocks import find_blocks
+from keras_idea.shapes.hidden_size import feature_axes
+from keras_idea.shapes.shrink import Importance, groups_of
+from keras_idea.shapes.targets import Axis, Shape, size_of
+
+
+class ShapeCosts:
+    """The parameters and FLOPs of a model in any shape of some axes.
+
+    Args:
+        model: a built Keras model without pruning state.
+        axes: dict whose keys are the axes.
+        importance: `Importance` of the model, which says which blocks stay.
+
+    Attributes:
+        full: dict, axis -> how many there are, of the one that has most.
+    """
+
+    def __init__(
+        self, model: keras.Model, axes: Shape, importance: Importance
+    ) -> None:
+        self._weights = {id(v): tuple(v.shape) for v in model.weights}
+        self._matrices = {id(variable) for variable in matrices(model)}
+        self._groups = groups_of(model, axes)
+        self._name, self._importance = model.name, importance
+        self.full: dict[Axis, int] = {}
+        for group in self._groups:
+            most = max(self.full.get(group.kind, 0), group.hidden_dim)
+            self.full[group.kind] = most
+        self._features: dict[int, list[int]] = {}
+        if "hidden_dim" in axes and importance.features is not None:
+            self.full["hidden_dim"] = len(importance.features)
+            self._features = feature_axes(model)
+        if "blocks" in axes:
+            self._blocks = find_blocks(model)
+            self.full["blocks"] = len(self._blocks)
+
+    def of(self, shape: Shape) -> Costs:
+        """The `Costs` in a shape; an axis that it does not name stays as it is."""
+        shapes = {key: list(sizes) for key, sizes in self._weights.items()}
+        for group in self._groups:
+            if group.kind in shape:
+                target = shape[group.kind]
+                size = size_of(group.kind, target, group.hidden_dim, group.name)
+                for cut in group.cuts():
+                    narrow = cut.shape(size)[cut.axis]
+                    shapes[id(cut.variable)][cut.axis] = narrow
+        if "hidden_dim" in shape:
+            full = self.full["hidden_dim"]
+            size = size_of("hidden_dim", shape["hidden_dim"], full, self._name)
+            for key, axes in self._features.items():
+                for axis in axes:
+                    shapes[key][axis] = size
+        if "blocks" in shape:
+            full = self.full["blocks"]
+            count = size_of("blocks", shape["blocks"], full, self._name)
+            kept = {*self._importance.blocks(self._blocks, count)}
+            for place, block in enumerate(self._blocks.layers):
+                if place not in kept:
+                    for variable in block.variables:
+                        shapes.pop(id(variable), None)
+        counts = {key: math.prod(sizes) for key, sizes in shapes.items()}
+        in_matrices = sum(n for key, n in counts.items() if key in self._matrices)
+        return Costs(sum(counts.values()), 2 * in_matrices)

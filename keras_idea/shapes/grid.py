@@ -1,0 +1,133 @@
+"""Shapes within a budget: of each axis some sizes, the neurons as many as it allows."""
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from keras_idea.callbacks.budget import Budget, Costs
+from keras_idea.errors import ArgumentError
+from keras_idea.shapes.targets import Axis, Shape
+
+# The least share of each axis that stays. Depth and the residual stream bear least.
+LEAST: Mapping[Axis, float] = {
+    "neurons": 0.3,
+    "kv_groups": 0.3,
+    "blocks": 0.7,
+    "hidden_dim": 0.7,
+}
+# Steps from the least share of the residual stream to all of it.
+_FEATURE_STEPS = 8
+
+
+def shapes_within(
+    budget: Budget,
+    costs: Callable[[Shape], Costs],
+    full: Mapping[Axis, int],
+    least: Mapping[Axis, float],
+    round_to: int,
+) -> list[Shape]:
+    """The largest shapes that a budget allows: none could keep one step more.
+
+    Args:
+        budget: `Budget`.
+        costs: function of a shape that gives its `Costs`; none where no model has it.
+        full: dict, axis -> how many there are.
+        least: dict, axis -> the least share that stays.
+        round_to: int >= 1, of which the neurons are a multiple.
+
+    Returns:
+        list of shapes, axis -> int; an axis of which all stay is not in them.
+
+    Raises:
+        ValueError: if no shape is within the budget, or the model itself is.
+    """
+    if budget.allows(costs({})):
+        raise ArgumentError(
+            f"The model itself is within {budget}: it has {budget.told(costs({}))}. "
+            "Lower the budget."
+        )
+    sizes = {
+        axis: _sizes(axis, count, least[axis], round_to) for axis, count in full.items()
+    }
+    others = [axis for axis in sizes if axis != "neurons"]
+    found: list[tuple[int, ...]] = []
+    for chosen in itertools.product(*(range(len(sizes[axis])) for axis in others)):
+        fixed = {axis: sizes[axis][i] for axis, i in zip(others, chosen, strict=True)}
+
+        def allowed(neurons: int, fixed: Shape = fixed) -> bool:
+            return budget.allows(costs(_partial({**fixed, "neurons": neurons}, full)))
+
+        if "neurons" not in sizes:
+            if budget.allows(costs(_partial(fixed, full))):
+                found.append(chosen)
+            continue
+        count = _allowed(sizes["neurons"], allowed)
+        if count:
+            found.append((*chosen, count - 1))
+    axes = [*others, *(["neurons"] if "neurons" in sizes else [])]
+    largest = [f for f in found if not any(_larger(other, f) for other in found)]
+    if not largest:
+        smallest = {axis: of_axis[0] for axis, of_axis in sizes.items()}
+        raise ArgumentError(
+            f"{budget} cannot be met: at the smallest shape that `limits` allow, "
+            f"{smallest}, the model still has "
+            f"{budget.told(costs(_partial(smallest, full)))}. Raise the budget, lower "
+            "`limits`, or add to `kinds`."
+        )
+    return [
+        _partial({axis: sizes[axis][i] for axis, i in zip(axes, f, strict=True)}, full)
+        for f in largest
+    ]
+
+
+def spread(shapes: Sequence[Shape], full: Mapping[Axis, int], count: int) -> list[Shape]:
+    """Some of many shapes, as unlike one another as can be.
+
+    The first is that whose axes keep most alike shares; each other the one farthest
+    from those before it, in shares.
+
+    Args:
+        shapes: list of shapes.
+        full: dict, axis -> how many there are.
+        count: int >= 1, at most so many.
+    """
+    shares = np.array([[s.get(axis, n) / n for axis, n in full.items()] for s in shapes])
+    chosen = [int(np.argmin(shares.std(axis=1)))]
+    while len(chosen) < min(count, len(shapes)):
+        apart = np.linalg.norm(shares[:, None] - shares[None, chosen], axis=-1)
+        chosen.append(int(np.argmax(apart.min(axis=1))))
+    return [shapes[i] for i in chosen]
+
+
+def _sizes(axis: Axis, full: int, least: float, round_to: int) -> list[int]:
+    step = {"neurons": round_to, "hidden_dim": _feature_step(full, least)}.get(axis, 1)
+    first = max(1, math.ceil(least * full / step)) * step
+    sizes = list(range(first, full + 1, step))
+    return sizes if sizes and sizes[-1] == full else [*sizes, full]
+
+
+def _feature_step(full: int, least: float) -> int:
+    return max(1, round((1 - least) * full / _FEATURE_STEPS))
+
+
+def _allowed(sizes: Sequence[int], allowed: Callable[[int], bool]) -> int:
+    """How many of some ascending sizes are allowed, the smaller ones first."""
+    low, high = 0, len(sizes)
+    while low < high:
+        middle = (low + high) // 2
+        if allowed(sizes[middle]):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _partial(shape: Shape, full: Mapping[Axis, int]) -> Shape:
+    return {axis: size for axis, size in shape.items() if size != full[axis]}
+
+
+def _larger(other: tuple[int, ...], found: tuple[int, ...]) -> bool:
+    return other != found and all(a >= b for a, b in zip(other, found, strict=True))
+
