@@ -12,6 +12,7 @@ from keras_idea.keras_private.train_step import with_train_step
 
 __all__ = [
     "Functional",  # public only as what `keras.Model(inputs, outputs)` makes
+    "calls_in",
     "compilation",
     "compile_arguments",
     "instead",
@@ -74,6 +75,23 @@ def make_train_function(model: keras.Model, known: bool = False) -> None:
             make = functools.partial(with_train_step, model._make_function)
             scopes.enter_context(instead(model, "_make_function", make))
         model.make_train_function(force=True)
+
+
+def calls_in(model: keras.Model) -> list[tuple[Any, Any, Any]]:
+    """Each call of a functional model's graph, or a Sequential's, in its order.
+
+    A layer of it may have been called in other graphs too. Seen with Keras 3.15.1.
+
+    Returns:
+        list of (layer, what it was called on, what came out): tuples of lists.
+    """
+    graph = getattr(model, "_functional", model)
+    return [
+        (node.operation, node.input_tensors, node.outputs)
+        for depth in sorted(graph._nodes_by_depth, reverse=True)
+        for node in graph._nodes_by_depth[depth]
+        if not node.is_input
+    ]
 
 
 def renew_shapes(model: keras.layers.Layer) -> None:

@@ -14,7 +14,7 @@ from keras_idea.hub.rebuild import rebuild_backbone, rebuild_task
 from keras_idea.hub.same_function import check_same_function
 from keras_idea.keras_private.layer_walk import sublayers, walk
 from keras_idea.keras_private.layers import own_attributes
-from keras_idea.keras_private.models import Functional, instead
+from keras_idea.keras_private.models import Functional, calls_in, instead
 from keras_idea.keras_private.variables import without_values
 from keras_idea.surgery.compact import rebuild
 from keras_idea.surgery.find import find_groups
@@ -48,10 +48,10 @@ class Blocks:
         Returns:
             two lists of what can be compared.
         """
-        if not is_backbone(self.model):
+        if not is_backbone(self.model) or _by_block(self.model, len(self)):
             return [0] * len(self), [0] * count
         with without_values():
-            copy = _with_depth(self.model, count)
+            copy = _of_blocks(self.model, len(self), range(count))
         found = find_blocks(copy).layers if count else []
         return [_kind(b) for b in self.layers], [_kind(b) for b in found]
 
@@ -93,7 +93,7 @@ def find_blocks(model: keras.Model) -> Blocks:
             "KerasHub task or backbone, so that nothing says how they follow one "
             "another. Leave 'blocks' out of `targets`."
         )
-    several = [layer for layer in model.layers if _may_be_skipped(layer)]
+    several = _skippable(model)
     classes = Counter(type(layer) for layer in several)
     (cls, count), *_ = classes.most_common(1) or [(None, 0)]
     if count < 2:
@@ -141,9 +141,10 @@ def take_out(model: keras.Model, kept: Sequence[int]) -> keras.Model:
     blocks = find_blocks(model)
     gone = [b for place, b in enumerate(blocks.layers) if place not in {*kept}]
     if is_task(model):
-        copy = rebuild_task(model, _with_depth(model.backbone, len(kept)))
+        fewer = _of_blocks(model.backbone, len(blocks), kept)
+        copy = rebuild_task(model, fewer)
     elif is_backbone(model):
-        copy = _with_depth(model, len(kept))
+        copy = _of_blocks(model, len(blocks), kept)
     else:
         copy = _without_layers(model, {id(block) for block in gone})
     given_up = {id(variable) for block in gone for variable in block.variables}
@@ -171,8 +172,18 @@ def _passing(call: Callable[..., Any], alive: Any) -> Callable[..., Any]:
     return passing
 
 
-def _with_depth(backbone: keras.Model, depth: int) -> keras.Model:
-    return rebuild_backbone(backbone, {_DEPTH: depth})
+def _of_blocks(backbone: keras.Model, depth: int, kept: Sequence[int]) -> keras.Model:
+    """A backbone made again from its config, of some of its blocks."""
+    lists = _by_block(backbone, depth)
+    told = {name: [values[i] for i in kept] for name, values in lists.items()}
+    return rebuild_backbone(backbone, {**told, _DEPTH: len(kept)})
+
+
+def _by_block(backbone: keras.Model, depth: int) -> dict[str, Any]:
+    """What a config lists block by block."""
+    config = backbone.get_config()
+    listed = {k: v for k, v in config.items() if isinstance(v, (list, tuple))}
+    return {name: values for name, values in listed.items() if len(values) == depth}
 
 
 def _kind(block: keras.layers.Layer) -> Any:
@@ -184,13 +195,18 @@ def _kind(block: keras.layers.Layer) -> Any:
     ]
 
 
-def _may_be_skipped(layer: keras.layers.Layer) -> bool:
-    if not sublayers(layer) or len(layer._inbound_nodes) != 1:
-        return False
-    tensors = layer.input, layer.output
-    if not all(isinstance(tensor, keras.KerasTensor) for tensor in tensors):
-        return False
-    return tensors[0].shape == tensors[1].shape
+def _skippable(model: keras.Model) -> list[keras.layers.Layer]:
+    """Layers that hold others, called once, that return what is shaped as their input."""
+    calls = calls_in(model)
+    times = Counter(id(layer) for layer, _, _ in calls)
+    return [
+        layer
+        for layer, given, returned in calls
+        if times[id(layer)] == len(returned) == 1
+        and isinstance(layer, keras.layers.Layer)
+        and sublayers(layer)
+        and given[0].shape == returned[0].shape
+    ]
 
 
 def _without_layers(model: keras.Model, gone: set[int]) -> keras.Model:

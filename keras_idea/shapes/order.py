@@ -25,13 +25,18 @@ def most_important(
         list of int, ascending.
 
     Raises:
-        ValueError: if no choice fits.
+        ValueError: if no choice fits, or an importance is not finite.
 
     Example:
     >>> most_important(np.array([1.0, 3.0, 0.5, 2.0]), "abab", "ab")
     [0, 1]
     """
     blocks, wanted = len(kinds), len(places)
+    if not np.isfinite(importance).all():
+        raise ArgumentError(
+            "The importance of some blocks is NaN or infinite. Check the calibration "
+            f"data and the weights. Received: {importance}."
+        )
     # best[i, j]: of the first i blocks j stay, for the first j places.
     best = np.full((blocks + 1, wanted + 1), -np.inf)
     best[:, 0] = 0
@@ -43,8 +48,8 @@ def most_important(
     if not np.isfinite(best[blocks, wanted]):
         raise ArgumentError(
             f"No {wanted} of the {blocks} blocks can stay: their kinds follow one "
-            "another in a pattern that those of a model with so many have not. "
-            "Received importances that are not finite, or another number is needed."
+            "another in a pattern that those of a model with so many have not. Give "
+            "another number."
         )
     kept, j = [], wanted
     for i in range(blocks, 0, -1):

@@ -1,6 +1,7 @@
 """A smaller model in one step, from a trained one, before it is trained further."""
 
 import dataclasses
+import itertools
 from typing import Any, Literal, TypeVar
 
 import keras
@@ -9,6 +10,7 @@ from keras import ops
 
 from keras_idea.errors import ArgumentError
 from keras_idea.functional.masks import top_k_mask
+from keras_idea.keras_private.layer_walk import walk
 from keras_idea.shapes.blocks import Blocks, find_blocks, take_out
 from keras_idea.shapes.block_losses import removal_by_loss
 from keras_idea.shapes.hidden_size import check_hidden, take_features
@@ -100,14 +102,15 @@ class Importance:
     """What was measured of a model, once for all shapes.
 
     Attributes:
-        groups: dict, name of an `FFN` -> tensor of its units.
+        groups: dict, kind -> list of tensors of the units of each group, in the order
+            of `groups_of`.
         features: float array of the residual stream's features, or None.
         influence: float array of the blocks, or None.
         kept_blocks: dict, number of blocks -> those that stay, where it is not by their
             influence.
     """
 
-    groups: dict[str, Any]
+    groups: dict[Kind, list[Any]]
     features: np.ndarray | None = None
     influence: np.ndarray | None = None
     kept_blocks: dict[int, list[int]] = dataclasses.field(default_factory=dict)
@@ -153,7 +156,10 @@ class Measuring:
             scores = [weight_norm(group) for group in groups]
         else:
             scores = activation_norms(model, groups, inputs, **limits)
-        found = Importance(dict(zip((g.name for g in groups), scores, strict=True)))
+        by_kind: dict[Kind, list[Any]] = {kind: [] for kind in _WIDTHS}
+        for group, score in zip(groups, scores, strict=True):
+            by_kind[group.kind].append(score)
+        found = Importance(by_kind)
         if "hidden_dim" in shape:
             features = stream_importance(check_hidden(model), model, inputs, **limits)
             found = dataclasses.replace(found, features=features)
@@ -182,21 +188,27 @@ def cut(model: Model, shape: Shape, importance: Importance) -> Model:
     """
     copy, _ = narrowed(model, "shrink()")
     kinds = [kind for kind in _WIDTHS if kind in shape]
+    scores = [score for kind in kinds for score in importance.groups[kind]]
+    if "blocks" in shape:
+        blocks = find_blocks(copy)
+        count = size_of("blocks", shape["blocks"], len(blocks), model.name)
+        kept = importance.blocks(blocks, count)
+        left = {id(part) for i in kept for part in walk(blocks.layers[i])}
+        inside = {id(part) for block in blocks.layers for part in walk(block)} - left
+        stay = [id(group.layer) not in inside for group in groups_of(copy, shape)]
+        scores = list(itertools.compress(scores, stay))
+        copy = take_out(copy, kept)
     if kinds:
-        for group in groups_of(copy, shape):
+        for group, score in zip(groups_of(copy, shape), scores, strict=True):
             size = size_of(group.kind, shape[group.kind], group.hidden_dim, group.name)
-            mask = top_k_mask(importance.groups[group.name], size)
+            mask = top_k_mask(score, size)
             zero_rows(group.cuts(), ops.cast(mask, "float32"))
         copy, _ = narrowed(copy, "shrink()")
     if "hidden_dim" in shape:
         full = len(importance.features)
         size = size_of("hidden_dim", shape["hidden_dim"], full, model.name)
-        kept = np.sort(np.argsort(-importance.features, kind="stable")[:size])
-        copy = take_features(copy, kept)
-    if "blocks" in shape:
-        blocks = find_blocks(copy)
-        count = size_of("blocks", shape["blocks"], len(blocks), model.name)
-        copy = take_out(copy, importance.blocks(blocks, count))
+        order = np.argsort(-importance.features, kind="stable")
+        copy = take_features(copy, np.sort(order[:size]))
     if getattr(model, "compiled", False):
         compile_like(copy, model, None)
     return copy

@@ -68,7 +68,7 @@ def test_of_as_many_matrices_as_there_are(matrices):
 
 @pytest.mark.parametrize("shape", [(3,), (1, 7), (3, 7, 5, 1)])
 def test_scores_of_another_shape_are_refused(shape):
-    with pytest.raises(ValueError, match=r"`scores` must have shape \(3, hidden_dim\)"):
+    with pytest.raises(ValueError, match=r"`scores` must have shape \(matrices, hid"):
         functional.neuron_importance(np.zeros(shape))
 
 

@@ -1,0 +1,279 @@
+"""A model shrunk in one step: what stays by NumPy, and what the rest then computes."""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_idea as ki
+from tests.support.helpers import set_random_weights, to_numpy
+from tests.support.hub_models import tiny_lm
+
+WIDTH, HEADS, GROUPS, HEAD = 12, 4, 2, 3
+
+
+@keras.saving.register_keras_serializable(package="shapes")
+class Block(keras.layers.Layer):
+    """Grouped queries, then an FFN of two Dense layers, each with a residual."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.attention = keras.layers.GroupQueryAttention(HEAD, HEADS, GROUPS)
+        self.up = keras.layers.Dense(20, activation="gelu")
+        self.down = keras.layers.Dense(WIDTH)
+
+    def build(self, shape):
+        self.attention.build(shape, shape)
+        self.up.build(shape)
+        self.down.build((*shape[:-1], 20))
+
+    def call(self, x):
+        x = x + self.attention(x, x)
+        return x + self.down(self.up(x))
+
+
+def chain(blocks=4, sequential=False):
+    layers = [Block(name=f"block_{i}") for i in range(blocks)]
+    layers.append(keras.layers.Dense(5, name="head"))
+    model = keras.Sequential([keras.Input((6, WIDTH)), *layers])
+    if not sequential:
+        x = inputs = keras.Input((6, WIDTH))
+        for layer in layers:
+            x = layer(x)
+        model = keras.Model(inputs, x)
+    set_random_weights(model)
+    model.compile("adam", loss="mse")
+    return model
+
+
+@pytest.fixture
+def samples():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((10, 6, WIDTH)).astype("float32")
+    return x, rng.standard_normal((10, 6, 5)).astype("float32")
+
+
+def blocks_of(model):
+    return [layer for layer in model.layers if isinstance(layer, Block)]
+
+
+def passed_through(model, x):
+    """What each block is given, and what the last returns."""
+    found = [x]
+    for block in blocks_of(model):
+        found.append(to_numpy(block(found[-1])))
+    return found
+
+
+def weights(model):
+    return [to_numpy(variable) for variable in model.variables]
+
+
+def kept_of(values, count):
+    return np.sort(np.argsort(-values, kind="stable")[:count])
+
+
+class TestWidths:
+    def test_neurons_by_activation(self, samples):
+        model, (x, _) = chain(1), samples
+        before = weights(model)
+        block = model.layers[1]
+        hidden = to_numpy(block.up(x + to_numpy(block.attention(x, x)))).astype(float)
+        kept = kept_of(np.linalg.norm(hidden, axis=1).mean(axis=0), 9)
+        small = ki.shrink(model, {"neurons": 9}, samples, batch_size=4)
+        new = small.layers[1]
+        np.testing.assert_array_equal(new.up.kernel, to_numpy(block.up.kernel)[:, kept])
+        np.testing.assert_array_equal(new.up.bias, to_numpy(block.up.bias)[kept])
+        np.testing.assert_array_equal(
+            new.down.kernel, to_numpy(block.down.kernel)[kept]
+        )
+        for old, now in zip(before, weights(model), strict=True):
+            np.testing.assert_array_equal(old, now)
+        assert type(small) is type(model) and small.optimizer is not model.optimizer
+
+    def test_heads_by_activation(self, samples):
+        """The L2 norm of the values that a group's query heads read, by NumPy."""
+        model, (x, _) = chain(1), samples
+        attention = model.layers[1].attention
+
+        def projected(layer):
+            kernel, bias = (to_numpy(v).astype(float) for v in layer.weights)
+            return np.einsum("btd,dhf->bthf", x.astype(float), kernel) + bias
+
+        q, k, v = (
+            projected(getattr(attention, f"_{name}_dense"))
+            for name in ("query", "key", "value")
+        )
+        k, v = (np.repeat(part, HEADS // GROUPS, axis=2) for part in (k, v))
+        logits = np.einsum("bqhf,bkhf->bhqk", q, k) / np.sqrt(HEAD)
+        share = np.exp(logits - logits.max(-1, keepdims=True))
+        share /= share.sum(-1, keepdims=True)
+        read = np.einsum("bhqk,bkhf->bqhf", share, v).reshape(10, 6, GROUPS, -1)
+        scores = np.sqrt(np.square(read).sum(axis=(1, 3))).mean(axis=0)
+        stay = int(np.argmax(scores))
+        small = ki.shrink(model, {"kv_groups": 1}, samples)
+        new = small.layers[1].attention
+        np.testing.assert_array_equal(
+            new._value_dense.kernel,
+            to_numpy(attention._value_dense.kernel)[:, stay : stay + 1],
+        )
+        np.testing.assert_array_equal(
+            new._query_dense.kernel,
+            to_numpy(attention._query_dense.kernel)[:, 2 * stay : 2 * stay + 2],
+        )
+
+    def test_by_magnitude_without_data(self):
+        model = chain(1)
+        block = model.layers[1]
+        up, down = (to_numpy(la.kernel).astype(float) for la in (block.up, block.down))
+        kept = kept_of(np.square(up).sum(0) + np.square(down).sum(1), 10)
+        small = ki.shrink(
+            model, {"neurons": 0.5, "kv_groups": 0.5}, method="magnitude"
+        )
+        np.testing.assert_array_equal(
+            small.layers[1].up.kernel, to_numpy(block.up.kernel)[:, kept]
+        )
+        sizes = [(g.kind, g.hidden_dim) for g in ki.find_groups(small)]
+        assert sizes == [("neurons", 10), ("kv_groups", 1)]
+
+    def test_experts_by_magnitude_and_not_by_activation(self):
+        lm = tiny_lm("mixtral")
+        data = {name: np.ones((2, 8), "int32") for name in lm.input}
+        with pytest.raises(ValueError, match="'activation' needs the hidden activ"):
+            ki.shrink(lm, {"neurons": 0.5}, data)
+        small = ki.shrink(lm, {"neurons": 0.5}, method="magnitude")
+        assert {ffn.hidden_dim for ffn in ki.find_ffns(small)} == {12}
+
+
+@pytest.mark.parametrize("sequential", [False, True])
+class TestBlocks:
+    def test_those_of_least_influence_go(self, samples, sequential):
+        model, (x, _) = chain(4, sequential), samples
+        seen = [np.reshape(part, (-1, WIDTH)).astype(float) for part in passed_through(model, x)]
+        influence = [
+            1
+            - np.mean(
+                (a * b).sum(1) / (np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1))
+            )
+            for a, b in zip(seen, seen[1:], strict=False)
+        ]
+        kept = kept_of(np.array(influence), 2)
+        small = ki.shrink(model, {"blocks": 2}, samples, batch_size=3)
+        names = [block.name for block in blocks_of(small)]
+        assert names == [f"block_{i}" for i in kept]
+        assert type(small) is type(model)
+        y = x
+        for i in kept:
+            y = blocks_of(model)[i](y)
+        expected = to_numpy(model.layers[-1](y))
+        np.testing.assert_allclose(to_numpy(small(x)), expected, rtol=0, atol=1e-5)
+
+    def test_one_after_another_by_the_loss(self, samples, sequential):
+        model, (x, y) = chain(4, sequential), samples
+
+        def loss(kept):
+            hidden = x
+            for i in kept:
+                hidden = blocks_of(model)[i](hidden)
+            return np.square(to_numpy(model.layers[-1](hidden)) - y).mean()
+
+        kept = [0, 1, 2, 3]
+        while len(kept) > 2:
+            kept.remove(min(kept, key=lambda i: loss([j for j in kept if j != i])))
+        small = ki.shrink(model, {"blocks": 2}, samples, blocks_by="loss", batch_size=5)
+        assert [block.name for block in blocks_of(small)] == [f"block_{i}" for i in kept]
+        found = small.evaluate(x, y, verbose=0)
+        assert found == pytest.approx(loss(kept), rel=1e-5)
+
+
+class TestRefused:
+    @pytest.mark.parametrize(
+        "targets, arguments, match",
+        [
+            ({}, {}, "must be a dict such as"),
+            ({"layers": 2}, {}, "`targets` must be one of"),
+            ({"blocks": 0}, {}, "integer >= 1.*Received: 0"),
+            ({"blocks": 1.5}, {}, "float in .0, 1."),
+            ({"blocks": 5}, {}, "has 4. Give at most that"),
+            ({"neurons": 21}, {}, "is 21, but .* has 20"),
+            ({"hidden_dim": 8}, {}, "no KerasHub task or backbone"),
+            ({"neurons": 0.5}, {"method": "size"}, "`method` must be one of"),
+            ({"blocks": 2}, {"blocks_by": "loss", "data": "x"}, "The loss needs targets"),
+            ({"blocks": 2}, {"data": None}, "needs `data` to measure"),
+            ({"blocks": 2}, {"data": None, "method": "magnitude"}, "needs `data`"),
+        ],
+    )
+    def test_what_cannot_be_met(self, samples, targets, arguments, match):
+        model = chain()
+        if arguments.get("data") == "x":
+            arguments = {**arguments, "data": samples[0]}
+        with pytest.raises(ValueError, match=match):
+            ki.shrink(model, targets, **{"data": samples, **arguments})
+
+    def test_no_loss_and_no_blocks(self, samples):
+        x = inputs = keras.Input((6, WIDTH))
+        plain = keras.Model(inputs, keras.layers.Dense(5)(x))
+        for axis, match in (("blocks", "no blocks to take out"), ("neurons", "has no")):
+            with pytest.raises(ValueError, match=match):
+                ki.shrink(plain, {axis: 1}, samples)
+        model = chain()
+        bare = keras.Model(model.input, model.output)
+        with pytest.raises(ValueError, match="has none. Call `model.compile"):
+            ki.shrink(bare, {"blocks": 2}, samples, blocks_by="loss")
+
+
+class TestSearch:
+    def test_candidates_cost_and_lose_what_the_shrunk_models_do(self, samples):
+        model = chain()
+        found = ki.search(
+            model,
+            samples,
+            target_parameters=2300,
+            kinds=["neurons", "kv_groups", "blocks"],
+            candidates=3,
+            verbose=0,
+        )
+        assert len(found) == 3 and len({str(c.targets) for c in found}) == 4
+        assert [c.loss for c in found] == sorted(c.loss for c in found)
+        for candidate in found:
+            small = ki.shrink(model, candidate.targets, samples)
+            assert small.count_params() == candidate.parameters <= 2300
+            assert small.evaluate(*samples, verbose=0) == pytest.approx(
+                candidate.loss, rel=1e-5
+            )
+
+    def test_the_table_and_the_picture(self, samples, tmp_path, capsys):
+        plot = tmp_path / "search.png"
+        found = ki.search(
+            chain(2),
+            samples,
+            target_flops=2900,
+            kinds=["neurons"],
+            round_to=4,
+            plot=plot,
+        )
+        (best,) = found
+        assert best.targets["neurons"] % 4 == 0 and best.flops <= 2900
+        lines = capsys.readouterr().out.splitlines()
+        assert any("as it is" in line for line in lines)
+        assert lines[-1].split() == [
+            "1",
+            f"{best.loss:.4f}",
+            f"{best.parameters:,}",
+            str(best.targets["neurons"]),
+        ]
+        assert plot.read_bytes().startswith(b"\x89PNG")
+
+    @pytest.mark.parametrize(
+        "arguments, match",
+        [
+            ({}, "needs a budget"),
+            ({"target_parameters": 9, "target_flops": 9}, "Give one of"),
+            ({"target_parameters": 10**9}, "itself is within"),
+            ({"target_parameters": 9}, "cannot be met: .* `limits` allow"),
+            ({"target_parameters": 2000, "kinds": ["depth"]}, "`kinds` must be one of"),
+            ({"target_parameters": 2000, "limits": {"blocks": 2}}, r"float in \(0, 1\]"),
+        ],
+    )
+    def test_refused(self, samples, arguments, match):
+        with pytest.raises(ValueError, match=match):
+            ki.search(chain(2), samples, verbose=0, **arguments)
