@@ -114,7 +114,9 @@ class Budget:
         Raises:
             ValueError: if not even the first is within the budget.
         """
-        count = bisect.bisect_right(sizes, False, key=lambda s: not self.allows(costs(s)))
+        count = bisect.bisect_right(
+            sizes, False, key=lambda s: not self.allows(costs(s))
+        )
         if not count:
             raise ArgumentError(
                 f"{self} cannot be met by pruning. At the smallest {smallest}, the "

@@ -187,14 +187,15 @@ class _Runner(keras.Model):
         for capture in self.captures:
             capture.padding_masks, capture.found = masks, None
         self.model(batch["inputs"], training=False)
-        uncalled = [c.name for c in self.captures if c.found is None]
-        if uncalled:
+        found = [c.found for c in self.captures if c.found is not None]
+        if len(found) < len(self.captures):
+            uncalled = [c.name for c in self.captures if c.found is None]
             raise ArgumentError(
                 f"The calibration data do not reach {', '.join(uncalled)}: the model's "
                 "forward pass does not call it. Use method='sensitivity', or leave it "
                 "out with `groups`."
             )
-        return [capture.found for capture in self.captures]
+        return found
 
 
 def _batches(
@@ -242,7 +243,7 @@ def _mask_of(capture: _Capture, masks: dict[str, Tensor]) -> Tensor | None:
     if len(mine) != 1:
         raise ArgumentError(
             f"The data have the padding masks {', '.join(masks)}, and the path of "
-            f"{capture.name} does not tell which is its own. Use method='sensitivity', or "
-            "'activation' without data."
+            f"{capture.name} does not tell which is its own. Use method='sensitivity', "
+            "or 'activation' without data."
         )
     return mine[0]

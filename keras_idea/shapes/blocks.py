@@ -94,15 +94,14 @@ def find_blocks(model: keras.Model) -> Blocks:
             "another. Leave 'blocks' out of `targets`."
         )
     several = _skippable(model)
-    classes = Counter(type(layer) for layer in several)
-    (cls, count), *_ = classes.most_common(1) or [(None, 0)]
-    if count < 2:
+    most = Counter(type(layer) for layer in several).most_common(1)
+    if not most or most[0][1] < 2:
         raise ArgumentError(
             f"Model '{model.name}' has no blocks to take out: no two of its layers are "
             "of one class, hold other layers, and return what has the shape of their "
             "input. Leave 'blocks' out of `targets`."
         )
-    return Blocks(model, [layer for layer in several if type(layer) is cls])
+    return Blocks(model, [layer for layer in several if type(layer) is most[0][0]])
 
 
 @contextlib.contextmanager
@@ -190,13 +189,16 @@ def _kind(block: keras.layers.Layer) -> Any:
     # Not by its config: KerasHub's Llama block (0.32) fails to give one.
     plain = (bool, int, float, str, type(None))
     return [
-        (type(part), {k: v for k, v in own_attributes(part).items() if type(v) in plain})
+        (
+            type(part),
+            {k: v for k, v in own_attributes(part).items() if type(v) in plain},
+        )
         for part in walk(block)
     ]
 
 
 def _skippable(model: keras.Model) -> list[keras.layers.Layer]:
-    """Layers that hold others, called once, that return what is shaped as their input."""
+    """Layers that hold others, called once, that keep their input's shape."""
     calls = calls_in(model)
     times = Counter(id(layer) for layer, _, _ in calls)
     return [

@@ -29,7 +29,9 @@ def table(model: Candidate, candidates: Sequence[Candidate]) -> str:
     """Lines of text: the model itself, and below it the candidates, best first."""
     axes = list(dict.fromkeys(axis for c in candidates for axis in c.targets))
     head = ["", "loss", "parameters", *axes]
-    rows = [["as it is", f"{model.loss:.4f}", f"{model.parameters:,}", *["all"] * len(axes)]]
+    rows = [
+        ["as it is", f"{model.loss:.4f}", f"{model.parameters:,}", *["all"] * len(axes)]
+    ]
     for place, found in enumerate(candidates, 1):
         kept = [f"{found.targets.get(axis, 'all')}" for axis in axes]
         rows.append([str(place), f"{found.loss:.4f}", f"{found.parameters:,}", *kept])
@@ -63,10 +65,13 @@ def draw(
             color=MUTED,
         )
         best, rest = candidates[:3], candidates[3:]
-        for found, color, name in ((rest, COLORS[5], "others"), (best, COLORS[0], "best")):
+        for part, color, name in (
+            (rest, COLORS[5], "others"),
+            (best, COLORS[0], "best"),
+        ):
             axis.plot(
-                [c.parameters for c in found],
-                [c.loss for c in found],
+                [candidate.parameters for candidate in part],
+                [candidate.loss for candidate in part],
                 "o",
                 color=color,
                 markersize=8,

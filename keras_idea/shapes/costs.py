@@ -24,9 +24,7 @@ class ShapeCosts:
         full: dict, axis -> how many there are, of the one that has most.
     """
 
-    def __init__(
-        self, model: keras.Model, axes: Shape, importance: Importance
-    ) -> None:
+    def __init__(self, model: keras.Model, axes: Shape, importance: Importance) -> None:
         self._weights = {id(v): tuple(v.shape) for v in model.weights}
         self._matrices = {id(variable) for variable in matrices(model)}
         self._groups = groups_of(model, axes)
@@ -36,7 +34,7 @@ class ShapeCosts:
             most = max(self.full.get(group.kind, 0), group.hidden_dim)
             self.full[group.kind] = most
         self._features: dict[int, list[int]] = {}
-        if "hidden_dim" in axes and importance.features is not None:
+        if "hidden_dim" in axes:
             self.full["hidden_dim"] = len(importance.features)
             self._features = feature_axes(model)
         if "blocks" in axes:

@@ -51,10 +51,12 @@ def shapes_within(
     sizes = {
         axis: _sizes(axis, count, least[axis], round_to) for axis, count in full.items()
     }
-    others = [axis for axis in sizes if axis != "neurons"]
+    others: list[Axis] = [axis for axis in sizes if axis != "neurons"]
     found: list[tuple[int, ...]] = []
     for chosen in itertools.product(*(range(len(sizes[axis])) for axis in others)):
-        fixed = {axis: sizes[axis][i] for axis, i in zip(others, chosen, strict=True)}
+        fixed: Shape = {
+            axis: sizes[axis][i] for axis, i in zip(others, chosen, strict=True)
+        }
 
         def allowed(neurons: int, fixed: Shape = fixed) -> bool:
             return budget.allows(costs(_partial({**fixed, "neurons": neurons}, full)))
@@ -66,10 +68,10 @@ def shapes_within(
         count = _allowed(sizes["neurons"], allowed)
         if count:
             found.append((*chosen, count - 1))
-    axes = [*others, *(["neurons"] if "neurons" in sizes else [])]
+    axes: list[Axis] = [*others, *(axis for axis in sizes if axis == "neurons")]
     largest = [f for f in found if not any(_larger(other, f) for other in found)]
     if not largest:
-        smallest = {axis: of_axis[0] for axis, of_axis in sizes.items()}
+        smallest: Shape = {axis: of_axis[0] for axis, of_axis in sizes.items()}
         raise ArgumentError(
             f"{budget} cannot be met: at the smallest shape that `limits` allow, "
             f"{smallest}, the model still has "
@@ -82,7 +84,9 @@ def shapes_within(
     ]
 
 
-def spread(shapes: Sequence[Shape], full: Mapping[Axis, int], count: int) -> list[Shape]:
+def spread(
+    shapes: Sequence[Shape], full: Mapping[Axis, int], count: int
+) -> list[Shape]:
     """Some of many shapes, as unlike one another as can be.
 
     The first is that whose axes keep most alike shares; each other the one farthest
@@ -93,7 +97,9 @@ def spread(shapes: Sequence[Shape], full: Mapping[Axis, int], count: int) -> lis
         full: dict, axis -> how many there are.
         count: int >= 1, at most so many.
     """
-    shares = np.array([[s.get(axis, n) / n for axis, n in full.items()] for s in shapes])
+    shares = np.array(
+        [[s.get(axis, n) / n for axis, n in full.items()] for s in shapes]
+    )
     chosen = [int(np.argmin(shares.std(axis=1)))]
     while len(chosen) < min(count, len(shapes)):
         apart = np.linalg.norm(shares[:, None] - shares[None, chosen], axis=-1)
@@ -130,4 +136,3 @@ def _partial(shape: Shape, full: Mapping[Axis, int]) -> Shape:
 
 def _larger(other: tuple[int, ...], found: tuple[int, ...]) -> bool:
     return other != found and all(a >= b for a, b in zip(other, found, strict=True))
-

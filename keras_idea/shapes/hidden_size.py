@@ -82,7 +82,13 @@ def feature_axes(model: keras.Model) -> dict[int, list[int]]:
         copy = _with_size(backbone, size - 1)
     pairs = zip(backbone.variables, copy.variables, strict=True)
     return {
-        id(old): [i for i, (a, b) in enumerate(zip(old.shape, new.shape)) if a != b]
+        id(old): [
+            axis
+            for axis, (before, after) in enumerate(
+                zip(old.shape, new.shape, strict=True)
+            )
+            if before != after
+        ]
         for old, new in pairs
     }
 
@@ -127,9 +133,7 @@ def _with_size(backbone: keras.Model, size: int) -> keras.Model:
     return rebuild_backbone(backbone, told)
 
 
-def _cut(
-    old: keras.Variable, new: keras.Variable, size: int, kept: np.ndarray
-) -> Any:
+def _cut(old: keras.Variable, new: keras.Variable, size: int, kept: np.ndarray) -> Any:
     value = old.value
     for axis, (before, after) in enumerate(zip(old.shape, new.shape, strict=True)):
         if before == after:

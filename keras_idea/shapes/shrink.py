@@ -11,8 +11,8 @@ from keras import ops
 from keras_idea.errors import ArgumentError
 from keras_idea.functional.masks import top_k_mask
 from keras_idea.keras_private.layer_walk import walk
-from keras_idea.shapes.blocks import Blocks, find_blocks, take_out
 from keras_idea.shapes.block_losses import removal_by_loss
+from keras_idea.shapes.blocks import Blocks, find_blocks, take_out
 from keras_idea.shapes.hidden_size import check_hidden, take_features
 from keras_idea.shapes.importance import (
     MEASURES,
@@ -24,13 +24,14 @@ from keras_idea.shapes.importance import (
 )
 from keras_idea.shapes.order import most_important
 from keras_idea.shapes.samples import inputs_of
-from keras_idea.shapes.targets import Axis, Shape, check_shape, size_of
+from keras_idea.shapes.targets import Shape, check_shape, size_of
 from keras_idea.surgery.compact import compile_like, narrowed
 from keras_idea.surgery.find import FFN, Kind, find_groups
 from keras_idea.surgery.row_ops import zero_rows
 from keras_idea.validation import check_choice, check_int
 
 Model = TypeVar("Model", bound=keras.Model)
+_NOT_MEASURED = np.zeros(0)
 _WIDTHS: tuple[Kind, ...] = ("neurons", "kv_groups")
 
 
@@ -56,13 +57,13 @@ def shrink(
             `Sequential` with layers of one class that hold others; its "hidden_dim"
             can be made smaller in KerasHub's Mistral, Qwen3, Qwen3Moe, Gemma, Gemma 3
             (for text) and GptOss.
-        targets: dict of an axis to an int >= 1, how many stay, or a float in (0, 1), the
-            fraction that stays. The axes: "neurons" of each FFN; "kv_groups", key/value
-            heads of each attention layer, with their query heads; "blocks";
+        targets: dict of an axis to an int >= 1, how many stay, or a float in (0, 1),
+            the fraction that stays. The axes: "neurons" of each FFN; "kv_groups",
+            key/value heads of each attention layer, with their query heads; "blocks";
             "hidden_dim", features of the residual stream.
-        data: None, or samples as of `keras_idea.methods.Activation`, or a tuple `(x, y)`
-            or `(x, y, sample_weight)` of arrays, of which the importance is measured.
-            Default None, which only method="magnitude" on widths can do with.
+        data: None, or samples as of `keras_idea.methods.Activation`, or a tuple
+            `(x, y)` or `(x, y, sample_weight)` of arrays, on which the importance is
+            measured. Default None, which only method="magnitude" on widths can do with.
         method: "activation" (default), by the size of activations on the data; or
             "magnitude", by the norm of the weights, for "neurons" and "kv_groups".
         blocks_by: "influence" (default): those blocks go that turn what passes through
@@ -104,15 +105,16 @@ class Importance:
     Attributes:
         groups: dict, kind -> list of tensors of the units of each group, in the order
             of `groups_of`.
-        features: float array of the residual stream's features, or None.
-        influence: float array of the blocks, or None.
+        features: float array of the residual stream's features; empty if it was not
+            measured.
+        influence: float array of the blocks; empty likewise.
         kept_blocks: dict, number of blocks -> those that stay, where it is not by their
             influence.
     """
 
     groups: dict[Kind, list[Any]]
-    features: np.ndarray | None = None
-    influence: np.ndarray | None = None
+    features: np.ndarray = _NOT_MEASURED
+    influence: np.ndarray = _NOT_MEASURED
     kept_blocks: dict[int, list[int]] = dataclasses.field(default_factory=dict)
 
     def blocks(self, blocks: Blocks, count: int) -> list[int]:

@@ -27,6 +27,7 @@ FLOORS = [
     {"distribution"},
     {"monitor", "checkpoints", "export", "pruning"},
     {"callbacks"},
+    {"shapes"},
     {"runs"},
     {"cli", "__init__"},
     {"__main__"},

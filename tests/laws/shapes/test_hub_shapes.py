@@ -50,7 +50,9 @@ def masked_features(lm, kept):
             variable.assign(value)
     share = np.sqrt(len(kept) / size)
     for norm in norms_of(backbone):
-        one = 1.0 if type(norm).__module__.startswith("keras_hub.src.models.gemma") else 0
+        one = (
+            1.0 if type(norm).__module__.startswith("keras_hub.src.models.gemma") else 0
+        )
         norm.scale.assign((norm.scale + one) * share - one)
         for name in {"epsilon", "_epsilon"} & vars(norm).keys():
             setattr(norm, name, getattr(norm, name) * share**2)

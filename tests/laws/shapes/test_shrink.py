@@ -126,9 +126,7 @@ class TestWidths:
         block = model.layers[1]
         up, down = (to_numpy(la.kernel).astype(float) for la in (block.up, block.down))
         kept = kept_of(np.square(up).sum(0) + np.square(down).sum(1), 10)
-        small = ki.shrink(
-            model, {"neurons": 0.5, "kv_groups": 0.5}, method="magnitude"
-        )
+        small = ki.shrink(model, {"neurons": 0.5, "kv_groups": 0.5}, method="magnitude")
         np.testing.assert_array_equal(
             small.layers[1].up.kernel, to_numpy(block.up.kernel)[:, kept]
         )
@@ -148,7 +146,10 @@ class TestWidths:
 class TestBlocks:
     def test_those_of_least_influence_go(self, samples, sequential):
         model, (x, _) = chain(4, sequential), samples
-        seen = [np.reshape(part, (-1, WIDTH)).astype(float) for part in passed_through(model, x)]
+        seen = [
+            np.reshape(part, (-1, WIDTH)).astype(float)
+            for part in passed_through(model, x)
+        ]
         influence = [
             1
             - np.mean(
@@ -180,7 +181,9 @@ class TestBlocks:
         while len(kept) > 2:
             kept.remove(min(kept, key=lambda i: loss([j for j in kept if j != i])))
         small = ki.shrink(model, {"blocks": 2}, samples, blocks_by="loss", batch_size=5)
-        assert [block.name for block in blocks_of(small)] == [f"block_{i}" for i in kept]
+        assert [block.name for block in blocks_of(small)] == [
+            f"block_{i}" for i in kept
+        ]
         found = small.evaluate(x, y, verbose=0)
         assert found == pytest.approx(loss(kept), rel=1e-5)
 
@@ -197,7 +200,11 @@ class TestRefused:
             ({"neurons": 21}, {}, "is 21, but .* has 20"),
             ({"hidden_dim": 8}, {}, "no KerasHub task or backbone"),
             ({"neurons": 0.5}, {"method": "size"}, "`method` must be one of"),
-            ({"blocks": 2}, {"blocks_by": "loss", "data": "x"}, "The loss needs targets"),
+            (
+                {"blocks": 2},
+                {"blocks_by": "loss", "data": "x"},
+                "The loss needs targets",
+            ),
             ({"blocks": 2}, {"data": None}, "needs `data` to measure"),
             ({"blocks": 2}, {"data": None, "method": "magnitude"}, "needs `data`"),
         ],
@@ -232,7 +239,7 @@ class TestSearch:
             candidates=3,
             verbose=0,
         )
-        assert len(found) == 3 and len({str(c.targets) for c in found}) == 4
+        assert len(found) == 3 and len({str(c.targets) for c in found}) == 3
         assert [c.loss for c in found] == sorted(c.loss for c in found)
         for candidate in found:
             small = ki.shrink(model, candidate.targets, samples)
@@ -271,7 +278,10 @@ class TestSearch:
             ({"target_parameters": 10**9}, "itself is within"),
             ({"target_parameters": 9}, "cannot be met: .* `limits` allow"),
             ({"target_parameters": 2000, "kinds": ["depth"]}, "`kinds` must be one of"),
-            ({"target_parameters": 2000, "limits": {"blocks": 2}}, r"float in \(0, 1\]"),
+            (
+                {"target_parameters": 2000, "limits": {"blocks": 2}},
+                r"float in \(0, 1\]",
+            ),
         ],
     )
     def test_refused(self, samples, arguments, match):

@@ -68,6 +68,11 @@ def test_no_shape(limit, match):
 
 def test_judged_are_the_most_even_and_those_far_from_it():
     full = {"neurons": 10, "blocks": 10}
-    shapes = [{"neurons": 4}, {"blocks": 9, "neurons": 8}, {"blocks": 4}, {"neurons": 5}]
+    shapes = [
+        {"neurons": 4},
+        {"blocks": 9, "neurons": 8},
+        {"blocks": 4},
+        {"neurons": 5},
+    ]
     assert spread(shapes, full, 3) == [shapes[1], shapes[2], shapes[0]]
     assert len(spread(shapes, full, 9)) == 4
