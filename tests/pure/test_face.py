@@ -19,6 +19,7 @@ PACKAGES = (
     "models",
     "report",
     "schedules",
+    "shapes",
     "surgery",
 )
 
