@@ -74,9 +74,8 @@ def search(
             cannot be cut, no shape meets the budget, or the model itself does.
 
     Example:
-    >>> model.compile("adam", "mse")
     >>> found = ki.search(
-    ...     model, (x, y), target_parameters=600, kinds=["neurons"], verbose=0
+    ...     model, (x, y), target_parameters=4800, kinds=["neurons"], verbose=0
     ... )
     >>> small = ki.shrink(model, found[0].targets, (x, y))
 

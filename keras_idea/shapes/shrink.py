@@ -31,7 +31,6 @@ from keras_idea.surgery.row_ops import zero_rows
 from keras_idea.validation import check_choice, check_int
 
 Model = TypeVar("Model", bound=keras.Model)
-_NOT_MEASURED = np.zeros(0)
 _WIDTHS: tuple[Kind, ...] = ("neurons", "kv_groups")
 
 
@@ -113,8 +112,8 @@ class Importance:
     """
 
     groups: dict[Kind, list[Any]]
-    features: np.ndarray = _NOT_MEASURED
-    influence: np.ndarray = _NOT_MEASURED
+    features: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0))
+    influence: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0))
     kept_blocks: dict[int, list[int]] = dataclasses.field(default_factory=dict)
 
     def blocks(self, blocks: Blocks, count: int) -> list[int]:
