@@ -188,6 +188,7 @@ class TestBlocks:
         assert found == pytest.approx(loss(kept), rel=1e-5)
 
 
+@pytest.mark.daily("torch", why="what is refused is refused before any backend")
 class TestRefused:
     @pytest.mark.parametrize(
         "targets, arguments, match",
@@ -284,6 +285,7 @@ class TestSearch:
             ),
         ],
     )
+    @pytest.mark.daily("torch", why="what is refused is refused before any backend")
     def test_refused(self, samples, arguments, match):
         with pytest.raises(ValueError, match=match):
             ki.search(chain(2), samples, verbose=0, **arguments)
