@@ -77,13 +77,16 @@ def draw(
                 markersize=8,
                 label=name,
             )
+        middle = sum(axis.dataLim.intervalx) / 2
         for found in best:
+            left = found.parameters > middle  # of the point there is more room
             kept = ", ".join(f"{axis} {size}" for axis, size in found.targets.items())
             axis.annotate(
                 kept,
                 (found.parameters, found.loss),
-                xytext=(8, 0),
+                xytext=(-8 if left else 8, 0),
                 textcoords="offset points",
+                ha="right" if left else "left",
                 va="center",
                 fontsize=10,
             )
