@@ -8,7 +8,7 @@ import numpy as np
 from keras_idea.keras_private.layers import without_remat
 from keras_idea.keras_private.models import compile_arguments
 from keras_idea.shapes.blocks import Blocks, without
-from keras_idea.shapes.order import fits
+from keras_idea.shapes.order import fits, most_important
 from keras_idea.shapes.samples import check_compiled, loss_of
 
 
@@ -32,6 +32,7 @@ def removal_by_loss(
     """
     check_compiled(model, "blocks_by='loss'")
     kinds, places = blocks.patterns(count)
+    most_important(np.zeros(len(kinds)), kinds, places)  # refuses what cannot be
     judged = _Switched(model, blocks)
     judged.compile(loss=compile_arguments(model)["loss"])
     kept = list(range(len(blocks)))

@@ -73,7 +73,7 @@ def find_blocks(model: keras.Model) -> Blocks:
     backbone = model.backbone if is_task(model) else model
     if is_backbone(backbone):
         count = getattr(backbone, _DEPTH, None)
-        inside = {id(group.layer): group for group in find_groups(backbone)}
+        inside = {id(group.layer) for group in find_groups(backbone)}
         blocks = [
             layer
             for layer in backbone.layers

@@ -1,5 +1,6 @@
 """What a model would cost in another shape, counted without making it."""
 
+import functools
 import math
 
 import keras
@@ -28,7 +29,7 @@ class ShapeCosts:
         self._weights = {id(v): tuple(v.shape) for v in model.weights}
         self._matrices = {id(variable) for variable in matrices(model)}
         self._groups = groups_of(model, axes)
-        self._name, self._importance = model.name, importance
+        self._name = model.name
         self.full: dict[Axis, int] = {}
         for group in self._groups:
             most = max(self.full.get(group.kind, 0), group.hidden_dim)
@@ -38,11 +39,23 @@ class ShapeCosts:
             self.full["hidden_dim"] = len(importance.features)
             self._features = feature_axes(model)
         if "blocks" in axes:
-            self._blocks = find_blocks(model)
-            self.full["blocks"] = len(self._blocks)
+            self._blocks = blocks = find_blocks(model)
+            self.full["blocks"] = len(blocks)
+            # To ask is to make a backbone anew, and a grid asks again and again.
+            self._kept = functools.cache(lambda n: {*importance.blocks(blocks, n)})
+
+    def targets(self, shape: Shape) -> Shape:
+        """A shape in fractions where groups of a kind are not equally wide."""
+        sizes = {(group.kind, group.hidden_dim) for group in self._groups}
+        kinds: list[Axis] = [kind for kind, _ in sizes]
+        return {
+            axis: size / self.full[axis] if kinds.count(axis) > 1 else size
+            for axis, size in shape.items()
+        }
 
     def of(self, shape: Shape) -> Costs:
         """The `Costs` in a shape; an axis that it does not name stays as it is."""
+        shape = self.targets(shape)
         shapes = {key: list(sizes) for key, sizes in self._weights.items()}
         for group in self._groups:
             if group.kind in shape:
@@ -60,7 +73,7 @@ class ShapeCosts:
         if "blocks" in shape:
             full = self.full["blocks"]
             count = size_of("blocks", shape["blocks"], full, self._name)
-            kept = {*self._importance.blocks(self._blocks, count)}
+            kept = self._kept(count)
             for place, block in enumerate(self._blocks.layers):
                 if place not in kept:
                     for variable in block.variables:

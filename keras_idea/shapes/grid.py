@@ -1,5 +1,6 @@
 """Shapes within a budget: of each axis some sizes, the neurons as many as it allows."""
 
+import bisect
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +33,7 @@ def shapes_within(
 
     Args:
         budget: `Budget`.
-        costs: function of a shape that gives its `Costs`; none where no model has it.
+        costs: function of a shape that gives its `Costs`.
         full: dict, axis -> how many there are.
         least: dict, axis -> the least share that stays.
         round_to: int >= 1, of which the neurons are a multiple.
@@ -58,14 +59,15 @@ def shapes_within(
             axis: sizes[axis][i] for axis, i in zip(others, chosen, strict=True)
         }
 
-        def allowed(neurons: int, fixed: Shape = fixed) -> bool:
-            return budget.allows(costs(_partial({**fixed, "neurons": neurons}, full)))
+        def over(neurons: int, fixed: Shape = fixed) -> bool:
+            shape = _partial({**fixed, "neurons": neurons}, full)
+            return not budget.allows(costs(shape))
 
         if "neurons" not in sizes:
             if budget.allows(costs(_partial(fixed, full))):
                 found.append(chosen)
             continue
-        count = _allowed(sizes["neurons"], allowed)
+        count = bisect.bisect_right(sizes["neurons"], False, key=over)
         if count:
             found.append((*chosen, count - 1))
     axes: list[Axis] = [*others, *(axis for axis in sizes if axis == "neurons")]
@@ -116,18 +118,6 @@ def _sizes(axis: Axis, full: int, least: float, round_to: int) -> list[int]:
 
 def _feature_step(full: int, least: float) -> int:
     return max(1, round((1 - least) * full / _FEATURE_STEPS))
-
-
-def _allowed(sizes: Sequence[int], allowed: Callable[[int], bool]) -> int:
-    """How many of some ascending sizes are allowed, the smaller ones first."""
-    low, high = 0, len(sizes)
-    while low < high:
-        middle = (low + high) // 2
-        if allowed(sizes[middle]):
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 def _partial(shape: Shape, full: Mapping[Axis, int]) -> Shape:

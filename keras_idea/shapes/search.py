@@ -58,7 +58,8 @@ def search(
         candidates: int >= 1, how many shapes are judged. Default 8.
         limits: dict, axis -> float in (0, 1], the least share that stays. Default:
             0.3 of "neurons" and "kv_groups", 0.7 of "blocks" and "hidden_dim".
-        round_to: int >= 1, of which numbers of neurons are multiples. Default 1.
+        round_to: int >= 1, of which numbers of neurons are multiples; of FFNs that are
+            not equally wide, those of the widest. Default 1.
         num_samples: int >= 1, samples that importance is measured on, at most. Default
             1024. The loss is that of all data.
         batch_size: int >= 1, of data that are arrays. Default 32.
@@ -106,9 +107,10 @@ def search(
     found = []
     for place, shape in enumerate(chosen, 1):
         # Compiled like the model, but each with functions of its own.
-        loss = loss_of(cut(plain, shape, importance), data, batch_size)
+        targets = costs.targets(shape)
+        loss = loss_of(cut(plain, targets, importance), data, batch_size)
         cost = costs.of(shape)
-        found.append(Candidate(shape, loss, cost.parameters, cost.flops))
+        found.append(Candidate(targets, loss, cost.parameters, cost.flops))
         bar.update(place, [("loss", loss)])
     found.sort(key=lambda candidate: candidate.loss)
     cost = costs.of({})

@@ -47,8 +47,8 @@ def shrink(
     """A new, smaller model of a trained one, in one step and without training.
 
     What is least important is cut out of a copy, which is a stock model again. Its loss
-    is worse than the model's: train it afterwards. To prune slowly, while training
-    goes on, use `IdeaPruneCallback`, which gives better models where it can be used.
+    is worse than the model's as a rule: train it afterwards. To prune while training
+    goes on, use `IdeaPruneCallback`.
 
     Args:
         model: a built Keras model, as of `compact`; it is left as it is. Its "blocks"

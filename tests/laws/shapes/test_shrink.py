@@ -249,6 +249,21 @@ class TestSearch:
                 candidate.loss, rel=1e-5
             )
 
+    def test_ffns_that_are_not_equally_wide(self, samples):
+        x = inputs = keras.Input((6, WIDTH))
+        for width in (20, 12):
+            hidden = keras.layers.Dense(width, activation="relu")(x)
+            x = x + keras.layers.Dense(WIDTH)(hidden)
+        model = keras.Model(inputs, keras.layers.Dense(5)(x))
+        model.compile("sgd", loss="mse")
+        (found,) = ki.search(
+            model, samples, target_parameters=600, kinds=["neurons"], verbose=0
+        )
+        small = ki.shrink(model, found.targets, samples)
+        assert small.count_params() == found.parameters <= 600
+        widths = [ffn.hidden_dim for ffn in ki.find_ffns(small)]
+        assert widths == [round(found.targets["neurons"] * n) for n in (20, 12)]
+
     def test_the_table_and_the_picture(self, samples, tmp_path, capsys):
         plot = tmp_path / "search.png"
         found = ki.search(
