@@ -144,7 +144,7 @@ def target_widths(
     """What each FFN, and each attention layer, of a model keeps.
 
     With a budget all FFNs have one width, the largest within it; where heads are pruned
-    too, each keeps the same fraction of what it has, rounded down.
+    too, each keeps the same fraction of what it has, rounded to the nearest.
 
     Args:
         targets: as `check_targets` returns them.
@@ -187,18 +187,18 @@ def _together(ffns: Sequence[FFN], round_to: int) -> list[list[int]]:
 
     One for each fraction at which one of them becomes larger.
     """
+    half = fractions.Fraction(1, 2)
+    steps = [(ffn.full_dim, _step(ffn, round_to)) for ffn in ffns]
     shares = {
         # Exact: a float may lie below the quotient that it stands for.
-        fractions.Fraction(size, ffn.full_dim)
-        for ffn in ffns
-        for step in [_step(ffn, round_to)]
-        for size in range(step, ffn.full_dim + 1, step)
+        (size - half) * step / full
+        for full, step in steps
+        for size in range(1, full // step + 1)
     }
     return [
         [
-            max(1, int(share * ffn.full_dim) // step) * step
-            for ffn in ffns
-            for step in [_step(ffn, round_to)]
+            max(1, min(int(share * full / step + half), full // step)) * step
+            for full, step in steps
         ]
         for share in sorted(shares)
     ]

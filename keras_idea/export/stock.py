@@ -11,7 +11,7 @@ from keras_idea.export.compare import (
     model_subject,
     probe_length,
 )
-from keras_idea.export.hf.as_llama3 import as_llama3
+from keras_idea.export.hf.own_decoder import as_kerashub
 from keras_idea.export.load import reads_bytes
 from keras_idea.export.report import NO_TOKENIZER
 from keras_idea.hub.families import is_backbone, is_task
@@ -66,7 +66,7 @@ def stock(model: keras.Model) -> Stock:
 
     Args:
         model: a stock KerasHub `CausalLM`, or this package's compacted decoder,
-            which is exported as the `Llama3CausalLM` that computes the same.
+            which is exported as the `CausalLM` that computes the same.
 
     Returns:
         `Stock`.
@@ -77,7 +77,7 @@ def stock(model: keras.Model) -> Stock:
     """
     check_compacted(model)
     of_hub = is_task(model) or is_backbone(model)
-    lm = model if of_hub else as_llama3(model)
+    lm = model if of_hub else as_kerashub(model)
     import keras_hub
 
     if not isinstance(lm, keras_hub.models.CausalLM):

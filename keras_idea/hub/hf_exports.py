@@ -12,15 +12,7 @@ _GEMMA2 = "KerasHub exports Gemma 2 as Gemma 1, which computes something else"
 _NO_OTHER = "KerasHub's export to Hugging Face knows no other"
 
 QWEN = HFExport((_ROPE,))
-MISTRAL = HFExport(
-    (
-        _ROPE,
-        Rule(
-            lambda b: b.head_dim in (None, b.hidden_dim // b.num_query_heads),
-            "KerasHub leaves the size of a head out. Train with head_dim=None.",
-        ),
-    )
-)
+MISTRAL = HFExport((_ROPE,))
 GEMMA = HFExport(
     (
         has("use_post_ffw_norm", False, _GEMMA2),

@@ -50,7 +50,8 @@ def export_gguf(
 
     Args:
         model: a stock KerasHub `CausalLM`, as `compact` or `load_run` returns it;
-            or this package's compacted decoder, which becomes a Llama.
+            or this package's compacted decoder, which becomes a Llama, or a Mistral
+            where heads were pruned.
         path: str or path of the file; it ends in ".gguf".
         dtype: str, of the matrices: "float32", "float16" or "q8_0" (8 bits, a scale
             for 32 values). Matrices whose rows are no multiple of 32 are float16 in

@@ -54,7 +54,8 @@ def export_hf(
 
     Args:
         model: a stock KerasHub `CausalLM`, as `compact` or `load_run` returns it;
-            or this package's compacted decoder, which becomes a Llama.
+            or this package's compacted decoder, which becomes a Llama, or a Mistral
+            where heads were pruned.
         path: str or path of the folder.
         overwrite: bool, whether an earlier such folder there may be replaced.
 
@@ -81,6 +82,7 @@ def export_hf(
             exported.export_to_transformers(str(temporary))
         except Exception as error:
             raise ExportFailed(f"KerasHub cannot export it: {error}") from error
+        _correct_head_dim(exported.backbone, temporary)
         match, notes = _check(source, temporary)
     what = f"a Hugging Face folder of {source.name}, float32"
     return Export(path, what, match, source.notes + notes)
@@ -100,6 +102,16 @@ def _exportable(lm: keras.Model) -> keras.Model:
             tokenizer_class(proto=lm.preprocessor.tokenizer.proto)
         )
     return copy
+
+
+def _correct_head_dim(backbone: keras.Model, path: pathlib.Path) -> None:
+    """Says how large a head is: KerasHub divides by those that are left."""
+    size = getattr(backbone, "head_dim", None)
+    file = path / "config.json"
+    config = json.loads(file.read_text(encoding="utf-8"))
+    if size and config.get("head_dim", size) != size:
+        config["head_dim"] = size
+        file.write_text(json.dumps(config, indent=2), encoding="utf-8")
 
 
 class _TokenizerAlone:

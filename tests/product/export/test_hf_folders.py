@@ -110,7 +110,6 @@ class TestHuggingFace:
                 {"query_head_dim_normalize": False, "head_dim": 12},
                 "scale the queries by head_dim all the same",
             ),
-            ("mistral", {"head_dim": 12}, "leaves the size of a head out"),
             ("mistral", {"rope_scaling_factor": 2.0}, "scaling of the positions out"),
             ("qwen", {"rope_scaling_factor": 2.0}, "scaling of the positions out"),
             ("qwen3", {}, "no export to Hugging Face for Qwen3Backbone"),

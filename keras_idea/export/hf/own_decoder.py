@@ -1,4 +1,4 @@
-"""This package's decoder as a stock Llama3: the same architecture, other layouts."""
+"""This package's decoder as a stock Llama3 or Mistral: the same, in other layouts."""
 
 import keras
 
@@ -7,55 +7,65 @@ from keras_idea.extras import require
 from keras_idea.layers import GatedFFN
 from keras_idea.models import DecoderBlock
 
+_NO_WINDOW = 2**20  # tokens, of which a Mistral sees no more
 
-def as_llama3(model: keras.Model) -> keras.Model:
-    """Makes the KerasHub `Llama3CausalLM` that computes what a decoder computes.
+
+def as_kerashub(model: keras.Model) -> keras.Model:
+    """Makes the KerasHub task that computes what a decoder computes.
+
+    It is a Llama3, or a Mistral, whose config holds the size of a head, where heads
+    were pruned. A Mistral's embedding and its last matrix are two.
 
     Args:
         model: keras.Model made by `keras_idea.models.decoder` with `GatedFFN`
             layers of one width, or the compacted form of one.
 
     Returns:
-        `keras_hub.models.Llama3CausalLM` without a preprocessor, in float32.
+        `keras_hub.models.Llama3CausalLM` or `MistralCausalLM` without a preprocessor,
+        in float32.
 
     Raises:
-        ExportRefused: if keras_hub is missing, or the model is no such decoder, or
-            heads of it were pruned.
+        ExportRefused: if keras_hub is missing, or the model is no such decoder.
     """
-    what = "Exporting this package's decoder as a KerasHub Llama3"
+    what = "Exporting this package's decoder as a KerasHub model"
     keras_hub = require("keras_hub", what, "hub", ExportRefused)
     layers = {layer.name: layer for layer in model.layers}
     blocks = [layer for layer in model.layers if isinstance(layer, DecoderBlock)]
     _check(model, layers, blocks)
     embedding, attention = layers["token_embedding"], blocks[0].attention
-    if attention.num_heads * attention.head_dim != embedding.output_dim:
-        raise ExportRefused(
-            f"The decoder has {attention.num_heads} query heads of "
-            f"{attention.head_dim} features, and in a Llama3 they make up the "
-            f"{embedding.output_dim} features of the model: heads of it were pruned. "
-            "Prune its neurons alone, or prune the heads of a Mistral or Qwen3."
+    tied = "logits" not in layers
+    arguments = {
+        "vocabulary_size": embedding.input_dim,
+        "num_layers": len(blocks),
+        "num_query_heads": attention.num_heads,
+        "hidden_dim": embedding.output_dim,
+        "intermediate_dim": blocks[0].ffn.hidden_dim,
+        "num_key_value_heads": attention.num_key_value_heads,
+        "rope_max_wavelength": attention.rope_max_wavelength,
+        "layer_norm_epsilon": blocks[0].rms_norm_epsilon,
+        "dtype": "float32",
+    }
+    of_usual_size = attention.num_heads * attention.head_dim == embedding.output_dim
+    if of_usual_size:
+        backbone = keras_hub.models.Llama3Backbone(
+            **arguments, tie_word_embeddings=tied
         )
-    backbone = keras_hub.models.Llama3Backbone(
-        vocabulary_size=embedding.input_dim,
-        num_layers=len(blocks),
-        num_query_heads=attention.num_heads,
-        hidden_dim=embedding.output_dim,
-        intermediate_dim=blocks[0].ffn.hidden_dim,
-        num_key_value_heads=attention.num_key_value_heads,
-        rope_max_wavelength=attention.rope_max_wavelength,
-        layer_norm_epsilon=blocks[0].rms_norm_epsilon,
-        tie_word_embeddings="logits" not in layers,
-        dtype="float32",
-    )
+    else:
+        backbone = keras_hub.models.MistralBackbone(
+            **arguments, head_dim=attention.head_dim, sliding_window=_NO_WINDOW
+        )
     values = [embedding.embeddings]
-    if "logits" in layers:
+    if not tied:
         values.append(layers["logits"].kernel)
+    elif not of_usual_size:  # a Mistral has two matrices
+        values.append(keras.ops.transpose(embedding.embeddings))
     for block in blocks:
         values += _block_values(block)
     values.append(layers["final_norm"].scale)
     for variable, value in zip(backbone.variables, values, strict=True):
         variable.assign(keras.ops.reshape(value, variable.shape))
-    return keras_hub.models.Llama3CausalLM(backbone=backbone, preprocessor=None)
+    task = "Llama3CausalLM" if of_usual_size else "MistralCausalLM"
+    return getattr(keras_hub.models, task)(backbone=backbone, preprocessor=None)
 
 
 def _check(

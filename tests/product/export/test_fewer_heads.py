@@ -1,0 +1,64 @@
+"""Models of which attention heads were pruned, as exports."""
+
+import gguf
+import numpy as np
+import pytest
+import transformers
+
+import keras_idea as ki
+from keras_idea.export import export_gguf, export_hf
+from keras_idea.layers import GatedFFN
+from keras_idea.models import DecoderConfig, decoder
+from tests.support.exports import logits
+from tests.support.gguf_reading import logits_of
+from tests.support.hub_models import tiny_lm
+from tests.support.with_tokenizer import VOCABULARY, with_tokenizer
+
+HEADS = {"num_heads": 8, "num_key_value_heads": 4, "num_layers": 1}
+SIZE = 2  # of 16 features of a model, in 8 heads
+
+
+def shrunken(name):
+    """A model of two key/value heads out of four, that four query heads read."""
+    ids = np.random.default_rng(0).integers(0, VOCABULARY, (4, 8)).astype("int32")
+    if name.startswith("own"):
+        tied = name == "own, tied"
+        shape = {"vocabulary_size": VOCABULARY, "model_dim": 16, "hidden_dim": 24}
+        config = DecoderConfig(
+            **shape, **HEADS, sequence_length=64, tie_embeddings=tied
+        )
+        model, x = decoder(config, ffn=GatedFFN), ids
+    else:
+        heads = {k.replace("num_heads", "num_query_heads"): n for k, n in HEADS.items()}
+        model = tiny_lm(name, vocabulary_size=VOCABULARY, head_dim=SIZE, **heads)
+        kind = "bpe" if name == "qwen3" else "sentencepiece"
+        with_tokenizer(model, name, kind, VOCABULARY)
+        x = {"token_ids": ids, "padding_mask": np.ones_like(ids)}
+    model.compile(loss="sparse_categorical_crossentropy")
+    return ki.shrink(model, {"kv_groups": 2}, (x, ids), method="magnitude")
+
+
+@pytest.mark.parametrize("name", ["mistral", "own", "own, tied"])
+def test_a_hugging_face_folder(name, tmp_path):
+    export = export_hf(shrunken(name), tmp_path / "hf")
+    assert export.match.difference < 1e-5
+    config = transformers.AutoConfig.from_pretrained(tmp_path / "hf")
+    assert config.model_type == "mistral"
+    assert (config.num_attention_heads, config.num_key_value_heads) == (4, 2)
+    # KerasHub writes hidden_dim / num_query_heads, 4.
+    assert config.head_dim == SIZE
+
+
+@pytest.mark.parametrize("name", ["mistral", "qwen3", "own", "own, tied"])
+def test_a_gguf_file(name, tmp_path):
+    model = shrunken(name)
+    export_gguf(model, tmp_path / "m.gguf")
+    ids = np.random.default_rng(1).integers(0, VOCABULARY, (2, 12)).astype("int32")
+    found = logits_of(tmp_path / "m.gguf", ids)
+    expected = logits(model, ids)[:, : found.shape[1]]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+    reader = gguf.GGUFReader(tmp_path / "m.gguf")
+    start = reader.fields["general.architecture"].contents()
+    keys = ("head_count", "head_count_kv", "key_length", "value_length")
+    sizes = [reader.fields[f"{start}.attention.{key}"].contents() for key in keys]
+    assert sizes == [4, 2, SIZE, SIZE]
