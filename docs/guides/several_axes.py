@@ -90,7 +90,7 @@ here four units of two query heads each in a layer.
 """
 
 for group in ki.find_groups(lm):
-    print(group)
+    print(group.name, group.hidden_dim, group.kind)
 
 """
 ## In fit, two kinds by one ratio

@@ -139,6 +139,17 @@ def test_released_checkpoint(run):
 
 
 @nightly
+def test_several_axes(run):
+    names = run("several_axes")
+    full = names["lm"].backbone
+    for model in (names["in_fit"], names["in_one_step"], names["loaded"]):
+        assert model.backbone.count_params() <= names["BUDGET"]
+        assert model.backbone.num_key_value_heads < full.num_key_value_heads
+    assert names["bits"](names["in_one_step"]) < names["before_training"]
+    assert pathlib.Path("search.png").stat().st_size > 10_000
+
+
+@nightly
 def test_a_run_that_lasts(run, capsys):
     names = run("a_run_that_lasts")
     said = capsys.readouterr().out
