@@ -14,7 +14,9 @@ A mark in a file says where a test is an exception, and why:
     @pytest.mark.nightly(why="twenty processes are killed")
 
 `daily` names the backends of `make test`, `nightly` leaves a test to `make endurance`.
-With `rows` a mark holds for the parametrized rows whose id has one of these words.
+With `rows` a mark holds for the parametrized rows whose id is one of these, or has it
+between its dashes. A test that takes more than some 2.5 seconds of CPU on a backend, all
+its rows together, says why if it runs there daily: most of them are left to endurance.
 """
 
 import keras
@@ -48,7 +50,7 @@ def runs_daily(item: pytest.Item) -> bool:
 
 def _holds(mark: pytest.Mark, item: pytest.Item) -> bool:
     rows = mark.kwargs.get("rows")
-    return rows is None or any(row in _row_of(item) for row in rows)
+    return rows is None or any(f"-{row}-" in f"-{_row_of(item)}-" for row in rows)
 
 
 def _row_of(item: pytest.Item) -> str:
