@@ -28,6 +28,7 @@ def holder(tmp_path):
         process.kill()
 
 
+@pytest.mark.nightly(why="takes 12 s on torch")
 def test_held_by_another_process(holder, tmp_path):
     path = tmp_path / "lock"
     assert is_locked(path) is True
@@ -37,6 +38,7 @@ def test_held_by_another_process(holder, tmp_path):
     assert is_locked(path) is True and path.exists()
 
 
+@pytest.mark.nightly(why="takes 23 s on torch")
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_a_killed_process_leaves_the_file_and_no_lock(holder, tmp_path, how):
     path = tmp_path / "lock"

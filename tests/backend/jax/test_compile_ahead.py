@@ -113,10 +113,7 @@ CASES = {
 }
 
 
-@pytest.mark.nightly(
-    rows=("adafactor", "scaled", "random", "activation", "muon"),
-    why="three of the eight",
-)
+@pytest.mark.nightly(why="takes 23 s on jax")
 @pytest.mark.parametrize("name", CASES)
 def test_the_same_bits(name, data):
     optimizer, settings, first = CASES[name]
@@ -133,6 +130,7 @@ def test_the_same_bits(name, data):
         assert foreground + background == without[3].foreground > 1
 
 
+@pytest.mark.nightly(why="takes 5 s on jax")
 def test_a_step_of_ones_own(data):
     """It is traced once more for each program, and compiled as often."""
 
@@ -164,6 +162,7 @@ def test_steps_in_twos(data):
         np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.nightly(why="takes 8 s on jax")
 def test_a_short_last_batch(data):
     """The program of the full batches is not asked for it."""
     x, y = data
@@ -218,6 +217,7 @@ def losses_with(data, ahead, prepare):
     return run(data, ahead, sgd, model=model, more=more)[0]
 
 
+@pytest.mark.nightly(why="takes 6 s on jax")
 def test_a_step_that_cannot_be_traced_before_its_time(data):
     """The run says so, and takes the steps that it would have taken."""
 
@@ -243,6 +243,7 @@ def test_a_step_that_cannot_be_traced_before_its_time(data):
     assert ahead == without
 
 
+@pytest.mark.nightly(why="takes 6 s on jax")
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="a function of jax's")
 def test_a_step_that_calls_python_is_compiled_when_it_is_due(data):
     """The text of a program does not say which function it calls."""

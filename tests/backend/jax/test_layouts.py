@@ -44,6 +44,8 @@ class TestOnAMesh:
         expected, found = told()[name]["losses"]
         assert found == pytest.approx(expected, rel=2e-6)
 
+    @pytest.mark.nightly(rows=("decoder",), why="the others suffice")
+    @pytest.mark.daily("jax", why="the rest takes 35 s on jax")
     def test_a_device_holds_half_of_every_large_kernel(self, name):
         held, shapes = told()[name]["held"], told()[name]["shapes"]
         # Two query heads, one for keys and values: those stay whole, as norms do.

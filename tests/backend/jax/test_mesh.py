@@ -20,9 +20,10 @@ from tests import ENDURANCE
 from tests.support import ROOT
 from tests.support.tiny_run import CONFIG, TEXT
 
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "jax", reason="meshes are jax's"
-)
+pytestmark = [
+    pytest.mark.skipif(keras.backend.backend() != "jax", reason="meshes are jax's"),
+    pytest.mark.nightly(why="runs of four devices take 84 s; test_layouts has a mesh"),
+]
 RUN = (
     CONFIG.replace('text = "text.txt"', "")
     .replace("seed = 1", "seed = 1\ncompare_from_scratch = false\nkeep_checkpoints = 9")

@@ -28,6 +28,7 @@ def fitted(data, compact, optimizer, steps=24):
     return model, model.fit(data, epochs=3, verbose=0, callbacks=[prune]).history
 
 
+@pytest.mark.nightly(why="takes 6 s on tensorflow")
 @pytest.mark.parametrize("accumulate", [None, 2])
 def test_data_of_unknown_length(data, accumulate):
     """Where they end Keras counts a step in which nothing is trained; here none."""
@@ -47,6 +48,7 @@ def test_data_of_unknown_length(data, accumulate):
     assert ki.find_ffns(model)[0].width == TARGET
 
 
+@pytest.mark.nightly(why="takes 5 s on tensorflow")
 def test_narrowed_on_data_of_unknown_length(data):
     import tensorflow as tf
 
@@ -58,9 +60,7 @@ def test_narrowed_on_data_of_unknown_length(data):
     assert ki.find_ffns(model)[0].hidden_dim == TARGET
 
 
-@pytest.mark.nightly(
-    rows=("False",), why="a wrapped optimizer holds all that a bare one does"
-)
+@pytest.mark.nightly(why="takes 7 s on tensorflow")
 @pytest.mark.parametrize("compact", ["off", "end"])
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_saved_by_tensorflow(data, tmp_path, compact, wrapped):

@@ -12,7 +12,6 @@ from tests.support.helpers import (
     set_random_weights,
     to_numpy,
 )
-from tests.support.selection import EACH
 
 once = pytest.mark.daily("torch", why="test_methods has every method on each")
 
@@ -40,8 +39,14 @@ def trained(method, data, compact="end", run_eagerly=False):
     return pair, recorder.losses, logs.history["width"]
 
 
+@pytest.mark.nightly(
+    rows=("learned_mask", "activation with data"),
+    why="the others suffice",
+)
+@pytest.mark.daily(
+    "torch", why="the rest takes 3 s on jax, 10 s on tensorflow, 2 s on torch"
+)
 @once
-@pytest.mark.daily(*EACH, rows=("learned_mask",), why="one method on each")
 @pytest.mark.parametrize("name", [*METHODS, "activation with data"])
 def test_the_student_becomes_narrow_in_fit_and_the_teacher_stays(name, data):
     method = Activation(data[0]) if "data" in name else name
@@ -67,6 +72,8 @@ def test_the_student_becomes_narrow_in_fit_and_the_teacher_stays(name, data):
     )
 
 
+@pytest.mark.daily("torch", rows=("sensitivity",), why="these suffice")
+@pytest.mark.nightly(why="the rest takes 2 s on torch")
 @once
 @pytest.mark.parametrize("name", ["sensitivity", "learned_mask"])
 def test_compaction_changes_no_loss(name, data):

@@ -15,9 +15,7 @@ from tests.support.ways_to_train import (
 BEGIN, STEPS, TARGET, RATE, LEARNING_RATE = 3, 9, 4, 1024.0, 0.05
 
 
-@pytest.mark.daily(
-    "jax", "torch", rows=(".keras",), why="tensorflow has the weights alone"
-)
+@pytest.mark.daily("jax", "torch", why="takes 5 s on tensorflow")
 @pytest.mark.parametrize("end", [".keras", ".weights.h5"])
 def test_saved_in_the_middle_it_loads_and_goes_on(end, data, tmp_path):
     """By Keras's ModelCheckpoint, at an epoch's end: optimizer, scores and masks."""
@@ -103,6 +101,7 @@ class Counted(keras.layers.Layer):
         return x
 
 
+@pytest.mark.daily("jax", "torch", why="takes 3 s on tensorflow")
 @pytest.mark.skipif(BACKEND == "torch", reason="traces nothing: it runs eagerly")
 def test_fits_that_do_not_finish_are_traced_once(data):
     counted = Counted()
@@ -119,6 +118,7 @@ def test_fits_that_do_not_finish_are_traced_once(data):
     assert found == found[:1] * 4
 
 
+@pytest.mark.daily("jax", "torch", why="takes 2 s on tensorflow")
 def test_a_second_schedule_is_not_the_first_one_s_trace(data):
     """Two callbacks of one structure: jax takes equal functions for the same one."""
     model = model_of(ki.PrunableGatedFFN)
@@ -130,6 +130,7 @@ def test_a_second_schedule_is_not_the_first_one_s_trace(data):
         assert history["width"] == [width] == [ki.find_ffns(model)[0].width]
 
 
+@pytest.mark.daily("jax", "torch", why="takes 4 s on tensorflow")
 def test_a_model_that_its_first_step_builds(data):
     """On tensorflow alone `fit` builds a model by tracing; its first step counts."""
     results = []

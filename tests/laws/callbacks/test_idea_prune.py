@@ -22,10 +22,23 @@ def trained(prune, data, epochs=3, hidden_dims=(16, 12), callbacks=(), seed=0, *
 
 
 @pytest.mark.daily(
-    "torch", why="the width is an integer of Python's, handed to the step"
+    "torch",
+    rows=(
+        "end-16-4-2-6-1",
+        "end-16-1-0-24-1",
+        "end-16-16-3-5-1",
+        "end-17-5-0-1-1",
+        "end-12-0.25-4-10-4",
+    ),
+    why="these suffice",
 )
+@pytest.mark.daily("jax", "torch", rows=("end-12-7-5-7-3",), why="these suffice")
 @pytest.mark.daily(
-    *EACH, rows=("end-12-7-5-7-3", "off-31-0.5-1-20-50"), why="one masked, one narrowed"
+    "jax", "tensorflow", rows=("off-31-0.5-1-20-50",), why="these suffice"
+)
+@pytest.mark.nightly(
+    why="the width is an integer of Python's, handed to the step; the rest "
+    "takes 2 s on tensorflow, 3 s on torch"
 )
 @pytest.mark.parametrize(
     "hidden, target, begin, steps, every",
@@ -73,12 +86,13 @@ def test_compaction_in_mid_epoch_changes_no_loss(data):
     np.testing.assert_allclose(losses["end"], losses["off"], rtol=1e-4)
 
 
+@pytest.mark.daily(*EACH, rows=("functional",), why="these suffice")
 @pytest.mark.daily(
-    "jax",
     "torch",
-    rows=("sequential", "mixed", "nested", "subclassed", "stock"),
-    why="tensorflow has the functional one; KerasHub's in test_hub_contract",
+    rows=("stock", "sequential"),
+    why="these suffice",
 )
+@pytest.mark.nightly(why="the rest takes 21 s on jax, 4 s on torch")
 @pytest.mark.parametrize("kind", MODELS)
 def test_every_kind_of_model_becomes_narrow_in_fit(kind, data, tmp_path):
     model = MODELS[kind]()
@@ -104,6 +118,7 @@ def test_every_kind_of_model_becomes_narrow_in_fit(kind, data, tmp_path):
     )
 
 
+@pytest.mark.daily("jax", "torch", why="takes 6 s on tensorflow")
 def test_gradients_do_not_pile_up_after_compaction(data):
     """On torch, parameters that the model does not know would keep their gradients."""
     model, _ = trained(ki.IdeaPruneCallback(4, 2, 3), data)
@@ -132,6 +147,7 @@ def test_the_narrow_model_is_saved_narrow_and_trains_on(data, tmp_path):
         )
 
 
+@pytest.mark.daily("jax", "torch", why="takes 3 s on tensorflow")
 def test_logs_of_batches_and_epochs(data, tmp_path):
     seen = []
 
@@ -186,6 +202,7 @@ def test_the_logs_of_a_second_stage_begin_at_the_first_one_s_width(data):
         assert history.history["width"] == widths
 
 
+@pytest.mark.daily("jax", "torch", why="takes 3 s on tensorflow")
 def test_one_callback_for_two_models(data):
     prune = ki.IdeaPruneCallback(4, 2, 3)
     for hidden_dim in (16, 12):
@@ -254,6 +271,7 @@ def test_a_resumed_run_ends_as_the_straight_one(data, tmp_path):
     )
 
 
+@pytest.mark.daily("jax", "torch", why="takes 4 s on tensorflow")
 def test_a_jump_is_told(data):
     model = residual_model((16,))
     model.compile("adam", "mse")

@@ -10,6 +10,7 @@ import pytest
 import keras_idea as ki
 from tests.support.events import Events
 from tests.support.helpers import residual_model, sequential_model, to_numpy
+from tests.support.selection import EACH
 
 FIT = {"batch_size": 8, "shuffle": False, "verbose": 0}
 BACKEND = keras.backend.backend()
@@ -63,6 +64,8 @@ def prune(**arguments):
     return ki.IdeaPruneCallback(4, 2, 6, **arguments)
 
 
+@pytest.mark.daily("jax", "torch", rows=("off",), why="these suffice")
+@pytest.mark.daily(*EACH, why="the rest takes 1.3 s on tensorflow")
 @pytest.mark.parametrize("compact", ["end", "off"])
 def test_a_rate_set_before_each_batch_is_told(compact, data):
     told, history, _ = fitted(
@@ -80,6 +83,7 @@ def test_a_rate_set_at_the_end_of_each_batch_is_that_of_the_next(data):
     np.testing.assert_allclose(history["learning_rate"], used[7::8], rtol=1e-6)
 
 
+@pytest.mark.daily("jax", "torch", why="takes 3 s on tensorflow")
 def test_a_rate_that_a_later_callback_sets_is_left_out_of_the_batches(data):
     """And of the epochs, if somebody's code runs at the end of a batch too."""
     told, history, _ = fitted([prune(), Sets("on_train_batch_begin")], data)
@@ -98,6 +102,8 @@ class Timer(keras.callbacks.Callback):
         pass
 
 
+@pytest.mark.daily(*EACH, rows=("set-on_train_batch_end",), why="these suffice")
+@pytest.mark.daily("jax", "torch", why="the rest takes 4 s on tensorflow")
 @pytest.mark.parametrize("hook", ["on_train_batch_end", "on_epoch_end"])
 @pytest.mark.parametrize("rate", ["set", "constant"])
 def test_a_rate_that_may_be_that_of_the_next_epoch_is_left_out(hook, rate, data):
@@ -157,6 +163,7 @@ class Shift(keras.layers.Layer):
         return x
 
 
+@pytest.mark.daily("jax", "torch", why="takes 3 s on tensorflow")
 def test_functions_of_a_lambda_callback_are_seen(data):
     sets = Sets("on_train_batch_end")
     before = keras.callbacks.LambdaCallback(
@@ -192,6 +199,8 @@ class Twice(keras.Model):
         return super().train_step(data)
 
 
+@pytest.mark.daily("jax", "torch", rows=("number",), why="these suffice")
+@pytest.mark.daily(*EACH, why="the rest takes 1.4 s on tensorflow")
 @pytest.mark.parametrize("rate", [SCHEDULE, 0.01], ids=["schedule", "number"])
 def test_two_steps_in_a_batch_are_told_by_the_epoch_alone(rate, data):
     """Its batches do not tell the width; nor does the pruner rest by their count."""
@@ -205,6 +214,7 @@ def test_two_steps_in_a_batch_are_told_by_the_epoch_alone(rate, data):
     np.testing.assert_allclose(history["learning_rate"], used, rtol=1e-6)
 
 
+@pytest.mark.daily("jax", "torch", why="takes 3 s on tensorflow")
 def test_two_steps_in_a_batch_prune_as_two_batches_do(data):
     """Step by step the same masks: the scores are kept when they are due."""
     x, y = (array[:32] for array in data)
@@ -223,8 +233,13 @@ def test_two_steps_in_a_batch_prune_as_two_batches_do(data):
     np.testing.assert_array_equal(*masks)
 
 
+@pytest.mark.daily("torch", rows=("on_train_batch_end-itself",), why="these suffice")
+@pytest.mark.daily("jax", rows=("on_train_batch_end-alone",), why="these suffice")
 @pytest.mark.daily(
-    "jax", "torch", why="tensorflow has the callback's logs of the same rates"
+    "jax",
+    "torch",
+    why="tensorflow has the callback's logs of the same rates; the rest takes "
+    "0.5 s on jax, 0.3 s on torch",
 )
 @pytest.mark.parametrize("by", ["log_dir", "itself", "alone"])
 @pytest.mark.parametrize("hook", ["on_train_batch_begin", "on_train_batch_end"])

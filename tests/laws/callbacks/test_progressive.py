@@ -74,9 +74,8 @@ def trained(compact, data, optimizer=None, target=4, hidden_dims=(16, 12), **cha
     return model, watch, losses.losses, history.history
 
 
-@pytest.mark.daily(
-    "jax", "torch", rows=("adamw-mean-max",), why="tensorflow takes 6 s a row to trace"
-)
+@pytest.mark.daily("torch", rows=("sgd-max-mean",), why="these suffice")
+@pytest.mark.daily("jax", "torch", why="the rest takes 5 s on jax, 6 s on tensorflow")
 @pytest.mark.parametrize(
     "name, row_reduce, matrix_reduce",
     [("adamw", "mean", "max"), ("sgd", "max", "mean")],
@@ -149,9 +148,16 @@ MOST = {"many steps": 11}
 BACKEND = keras.backend.backend()
 
 
-@pytest.mark.daily("torch", why="where milestones lie is Python's")
 @pytest.mark.daily(
-    "jax", "torch", rows=("a fraction",), why="tensorflow has Algorithm 1"
+    "jax", "torch", rows=("a fraction, every third step",), why="these suffice"
+)
+@pytest.mark.daily(
+    "torch",
+    rows=("accumulated", "down to one"),
+    why="these suffice",
+)
+@pytest.mark.nightly(
+    why="where milestones lie is Python's; the rest takes 6 s on torch"
 )
 @pytest.mark.parametrize("case", CASES)
 def test_equals_compact_end(case, data):
@@ -208,6 +214,7 @@ def test_equals_compact_end(case, data):
     assert not any(ffn.state.live for ffn in ki.find_ffns(model))
 
 
+@pytest.mark.daily("torch", why="takes 5 s on jax, 6 s on tensorflow")
 def test_large_layers_become_multiples_of_128(data):
     """Filled up with dead neurons, which still do nothing."""
     arguments = {"target": 128, "hidden_dims": (1300,), "prune_steps": 4, "epochs": 1}
@@ -222,7 +229,10 @@ def test_large_layers_become_multiples_of_128(data):
     np.testing.assert_array_equal(stored_neurons(np.array([0, 1, 0, 1]), 3), [0, 1, 3])
 
 
-@pytest.mark.daily("torch", why="test_methods runs every method on each")
+@pytest.mark.nightly(rows=("learned_mask",), why="the others suffice")
+@pytest.mark.daily(
+    "torch", why="test_methods runs every method on each; the rest takes 2 s on torch"
+)
 @pytest.mark.parametrize("method", ["random", "activation", "learned_mask"])
 def test_methods_that_decide_once_shrink_once(method, data):
     runs = [
@@ -236,7 +246,9 @@ def test_methods_that_decide_once_shrink_once(method, data):
     assert [ffn.hidden_dim for ffn in ki.find_ffns(model)] == [4, 4]
 
 
-@pytest.mark.daily("jax", "torch", why="tensorflow traces it for twelve seconds")
+@pytest.mark.daily(
+    "torch", why="tensorflow traces it for twelve seconds; takes 8 s on jax"
+)
 def test_stopped_in_the_middle_and_gone_on_with(data):
     """Compacted to its present width; a second `fit` ends at the target."""
     model = residual_model()
@@ -272,7 +284,7 @@ def test_stopped_in_the_middle_and_gone_on_with(data):
 
 
 @pytest.mark.daily(
-    "jax", "torch", why="a file is Keras's on each; tensorflow takes 10 s"
+    "torch", why="a file is Keras's on each; tensorflow takes 10 s; takes 5 s on jax"
 )
 def test_saved_between_milestones_and_loaded(data, tmp_path):
     """The file is as narrow as the model was, and a run that goes on ends alike."""
@@ -316,8 +328,8 @@ def test_saved_between_milestones_and_loaded(data, tmp_path):
     )
 
 
-@pytest.mark.daily(
-    "torch", why="test_hub_contract narrows KerasHub's models in fit on each"
+@pytest.mark.nightly(
+    why="test_hub_contract narrows KerasHub's models in fit on each; takes 3 s on torch"
 )
 def test_a_stock_kerashub_model():
     """The layers around the kernels, and a compact copy at any time."""

@@ -12,6 +12,7 @@ from keras_idea.pruning import session
 from tests.support import algorithm_reference as reference
 from tests.support.helpers import residual_model, set_random_weights, to_numpy
 from tests.support.kernels import kernels
+from tests.support.selection import EACH
 
 BEGIN, STEPS, TARGET, TOTAL = 37, 8, 4, 48
 FIRST = BEGIN - 21  # 0.4^21 = 4e-9
@@ -58,6 +59,8 @@ def late(request, monkeypatch):
     return keras.backend.backend() == "torch"
 
 
+@pytest.mark.daily("torch", rows=("as it pays",), why="these suffice")
+@pytest.mark.daily("jax", "torch", why="the rest takes 2 s on tensorflow")
 @as_it_pays_on_torch
 def test_masks_equal_algorithm_1(data, late):
     weights, seen = fitted(data)
@@ -74,6 +77,8 @@ def test_masks_equal_algorithm_1(data, late):
     assert seen.scored == SEEN * [True] + pause * [False] + kept * [True]
 
 
+@pytest.mark.daily("jax", "torch", rows=("always",), why="these suffice")
+@pytest.mark.nightly(why="the rest takes 5 s on tensorflow, 2 s on torch")
 @as_it_pays_on_torch
 def test_a_monitor_has_them_from_the_start(data, late, tmp_path):
     _, seen = fitted(data, [ki.Monitor(tmp_path, neurons_every=5)])
@@ -82,6 +87,8 @@ def test_a_monitor_has_them_from_the_start(data, late, tmp_path):
     assert all(seen.scored)
 
 
+@pytest.mark.daily("jax", "torch", rows=("as it pays",), why="these suffice")
+@pytest.mark.daily(*EACH, why="the rest takes 1.5 s on tensorflow")
 def test_a_loop_that_tells_of_epochs_alone_has_them_from_the_start(data, late):
     """It could come too late with taking scores up: its first mask is the same."""
     model = residual_model()
@@ -107,6 +114,7 @@ def test_a_loop_that_tells_of_epochs_alone_has_them_from_the_start(data, late):
         np.testing.assert_array_equal(to_numpy(ffn.mask), right)
 
 
+@pytest.mark.daily("jax", "torch", why="takes 5 s on tensorflow")
 @pytest.mark.skipif(
     keras.backend.backend() == "torch", reason="Keras on torch takes steps one by one"
 )
@@ -127,7 +135,8 @@ def test_steps_in_fours(data, monkeypatch):
         np.testing.assert_array_equal(one, four)
 
 
-@pytest.mark.daily("jax", "torch", rows=("always",), why="tensorflow traces it for 9 s")
+@pytest.mark.daily("torch", rows=("always",), why="these suffice")
+@pytest.mark.nightly(why="the rest takes 3 s on jax, 2 s on torch")
 @as_it_pays_on_torch
 def test_a_run_that_goes_on_takes_the_same_steps(data, late):
     """Which step is scored depends on its number alone, not on the fit's first one."""

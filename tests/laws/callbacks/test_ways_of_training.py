@@ -7,6 +7,7 @@ import pytest
 import keras_idea as ki
 from tests.support import algorithm_reference as reference
 from tests.support.helpers import LossRecorder, to_numpy
+from tests.support.selection import EACH
 from tests.support.ways_to_train import (
     CALLS,
     FIT,
@@ -90,7 +91,15 @@ def assert_equals_algorithm_1(data, compact, **kwargs):
         np.testing.assert_allclose(value, weight, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.daily("jax", "torch", rows=("off",), why="tensorflow has them narrowed")
+@pytest.mark.daily(
+    "torch",
+    rows=("over_time-off", "dropped-off"),
+    why="these suffice",
+)
+@pytest.mark.nightly(rows=("dropped-end",), why="the others suffice")
+@pytest.mark.daily(
+    "jax", "torch", why="the rest takes 3 s on jax, 9 s on tensorflow, 0.5 s on torch"
+)
 @pytest.mark.parametrize("compact", ["end", "off"])
 @pytest.mark.parametrize("call", [name for name in CALLS if name != "once"])
 def test_however_it_is_called(call, compact, data):
@@ -98,6 +107,8 @@ def test_however_it_is_called(call, compact, data):
     assert_equals_algorithm_1(data, compact, call=CALLS[call])
 
 
+@pytest.mark.daily("torch", rows=("ClippedByGlobalNorm",), why="these suffice")
+@pytest.mark.daily("jax", "torch", why="the rest takes 1.0 s on jax, 7 s on tensorflow")
 @pytest.mark.parametrize("cls", [Clipped, ClippedByValue, ClippedByGlobalNorm])
 def test_in_a_custom_train_step_that_clips(cls, data):
     assert_equals_algorithm_1(data, "end", cls=cls)
@@ -175,6 +186,8 @@ def test_weights_that_something_else_trains_stop_the_run(data, begin):
     assert ffn.hidden_dim == ffn.width == 16
 
 
+@pytest.mark.daily("jax", "torch", rows=("60",), why="these suffice")
+@pytest.mark.daily(*EACH, why="the rest takes 1.4 s on tensorflow")
 @pytest.mark.parametrize("begin", [2, 60])
 def test_a_branch_without_a_loss_stops_the_run(data, begin):
     model = model_of(ki.PrunableGatedFFN, branch=True)
@@ -189,6 +202,10 @@ def test_a_branch_without_a_loss_stops_the_run(data, begin):
     assert [ffn.hidden_dim for ffn in ki.find_ffns(model)] == [16, 16]
 
 
+@pytest.mark.daily("torch", rows=("3-end",), why="these suffice")
+@pytest.mark.daily(
+    "jax", "torch", why="the rest takes 0.9 s on jax, 11 s on tensorflow"
+)
 @pytest.mark.parametrize("compact", ["end", "off"])
 @pytest.mark.parametrize("every", [None, 3])
 def test_an_optimizer_that_averages_the_weights(every, compact, data):
@@ -220,6 +237,7 @@ def test_methods_that_measure_refuse_two_calls(data):
             model.fit(*data, callbacks=[prune], **FIT)
 
 
+@pytest.mark.daily("jax", "torch", why="takes 3 s on tensorflow")
 def test_methods_that_measure_see_gradients_that_were_changed(data):
     """A custom step that clips also clips what the probes send back."""
     model = model_of(ki.PrunableGatedFFN, cls=ClippedByGlobalNorm)

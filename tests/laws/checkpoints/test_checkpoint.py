@@ -102,9 +102,12 @@ def assert_same(one, other):
         assert checkpoint.history[name] == values
 
 
-@pytest.mark.daily("torch", why="a method's own state is restored as any other array")
 @pytest.mark.daily(
-    "jax", "torch", rows=("dropout-sensitivity",), why="tensorflow has the masked run"
+    "jax", "torch", rows=("with_dropout-sensitivity",), why="these suffice"
+)
+@pytest.mark.nightly(
+    why="a method's own state is restored as any other array; the rest takes 9 "
+    "s on torch"
 )
 @pytest.mark.parametrize("make, method", KINDS)
 @pytest.mark.filterwarnings("error::UserWarning")
@@ -123,7 +126,7 @@ def test_from_every_checkpoint_on(make, method, data, tmp_path):
     assert widths[0] == 14 and widths[-1] == 4
 
 
-@pytest.mark.daily("jax", "torch", why="tensorflow resumes a masked run")
+@pytest.mark.daily("torch", why="tensorflow resumes a masked run; takes 3 s on jax")
 def test_stopped_in_the_middle_and_after_the_end(data, tmp_path):
     """The folder that a stopped process leaves; at last there is nothing to do."""
     make = with_dropout
@@ -135,9 +138,9 @@ def test_stopped_in_the_middle_and_after_the_end(data, tmp_path):
 
 
 @pytest.mark.daily(
-    "jax",
     "torch",
-    why="tensorflow takes 15 s; it has the checkpoints of the test above",
+    why="tensorflow takes 15 s; it has the checkpoints of the test above; takes"
+    " 7 s on jax",
 )
 @pytest.mark.filterwarnings("error::UserWarning")
 def test_between_two_milestones(data, tmp_path):
@@ -163,6 +166,7 @@ def test_between_two_milestones(data, tmp_path):
     assert [ffn.hidden_dim for ffn in ki.find_ffns(resumed[0])] == [4, 4]
 
 
+@pytest.mark.daily("jax", "torch", why="takes 2 s on tensorflow")
 def test_a_fraction_after_the_compaction(data, tmp_path):
     """It is of the width that the FFN was built with, so a resumed run is done."""
     for epochs in (1, 2):
@@ -186,8 +190,13 @@ def test_a_masked_run_ends_at_its_target(data, tmp_path):
         assert [ffn.width for ffn in ki.find_ffns(model)] == [4, 4]
 
 
-@pytest.mark.daily("torch", why="compiled or not, the same arrays are restored")
-@pytest.mark.daily(*EACH, rows=("dropout-sensitivity",), why="one method on each")
+@pytest.mark.daily(
+    "jax", "torch", rows=("with_dropout-sensitivity",), why="these suffice"
+)
+@pytest.mark.nightly(
+    why="compiled or not, the same arrays are restored; the rest takes 15 s on "
+    "tensorflow, 9 s on torch"
+)
 @pytest.mark.parametrize("make, method", KINDS)
 @pytest.mark.filterwarnings("error::UserWarning")
 def test_a_masked_run_from_every_checkpoint_on(make, method, data, tmp_path):
@@ -200,7 +209,9 @@ def test_a_masked_run_from_every_checkpoint_on(make, method, data, tmp_path):
         assert_same(part_of_run(copy, *kind, compact="off"), straight)
 
 
-@pytest.mark.daily("torch", why="KerasHub's variables are restored as any other array")
+@pytest.mark.nightly(
+    why="KerasHub's variables are restored as any other array; takes 8 s on torch"
+)
 @pytest.mark.parametrize("compact", ["progressive", "off"])
 def test_a_stock_kerashub_model(compact, tmp_path):
     """Narrowed layers and the backbone's width come back, and what is pruned so far."""
@@ -289,6 +300,16 @@ class TestRefusals:
         model.fit(*data, verbose=0, callbacks=[checkpoint])
         return tmp_path
 
+    @pytest.mark.daily(
+        "jax",
+        "torch",
+        rows=(
+            "optimizer SGD, but the model is compiled with",
+            "holds the state of \\\\[\\\\]",
+        ),
+        why="these suffice",
+    )
+    @pytest.mark.daily(*EACH, why="the rest takes 1.2 s on tensorflow")
     @pytest.mark.parametrize(
         ("changes", "message"),
         [

@@ -105,7 +105,9 @@ def stopping(patience=3, **arguments):
 
 @pytest.mark.filterwarnings("error::UserWarning")
 class TestEqual:
-    @pytest.mark.daily("jax", "torch", why="tensorflow traces each resumed run anew")
+    @pytest.mark.daily(
+        "torch", why="tensorflow traces each resumed run anew; takes 4 s on jax"
+    )
     def test_reduce_lr_on_plateau(self, data, tmp_path):
         rates, *_ = assert_equal_however_it_is_killed(
             tmp_path, data, lambda: [plateau()]
@@ -165,6 +167,7 @@ class TestEqual:
             steps[name] = sorted(path.name for path in folder.iterdir())
         assert steps["killed"] == steps["straight"] and len(steps["straight"]) == 6
 
+    @pytest.mark.nightly(why="takes 2 s on torch")
     @once
     def test_a_schedule_by_epoch_and_rate(self, data, tmp_path):
         rates, *_ = assert_equal_however_it_is_killed(
@@ -178,6 +181,7 @@ class TestEqual:
         )
         assert len(set(rates.values())) == 5
 
+    @pytest.mark.nightly(why="takes 2 s on torch")
     @once
     def test_averaged_weights(self, data, tmp_path):
         """They are in the model when it is saved, and are taken out again."""

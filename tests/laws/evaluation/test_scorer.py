@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from keras_idea.evaluation import TokenScorer, perplexity
+from tests.support.selection import EACH
 
 VOCABULARY = 11
 
@@ -76,6 +77,12 @@ def test_lengths_that_do_not_fit(model, length):
         TokenScorer(model, 90).score([[1, 2], np.zeros(length, int)])
 
 
+@pytest.mark.daily(
+    *EACH,
+    rows=("2-1", "2-3", "2-8", "2-16", "2-None", "3-1", "45-1", "45-3", "45-8"),
+    why="these suffice",
+)
+@pytest.mark.daily("torch", why="the rest takes 3 s on jax, 4 s on tensorflow")
 @pytest.mark.parametrize("stride", [1, 3, 8, 16, None])
 @pytest.mark.parametrize("size", [2, 3, 16, 17, 18, 45])
 def test_perplexity_predicts_each_token_once(model, size, stride):

@@ -40,8 +40,16 @@ def trained(make, callbacks, compact):
     return model, x, history
 
 
-@pytest.mark.daily("torch", why="three of them on each backend")
-@pytest.mark.daily(*EACH, rows=OF_EXAMPLES, why="blocks, chains and shared layers")
+@pytest.mark.daily(*EACH, rows=("text_classifier",), why="these suffice")
+@pytest.mark.daily(
+    "torch",
+    rows=("miniature_gpt", "vision_transformer", "mlp", "sequential"),
+    why="these suffice",
+)
+@pytest.mark.nightly(
+    why="three of them on each backend; the rest takes 6 s on jax, 8 s on "
+    "tensorflow, 3 s on torch"
+)
 @of_users
 def test_equals_algorithm_1_in_float64(make):
     record = StepRecord()
@@ -90,9 +98,12 @@ def test_equals_algorithm_1_in_float64(make):
     assert all(width.sum() == round(len(width) / 2) for width in active)
 
 
-@pytest.mark.daily("torch", why="three of them on each backend")
-@pytest.mark.daily(*EACH, rows=("mlp",), why="chains")
-@pytest.mark.daily("jax", "torch", rows=("shared_blocks",), why="shared layers")
+@pytest.mark.daily("torch", rows=("text_classifier",), why="these suffice")
+@pytest.mark.daily("jax", rows=("mlp",), why="these suffice")
+@pytest.mark.nightly(
+    why="three of them on each backend; the rest takes 11 s on jax, 12 s on "
+    "tensorflow, 19 s on torch"
+)
 @of_users
 def test_narrow_equals_masked(make):
     """Dropout draws other numbers for other shapes, so it is taken out here."""

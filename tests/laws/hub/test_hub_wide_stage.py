@@ -70,8 +70,9 @@ WAYS = {
 }
 
 
+@pytest.mark.daily("torch", rows=("two inputs",), why="these suffice")
+@pytest.mark.nightly(why="the rest takes 8 s on jax, 3 s on torch")
 @once
-@pytest.mark.daily("jax", "torch", rows=("two inputs",), why="one way, compiled")
 @pytest.mark.parametrize("way", WAYS)
 def test_in_the_wide_stage_it_is_trained_as_without_us(way):
     arguments, train = WAYS[way]
@@ -93,7 +94,9 @@ def test_in_the_wide_stage_it_is_trained_as_without_us(way):
     assert foreign(ours) == []
 
 
-@pytest.mark.daily("jax", "torch", why="tensorflow has it in laws/callbacks")
+@pytest.mark.daily(
+    "torch", why="tensorflow has it in laws/callbacks; takes 11 s on jax"
+)
 def test_called_twice_it_is_pruned_and_compacted():
     """The gradients of both calls are one: the optimizer's."""
     model = around(tiny_backbone("llama3"), calls=2)

@@ -7,6 +7,7 @@ from keras.src import testing
 
 import keras_idea as ki
 from tests.support.helpers import residual_model, start_pruning, to_numpy
+from tests.support.selection import EACH
 
 LAYERS = [ki.GatedFFN, ki.PrunableGatedFFN, ki.UngatedFFN, ki.PrunableFFN]
 
@@ -15,6 +16,24 @@ def silu(x):
     return x / (1 + np.exp(-x))
 
 
+@pytest.mark.daily(
+    *EACH,
+    rows=(
+        "False-shape0-GatedFFN",
+        "False-shape0-PrunableGatedFFN",
+        "False-shape0-UngatedFFN",
+        "False-shape0-PrunableFFN",
+        "False-shape1-GatedFFN",
+        "False-shape1-PrunableGatedFFN",
+        "True-shape1-PrunableFFN",
+        "True-shape2-GatedFFN",
+        "True-shape2-PrunableGatedFFN",
+        "True-shape2-UngatedFFN",
+        "True-shape2-PrunableFFN",
+    ),
+    why="these suffice",
+)
+@pytest.mark.daily("tensorflow", "torch", why="the rest takes 0.7 s on jax")
 @pytest.mark.parametrize("cls", LAYERS)
 @pytest.mark.parametrize("shape", [(3, 4), (2, 3, 4), (2, 1, 3, 4)])
 @pytest.mark.parametrize("use_bias", [False, True])
@@ -41,6 +60,12 @@ def test_values_for_any_rank(cls, shape, use_bias):
     np.testing.assert_allclose(to_numpy(layer(x)), expected, rtol=2e-5, atol=1e-5)
 
 
+@pytest.mark.daily(
+    "tensorflow", "torch", rows=("PrunableGatedFFN-3-3",), why="these suffice"
+)
+@pytest.mark.daily("jax", "torch", rows=("UngatedFFN-2-0",), why="these suffice")
+@pytest.mark.daily("torch", rows=("PrunableFFN-2-3",), why="these suffice")
+@pytest.mark.daily(*EACH, why="the rest takes 1.1 s on jax, 2 s on tensorflow")
 @pytest.mark.parametrize(
     "cls, trainable, resting",
     list(zip(LAYERS, (3, 3, 2, 2), (0, 3, 0, 3), strict=True)),
@@ -67,6 +92,7 @@ def test_up_and_gate_start_different(seed):
     assert np.abs(to_numpy(layer.up_kernel) - to_numpy(layer.gate_kernel)).max() > 0.1
 
 
+@pytest.mark.daily("jax", "torch", why="takes 3 s on tensorflow")
 def test_without_a_schedule_it_prunes_nothing(data):
     model = residual_model()
     model.compile("adam", "mse")
@@ -76,6 +102,7 @@ def test_without_a_schedule_it_prunes_nothing(data):
         assert not to_numpy(ffn.layer.importance()).any()  # and keeps no score
 
 
+@pytest.mark.daily("jax", "torch", why="takes 5 s on tensorflow")
 def test_it_trains_as_the_plain_layer_does(data):
     """The taps change no gradient: the same weights after the same steps."""
     prunable = residual_model()
@@ -92,6 +119,7 @@ def test_it_trains_as_the_plain_layer_does(data):
             np.testing.assert_allclose(to_numpy(kernel), to_numpy(same), atol=1e-6)
 
 
+@pytest.mark.daily("jax", "torch", why="takes 2 s on tensorflow")
 def test_inference_uses_the_mask_of_the_next_step(data):
     x, y = data
     model = residual_model((16,))
@@ -105,6 +133,9 @@ def test_inference_uses_the_mask_of_the_next_step(data):
     assert ffn.width == 4
 
 
+@pytest.mark.daily("torch", rows=("bfloat16",), why="these suffice")
+@pytest.mark.daily("jax", "torch", rows=("mixed_float16",), why="these suffice")
+@pytest.mark.daily(*EACH, why="the rest takes 1.4 s on jax, 4 s on tensorflow")
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "bfloat16", "mixed_float16"])
 def test_half_precision_prunes_to_the_target(data, policy):
     x, y = data
@@ -146,6 +177,7 @@ def test_saved_in_mid_pruning_and_loaded(data, tmp_path):
     )
 
 
+@pytest.mark.daily("jax", "torch", why="takes 6 s on tensorflow")
 def test_rematerialization_does_not_count_twice(data):
     # Without XLA, Keras on TensorFlow may recompute with weights that are updated
     # already: a stock layer's gradients are then off too.
@@ -173,6 +205,7 @@ def test_rematerialization_does_not_count_twice(data):
     )
 
 
+@pytest.mark.daily("torch", why="takes 3 s on jax, 6 s on tensorflow")
 @pytest.mark.skipif(
     keras.backend.backend() == "torch", reason="Keras has none on torch"
 )
@@ -200,6 +233,7 @@ def test_several_steps_an_execution(data):
     np.testing.assert_array_equal(*masks)
 
 
+@pytest.mark.daily("jax", "torch", why="takes 3 s on tensorflow")
 def test_gradient_accumulation_counts_optimizer_steps(data):
     x, y = data
     model = residual_model((16,))

@@ -11,6 +11,7 @@ from keras_idea.surgery.probes import attach_probes, detach_probes
 from tests.support.helpers import residual_model, set_random_weights, to_numpy
 from tests.support.method_reference import AGGREGATIONS
 from tests.support.older_keras import needs_3_15
+from tests.support.selection import EACH
 
 TOKENS = 6
 
@@ -63,6 +64,8 @@ def importance(model, data, **arguments):
     ]
 
 
+@pytest.mark.daily("torch", rows=("minitron",), why="these suffice")
+@pytest.mark.daily(*EACH, why="the rest takes 1.4 s on jax, 2 s on tensorflow")
 @pytest.mark.parametrize("aggregation", AGGREGATIONS)
 def test_exact_statistics_against_numpy(data, aggregation):
     """All samples; the first 50, in uneven batches; one at a time; as batches."""
@@ -83,6 +86,8 @@ def test_exact_statistics_against_numpy(data, aggregation):
     assert all(ffn.state.probe is None for ffn in ki.find_ffns(model))
 
 
+@pytest.mark.daily("torch", rows=("remat",), why="these suffice")
+@pytest.mark.daily(*EACH, why="the rest takes 0.4 s on jax, 0.7 s on tensorflow")
 @needs_3_15
 @pytest.mark.parametrize("kind", ["dict", "explicit", "mask_zero", "remat"])
 def test_padding_does_not_count(tokens, kind):
@@ -119,6 +124,8 @@ class _Job:
         self.ffn, self.begin_step = ffn, begin_step
 
 
+@pytest.mark.daily("jax", "torch", rows=("minitron",), why="these suffice")
+@pytest.mark.daily(*EACH, why="the rest takes 1.4 s on tensorflow")
 @pytest.mark.parametrize("aggregation", AGGREGATIONS)
 def test_gathered_statistics_against_numpy(data, aggregation):
     """With a rate of 0 the weights stand still, and gathering is exact."""
@@ -155,6 +162,7 @@ def test_gathering_leaves_out_what_the_loss_does_not_see(tokens):
         np.testing.assert_allclose(sums / n, AGGREGATIONS["paper"](real), rtol=2e-5)
 
 
+@pytest.mark.daily("torch", why="takes 4 s on jax, 3 s on tensorflow")
 def test_the_mask_keeps_the_largest(data):
     """Through the callback: the exact importance at begin_step decides."""
     model = residual_model((16,))

@@ -51,7 +51,10 @@ def tokens():
     return inputs, ids[:, 1:], mask.astype("float32")
 
 
-@pytest.mark.daily("torch", why="test_methods runs every method on each")
+@pytest.mark.daily("torch", rows=("sensitivity",), why="these suffice")
+@pytest.mark.nightly(
+    why="test_methods runs every method on each; the rest takes 6 s on torch"
+)
 @pytest.mark.parametrize("name", [*METHODS, "activation with data"])
 def test_every_method_narrows_in_fit_and_compacts_to_stock(name, tokens):
     x, y, weights = tokens
@@ -96,6 +99,10 @@ def test_masked_to_the_end_it_compacts_the_same(tokens, tmp_path):
     assert [ffn.width for ffn in ki.find_ffns(other)] == [4]
 
 
+@pytest.mark.daily("torch", rows=("Gemma3-arguments1",), why="these suffice")
+@pytest.mark.daily(
+    "tensorflow", "torch", why="the rest takes 13 s on jax, 2 s on tensorflow"
+)
 @pytest.mark.parametrize(
     "family, arguments", [("Llama3", ARGUMENTS), ("Gemma3", GEMMA3)]
 )
@@ -130,6 +137,7 @@ def gemma4(tokens):
     return lm, {**x, "position_ids": positions}, y
 
 
+@pytest.mark.daily("jax", "torch", why="takes 3 s on tensorflow")
 def test_gemma4_hides_its_activations(gemma4):
     lm, x, y = gemma4
     message = "needs the hidden activations of .*which no single layer is called on"

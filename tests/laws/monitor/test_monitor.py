@@ -48,6 +48,7 @@ def run(tmp_path_factory):
     return Events(folder), seen.seen, losses.losses, history.history
 
 
+@pytest.mark.daily("torch", why="takes 2 s on jax, 5 s on tensorflow")
 def test_every_number_has_its_charts(run):
     events, *_ = run
     layers = [f"{kind}/ffn_{i}" for kind in ("width", "sparsity") for i in (0, 1)]
@@ -156,7 +157,8 @@ def test_memory_is_this_process_s(run):
     assert all(most / 4 < mb <= 1.01 * most for mb in shown)
 
 
-@pytest.mark.daily("torch", rows=("dense",), why="stock layers are read as ours")
+@pytest.mark.daily("torch", rows=("PrunableGatedFFN",), why="these suffice")
+@pytest.mark.nightly(why="the rest takes 2 s on jax, 5 s on tensorflow, 1.3 s on torch")
 @pytest.mark.parametrize("ffn", [ki.PrunableGatedFFN, dense_gated])
 def test_monitoring_changes_nothing(ffn, data, tmp_path):
     """The same weights to the last bit, though every step is read and written."""
@@ -175,7 +177,7 @@ def test_monitoring_changes_nothing(ffn, data, tmp_path):
     assert shown == {step: schedule(step) for step in shown}
 
 
-@pytest.mark.daily("jax", "torch", why="reading costs on jax")
+@pytest.mark.daily("torch", why="reading costs on jax; takes 2 s on jax")
 def test_it_does_not_sync_at_every_batch(data, tmp_path):
     """On jax, touching the model costs; a point must not."""
     syncs = []
@@ -200,6 +202,7 @@ def test_it_does_not_sync_at_every_batch(data, tmp_path):
     assert fitted(tmp_path) - fitted(None) <= 12
 
 
+@pytest.mark.daily("jax", "torch", why="takes 4 s on tensorflow")
 @pytest.mark.skipif(
     keras.backend.backend() == "torch", reason="Keras has no such thing on torch"
 )
@@ -221,6 +224,7 @@ def test_several_steps_an_execution(data, tmp_path):
     assert events.scalars("width/ffn_0") == {s: width(s) for s in (8, 12, 20, 24)}
 
 
+@pytest.mark.daily("jax", "torch", why="takes 7 s on tensorflow")
 def test_alone_in_the_list_of_callbacks(data, tmp_path):
     """After the pruning callback, and with a metric and a callback of Keras's own."""
     model = compiled(metrics=["mae"])

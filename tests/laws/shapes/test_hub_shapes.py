@@ -57,6 +57,11 @@ def masked_features(lm, kept):
             setattr(norm, name, getattr(norm, name) * share**2)
 
 
+@pytest.mark.nightly(
+    rows=("qwen3 moe", "gpt oss"),
+    why="the others suffice",
+)
+@pytest.mark.daily("torch", why="the rest takes 2 s on torch")
 @pytest.mark.parametrize("name", HIDDEN)
 def test_a_smaller_residual_stream_is_the_masked_one(name):
     lm = tiny_lm(name)
@@ -67,6 +72,12 @@ def test_a_smaller_residual_stream_is_the_masked_one(name):
     np.testing.assert_allclose(outputs(small), outputs(lm), rtol=0, atol=6e-6)
 
 
+@pytest.mark.daily(
+    "torch",
+    rows=("mistral", "gpt2"),
+    why="these suffice",
+)
+@pytest.mark.nightly(why="the rest takes 19 s on torch")
 @pytest.mark.parametrize("name", DEPTH)
 def test_fewer_blocks_are_the_others_of_the_model(name):
     lm = tiny_lm(name, **DEPTH[name])
@@ -80,6 +91,7 @@ def test_fewer_blocks_are_the_others_of_the_model(name):
     np.testing.assert_array_equal(outputs(small), expected)
 
 
+@pytest.mark.nightly(why="takes 4 s on torch")
 def test_blocks_stay_where_their_kind_may_stand():
     """Every second block of Gemma 2 looks at a window, the first one first."""
     lm = tiny_lm("gemma2", num_layers=6)

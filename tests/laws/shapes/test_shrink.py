@@ -73,6 +73,7 @@ def kept_of(values, count):
 
 
 class TestWidths:
+    @pytest.mark.daily("torch", why="takes 15 s on jax, 3 s on tensorflow")
     def test_neurons_by_activation(self, samples):
         model, (x, _) = chain(1), samples
         before = weights(model)
@@ -90,6 +91,7 @@ class TestWidths:
             np.testing.assert_array_equal(old, now)
         assert type(small) is type(model) and small.optimizer is not model.optimizer
 
+    @pytest.mark.daily("torch", why="takes 6 s on jax, 2 s on tensorflow")
     def test_heads_by_activation(self, samples):
         """The L2 norm of the values that a group's query heads read, by NumPy."""
         model, (x, _) = chain(1), samples
@@ -133,6 +135,7 @@ class TestWidths:
         sizes = [(g.kind, g.hidden_dim) for g in ki.find_groups(small)]
         assert sizes == [("neurons", 10), ("kv_groups", 1)]
 
+    @pytest.mark.daily("torch", why="takes 12 s on jax, 3 s on tensorflow")
     def test_experts_by_magnitude_and_not_by_activation(self):
         lm = tiny_lm("mixtral")
         data = {name: np.ones((2, 8), "int32") for name in lm.input}
@@ -144,6 +147,10 @@ class TestWidths:
 
 @pytest.mark.parametrize("sequential", [False, True])
 class TestBlocks:
+    @pytest.mark.daily("jax", "torch", rows=("False",), why="these suffice")
+    @pytest.mark.nightly(
+        why="the rest takes 3 s on jax, 15 s on tensorflow, 1.4 s on torch"
+    )
     def test_those_of_least_influence_go(self, samples, sequential):
         model, (x, _) = chain(4, sequential), samples
         seen = [
@@ -168,6 +175,10 @@ class TestBlocks:
         expected = to_numpy(model.layers[-1](y))
         np.testing.assert_allclose(to_numpy(small(x)), expected, rtol=0, atol=1e-5)
 
+    @pytest.mark.daily("torch", rows=("True",), why="these suffice")
+    @pytest.mark.nightly(
+        why="the rest takes 9 s on jax, 18 s on tensorflow, 2 s on torch"
+    )
     def test_one_after_another_by_the_loss(self, samples, sequential):
         model, (x, y) = chain(4, sequential), samples
 
@@ -190,6 +201,18 @@ class TestBlocks:
 
 @pytest.mark.daily("torch", why="what is refused is refused before any backend")
 class TestRefused:
+    @pytest.mark.daily(
+        "torch",
+        rows=(
+            "must be a dict such as",
+            "`targets` must be one of",
+            "integer >= 1.*Received: 0",
+            "float in .0, 1.",
+            "`method` must be one of",
+        ),
+        why="these suffice",
+    )
+    @pytest.mark.nightly(why="the rest takes 3 s on torch")
     @pytest.mark.parametrize(
         "targets, arguments, match",
         [
@@ -230,6 +253,7 @@ class TestRefused:
 
 
 class TestSearch:
+    @pytest.mark.daily("torch", why="takes 27 s on jax, 57 s on tensorflow")
     def test_candidates_cost_and_lose_what_the_shrunk_models_do(self, samples):
         model = chain()
         found = ki.search(
@@ -249,6 +273,7 @@ class TestSearch:
                 candidate.loss, rel=1e-5
             )
 
+    @pytest.mark.daily("jax", "torch", why="takes 3 s on tensorflow")
     def test_ffns_that_are_not_equally_wide(self, samples):
         x = inputs = keras.Input((6, WIDTH))
         for width in (20, 12):
@@ -264,6 +289,7 @@ class TestSearch:
         widths = [ffn.hidden_dim for ffn in ki.find_ffns(small)]
         assert widths == [round(found.targets["neurons"] * n) for n in (20, 12)]
 
+    @pytest.mark.daily("torch", why="takes 4 s on jax, 8 s on tensorflow")
     def test_the_table_and_the_picture(self, samples, tmp_path, capsys):
         plot = tmp_path / "search.png"
         found = ki.search(
@@ -286,6 +312,15 @@ class TestSearch:
         ]
         assert plot.read_bytes().startswith(b"\x89PNG")
 
+    @pytest.mark.nightly(
+        rows=("`kinds` must be one of", "float in \\\\(0, 1\\\\]"),
+        why="the others suffice",
+    )
+    @pytest.mark.daily(
+        "torch",
+        why="what is refused is refused before any backend; the rest takes 0.3 s on"
+        " torch",
+    )
     @pytest.mark.parametrize(
         "arguments, match",
         [
@@ -300,7 +335,6 @@ class TestSearch:
             ),
         ],
     )
-    @pytest.mark.daily("torch", why="what is refused is refused before any backend")
     def test_refused(self, samples, arguments, match):
         with pytest.raises(ValueError, match=match):
             ki.search(chain(2), samples, verbose=0, **arguments)

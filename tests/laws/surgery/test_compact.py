@@ -31,6 +31,12 @@ def pruned(model, data, steps=6, target=5, optimizer=None, policy=None):
     return model
 
 
+@pytest.mark.daily(
+    "torch",
+    rows=("functional", "stock", "sequential"),
+    why="these suffice",
+)
+@pytest.mark.nightly(why="the rest takes 5 s on jax, 13 s on tensorflow, 4 s on torch")
 @once_too
 @each
 @pytest.mark.parametrize("kind", MODELS)
@@ -74,6 +80,9 @@ def test_outputs_parameters_and_next_steps(kind, data):
         )
 
 
+@pytest.mark.nightly(rows=("subclassed",), why="the others suffice")
+@pytest.mark.daily("jax", rows=("mixed",), why="these suffice")
+@pytest.mark.daily("torch", why="the rest takes 7 s on tensorflow, 3 s on torch")
 @once_too
 @each
 @pytest.mark.parametrize("kind", MODELS)
@@ -107,6 +116,7 @@ def test_moments_are_the_old_ones_at_the_kept_neurons(data):
             )
 
 
+@pytest.mark.daily("jax", "torch", why="takes 2 s on tensorflow")
 def test_bfloat16_within_its_precision(data):
     model = pruned(residual_model((16,), dtype="mixed_bfloat16"), data)
     narrow = ki.compact(model)
@@ -160,6 +170,7 @@ np.save('out.npy', out.numpy())
 """
 
 
+@pytest.mark.nightly(why="takes 21 s on torch")
 @needs_3_15
 @once
 def test_without_this_package_it_is_served_and_not_loaded(data, tmp_path):

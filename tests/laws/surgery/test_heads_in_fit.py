@@ -79,8 +79,12 @@ def places(kernel, head, heads, axis):
     return (slice(None),) * axis + (slice(head * each, (head + 1) * each),)
 
 
-@pytest.mark.daily("torch", "tensorflow", why="jax compiles the smaller model")
-@pytest.mark.daily(*EACH, rows=("own_decoder",), why="once on each")
+@pytest.mark.daily("jax", "torch", rows=("own_decoder",), why="these suffice")
+@pytest.mark.daily(
+    "tensorflow",
+    "torch",
+    why="jax compiles the smaller model; the rest takes 3 s on tensorflow",
+)
 @pytest.mark.parametrize("make", [two_attentions, own_decoder])
 def test_equals_algorithm_1_in_float64(make):
     record = StepRecord("kv_groups")
@@ -139,8 +143,10 @@ def test_equals_algorithm_1_in_float64(make):
                     )
 
 
-@pytest.mark.daily("torch", why="the narrow shapes of neurons go the same way")
-@pytest.mark.daily(*EACH, rows=("end",), why="once on each")
+@pytest.mark.daily(*EACH, rows=("end",), why="these suffice")
+@pytest.mark.nightly(
+    why="the narrow shapes of neurons go the same way; the rest takes 1.4 s on torch"
+)
 @pytest.mark.parametrize("compact", ["end", "progressive"])
 def test_narrow_equals_masked(compact):
     (masked, x, history), (narrow, _, narrow_history) = (
@@ -193,7 +199,10 @@ def test_a_copy_and_a_file_have_the_heads_that_stay(tmp_path):
         np.testing.assert_allclose(first, other, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.daily("torch", why="checkpoints of neurons are restored on each")
+@pytest.mark.daily("torch", rows=("2",), why="these suffice")
+@pytest.mark.nightly(
+    why="checkpoints of neurons are restored on each; the rest takes 3 s on torch"
+)
 @pytest.mark.parametrize("step", [2, 5, 8])
 def test_a_run_goes_on_from_its_checkpoint(step, tmp_path):
     """In the middle of pruning, and after the model became narrower."""
@@ -255,7 +264,8 @@ def test_what_is_refused_when_fit_begins(arguments, words):
         trained(two_attentions, "end", **arguments)
 
 
-@pytest.mark.daily("torch", why="shapes alone")
+@pytest.mark.daily("torch", rows=("kinds0",), why="these suffice")
+@pytest.mark.nightly(why="shapes alone; the rest takes 2 s on torch")
 @pytest.mark.parametrize("kinds", [("kv_groups",), ("neurons", "kv_groups")])
 def test_a_budget_is_met_by_one_fraction(kinds):
     full = two_attentions().count_params()

@@ -125,6 +125,12 @@ def prune(model, compact):
     model.fit(X, X[:, :1], epochs=2, callbacks=[callback], **FIT)
 
 
+@pytest.mark.daily(
+    "torch",
+    rows=("a layer-end", "a layer-off", "a number-end"),
+    why="these suffice",
+)
+@pytest.mark.nightly(why="the rest takes 4 s on torch")
 @once
 @pytest.mark.parametrize("compact", ["end", "off"])
 @pytest.mark.parametrize("kind", BLOCKS)
@@ -198,6 +204,7 @@ class Stepping(keras.Model):
         return super().train_step(*arguments)
 
 
+@pytest.mark.daily("jax", "torch", why="takes 3 s on tensorflow")
 def test_a_functional_model_with_a_train_step_of_its_own_is_compacted():
     plain = around(ki.PrunableGatedFFN(12))
     model = Stepping(plain.inputs, plain.outputs, name="stepping")

@@ -11,7 +11,6 @@ from keras_idea.surgery.probes import attach_probes, check_probes, detach_probes
 from tests.support.dense_ffns import dense_gated
 from tests.support.helpers import residual_model, to_numpy
 from tests.support.optimizers import OPTIMIZERS, WHOLE_MATRIX
-from tests.support.selection import EACH
 
 NAMES = sorted({*OPTIMIZERS, *WHOLE_MATRIX} - {"accumulated"})
 
@@ -24,16 +23,12 @@ def attach(model, ffns):
 
 
 @pytest.mark.daily(
-    "jax",
-    "torch",
-    rows=("PrunableGatedFFN-adamw", "PrunableGatedFFN-loss scale"),
-    why="tensorflow has muon, and Dense layers",
+    "jax", "torch", rows=("PrunableGatedFFN-adamw",), why="these suffice"
 )
-@pytest.mark.daily("torch", why="slots are sliced by Python; some on each")
 @pytest.mark.daily(
-    *EACH,
-    rows=("FFN-adamw", "loss scale", "FFN-muon"),
-    why="slots are sliced by Python; some on each",
+    "torch",
+    why="slots are sliced by Python; some on each; the rest takes 5 s on jax, "
+    "18 s on tensorflow",
 )
 @pytest.mark.parametrize(
     "ffn, name",

@@ -79,6 +79,7 @@ def test_verdicts_are_the_t_tests(shift):
     assert place.verdict == expected
 
 
+@pytest.mark.nightly(why="takes 3 s on torch")
 def test_what_could_be_seen_is_seen_four_times_of_five():
     rng = np.random.default_rng(0)
     seen = []

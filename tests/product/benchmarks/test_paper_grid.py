@@ -23,6 +23,8 @@ from keras_idea.errors import TextError
 from tests.support.paper_micro import KEYS, MICRO, corpus
 
 # Four steps: enlarged two, pruned one, recovered one.
+pytestmark = pytest.mark.nightly(why="a small grid takes 42 s")
+
 SCALE = dataclasses.replace(MICRO, total_steps=4, warmup_steps=1)
 
 

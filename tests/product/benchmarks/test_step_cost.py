@@ -57,6 +57,7 @@ def take_off(model):
     del model.optimizer.apply
 
 
+@pytest.mark.nightly(why="takes 3 s on torch")
 def test_steps_that_prune_are_timed(benchmarks):
     contestants, _, _, step_cost = benchmarks
     turns = Turns()
@@ -67,6 +68,10 @@ def test_steps_that_prune_are_timed(benchmarks):
     assert all(len(seconds) == 2 for seconds in timed["seconds per step"].values())
 
 
+@pytest.mark.daily(
+    "torch", rows=("'tracking', which does not prune",), why="these suffice"
+)
+@pytest.mark.nightly(why="the rest takes 3 s on torch")
 @pytest.mark.parametrize(
     ("name", "said"),
     [
@@ -124,6 +129,8 @@ def test_a_narrow_model_that_is_not_narrow_is_found_out(benchmarks):
     proof.check_narrow("built narrow", narrow, shape.target_dim, like=narrow)
 
 
+@pytest.mark.daily("torch", rows=("off",), why="these suffice")
+@pytest.mark.nightly(why="the rest takes 2 s on torch")
 @pytest.mark.parametrize("compact", ["off", "end", "progressive"])
 def test_a_whole_run_is_timed_only_if_it_was_pruned(benchmarks, monkeypatch, compact):
     contestants, proof, run_price, _ = benchmarks

@@ -70,7 +70,7 @@ def test_another_module_that_imports_the_package_keeps_its_arguments(tmp_path):
     assert ended.stdout.split() == ["['-x',", "'train']"], ended.stderr
 
 
-@pytest.mark.nightly(rows=("module",), why="the program has it")
+@pytest.mark.nightly(why="takes 18 s on torch")
 @pytest.mark.parametrize("begin", [PROGRAM, MODULE], ids=["program", "module"])
 def test_nothing_but_what_is_asked_for_is_said(begin, tmp_path):
     """No greetings of TensorFlow's, which KerasHub imports on every backend."""
@@ -117,6 +117,7 @@ def test_a_package_that_is_not_there_is_one_line(
     assert sorted(tmp_path.iterdir()) == before
 
 
+@pytest.mark.nightly(why="takes 11 s on torch")
 def test_to_import_the_package_is_enough_to_load_a_model(tmp_path):
     """Its classes are registered with Keras by the import, whichever was first."""
     inputs = keras.Input((4,))

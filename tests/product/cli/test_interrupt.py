@@ -80,6 +80,7 @@ def test_while_tensorflow_is_imported(tmp_path, body):
     assert ended == (130, "", f"{LINE}\n")
 
 
+@pytest.mark.nightly(why="takes 17 s on torch")
 def test_while_it_trains(tmp_path):
     """What is written is whole, and the same command resumes the run."""
     steps = CONFIG.replace("recover_steps = 5", "recover_steps = 100001")

@@ -26,6 +26,20 @@ def examples():
                 yield pytest.param(found, id=found.name.removeprefix("keras_idea."))
 
 
+@pytest.mark.nightly(
+    rows=(
+        "callbacks.idea_prune.IdeaPruneCallback",
+        "data.tokens.batches.TokenBatches",
+        "evaluation.hub_tasks.PaperTasks",
+        "export.hf.folder.export_hf",
+        "export.preset.export_preset",
+        "runs.train.training.train",
+        "shapes.search.search",
+        "shapes.shrink.shrink",
+    ),
+    why="the others suffice",
+)
+@pytest.mark.daily("torch", why="the rest takes 37 s on torch")
 @pytest.mark.parametrize("example", list(examples()))
 def test_example(example, sound, tmp_path, monkeypatch):
     make_files(sound, tmp_path)

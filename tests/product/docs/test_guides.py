@@ -80,6 +80,7 @@ def test_what_is_no_guide_is_refused(text):
         read_guide(text)
 
 
+@pytest.mark.nightly(why="takes 14 s on torch")
 def test_your_own_model(run):
     names = run("your_own_model")
     assert names["history"].history["width"][0] == 128
@@ -89,6 +90,7 @@ def test_your_own_model(run):
     assert names["loaded"].count_params() == names["narrow"].count_params()
 
 
+@pytest.mark.nightly(why="takes 4 s on torch")
 def test_any_keras_model(run, tmp_path):
     names = run("any_keras_model")
     # The classifier's head could be pruned, and is left out; attention cannot.

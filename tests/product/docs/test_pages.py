@@ -18,7 +18,6 @@ from keras_idea.hub.make_tokenizer import make_tokenizer
 from keras_idea.runs.config import parse_config
 from tests.support import ROOT
 from tests.support.hub_models import tiny_lm
-from tests.support.selection import EACH
 
 PAGES = [
     *ROOT.glob("*.md"),
@@ -30,7 +29,9 @@ BLOCK = re.compile(r"^ *```python\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s#]+)(?:#[^)]*)?\)")
 
 
-@pytest.mark.daily(*EACH, why="what a stranger copies")
+@pytest.mark.daily(
+    "jax", "torch", why="what a stranger copies; takes 14 s on tensorflow"
+)
 def test_the_readme_s_code_runs(tmp_path, monkeypatch, capsys):
     """As it is copied: a few lines, from nothing to a file of stock Keras."""
     monkeypatch.chdir(tmp_path)
@@ -88,6 +89,7 @@ def test_links_lead_somewhere():
                 assert path.exists() or path in made, f"{page.name}: {target}"
 
 
+@pytest.mark.nightly(why="takes 9 s on torch")
 def test_an_example_ends_as_it_says(capsys):
     runpy.run_path(str(ROOT / "examples/prune_in_fit.py"), run_name="__main__")
     said = capsys.readouterr().out
@@ -102,6 +104,7 @@ def example_of(name):
     return example
 
 
+@pytest.mark.nightly(why="takes 14 s on torch")
 def test_a_pruned_checkpoint_keeps_its_tokenizer(monkeypatch, tmp_path):
     """The example's way: preset, student and teacher, preset; it writes text."""
     import keras_hub
@@ -126,6 +129,7 @@ def test_a_pruned_checkpoint_keeps_its_tokenizer(monkeypatch, tmp_path):
     assert pathlib.Path("hf/tokenizer.json").is_file()
 
 
+@pytest.mark.nightly(why="takes 6 s on torch")
 def test_the_family_of_one_run_has_the_widths_that_it_says(monkeypatch, tmp_path):
     example = example_of("one_run_a_family")
     monkeypatch.setattr(example, "ENLARGE", 6)

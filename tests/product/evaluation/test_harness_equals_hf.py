@@ -185,6 +185,8 @@ def ask(pair, kind, arguments):
     ]
 
 
+@pytest.mark.daily("torch", rows=("llama3, BPE",), why="these suffice")
+@pytest.mark.nightly(why="the rest takes 5 s on torch")
 def test_tokens(pair):
     texts = [text for both in fifty_pairs() for text in both]
     for text in texts:
@@ -214,6 +216,8 @@ def test_rolling_log_likelihoods(pair):
     np.testing.assert_allclose(ours, theirs, atol=TOLERANCE)
 
 
+@pytest.mark.nightly(rows=("converted by KerasHub",), why="the others suffice")
+@pytest.mark.daily("torch", why="the rest takes 1.4 s on torch")
 def test_generated_text(pair):
     """With stop texts, cut prompts, and the special tokens that a random model says."""
     greedy = {"do_sample": False}
@@ -243,6 +247,7 @@ QUESTIONS = [
 ]
 
 
+@pytest.mark.nightly(why="takes 11 s on torch")
 def test_a_task_on_the_command_line(pair, tmp_path, capsys):
     """What the command prints is what the harness finds with its own model."""
     lines = "".join(json.dumps(question) + "\n" for question in QUESTIONS)

@@ -21,6 +21,7 @@ BACKEND = keras.backend.backend()
 
 
 class TestPreset:
+    @pytest.mark.daily("torch", why="takes 9 s on jax, 3 s on tensorflow")
     @each
     def test_keeps_tokenizer_and_function(self, lm, run):
         import keras_hub
@@ -38,6 +39,7 @@ class TestPreset:
         export = export_preset(lm, tmp_path / "preset")
         assert export.match.difference <= 1e-2
 
+    @pytest.mark.daily("torch", why="takes 9 s on jax, 5 s on tensorflow")
     @each
     def test_own_decoder_becomes_a_llama3(self, tmp_path):
         import keras_hub

@@ -27,13 +27,19 @@ from tests.support.gguf_models import (
 from tests.support.gguf_reading import logits_of, read
 from tests.support.hub_models import tiny_backbone, tiny_lm
 from tests.support.masks import prune_by_hand
-from tests.support.selection import EACH
 
 pytestmark = pytest.mark.usefixtures("alone")
 
 
 class TestWeights:
-    @pytest.mark.daily(*EACH, rows=("llama3",), why="one family on each")
+    @pytest.mark.daily(
+        "torch",
+        rows=("llama", "llama tied", "llama3", "mistral", "qwen", "qwen3"),
+        why="these suffice",
+    )
+    @pytest.mark.nightly(
+        why="the rest takes 12 s on jax, 4 s on tensorflow, 2 s on torch"
+    )
     @pytest.mark.parametrize("name", FAMILIES)
     def test_read_by_transformers(self, name, tmp_path):
         lm = tiny(name)
@@ -43,6 +49,12 @@ class TestWeights:
         found = logits_of(tmp_path / "x.gguf", ids)
         np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5)
 
+    @pytest.mark.daily(
+        "torch",
+        rows=("llama", "llama tied", "llama3", "mistral", "qwen", "qwen3", "gemma"),
+        why="these suffice",
+    )
+    @pytest.mark.nightly(why="the rest takes 4 s on torch")
     @pytest.mark.parametrize("name", ALL)
     def test_llama_cpp_knows_each_tensor_and_key(self, name, tmp_path):
         import gguf

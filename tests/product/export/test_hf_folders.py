@@ -11,14 +11,16 @@ from keras_idea.export.hf import tokenizer as hf_tokenizer
 from tests.support.exports import NARROW, hide, listing, logits
 from tests.support.hub_models import tiny_backbone, tiny_lm
 from tests.support.masks import prune_by_hand
-from tests.support.selection import EACH
 from tests.support.with_tokenizer import TEXT, VOCABULARY, with_tokenizer
 
 
 class TestHuggingFace:
     """What transformers makes of a pruned and compacted model."""
 
-    @pytest.mark.daily(*EACH, rows=("llama3-bpe",), why="one family on each")
+    @pytest.mark.daily("torch", rows=("llama-sentencepiece",), why="these suffice")
+    @pytest.mark.nightly(
+        why="the rest takes 3 s on jax, 4 s on tensorflow, 5 s on torch"
+    )
     @pytest.mark.parametrize(
         "name, kind",
         [

@@ -47,6 +47,12 @@ def trained(name, compact):
     return core, model, losses.losses
 
 
+@pytest.mark.daily(
+    "torch",
+    rows=("bert", "roberta", "xlm roberta", "distilbert", "fnet"),
+    why="these suffice",
+)
+@pytest.mark.nightly(why="the rest takes 7 s on torch")
 @pytest.mark.parametrize("name", ENCODERS)
 def test_untrained(name):
     model, row = backbone(name), ENCODERS[name]
@@ -67,21 +73,8 @@ def test_untrained(name):
     assert foreign(model) == foreign(narrow) == []
 
 
-@pytest.mark.nightly(
-    rows=(
-        "roberta",
-        "deberta",
-        "distilbert",
-        "electra",
-        "roformer",
-        "clip text",
-        "siglip",
-        "deit",
-        "dinov2",
-        "esm",
-    ),
-    why="each is masked and compacted in `test_untrained`",
-)
+@pytest.mark.daily("torch", rows=("fnet",), why="these suffice")
+@pytest.mark.nightly(why="the rest takes 11 s on torch")
 @pytest.mark.parametrize("name", ENCODERS)
 def test_pruned_in_fit(name, tmp_path):
     core, model, losses = trained(name, "end")

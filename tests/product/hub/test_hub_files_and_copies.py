@@ -48,6 +48,7 @@ def optimizer_shapes(model):
     return [tuple(variable.shape) for variable in model.optimizer.variables]
 
 
+@pytest.mark.nightly(why="takes 10 s on torch")
 @pytest.mark.parametrize("method", ["sensitivity", "learned_mask", "activation"])
 def test_what_is_saved_in_the_middle_answers_as_the_model(method, tmp_path):
     import keras_hub
@@ -88,6 +89,7 @@ def test_what_is_saved_in_the_middle_answers_as_the_model(method, tmp_path):
     model.fit(*data, **FIT)
 
 
+@pytest.mark.nightly(why="takes 3 s on torch")
 def test_the_optimizer_of_a_file_saved_in_the_middle_is_the_stock_one(tmp_path):
     """It has the moments, and none of our variables: training goes on from them."""
     lm, data = compiled_lm()
@@ -137,6 +139,7 @@ def test_after_a_stop_in_the_middle_the_next_fit_is_a_stock_one():
     assert list(map(id, trained)) == list(map(id, model.trainable_variables))
 
 
+@pytest.mark.nightly(why="takes 5 s on torch")
 @pytest.mark.parametrize(
     "copied",
     [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))],
@@ -186,6 +189,8 @@ def test_weights_of_another_width(tmp_path):
     np.testing.assert_array_equal(answers(narrow, data[0]), answers(model, data[0]))
 
 
+@pytest.mark.daily("torch", rows=("mixed_bfloat16",), why="these suffice")
+@pytest.mark.nightly(why="the rest takes 2 s on torch")
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "bfloat16"])
 def test_presets_of_half_precision(policy, tmp_path):
     """KerasHub 0.32 loads a task's preset of mixed precision only with `dtype`."""

@@ -31,6 +31,8 @@ def trained(name, compact="off", optimizer=None, method="sensitivity", callbacks
     return model, history.history, (x, y)
 
 
+@pytest.mark.daily("torch", rows=("qwen moe",), why="these suffice")
+@pytest.mark.nightly(why="the rest takes 5 s on torch")
 @pytest.mark.parametrize("name", ["qwen moe", "gpt oss"])
 def test_narrow_in_the_middle_of_fit(name):
     """Milestones, with steps compiled ahead on jax, change nothing."""
@@ -44,6 +46,8 @@ def test_narrow_in_the_middle_of_fit(name):
     np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5)
 
 
+@pytest.mark.daily("torch", rows=("mixtral-muon",), why="these suffice")
+@pytest.mark.nightly(why="the rest takes 12 s on torch")
 @pytest.mark.parametrize(
     "make",
     [
@@ -92,6 +96,7 @@ class StopAfter(keras.callbacks.Callback):
         self.model.stop_training = self.parts == 0
 
 
+@pytest.mark.nightly(why="takes 9 s on torch")
 def test_a_run_goes_on(tmp_path):
     """A checkpoint of experts that are narrow already, and scores of all of them."""
     whole, _, (x, y) = trained("gpt oss", "progressive")
@@ -144,6 +149,7 @@ def test_watched(tmp_path):
     np.testing.assert_array_equal(np.take_along_axis(every, index, 1), values)
 
 
+@pytest.mark.nightly(why="takes 2 s on torch")
 def test_an_expert_that_no_token_comes_to():
     model = tiny_lm("gpt oss")
     for block in model.backbone.transformer_layers:
@@ -177,6 +183,7 @@ class TestRejected:
         with pytest.raises(ValueError, match="have .24, 21, 24, 24. neurons"):
             ki.compact(model)
 
+    @pytest.mark.nightly(why="takes 5 s on torch")
     def test_a_file_of_another_width(self, tmp_path):
         narrow, _, _ = trained("gpt oss", "end")
         narrow.save_weights(tmp_path / "narrow.weights.h5")

@@ -127,10 +127,8 @@ def presets(tmp_path_factory):
 
 @pytest.mark.parametrize("name", FAMILIES)
 class TestPreset:
-    @pytest.mark.nightly(
-        rows=("gemma", "llama3 tied", "mistral", "qwen3"),
-        why="a process is started a row",
-    )
+    @pytest.mark.daily("torch", rows=("phi3",), why="these suffice")
+    @pytest.mark.nightly(why="the rest takes 36 s on torch")
     def test_loads_without_us_as_the_same_class(self, presets, name):
         known, found = presets[name]
         assert found["class"] == known["class"]

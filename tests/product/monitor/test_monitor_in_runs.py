@@ -92,6 +92,8 @@ def test_gradient_accumulation(data, tmp_path):
         assert np.isclose(tokens[step], 80 * speed, rtol=1e-5)
 
 
+@pytest.mark.nightly(rows=("learned_mask",), why="the others suffice")
+@pytest.mark.daily("torch", why="the rest takes 1.0 s on torch")
 @pytest.mark.parametrize("method", ["random", "activation", "learned_mask"])
 def test_every_method(data, tmp_path, method):
     model = compiled()

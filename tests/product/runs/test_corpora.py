@@ -63,6 +63,7 @@ def held_out_bits(model, text):
 
 
 class TestOwnDecoder:
+    @pytest.mark.nightly(why="takes 14 s on torch")
     def test_the_table_is_of_the_documents_held_out(self, run):
         folder, _ = run
         rows = json.loads((folder / "table.json").read_text())["rows"]
@@ -141,6 +142,7 @@ def test_a_bad_record_is_told_of_once(tmp_path):
         assert "bad records" not in run.stderr
 
 
+@pytest.mark.nightly(why="takes 12 s on torch")
 def test_a_hub_model_with_a_tokenizer_of_the_documents(tmp_path):
     columns = {"body": TEXTS, "url": ["" for _ in TEXTS]}
     write(tmp_path, {"documents/a.parquet": parquet(columns)})

@@ -154,6 +154,8 @@ DAMAGES = {
 }
 
 
+@pytest.mark.daily("torch", rows=("manifest missing",), why="these suffice")
+@pytest.mark.nightly(why="the rest takes 17 s on torch")
 @pytest.mark.parametrize("name", DAMAGES)
 def test_one_interval_is_lost(unfinished, straight, capsys, name):
     file, damage, reason = DAMAGES[name]
@@ -165,6 +167,7 @@ def test_one_interval_is_lost(unfinished, straight, capsys, name):
     assert_equals(unfinished, straight)
 
 
+@pytest.mark.nightly(why="takes 3 s on torch")
 def test_metrics_are_written_anew(unfinished, straight, capsys):
     (unfinished / "runs/tiny/metrics.csv").unlink()
     assert train(unfinished) == 0

@@ -22,7 +22,7 @@ from tests.support.tiny_run import ALONE, curve, write_inputs
 
 
 class TestDistillation:
-    @pytest.mark.nightly(rows=("a preset",), why="counted as a run is")
+    @pytest.mark.nightly(why="takes 16 s on torch")
     @pytest.mark.parametrize("of", ["a run", "a preset"])
     def test_a_plan_counts_the_teacher(self, trained, tmp_path, of):
         trained("teacher")
@@ -76,6 +76,7 @@ class TestDistillation:
             0.75 * nats + 0.25 * 2.0**2 * divergence, rel=1e-4
         )
 
+    @pytest.mark.nightly(why="takes 29 s on torch")
     def test_a_run_with_a_teacher(self, trained):
         alone = curve(trained("teacher"))
         lines = 'weight = 0.9\nteacher = "runs/teacher"'
@@ -88,6 +89,7 @@ class TestDistillation:
         assert columns["width"][-1] == 8
         assert keras.models.load_model(folder / "narrow.keras").count_params()
 
+    @pytest.mark.nightly(why="takes 29 s on torch")
     def test_a_model_that_is_trained_already(self, trained):
         """Pruned from its first step: the table has it before, and with no teacher."""
         trained("teacher")
@@ -141,6 +143,7 @@ class TestDistillation:
         assert "`distillation.teacher`" in error and match in error
         assert not (tmp_path / "runs").exists()
 
+    @pytest.mark.nightly(why="takes 14 s on torch")
     def test_a_teacher_of_other_tokens(self, trained, tmp_path, capsys):
         trained("teacher")
         text = ALONE.replace('text = "text.txt"\n', "") + (

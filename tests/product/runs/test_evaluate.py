@@ -37,6 +37,7 @@ def run(tmp_path_factory):
     return folder, model
 
 
+@pytest.mark.nightly(why="takes 2 s on torch")
 def test_text_and_tasks(run, capsys):
     folder, model = run
     command = ["evaluate", str(folder), "--text", str(folder / "text.txt")]

@@ -39,7 +39,12 @@ def logits(model, ids):
     return keras.ops.convert_to_numpy(outputs)
 
 
-@pytest.mark.daily(*EACH, rows=("llama3",), why="one family on each")
+@pytest.mark.daily(*EACH, rows=("llama3",), why="these suffice")
+@pytest.mark.nightly(
+    rows=("phi3", "gemma"),
+    why="the others suffice",
+)
+@pytest.mark.daily("torch", why="the rest takes 0.9 s on torch")
 @pytest.mark.parametrize("family", HUB_FAMILIES)
 def test_every_family(family):
     import keras_hub

@@ -66,6 +66,7 @@ def bits_per_byte(run):
 
 
 class TestBytes:
+    @pytest.mark.daily("torch", why="takes 18 s on jax")
     @some
     def test_leaves_a_preset_instead_of_a_keras_file(self, llama3):
         run, _ = llama3
@@ -104,6 +105,7 @@ class TestBytes:
             width(step) for step in range(1, 13)
         ]
 
+    @pytest.mark.nightly(why="takes 21 s on torch")
     def test_the_printed_lines_work_without_this_package(self, llama3):
         run, printed = llama3
         lines = [line.strip() for line in printed.splitlines()]
@@ -126,6 +128,7 @@ class TestBytes:
         text = (run / "sample.txt").read_text(encoding="utf-8")
         assert text.startswith("the ") and len(text) >= 15
 
+    @pytest.mark.nightly(why="takes 9 s on jax, 4 s on torch")
     @some
     def test_another_run_begins_with_the_preset(self, llama3, without_speeds):
         run, _ = llama3
@@ -143,6 +146,7 @@ class TestBytes:
         assert wide["bits_per_byte"] < rows(run)[1]["bits_per_byte"] + 0.05
 
 
+@pytest.mark.nightly(why="takes 9 s on torch")
 @pytest.mark.parametrize(
     "hub, tokenizer, size",
     [("qwen3", "bpe", 297), ("gemma", "sentencepiece", 340)],

@@ -19,6 +19,8 @@ def parameters(config, width):
     return outlines(config).make(width).count_params()
 
 
+@pytest.mark.daily("torch", rows=("",), why="these suffice")
+@pytest.mark.nightly(why="the rest takes 2 s on torch")
 @pytest.mark.parametrize("more", ["", 'hub = "llama3"\ntokenizer = "bytes"'])
 def test_parameters(more):
     bare = parse_config(CONFIG.replace("[model]", f"[model]\n{more}"))

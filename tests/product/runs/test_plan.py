@@ -154,6 +154,8 @@ def test_a_tokenizer_has_the_tokens_that_are_asked_for(in_folder):
     assert more - fewer == (300 - 261) * 2 * 16
 
 
+@pytest.mark.daily("torch", rows=("decoder-adamw",), why="these suffice")
+@pytest.mark.nightly(why="the rest takes 18 s on torch")
 @pytest.mark.parametrize("name", ["adamw", "adafactor", "muon", "lion"])
 @pytest.mark.parametrize("hub", [False, True], ids=["decoder", "hub"])
 def test_bytes_are_those_of_a_real_model(in_folder, hub, name):
@@ -204,9 +206,8 @@ def test_what_train_refuses_is_refused(in_folder, capsys):
     assert "No text at 'text.txt'" in capsys.readouterr().err
 
 
-@pytest.mark.nightly(
-    rows=("paper_1b3", "paper_300m"), why="models of 20 s; the others stay"
-)
+@pytest.mark.daily("torch", rows=("small_74m_from_136m",), why="these suffice")
+@pytest.mark.nightly(why="the rest takes 0.9 s on torch")
 @pytest.mark.parametrize(
     "path", sorted((ROOT / "examples/runs").glob("*.toml")), ids=lambda p: p.stem
 )
@@ -233,7 +234,9 @@ def _resident(field):
     return 1024 * int(found.split()[1])
 
 
-@pytest.mark.daily(*EACH, why="each compiler is its own")
+@pytest.mark.daily(
+    "tensorflow", "torch", why="each compiler is its own; takes 5 s on jax"
+)
 def test_a_compiler_is_asked(in_folder, capsys):
     if keras.backend.backend() != "jax":
         assert main(["plan", "tiny.toml", "--compile"]) == 2

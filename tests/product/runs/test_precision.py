@@ -41,6 +41,7 @@ def test_refused_on_tensorflow(line):
         make_optimizer(config)
 
 
+@pytest.mark.nightly(why="takes 31 s on torch")
 @pytest.mark.skipif(not RIGHT, reason="it is refused, see above")
 def test_a_step_in_parts_is_the_same_step(trained):
     whole = curve(trained("whole", keys("optimizer", "global_clipnorm = 0.5")))
@@ -51,7 +52,7 @@ def test_a_step_in_parts_is_the_same_step(trained):
         np.testing.assert_allclose(parts[name], values, rtol=1e-5, atol=2e-5)
 
 
-@pytest.mark.nightly(rows=("mixed_float16",), why="one of the two")
+@pytest.mark.nightly(why="takes 33 s on torch")
 @pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16"])
 def test_mixed_precision(trained, dtype):
     whole = curve(trained("whole"))
@@ -161,7 +162,9 @@ def test_the_rate_that_is_rewarmed_is_what_is_trained_with():
     np.testing.assert_allclose([float(source(t)) for t in range(12)], expected, 1e-5)
 
 
-@pytest.mark.daily(*EACH, why="each rematerializes its own way")
+@pytest.mark.daily(
+    "torch", why="each rematerializes its own way; takes 6 s on jax, 13 s on tensorflow"
+)
 def test_rematerialized_blocks_are_computed_again(tmp_path, monkeypatch):
     calls = []
     call = DecoderBlock.call

@@ -190,7 +190,7 @@ def unfinished(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.daily("jax", "torch", why="a process is killed")
+@pytest.mark.daily("torch", why="a process is killed; takes 7 s on jax")
 def test_killed_before_the_first_checkpoint(tmp_path, monkeypatch, capsys):
     """That it starts again is said, once; a resumed run says where it resumes."""
     monkeypatch.chdir(tmp_path)

@@ -42,6 +42,7 @@ def validation_bits(model, folder):
 
 
 class TestRun:
+    @pytest.mark.nightly(why="takes 15 s on jax, 33 s on tensorflow, 13 s on torch")
     @each
     def test_leaves_every_file(self, run):
         assert {path.name for path in run.iterdir()} == set(FILES)
@@ -63,6 +64,7 @@ class TestRun:
             2 * 16 + 4 * 16 * 16 + 3 * 16 * 8
         )
 
+    @pytest.mark.daily("tensorflow", "torch", why="takes 5 s on jax")
     @each
     def test_table_tells_of_the_saved_model(self, run):
         rows = json.loads((run / "table.json").read_text())["rows"]
@@ -135,9 +137,10 @@ class TestRun:
         assert "Traceback" not in captured.err and captured.out == ""
         assert {p: p.stat().st_mtime_ns for p in run.iterdir()} == before
 
-    @pytest.mark.daily("torch", why="the run above, in other words of the config")
+    @pytest.mark.nightly(
+        why="the run above, in other words of the config; takes 11 s on torch"
+    )
     @pytest.mark.parametrize("compact", ["off", "progressive"])
-    @pytest.mark.nightly(rows=("progressive",), why="one of the two")
     def test_without_comparison(self, tmp_path, monkeypatch, compact):
         # Also masked to the end: what is saved is narrow all the same.
         write_inputs(

@@ -34,7 +34,7 @@ def start(folder):
     return process
 
 
-@pytest.mark.nightly(rows=("option1",), why="once is enough")
+@pytest.mark.nightly(why="takes 28 s on torch")
 @pytest.mark.parametrize("option", [[], ["--overwrite"]])
 def test_the_second_ends_at_once(tmp_path, monkeypatch, capsys, option):
     write_inputs(tmp_path, RUN)

@@ -196,6 +196,7 @@ def start(source, folder, seconds, builders):
     )
 
 
+@pytest.mark.nightly(why="takes 11 s on torch")
 def test_killed_in_the_middle_and_made_again(source, folder):
     process = start(source, folder, 0.01, builders=1)
     while not list(folder.glob(".*/shard-00003.bin")):

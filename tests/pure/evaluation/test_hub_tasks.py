@@ -73,6 +73,7 @@ def test_the_harness_own_tasks_get_the_papers_shots(in_folder):
     assert shots == {"triviaqa": 1, "mmlu_law": 5, "own_law": None}
 
 
+@pytest.mark.nightly(why="takes 3 s on torch")
 def test_openwebtext_is_streamed(in_folder):
     texts = ["a man ran.", "he sat.", "an end"]
     write_lines(
