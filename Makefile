@@ -29,7 +29,7 @@ export TF_CPP_MIN_LOG_LEVEL = 3
 PIP = pip install --quiet --disable-pip-version-check --no-compile
 
 .PHONY: demo test check docs release endurance mutations newest oldest served browser lint bench clean \
-	test-browser test-core $(PARTS)
+	test-browser test-core $(PARTS) $(BACKENDS:%=endurance-%)
 
 demo: .venv-demo/ready
 	KERAS_BACKEND=jax .venv-demo/bin/python -m keras_idea train --output runs/demo --overwrite
@@ -74,13 +74,18 @@ check: lint
 	@echo "Left out: tests/product, tests/laws/hub, torch.compile, jax, tensorflow and" \
 		"the browser: make test."
 
-# Before a release: every test on every backend, compiled as a user compiles it. What
+# Before a release: every test on every backend, then what `make test` runs once more,
+# compiled as a user compiles it. `make --jobs=2 endurance` keeps two cores busy; what
 # touches no backend runs once.
-endurance: .venv/ready
-	@for backend in $(BACKENDS); do \
-		KERAS_IDEA_ENDURANCE=1 KERAS_BACKEND=$$backend .venv/bin/python -m pytest \
-			$$([ $$backend = torch ] || echo --ignore=tests/pure) || exit 1; \
-	done
+endurance: $(BACKENDS:%=endurance-%)
+endurance-jax endurance-tensorflow: APART = --ignore=tests/pure
+LONG = -m pytest -o faulthandler_timeout=1800
+$(BACKENDS:%=endurance-%): endurance-%: .venv/ready
+	@export KERAS_BACKEND=$*; \
+	KERAS_IDEA_ENDURANCE=1 .venv/bin/python $(LONG) $(APART); every=$$?; \
+	if [ $* != torch ]; then \
+		KERAS_IDEA_OPTIMIZED=1 .venv/bin/python $(LONG) --daily || exit 1; \
+	fi; exit $$every
 
 # Is each of some twenty faults found? By which test? For half an hour.
 mutations: .venv/ready
