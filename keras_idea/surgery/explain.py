@@ -1,4 +1,4 @@
-"""Why the Dense layers of a model are pruned, or are not."""
+"""Why the layers of a model are pruned, or are not."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -8,7 +8,8 @@ import keras
 from keras_idea.groups.dense import is_dense
 from keras_idea.keras_private.layer_walk import walk
 from keras_idea.surgery.dense_neurons import dense_groups
-from keras_idea.surgery.find import find_ffns
+from keras_idea.surgery.find import Kind, find_groups
+from keras_idea.surgery.heads import find_heads
 from keras_idea.validation import plural
 
 
@@ -18,29 +19,34 @@ class Explanation:
 
     Attributes:
         taken: dict, name of an FFN -> its neurons.
+        heads: dict, name of an attention layer -> its key/value heads, which are pruned
+            where "kv_groups" is asked for.
         left_out: dict, path of a Dense or EinsumDense layer -> why its outputs are not
-            neurons that can be pruned.
+            neurons that can be pruned; of an attention layer -> why its heads cannot.
     """
 
     taken: dict[str, int]
+    heads: dict[str, int]
     left_out: dict[str, str]
 
     def __str__(self) -> str:
-        """A table: a line for each FFN and for each layer that is left out."""
+        """A table: a line for each FFN, attention layer, and layer that is left out."""
         rows = [(name, plural(n, "neuron")) for name, n in self.taken.items()]
+        rows += [(name, plural(n, "key/value head")) for name, n in self.heads.items()]
         rows += [(path, f"no: {why}") for path, why in self.left_out.items()]
         width = max((len(name) for name, _ in rows), default=0)
         return "\n".join(f"{name:{width}}  {what}" for name, what in rows)
 
 
 def explain(model: keras.layers.Layer) -> Explanation:
-    """Says which neurons of a model can be pruned, and why others cannot.
+    """Says which neurons and heads of a model can be pruned, and why others cannot.
 
     Args:
         model: a built Keras model or layer.
 
     Returns:
-        `Explanation`; printed, it is a table of every Dense and EinsumDense layer.
+        `Explanation`; printed, it is a table of every Dense, EinsumDense and attention
+        layer. An attention layer's projections are not told of by themselves.
 
     Raises:
         ValueError: if `model` is no Keras layer.
@@ -49,23 +55,35 @@ def explain(model: keras.layers.Layer) -> Explanation:
     >>> ki.explain(model).taken
     {'block_0/ffn_0': 8, 'block_1/ffn_1': 8}
     """
-    ffns = find_ffns(model)
-    taken = {layer.path for ffn in ffns for layer in ffn.layers}
-    left_out = {**dict(_others(model)), **dense_groups(model).left_out}
+    groups = find_groups(model)
+    taken = {layer.path for group in groups for layer in group.layers}
+    numbers: dict[Kind, dict[str, int]] = {"neurons": {}, "kv_groups": {}}
+    for group in groups:
+        numbers[group.kind][group.name] = group.hidden_dim
+    attention = find_heads(model).left_out
+    left_out = {
+        path: why
+        for path, why in _left_out(model).items()
+        if path not in taken and path.rpartition("/")[0] not in attention
+    }
     return Explanation(
-        {ffn.name: ffn.hidden_dim for ffn in ffns},
-        {path: why for path, why in left_out.items() if path not in taken},
+        numbers["neurons"], numbers["kv_groups"], {**left_out, **attention}
     )
 
 
 def why_nothing(model: keras.layers.Layer) -> str:
     """What to say of a model in which nothing can be pruned: why, and what to do."""
-    left_out = explain(model).left_out
+    left_out = _left_out(model)
     if not left_out:
         return "It holds no built Dense layer. Build it, or call it on data, first."
     told = "; ".join(f"{path}: {why}" for path, why in list(left_out.items())[:3])
     more = f"; and {len(left_out) - 3} more" if len(left_out) > 3 else ""
     return f"Its Dense layers: {told}{more}. See `keras_idea.explain(model)`."
+
+
+def _left_out(model: keras.layers.Layer) -> dict[str, str]:
+    """Path of a Dense or EinsumDense layer -> why its outputs are no such neurons."""
+    return {**dict(_others(model)), **dense_groups(model).left_out}
 
 
 def _others(model: keras.layers.Layer) -> Iterator[tuple[str, str]]:

@@ -14,9 +14,9 @@ from tests import ENDURANCE
 from tests.support.hub_models import MIXTURES, MODELS, tiny_lm
 from tests.support.processes import run_script
 
-# Families with the layers of their kind; all are run in `make endurance`, but mixtures,
-# which a model axis is refused for.
-NAMES = ["decoder", "llama3", "gemma2"]
+# KerasHub's families are run in `make endurance`, but mixtures, which a model axis is
+# refused for.
+NAMES = ["decoder"]
 if ENDURANCE:
     NAMES = ["decoder", *(name for name in MODELS if name not in MIXTURES)]
 
@@ -44,8 +44,6 @@ class TestOnAMesh:
         expected, found = told()[name]["losses"]
         assert found == pytest.approx(expected, rel=2e-6)
 
-    @pytest.mark.nightly(rows=("decoder",), why="the others suffice")
-    @pytest.mark.daily("jax", why="the rest takes 35 s on jax")
     def test_a_device_holds_half_of_every_large_kernel(self, name):
         held, shapes = told()[name]["held"], told()[name]["shapes"]
         # Two query heads, one for keys and values: those stay whole, as norms do.

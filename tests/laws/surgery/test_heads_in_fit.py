@@ -13,6 +13,7 @@ import pytest
 import keras_idea as ki
 from tests.support.algorithm_reference import kept
 from tests.support.helpers import to_numpy
+from tests.support.hub_models import tiny_lm
 from tests.support.recording_sgd import RecordingSGD, StepRecord
 from tests.support.selection import EACH
 
@@ -294,3 +295,21 @@ def test_heads_whose_scores_are_looked_at_are_refused():
     x = np.random.default_rng(0).normal(size=(16, 5, FEATURES)).astype("float32")
     with pytest.raises(ValueError, match="looked_at do not act each on its own"):
         model.fit(x, [x, x[:, :1, 0]], batch_size=4, callbacks=[prune], verbose=0)
+
+
+@pytest.mark.daily("torch", why="a table of names")
+def test_heads_are_told_of():
+    explained = ki.explain(two_attentions())
+    assert list(explained.heads.values()) == [4, 4]
+    assert str(explained).count("4 key/value heads") == 2
+    told = " ".join(explained.left_out)
+    assert not any(part in told for part in ("query", "key", "value"))
+
+
+@pytest.mark.daily("torch", why="a table of names")
+def test_heads_that_stay_are_told_of():
+    """A Llama 3 derives the size of a head from how many there are."""
+    explained = ki.explain(tiny_lm("llama3").backbone)
+    assert not explained.heads
+    (why, *_) = [w for path, w in explained.left_out.items() if "attention" in path]
+    assert "cannot say how wide a head is" in why
