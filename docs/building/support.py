@@ -81,12 +81,11 @@ def support_page() -> str:
     families = {name: row for name, row in families.items() if _is_family(row)}
     parts = [
         "# What works where",
-        "Yes, and in brackets how many tests hold it on each backend in `make test`, "
-        "all of them on CPUs. A dash: not tested on this backend in `make test`, "
-        "because it cannot differ there (a test's folder and marks say why; `make "
-        "endurance` runs all of them on each) or because it is the other backends' "
-        "own. What cannot be done raises an error, and that is tested. No GPU and "
-        "no TPU has run any of this yet: for absent TPUs the compiler was asked.",
+        "Yes, and in brackets how many tests `make test` runs on each backend, of how "
+        "many there are for it, all of them on CPUs; \"endurance\": `make endurance` "
+        "alone runs them. A dash: it is the other backends' own. What cannot be done "
+        "raises an error, and that is tested. No GPU and no TPU has run any of this "
+        "yet: for absent TPUs the compiler was asked.",
         "## Features",
         markdown_table([["feature", *BACKENDS], *_features(tests)]).rstrip(),
         "## Families of KerasHub",
@@ -112,11 +111,11 @@ def _features(tests):
         for begin in begins:
             if not any(t.startswith(begin) for b in BACKENDS for t in tests[b]):
                 raise RuntimeError(f"No test begins with {begin!r}.")
-        counts = [
-            sum(daily and t.startswith(begins) for t, daily in tests[b].items())
+        found = [
+            [daily for t, daily in tests[b].items() if t.startswith(begins)]
             for b in BACKENDS
         ]
-        lines.append([feature, *map(_verdict, counts)])
+        lines.append([feature, *map(_verdict, found)])
     return lines
 
 
@@ -124,24 +123,29 @@ def _families(tests, families):
     lines = []
     for name, row in families.items():
         own = (f"[{name}]", f"[{name}-", f"-{name}]", f"-{name}-")
-        counts = [
-            sum(
-                daily and t.startswith("hub/") and any(o in t for o in own)
+        found = [
+            [
+                daily
                 for t, daily in tests[b].items()
-            )
+                if t.startswith("hub/") and any(o in t for o in own)
+            ]
             for b in BACKENDS
         ]
-        if not any(counts):
+        if not any(found):
             raise RuntimeError(f"No test names the model {name!r}.")
         cells = [
             row[column].partition(": ")[0].partition("; ")[0] for column in EXPORTS
         ]
-        lines.append([name, *map(_verdict, counts), *cells])
+        lines.append([name, *map(_verdict, found), *cells])
     return lines
 
 
-def _verdict(count):
-    return f"yes ({count})" if count else "-"
+def _verdict(daily):
+    """Of a flag a test: whether `make test` runs it."""
+    if not daily:
+        return "-"
+    count = f"{len(daily):,}"
+    return f"yes ({sum(daily):,} of {count})" if any(daily) else f"endurance ({count})"
 
 
 def _reasons(families):
