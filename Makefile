@@ -29,7 +29,7 @@ export TF_CPP_MIN_LOG_LEVEL = 3
 PIP = pip install --quiet --disable-pip-version-check --no-compile
 
 .PHONY: demo test check docs release endurance mutations newest oldest served browser lint bench clean \
-	test-browser test-core $(PARTS) $(BACKENDS:%=endurance-%)
+	test-browser test-site test-core $(PARTS) $(BACKENDS:%=endurance-%)
 
 demo: .venv-demo/ready
 	KERAS_BACKEND=jax .venv-demo/bin/python -m keras_idea train --output runs/demo --overwrite
@@ -48,8 +48,13 @@ $(PARTS): test-%: .venv/ready
 	@set -o pipefail; KERAS_BACKEND=$(*:%-product=%) .venv/bin/python -m pytest \
 		--daily --durations=5 $(FOLDERS) 2>&1 | sed -u 's/^/$*: /'
 
-test-browser: .venv/ready browser docs
-	KERAS_BACKEND=jax .venv/bin/python -m pytest browser_tests
+# The report and the dashboard; the site is `make endurance`'s.
+test-browser: .venv/ready browser
+	KERAS_BACKEND=jax .venv/bin/python -m pytest browser_tests \
+		--ignore=browser_tests/test_site.py
+
+test-site: browser docs
+	KERAS_BACKEND=jax .venv/bin/python -m pytest browser_tests/test_site.py
 
 test-core: .venv-jax/ready
 	KERAS_BACKEND=jax .venv-jax/bin/python tests/core_alone.py
@@ -77,7 +82,7 @@ check: lint
 # Before a release: every test on every backend, then what `make test` runs once more,
 # compiled as a user compiles it. `make --jobs=2 endurance` keeps two cores busy; what
 # touches no backend runs once.
-endurance: $(BACKENDS:%=endurance-%)
+endurance: $(BACKENDS:%=endurance-%) test-site
 endurance-jax endurance-tensorflow: APART = --ignore=tests/pure
 LONG = -m pytest -o faulthandler_timeout=1800
 $(BACKENDS:%=endurance-%): endurance-%: .venv/ready

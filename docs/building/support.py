@@ -82,7 +82,7 @@ def support_page() -> str:
     parts = [
         "# What works where",
         "Yes, and in brackets how many tests `make test` runs on each backend, of how "
-        "many there are for it, all of them on CPUs; \"endurance\": `make endurance` "
+        'many there are for it, all of them on CPUs; "endurance": `make endurance` '
         "alone runs them. A dash: it is the other backends' own. What cannot be done "
         "raises an error, and that is tested. No GPU and no TPU has run any of this "
         "yet: for absent TPUs the compiler was asked.",

@@ -112,6 +112,7 @@ def test_steps_beyond_the_end_of_the_run(data):
         fit(prune(begin_step=5, prune_steps=4), data)
 
 
+@pytest.mark.daily("jax", "torch", why="takes 2 s on tensorflow")
 def test_frozen(data):
     model = residual_model()
     model.get_layer("ffn_0").trainable = False

@@ -148,6 +148,7 @@ def test_a_step_of_ones_own(data):
         np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.nightly(why="takes 8 s on jax")
 @pytest.mark.skipif(
     keras.backend.backend() == "torch", reason="Keras on torch takes steps one by one"
 )

@@ -39,13 +39,8 @@ def trained(method, data, compact="end", run_eagerly=False):
     return pair, recorder.losses, logs.history["width"]
 
 
-@pytest.mark.nightly(
-    rows=("learned_mask", "activation with data"),
-    why="the others suffice",
-)
-@pytest.mark.daily(
-    "torch", why="the rest takes 3 s on jax, 10 s on tensorflow, 2 s on torch"
-)
+@pytest.mark.daily("torch", rows=("sensitivity",), why="these suffice")
+@pytest.mark.nightly(why="the rest takes 3 s on jax, 10 s on tensorflow, 3 s on torch")
 @once
 @pytest.mark.parametrize("name", [*METHODS, "activation with data"])
 def test_the_student_becomes_narrow_in_fit_and_the_teacher_stays(name, data):

@@ -15,7 +15,7 @@ from tests.support.ways_to_train import (
 BEGIN, STEPS, TARGET, RATE, LEARNING_RATE = 3, 9, 4, 1024.0, 0.05
 
 
-@pytest.mark.daily("jax", "torch", why="takes 5 s on tensorflow")
+@pytest.mark.daily("torch", why="takes 2 s on jax, 5 s on tensorflow")
 @pytest.mark.parametrize("end", [".keras", ".weights.h5"])
 def test_saved_in_the_middle_it_loads_and_goes_on(end, data, tmp_path):
     """By Keras's ModelCheckpoint, at an epoch's end: optimizer, scores and masks."""
@@ -60,6 +60,7 @@ class _StopAfter(keras.callbacks.Callback):
             self.model.stop_training = True
 
 
+@pytest.mark.daily("jax", "torch", why="takes 2 s on tensorflow")
 def test_files_of_another_width(data, tmp_path):
     path = tmp_path / "narrow.weights.h5"
     model = model_of(ki.PrunableGatedFFN)
@@ -78,6 +79,7 @@ def test_files_of_another_width(data, tmp_path):
         model_of(ki.PrunableGatedFFN).load_weights(plain)
 
 
+@pytest.mark.daily("jax", "torch", why="takes 2 s on tensorflow")
 def test_weights_go_into_a_clone(data):
     """A model narrowed in `fit`, cloned: it has the same variables, and is as plain."""
     model = model_of(ki.PrunableGatedFFN)

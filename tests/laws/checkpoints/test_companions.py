@@ -105,8 +105,8 @@ def stopping(patience=3, **arguments):
 
 @pytest.mark.filterwarnings("error::UserWarning")
 class TestEqual:
-    @pytest.mark.daily(
-        "torch", why="tensorflow traces each resumed run anew; takes 4 s on jax"
+    @pytest.mark.nightly(
+        why="tensorflow traces each resumed run anew; takes 4 s on jax, 2 s on torch"
     )
     def test_reduce_lr_on_plateau(self, data, tmp_path):
         rates, *_ = assert_equal_however_it_is_killed(
@@ -114,6 +114,7 @@ class TestEqual:
         )
         assert len(set(rates.values())) == 3
 
+    @pytest.mark.nightly(why="takes 2 s on torch")
     @once
     def test_early_stopping(self, data, tmp_path):
         """Patience is counted across the kill; what it has ended stays ended."""
@@ -122,6 +123,7 @@ class TestEqual:
         )
         assert len(rates) == BEST + 3 < EPOCHS
 
+    @pytest.mark.nightly(why="takes 2 s on torch")
     @once
     def test_early_stopping_with_the_best_weights(self, data, tmp_path):
         assert_equal_however_it_is_killed(
@@ -192,6 +194,7 @@ class TestEqual:
             lambda: made(use_ema=True, ema_momentum=0.9),
         )
 
+    @pytest.mark.nightly(why="takes 2 s on torch")
     @once
     def test_several_and_pruning(self, data, tmp_path):
         assert_equal_however_it_is_killed(

@@ -59,7 +59,7 @@ def test_what_only_training_does_is_looked_at(more):
     assert not explained.taken and len(explained.left_out) == 3
 
 
-@pytest.mark.daily("jax", "torch", why="takes 3 s on tensorflow")
+@pytest.mark.daily("torch", why="takes 2 s on jax, 3 s on tensorflow")
 @pytest.mark.filterwarnings("ignore:The config of InTraining")
 def test_a_head_that_only_training_calls_is_narrowed_too(xy):
     model = in_training("a head")
@@ -168,7 +168,7 @@ def test_another_method_after_an_exception_begins_without_its_probes(xy):
     np.testing.assert_allclose(histories[0]["loss"], histories[1]["loss"], rtol=1e-6)
 
 
-@pytest.mark.daily("jax", "torch", why="takes 6 s on tensorflow")
+@pytest.mark.daily("torch", why="takes 2 s on jax, 6 s on tensorflow")
 @pytest.mark.filterwarnings("ignore:Training ended")
 def test_a_learned_mask_that_was_stopped_says_what_it_lost(xy):
     model = chained()
@@ -218,7 +218,8 @@ def test_a_regularizer_of_pairs_is_warned_of(xy):
         fitted(model, xy, ki.IdeaPruneCallback(TARGET, 8, 8))
 
 
-@pytest.mark.daily("jax", "torch", why="takes 7 s on tensorflow")
+@pytest.mark.daily("torch", rows=("learned_mask",), why="these suffice")
+@pytest.mark.daily("jax", "torch", why="the rest takes 1.1 s on jax, 7 s on tensorflow")
 @pytest.mark.parametrize("method", ["activation", "learned_mask"])
 def test_a_sequential_model_is_measured(method, xy):
     model = normed(layers.Dense(WIDTH, "relu"), layers.Dense(3))

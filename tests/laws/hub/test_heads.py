@@ -47,10 +47,8 @@ def outputs(lm):
     return to_numpy(lm(inputs, training=False))
 
 
-@pytest.mark.daily("torch", rows=("mistral",), why="these suffice")
 @pytest.mark.nightly(
-    why="forward passes alone, and tests in fit are on each; the rest takes 14 "
-    "s on torch"
+    why="forward passes alone, and tests in fit are on each; takes 16 s on torch"
 )
 @pytest.mark.parametrize("name", FAMILIES)
 def test_masked_equals_narrow_equals_stock(name):

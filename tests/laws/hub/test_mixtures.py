@@ -142,8 +142,13 @@ def test_equals_algorithm_1(name, rule):
     assert all(np.any(score) for rows in scores for score in rows)  # and all were asked
 
 
-@pytest.mark.daily("tensorflow", "torch", rows=("True-pairs",), why="these suffice")
-@pytest.mark.daily(*EACH, why="the rest takes 0.3 s on jax")
+@pytest.mark.daily(
+    "tensorflow",
+    "torch",
+    rows=("True-halves", "True-pairs"),
+    why="these suffice",
+)
+@pytest.mark.daily(*EACH, why="the rest takes 0.9 s on jax")
 @pytest.mark.parametrize("packing", ["", "halves", "pairs"])
 @pytest.mark.parametrize("grouped", [False, True])
 def test_cuts(packing, grouped):

@@ -23,17 +23,12 @@ def silu(x):
         "False-shape0-PrunableGatedFFN",
         "False-shape0-UngatedFFN",
         "False-shape0-PrunableFFN",
-        "False-shape1-GatedFFN",
         "False-shape1-PrunableGatedFFN",
-        "True-shape1-PrunableFFN",
-        "True-shape2-GatedFFN",
-        "True-shape2-PrunableGatedFFN",
         "True-shape2-UngatedFFN",
-        "True-shape2-PrunableFFN",
     ),
     why="these suffice",
 )
-@pytest.mark.daily("tensorflow", "torch", why="the rest takes 0.7 s on jax")
+@pytest.mark.daily("tensorflow", "torch", why="the rest takes 1.4 s on jax")
 @pytest.mark.parametrize("cls", LAYERS)
 @pytest.mark.parametrize("shape", [(3, 4), (2, 3, 4), (2, 1, 3, 4)])
 @pytest.mark.parametrize("use_bias", [False, True])
@@ -60,12 +55,9 @@ def test_values_for_any_rank(cls, shape, use_bias):
     np.testing.assert_allclose(to_numpy(layer(x)), expected, rtol=2e-5, atol=1e-5)
 
 
-@pytest.mark.daily(
-    "tensorflow", "torch", rows=("PrunableGatedFFN-3-3",), why="these suffice"
-)
+@pytest.mark.daily("tensorflow", "torch", rows=("GatedFFN-3-0",), why="these suffice")
 @pytest.mark.daily("jax", "torch", rows=("UngatedFFN-2-0",), why="these suffice")
-@pytest.mark.daily("torch", rows=("PrunableFFN-2-3",), why="these suffice")
-@pytest.mark.daily(*EACH, why="the rest takes 1.1 s on jax, 2 s on tensorflow")
+@pytest.mark.daily("torch", why="the rest takes 3 s on jax, 2 s on tensorflow")
 @pytest.mark.parametrize(
     "cls, trainable, resting",
     list(zip(LAYERS, (3, 3, 2, 2), (0, 3, 0, 3), strict=True)),
@@ -133,9 +125,8 @@ def test_inference_uses_the_mask_of_the_next_step(data):
     assert ffn.width == 4
 
 
-@pytest.mark.daily("torch", rows=("bfloat16",), why="these suffice")
-@pytest.mark.daily("jax", "torch", rows=("mixed_float16",), why="these suffice")
-@pytest.mark.daily(*EACH, why="the rest takes 1.4 s on jax, 4 s on tensorflow")
+@pytest.mark.daily(*EACH, rows=("mixed_bfloat16",), why="these suffice")
+@pytest.mark.daily("torch", why="the rest takes 3 s on jax, 4 s on tensorflow")
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "bfloat16", "mixed_float16"])
 def test_half_precision_prunes_to_the_target(data, policy):
     x, y = data
@@ -157,6 +148,7 @@ def test_half_precision_prunes_to_the_target(data, policy):
     assert ffn.scores.dtype == ffn.mask.dtype == "float32"
 
 
+@pytest.mark.daily("jax", "torch", why="takes 5 s on tensorflow")
 def test_saved_in_mid_pruning_and_loaded(data, tmp_path):
     x, y = data
     model = residual_model()

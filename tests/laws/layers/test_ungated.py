@@ -29,12 +29,8 @@ def pruning(**arguments):
     return ki.IdeaPruneCallback(4, begin_step=5, prune_steps=10, **arguments)
 
 
-@pytest.mark.daily(
-    "torch",
-    rows=("sensitivity", "random"),
-    why="these suffice",
-)
-@pytest.mark.nightly(why="the rest takes 2 s on torch")
+@pytest.mark.daily("torch", rows=("sensitivity",), why="these suffice")
+@pytest.mark.nightly(why="the rest takes 3 s on torch")
 @once
 @pytest.mark.parametrize("method", METHODS)
 def test_methods_narrow_in_fit_as_masked(data, method):

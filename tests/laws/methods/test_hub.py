@@ -78,7 +78,9 @@ def test_every_method_narrows_in_fit_and_compacts_to_stock(name, tokens):
     )
 
 
-@pytest.mark.daily("torch", why="324 programs on jax; test_methods has it on each")
+@pytest.mark.nightly(
+    why="324 programs on jax; test_methods has it on each; takes 2 s on torch"
+)
 def test_masked_to_the_end_it_compacts_the_same(tokens, tmp_path):
     """With compact='off', and the mask's soft values in the rows of down."""
     x, y, weights = tokens
@@ -137,7 +139,7 @@ def gemma4(tokens):
     return lm, {**x, "position_ids": positions}, y
 
 
-@pytest.mark.daily("jax", "torch", why="takes 3 s on tensorflow")
+@pytest.mark.daily("torch", why="takes 2 s on jax, 3 s on tensorflow")
 def test_gemma4_hides_its_activations(gemma4):
     lm, x, y = gemma4
     message = "needs the hidden activations of .*which no single layer is called on"

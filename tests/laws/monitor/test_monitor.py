@@ -61,6 +61,7 @@ def test_every_number_has_its_charts(run):
     }
 
 
+@pytest.mark.daily("torch", why="takes 0.0 s on jax, 0.0 s on tensorflow")
 def test_loss_is_the_mean_since_the_last_point(run):
     events, _, losses, history = run
     shown = events.scalars("loss/train")
@@ -177,7 +178,7 @@ def test_monitoring_changes_nothing(ffn, data, tmp_path):
     assert shown == {step: schedule(step) for step in shown}
 
 
-@pytest.mark.daily("torch", why="reading costs on jax; takes 2 s on jax")
+@pytest.mark.nightly(why="reading costs on jax; takes 2 s on jax, 2 s on torch")
 def test_it_does_not_sync_at_every_batch(data, tmp_path):
     """On jax, touching the model costs; a point must not."""
     syncs = []
@@ -202,7 +203,7 @@ def test_it_does_not_sync_at_every_batch(data, tmp_path):
     assert fitted(tmp_path) - fitted(None) <= 12
 
 
-@pytest.mark.daily("jax", "torch", why="takes 4 s on tensorflow")
+@pytest.mark.daily("torch", why="takes 2 s on jax, 4 s on tensorflow")
 @pytest.mark.skipif(
     keras.backend.backend() == "torch", reason="Keras has no such thing on torch"
 )
@@ -224,7 +225,7 @@ def test_several_steps_an_execution(data, tmp_path):
     assert events.scalars("width/ffn_0") == {s: width(s) for s in (8, 12, 20, 24)}
 
 
-@pytest.mark.daily("jax", "torch", why="takes 7 s on tensorflow")
+@pytest.mark.daily("torch", why="takes 2 s on jax, 7 s on tensorflow")
 def test_alone_in_the_list_of_callbacks(data, tmp_path):
     """After the pruning callback, and with a metric and a callback of Keras's own."""
     model = compiled(metrics=["mae"])

@@ -23,6 +23,7 @@ from keras_idea.report.neuron_lives import NeuronLives
 from keras_idea.surgery.shrink import shrink_in_place
 from keras_idea.surgery.step_count import StepCount
 from tests.support.events import Events
+from tests.support.selection import EACH
 
 
 def means(losses):
@@ -141,6 +142,8 @@ class TestWork:
         assert multiply_adds(model, 6) == expected + 2 * (2 * 6 * 8)
         assert multiply_adds(model, None) == expected
 
+    @pytest.mark.daily(*EACH, rows=("4",), why="these suffice")
+    @pytest.mark.daily("tensorflow", "torch", why="the rest takes 2 s on jax")
     @pytest.mark.parametrize("key_value_heads", [1, 4])
     @pytest.mark.skipif(keras.backend.backend() != "jax", reason="asks XLA's own count")
     def test_the_count_is_the_compilers(self, key_value_heads):
@@ -227,6 +230,7 @@ class TestNeurons:
         np.testing.assert_array_equal(levels.levels[0], [255, 204, 153, 102, 51, 1])
         assert levels.levels[1].tolist().index(0) == 2
 
+    @pytest.mark.daily("jax", "torch", why="takes 1.4 s on tensorflow")
     def test_a_long_run_keeps_few_readings(self):
         model = keras.Sequential([keras.Input((2,)), ki.PrunableGatedFFN(3)])
         watch = NeuronWatch()

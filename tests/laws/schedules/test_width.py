@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import keras
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +20,7 @@ WIDTHS = st.tuples(
 )
 
 
+@pytest.mark.daily("jax", "tensorflow", why="takes 1.3 s on torch")
 @settings(max_examples=60, deadline=None)
 @given(WIDTHS)
 def test_ends_and_monotone(drawn):

@@ -57,11 +57,12 @@ def masked_features(lm, kept):
             setattr(norm, name, getattr(norm, name) * share**2)
 
 
-@pytest.mark.nightly(
-    rows=("qwen3 moe", "gpt oss"),
-    why="the others suffice",
+@pytest.mark.daily(
+    "torch",
+    rows=("mistral", "qwen3", "gemma"),
+    why="these suffice",
 )
-@pytest.mark.daily("torch", why="the rest takes 2 s on torch")
+@pytest.mark.nightly(why="the rest takes 3 s on torch")
 @pytest.mark.parametrize("name", HIDDEN)
 def test_a_smaller_residual_stream_is_the_masked_one(name):
     lm = tiny_lm(name)
@@ -72,12 +73,8 @@ def test_a_smaller_residual_stream_is_the_masked_one(name):
     np.testing.assert_allclose(outputs(small), outputs(lm), rtol=0, atol=6e-6)
 
 
-@pytest.mark.daily(
-    "torch",
-    rows=("mistral", "gpt2"),
-    why="these suffice",
-)
-@pytest.mark.nightly(why="the rest takes 19 s on torch")
+@pytest.mark.daily("torch", rows=("mistral",), why="these suffice")
+@pytest.mark.nightly(why="the rest takes 20 s on torch")
 @pytest.mark.parametrize("name", DEPTH)
 def test_fewer_blocks_are_the_others_of_the_model(name):
     lm = tiny_lm(name, **DEPTH[name])

@@ -69,8 +69,8 @@ def test_a_budget_of_the_same_flops():
     assert (scratch.steps + 1) * step_flops(TINY, 192) > spent
 
 
-@pytest.mark.nightly(rows=("random-end",), why="the others suffice")
-@pytest.mark.daily("torch", why="the rest takes 0.7 s on torch")
+@pytest.mark.daily("torch", rows=("sensitivity-end",), why="these suffice")
+@pytest.mark.nightly(why="the rest takes 2 s on torch")
 @pytest.mark.parametrize(
     "method, compact",
     [("sensitivity", "end"), ("sensitivity", "progressive"), ("random", "end")],

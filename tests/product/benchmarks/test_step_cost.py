@@ -68,10 +68,7 @@ def test_steps_that_prune_are_timed(benchmarks):
     assert all(len(seconds) == 2 for seconds in timed["seconds per step"].values())
 
 
-@pytest.mark.daily(
-    "torch", rows=("'tracking', which does not prune",), why="these suffice"
-)
-@pytest.mark.nightly(why="the rest takes 3 s on torch")
+@pytest.mark.nightly(why="takes 4 s on torch")
 @pytest.mark.parametrize(
     ("name", "said"),
     [

@@ -51,6 +51,8 @@ def test_the_name_that_was_meant(words, meant, tmp_path):
     assert ended.stderr.endswith(f" Did you mean {meant!r}?\n")
 
 
+@pytest.mark.daily("torch", rows=("program",), why="these suffice")
+@pytest.mark.nightly(why="the rest takes 0.5 s on torch")
 @pytest.mark.parametrize("begin", [PROGRAM, MODULE], ids=["program", "module"])
 def test_a_backend_that_does_not_exist_is_one_line(begin, tmp_path):
     ended = python(*begin, "plan", PYTHONPATH=path_with(), KERAS_BACKEND="jaxx")

@@ -28,6 +28,9 @@ def examples():
 
 @pytest.mark.nightly(
     rows=(
+        "callbacks.target.target_width",
+        "checkpoints.checkpoint.Checkpoint",
+        "surgery.compact.compact",
         "callbacks.idea_prune.IdeaPruneCallback",
         "data.tokens.batches.TokenBatches",
         "evaluation.hub_tasks.PaperTasks",
@@ -39,7 +42,7 @@ def examples():
     ),
     why="the others suffice",
 )
-@pytest.mark.daily("torch", why="the rest takes 37 s on torch")
+@pytest.mark.daily("torch", why="the rest takes 38 s on torch")
 @pytest.mark.parametrize("example", list(examples()))
 def test_example(example, sound, tmp_path, monkeypatch):
     make_files(sound, tmp_path)

@@ -177,6 +177,7 @@ def folder(tmp_path):
     return tmp_path
 
 
+@pytest.mark.nightly(why="takes 2 s on torch")
 def test_the_papers_tasks_from_local_files(model, folder):
     """Through the harness itself; ARC's accuracy by hand."""
     harness = HarnessModel(TokenScorer(model, 256), encode, decode, START)

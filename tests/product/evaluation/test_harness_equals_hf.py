@@ -185,8 +185,7 @@ def ask(pair, kind, arguments):
     ]
 
 
-@pytest.mark.daily("torch", rows=("llama3, BPE",), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 5 s on torch")
+@pytest.mark.nightly(why="takes 6 s on torch")
 def test_tokens(pair):
     texts = [text for both in fifty_pairs() for text in both]
     for text in texts:
@@ -197,6 +196,12 @@ def test_tokens(pair):
     assert pair.ours.eot_token_id == pair.theirs.eot_token_id
 
 
+@pytest.mark.daily(
+    "torch",
+    rows=("llama3, BPE", "converted by KerasHub"),
+    why="these suffice",
+)
+@pytest.mark.nightly(why="the rest takes 0.3 s on torch")
 def test_fifty_log_likelihoods(pair):
     arguments = fifty_pairs()
     lengths = [len(pair.ours.tok_encode(a + b)) for a, b in arguments]
@@ -216,8 +221,8 @@ def test_rolling_log_likelihoods(pair):
     np.testing.assert_allclose(ours, theirs, atol=TOLERANCE)
 
 
-@pytest.mark.nightly(rows=("converted by KerasHub",), why="the others suffice")
-@pytest.mark.daily("torch", why="the rest takes 1.4 s on torch")
+@pytest.mark.daily("torch", rows=("llama3, BPE",), why="these suffice")
+@pytest.mark.nightly(why="the rest takes 3 s on torch")
 def test_generated_text(pair):
     """With stop texts, cut prompts, and the special tokens that a random model says."""
     greedy = {"do_sample": False}

@@ -39,7 +39,7 @@ class TestPreset:
         export = export_preset(lm, tmp_path / "preset")
         assert export.match.difference <= 1e-2
 
-    @pytest.mark.daily("torch", why="takes 9 s on jax, 5 s on tensorflow")
+    @pytest.mark.nightly(why="takes 9 s on jax, 5 s on tensorflow, 2 s on torch")
     @each
     def test_own_decoder_becomes_a_llama3(self, tmp_path):
         import keras_hub

@@ -38,6 +38,8 @@ def shrunken(name):
     return ki.shrink(model, {"kv_groups": 2}, (x, ids), method="magnitude")
 
 
+@pytest.mark.daily("torch", rows=("mistral",), why="these suffice")
+@pytest.mark.nightly(why="the rest takes 2 s on torch")
 @pytest.mark.parametrize("name", ["mistral", "own", "own, tied"])
 def test_a_hugging_face_folder(name, tmp_path):
     export = export_hf(shrunken(name), tmp_path / "hf")
@@ -49,6 +51,12 @@ def test_a_hugging_face_folder(name, tmp_path):
     assert config.head_dim == SIZE
 
 
+@pytest.mark.daily(
+    "torch",
+    rows=("mistral", "own, tied"),
+    why="these suffice",
+)
+@pytest.mark.nightly(why="the rest takes 2 s on torch")
 @pytest.mark.parametrize("name", ["mistral", "qwen3", "own", "own, tied"])
 def test_a_gguf_file(name, tmp_path):
     model = shrunken(name)

@@ -132,6 +132,8 @@ def test_q8_0_by_hand(tmp_path):
     assert 1e-3 < np.abs(rounded - before).max() / np.abs(before).max() < 0.1
 
 
+@pytest.mark.daily("torch", rows=("qwen moe",), why="these suffice")
+@pytest.mark.nightly(why="the rest takes 1.5 s on torch")
 @pytest.mark.parametrize("name", ["qwen moe", "gpt oss"])
 def test_what_chooses_experts_stays_float32(name, tmp_path):
     width = "moe_intermediate_dim" if name == "qwen moe" else "intermediate_dim"

@@ -25,6 +25,10 @@ class TestOnnx:
         with pytest.raises(ExportRefused, match=r'"keras-idea\[onnx\]"'):
             export_onnx(own_decoder(), tmp_path / "x.onnx", length=24)
 
+    @pytest.mark.daily(
+        "jax", "torch", rows=("`length` must be an integer >= 24",), why="these suffice"
+    )
+    @pytest.mark.daily(*EACH, why="the rest takes 0.4 s on tensorflow")
     @pytest.mark.parametrize(
         "backend, length, match",
         [

@@ -42,6 +42,8 @@ def compacted(name):
     return narrow, arguments, x
 
 
+@pytest.mark.daily("torch", rows=("llama3",), why="these suffice")
+@pytest.mark.nightly(why="the rest takes 1.0 s on torch")
 @pytest.mark.parametrize("name", NAMES)
 def test_backbone(case, name):
     narrow, arguments, x = compacted(name)
@@ -53,8 +55,7 @@ def test_backbone(case, name):
     )
 
 
-@pytest.mark.daily("torch", rows=("llama3",), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 1.2 s on torch")
+@pytest.mark.nightly(why="takes 3 s on torch")
 @pytest.mark.parametrize("name", NAMES)
 def test_model_saving(case, name):
     narrow, arguments, x = compacted(name)

@@ -160,6 +160,7 @@ def test_a_copy_is_a_stock_model_at_any_time(copied):
         assert len(twin.variables) == len(model.variables)
 
 
+@pytest.mark.nightly(why="takes 1.3 s on torch")
 def test_weights_can_be_loaded_over_a_masked_model(tmp_path):
     """Who is active is read off them: those of a wide model bring every neuron back."""
     path = tmp_path / "stock.weights.h5"
@@ -175,6 +176,7 @@ def test_weights_can_be_loaded_over_a_masked_model(tmp_path):
     np.testing.assert_array_equal(answers(model, data[0]), answers(stock, data[0]))
 
 
+@pytest.mark.nightly(why="takes 2 s on torch")
 def test_weights_of_another_width(tmp_path):
     """Keras says it of its own layers."""
     path = tmp_path / "narrow.weights.h5"
@@ -189,8 +191,7 @@ def test_weights_of_another_width(tmp_path):
     np.testing.assert_array_equal(answers(narrow, data[0]), answers(model, data[0]))
 
 
-@pytest.mark.daily("torch", rows=("mixed_bfloat16",), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 2 s on torch")
+@pytest.mark.nightly(why="takes 4 s on torch")
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "bfloat16"])
 def test_presets_of_half_precision(policy, tmp_path):
     """KerasHub 0.32 loads a task's preset of mixed precision only with `dtype`."""

@@ -46,8 +46,7 @@ def test_narrow_in_the_middle_of_fit(name):
     np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5)
 
 
-@pytest.mark.daily("torch", rows=("mixtral-muon",), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 12 s on torch")
+@pytest.mark.nightly(why="takes 14 s on torch")
 @pytest.mark.parametrize(
     "make",
     [
@@ -79,6 +78,7 @@ def test_slots_follow(name, make):
     assert cut >= 4
 
 
+@pytest.mark.nightly(why="takes 2 s on torch")
 def test_numbers_of_all_experts_together_are_rejected():
     """Adafactor's, of a bias: (E, 2 F) becomes E numbers and 2 F."""
     with pytest.raises(ValueError, match="keeps one number for the neurons of all"):
@@ -135,6 +135,7 @@ def test_up_is_the_activated_matrix_and_gate_the_linear_one():
         assert alike == same
 
 
+@pytest.mark.nightly(why="takes 2 s on torch")
 def test_watched(tmp_path):
     """Monitor, and readings of neurons whose experts were narrowed."""
     pytest.importorskip("tensorboardX")

@@ -109,6 +109,7 @@ def test_every_method(data, tmp_path, method):
     assert np.isclose(events.scalars("flops/train")[24], by_hand)
 
 
+@pytest.mark.nightly(why="takes 2 s on torch")
 def test_neurons_over_milestones(data, tmp_path):
     """Read as in a run that is never narrowed, by the numbers they had at first."""
     shown, levels = {}, {}
@@ -151,6 +152,8 @@ def test_neurons_over_milestones(data, tmp_path):
             np.testing.assert_array_equal(level, off[step])
 
 
+@pytest.mark.daily("torch", rows=("sensitivity",), why="these suffice")
+@pytest.mark.nightly(why="the rest takes 0.6 s on torch")
 @pytest.mark.parametrize("method", ["sensitivity", "random"])
 def test_in_the_list_it_shows_what_log_dir_shows(data, tmp_path, method):
     """The target and the last ranking too, which it finds with the FFNs."""

@@ -74,6 +74,7 @@ class TestOwnDecoder:
             held_out_bits(model, tokens), abs=1e-4
         )
 
+    @pytest.mark.nightly(why="takes 0.0 s on torch")
     def test_bad_records_are_told_of(self, run):
         folder, printed = run
         told = "documents: 61 documents, 2 bad records left out"

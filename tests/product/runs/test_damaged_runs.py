@@ -154,8 +154,7 @@ DAMAGES = {
 }
 
 
-@pytest.mark.daily("torch", rows=("manifest missing",), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 17 s on torch")
+@pytest.mark.nightly(why="takes 19 s on torch")
 @pytest.mark.parametrize("name", DAMAGES)
 def test_one_interval_is_lost(unfinished, straight, capsys, name):
     file, damage, reason = DAMAGES[name]

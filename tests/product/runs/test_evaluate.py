@@ -62,6 +62,8 @@ def test_text_and_tasks(run, capsys):
     assert "arc_challenge" in printed and "acc_norm" in printed
 
 
+@pytest.mark.nightly(rows=("`stride` must be",), why="the others suffice")
+@pytest.mark.daily("torch", why="the rest takes 1.3 s on torch")
 @pytest.mark.parametrize(
     ("options", "message"),
     [

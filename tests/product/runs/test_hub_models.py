@@ -15,7 +15,6 @@ from keras_idea.hub.inputs import token_inputs
 from keras_idea.models import generate
 from keras_idea.runs.config import parse_config
 from keras_idea.runs.models.hub_models import hub_models
-from tests.support.selection import EACH
 
 TINY = """
 model_dim = 16
@@ -39,12 +38,13 @@ def logits(model, ids):
     return keras.ops.convert_to_numpy(outputs)
 
 
-@pytest.mark.daily(*EACH, rows=("llama3",), why="these suffice")
-@pytest.mark.nightly(
-    rows=("phi3", "gemma"),
-    why="the others suffice",
+@pytest.mark.daily(
+    "torch",
+    rows=("llama", "mistral", "qwen"),
+    why="these suffice",
 )
-@pytest.mark.daily("torch", why="the rest takes 0.9 s on torch")
+@pytest.mark.daily("tensorflow", "torch", rows=("llama3",), why="these suffice")
+@pytest.mark.nightly(why="the rest takes 2 s on jax, 1.3 s on torch")
 @pytest.mark.parametrize("family", HUB_FAMILIES)
 def test_every_family(family):
     import keras_hub

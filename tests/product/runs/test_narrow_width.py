@@ -39,6 +39,7 @@ def test_bytes():
     assert planned(*lines)[1].stages[-1].widths == (11, 11)
 
 
+@pytest.mark.nightly(why="takes 2 s on torch")
 def test_flops():
     """Two a weight: of two layers' attention, of the logits, of a neuron's six rows."""
     others = 2 * (2 * 4 * 16 * 16 + 16 * 256)

@@ -65,6 +65,8 @@ def test_stages(in_folder):
     assert planned.parameters == tuple(others + 2 * 3 * 16 * w for w in (32, 8))
 
 
+@pytest.mark.nightly(rows=("method = 'learned_mask'",), why="the others suffice")
+@pytest.mark.daily("torch", why="the rest takes 0.5 s on torch")
 @pytest.mark.parametrize(
     "keys, wide_steps",
     [
@@ -154,8 +156,7 @@ def test_a_tokenizer_has_the_tokens_that_are_asked_for(in_folder):
     assert more - fewer == (300 - 261) * 2 * 16
 
 
-@pytest.mark.daily("torch", rows=("decoder-adamw",), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 18 s on torch")
+@pytest.mark.nightly(why="takes 20 s on torch")
 @pytest.mark.parametrize("name", ["adamw", "adafactor", "muon", "lion"])
 @pytest.mark.parametrize("hub", [False, True], ids=["decoder", "hub"])
 def test_bytes_are_those_of_a_real_model(in_folder, hub, name):
@@ -206,8 +207,7 @@ def test_what_train_refuses_is_refused(in_folder, capsys):
     assert "No text at 'text.txt'" in capsys.readouterr().err
 
 
-@pytest.mark.daily("torch", rows=("small_74m_from_136m",), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 0.9 s on torch")
+@pytest.mark.nightly(why="takes 3 s on torch")
 @pytest.mark.parametrize(
     "path", sorted((ROOT / "examples/runs").glob("*.toml")), ids=lambda p: p.stem
 )

@@ -228,6 +228,7 @@ def test_another_config_is_refused(unfinished, capsys):
     assert "optimizer.warmup_steps was 2 there and is 3" in message
 
 
+@pytest.mark.nightly(why="takes 1.4 s on torch")
 def test_another_text_is_refused(unfinished, capsys):
     text = unfinished / "text.txt"
     text.write_text(text.read_text().replace("quick", "quiet"))

@@ -104,6 +104,7 @@ def test_a_run_at_work(killed):
     assert re.search(r"^State: +running$", said, re.MULTILINE)
 
 
+@pytest.mark.nightly(why="takes 0.0 s on torch")
 def test_a_killed_run(stopped, capsys):
     step = json.loads((newest(stopped) / "manifest.json").read_text())["step"]
     found = told(capsys, "runs/tiny")

@@ -64,6 +64,7 @@ class TestPicture:
             colors = np.unique(part.reshape(-1, 3).round(1), axis=0)
             assert len(colors) > 5
 
+    @pytest.mark.nightly(why="takes 2 s on torch")
     def test_shows_the_neurons(self, tmp_path):
         few = draw(tmp_path / "few.png", neurons=[lives("ffn", kept=8)])
         many = draw(tmp_path / "many.png", neurons=[lives("ffn", kept=56)])
