@@ -9,7 +9,7 @@ from keras_idea.keras_private.layers import without_remat
 from keras_idea.keras_private.models import compile_arguments
 from keras_idea.shapes.blocks import Blocks, without
 from keras_idea.shapes.order import fits, most_important
-from keras_idea.shapes.samples import check_compiled, loss_of
+from keras_idea.shapes.samples import check_compiled, check_finite, loss_of
 
 
 def removal_by_loss(
@@ -28,7 +28,7 @@ def removal_by_loss(
         list of int, ascending: the blocks that stay.
 
     Raises:
-        ValueError: if the model has no loss, or the data no targets.
+        ValueError: if the model has no loss, the data no targets, or no loss is finite.
     """
     check_compiled(model, "blocks_by='loss'")
     kinds, places = blocks.patterns(count)
@@ -44,7 +44,9 @@ def removal_by_loss(
                 if fits([kinds[other] for other in left], places):
                     judged.keep(left)
                     losses[block] = loss_of(judged, data, batch_size)
-            kept.remove(min(losses, key=losses.__getitem__))
+            gone = min(losses, key=losses.__getitem__)
+            check_finite(losses[gone], f"'{model.name}' without any one of its blocks")
+            kept.remove(gone)
     return kept
 
 

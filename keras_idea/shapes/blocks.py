@@ -1,6 +1,7 @@
 """The blocks of a model: found, left out for a pass, taken out for good."""
 
 import contextlib
+import inspect
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -162,13 +163,18 @@ def take_out(model: keras.Model, kept: Sequence[int]) -> keras.Model:
 
 
 def _passing(call: Callable[..., Any], alive: Any) -> Callable[..., Any]:
-    def passing(inputs: Any, *args: Any, **kwargs: Any) -> Any:
+    def passing(*args: Any, **kwargs: Any) -> Any:
+        inputs = _first(call, args, kwargs)
         if alive is None:
             return inputs
-        outputs = call(inputs, *args, **kwargs)
-        return keras.ops.where(alive, outputs, inputs)
+        return keras.ops.where(alive, call(*args, **kwargs), inputs)
 
     return passing
+
+
+def _first(call: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
+    """The first argument of a call, though it was given by its name."""
+    return next(iter(args or inspect.signature(call).bind(**kwargs).arguments.values()))
 
 
 def _of_blocks(backbone: keras.Model, depth: int, kept: Sequence[int]) -> keras.Model:
@@ -228,7 +234,7 @@ def _without_layers(model: keras.Model, gone: set[int]) -> keras.Model:
 
     def call(layer: keras.layers.Layer, *args: Any, **kwargs: Any) -> Any:
         if places.get(id(layer)) in gone:
-            return args[0]
+            return _first(layer.call, args, kwargs)
         return layer(*args, **kwargs)
 
     view = keras.Model(model.input, model.output, name=model.name)

@@ -1,5 +1,6 @@
 """Data that a model is judged by: inputs alone, or with what they should give."""
 
+import math
 from typing import Any
 
 import keras
@@ -26,7 +27,7 @@ def loss_of(model: keras.Model, data: Any, batch_size: int) -> float:
         batch_size: int, of arrays.
 
     Returns:
-        float.
+        float; infinity where it is not a number.
 
     Raises:
         ValueError: if the data hold no targets.
@@ -45,7 +46,21 @@ def loss_of(model: keras.Model, data: Any, batch_size: int) -> float:
         x, arguments = data, {}
     # The base class's: a KerasHub task's own preprocesses what is data already.
     found = keras.Model.evaluate(model, x, **arguments, verbose=0, return_dict=True)
-    return float(found["loss"])
+    loss = float(found["loss"])
+    return math.inf if math.isnan(loss) else loss
+
+
+def check_finite(loss: float, what: str) -> None:
+    """Refuses to rank by losses that are not finite.
+
+    Raises:
+        ValueError: saying whose loss it is.
+    """
+    if not math.isfinite(loss):
+        raise ArgumentError(
+            f"The loss of {what} is not finite on these data, so that nothing can be "
+            "ranked by it. Look for NaN in the data, and in the model's weights."
+        )
 
 
 def check_compiled(model: keras.Model, caller: str) -> None:

@@ -11,7 +11,7 @@ from keras_idea.errors import ArgumentError
 from keras_idea.shapes.candidate import Candidate, draw, table
 from keras_idea.shapes.costs import ShapeCosts
 from keras_idea.shapes.grid import LEAST, shapes_within, spread
-from keras_idea.shapes.samples import check_compiled, loss_of
+from keras_idea.shapes.samples import check_compiled, check_finite, loss_of
 from keras_idea.shapes.shrink import Measuring, cut
 from keras_idea.shapes.targets import AXES, Axis, Shape
 from keras_idea.surgery.compact import compile_like, narrowed
@@ -71,8 +71,9 @@ def search(
         `flops`; the least loss first.
 
     Raises:
-        ValueError: if the model is not compiled, the data hold no targets, an axis
-            cannot be cut, no shape meets the budget, or the model itself does.
+        ValueError: if the model is not compiled, the data hold no targets, its loss on
+            them is not finite, an axis cannot be cut, no shape meets the budget, or the
+            model itself does.
 
     Example:
     >>> found = ki.search(
@@ -98,6 +99,7 @@ def search(
     plain, _ = narrowed(model, "search()")
     compile_like(plain, model, None)
     itself = loss_of(plain, data, batch_size)
+    check_finite(itself, f"model '{model.name}' as it is")
     how = Measuring(data, "activation", "influence", num_samples, batch_size)
     importance = how.importance(plain, axes)
     costs = ShapeCosts(plain, axes, importance)

@@ -197,6 +197,18 @@ class TestBlocks:
 
 
 @pytest.mark.daily("torch", why="what is refused is refused before any backend")
+    @pytest.mark.daily("torch", why="how Keras calls a layer is Python's")
+    @pytest.mark.parametrize("blocks_by", ["influence", "loss"])
+    def test_called_by_the_name_of_the_argument(self, samples, blocks_by):
+        inputs = x = keras.Input((6, WIDTH))
+        for i in range(3):
+            x = Block(name=f"block_{i}")(x=x)
+        model = keras.Model(inputs, keras.layers.Dense(5)(x))
+        model.compile("sgd", loss="mse")
+        small = ki.shrink(model, {"blocks": 2}, samples, blocks_by=blocks_by)
+        assert len(blocks_of(small)) == 2
+
+
 class TestRefused:
     @pytest.mark.daily(
         "torch",
@@ -230,6 +242,16 @@ class TestRefused:
             arguments = {**arguments, "data": samples[0]}
         with pytest.raises(ValueError, match=match):
             ki.shrink(model, targets, **{"data": samples, **arguments})
+
+    @pytest.mark.daily("torch", why="Python compares the losses")
+    def test_a_loss_that_is_not_finite_ranks_nothing(self, samples):
+        model = chain(3)
+        x, y = samples
+        with pytest.raises(ValueError, match="without any one of its blocks is not fi"):
+            ki.shrink(model, {"blocks": 2}, (x, y * np.nan), blocks_by="loss")
+        budget = {"target_parameters": model.count_params() - 1, "verbose": 0}
+        with pytest.raises(ValueError, match="as it is is not finite"):
+            ki.search(model, (x, y * np.nan), **budget)
 
     def test_no_loss_and_no_blocks(self, samples):
         x = inputs = keras.Input((6, WIDTH))
