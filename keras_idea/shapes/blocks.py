@@ -1,8 +1,8 @@
 """The blocks of a model: found, left out for a pass, taken out for good."""
 
 import contextlib
-import inspect
 import dataclasses
+import inspect
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any

@@ -195,8 +195,6 @@ class TestBlocks:
         found = small.evaluate(x, y, verbose=0)
         assert found == pytest.approx(loss(kept), rel=1e-5)
 
-
-@pytest.mark.daily("torch", why="what is refused is refused before any backend")
     @pytest.mark.daily("torch", why="how Keras calls a layer is Python's")
     @pytest.mark.parametrize("blocks_by", ["influence", "loss"])
     def test_called_by_the_name_of_the_argument(self, samples, blocks_by):
@@ -209,6 +207,7 @@ class TestBlocks:
         assert len(blocks_of(small)) == 2
 
 
+@pytest.mark.daily("torch", why="what is refused is refused before any backend")
 class TestRefused:
     @pytest.mark.daily(
         "torch",
