@@ -25,7 +25,8 @@ LLAMA ?= llama-cpp-python==0.3.36
 LLAMA_CMAKE ?= -DGGML_NATIVE=OFF -DLLAVA_BUILD=OFF
 
 export TF_CPP_MIN_LOG_LEVEL = 3
-# Compiled when they are imported, which a part of them never is: half the time.
+# Python compiles what is imported, once, and keeps it; pip would compile all.
+unexport PYTHONDONTWRITEBYTECODE
 PIP = pip install --quiet --disable-pip-version-check --no-compile
 
 .PHONY: demo test check docs release endurance mutations newest oldest served browser lint bench clean \
