@@ -130,7 +130,6 @@ def test_the_same_bits(name, data):
         assert foreground + background == without[3].foreground > 1
 
 
-@pytest.mark.nightly(why="takes 5 s on jax")
 def test_a_step_of_ones_own(data):
     """It is traced once more for each program, and compiled as often."""
 
@@ -174,6 +173,7 @@ def test_a_short_last_batch(data):
     assert first[0] == second[0] and first[1] == second[1]
 
 
+@pytest.mark.nightly(why="takes 15 s on jax")
 def test_what_changed_meanwhile_is_compiled_anew(data):
     """A program that is not the very one that is needed is not used."""
 

@@ -13,9 +13,6 @@ from tests.support.helpers import (
     to_numpy,
 )
 
-once = pytest.mark.daily("torch", why="test_methods has every method on each")
-
-
 FIT = {"batch_size": 8, "shuffle": False, "verbose": 0}  # 8 steps an epoch
 
 
@@ -41,7 +38,6 @@ def trained(method, data, compact="end", run_eagerly=False):
 
 @pytest.mark.daily("torch", rows=("sensitivity",), why="these suffice")
 @pytest.mark.nightly(why="the rest takes 3 s on jax, 10 s on tensorflow, 3 s on torch")
-@once
 @pytest.mark.parametrize("name", [*METHODS, "activation with data"])
 def test_the_student_becomes_narrow_in_fit_and_the_teacher_stays(name, data):
     method = Activation(data[0]) if "data" in name else name
@@ -69,7 +65,6 @@ def test_the_student_becomes_narrow_in_fit_and_the_teacher_stays(name, data):
 
 @pytest.mark.daily("torch", rows=("sensitivity",), why="these suffice")
 @pytest.mark.nightly(why="the rest takes 2 s on torch")
-@once
 @pytest.mark.parametrize("name", ["sensitivity", "learned_mask"])
 def test_compaction_changes_no_loss(name, data):
     """Nor do gradients pile up: on torch both models' layers have the same paths."""

@@ -61,7 +61,6 @@ def late(request, monkeypatch):
 
 @pytest.mark.daily("jax", "torch", rows=("always",), why="these suffice")
 @pytest.mark.nightly(why="the rest takes 2 s on tensorflow, 0.6 s on torch")
-@as_it_pays_on_torch
 def test_masks_equal_algorithm_1(data, late):
     weights, seen = fitted(data)
     x, y = data
@@ -78,7 +77,6 @@ def test_masks_equal_algorithm_1(data, late):
 
 
 @pytest.mark.nightly(why="takes 1.4 s on jax, 5 s on tensorflow, 3 s on torch")
-@as_it_pays_on_torch
 def test_a_monitor_has_them_from_the_start(data, late, tmp_path):
     _, seen = fitted(data, [ki.Monitor(tmp_path, neurons_every=5)])
     assert all(seen.scored)
@@ -135,7 +133,6 @@ def test_steps_in_fours(data, monkeypatch):
 
 
 @pytest.mark.nightly(why="takes 3 s on jax, 4 s on torch")
-@as_it_pays_on_torch
 def test_a_run_that_goes_on_takes_the_same_steps(data, late):
     """Which step is scored depends on its number alone, not on the fit's first one."""
 

@@ -115,7 +115,6 @@ class TestEqual:
         assert len(set(rates.values())) == 3
 
     @pytest.mark.nightly(why="takes 2 s on torch")
-    @once
     def test_early_stopping(self, data, tmp_path):
         """Patience is counted across the kill; what it has ended stays ended."""
         rates, *_ = assert_equal_however_it_is_killed(
@@ -124,7 +123,6 @@ class TestEqual:
         assert len(rates) == BEST + 3 < EPOCHS
 
     @pytest.mark.nightly(why="takes 2 s on torch")
-    @once
     def test_early_stopping_with_the_best_weights(self, data, tmp_path):
         assert_equal_however_it_is_killed(
             tmp_path, data, lambda: [stopping(restore_best_weights=True)]
@@ -170,7 +168,6 @@ class TestEqual:
         assert steps["killed"] == steps["straight"] and len(steps["straight"]) == 6
 
     @pytest.mark.nightly(why="takes 2 s on torch")
-    @once
     def test_a_schedule_by_epoch_and_rate(self, data, tmp_path):
         rates, *_ = assert_equal_however_it_is_killed(
             tmp_path,
@@ -184,7 +181,6 @@ class TestEqual:
         assert len(set(rates.values())) == 5
 
     @pytest.mark.nightly(why="takes 2 s on torch")
-    @once
     def test_averaged_weights(self, data, tmp_path):
         """They are in the model when it is saved, and are taken out again."""
         assert_equal_however_it_is_killed(
@@ -195,7 +191,6 @@ class TestEqual:
         )
 
     @pytest.mark.nightly(why="takes 2 s on torch")
-    @once
     def test_several_and_pruning(self, data, tmp_path):
         assert_equal_however_it_is_killed(
             tmp_path,

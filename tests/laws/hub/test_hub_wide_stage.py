@@ -15,11 +15,6 @@ from tests.support.hub_models import FULL, VOCABULARY, tiny_backbone
 from tests.support.hub_training import foreign
 from tests.support.ways_to_train import ClippedByGlobalNorm
 
-once = pytest.mark.daily(
-    "torch", why="laws/layers and laws/callbacks have the same ways on each"
-)
-
-
 FIT = {"batch_size": 4, "shuffle": False, "verbose": 0}
 
 
@@ -72,7 +67,6 @@ WAYS = {
 
 @pytest.mark.daily("torch", rows=("averages",), why="these suffice")
 @pytest.mark.nightly(why="the rest takes 8 s on jax, 4 s on torch")
-@once
 @pytest.mark.parametrize("way", WAYS)
 def test_in_the_wide_stage_it_is_trained_as_without_us(way):
     arguments, train = WAYS[way]

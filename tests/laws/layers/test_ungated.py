@@ -31,7 +31,6 @@ def pruning(**arguments):
 
 @pytest.mark.daily("torch", rows=("sensitivity",), why="these suffice")
 @pytest.mark.nightly(why="the rest takes 3 s on torch")
-@once
 @pytest.mark.parametrize("method", METHODS)
 def test_methods_narrow_in_fit_as_masked(data, method):
     """The narrow model, the masked one compacted, and what is left of its neurons."""

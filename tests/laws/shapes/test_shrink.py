@@ -123,6 +123,7 @@ class TestWidths:
             to_numpy(attention._query_dense.kernel)[:, 2 * stay : 2 * stay + 2],
         )
 
+    @pytest.mark.daily("tensorflow", "torch", why="takes 12 s on jax")
     def test_by_magnitude_without_data(self):
         model = chain(1)
         block = model.layers[1]

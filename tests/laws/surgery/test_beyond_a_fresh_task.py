@@ -15,11 +15,6 @@ from tests.support.hub_models import VOCABULARY, batch, tiny_backbone, tiny_lm
 from tests.support.hub_training import foreign, prune_at_random
 from tests.support.masks import prune_by_hand
 
-some = pytest.mark.daily(
-    "jax", "torch", why="tensorflow takes 7 s; layers are moved in Python"
-)
-
-
 LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 QUIET = {"batch_size": 4, "shuffle": False, "verbose": 0}
 
@@ -58,7 +53,6 @@ def test_a_trained_model_is_pruned_as_its_optimizer_stands(lm):
 
 
 @pytest.mark.daily("torch", why="takes 9 s on jax")
-@some
 def test_a_backbone_inside_a_model():
     backbone = tiny_backbone("llama3")
     inputs = {
@@ -95,7 +89,6 @@ def test_a_graph_that_shares_the_embedding_with_its_backbone(lm):
 
 
 @pytest.mark.nightly(why="takes 9 s on jax, 4 s on torch")
-@some
 @pytest.mark.parametrize("compact", ["end", "off"])
 def test_a_whole_saved_model_is_stock(lm, compact, tmp_path):
     """Narrow, or masked: then its width is read off its zeros."""

@@ -15,8 +15,6 @@ from tests.support.helpers import MODELS, Block, residual_model, start_pruning, 
 from tests.support.older_keras import needs_3_15
 from tests.support.selection import EACH
 
-once = pytest.mark.daily("torch", why="a process is started, on files")
-once_too = pytest.mark.daily("torch", why="kinds of models differ in Python")
 each = pytest.mark.daily(*EACH, rows=("mixed",), why="the one of all kinds")
 
 
@@ -37,8 +35,6 @@ def pruned(model, data, steps=6, target=5, optimizer=None, policy=None):
     why="these suffice",
 )
 @pytest.mark.nightly(why="the rest takes 5 s on jax, 13 s on tensorflow, 4 s on torch")
-@once_too
-@each
 @pytest.mark.parametrize("kind", MODELS)
 def test_outputs_parameters_and_next_steps(kind, data):
     model = pruned(MODELS[kind](), data)
@@ -86,8 +82,6 @@ def test_outputs_parameters_and_next_steps(kind, data):
     why="these suffice",
 )
 @pytest.mark.nightly(why="the rest takes 2 s on jax, 7 s on tensorflow, 3 s on torch")
-@once_too
-@each
 @pytest.mark.parametrize("kind", MODELS)
 def test_idempotent(kind, data):
     narrow = ki.compact(pruned(MODELS[kind](), data))
@@ -142,7 +136,6 @@ print([l.hidden_dim for l in model._flatten_layers() if hasattr(l, "hidden_dim")
 """
 
 
-@once
 @pytest.mark.nightly(rows=("sequential",), why="one is enough")
 @pytest.mark.parametrize("kind", ["functional", "sequential"])
 def test_saves_and_loads_in_a_fresh_process(kind, data, tmp_path):
@@ -176,7 +169,6 @@ np.save('out.npy', out.numpy())
 
 @pytest.mark.nightly(why="takes 21 s on torch")
 @needs_3_15
-@once
 def test_without_this_package_it_is_served_and_not_loaded(data, tmp_path):
     """What the pages say of the two kinds of files."""
     narrow = ki.compact(pruned(MODELS["functional"](), data))

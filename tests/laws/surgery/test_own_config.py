@@ -131,7 +131,6 @@ def prune(model, compact):
     why="these suffice",
 )
 @pytest.mark.nightly(why="the rest takes 5 s on torch")
-@once
 @pytest.mark.parametrize("compact", ["end", "off"])
 @pytest.mark.parametrize("kind", BLOCKS)
 def test_a_config_follows_and_the_file_loads(kind, compact, tmp_path):
@@ -171,7 +170,6 @@ def test_a_block_that_makes_a_prunable_layer_follows_until_it_is_compacted(tmp_p
 
 @pytest.mark.nightly(rows=("FixedDense-off",), why="the others suffice")
 @pytest.mark.daily("torch", why="the rest takes 0.4 s on torch")
-@once
 @pytest.mark.parametrize("compact", ["end", "off"])
 @pytest.mark.parametrize("block", [Fixed, FixedDense])
 def test_a_config_that_cannot_follow_is_told(block, compact, tmp_path):

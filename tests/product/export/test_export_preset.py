@@ -22,7 +22,6 @@ BACKEND = keras.backend.backend()
 
 class TestPreset:
     @pytest.mark.daily("torch", why="takes 9 s on jax, 3 s on tensorflow")
-    @each
     def test_keeps_tokenizer_and_function(self, lm, run):
         import keras_hub
 
@@ -40,7 +39,6 @@ class TestPreset:
         assert export.match.difference <= 1e-2
 
     @pytest.mark.nightly(why="takes 9 s on jax, 5 s on tensorflow, 2 s on torch")
-    @each
     def test_own_decoder_becomes_a_llama3(self, tmp_path):
         import keras_hub
 

@@ -67,7 +67,6 @@ def bits_per_byte(run):
 
 class TestBytes:
     @pytest.mark.daily("torch", why="takes 18 s on jax")
-    @some
     def test_leaves_a_preset_instead_of_a_keras_file(self, llama3):
         run, _ = llama3
         expected = {*FILES, "preset"} - {"narrow.keras"}
@@ -129,7 +128,6 @@ class TestBytes:
         assert text.startswith("the ") and len(text) >= 15
 
     @pytest.mark.nightly(why="takes 9 s on jax, 4 s on torch")
-    @some
     def test_another_run_begins_with_the_preset(self, llama3, without_speeds):
         run, _ = llama3
         others = MASKED[MASKED.index("sequence_length") :]

@@ -42,8 +42,7 @@ def validation_bits(model, folder):
 
 
 class TestRun:
-    @pytest.mark.nightly(why="takes 15 s on jax, 33 s on tensorflow, 13 s on torch")
-    @each
+    @pytest.mark.daily("jax", "torch", why="a whole run; 33 s on tensorflow")
     def test_leaves_every_file(self, run):
         assert {path.name for path in run.iterdir()} == set(FILES)
 
@@ -65,7 +64,6 @@ class TestRun:
         )
 
     @pytest.mark.daily("tensorflow", "torch", why="takes 5 s on jax")
-    @each
     def test_table_tells_of_the_saved_model(self, run):
         rows = json.loads((run / "table.json").read_text())["rows"]
         wide, pruned, scratch = rows
