@@ -15,7 +15,7 @@ A mark in a file says where a test is an exception, and why:
 
 `daily` names the backends of `make test`, `nightly` leaves a test to `make endurance`.
 With `rows` a mark holds for the parametrized rows whose id is one of these, or has it
-between its dashes. What takes more than some two seconds of CPU on a backend, a test
+between its dashes. What takes more than some 1.5 seconds of CPU on a backend, a test
 with all its rows, is left to endurance there, unless no other test would see the fault.
 """
 
