@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import inspect
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -146,6 +147,11 @@ def retrack_parameters(layers: Iterable[keras.layers.Layer]) -> None:
     if keras.backend.backend() == "torch":
         for layer in layers:
             layer._track_variables()
+
+
+def first_argument(call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """The first argument of a layer's call, though it was given by its name."""
+    return next(iter(args or inspect.signature(call).bind(**kwargs).arguments.values()))
 
 
 def own_attributes(layer: keras.layers.Layer) -> dict[str, Any]:

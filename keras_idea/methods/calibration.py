@@ -11,7 +11,7 @@ import numpy as np
 from keras_idea.errors import ArgumentError
 from keras_idea.functional.activation import Aggregation, activation_sums
 from keras_idea.keras_private.call_context import mask_of
-from keras_idea.keras_private.layers import without_remat
+from keras_idea.keras_private.layers import first_argument, without_remat
 from keras_idea.keras_private.models import instead
 from keras_idea.typing import Tensor
 
@@ -142,8 +142,9 @@ class _LayerCapture(_Capture):
     def around(self, call: Callable[..., Any]) -> Callable[..., Any]:
         """A layer's `call` that is looked at."""
 
-        def seen(inputs: Tensor, *args: Any, **kwargs: Any) -> Any:
-            outputs = call(inputs, *args, **kwargs)
+        def seen(*args: Any, **kwargs: Any) -> Any:
+            inputs = first_argument(call, args, kwargs)
+            outputs = call(*args, **kwargs)
             mask = self.mask()
             mask = mask_of(inputs) if mask is None else mask
             self.found = self.statistic(inputs, keras.tree.flatten(outputs)[0], mask)

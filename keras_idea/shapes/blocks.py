@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import inspect
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -14,7 +13,7 @@ from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.hub.rebuild import rebuild_backbone, rebuild_task
 from keras_idea.hub.same_function import check_same_function
 from keras_idea.keras_private.layer_walk import sublayers, walk
-from keras_idea.keras_private.layers import own_attributes
+from keras_idea.keras_private.layers import first_argument, own_attributes
 from keras_idea.keras_private.models import Functional, calls_in, instead
 from keras_idea.keras_private.variables import without_values
 from keras_idea.surgery.compact import rebuild
@@ -164,17 +163,12 @@ def take_out(model: keras.Model, kept: Sequence[int]) -> keras.Model:
 
 def _passing(call: Callable[..., Any], alive: Any) -> Callable[..., Any]:
     def passing(*args: Any, **kwargs: Any) -> Any:
-        inputs = _first(call, args, kwargs)
+        inputs = first_argument(call, args, kwargs)
         if alive is None:
             return inputs
         return keras.ops.where(alive, call(*args, **kwargs), inputs)
 
     return passing
-
-
-def _first(call: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
-    """The first argument of a call, though it was given by its name."""
-    return next(iter(args or inspect.signature(call).bind(**kwargs).arguments.values()))
 
 
 def _of_blocks(backbone: keras.Model, depth: int, kept: Sequence[int]) -> keras.Model:
@@ -234,7 +228,7 @@ def _without_layers(model: keras.Model, gone: set[int]) -> keras.Model:
 
     def call(layer: keras.layers.Layer, *args: Any, **kwargs: Any) -> Any:
         if places.get(id(layer)) in gone:
-            return _first(layer.call, args, kwargs)
+            return first_argument(layer.call, args, kwargs)
         return layer(*args, **kwargs)
 
     view = keras.Model(model.input, model.output, name=model.name)

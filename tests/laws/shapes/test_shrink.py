@@ -196,16 +196,17 @@ class TestBlocks:
         found = small.evaluate(x, y, verbose=0)
         assert found == pytest.approx(loss(kept), rel=1e-5)
 
-    @pytest.mark.daily("torch", why="how Keras calls a layer is Python's")
-    @pytest.mark.parametrize("blocks_by", ["influence", "loss"])
-    def test_called_by_the_name_of_the_argument(self, samples, blocks_by):
-        inputs = x = keras.Input((6, WIDTH))
-        for i in range(3):
-            x = Block(name=f"block_{i}")(x=x)
-        model = keras.Model(inputs, keras.layers.Dense(5)(x))
-        model.compile("sgd", loss="mse")
-        small = ki.shrink(model, {"blocks": 2}, samples, blocks_by=blocks_by)
-        assert len(blocks_of(small)) == 2
+
+@pytest.mark.daily("torch", why="how Keras calls a layer is Python's")
+@pytest.mark.parametrize("blocks_by", ["influence", "loss"])
+def test_called_by_the_name_of_the_argument(samples, blocks_by):
+    inputs = x = keras.Input((6, WIDTH))
+    for i in range(3):
+        x = Block(name=f"block_{i}")(x=x)
+    model = keras.Model(inputs, keras.layers.Dense(5)(x))
+    model.compile("sgd", loss="mse")
+    small = ki.shrink(model, {"blocks": 2}, samples, blocks_by=blocks_by)
+    assert len(blocks_of(small)) == 2
 
 
 @pytest.mark.daily("torch", why="what is refused is refused before any backend")

@@ -44,7 +44,7 @@ def test_the_readme_s_code_runs(tmp_path, monkeypatch, capsys):
     width = names["model"].history.history["width"]
     assert width == [128.0, 128.0, 48.0, 48.0]
     told = capsys.readouterr().out
-    assert "128 neurons" in told and "no: its equation is" in told
+    assert "128 neurons" in told and "4 key/value heads" in told and "no: it" in told
     with zipfile.ZipFile("narrow.keras") as file:
         assert b"keras_idea" not in file.read("config.json")
     narrow = keras.models.load_model("narrow.keras")
