@@ -137,6 +137,7 @@ print([l.hidden_dim for l in model._flatten_layers() if hasattr(l, "hidden_dim")
 
 
 @pytest.mark.nightly(rows=("sequential",), why="one is enough")
+@pytest.mark.daily("torch", why="a process is started, on files")
 @pytest.mark.parametrize("kind", ["functional", "sequential"])
 def test_saves_and_loads_in_a_fresh_process(kind, data, tmp_path):
     narrow = ki.compact(pruned(MODELS[kind](), data))

@@ -29,9 +29,6 @@ BLOCK = re.compile(r"^ *```python\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s#]+)(?:#[^)]*)?\)")
 
 
-@pytest.mark.daily(
-    "jax", "torch", why="what a stranger copies; takes 14 s on tensorflow"
-)
 def test_the_readme_s_code_runs(tmp_path, monkeypatch, capsys):
     """As it is copied: a few lines, from nothing to a file of stock Keras."""
     monkeypatch.chdir(tmp_path)

@@ -21,6 +21,7 @@ from tests.support.hub_models import tiny_lm
 from tests.support.tiny_run import ALONE, curve, write_inputs
 
 
+@pytest.mark.nightly(why="runs with a teacher take 15 s; its loss is in laws/callbacks")
 class TestDistillation:
     @pytest.mark.nightly(why="takes 16 s on torch")
     @pytest.mark.parametrize("of", ["a run", "a preset"])

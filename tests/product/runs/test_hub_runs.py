@@ -22,7 +22,7 @@ from tests.support.tiny_run import (
     write_inputs,
 )
 
-some = pytest.mark.daily("jax", "torch", why="a run of our decoder is held on each")
+some = pytest.mark.daily("torch", why="jax has a whole run of our decoder")
 
 
 MASKED = ONE_LAYER + "compare_from_scratch = false\n[pruning]\ncompact = 'off'\n"

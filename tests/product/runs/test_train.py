@@ -16,10 +16,9 @@ from keras_idea.files import TEMPORARY
 from keras_idea.runs.config import load_config, parse_config
 from keras_idea.runs.config.timeline import make_timeline
 from keras_idea.runs.run_folder import FILES, RunFolder
-from tests.support.selection import EACH
 from tests.support.tiny_run import CONFIG, TEXT, write_inputs
 
-each = pytest.mark.daily(*EACH, why="one whole run on each")
+each = pytest.mark.daily("jax", "torch", why="a whole run; tensorflow takes 48 s")
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +41,7 @@ def validation_bits(model, folder):
 
 
 class TestRun:
-    @pytest.mark.daily("jax", "torch", why="a whole run; 33 s on tensorflow")
+    @each
     def test_leaves_every_file(self, run):
         assert {path.name for path in run.iterdir()} == set(FILES)
 
