@@ -121,7 +121,7 @@ train(in_fit, 150, 1e-3, start=150, callbacks=[pruning])
 """
 ## In one step: search, then shrink
 
-`ki.search` measures the importance of every neuron, head, block and hidden feature once, and
+`ki.search` measures the importance of the parts that `kinds` names once, and
 judges the shapes that fit the budget by the loss on the data. The picture shows each shape. The
 order before training is a guess about the order after it: train the best few and compare.
 """
@@ -173,6 +173,6 @@ print(loaded.backbone.num_key_value_heads, "of 4 key/value heads")
 
 - Heads: where a family computes `head_dim` from `hidden_dim` and the number of heads (GPT-2,
   Llama), its stock class cannot hold fewer of them. `ki.find_groups` leaves them out.
-- Blocks and hidden size are cut in one step, never within `fit`: no mask makes a model with a
-  block less train exactly as the model without it would.
+- Blocks and hidden size are cut in one step, never within `fit`; hidden size of KerasHub's models
+  alone.
 """

@@ -20,14 +20,16 @@ def listing(folder):
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
 
 
-def own_decoder(tie_embeddings=False, ffn=ki.GatedFFN):
+def own_decoder(
+    tie_embeddings=False, ffn=ki.GatedFFN, num_heads=2, num_key_value_heads=1
+):
     """This package's decoder, built narrow."""
     config = DecoderConfig(
         vocabulary_size=VOCABULARY,
         model_dim=16,
         num_layers=2,
-        num_heads=2,
-        num_key_value_heads=1,
+        num_heads=num_heads,
+        num_key_value_heads=num_key_value_heads,
         hidden_dim=NARROW,
         sequence_length=16,
         rope_max_wavelength=5000.0,

@@ -92,11 +92,7 @@ def assert_equals_algorithm_1(data, compact, **kwargs):
 
 
 @pytest.mark.daily("jax", "torch", rows=("twice-end",), why="these suffice")
-@pytest.mark.daily(
-    "torch",
-    rows=("twice-off", "over_time-end"),
-    why="these suffice",
-)
+@pytest.mark.daily("torch", rows=("twice-off", "over_time-end"), why="these suffice")
 @pytest.mark.nightly(why="the rest takes 4 s on jax, 9 s on tensorflow, 1.2 s on torch")
 @pytest.mark.parametrize("compact", ["end", "off"])
 @pytest.mark.parametrize("call", [name for name in CALLS if name != "once"])

@@ -49,10 +49,7 @@ def test_padding_does_not_count(hidden, aggregation):
 
 
 @pytest.mark.daily(
-    "tensorflow",
-    "torch",
-    rows=("4-paper", "4-minitron"),
-    why="these suffice",
+    "tensorflow", "torch", rows=("4-paper", "4-minitron"), why="these suffice"
 )
 @pytest.mark.daily(*EACH, why="the rest takes 2 s on jax")
 @pytest.mark.parametrize("aggregation", AGGREGATIONS)

@@ -121,10 +121,7 @@ def test_a_regularizer_that_is_nan_at_zero(kind, data):
 
 
 @pytest.mark.daily("jax", "torch", rows=("off-own",), why="these suffice")
-@pytest.mark.nightly(
-    rows=("end-plain", "end-dense"),
-    why="the others suffice",
-)
+@pytest.mark.nightly(rows=("end-plain", "end-dense"), why="the others suffice")
 @pytest.mark.daily(
     "torch", why="the rest takes 5 s on jax, 12 s on tensorflow, 0.7 s on torch"
 )

@@ -41,11 +41,7 @@ def trained(make, callbacks, compact):
 
 
 @pytest.mark.daily(*EACH, rows=("text_classifier",), why="these suffice")
-@pytest.mark.daily(
-    "torch",
-    rows=("mlp", "sequential"),
-    why="these suffice",
-)
+@pytest.mark.daily("torch", rows=("mlp", "sequential"), why="these suffice")
 @pytest.mark.nightly(
     why="three of them on each backend; the rest takes 6 s on jax, 8 s on "
     "tensorflow, 4 s on torch"

@@ -31,7 +31,6 @@ from tests.support.hub_training import (
     sgd,
     used,
 )
-from tests.support.selection import EACH
 
 BEGIN, STEPS, TARGET, TOTAL = 1, 8, 10, 12
 
@@ -216,11 +215,7 @@ def test_after_each_step_pruned_neurons_are_zeros(run):
                 np.testing.assert_array_equal(part, mask == 1)
 
 
-@pytest.mark.daily(
-    "torch",
-    rows=("llama3", "gemma2", "qwen3", "falcon"),
-    why="these suffice",
-)
+@pytest.mark.daily("torch", rows=("llama3", "gemma2"), why="these suffice")
 @pytest.mark.nightly(why="the rest takes 16 s on jax, 2 s on tensorflow, 12 s on torch")
 def test_compact_keeps_the_logits(run):
     (_, received, _), (_, record) = run.narrow, run.masked
@@ -246,11 +241,7 @@ def test_compact_twice_is_compact_once(run):
 
 
 @pytest.mark.daily("jax", "torch", rows=("llama3",), why="these suffice")
-@pytest.mark.daily(
-    "torch",
-    rows=("gemma2", "qwen3", "phi3", "llama tied"),
-    why="these suffice",
-)
+@pytest.mark.daily("torch", rows=("gemma2",), why="these suffice")
 @pytest.mark.nightly(why="the rest takes 6 s on jax, 22 s on tensorflow, 4 s on torch")
 def test_the_next_train_step_is_the_same(run):
     for masked, narrow in run.stepped:
@@ -265,12 +256,7 @@ def test_compaction_in_fit_keeps_the_losses(run):
 
 
 @pytest.mark.daily("jax", "torch", rows=("llama3",), why="these suffice")
-@pytest.mark.daily(*EACH, rows=("gemma2",), why="these suffice")
-@pytest.mark.daily(
-    "torch",
-    rows=("qwen3", "smollm3 biased"),
-    why="these suffice",
-)
+@pytest.mark.daily("torch", rows=("gemma2",), why="these suffice")
 @pytest.mark.nightly(why="the rest takes 14 s on torch")
 def test_compaction_in_fit_leaves_presets_of_the_stock_class(run):
     backbone = run.in_fit[0].backbone
@@ -289,12 +275,7 @@ def test_compaction_in_fit_leaves_presets_of_the_stock_class(run):
 
 
 @pytest.mark.daily("jax", "torch", rows=("llama3",), why="these suffice")
-@pytest.mark.daily("tensorflow", "torch", rows=("gemma2",), why="these suffice")
-@pytest.mark.daily(
-    "torch",
-    rows=("qwen3", "phi3"),
-    why="these suffice",
-)
+@pytest.mark.daily("torch", rows=("gemma2",), why="these suffice")
 @pytest.mark.nightly(why="the rest takes 2 s on jax, 11 s on torch")
 def test_what_is_saved_in_mid_pruning_loads_into_a_stock_model(run):
     _, record = run.masked

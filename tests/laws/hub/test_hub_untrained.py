@@ -55,11 +55,7 @@ def test_untrained(name):
     assert foreign(model) == []
 
 
-@pytest.mark.daily(
-    "torch",
-    rows=("llama", "llama tied", "llama3"),
-    why="these suffice",
-)
+@pytest.mark.daily("torch", rows=("llama", "llama tied", "llama3"), why="these suffice")
 @pytest.mark.nightly(
     why="which attribute is which, by family; the rest takes 7 s on torch"
 )

@@ -143,10 +143,7 @@ def test_equals_algorithm_1(name, rule):
 
 
 @pytest.mark.daily(
-    "tensorflow",
-    "torch",
-    rows=("True-halves", "True-pairs"),
-    why="these suffice",
+    "tensorflow", "torch", rows=("True-halves", "True-pairs"), why="these suffice"
 )
 @pytest.mark.daily(*EACH, why="the rest takes 0.9 s on jax")
 @pytest.mark.parametrize("packing", ["", "halves", "pairs"])

@@ -144,15 +144,10 @@ def assert_alike(found, expected):
 
 
 @pytest.mark.daily(
-    *EACH,
-    rows=("sgd", "momentum", "nesterov", "adamw", "several"),
-    why="these suffice",
+    *EACH, rows=("sgd", "momentum", "nesterov", "adamw", "several"), why="these suffice"
 )
 @pytest.mark.daily(
-    "tensorflow",
-    "torch",
-    rows=("adam", "amsgrad", "loss scale"),
-    why="these suffice",
+    "tensorflow", "torch", rows=("adam", "amsgrad", "loss scale"), why="these suffice"
 )
 @pytest.mark.daily("torch", why="the rest takes 12 s on jax, 4 s on tensorflow")
 @pytest.mark.parametrize("name", OPTIMIZERS)
@@ -174,11 +169,7 @@ def test_slots_are_recognized(name):
     check_carriable(optimizer)
 
 
-@pytest.mark.daily(
-    *EACH,
-    rows=("sgd", "momentum", "nesterov"),
-    why="these suffice",
-)
+@pytest.mark.daily(*EACH, rows=("sgd", "momentum", "nesterov"), why="these suffice")
 @pytest.mark.daily("torch", why="the rest takes 13 s on jax, 19 s on tensorflow")
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_narrowed_and_copied_optimizers_step_alike(name):
@@ -210,16 +201,9 @@ def test_narrowed_and_copied_optimizers_step_alike(name):
         assert_alike(values_of(variables), expected)
 
 
+@pytest.mark.daily(*EACH, rows=("sgd", "momentum", "nesterov"), why="these suffice")
 @pytest.mark.daily(
-    *EACH,
-    rows=("sgd", "momentum", "nesterov"),
-    why="these suffice",
-)
-@pytest.mark.daily(
-    "jax",
-    "torch",
-    rows=("adam", "amsgrad", "adamw"),
-    why="these suffice",
+    "jax", "torch", rows=("adam", "amsgrad", "adamw"), why="these suffice"
 )
 @pytest.mark.daily("torch", why="the rest takes 5 s on jax, 11 s on tensorflow")
 @pytest.mark.parametrize("name", [n for n in OPTIMIZERS if n != "several"])

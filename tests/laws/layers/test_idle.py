@@ -49,11 +49,7 @@ def fitted(model, data, optimizer=None, **kwargs):
     return model.fit(*data, epochs=2, **FIT).history["loss"]
 
 
-@pytest.mark.daily(
-    "torch",
-    rows=("over_time", "dropped"),
-    why="these suffice",
-)
+@pytest.mark.daily("torch", rows=("over_time", "dropped"), why="these suffice")
 @pytest.mark.daily("jax", "torch", why="the rest takes 2 s on jax, 18 s on tensorflow")
 @pytest.mark.parametrize("call", CALLS)
 def test_however_it_is_called(call, data):
@@ -74,9 +70,7 @@ def test_in_a_branch_without_a_loss(data):
 
 @pytest.mark.daily("jax", "torch", rows=("clipnorm",), why="these suffice")
 @pytest.mark.daily(
-    "torch",
-    rows=("global_clipnorm", "clipvalue", "weight_decay"),
-    why="these suffice",
+    "torch", rows=("global_clipnorm", "clipvalue", "weight_decay"), why="these suffice"
 )
 @pytest.mark.nightly(
     why="the rest takes 6 s on jax, 13 s on tensorflow, 1.4 s on torch"

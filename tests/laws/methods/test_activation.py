@@ -88,11 +88,7 @@ def test_exact_statistics_against_numpy(data, aggregation):
     assert all(ffn.state.probe is None for ffn in ki.find_ffns(model))
 
 
-@pytest.mark.daily(
-    "torch",
-    rows=("mask_zero", "remat"),
-    why="these suffice",
-)
+@pytest.mark.daily("torch", rows=("mask_zero", "remat"), why="these suffice")
 @pytest.mark.daily(*EACH, why="the rest takes 0.9 s on jax, 1.4 s on tensorflow")
 @needs_3_15
 @pytest.mark.parametrize("kind", ["dict", "explicit", "mask_zero", "remat"])

@@ -52,11 +52,7 @@ def test_rotary_keeps_the_dtype_and_tells_far_positions_apart():
     assert np.abs(far_TH[0] - far_TH[1]).max() > 0.1
 
 
-@pytest.mark.daily(
-    *EACH,
-    rows=("2", "1"),
-    why="these suffice",
-)
+@pytest.mark.daily(*EACH, rows=("2", "1"), why="these suffice")
 @pytest.mark.daily("tensorflow", "torch", why="the rest takes 2 s on jax")
 @pytest.mark.parametrize("kv_heads", [None, 4, 2, 1])
 def test_attention_equals_numpy(kv_heads):

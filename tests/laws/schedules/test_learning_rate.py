@@ -37,12 +37,7 @@ def of_tensors(schedule, steps):
     return rates
 
 
-@pytest.mark.daily(
-    "jax",
-    "torch",
-    rows=("25-0", "25-1", "25-10"),
-    why="these suffice",
-)
+@pytest.mark.daily("jax", "torch", rows=("25-0", "25-1", "25-10"), why="these suffice")
 @pytest.mark.daily(*EACH, why="the rest takes 1.0 s on tensorflow")
 @pytest.mark.parametrize("warmup", [0, 1, 10])
 @pytest.mark.parametrize("start", [0, 25])

@@ -57,11 +57,7 @@ def masked_features(lm, kept):
             setattr(norm, name, getattr(norm, name) * share**2)
 
 
-@pytest.mark.daily(
-    "torch",
-    rows=("mistral", "qwen3", "gemma"),
-    why="these suffice",
-)
+@pytest.mark.daily("torch", rows=("mistral", "qwen3", "gemma"), why="these suffice")
 @pytest.mark.nightly(why="the rest takes 3 s on torch")
 @pytest.mark.parametrize("name", HIDDEN)
 def test_a_smaller_residual_stream_is_the_masked_one(name):

@@ -29,11 +29,7 @@ def pruned(model, data, steps=6, target=5, optimizer=None, policy=None):
     return model
 
 
-@pytest.mark.daily(
-    "torch",
-    rows=("mixed", "functional"),
-    why="these suffice",
-)
+@pytest.mark.daily("torch", rows=("mixed", "functional"), why="these suffice")
 @pytest.mark.nightly(why="the rest takes 5 s on jax, 13 s on tensorflow, 4 s on torch")
 @pytest.mark.parametrize("kind", MODELS)
 def test_outputs_parameters_and_next_steps(kind, data):
@@ -77,9 +73,7 @@ def test_outputs_parameters_and_next_steps(kind, data):
 
 
 @pytest.mark.daily(
-    "torch",
-    rows=("mixed", "functional", "sequential"),
-    why="these suffice",
+    "torch", rows=("mixed", "functional", "sequential"), why="these suffice"
 )
 @pytest.mark.nightly(why="the rest takes 2 s on jax, 7 s on tensorflow, 3 s on torch")
 @pytest.mark.parametrize("kind", MODELS)

@@ -26,11 +26,7 @@ def masked_model(optimizer, data, ffn=ki.PrunableGatedFFN):
     return model
 
 
-@pytest.mark.daily(
-    "torch",
-    rows=("sgd", "momentum", "adamw"),
-    why="these suffice",
-)
+@pytest.mark.daily("torch", rows=("sgd", "momentum", "adamw"), why="these suffice")
 @pytest.mark.nightly(
     why="slots are sliced by Python; some on each; the rest takes 12 s on jax, "
     "26 s on tensorflow, 8 s on torch"
@@ -56,11 +52,7 @@ def test_the_next_steps_are_equal(name, data):
         np.testing.assert_allclose(second, second[0], rtol=2e-5)
 
 
-@pytest.mark.daily(
-    "torch",
-    rows=("sgd", "momentum"),
-    why="these suffice",
-)
+@pytest.mark.daily("torch", rows=("sgd", "momentum"), why="these suffice")
 @pytest.mark.nightly(
     why="as the test above; a model of Dense layers narrows; the rest takes 4 s"
     " on jax, 11 s on tensorflow, 11 s on torch"

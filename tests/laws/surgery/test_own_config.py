@@ -125,11 +125,7 @@ def prune(model, compact):
     model.fit(X, X[:, :1], epochs=2, callbacks=[callback], **FIT)
 
 
-@pytest.mark.daily(
-    "torch",
-    rows=("a layer-end", "a layer-off"),
-    why="these suffice",
-)
+@pytest.mark.daily("torch", rows=("a layer-end", "a layer-off"), why="these suffice")
 @pytest.mark.nightly(why="the rest takes 5 s on torch")
 @pytest.mark.parametrize("compact", ["end", "off"])
 @pytest.mark.parametrize("kind", BLOCKS)

@@ -197,9 +197,7 @@ def test_tokens(pair):
 
 
 @pytest.mark.daily(
-    "torch",
-    rows=("llama3, BPE", "converted by KerasHub"),
-    why="these suffice",
+    "torch", rows=("llama3, BPE", "converted by KerasHub"), why="these suffice"
 )
 @pytest.mark.nightly(why="the rest takes 0.3 s on torch")
 def test_fifty_log_likelihoods(pair):

@@ -7,14 +7,11 @@ import transformers
 
 import keras_idea as ki
 from keras_idea.export import export_gguf, export_hf
-from keras_idea.layers import GatedFFN
-from keras_idea.models import DecoderConfig, decoder
-from tests.support.exports import logits
+from tests.support.exports import logits, own_decoder
 from tests.support.gguf_reading import logits_of
 from tests.support.hub_models import tiny_lm
 from tests.support.with_tokenizer import VOCABULARY, with_tokenizer
 
-HEADS = {"num_heads": 8, "num_key_value_heads": 4, "num_layers": 1}
 SIZE = 2  # of 16 features of a model, in 8 heads
 
 
@@ -23,14 +20,11 @@ def shrunken(name):
     ids = np.random.default_rng(0).integers(0, VOCABULARY, (4, 8)).astype("int32")
     if name.startswith("own"):
         tied = name == "own, tied"
-        shape = {"vocabulary_size": VOCABULARY, "model_dim": 16, "hidden_dim": 24}
-        config = DecoderConfig(
-            **shape, **HEADS, sequence_length=64, tie_embeddings=tied
-        )
-        model, x = decoder(config, ffn=GatedFFN), ids
+        model = own_decoder(tied, num_heads=8, num_key_value_heads=4)
+        x = ids
     else:
-        heads = {k.replace("num_heads", "num_query_heads"): n for k, n in HEADS.items()}
-        model = tiny_lm(name, vocabulary_size=VOCABULARY, head_dim=SIZE, **heads)
+        heads = {"num_query_heads": 8, "num_key_value_heads": 4, "head_dim": SIZE}
+        model = tiny_lm(name, num_layers=1, vocabulary_size=VOCABULARY, **heads)
         kind = "bpe" if name == "qwen3" else "sentencepiece"
         with_tokenizer(model, name, kind, VOCABULARY)
         x = {"token_ids": ids, "padding_mask": np.ones_like(ids)}
@@ -51,11 +45,7 @@ def test_a_hugging_face_folder(name, tmp_path):
     assert config.head_dim == SIZE
 
 
-@pytest.mark.daily(
-    "torch",
-    rows=("mistral", "own, tied"),
-    why="these suffice",
-)
+@pytest.mark.daily("torch", rows=("mistral", "own, tied"), why="these suffice")
 @pytest.mark.nightly(why="the rest takes 2 s on torch")
 @pytest.mark.parametrize("name", ["mistral", "qwen3", "own", "own, tied"])
 def test_a_gguf_file(name, tmp_path):

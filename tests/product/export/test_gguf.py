@@ -33,9 +33,7 @@ pytestmark = pytest.mark.usefixtures("alone")
 
 class TestWeights:
     @pytest.mark.daily(
-        "torch",
-        rows=("llama", "llama tied", "llama3", "mistral"),
-        why="these suffice",
+        "torch", rows=("llama", "llama tied", "llama3", "mistral"), why="these suffice"
     )
     @pytest.mark.nightly(
         why="the rest takes 12 s on jax, 4 s on tensorflow, 3 s on torch"

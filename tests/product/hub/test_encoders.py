@@ -47,11 +47,7 @@ def trained(name, compact):
     return core, model, losses.losses
 
 
-@pytest.mark.daily(
-    "torch",
-    rows=("bert", "roberta", "fnet"),
-    why="these suffice",
-)
+@pytest.mark.daily("torch", rows=("bert", "roberta", "fnet"), why="these suffice")
 @pytest.mark.nightly(why="the rest takes 8 s on torch")
 @pytest.mark.parametrize("name", ENCODERS)
 def test_untrained(name):

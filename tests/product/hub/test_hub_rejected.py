@@ -85,9 +85,7 @@ def assert_rejected(model, message, target=0.5, **arguments):
 
 
 @pytest.mark.daily(
-    "torch",
-    rows=("gemma3n-end", "gemma3n-off", "gemma4 moe-end"),
-    why="these suffice",
+    "torch", rows=("gemma3n-end", "gemma3n-off", "gemma4 moe-end"), why="these suffice"
 )
 @pytest.mark.nightly(why="the rest takes 1.4 s on torch")
 @pytest.mark.parametrize("compact", ["end", "off"])
