@@ -77,7 +77,7 @@ def watch(kind, folder):
     config = run_of(folder)
     keras.utils.set_random_seed(0)
     base = memory.rss()
-    source = source_of_preset(config.model.preset, config.run.dtype)
+    source = source_of_preset(config.model, config.run.dtype)
     model = fitted = compiled(config, source.wide())
     if kind == "taught":
         # Not `load_teacher`, which asks for a tokenizer of as many tokens.
@@ -125,12 +125,12 @@ def planned(folder):
     """The plan's bytes of the model and of the teacher."""
     config = run_of(folder)
     outline = outlines(config, VOCABULARY)
-    width = source_of_preset(config.model.preset, config.run.dtype).hidden_dim
+    wide = outline.at_start
     teacher = teacher_footprint(config, teacher_outline(config))
     compiled_peak = None
     if keras.backend.backend() == "jax":
-        compiled_peak = compiled_steps(config, outline, [width])[width].peak
-    return footprint(config, outline, width), teacher, compiled_peak
+        compiled_peak = compiled_steps(config, outline, [wide])[wide].peak
+    return footprint(config, outline, wide), teacher, compiled_peak
 
 
 def table(found, model, teacher, compiled_peak):

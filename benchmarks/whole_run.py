@@ -156,8 +156,8 @@ def main():
     source = source_of_family(shape, shape.hub, vocabulary, config.run.dtype)
     model = compiled(config, source.wide())
     made = time.perf_counter() - begin
-    width = shape.width_at_end(source.hidden_dim)
-    prune = pruning(config.pruning, config.budget, width)
+    width = shape.sizes_at_end(source.at_start).neurons
+    prune = pruning(config.pruning, config.budget, {"neurons": width})
     steps = config.budget.total_steps
     size = (steps * config.data.batch_size, shape.sequence_length + 1)
     ids = np.random.default_rng(0).integers(vocabulary, size=size, dtype="int32")

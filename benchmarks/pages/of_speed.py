@@ -162,7 +162,8 @@ def narrowing_price() -> str:
         width = CubicWidth(full, target, begin, prune)
         least = sum(width(step) for step in range(total))
         for compact, found in prices.items():
-            due = {0: full, **compaction_widths(compact, width, begin + prune)}
+            narrowings = compaction_widths(compact, [width], begin + prune)
+            due = {0: full, **{step: only for step, (only,) in narrowings.items()}}
             held = sum(due[max(s for s in due if s <= step)] for step in range(total))
             found.append(100 * (held / least - 1))
     return (

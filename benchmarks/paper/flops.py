@@ -66,7 +66,8 @@ def physical_widths(stage, compact=None) -> list[int]:
     )
     if compact == "cubic":
         return [width(step) for step in range(stage.steps)]
-    narrowed = {0: stage.width, **compaction_widths(compact, width, pruning.end)}
+    compactions = compaction_widths(compact, [width], pruning.end)
+    narrowed = {0: stage.width, **{step: only for step, (only,) in compactions.items()}}
     return [
         narrowed[max(s for s in narrowed if s <= step)] for step in range(stage.steps)
     ]

@@ -174,7 +174,8 @@ def target_widths(
         widest = max(ffn.full_dim for ffn in ffns)
         width = budget.widest(lambda w: costs(least(w)), widest, round_to)
         return list(zip(ffns, least(width), strict=True))
-    widths = budget.most(_together(ffns, round_to), costs, "size")
+    steps = [(ffn.full_dim, _step(ffn, round_to)) for ffn in ffns]
+    widths = budget.most(sizes_at_one_ratio(steps), costs, "size")
     return list(zip(ffns, widths, strict=True))
 
 
@@ -182,13 +183,22 @@ def _step(ffn: FFN, round_to: int) -> int:
     return round_to if ffn.kind == "neurons" else 1
 
 
-def _together(ffns: Sequence[FFN], round_to: int) -> list[list[int]]:
-    """The sizes that all have at one fraction of what they were built with, ascending.
+def sizes_at_one_ratio(steps: Sequence[tuple[int, int]]) -> list[list[int]]:
+    """The sizes that layers have when each keeps the same fraction of its units.
 
-    One for each fraction at which one of them becomes larger.
+    Args:
+        steps: list of pairs of int: the units that a layer was built with, and of what
+            it keeps a multiple.
+
+    Returns:
+        list of lists of int, ascending: one for each fraction at which a layer, rounded
+        to the nearest, keeps more.
+
+    Example:
+    >>> sizes_at_one_ratio([(4, 1), (2, 1)])
+    [[1, 1], [2, 1], [3, 2], [4, 2]]
     """
     half = fractions.Fraction(1, 2)
-    steps = [(ffn.full_dim, _step(ffn, round_to)) for ffn in ffns]
     shares = {
         # Exact: a float may lie below the quotient that it stands for.
         (size - half) * step / full

@@ -40,7 +40,9 @@ def check_heads(num_heads: int, num_key_value_heads: int | None) -> int:
     return groups
 
 
-def check_head_dim(model_dim: int, num_heads: int, given: int | None = None) -> int:
+def check_head_dim(
+    model_dim: int, num_heads: int, given: int | None = None, name: str = "model_dim"
+) -> int:
     """Returns the features of one head, or raises if they cannot be rotated.
 
     Args:
@@ -48,6 +50,7 @@ def check_head_dim(model_dim: int, num_heads: int, given: int | None = None) -> 
         num_heads: int, query heads.
         given: int or None, the features; None: `model_dim // num_heads`. Defaults to
             None.
+        name: str, what messages call `model_dim`. Defaults to that.
 
     Returns:
         int, even.
@@ -69,17 +72,17 @@ def check_head_dim(model_dim: int, num_heads: int, given: int | None = None) -> 
         return given
     if model_dim % num_heads:
         raise ArgumentError(
-            "`model_dim` must be a multiple of `num_heads`. Received: "
-            f"model_dim={model_dim}, num_heads={num_heads}. The nearest multiple "
+            f"`{name}` must be a multiple of `num_heads`. Received: "
+            f"{name}={model_dim}, num_heads={num_heads}. The nearest multiple "
             f"above is {-(-model_dim // num_heads) * num_heads}."
         )
     head_dim = model_dim // num_heads
     if head_dim % 2:
         raise ArgumentError(
-            "`model_dim / num_heads` must be even, because the rotary embedding "
-            f"turns pairs of features. Received: model_dim={model_dim}, "
+            f"`{name} / num_heads` must be even, because the rotary embedding "
+            f"turns pairs of features. Received: {name}={model_dim}, "
             f"num_heads={num_heads}, that is {head_dim} features a head. Pass a "
-            f"`model_dim` that is a multiple of {2 * num_heads}, or fewer heads."
+            f"`{name}` that is a multiple of {2 * num_heads}, or fewer heads."
         )
     return head_dim
 
@@ -92,7 +95,7 @@ class DecoderConfig:
         vocabulary_size: int, distinct token ids.
         model_dim: int, features of the residual stream; the FFN's input_dim.
         num_layers: int, decoder blocks.
-        num_heads: int, query heads; divides `model_dim` into an even head size.
+        num_heads: int, query heads; divides `attention_dim` into an even head size.
         hidden_dim: int, neurons of each gated FFN.
         sequence_length: int, tokens of a training sequence. The model itself
             takes any length; data and generation read this number.
@@ -104,6 +107,8 @@ class DecoderConfig:
             Defaults to False.
         rms_norm_epsilon: float, added to the mean square before the root.
             Defaults to 1e-5.
+        attention_dim: int or None, features of all query heads together. Defaults to
+            None: `model_dim`; where heads were pruned it is less.
 
     Raises:
         ValueError: if a number is out of range, or the heads do not divide.
@@ -126,6 +131,7 @@ class DecoderConfig:
     rope_max_wavelength: float = 10000.0
     tie_embeddings: bool = False
     rms_norm_epsilon: float = 1e-5
+    attention_dim: int | None = None
 
     def __post_init__(self) -> None:
         """Checks every field."""
@@ -139,7 +145,11 @@ class DecoderConfig:
         ):
             check_int(name, getattr(self, name), minimum=1)
         check_heads(self.num_heads, self.num_key_value_heads)
-        check_head_dim(self.model_dim, self.num_heads)
+        if self.attention_dim is None:
+            check_head_dim(self.model_dim, self.num_heads)
+        else:
+            check_int("attention_dim", self.attention_dim, minimum=1)
+            check_head_dim(self.attention_dim, self.num_heads, name="attention_dim")
         check_number("rope_max_wavelength", self.rope_max_wavelength, minimum=1.0)
         check_choice("tie_embeddings", self.tie_embeddings, (False, True))
         check_number("rms_norm_epsilon", self.rms_norm_epsilon)
@@ -147,19 +157,19 @@ class DecoderConfig:
     @property
     def head_dim(self) -> int:
         """int, features of one attention head."""
-        return self.model_dim // self.num_heads
+        return (self.attention_dim or self.model_dim) // self.num_heads
 
     @property
     def non_embedding_parameters(self) -> int:
         """int, parameters outside the token embedding and the logits' matrix.
 
-        With d = model_dim, h = hidden_dim and k the fraction of key/value heads
-        to query heads: `layers (2 d d (1 + k) + 3 d h + 2 d) + d`; the last terms
-        are the scales of the norms.
+        With d = model_dim, a = attention_dim, h = hidden_dim and k the fraction of
+        key/value heads to query heads: `layers (2 d a (1 + k) + 3 d h + 2 d) + d`; the
+        last terms are the scales of the norms.
         """
         d = self.model_dim
         kv_heads = check_heads(self.num_heads, self.num_key_value_heads)
-        attention = 2 * d * d + 2 * d * kv_heads * self.head_dim
+        attention = 2 * d * (self.num_heads + kv_heads) * self.head_dim
         return (
             self.num_layers * (attention + ffn_parameters(d, self.hidden_dim) + 2 * d)
             + d

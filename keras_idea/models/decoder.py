@@ -203,6 +203,7 @@ def _block(
 ) -> DecoderBlock:
     # Only when given, so that a callable of (hidden_dim, name) is enough.
     arguments = {} if dtype is None else {"dtype": dtype}
+    head_dim = None if config.attention_dim is None else config.head_dim
     return DecoderBlock(
         # Numbered: an FFN built outside its block has its own name alone as its
         # variables' path, and torch needs those to be unique in a model.
@@ -211,6 +212,7 @@ def _block(
         num_key_value_heads=config.num_key_value_heads,
         rope_max_wavelength=config.rope_max_wavelength,
         rms_norm_epsilon=config.rms_norm_epsilon,
+        head_dim=head_dim,
         dtype=dtype,
         name=f"block_{i}",
     )

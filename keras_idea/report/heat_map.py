@@ -16,7 +16,7 @@ _DEAD = "#eceef0"
 
 
 def draw_neurons(axis: "Axes", neurons: Sequence[NeuronLives], last_step: int) -> None:
-    """Draws the neurons of every layer, sorted by the step of their death.
+    """Draws the neurons, or heads, of every layer, sorted by the step of their death.
 
     While they are read, the living are coloured by their rank of importance
     among the living; after that they are dead or alive.
@@ -29,14 +29,16 @@ def draw_neurons(axis: "Axes", neurons: Sequence[NeuronLives], last_step: int) -
     # Cells of the dead are NaN and show the background.
     axis.set_facecolor(_DEAD)
     rows = max(8, 640 // max(1, len(neurons)))
-    top, middles = 0, []
+    top, middles = 0.0, []
     for lives in neurons:
         cells = _heat_map(lives, rows)
-        survivors = int(np.isfinite(cells[:, -1]).sum())
-        middles.append(top + len(cells) / 2)
+        # A layer of few heads is to be seen beside one of many neurons.
+        height = max(1.0, rows / 4 / len(cells))
+        survivors = height * np.isfinite(cells[:, -1]).sum()
+        middles.append(top + height * len(cells) / 2)
         mesh = axis.pcolormesh(
             _edges(lives.steps),
-            np.arange(len(cells) + 1) + top,
+            height * np.arange(len(cells) + 1) + top,
             cells,
             cmap="YlGnBu",
             vmin=-0.1,
@@ -44,7 +46,7 @@ def draw_neurons(axis: "Axes", neurons: Sequence[NeuronLives], last_step: int) -
             rasterized=True,
         )
         # Once the model is narrow nobody is ranked any more: dead or alive.
-        top += len(cells)
+        top += height * len(cells)
         axis.fill_between(
             [lives.steps[-1], last_step], top - survivors, top, color=_ALIVE
         )
@@ -54,7 +56,7 @@ def draw_neurons(axis: "Axes", neurons: Sequence[NeuronLives], last_step: int) -
         label.set_verticalalignment("center")
     axis.tick_params(axis="y", length=0)
     axis.set_ylim(top, 0)
-    axis.set_ylabel("neurons by the step of their death")
+    axis.set_ylabel("neurons, or heads, by the step of their death")
     _draw_key(axis, mesh)
 
 

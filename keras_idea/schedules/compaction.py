@@ -41,28 +41,36 @@ def narrowing_steps(
 
 def compaction_widths(
     compact: Compact,
-    schedule: CubicWidth,
+    schedules: Sequence[CubicWidth],
     end_step: int,
     parts: int = 1,
     eager: bool = False,
-) -> dict[int, int]:
-    """How wide a model is from each of its compactions on.
+) -> dict[int, list[int]]:
+    """How wide the layers of a model are from each of its compactions on.
 
     Args:
         compact: "end", "progressive" or "off".
-        schedule: `CubicWidth`, of its FFNs.
+        schedules: list of `CubicWidth`, one a kind of layer.
         end_step: int, the step at which pruning is done.
-        parts: int, devices that share an FFN's neurons. Default 1.
+        parts: int, devices that share a layer's units where they divide them. Default
+            1.
         eager: bool, whether no step is compiled. Default False.
 
     Returns:
-        dict of the optimizer step after which it becomes narrower to the neurons of an
-        FFN from there on; ascending.
+        dict of the optimizer step after which it becomes narrower to the units of each
+        kind of layer from there on; ascending.
     """
-    steps = narrowing_steps(compact, [schedule], end_step, eager)
-    widths = {step: stored_width(schedule(step), schedule, parts) for step in steps}
+    steps = narrowing_steps(compact, schedules, end_step, eager)
+    widths = {
+        step: [
+            stored_width(each(step), each, 1 if each.full_dim % parts else parts)
+            for each in schedules
+        ]
+        for step in steps
+    }
     # Methods that decide once may have a schedule that falls one step later.
-    return {**widths, **dict.fromkeys(steps[-1:], schedule.target_dim)}
+    targets = [schedule.target_dim for schedule in schedules]
+    return {**widths, **dict.fromkeys(steps[-1:], targets)}
 
 
 def stored_width(active: int, schedule: CubicWidth, parts: int = 1) -> int:

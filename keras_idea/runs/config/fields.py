@@ -132,14 +132,14 @@ def check_text(name: str, value: object) -> str:
     return value
 
 
-def check_width(name: str, value: Any) -> int | float:
-    """`value` if it is a whole number of neurons, or the fraction kept."""
+def check_kept(name: str, value: Any) -> int | float:
+    """`value` if it is a whole number of neurons or heads, or the fraction kept."""
     if not isinstance(value, float):
         return whole()(name, value)
     if not 0.0 < value < 1.0:
         raise ArgumentError(
-            f"`{name}` must be a whole number of neurons >= 1, or a fraction in "
-            f"(0, 1) of hidden_dim. Received: {name}={value!r}."
+            f"`{name}` must be a whole number >= 1 to keep, or a fraction in (0, 1) of "
+            f"what there is. Received: {name}={value!r}."
         )
     return value
 

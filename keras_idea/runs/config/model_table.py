@@ -2,14 +2,18 @@
 
 import dataclasses
 import functools
+from collections.abc import Mapping
 from typing import NoReturn
 
 from keras_idea.callbacks.budget import BYTES, Budget
 from keras_idea.callbacks.target import target_width
 from keras_idea.errors import ArgumentError
+from keras_idea.hub.families import HUB_FAMILIES
 from keras_idea.hub.make_tokenizer import TOKENIZERS, check_tokenizer
 from keras_idea.runs.config import fields
 from keras_idea.runs.config.hub_name import check_hub
+from keras_idea.runs.config.sizes import Sizes, check_kinds, check_targets
+from keras_idea.surgery.find import Kind
 
 # What a preset decides itself; the values where nothing decides.
 _DIMENSIONS = {
@@ -20,6 +24,11 @@ _DIMENSIONS = {
     "hidden_dim": 512,
 }
 _TARGET_DIM = 192
+# What says how many units of a kind there are at the start.
+_AT_START: dict[Kind, str] = {
+    "neurons": "hidden_dim",
+    "kv_groups": "num_key_value_heads",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,12 +53,17 @@ class ModelConfig(fields.Table):
             `num_heads`. None: as many as `num_heads`; of a Gemma, one.
         hidden_dim: int, neurons of each FFN at the start: the enlarged width.
         target_dim: int, neurons of each FFN at the end; or a float in (0, 1), the
-            fraction of `hidden_dim` kept. Default 192, unless there is a budget.
+            fraction of `hidden_dim` kept. Default 192, unless there are `targets` or
+            a budget.
+        targets: dict or None, in its place, what is kept by kind, an int or a fraction
+            as of `target_dim`: "neurons", of each FFN; "kv_groups", the key/value heads
+            of each attention layer, each with its query heads.
         target_parameters: int or None, a budget in its place: the parameters that the
-            narrow model may have; its FFNs become as wide as that allows.
+            narrow model may have; as much stays of `kinds` as that allows.
         target_bytes: int or None, the same in bytes, of parameters in `target_dtype`.
         target_flops: int or None, the same in operations of a token, forward: two a
             weight in a matrix.
+        kinds: list of str, what a budget prunes: "neurons" (default), "kv_groups".
         target_dtype: str, "float32" (default), "bfloat16", "float16" or "int8".
         round_to: int, of which a width that is not given as a number of neurons is a
             multiple. Default 1.
@@ -67,7 +81,9 @@ class ModelConfig(fields.Table):
     num_heads: int = fields.optional(fields.whole())
     num_key_value_heads: int | None = fields.optional(fields.whole())
     hidden_dim: int = fields.optional(fields.whole(minimum=2))
-    target_dim: int | float = fields.optional(fields.check_width)
+    target_dim: int | float = fields.optional(fields.check_kept)
+    targets: Mapping[Kind, int | float] | None = fields.optional(check_targets)
+    kinds: tuple[Kind, ...] = fields.checked(("neurons",), check_kinds)
     target_parameters: int | None = fields.optional(fields.count)
     target_bytes: int | None = fields.optional(fields.count)
     target_flops: int | None = fields.optional(fields.count)
@@ -77,13 +93,7 @@ class ModelConfig(fields.Table):
 
     def _check_together(self) -> None:
         self._check_tokenizer()
-        if self.budget and self.target_dim is not None:
-            raise fields.ConfigError(
-                f"`model.target_dim` and {self.budget} cannot both be given. Received: "
-                f"{self.told('target_dim')}. Delete one of them."
-            )
-        if not self.budget and self.target_dim is None:
-            object.__setattr__(self, "target_dim", _TARGET_DIM)
+        self._check_how_narrow()
         if self.preset is not None:
             return self._refuse_dimensions()
         for name, default in _DIMENSIONS.items():
@@ -91,7 +101,24 @@ class ModelConfig(fields.Table):
                 object.__setattr__(self, name, default)
         self._check_heads()
         if not self.budget:
-            self.width_at_end(self.hidden_dim)
+            self.sizes_at_end(self.sizes_at_start)
+
+    def _check_how_narrow(self) -> None:
+        told = [n for n in ("target_dim", "targets") if getattr(self, n) is not None]
+        if len(told) > 1 or (told and self.budget):
+            other = self.budget or "`model.targets`"
+            raise fields.ConfigError(
+                f"`model.{told[0]}` and {other} cannot both be given. Received: "
+                f"{self.told(*told)}. Delete one of them."
+            )
+        if not self.budget and self.kinds != ("neurons",):
+            raise fields.ConfigError(
+                "`model.kinds` says what a budget prunes, and there is none. Received: "
+                f"{self.told('kinds')}. Set `model.targets`, what is kept of each "
+                "kind, in its place; or add a budget such as target_parameters."
+            )
+        if not told and not self.budget:
+            object.__setattr__(self, "target_dim", _TARGET_DIM)
 
     def _check_tokenizer(self) -> None:
         default = "bytes" if self.preset is None else "preset"
@@ -131,8 +158,7 @@ class ModelConfig(fields.Table):
                 f"{self.told('model_dim', 'num_heads')}. Set `model_dim` to "
                 f"{fields.nearest_multiple(self.model_dim, 2 * self.num_heads)}."
             )
-        key_value_heads = self.num_key_value_heads or self.num_heads
-        if self.num_heads % key_value_heads:
+        if self.num_heads % self.key_value_heads:
             raise fields.ConfigError(
                 f"`model.num_key_value_heads` must divide model."
                 f"{self.told('num_heads')}. Received: "
@@ -154,32 +180,66 @@ class ModelConfig(fields.Table):
         except ArgumentError as error:
             raise fields.ConfigError(f"[model] {error}") from None
 
-    def width_at_end(self, hidden_dim: int) -> int:
-        """The neurons of each FFN at the end, without a budget.
+    @property
+    def key_value_heads(self) -> int:
+        """int, of the wide model: as the run says, or as the family has."""
+        of_family = None
+        if self.hub is not None:
+            of_family = HUB_FAMILIES[self.hub].from_nothing.key_value_heads
+        return self.num_key_value_heads or of_family or self.num_heads
+
+    @property
+    def pruned_kinds(self) -> tuple[Kind, ...]:
+        """Tuple of the kinds that are pruned."""
+        if self.budget:
+            return self.kinds
+        return ("neurons",) if self.targets is None else tuple(self.targets)
+
+    @property
+    def sizes_at_start(self) -> Sizes:
+        """`Sizes` of the wide model; not of a preset, which decides them."""
+        if "kv_groups" not in self.pruned_kinds:
+            return Sizes(self.hidden_dim)
+        return Sizes(self.hidden_dim, self.key_value_heads)
+
+    def sizes_at_end(self, start: Sizes) -> Sizes:
+        """The sizes of the narrow model, without a budget.
 
         Args:
-            hidden_dim: int, neurons of each FFN at the start.
+            start: `Sizes` of the wide one.
 
         Returns:
-            int.
+            `Sizes`.
 
         Raises:
             ConfigError: if there is nothing to prune.
         """
-        width = self.target_dim
-        if isinstance(width, float):
-            width = target_width(width, hidden_dim, self.round_to)
-        if width >= hidden_dim:
-            known = self.told("hidden_dim")
-            if self.hidden_dim is None:
-                known = f"hidden_dim={hidden_dim} of the preset"
+        units = start.by_kind()
+        kept: dict[str, int] = {k: self._kept(k, units[k]) for k in self.pruned_kinds}
+        return dataclasses.replace(start, **kept)
+
+    def _kept(self, kind: Kind, full: int) -> int:
+        name, target = "target_dim", self.target_dim
+        if self.targets is not None:
+            name, target = f"targets.{kind}", self.targets[kind]
+        if isinstance(target, int):
+            kept = target
+        else:
+            kept = target_width(target, full, self.round_to if kind == "neurons" else 1)
+        if kept >= full:
+            at_start = _AT_START[kind]
+            known = f"model.{at_start}={full}"
+            if self.preset is not None:
+                known = f"{at_start}={full} of the preset"
+            elif at_start == "hidden_dim":
+                known = f"model.{self.told(at_start)}"
             raise fields.ConfigError(
-                f"`model.target_dim` must be below model.{known}: pruning makes the "
-                f"FFNs narrower. Received: {self.told('target_dim')}. Lower "
-                "`target_dim`"
-                + (", or raise `hidden_dim`." if self.hidden_dim is not None else ".")
+                f"`model.{name}` must be below {known}: pruning makes the model "
+                "narrower. Received: {self.told(name.partition('.')[0])}. Lower "
+                f"`{name}`"
+                + ("." if self.preset is not None else f", or raise `{at_start}`.")
             )
-        return width
+        return kept
 
 
 def _refuse_tokenizer(

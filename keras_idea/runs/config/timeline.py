@@ -4,31 +4,32 @@ import dataclasses
 from collections.abc import Mapping
 
 from keras_idea import methods
+from keras_idea.runs.config.sizes import Sizes
 from keras_idea.runs.config.tables import BudgetConfig, PruningConfig
 from keras_idea.schedules.compaction import compaction_widths
 
 
 @dataclasses.dataclass(frozen=True)
 class Timeline:
-    """The steps and widths of a run, worked out once.
+    """The steps and sizes of a run, worked out once.
 
     Attributes:
         begin: int, the last optimizer step at full width.
         end: int, the optimizer step at which the stage of pruning is over.
         total: int, optimizer steps of the whole run.
-        wide: int, neurons of each FFN at the start.
-        narrow: int, neurons of each FFN at the end.
+        wide: `Sizes` of the model at the start.
+        narrow: `Sizes` of the model at the end.
         compactions: dict of the step after which the model becomes physically
-            narrower, inside its `fit`, to the neurons of an FFN from there on;
-            ascending.
+            narrower, inside its `fit`, to the `Sizes` that it has places for from
+            there on; ascending.
     """
 
     begin: int
     end: int
     total: int
-    wide: int
-    narrow: int
-    compactions: Mapping[int, int]
+    wide: Sizes
+    narrow: Sizes
+    compactions: Mapping[int, Sizes]
 
     @property
     def stages(self) -> list[tuple[str, int, int]]:
@@ -44,8 +45,8 @@ class Timeline:
 def make_timeline(
     budget: BudgetConfig,
     pruning: PruningConfig,
-    wide: int,
-    narrow: int,
+    wide: Sizes,
+    narrow: Sizes,
     parts: int = 1,
     eager: bool = False,
 ) -> Timeline:
@@ -54,28 +55,42 @@ def make_timeline(
     Args:
         budget: `BudgetConfig`, the steps of each stage.
         pruning: `PruningConfig`, the method, and when the model becomes narrow.
-        wide: int, neurons of each FFN at the start.
-        narrow: int, neurons of each FFN at the end.
-        parts: int, devices that share an FFN's neurons. Default 1.
+        wide: `Sizes` of the model at the start.
+        narrow: `Sizes` of the model at the end.
+        parts: int, devices that share the units. Default 1.
         eager: bool, whether no step is compiled. Default False.
 
     Returns:
         `Timeline`.
 
     Example:
-    >>> make_timeline(BudgetConfig(), PruningConfig(), wide=512, narrow=192).end
+    >>> wide, narrow = Sizes(512), Sizes(192)
+    >>> make_timeline(BudgetConfig(), PruningConfig(), wide, narrow).end
     750
     """
     begin, steps = budget.enlarge_steps, budget.prune_steps
     method = methods.get(pruning.method)
-    schedule = method.width_schedule(wide, narrow, begin, steps, pruning.update_every)
+    schedules = {
+        kind: method.width_schedule(
+            units, narrow.by_kind()[kind], begin, steps, pruning.update_every
+        )
+        for kind, units in wide.by_kind().items()
+    }
+    widths = compaction_widths(
+        pruning.compact,
+        list(schedules.values()),
+        method.end_step(begin, steps),
+        parts,
+        eager,
+    )
     return Timeline(
         begin=begin,
         end=begin + steps,
         total=budget.total_steps,
         wide=wide,
         narrow=narrow,
-        compactions=compaction_widths(
-            pruning.compact, schedule, method.end_step(begin, steps), parts, eager
-        ),
+        compactions={
+            step: Sizes(**dict(zip(schedules, units, strict=True)))
+            for step, units in widths.items()
+        },
     )

@@ -2,7 +2,7 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import keras
 
@@ -15,10 +15,12 @@ from keras_idea.layers import GatedFFN, PrunableGatedFFN
 from keras_idea.models import DecoderConfig, decoder
 from keras_idea.monitor.monitor import Monitor
 from keras_idea.runs.config import RunConfig
+from keras_idea.runs.config.sizes import Sizes
 from keras_idea.runs.config.tables import BudgetConfig, PruningConfig
 from keras_idea.runs.models.blocks import rematerialized
 from keras_idea.runs.models.compiling import compiled
-from keras_idea.runs.models.narrow_width import narrow_width
+from keras_idea.runs.models.narrow_sizes import narrow_sizes
+from keras_idea.surgery.find import Kind
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,49 +30,55 @@ class RunModels:
     Args:
         corpus: `TokenizedText`, in the models' vocabulary.
         vocabulary: `Vocabulary`, which that is.
-        hidden_dim: int, neurons of each FFN at the start.
-        target_dim: int, neurons of each FFN at the end.
+        at_start: `Sizes` of the wide model.
+        at_end: `Sizes` of the narrow one.
         wide: function that makes the compiled model that is pruned.
-        plain: function of a width that makes a compiled model of that many neurons
-            an FFN, with fresh weights and nothing of pruning in it.
+        plain: function of `Sizes` that makes a compiled model of them, with fresh
+            weights and nothing of pruning in it.
         save: function of a compacted model and a path.
         saved_as: str, the entry of the run folder that it writes.
     """
 
     corpus: TokenizedText
     vocabulary: Vocabulary
-    hidden_dim: int
-    target_dim: int
+    at_start: Sizes
+    at_end: Sizes
     wide: Callable[[], keras.Model]
-    plain: Callable[[int], keras.Model]
+    plain: Callable[[Sizes], keras.Model]
     save: Callable[[keras.Model, pathlib.Path], None]
     saved_as: str
 
 
 def bare_decoder(
     config: RunConfig,
-    width: int,
+    sizes: Sizes,
     ffn: Callable[..., keras.layers.Layer] = GatedFFN,
 ) -> keras.Model:
     """A run's byte-level decoder, not compiled.
 
     Args:
         config: `RunConfig`.
-        width: int, neurons of each FFN.
+        sizes: `Sizes`.
         ffn: function that makes an FFN. Default `GatedFFN`.
 
     Returns:
         keras.Model.
     """
     shape = config.model
+    head_dim = shape.model_dim // shape.num_heads
+    heads, key_value_heads = shape.num_heads, shape.num_key_value_heads
+    if sizes.kv_groups is not None:
+        heads = sizes.kv_groups * (heads // shape.key_value_heads)
+        key_value_heads = sizes.kv_groups
     made = decoder(
         DecoderConfig(
             vocabulary_size=byte_vocabulary(config.corpus.given).vocabulary_size,
             model_dim=shape.model_dim,
             num_layers=shape.num_layers,
-            num_heads=shape.num_heads,
-            num_key_value_heads=shape.num_key_value_heads,
-            hidden_dim=width,
+            num_heads=heads,
+            num_key_value_heads=key_value_heads,
+            attention_dim=None if heads == shape.num_heads else heads * head_dim,
+            hidden_dim=sizes.neurons,
             sequence_length=shape.sequence_length,
         ),
         ffn=ffn,
@@ -91,29 +99,28 @@ def decoder_models(config: RunConfig, text: RawText) -> RunModels:
     """
     shape = config.model
     vocabulary = byte_vocabulary(config.corpus.given)
+    start = shape.sizes_at_start
 
     return RunModels(
         corpus=text.tokenized(vocabulary),
         vocabulary=vocabulary,
-        hidden_dim=shape.hidden_dim,
-        target_dim=narrow_width(
-            shape, shape.hidden_dim, outline_of(config), config.distribution.size[1]
+        at_start=start,
+        at_end=narrow_sizes(
+            shape, start, outline_of(config), config.distribution.size[1]
         ),
-        wide=lambda: compiled(
-            config, bare_decoder(config, shape.hidden_dim, PrunableGatedFFN)
-        ),
-        plain=lambda width: compiled(config, bare_decoder(config, width), False),
+        wide=lambda: compiled(config, bare_decoder(config, start, PrunableGatedFFN)),
+        plain=lambda sizes: compiled(config, bare_decoder(config, sizes), False),
         save=lambda narrow, path: narrow.save(path),
         saved_as="narrow.keras",
     )
 
 
-def outline_of(config: RunConfig) -> Callable[[int], keras.Model]:
-    """Makes a run's own decoder of a width, its variables without values."""
+def outline_of(config: RunConfig) -> Callable[[Sizes], keras.Model]:
+    """Makes a run's own decoder of given sizes, its variables without values."""
 
-    def make(width: int) -> keras.Model:
+    def make(sizes: Sizes) -> keras.Model:
         with without_values():
-            return bare_decoder(config, width)
+            return bare_decoder(config, sizes)
 
     return make
 
@@ -121,7 +128,7 @@ def outline_of(config: RunConfig) -> Callable[[int], keras.Model]:
 def pruning(
     settings: PruningConfig,
     budget: BudgetConfig,
-    target_dim: int,
+    targets: Mapping[Kind, int],
     log_dir: Monitor | None = None,
 ) -> IdeaPruneCallback:
     """The callback that prunes the run's wide model.
@@ -129,7 +136,7 @@ def pruning(
     Args:
         settings: `PruningConfig`.
         budget: `BudgetConfig`.
-        target_dim: int, neurons of each FFN at the end.
+        targets: dict of a kind to the units that are kept of it in each layer.
         log_dir: `Monitor` or None.
 
     Returns:
@@ -141,9 +148,9 @@ def pruning(
             settings.ema_decay, settings.row_reduce, settings.matrix_reduce
         )
     return IdeaPruneCallback(
-        target_dim,
-        budget.enlarge_steps,
-        budget.prune_steps,
+        begin_step=budget.enlarge_steps,
+        prune_steps=budget.prune_steps,
+        targets=targets,
         method=method,
         compact=settings.compact,
         update_every=settings.update_every,

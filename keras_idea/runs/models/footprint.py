@@ -13,20 +13,21 @@ from keras_idea.keras_private.optimizer_variables import (
 )
 from keras_idea.monitor.work_count import attention_width, multiply_adds
 from keras_idea.runs.config import RunConfig
+from keras_idea.runs.config.sizes import Sizes
 from keras_idea.runs.models.blocks import transformer_blocks
 from keras_idea.runs.models.compiling import make_optimizer
 from keras_idea.runs.models.outlines import Outlines
-from keras_idea.surgery import find_ffns
+from keras_idea.surgery.find import FFN, find_groups
 
 _FLOAT32 = 4
 
 
 @dataclasses.dataclass(frozen=True)
 class Footprint:
-    """Bytes of one device while a model of one width trains.
+    """Bytes of one device while a model of given sizes trains.
 
     Attributes:
-        width: int, neurons of each FFN.
+        sizes: `Sizes`.
         parameters: int, of the whole model.
         multiply_adds: int, of a token in a forward pass.
         weights: int, the model's variables; exact.
@@ -42,7 +43,7 @@ class Footprint:
             trains no step then, and its variables are cut one after another.
     """
 
-    width: int
+    sizes: Sizes
     parameters: int
     multiply_adds: int
     weights: int
@@ -61,14 +62,14 @@ class Footprint:
 
 
 def footprint(
-    config: RunConfig, outline: Outlines, width: int, pruned: bool = False
+    config: RunConfig, outline: Outlines, sizes: Sizes, pruned: bool = False
 ) -> Footprint:
-    """The `Footprint` of a run's model at a width; nothing is allocated for it.
+    """The `Footprint` of a run's model of given sizes; nothing is allocated for it.
 
     Args:
         config: `RunConfig`.
         outline: `Outlines` of the run's models.
-        width: int, neurons of each FFN.
+        sizes: `Sizes`.
         pruned: bool, whether the pruning is over: its part of the optimizer is given
             up then. Default False.
 
@@ -79,27 +80,28 @@ def footprint(
         ConfigError: if the mesh does not divide the model.
     """
     rows, parts = config.distribution.size
-    model, optimizer = outline.make(width), make_optimizer(config)
+    model, optimizer = outline.make(sizes), make_optimizer(config)
     build_without_values(optimizer, model.trainable_variables)
     layouts = kernel_layouts(model, parts) if parts > 1 else {}
     state = [*model.variables, *optimizer.variables]
     weights = _bytes(model.variables, layouts, parts)
     slots = _bytes(optimizer.variables, layouts, parts)
-    neurons = len(transformer_blocks(model)) * width
-    scores = _pruning_state(config, model, neurons)
+    groups = find_groups(model, list(sizes.by_kind()))
+    scores = _pruning_state(config, groups)
     if not pruned:
         # The optimizer has scores, masks and a count of steps while it prunes.
         count = _bytes([apply_count(optimizer)], {}, 1)
-        scores += scores - _FLOAT32 * neurons + count
+        units = sum(group.hidden_dim for group in groups)
+        scores += scores - _FLOAT32 * units + count
     return Footprint(
-        width=width,
+        sizes=sizes,
         parameters=model.count_params(),
         multiply_adds=multiply_adds(model, config.model.sequence_length),
         weights=weights,
         gradients=_bytes(model.trainable_variables, layouts, parts),
         optimizer=slots,
         pruning=scores,
-        activations=_activations(config, model, width, rows, parts),
+        activations=_activations(config, model, sizes.neurons, rows, parts),
         checkpoint=_bytes(state, {}, 1) + scores,
         narrowing=weights
         + slots
@@ -108,12 +110,16 @@ def footprint(
     )
 
 
-def _pruning_state(config: RunConfig, model: keras.Model, neurons: int) -> int:
-    """Of each neuron the scores of two or three rows, a mask and its number."""
-    row = _model_dim(config, model) if config.pruning.row_reduce == "max" else 1
-    ffns = find_ffns(model)
-    rows = max(sum(cut.matrices for cut in ffn.kernel_cuts()) for ffn in ffns)
-    return _FLOAT32 * neurons * (rows * row + 2)
+def _pruning_state(config: RunConfig, groups: list[FFN]) -> int:
+    """Of each unit the scores of its matrices, a mask and its number."""
+    by_weight = config.pruning.row_reduce == "max"
+    numbers = 0
+    for group in groups:
+        cuts = group.kernel_cuts()
+        row = max(cut.weights for cut in cuts) if by_weight else 1
+        matrices = sum(cut.matrices for cut in cuts)
+        numbers += group.hidden_dim * (matrices * row + 2)
+    return _FLOAT32 * numbers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -202,10 +208,10 @@ def _activations(
     length = config.model.sequence_length
     tokens = config.data.batch_size // config.micro_batches // rows * length
     size = _FLOAT32 if config.run.dtype == "float32" else _FLOAT32 // 2
-    layers = len(transformer_blocks(model))
+    blocks = transformer_blocks(model)
+    layers, dim = len(blocks), _model_dim(config, model)
     backbone = getattr(model, "backbone", None)
-    dim = _model_dim(config, model)
-    heads = getattr(backbone, "num_query_heads", None) or config.model.num_heads
+    heads = getattr(backbone, "num_query_heads", None) or blocks[0].num_heads
     queries = attention_width(model) // layers
     attention = heads * length * (size + _FLOAT32)
     block = size * (8 * dim + (4 * queries + 4 * width) // parts) + attention // parts

@@ -20,7 +20,7 @@ from keras_idea.runs.models.hub_source import (
     source_of_family,
     source_of_preset,
 )
-from keras_idea.runs.models.narrow_width import narrow_width
+from keras_idea.runs.models.narrow_sizes import narrow_sizes
 
 
 def hub_models(config: RunConfig, text: RawText) -> RunModels:
@@ -45,7 +45,7 @@ def hub_models(config: RunConfig, text: RawText) -> RunModels:
         size = preprocessor.tokenizer.vocabulary_size()
         source = source_of_family(shape, shape.hub, size, dtype)
     else:
-        source = source_of_preset(shape.preset, dtype)
+        source = source_of_preset(shape, dtype)
         preprocessor = _preprocessor_of_preset(shape.preset)
     preprocessor.sequence_length = shape.sequence_length
     vocabulary = tokenizer_vocabulary(preprocessor.tokenizer)
@@ -62,12 +62,12 @@ def hub_models(config: RunConfig, text: RawText) -> RunModels:
     return RunModels(
         corpus=text.tokenized(vocabulary, preprocessor.tokenizer.start_token_id),
         vocabulary=vocabulary,
-        hidden_dim=source.hidden_dim,
-        target_dim=narrow_width(
-            shape, source.hidden_dim, source.outline, config.distribution.size[1]
+        at_start=source.at_start,
+        at_end=narrow_sizes(
+            shape, source.at_start, source.outline, config.distribution.size[1]
         ),
         wide=lambda: ready(source.wide()),
-        plain=lambda width: ready(source.stock(width), False),
+        plain=lambda sizes: ready(source.stock(sizes), False),
         save=save,
         saved_as="preset",
     )

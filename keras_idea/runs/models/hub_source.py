@@ -10,21 +10,25 @@ import keras
 
 from keras_idea.errors import ArgumentError, ConfigError, MissingPackage
 from keras_idea.extras import require
+from keras_idea.hub.attention import HEAD_ARGUMENTS
 from keras_idea.hub.families import HUB_FAMILIES
 from keras_idea.hub.ffn import HubFFN, hub_ffns
 from keras_idea.keras_private.variables import without_parameters, without_values
 from keras_idea.runs.config.model_table import ModelConfig
+from keras_idea.runs.config.sizes import Sizes
+from keras_idea.surgery.heads import find_heads
 
 
 @dataclasses.dataclass(frozen=True)
 class HubSource:
-    """Stock models of a class of KerasHub's, of any width.
+    """Stock models of a class of KerasHub's, of any sizes.
 
     Args:
         task: class of the models, a `keras_hub.models.CausalLM`.
         backbone: class of their backbones.
-        arguments: dict, the backbone's arguments at the width of the start.
+        arguments: dict, the backbone's arguments at the sizes of the start.
         widths: dict of those arguments that set the width -> what a neuron takes.
+        prunes_heads: bool, whether the numbers of heads change.
         dtype: str, the dtype policy they compute in.
         preset: str or None, where the wide model's weights come from.
     """
@@ -33,36 +37,52 @@ class HubSource:
     backbone: type[keras.Model]
     arguments: dict[str, Any]
     widths: dict[str, int]
+    prunes_heads: bool
     dtype: str
     preset: str | None = None
 
     @property
-    def hidden_dim(self) -> int:
-        """int, neurons of each FFN at the start."""
+    def at_start(self) -> Sizes:
+        """`Sizes` of the wide model."""
         name, per_neuron = next(iter(self.widths.items()))
-        return self.arguments[name] // per_neuron
+        neurons = self.arguments[name] // per_neuron
+        if not self.prunes_heads:
+            return Sizes(neurons)
+        return Sizes(neurons, self.arguments[self._heads[1]])
+
+    @property
+    def _heads(self) -> tuple[str, str, str]:
+        return HEAD_ARGUMENTS[self.backbone.__name__]
 
     def wide(self) -> keras.Model:
         """The wide model, not compiled."""
         if self.preset is None:
-            return self.stock(self.hidden_dim)
+            return self.stock(self.at_start)
         return _load(self.task, self.preset, self.dtype)
 
-    def stock(self, width: int) -> keras.Model:
-        """A stock model with fresh weights, of `width` neurons an FFN."""
-        return self._around(self._backbone(width))
+    def stock(self, sizes: Sizes) -> keras.Model:
+        """A stock model with fresh weights, of given sizes."""
+        return self._around(self._backbone(sizes))
 
-    def outline(self, width: int) -> keras.Model:
+    def outline(self, sizes: Sizes) -> keras.Model:
         """As `stock`, its variables without values."""
         with without_values():
-            backbone = self._backbone(width)
+            backbone = self._backbone(sizes)
         with without_parameters():
             return self._around(backbone)  # which makes an optimizer, with a value
 
-    def _backbone(self, width: int) -> keras.Model:
+    def _backbone(self, sizes: Sizes) -> keras.Model:
         arguments = dict(self.arguments)
         for name, per_neuron in self.widths.items():
-            arguments[name] = width * per_neuron
+            arguments[name] = sizes.neurons * per_neuron
+        if sizes.kv_groups is not None:
+            queries, keys_and_values, head_dim = self._heads
+            heads = arguments[queries]
+            arguments[head_dim] = (
+                arguments[head_dim] or arguments["hidden_dim"] // heads
+            )
+            arguments[queries] = heads // arguments[keys_and_values] * sizes.kv_groups
+            arguments[keys_and_values] = sizes.kv_groups
         return self.backbone.from_config(arguments)
 
     def _around(self, backbone: keras.Model) -> keras.Model:
@@ -100,15 +120,38 @@ def source_of_family(
         "intermediate_dim": shape.hidden_dim * row.ffns.per_neuron,
         "dtype": dtype,
     }
-    if row.from_nothing.needs_head_dim:
+    heads = "kv_groups" in shape.pruned_kinds
+    if row.from_nothing.needs_head_dim or heads:
         arguments["head_dim"] = shape.model_dim // shape.num_heads
-    return HubSource(
+    source = HubSource(
         task=getattr(hub.models, f"{row.prefix}CausalLM"),
         backbone=getattr(hub.models, f"{row.prefix}Backbone"),
         arguments=arguments,
         widths={"intermediate_dim": row.ffns.per_neuron},
+        prunes_heads=heads,
         dtype=dtype,
     )
+    return _checked(source, f"model.hub={family!r}")
+
+
+def _checked(source: HubSource, received: str) -> HubSource:
+    """`source` itself, if its attention layers can lose the heads that they are to."""
+    if not source.prunes_heads:
+        return source
+    name = source.backbone.__name__
+    cure = f'Received: {received}. Delete "kv_groups" from [model]'
+    if name not in HEAD_ARGUMENTS:
+        able = ", ".join(sorted(row.removesuffix("Backbone") for row in HEAD_ARGUMENTS))
+        raise ConfigError(
+            f"The key/value heads of a {name} cannot be pruned, because its config "
+            "cannot say how wide a head is: no stock model has fewer of the same width."
+            f" {cure}, or take one of {able}."
+        )
+    for path, why_not in find_heads(source.outline(source.at_start)).left_out.items():
+        raise ConfigError(
+            f"The key/value heads of '{path}' cannot be pruned: {why_not}. {cure}."
+        )
+    return source
 
 
 def _key_value_heads(shape: ModelConfig, prefix: str, own: int | None) -> int:
@@ -124,11 +167,11 @@ def _key_value_heads(shape: ModelConfig, prefix: str, own: int | None) -> int:
     return heads
 
 
-def source_of_preset(preset: str | None, dtype: str) -> HubSource:
+def source_of_preset(shape: ModelConfig, dtype: str) -> HubSource:
     """The models of a preset; its weights are not read yet.
 
     Args:
-        preset: str, `model.preset`.
+        shape: `ModelConfig`, with a preset.
         dtype: str, `run.dtype`.
 
     Returns:
@@ -137,7 +180,7 @@ def source_of_preset(preset: str | None, dtype: str) -> HubSource:
     Raises:
         ConfigError: if keras_hub is missing, or there is no such model to prune.
     """
-    hub = keras_hub()
+    hub, preset = keras_hub(), shape.preset
     try:
         backbone = backbone_outline(preset, dtype)
         ffns = hub_ffns(backbone)
@@ -146,14 +189,16 @@ def source_of_preset(preset: str | None, dtype: str) -> HubSource:
     # From many places: no such folder, no such handle, no network, no FFN to prune.
     except Exception as error:
         raise refused_preset(preset, error) from error
-    return HubSource(
+    source = HubSource(
         task=task,
         backbone=type(backbone),
         arguments=backbone.get_config(),
         widths={ffn.width_argument: ffn.layout.per_neuron for ffn in ffns},
+        prunes_heads="kv_groups" in shape.pruned_kinds,
         dtype=dtype,
         preset=preset,
     )
+    return _checked(source, f"model.preset={preset!r}")
 
 
 def _refuse_experts(ffns: list[HubFFN]) -> None:

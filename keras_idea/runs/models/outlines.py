@@ -10,6 +10,7 @@ from keras_idea.hub.families import HUB_FAMILIES
 from keras_idea.hub.make_tokenizer import DEFAULT_VOCABULARY_SIZE
 from keras_idea.runs.config import RunConfig
 from keras_idea.runs.config.model_table import ModelConfig
+from keras_idea.runs.config.sizes import Sizes
 from keras_idea.runs.models.blocks import rematerialized
 from keras_idea.runs.models.build import outline_of
 from keras_idea.runs.models.hub_source import source_of_family, source_of_preset
@@ -17,16 +18,16 @@ from keras_idea.runs.models.hub_source import source_of_family, source_of_preset
 
 @dataclasses.dataclass(frozen=True)
 class Outlines:
-    """The models of a run, of any width, whose variables have no values.
+    """The models of a run, of any sizes, whose variables have no values.
 
     Attributes:
-        make: function of a width that makes a model, not compiled.
-        hidden_dim: int, neurons of each FFN at the start.
+        make: function of `Sizes` that makes a model, not compiled.
+        at_start: `Sizes` of the wide model.
         vocabulary_size: int, tokens that the models know.
     """
 
-    make: Callable[[int], keras.Model]
-    hidden_dim: int
+    make: Callable[[Sizes], keras.Model]
+    at_start: Sizes
     vocabulary_size: int
 
 
@@ -49,19 +50,19 @@ def outlines(config: RunConfig, vocabulary_size: int | None = None) -> Outlines:
         make_bare = outline_of(config)
         return Outlines(
             make_bare,
-            shape.hidden_dim,
+            shape.sizes_at_start,
             byte_vocabulary(config.corpus.given).vocabulary_size,
         )
     if shape.hub is not None:
         size = vocabulary_size or _asked(shape, shape.hub)
         source = source_of_family(shape, shape.hub, size, config.run.dtype)
     else:
-        source = source_of_preset(shape.preset, config.run.dtype)
+        source = source_of_preset(shape, config.run.dtype)
 
-    def make(width: int) -> keras.Model:
-        return rematerialized(source.outline(width), config.run.rematerialize)
+    def make(sizes: Sizes) -> keras.Model:
+        return rematerialized(source.outline(sizes), config.run.rematerialize)
 
-    return Outlines(make, source.hidden_dim, source.arguments["vocabulary_size"])
+    return Outlines(make, source.at_start, source.arguments["vocabulary_size"])
 
 
 def _asked(shape: ModelConfig, family: str) -> int:

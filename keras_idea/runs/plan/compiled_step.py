@@ -13,6 +13,7 @@ from keras_idea.errors import ConfigError
 from keras_idea.extras import require
 from keras_idea.keras_private.optimizer_variables import build_without_values
 from keras_idea.runs.config import RunConfig
+from keras_idea.runs.config.sizes import Sizes
 from keras_idea.runs.models.compiling import cross_entropy, make_optimizer
 from keras_idea.runs.models.outlines import Outlines
 from keras_idea.runs.plan.targets import Target
@@ -39,9 +40,9 @@ class CompiledStep:
 def compiled_steps(
     config: RunConfig,
     outline: Outlines,
-    widths: Sequence[int],
+    sizes: Sequence[Sizes],
     target: Target | None = None,
-) -> dict[int, CompiledStep]:
+) -> dict[Sizes, CompiledStep]:
     """Compiles train steps of a run's models, from shapes alone; on jax.
 
     A step without the pruning and without a teacher. The compiler is asked to make
@@ -51,11 +52,11 @@ def compiled_steps(
     Args:
         config: `RunConfig`.
         outline: `Outlines` of the run's models.
-        widths: sequence of int, neurons of each FFN.
+        sizes: list of `Sizes`.
         target: `Target`, TPUs; None: the devices of this process.
 
     Returns:
-        dict of a width to `CompiledStep`.
+        dict of `Sizes` to `CompiledStep`.
 
     Raises:
         ConfigError: if the devices are not as many as the mesh's, or the backend is
@@ -76,7 +77,7 @@ def compiled_steps(
     effort = getattr(jax.config, name)
     jax.config.update(name, -1.0)
     try:
-        return {width: _compile(config, outline.make(width), mesh) for width in widths}
+        return {each: _compile(config, outline.make(each), mesh) for each in sizes}
     finally:
         jax.config.update(name, effort)
 

@@ -5,7 +5,9 @@ import math
 from collections.abc import Iterator, Mapping
 
 from keras_idea.functional.counts import train_flops
+from keras_idea.monitor.work_count import multiply_adds
 from keras_idea.runs.config import RunConfig
+from keras_idea.runs.config.sizes import Sizes
 from keras_idea.runs.config.timeline import Timeline
 from keras_idea.runs.models.compiling import learning_rate
 from keras_idea.runs.models.footprint import (
@@ -14,7 +16,7 @@ from keras_idea.runs.models.footprint import (
     footprint,
     teacher_footprint,
 )
-from keras_idea.runs.models.narrow_width import narrow_width
+from keras_idea.runs.models.narrow_sizes import linear_in_sizes, narrow_sizes
 from keras_idea.runs.models.outlines import Outlines, outlines
 from keras_idea.runs.plan.compiled_step import CompiledStep, compiled_steps
 from keras_idea.runs.plan.targets import Target
@@ -22,6 +24,7 @@ from keras_idea.runs.run_folder import RunFolder
 from keras_idea.runs.train.prepare import opening_lines, prepare, timeline_of
 from keras_idea.runs.train.run import ALONE, SCRATCH
 from keras_idea.runs.train.teacher import teacher_outline
+from keras_idea.surgery.find import Kind
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +35,7 @@ class StagePlan:
         name: str.
         steps: int, optimizer steps.
         tokens: int, tokens read.
-        widths: pair of int, neurons of an FFN that live, at its begin and end.
+        sizes: pair of `Sizes`, of what lives at its begin and end.
         learning_rates: pair of float, of its first and its last step.
         flops: float, operations of its training, all products of matrices, FFNs as
             wide as they are physically.
@@ -41,9 +44,14 @@ class StagePlan:
     name: str
     steps: int
     tokens: int
-    widths: tuple[int, int]
+    sizes: tuple[Sizes, Sizes]
     learning_rates: tuple[float, float]
     flops: float
+
+    def units(self, kind: Kind) -> tuple[int, int]:
+        """Pair of int, the units of a kind at its begin and end."""
+        begin, end = self.sizes
+        return begin.by_kind()[kind], end.by_kind()[kind]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +66,7 @@ class RunPlan:
             (of many, eight at most).
         teacher: `TeacherFootprint` or None.
         mesh: pair of int, devices of the axes data and model.
-        compiled: dict of a width to `CompiledStep`; empty if no compiler was asked.
+        compiled: dict of `Sizes` to `CompiledStep`; empty if no compiler was asked.
         target: `Target` or None.
         enlargement: float. FFN width of the wide model over that of the narrow one.
     """
@@ -69,9 +77,14 @@ class RunPlan:
     footprints: dict[str, Footprint]
     teacher: TeacherFootprint | None = None
     mesh: tuple[int, int] = (1, 1)
-    compiled: dict[int, CompiledStep] = dataclasses.field(default_factory=dict)
+    compiled: dict[Sizes, CompiledStep] = dataclasses.field(default_factory=dict)
     target: Target | None = None
     enlargement: float = 1.0
+
+    @property
+    def kinds(self) -> list[Kind]:
+        """List of the kinds that are pruned, neurons in any case."""
+        return list(self.stages[0].sizes[0].by_kind())
 
     @property
     def tokens_per_parameter(self) -> float:
@@ -122,22 +135,20 @@ def plan(
     Example:
     >>> from keras_idea.runs.config import load_config
     >>> for stage in plan(load_config("run.toml")).stages:
-    ...     print(stage.name, stage.steps, stage.widths)
+    ...     print(stage.name, stage.steps, stage.units("neurons"))
     wide 4 (32, 32)
     pruning 3 (32, 8)
     recovery 5 (8, 8)
     narrow from scratch 12 (8, 8)
     """
     outline, text = _outline(config, read_text)
-    narrow = narrow_width(
-        config.model, outline.hidden_dim, outline.make, config.distribution.size[1]
-    )
-    timeline = timeline_of(config, outline.hidden_dim, narrow, here=target is None)
-    wide = timeline.wide
+    wide = outline.at_start
+    narrow = narrow_sizes(config.model, wide, outline.make, config.distribution.size[1])
+    timeline = timeline_of(config, wide, narrow, here=target is None)
     footprints = {"wide": footprint(config, outline, wide)}
-    for step, width in _few(timeline.compactions):
-        over = width == narrow
-        footprints[f"from step {step:,}"] = footprint(config, outline, width, over)
+    for step, sizes in _few(timeline.compactions):
+        over = sizes == narrow
+        footprints[f"from step {step:,}"] = footprint(config, outline, sizes, over)
     if narrow not in timeline.compactions.values():
         footprints["narrow"] = footprint(config, outline, narrow, pruned=True)
     *_, last = footprints.values()
@@ -150,17 +161,17 @@ def plan(
     return RunPlan(
         text,
         (ends[0].parameters, ends[1].parameters),
-        list(_stages(config, timeline, [end.multiply_adds for end in ends], teacher)),
+        list(_stages(config, outline, timeline, teacher)),
         footprints,
         teacher,
         config.distribution.size,
         compiled,
         target,
-        wide / narrow,
+        wide.neurons / narrow.neurons,
     )
 
 
-def _few(compactions: Mapping[int, int], most: int = 8) -> list[tuple[int, int]]:
+def _few(compactions: Mapping[int, Sizes], most: int = 8) -> list[tuple[int, Sizes]]:
     """So many of the narrowings, evenly, the last one among them."""
     backwards = list(compactions.items())[::-1]
     return backwards[:: -(-len(backwards) // most) or 1][::-1]
@@ -178,11 +189,17 @@ def _outline(config: RunConfig, read_text: bool) -> tuple[Outlines, str]:
 
 def _stages(
     config: RunConfig,
+    outline: Outlines,
     timeline: Timeline,
-    sizes: list[int],
     teacher: TeacherFootprint | None,
 ) -> Iterator[StagePlan]:
-    """`sizes`: multiply-adds of a token, wide and narrow."""
+    length = config.model.sequence_length
+    work = linear_in_sizes(
+        outline.make,
+        lambda model: [multiply_adds(model, length)],
+        timeline.wide,
+        list(timeline.wide.by_kind()),
+    )
     wide, narrow = timeline.wide, timeline.narrow
     tokens = config.data.batch_size * config.model.sequence_length
     taught = 0 if teacher is None else 2 * teacher.multiply_adds * tokens
@@ -191,8 +208,8 @@ def _stages(
         name: str,
         first: int,
         last: int,
-        alive: tuple[int, int],
-        physical: Mapping[int, int],
+        alive: tuple[Sizes, Sizes],
+        physical: Mapping[int, Sizes],
         taught: int = taught,
     ) -> StagePlan:
         rate = learning_rate(config.optimizer, config.budget, name != SCRATCH)
@@ -203,9 +220,8 @@ def _stages(
             alive,
             (float(rate(first)), float(rate(last - 1))),
             sum(
-                steps
-                * (train_flops(_between(sizes, (wide, narrow), width), tokens) + taught)
-                for steps, width in _pieces(physical, first, last)
+                steps * (train_flops(*work(sizes), tokens) + taught)
+                for steps, sizes in _pieces(physical, first, last)
             ),
         )
 
@@ -220,17 +236,11 @@ def _stages(
 
 
 def _pieces(
-    widths: Mapping[int, int], first: int, last: int
-) -> Iterator[tuple[int, int]]:
-    """Pairs (steps, width) of a stage; `widths`: by the step from which they hold."""
-    steps = sorted(widths)
+    sizes: Mapping[int, Sizes], first: int, last: int
+) -> Iterator[tuple[int, Sizes]]:
+    """Pairs (steps, `Sizes`) of a stage; `sizes`: by the step from which they hold."""
+    steps = sorted(sizes)
     for step, until in zip(steps, [*steps[1:], last], strict=True):
         length = min(until, last) - max(step, first)
         if length > 0:
-            yield length, widths[step]
-
-
-def _between(sizes: list[int], widths: tuple[int, int], width: int) -> float:
-    """Multiply-adds of a token at a width: linear in it."""
-    wide, narrow = sizes
-    return narrow + (wide - narrow) * (width - widths[1]) / (widths[0] - widths[1])
+            yield length, sizes[step]

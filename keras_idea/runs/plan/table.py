@@ -4,6 +4,7 @@ import functools
 from typing import TYPE_CHECKING
 
 from keras_idea.extras import require
+from keras_idea.runs.config.sizes import WORDS
 from keras_idea.runs.models.footprint import Footprint
 from keras_idea.runs.plan import RunPlan
 
@@ -11,10 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-_STAGES = ["stage", "steps", "tokens", "FFN width", "learning rate", "train FLOPs"]
 _BYTES = [
-    "MB per device",
-    "FFN width",
     "weights",
     "gradients",
     "optimizer",
@@ -75,13 +73,14 @@ def _pays(planned: RunPlan) -> str:
 
 
 def _stages(planned: RunPlan) -> "Table":
-    table = _table(_STAGES)
+    words = [WORDS[kind] for kind in planned.kinds]
+    table = _table(["stage", "steps", "tokens", *words, "learning rate", "train FLOPs"])
     for stage in planned.stages:
         table.add_row(
             stage.name,
             f"{stage.steps:,}",
             f"{stage.tokens:,}",
-            _pair("{:,}", stage.widths),
+            *(_pair("{:,}", stage.units(kind)) for kind in planned.kinds),
             _pair("{:.2g}", stage.learning_rates),
             f"{stage.flops:.3g}",
         )
@@ -89,18 +88,22 @@ def _stages(planned: RunPlan) -> "Table":
 
 
 def _bytes(planned: RunPlan) -> "Table":
-    table = _table(_BYTES)
+    words = [WORDS[kind] for kind in planned.kinds]
+    table = _table(["MB per device", *words, *_BYTES])
+    empty = [""] * len(words)
     before: Footprint | None = None
     for when, of in planned.footprints.items():
         if before is not None:
-            table.add_row("narrowing", "", *map(_megabytes, _held(before, 0, 0)))
+            held = _held(before, 0, 0)
+            table.add_row("narrowing", *empty, *map(_megabytes, held))
         held = _held(of, of.gradients, of.activations)
-        table.add_row(when, f"{of.width:,}", *map(_megabytes, held))
+        sizes = of.sizes.by_kind().values()
+        table.add_row(when, *map("{:,}".format, sizes), *map(_megabytes, held))
         before = of
     if planned.teacher is not None:
         aside = planned.teacher
         teacher = (aside.weights, 0, 0, 0, aside.activations, aside.total)
-        table.add_row("the teacher", "", *map(_megabytes, teacher))
+        table.add_row("the teacher", *empty, *map(_megabytes, teacher))
     return table
 
 
@@ -125,10 +128,10 @@ def _notes(planned: RunPlan) -> list[str]:
 
 def _compiled(planned: RunPlan) -> list[str]:
     lines = []
-    for width, step in planned.compiled.items():
+    for sizes, step in planned.compiled.items():
         said = ", ".join(f"{n} {kind}" for kind, n in step.collectives.items())
         lines.append(
-            f"The compiler, at FFN width {width:,}: "
+            f"The compiler, at {sizes}: "
             f"{_megabytes(step.arguments)} MB of arguments per device, "
             f"{_megabytes(step.peak)} MB at most; collectives: {said or 'none'}."
         )

@@ -24,6 +24,7 @@ from keras_idea.runs.config import RunConfig
 from keras_idea.runs.config.timeline import Timeline
 from keras_idea.runs.models.build import RunModels
 from keras_idea.runs.models.outlines import outlines
+from keras_idea.surgery.find import UNITS
 
 T = TypeVar("T")
 # Seconds that a network's file system may need to show a new name everywhere.
@@ -140,17 +141,25 @@ def mesh_of(
     data, model = config.distribution.size
     layouts = {}
     if model > 1:
-        if timeline.narrow % model:
-            below = timeline.narrow // model * model
-            cure = " or ".join(str(n) for n in (below, below + model) if n)
-            raise ConfigError(
-                "`distribution.mesh` must divide the FFN width at the end, "
-                f"{timeline.narrow}, along its model axis. Received: model={model}. "
-                f"Set `model.target_dim` to {cure}."
-            )
+        _check_divides(timeline, model)
         outline = outlines(config, models.vocabulary.vocabulary_size).make
         layouts = kernel_layouts(outline(timeline.wide), model)
     return distribution_of(data, model, layouts)
+
+
+def _check_divides(timeline: Timeline, parts: int) -> None:
+    start = timeline.wide.by_kind()
+    for kind, kept in timeline.narrow.by_kind().items():
+        # Heads that the axis does not divide stay whole until some are cut out.
+        if kept % parts or start[kind] % parts:
+            below = kept // parts * parts
+            cure = " or ".join(str(n) for n in (below, below + parts) if n)
+            raise ConfigError(
+                f"`distribution.mesh` must divide the {UNITS[kind]} at the start and "
+                f"at the end, {start[kind]} and {kept}, along its model axis. Received:"
+                f" model={parts}. Keep {cure} of them, or set `distribution.mesh` to "
+                "{ data = ... }."
+            )
 
 
 @contextlib.contextmanager

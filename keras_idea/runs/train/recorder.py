@@ -12,7 +12,7 @@ from keras_idea.errors import TrainingDiverged
 from keras_idea.functional.running_mean import mean_between
 from keras_idea.report import NeuronLives, TrainingCurve
 from keras_idea.report.neuron_lives import rank_levels
-from keras_idea.surgery import find_ffns
+from keras_idea.surgery.find import find_groups
 from keras_idea.validation import plural
 
 Nats = TypeVar("Nats", float, np.ndarray)
@@ -141,7 +141,7 @@ class Recorder(keras.callbacks.Callback):
         )
 
     def neurons(self) -> list[NeuronLives]:
-        """List of `NeuronLives`, one an FFN; empty if nothing was read."""
+        """List of `NeuronLives`, one for each layer that is pruned."""
         return [
             NeuronLives(
                 name,
@@ -190,8 +190,9 @@ class Recorder(keras.callbacks.Callback):
 
     def _read_neurons(self) -> None:
         # `self.model` syncs the state on jax; without it these are stale.
-        for ffn in find_ffns(self.model):
-            if ffn.state.live is None:
+        for ffn in find_groups(self.model):
+            state = ffn.held_state
+            if state is None or state.live is None:
                 continue  # nobody ranks them: all that are left live on
             importance = keras.ops.convert_to_numpy(ffn.importance())
             alive = keras.ops.convert_to_numpy(ffn.mask) > 0

@@ -53,7 +53,7 @@ def draw(folder: RunFolder, recorders: Sequence[Recorder], timeline: Timeline) -
             recorders[0].neurons(),
             timeline.stages,
             list(timeline.compactions),
-            f"FFN width {timeline.wide} becomes {timeline.narrow} in one fit",
+            f"{timeline.wide.pruned_to(timeline.narrow)}, in one fit",
         )
 
 
@@ -78,7 +78,7 @@ def measure(
     Returns:
         dict of `WIDE` and `NARROW` to `Cost`.
     """
-    made = {WIDE: models.plain(models.hidden_dim), NARROW: narrow}
+    made = {WIDE: models.plain(models.at_start), NARROW: narrow}
     speeds = generation_speeds(made, models.vocabulary.encode(prompt), length)
     part = batch_size // parts
     batch = models.corpus.batch(0, seed=0, batch_size=part, length=length)
@@ -215,13 +215,16 @@ def _to_train(
 ) -> dict[str, keras.Model]:
     """Dict of name to model that trains: wide with pruning on, and narrow."""
     ids, targets = (np.tile(array, (parts, 1)) for array in batch)
-    pruning = models.wide()
+    pruning, targets = models.wide(), models.at_end.by_kind()
+    prune = IdeaPruneCallback(
+        begin_step=0, prune_steps=1, compact="off", targets=targets
+    )
     keras.Model.fit(
         pruning,
         token_inputs(pruning, ids),
         targets,
         batch_size=len(batch[0]),
-        callbacks=[IdeaPruneCallback(models.target_dim, 0, 1, compact="off")],
+        callbacks=[prune],
         verbose=0,
     )
-    return {WIDE: pruning, NARROW: models.plain(models.target_dim)}
+    return {WIDE: pruning, NARROW: models.plain(models.at_end)}

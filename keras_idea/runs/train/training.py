@@ -20,6 +20,7 @@ from keras_idea.models.dtype import compute_in
 from keras_idea.report import ResultRow
 from keras_idea.report.table import print_table, to_json, to_markdown
 from keras_idea.runs.config import RunConfig
+from keras_idea.runs.config.sizes import Sizes
 from keras_idea.runs.models.build import pruning
 from keras_idea.runs.run_folder import RunFolder
 from keras_idea.runs.train import devices, results
@@ -29,8 +30,8 @@ from keras_idea.runs.train.resuming import take
 from keras_idea.runs.train.room import results_bytes
 from keras_idea.runs.train.run import ALONE, NARROW, SCRATCH, TEACHER, Run
 from keras_idea.runs.train.teacher import load_teacher, teacher_bits
-from keras_idea.surgery import compact, find_ffns
-from keras_idea.validation import plural
+from keras_idea.surgery import compact
+from keras_idea.surgery.find import UNITS, find_groups
 
 # Readings of the neurons before and during pruning: columns of the heat map.
 _READINGS = 60
@@ -114,7 +115,7 @@ def _claim(run: Run, goes_on: bool) -> None:
 def _train_and_prune(run: Run) -> keras.Model | None:
     """The narrow model, saved; None in all processes but the first."""
     timeline = run.timeline
-    _say(f"\nTraining: FFN width {timeline.wide}, pruned to {timeline.narrow}")
+    _say(f"\nTraining: {timeline.wide.pruned_to(timeline.narrow)}")
     model = _pruned(run, NARROW)
     narrow: list[keras.Model] = []
 
@@ -138,10 +139,9 @@ def _pruned(run: Run, name: str) -> keras.Model:
         model = run.models.wide()
     stages = ((1, timeline.begin), (timeline.begin, timeline.end))
     readings = np.concatenate([np.linspace(*stage, _READINGS) for stage in stages])
-    recorder = recorder_of(run, name, timeline.wide, readings.astype(int))
-    prune = pruning(
-        config.pruning, config.budget, timeline.narrow, monitor_of(run, name)
-    )
+    recorder = recorder_of(run, name, timeline.wide.neurons, readings.astype(int))
+    targets = timeline.narrow.by_kind()
+    prune = pruning(config.pruning, config.budget, targets, monitor_of(run, name))
     fit(run, model, recorder, [prune])
     _check_pruned(model, timeline.narrow)
     return model
@@ -165,25 +165,26 @@ def _on_one_device(run: Run) -> keras.Model:
     )
 
 
-def _check_pruned(model: keras.Model, width: int) -> None:
-    for ffn in find_ffns(model):
-        if ffn.width != width:
+def _check_pruned(model: keras.Model, sizes: Sizes) -> None:
+    kept = sizes.by_kind()
+    for group in find_groups(model, list(kept)):
+        if group.width != kept[group.kind]:
             raise TrainingDiverged(
-                f"Pruning did not finish: {ffn.name} has "
-                f"{plural(ffn.width, 'neuron')} and should have {width}. In "
+                f"Pruning did not finish: {group.name} has {group.width} "
+                f"{UNITS[group.kind]} and should have {kept[group.kind]}. In "
                 "mixed_float16, steps whose gradients overflow are skipped. Set a "
                 'larger `budget.recover_steps`, or `run.dtype` to "mixed_bfloat16".'
             )
 
 
 def _train_from_scratch(run: Run) -> None:
-    width = run.timeline.narrow
-    _say(f"\nTraining the scratch baseline: FFN width {width}, the same batches")
+    sizes = run.timeline.narrow
+    _say(f"\nTraining the scratch baseline: {sizes}, the same batches")
     keras.utils.set_random_seed(run.config.run.seed)
     with devices.spread(run.distribution):
-        model = run.models.plain(width)
+        model = run.models.plain(sizes)
     monitor = monitor_of(run, SCRATCH)
-    recorder = recorder_of(run, SCRATCH, width, pruned=False)
+    recorder = recorder_of(run, SCRATCH, sizes.neurons, pruned=False)
     fit(run, model, recorder, [] if monitor is None else [monitor])
 
 

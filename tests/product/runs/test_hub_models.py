@@ -1,4 +1,4 @@
-"""The models of a run of KerasHub's: stock ones, of the widths asked for."""
+"""The models of a run of KerasHub's: stock ones, of the sizes asked for."""
 
 import sys
 
@@ -14,6 +14,7 @@ from keras_idea.hub.families import HUB_FAMILIES
 from keras_idea.hub.inputs import token_inputs
 from keras_idea.models import generate
 from keras_idea.runs.config import parse_config
+from keras_idea.runs.config.sizes import Sizes
 from keras_idea.runs.models.hub_models import hub_models
 
 TINY = """
@@ -46,8 +47,8 @@ def test_every_family(family):
     import keras_hub
 
     models = models_of(f"hub = {family!r}{TINY}")
-    assert (models.hidden_dim, models.target_dim) == (12, 4)
-    wide, narrow = models.wide(), models.plain(4)
+    assert (models.at_start, models.at_end) == (Sizes(12), Sizes(4))
+    wide, narrow = models.wide(), models.plain(Sizes(4))
     assert [ffn.hidden_dim for ffn in ki.find_ffns(wide)] == [12]
     assert [ffn.hidden_dim for ffn in ki.find_ffns(narrow)] == [4]
     assert narrow.preprocessor is None
@@ -68,7 +69,7 @@ def preset(tmp_path_factory):
     """A preset with weights of its own, and its logits on a few tokens."""
     path = tmp_path_factory.mktemp("presets") / "tiny"
     models = models_of(f"hub = 'llama3'{TINY}")
-    wide = models.plain(12)
+    wide = models.plain(Sizes(12))
     rng = np.random.default_rng(0)
     for variable in wide.trainable_variables:
         variable.assign(0.3 * rng.normal(size=variable.shape))
@@ -79,15 +80,15 @@ def preset(tmp_path_factory):
 def test_a_preset_is_begun_with(preset):
     path, expected = preset
     models = models_of(f"preset = {str(path)!r}\ntarget_dim = 0.5\nsequence_length = 8")
-    assert (models.hidden_dim, models.target_dim) == (12, 6)
+    assert (models.at_start, models.at_end) == (Sizes(12), Sizes(6))
     for _ in range(2):  # each time with the preset's weights
         wide = models.wide()
         assert [ffn.hidden_dim for ffn in ki.find_ffns(wide)] == [12]
         received = logits(wide, np.arange(97, 105)[None])
         np.testing.assert_allclose(received, expected, atol=1e-5)
     # To compare with: the same shapes, weights of their own.
-    plain = models.plain(12)
-    assert plain.count_params() - models.plain(6).count_params() == 3 * 16 * 6
+    plain = models.plain(Sizes(12))
+    assert plain.count_params() - models.plain(Sizes(6)).count_params() == 3 * 16 * 6
     assert np.abs(logits(plain, np.arange(97, 105)[None]) - expected).max() > 0.1
     assert models.vocabulary.decode(models.vocabulary.encode("a fox")) == "a fox"
 
@@ -127,10 +128,10 @@ def test_a_gemma_is_one_that_can_be_exported():
     """KerasHub's export writes the first key-value head only: so it has one."""
     table = f"hub = 'gemma'{TINY}"
     default = models_of(table.replace("num_key_value_heads = 1\n", ""))
-    backbone = default.plain(4).backbone
+    backbone = default.plain(Sizes(4)).backbone
     assert backbone.num_query_heads == 2 and backbone.num_key_value_heads == 1
     hf_export_of(backbone)
     with pytest.warns(UserWarning, match="num_key_value_heads=2.*not exported to Hug"):
         models = models_of(table.replace("heads = 1", "heads = 2"))
     with pytest.raises(ExportRefused, match="the first of them only"):
-        hf_export_of(models.plain(4).backbone)
+        hf_export_of(models.plain(Sizes(4)).backbone)

@@ -48,7 +48,8 @@ def in_folder(tmp_path, monkeypatch):
 def test_stages(in_folder):
     planned = plan(parse_config(CONFIG, "tiny"))
     rows = [
-        (s.name, s.steps, s.tokens, s.widths, round(s.flops)) for s in planned.stages
+        (s.name, s.steps, s.tokens, s.units("neurons"), round(s.flops))
+        for s in planned.stages
     ]
     wide, narrow = flops_a_step(32), flops_a_step(8)
     assert rows == [

@@ -16,6 +16,7 @@ from keras_idea.checkpoints.files import CheckpointFiles
 from keras_idea.cli import main
 from keras_idea.runs import run_folder
 from keras_idea.runs.config import load_config
+from keras_idea.runs.config.sizes import Sizes
 from keras_idea.runs.config.timeline import make_timeline
 from keras_idea.runs.train import run
 from keras_idea_cli import run_files, status
@@ -113,7 +114,7 @@ def test_a_killed_run(stopped, capsys):
     at = int(found["Step"].partition(" ")[0])
     assert at >= step >= 4
     config = load_config("tiny.toml")
-    stages = make_timeline(config.budget, config.pruning, 32, 8).stages
+    stages = make_timeline(config.budget, config.pruning, Sizes(32), Sizes(8)).stages
     stage = next(name for name, _, end in stages if at < end)
     assert found["Step"] == f"{at} of 12, {stage} stage"
     lines = (stopped / "metrics.csv").read_text().splitlines()

@@ -14,6 +14,7 @@ from keras_idea.data import load_text
 from keras_idea.errors import RunFolderError
 from keras_idea.files import TEMPORARY
 from keras_idea.runs.config import load_config, parse_config
+from keras_idea.runs.config.sizes import Sizes
 from keras_idea.runs.config.timeline import make_timeline
 from keras_idea.runs.run_folder import FILES, RunFolder
 from tests.support.tiny_run import CONFIG, TEXT, write_inputs
@@ -169,7 +170,11 @@ def test_where_the_picture_shows_the_model_become_narrow():
 
     def steps_of(compact, method):
         config = parse_config(f"{rest}method = '{method}'\ncompact = '{compact}'")
-        return list(make_timeline(config.budget, config.pruning, 32, 8).compactions)
+        return list(
+            make_timeline(
+                config.budget, config.pruning, Sizes(32), Sizes(8)
+            ).compactions
+        )
 
     steps = {
         (compact, method): steps_of(compact, method)

@@ -9,6 +9,7 @@ import pytest
 from keras_idea.errors import ConfigError
 from keras_idea.hub.families import HUB_FAMILIES
 from keras_idea.runs.config import RunConfig, load_config, parse_config
+from keras_idea.runs.config.sizes import Sizes
 
 # What is wrong: the TOML, and what the message must say.
 REFUSED = {
@@ -293,16 +294,16 @@ def test_toml_round_trip(text):
 @pytest.mark.parametrize("target, width", [(192, 192), (0.375, 192), (0.0001, 1)])
 def test_target_width(target, width):
     model = parse_config(f"[model]\ntarget_dim = {target}").model
-    assert model.width_at_end(512) == width
+    assert model.sizes_at_end(Sizes(512)) == Sizes(width)
 
 
 def test_a_preset_decides_the_dimensions():
     model = parse_config("[model]\npreset = 'mine'").model
     assert model.tokenizer == "preset" and model.of_hub
     assert {model.model_dim, model.num_layers, model.hidden_dim} == {None}
-    below = r"below model.hidden_dim=192 of the preset: .*=192 \(default\). Lower"
+    below = r"below hidden_dim=192 of the preset: .*=192 \(default\). Lower"
     with pytest.raises(ConfigError, match=below):
-        model.width_at_end(192)
+        model.sizes_at_end(Sizes(192))
 
 
 @pytest.mark.parametrize("hub", HUB_FAMILIES)

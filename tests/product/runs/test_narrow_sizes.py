@@ -1,9 +1,10 @@
-"""A run whose width at the end is what a budget allows."""
+"""A run whose sizes at the end are what a budget allows."""
 
 import pytest
 
 from keras_idea.errors import ConfigError
 from keras_idea.runs.config import parse_config
+from keras_idea.runs.config.sizes import Sizes
 from keras_idea.runs.models.outlines import outlines
 from keras_idea.runs.plan import plan
 from tests.support.tiny_run import CONFIG
@@ -16,7 +17,7 @@ def planned(*lines, remove="target_dim = 8", **how):
 
 
 def parameters(config, width):
-    return outlines(config).make(width).count_params()
+    return outlines(config).make(Sizes(width)).count_params()
 
 
 @pytest.mark.daily("torch", rows=("",), why="these suffice")
@@ -27,16 +28,16 @@ def test_parameters(more):
     limit = parameters(bare, 11) + 5
     _, made = planned(more, f"target_parameters = {limit}")
     assert made.parameters[1] == parameters(bare, 11)
-    assert made.stages[-1].widths == (11, 11)
+    assert made.stages[-1].units("neurons") == (11, 11)
     _, made = planned(more, f"target_parameters = {limit}", "round_to = 4")
-    assert made.stages[-1].widths == (8, 8)
+    assert made.stages[-1].units("neurons") == (8, 8)
 
 
 def test_bytes():
     bare = parse_config(CONFIG)
     limit = 2 * parameters(bare, 11)
     lines = (f"target_bytes = {limit}", 'target_dtype = "bfloat16"')
-    assert planned(*lines)[1].stages[-1].widths == (11, 11)
+    assert planned(*lines)[1].stages[-1].units("neurons") == (11, 11)
 
 
 @pytest.mark.nightly(why="takes 2 s on torch")
@@ -46,7 +47,7 @@ def test_flops():
     for width in (8, 9):
         for more in (0, 191):
             _, made = planned(f"target_flops = {others + width * 2 * 6 * 16 + more}")
-            assert made.stages[-1].widths == (width, width)
+            assert made.stages[-1].units("neurons") == (width, width)
 
 
 def test_the_devices_of_a_mesh_share_the_neurons():
@@ -54,11 +55,13 @@ def test_the_devices_of_a_mesh_share_the_neurons():
     lines = (f"target_parameters = {parameters(bare, 11)}",)
     text = CONFIG.replace("target_dim = 8", lines[0])
     spread = parse_config(text + "\n[distribution]\nmesh = { model = 2 }\n")
-    assert plan(spread, read_text=False).stages[-1].widths == (10, 10)
+    assert plan(spread, read_text=False).stages[-1].units("neurons") == (10, 10)
 
 
 def test_a_fraction_is_rounded():
-    assert planned("target_dim = 0.3", "round_to = 4")[1].stages[-1].widths == (8, 8)
+    assert planned("target_dim = 0.3", "round_to = 4")[1].stages[-1].units(
+        "neurons"
+    ) == (8, 8)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,137 @@
+"""A run that prunes key/value heads beside neurons: its plan, its folder, its words."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+
+import keras_idea as ki
+from keras_idea.errors import ConfigError
+from keras_idea.runs.config import parse_config
+from keras_idea.runs.config.sizes import Sizes
+from keras_idea.runs.models.footprint import footprint
+from keras_idea.runs.models.outlines import outlines
+from keras_idea.runs.plan import plan
+from keras_idea.surgery.find import find_groups
+from tests.support.tiny_run import ONE_LAYER, run_in, with_hub
+
+HEADS = ONE_LAYER.replace(
+    "target_dim = 8", "targets = { neurons = 8, kv_groups = 0.5 }"
+).replace("num_heads = 2", "num_heads = 4\nnum_key_value_heads = 2")
+MISTRAL = with_hub(HEADS, 'hub = "mistral"')
+EITHER = {"own decoder": HEADS, "mistral": MISTRAL}
+
+
+def planned(text):
+    return plan(parse_config(text), read_text=False)
+
+
+def budgeted(text, *lines):
+    targets = "targets = { neurons = 8, kv_groups = 0.5 }"
+    return text.replace(targets, "\n".join(lines))
+
+
+def by_hand(text, neurons, key_value_heads):
+    """Parameters of one layer, two query heads of four features to each of a key."""
+    attention = 2 * 16 * 4 * (2 * key_value_heads + key_value_heads)
+    vocabulary = parse_config(text)
+    words = outlines(vocabulary).vocabulary_size
+    return 2 * words * 16 + 16 + 2 * 16 + attention + 3 * 16 * neurons
+
+
+@pytest.mark.parametrize("text", EITHER.values(), ids=EITHER.keys())
+def test_the_plan_knows_both_kinds(text):
+    made = planned(text)
+    assert made.kinds == ["neurons", "kv_groups"]
+    assert [stage.units("kv_groups") for stage in made.stages] == [
+        (2, 2),
+        (2, 1),
+        (1, 1),
+        (1, 1),
+    ]
+    assert made.parameters == (by_hand(text, 32, 2), by_hand(text, 8, 1))
+    # Two a weight forward, four backward; logits, scores and sums of the attention.
+    tokens, vocabulary = 4 * 16, outlines(parse_config(text)).vocabulary_size
+    weights = 2 * 16 * 4 * 3 + 3 * 16 * 8 + vocabulary * 16
+    last = made.stages[-1]
+    assert last.flops == 12 * 6 * tokens * (weights + 2 * 16 * 2 * 4)
+
+
+@pytest.mark.parametrize("text", EITHER.values(), ids=EITHER.keys())
+def test_one_ratio_within_a_budget(text):
+    limit = by_hand(text, 16, 1)
+    kinds = 'kinds = ["neurons", "kv_groups"]'
+    for more, neurons in ((0, 16), (-1, 15), (48, 17)):
+        given = budgeted(text, kinds, f"target_parameters = {limit + more}")
+        assert planned(given).stages[-1].sizes[1] == Sizes(neurons, 1)
+
+
+def test_footprint_counts_the_heads_of_the_optimizer():
+    """Of each unit the scores of its matrices, a mask and its number, twice over."""
+    config = parse_config(HEADS)
+    outline = outlines(config)
+    narrow = footprint(config, outline, Sizes(8, 1), pruned=True)
+    assert narrow.pruning == 4 * (8 * (3 + 2) + 1 * (4 + 2))
+
+
+@pytest.mark.daily("torch", rows=("own decoder",), why="a whole run is 5 s elsewhere")
+@pytest.mark.nightly(why="takes 10 s on each")
+@pytest.mark.parametrize("text", EITHER.values(), ids=EITHER.keys())
+def test_a_whole_run(tmp_path, text):
+    folder, printed = run_in(tmp_path, text)
+    assert "FFN width 32 to 8, key/value heads 2 to 1" in printed
+    assert "scratch baseline: FFN width 8, key/value heads 1" in printed
+    if "hub" in text:
+        import keras_hub
+
+        lm = keras_hub.models.CausalLM.from_preset(str(folder / "preset"))
+        backbone = lm.backbone
+        heads = backbone.num_query_heads, backbone.num_key_value_heads
+        assert (*heads, backbone.head_dim) == (2, 1, 4)
+    else:
+        lm = keras.saving.load_model(folder / "narrow.keras")
+    found = {group.kind: group.hidden_dim for group in find_groups(lm)}
+    assert found == {"neurons": 8, "kv_groups": 1}
+    rows = json.loads((folder / "table.json").read_text())["rows"]
+    parameters = {row["name"]: row["parameters"] for row in rows}
+    assert parameters["wide before pruning"] == by_hand(text, 32, 2)
+    assert parameters["pruned"] == by_hand(text, 8, 1) == lm.count_params()
+    assert parameters["narrow from scratch"] == lm.count_params()
+    assert all(np.isfinite(row["bits_per_byte"]) for row in rows)
+    assert ki.explain(lm).heads
+
+
+REFUSED = {
+    "of no kind": ("targets = { heads = 2 }", "must be a table such as .*'heads'"),
+    "not a number": ("targets = { kv_groups = '1' }", "`model.targets.kv_groups` must"),
+    "no fewer": (
+        "targets = { kv_groups = 2 }",
+        "`model.targets.kv_groups` must be below model.num_key_value_heads=2.*Lower",
+    ),
+    "twice": ("targets = { neurons = 8 }\ntarget_dim = 8", "cannot both be given"),
+    "with a budget": (
+        "targets = { neurons = 8 }\ntarget_flops = 9",
+        "`model.targets` and target_flops=9 cannot both",
+    ),
+    "kinds alone": ('kinds = ["kv_groups"]', "`model.kinds` says what a budget prunes"),
+    "unknown kinds": (
+        'kinds = ["heads"]\ntarget_flops = 9',
+        "`model.kinds` must list some of 'neurons', 'kv_groups'",
+    ),
+    "a family that cannot": (
+        'hub = "llama3"\ntargets = { kv_groups = 1 }',
+        "heads of a Llama3Backbone cannot .*Mistral",
+    ),
+}
+
+
+@pytest.mark.parametrize("lines, match", REFUSED.values(), ids=REFUSED.keys())
+def test_refused(lines, match):
+    with pytest.raises(ConfigError, match=match):
+        planned(budgeted(HEADS, lines))
+
+
+def test_a_description_comes_back_equal():
+    config = parse_config(HEADS)
+    assert parse_config(config.to_toml()) == config
