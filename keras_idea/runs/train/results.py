@@ -215,9 +215,9 @@ def _to_train(
 ) -> dict[str, keras.Model]:
     """Dict of name to model that trains: wide with pruning on, and narrow."""
     ids, targets = (np.tile(array, (parts, 1)) for array in batch)
-    pruning, targets = models.wide(), models.at_end.by_kind()
+    pruning = models.wide()
     prune = IdeaPruneCallback(
-        begin_step=0, prune_steps=1, compact="off", targets=targets
+        begin_step=0, prune_steps=1, compact="off", targets=models.at_end.by_kind()
     )
     keras.Model.fit(
         pruning,
