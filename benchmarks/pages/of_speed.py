@@ -29,19 +29,24 @@ def _read(path):
 
 
 def timed(whole: bool | None = None) -> Iterator[tuple[str, str, str, dict, dict]]:
-    """(model, shape's name, backend, ratios, facts) of each recorded `step_cost`.
+    """(model, shape's name, backend, ratios, facts) of `step_cost`, the newest of each.
 
     Args:
         whole: bool or None. True: of whole models alone; False: of FFNs alone.
     """
+    newest = {}
     for backend in BACKENDS:
-        for path in sorted(RESULTS.glob(f"step_cost*-{backend}.json")):
-            parts = path.stem.split("-")
-            model = next((part for part in parts if part in MODELS), "")
-            if whole is None or whole == (model != "ffns"):
-                facts = _read(path)
-                for shape, found in facts["step"].items():
-                    yield MODELS[model], shape, backend, found["ratios"], facts
+        for path in RESULTS.glob(f"step_cost*-{backend}.json"):
+            facts = _read(path)
+            model = next((part for part in path.stem.split("-") if part in MODELS), "")
+            for shape, found in facts["step"].items():
+                row = (MODELS[model], shape, backend, found["ratios"], facts)
+                before = newest.setdefault(row[:3], row)
+                if before[-1]["date"] < facts["date"]:
+                    newest[row[:3]] = row
+    for key, row in sorted(newest.items(), key=lambda item: item[0]):
+        if whole is None or whole == (key[0] != MODELS["ffns"]):
+            yield row
 
 
 def medians(names: tuple[str, ...], backend: str | None = None) -> list[float]:
