@@ -235,7 +235,7 @@ class ModelConfig(fields.Table):
                 known = f"model.{self.told(at_start)}"
             raise fields.ConfigError(
                 f"`model.{name}` must be below {known}: pruning makes the model "
-                "narrower. Received: {self.told(name.partition('.')[0])}. Lower "
+                f"narrower. Received: {self.told(name.partition('.')[0])}. Lower "
                 f"`{name}`"
                 + ("." if self.preset is not None else f", or raise `{at_start}`.")
             )

@@ -150,7 +150,7 @@ def pruning(
     return IdeaPruneCallback(
         begin_step=budget.enlarge_steps,
         prune_steps=budget.prune_steps,
-        targets=targets,
+        targets=dict(targets.items()),
         method=method,
         compact=settings.compact,
         update_every=settings.update_every,

@@ -220,7 +220,7 @@ def _stages(
             alive,
             (float(rate(first)), float(rate(last - 1))),
             sum(
-                steps * (train_flops(*work(sizes), tokens) + taught)
+                steps * (train_flops(work(sizes)[0], tokens) + taught)
                 for steps, sizes in _pieces(physical, first, last)
             ),
         )

@@ -214,15 +214,18 @@ def _to_train(
     models: RunModels, batch: tuple[np.ndarray, np.ndarray], parts: int
 ) -> dict[str, keras.Model]:
     """Dict of name to model that trains: wide with pruning on, and narrow."""
-    ids, targets = (np.tile(array, (parts, 1)) for array in batch)
+    ids, following = (np.tile(array, (parts, 1)) for array in batch)
     pruning = models.wide()
     prune = IdeaPruneCallback(
-        begin_step=0, prune_steps=1, compact="off", targets=models.at_end.by_kind()
+        begin_step=0,
+        prune_steps=1,
+        compact="off",
+        targets=dict(models.at_end.by_kind().items()),
     )
     keras.Model.fit(
         pruning,
         token_inputs(pruning, ids),
-        targets,
+        following,
         batch_size=len(batch[0]),
         callbacks=[prune],
         verbose=0,

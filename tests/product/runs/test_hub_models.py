@@ -120,7 +120,7 @@ class TestRefused:
 
     def test_nothing_to_prune(self, preset):
         path, _ = preset
-        with pytest.raises(ConfigError, match="must be below model.hidden_dim=12"):
+        with pytest.raises(ConfigError, match="below hidden_dim=12 of the preset"):
             models_of(f"preset = {str(path)!r}\ntarget_dim = 12")
 
 

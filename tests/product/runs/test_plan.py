@@ -168,7 +168,7 @@ def test_bytes_are_those_of_a_real_model(in_folder, hub, name):
     planned = plan(config)
     models = prepare(config, RunFolder("runs/none")).models
     model = models.wide()
-    prune = pruning(config.pruning, config.budget, models.target_dim)
+    prune = pruning(config.pruning, config.budget, models.at_end.by_kind())
     held = {}
 
     class Note(keras.callbacks.Callback):
@@ -186,7 +186,7 @@ def test_bytes_are_those_of_a_real_model(in_folder, hub, name):
     inputs = token_inputs(model, x)
     model.fit(inputs, y, batch_size=4, verbose=0, callbacks=[prune, Note()])
     expected = {
-        of.width: of.weights + of.optimizer + of.pruning
+        of.sizes.neurons: of.weights + of.optimizer + of.pruning
         for of in planned.footprints.values()
     }
     assert len(expected) == 4
@@ -246,7 +246,7 @@ def test_a_compiler_is_asked(in_folder, capsys):
     wide, narrow = planned.footprints["wide"], list(planned.footprints.values())[-1]
     batch = 2 * 4 * TOKENS  # int32 tokens and targets
     for of in (wide, narrow):
-        step = planned.compiled[of.width]
+        step = planned.compiled[of.sizes]
         more = step.arguments - of.weights - of.optimizer - batch
         assert 0 <= more < 200  # metrics and seeds
         assert step.arguments < step.peak and step.collectives == {}

@@ -250,6 +250,7 @@ def test_demo_names_every_key():
         "model.target_bytes",
         "model.target_flops",
         "model.target_parameters",
+        "model.targets",
         "model.vocabulary_size",
         "optimizer.global_clipnorm",
         "run.checkpoint_every",
