@@ -33,7 +33,7 @@ def draw_neurons(axis: "Axes", neurons: Sequence[NeuronLives], last_step: int) -
     for lives in neurons:
         cells = _heat_map(lives, rows)
         # A layer of few heads is to be seen beside one of many neurons.
-        height = max(1.0, rows / 4 / len(cells))
+        height = max(1.0, rows / 3 / len(cells))
         survivors = height * np.isfinite(cells[:, -1]).sum()
         middles.append(top + height * len(cells) / 2)
         mesh = axis.pcolormesh(

@@ -8,8 +8,7 @@ from keras_idea.errors import ArgumentError
 from keras_idea.runs.config import fields
 from keras_idea.surgery.find import KINDS, Kind
 
-#: What the units of a kind are called where there is little room.
-WORDS: dict[Kind, str] = {"neurons": "FFN width", "kv_groups": "key/value heads"}
+_WORDS: dict[Kind, str] = {"neurons": "FFN width", "kv_groups": "key/value heads"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,13 +30,13 @@ class Sizes:
 
     def __str__(self) -> str:
         """The sizes in words."""
-        return ", ".join(f"{WORDS[k]} {n:,}" for k, n in self.by_kind().items())
+        return ", ".join(f"{_WORDS[k]} {n:,}" for k, n in self.by_kind().items())
 
     def pruned_to(self, end: "Sizes") -> str:
         """What becomes of the sizes, in words."""
         after = end.by_kind()
         return ", ".join(
-            f"{WORDS[kind]} {units:,} to {after[kind]:,}"
+            f"{_WORDS[kind]} {units:,} to {after[kind]:,}"
             for kind, units in self.by_kind().items()
         )
 

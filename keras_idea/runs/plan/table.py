@@ -4,14 +4,15 @@ import functools
 from typing import TYPE_CHECKING
 
 from keras_idea.extras import require
-from keras_idea.runs.config.sizes import WORDS
 from keras_idea.runs.models.footprint import Footprint
 from keras_idea.runs.plan import RunPlan
+from keras_idea.surgery.find import Kind
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+_WORDS: dict[Kind, str] = {"neurons": "FFN width", "kv_groups": "KV heads"}
 _BYTES = [
     "weights",
     "gradients",
@@ -73,7 +74,7 @@ def _pays(planned: RunPlan) -> str:
 
 
 def _stages(planned: RunPlan) -> "Table":
-    words = [WORDS[kind] for kind in planned.kinds]
+    words = [_WORDS[kind] for kind in planned.kinds]
     table = _table(["stage", "steps", "tokens", *words, "learning rate", "train FLOPs"])
     for stage in planned.stages:
         table.add_row(
@@ -88,7 +89,7 @@ def _stages(planned: RunPlan) -> "Table":
 
 
 def _bytes(planned: RunPlan) -> "Table":
-    words = [WORDS[kind] for kind in planned.kinds]
+    words = [_WORDS[kind] for kind in planned.kinds]
     table = _table(["MB per device", *words, *_BYTES])
     empty = [""] * len(words)
     before: Footprint | None = None

@@ -1,6 +1,7 @@
 """Callbacks of a run: what is kept for its folder, and what is shown meanwhile."""
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
@@ -190,14 +191,18 @@ class Recorder(keras.callbacks.Callback):
 
     def _read_neurons(self) -> None:
         # `self.model` syncs the state on jax; without it these are stale.
+        heads = itertools.count()
         for ffn in find_groups(self.model):
+            # The path of an attention layer is longer than its rows are high.
+            of_heads = ffn.kind == "kv_groups"
+            name = f"heads {next(heads)}" if of_heads else ffn.name
             state = ffn.held_state
             if state is None or state.live is None:
                 continue  # nobody ranks them: all that are left live on
             importance = keras.ops.convert_to_numpy(ffn.importance())
             alive = keras.ops.convert_to_numpy(ffn.mask) > 0
             every = ffn.by_first_number(np.where(alive, importance, np.nan))
-            self._readings.setdefault(ffn.name, {})[self.step] = every
+            self._readings.setdefault(name, {})[self.step] = every
 
 
 class ShortBar(keras.callbacks.ProgbarLogger):
