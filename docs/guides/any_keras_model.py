@@ -77,8 +77,8 @@ model = keras.Model(inputs, outputs)
 """
 ## What can be pruned
 
-`ki.explain` lists every `Dense` and `EinsumDense` layer: the neurons that can be pruned, or the
-reason why there are none.
+`ki.explain` lists every `Dense` and `EinsumDense` layer: the neurons or heads that can be pruned,
+or the reason why there are none.
 """
 
 explained = ki.explain(model)
@@ -86,7 +86,8 @@ print(explained)
 
 """
 The first FFN is the one in the block: the `Sequential` that holds it gives it its name. The
-second is the hidden layer of the classifier. Heads of attention are not pruned.
+second is the hidden layer of the classifier. The heads of the attention stay here; the guide on
+several axes prunes them too.
 
 ## One `fit`
 

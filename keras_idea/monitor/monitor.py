@@ -15,9 +15,8 @@ from keras_idea.keras_private.optimizer_variables import as_int
 from keras_idea.monitor.event_log import EventLog, last_value, tensorboardx
 from keras_idea.monitor.interval import IntervalMeter
 from keras_idea.monitor.neuron_log import NeuronLog
-from keras_idea.monitor.neuron_watch import NeuronWatch
+from keras_idea.monitor.neuron_watch import NeuronWatch, watched_groups
 from keras_idea.monitor.run_figures import RunFigures, infer_tokens
-from keras_idea.surgery.find import find_ffns
 from keras_idea.surgery.rate_log import RateLog
 from keras_idea.surgery.step_count import StepCount
 from keras_idea.validation import check_int, check_number
@@ -29,9 +28,10 @@ class Monitor(keras.callbacks.Callback):
         tensorboard --logdir DIR    # then open its address + "#custom_scalars"
 
     The tab "Custom Scalars" holds one dashboard, "IDEA Prune": loss, learning rate,
-    width and sparsity (mean and of each FFN), churn, speed, minutes left, FLOPs and
-    memory. "Histograms" shows the importance of the living neurons of each FFN,
-    "Images" a heat map of which neurons lived when. The step of every point is
+    width and sparsity (mean and of each FFN, and of each attention layer whose
+    key/value heads are pruned), churn, speed, minutes left, FLOPs and memory.
+    "Histograms" shows the importance of the living neurons, or heads, of each layer,
+    "Images" a heat map of which lived when. The step of every point is
     `optimizer.iterations`, also in a second `fit` and in a resumed run, which goes on
     in the same folder; `keras.callbacks.TensorBoard` may write there too.
 
@@ -125,7 +125,7 @@ class Monitor(keras.callbacks.Callback):
         self._earlier = start and last_value(self.log_dir, "flops/train", start)
         self._log = EventLog(self.log_dir, start)
         self._neurons = NeuronLog(self._log, self._watch, start)
-        self._ffns = find_ffns(model)
+        self._ffns = watched_groups(model)
         self._watch.narrowed(self._ffns)  # what was narrowed before is no news
         self._start = self._last_point = start
         self._meter = IntervalMeter()
@@ -196,13 +196,13 @@ class Monitor(keras.callbacks.Callback):
         Args:
             step: int, the optimizer steps taken.
         """
-        self._neurons.read(find_ffns(self.model), self._true(step))
+        self._neurons.read(watched_groups(self.model), self._true(step))
 
     def _advance(self, batches: int) -> None:
         """Does what is due after so many batches of this epoch."""
         step, every = self._count.after(batches), self.neurons_every
         if self._watch.narrowed(self._ffns):  # the last ranking, whether due or not
-            self._neurons.read(find_ffns(self.model), step, last=True)
+            self._neurons.read(watched_groups(self.model), step, last=True)
         if batches < 1:
             return
         self._batches = batches
@@ -245,7 +245,7 @@ class Monitor(keras.callbacks.Callback):
 
     def _figures_of_fit(self) -> RunFigures:
         """Made after the first batch: only now is every model built."""
-        self._ffns = find_ffns(self._watched())
+        self._ffns = watched_groups(self._watched())
         steps, epochs = self.params.get("steps"), self.params.get("epochs")
         known = steps is not None and epochs is not None
         tokens = self.tokens_per_batch

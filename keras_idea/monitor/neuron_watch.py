@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 from keras_idea.report.neuron_lives import NeuronLives, rank_levels
-from keras_idea.surgery.find import FFN
+from keras_idea.surgery.find import FFN, find_groups
 
 # Columns of the heat map that are kept; then every other one goes.
 _MOST_READINGS = 160
@@ -33,6 +33,22 @@ class Reading:
     sparsity: float
     importance: np.ndarray
     churn: int | None
+
+
+def watched_groups(model: keras.layers.Layer) -> list[FFN]:
+    """The FFNs of a model, and the attention layers of which heads are pruned.
+
+    Args:
+        model: a built Keras model.
+
+    Returns:
+        list of `FFN` handles. A head that nobody prunes has no state to look at.
+    """
+    return [
+        group
+        for group in find_groups(model)
+        if group.kind == "neurons" or group.held_state is not None
+    ]
 
 
 class NeuronWatch:

@@ -93,9 +93,10 @@ def test_your_own_model(run):
 @pytest.mark.nightly(why="takes 4 s on torch")
 def test_any_keras_model(run, tmp_path):
     names = run("any_keras_model")
-    # The classifier's head could be pruned, and is left out; attention cannot.
+    # The classifier's head could be pruned, and is left out by `groups`.
     assert list(names["explained"].taken.values()) == [64, 20]
-    assert len(names["explained"].left_out) == 4
+    assert list(names["explained"].heads.values()) == [2]
+    assert names["explained"].left_out == {}
     width = names["history"].history["width"]
     assert width[0] == 64 and width[-1] == 16
     assert names["history"].history["accuracy"][-1] >= 0.95
