@@ -32,7 +32,7 @@ SHARES = {"two thirds": 2 / 3, "half": 1 / 2}
 IN_FIT = {"FFN": ("neurons",), "FFN and KV": ("neurons", "kv_groups")}
 AXES = ("neurons", "kv_groups", "blocks", "hidden_dim")
 CANDIDATES, RANKS = 30, (1, 2, 3, 10, 20, 30)
-PRUNE, STEPS, BATCH, LENGTH, PEAK = 60, 240, 16, 128, 1e-3
+PRUNE, STEPS, BATCH, LENGTH, PEAK = 60, 240, 16, 64, 1e-3
 PRETRAIN, PRETRAIN_PEAK, VOCABULARY = 1500, 4e-3, 512
 CALIBRATION = 256
 
@@ -50,11 +50,11 @@ def pretrain(folder, text, steps=PRETRAIN):
     )
     backbone = keras_hub.models.MistralBackbone(
         vocabulary_size=tokenizer.vocabulary_size(),
-        num_layers=8,
+        num_layers=6,
         num_query_heads=8,
         num_key_value_heads=4,
-        hidden_dim=128,
-        intermediate_dim=384,
+        hidden_dim=96,
+        intermediate_dim=288,
         sliding_window=LENGTH,
     )
     model = keras_hub.models.MistralCausalLM(backbone=backbone, preprocessor=None)

@@ -33,13 +33,13 @@ RUN = (
 )
 
 
-def write_run(folder, mesh=None, extra=""):
+def write_run(folder, mesh=None, extra="", run=RUN):
     """A run on documents, of a mesh `(data, model)` or of none."""
     folder.mkdir(exist_ok=True)
     texts = [f"{TEXT[7 * i % 400 :][:300]} {i}." for i in range(60)]
     lines = [json.dumps({"text": text}) + "\n" for text in texts]
     (folder / "documents.jsonl").write_text("".join(lines))
-    text = RUN + extra
+    text = run + extra
     if mesh:
         text += f"[distribution]\nmesh = {{ data = {mesh[0]}, model = {mesh[1]} }}\n"
     (folder / "run.toml").write_text(text)
@@ -96,20 +96,20 @@ def end(started, seconds=300):
     return [(p.returncode, out) for p, out in zip(started, outputs, strict=True)]
 
 
-def carry_out(folder, mesh=None, count=1, devices=1, extra=""):
-    write_run(folder, mesh, extra)
+def carry_out(folder, mesh=None, count=1, devices=1, extra="", run=RUN):
+    write_run(folder, mesh, extra, run)
     ended = end(start(folder, count, devices))
     assert [status for status, _ in ended] == [0] * count, ended[0][1] + ended[-1][1]
-    return what_was(folder)
+    return what_was(folder, [8, 8] if run is RUN else [8, 8, 2, 2])
 
 
-def what_was(folder):
-    """(losses of all steps in bits, validations, neurons left), of a run's folder."""
+def what_was(folder, sizes):
+    """(losses of all steps in bits, validations, units left), of a run's folder."""
     saved = CheckpointFiles(folder / "run" / "checkpoints" / "pruned").newest()
     left = [
         saved.array(name) for name in saved.names if name.endswith("/original_index")
     ]
-    assert saved.step == 12 and [len(neurons) for neurons in left] == [8, 8]
+    assert saved.step == 12 and [len(units) for units in left] == sizes
     recorded = (saved.array(f"stateful/recorder/{n}") for n in ("loss", "validation"))
     return *recorded, left
 
@@ -166,6 +166,14 @@ def test_killed_and_gone_on_with_by_one(tmp_path, straight):
     assert_the_same(carry_out(folder), straight)
 
 
+@pytest.mark.parametrize("extra", ["", PROGRESSIVE], ids=["end", "progressive"])
+def test_heads_are_cut_along_the_model_axis(tmp_path, extra):
+    """Four key/value heads become two, of two devices each has one."""
+    heads = RUN.replace("target_dim = 8", "targets = { neurons = 8, kv_groups = 2 }")
+    straight = carry_out(tmp_path / "straight", extra=extra, run=heads)
+    assert_the_same(carry_out(tmp_path / "run", (1, 2), 1, 2, extra, heads), straight)
+
+
 KINDS = {
     "progressive": PROGRESSIVE,
     "activation": "[pruning]\nmethod = 'activation'\n",
@@ -196,7 +204,7 @@ def test_every_kind_of_run(tmp_path, kind):
         (folder / "run.toml").write_text(changed(text) or text + KINDS[kind])
         ended = end(start(folder, count, devices))
         assert [status for status, _ in ended] == [0] * count, ended[0][1]
-        runs.append(what_was(folder))
+        runs.append(what_was(folder, [8, 8]))
     assert_the_same(runs[1], runs[0])
 
 
