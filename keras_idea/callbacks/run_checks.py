@@ -95,9 +95,10 @@ def _check_parts(targets: list[tuple[FFN, int]]) -> None:
             below = target // parts * parts
             mend = " or ".join(str(n) for n in (below, below + parts) if n)
             raise ArgumentError(
-                f"`target_dim` must be a multiple of {parts}, the devices that share "
-                f"the neurons of {ffn.name}. Received: a target that keeps {target}. "
-                f"Mend: {mend} (or round_to={parts} with a fraction)."
+                f"A target must be a multiple of {parts}, the devices that share the "
+                f"{UNITS[ffn.kind]} of {ffn.name}. Received: a target that keeps "
+                f"{target}. Keep {mend} (for neurons, round_to={parts} with a fraction "
+                "does)."
             )
 
 
@@ -149,8 +150,8 @@ def check_end(session: Session, step: int) -> None:
     if wide:
         raise PruningStopped(
             f"Pruning should have ended with step {session.last_step}, and after step "
-            f"{step} {wide[0].name} still has {wide[0].width} neurons. Something has "
-            "put pruned neurons back, or kept the masks from being made."
+            f"{step} {wide[0].name} still has {wide[0].width} {UNITS[wide[0].kind]}. "
+            "Something has put pruned ones back, or kept the masks from being made."
         )
 
 
@@ -211,13 +212,13 @@ def _check_track(track: Track, steps: int, seen: int) -> None:
     if unknown and (pruning or seen >= 10):
         raise PruningStopped(
             f"No finite gradient has reached {ffn.name} in {seen} steps, so "
-            "there is nothing to rank its neurons by: it lies off the way to the loss, "
+            f"there is nothing to rank its {UNITS[ffn.kind]} by: it lies off the way to the loss, "
             "a custom train step leaves its kernels out, or every gradient was NaN. "
             "Leave it out (`groups`), or train it."
         )
     if width > due:
         raise PruningStopped(
-            f"{ffn.name} should have {due} neurons alive after {steps} steps by its "
+            f"{ffn.name} should have {due} {UNITS[ffn.kind]} after {steps} steps by its "
             f"schedule, and has {width}: the optimizer's steps do not reach it."
         )
 
@@ -234,7 +235,7 @@ def check_scores(ffn: FFN) -> None:
     bad = int((~np.isfinite(ops.convert_to_numpy(ffn.scores))).sum())
     if bad:
         raise ArgumentError(
-            f"The scores of {ffn.name} cannot rank its neurons: some are NaN or "
-            f"infinite. Received: {bad} such entries. Assign zeros to "
+            f"The scores of {ffn.name} cannot rank its {UNITS[ffn.kind]}: some are NaN "
+            f"or infinite. Received: {bad} such entries. Assign zeros to "
             "`scores`, and train for some steps before pruning begins."
         )
