@@ -116,7 +116,7 @@ def _whole(piece, device):
     import keras_idea as ki
     from keras_idea.functional.counts import train_flops
     from keras_idea.monitor.work_count import multiply_adds
-    from keras_idea.runs.plan.targets import DEVICE_KINDS
+    from keras_idea.runs.plan.target_devices import DEVICE_KINDS
 
     shape = SHAPES[piece.of]
     keras.utils.set_random_seed(0)

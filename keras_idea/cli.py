@@ -82,7 +82,7 @@ def _plan(options: argparse.Namespace) -> None:
     from keras_idea.runs.config import load_config
     from keras_idea.runs.plan import plan
     from keras_idea.runs.plan.table import print_plan
-    from keras_idea.runs.plan.targets import parse_mesh, parse_target
+    from keras_idea.runs.plan.target_devices import parse_mesh, parse_target
 
     # By 0 nothing could be divided.
     check_number("--utilisation", options.utilisation, minimum=0.01, maximum=1.0)

@@ -30,7 +30,7 @@ class Mutation(NamedTuple):
 
 
 _PRUNER, _CHECKPOINT = "surgery/pruner.py", "checkpoints/checkpoint.py"
-_RENEWAL, _MASKS = "surgery/renewal.py", "functional/masks.py"
+_RENEWAL, _MASKS = "surgery/scores_and_masks.py", "functional/masks.py"
 MUTATIONS = (
     # Faults that were there once, or were looked for.
     Mutation(
@@ -108,7 +108,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a teacher counts in the budget",
-        "callbacks/budget.py",
+        "targets/budget.py",
         "    weights = set(map(id, student_of(model).weights))\n"
         "    plain = plain_variables(student_of(model))\n",
         "    weights = set(map(id, model.weights))\n"
@@ -161,7 +161,7 @@ MUTATIONS = (
     ),
     Mutation(
         "functions traced with the wide shapes stay",
-        "surgery/shrink.py",
+        "surgery/narrow_in_place.py",
         "            make_train_function(part)",
         "            pass",
         "laws",

@@ -9,21 +9,19 @@ from typing import Any
 import keras
 
 from keras_idea import methods
-from keras_idea.callbacks.budget import Budget
 from keras_idea.callbacks.log_dir import LogDir, call_after, monitor_for
+from keras_idea.callbacks.other_callbacks import check_kept_weights, check_peers
 from keras_idea.callbacks.outcome import (
     Narrowed,
     warn_of_jumps,
     warn_of_unfinished,
 )
-from keras_idea.callbacks.peers import check_kept_weights, check_peers
 from keras_idea.callbacks.run_checks import (
     check_end,
     check_progress,
     check_run,
     is_built,
 )
-from keras_idea.callbacks.target import Targets, check_groups, check_targets
 from keras_idea.keras_private.callbacks import peers
 from keras_idea.keras_private.optimizer_variables import as_int
 from keras_idea.monitor.monitor import Monitor
@@ -35,6 +33,8 @@ from keras_idea.surgery.pruner import end_pruning
 from keras_idea.surgery.rate_log import RateLog
 from keras_idea.surgery.step_count import StepCount
 from keras_idea.surgery.train_function import at_first_step
+from keras_idea.targets.budget import Budget
+from keras_idea.targets.target_widths import Targets, check_groups, check_targets
 from keras_idea.validation import check_choice, check_int
 
 

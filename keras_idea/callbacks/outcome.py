@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 import keras
 
 from keras_idea import processes
-from keras_idea.callbacks.budget import plain_parameters
 from keras_idea.keras_private.user_warning import warn_user
 from keras_idea.surgery.find import FFN
 from keras_idea.surgery.track import Track
+from keras_idea.targets.budget import plain_parameters
 from keras_idea.validation import plural
 
 

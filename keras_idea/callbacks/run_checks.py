@@ -5,7 +5,6 @@ import numpy as np
 from keras import ops
 
 from keras_idea.callbacks.outcome import warn_of_nothing_to_prune, warn_of_pairs
-from keras_idea.callbacks.target import budget_line, target_widths
 from keras_idea.errors import ArgumentError, PruningStopped
 from keras_idea.keras_private.callbacks import initial_epoch
 from keras_idea.keras_private.layer_walk import walk
@@ -21,6 +20,7 @@ from keras_idea.surgery.proof import prove
 from keras_idea.surgery.pruner import NeuronPruner
 from keras_idea.surgery.replicas import scope_of
 from keras_idea.surgery.track import Track
+from keras_idea.targets.target_widths import budget_line, target_widths
 
 
 def is_built(model: keras.Model) -> bool:
@@ -212,14 +212,14 @@ def _check_track(track: Track, steps: int, seen: int) -> None:
     if unknown and (pruning or seen >= 10):
         raise PruningStopped(
             f"No finite gradient has reached {ffn.name} in {seen} steps, so "
-            f"there is nothing to rank its {UNITS[ffn.kind]} by: it lies off the way to the loss, "
-            "a custom train step leaves its kernels out, or every gradient was NaN. "
-            "Leave it out (`groups`), or train it."
+            f"there is nothing to rank its {UNITS[ffn.kind]} by: it lies off the way "
+            "to the loss, a custom train step leaves its kernels out, or every "
+            "gradient was NaN. Leave it out (`groups`), or train it."
         )
     if width > due:
         raise PruningStopped(
-            f"{ffn.name} should have {due} {UNITS[ffn.kind]} after {steps} steps by its "
-            f"schedule, and has {width}: the optimizer's steps do not reach it."
+            f"{ffn.name} should have {due} {UNITS[ffn.kind]} after {steps} steps by "
+            f"its schedule, and has {width}: the optimizer's steps do not reach it."
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Container
 import keras
 
 from keras_idea.groups.axes import Axes
-from keras_idea.groups.left_out import why_not_on_each, why_not_plain
+from keras_idea.groups.dense_reasons import why_not_on_each, why_not_plain
 from keras_idea.keras_private.layer_walk import student_of, walk
 from keras_idea.keras_private.layers import (
     set_input_dim,

@@ -13,8 +13,8 @@ import numpy as np
 from keras_idea.pruning.compile_ahead import Milestone
 from keras_idea.schedules.compaction import Compact, narrowing_steps, stored_width
 from keras_idea.surgery.find import FFN
+from keras_idea.surgery.narrow_in_place import narrow_to, refresh_graphs
 from keras_idea.surgery.own_config import follow_widths
-from keras_idea.surgery.shrink import narrow_to, refresh_graphs
 from keras_idea.surgery.track import Track
 
 

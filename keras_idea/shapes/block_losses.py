@@ -12,7 +12,7 @@ from keras_idea.shapes.order import fits, most_important
 from keras_idea.shapes.samples import check_compiled, check_finite, loss_of
 
 
-def removal_by_loss(
+def kept_by_loss(
     model: keras.Model, blocks: Blocks, count: int, data: Any, batch_size: int
 ) -> list[int]:
     """Takes one block after another out, that without which the loss is smallest.

@@ -6,7 +6,6 @@ from typing import Any
 
 import keras
 
-from keras_idea.callbacks.budget import Budget
 from keras_idea.errors import ArgumentError
 from keras_idea.shapes.candidate import Candidate, draw, table
 from keras_idea.shapes.costs import ShapeCosts
@@ -15,6 +14,7 @@ from keras_idea.shapes.samples import check_compiled, check_finite, loss_of
 from keras_idea.shapes.shrink import Measuring, cut
 from keras_idea.shapes.targets import AXES, Axis, Shape
 from keras_idea.surgery.compact import compile_like, narrowed
+from keras_idea.targets.budget import Budget
 from keras_idea.validation import check_choice, check_int
 
 

@@ -11,7 +11,7 @@ from keras import ops
 from keras_idea.errors import ArgumentError
 from keras_idea.functional.masks import top_k_mask
 from keras_idea.keras_private.layer_walk import walk
-from keras_idea.shapes.block_losses import removal_by_loss
+from keras_idea.shapes.block_losses import kept_by_loss
 from keras_idea.shapes.blocks import Blocks, find_blocks, take_out
 from keras_idea.shapes.hidden_size import check_hidden, take_features
 from keras_idea.shapes.importance import (
@@ -168,7 +168,7 @@ class Measuring:
             blocks = find_blocks(model)
             count = size_of("blocks", shape["blocks"], len(blocks), model.name)
             if self.blocks_by == "loss":
-                kept = removal_by_loss(model, blocks, count, self.data, self.batch_size)
+                kept = kept_by_loss(model, blocks, count, self.data, self.batch_size)
                 found = dataclasses.replace(found, kept_blocks={count: kept})
             else:
                 influence = block_influence(model, blocks.layers, inputs, **limits)

@@ -3,7 +3,7 @@
 from keras_idea.surgery.compact import compact
 from keras_idea.surgery.explain import explain
 from keras_idea.surgery.find import FFN, find_ffns, find_groups
-from keras_idea.surgery.shrink import shrink_in_place
+from keras_idea.surgery.narrow_in_place import shrink_in_place
 
 __all__ = [
     "FFN",

@@ -24,6 +24,7 @@ from keras_idea.layers.prunable import Prunable
 from keras_idea.surgery.condition import check_at_rest
 from keras_idea.surgery.find import FFN
 from keras_idea.surgery.heads import check_one_number
+from keras_idea.surgery.narrow_in_place import narrow_copy
 from keras_idea.surgery.optimizer_state import (
     built_optimizer,
     check_carriable,
@@ -32,7 +33,6 @@ from keras_idea.surgery.optimizer_state import (
 )
 from keras_idea.surgery.own_config import follow_widths
 from keras_idea.surgery.pairing import Pair, cut_to, paired_variables
-from keras_idea.surgery.shrink import narrow_copy
 
 Model = TypeVar("Model", bound=keras.layers.Layer)
 

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from keras_idea.groups.dense import DenseGroup
-from keras_idea.groups.measured import end_measuring, is_measured, measure
+from keras_idea.groups.probed_layers import end_measuring, is_measured, measure
 from keras_idea.groups.states import held_state, state_of
 from keras_idea.hub.families import is_backbone
 from keras_idea.hub.ffn import known_ffns

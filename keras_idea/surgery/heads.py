@@ -7,9 +7,9 @@ import keras
 
 from keras_idea.errors import ArgumentError
 from keras_idea.groups.attention import AttentionGroup, HeadArguments
-from keras_idea.groups.left_out import why_not_plain
-from keras_idea.hub.attention import HEAD_ARGUMENTS, STACKED_HEAD_ARGUMENTS
+from keras_idea.groups.dense_reasons import why_not_plain
 from keras_idea.hub.families import is_backbone
+from keras_idea.hub.head_arguments import HEAD_ARGUMENTS, STACKED_HEAD_ARGUMENTS
 from keras_idea.keras_private.attention import numbers_of_heads, projections_of
 from keras_idea.keras_private.layer_walk import student_of, sublayers, walk
 from keras_idea.keras_private.layers import stored_kernel

@@ -33,9 +33,9 @@ from keras_idea.keras_private.optimizer_variables import (
     variable_key,
 )
 from keras_idea.surgery.find import FFN, find_groups
-from keras_idea.surgery.renewal import renew
 from keras_idea.surgery.replicas import once_for_all_replicas, scope_of
 from keras_idea.surgery.row_ops import of_active, zero_rows
+from keras_idea.surgery.scores_and_masks import update_scores_and_masks
 from keras_idea.surgery.step_gradients import StepGradients
 from keras_idea.surgery.track import Track
 from keras_idea.surgery.train_function import (
@@ -241,8 +241,9 @@ class NeuronPruner:
     def _renew(self, fresh: list[Tensor], ends: Tensor, ended: Tensor) -> None:
         self._steps.assign_add(ended)
         first = math.inf if self._late else self.start + 1
-        iterations = self._optimizer.iterations
-        self._late = not renew(self.tracks, fresh, iterations, first, ends)
+        self._late = not update_scores_and_masks(
+            self.tracks, fresh, self._optimizer.iterations, first, ends
+        )
 
 
 def _as_compiled(track: Track) -> tuple:

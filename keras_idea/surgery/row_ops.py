@@ -11,8 +11,8 @@ from keras_idea.typing import Tensor
 if keras.backend.backend() == "torch":
     from keras_idea.surgery.row_ops_torch import (
         known_count,
-        less,
         mean_sensitivity,
+        narrower_mask,
         of_active,
         zero_rows,
     )
@@ -55,7 +55,7 @@ else:
         """
         return ops.where(cut.spread(mask) > 0, values, ops.zeros_like(values))
 
-    def less(mask: Tensor, importance: Tensor, width: int) -> Tensor:
+    def narrower_mask(mask: Tensor, importance: Tensor, width: int) -> Tensor:
         """The mask of the `width` most important of the neurons that live.
 
         Args:
@@ -73,4 +73,4 @@ else:
         return None
 
 
-__all__ = ["known_count", "less", "mean_sensitivity", "of_active", "zero_rows"]
+__all__ = ["known_count", "narrower_mask", "mean_sensitivity", "of_active", "zero_rows"]

@@ -41,7 +41,7 @@ def _spread(cut: Cut, pruned: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def less(mask: Tensor, importance: Tensor, width: int) -> Tensor:
+def narrower_mask(mask: Tensor, importance: Tensor, width: int) -> Tensor:
     """`top_k_mask` of one FFN, from what it loses: a few neurons a step."""
     if mask.ndim > 1:  # of experts, which lose as many each
         return top_k_mask(importance, width, alive=mask)

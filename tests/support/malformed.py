@@ -16,7 +16,8 @@ from keras_idea.runs.config import load_config
 from keras_idea.runs.models.build import decoder_models
 from keras_idea.runs.models.compiling import learning_rate
 from keras_idea.runs.run_folder import RunFolder
-from keras_idea.runs.train.recorder import Bits, Recorder
+from keras_idea.runs.train.bits_per_byte import Bits
+from keras_idea.runs.train.recorder import Recorder
 from tests.support.report_runs import write_run
 from tests.support.text_files import jsonl, parquet, zst
 from tests.support.tiny_run import CONFIG, TEXT

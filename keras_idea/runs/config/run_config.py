@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable
 
 from keras_idea.errors import ConfigError
 from keras_idea.extras import require
-from keras_idea.runs.config import agreement, tables
+from keras_idea.runs.config import table_conflicts, tables
 from keras_idea.runs.config.corpus_table import CorpusConfig
 from keras_idea.runs.config.fields import Table
 from keras_idea.runs.config.model_table import ModelConfig
@@ -44,12 +44,12 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         optimizer, data, run = self.optimizer, self.data, self.run
-        agreement.check_schedule(self.budget, optimizer)
-        agreement.check_accumulation(data, optimizer, self.pruning, run)
-        agreement.check_sequences(data, optimizer, self.distribution)
-        agreement.check_paths(self.model, data, self.corpus, run)
-        agreement.check_validations(self.budget, run)
-        agreement.check_checkpoints(run)
+        table_conflicts.check_schedule(self.budget, optimizer)
+        table_conflicts.check_accumulation(data, optimizer, self.pruning, run)
+        table_conflicts.check_sequences(data, optimizer, self.distribution)
+        table_conflicts.check_paths(self.model, data, self.corpus, run)
+        table_conflicts.check_validations(self.budget, run)
+        table_conflicts.check_checkpoints(run)
 
     @property
     def micro_batches(self) -> int:

@@ -10,9 +10,9 @@ import keras
 
 from keras_idea.errors import ArgumentError, ConfigError, MissingPackage
 from keras_idea.extras import require
-from keras_idea.hub.attention import HEAD_ARGUMENTS
 from keras_idea.hub.families import HUB_FAMILIES
 from keras_idea.hub.ffn import HubFFN, hub_ffns
+from keras_idea.hub.head_arguments import HEAD_ARGUMENTS
 from keras_idea.keras_private.variables import without_parameters, without_values
 from keras_idea.runs.config.model_table import ModelConfig
 from keras_idea.runs.config.sizes import Sizes

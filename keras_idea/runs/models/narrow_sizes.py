@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 
 import keras
 
-from keras_idea.callbacks.budget import Costs
-from keras_idea.callbacks.target import sizes_at_one_ratio
 from keras_idea.errors import ArgumentError, ConfigError
 from keras_idea.monitor.work_count import matrix_weights
 from keras_idea.runs.config.model_table import ModelConfig
 from keras_idea.runs.config.sizes import Sizes
 from keras_idea.surgery.find import Kind
+from keras_idea.targets.budget import Costs
+from keras_idea.targets.target_widths import sizes_at_one_ratio
 
 #: Makes a model of given sizes; values of its variables are not needed.
 Outline = Callable[[Sizes], keras.Model]

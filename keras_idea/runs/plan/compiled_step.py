@@ -16,7 +16,7 @@ from keras_idea.runs.config import RunConfig
 from keras_idea.runs.config.sizes import Sizes
 from keras_idea.runs.models.compiling import cross_entropy, make_optimizer
 from keras_idea.runs.models.outlines import Outlines
-from keras_idea.runs.plan.targets import Target
+from keras_idea.runs.plan.target_devices import Target
 from keras_idea.validation import plural
 
 _COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")

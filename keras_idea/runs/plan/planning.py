@@ -19,7 +19,7 @@ from keras_idea.runs.models.footprint import (
 from keras_idea.runs.models.narrow_sizes import linear_in_sizes, narrow_sizes
 from keras_idea.runs.models.outlines import Outlines, outlines
 from keras_idea.runs.plan.compiled_step import CompiledStep, compiled_steps
-from keras_idea.runs.plan.targets import Target
+from keras_idea.runs.plan.target_devices import Target
 from keras_idea.runs.run_folder import RunFolder
 from keras_idea.runs.train.prepare import opening_lines, prepare, timeline_of
 from keras_idea.runs.train.run import ALONE, SCRATCH

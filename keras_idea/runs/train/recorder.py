@@ -1,57 +1,19 @@
 """Callbacks of a run: what is kept for its folder, and what is shown meanwhile."""
 
-import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar
+from collections.abc import Callable, Iterable
 
 import keras
 import numpy as np
 
 from keras_idea.errors import TrainingDiverged
-from keras_idea.functional.running_mean import mean_between
+from keras_idea.functional.interval_mean import mean_between
 from keras_idea.report import NeuronLives, TrainingCurve
 from keras_idea.report.neuron_lives import rank_levels
+from keras_idea.runs.train.bits_per_byte import Bits, text_loss
 from keras_idea.surgery.find import find_groups
 from keras_idea.validation import plural
-
-Nats = TypeVar("Nats", float, np.ndarray)
-
-
-@dataclasses.dataclass(frozen=True)
-class Bits:
-    """From a loss in nats a token to bits a byte of text.
-
-    Args:
-        train: float, bytes a token of the training text stands for on average.
-        validation: float, bytes a token stands for among those that a validation
-            predicts: exactly, so that its bits can be compared between tokenizers.
-    """
-
-    train: float = 1.0
-    validation: float = 1.0
-
-    def of_training(self, nats: Nats) -> Nats:
-        """Bits a byte of a training loss."""
-        return nats / self.train / math.log(2.0)
-
-    def of_validation(self, nats: Nats) -> Nats:
-        """Bits a byte of a validation loss."""
-        return nats / self.validation / math.log(2.0)
-
-
-def text_loss(logs: Mapping[str, float], prefix: str = "") -> float:
-    """The loss of the text, in nats a token, without what a teacher adds to it.
-
-    Args:
-        logs: dict, Keras's of a batch or an epoch.
-        prefix: str, "val_" for the validation's. Default "".
-
-    Returns:
-        float.
-    """
-    return logs.get(f"{prefix}student_loss", logs[f"{prefix}loss"])
 
 
 class Recorder(keras.callbacks.Callback):

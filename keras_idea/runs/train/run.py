@@ -12,7 +12,8 @@ from keras_idea.runs.config import RunConfig
 from keras_idea.runs.config.timeline import Timeline
 from keras_idea.runs.models.build import RunModels
 from keras_idea.runs.run_folder import RunFolder
-from keras_idea.runs.train.recorder import Bits, Recorder
+from keras_idea.runs.train.bits_per_byte import Bits
+from keras_idea.runs.train.recorder import Recorder
 from keras_idea.validation import plural
 
 #: The models that a run tells of.

@@ -17,7 +17,7 @@ from keras_idea.runs.config import RunConfig
 from keras_idea.runs.judge.judged import ADD_TOKENIZER, vocabulary_of
 from keras_idea.runs.models.compiling import cross_entropy, jit_argument
 from keras_idea.runs.models.hub_source import backbone_outline
-from keras_idea.runs.train.recorder import text_loss
+from keras_idea.runs.train.bits_per_byte import text_loss
 from keras_idea.runs.train.run import Run
 from keras_idea.typing import Tensor
 from keras_idea.validation import plural

@@ -26,9 +26,9 @@ from keras_idea.runs.run_folder import RunFolder
 from keras_idea.runs.train import devices, results
 from keras_idea.runs.train.fitting import fit, monitor_of, recorder_of
 from keras_idea.runs.train.prepare import opening_lines, prepare
-from keras_idea.runs.train.resuming import take
 from keras_idea.runs.train.room import results_bytes
 from keras_idea.runs.train.run import ALONE, NARROW, SCRATCH, TEACHER, Run
+from keras_idea.runs.train.take_folder import take_folder
 from keras_idea.runs.train.teacher import load_teacher, teacher_bits
 from keras_idea.surgery import compact
 from keras_idea.surgery.find import UNITS, find_groups
@@ -75,7 +75,9 @@ def train(config: RunConfig, overwrite: bool = False) -> list[ResultRow]:
     devices.join_mesh(config)
     folder = RunFolder(config.run.output)
     with contextlib.ExitStack() as stack:
-        goes_on = processes.from_first(lambda: take(folder, config, overwrite, stack))
+        goes_on = processes.from_first(
+            lambda: take_folder(folder, config, overwrite, stack)
+        )
         return _carry_out(config, folder, goes_on)
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.surgery.shrink import shrink_in_place
+from keras_idea.surgery.narrow_in_place import shrink_in_place
 from tests.support.helpers import residual_model, start_pruning, to_numpy
 from tests.support.selection import EACH
 

@@ -6,7 +6,12 @@ import pytest
 
 import keras_idea as ki
 from keras_idea.layers.cut import Cut
-from keras_idea.surgery.row_ops import less, mean_sensitivity, of_active, zero_rows
+from keras_idea.surgery.row_ops import (
+    mean_sensitivity,
+    narrower_mask,
+    of_active,
+    zero_rows,
+)
 from tests.support.helpers import to_numpy
 from tests.support.selection import EACH
 
@@ -59,7 +64,7 @@ def test_less(name, width):
     importance = IMPORTANCES[name].astype("float32")
     given = [keras.ops.convert_to_tensor(value) for value in (mask, importance)]
     right = expected(mask, importance, width)
-    np.testing.assert_array_equal(to_numpy(less(*given, width)), right)
+    np.testing.assert_array_equal(to_numpy(narrower_mask(*given, width)), right)
     np.testing.assert_array_equal(to_numpy(given[0]), mask)
 
 

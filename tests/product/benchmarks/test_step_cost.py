@@ -97,7 +97,7 @@ def test_a_pruner_that_dies_between_two_turns_is_found_out(
 def test_a_pruner_that_counts_and_does_not_prune_is_found_out(benchmarks, monkeypatch):
     """Masks as they should be, and weights of pruned neurons that are no zeros."""
     contestants, proof, _, _ = benchmarks
-    from keras_idea.surgery import renewal
+    from keras_idea.surgery import scores_and_masks
 
     shape = shape_of(contestants)
     stage = contestants.pruning_stage(shape)
@@ -106,7 +106,7 @@ def test_a_pruner_that_counts_and_does_not_prune_is_found_out(benchmarks, monkey
     contestants.start_pruner(model, schedule)
     contestants.fit(model, shape, contestants.make_data(shape, 8))
     proof.check_masked("pruning", model, schedule(8), steps=8)
-    monkeypatch.setattr(renewal, "zero_rows", lambda cuts, mask: None)
+    monkeypatch.setattr(scores_and_masks, "zero_rows", lambda cuts, mask: None)
     contestants.fit(model, shape, contestants.make_data(shape, 16))
     with pytest.raises(proof.NotPrunedError, match="weights in pruned rows"):
         proof.check_masked("pruning", model, schedule(24), steps=24)

@@ -13,7 +13,7 @@ from keras_idea.hub.inputs import token_inputs
 from keras_idea.runs.config import load_config, parse_config
 from keras_idea.runs.models.build import pruning
 from keras_idea.runs.plan import plan
-from keras_idea.runs.plan.targets import parse_target
+from keras_idea.runs.plan.target_devices import parse_target
 from keras_idea.runs.run_folder import RunFolder
 from keras_idea.runs.train.prepare import prepare
 from keras_idea.surgery import find_ffns

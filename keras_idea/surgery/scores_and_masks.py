@@ -8,12 +8,12 @@ from keras import ops
 from keras_idea.functional.importance import ema
 from keras_idea.functional.masks import top_k_mask
 from keras_idea.schedules.width import CubicWidth
-from keras_idea.surgery.row_ops import known_count, less, zero_rows
+from keras_idea.surgery.row_ops import known_count, narrower_mask, zero_rows
 from keras_idea.surgery.track import Track
 from keras_idea.typing import Tensor
 
 
-def renew(
+def update_scores_and_masks(
     tracks: Sequence[Track],
     sensitivities: Sequence[Tensor],
     iterations: keras.Variable | Tensor,
@@ -85,13 +85,13 @@ def _due_width(
 
 
 def _renew_masks(tracks: list[Track], width: int | Tensor, ends: bool | Tensor) -> bool:
-    """Makes the masks of FFNs of whose neurons something is known; see `renew`."""
+    """Makes the masks of FFNs of whose neurons something is known; see above."""
     importance = [t.ffn.state.importance_of(t.scores.value) for t in tracks]
     if isinstance(width, int) and ends is True:  # nothing is compiled
         known = [bool(ops.any(values)) for values in importance]
         for track, values, ranked in zip(tracks, importance, known, strict=True):
             if ranked:
-                track.mask.assign(less(track.mask.value, values, width))
+                track.mask.assign(narrower_mask(track.mask.value, values, width))
         return all(known)
     alive = ops.stack([track.mask.value for track in tracks])
     stacked = ops.stack(importance)

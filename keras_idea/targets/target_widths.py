@@ -7,9 +7,9 @@ from typing import Any, TypeAlias
 
 import keras
 
-from keras_idea.callbacks.budget import Budget, costs_of
 from keras_idea.errors import ArgumentError
 from keras_idea.surgery.find import FFN, KINDS, UNITS, Kind
+from keras_idea.targets.budget import Budget, costs_of
 from keras_idea.validation import check_choice, check_int
 
 #: By kind: an int, what each keeps; or a float in (0, 1), the fraction of it; None: as

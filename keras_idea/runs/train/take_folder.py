@@ -7,7 +7,7 @@ from keras_idea.runs.config import RunConfig, load_config
 from keras_idea.runs.run_folder import RunFolder
 
 
-def take(
+def take_folder(
     folder: RunFolder,
     config: RunConfig,
     overwrite: bool,

@@ -1,0 +1,45 @@
+"""From the loss of a run's text, in nats a token, to bits a byte."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import TypeVar
+
+import numpy as np
+
+Nats = TypeVar("Nats", float, np.ndarray)
+
+
+@dataclasses.dataclass(frozen=True)
+class Bits:
+    """From a loss in nats a token to bits a byte of text.
+
+    Args:
+        train: float, bytes a token of the training text stands for on average.
+        validation: float, bytes a token stands for among those that a validation
+            predicts: exactly, so that its bits can be compared between tokenizers.
+    """
+
+    train: float = 1.0
+    validation: float = 1.0
+
+    def of_training(self, nats: Nats) -> Nats:
+        """Bits a byte of a training loss."""
+        return nats / self.train / math.log(2.0)
+
+    def of_validation(self, nats: Nats) -> Nats:
+        """Bits a byte of a validation loss."""
+        return nats / self.validation / math.log(2.0)
+
+
+def text_loss(logs: Mapping[str, float], prefix: str = "") -> float:
+    """The loss of the text, in nats a token, without what a teacher adds to it.
+
+    Args:
+        logs: dict, Keras's of a batch or an epoch.
+        prefix: str, "val_" for the validation's. Default "".
+
+    Returns:
+        float.
+    """
+    return logs.get(f"{prefix}student_loss", logs[f"{prefix}loss"])

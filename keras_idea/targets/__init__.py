@@ -1,0 +1,1 @@
+"""How narrow a model is to become: by a number, a share, or a budget."""
