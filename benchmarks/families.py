@@ -3,10 +3,11 @@
     KERAS_BACKEND=torch python benchmarks/families.py
 
 Tiny models with random weights, the tests' own (tests/support/hub_models.py): masked at
-random to 10 of 24 neurons, compacted, saved and loaded as a preset, exported to Hugging
+random to 10 of 24 neurons, or to one of two key/value heads with its two query heads,
+compacted, saved and loaded as a preset, exported to Hugging
 Face and loaded by transformers, exported to GGUF and, where llama-cpp-python is
 installed, loaded by llama.cpp. A figure is the greatest difference
-of outputs of about 1; what cannot be done says why. About a minute on one CPU core.
+of outputs of about 1; what cannot be done says why. About two minutes on one CPU core.
 Writes benchmarks/results/families.json and .md.
 """
 
@@ -25,6 +26,11 @@ sys.path.insert(0, str(record.REPOSITORY))
 import keras_idea as ki  # noqa: E402
 from keras_idea.export import export_gguf, export_hf  # noqa: E402
 from keras_idea.hub.families import FAMILIES  # noqa: E402
+from keras_idea.hub.head_arguments import (  # noqa: E402
+    HEAD_ARGUMENTS,
+    STACKED_HEAD_ARGUMENTS,
+)
+from keras_idea.surgery.heads import find_heads  # noqa: E402
 from tests.support import encoders  # noqa: E402
 from tests.support.helpers import to_numpy  # noqa: E402
 from tests.support.hub_models import ENCODERS, MODELS, batch, tiny_lm  # noqa: E402
@@ -53,14 +59,25 @@ def difference(a, b):
     return "same bits" if worst == 0 else f"{worst:.0e}"
 
 
-def prepared(name):
+def prepared(name, kind="neurons"):
     """A row's model, inputs, and targets of a training step (None: it has no loss)."""
     if name in MODELS:
-        model = tiny_lm(name)
+        model = tiny_lm(name, **(four_heads(name) if kind == "kv_groups" else {}))
         x, y = batch(model, np.random.default_rng(0))
         return model, x, y
     model = encoders.backbone(name)
     return model, encoders.inputs(model, 4), None
+
+
+def four_heads(name):
+    """The arguments of a row's backbone that give it four query heads, two of keys."""
+    backbone = type(tiny_lm(name).backbone).__name__
+    stacks = STACKED_HEAD_ARGUMENTS.get(backbone, {"": HEAD_ARGUMENTS.get(backbone)})
+    return {
+        argument: heads
+        for told in stacks.values()
+        for argument, heads in zip(told or (), (4, 2), strict=False)
+    }
 
 
 def attempt(cell):
@@ -86,15 +103,15 @@ def step(model, x, y):
     return outputs(model, x)
 
 
-def cells(name, folder):
+def cells(name, folder, kind):
     """dict: column to text, of one family."""
-    model, x, y = prepared(name)
-    ffns = ki.find_ffns(model)
-    found = {"matrices": " + ".join(dict.fromkeys(map(matrices, ffns)))}
+    model, x, y = prepared(name, kind)
+    groups = ki.find_groups(model, [kind])
+    found = {"matrices": " + ".join(dict.fromkeys(map(matrices, groups)))}
     rng = np.random.default_rng(1)
-    for ffn in ffns:
-        order = rng.random(tuple(ffn.mask.shape)).argsort(axis=-1)
-        prune_by_hand(ffn, order < KEPT)
+    for group in groups:
+        order = rng.random(tuple(group.mask.shape)).argsort(axis=-1)
+        prune_by_hand(group, order < (KEPT if kind == "neurons" else 1))
     masked = outputs(model, x)
     narrow = ki.compact(model)
     found["masked = narrow"] = difference(outputs(narrow, x), masked)
@@ -105,7 +122,7 @@ def cells(name, folder):
         loaded = type(backbone).from_preset(str(folder / "preset"))
         found = outputs(loaded, x)
         if not np.allclose(found, outputs(backbone, x), atol=1e-5):
-            return "no: " + stock_preset(name, folder)
+            return "no: " + stock_preset(name, folder, kind)
         return difference(found, outputs(backbone, x))
 
     def hugging_face():
@@ -133,9 +150,9 @@ def cells(name, folder):
     return found
 
 
-def stock_preset(name, folder):
+def stock_preset(name, folder, kind):
     """Whose fault a preset is that computes something else."""
-    backbone, x, _ = prepared(name)
+    backbone, x, _ = prepared(name, kind)
     backbone = getattr(backbone, "backbone", backbone)
     backbone.save_to_preset(folder / "stock")
     loaded = type(backbone).from_preset(str(folder / "stock"))
@@ -157,23 +174,58 @@ def main():
         "--output", default=record.REPOSITORY / "benchmarks" / "results"
     )
     arguments = parser.parse_args()
-    facts, results = record.environment(), {}
+    facts, results, why = record.environment(), {"neurons": {}, "kv_groups": {}}, {}
     for name in arguments.only or [*MODELS, *ENCODERS]:
-        with tempfile.TemporaryDirectory() as folder:
-            results[name] = cells(name, pathlib.Path(folder))
-        print(name, results[name], flush=True)
-    rows = [[name, *(found[c] for c in COLUMNS)] for name, found in results.items()]
-    table = {
+        for kind, found in results.items():
+            if kind == "kv_groups" and (reason := without_heads(name)):
+                why.setdefault(reason, []).append(name)
+                continue
+            with tempfile.TemporaryDirectory() as folder:
+                found[name] = cells(name, pathlib.Path(folder), kind)
+            print(name, kind, found[name], flush=True)
+    tables = [of_neurons(results["neurons"]), of_heads(results["kv_groups"], why)]
+    kept = {**results["neurons"], "kv_groups": results["kv_groups"]}
+    for path in record.write(arguments.output, "families", facts, kept, tables):
+        print(f"written: {path}")
+
+
+def without_heads(name):
+    """Why no heads of a row can be pruned; None if they can."""
+    heads = find_heads(prepared(name)[0])
+    if heads.groups:
+        return None
+    told = next(iter(heads.left_out.values()), "its attention is not known")
+    return re.sub(r"an? \w+Backbone", "a backbone", told)
+
+
+def rows_of(found):
+    """The rows of a table."""
+    return [[name, *(of[c] for c in COLUMNS)] for name, of in found.items()]
+
+
+def of_heads(found, why):
+    """The table of key/value heads; `why`: dict of a reason to names of rows."""
+    return {
+        "title": "Key/value heads: one of two is left, with its two query heads",
+        "columns": ["model", *COLUMNS],
+        "rows": rows_of(found),
+        "notes": "As above. Left out: "
+        + "; ".join(f"{', '.join(names)} ({reason})" for reason, names in why.items())
+        + ".",
+    }
+
+
+def of_neurons(found):
+    """The table of FFNs."""
+    return {
         "title": "Families of KerasHub, tiny models with random weights",
         "columns": ["model", *COLUMNS],
-        "rows": rows,
+        "rows": rows_of(found),
         "notes": "Greatest difference of outputs of about 1. Shapes that llama.cpp "
         "knows, where it does not know the tests' own, are in served.md. Refused: "
         + "; ".join(f"{name} ({why})" for name, why in refused().items())
         + ".",
     }
-    for path in record.write(arguments.output, "families", facts, results, [table]):
-        print(f"written: {path}")
 
 
 if __name__ == "__main__":
