@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.errors import CheckpointError
 from tests.support import hub_models
 from tests.support.dense_ffns import dense_gated
 from tests.support.helpers import residual_model, to_numpy
-from tests.support.selection import EACH
 
 BATCH, STEPS, EPOCHS = 8, 4, 7
 
@@ -287,87 +285,3 @@ def test_every_second_epoch_and_the_last(data, tmp_path):
     model.fit(*data, epochs=5, batch_size=32, verbose=0, callbacks=[checkpoint])
     steps = [int(path.name.split("-")[3]) for path in sorted(tmp_path.iterdir())]
     assert steps == [4, 8, 10]
-
-
-class TestRefusals:
-    def saved(self, data, folder, hidden_dim=8, optimizer="sgd", **changes):
-        model = residual_model((hidden_dim,))
-        model.compile(optimizer, "mse")
-        checkpoint = ki.Checkpoint(folder, **changes)
-        return model, checkpoint
-
-    @pytest.fixture
-    def folder(self, data, tmp_path):
-        model, checkpoint = self.saved(data, tmp_path, identity={"seed": 1})
-        model.fit(*data, verbose=0, callbacks=[checkpoint])
-        return tmp_path
-
-    @pytest.mark.daily(
-        "jax",
-        "torch",
-        rows=("widths \\\\[8\\\\], which the model's, \\\\[7\\\\], cannot",),
-        why="these suffice",
-    )
-    @pytest.mark.daily(
-        "torch",
-        rows=(
-            "optimizer SGD, but the model is compiled with",
-            "holds the state of \\\\[\\\\]",
-        ),
-        why="these suffice",
-    )
-    @pytest.mark.daily(*EACH, why="the rest takes 0.3 s on jax, 2 s on tensorflow")
-    @pytest.mark.parametrize(
-        ("changes", "message"),
-        [
-            ({"identity": {"seed": 2}}, "another run: seed was 1 and is 2. Set it"),
-            ({"hidden_dim": 9}, "of another model: of 'model/00000/up_kernel' it"),
-            ({"hidden_dim": 7}, r"widths \[8\], which the model's, \[7\], cannot"),
-            ({"optimizer": "adam"}, "optimizer SGD, but the model is compiled with"),
-            ({"stateful": {"recorder": Recorder()}}, r"holds the state of \[\]"),
-        ],
-    )
-    def test_another_run(self, folder, data, changes, message):
-        model, checkpoint = self.saved(
-            data, folder, **{"identity": {"seed": 1}, **changes}
-        )
-        before = [to_numpy(v) for v in model.variables]
-        with pytest.raises(CheckpointError, match=message):
-            checkpoint.restore(model)
-        for value, variable in zip(before, model.variables, strict=True):
-            np.testing.assert_array_equal(to_numpy(variable), value)
-
-    def test_a_model_that_is_not_built(self, folder):
-        model = keras.Sequential([ki.PrunableGatedFFN(8)])
-        model.compile("sgd", "mse")
-        checkpoint = ki.Checkpoint(folder, identity={"seed": 1})
-        with pytest.raises(CheckpointError, match="has no variables yet. Build it"):
-            checkpoint.restore(model)
-
-    @pytest.mark.parametrize("name", ["every", "keep"])
-    def test_arguments(self, name, tmp_path):
-        with pytest.raises(ValueError, match=f"`{name}` must be an integer >= 1"):
-            ki.Checkpoint(tmp_path, **{name: 0})
-
-    @pytest.mark.parametrize(
-        ("arguments", "message"),
-        [
-            ({"identity": ["seed", 1]}, "must be a dict .* Received: identity="),
-            ({"identity": {"seed": {1, 2}}}, "`identity` must be a dict .* JSON"),
-            ({"identity": {"weights": np.ones(3)}}, "`identity` must be a dict .*"),
-            ({"stateful": [Recorder()]}, "`stateful` must be a dict"),
-            ({"stateful": {"recorder": 3}}, "'recorder' is int, without `get_state`"),
-        ],
-    )
-    def test_what_could_not_be_saved(self, arguments, message, tmp_path):
-        """Said when it is made, and not after the first epoch or when it is read."""
-        with pytest.raises(ValueError, match=message):
-            ki.Checkpoint(tmp_path, **arguments)
-
-    def test_an_identity_of_numpy(self, data, tmp_path):
-        """Its integers are integers, and its tuples lists, before and after."""
-        identity = {"seed": np.int64(3), "shape": (5, 8), 4: 2.5}
-        model, checkpoint = self.saved(data, tmp_path, identity=identity)
-        model.fit(*data, verbose=0, callbacks=[checkpoint])
-        model, checkpoint = self.saved(data, tmp_path, identity=identity)
-        assert checkpoint.restore(model) == 1
