@@ -10,7 +10,7 @@ import keras
 from keras_idea.keras_private.call_context import in_train_step
 from keras_idea.keras_private.models import compilation, make_train_function
 from keras_idea.keras_private.optimizer_parts import innermost
-from keras_idea.surgery.find import find_ffns
+from keras_idea.surgery.find import find_groups
 from keras_idea.typing import Tensor
 
 #: What a model was compiled for, and its train function.
@@ -101,8 +101,10 @@ def at_first_step(model: keras.Model, act: Callable[[], None]) -> Callable[[], N
         with tf.init_scope():  # out of the function that is being traced
             if not optimizer.built and trainable_variables is not None:
                 optimizer.build(list(trainable_variables))
-            for ffn in find_ffns(model):
-                ffn.state.reset()  # it may get its initial values only later
+            for group in find_groups(model):
+                if group.held_state is not None:
+                    # It may get its initial values only later.
+                    group.held_state.reset()
             act()
         optimizer.apply(grads, trainable_variables)
 
