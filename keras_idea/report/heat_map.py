@@ -26,6 +26,10 @@ def draw_neurons(axis: "Axes", neurons: Sequence[NeuronLives], last_step: int) -
         neurons: list of `NeuronLives`, one a layer.
         last_step: int, the last step of the run.
     """
+    if not neurons:  # nobody ranked them: a method that decides before the first step
+        axis.text(0.5, 0.5, "nothing was ranked", ha="center", va="center")
+        axis.set_yticks([])
+        return
     # Cells of the dead are NaN and show the background.
     axis.set_facecolor(_DEAD)
     rows = max(8, 640 // max(1, len(neurons)))

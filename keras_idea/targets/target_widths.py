@@ -194,10 +194,22 @@ def sizes_at_one_ratio(steps: Sequence[tuple[int, int]]) -> list[list[int]]:
         list of lists of int, ascending: one for each fraction at which a layer, rounded
         to the nearest, keeps more.
 
+    Raises:
+        ValueError: if no multiple is within the most units there are.
+
     Example:
     >>> sizes_at_one_ratio([(4, 1), (2, 1)])
     [[1, 1], [2, 1], [3, 2], [4, 2]]
     """
+    widest = max((full for full, step in steps if step > 1), default=None)
+    round_to = max(step for _, step in steps)
+    if widest is not None and widest < round_to:
+        raise ArgumentError(
+            f"No multiple of `round_to` is within the FFN width of {widest}. "
+            f"Received: round_to={round_to}. Lower `round_to`."
+        )
+    # What is narrower than that stays as it is.
+    steps = [(full, min(step, full)) for full, step in steps]
     half = fractions.Fraction(1, 2)
     shares = {
         # Exact: a float may lie below the quotient that it stands for.

@@ -222,10 +222,12 @@ class ModelConfig(fields.Table):
         name, target = "target_dim", self.target_dim
         if self.targets is not None:
             name, target = f"targets.{kind}", self.targets[kind]
+        rounded = ""
         if isinstance(target, int):
             kept = target
         else:
             kept = target_width(target, full, self.round_to if kind == "neurons" else 1)
+            rounded = f", which keeps {kept}"
         if kept >= full:
             at_start = _AT_START[kind]
             known = f"model.{at_start}={full}"
@@ -235,8 +237,8 @@ class ModelConfig(fields.Table):
                 known = f"model.{self.told(at_start)}"
             raise fields.ConfigError(
                 f"`model.{name}` must be below {known}: pruning makes the model "
-                f"narrower. Received: {self.told(name.partition('.')[0])}. Lower "
-                f"`{name}`"
+                f"narrower. Received: {self.told(name.partition('.')[0])}{rounded}. "
+                + (f"Lower `{name}`" if full > 1 else f"Delete `{name}`")
                 + ("." if self.preset is not None else f", or raise `{at_start}`.")
             )
         return kept

@@ -45,6 +45,7 @@ class RunConfig:
     def __post_init__(self) -> None:
         optimizer, data, run = self.optimizer, self.data, self.run
         table_conflicts.check_schedule(self.budget, optimizer)
+        table_conflicts.check_heads(self.model, self.pruning)
         table_conflicts.check_accumulation(data, optimizer, self.pruning, run)
         table_conflicts.check_sequences(data, optimizer, self.distribution)
         table_conflicts.check_paths(self.model, data, self.corpus, run)

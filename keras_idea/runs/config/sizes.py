@@ -33,12 +33,17 @@ class Sizes:
         return ", ".join(f"{_WORDS[k]} {n:,}" for k, n in self.by_kind().items())
 
     def pruned_to(self, end: "Sizes") -> str:
-        """What becomes of the sizes, in words."""
-        after = end.by_kind()
+        """What becomes of the sizes, in words: of those that become smaller."""
+        before = self.by_kind()
         return ", ".join(
-            f"{_WORDS[kind]} {units:,} to {after[kind]:,}"
-            for kind, units in self.by_kind().items()
+            f"{_WORDS[kind]} {before[kind]:,} to {units:,}"
+            for kind, units in self.smaller_in(end).items()
         )
+
+    def smaller_in(self, end: "Sizes") -> dict[Kind, int]:
+        """Dict of the kinds of which `end` has fewer units, to those."""
+        before = self.by_kind()
+        return {k: n for k, n in end.by_kind().items() if n < before[k]}
 
     def by_kind(self) -> dict[Kind, int]:
         """Dict of a kind to its units; without heads where none are pruned."""

@@ -76,6 +76,18 @@ def check_accumulation(
         )
 
 
+def check_heads(model: ModelConfig, pruning: PruningConfig) -> None:
+    """The method can rank heads, if they are pruned."""
+    if "kv_groups" in model.pruned_kinds and pruning.method in _MEASURING:
+        raise ConfigError(
+            f"`pruning.method` cannot be {pruning.method!r} where key/value heads are "
+            "pruned: it looks at hidden activations, and no single layer is called on "
+            f"those of heads. Received: {pruning.told('method')}, with [model] "
+            f"{', '.join(model.pruned_kinds)}. Set `pruning.method` to "
+            '"sensitivity" or "random".'
+        )
+
+
 _PARTS = "gradient_accumulation_steps"
 
 

@@ -86,7 +86,7 @@ def footprint(
     state = [*model.variables, *optimizer.variables]
     weights = _bytes(model.variables, layouts, parts)
     slots = _bytes(optimizer.variables, layouts, parts)
-    groups = find_groups(model, list(sizes.by_kind()))
+    groups = find_groups(model, config.model.pruned_kinds)
     scores = _pruning_state(config, groups)
     if not pruned:
         # The optimizer has scores, masks and a count of steps while it prunes.

@@ -141,11 +141,14 @@ def _checked(source: HubSource, received: str) -> HubSource:
     name = source.backbone.__name__
     cure = f'Received: {received}. Delete "kv_groups" from [model]'
     if name not in HEAD_ARGUMENTS:
-        able = ", ".join(sorted(row.removesuffix("Backbone") for row in HEAD_ARGUMENTS))
+        able = [row.removesuffix("Backbone") for row in HEAD_ARGUMENTS]
+        if source.preset is None:
+            rows = HUB_FAMILIES.items()
+            able = [hub for hub, row in rows if row.backbone in HEAD_ARGUMENTS]
         raise ConfigError(
             f"The key/value heads of a {name} cannot be pruned, because its config "
             "cannot say how wide a head is: no stock model has fewer of the same width."
-            f" {cure}, or take one of {able}."
+            f" {cure}, or take one of {', '.join(able)}."
         )
     for path, why_not in find_heads(source.outline(source.at_start)).left_out.items():
         raise ConfigError(
@@ -157,7 +160,7 @@ def _checked(source: HubSource, received: str) -> HubSource:
 def _key_value_heads(shape: ModelConfig, prefix: str, own: int | None) -> int:
     """As many as the run says; else as the family, whose `own` is all it exports."""
     heads = shape.num_key_value_heads or own or shape.num_heads
-    if own not in (None, heads):
+    if own not in (None, heads) and "kv_groups" not in shape.pruned_kinds:
         warnings.warn(
             f"A {prefix} with num_key_value_heads={heads} can be saved as a "
             "preset, but not exported to Hugging Face, where KerasHub writes only "

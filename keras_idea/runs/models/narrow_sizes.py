@@ -39,6 +39,11 @@ def narrow_sizes(
     if not budget:
         return shape.sizes_at_end(start)
     kinds = shape.pruned_kinds
+    if start.kv_groups == 1:
+        raise ConfigError(
+            "[model] There is one key/value head, of which none can go. Received: "
+            f'{shape.told("kinds")}. Delete "kv_groups" from `kinds`.'
+        )
     measured = linear_in_sizes(outline, _costs, start, kinds)
     units = start.by_kind()
 
@@ -50,6 +55,13 @@ def narrow_sizes(
         (units[kind], math.lcm(shape.round_to, parts) if kind == "neurons" else 1)
         for kind in kinds
     ]
+    wide = costs([units[kind] for kind in kinds])
+    if budget.allows(wide):
+        raise ConfigError(
+            f"[model] The wide model is within {budget} already: it has "
+            f"{wide.parameters:,} parameters and takes {wide.flops:,} FLOPs per token."
+            f" Set a smaller budget{'.' if shape.preset else ', or a larger model.'}"
+        )
     try:
         if kinds == ("neurons",):
             kept = [budget.widest(lambda width: costs([width]), *steps[0])]
@@ -57,14 +69,6 @@ def narrow_sizes(
             kept = budget.most(sizes_at_one_ratio(steps), costs, "size")
     except ArgumentError as error:
         raise ConfigError(f"[model] {error}") from None
-    if kept == [units[kind] for kind in kinds]:
-        wide = costs(kept)
-        raise ConfigError(
-            f"[model] The wide model is within {budget} already: it has "
-            f"{wide.parameters:,} parameters and takes {wide.flops:,} FLOPs per token."
-            " Set a smaller budget"
-            f"{'.' if shape.preset else ', or a larger `model.hidden_dim`.'}"
-        )
     by_kind: dict[str, int] = dict(zip(kinds, kept, strict=True))
     return dataclasses.replace(start, **by_kind)
 

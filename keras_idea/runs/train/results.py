@@ -220,7 +220,7 @@ def _to_train(
         begin_step=0,
         prune_steps=1,
         compact="off",
-        targets=dict(models.at_end.by_kind().items()),
+        targets=dict(models.at_start.smaller_in(models.at_end).items()),
     )
     keras.Model.fit(
         pruning,

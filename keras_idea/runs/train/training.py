@@ -142,7 +142,8 @@ def _pruned(run: Run, name: str) -> keras.Model:
     stages = ((1, timeline.begin), (timeline.begin, timeline.end))
     readings = np.concatenate([np.linspace(*stage, _READINGS) for stage in stages])
     recorder = recorder_of(run, name, timeline.wide.neurons, readings.astype(int))
-    targets = timeline.narrow.by_kind()
+    # A kind that stays as it is needs no scores.
+    targets = timeline.wide.smaller_in(timeline.narrow)
     prune = pruning(config.pruning, config.budget, targets, monitor_of(run, name))
     fit(run, model, recorder, [prune])
     _check_pruned(model, timeline.narrow)

@@ -109,6 +109,30 @@ REFUSED = {
         "targets = { kv_groups = 2 }",
         "`model.targets.kv_groups` must be below model.num_key_value_heads=2.*Lower",
     ),
+    "a share of all": (
+        "targets = { kv_groups = 0.9 }",
+        "Received: targets=.*0.9.*, which keeps 2. Lower",
+    ),
+    "one head": (
+        'hub = "gemma"\ntargets = { kv_groups = 1 }',
+        "must be below model.num_key_value_heads=1.*Delete `targets.kv_groups`",
+    ),
+    "one head, a budget": (
+        'hub = "gemma"\nkinds = ["neurons", "kv_groups"]\ntarget_parameters = 9_000',
+        "There is one key/value head",
+    ),
+    "what measures": (
+        "targets = { kv_groups = 1 }\n[pruning]\nmethod = 'activation'",
+        "`pruning.method` cannot be 'activation' where key/value heads",
+    ),
+    "no multiple": (
+        'kinds = ["neurons", "kv_groups"]\nround_to = 64\ntarget_parameters = 9_000',
+        "No multiple of `round_to` is within the FFN width of 32",
+    ),
+    "met already": (
+        'kinds = ["neurons", "kv_groups"]\nround_to = 24\ntarget_flops = 999_999',
+        "The wide model is within target_flops=999,999 already",
+    ),
     "twice": ("targets = { neurons = 8 }\ntarget_dim = 8", "cannot both be given"),
     "with a budget": (
         "targets = { neurons = 8 }\ntarget_flops = 9",
@@ -121,15 +145,32 @@ REFUSED = {
     ),
     "a family that cannot": (
         'hub = "llama3"\ntargets = { kv_groups = 1 }',
-        "heads of a Llama3Backbone cannot .*Mistral",
+        "heads of a Llama3Backbone cannot .* take one of mistral, qwen3, gemma\\.",
     ),
 }
 
 
 @pytest.mark.parametrize("lines, match", REFUSED.values(), ids=REFUSED.keys())
 def test_refused(lines, match):
+    text = budgeted(HEADS, lines)
+    if "[pruning]" in lines:  # a table ends the one before it
+        lines, _, table = lines.partition("\n[pruning]\n")
+        text = budgeted(HEADS, lines) + f"\n[pruning]\n{table}\n"
+    if "gemma" in lines:
+        text = text.replace("num_key_value_heads = 2", "")
     with pytest.raises(ConfigError, match=match):
-        planned(budgeted(HEADS, lines))
+        planned(text)
+
+
+def test_a_kind_that_stays_is_not_scored():
+    """No state of neurons where heads alone are pruned, and no words of them."""
+    config = parse_config(budgeted(HEADS, "targets = { kv_groups = 1 }"))
+    outline = outlines(config)
+    narrow = footprint(config, outline, Sizes(32, 1), pruned=True)
+    assert narrow.pruning == 4 * (4 + 2)
+    wide = outline.at_start
+    assert wide.pruned_to(Sizes(32, 1)) == "key/value heads 2 to 1"
+    assert wide.smaller_in(Sizes(32, 1)) == {"kv_groups": 1}
 
 
 def test_a_description_comes_back_equal():

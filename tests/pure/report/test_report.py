@@ -64,6 +64,10 @@ class TestPicture:
             colors = np.unique(part.reshape(-1, 3).round(1), axis=0)
             assert len(colors) > 5
 
+    def test_without_readings(self, tmp_path):
+        """Of a method that decides before the first step nobody ranks anything."""
+        assert draw(tmp_path / "run.png", neurons=[]).shape[1] == 1200
+
     @pytest.mark.nightly(why="takes 2 s on torch")
     def test_shows_the_neurons(self, tmp_path):
         few = draw(tmp_path / "few.png", neurons=[lives("ffn", kept=8)])
