@@ -4,11 +4,11 @@
 
 Trains a small stock Mistral once (into --folder), then brings it to two thirds and to
 half of its parameters: FFNs alone in `fit`, FFNs and key/value heads by one ratio in
-`fit`, blocks alone, and shapes of `ki.search` over all axes: the best three before
-training and three further down its list. All train for as many steps on the same
-batches. Bits a byte of held-out text, over three seeds, and the rank correlation of
-the search's order with the order after recovery. Cells that are done are kept in
---folder. Writes benchmarks/results/recover_shapes.json, .md and .png.
+`fit`, FFNs alone in one step, blocks alone, and shapes of `ki.search` over all axes:
+the best three before training and three further down its list. All train for as many
+steps on the same batches. Bits a byte of held-out text, over the seeds, and the rank
+correlation of the search's order with the order after recovery. Cells that are done are
+kept in --folder. Writes benchmarks/results/recover_shapes.json, .md and .png.
 """
 
 import argparse
@@ -30,6 +30,7 @@ from keras_idea.hub.make_tokenizer import make_tokenizer
 
 SHARES = {"two thirds": 2 / 3, "half": 1 / 2}
 IN_FIT = {"FFN": ("neurons",), "FFN and KV": ("neurons", "kv_groups")}
+ALONE = "FFN in one step"
 AXES = ("neurons", "kv_groups", "blocks", "hidden_dim")
 CANDIDATES, RANKS = 30, (1, 2, 3, 10, 20, 30)
 PRUNE, STEPS, BATCH, LENGTH, PEAK = 60, 240, 16, 64, 1e-3
@@ -106,6 +107,23 @@ def shapes_of(study, share):
     }
 
 
+def narrow_ffns(study, share):
+    """FFNs alone, cut in one step: what `shapes_of` tells of the others."""
+    model = study.model()
+    model.compile(loss=NATS)
+    ids, targets = study.corpus.batch(0, seed=0, batch_size=CALIBRATION, length=LENGTH)
+    (found,) = ki.search(
+        model,
+        (inputs(ids), targets),
+        target_parameters=int(share * model.backbone.count_params()),
+        kinds=["neurons"],
+        candidates=1,
+        verbose=0,
+        batch_size=BATCH,
+    )
+    return {"targets": dict(found.targets), "before": float(found.loss)}
+
+
 def cell(study, shapes, arm, seed):
     """Bits a byte after recovery, and parameters, of one arm."""
     keras.utils.set_random_seed(seed)
@@ -148,6 +166,9 @@ def compute(study, folder, seeds):
         name: keep(f"{name}/shapes", lambda share=share: shapes_of(study, share))
         for name, share in SHARES.items()
     }
+    for name, share in SHARES.items():
+        alone = keep(f"{name}/{ALONE}", lambda share=share: narrow_ffns(study, share))
+        shapes[name]["arms"][ALONE] = alone
     for seed, (name, of_share) in itertools.product(range(seeds), shapes.items()):
         for arm in (*IN_FIT, *of_share["arms"]):
             make = lambda s=of_share, a=arm, n=seed: cell(study, s, a, n)  # noqa: E731
