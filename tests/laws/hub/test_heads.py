@@ -58,7 +58,10 @@ def test_masked_equals_narrow_equals_stock(name):
     stock = type(narrow.backbone).from_config(narrow.backbone.get_config())
     shapes = [tuple(v.shape) for v in narrow.backbone.variables]
     assert [tuple(v.shape) for v in stock.variables] == shapes
-    np.testing.assert_allclose(outputs(narrow), expected, rtol=0, atol=3e-6)
+    # The same numbers without two heads of zeros: on torch and tensorflow the same
+    # bits, but a compiler sums in another order (jax with AVX-512: 9 of these).
+    last_bit = np.finfo("float32").eps * np.abs(expected).max()
+    np.testing.assert_allclose(outputs(narrow), expected, rtol=0, atol=16 * last_bit)
     shrink_in_place(lm)
     np.testing.assert_array_equal(outputs(lm), outputs(narrow))
     assert {group.hidden_dim for group in ki.find_groups(lm, ["kv_groups"])} == {2}
