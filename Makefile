@@ -81,16 +81,10 @@ check: lint
 
 # Before a release: every test on every backend, then what `make test` runs once more,
 # compiled as a user compiles it. `make --jobs=2 endurance` keeps two cores busy; what
-# touches no backend runs once.
+# touches no backend runs once. Interrupted, it goes on where it was.
 endurance: $(BACKENDS:%=endurance-%) test-site
-endurance-jax endurance-tensorflow: APART = --ignore=tests/pure
-LONG = -m pytest -o faulthandler_timeout=1800
 $(BACKENDS:%=endurance-%): endurance-%: .venv/ready
-	@export KERAS_BACKEND=$*; \
-	KERAS_IDEA_ENDURANCE=1 .venv/bin/python $(LONG) $(APART); every=$$?; \
-	if [ $* != torch ]; then \
-		KERAS_IDEA_OPTIMIZED=1 .venv/bin/python $(LONG) --daily || exit 1; \
-	fi; exit $$every
+	KERAS_BACKEND=$* .venv/bin/python -m tests.endurance
 
 # Is each of some twenty faults found? By which test? For half an hour.
 mutations: .venv/ready
