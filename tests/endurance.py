@@ -1,6 +1,6 @@
-"""Every test on a backend, folder by folder: `KERAS_BACKEND=jax python -m tests.endurance`.
+"""Every test on a backend, folder by folder.
 
-Each folder is a process of its own. What passed at this commit is not run again, so a
+`KERAS_BACKEND=jax python -m tests.endurance`. Each folder is a process of its own. What passed at this commit is not run again, so a
 suite of an hour may be interrupted; what failed is. Logs: build/endurance.
 """
 
