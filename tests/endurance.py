@@ -1,7 +1,8 @@
 """Every test on a backend, folder by folder.
 
-`KERAS_BACKEND=jax python -m tests.endurance`. Each folder is a process of its own. What passed at this commit is not run again, so a
-suite of an hour may be interrupted; what failed is. Logs: build/endurance.
+`KERAS_BACKEND=jax python -m tests.endurance`. Each folder is a process of its own. What
+passed at this commit is not run again, so a suite of hours may be interrupted; what
+failed is. Logs: build/endurance.
 """
 
 import os
