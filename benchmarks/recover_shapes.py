@@ -117,6 +117,7 @@ def narrow_ffns(study, share):
         (inputs(ids), targets),
         target_parameters=int(share * model.backbone.count_params()),
         kinds=["neurons"],
+        limits={"neurons": 0.1},
         candidates=1,
         verbose=0,
         batch_size=BATCH,
