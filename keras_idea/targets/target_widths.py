@@ -199,7 +199,7 @@ def sizes_at_one_ratio(steps: Sequence[tuple[int, int]]) -> list[list[int]]:
 
     Example:
     >>> sizes_at_one_ratio([(4, 1), (2, 1)])
-    [[1, 1], [2, 1], [3, 2], [4, 2]]
+    [[1, 1], [1, 1], [2, 1], [3, 1], [3, 2], [4, 2]]
     """
     widest = max((full for full, step in steps if step > 1), default=None)
     round_to = max(step for _, step in steps)
