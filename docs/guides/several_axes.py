@@ -162,7 +162,7 @@ print(f"in one step, before it trained: {before_training:.3f}")
 """
 On a small Mistral of six blocks (`benchmarks/results/recover_shapes.md`) the order of the search
 was nearly that after recovery, and shapes with a block less were the best ones: 0.03 bits per byte
-below FFNs alone at two thirds of the parameters, 0.11 at half. FFNs alone were better in `fit` than
+below FFNs alone at two thirds of the parameters, 0.10 at half. FFNs alone were better in `fit` than
 in one step, by 0.02 to 0.05.
 
 ## Save it
