@@ -12,6 +12,7 @@ kept in --folder. Writes benchmarks/results/recover_shapes.json, .md and .png.
 """
 
 import argparse
+import functools
 import itertools
 import json
 import pathlib
@@ -82,13 +83,18 @@ def train(model, corpus, seed, steps, peak, batch_size=BATCH, every=None, prune=
     )
 
 
-def shapes_of(study, share):
-    """dict: name of an arm that is cut in one step -> targets, loss before, seconds."""
+def with_data(study):
+    """The checkpoint, compiled, and what its parts are ranked and judged on."""
     model = study.model()
-    budget = int(share * model.backbone.count_params())
-    ids, targets = study.corpus.batch(0, seed=0, batch_size=CALIBRATION, length=LENGTH)
-    data = (inputs(ids), targets)
     model.compile(loss=NATS)
+    ids, targets = study.corpus.batch(0, seed=0, batch_size=CALIBRATION, length=LENGTH)
+    return model, (inputs(ids), targets)
+
+
+def shapes_of(study, share):
+    """dict: the budget, the search's seconds, and by arm targets and loss before."""
+    model, data = with_data(study)
+    budget = int(share * model.backbone.count_params())
     how = {"target_parameters": budget, "verbose": 0, "batch_size": BATCH}
     began = time.monotonic()
     found = ki.search(model, data, kinds=AXES, candidates=CANDIDATES, **how)
@@ -109,12 +115,10 @@ def shapes_of(study, share):
 
 def narrow_ffns(study, share):
     """FFNs alone, cut in one step: what `shapes_of` tells of the others."""
-    model = study.model()
-    model.compile(loss=NATS)
-    ids, targets = study.corpus.batch(0, seed=0, batch_size=CALIBRATION, length=LENGTH)
+    model, data = with_data(study)
     (found,) = ki.search(
         model,
-        (inputs(ids), targets),
+        data,
         target_parameters=int(share * model.backbone.count_params()),
         kinds=["neurons"],
         limits={"neurons": 0.1},
@@ -128,8 +132,9 @@ def narrow_ffns(study, share):
 def cell(study, shapes, arm, seed):
     """Bits a byte after recovery, and parameters, of one arm."""
     keras.utils.set_random_seed(seed)
-    model, corpus = study.model(), study.corpus
+    corpus = study.corpus
     if arm in IN_FIT:
+        model = study.model()
         prune = ki.IdeaPruneCallback(
             begin_step=0,
             prune_steps=PRUNE,
@@ -138,9 +143,7 @@ def cell(study, shapes, arm, seed):
         )
         train(model, corpus, seed, STEPS, PEAK, prune=[prune])
     else:
-        ids, targets = corpus.batch(0, seed=0, batch_size=CALIBRATION, length=LENGTH)
-        model.compile(loss=NATS)
-        data = (inputs(ids), targets)
+        model, data = with_data(study)
         model = ki.shrink(model, shapes["arms"][arm]["targets"], data, batch_size=BATCH)
         train(model, corpus, seed, STEPS, PEAK)
     return {"bits": study.bits(model), "parameters": model.backbone.count_params()}
@@ -172,7 +175,7 @@ def compute(study, folder, seeds):
         shapes[name]["arms"][ALONE] = alone
     for seed, (name, of_share) in itertools.product(range(seeds), shapes.items()):
         for arm in (*IN_FIT, *of_share["arms"]):
-            make = lambda s=of_share, a=arm, n=seed: cell(study, s, a, n)  # noqa: E731
+            make = functools.partial(cell, study, of_share, arm, seed)
             keep(f"{name}/{arm}/{seed}", make)
     return done
 

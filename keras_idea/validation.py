@@ -8,7 +8,14 @@ from typing import Any, TypeVar
 from keras_idea.errors import ArgumentError
 from keras_idea_cli.words import did_you_mean, plural
 
-__all__ = ["check_choice", "check_int", "check_number", "did_you_mean", "plural"]
+__all__ = [
+    "check_choice",
+    "check_int",
+    "check_number",
+    "did_you_mean",
+    "multiples_beside",
+    "plural",
+]
 
 T = TypeVar("T")
 
@@ -113,3 +120,21 @@ def check_choice(name: str, value: T, choices: Sequence[object]) -> T:
             f"{did_you_mean(value, choices)}"
         )
     return value
+
+
+def multiples_beside(value: int, factor: int) -> str:
+    """The multiples of a factor just below a number and just above it, for a message.
+
+    Args:
+        value: int >= 1.
+        factor: int >= 1.
+
+    Returns:
+        str.
+
+    Example:
+    >>> multiples_beside(7, 4), multiples_beside(3, 4)
+    ('4 or 8', '4')
+    """
+    below = value // factor * factor
+    return " or ".join(str(n) for n in (below, below + factor) if n)

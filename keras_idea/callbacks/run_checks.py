@@ -21,6 +21,7 @@ from keras_idea.surgery.pruner import NeuronPruner
 from keras_idea.surgery.replicas import scope_of
 from keras_idea.surgery.track import Track
 from keras_idea.targets.target_widths import budget_line, target_widths
+from keras_idea.validation import multiples_beside
 
 
 def is_built(model: keras.Model) -> bool:
@@ -92,12 +93,11 @@ def _check_parts(targets: list[tuple[FFN, int]]) -> None:
     for ffn, target in targets:
         parts = ffn.device_parts
         if target % parts:
-            below = target // parts * parts
-            mend = " or ".join(str(n) for n in (below, below + parts) if n)
+            keep = multiples_beside(target, parts)
             raise ArgumentError(
                 f"A target must be a multiple of {parts}, the devices that share the "
                 f"{UNITS[ffn.kind]} of {ffn.name}. Received: a target that keeps "
-                f"{target}. Keep {mend} (for neurons, round_to={parts} with a fraction "
+                f"{target}. Keep {keep} (for neurons, round_to={parts} with a fraction "
                 "does)."
             )
 

@@ -70,7 +70,7 @@ class Session:
         self._measuring = Measuring(method, self.tracks, span)
         self._agenda = Agenda()
         self._narrowing_steps: list[int] = []
-        self._start = self._first = 0
+        self._start = self._measures_from = 0
         self.last_step = float("inf")
         self.pruner: NeuronPruner | None = before.pruner if before else None
         self._ahead: CompileAhead = before._ahead if before else CompileAhead()
@@ -116,7 +116,7 @@ class Session:
         """
         self._start = start
         # What was due before an execution that is under way already comes after it.
-        self._first = start + model.steps_per_execution if tracing else start
+        self._measures_from = start + model.steps_per_execution if tracing else start
         self.last_step = max(self._method.end_step(*self._span), start)
         if self._decision_step is not None:
             if self._measuring.begin(model, start):
@@ -244,7 +244,7 @@ class Session:
 
     def _measure(self, model: keras.Model, step: int) -> None:
         planned = self._method.probe_step(*self._span)
-        if step > max(planned, self._first):
+        if step > max(planned, self._measures_from):
             raise ArgumentError(
                 f"Method '{self._method.name}' measures from step {planned} on, and "
                 f"the model's steps are executed {model.steps_per_execution} at once, "

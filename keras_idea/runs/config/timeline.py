@@ -70,11 +70,12 @@ def make_timeline(
     """
     begin, steps = budget.enlarge_steps, budget.prune_steps
     method = methods.get(pruning.method)
+    before = wide.by_kind()
     schedules = {
         kind: method.width_schedule(
-            units, narrow.by_kind()[kind], begin, steps, pruning.update_every
+            before[kind], units, begin, steps, pruning.update_every
         )
-        for kind, units in wide.by_kind().items()
+        for kind, units in wide.smaller_in(narrow).items()
     }
     widths = compaction_widths(
         pruning.compact,
@@ -90,7 +91,7 @@ def make_timeline(
         wide=wide,
         narrow=narrow,
         compactions={
-            step: Sizes(**dict(zip(schedules, units, strict=True)))
+            step: dataclasses.replace(wide, **dict(zip(schedules, units, strict=True)))
             for step, units in widths.items()
         },
     )

@@ -79,7 +79,7 @@ def linear_in_sizes(
     start: Sizes,
     kinds: Sequence[Kind],
 ) -> Callable[[Sizes], list[int]]:
-    """What models of any sizes cost, from two outlines for each kind.
+    """What models of any sizes cost, from one outline, and one more for each kind.
 
     Exact for what each unit of a kind adds equally much to.
 

@@ -25,6 +25,7 @@ from keras_idea.runs.config.timeline import Timeline
 from keras_idea.runs.models.build import RunModels
 from keras_idea.runs.models.outlines import outlines
 from keras_idea.surgery.find import UNITS
+from keras_idea.validation import multiples_beside
 
 T = TypeVar("T")
 # Seconds that a network's file system may need to show a new name everywhere.
@@ -152,13 +153,11 @@ def _check_divides(timeline: Timeline, parts: int) -> None:
     for kind, kept in timeline.narrow.by_kind().items():
         # Heads that the axis does not divide stay whole until some are cut out.
         if kept % parts or start[kind] % parts:
-            below = kept // parts * parts
-            cure = " or ".join(str(n) for n in (below, below + parts) if n)
             raise ConfigError(
                 f"`distribution.mesh` must divide the {UNITS[kind]} at the start and "
                 f"at the end, {start[kind]} and {kept}, along its model axis. Received:"
-                f" model={parts}. Keep {cure} of them, or set `distribution.mesh` to "
-                "{ data = ... }."
+                f" model={parts}. Keep {multiples_beside(kept, parts)} of them, or set "
+                "`distribution.mesh` to { data = ... }."
             )
 
 

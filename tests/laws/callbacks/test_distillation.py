@@ -37,7 +37,9 @@ def trained(method, data, compact="end", run_eagerly=False):
 
 
 @pytest.mark.daily("torch", rows=("sensitivity",), why="these suffice")
-@pytest.mark.daily("tensorflow", rows=("activation", "learned_mask"), why="found two")
+@pytest.mark.daily(
+    "tensorflow", rows=("activation", "learned_mask"), why="its own two faults"
+)
 @pytest.mark.nightly(why="the rest takes 3 s on jax, 7 s on tensorflow, 3 s on torch")
 @pytest.mark.parametrize("name", [*METHODS, "activation with data"])
 def test_the_student_becomes_narrow_in_fit_and_the_teacher_stays(name, data):
