@@ -34,7 +34,8 @@ def kept_by_loss(
     kinds, places = blocks.patterns(count)
     most_important(np.zeros(len(kinds)), kinds, places)  # refuses what cannot be
     judged = _Switched(model, blocks)
-    judged.compile(loss=compile_arguments(model)["loss"])
+    arguments = compile_arguments(model)
+    judged.compile(loss=arguments["loss"], loss_weights=arguments["loss_weights"])
     kept = list(range(len(blocks)))
     with without_remat(model):
         while len(kept) > count:
@@ -56,6 +57,8 @@ class _Switched(keras.Model):
     def __init__(self, model: keras.Model, blocks: Blocks) -> None:
         super().__init__(name="without_blocks")
         self.model, self.blocks = model, list(blocks.layers)
+        if hasattr(model, "output_names"):  # by which losses may be named
+            self.output_names = model.output_names
         self.alive = self.add_weight(
             shape=(len(blocks),), initializer="ones", trainable=False, name="alive"
         )

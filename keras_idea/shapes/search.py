@@ -11,7 +11,8 @@ from keras_idea.shapes.candidate import Candidate, draw, table
 from keras_idea.shapes.costs import ShapeCosts
 from keras_idea.shapes.grid import LEAST, shapes_within, spread
 from keras_idea.shapes.samples import check_compiled, check_finite, loss_of
-from keras_idea.shapes.shrink import Measuring, cut
+from keras_idea.shapes.shape_losses import ShapeLosses
+from keras_idea.shapes.shrink import Measuring
 from keras_idea.shapes.targets import AXES, Axis, Shape
 from keras_idea.surgery.compact import compile_like, narrowed
 from keras_idea.targets.budget import Budget
@@ -105,12 +106,16 @@ def search(
     costs = ShapeCosts(plain, axes, importance)
     within = shapes_within(budget, costs.of, costs.full, least, round_to)
     chosen = spread(within, costs.full, candidates)
+    # Those of one depth and hidden size one after another, which share a program.
+    chosen.sort(
+        key=lambda shape: [shape.get(axis, 0) for axis in ("blocks", "hidden_dim")]
+    )
+    losses = ShapeLosses(plain, importance, data, batch_size)
     bar = keras.utils.Progbar(len(chosen), unit_name="shape", verbose=verbose)
     found = []
     for place, shape in enumerate(chosen, 1):
-        # Compiled like the model, but each with functions of its own.
         targets = costs.targets(shape)
-        loss = loss_of(cut(plain, targets, importance), data, batch_size)
+        loss = losses.of(targets)
         cost = costs.of(shape)
         found.append(Candidate(targets, loss, cost.parameters, cost.flops))
         bar.update(place, [("loss", loss)])

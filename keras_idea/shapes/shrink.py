@@ -188,22 +188,10 @@ def cut(model: Model, shape: Shape, importance: Importance) -> Model:
         A new model, as `shrink` returns it.
     """
     copy, _ = narrowed(model, "shrink()")
-    kinds = [kind for kind in _WIDTHS if kind in shape]
-    scores = [score for kind in kinds for score in importance.groups[kind]]
     if "blocks" in shape:
-        blocks = find_blocks(copy)
-        count = size_of("blocks", shape["blocks"], len(blocks), model.name)
-        kept = importance.blocks(blocks, count)
-        left = {id(part) for i in kept for part in walk(blocks.layers[i])}
-        inside = {id(part) for block in blocks.layers for part in walk(block)} - left
-        stay = [id(group.layer) not in inside for group in groups_of(copy, shape)]
-        scores = list(itertools.compress(scores, stay))
-        copy = take_out(copy, kept)
-    if kinds:
-        for group, score in zip(groups_of(copy, shape), scores, strict=True):
-            size = size_of(group.kind, shape[group.kind], group.hidden_dim, group.name)
-            mask = top_k_mask(score, size)
-            zero_rows(group.cuts(), ops.cast(mask, "float32"))
+        copy = take_out(copy, _kept_blocks(model, shape, importance))
+    if widths_in(shape):
+        zero_unimportant(copy, shape, scores_left(model, shape, importance))
         copy, _ = narrowed(copy, "shrink()")
     if "hidden_dim" in shape:
         full = len(importance.features)
@@ -215,13 +203,58 @@ def cut(model: Model, shape: Shape, importance: Importance) -> Model:
     return copy
 
 
+def scores_left(model: keras.Model, shape: Shape, importance: Importance) -> list[Any]:
+    """The scores of each group that a model has left without the blocks that go.
+
+    Args:
+        model: the built Keras model, as it was measured.
+        shape: as `check_shape` returns it.
+        importance: `Importance` of the model.
+
+    Returns:
+        list of tensors, in the order of `groups_of` the model without those blocks.
+    """
+    scores = [score for kind in widths_in(shape) for score in importance.groups[kind]]
+    if "blocks" not in shape:
+        return scores
+    layers = find_blocks(model).layers
+    kept = {id(layers[place]) for place in _kept_blocks(model, shape, importance)}
+    gone = {id(part) for b in layers if id(b) not in kept for part in walk(b)}
+    stay = [id(group.layer) not in gone for group in groups_of(model, shape)]
+    return list(itertools.compress(scores, stay))
+
+
+def zero_unimportant(model: keras.Model, shape: Shape, scores: list[Any]) -> None:
+    """Zeroes what goes of the groups whose width a shape says.
+
+    Args:
+        model: the built Keras model, changed in place.
+        shape: as `check_shape` returns it.
+        scores: list of tensors, as of `scores_left`.
+    """
+    for group, score in zip(groups_of(model, shape), scores, strict=True):
+        size = size_of(group.kind, shape[group.kind], group.hidden_dim, group.name)
+        zero_rows(group.cuts(), ops.cast(top_k_mask(score, size), "float32"))
+
+
+def widths_in(shape: Shape) -> list[Kind]:
+    """The axes of a shape that are widths of groups."""
+    return [kind for kind in _WIDTHS if kind in shape]
+
+
+def _kept_blocks(model: keras.Model, shape: Shape, importance: Importance) -> list[int]:
+    blocks = find_blocks(model)
+    count = size_of("blocks", shape["blocks"], len(blocks), model.name)
+    return importance.blocks(blocks, count)
+
+
 def groups_of(model: keras.Model, shape: Shape) -> list[FFN]:
     """The groups whose width a shape says.
 
     Raises:
         ValueError: if the model has none of a kind.
     """
-    kinds = [kind for kind in _WIDTHS if kind in shape]
+    kinds = widths_in(shape)
     groups = find_groups(model, kinds)
     for kind in kinds:
         if all(group.kind != kind for group in groups):
