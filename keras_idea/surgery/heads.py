@@ -16,7 +16,7 @@ from keras_idea.keras_private.layers import stored_kernel
 from keras_idea.models.attention import CausalSelfAttention
 
 #: Attention layers that are found wherever they are; KerasHub's by their backbone.
-_KNOWN = (
+ATTENTION_LAYERS = (
     keras.layers.MultiHeadAttention,
     keras.layers.GroupQueryAttention,
     CausalSelfAttention,
@@ -59,7 +59,11 @@ def find_heads(model: keras.layers.Layer) -> Heads:
         left_out |= why
     hub = {id(p) for layer in layers if _of_hub(layer) for p in walk(layer)}
     for layer in layers:
-        if type(layer) not in _KNOWN or not layer.built or layer.path in left_out:
+        if (
+            type(layer) not in ATTENTION_LAYERS
+            or not layer.built
+            or layer.path in left_out
+        ):
             continue
         why_not = _why_not(layer)
         if id(layer) in hub:

@@ -1,4 +1,4 @@
-"""Layers of the user's own classes, whose config is to follow the width of their FFNs.
+"""Layers of the user's own classes, whose config is to follow what is pruned in them.
 
 A block that makes its layers of a number, such as `Block(ff_dim=48)`, says 48 for ever;
 of a narrowed one Keras saves fewer neurons, and could not load them. Where an attribute
@@ -23,8 +23,10 @@ from keras_idea.keras_private.models import Functional
 from keras_idea.keras_private.symbolic import call_like
 from keras_idea.layers.plain_ffns import PlainFFN
 from keras_idea.layers.prunable import Prunable
+from keras_idea.surgery.heads import ATTENTION_LAYERS
 
 _FFNS = (Prunable, PlainFFN)
+_PRUNED = (*_FFNS, *ATTENTION_LAYERS)
 
 
 def follow_widths(
@@ -50,7 +52,8 @@ def follow_widths(
                 "another width than it has now: a file of it, saved whole (.keras), "
                 "cannot be loaded. Let its config follow: take the FFN as an argument "
                 "and serialize it in `get_config`, as keras_idea.models.DecoderBlock "
-                "does.",
+                "does; of an attention layer take `key_dim` as an argument, which must "
+                "not follow from the number of heads.",
                 stacklevel=2,
             )
 
@@ -83,7 +86,7 @@ def _follow(layer: keras.layers.Layer, widths: set[tuple[int, int]]) -> list | N
 
 
 def _of_own_classes(layer: keras.layers.Layer) -> Iterator[keras.layers.Layer]:
-    """The outermost layers with FFNs that are made of a config of their own."""
+    """The outermost layers, made of a config of their own, that hold what is pruned."""
     if isinstance(layer, _FFNS) or is_dense(layer):
         return
     if is_backbone(layer):
@@ -93,7 +96,7 @@ def _of_own_classes(layer: keras.layers.Layer) -> Iterator[keras.layers.Layer]:
     if isinstance(layer, (Functional, keras.Sequential)) or is_task(layer):
         for sublayer in sublayers(layer):
             yield from _of_own_classes(sublayer)
-    elif any(is_dense(part) or isinstance(part, _FFNS) for part in walk(layer)):
+    elif any(is_dense(part) or isinstance(part, _PRUNED) for part in walk(layer)):
         yield layer
 
 

@@ -104,6 +104,19 @@ class FixedDense(keras.layers.Layer):
         return x + self.down(self.up(x))
 
 
+@keras.saving.register_keras_serializable(package="keras_idea_tests")
+class OfHeads(keras.layers.Layer):
+    """How wide its heads are is an argument, or follows from how many they are."""
+
+    def __init__(self, dim, num_heads, key_dim=None, **kwargs):
+        super().__init__(**kwargs)
+        width = key_dim or dim // num_heads
+        self.attention = keras.layers.MultiHeadAttention(num_heads, width)
+
+    def call(self, x):
+        return x + self.attention(x, x)
+
+
 BLOCKS = {
     "a layer": lambda: Following(ki.PrunableGatedFFN(12)),
     "a number": lambda: OfGated(12),
@@ -181,6 +194,34 @@ def test_a_config_that_cannot_follow_is_told(block, compact, tmp_path):
     narrow.save(tmp_path / "narrow.keras")
     with pytest.raises(ValueError):
         keras.models.load_model(tmp_path / "narrow.keras")
+
+
+@once
+@pytest.mark.filterwarnings("ignore:`build\\(\\)` was called on layer")
+@pytest.mark.parametrize("key_dim", [2, None])
+def test_a_config_of_heads_follows_where_their_width_is_an_argument(key_dim, tmp_path):
+    inputs = keras.Input((3, 8))
+    outputs = keras.layers.Dense(1)(OfHeads(8, 4, key_dim)(inputs))
+    model = keras.Model(inputs, outputs)
+    model.compile("adam", "mse")
+    x = np.random.default_rng(1).normal(size=(16, 3, 8)).astype("float32")
+    callback = ki.IdeaPruneCallback(targets={"kv_groups": 2}, **PRUNE)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(x, x[..., :1], epochs=2, callbacks=[callback], **FIT)
+    said = [str(w.message) for w in caught if re.match(IN_VAIN, str(w.message))]
+    model.save(tmp_path / "model.keras")
+    if key_dim is None:
+        (warning,) = said
+        assert "key_dim" in warning
+        with pytest.raises(ValueError):
+            keras.models.load_model(tmp_path / "model.keras")
+        return
+    assert not said
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    found, expected = (m.predict(x, verbose=0) for m in (loaded, model))
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert [group.width for group in ki.find_groups(loaded, ["kv_groups"])] == [2]
 
 
 @once
