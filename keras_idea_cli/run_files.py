@@ -1,7 +1,7 @@
 """What lies in a run folder, read without Keras: plain TOML, JSON and CSV.
 
-The package that writes these files cannot be imported here: that takes seconds.
-tests/product/runs/test_status.py holds the two to the same names and formats.
+The package that writes these files cannot be imported here: that takes seconds. It
+takes their names from here; tests/product/runs/test_status.py holds the formats.
 """
 
 import csv
@@ -15,8 +15,10 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
-#: Locked, for as long as it runs, by the process that carries out the run.
+#: Locked by the process that carries out the run, and there no longer than the run.
 LOCK = ".lock"
+#: Written last: a run without it has not come to its end.
+LAST = "sample.txt"
 #: Where the run goes that comes with the package.
 DEMO = pathlib.Path("runs/demo")
 #: The names of a run's trainings: pruned, pruned without a teacher, from scratch.
@@ -208,24 +210,6 @@ def read_trainings(folder: pathlib.Path, config: Mapping[str, Any]) -> list[Trai
         )
         for place, (name, title) in enumerate(names.items(), 1)
     ]
-
-
-def is_running(folder: pathlib.Path) -> bool | None:
-    """Whether a process is carrying out a run in a folder; None: it cannot be known."""
-    try:
-        import fcntl
-    except ImportError:  # Windows: nothing is locked there
-        return None
-    try:
-        with open(folder / LOCK, "rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except BlockingIOError:
-        return True
-    except OSError:  # a file system without locks
-        return None
-    return False
 
 
 def _read_toml(path: pathlib.Path) -> dict[str, Any]:

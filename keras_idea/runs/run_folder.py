@@ -10,7 +10,8 @@ from keras_idea.checkpoints.files import CheckpointFiles
 from keras_idea.disk import check_room, reserve, writing
 from keras_idea.errors import RunFolderError
 from keras_idea.files import TEMPORARY, check_parents, replacing
-from keras_idea.locks import is_locked, locked
+from keras_idea_cli.locks import is_locked, locked
+from keras_idea_cli.run_files import LAST, LOCK
 
 FILES = (
     "config.toml",
@@ -22,10 +23,6 @@ FILES = (
     "narrow.keras",
 )
 FOLDERS = ("preset", "checkpoints", "tensorboard")
-#: Written last: a run without it has not come to its end.
-_LAST = "sample.txt"
-#: Locked by the process that carries out the run, and there no longer than the run.
-_LOCK = ".lock"
 _CURE = (
     "Free space on that disk, or make the folder writable; the same command resumes "
     "the run."
@@ -103,7 +100,7 @@ class RunFolder:
 
     def _lock(self, stack: contextlib.ExitStack) -> None:
         try:
-            stack.enter_context(locked(self.path / _LOCK))
+            stack.enter_context(locked(self.path / LOCK))
         except BlockingIOError as error:
             raise RunFolderError(
                 "Another process carries out a run in this folder. Received: "
@@ -120,7 +117,7 @@ class RunFolder:
             RunFolderError: if there can be no such folder.
         """
         self._check_path()
-        return is_locked(self.path / _LOCK) is True
+        return is_locked(self.path / LOCK) is True
 
     def unfinished(self) -> pathlib.Path | None:
         """Path of the config of the unfinished run that the folder holds, or None.
@@ -130,7 +127,7 @@ class RunFolder:
         """
         self._check_path()
         config = self.path / "config.toml"
-        ended = (self.path / _LAST).exists() or not config.is_file()
+        ended = (self.path / LAST).exists() or not config.is_file()
         return None if ended else config
 
     def checkpoints(self, training: str) -> pathlib.Path:
@@ -206,7 +203,7 @@ class RunFolder:
     def _entries(self) -> list[pathlib.Path]:
         if not self.path.is_dir():
             return []
-        return sorted(path for path in self.path.iterdir() if path.name != _LOCK)
+        return sorted(path for path in self.path.iterdir() if path.name != LOCK)
 
 
 def _ours(entry: pathlib.Path) -> bool:

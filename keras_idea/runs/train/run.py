@@ -15,11 +15,11 @@ from keras_idea.runs.run_folder import RunFolder
 from keras_idea.runs.train.bits_per_byte import Bits
 from keras_idea.runs.train.recorder import Recorder
 from keras_idea.validation import plural
+from keras_idea_cli.run_files import TRAININGS
 
 #: The models that a run tells of.
-WIDE, NARROW, SCRATCH = "wide before pruning", "pruned", "narrow from scratch"
-#: Of some runs: the teacher, the pruned model before it recovers or without a teacher.
-TEACHER, CUT, ALONE = "teacher", "pruned, not recovered", "pruned, no teacher"
+NARROW, ALONE, SCRATCH = TRAININGS
+WIDE, CUT, TEACHER = "wide before pruning", "pruned, not recovered", "teacher"
 
 
 @dataclasses.dataclass(frozen=True)
