@@ -95,7 +95,7 @@ def _plan(options: argparse.Namespace) -> None:
     if target is not None and config.distribution.mesh is None:
         config = config.with_mesh({"data": target.devices})
     planned = plan(config, target, options.compile, not options.without_text)
-    print_plan(planned, None, options.utilisation, options.price)
+    print_plan(planned, options.utilisation, options.price)
 
 
 def _export(options: argparse.Namespace) -> None:

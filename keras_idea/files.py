@@ -115,45 +115,25 @@ def check_folder(name: str, value: Any) -> pathlib.Path:
         path = None
     if not isinstance(path, str) or not path:
         raise ArgumentError(f"{what}. {mend}")
-    check_parents(pathlib.Path(path), ArgumentError, what, mend)
+    check_place(pathlib.Path(path), ArgumentError, what, mend, folder=True)
     return pathlib.Path(path)
 
 
-def check_parents(
-    folder: pathlib.Path, error: type[Exception], what: str, mend: str = ""
-) -> None:
-    """Refuses a folder that cannot be made: a file stands in its way, say.
-
-    Args:
-        folder: Path of the folder.
-        error: class of the error to raise.
-        what: str, how the message begins: "'a/b' cannot be made".
-        mend: str, how it ends: what to do instead. Default "".
-
-    Raises:
-        Exception: of the class `error`; names the file.
-
-    Example:
-    >>> folder = pathlib.Path("text.txt/report")  # text.txt is a file
-    >>> check_parents(folder, ValueError, "No report", mend="Use another folder.")
-    Traceback (most recent call last):
-    ValueError: No report: 'text.txt' is a file. Use another folder.
-    """
-    reason = _in_the_way(folder, [folder, *folder.parents])
-    if reason:
-        raise error(f"{what}: {reason}.{f' {mend}' if mend else ''}")
-
-
 def check_place(
-    path: pathlib.Path, error: type[Exception], what: str, mend: str = ""
+    path: pathlib.Path,
+    error: type[Exception],
+    what: str,
+    mend: str = "",
+    folder: bool = False,
 ) -> None:
-    """Refuses a path at which nothing can be written, whatever stands there now.
+    """Refuses a path at which nothing can be made: a file stands in its way, say.
 
     Args:
         path: Path of the file or folder to be.
         error: class of the error to raise.
-        what: str, how the message begins.
+        what: str, how the message begins: "'a/b' cannot be made".
         mend: str, how it ends: what to do instead. Default "".
+        folder: bool, whether it is a folder, so that no file may stand there either.
 
     Raises:
         Exception: of the class `error`; says what is in the way.
@@ -164,7 +144,8 @@ def check_place(
     Traceback (most recent call last):
     ValueError: No report: 'text.txt' is a file. Use another name.
     """
-    reason = _in_the_way(path, list(path.parents))
+    above = list(path.parents)
+    reason = _in_the_way(path, [path, *above] if folder else above)
     if reason:
         raise error(f"{what}: {reason}.{f' {mend}' if mend else ''}")
 

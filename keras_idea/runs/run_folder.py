@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from keras_idea.checkpoints.files import CheckpointFiles
 from keras_idea.disk import check_room, reserve, writing
 from keras_idea.errors import RunFolderError
-from keras_idea.files import TEMPORARY, check_parents, replacing
+from keras_idea.files import TEMPORARY, check_place, replacing
 from keras_idea_cli.locks import is_locked, locked
 from keras_idea_cli.run_files import LAST, LOCK
 
@@ -193,11 +193,12 @@ class RunFolder:
             path.write_bytes(text.encode())
 
     def _check_path(self) -> None:
-        check_parents(
+        check_place(
             self.path,
             RunFolderError,
             f"The run folder {str(self.path)!r} cannot be made",
             "Give another folder with --output.",
+            folder=True,
         )
 
     def _entries(self) -> list[pathlib.Path]:

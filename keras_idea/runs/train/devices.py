@@ -4,7 +4,7 @@ import contextlib
 import pathlib
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TypeVar
 
 import keras
@@ -161,13 +161,9 @@ def _check_divides(timeline: Timeline, parts: int) -> None:
             )
 
 
-@contextlib.contextmanager
-def spread(distribution: Distribution | None) -> Iterator[None]:
+def spread(distribution: Distribution | None) -> contextlib.AbstractContextManager:
     """A scope in which models are made, and trained, on the run's devices."""
-    with contextlib.ExitStack() as stack:
-        if distribution is not None:
-            stack.enter_context(distribution.scope())
-        yield
+    return contextlib.nullcontext() if distribution is None else distribution.scope()
 
 
 def share_of(batch_size: int, parts: int, distribution: Distribution | None) -> Share:

@@ -37,6 +37,10 @@ def fit(
     every, batch_size = config.run.validate_every, config.data.batch_size
     fitted = model if run.teacher is None else taught(config, model, run.teacher)
     checkpoint = _checkpoint_of(run, recorder)
+    bar, verbose = [], 0
+    if processes.is_first():
+        # The bar that moves is for a terminal; a log gets a line an interval.
+        bar, verbose = [ShortBar(run.bits)], 1 if sys.stdout.isatty() else 2
     with spread(run.distribution):
         epoch = checkpoint.restore(fitted)
         if epoch and processes.is_first():
@@ -44,7 +48,7 @@ def fit(
         batches = run.models.corpus.batches(
             seed=config.run.seed,
             batch_size=batch_size,
-            length=config.model.sequence_length,
+            length=run.length,
             start_step=epoch * every,
             share=share,
         )
@@ -66,8 +70,8 @@ def fit(
             validation_data=held_out,
             validation_batch_size=at_once,
             shuffle=False,
-            callbacks=[recorder, *callbacks, *_bar(run), checkpoint],
-            verbose=_verbosity(),
+            callbacks=[recorder, *callbacks, *bar, checkpoint],
+            verbose=verbose,
         )
 
 
@@ -137,20 +141,8 @@ def monitor_of(run: Run, training: str) -> Monitor | None:
     config = run.config
     if not config.run.tensorboard:
         return None
-    length = config.model.sequence_length
     return Monitor(
         run.folder.tensorboard(training),
-        tokens_per_batch=config.data.batch_size // config.micro_batches * length,
-        sequence_length=length,
+        tokens_per_batch=config.data.batch_size // config.micro_batches * run.length,
+        sequence_length=run.length,
     )
-
-
-def _bar(run: Run) -> list[keras.callbacks.Callback]:
-    return [ShortBar(run.bits)] if processes.is_first() else []
-
-
-def _verbosity() -> int:
-    """The bar that moves is for a terminal; a log gets a line an interval."""
-    if not processes.is_first():
-        return 0
-    return 1 if sys.stdout.isatty() else 2

@@ -49,7 +49,7 @@ class Run:
         """Pair of int32 arrays `(windows, length)`: what every validation reads."""
         batch_size = self.config.data.batch_size
         x, y = self.models.corpus.validation_windows(
-            length=self.config.model.sequence_length,
+            length=self.length,
             limit=self.config.data.validation_batches * batch_size,
         )
         # Whole batches: a shorter last one would be compiled for itself; of the whole
@@ -66,10 +66,14 @@ class Run:
         return x[:whole], y[:whole]
 
     @property
+    def length(self) -> int:
+        """int, tokens of a sequence."""
+        return self.config.model.sequence_length
+
+    @property
     def passes(self) -> float:
         """float, how often a training of the run reads its whole text."""
-        config = self.config
-        tokens = config.data.batch_size * config.model.sequence_length
+        tokens = self.config.data.batch_size * self.length
         return self.timeline.total * tokens / len(self.models.corpus.train)
 
     @functools.cached_property
