@@ -38,14 +38,10 @@ class RunFigures:
         self._peak_flops = peak_flops
         self._batches = batches
         length = input_length(model) if sequence_length is None else sequence_length
-        self._work = WorkCount(model, length)
+        self.work = WorkCount(model, length)
         self._flops_before = flops_before
-        self._of_token = self._work.present
+        self._of_token = self.work.present
         self._settled = (0, 0)  # batches and work at the last point
-
-    def work_after(self, batches: int) -> int:
-        """Multiply-adds times batches so far; to be asked before each batch."""
-        return self._work.after(batches)
 
     def at(
         self, interval: Interval, batches: int, work: int
@@ -55,7 +51,7 @@ class RunFigures:
         Args:
             interval: `Interval`, since the last point.
             batches: int, batches of the `fit` so far.
-            work: int, what `work_after` said then.
+            work: int, what `work.after` said then.
 
         Returns:
             Dict of tag to number; None: unknown.

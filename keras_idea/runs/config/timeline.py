@@ -3,9 +3,11 @@
 import dataclasses
 from collections.abc import Mapping
 
+import keras
+
 from keras_idea import methods
+from keras_idea.runs.config.run_config import RunConfig
 from keras_idea.runs.config.sizes import Sizes
-from keras_idea.runs.config.tables import BudgetConfig, PruningConfig
 from keras_idea.schedules.compaction import compaction_widths
 
 
@@ -43,32 +45,27 @@ class Timeline:
 
 
 def make_timeline(
-    budget: BudgetConfig,
-    pruning: PruningConfig,
-    wide: Sizes,
-    narrow: Sizes,
-    parts: int = 1,
-    eager: bool = False,
+    config: RunConfig, wide: Sizes, narrow: Sizes, here: bool = True
 ) -> Timeline:
     """The timeline of a run.
 
     Args:
-        budget: `BudgetConfig`, the steps of each stage.
-        pruning: `PruningConfig`, the method, and when the model becomes narrow.
-        wide: `Sizes` of the model at the start.
-        narrow: `Sizes` of the model at the end.
-        parts: int, devices that share the units. Default 1.
-        eager: bool, whether no step is compiled. Default False.
+        config: `RunConfig`.
+        wide: `Sizes` of its model at the start.
+        narrow: `Sizes` at the end.
+        here: bool, whether it is run in this process; if not, it is compiled.
+            Default True.
 
     Returns:
         `Timeline`.
 
     Example:
-    >>> wide, narrow = Sizes(512), Sizes(192)
-    >>> make_timeline(BudgetConfig(), PruningConfig(), wide, narrow).end
+    >>> make_timeline(RunConfig(), Sizes(512), Sizes(192)).end
     750
     """
-    begin, steps = budget.enlarge_steps, budget.prune_steps
+    pruning = config.pruning
+    begin, steps = config.budget.enlarge_steps, config.budget.prune_steps
+    compiled = keras.backend.backend() != "torch" or config.run.jit_compile
     method = methods.get(pruning.method)
     before = wide.by_kind()
     schedules = {
@@ -81,13 +78,13 @@ def make_timeline(
         pruning.compact,
         list(schedules.values()),
         method.end_step(begin, steps),
-        parts,
-        eager,
+        config.distribution.size[1],
+        eager=here and not compiled,
     )
     return Timeline(
         begin=begin,
         end=begin + steps,
-        total=budget.total_steps,
+        total=config.budget.total_steps,
         wide=wide,
         narrow=narrow,
         compactions={

@@ -97,17 +97,13 @@ def decoder_models(config: RunConfig, text: RawText) -> RunModels:
     Returns:
         `RunModels`.
     """
-    shape = config.model
     vocabulary = byte_vocabulary(config.corpus.given)
-    start = shape.sizes_at_start
-
+    start = config.model.sizes_at_start
     return RunModels(
         corpus=text.tokenized(vocabulary),
         vocabulary=vocabulary,
         at_start=start,
-        at_end=narrow_sizes(
-            shape, start, outline_of(config), config.distribution.size[1]
-        ),
+        at_end=narrow_sizes(config, start, outline_of(config)),
         wide=lambda: compiled(config, bare_decoder(config, start, PrunableGatedFFN)),
         plain=lambda sizes: compiled(config, bare_decoder(config, sizes), False),
         save=lambda narrow, path: narrow.save(path),

@@ -63,9 +63,7 @@ def hub_models(config: RunConfig, text: RawText) -> RunModels:
         corpus=text.tokenized(vocabulary, preprocessor.tokenizer.start_token_id),
         vocabulary=vocabulary,
         at_start=source.at_start,
-        at_end=narrow_sizes(
-            shape, source.at_start, source.outline, config.distribution.size[1]
-        ),
+        at_end=narrow_sizes(config, source.at_start, source.outline),
         wide=lambda: ready(source.wide()),
         plain=lambda sizes: ready(source.stock(sizes), False),
         save=save,

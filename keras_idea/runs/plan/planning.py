@@ -8,7 +8,7 @@ from keras_idea.functional.counts import train_flops
 from keras_idea.monitor.work_count import multiply_adds
 from keras_idea.runs.config import RunConfig
 from keras_idea.runs.config.sizes import Sizes
-from keras_idea.runs.config.timeline import Timeline
+from keras_idea.runs.config.timeline import Timeline, make_timeline
 from keras_idea.runs.models.compiling import learning_rate
 from keras_idea.runs.models.footprint import (
     Footprint,
@@ -21,7 +21,7 @@ from keras_idea.runs.models.outlines import Outlines, outlines
 from keras_idea.runs.plan.compiled_step import CompiledStep, compiled_steps
 from keras_idea.runs.plan.target_devices import Target
 from keras_idea.runs.run_folder import RunFolder
-from keras_idea.runs.train.prepare import opening_lines, prepare, timeline_of
+from keras_idea.runs.train.prepare import opening_lines, prepare
 from keras_idea.runs.train.run import ALONE, SCRATCH
 from keras_idea.runs.train.teacher import teacher_outline
 from keras_idea.surgery.find import Kind
@@ -143,8 +143,8 @@ def plan(
     """
     outline, text = _outline(config, read_text)
     wide = outline.at_start
-    narrow = narrow_sizes(config.model, wide, outline.make, config.distribution.size[1])
-    timeline = timeline_of(config, wide, narrow, here=target is None)
+    narrow = narrow_sizes(config, wide, outline.make)
+    timeline = make_timeline(config, wide, narrow, here=target is None)
     footprints = {"wide": footprint(config, outline, wide)}
     for step, sizes in _few(timeline.compactions):
         over = sizes == narrow
@@ -181,8 +181,7 @@ def _outline(config: RunConfig, read_text: bool) -> tuple[Outlines, str]:
     """The models in outline, and what is said of their text."""
     if read_text:
         run = prepare(config, RunFolder(config.run.output))
-        text = opening_lines(run)
-        return outlines(config, run.models.vocabulary.vocabulary_size), text
+        return run.outline, opening_lines(run)
     outline = outlines(config)
     return outline, f"Text: not read. Vocabulary: {outline.vocabulary_size:,} tokens"
 

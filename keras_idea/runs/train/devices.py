@@ -22,8 +22,7 @@ from keras_idea.errors import ConfigError, RunFolderError
 from keras_idea.files import TEMPORARY, json_digest
 from keras_idea.runs.config import RunConfig
 from keras_idea.runs.config.timeline import Timeline
-from keras_idea.runs.models.build import RunModels
-from keras_idea.runs.models.outlines import outlines
+from keras_idea.runs.train.run import Run
 from keras_idea.surgery.find import UNITS
 from keras_idea.validation import multiples_beside
 
@@ -121,15 +120,11 @@ def check_shared(folder: pathlib.Path) -> None:
             path.rmdir()
 
 
-def mesh_of(
-    config: RunConfig, models: RunModels, timeline: Timeline
-) -> Distribution | None:
+def mesh_of(run: Run) -> Distribution | None:
     """The run's devices as Keras takes them, or None: it has no mesh.
 
     Args:
-        config: `RunConfig`.
-        models: `RunModels`.
-        timeline: `Timeline`.
+        run: `Run`.
 
     Returns:
         `Distribution` or None.
@@ -137,14 +132,13 @@ def mesh_of(
     Raises:
         ConfigError: if there are other devices, or the mesh does not divide the model.
     """
-    if config.distribution.mesh is None:
+    if run.config.distribution.mesh is None:
         return None
-    data, model = config.distribution.size
+    data, model = run.config.distribution.size
     layouts = {}
     if model > 1:
-        _check_divides(timeline, model)
-        outline = outlines(config, models.vocabulary.vocabulary_size).make
-        layouts = kernel_layouts(outline(timeline.wide), model)
+        _check_divides(run.timeline, model)
+        layouts = kernel_layouts(run.outline.make(run.timeline.wide), model)
     return distribution_of(data, model, layouts)
 
 

@@ -11,6 +11,7 @@ from keras_idea.errors import TextError
 from keras_idea.runs.config import RunConfig
 from keras_idea.runs.config.timeline import Timeline
 from keras_idea.runs.models.build import RunModels
+from keras_idea.runs.models.outlines import Outlines, outlines
 from keras_idea.runs.run_folder import RunFolder
 from keras_idea.runs.train.bits_per_byte import Bits
 from keras_idea.runs.train.recorder import Recorder
@@ -75,6 +76,11 @@ class Run:
         """float, how often a training of the run reads its whole text."""
         tokens = self.config.data.batch_size * self.length
         return self.timeline.total * tokens / len(self.models.corpus.train)
+
+    @functools.cached_property
+    def outline(self) -> Outlines:
+        """`Outlines` of its models."""
+        return outlines(self.config, self.models.vocabulary.vocabulary_size)
 
     @functools.cached_property
     def bits(self) -> Bits:

@@ -99,7 +99,7 @@ def _carry_out(config: RunConfig, folder: RunFolder, goes_on: bool) -> list[Resu
 
 def _prepare(config: RunConfig, folder: RunFolder) -> Run:
     run = prepare(config, folder)
-    distribution = devices.mesh_of(config, run.models, run.timeline)
+    distribution = devices.mesh_of(run)
     with devices.spread(distribution):
         teacher = load_teacher(config, run.models.vocabulary)
     return dataclasses.replace(run, teacher=teacher, distribution=distribution)

@@ -112,7 +112,7 @@ def test_a_killed_run(stopped, capsys):
     at = int(found["Step"].partition(" ")[0])
     assert at >= step >= 4
     config = load_config("tiny.toml")
-    stages = make_timeline(config.budget, config.pruning, Sizes(32), Sizes(8)).stages
+    stages = make_timeline(config, Sizes(32), Sizes(8)).stages
     stage = next(name for name, _, end in stages if at < end)
     assert found["Step"] == f"{at} of 12, {stage} stage"
     lines = (stopped / "metrics.csv").read_text().splitlines()
