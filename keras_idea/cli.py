@@ -41,15 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def carry_out(
     command: Callable[[argparse.Namespace], None], options: argparse.Namespace
 ) -> int:
-    """Calls a command and turns its errors into messages and exit statuses.
-
-    Args:
-        command: function of the options.
-        options: the parsed arguments.
-
-    Returns:
-        int, the exit status.
-    """
+    """Calls a command, its errors turned into messages; the exit status."""
     interrupt.advise("The same command resumes the run." * (command is _train))
     try:
         command(options)

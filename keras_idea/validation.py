@@ -23,20 +23,7 @@ T = TypeVar("T")
 def check_int(
     name: str, value: Any, minimum: int | None = None, maximum: int | None = None
 ) -> int:
-    """Returns `value` as an `int`, or raises an `ArgumentError` that names it.
-
-    Args:
-        name: str, the argument's name in the message.
-        value: the value received; a bool or a fractional number is refused.
-        minimum: int or None, the least value allowed.
-        maximum: int or None, the greatest value allowed.
-
-    Returns:
-        int.
-
-    Raises:
-        ArgumentError: if `value` is no integer or lies outside the range.
-    """
+    """Returns `value` as an `int`; refuses a bool, a fraction, what is outside."""
     allowed = "an integer"
     if minimum is not None:
         allowed += f" >= {minimum}"
@@ -64,20 +51,9 @@ def check_number(
     maximum: float | None = None,
     exclude_maximum: bool = False,
 ) -> float:
-    """Returns `value` as a `float`, or raises an `ArgumentError` that names it.
+    """Returns `value` as a `float`, if it is a real number in the range.
 
-    Args:
-        name: str, the argument's name in the message.
-        value: the value received.
-        minimum: float, the least value allowed.
-        maximum: float or None, the greatest value allowed.
-        exclude_maximum: bool, whether `maximum` itself is refused.
-
-    Returns:
-        float.
-
-    Raises:
-        ArgumentError: if `value` is no real number or lies outside the range.
+    `maximum` None is below infinity; `exclude_maximum` refuses `maximum` itself.
     """
     upper = "inf" if maximum is None else maximum
     bracket = ")" if maximum is None or exclude_maximum else "]"
@@ -100,19 +76,7 @@ def check_number(
 
 
 def check_choice(name: str, value: T, choices: Sequence[object]) -> T:
-    """Returns `value` if it is one of `choices`, or raises an `ArgumentError`.
-
-    Args:
-        name: str, the argument's name in the message.
-        value: the value received.
-        choices: sequence of the values allowed.
-
-    Returns:
-        `value`.
-
-    Raises:
-        ArgumentError: if `value` is not among `choices`.
-    """
+    """Returns `value` if it is one of `choices`, or raises an `ArgumentError`."""
     if value not in choices:
         allowed = ", ".join(repr(choice) for choice in choices)
         raise ArgumentError(
@@ -124,13 +88,6 @@ def check_choice(name: str, value: T, choices: Sequence[object]) -> T:
 
 def multiples_beside(value: int, factor: int) -> str:
     """The multiples of a factor just below a number and just above it, for a message.
-
-    Args:
-        value: int >= 1.
-        factor: int >= 1.
-
-    Returns:
-        str.
 
     Example:
     >>> multiples_beside(7, 4), multiples_beside(3, 4)

@@ -34,7 +34,6 @@ def locked(path: str | os.PathLike) -> Iterator[None]:
 
     Raises:
         BlockingIOError: if another process holds the lock; its text names the process.
-        OSError: if the file cannot be made.
 
     Example:
     >>> with locked("demo.lock"):

@@ -34,57 +34,33 @@ class RunFilesError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class SavedStep:
-    """A checkpoint.
-
-    Attributes:
-        path: Path of its folder.
-        step: int or None, the optimizer steps done; None if it is damaged.
-        time: float, when it was written, as of `time.time`.
-        damage: str, what is wrong with it; "" if nothing is.
-    """
+    """A checkpoint."""
 
     path: pathlib.Path
-    step: int | None
-    time: float
-    damage: str = ""
+    step: int | None  # optimizer steps done; None: it is damaged
+    time: float  # when it was written, as of `time.time`
+    damage: str = ""  # what is wrong with it
 
 
 @dataclasses.dataclass(frozen=True)
 class Logged:
-    """The last line of a training in metrics.csv.
+    """The last line of a training in metrics.csv."""
 
-    Attributes:
-        step: int, optimizer steps done.
-        width: int, active neurons per FFN.
-        loss: float, bits per byte of the step's batch.
-        validation: pair of the step and the bits per byte of the last validation, or
-            None.
-    """
-
-    step: int
-    width: int
-    loss: float
-    validation: tuple[int, float] | None
+    step: int  # optimizer steps done
+    width: int  # active neurons per FFN
+    loss: float  # bits per byte of the step's batch
+    validation: tuple[int, float] | None  # step and bits per byte of the last one
 
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """One of the trainings of a run.
-
-    Attributes:
-        title: str, what is trained.
-        place: int, which one it is, from 1.
-        total: int, its optimizer steps.
-        ends: dict of the name of a stage to the step at which it ends; in order.
-        saved: list of `SavedStep`, the newest first.
-        logged: `Logged` or None.
-    """
+    """One of the trainings of a run."""
 
     title: str
-    place: int
-    total: int
-    ends: Mapping[str, int]
-    saved: list[SavedStep]
+    place: int  # which one it is, from 1
+    total: int  # its optimizer steps
+    ends: Mapping[str, int]  # stage to the step at which it ends; in order
+    saved: list[SavedStep]  # the newest first
     logged: Logged | None
 
     @property
@@ -111,12 +87,6 @@ class Training:
 
 def run_folder_of(run: str | None) -> tuple[pathlib.Path, str | None]:
     """The folder of a run, and the TOML file that was named, if one was.
-
-    Args:
-        run: str or None. As of `status`.
-
-    Returns:
-        Pair of Path and str or None.
 
     Raises:
         RunFilesError: if there is no such run.
@@ -149,12 +119,6 @@ _GIVE = "Give the folder of a run, or the TOML file that describes it."
 def read_run_config(path: pathlib.Path) -> dict[str, Any]:
     """The description that a run has left in its folder, every key spelled out.
 
-    Args:
-        path: Path of config.toml.
-
-    Returns:
-        dict of tables.
-
     Raises:
         RunFilesError: if it is damaged.
     """
@@ -178,15 +142,7 @@ _NEEDED: Mapping[str, Mapping[str, type]] = {
 
 
 def read_trainings(folder: pathlib.Path, config: Mapping[str, Any]) -> list[Training]:
-    """The trainings of a run, in their order.
-
-    Args:
-        folder: Path of the run folder.
-        config: dict, as of `read_run_config`.
-
-    Returns:
-        Non-empty list of `Training`.
-    """
+    """The trainings of a run, in their order; there is one at least."""
     narrow, alone, scratch = TRAININGS
     names = {narrow: "pruned model"}
     if config["distillation"]["compare_without"]:

@@ -24,14 +24,11 @@ _UNITS = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
 
 
 def status(run: str | None) -> int:
-    """Prints where a run is.
+    """Prints where a run is; returns the exit status: 0, or 2 for what is no run.
 
     Args:
-        run: str or None. The path of a run folder, or of the TOML file that describes
-            the run; None stands for the demo.
-
-    Returns:
-        int, the exit status: 0, or 2 for what is no run.
+        run: path of a run folder, or of the TOML file that describes the run; None
+            stands for the demo.
     """
     try:
         lines = status_lines(run)
@@ -46,12 +43,6 @@ def status(run: str | None) -> int:
 
 def status_lines(run: str | None) -> list[tuple[str, str]]:
     """Where a run is, as pairs of a label and a text.
-
-    Args:
-        run: str or None. As of `status`.
-
-    Returns:
-        List of pairs of str.
 
     Raises:
         RunFilesError: if there is no such run, or a file of it is damaged.
