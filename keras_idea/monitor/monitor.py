@@ -191,11 +191,7 @@ class Monitor(keras.callbacks.Callback):
         self._log = None
 
     def read_neurons(self, step: int) -> None:
-        """Reads the neurons now; between two batches only.
-
-        Args:
-            step: int, the optimizer steps taken.
-        """
+        """Reads the neurons, after so many steps; between two batches only."""
         self._neurons.read(watched_groups(self.model), self._true(step))
 
     def _advance(self, batches: int) -> None:

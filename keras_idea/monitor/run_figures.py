@@ -46,15 +46,12 @@ class RunFigures:
     def at(
         self, interval: Interval, batches: int, work: int
     ) -> dict[str, float | None]:
-        """The figures at a point.
+        """The figures at a point, by tag; None: unknown.
 
         Args:
             interval: `Interval`, since the last point.
             batches: int, batches of the `fit` so far.
             work: int, what `work.after` said then.
-
-        Returns:
-            Dict of tag to number; None: unknown.
         """
         speed = interval.batches_per_second
         host, device = host_memory(), device_memory()
@@ -105,12 +102,8 @@ def input_length(model: keras.Model) -> int | None:
 def infer_tokens(model: keras.Model, batches: int) -> int | None:
     """Tokens of a batch, of a model whose inputs have a fixed length.
 
-    Args:
-        model: the fitted Keras model, its variables in sync.
-        batches: int >= 1, batches of this epoch so far.
-
-    Returns:
-        int, or None if the length or the number of samples is unknown.
+    None: the length or the number of samples is unknown. `batches` are those of this
+    epoch so far, one at least; the variables must be in sync.
     """
     length = input_length(model)
     counts = [metric.count for metric in model.metrics if metric.name == "loss"]
