@@ -47,15 +47,11 @@ class RunFolder:
         self.path = pathlib.Path(path)
 
     def check(self, overwrite: bool = False) -> None:
-        """Refuses a folder that may not be written to.
+        """Refuses a folder that may not be written to, with a `RunFolderError`.
 
         Args:
             overwrite: bool, whether an earlier run may be replaced. A folder that
                 holds anything else is refused all the same.
-
-        Raises:
-            RunFolderError: if the folder is a file, holds a run and `overwrite`
-                is False, or holds something that no run wrote.
         """
         self._check_path()
         found = self._entries()
@@ -112,19 +108,12 @@ class RunFolder:
         """Whether a live process carries out a run in the folder.
 
         False on Windows, where it cannot be known.
-
-        Raises:
-            RunFolderError: if there can be no such folder.
         """
         self._check_path()
         return is_locked(self.path / LOCK) is True
 
     def unfinished(self) -> pathlib.Path | None:
-        """Path of the config of the unfinished run that the folder holds, or None.
-
-        Raises:
-            RunFolderError: if there can be no such folder.
-        """
+        """Path of the config of the unfinished run that the folder holds, or None."""
         self._check_path()
         config = self.path / "config.toml"
         ended = (self.path / LAST).exists() or not config.is_file()
@@ -163,10 +152,7 @@ class RunFolder:
 
         Args:
             name: str, one of `FILES`, or of `FOLDERS` to make a folder.
-            size: int, bytes that must be free for it. Default 0.
-
-        Yields:
-            Path to write to, with the same name; nothing is there yet.
+            size: int, bytes that must be free for it.
 
         Raises:
             DiskError: if it cannot be written.
@@ -180,15 +166,7 @@ class RunFolder:
                 yield path
 
     def write(self, name: str, text: str) -> None:
-        """Writes text, whole or not at all.
-
-        Args:
-            name: str, one of `FILES`.
-            text: str.
-
-        Raises:
-            DiskError: if it cannot be written.
-        """
+        """Writes the text of one of `FILES`, as `replacing`."""
         with self.replacing(name) as path:
             path.write_bytes(text.encode())
 

@@ -101,12 +101,8 @@ class CorpusConfig(fields.Table):
     def read(self, validation_fraction: float, sample_bytes: int) -> Documents:
         """What the run reads.
 
-        Args:
-            validation_fraction: float, the share held out without `validation_paths`.
-            sample_bytes: int, at most so much text trains a tokenizer.
-
-        Returns:
-            `Documents`.
+        `validation_fraction` is held out without `validation_paths`; at most
+        `sample_bytes` of text train a tokenizer.
 
         Raises:
             TextError: if there is no such file, or none that can be read.

@@ -193,12 +193,6 @@ class Table:
     def told(self, *keys: str) -> str:
         """Keys with their values, for a message; marks those that nobody has set.
 
-        Args:
-            keys: str. The names of fields.
-
-        Returns:
-            str.
-
         Example:
         >>> from keras_idea.runs.config.tables import DataConfig
         >>> DataConfig(text="mine.txt").told("text", "batch_size")

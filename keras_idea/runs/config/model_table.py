@@ -203,13 +203,7 @@ class ModelConfig(fields.Table):
         return Sizes(self.hidden_dim, self.key_value_heads)
 
     def sizes_at_end(self, start: Sizes) -> Sizes:
-        """The sizes of the narrow model, without a budget.
-
-        Args:
-            start: `Sizes` of the wide one.
-
-        Returns:
-            `Sizes`.
+        """The sizes of the narrow model, without a budget, from those of the wide one.
 
         Raises:
             ConfigError: if there is nothing to prune.

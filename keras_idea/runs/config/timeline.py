@@ -13,24 +13,15 @@ from keras_idea.schedules.compaction import compaction_widths
 
 @dataclasses.dataclass(frozen=True)
 class Timeline:
-    """The steps and sizes of a run, worked out once.
+    """The steps and sizes of a run, worked out once."""
 
-    Attributes:
-        begin: int, the last optimizer step at full width.
-        end: int, the optimizer step at which the stage of pruning is over.
-        total: int, optimizer steps of the whole run.
-        wide: `Sizes` of the model at the start.
-        narrow: `Sizes` of the model at the end.
-        compactions: dict of the step after which the model becomes physically
-            narrower, inside its `fit`, to the `Sizes` that it has places for from
-            there on; ascending.
-    """
-
-    begin: int
-    end: int
-    total: int
+    begin: int  # the last optimizer step at full width
+    end: int  # the optimizer step at which the stage of pruning is over
+    total: int  # optimizer steps of the whole run
     wide: Sizes
     narrow: Sizes
+    # Of each step after which the model becomes physically narrower, inside its `fit`,
+    # the `Sizes` that it has places for from there on; ascending.
     compactions: Mapping[int, Sizes]
 
     @property
@@ -49,15 +40,7 @@ def make_timeline(
 ) -> Timeline:
     """The timeline of a run.
 
-    Args:
-        config: `RunConfig`.
-        wide: `Sizes` of its model at the start.
-        narrow: `Sizes` at the end.
-        here: bool, whether it is run in this process; if not, it is compiled.
-            Default True.
-
-    Returns:
-        `Timeline`.
+    `here` says whether it is run in this process; if not, it is compiled.
 
     Example:
     >>> make_timeline(RunConfig(), Sizes(512), Sizes(192)).end

@@ -24,16 +24,9 @@ from keras_idea.runs.models.narrow_sizes import narrow_sizes
 
 
 def hub_models(config: RunConfig, text: RawText) -> RunModels:
-    """The models of a run of KerasHub's.
+    """The models of a run with `model.hub` or `model.preset`.
 
     They train without a preprocessor, on tokens; the saved one has it.
-
-    Args:
-        config: `RunConfig` with `model.hub` or `model.preset`.
-        text: `RawText`.
-
-    Returns:
-        `RunModels`.
 
     Raises:
         ConfigError: if keras_hub is missing, the preset cannot be loaded or pruned,

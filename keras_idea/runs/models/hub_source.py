@@ -21,25 +21,15 @@ from keras_idea.surgery.heads import find_heads
 
 @dataclasses.dataclass(frozen=True)
 class HubSource:
-    """Stock models of a class of KerasHub's, of any sizes.
+    """Stock models of a class of KerasHub's, of any sizes."""
 
-    Args:
-        task: class of the models, a `keras_hub.models.CausalLM`.
-        backbone: class of their backbones.
-        arguments: dict, the backbone's arguments at the sizes of the start.
-        widths: dict of those arguments that set the width -> what a neuron takes.
-        prunes_heads: bool, whether the numbers of heads change.
-        dtype: str, the dtype policy they compute in.
-        preset: str or None, where the wide model's weights come from.
-    """
-
-    task: type[keras.Model]
+    task: type[keras.Model]  # a `keras_hub.models.CausalLM`
     backbone: type[keras.Model]
-    arguments: dict[str, Any]
-    widths: dict[str, int]
-    prunes_heads: bool
-    dtype: str
-    preset: str | None = None
+    arguments: dict[str, Any]  # the backbone's at the sizes of the start
+    widths: dict[str, int]  # those of them that set the width: what a neuron takes
+    prunes_heads: bool  # whether the numbers of heads change
+    dtype: str  # the policy that they compute in
+    preset: str | None = None  # where the wide model's weights come from
 
     @property
     def at_start(self) -> Sizes:
@@ -93,20 +83,7 @@ class HubSource:
 def source_of_family(
     shape: ModelConfig, family: str, vocabulary_size: int, dtype: str
 ) -> HubSource:
-    """The models of a family, of the run's dimensions.
-
-    Args:
-        shape: `ModelConfig`.
-        family: str, `model.hub`.
-        vocabulary_size: int, tokens that they know.
-        dtype: str, `run.dtype`.
-
-    Returns:
-        `HubSource`.
-
-    Raises:
-        ConfigError: if keras_hub is missing.
-    """
+    """The models of a family, `model.hub`, of the run's dimensions."""
     hub = keras_hub()
     row = HUB_FAMILIES[family]
     arguments = {
@@ -172,13 +149,6 @@ def _key_value_heads(shape: ModelConfig, prefix: str, own: int | None) -> int:
 
 def source_of_preset(shape: ModelConfig, dtype: str) -> HubSource:
     """The models of a preset; its weights are not read yet.
-
-    Args:
-        shape: `ModelConfig`, with a preset.
-        dtype: str, `run.dtype`.
-
-    Returns:
-        `HubSource`.
 
     Raises:
         ConfigError: if keras_hub is missing, or there is no such model to prune.

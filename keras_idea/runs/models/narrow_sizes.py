@@ -21,13 +21,7 @@ Outline = Callable[[Sizes], keras.Model]
 def narrow_sizes(config: RunConfig, start: Sizes, outline: Outline) -> Sizes:
     """The sizes of a run's model at the end, whichever way they were given.
 
-    Args:
-        config: `RunConfig`.
-        start: `Sizes` of the wide model.
-        outline: function of `Sizes` that makes such a model.
-
-    Returns:
-        `Sizes`.
+    `start` are those of the wide model.
 
     Raises:
         ConfigError: if there is nothing to prune, or the budget cannot be met.

@@ -24,17 +24,11 @@ _COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 
 @dataclasses.dataclass(frozen=True)
 class CompiledStep:
-    """A compiled train step, of one device.
+    """A compiled train step, of one device."""
 
-    Attributes:
-        arguments: int, bytes of weights, optimizer and batch.
-        peak: int, bytes at most, the arguments among them.
-        collectives: dict of the kind of a collective operation to how many there are.
-    """
-
-    arguments: int
-    peak: int
-    collectives: dict[str, int]
+    arguments: int  # bytes of weights, optimizer and batch
+    peak: int  # bytes at most, the arguments among them
+    collectives: dict[str, int]  # operations by their kind
 
 
 def compiled_steps(
@@ -55,13 +49,9 @@ def compiled_steps(
         sizes: list of `Sizes`.
         target: `Target`, TPUs; None: the devices of this process.
 
-    Returns:
-        dict of `Sizes` to `CompiledStep`.
-
     Raises:
         ConfigError: if the devices are not as many as the mesh's, or the backend is
             another.
-        MissingPackage: if libtpu is not installed.
     """
     if keras.backend.backend() != "jax":
         raise ConfigError(

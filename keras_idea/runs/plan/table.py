@@ -30,11 +30,8 @@ def print_plan(
     Args:
         planned: `RunPlan`.
         utilisation: float in (0, 1], the share of the devices' peak rate that is made
-            use of; said in the print. Default 0.4.
+            use of; said in the print.
         price: float or None, of one device and hour.
-
-    Raises:
-        MissingPackage: if rich is not installed.
     """
     require("rich", "Printing a plan", "cli")
     import rich.console

@@ -34,9 +34,6 @@ _DELAY = 30
 def join_mesh(config: RunConfig) -> None:
     """Joins the processes of a run that has a mesh; before anything is computed.
 
-    Args:
-        config: `RunConfig`.
-
     Raises:
         ConfigError: if the backend has no meshes.
         ProcessError: if the other processes do not come.
@@ -65,17 +62,7 @@ def join_mesh(config: RunConfig) -> None:
 
 
 def first_then_others(make: Callable[[], T]) -> T:
-    """What `make` returns: in the first process first, which may leave a cache.
-
-    Args:
-        make: function without arguments.
-
-    Returns:
-        What it returned in this process.
-
-    Raises:
-        KerasIdeaError, OSError: if it raised one in any of them.
-    """
+    """What `make` returns: in the first process first, which may leave a cache."""
     made: list[T] = []
     if processes.count() > 1:
         processes.from_first(lambda: made.append(make()))
@@ -83,14 +70,9 @@ def first_then_others(make: Callable[[], T]) -> T:
 
 
 def check_shared(folder: pathlib.Path) -> None:
-    """Refuses a run folder that not all processes see.
+    """Refuses a run folder, made by the first process, that not all processes see.
 
-    Args:
-        folder: Path, made by the first process.
-
-    Raises:
-        RunFolderError: in all processes, if one does not find what the first has put
-            there.
+    A `RunFolderError` in all, if one does not find what the first has put there.
     """
     if processes.count() == 1:
         return
@@ -122,12 +104,6 @@ def check_shared(folder: pathlib.Path) -> None:
 
 def mesh_of(run: Run) -> Distribution | None:
     """The run's devices as Keras takes them, or None: it has no mesh.
-
-    Args:
-        run: `Run`.
-
-    Returns:
-        `Distribution` or None.
 
     Raises:
         ConfigError: if there are other devices, or the mesh does not divide the model.

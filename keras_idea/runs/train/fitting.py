@@ -26,11 +26,7 @@ def fit(
 ) -> None:
     """Trains a model over the run's whole budget, from its last checkpoint on.
 
-    Args:
-        run: `Run`.
-        model: compiled keras.Model, made on the run's devices.
-        recorder: `Recorder`.
-        callbacks: others, which stand behind it.
+    It is compiled, and made on the run's devices. `callbacks` stand behind `recorder`.
     """
     config = run.config
     share = share_of(config.data.batch_size, config.micro_batches, run.distribution)
@@ -105,9 +101,6 @@ def recorder_of(
         width: int, neurons of an FFN at its start.
         reading_steps: steps after which the neurons are read.
         pruned: bool, whether the model is pruned.
-
-    Returns:
-        `Recorder`.
     """
 
     def write_metrics() -> None:
@@ -129,15 +122,7 @@ def recorder_of(
 
 
 def monitor_of(run: Run, training: str) -> Monitor | None:
-    """`Monitor` of one of the run's trainings, or None if it is not asked for.
-
-    Args:
-        run: `Run`.
-        training: str, its name.
-
-    Returns:
-        `Monitor` or None.
-    """
+    """`Monitor` of one of the run's trainings, or None if it is not asked for."""
     config = run.config
     if not config.run.tensorboard:
         return None

@@ -21,12 +21,7 @@ _PASSES = 4
 def prepare(config: RunConfig, folder: RunFolder) -> Run:
     """Reads a run's text and gets its models ready to be made.
 
-    Args:
-        config: `RunConfig`.
-        folder: `RunFolder`, to which nothing is written yet.
-
-    Returns:
-        `Run`.
+    Nothing is written to the folder yet.
 
     Raises:
         ConfigError: if the model cannot be made.
@@ -43,14 +38,7 @@ def prepare(config: RunConfig, folder: RunFolder) -> Run:
 
 
 def opening_lines(run: Run) -> str:
-    """A few lines on what a run reads, and where it goes; first what is risky of it.
-
-    Args:
-        run: `Run`.
-
-    Returns:
-        str, a line for each warning, then three lines.
-    """
+    """What a run reads, and where it goes, in three lines; before them warnings."""
     corpus, times = run.models.corpus, run.passes
     lines = [
         f"Text: {corpus.description} ({plural(len(corpus.train), 'token')} to train "

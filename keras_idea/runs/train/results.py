@@ -35,10 +35,7 @@ def draw(run: Run) -> None:
 def measure(run: Run, narrow: keras.Model, prompt: str) -> dict[str, ResultRow]:
     """What the models cost: measured at the end, on such as nobody needs any more.
 
-    Args:
-        run: `Run`.
-        narrow: keras.Model, the one that was pruned.
-        prompt: str, that generated text goes on from.
+    `narrow` is the one that was pruned; generated text goes on from `prompt`.
 
     Returns:
         dict of `WIDE` and `NARROW` to `ResultRow`, without bits. A step of the wide
@@ -62,15 +59,10 @@ def measure(run: Run, narrow: keras.Model, prompt: str) -> dict[str, ResultRow]:
 
 
 def rows(run: Run, costs: Mapping[str, ResultRow]) -> list[ResultRow]:
-    """The rows of the table.
+    """The rows of the table; the costs are what `measure` returned.
 
-    Args:
-        run: `Run`, trained.
-        costs: dict, as `measure` returns.
-
-    Returns:
-        List of `ResultRow`: the wide model right before pruning, the pruned one before
-        it recovers, if it was judged then, and each training's at its end.
+    The wide model right before pruning, the pruned one before it recovers, if it was
+    judged then, and each training's at its end.
     """
     recorders, timeline = run.recorders, run.timeline
 

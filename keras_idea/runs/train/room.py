@@ -13,11 +13,7 @@ _PER_TOKEN, _REST = 64, 1_000_000
 def results_bytes(run: Run) -> int:
     """Bytes of the narrow model and of all else that a run writes at its end.
 
-    Args:
-        run: `Run`.
-
-    Returns:
-        int, an estimate that is rather too high.
+    An estimate that is rather too high.
     """
     sizes = run.timeline.narrow
     narrow = footprint(run.config, run.outline, sizes, pruned=True)

@@ -25,24 +25,15 @@ WIDE, CUT, TEACHER = "wide before pruning", "pruned, not recovered", "teacher"
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """A run while it is carried out.
-
-    Args:
-        config: `RunConfig`.
-        models: `RunModels`.
-        timeline: `Timeline`.
-        folder: `RunFolder`.
-        teacher: keras.Model that is followed besides the text, or None.
-        distribution: `Distribution` of a mesh, or None.
-        recorders: list of `Recorder`, one a training so far.
-    """
+    """A run while it is carried out."""
 
     config: RunConfig
     models: RunModels
     timeline: Timeline
     folder: RunFolder
-    teacher: keras.Model | None = None
-    distribution: Distribution | None = None
+    teacher: keras.Model | None = None  # that is followed besides the text
+    distribution: Distribution | None = None  # of a mesh
+    # One a training so far.
     recorders: list[Recorder] = dataclasses.field(default_factory=list)
 
     @functools.cached_property

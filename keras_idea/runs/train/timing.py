@@ -84,7 +84,7 @@ def step_times(
     turns: int = 5,
     steps: int = 6,
 ) -> dict[str, float]:
-    """Time of a training step of several models: the median of their turns.
+    """Milliseconds of a training step of several models: the median of their turns.
 
     The models go on training: measure only those that are done with.
 
@@ -92,11 +92,8 @@ def step_times(
         models: dict of name to compiled model.
         batch: pair of int arrays `(sequences, tokens)` that they all train on:
             tokens, and the token that follows each.
-        turns: int, turns of each model. Default 5.
-        steps: int >= 1, steps of a turn that count. Default 6.
-
-    Returns:
-        dict of name to milliseconds.
+        turns: int, turns of each model.
+        steps: int >= 1, steps of a turn that count.
     """
     fits = {
         name: functools.partial(_fit, model, batch, LEAD_IN + steps)
@@ -141,12 +138,9 @@ def generation_speeds(
         models: dict of name to model.
         prompt: int array `(tokens,)`.
         window: int, tokens the model sees at once.
-        texts: int, texts written side by side. Default 16.
-        tokens: int, tokens added to each text in a turn. Default 24.
-        rounds: int, turns of each model; the median counts. Default 3.
-
-    Returns:
-        dict of name to tokens a second.
+        texts: int, texts written side by side.
+        tokens: int, tokens added to each text in a turn.
+        rounds: int, turns of each model; the median counts.
     """
     prompts = np.tile(prompt, (texts, 1))
     seconds: dict[str, list[float]] = {name: [] for name in models}
