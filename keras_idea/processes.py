@@ -112,24 +112,6 @@ def exchange(text: str) -> list[str]:
     return [_wait_for(_key(turn, number)) for number in range(count())]
 
 
-def agree(error: BaseException | None = None) -> None:
-    """Goes on only if all processes can; all must call it.
-
-    Args:
-        error: what keeps this one from going on, or None. Default None.
-
-    Raises:
-        KerasIdeaError, OSError: `error` itself; or, where others have one, the same
-            kind of error, which says whose it is; of any other kind a `ProcessError`.
-    """
-    told = exchange("" if error is None else _told(error))
-    if error is not None:
-        raise error
-    for number, text in enumerate(told):
-        if text:
-            raise _error(text, number)
-
-
 def from_first(make: Callable[[], Any]) -> Any:
     """What `make` returns in the first process, which alone calls it.
 
@@ -162,9 +144,11 @@ def on_each(make: Callable[[], T]) -> T:
     try:
         made = make()
     except BaseException as error:
-        agree(error)
+        exchange(_told(error))
         raise
-    agree()
+    for number, told in enumerate(exchange("")):
+        if told:
+            raise _error(told, number)
     return made
 
 

@@ -1,5 +1,6 @@
 """Argument checks that say what was received and what is allowed."""
 
+import math
 import numbers
 import operator
 from collections.abc import Sequence
@@ -30,15 +31,13 @@ def check_int(
     if maximum is not None:
         allowed += f"{' and' if minimum is not None else ''} <= {maximum}"
     try:
-        if isinstance(value, bool):
-            raise TypeError
-        number = operator.index(value)
+        number = None if isinstance(value, bool) else operator.index(value)
     except TypeError:
-        raise ArgumentError(
-            f"`{name}` must be {allowed}. Received: {name}={value!r}."
-        ) from None
-    if (minimum is not None and number < minimum) or (
-        maximum is not None and number > maximum
+        number = None
+    if (
+        number is None
+        or (minimum is not None and number < minimum)
+        or (maximum is not None and number > maximum)
     ):
         raise ArgumentError(f"`{name}` must be {allowed}. Received: {name}={value!r}.")
     return number
@@ -55,21 +54,16 @@ def check_number(
 
     `maximum` None is below infinity; `exclude_maximum` refuses `maximum` itself.
     """
-    upper = "inf" if maximum is None else maximum
-    bracket = ")" if maximum is None or exclude_maximum else "]"
-    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    inside = (
-        is_number
-        and value >= minimum
-        and (
-            value < float("inf")
-            if maximum is None
-            else (value < maximum if exclude_maximum else value <= maximum)
-        )
-    )
-    if not inside:
+    upper = math.inf if maximum is None else maximum
+    below = maximum is None or exclude_maximum
+    if (
+        not isinstance(value, numbers.Real)
+        or isinstance(value, bool)
+        or not minimum <= value <= upper
+        or (below and value == upper)
+    ):
         raise ArgumentError(
-            f"`{name}` must be a number in [{minimum}, {upper}{bracket}. "
+            f"`{name}` must be a number in [{minimum}, {upper}{')' if below else ']'}. "
             f"Received: {name}={value!r}."
         )
     return float(value)

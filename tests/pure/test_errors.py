@@ -20,7 +20,6 @@ OTHERS = {
     "methods/probe.py": {"NotImplementedError"},
     "processes.py": {"ValueError"},
     "report/run_record.py": {"ValueError"},
-    "validation.py": {"TypeError"},
 }
 
 

@@ -1,7 +1,7 @@
 """The tables of a run's description but `[model]`: one frozen dataclass each.
 
-The defaults stand in the fields. `demo.toml` spells them out for who writes a run; a
-test holds the two equal.
+What a key means stands in `demo.toml`, and here what its lines have no room for. It
+also spells out the defaults, which stand in the fields; a test holds the two equal.
 """
 
 import dataclasses
