@@ -54,11 +54,6 @@ def number(
     return checked(default, check)
 
 
-def positive(default: float, below: float | None = None) -> Any:
-    """A field for a finite float > 0, and below `below`."""
-    return checked(default, above_zero(below))
-
-
 def choice(default: str, *choices: str) -> Any:
     """A field for one of a few strings."""
     return checked(default, one_of(*choices))
