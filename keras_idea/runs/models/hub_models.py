@@ -16,7 +16,7 @@ from keras_idea.runs.models.build import RunModels
 from keras_idea.runs.models.compiling import compiled
 from keras_idea.runs.models.hub_source import (
     keras_hub,
-    refused_preset,
+    loading,
     source_of_family,
     source_of_preset,
 )
@@ -39,7 +39,9 @@ def hub_models(config: RunConfig, text: RawText) -> RunModels:
         source = source_of_family(shape, shape.hub, size, dtype)
     else:
         source = source_of_preset(shape, dtype)
-        preprocessor = _preprocessor_of_preset(shape.preset)
+        with loading(shape.preset):
+            made = keras_hub().models.CausalLMPreprocessor
+            preprocessor = made.from_preset(shape.preset)
     preprocessor.sequence_length = shape.sequence_length
     vocabulary = tokenizer_vocabulary(preprocessor.tokenizer)
 
@@ -71,10 +73,3 @@ def _preprocessor(shape: ModelConfig, family: str, text: RawText) -> Any:
     )
     prefix = HUB_FAMILIES[family].prefix
     return getattr(hub.models, f"{prefix}CausalLMPreprocessor")(tokenizer)
-
-
-def _preprocessor_of_preset(preset: str | None) -> Any:
-    try:
-        return keras_hub().models.CausalLMPreprocessor.from_preset(preset)
-    except Exception as error:
-        raise refused_preset(preset, error) from error
