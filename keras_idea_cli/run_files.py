@@ -177,14 +177,13 @@ def _read_toml(path: pathlib.Path) -> dict[str, Any]:
 
 def _read_checkpoints(folder: pathlib.Path) -> list[SavedStep]:
     """The checkpoints of a training, the newest first; their arrays are not read."""
-    paths = [p for p in folder.glob("*step-*") if _CHECKPOINT.fullmatch(p.name)]
-    return [_read_checkpoint(path) for path in sorted(paths, key=_order, reverse=True)]
-
-
-def _order(path: pathlib.Path) -> tuple[int, str]:
-    """By the order of writing; the oldest format names the step alone."""
-    found = _CHECKPOINT.fullmatch(path.name)
-    return (int(found[1] or 0) if found else 0, path.name)
+    # By the order of writing; the oldest format names the step alone.
+    ordered = sorted(
+        (int(found[1] or 0), path.name)
+        for path in folder.glob("*step-*")
+        if (found := _CHECKPOINT.fullmatch(path.name))
+    )
+    return [_read_checkpoint(folder / name) for _, name in reversed(ordered)]
 
 
 def _read_checkpoint(path: pathlib.Path) -> SavedStep:

@@ -48,10 +48,8 @@ class RunFigures:
     ) -> dict[str, float | None]:
         """The figures at a point, by tag; None: unknown.
 
-        Args:
-            interval: `Interval`, since the last point.
-            batches: int, batches of the `fit` so far.
-            work: int, what `work.after` said then.
+        `interval` is what happened since the last point, `batches` are those of the
+        `fit` so far, and `work` is what `work.after` said then.
         """
         speed = interval.batches_per_second
         host, device = host_memory(), device_memory()

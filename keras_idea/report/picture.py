@@ -19,10 +19,9 @@ if TYPE_CHECKING:
 # Name, first and last step.
 _Stage: TypeAlias = tuple[str, int, int]
 
-_PRUNED = "#0b7285"
-_SCRATCH = "#e8590c"
 # By place: the pruned run, the one without pruning, the narrow one from scratch.
-_COLORS = (_PRUNED, _SCRATCH, "#9c36b5")
+_COLORS = ("#0b7285", "#e8590c", "#9c36b5")
+_PRUNED = _COLORS[0]
 _RATE = "#5f3dc4"
 _STAGES = {"wide": "#ffffff", "pruning": "#fff3d6", "recovery": "#e6f7ee"}
 

@@ -24,12 +24,7 @@ _MOST_BYTES = 512_000_000
 def judge_text(
     judged: Judged, source: str | os.PathLike, stride: int | None = None
 ) -> Perplexity:
-    """Perplexity over the whole of a text.
-
-    Args:
-        judged: `Judged`.
-        source: path of a text file or folder, or "stdlib".
-        stride: int or None, as of `keras_idea.evaluation.perplexity`.
+    """Perplexity over the whole of a text: a file or folder, or "stdlib".
 
     Raises:
         EvaluationError: if there is more than 512 MB of text, or one token of it.

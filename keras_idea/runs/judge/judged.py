@@ -43,13 +43,9 @@ class Judged:
 def load_judged(
     path: str | os.PathLike, length: int | None = None, batch_tokens: int = 8192
 ) -> Judged:
-    """Loads a saved model to judge it.
+    """Loads a saved model, of a run folder or a KerasHub preset, to judge it.
 
-    Args:
-        path: path of a run folder, or of a KerasHub preset.
-        length: int or None, tokens it sees at once; None: as many as in its run,
-            else 1024.
-        batch_tokens: int, tokens scored at once.
+    `length` are the tokens that it sees at once; None: as in its run, else 1024.
 
     Raises:
         EvaluationError: if there is no model, or it cannot be loaded.

@@ -177,8 +177,9 @@ def _activations(
     tokens = config.data.batch_size // config.micro_batches // rows * length
     size = _FLOAT32 if config.run.dtype == "float32" else _FLOAT32 // 2
     blocks = transformer_blocks(model)
-    layers, dim = len(blocks), _model_dim(config, model)
+    layers = len(blocks)
     backbone = getattr(model, "backbone", None)
+    dim = getattr(backbone, "hidden_dim", None) or config.model.model_dim
     heads = getattr(backbone, "num_query_heads", None) or blocks[0].num_heads
     queries = attention_width(model) // layers
     attention = heads * length * (size + _FLOAT32)
@@ -189,9 +190,3 @@ def _activations(
     if config.run.rematerialize:
         kept = layers * size * dim + block
     return tokens * (kept + logits)
-
-
-def _model_dim(config: RunConfig, model: keras.Model) -> int:
-    """Of a preset what its backbone says."""
-    backbone = getattr(model, "backbone", None)
-    return getattr(backbone, "hidden_dim", None) or config.model.model_dim

@@ -39,15 +39,10 @@ def compiled_steps(
 ) -> dict[Sizes, CompiledStep]:
     """Compiles train steps of a run's models, from shapes alone; on jax.
 
-    A step without the pruning and without a teacher. The compiler is asked to make
-    little effort: of a 2.8B model for 256 TPUs that takes 44 seconds instead of 167,
-    and the bytes differ by 0.1 % (docs/decisions.md).
-
-    Args:
-        config: `RunConfig`.
-        outline: `Outlines` of the run's models.
-        sizes: list of `Sizes`.
-        target: `Target`, TPUs; None: the devices of this process.
+    A step without the pruning and without a teacher, for the target's TPUs or the
+    devices of this process. The compiler is asked to make little effort: of a 2.8B
+    model for 256 TPUs that takes 44 seconds instead of 167, and the bytes differ by
+    0.1 % (docs/decisions.md).
 
     Raises:
         ConfigError: if the devices are not as many as the mesh's, or the backend is

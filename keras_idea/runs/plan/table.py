@@ -27,11 +27,8 @@ def print_plan(
 ) -> None:
     """Prints a `RunPlan` as tables.
 
-    Args:
-        planned: `RunPlan`.
-        utilisation: float in (0, 1], the share of the devices' peak rate that is made
-            use of; said in the print.
-        price: float or None, of one device and hour.
+    `utilisation` is the share of the devices' peak rate that is made use of, in (0, 1];
+    `price` is that of one device and hour.
     """
     require("rich", "Printing a plan", "cli")
     import rich.console

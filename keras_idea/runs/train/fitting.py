@@ -95,12 +95,8 @@ def recorder_of(
 ) -> Recorder:
     """A recorder, put among those whose curves go to the metrics file.
 
-    Args:
-        run: `Run`.
-        name: str, the training's.
-        width: int, neurons of an FFN at its start.
-        reading_steps: steps after which the neurons are read.
-        pruned: bool, whether the model is pruned.
+    `width` are the neurons of an FFN at the start of the training `name`, and
+    `reading_steps` those after which the neurons are read.
     """
 
     def write_metrics() -> None:
