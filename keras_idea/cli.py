@@ -41,15 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def carry_out(
     command: Callable[[argparse.Namespace], None], options: argparse.Namespace
 ) -> int:
-    """Calls a command and turns its errors into messages and exit statuses.
-
-    Args:
-        command: function of the options.
-        options: the parsed arguments.
-
-    Returns:
-        int, the exit status.
-    """
+    """Calls a command, its errors turned into messages; the exit status."""
     interrupt.advise("The same command resumes the run." * (command is _train))
     try:
         command(options)
@@ -95,7 +87,7 @@ def _plan(options: argparse.Namespace) -> None:
     if target is not None and config.distribution.mesh is None:
         config = config.with_mesh({"data": target.devices})
     planned = plan(config, target, options.compile, not options.without_text)
-    print_plan(planned, None, options.utilisation, options.price)
+    print_plan(planned, options.utilisation, options.price)
 
 
 def _export(options: argparse.Namespace) -> None:

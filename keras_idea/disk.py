@@ -16,16 +16,13 @@ _UNSUPPORTED = {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}
 
 
 def check_room(folder: str | os.PathLike, needed: int, what: str, cure: str) -> None:
-    """Raises `DiskError` if a disk has too few free bytes.
+    """Raises `DiskError` if a disk has fewer free bytes than are needed.
 
     Args:
         folder: path of the folder, which need not exist.
         needed: int, bytes.
         what: str, what is to be written: "a checkpoint".
         cure: str, a sentence that says what to do.
-
-    Raises:
-        DiskError: if there is too little room.
 
     Example:
     >>> check_room("demo", 1000, "a file", "Free space on that disk.")
@@ -39,17 +36,10 @@ def check_room(folder: str | os.PathLike, needed: int, what: str, cure: str) -> 
 
 
 def reserve(folder: str | os.PathLike, size: int) -> None:
-    """Raises `OSError` unless a file of this size can be written to a folder now.
+    """Raises `OSError` unless a file of `size` bytes can be written to a folder now.
 
     HDF5 ends the whole process if a disk is full, so its files need this before they
     are written. Quotas and limits of a process count too.
-
-    Args:
-        folder: path of an existing folder.
-        size: int, bytes.
-
-    Raises:
-        OSError: if there is no room for it.
     """
     if not hasattr(os, "posix_fallocate"):  # macOS, Windows
         if _free_bytes(folder) < size:
@@ -66,12 +56,7 @@ def reserve(folder: str | os.PathLike, size: int) -> None:
 def weights_bytes(parameters: int, variables: int) -> int:
     """Bytes of a file of float32 weights, an estimate that is rather too high.
 
-    Args:
-        parameters: int, numbers in it.
-        variables: int. HDF5 takes up to 4 KB for each (measured).
-
-    Returns:
-        int.
+    HDF5 takes up to 4 KB for each variable (measured).
     """
     return 4 * parameters + 4096 * variables
 
@@ -84,9 +69,6 @@ def writing(what: str, folder: str | os.PathLike, cure: str) -> Iterator[None]:
         what: str, what the block writes: "The checkpoint".
         folder: path of the folder that it writes to.
         cure: str, a sentence that says what to do.
-
-    Raises:
-        DiskError: if it cannot be written.
 
     Example:
     >>> with writing("The note", "text.txt", "Use another folder."):

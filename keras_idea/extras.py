@@ -14,19 +14,13 @@ def require(
     extra: str = "data",
     error: type[KerasIdeaError] = MissingPackage,
 ) -> Any:
-    """Imports a package of an extra.
+    """Imports a package of an extra, or raises `error` with how to install it.
 
     Args:
         module: str, its import name, such as "zstandard" or "pyarrow.parquet".
         purpose: str, what needs it, for the message: "Reading 'a.jsonl.zst'".
         extra: str, the extra of this package that brings it. Default "data".
         error: class of the error, `MissingPackage` by default.
-
-    Returns:
-        The module.
-
-    Raises:
-        MissingPackage: if it cannot be imported; or `error`.
 
     Example:
     >>> zstandard = require("zstandard", "Reading 'a.jsonl.zst'")
@@ -41,14 +35,7 @@ def require(
 
 
 def missing(modules: Iterable[str]) -> list[str]:
-    """Those of several packages that are not installed; none is imported.
-
-    Args:
-        modules: iterable of str, import names.
-
-    Returns:
-        list of str.
-    """
+    """Those of several import names that are not installed; none is imported."""
     return [name for name in modules if importlib.util.find_spec(name) is None]
 
 
@@ -58,17 +45,7 @@ def require_installed(
     extra: str,
     error: type[KerasIdeaError] = MissingPackage,
 ) -> None:
-    """As `require`, of packages that another package will import.
-
-    Args:
-        modules: iterable of str, import names.
-        purpose: str, what needs them, for the message.
-        extra: str, the extra of this package that brings them.
-        error: class of the error, `MissingPackage` by default.
-
-    Raises:
-        MissingPackage: if one is not installed; or `error`.
-    """
+    """As `require`, of packages that another package will import."""
     absent = missing(modules)
     if absent:
         raise error(

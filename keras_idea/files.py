@@ -57,14 +57,7 @@ def replacing(path: str | os.PathLike) -> Iterator[pathlib.Path]:
 
 
 def write_atomically(path: str | os.PathLike, data: bytes | str) -> None:
-    """Writes a file, whole or not at all; folders above it are made if need be.
-
-    Args:
-        path: path of the file; one that is there is replaced.
-        data: bytes, or str, which is written as UTF-8.
-
-    Raises:
-        OSError: if it cannot be written. What was there is left as it was.
+    """Writes a file as `replacing` does; a str as UTF-8.
 
     Example:
     >>> write_atomically("demo/note.txt", "done")
@@ -76,11 +69,7 @@ def write_atomically(path: str | os.PathLike, data: bytes | str) -> None:
 
 
 def flush(path: str | os.PathLike) -> None:
-    """Has the disk hold a file, or the names in a folder, before going on.
-
-    Args:
-        path: path of the file or folder.
-    """
+    """Has the disk hold a file, or the names in a folder, before going on."""
     if os.name == "posix":  # Windows opens no folder
         handle = os.open(path, os.O_RDONLY)
         try:
@@ -91,13 +80,6 @@ def flush(path: str | os.PathLike) -> None:
 
 def check_folder(name: str, value: Any) -> pathlib.Path:
     """Returns the path of a folder that exists or can be made.
-
-    Args:
-        name: str, the argument's name in the message.
-        value: the value received.
-
-    Returns:
-        Path.
 
     Raises:
         ArgumentError: if `value` is no path, or a folder cannot be there.
@@ -115,48 +97,25 @@ def check_folder(name: str, value: Any) -> pathlib.Path:
         path = None
     if not isinstance(path, str) or not path:
         raise ArgumentError(f"{what}. {mend}")
-    check_parents(pathlib.Path(path), ArgumentError, what, mend)
+    check_place(pathlib.Path(path), ArgumentError, what, mend, folder=True)
     return pathlib.Path(path)
 
 
-def check_parents(
-    folder: pathlib.Path, error: type[Exception], what: str, mend: str = ""
-) -> None:
-    """Refuses a folder that cannot be made: a file stands in its way, say.
-
-    Args:
-        folder: Path of the folder.
-        error: class of the error to raise.
-        what: str, how the message begins: "'a/b' cannot be made".
-        mend: str, how it ends: what to do instead. Default "".
-
-    Raises:
-        Exception: of the class `error`; names the file.
-
-    Example:
-    >>> folder = pathlib.Path("text.txt/report")  # text.txt is a file
-    >>> check_parents(folder, ValueError, "No report", mend="Use another folder.")
-    Traceback (most recent call last):
-    ValueError: No report: 'text.txt' is a file. Use another folder.
-    """
-    reason = _in_the_way(folder, [folder, *folder.parents])
-    if reason:
-        raise error(f"{what}: {reason}.{f' {mend}' if mend else ''}")
-
-
 def check_place(
-    path: pathlib.Path, error: type[Exception], what: str, mend: str = ""
+    path: pathlib.Path,
+    error: type[Exception],
+    what: str,
+    mend: str = "",
+    folder: bool = False,
 ) -> None:
-    """Refuses a path at which nothing can be written, whatever stands there now.
+    """Refuses a path at which nothing can be made: a file is in its way, say.
 
     Args:
         path: Path of the file or folder to be.
         error: class of the error to raise.
-        what: str, how the message begins.
-        mend: str, how it ends: what to do instead. Default "".
-
-    Raises:
-        Exception: of the class `error`; says what is in the way.
+        what: str, how the message begins: "'a/b' cannot be made".
+        mend: str, how it ends: what to do instead.
+        folder: bool, whether it is a folder, so that no file may stand there either.
 
     Example:
     >>> path = pathlib.Path("text.txt/report.html")  # text.txt is a file
@@ -164,7 +123,8 @@ def check_place(
     Traceback (most recent call last):
     ValueError: No report: 'text.txt' is a file. Use another name.
     """
-    reason = _in_the_way(path, list(path.parents))
+    above = list(path.parents)
+    reason = _in_the_way(path, [path, *above] if folder else above)
     if reason:
         raise error(f"{what}: {reason}.{f' {mend}' if mend else ''}")
 
@@ -195,16 +155,10 @@ def _in_the_way(path: pathlib.Path, folders: list[pathlib.Path]) -> str:
 
 
 def json_digest(value: Any, algorithm: Callable[..., Any] = hashlib.sha256) -> str:
-    """A digest of a JSON-serializable value, the same on every machine.
+    """A hexadecimal digest of a JSON-serializable value, the same on every machine.
 
-    Args:
-        value: value; dicts with the same entries are equal in any order, tuples equal
-            lists, and NumPy integers are taken as integers.
-        algorithm: function of bytes that returns a hash, of `hashlib`. Default
-            SHA-256.
-
-    Returns:
-        str of hexadecimal digits, as many as the algorithm gives.
+    Dicts with the same entries are equal in any order, tuples equal lists, and NumPy
+    integers are taken as integers.
 
     Example:
     >>> json_digest({"b": 1, "a": (2,)}) == json_digest({"a": [2], "b": 1})

@@ -104,14 +104,7 @@ def join() -> None:
 
 
 def exchange(text: str) -> list[str]:
-    """Gives every process what each of them has to say; all must call it.
-
-    Args:
-        text: str, what this one says.
-
-    Returns:
-        List of str, one a process in their order.
-    """
+    """What each process has to say, in their order; all must call it."""
     if count() == 1:
         return [text]
     turn = next(_turns)
@@ -119,36 +112,11 @@ def exchange(text: str) -> list[str]:
     return [_wait_for(_key(turn, number)) for number in range(count())]
 
 
-def agree(error: BaseException | None = None) -> None:
-    """Goes on only if all processes can; all must call it.
-
-    Args:
-        error: what keeps this one from going on, or None. Default None.
-
-    Raises:
-        KerasIdeaError, OSError: `error` itself; or, where others have one, the same
-            kind of error, which says whose it is; of any other kind a `ProcessError`.
-    """
-    told = exchange("" if error is None else _told(error))
-    if error is not None:
-        raise error
-    for number, text in enumerate(told):
-        if text:
-            raise _error(text, number)
-
-
 def from_first(make: Callable[[], Any]) -> Any:
-    """What `make` returns in the first process; the others wait for it.
+    """What `make` returns in the first process, which alone calls it.
 
-    Args:
-        make: function without arguments that returns what JSON can hold. Only the
-            first process calls it.
-
-    Returns:
-        What it returned, in every process.
-
-    Raises:
-        KerasIdeaError, OSError: if it raised one, in every process.
+    The others wait for it. It must be what JSON can hold; an error of the first is
+    raised in all.
     """
     if count() == 1:
         return make()
@@ -171,21 +139,16 @@ def from_first(make: Callable[[], Any]) -> Any:
 def on_each(make: Callable[[], T]) -> T:
     """What `make` returns, once it has returned in every process.
 
-    Args:
-        make: function without arguments that needs nothing of the other processes.
-
-    Returns:
-        What it returned in this one.
-
-    Raises:
-        KerasIdeaError, OSError: if it raised one in any of them.
+    It needs nothing of the other processes; what it raises in one is raised in all.
     """
     try:
         made = make()
     except BaseException as error:
-        agree(error)
+        exchange(_told(error))
         raise
-    agree()
+    for number, told in enumerate(exchange("")):
+        if told:
+            raise _error(told, number)
     return made
 
 
@@ -195,9 +158,6 @@ def check_same(facts: dict[str, Any]) -> None:
     Args:
         facts: dict that JSON can hold: what must be the same in all. The versions of
             the packages are added.
-
-    Raises:
-        ProcessError: naming the first fact that differs, and in which process.
     """
     if count() == 1:
         return

@@ -1,5 +1,6 @@
 """Argument checks that say what was received and what is allowed."""
 
+import math
 import numbers
 import operator
 from collections.abc import Sequence
@@ -23,35 +24,20 @@ T = TypeVar("T")
 def check_int(
     name: str, value: Any, minimum: int | None = None, maximum: int | None = None
 ) -> int:
-    """Returns `value` as an `int`, or raises an `ArgumentError` that names it.
-
-    Args:
-        name: str, the argument's name in the message.
-        value: the value received; a bool or a fractional number is refused.
-        minimum: int or None, the least value allowed.
-        maximum: int or None, the greatest value allowed.
-
-    Returns:
-        int.
-
-    Raises:
-        ArgumentError: if `value` is no integer or lies outside the range.
-    """
+    """Returns `value` as an `int`; refuses a bool, a fraction, what is outside."""
     allowed = "an integer"
     if minimum is not None:
         allowed += f" >= {minimum}"
     if maximum is not None:
         allowed += f"{' and' if minimum is not None else ''} <= {maximum}"
     try:
-        if isinstance(value, bool):
-            raise TypeError
-        number = operator.index(value)
+        number = None if isinstance(value, bool) else operator.index(value)
     except TypeError:
-        raise ArgumentError(
-            f"`{name}` must be {allowed}. Received: {name}={value!r}."
-        ) from None
-    if (minimum is not None and number < minimum) or (
-        maximum is not None and number > maximum
+        number = None
+    if (
+        number is None
+        or (minimum is not None and number < minimum)
+        or (maximum is not None and number > maximum)
     ):
         raise ArgumentError(f"`{name}` must be {allowed}. Received: {name}={value!r}.")
     return number
@@ -64,55 +50,27 @@ def check_number(
     maximum: float | None = None,
     exclude_maximum: bool = False,
 ) -> float:
-    """Returns `value` as a `float`, or raises an `ArgumentError` that names it.
+    """Returns `value` as a `float`, if it is a real number in the range.
 
-    Args:
-        name: str, the argument's name in the message.
-        value: the value received.
-        minimum: float, the least value allowed.
-        maximum: float or None, the greatest value allowed.
-        exclude_maximum: bool, whether `maximum` itself is refused.
-
-    Returns:
-        float.
-
-    Raises:
-        ArgumentError: if `value` is no real number or lies outside the range.
+    `maximum` None is below infinity; `exclude_maximum` refuses `maximum` itself.
     """
-    upper = "inf" if maximum is None else maximum
-    bracket = ")" if maximum is None or exclude_maximum else "]"
-    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    inside = (
-        is_number
-        and value >= minimum
-        and (
-            value < float("inf")
-            if maximum is None
-            else (value < maximum if exclude_maximum else value <= maximum)
-        )
-    )
-    if not inside:
+    upper = math.inf if maximum is None else maximum
+    below = maximum is None or exclude_maximum
+    if (
+        not isinstance(value, numbers.Real)
+        or isinstance(value, bool)
+        or not minimum <= value <= upper
+        or (below and value == upper)
+    ):
         raise ArgumentError(
-            f"`{name}` must be a number in [{minimum}, {upper}{bracket}. "
+            f"`{name}` must be a number in [{minimum}, {upper}{')' if below else ']'}. "
             f"Received: {name}={value!r}."
         )
     return float(value)
 
 
 def check_choice(name: str, value: T, choices: Sequence[object]) -> T:
-    """Returns `value` if it is one of `choices`, or raises an `ArgumentError`.
-
-    Args:
-        name: str, the argument's name in the message.
-        value: the value received.
-        choices: sequence of the values allowed.
-
-    Returns:
-        `value`.
-
-    Raises:
-        ArgumentError: if `value` is not among `choices`.
-    """
+    """Returns `value` if it is one of `choices`, or raises an `ArgumentError`."""
     if value not in choices:
         allowed = ", ".join(repr(choice) for choice in choices)
         raise ArgumentError(
@@ -124,13 +82,6 @@ def check_choice(name: str, value: T, choices: Sequence[object]) -> T:
 
 def multiples_beside(value: int, factor: int) -> str:
     """The multiples of a factor just below a number and just above it, for a message.
-
-    Args:
-        value: int >= 1.
-        factor: int >= 1.
-
-    Returns:
-        str.
 
     Example:
     >>> multiples_beside(7, 4), multiples_beside(3, 4)

@@ -10,13 +10,7 @@ from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line from its very beginning: the program `keras-idea`.
-
-    Args:
-        arguments: list of str or None: those of the process.
-
-    Returns:
-        int, the exit status, as of `keras_idea.cli.main`.
+    """Runs the command line from its very beginning; as `keras_idea.cli.main`.
 
     Raises:
         SystemExit: after `--help` and `status`, and for arguments that do not exist.
@@ -49,14 +43,7 @@ def _carry_out(arguments: Sequence[str] | None) -> int:
 
 
 def begin(arguments: Sequence[str] | None = None) -> None:
-    """Does what must be done before a backend is imported.
-
-    Args:
-        arguments: list of str or None: those of the process.
-
-    Raises:
-        SystemExit: as `main`.
-    """
+    """Does what must be done before a backend is imported; raises as `main`."""
     from keras_idea_cli.arguments import make_parser
     from keras_idea_cli.quiet import quieten_tensorflow
 
@@ -69,17 +56,7 @@ def begin(arguments: Sequence[str] | None = None) -> None:
 
 
 def begin_as_module(package: str) -> bool:
-    """`begin`, if it is the package of `python -m PACKAGE` that is being imported.
-
-    Args:
-        package: str, its name.
-
-    Returns:
-        bool, whether it is.
-
-    Raises:
-        SystemExit: as `main`.
-    """
+    """`begin`, and True, if it is `package` that `python -m` is importing."""
     words = sys.orig_argv
     told = words[words.index("-m") :][1:2] if "-m" in words else []
     if told == [package]:
@@ -99,13 +76,6 @@ def _interrupted() -> int:
 
 
 def refuse(error: ImportError) -> int:
-    """Tells why the package cannot be imported.
-
-    Args:
-        error: what its import raised.
-
-    Returns:
-        int, the exit status: 2.
-    """
+    """Tells why the package cannot be imported; the exit status."""
     print(f"keras-idea: {error}", file=sys.stderr)
     return 2

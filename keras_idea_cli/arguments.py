@@ -35,7 +35,7 @@ def make_parser() -> argparse.ArgumentParser:
         prog="keras-idea",
         description="Pretrain wide, prune while training, recover: in one fit.",
     )
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_train(commands)
     _add_plan(commands)
     _add_status(commands)
@@ -69,7 +69,6 @@ def _add_train(commands: _Commands) -> None:
         action="store_true",
         help="replace the run that the folder holds",
     )
-    train.set_defaults(command="train")
 
 
 def _add_plan(commands: _Commands) -> None:
@@ -112,7 +111,6 @@ def _add_plan(commands: _Commands) -> None:
     plan.add_argument(
         "--price", type=float, metavar="AMOUNT", help="of one device and hour"
     )
-    plan.set_defaults(command="plan")
 
 
 def _add_status(commands: _Commands) -> None:
@@ -130,7 +128,6 @@ def _add_status(commands: _Commands) -> None:
         metavar="RUN",
         help="a run folder, or the TOML file that describes the run; default: the demo",
     )
-    status.set_defaults(command="status")
 
 
 def _add_export(commands: _Commands) -> None:
@@ -175,7 +172,6 @@ def _add_export(commands: _Commands) -> None:
     export.add_argument(
         "--overwrite", action="store_true", help="replace an earlier export"
     )
-    export.set_defaults(command="export")
 
 
 def _add_evaluate(commands: _Commands) -> None:
@@ -217,7 +213,6 @@ def _add_evaluate(commands: _Commands) -> None:
         metavar="TOKENS",
         help="that the model sees at once (default: as in its run, else 1024)",
     )
-    evaluate.set_defaults(command="evaluate")
 
 
 def _add_report(commands: _Commands) -> None:
@@ -234,4 +229,3 @@ def _add_report(commands: _Commands) -> None:
         metavar="FILE.html",
         help="the page (default report.html); replaces an earlier report",
     )
-    report.set_defaults(command="report")

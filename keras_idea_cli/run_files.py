@@ -1,7 +1,7 @@
 """What lies in a run folder, read without Keras: plain TOML, JSON and CSV.
 
-The package that writes these files cannot be imported here: that takes seconds.
-tests/product/runs/test_status.py holds the two to the same names and formats.
+The package that writes these files cannot be imported here: that takes seconds. It
+takes their names from here; tests/product/runs/test_status.py holds the formats.
 """
 
 import csv
@@ -15,8 +15,10 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
-#: Locked, for as long as it runs, by the process that carries out the run.
+#: Locked by the process that carries out the run, and there no longer than the run.
 LOCK = ".lock"
+#: Written last: a run without it has not come to its end.
+LAST = "sample.txt"
 #: Where the run goes that comes with the package.
 DEMO = pathlib.Path("runs/demo")
 #: The names of a run's trainings: pruned, pruned without a teacher, from scratch.
@@ -32,57 +34,33 @@ class RunFilesError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class SavedStep:
-    """A checkpoint.
-
-    Attributes:
-        path: Path of its folder.
-        step: int or None, the optimizer steps done; None if it is damaged.
-        time: float, when it was written, as of `time.time`.
-        damage: str, what is wrong with it; "" if nothing is.
-    """
+    """A checkpoint."""
 
     path: pathlib.Path
-    step: int | None
-    time: float
-    damage: str = ""
+    step: int | None  # optimizer steps done; None: it is damaged
+    time: float  # when it was written, as of `time.time`
+    damage: str = ""  # what is wrong with it
 
 
 @dataclasses.dataclass(frozen=True)
 class Logged:
-    """The last line of a training in metrics.csv.
+    """The last line of a training in metrics.csv."""
 
-    Attributes:
-        step: int, optimizer steps done.
-        width: int, active neurons per FFN.
-        loss: float, bits per byte of the step's batch.
-        validation: pair of the step and the bits per byte of the last validation, or
-            None.
-    """
-
-    step: int
-    width: int
-    loss: float
-    validation: tuple[int, float] | None
+    step: int  # optimizer steps done
+    width: int  # active neurons per FFN
+    loss: float  # bits per byte of the step's batch
+    validation: tuple[int, float] | None  # step and bits per byte of the last one
 
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """One of the trainings of a run.
-
-    Attributes:
-        title: str, what is trained.
-        place: int, which one it is, from 1.
-        total: int, its optimizer steps.
-        ends: dict of the name of a stage to the step at which it ends; in order.
-        saved: list of `SavedStep`, the newest first.
-        logged: `Logged` or None.
-    """
+    """One of the trainings of a run."""
 
     title: str
-    place: int
-    total: int
-    ends: Mapping[str, int]
-    saved: list[SavedStep]
+    place: int  # which one it is, from 1
+    total: int  # its optimizer steps
+    ends: Mapping[str, int]  # stage to the step at which it ends; in order
+    saved: list[SavedStep]  # the newest first
     logged: Logged | None
 
     @property
@@ -109,12 +87,6 @@ class Training:
 
 def run_folder_of(run: str | None) -> tuple[pathlib.Path, str | None]:
     """The folder of a run, and the TOML file that was named, if one was.
-
-    Args:
-        run: str or None. As of `status`.
-
-    Returns:
-        Pair of Path and str or None.
 
     Raises:
         RunFilesError: if there is no such run.
@@ -147,12 +119,6 @@ _GIVE = "Give the folder of a run, or the TOML file that describes it."
 def read_run_config(path: pathlib.Path) -> dict[str, Any]:
     """The description that a run has left in its folder, every key spelled out.
 
-    Args:
-        path: Path of config.toml.
-
-    Returns:
-        dict of tables.
-
     Raises:
         RunFilesError: if it is damaged.
     """
@@ -176,15 +142,7 @@ _NEEDED: Mapping[str, Mapping[str, type]] = {
 
 
 def read_trainings(folder: pathlib.Path, config: Mapping[str, Any]) -> list[Training]:
-    """The trainings of a run, in their order.
-
-    Args:
-        folder: Path of the run folder.
-        config: dict, as of `read_run_config`.
-
-    Returns:
-        Non-empty list of `Training`.
-    """
+    """The trainings of a run, in their order; there is one at least."""
     narrow, alone, scratch = TRAININGS
     names = {narrow: "pruned model"}
     if config["distillation"]["compare_without"]:
@@ -210,24 +168,6 @@ def read_trainings(folder: pathlib.Path, config: Mapping[str, Any]) -> list[Trai
     ]
 
 
-def is_running(folder: pathlib.Path) -> bool | None:
-    """Whether a process is carrying out a run in a folder; None: it cannot be known."""
-    try:
-        import fcntl
-    except ImportError:  # Windows: nothing is locked there
-        return None
-    try:
-        with open(folder / LOCK, "rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except BlockingIOError:
-        return True
-    except OSError:  # a file system without locks
-        return None
-    return False
-
-
 def _read_toml(path: pathlib.Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
@@ -237,14 +177,13 @@ def _read_toml(path: pathlib.Path) -> dict[str, Any]:
 
 def _read_checkpoints(folder: pathlib.Path) -> list[SavedStep]:
     """The checkpoints of a training, the newest first; their arrays are not read."""
-    paths = [p for p in folder.glob("*step-*") if _CHECKPOINT.fullmatch(p.name)]
-    return [_read_checkpoint(path) for path in sorted(paths, key=_order, reverse=True)]
-
-
-def _order(path: pathlib.Path) -> tuple[int, str]:
-    """By the order of writing; the oldest format names the step alone."""
-    found = _CHECKPOINT.fullmatch(path.name)
-    return (int(found[1] or 0) if found else 0, path.name)
+    # By the order of writing; the oldest format names the step alone.
+    ordered = sorted(
+        (int(found[1] or 0), path.name)
+        for path in folder.glob("*step-*")
+        if (found := _CHECKPOINT.fullmatch(path.name))
+    )
+    return [_read_checkpoint(folder / name) for _, name in reversed(ordered)]
 
 
 def _read_checkpoint(path: pathlib.Path) -> SavedStep:

@@ -7,31 +7,28 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from keras_idea_cli.locks import is_locked
 from keras_idea_cli.run_files import (
     DEMO,
+    LAST,
+    LOCK,
     RunFilesError,
     Training,
-    is_running,
     read_run_config,
     read_trainings,
     run_folder_of,
 )
 from keras_idea_cli.words import plural
 
-#: The last thing that a run writes into its folder.
-LAST = "sample.txt"
 _UNITS = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
 
 
 def status(run: str | None) -> int:
-    """Prints where a run is.
+    """Prints where a run is; returns the exit status: 0, or 2 for what is no run.
 
     Args:
-        run: str or None. The path of a run folder, or of the TOML file that describes
-            the run; None stands for the demo.
-
-    Returns:
-        int, the exit status: 0, or 2 for what is no run.
+        run: path of a run folder, or of the TOML file that describes the run; None
+            stands for the demo.
     """
     try:
         lines = status_lines(run)
@@ -46,12 +43,6 @@ def status(run: str | None) -> int:
 
 def status_lines(run: str | None) -> list[tuple[str, str]]:
     """Where a run is, as pairs of a label and a text.
-
-    Args:
-        run: str or None. As of `status`.
-
-    Returns:
-        List of pairs of str.
 
     Raises:
         RunFilesError: if there is no such run, or a file of it is damaged.
@@ -78,7 +69,7 @@ def status_lines(run: str | None) -> list[tuple[str, str]]:
 
 
 def _not_begun(folder: pathlib.Path, described: str | None) -> list[tuple[str, str]]:
-    if is_running(folder):
+    if is_locked(folder / LOCK):
         return [("State", "starting: a process is preparing the run")]
     begin = "keras-idea train"
     if described is not None:
@@ -101,7 +92,7 @@ def _finished(folder: pathlib.Path, config: Mapping[str, Any]) -> list[tuple[str
 
 
 def _state(folder: pathlib.Path) -> str:
-    running = is_running(folder)
+    running = is_locked(folder / LOCK)
     if running is None:
         return "not finished; whether a process is working on it is unknown here"
     return "running" if running else "stopped: no process is working on it"

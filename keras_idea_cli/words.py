@@ -9,14 +9,9 @@ from collections.abc import Iterable
 
 
 def did_you_mean(name: object, known: Iterable[object]) -> str:
-    """The end of a message that suggests the nearest of the known names.
+    """The end of a message that suggests the nearest of the known names, or "".
 
-    Args:
-        name: object. What was received; only a str is like a name.
-        known: iterable. The names that would do; what is no str is left out.
-
-    Returns:
-        str, a question after a space; "" if no name is near.
+    Only a str is like a name, and known as one.
 
     Example:
     >>> did_you_mean("LAMA3", ["llama", "llama3"])
@@ -30,15 +25,7 @@ def did_you_mean(name: object, known: Iterable[object]) -> str:
 
 
 def plural(count: int, one: str, several: str | None = None) -> str:
-    """A count with its noun.
-
-    Args:
-        count: int. How many there are.
-        one: str. The noun in the singular.
-        several: str or None. The noun in the plural. Defaults to `one` with an "s".
-
-    Returns:
-        str.
+    """A count with its noun; `several` is `one` with an "s" by default.
 
     Example:
     >>> plural(1, "neuron"), plural(1000, "step"), plural(0, "process", "processes")

@@ -15,7 +15,7 @@ from benchmarks.paper.cell import SCRATCH, Cell
 from benchmarks.paper.checkpoint import Checkpoint, load_checkpoint
 from benchmarks.record import cpu_name
 from keras_idea.errors import ArgumentError
-from keras_idea.files import check_parents, json_digest, write_atomically
+from keras_idea.files import check_place, json_digest, write_atomically
 
 #: Raised when the same cell would give another result: old ones are then not read.
 FORMAT = 1
@@ -44,11 +44,12 @@ class Store:
 
     def __init__(self, folder, scale, corpus):
         self.folder = pathlib.Path(folder)
-        check_parents(
+        check_place(
             self.folder,
             ArgumentError,
             f"The output folder {str(folder)!r} cannot be made",
             "Give another folder with --output.",
+            folder=True,
         )
         self._basis = {
             "format": FORMAT,

@@ -17,7 +17,7 @@ from keras_idea.checkpoints.arrays import SavedCheckpoint, read_parts, write_par
 from keras_idea.checkpoints.manifest import verified_manifest, write_manifest
 from keras_idea.errors import CheckpointError, FormatError
 from keras_idea.files import TEMPORARY, replacing
-from keras_idea.locks import locked
+from keras_idea_cli.locks import locked
 
 _LOCK = ".lock"
 # A checkpoint's place in the order of writing, and its step. Earlier versions of the

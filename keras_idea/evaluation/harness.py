@@ -41,14 +41,14 @@ class HarnessModel(TemplateLM):
 
     Args:
         scorer: `TokenScorer`.
-        encode: function of a str that returns a sequence of token ids.
-        decode: function of a list of token ids that returns a str.
+        encode: function of a text that returns its token ids.
+        decode: function of a list of token ids that returns a text.
         start_id: int, the token that stands before a text without a context.
         end_id: int or None, the token at which generation ends.
         add_start: bool, whether `start_id` also begins every other text, as the
-            tokenizers of Llama and Gemma have it. Default False.
+            tokenizers of Llama and Gemma have it.
         special_ids: collection of int, tokens left out of the text that is
-            generated. Default none.
+            generated.
 
     Example:
     >>> from keras_idea.data import byte_vocabulary
@@ -100,11 +100,8 @@ class HarnessModel(TemplateLM):
     ) -> list[int]:
         """List of the token ids of a text.
 
-        Args:
-            string: str.
-            add_special_tokens: bool or None, whether the start token comes first.
-                None: if `add_start`, unless the text itself begins with it.
-            **kwargs: taken for the harness's sake, not used.
+        `add_special_tokens` says whether the start token comes first; None: if
+        `add_start`, unless the text itself begins with it.
         """
         ids = [int(token) for token in self._encode(string)] if string else []
         if add_special_tokens is None:

@@ -59,10 +59,6 @@ def local_tasks(names: Iterable[str], folder: str | os.PathLike) -> list[dict]:
     Returns:
         List of dict, for `tasks` of `lm_eval.simple_evaluate`.
 
-    Raises:
-        ValueError: for a task that has no file here, or a file that is missing or
-            broken.
-
     Example:
     >>> (task,) = local_tasks(["openwebtext"], "eval")
     >>> task["task"], task["output_type"]
@@ -217,14 +213,7 @@ def _own(path: str) -> dict:
 
 
 def openwebtext(documents: list[dict]) -> list[dict]:
-    """As the others: the perplexity of documents.
-
-    Args:
-        documents: list of dict with a "text".
-
-    Returns:
-        List of one dict.
-    """
+    """As the others: the perplexity of documents, each with a "text"."""
     metrics = ("word_perplexity", "byte_perplexity", "bits_per_byte")
     return [
         _task(

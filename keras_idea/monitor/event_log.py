@@ -39,9 +39,6 @@ def tensorboardx() -> ModuleType:
     """The package `tensorboardX`, if what else a log needs is there too.
 
     Its images need Pillow, the memory's curve psutil.
-
-    Raises:
-        MissingPackage: naming the extra, if one of them is missing.
     """
     for module in ("PIL", "psutil"):
         require(module, "Logging to TensorBoard", "tensorboard")
@@ -49,16 +46,12 @@ def tensorboardx() -> ModuleType:
 
 
 class EventLog:
-    """One event file in a log folder, which others may share.
+    """One event file in a log folder, which others may share; the folder is made.
 
     Of several processes of a run the first alone writes one.
 
     TensorBoard hides what earlier files of the folder say of later steps than
     `start`, so that a resumed run goes on where its checkpoint was.
-
-    Args:
-        folder: path of the log folder; made if need be.
-        start: int, the optimizer steps taken so far.
     """
 
     def __init__(self, folder: str | os.PathLike, start: int) -> None:
@@ -80,12 +73,7 @@ class EventLog:
         self._writer.add_custom_scalars(charts)
 
     def scalars(self, step: int, values: Mapping[str, float | None]) -> None:
-        """Writes numbers.
-
-        Args:
-            step: int, the optimizer steps taken.
-            values: dict of tag to float; None is left out.
-        """
+        """Writes numbers by their tags; None is left out."""
         for tag, value in values.items():
             if value is not None:
                 self._writer.add_scalar(tag, value, step)
@@ -111,15 +99,9 @@ class EventLog:
 def last_value(
     folder: str | os.PathLike, tag: str, step: int
 ) -> tuple[int, float] | None:
-    """The last number that this package wrote under a tag, up to a step.
+    """The last number that this package wrote under a tag, and its step, or None.
 
-    Args:
-        folder: path of the log folder.
-        tag: str.
-        step: int, what was written of later steps does not count.
-
-    Returns:
-        Pair of int, its step, and float; None if there is none.
+    What was written of later steps than `step` does not count.
     """
     found: tuple[int, float] | None = None
     paths = pathlib.Path(folder).glob(f"events.out.tfevents.*{_FILE_END}")

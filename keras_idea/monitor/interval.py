@@ -9,17 +9,11 @@ from keras_idea.functional.interval_mean import mean_between
 
 @dataclasses.dataclass(frozen=True)
 class Interval:
-    """What happened between two points.
+    """What happened between two points."""
 
-    Attributes:
-        loss: float or None, the mean loss of its batches.
-        batches_per_second: float or None.
-        logs: dict, Keras's logs of its last batch.
-    """
-
-    loss: float | None
+    loss: float | None  # the mean of its batches
     batches_per_second: float | None
-    logs: dict[str, float]
+    logs: dict[str, float]  # Keras's, of its last batch
 
 
 class IntervalMeter:
@@ -63,11 +57,7 @@ class IntervalMeter:
     def take(self, batches: int) -> Interval | None:
         """Ends an interval after so many batches of this epoch.
 
-        Args:
-            batches: int.
-
-        Returns:
-            `Interval`, or None if the logs have not arrived yet.
+        None: the logs have not arrived yet.
         """
         end = self._sums(batches)
         if end is None:

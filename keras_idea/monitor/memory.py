@@ -10,11 +10,7 @@ from keras_idea.extras import require
 
 
 def host_memory() -> int:
-    """Bytes of this process in the host's memory now.
-
-    Raises:
-        MissingPackage: naming the extra, if psutil is missing.
-    """
+    """Bytes of this process in the host's memory now."""
     psutil = require("psutil", "Logging to TensorBoard", "tensorboard")
     return psutil.Process().memory_info().rss
 
@@ -22,8 +18,7 @@ def host_memory() -> int:
 def device_memory() -> int | None:
     """Bytes taken now on all devices of the backend.
 
-    Returns:
-        int, or None where there is no accelerator or it does not tell.
+    None: there is no accelerator, or it does not tell.
     """
     name = keras.backend.backend()
     # Imported by Keras; not imported here, so that no other backend is needed.

@@ -191,11 +191,7 @@ class Monitor(keras.callbacks.Callback):
         self._log = None
 
     def read_neurons(self, step: int) -> None:
-        """Reads the neurons now; between two batches only.
-
-        Args:
-            step: int, the optimizer steps taken.
-        """
+        """Reads the neurons, after so many steps; between two batches only."""
         self._neurons.read(watched_groups(self.model), self._true(step))
 
     def _advance(self, batches: int) -> None:
@@ -208,7 +204,7 @@ class Monitor(keras.callbacks.Callback):
         self._batches = batches
         if self._figures is None:
             self._figures = self._figures_of_fit()
-        self._figures.work_after(self._batches_before + batches)
+        self._figures.work.after(self._batches_before + batches)
         if step // self.update_every > self._last_point // self.update_every:
             self._add_point(step)
         self._write_points()
@@ -222,7 +218,7 @@ class Monitor(keras.callbacks.Callback):
     def _add_point(self, step: int) -> None:
         """Notes that there is a point here; its logs may not have arrived."""
         step = self._true(step)
-        work = self._figures.work_after(self._batches_before + self._batches)
+        work = self._figures.work.after(self._batches_before + self._batches)
         self._points.append((step, self._batches_before, self._batches, work))
         self._last_point = step
 

@@ -11,13 +11,8 @@ from keras_idea.surgery.find import FFN
 class NeuronLog:
     """Reads the neurons now and then, and writes what was seen.
 
-    Args:
-        log: `EventLog` of the `fit`.
-        watch: `NeuronWatch`, which remembers the fits before it.
-        start: int, the optimizer steps taken when the `fit` began.
-
-    Attributes:
-        last_step: int, the step of the last reading.
+    `watch` remembers the fits before this one, which began at the step `start`.
+    `last_step` is the step of the last reading.
     """
 
     def __init__(self, log: EventLog, watch: NeuronWatch, start: int) -> None:
@@ -27,10 +22,7 @@ class NeuronLog:
     def read(self, ffns: list[FFN], step: int, last: bool = False) -> None:
         """Reads the neurons and writes it; the model must be in sync.
 
-        Args:
-            ffns: list of `FFN` handles, built.
-            step: int, the optimizer steps taken.
-            last: bool, see `NeuronWatch.read`. Default False.
+        `last`: see `NeuronWatch.read`.
         """
         readings = self._watch.read(ffns, step, last)
         self.last_step = step

@@ -15,34 +15,22 @@ _MOST_READINGS = 160
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """What was seen of one FFN.
-
-    Attributes:
-        name: str, as of its `FFN` handle.
-        width: int, neurons alive.
-        sparsity: float, the fraction pruned of those it began with.
-        importance: float array, of the living; empty once the FFN was compacted.
-        churn: int or None, neurons that entered or left the `k` of greatest
-            importance since the last reading; None for the first one, and once the
-            FFN was compacted. k is the width that pruning aims at, or the neurons
-            alive.
-    """
+    """What was seen of one FFN."""
 
     name: str
-    width: int
-    sparsity: float
-    importance: np.ndarray
+    width: int  # neurons alive
+    sparsity: float  # the fraction pruned of those it began with
+    importance: np.ndarray  # of the living; empty once the FFN was compacted
+    # Neurons that entered or left the k of greatest importance since the last reading;
+    # None for the first one, and once the FFN was compacted. k is the width that
+    # pruning aims at, or the neurons alive.
     churn: int | None
 
 
 def watched_groups(model: keras.layers.Layer) -> list[FFN]:
-    """The FFNs of a model, and the attention layers of which heads are pruned.
+    """The FFNs of a built model, and the attention layers of which heads are pruned.
 
-    Args:
-        model: a built Keras model.
-
-    Returns:
-        list of `FFN` handles. A head that nobody prunes has no state to look at.
+    A head that nobody prunes has no state to look at.
     """
     return [
         group
@@ -65,10 +53,7 @@ class NeuronWatch:
     def narrowed(self, ffns: list[FFN]) -> bool:
         """Whether pruning has ended with a narrowing since this was asked last.
 
-        Only shapes are looked at, so nothing syncs.
-
-        Args:
-            ffns: list of `FFN` handles, all of the model.
+        Only shapes are looked at, so nothing syncs. `ffns` are all of the model.
         """
         before, self._dims = self._dims, [ffn.hidden_dim for ffn in ffns]
         if len(before) != len(ffns) or self._dims == before:
@@ -78,12 +63,8 @@ class NeuronWatch:
     def read(self, ffns: list[FFN], step: int, last: bool = False) -> list[Reading]:
         """Reads the neurons; the model's variables must be in sync.
 
-        Args:
-            ffns: list of `FFN` handles, built.
-            step: int, the optimizer steps taken.
-            last: bool, whether those that are left are ranked one last time: their
-                scores are still those of the step that pruned the others. Default
-                False.
+        `last`: those that are left are ranked one last time, because their scores are
+        still those of the step that pruned the others.
         """
         return [self._read(ffn, step, last) for ffn in ffns]
 

@@ -38,27 +38,18 @@ class RunFigures:
         self._peak_flops = peak_flops
         self._batches = batches
         length = input_length(model) if sequence_length is None else sequence_length
-        self._work = WorkCount(model, length)
+        self.work = WorkCount(model, length)
         self._flops_before = flops_before
-        self._of_token = self._work.present
+        self._of_token = self.work.present
         self._settled = (0, 0)  # batches and work at the last point
-
-    def work_after(self, batches: int) -> int:
-        """Multiply-adds times batches so far; to be asked before each batch."""
-        return self._work.after(batches)
 
     def at(
         self, interval: Interval, batches: int, work: int
     ) -> dict[str, float | None]:
-        """The figures at a point.
+        """The figures at a point, by tag; None: unknown.
 
-        Args:
-            interval: `Interval`, since the last point.
-            batches: int, batches of the `fit` so far.
-            work: int, what `work_after` said then.
-
-        Returns:
-            Dict of tag to number; None: unknown.
+        `interval` is what happened since the last point, `batches` are those of the
+        `fit` so far, and `work` is what `work.after` said then.
         """
         speed = interval.batches_per_second
         host, device = host_memory(), device_memory()
@@ -109,12 +100,8 @@ def input_length(model: keras.Model) -> int | None:
 def infer_tokens(model: keras.Model, batches: int) -> int | None:
     """Tokens of a batch, of a model whose inputs have a fixed length.
 
-    Args:
-        model: the fitted Keras model, its variables in sync.
-        batches: int >= 1, batches of this epoch so far.
-
-    Returns:
-        int, or None if the length or the number of samples is unknown.
+    None: the length or the number of samples is unknown. `batches` are those of this
+    epoch so far, one at least; the variables must be in sync.
     """
     length = input_length(model)
     counts = [metric.count for metric in model.metrics if metric.name == "loss"]

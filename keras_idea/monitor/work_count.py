@@ -15,13 +15,10 @@ _QUERIES = ("query", "_query_dense", "query_dense", "q_proj", "query_projector")
 
 
 def matrices(model: keras.Model) -> list[keras.Variable]:
-    """Those trainable weights of a model that every token is multiplied by.
+    """Those trainable weights of a built model that every token is multiplied by.
 
     Embeddings are among them only if they are the logits' matrix too; of positions none
     is. Norms, biases of any rank and the pruning state are not.
-
-    Args:
-        model: a built Keras model.
     """
     logits = {
         id(layer.embeddings)
@@ -45,12 +42,6 @@ def matrix_weights(model: keras.Model) -> int:
 
     FFNs count as wide as they are physically: a masked neuron is multiplied all the
     same.
-
-    Args:
-        model: a built Keras model.
-
-    Returns:
-        int.
     """
     return sum(math.prod(variable.shape) for variable in matrices(model))
 
@@ -58,11 +49,7 @@ def matrix_weights(model: keras.Model) -> int:
 def attention_width(model: keras.Model) -> int:
     """Features of the queries of all heads, summed over the attentions of a model.
 
-    Args:
-        model: a built Keras model.
-
-    Returns:
-        int; 0 if there is no attention that is known.
+    0: there is no attention that is known.
     """
     return sum(_query_features(layer) for layer in walk(model))
 
@@ -80,15 +67,10 @@ def _query_features(layer: keras.layers.Layer) -> int:
 
 
 def multiply_adds(model: keras.Model, sequence_length: int | None) -> int:
-    """Multiply-adds of a token in a forward pass.
+    """Multiply-adds of a token in a forward pass: see `token_multiply_adds`.
 
-    Args:
-        model: a built Keras model.
-        sequence_length: int, tokens that attend to each other; None: unknown, and
-            the products that have no weights are left out.
-
-    Returns:
-        int, see `token_multiply_adds`.
+    `sequence_length` are tokens that attend to each other; None: unknown, and the
+    products that have no weights are left out.
     """
     length = sequence_length or 0
     return token_multiply_adds(matrix_weights(model), attention_width(model), length)
@@ -97,12 +79,8 @@ def multiply_adds(model: keras.Model, sequence_length: int | None) -> int:
 class WorkCount:
     """Sums multiply-adds times batches of a run whose FFNs become narrower in it.
 
-    Args:
-        model: the fitted Keras model, built. Only shapes are read, so nothing syncs.
-        sequence_length: int or None, as of `multiply_adds`.
-
-    Attributes:
-        present: int, the present `multiply_adds`.
+    Only shapes of the model are read, so nothing syncs. `present` are the present
+    `multiply_adds`.
     """
 
     def __init__(self, model: keras.Model, sequence_length: int | None = None) -> None:

@@ -24,18 +24,15 @@ def figure(
     title_size: float = 14,
     **subplots: Any,
 ) -> Iterator[Any]:
-    """A figure that is saved when the block ends.
+    """A figure that is saved when the block ends; yields its axes.
 
     Args:
         path: path of the PNG, or a binary file.
-        width: float, in hundreds of pixels.
-        height: float, in hundreds of pixels.
+        width: float, in hundreds of pixels; as `height`.
+        height: float.
         title: str, above all.
-        title_size: float, in points. Default 14.
+        title_size: float, in points.
         **subplots: arguments of `Figure.subplots`, and nrows, ncols.
-
-    Yields:
-        The axes, as `Figure.subplots` gives them.
     """
     # A Figure of its own: nothing of pyplot's global state is touched.
     agg = require("matplotlib.backends.backend_agg", "A picture", "cli")
@@ -48,12 +45,7 @@ def figure(
 
 
 def dress(axis: "Axes", grid: Literal["x", "y"] | None = "y") -> None:
-    """Quiet ticks, no frame above and to the right, a grid behind.
-
-    Args:
-        axis: matplotlib axis.
-        grid: "x", "y" or None.
-    """
+    """Quiet ticks, no frame above and to the right, a grid behind."""
     axis.tick_params(colors=MUTED, labelsize=10)
     axis.xaxis.label.set_color(INK)
     axis.yaxis.label.set_color(INK)

@@ -19,12 +19,7 @@ def draw_neurons(axis: "Axes", neurons: Sequence[NeuronLives], last_step: int) -
     """Draws the neurons, or heads, of every layer, sorted by the step of their death.
 
     While they are read, the living are coloured by their rank of importance
-    among the living; after that they are dead or alive.
-
-    Args:
-        axis: matplotlib axis, steps to the right.
-        neurons: list of `NeuronLives`, one a layer.
-        last_step: int, the last step of the run.
+    among the living; after that they are dead or alive. Steps go to the right.
     """
     if not neurons:  # nobody ranked them: a method that decides before the first step
         axis.text(0.5, 0.5, "nothing was ranked", ha="center", va="center")
@@ -41,7 +36,8 @@ def draw_neurons(axis: "Axes", neurons: Sequence[NeuronLives], last_step: int) -
         survivors = height * np.isfinite(cells[:, -1]).sum()
         middles.append(top + height * len(cells) / 2)
         mesh = axis.pcolormesh(
-            _edges(lives.steps),
+            # A cell reaches back to the reading before it.
+            np.concatenate([[0.0], lives.steps]),
             height * np.arange(len(cells) + 1) + top,
             cells,
             cmap="YlGnBu",
@@ -87,11 +83,6 @@ def _draw_key(axis: "Axes", mesh: "QuadMesh") -> None:
     bar.outline.set_visible(False)
     for x, name, side in ((-0.1, "least important", "right"), (1.1, "most", "left")):
         scale.text(x, 0.5, name, ha=side, va="center", transform=scale.transAxes)
-
-
-def _edges(steps: np.ndarray) -> np.ndarray:
-    """A cell reaches back to the reading before it."""
-    return np.concatenate([[0.0], steps])
 
 
 def _heat_map(lives: NeuronLives, max_rows: int) -> np.ndarray:

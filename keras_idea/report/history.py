@@ -32,12 +32,8 @@ class TrainingCurve:
 def metrics_csv(curves: Iterable[TrainingCurve]) -> str:
     """The curves as CSV text, one line a step of each run.
 
-    Args:
-        curves: iterable of `TrainingCurve`.
-
-    Returns:
-        str with columns run, step, learning_rate, width, bits_per_byte (of the step's
-        batch) and validation (bits per byte; empty where it was not measured).
+    The losses are in bits per byte: of the step's batch, and of the validation, which
+    is empty where it was not measured.
     """
     text = io.StringIO(newline="")
     lines = csv.writer(text, lineterminator="\n")

@@ -28,12 +28,7 @@ def neuron_image(
 
     In a band the neurons are sorted by the step of their death, the first on top;
     those that live on are sorted by their mean rank. Blue is important, yellow
-    unimportant, grey dead.
-
-    Args:
-        layers: non-empty list of `NeuronLives`.
-        width: int, pixels.
-        height: int, pixels of all bands together, roughly.
+    unimportant, grey dead. `height` is that of all bands together, roughly.
 
     Returns:
         uint8 array `(height, width, 3)`.

@@ -37,11 +37,8 @@ class NeuronLives:
     def sorted_levels(self, rows: int) -> np.ndarray:
         """The levels of so many of the neurons, evenly spaced in their order.
 
-        They are sorted by the step of their death, the first to die first; those
-        that die together or live on by their mean level.
-
-        Args:
-            rows: int >= 1, neurons to take; more than there are repeats some.
+        They are sorted by the step of their death, the first to die first; those that
+        die together or live on by their mean level. More rows than neurons repeat some.
 
         Returns:
             uint8 array `(rows, readings)`.

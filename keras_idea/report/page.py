@@ -36,15 +36,7 @@ summary { cursor: pointer; margin: 10px 0; color: #0b7285; }
 
 
 def report_page(records: Sequence[RunRecord], title: str) -> str:
-    """The HTML of a report.
-
-    Args:
-        records: non-empty list of `RunRecord`.
-        title: str.
-
-    Returns:
-        str, the page.
-    """
+    """The HTML of a report of one run or several."""
     several = len(records) > 1
     parts = [
         "<h2>Results</h2>",
@@ -86,7 +78,7 @@ def _curves(records: Sequence[RunRecord]) -> str:
 
 
 def _run(record: RunRecord) -> str:
-    facts = [[key, _shown(value)] for key, value in record.facts.items()]
+    facts = [[key, str(value)] for key, value in record.facts.items()]
     return "\n".join(
         [
             f'<div class="run"><h3>{html.escape(record.name)}</h3>',
@@ -103,7 +95,7 @@ def _settings(records: Sequence[RunRecord], several: bool) -> str:
     keys = dict.fromkeys(key for record in records for key in record.settings)
     rows, differing = [], []
     for key in keys:
-        values = [_shown(record.settings.get(key, "-")) for record in records]
+        values = [str(record.settings.get(key, "-")) for record in records]
         rows.append([key, *values])
         differing.append(len(set(values)) > 1)
     header = ["", *(record.name for record in records)]
@@ -138,7 +130,3 @@ def _table(
 def _image(png: bytes, alt: str) -> str:
     data = base64.b64encode(png).decode("ascii")
     return f'<img alt="{html.escape(alt)}" src="data:image/png;base64,{data}">'
-
-
-def _shown(value: object) -> str:
-    return value if isinstance(value, str) else f"{value}"

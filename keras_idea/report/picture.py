@@ -19,10 +19,9 @@ if TYPE_CHECKING:
 # Name, first and last step.
 _Stage: TypeAlias = tuple[str, int, int]
 
-_PRUNED = "#0b7285"
-_SCRATCH = "#e8590c"
 # By place: the pruned run, the one without pruning, the narrow one from scratch.
-_COLORS = (_PRUNED, _SCRATCH, "#9c36b5")
+_COLORS = ("#0b7285", "#e8590c", "#9c36b5")
+_PRUNED = _COLORS[0]
 _RATE = "#5f3dc4"
 _STAGES = {"wide": "#ffffff", "pruning": "#fff3d6", "recovery": "#e6f7ee"}
 
@@ -48,8 +47,7 @@ def draw_run(
         neurons: list of `NeuronLives`, one a layer.
         stages: list of `(name, first_step, last_step)`: "wide", "pruning",
             "recovery".
-        compaction_steps: ascending sequence of int, the steps after which the model
-            became narrower. Default (): it did not.
+        compaction_steps: ascending, the steps after which the model became narrower.
         title: str, drawn above.
     """
     ratios = [1, 1, 2.2, 2.6]
@@ -62,17 +60,13 @@ def draw_run(
         draw_neurons(axes[3], neurons, stages[-1][2])
         for axis in axes[:3]:
             dress(axis)
-            _shade(axis, stages)
+            for name, first, last in stages:
+                axis.axvspan(first, last, color=_STAGES[name], zorder=-2, linewidth=0)
         dress(axes[3], grid=None)
         _label_stages(axes[0], stages)
         _mark_compaction(axes, compaction_steps, curves[0])
         axes[3].set_xlabel("optimizer steps")
         axes[3].set_xlim(0, stages[-1][2])
-
-
-def _shade(axis: "Axes", stages: Sequence[_Stage]) -> None:
-    for name, first, last in stages:
-        axis.axvspan(first, last, color=_STAGES[name], zorder=-2, linewidth=0)
 
 
 def _label_stages(axis: "Axes", stages: Sequence[_Stage]) -> None:

@@ -28,7 +28,7 @@ def report(
     Args:
         paths: non-empty list of path, folders of finished runs.
         output: path of the HTML file. An earlier report there is replaced, another
-            file never. Default "report.html".
+            file never.
         console: `rich.console.Console` or None: the standard output.
 
     Returns:
@@ -37,7 +37,6 @@ def report(
     Raises:
         ReportRefused: if the page cannot be written there.
         RunRecordError: for a folder that no report can be made of.
-        MissingPackage: without `rich` or `matplotlib`.
 
     Example:
     >>> path = report(["finished"], "runs.html")

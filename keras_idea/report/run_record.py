@@ -23,37 +23,20 @@ _PNG_END = b"IEND\xaeB`\x82"
 
 @dataclasses.dataclass(frozen=True)
 class RunRecord:
-    """A finished run.
-
-    Args:
-        name: str, what to call it.
-        path: path of its folder.
-        settings: dict of "table.key" to value, its description.
-        rows: list of `ResultRow`, its table.
-        facts: dict, what else its table.json says, such as the backend.
-        curves: list of `TrainingCurve`, the pruned one first.
-        picture: bytes, its picture as PNG.
-        sample: str, what the narrow model wrote.
-    """
+    """A finished run."""
 
     name: str
     path: pathlib.Path
-    settings: dict
+    settings: dict  # "table.key" to value, its description
     rows: list[ResultRow]
-    facts: dict
-    curves: list[TrainingCurve]
-    picture: bytes
-    sample: str
+    facts: dict  # what else its table.json says, such as the backend
+    curves: list[TrainingCurve]  # the pruned one first
+    picture: bytes  # PNG
+    sample: str  # what the narrow model wrote
 
 
 def read_run(path: str | os.PathLike) -> RunRecord:
     """Reads the folder of a finished run.
-
-    Args:
-        path: path of the folder.
-
-    Returns:
-        `RunRecord`.
 
     Raises:
         RunRecordError: if it is no run folder, the run is not finished, or a file
@@ -88,12 +71,6 @@ def read_run(path: str | os.PathLike) -> RunRecord:
 
 def read_runs(paths: Sequence[str | os.PathLike]) -> list[RunRecord]:
     """Reads several runs, and gives those that are called alike their whole path.
-
-    Args:
-        paths: list of path.
-
-    Returns:
-        List of `RunRecord`.
 
     Raises:
         RunRecordError: as `read_run`, and if a folder is given twice.

@@ -14,13 +14,9 @@ _LINES = ("-", "--", ":")
 def draw_side_by_side(
     path: str | os.PathLike | BinaryIO, runs: Sequence[tuple[str, TrainingCurve]]
 ) -> None:
-    """Draws loss and width of the pruned models of several runs.
+    """Draws loss and width of the pruned models of several runs, with their names.
 
     Lines are the smoothed training loss, dots the validations.
-
-    Args:
-        path: path of the PNG, or a binary file.
-        runs: list of `(name, TrainingCurve)`.
     """
     with figure(
         path, 11, 6.5, "", nrows=2, ncols=1, sharex=True, height_ratios=[2.2, 1]

@@ -51,27 +51,13 @@ LEGEND = (
 
 
 def cells(row: ResultRow) -> list[str]:
-    """The texts of one row, in the order of `COLUMNS`.
-
-    Args:
-        row: `ResultRow`.
-
-    Returns:
-        List of str; "-" for what was not measured.
-    """
+    """The texts of one row, in the order of `COLUMNS`; "-": it was not measured."""
     values = [(getattr(row, name), form) for _, name, form in COLUMNS]
     return ["-" if value is None else form.format(value) for value, form in values]
 
 
 def to_markdown(rows: Sequence[ResultRow]) -> str:
-    """The table as Markdown.
-
-    Args:
-        rows: list of `ResultRow`.
-
-    Returns:
-        str, lines of equal width, numbers to the right, and the legend.
-    """
+    """The table as Markdown, and the legend."""
     lines = [[header for header, _, _ in COLUMNS], *map(cells, rows)]
     return f"{markdown_table(lines)}\n{LEGEND}\n"
 
@@ -79,11 +65,7 @@ def to_markdown(rows: Sequence[ResultRow]) -> str:
 def markdown_table(lines: Sequence[Sequence[str]]) -> str:
     """Lines of equal width, of the header and of each row; numbers to the right.
 
-    Args:
-        lines: sequence of sequences of str, equally long; the first column is text.
-
-    Returns:
-        str, Markdown.
+    The first column is text.
     """
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
@@ -96,15 +78,7 @@ def markdown_table(lines: Sequence[Sequence[str]]) -> str:
 
 
 def to_json(rows: Sequence[ResultRow], facts: dict | None = None) -> str:
-    """The table as JSON, with what is worth knowing about the run.
-
-    Args:
-        rows: list of `ResultRow`.
-        facts: dict or None, further members of the JSON object, such as versions.
-
-    Returns:
-        str, a JSON object with `rows` and the facts.
-    """
+    """The table as JSON: `rows`, and what is worth knowing about the run."""
     records = [
         {**dataclasses.asdict(row), "perplexity": row.perplexity} for row in rows
     ]
@@ -114,15 +88,7 @@ def to_json(rows: Sequence[ResultRow], facts: dict | None = None) -> str:
 def print_table(
     rows: Sequence[ResultRow], console: "rich.console.Console | None" = None
 ) -> None:
-    """Prints the table to the terminal.
-
-    Args:
-        rows: list of `ResultRow`.
-        console: `rich.console.Console` or None: the standard output.
-
-    Raises:
-        MissingPackage: without `rich`.
-    """
+    """Prints the table to the terminal, or another console."""
     console = console or standard_output()
     table = require("rich.table", "A table", "cli").Table(
         box=require("rich.box", "A table", "cli").SIMPLE_HEAD,
@@ -138,9 +104,5 @@ def print_table(
 
 
 def standard_output() -> "rich.console.Console":
-    """The console of `rich` that writes to the standard output.
-
-    Raises:
-        MissingPackage: without `rich`.
-    """
+    """The console of `rich` that writes to the standard output."""
     return require("rich.console", "A table in the terminal", "cli").Console()

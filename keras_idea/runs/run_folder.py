@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from keras_idea.checkpoints.files import CheckpointFiles
 from keras_idea.disk import check_room, reserve, writing
 from keras_idea.errors import RunFolderError
-from keras_idea.files import TEMPORARY, check_parents, replacing
-from keras_idea.locks import is_locked, locked
+from keras_idea.files import TEMPORARY, check_place, replacing
+from keras_idea_cli.locks import is_locked, locked
+from keras_idea_cli.run_files import LAST, LOCK
 
 FILES = (
     "config.toml",
@@ -22,10 +23,6 @@ FILES = (
     "narrow.keras",
 )
 FOLDERS = ("preset", "checkpoints", "tensorboard")
-#: Written last: a run without it has not come to its end.
-_LAST = "sample.txt"
-#: Locked by the process that carries out the run, and there no longer than the run.
-_LOCK = ".lock"
 _CURE = (
     "Free space on that disk, or make the folder writable; the same command resumes "
     "the run."
@@ -50,15 +47,11 @@ class RunFolder:
         self.path = pathlib.Path(path)
 
     def check(self, overwrite: bool = False) -> None:
-        """Refuses a folder that may not be written to.
+        """Refuses a folder that may not be written to, with a `RunFolderError`.
 
         Args:
             overwrite: bool, whether an earlier run may be replaced. A folder that
                 holds anything else is refused all the same.
-
-        Raises:
-            RunFolderError: if the folder is a file, holds a run and `overwrite`
-                is False, or holds something that no run wrote.
         """
         self._check_path()
         found = self._entries()
@@ -103,7 +96,7 @@ class RunFolder:
 
     def _lock(self, stack: contextlib.ExitStack) -> None:
         try:
-            stack.enter_context(locked(self.path / _LOCK))
+            stack.enter_context(locked(self.path / LOCK))
         except BlockingIOError as error:
             raise RunFolderError(
                 "Another process carries out a run in this folder. Received: "
@@ -115,22 +108,15 @@ class RunFolder:
         """Whether a live process carries out a run in the folder.
 
         False on Windows, where it cannot be known.
-
-        Raises:
-            RunFolderError: if there can be no such folder.
         """
         self._check_path()
-        return is_locked(self.path / _LOCK) is True
+        return is_locked(self.path / LOCK) is True
 
     def unfinished(self) -> pathlib.Path | None:
-        """Path of the config of the unfinished run that the folder holds, or None.
-
-        Raises:
-            RunFolderError: if there can be no such folder.
-        """
+        """Path of the config of the unfinished run that the folder holds, or None."""
         self._check_path()
         config = self.path / "config.toml"
-        ended = (self.path / _LAST).exists() or not config.is_file()
+        ended = (self.path / LAST).exists() or not config.is_file()
         return None if ended else config
 
     def checkpoints(self, training: str) -> pathlib.Path:
@@ -166,10 +152,7 @@ class RunFolder:
 
         Args:
             name: str, one of `FILES`, or of `FOLDERS` to make a folder.
-            size: int, bytes that must be free for it. Default 0.
-
-        Yields:
-            Path to write to, with the same name; nothing is there yet.
+            size: int, bytes that must be free for it.
 
         Raises:
             DiskError: if it cannot be written.
@@ -183,30 +166,23 @@ class RunFolder:
                 yield path
 
     def write(self, name: str, text: str) -> None:
-        """Writes text, whole or not at all.
-
-        Args:
-            name: str, one of `FILES`.
-            text: str.
-
-        Raises:
-            DiskError: if it cannot be written.
-        """
+        """Writes the text of one of `FILES`, as `replacing`."""
         with self.replacing(name) as path:
             path.write_bytes(text.encode())
 
     def _check_path(self) -> None:
-        check_parents(
+        check_place(
             self.path,
             RunFolderError,
             f"The run folder {str(self.path)!r} cannot be made",
             "Give another folder with --output.",
+            folder=True,
         )
 
     def _entries(self) -> list[pathlib.Path]:
         if not self.path.is_dir():
             return []
-        return sorted(path for path in self.path.iterdir() if path.name != _LOCK)
+        return sorted(path for path in self.path.iterdir() if path.name != LOCK)
 
 
 def _ours(entry: pathlib.Path) -> bool:

@@ -16,12 +16,10 @@ OTHERS = {
     "data/tokens/packing.py": {"IndexError"},
     "disk.py": {"OSError"},
     "keras_private/symbolic.py": {"ValueError"},
-    "locks.py": {"BlockingIOError"},
     "methods/method.py": {"NotImplementedError"},
     "methods/probe.py": {"NotImplementedError"},
     "processes.py": {"ValueError"},
     "report/run_record.py": {"ValueError"},
-    "validation.py": {"TypeError"},
 }
 
 

@@ -16,7 +16,7 @@ from keras_idea import files
 from keras_idea.data import byte_vocabulary
 from keras_idea.data.text.vocabulary import fingerprint_of
 from keras_idea.errors import ReportRefused
-from keras_idea.files import check_parents, json_digest, replacing, write_atomically
+from keras_idea.files import check_place, json_digest, replacing, write_atomically
 from tests.support.full_disk import full_disk
 
 
@@ -170,29 +170,33 @@ class TestReplacing:
         assert len(names) == 1 and names.pop().startswith(files.TEMPORARY)
 
 
-class TestCheckParents:
+class TestCheckPlace:
     def test_a_file_above_is_named(self, tmp_path):
         (tmp_path / "file").write_text("x")
         for folder in ("file", "file/below", "file/far/below"):
             with pytest.raises(
                 ReportRefused, match=r"^It cannot be made: '.*file' is a file\. Mend\.$"
             ):
-                check_parents(
-                    tmp_path / folder, ReportRefused, "It cannot be made", "Mend."
+                check_place(
+                    tmp_path / folder,
+                    ReportRefused,
+                    "It cannot be made",
+                    "Mend.",
+                    folder=True,
                 )
         with pytest.raises(ReportRefused, match=r" is a file\.$"):
-            check_parents(tmp_path / "file", ReportRefused, "It cannot be made")
+            check_place(tmp_path / "file", ReportRefused, "It cannot be", folder=True)
 
     def test_a_link_to_nothing_is_named(self, tmp_path):
         """`mkdir` would say that the file exists."""
         (tmp_path / "link").symlink_to(tmp_path / "gone" / "below")
         for folder in ("link", "link/below"):
             with pytest.raises(ReportRefused, match=r"link' is a link to nothing\.$"):
-                check_parents(tmp_path / folder, ReportRefused, "It cannot be made")
+                check_place(tmp_path / folder, ReportRefused, "It", folder=True)
 
     def test_what_is_free_is_not(self, tmp_path):
         for folder in (tmp_path, tmp_path / "new", tmp_path / "new/deep"):
-            check_parents(folder, ReportRefused, "no")
+            check_place(folder, ReportRefused, "no", folder=True)
 
 
 class TestJsonDigest:

@@ -15,7 +15,7 @@ PACKAGE = ROOT / "keras_idea"
 # folder.
 FLOORS = [
     {"errors"},
-    {"validation", "files", "disk", "locks", "extras", "typing"},
+    {"validation", "files", "disk", "extras", "typing"},
     {"keras_private"},
     {"processes"},
     {"functional", "schedules", "data", "report"},

@@ -13,7 +13,7 @@ from typing import BinaryIO
 import numpy as np
 
 from keras_idea.files import flush
-from keras_idea.locks import is_locked, locked
+from keras_idea_cli.locks import is_locked, locked
 
 _LOCK = ".lock"
 _TEMPORARY = ".tmp"

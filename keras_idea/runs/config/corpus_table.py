@@ -31,25 +31,8 @@ class CorpusConfig(fields.Table):
 
     They are packed without padding, the token that ends a document between them, and
     each window is seen once an epoch. `data.validation_fraction` then is the share at
-    the end that is held out, and of `data.max_megabytes` a tokenizer is trained.
-
-    Args:
-        paths: str or list of str, files or folders of `.txt`, `.md`, `.jsonl` or
-            `.parquet`, also with `.zst` or `.gz` behind. None: no such files.
-        dataset: str, a data set of Hugging Face, streamed by its name, in place of
-            `paths`. None: no data set.
-        dataset_config: str or None, the data set's configuration.
-        dataset_split: str, the part of it that is read.
-        dataset_revision: str or None, a commit makes it the same for ever.
-        validation_paths: as `paths`, documents held out. None: the end of the rest.
-        field: str, key or column of the text in a record.
-        documents: "file", "paragraphs" or "lines", what a document of a text file
-            is.
-        pattern: str or None, of folders only files whose path matches, such as
-            "*.py".
-        on_bad: "refuse" (an error at the first bad record) or "skip" (they are
-            counted and logged).
-        cache: str, folder of the tokens, made once.
+    the end that is held out, and of `data.max_megabytes` a tokenizer is trained. A data
+    set of a `dataset_revision` that is a commit is the same for ever.
     """
 
     table = "corpus"
@@ -101,12 +84,8 @@ class CorpusConfig(fields.Table):
     def read(self, validation_fraction: float, sample_bytes: int) -> Documents:
         """What the run reads.
 
-        Args:
-            validation_fraction: float, the share held out without `validation_paths`.
-            sample_bytes: int, at most so much text trains a tokenizer.
-
-        Returns:
-            `Documents`.
+        `validation_fraction` is held out without `validation_paths`; at most
+        `sample_bytes` of text train a tokenizer.
 
         Raises:
             TextError: if there is no such file, or none that can be read.

@@ -54,11 +54,6 @@ def number(
     return checked(default, check)
 
 
-def positive(default: float, below: float | None = None) -> Any:
-    """A field for a finite float > 0, and below `below`."""
-    return checked(default, above_zero(below))
-
-
 def choice(default: str, *choices: str) -> Any:
     """A field for one of a few strings."""
     return checked(default, one_of(*choices))
@@ -192,12 +187,6 @@ class Table:
 
     def told(self, *keys: str) -> str:
         """Keys with their values, for a message; marks those that nobody has set.
-
-        Args:
-            keys: str. The names of fields.
-
-        Returns:
-            str.
 
         Example:
         >>> from keras_idea.runs.config.tables import DataConfig

@@ -12,15 +12,7 @@ from keras_idea.validation import check_choice
 def check_hub(name: str, value: object) -> str | None:
     """Returns `value` if a run can make that family from nothing, or if it is None.
 
-    Args:
-        name: str. The key, for messages.
-        value: object. The value received.
-
-    Returns:
-        str or None.
-
-    Raises:
-        ArgumentError: for another name; of a known family it says how to prune it.
+    Of another family that is known it says how to prune it.
 
     Example:
     >>> check_hub("model.hub", "gpt2")

@@ -35,39 +35,11 @@ _AT_START: dict[Kind, str] = {
 class ModelConfig(fields.Table):
     """`[model]`: what is trained, and its shape before and after pruning.
 
-    The defaults stand in the fields; of what a preset decides, in `_DIMENSIONS`.
-
-    Args:
-        hub: str or None, a KerasHub family, as of `check_hub`: trains its
-            stock `CausalLM`. None, without a preset: this package's own decoder.
-        preset: str or None, a KerasHub preset to begin with: a folder, or a handle
-            such as "hf://...". It decides the dimensions, which must be left out.
-        tokenizer: str or None, of a hub model: "bytes", "bpe" or "sentencepiece"
-            (trained on the run's text; each family takes one of them); "preset":
-            a preset's own. Default: "bytes", or "preset".
-        vocabulary_size: int or None, tokens of a trained tokenizer. Default 4096.
-        model_dim: int, width of the residual stream.
-        num_layers: int, decoder blocks.
-        num_heads: int, attention heads; divides `model_dim`.
-        num_key_value_heads: int or None, heads of keys and values; divides
-            `num_heads`. None: as many as `num_heads`; of a Gemma, one.
-        hidden_dim: int, neurons of each FFN at the start: the enlarged width.
-        target_dim: int, neurons of each FFN at the end; or a float in (0, 1), the
-            fraction of `hidden_dim` kept. Default 192, unless there are `targets` or
-            a budget.
-        targets: dict or None, in its place, what is kept by kind, an int or a fraction
-            as of `target_dim`: "neurons", of each FFN; "kv_groups", the key/value heads
-            of each attention layer, each with its query heads.
-        target_parameters: int or None, a budget in its place: the parameters that the
-            narrow model may have; as much stays of `kinds` as that allows.
-        target_bytes: int or None, the same in bytes, of parameters in `target_dtype`.
-        target_flops: int or None, the same in operations of a token, forward: two a
-            weight in a matrix.
-        kinds: list of str, what a budget prunes: "neurons" (default), "kv_groups".
-        target_dtype: str, "float32" (default), "bfloat16", "float16" or "int8".
-        round_to: int, of which a width that is not given as a number of neurons is a
-            multiple. Default 1.
-        sequence_length: int, tokens the model sees at once.
+    The defaults stand in the fields; of what a preset decides, in `_DIMENSIONS`, and
+    of `target_dim`, if there are no targets and no budget, in `_TARGET_DIM`. As much
+    stays of `kinds` as a budget allows; it counts parameters, their bytes in
+    `target_dtype`, or the operations of a token, forward: two a weight in a matrix.
+    `round_to` is for a width that is not given as a number of neurons.
     """
 
     table = "model"
@@ -203,13 +175,7 @@ class ModelConfig(fields.Table):
         return Sizes(self.hidden_dim, self.key_value_heads)
 
     def sizes_at_end(self, start: Sizes) -> Sizes:
-        """The sizes of the narrow model, without a budget.
-
-        Args:
-            start: `Sizes` of the wide one.
-
-        Returns:
-            `Sizes`.
+        """The sizes of the narrow model, without a budget, from those of the wide one.
 
         Raises:
             ConfigError: if there is nothing to prune.

@@ -58,42 +58,20 @@ class RunConfig:
         return self.optimizer.gradient_accumulation_steps
 
     def with_output(self, output: str) -> "RunConfig":
-        """The same run, its results to another folder.
-
-        Args:
-            output: str, the run folder.
-
-        Returns:
-            `RunConfig`.
-        """
+        """The same run, its results to another folder."""
         return dataclasses.replace(
             self, run=dataclasses.replace(self.run, output=output)
         )
 
     def with_mesh(self, mesh: dict[str, int]) -> "RunConfig":
-        """The same run on other devices.
-
-        Args:
-            mesh: dict, as `[distribution] mesh`.
-
-        Returns:
-            `RunConfig`.
-
-        Raises:
-            ConfigError: if it does not divide the batch.
-        """
+        """The same run on other devices; `mesh` is that of `[distribution]`."""
         spread = dataclasses.replace(self.distribution, mesh=mesh)
         return dataclasses.replace(self, distribution=spread)
 
     def changes_from(self, other: "RunConfig") -> str:
-        """What differs from another run, in words: "" if nothing does.
+        """The first key that differs from another run, with both values, or "".
 
-        Args:
-            other: `RunConfig`. Where the results go does not count, nor on which
-                devices they are computed.
-
-        Returns:
-            str: the first key that differs, with both values.
+        Where the results go does not count, nor on which devices they are computed.
         """
         same_place = dataclasses.replace(
             other.with_output(self.run.output), distribution=self.distribution
@@ -107,14 +85,7 @@ class RunConfig:
         return ""
 
     def to_toml(self) -> str:
-        """The run as TOML text, every key spelled out.
-
-        Returns:
-            str that `load_config` reads back to an equal `RunConfig`.
-
-        Raises:
-            MissingPackage: if tomli-w is not installed.
-        """
+        """TOML that `load_config` reads back to an equal run, every key spelled out."""
         tomli_w = require("tomli_w", "Writing a run's config", "cli")
         return tomli_w.dumps(
             {
@@ -129,9 +100,6 @@ def load_config(path: str | os.PathLike | None = None) -> RunConfig:
 
     Args:
         path: path of a TOML file; None: the demo that comes with the package.
-
-    Returns:
-        `RunConfig`.
 
     Raises:
         ConfigError: if the file cannot be read, is no TOML, or holds an unknown
@@ -158,18 +126,7 @@ def load_config(path: str | os.PathLike | None = None) -> RunConfig:
 
 
 def parse_config(text: str, name: str = "run") -> RunConfig:
-    """Reads and checks TOML text; `name` makes the default output folder.
-
-    Args:
-        text: str, TOML.
-        name: str; a run without an output goes to `runs/<name>`.
-
-    Returns:
-        `RunConfig`.
-
-    Raises:
-        ConfigError: as `load_config`.
-    """
+    """Reads and checks TOML text; a run without an output goes to `runs/<name>`."""
     try:
         received = tomllib.loads(text)
     # Besides its own error: an integer of too many digits, brackets in brackets.

@@ -3,32 +3,25 @@
 import dataclasses
 from collections.abc import Mapping
 
+import keras
+
 from keras_idea import methods
+from keras_idea.runs.config.run_config import RunConfig
 from keras_idea.runs.config.sizes import Sizes
-from keras_idea.runs.config.tables import BudgetConfig, PruningConfig
 from keras_idea.schedules.compaction import compaction_widths
 
 
 @dataclasses.dataclass(frozen=True)
 class Timeline:
-    """The steps and sizes of a run, worked out once.
+    """The steps and sizes of a run, worked out once."""
 
-    Attributes:
-        begin: int, the last optimizer step at full width.
-        end: int, the optimizer step at which the stage of pruning is over.
-        total: int, optimizer steps of the whole run.
-        wide: `Sizes` of the model at the start.
-        narrow: `Sizes` of the model at the end.
-        compactions: dict of the step after which the model becomes physically
-            narrower, inside its `fit`, to the `Sizes` that it has places for from
-            there on; ascending.
-    """
-
-    begin: int
-    end: int
-    total: int
+    begin: int  # the last optimizer step at full width
+    end: int  # the optimizer step at which the stage of pruning is over
+    total: int  # optimizer steps of the whole run
     wide: Sizes
     narrow: Sizes
+    # Of each step after which the model becomes physically narrower, inside its `fit`,
+    # the `Sizes` that it has places for from there on; ascending.
     compactions: Mapping[int, Sizes]
 
     @property
@@ -43,32 +36,19 @@ class Timeline:
 
 
 def make_timeline(
-    budget: BudgetConfig,
-    pruning: PruningConfig,
-    wide: Sizes,
-    narrow: Sizes,
-    parts: int = 1,
-    eager: bool = False,
+    config: RunConfig, wide: Sizes, narrow: Sizes, here: bool = True
 ) -> Timeline:
     """The timeline of a run.
 
-    Args:
-        budget: `BudgetConfig`, the steps of each stage.
-        pruning: `PruningConfig`, the method, and when the model becomes narrow.
-        wide: `Sizes` of the model at the start.
-        narrow: `Sizes` of the model at the end.
-        parts: int, devices that share the units. Default 1.
-        eager: bool, whether no step is compiled. Default False.
-
-    Returns:
-        `Timeline`.
+    `here` says whether it is run in this process; if not, it is compiled.
 
     Example:
-    >>> wide, narrow = Sizes(512), Sizes(192)
-    >>> make_timeline(BudgetConfig(), PruningConfig(), wide, narrow).end
+    >>> make_timeline(RunConfig(), Sizes(512), Sizes(192)).end
     750
     """
-    begin, steps = budget.enlarge_steps, budget.prune_steps
+    pruning = config.pruning
+    begin, steps = config.budget.enlarge_steps, config.budget.prune_steps
+    compiled = keras.backend.backend() != "torch" or config.run.jit_compile
     method = methods.get(pruning.method)
     before = wide.by_kind()
     schedules = {
@@ -81,13 +61,13 @@ def make_timeline(
         pruning.compact,
         list(schedules.values()),
         method.end_step(begin, steps),
-        parts,
-        eager,
+        config.distribution.size[1],
+        eager=here and not compiled,
     )
     return Timeline(
         begin=begin,
         end=begin + steps,
-        total=budget.total_steps,
+        total=config.budget.total_steps,
         wide=wide,
         narrow=narrow,
         compactions={

@@ -24,19 +24,10 @@ _MOST_BYTES = 512_000_000
 def judge_text(
     judged: Judged, source: str | os.PathLike, stride: int | None = None
 ) -> Perplexity:
-    """Perplexity over the whole of a text.
-
-    Args:
-        judged: `Judged`.
-        source: path of a text file or folder, or "stdlib".
-        stride: int or None, as of `keras_idea.evaluation.perplexity`.
-
-    Returns:
-        `Perplexity`.
+    """Perplexity over the whole of a text: a file or folder, or "stdlib".
 
     Raises:
         EvaluationError: if there is more than 512 MB of text, or one token of it.
-        TextError: if there is none.
     """
     corpus = load_text(source, max_bytes=_MOST_BYTES)
     text = np.concatenate([corpus.train, corpus.validation]).tobytes()
@@ -78,10 +69,6 @@ def judge_tasks(
 
     Returns:
         dict of task to dict of metric to number.
-
-    Raises:
-        MissingPackage: if lm-evaluation-harness is not installed.
-        ValueError: for a local file that is missing or broken.
     """
     lm_eval = require("lm_eval", "Carrying out tasks", "eval")
     from keras_idea.evaluation.hub_tasks import PaperTasks
@@ -107,14 +94,7 @@ def judge_tasks(
 
 
 def harness_model(judged: Judged) -> "HarnessModel":
-    """A model as lm-evaluation-harness takes it.
-
-    Args:
-        judged: `Judged`.
-
-    Returns:
-        `HarnessModel`.
-    """
+    """A model as lm-evaluation-harness takes it."""
     from keras_idea.evaluation.harness import HarnessModel
 
     return HarnessModel(

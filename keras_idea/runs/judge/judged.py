@@ -30,38 +30,22 @@ DEFAULT_LENGTH = 1024
 
 @dataclasses.dataclass(frozen=True)
 class Judged:
-    """A saved model, ready to be judged.
-
-    Attributes:
-        scorer: `TokenScorer`.
-        vocabulary: `Vocabulary`.
-        start_id: int, the token that stands before a text.
-        end_id: int or None, the token at which generated text ends.
-        add_start: bool, whether `start_id` begins every text.
-        special_ids: frozenset of int, tokens that stand for no text.
-    """
+    """A saved model, ready to be judged."""
 
     scorer: TokenScorer
     vocabulary: Vocabulary
-    start_id: int
-    end_id: int | None
-    add_start: bool = False
-    special_ids: frozenset[int] = frozenset()
+    start_id: int  # the token that stands before a text
+    end_id: int | None  # the token at which generated text ends
+    add_start: bool = False  # whether `start_id` begins every text
+    special_ids: frozenset[int] = frozenset()  # tokens that stand for no text
 
 
 def load_judged(
     path: str | os.PathLike, length: int | None = None, batch_tokens: int = 8192
 ) -> Judged:
-    """Loads a saved model to judge it.
+    """Loads a saved model, of a run folder or a KerasHub preset, to judge it.
 
-    Args:
-        path: path of a run folder, or of a KerasHub preset.
-        length: int or None, tokens it sees at once; None: as many as in its run,
-            else 1024.
-        batch_tokens: int, tokens scored at once.
-
-    Returns:
-        `Judged`.
+    `length` are the tokens that it sees at once; None: as in its run, else 1024.
 
     Raises:
         EvaluationError: if there is no model, or it cannot be loaded.
@@ -100,13 +84,9 @@ def load_judged(
 
 
 def vocabulary_of(model: keras.Model) -> Vocabulary | None:
-    """The tokens of a saved model.
+    """The tokens of a saved model, as `load_run` returned it.
 
-    Args:
-        model: what `load_run` returned.
-
-    Returns:
-        `Vocabulary`, or None if nothing tells what its ids stand for.
+    None: nothing tells what its ids stand for.
     """
     preprocessor = getattr(model, "preprocessor", None)
     if preprocessor is not None:
@@ -118,13 +98,9 @@ def vocabulary_of(model: keras.Model) -> Vocabulary | None:
 
 
 def trained_length(path: str | os.PathLike) -> int | None:
-    """Tokens of the sequences that a run trained on.
+    """Tokens of the sequences that a run trained on, from its folder.
 
-    Args:
-        path: path of a run folder.
-
-    Returns:
-        int, or None if it is none, or one of another version.
+    None: it is none, or one of another version.
     """
     config = pathlib.Path(path) / "config.toml"
     if not config.is_file():

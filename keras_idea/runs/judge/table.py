@@ -6,46 +6,29 @@ import rich.table
 from keras_idea.evaluation import Perplexity
 
 
-def print_text(found: Perplexity, console: rich.console.Console | None = None) -> None:
-    """Prints what `judge_text` found as a table.
+def print_text(found: Perplexity) -> None:
+    """Prints what `judge_text` found as a table."""
+    metrics = {
+        "bits a byte": f"{found.bits_per_byte:.4f}",
+        "perplexity a token": f"{found.per_token:.4f}",
+        "tokens": f"{found.tokens:,}",
+    }
+    _print({"text": metrics})
 
-    Args:
-        found: `Perplexity`.
-        console: `rich.console.Console` or None: the standard output.
-    """
+
+def print_tasks(found: dict[str, dict[str, float]]) -> None:
+    """Prints what `judge_tasks` found as a table."""
     _print(
         {
-            "text": {
-                "bits a byte": f"{found.bits_per_byte:.4f}",
-                "perplexity a token": f"{found.per_token:.4f}",
-                "tokens": f"{found.tokens:,}",
-            }
-        },
-        console,
+            task: {name: f"{value:.4f}" for name, value in metrics.items()}
+            for task, metrics in found.items()
+        }
     )
 
 
-def print_tasks(
-    found: dict[str, dict[str, float]], console: rich.console.Console | None = None
-) -> None:
-    """Prints what `judge_tasks` found as a table.
-
-    Args:
-        found: dict of task to dict of metric to number.
-        console: `rich.console.Console` or None: the standard output.
-    """
-    rows = {
-        task: {name: f"{value:.4f}" for name, value in metrics.items()}
-        for task, metrics in found.items()
-    }
-    _print(rows, console)
-
-
-def _print(
-    groups: dict[str, dict[str, str]], console: rich.console.Console | None
-) -> None:
+def _print(groups: dict[str, dict[str, str]]) -> None:
     table = rich.table.Table("judged by", "metric", "value", box=None)
     for group, metrics in groups.items():
         for i, (name, value) in enumerate(metrics.items()):
             table.add_row("" if i else group, name, value)
-    (console or rich.console.Console()).print(table)
+    rich.console.Console().print(table)

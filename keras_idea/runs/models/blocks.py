@@ -10,14 +10,7 @@ from keras_idea.surgery import find_ffns
 
 
 def rematerialized(model: keras.Model, asked: bool = True) -> keras.Model:
-    """`model`, its blocks rematerialized if that is asked for.
-
-    Args:
-        model: the run's decoder, or a KerasHub `CausalLM`.
-        asked: bool, `run.rematerialize`. Default True.
-
-    Returns:
-        `model` itself.
+    """`model` itself, its blocks rematerialized if that is asked for.
 
     Raises:
         ConfigError: if the blocks drop at random: Keras 3.15 drops others in the
@@ -40,11 +33,7 @@ def rematerialized(model: keras.Model, asked: bool = True) -> keras.Model:
 def transformer_blocks(model: keras.Model) -> list[keras.layers.Layer]:
     """The layers of a model, each of which holds one FFN and what goes with it.
 
-    Args:
-        model: this package's decoder, or a KerasHub `CausalLM`.
-
-    Returns:
-        List of layers, in their order.
+    It is this package's decoder, or a KerasHub `CausalLM`; they are in its order.
     """
     backbone = getattr(model, "backbone", None)
     if backbone is None:

@@ -25,28 +25,18 @@ from keras_idea.surgery.find import Kind
 
 @dataclasses.dataclass(frozen=True)
 class RunModels:
-    """What a run trains, whichever library its models come from.
+    """What a run trains, whichever library its models come from."""
 
-    Args:
-        corpus: `TokenizedText`, in the models' vocabulary.
-        vocabulary: `Vocabulary`, which that is.
-        at_start: `Sizes` of the wide model.
-        at_end: `Sizes` of the narrow one.
-        wide: function that makes the compiled model that is pruned.
-        plain: function of `Sizes` that makes a compiled model of them, with fresh
-            weights and nothing of pruning in it.
-        save: function of a compacted model and a path.
-        saved_as: str, the entry of the run folder that it writes.
-    """
-
-    corpus: TokenizedText
+    corpus: TokenizedText  # in the models' vocabulary
     vocabulary: Vocabulary
-    at_start: Sizes
-    at_end: Sizes
+    at_start: Sizes  # of the wide model
+    at_end: Sizes  # of the narrow one
+    # Makes the compiled model that is pruned.
     wide: Callable[[], keras.Model]
+    # Makes a compiled one, with fresh weights and nothing of pruning in it.
     plain: Callable[[Sizes], keras.Model]
-    save: Callable[[keras.Model, pathlib.Path], None]
-    saved_as: str
+    save: Callable[[keras.Model, pathlib.Path], None]  # of a compacted model
+    saved_as: str  # the entry of the run folder that it writes
 
 
 def bare_decoder(
@@ -54,16 +44,7 @@ def bare_decoder(
     sizes: Sizes,
     ffn: Callable[..., keras.layers.Layer] = GatedFFN,
 ) -> keras.Model:
-    """A run's byte-level decoder, not compiled.
-
-    Args:
-        config: `RunConfig`.
-        sizes: `Sizes`.
-        ffn: function that makes an FFN. Default `GatedFFN`.
-
-    Returns:
-        keras.Model.
-    """
+    """A run's byte-level decoder, not compiled."""
     shape = config.model
     head_dim = shape.model_dim // shape.num_heads
     heads, key_value_heads = shape.num_heads, shape.num_key_value_heads
@@ -88,26 +69,14 @@ def bare_decoder(
 
 
 def decoder_models(config: RunConfig, text: RawText) -> RunModels:
-    """The models of a run of this package's own byte-level decoder.
-
-    Args:
-        config: `RunConfig`.
-        text: `RawText`.
-
-    Returns:
-        `RunModels`.
-    """
-    shape = config.model
+    """The models of a run of this package's own byte-level decoder."""
     vocabulary = byte_vocabulary(config.corpus.given)
-    start = shape.sizes_at_start
-
+    start = config.model.sizes_at_start
     return RunModels(
         corpus=text.tokenized(vocabulary),
         vocabulary=vocabulary,
         at_start=start,
-        at_end=narrow_sizes(
-            shape, start, outline_of(config), config.distribution.size[1]
-        ),
+        at_end=narrow_sizes(config, start, outline_of(config)),
         wide=lambda: compiled(config, bare_decoder(config, start, PrunableGatedFFN)),
         plain=lambda sizes: compiled(config, bare_decoder(config, sizes), False),
         save=lambda narrow, path: narrow.save(path),
@@ -133,14 +102,7 @@ def pruning(
 ) -> IdeaPruneCallback:
     """The callback that prunes the run's wide model.
 
-    Args:
-        settings: `PruningConfig`.
-        budget: `BudgetConfig`.
-        targets: dict of a kind to the units that are kept of it in each layer.
-        log_dir: `Monitor` or None.
-
-    Returns:
-        `IdeaPruneCallback`.
+    `targets` says of each kind the units that are kept in each layer.
     """
     method: str | methods.Method = settings.method
     if method == "sensitivity":

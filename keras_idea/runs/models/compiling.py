@@ -17,16 +17,7 @@ _LOGITS = "logits"
 
 
 def compiled(config: RunConfig, model: keras.Model, pruned: bool = True) -> keras.Model:
-    """`model`, compiled as the run says.
-
-    Args:
-        config: `RunConfig`.
-        model: keras.Model, tokens to logits.
-        pruned: bool, see `learning_rate`. Defaults to True.
-
-    Returns:
-        `model` itself.
-    """
+    """`model` itself, compiled as the run says; `pruned`: see `learning_rate`."""
     model.compile(
         optimizer=make_optimizer(config, pruned),
         loss=cross_entropy(),
@@ -38,17 +29,10 @@ def compiled(config: RunConfig, model: keras.Model, pruned: bool = True) -> kera
 
 
 def make_optimizer(config: RunConfig, pruned: bool = True) -> keras.Optimizer:
-    """The run's optimizer, its state not made yet.
+    """The run's optimizer, its state not made yet; `pruned`: see `learning_rate`.
 
     In "mixed_float16" the loss is scaled, as Keras does it: a step whose gradients
     overflow is left out.
-
-    Args:
-        config: `RunConfig`.
-        pruned: bool, see `learning_rate`.
-
-    Returns:
-        `keras.Optimizer`.
 
     Raises:
         ConfigError: for clipping or accumulation on tensorflow.
@@ -78,16 +62,8 @@ def learning_rate(
 
     With `optimizer.rewarm` a second one, as high as that share of the peak, over the
     steps from the beginning of the pruning on. It ends at the end rate, after a warm-up
-    of a quarter of these steps at most.
-
-    Args:
-        settings: `OptimizerConfig`.
-        budget: `BudgetConfig`.
-        pruned: bool, False: of the model that is trained narrow from scratch, under
-            one cosine always.
-
-    Returns:
-        `LearningRateSchedule`.
+    of a quarter of these steps at most. The model that is trained narrow from scratch,
+    not `pruned`, has one cosine always.
     """
     enlarge, total = budget.enlarge_steps, budget.total_steps
     peak, end = settings.peak_learning_rate, settings.end_learning_rate

@@ -24,34 +24,24 @@ _FLOAT32 = 4
 
 @dataclasses.dataclass(frozen=True)
 class Footprint:
-    """Bytes of one device while a model of given sizes trains.
-
-    Attributes:
-        sizes: `Sizes`.
-        parameters: int, of the whole model.
-        multiply_adds: int, of a token in a forward pass.
-        weights: int, the model's variables; exact.
-        gradients: int, one for each weight that trains; exact.
-        optimizer: int, the optimizer's variables; exact.
-        pruning: int, scores and masks, beside the model and in its optimizer; exact
-            but for what a method measures, and of a mesh at most.
-        activations: int, what the forward pass keeps for the backward pass: an
-            estimate, of what the compiler fuses nothing is left out.
-        checkpoint: int, a checkpoint, of all devices together; exact but for the
-            names in it.
-        narrowing: int, what is held at most while this model becomes narrower: it
-            trains no step then, and its variables are cut one after another.
-    """
+    """Bytes of one device while a model of given sizes trains."""
 
     sizes: Sizes
-    parameters: int
-    multiply_adds: int
-    weights: int
-    gradients: int
-    optimizer: int
+    parameters: int  # of the whole model
+    multiply_adds: int  # of a token in a forward pass
+    weights: int  # the model's variables; exact
+    gradients: int  # one for each weight that trains; exact
+    optimizer: int  # the optimizer's variables; exact
+    # Scores and masks, beside the model and in its optimizer; exact but for what a
+    # method measures, and of a mesh at most.
     pruning: int
+    # What the forward pass keeps for the backward pass: an estimate, of what the
+    # compiler fuses nothing is left out.
     activations: int
+    # Of all devices together; exact but for the names in it.
     checkpoint: int
+    # Held at most while this model becomes narrower: it trains no step then, and its
+    # variables are cut one after another.
     narrowing: int
 
     @property
@@ -66,15 +56,7 @@ def footprint(
 ) -> Footprint:
     """The `Footprint` of a run's model of given sizes; nothing is allocated for it.
 
-    Args:
-        config: `RunConfig`.
-        outline: `Outlines` of the run's models.
-        sizes: `Sizes`.
-        pruned: bool, whether the pruning is over: its part of the optimizer is given
-            up then. Default False.
-
-    Returns:
-        `Footprint`.
+    `pruned`: the pruning is over, and its part of the optimizer is given up.
 
     Raises:
         ConfigError: if the mesh does not divide the model.
@@ -124,19 +106,13 @@ def _pruning_state(config: RunConfig, groups: list[FFN]) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class TeacherFootprint:
-    """Bytes of one device of a teacher beside the model.
-
-    Attributes:
-        parameters: int.
-        multiply_adds: int, of a token.
-        weights: int; exact.
-        activations: int, its logits and what the divergence from them keeps: an
-            estimate, without what the compiler fuses.
-    """
+    """Bytes of one device of a teacher beside the model."""
 
     parameters: int
-    multiply_adds: int
-    weights: int
+    multiply_adds: int  # of a token
+    weights: int  # exact
+    # Its logits and what the divergence from them keeps: an estimate, without what the
+    # compiler fuses.
     activations: int
 
     @property
@@ -148,15 +124,7 @@ class TeacherFootprint:
 def teacher_footprint(
     config: RunConfig, teacher: keras.Model | None
 ) -> TeacherFootprint | None:
-    """The `TeacherFootprint` of a run's teacher.
-
-    Args:
-        config: `RunConfig`.
-        teacher: keras.Model without values, or None.
-
-    Returns:
-        `TeacherFootprint`, or None: there is no teacher.
-    """
+    """The `TeacherFootprint` of a run's teacher, which needs no values."""
     if teacher is None:
         return None
     length = config.model.sequence_length
@@ -209,8 +177,9 @@ def _activations(
     tokens = config.data.batch_size // config.micro_batches // rows * length
     size = _FLOAT32 if config.run.dtype == "float32" else _FLOAT32 // 2
     blocks = transformer_blocks(model)
-    layers, dim = len(blocks), _model_dim(config, model)
+    layers = len(blocks)
     backbone = getattr(model, "backbone", None)
+    dim = getattr(backbone, "hidden_dim", None) or config.model.model_dim
     heads = getattr(backbone, "num_query_heads", None) or blocks[0].num_heads
     queries = attention_width(model) // layers
     attention = heads * length * (size + _FLOAT32)
@@ -221,9 +190,3 @@ def _activations(
     if config.run.rematerialize:
         kept = layers * size * dim + block
     return tokens * (kept + logits)
-
-
-def _model_dim(config: RunConfig, model: keras.Model) -> int:
-    """Of a preset what its backbone says."""
-    backbone = getattr(model, "backbone", None)
-    return getattr(backbone, "hidden_dim", None) or config.model.model_dim

@@ -16,7 +16,7 @@ from keras_idea.runs.models.build import RunModels
 from keras_idea.runs.models.compiling import compiled
 from keras_idea.runs.models.hub_source import (
     keras_hub,
-    refused_preset,
+    loading,
     source_of_family,
     source_of_preset,
 )
@@ -24,16 +24,9 @@ from keras_idea.runs.models.narrow_sizes import narrow_sizes
 
 
 def hub_models(config: RunConfig, text: RawText) -> RunModels:
-    """The models of a run of KerasHub's.
+    """The models of a run with `model.hub` or `model.preset`.
 
     They train without a preprocessor, on tokens; the saved one has it.
-
-    Args:
-        config: `RunConfig` with `model.hub` or `model.preset`.
-        text: `RawText`.
-
-    Returns:
-        `RunModels`.
 
     Raises:
         ConfigError: if keras_hub is missing, the preset cannot be loaded or pruned,
@@ -46,7 +39,9 @@ def hub_models(config: RunConfig, text: RawText) -> RunModels:
         source = source_of_family(shape, shape.hub, size, dtype)
     else:
         source = source_of_preset(shape, dtype)
-        preprocessor = _preprocessor_of_preset(shape.preset)
+        with loading(shape.preset):
+            made = keras_hub().models.CausalLMPreprocessor
+            preprocessor = made.from_preset(shape.preset)
     preprocessor.sequence_length = shape.sequence_length
     vocabulary = tokenizer_vocabulary(preprocessor.tokenizer)
 
@@ -63,9 +58,7 @@ def hub_models(config: RunConfig, text: RawText) -> RunModels:
         corpus=text.tokenized(vocabulary, preprocessor.tokenizer.start_token_id),
         vocabulary=vocabulary,
         at_start=source.at_start,
-        at_end=narrow_sizes(
-            shape, source.at_start, source.outline, config.distribution.size[1]
-        ),
+        at_end=narrow_sizes(config, source.at_start, source.outline),
         wide=lambda: ready(source.wide()),
         plain=lambda sizes: ready(source.stock(sizes), False),
         save=save,
@@ -80,10 +73,3 @@ def _preprocessor(shape: ModelConfig, family: str, text: RawText) -> Any:
     )
     prefix = HUB_FAMILIES[family].prefix
     return getattr(hub.models, f"{prefix}CausalLMPreprocessor")(tokenizer)
-
-
-def _preprocessor_of_preset(preset: str | None) -> Any:
-    try:
-        return keras_hub().models.CausalLMPreprocessor.from_preset(preset)
-    except Exception as error:
-        raise refused_preset(preset, error) from error

@@ -1,8 +1,10 @@
 """Where the stock models of a run of KerasHub's come from."""
 
+import contextlib
 import dataclasses
 import inspect
 import warnings
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -11,7 +13,7 @@ import keras
 from keras_idea.errors import ArgumentError, ConfigError, MissingPackage
 from keras_idea.extras import require
 from keras_idea.hub.families import HUB_FAMILIES
-from keras_idea.hub.ffn import HubFFN, hub_ffns
+from keras_idea.hub.ffn import hub_ffns
 from keras_idea.hub.head_arguments import HEAD_ARGUMENTS
 from keras_idea.keras_private.variables import without_parameters, without_values
 from keras_idea.runs.config.model_table import ModelConfig
@@ -21,25 +23,15 @@ from keras_idea.surgery.heads import find_heads
 
 @dataclasses.dataclass(frozen=True)
 class HubSource:
-    """Stock models of a class of KerasHub's, of any sizes.
+    """Stock models of a class of KerasHub's, of any sizes."""
 
-    Args:
-        task: class of the models, a `keras_hub.models.CausalLM`.
-        backbone: class of their backbones.
-        arguments: dict, the backbone's arguments at the sizes of the start.
-        widths: dict of those arguments that set the width -> what a neuron takes.
-        prunes_heads: bool, whether the numbers of heads change.
-        dtype: str, the dtype policy they compute in.
-        preset: str or None, where the wide model's weights come from.
-    """
-
-    task: type[keras.Model]
+    task: type[keras.Model]  # a `keras_hub.models.CausalLM`
     backbone: type[keras.Model]
-    arguments: dict[str, Any]
-    widths: dict[str, int]
-    prunes_heads: bool
-    dtype: str
-    preset: str | None = None
+    arguments: dict[str, Any]  # the backbone's at the sizes of the start
+    widths: dict[str, int]  # those of them that set the width: what a neuron takes
+    prunes_heads: bool  # whether the numbers of heads change
+    dtype: str  # the policy that they compute in
+    preset: str | None = None  # where the wide model's weights come from
 
     @property
     def at_start(self) -> Sizes:
@@ -58,7 +50,9 @@ class HubSource:
         """The wide model, not compiled."""
         if self.preset is None:
             return self.stock(self.at_start)
-        return _load(self.task, self.preset, self.dtype)
+        task: Any = self.task
+        with loading(self.preset):
+            return task.from_preset(self.preset, dtype=self.dtype, preprocessor=None)
 
     def stock(self, sizes: Sizes) -> keras.Model:
         """A stock model with fresh weights, of given sizes."""
@@ -93,20 +87,7 @@ class HubSource:
 def source_of_family(
     shape: ModelConfig, family: str, vocabulary_size: int, dtype: str
 ) -> HubSource:
-    """The models of a family, of the run's dimensions.
-
-    Args:
-        shape: `ModelConfig`.
-        family: str, `model.hub`.
-        vocabulary_size: int, tokens that they know.
-        dtype: str, `run.dtype`.
-
-    Returns:
-        `HubSource`.
-
-    Raises:
-        ConfigError: if keras_hub is missing.
-    """
+    """The models of a family, `model.hub`, of the run's dimensions."""
     hub = keras_hub()
     row = HUB_FAMILIES[family]
     arguments = {
@@ -173,25 +154,20 @@ def _key_value_heads(shape: ModelConfig, prefix: str, own: int | None) -> int:
 def source_of_preset(shape: ModelConfig, dtype: str) -> HubSource:
     """The models of a preset; its weights are not read yet.
 
-    Args:
-        shape: `ModelConfig`, with a preset.
-        dtype: str, `run.dtype`.
-
-    Returns:
-        `HubSource`.
-
     Raises:
         ConfigError: if keras_hub is missing, or there is no such model to prune.
     """
     hub, preset = keras_hub(), shape.preset
-    try:
+    with loading(preset):
         backbone = backbone_outline(preset, dtype)
         ffns = hub_ffns(backbone)
-        _refuse_experts(ffns)
+        if any(ffn.layout.experts for ffn in ffns):
+            raise ArgumentError(
+                "A mixture of experts adds the loss of its router to that of the text, "
+                "which a run would count as bits. Prune it in a script, with "
+                "`keras_idea.IdeaPruneCallback`."
+            )
         task = _task_of(hub, type(backbone))
-    # From many places: no such folder, no such handle, no network, no FFN to prune.
-    except Exception as error:
-        raise refused_preset(preset, error) from error
     source = HubSource(
         task=task,
         backbone=type(backbone),
@@ -204,15 +180,6 @@ def source_of_preset(shape: ModelConfig, dtype: str) -> HubSource:
     return _checked(source, f"model.preset={preset!r}")
 
 
-def _refuse_experts(ffns: list[HubFFN]) -> None:
-    if any(ffn.layout.experts for ffn in ffns):
-        raise ArgumentError(
-            "A mixture of experts adds the loss of its router to that of the text, "
-            "which a run would count as bits. Prune it in a script, with "
-            "`keras_idea.IdeaPruneCallback`."
-        )
-
-
 def backbone_outline(preset: str | None, dtype: str) -> keras.Model:
     """The backbone of a preset, its variables without values."""
     with without_values():
@@ -221,13 +188,18 @@ def backbone_outline(preset: str | None, dtype: str) -> keras.Model:
         )
 
 
-def refused_preset(preset: str | None, error: Exception) -> ConfigError:
-    """What to raise where a preset cannot be begun with, because of `error`."""
-    return ConfigError(
-        f"`model.preset` gives no model to prune: {' '.join(str(error).split())} "
-        f"Received: preset={preset!r}. Set `model.preset` to the folder or handle of a "
-        "preset of a KerasHub CausalLM with its tokenizer."
-    )
+@contextlib.contextmanager
+def loading(preset: str | None) -> Iterator[None]:
+    """Turns each error of the block into a `ConfigError` about the preset."""
+    try:
+        yield
+    # From many places: no such folder, no such handle, no network, no FFN to prune.
+    except Exception as error:
+        raise ConfigError(
+            f"`model.preset` gives no model to prune: {' '.join(str(error).split())} "
+            f"Received: preset={preset!r}. Set `model.preset` to the folder or handle "
+            "of a preset of a KerasHub CausalLM with its tokenizer."
+        ) from error
 
 
 def keras_hub() -> ModuleType:
@@ -248,10 +220,3 @@ def _task_of(hub: ModuleType, backbone: type) -> type[keras.Model]:
             if task.backbone_cls in backbone.__mro__:
                 return task
     raise ArgumentError(f"KerasHub has no CausalLM of a {backbone.__name__}.")
-
-
-def _load(task: type[Any], preset: str, dtype: str) -> keras.Model:
-    try:
-        return task.from_preset(preset, dtype=dtype, preprocessor=None)
-    except Exception as error:
-        raise refused_preset(preset, error) from error

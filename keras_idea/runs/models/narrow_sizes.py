@@ -8,7 +8,7 @@ import keras
 
 from keras_idea.errors import ArgumentError, ConfigError
 from keras_idea.monitor.work_count import matrix_weights
-from keras_idea.runs.config.model_table import ModelConfig
+from keras_idea.runs.config import RunConfig
 from keras_idea.runs.config.sizes import Sizes
 from keras_idea.surgery.find import Kind
 from keras_idea.targets.budget import Costs
@@ -18,24 +18,15 @@ from keras_idea.targets.target_widths import sizes_at_one_ratio
 Outline = Callable[[Sizes], keras.Model]
 
 
-def narrow_sizes(
-    shape: ModelConfig, start: Sizes, outline: Outline, parts: int = 1
-) -> Sizes:
+def narrow_sizes(config: RunConfig, start: Sizes, outline: Outline) -> Sizes:
     """The sizes of a run's model at the end, whichever way they were given.
 
-    Args:
-        shape: `ModelConfig`.
-        start: `Sizes` of the wide model.
-        outline: function of `Sizes` that makes such a model.
-        parts: int, devices that share an FFN's neurons. Default 1.
-
-    Returns:
-        `Sizes`.
+    `start` are those of the wide model.
 
     Raises:
         ConfigError: if there is nothing to prune, or the budget cannot be met.
     """
-    budget = shape.budget
+    shape, budget = config.model, config.model.budget
     if not budget:
         return shape.sizes_at_end(start)
     kinds = shape.pruned_kinds
@@ -51,10 +42,9 @@ def narrow_sizes(
         given: dict[str, int] = dict(zip(kinds, sizes, strict=True))
         return Costs(*measured(dataclasses.replace(start, **given)))
 
-    steps = [
-        (units[kind], math.lcm(shape.round_to, parts) if kind == "neurons" else 1)
-        for kind in kinds
-    ]
+    # Devices share an FFN's neurons.
+    multiple = math.lcm(shape.round_to, config.distribution.size[1])
+    steps = [(units[kind], multiple if kind == "neurons" else 1) for kind in kinds]
     wide = costs([units[kind] for kind in kinds])
     if budget.allows(wide):
         raise ConfigError(

@@ -18,29 +18,18 @@ from keras_idea.runs.models.hub_source import source_of_family, source_of_preset
 
 @dataclasses.dataclass(frozen=True)
 class Outlines:
-    """The models of a run, of any sizes, whose variables have no values.
+    """The models of a run, of any sizes, whose variables have no values."""
 
-    Attributes:
-        make: function of `Sizes` that makes a model, not compiled.
-        at_start: `Sizes` of the wide model.
-        vocabulary_size: int, tokens that the models know.
-    """
-
-    make: Callable[[Sizes], keras.Model]
-    at_start: Sizes
-    vocabulary_size: int
+    make: Callable[[Sizes], keras.Model]  # not compiled
+    at_start: Sizes  # of the wide model
+    vocabulary_size: int  # tokens that the models know
 
 
 def outlines(config: RunConfig, vocabulary_size: int | None = None) -> Outlines:
     """The `Outlines` of a run's models.
 
-    Args:
-        config: `RunConfig`.
-        vocabulary_size: int or None, tokens of a family's tokenizer; None: as many as
-            the run asks for (a trained one has fewer if the text has not as many).
-
-    Returns:
-        `Outlines`.
+    `vocabulary_size` is that of a family's tokenizer; None: as the run asks for (a
+    trained one has fewer tokens if the text has not as many).
 
     Raises:
         ConfigError: if keras_hub is missing, or the preset cannot be pruned.

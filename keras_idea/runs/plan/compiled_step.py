@@ -24,17 +24,11 @@ _COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 
 @dataclasses.dataclass(frozen=True)
 class CompiledStep:
-    """A compiled train step, of one device.
+    """A compiled train step, of one device."""
 
-    Attributes:
-        arguments: int, bytes of weights, optimizer and batch.
-        peak: int, bytes at most, the arguments among them.
-        collectives: dict of the kind of a collective operation to how many there are.
-    """
-
-    arguments: int
-    peak: int
-    collectives: dict[str, int]
+    arguments: int  # bytes of weights, optimizer and batch
+    peak: int  # bytes at most, the arguments among them
+    collectives: dict[str, int]  # operations by their kind
 
 
 def compiled_steps(
@@ -45,23 +39,14 @@ def compiled_steps(
 ) -> dict[Sizes, CompiledStep]:
     """Compiles train steps of a run's models, from shapes alone; on jax.
 
-    A step without the pruning and without a teacher. The compiler is asked to make
-    little effort: of a 2.8B model for 256 TPUs that takes 44 seconds instead of 167,
-    and the bytes differ by 0.1 % (docs/decisions.md).
-
-    Args:
-        config: `RunConfig`.
-        outline: `Outlines` of the run's models.
-        sizes: list of `Sizes`.
-        target: `Target`, TPUs; None: the devices of this process.
-
-    Returns:
-        dict of `Sizes` to `CompiledStep`.
+    A step without the pruning and without a teacher, for the target's TPUs or the
+    devices of this process. The compiler is asked to make little effort: of a 2.8B
+    model for 256 TPUs that takes 44 seconds instead of 167, and the bytes differ by
+    0.1 % (docs/decisions.md).
 
     Raises:
         ConfigError: if the devices are not as many as the mesh's, or the backend is
             another.
-        MissingPackage: if libtpu is not installed.
     """
     if keras.backend.backend() != "jax":
         raise ConfigError(

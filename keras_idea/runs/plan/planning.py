@@ -8,7 +8,7 @@ from keras_idea.functional.counts import train_flops
 from keras_idea.monitor.work_count import multiply_adds
 from keras_idea.runs.config import RunConfig
 from keras_idea.runs.config.sizes import Sizes
-from keras_idea.runs.config.timeline import Timeline
+from keras_idea.runs.config.timeline import Timeline, make_timeline
 from keras_idea.runs.models.compiling import learning_rate
 from keras_idea.runs.models.footprint import (
     Footprint,
@@ -21,7 +21,7 @@ from keras_idea.runs.models.outlines import Outlines, outlines
 from keras_idea.runs.plan.compiled_step import CompiledStep, compiled_steps
 from keras_idea.runs.plan.target_devices import Target
 from keras_idea.runs.run_folder import RunFolder
-from keras_idea.runs.train.prepare import opening_lines, prepare, timeline_of
+from keras_idea.runs.train.prepare import opening_lines, prepare
 from keras_idea.runs.train.run import ALONE, SCRATCH
 from keras_idea.runs.train.teacher import teacher_outline
 from keras_idea.surgery.find import Kind
@@ -29,23 +29,14 @@ from keras_idea.surgery.find import Kind
 
 @dataclasses.dataclass(frozen=True)
 class StagePlan:
-    """One stage of a run.
-
-    Attributes:
-        name: str.
-        steps: int, optimizer steps.
-        tokens: int, tokens read.
-        sizes: pair of `Sizes`, of what lives at its begin and end.
-        learning_rates: pair of float, of its first and its last step.
-        flops: float, operations of its training, all products of matrices, FFNs as
-            wide as they are physically.
-    """
+    """One stage of a run."""
 
     name: str
-    steps: int
+    steps: int  # of the optimizer
     tokens: int
-    sizes: tuple[Sizes, Sizes]
-    learning_rates: tuple[float, float]
+    sizes: tuple[Sizes, Sizes]  # of what lives at its begin and end
+    learning_rates: tuple[float, float]  # of its first and its last step
+    # All products of matrices of its training, FFNs as wide as they are physically.
     flops: float
 
     def units(self, kind: Kind) -> tuple[int, int]:
@@ -56,30 +47,18 @@ class StagePlan:
 
 @dataclasses.dataclass(frozen=True)
 class RunPlan:
-    """A run, planned.
+    """A run, planned."""
 
-    Attributes:
-        text: str, what is read, some lines.
-        parameters: pair of int, of the wide model and of the narrow one.
-        stages: list of `StagePlan`; the last is the training from scratch, if any.
-        footprints: dict of when it is so, to `Footprint`: wide, after each narrowing
-            (of many, eight at most).
-        teacher: `TeacherFootprint` or None.
-        mesh: pair of int, devices of the axes data and model.
-        compiled: dict of `Sizes` to `CompiledStep`; empty if no compiler was asked.
-        target: `Target` or None.
-        enlargement: float. FFN width of the wide model over that of the narrow one.
-    """
-
-    text: str
-    parameters: tuple[int, int]
-    stages: list[StagePlan]
+    text: str  # what is read, some lines
+    parameters: tuple[int, int]  # of the wide model and of the narrow one
+    stages: list[StagePlan]  # the last is the training from scratch, if any
+    # By when it is so: wide, after each narrowing (of many, eight at most).
     footprints: dict[str, Footprint]
-    teacher: TeacherFootprint | None = None
-    mesh: tuple[int, int] = (1, 1)
-    compiled: dict[Sizes, CompiledStep] = dataclasses.field(default_factory=dict)
-    target: Target | None = None
-    enlargement: float = 1.0
+    teacher: TeacherFootprint | None
+    mesh: tuple[int, int]  # devices of the axes data and model
+    compiled: dict[Sizes, CompiledStep]  # empty if no compiler was asked
+    target: Target | None
+    enlargement: float  # FFN width of the wide model over that of the narrow one
 
     @property
     def kinds(self) -> list[Kind]:
@@ -93,15 +72,7 @@ class RunPlan:
         return sum(stage.tokens for stage in steps) / self.parameters[1]
 
     def hours(self, utilisation: float) -> float | None:
-        """Hours of all stages on the target.
-
-        Args:
-            utilisation: float in (0, 1], the share of the devices' peak rate that
-                training makes use of.
-
-        Returns:
-            float, or None: there is no target.
-        """
+        """Hours of all stages at a share of the peak rate; None: there is no target."""
         if self.target is None:
             return None
         rate = self.target.kind.flops * math.prod(self.mesh) * utilisation
@@ -122,12 +93,9 @@ def plan(
         config: `RunConfig`.
         target: `Target`, the devices that it is planned for, or None.
         compile_step: bool, whether a compiler is asked for the bytes: of TPUs
-            libtpu's, else that of this process's devices. Default False.
+            libtpu's, else that of this process's devices.
         read_text: bool, whether the text is read. If not, a trained tokenizer is taken
-            to have the tokens that are asked for. Default True.
-
-    Returns:
-        `RunPlan`.
+            to have the tokens that are asked for.
 
     Raises:
         ConfigError, TextError: as `train`.
@@ -143,8 +111,8 @@ def plan(
     """
     outline, text = _outline(config, read_text)
     wide = outline.at_start
-    narrow = narrow_sizes(config.model, wide, outline.make, config.distribution.size[1])
-    timeline = timeline_of(config, wide, narrow, here=target is None)
+    narrow = narrow_sizes(config, wide, outline.make)
+    timeline = make_timeline(config, wide, narrow, here=target is None)
     footprints = {"wide": footprint(config, outline, wide)}
     for step, sizes in _few(timeline.compactions):
         over = sizes == narrow
@@ -181,8 +149,7 @@ def _outline(config: RunConfig, read_text: bool) -> tuple[Outlines, str]:
     """The models in outline, and what is said of their text."""
     if read_text:
         run = prepare(config, RunFolder(config.run.output))
-        text = opening_lines(run)
-        return outlines(config, run.models.vocabulary.vocabulary_size), text
+        return run.outline, opening_lines(run)
     outline = outlines(config)
     return outline, f"Text: not read. Vocabulary: {outline.vocabulary_size:,} tokens"
 

@@ -9,7 +9,6 @@ from keras_idea.runs.plan import RunPlan
 from keras_idea.surgery.find import Kind
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
 
 _WORDS: dict[Kind, str] = {"neurons": "FFN width", "kv_groups": "KV heads"}
@@ -24,27 +23,17 @@ _BYTES = [
 
 
 def print_plan(
-    planned: RunPlan,
-    console: "Console | None" = None,
-    utilisation: float = 0.4,
-    price: float | None = None,
+    planned: RunPlan, utilisation: float = 0.4, price: float | None = None
 ) -> None:
     """Prints a `RunPlan` as tables.
 
-    Args:
-        planned: `RunPlan`.
-        console: `rich.console.Console` or None: the standard output.
-        utilisation: float in (0, 1], the share of the devices' peak rate that is made
-            use of; said in the print. Default 0.4.
-        price: float or None, of one device and hour.
-
-    Raises:
-        MissingPackage: if rich is not installed.
+    `utilisation` is the share of the devices' peak rate that is made use of, in (0, 1];
+    `price` is that of one device and hour.
     """
     require("rich", "Printing a plan", "cli")
     import rich.console
 
-    console = console or rich.console.Console()
+    console = rich.console.Console()
     # As they are: a path may hold what rich takes for markup, such as "[x]".
     say = functools.partial(
         console.print, highlight=False, markup=False, soft_wrap=True

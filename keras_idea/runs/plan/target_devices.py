@@ -16,17 +16,11 @@ from keras_idea.validation import did_you_mean
 
 @dataclasses.dataclass(frozen=True)
 class DeviceKind:
-    """A kind of device.
+    """A kind of device."""
 
-    Attributes:
-        flops: float, operations a second at most, bfloat16.
-        memory: float, bytes.
-        tpu: bool, whether libtpu compiles for it.
-    """
-
-    flops: float
-    memory: float
-    tpu: bool = False
+    flops: float  # operations a second at most, bfloat16
+    memory: float  # bytes
+    tpu: bool = False  # whether libtpu compiles for it
 
 
 DEVICE_KINDS: Mapping[str, DeviceKind] = MappingProxyType(
@@ -43,30 +37,15 @@ DEVICE_KINDS: Mapping[str, DeviceKind] = MappingProxyType(
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """Devices of one kind.
+    """Devices of one kind."""
 
-    Attributes:
-        name: str, such as "v5e:4x4".
-        kind: `DeviceKind`.
-        devices: int.
-    """
-
-    name: str
+    name: str  # such as "v5e:4x4"
     kind: DeviceKind
     devices: int
 
 
 def parse_target(text: str) -> Target:
-    """The devices that a name stands for.
-
-    Args:
-        text: str, a kind, and of TPUs its topology: "h100", "v5e:4x4".
-
-    Returns:
-        `Target`. Of a kind without a topology, one device.
-
-    Raises:
-        ConfigError: if there is no such kind.
+    """The devices that a kind, and of TPUs its topology, stands for; else one device.
 
     Example:
     >>> parse_target("v5e:4x4").devices
@@ -84,16 +63,7 @@ def parse_target(text: str) -> Target:
 
 
 def parse_mesh(text: str) -> dict[str, int]:
-    """The axes of a mesh, written as "16x4".
-
-    Args:
-        text: str, devices along the data, and along the model.
-
-    Returns:
-        dict, as `[distribution] mesh`.
-
-    Raises:
-        ConfigError: if it is written otherwise.
+    """The axes of a mesh, written as devices along the data and along the model.
 
     Example:
     >>> parse_mesh("16x4")

@@ -12,15 +12,12 @@ Nats = TypeVar("Nats", float, np.ndarray)
 
 @dataclasses.dataclass(frozen=True)
 class Bits:
-    """From a loss in nats a token to bits a byte of text.
+    """From a loss in nats a token to bits a byte of text."""
 
-    Args:
-        train: float, bytes a token of the training text stands for on average.
-        validation: float, bytes a token stands for among those that a validation
-            predicts: exactly, so that its bits can be compared between tokenizers.
-    """
-
+    # Bytes a token of the training text stands for on average.
     train: float = 1.0
+    # Bytes a token stands for among those that a validation predicts: exactly, so that
+    # its bits can be compared between tokenizers.
     validation: float = 1.0
 
     def of_training(self, nats: Nats) -> Nats:
@@ -35,11 +32,6 @@ class Bits:
 def text_loss(logs: Mapping[str, float], prefix: str = "") -> float:
     """The loss of the text, in nats a token, without what a teacher adds to it.
 
-    Args:
-        logs: dict, Keras's of a batch or an epoch.
-        prefix: str, "val_" for the validation's. Default "".
-
-    Returns:
-        float.
+    `prefix` is "val_" for the validation's.
     """
     return logs.get(f"{prefix}student_loss", logs[f"{prefix}loss"])

@@ -4,7 +4,7 @@ import contextlib
 import pathlib
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TypeVar
 
 import keras
@@ -22,8 +22,7 @@ from keras_idea.errors import ConfigError, RunFolderError
 from keras_idea.files import TEMPORARY, json_digest
 from keras_idea.runs.config import RunConfig
 from keras_idea.runs.config.timeline import Timeline
-from keras_idea.runs.models.build import RunModels
-from keras_idea.runs.models.outlines import outlines
+from keras_idea.runs.train.run import Run
 from keras_idea.surgery.find import UNITS
 from keras_idea.validation import multiples_beside
 
@@ -34,9 +33,6 @@ _DELAY = 30
 
 def join_mesh(config: RunConfig) -> None:
     """Joins the processes of a run that has a mesh; before anything is computed.
-
-    Args:
-        config: `RunConfig`.
 
     Raises:
         ConfigError: if the backend has no meshes.
@@ -66,17 +62,7 @@ def join_mesh(config: RunConfig) -> None:
 
 
 def first_then_others(make: Callable[[], T]) -> T:
-    """What `make` returns: in the first process first, which may leave a cache.
-
-    Args:
-        make: function without arguments.
-
-    Returns:
-        What it returned in this process.
-
-    Raises:
-        KerasIdeaError, OSError: if it raised one in any of them.
-    """
+    """What `make` returns: in the first process first, which may leave a cache."""
     made: list[T] = []
     if processes.count() > 1:
         processes.from_first(lambda: made.append(make()))
@@ -84,14 +70,9 @@ def first_then_others(make: Callable[[], T]) -> T:
 
 
 def check_shared(folder: pathlib.Path) -> None:
-    """Refuses a run folder that not all processes see.
+    """Refuses a run folder, made by the first process, that not all processes see.
 
-    Args:
-        folder: Path, made by the first process.
-
-    Raises:
-        RunFolderError: in all processes, if one does not find what the first has put
-            there.
+    A `RunFolderError` in all, if one does not find what the first has put there.
     """
     if processes.count() == 1:
         return
@@ -121,30 +102,19 @@ def check_shared(folder: pathlib.Path) -> None:
             path.rmdir()
 
 
-def mesh_of(
-    config: RunConfig, models: RunModels, timeline: Timeline
-) -> Distribution | None:
+def mesh_of(run: Run) -> Distribution | None:
     """The run's devices as Keras takes them, or None: it has no mesh.
-
-    Args:
-        config: `RunConfig`.
-        models: `RunModels`.
-        timeline: `Timeline`.
-
-    Returns:
-        `Distribution` or None.
 
     Raises:
         ConfigError: if there are other devices, or the mesh does not divide the model.
     """
-    if config.distribution.mesh is None:
+    if run.config.distribution.mesh is None:
         return None
-    data, model = config.distribution.size
+    data, model = run.config.distribution.size
     layouts = {}
     if model > 1:
-        _check_divides(timeline, model)
-        outline = outlines(config, models.vocabulary.vocabulary_size).make
-        layouts = kernel_layouts(outline(timeline.wide), model)
+        _check_divides(run.timeline, model)
+        layouts = kernel_layouts(run.outline.make(run.timeline.wide), model)
     return distribution_of(data, model, layouts)
 
 
@@ -161,13 +131,9 @@ def _check_divides(timeline: Timeline, parts: int) -> None:
             )
 
 
-@contextlib.contextmanager
-def spread(distribution: Distribution | None) -> Iterator[None]:
+def spread(distribution: Distribution | None) -> contextlib.AbstractContextManager:
     """A scope in which models are made, and trained, on the run's devices."""
-    with contextlib.ExitStack() as stack:
-        if distribution is not None:
-            stack.enter_context(distribution.scope())
-        yield
+    return contextlib.nullcontext() if distribution is None else distribution.scope()
 
 
 def share_of(batch_size: int, parts: int, distribution: Distribution | None) -> Share:

@@ -26,17 +26,17 @@ def fit(
 ) -> None:
     """Trains a model over the run's whole budget, from its last checkpoint on.
 
-    Args:
-        run: `Run`.
-        model: compiled keras.Model, made on the run's devices.
-        recorder: `Recorder`.
-        callbacks: others, which stand behind it.
+    It is compiled, and made on the run's devices. `callbacks` stand behind `recorder`.
     """
     config = run.config
     share = share_of(config.data.batch_size, config.micro_batches, run.distribution)
     every, batch_size = config.run.validate_every, config.data.batch_size
     fitted = model if run.teacher is None else taught(config, model, run.teacher)
     checkpoint = _checkpoint_of(run, recorder)
+    bar, verbose = [], 0
+    if processes.is_first():
+        # The bar that moves is for a terminal; a log gets a line an interval.
+        bar, verbose = [ShortBar(run.bits)], 1 if sys.stdout.isatty() else 2
     with spread(run.distribution):
         epoch = checkpoint.restore(fitted)
         if epoch and processes.is_first():
@@ -44,7 +44,7 @@ def fit(
         batches = run.models.corpus.batches(
             seed=config.run.seed,
             batch_size=batch_size,
-            length=config.model.sequence_length,
+            length=run.length,
             start_step=epoch * every,
             share=share,
         )
@@ -66,8 +66,8 @@ def fit(
             validation_data=held_out,
             validation_batch_size=at_once,
             shuffle=False,
-            callbacks=[recorder, *callbacks, *_bar(run), checkpoint],
-            verbose=_verbosity(),
+            callbacks=[recorder, *callbacks, *bar, checkpoint],
+            verbose=verbose,
         )
 
 
@@ -95,15 +95,8 @@ def recorder_of(
 ) -> Recorder:
     """A recorder, put among those whose curves go to the metrics file.
 
-    Args:
-        run: `Run`.
-        name: str, the training's.
-        width: int, neurons of an FFN at its start.
-        reading_steps: steps after which the neurons are read.
-        pruned: bool, whether the model is pruned.
-
-    Returns:
-        `Recorder`.
+    `width` are the neurons of an FFN at the start of the training `name`, and
+    `reading_steps` those after which the neurons are read.
     """
 
     def write_metrics() -> None:
@@ -125,32 +118,12 @@ def recorder_of(
 
 
 def monitor_of(run: Run, training: str) -> Monitor | None:
-    """`Monitor` of one of the run's trainings, or None if it is not asked for.
-
-    Args:
-        run: `Run`.
-        training: str, its name.
-
-    Returns:
-        `Monitor` or None.
-    """
+    """`Monitor` of one of the run's trainings, or None if it is not asked for."""
     config = run.config
     if not config.run.tensorboard:
         return None
-    length = config.model.sequence_length
     return Monitor(
         run.folder.tensorboard(training),
-        tokens_per_batch=config.data.batch_size // config.micro_batches * length,
-        sequence_length=length,
+        tokens_per_batch=config.data.batch_size // config.micro_batches * run.length,
+        sequence_length=run.length,
     )
-
-
-def _bar(run: Run) -> list[keras.callbacks.Callback]:
-    return [ShortBar(run.bits)] if processes.is_first() else []
-
-
-def _verbosity() -> int:
-    """The bar that moves is for a terminal; a log gets a line an interval."""
-    if not processes.is_first():
-        return 0
-    return 1 if sys.stdout.isatty() else 2

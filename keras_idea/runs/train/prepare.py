@@ -6,8 +6,7 @@ from keras_idea.data import load_text
 from keras_idea.data.tokens.tokenized import RawText
 from keras_idea.monitor.event_log import tensorboardx
 from keras_idea.runs.config import RunConfig
-from keras_idea.runs.config.sizes import Sizes
-from keras_idea.runs.config.timeline import Timeline, make_timeline
+from keras_idea.runs.config.timeline import make_timeline
 from keras_idea.runs.models.build import decoder_models
 from keras_idea.runs.models.hub_models import hub_models
 from keras_idea.runs.run_folder import RunFolder
@@ -22,12 +21,7 @@ _PASSES = 4
 def prepare(config: RunConfig, folder: RunFolder) -> Run:
     """Reads a run's text and gets its models ready to be made.
 
-    Args:
-        config: `RunConfig`.
-        folder: `RunFolder`, to which nothing is written yet.
-
-    Returns:
-        `Run`.
+    Nothing is written to the folder yet.
 
     Raises:
         ConfigError: if the model cannot be made.
@@ -39,45 +33,12 @@ def prepare(config: RunConfig, folder: RunFolder) -> Run:
     make_models = hub_models if config.model.of_hub else decoder_models
     models = make_models(config, _read_text(config))
     models.corpus.check_length(config.model.sequence_length)
-    timeline = timeline_of(config, models.at_start, models.at_end)
+    timeline = make_timeline(config, models.at_start, models.at_end)
     return Run(config, models, timeline, folder)
 
 
-def timeline_of(
-    config: RunConfig, wide: Sizes, narrow: Sizes, here: bool = True
-) -> Timeline:
-    """The `Timeline` of a run.
-
-    Args:
-        config: `RunConfig`.
-        wide: `Sizes` of its model at the start.
-        narrow: `Sizes` at the end.
-        here: bool, whether it is run in this process; if not, it is compiled.
-            Default True.
-
-    Returns:
-        `Timeline`.
-    """
-    compiled = keras.backend.backend() != "torch" or config.run.jit_compile
-    return make_timeline(
-        config.budget,
-        config.pruning,
-        wide,
-        narrow,
-        config.distribution.size[1],
-        eager=here and not compiled,
-    )
-
-
 def opening_lines(run: Run) -> str:
-    """A few lines on what a run reads, and where it goes; first what is risky of it.
-
-    Args:
-        run: `Run`.
-
-    Returns:
-        str, a line for each warning, then three lines.
-    """
+    """What a run reads, and where it goes, in three lines; before them warnings."""
     corpus, times = run.models.corpus, run.passes
     lines = [
         f"Text: {corpus.description} ({plural(len(corpus.train), 'token')} to train "

@@ -32,7 +32,7 @@ class Recorder(keras.callbacks.Callback):
             syncs the state on jax, so they should be few.
         on_validation: function without arguments or None, called after each
             validation.
-        micro_batches: int, batches of an optimizer step. Default 1.
+        micro_batches: int, batches of an optimizer step.
     """
 
     def __init__(
@@ -172,9 +172,6 @@ class ShortBar(keras.callbacks.ProgbarLogger):
 
     A line longer than the terminal is drawn anew below itself at each update. It
     stands behind the callbacks that add to the logs.
-
-    Args:
-        bits: `Bits`, how losses are converted.
     """
 
     def __init__(self, bits: Bits) -> None:

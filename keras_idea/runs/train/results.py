@@ -1,117 +1,74 @@
 """What a run leaves when its models are trained: picture, table and text."""
 
 import dataclasses
-import pathlib
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import keras
 import numpy as np
 
 from keras_idea.callbacks import IdeaPruneCallback
-from keras_idea.data import Vocabulary
 from keras_idea.hub.inputs import token_inputs
 from keras_idea.models.generate import generate
 from keras_idea.report import ResultRow
 from keras_idea.report.picture import draw_run
-from keras_idea.runs.config.tables import SampleConfig
-from keras_idea.runs.config.timeline import Timeline
 from keras_idea.runs.models.build import RunModels
-from keras_idea.runs.run_folder import RunFolder
 from keras_idea.runs.train.recorder import Recorder
-from keras_idea.runs.train.run import CUT, NARROW, WIDE
+from keras_idea.runs.train.run import CUT, NARROW, WIDE, Run
 from keras_idea.runs.train.timing import generation_speeds, step_times
 
 
-@dataclasses.dataclass(frozen=True)
-class Cost:
-    """What a model costs, however well it predicts.
-
-    Attributes:
-        parameters: int, trained numbers.
-        step_ms: float, milliseconds a training step; of the wide model with pruning.
-        tokens_per_second: float, generated.
-    """
-
-    parameters: int
-    step_ms: float
-    tokens_per_second: float
-
-
-def draw(folder: RunFolder, recorders: Sequence[Recorder], timeline: Timeline) -> None:
-    """Draws the picture of a run into its folder.
-
-    Args:
-        folder: `RunFolder`.
-        recorders: list of `Recorder`, the pruned training's first.
-        timeline: `Timeline`.
-    """
-    with folder.replacing("run.png") as path:
+def draw(run: Run) -> None:
+    """Draws the picture of a run into its folder."""
+    timeline = run.timeline
+    with run.folder.replacing("run.png") as path:
         draw_run(
             path,
-            [recorder.curve() for recorder in recorders],
-            recorders[0].neurons(),
+            [recorder.curve() for recorder in run.recorders],
+            run.recorders[0].neurons(),
             timeline.stages,
             list(timeline.compactions),
             f"{timeline.wide.pruned_to(timeline.narrow)}, in one fit",
         )
 
 
-def measure(
-    models: RunModels,
-    narrow: keras.Model,
-    batch_size: int,
-    length: int,
-    prompt: str,
-    parts: int = 1,
-) -> dict[str, Cost]:
+def measure(run: Run, narrow: keras.Model, prompt: str) -> dict[str, ResultRow]:
     """What the models cost: measured at the end, on such as nobody needs any more.
 
-    Args:
-        models: `RunModels`.
-        narrow: keras.Model, the one that was pruned.
-        batch_size: int, sequences of a training step.
-        length: int, tokens of a sequence.
-        prompt: str, that generated text goes on from.
-        parts: int, micro-batches of a training step. Default 1.
+    `narrow` is the one that was pruned; generated text goes on from `prompt`.
 
     Returns:
-        dict of `WIDE` and `NARROW` to `Cost`.
+        dict of `WIDE` and `NARROW` to `ResultRow`, without bits. A step of the wide
+        model is one with pruning.
     """
+    models, length, parts = run.models, run.length, run.config.micro_batches
     made = {WIDE: models.plain(models.at_start), NARROW: narrow}
     speeds = generation_speeds(made, models.vocabulary.encode(prompt), length)
-    part = batch_size // parts
+    part = run.config.data.batch_size // parts
     batch = models.corpus.batch(0, seed=0, batch_size=part, length=length)
     times = step_times(_to_train(models, batch, parts), batch)
     return {
-        name: Cost(model.count_params(), parts * times[name], speeds[name])
+        name: ResultRow(
+            name,
+            parameters=model.count_params(),
+            step_ms=parts * times[name],
+            generation_speed=speeds[name] * run.bits.train,
+        )
         for name, model in made.items()
     }
 
 
-def rows(
-    recorders: Sequence[Recorder],
-    timeline: Timeline,
-    costs: Mapping[str, Cost],
-    bytes_per_token: float,
-) -> list[ResultRow]:
-    """The rows of the table.
+def rows(run: Run, costs: Mapping[str, ResultRow]) -> list[ResultRow]:
+    """The rows of the table; the costs are what `measure` returned.
 
-    Args:
-        recorders: list of `Recorder`, the pruned training's first.
-        timeline: `Timeline`.
-        costs: dict, as `measure` returns.
-        bytes_per_token: float, bytes of text that a token stands for on average.
-
-    Returns:
-        List of `ResultRow`: the wide model right before pruning, the pruned one before
-        it recovers, if it was judged then, and each training's at its end.
+    The wide model right before pruning, the pruned one before it recovers, if it was
+    judged then, and each training's at its end.
     """
+    recorders, timeline = run.recorders, run.timeline
 
-    def row(name: str, recorder: Recorder, step: int, cost: Cost) -> ResultRow:
+    def row(name: str, recorder: Recorder, step: int, cost: ResultRow) -> ResultRow:
         bits = recorder.curve().validation[step]
-        speed = cost.tokens_per_second * bytes_per_token
-        return ResultRow(name, cost.parameters, bits, cost.step_ms, speed)
+        return dataclasses.replace(cost, name=name, bits_per_byte=bits)
 
     found = [row(WIDE, recorders[0], timeline.begin, costs[WIDE])]
     if timeline.end < timeline.total:
@@ -122,17 +79,10 @@ def rows(
     return found + at_end
 
 
-def facts(text: str) -> dict[str, str]:
-    """What is worth knowing of a run besides its table.
-
-    Args:
-        text: str, what was read.
-
-    Returns:
-        dict of str to str.
-    """
+def facts(run: Run) -> dict[str, str]:
+    """What is worth knowing of a run besides its table."""
     return {
-        "text": text,
+        "text": run.models.corpus.description,
         "backend": keras.backend.backend(),
         "keras": keras.version(),
         "python": platform.python_version(),
@@ -140,73 +90,40 @@ def facts(text: str) -> dict[str, str]:
     }
 
 
-def opening(models: RunModels, length: int) -> str:
-    """How the validation text begins: a prompt that suits any text.
-
-    Args:
-        models: `RunModels`, whose text it is.
-        length: int, tokens of a sequence of the run, which the text surely has. Of
-            more than 16 the first 16.
-
-    Returns:
-        str.
-    """
-    windows, _ = models.corpus.validation_windows(length=min(length, 16), limit=1)
-    text = models.vocabulary.decode([int(i) for i in windows[0]])
+def opening(run: Run) -> str:
+    """How the validation text begins, at most 16 tokens: a prompt for any text."""
+    # It surely has a sequence of the run.
+    length = min(run.length, 16)
+    windows, _ = run.models.corpus.validation_windows(length=length, limit=1)
+    text = run.models.vocabulary.decode([int(i) for i in windows[0]])
     # A character of several bytes may have been cut at either end.
     return text.strip("\ufffd") or " "
 
 
-def written_text(
-    narrow: keras.Model,
-    vocabulary: Vocabulary,
-    prompt: str,
-    settings: SampleConfig,
-    seed: int,
-    window: int,
-) -> str:
-    """Text that a model writes, its prompt at the beginning.
-
-    Args:
-        narrow: keras.Model, tokens to logits.
-        vocabulary: `Vocabulary`, its tokens.
-        prompt: str, that it goes on from.
-        settings: `SampleConfig`, all else.
-        seed: int.
-        window: int, tokens the model sees at once.
-
-    Returns:
-        str.
-    """
+def written_text(run: Run, narrow: keras.Model, prompt: str) -> str:
+    """Text that the narrow model writes, its prompt at the beginning."""
+    settings, vocabulary = run.config.sample, run.models.vocabulary
     ids = generate(
         narrow,
         vocabulary.encode(prompt),
         settings.tokens,
         temperature=settings.temperature,
         top_k=settings.top_k,
-        seed=seed,
-        window=window,
+        seed=run.config.run.seed,
+        window=run.length,
     )
     return vocabulary.decode(ids)
 
 
-def how_to_load(preset: pathlib.Path, prompt: str, length: int) -> str:
-    """What to type to use the preset that a run has left, without this package.
-
-    Args:
-        preset: path of it.
-        prompt: str, that the model goes on from.
-        length: int, tokens of the text that it then has.
-
-    Returns:
-        str, some lines.
-    """
+def how_to_load(run: Run, prompt: str) -> str:
+    """What to type to use the preset that a run has left, without this package."""
+    preset = run.folder.path / "preset"
     return (
         f"The narrow model is a stock KerasHub model, in {preset}/. It needs no "
         "keras_idea:\n\n"
         "    import keras_hub\n"
         f"    lm = keras_hub.models.CausalLM.from_preset({str(preset)!r})\n"
-        f"    print(lm.generate({prompt!r}, max_length={length}))\n"
+        f"    print(lm.generate({prompt!r}, max_length={run.length}))\n"
     )
 
 

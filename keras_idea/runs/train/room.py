@@ -2,7 +2,6 @@
 
 from keras_idea.disk import weights_bytes
 from keras_idea.runs.models.footprint import footprint
-from keras_idea.runs.models.outlines import outlines
 from keras_idea.runs.train.run import Run
 
 # A step's line in metrics.csv, of two trainings, in the old file and the new one.
@@ -14,19 +13,14 @@ _PER_TOKEN, _REST = 64, 1_000_000
 def results_bytes(run: Run) -> int:
     """Bytes of the narrow model and of all else that a run writes at its end.
 
-    Args:
-        run: `Run`.
-
-    Returns:
-        int, an estimate that is rather too high.
+    An estimate that is rather too high.
     """
-    vocabulary = run.models.vocabulary
-    outline = outlines(run.config, vocabulary.vocabulary_size)
-    narrow = footprint(run.config, outline, run.timeline.narrow, pruned=True)
-    variables = len(outline.make(run.timeline.narrow).variables)
+    sizes = run.timeline.narrow
+    narrow = footprint(run.config, run.outline, sizes, pruned=True)
+    variables = len(run.outline.make(sizes).variables)
     size = weights_bytes(narrow.parameters, variables)
     if run.models.saved_as.endswith(".keras"):  # with its optimizer
         size = weights_bytes(narrow.checkpoint // 4, 3 * variables)
     if run.config.model.of_hub:
-        size += _PER_TOKEN * vocabulary.vocabulary_size
+        size += _PER_TOKEN * run.models.vocabulary.vocabulary_size
     return size + _PER_STEP * run.timeline.total + _REST

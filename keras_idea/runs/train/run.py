@@ -11,37 +11,29 @@ from keras_idea.errors import TextError
 from keras_idea.runs.config import RunConfig
 from keras_idea.runs.config.timeline import Timeline
 from keras_idea.runs.models.build import RunModels
+from keras_idea.runs.models.outlines import Outlines, outlines
 from keras_idea.runs.run_folder import RunFolder
 from keras_idea.runs.train.bits_per_byte import Bits
 from keras_idea.runs.train.recorder import Recorder
 from keras_idea.validation import plural
+from keras_idea_cli.run_files import TRAININGS
 
 #: The models that a run tells of.
-WIDE, NARROW, SCRATCH = "wide before pruning", "pruned", "narrow from scratch"
-#: Of some runs: the teacher, the pruned model before it recovers or without a teacher.
-TEACHER, CUT, ALONE = "teacher", "pruned, not recovered", "pruned, no teacher"
+NARROW, ALONE, SCRATCH = TRAININGS
+WIDE, CUT, TEACHER = "wide before pruning", "pruned, not recovered", "teacher"
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """A run while it is carried out.
-
-    Args:
-        config: `RunConfig`.
-        models: `RunModels`.
-        timeline: `Timeline`.
-        folder: `RunFolder`.
-        teacher: keras.Model that is followed besides the text, or None.
-        distribution: `Distribution` of a mesh, or None.
-        recorders: list of `Recorder`, one a training so far.
-    """
+    """A run while it is carried out."""
 
     config: RunConfig
     models: RunModels
     timeline: Timeline
     folder: RunFolder
-    teacher: keras.Model | None = None
-    distribution: Distribution | None = None
+    teacher: keras.Model | None = None  # that is followed besides the text
+    distribution: Distribution | None = None  # of a mesh
+    # One a training so far.
     recorders: list[Recorder] = dataclasses.field(default_factory=list)
 
     @functools.cached_property
@@ -49,7 +41,7 @@ class Run:
         """Pair of int32 arrays `(windows, length)`: what every validation reads."""
         batch_size = self.config.data.batch_size
         x, y = self.models.corpus.validation_windows(
-            length=self.config.model.sequence_length,
+            length=self.length,
             limit=self.config.data.validation_batches * batch_size,
         )
         # Whole batches: a shorter last one would be compiled for itself; of the whole
@@ -66,11 +58,20 @@ class Run:
         return x[:whole], y[:whole]
 
     @property
+    def length(self) -> int:
+        """int, tokens of a sequence."""
+        return self.config.model.sequence_length
+
+    @property
     def passes(self) -> float:
         """float, how often a training of the run reads its whole text."""
-        config = self.config
-        tokens = config.data.batch_size * config.model.sequence_length
+        tokens = self.config.data.batch_size * self.length
         return self.timeline.total * tokens / len(self.models.corpus.train)
+
+    @functools.cached_property
+    def outline(self) -> Outlines:
+        """`Outlines` of its models."""
+        return outlines(self.config, self.models.vocabulary.vocabulary_size)
 
     @functools.cached_property
     def bits(self) -> Bits:

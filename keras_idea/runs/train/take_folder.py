@@ -13,16 +13,9 @@ def take_folder(
     overwrite: bool,
     stack: contextlib.ExitStack,
 ) -> bool:
-    """Locks a run's folder until the stack is closed.
+    """Locks a run's folder until the stack is closed; whether the run there goes on.
 
-    Args:
-        folder: `RunFolder`.
-        config: `RunConfig`.
-        overwrite: bool, whether another run there may be replaced.
-        stack: `contextlib.ExitStack`, which lets go of it.
-
-    Returns:
-        bool, whether the run that is there goes on.
+    `overwrite` says whether another run there may be replaced.
 
     Raises:
         RunFolderError: if it may not be taken: another process writes to it, it

@@ -24,17 +24,10 @@ from keras_idea.validation import plural
 
 
 def load_teacher(config: RunConfig, vocabulary: Vocabulary) -> keras.Model | None:
-    """The run's teacher, or None if there is none.
-
-    Args:
-        config: `RunConfig`.
-        vocabulary: `Vocabulary` of the run's models.
-
-    Returns:
-        keras.Model, tokens to logits, or None.
+    """The run's teacher, tokens to logits, or None if there is none.
 
     Raises:
-        ConfigError: if there is no such model, or its tokens are others.
+        ConfigError: if there is no such model, or its tokens are not `vocabulary`'s.
     """
     source = config.distillation.teacher
     if source is None:
@@ -64,13 +57,7 @@ def load_teacher(config: RunConfig, vocabulary: Vocabulary) -> keras.Model | Non
 
 
 def teacher_outline(config: RunConfig) -> keras.Model | None:
-    """The run's teacher without values, or None if there is none.
-
-    Args:
-        config: `RunConfig`.
-
-    Returns:
-        keras.Model, of a preset its backbone; or None.
+    """The run's teacher without values, of a preset its backbone; None: there is none.
 
     Raises:
         ConfigError: if there is no such model.
@@ -94,13 +81,7 @@ def teacher_outline(config: RunConfig) -> keras.Model | None:
 def taught(config: RunConfig, student: keras.Model, teacher: keras.Model) -> Distiller:
     """What to call `fit` of, for a compiled student to follow a teacher too.
 
-    Args:
-        config: `RunConfig`.
-        student: keras.Model, compiled.
-        teacher: keras.Model of the same tokens; it is not trained.
-
-    Returns:
-        `keras.distillation.Distiller`.
+    The teacher has the same tokens; it is not trained.
     """
     settings = config.distillation
     if teacher.output.dtype != student.output.dtype:
@@ -121,15 +102,7 @@ def taught(config: RunConfig, student: keras.Model, teacher: keras.Model) -> Dis
 
 
 def teacher_bits(run: Run, teacher: keras.Model) -> float:
-    """Bits a byte of a run's teacher on what its models are judged by.
-
-    Args:
-        run: `Run`.
-        teacher: keras.Model, on one device.
-
-    Returns:
-        float.
-    """
+    """Bits a byte of a teacher, on one device, on what the models are judged by."""
     x, y = run.validation
     teacher.compile(loss=cross_entropy(), **jit_argument(run.config.run.jit_compile))
     size = min(run.config.data.batch_size, len(x))

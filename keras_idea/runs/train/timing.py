@@ -84,19 +84,10 @@ def step_times(
     turns: int = 5,
     steps: int = 6,
 ) -> dict[str, float]:
-    """Time of a training step of several models: the median of their turns.
+    """Milliseconds of a training step of several models: the median of their turns.
 
-    The models go on training: measure only those that are done with.
-
-    Args:
-        models: dict of name to compiled model.
-        batch: pair of int arrays `(sequences, tokens)` that they all train on:
-            tokens, and the token that follows each.
-        turns: int, turns of each model. Default 5.
-        steps: int >= 1, steps of a turn that count. Default 6.
-
-    Returns:
-        dict of name to milliseconds.
+    They are compiled, and go on training on `batch`, tokens and the token that follows
+    each: measure only those that are done with. A turn counts `steps` of its steps.
     """
     fits = {
         name: functools.partial(_fit, model, batch, LEAD_IN + steps)
@@ -135,18 +126,10 @@ def generation_speeds(
     tokens: int = 24,
     rounds: int = 3,
 ) -> dict[str, float]:
-    """Tokens that several models generate a second, `texts` at once.
+    """Tokens that several models generate a second: the median of their rounds.
 
-    Args:
-        models: dict of name to model.
-        prompt: int array `(tokens,)`.
-        window: int, tokens the model sees at once.
-        texts: int, texts written side by side. Default 16.
-        tokens: int, tokens added to each text in a turn. Default 24.
-        rounds: int, turns of each model; the median counts. Default 3.
-
-    Returns:
-        dict of name to tokens a second.
+    In each `tokens` are added to so many texts side by side, which begin with `prompt`;
+    `window` are the tokens that a model sees at once.
     """
     prompts = np.tile(prompt, (texts, 1))
     seconds: dict[str, list[float]] = {name: [] for name in models}

@@ -99,7 +99,7 @@ def _carry_out(config: RunConfig, folder: RunFolder, goes_on: bool) -> list[Resu
 
 def _prepare(config: RunConfig, folder: RunFolder) -> Run:
     run = prepare(config, folder)
-    distribution = devices.mesh_of(config, run.models, run.timeline)
+    distribution = devices.mesh_of(run)
     with devices.spread(distribution):
         teacher = load_teacher(config, run.models.vocabulary)
     return dataclasses.replace(run, teacher=teacher, distribution=distribution)
@@ -200,29 +200,22 @@ def _finish(run: Run, narrow: keras.Model) -> list[ResultRow]:
 
 def _tell(run: Run, narrow: keras.Model) -> list[ResultRow]:
     """Writes and prints what a trained run has to say."""
-    config, models, folder = run.config, run.models, run.folder
-    length = config.model.sequence_length
-    prompt = config.sample.prompt or results.opening(models, length)
-    results.draw(folder, run.recorders, run.timeline)
-    size, parts = config.data.batch_size, config.micro_batches
-    costs = results.measure(models, narrow, size, length, prompt, parts)
-    rows = results.rows(run.recorders, run.timeline, costs, run.bits.train)
+    folder = run.folder
+    prompt = run.config.sample.prompt or results.opening(run)
+    results.draw(run)
+    rows = results.rows(run, results.measure(run, narrow, prompt))
     if run.teacher is not None:
         # Over a mesh it lies on the devices of all processes.
         bits = None if run.distribution is not None else teacher_bits(run, run.teacher)
         rows.insert(0, ResultRow(TEACHER, run.teacher.count_params(), bits))
-    facts = results.facts(models.corpus.description)
     folder.write("table.md", to_markdown(rows))
-    folder.write("table.json", to_json(rows, facts))
+    folder.write("table.json", to_json(rows, results.facts(run)))
     print_table(rows)
-    seed, vocabulary = config.run.seed, models.vocabulary
-    sample = results.written_text(
-        narrow, vocabulary, prompt, config.sample, seed, length
-    )
+    sample = results.written_text(run, narrow, prompt)
     folder.write("sample.txt", sample)
     print(f"The narrow model writes:\n\n{sample}\n\nAll of it is in {folder.path}/")
-    if config.model.of_hub:
-        print(results.how_to_load(folder.path / "preset", prompt, length))
+    if run.config.model.of_hub:
+        print(results.how_to_load(run, prompt))
     return rows
 
 

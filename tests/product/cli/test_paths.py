@@ -10,7 +10,7 @@ import keras_idea as ki
 from keras_idea.cli import main
 from keras_idea.data import TextSource, build_cache, byte_vocabulary
 from keras_idea.errors import DiskError, KerasIdeaError
-from keras_idea.files import check_parents, check_place
+from keras_idea.files import check_place
 from tests.support.tiny_run import write_inputs
 
 LONG = "a" * 300
@@ -94,13 +94,13 @@ def test_a_folder_that_may_not_be_written_to(in_folder):
         ki.Monitor("logs")
 
 
-@pytest.mark.parametrize("check", [check_parents, check_place])
+@pytest.mark.parametrize("folder", [True, False])
 @pytest.mark.parametrize("path", ["/", ".", "new/deep"])
-def test_what_can_be_written_is_not_refused(in_folder, check, path):
-    check(in_folder / path, KerasIdeaError, "no")
+def test_what_can_be_written_is_not_refused(in_folder, folder, path):
+    check_place(in_folder / path, KerasIdeaError, "no", folder=folder)
 
 
 def test_a_file_may_stand_where_one_is_written(in_folder):
     check_place(in_folder / "text.txt", KerasIdeaError, "no")
     with pytest.raises(KerasIdeaError, match="is a file"):
-        check_parents(in_folder / "text.txt", KerasIdeaError, "no")
+        check_place(in_folder / "text.txt", KerasIdeaError, "no", folder=True)

@@ -19,6 +19,7 @@ import keras_idea.models  # noqa: F401  its layers are in the saved model
 from benchmarks.paper.compile_cache import kept_compilations
 from keras_idea.checkpoints.files import CheckpointFiles
 from keras_idea.cli import main
+from keras_idea.report import ResultRow
 from keras_idea.runs.train import results
 from keras_idea.runs.train.run import NARROW, WIDE
 from tests.support import ROOT
@@ -49,7 +50,7 @@ def compiled_at_most_once(tmp_path_factory):
         kept_compilations(tmp_path_factory.mktemp("compiled")),
         pytest.MonkeyPatch.context() as patch,
     ):
-        costs = dict.fromkeys((WIDE, NARROW), results.Cost(1, 1.0, 1.0))
+        costs = dict.fromkeys((WIDE, NARROW), ResultRow("", 1, None, 1.0, 1.0))
         patch.setattr(results, "measure", lambda *arguments: costs)
         if BACKEND == "tensorflow":
             run_eagerly(True)

@@ -14,12 +14,10 @@ import pytest
 
 from keras_idea.checkpoints.files import CheckpointFiles
 from keras_idea.cli import main
-from keras_idea.runs import run_folder
 from keras_idea.runs.config import load_config
 from keras_idea.runs.config.sizes import Sizes
 from keras_idea.runs.config.timeline import make_timeline
-from keras_idea.runs.train import run
-from keras_idea_cli import run_files, status
+from keras_idea.runs.run_folder import RunFolder
 from tests.support import ROOT
 from tests.support.tiny_run import CONFIG, write_inputs
 
@@ -114,7 +112,7 @@ def test_a_killed_run(stopped, capsys):
     at = int(found["Step"].partition(" ")[0])
     assert at >= step >= 4
     config = load_config("tiny.toml")
-    stages = make_timeline(config.budget, config.pruning, Sizes(32), Sizes(8)).stages
+    stages = make_timeline(config, Sizes(32), Sizes(8)).stages
     stage = next(name for name, _, end in stages if at < end)
     assert found["Step"] == f"{at} of 12, {stage} stage"
     lines = (stopped / "metrics.csv").read_text().splitlines()
@@ -236,7 +234,7 @@ def test_what_has_not_begun(tmp_path, monkeypatch, capsys):
     assert told(capsys)["Begin with"] == "keras-idea train"  # the demo
     begin = "keras-idea train FILE.toml --output runs/tiny"
     assert told(capsys, "runs/tiny")["Begin with"] == begin
-    with run_folder.RunFolder("runs/tiny").locked():
+    with RunFolder("runs/tiny").locked():
         assert told(capsys, "runs/tiny")["State"].startswith("starting: ")
 
 
@@ -287,9 +285,3 @@ def test_no_backend_is_imported(stopped):
         assert ended.returncode == 0, ended.stderr
         assert "Checkpoint: " in ended.stdout
         assert ended.stderr.split() in (["keras_idea_cli"], [])
-
-
-def test_the_names_are_the_package_s_own():
-    assert run_files.LOCK == run_folder._LOCK
-    assert status.LAST == run_folder._LAST
-    assert run_files.TRAININGS == (run.NARROW, run.ALONE, run.SCRATCH)

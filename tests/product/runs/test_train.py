@@ -170,11 +170,8 @@ def test_where_the_picture_shows_the_model_become_narrow():
 
     def steps_of(compact, method):
         config = parse_config(f"{rest}method = '{method}'\ncompact = '{compact}'")
-        return list(
-            make_timeline(
-                config.budget, config.pruning, Sizes(32), Sizes(8)
-            ).compactions
-        )
+        timeline = make_timeline(config, Sizes(32), Sizes(8), here=False)
+        return list(timeline.compactions)
 
     steps = {
         (compact, method): steps_of(compact, method)

@@ -1,4 +1,7 @@
-"""A lock on a file that ends with the process that holds it, however that ends."""
+"""A lock on a file that ends with the process that holds it, however that ends.
+
+Here, and not in `keras_idea`, for `status`, which imports no Keras.
+"""
 
 import contextlib
 import os
@@ -31,7 +34,6 @@ def locked(path: str | os.PathLike) -> Iterator[None]:
 
     Raises:
         BlockingIOError: if another process holds the lock; its text names the process.
-        OSError: if the file cannot be made.
 
     Example:
     >>> with locked("demo.lock"):
@@ -55,14 +57,7 @@ def locked(path: str | os.PathLike) -> Iterator[None]:
 
 
 def is_locked(path: str | os.PathLike) -> bool | None:
-    """Whether a live process holds the lock of a file.
-
-    Args:
-        path: path of the file, which need not exist.
-
-    Returns:
-        bool, or None if it cannot be known, as on Windows.
-    """
+    """Whether a live process holds a file's lock; None: unknown, as on Windows."""
     if not pathlib.Path(path).exists():
         return False
     if fcntl is None:
