@@ -129,30 +129,12 @@ def tokenizer_vocabulary(tokenizer: "keras_hub.tokenizers.Tokenizer") -> Vocabul
 
 
 def fingerprint_of(*parts: Any) -> str:
-    """A short hash of JSON-serializable values, the same on every machine.
-
-    Args:
-        *parts: values; NumPy integers are taken as integers.
-
-    Returns:
-        str of 32 hexadecimal digits.
-
-    Example:
-    >>> fingerprint_of("bytes", True) == fingerprint_of("bytes", True)
-    True
-    """
+    """A short hash of JSON-serializable values, the same on every machine."""
     return json_digest(parts)[:32]
 
 
 def piece_bytes(piece: str) -> int:
-    """Bytes of text that a SentencePiece piece stands for.
-
-    Args:
-        piece: str, such as "▁the" or "<0x41>".
-
-    Returns:
-        int.
-    """
+    """Bytes of text that a SentencePiece piece, "▁the" or "<0x41>", stands for."""
     if re.fullmatch("<0x[0-9A-F]{2}>", piece):
         return 1
     return len(piece.replace("▁", " ").encode())
