@@ -1,6 +1,7 @@
 """A GGUF file, read back and, where llama.cpp is installed, run by it."""
 
 import contextlib
+import importlib
 import os
 import pathlib
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from keras_idea.export.gguf.tokenizer import TokenTable
 from keras_idea.export.gguf.types import Written
 from keras_idea.export.stock import Stock
 from keras_idea.export.tokenizer_check import first_difference
-from keras_idea.extras import missing, require
+from keras_idea.extras import missing
 
 # Between logits of at most 1. In float32 llama.cpp still looks GELU up in a table of
 # float16; in Q8_0 it computes with values of 8 bits, too. What 24 layers of random
@@ -50,14 +51,6 @@ def check_file(
 ) -> tuple[Match | None, tuple[str, ...]]:
     """Reads a file back, and lets llama.cpp run it if it is installed.
 
-    Args:
-        source: `Stock`, what was exported.
-        path: path of the file.
-        parts: list of `Written`, its tensors.
-        vocabulary: `TokenTable`, its tokenizer.
-        dtype: str, as of `export_gguf`.
-        context: int, tokens that the file allows.
-
     Returns:
         `Match` or None, and notes.
 
@@ -88,9 +81,8 @@ def check_file(
 def _read_back(
     path: pathlib.Path, parts: list[Written], vocabulary: TokenTable
 ) -> None:
-    gguf: Any = require("gguf", "The export to GGUF", "gguf", ExportFailed)
     try:
-        reader = gguf.GGUFReader(path)
+        reader = importlib.import_module("gguf").GGUFReader(path)
     except Exception as error:
         raise ExportFailed(f"The GGUF file cannot be read back: {error}") from error
     found = {tensor.name: tensor for tensor in reader.tensors}
