@@ -29,13 +29,7 @@ _Block: TypeAlias = tuple[int | None, bytes | None]
 
 @dataclasses.dataclass(frozen=True)
 class ReadOptions:
-    """What a document of a file is.
-
-    Attributes:
-        field: str, key or column of the text in a record.
-        split: one of `SPLITS`: what a document of a text file is.
-        max_characters: int, longer documents are bad records.
-    """
+    """What a document of a file is: see `TextSource`."""
 
     field: str
     split: str

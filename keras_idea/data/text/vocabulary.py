@@ -115,12 +115,17 @@ def tokenizer_vocabulary(tokenizer: "keras_hub.tokenizers.Tokenizer") -> Vocabul
     end_id = getattr(tokenizer, "end_token_id", None)
     if getattr(tokenizer, "merges", None) is not None:
         learnt = [sorted(tokenizer.vocabulary.items()), list(tokenizer.merges)]
+        # Byte-level BPE: a character is a byte. The ids may have gaps.
+        sizes = {i: len(token) for token, i in tokenizer.vocabulary.items()}
     else:
         learnt = list(tokenizer.get_vocabulary())
+        sizes = dict(enumerate(map(piece_bytes, learnt)))
+    token_bytes = np.zeros(max(sizes) + 1)
+    token_bytes[list(sizes)] = list(sizes.values())
     return Vocabulary(
         encode,
         decode,
-        _token_bytes(tokenizer),
+        token_bytes,
         end_id=None if end_id is None else int(end_id),
         fingerprint=fingerprint_of(
             type(tokenizer).__name__, learnt, end_id, encode(_PROBE).tolist()
@@ -138,15 +143,3 @@ def piece_bytes(piece: str) -> int:
     if re.fullmatch("<0x[0-9A-F]{2}>", piece):
         return 1
     return len(piece.replace("▁", " ").encode())
-
-
-def _token_bytes(tokenizer: "keras_hub.tokenizers.Tokenizer") -> np.ndarray:
-    """Float array `(vocabulary,)`: the bytes of text that each id stands for."""
-    if getattr(tokenizer, "merges", None) is not None:
-        # Byte-level BPE: a character is a byte. The ids may have gaps.
-        sizes = {i: len(token) for token, i in tokenizer.vocabulary.items()}
-    else:
-        sizes = dict(enumerate(map(piece_bytes, tokenizer.get_vocabulary())))
-    token_bytes = np.zeros(max(sizes) + 1)
-    token_bytes[list(sizes)] = list(sizes.values())
-    return token_bytes

@@ -35,13 +35,9 @@ class Share:
     index: int = 0
     count: int = 1
 
-    def size(self, batch_size: int) -> int:
-        """int, the windows that are asked for at once."""
-        return batch_size // (self.parts * self.count)
-
     def rows(self, part: int, batch_size: int) -> slice:
         """slice, the places in the batch of a part's windows."""
-        size = self.size(batch_size)
+        size = batch_size // (self.parts * self.count)
         first = (part * self.count + self.index) * size
         return slice(first, first + size)
 

@@ -4,7 +4,6 @@ import contextlib
 import importlib
 import os
 import pathlib
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -65,7 +64,7 @@ def check_file(
     length = min(source.probe_length, context)
     experts = any(part.tensor.name.endswith("ffn_gate_inp.weight") for part in parts)
     routed = experts and dtype != "float32"
-    with _loaded(path, length) as llama:
+    with contextlib.closing(_loaded(path, length)) as llama:
         match = compare(
             source.subject,
             _subject(llama),
@@ -101,14 +100,13 @@ def _read_back(
             raise ExportFailed("The GGUF file holds another vocabulary.")
 
 
-@contextlib.contextmanager
-def _loaded(path: pathlib.Path, length: int) -> Iterator[Any]:
+def _loaded(path: pathlib.Path, length: int) -> Any:
     """The `llama_cpp.Llama` of a file, its cache in float32."""
     import llama_cpp
 
     threads = max((os.cpu_count() or 1) // 2, 1)
     try:
-        llama = llama_cpp.Llama(
+        return llama_cpp.Llama(
             str(path),
             n_ctx=length,
             # Its threads wait by spinning: as many as cores are slow beside others.
@@ -121,8 +119,6 @@ def _loaded(path: pathlib.Path, length: int) -> Iterator[Any]:
         )
     except Exception as error:
         raise ExportFailed(f"llama.cpp cannot load the GGUF file: {error}") from error
-    with contextlib.closing(llama):
-        yield llama
 
 
 def _subject(llama: Any) -> Subject:

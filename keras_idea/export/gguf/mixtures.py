@@ -59,26 +59,6 @@ def _with_experts(block: Places, mixture: Places) -> Places:
     return {**{name: p for name, p in block.items() if name not in dense}, **mixture}
 
 
-_MIXTRAL = "mixtral_sparse_moe_block"
-_MIXTRAL_BLOCK = _with_experts(
-    places.LLAMA,
-    {
-        "ffn_gate_inp.weight": part(
-            f"{_MIXTRAL}/sparse_feedforward_gate_dense/kernel", matrix
-        ),
-        "ffn_gate_exps.weight": part(
-            f"{_MIXTRAL}/experts/expert_feedforward_gate_dense", experts
-        ),
-        "ffn_up_exps.weight": part(
-            f"{_MIXTRAL}/experts/expert_feedforward_intermediate_dense", experts
-        ),
-        "ffn_down_exps.weight": part(
-            f"{_MIXTRAL}/experts/expert_feedforward_output_dense", experts
-        ),
-    },
-)
-
-
 def _qwen_experts(mixture: str) -> Places:
     """The experts of Qwen's: gates and what they gate in one variable."""
     gates = f"{mixture}/experts/expert_feedforward_gate_dense"
@@ -94,6 +74,20 @@ def _qwen_experts(mixture: str) -> Places:
     }
 
 
+_MIXTRAL = "mixtral_sparse_moe_block"
+_MIXTRAL_BLOCK = _with_experts(
+    places.LLAMA,
+    {
+        **_qwen_experts(_MIXTRAL),
+        # Not in one variable.
+        "ffn_gate_exps.weight": part(
+            f"{_MIXTRAL}/experts/expert_feedforward_gate_dense", experts
+        ),
+        "ffn_up_exps.weight": part(
+            f"{_MIXTRAL}/experts/expert_feedforward_intermediate_dense", experts
+        ),
+    },
+)
 _QWEN = "qwen_sparse_moe_block"
 # The expert that all tokens go through.
 _SHARED = f"{_QWEN}/shared_expert_dense/feedforward"

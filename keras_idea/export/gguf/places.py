@@ -37,25 +37,16 @@ ENDS = {
     "output.weight": part("token_embedding/reverse_embeddings", matrix),
     "output_norm.weight": part("sequence_output_layernorm/scale", as_it_is),
 }
-_GATED = {
-    "ffn_gate.weight": part("feedforward_gate_dense/kernel", matrix),
-    "ffn_up.weight": part("feedforward_intermediate_dense/kernel", matrix),
-    "ffn_down.weight": part("feedforward_output_dense/kernel", matrix),
-}
-_VALUES = {
-    "attn_v.weight": part("self_attention/value/kernel", heads),
-    "attn_output.weight": part("self_attention/attention_output/kernel", from_heads),
-}
-_NORMS = {
-    "attn_norm.weight": part("self_attention_layernorm/scale", as_it_is),
-    "ffn_norm.weight": part("feedforward_layernorm/scale", as_it_is),
-}
 LLAMA = {
     "attn_q.weight": part("self_attention/query/kernel", paired),
     "attn_k.weight": part("self_attention/key/kernel", paired),
-    **_VALUES,
-    **_NORMS,
-    **_GATED,
+    "attn_v.weight": part("self_attention/value/kernel", heads),
+    "attn_output.weight": part("self_attention/attention_output/kernel", from_heads),
+    "attn_norm.weight": part("self_attention_layernorm/scale", as_it_is),
+    "ffn_norm.weight": part("feedforward_layernorm/scale", as_it_is),
+    "ffn_gate.weight": part("feedforward_gate_dense/kernel", matrix),
+    "ffn_up.weight": part("feedforward_intermediate_dense/kernel", matrix),
+    "ffn_down.weight": part("feedforward_output_dense/kernel", matrix),
 }
 _HALVES = {
     **LLAMA,
