@@ -114,7 +114,7 @@ def tokenizer_vocabulary(tokenizer: "keras_hub.tokenizers.Tokenizer") -> Vocabul
 
     end_id = getattr(tokenizer, "end_token_id", None)
     if getattr(tokenizer, "merges", None) is not None:
-        learnt = [sorted(tokenizer.vocabulary.items()), list(tokenizer.merges)]
+        learnt: list = [sorted(tokenizer.vocabulary.items()), list(tokenizer.merges)]
         # Byte-level BPE: a character is a byte. The ids may have gaps.
         sizes = {i: len(token) for token, i in tokenizer.vocabulary.items()}
     else:
