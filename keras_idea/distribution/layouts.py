@@ -85,8 +85,7 @@ def _cuts(model: keras.Model, size: int) -> Iterator[Cut]:
         cut
         for layer in layers
         if id(layer) not in taken
-        for cut in (_einsum_heads(layer), *_dense_heads(layer))
-        if cut is not None
+        for cut in (*_einsum_heads(layer), *_dense_heads(layer))
     ]
     yield from _checked(heads, size)
 
@@ -134,24 +133,22 @@ def _checked(cuts: list[Cut], size: int) -> list[Cut]:
     return cuts
 
 
-def _einsum_heads(layer: keras.layers.Layer) -> Cut | None:
+def _einsum_heads(layer: keras.layers.Layer) -> Iterator[Cut]:
     """The heads in a projection's kernel: what comes first of them and their features.
 
     Of "btd,ndh->btnh" n, which the output has before h; of "btnh,nhd->btd" too, which
     the input has before h.
     """
     if not isinstance(layer, keras.layers.EinsumDense):
-        return None
+        return
     inputs, rest = layer.equation.replace(" ", "").split(",")
     kernel, output = rest.split("->")
     made = [label for label in output if label in kernel and label not in inputs]
     summed = [label for label in inputs if label in kernel and label not in output]
     pair = next((labels for labels in (made, summed) if len(labels) == 2), None)
-    if pair is None:
-        return None
-    variable = stored_kernel(layer)
-    axis = kernel.index(pair[0])
-    return variable, axis, variable.shape[axis]
+    if pair is not None:
+        variable, axis = stored_kernel(layer), kernel.index(pair[0])
+        yield variable, axis, variable.shape[axis]
 
 
 def _dense_heads(attention: keras.layers.Layer) -> Iterator[Cut]:

@@ -68,7 +68,7 @@ def compare(
     length: int = _LENGTH,
     share: float = 1.0,
 ) -> Match:
-    """Compares two models on random tokens and on a greedy continuation.
+    """Compares a model with its export, on random tokens and on a greedy continuation.
 
     Args:
         expected: `Subject`, the model that was exported.
@@ -79,9 +79,6 @@ def compare(
         length: int, tokens of the random sequences.
         share: float, of the tokens, whose logits must differ by no more. Below 1 the
             greedy tokens may be others; they are counted.
-
-    Returns:
-        `Match`.
 
     Raises:
         ExportFailed: if the logits are not finite, or differ by more, or another
@@ -131,15 +128,10 @@ def _equal_or_tied(
 
 
 def subject_of(logits: Callable, length: int = _LENGTH) -> Subject:
-    """A `Subject` that continues texts by its logits, without a cache.
+    """A `Subject` that continues texts by its causal logits, without a cache.
 
-    Args:
-        logits: function of int32 ids (B, T) that returns causal logits (B, T, V).
-        length: int, tokens of the sequences that it is given to continue them, if
-            they fit: always as many, so that nothing is compiled twice.
-
-    Returns:
-        `Subject`.
+    It is given sequences of `length` tokens to continue them, if they fit: always as
+    many, so that nothing is compiled twice.
     """
 
     def continued(prompts_BP: np.ndarray, num_tokens: int) -> np.ndarray:
@@ -174,7 +166,6 @@ def probe_length(backbone: keras.Model) -> int:
         raise ExportRefused(
             f"{type(backbone).__name__} has {plural(positions, 'position')}, and an "
             f"export is compared on texts of {length} tokens. Train with "
-            f"max_sequence_length="
-            f"{length} or more."
+            f"max_sequence_length={length} or more."
         )
     return length

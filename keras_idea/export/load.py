@@ -46,12 +46,7 @@ def load_run(
 def find_model(path: str | os.PathLike, purpose: str = "export") -> str:
     """Where the narrow model lies that `load_run` would load.
 
-    Args:
-        path: as of `load_run`.
-        purpose: as of `load_run`.
-
-    Returns:
-        str, path of a preset folder or of a `.keras` file, or a preset's handle.
+    A preset folder, a `.keras` file, or a preset's handle.
 
     Raises:
         ExportRefused: if there is none.
@@ -68,7 +63,8 @@ def find_model(path: str | os.PathLike, purpose: str = "export") -> str:
             f"No model to {purpose} in {str(path)!r}: {error}. Give another path."
         ) from None
     for preset in (folder / "preset", folder):
-        if is_preset(preset):
+        weights = any((preset / name).is_file() for name in _WEIGHTS)
+        if weights and (preset / "config.json").is_file():
             return str(preset)
     if (folder / "narrow.keras").is_file():
         return str(folder / "narrow.keras")
@@ -90,18 +86,9 @@ def reads_bytes(model: keras.Model) -> bool:
 
     Nothing but this package's own decoder is known to: a run trains it on bytes, with
     one id more if it reads documents. The ids of a KerasHub model are its tokenizer's.
-
-    Args:
-        model: what `load_run` returned.
     """
     size = model.output_shape[-1]
     return not is_task(model) and size in (NUM_BYTES, NUM_BYTES + 1)
-
-
-def is_preset(folder: pathlib.Path) -> bool:
-    """bool, whether `folder` is a KerasHub preset folder with its weights."""
-    config = (folder / "config.json").is_file()
-    return config and any((folder / name).is_file() for name in _WEIGHTS)
 
 
 def _load_preset(preset: str, dtype: str) -> keras.Model:

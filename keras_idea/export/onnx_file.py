@@ -1,11 +1,9 @@
 """Export to an ONNX file, by Keras, checked with onnxruntime or onnx itself."""
 
-import dataclasses
 import os
 import pathlib
 import warnings
 from collections.abc import Callable
-from typing import Any
 
 import keras
 import numpy as np
@@ -35,24 +33,9 @@ _ELSEWHERE = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Converter:
-    """How Keras makes an ONNX file on one backend.
-
-    Args:
-        modules: tuple of str, the modules it needs.
-        any_length: bool, whether the file then takes texts of any number and length.
-    """
-
-    modules: tuple[str, ...]
-    any_length: bool
-
-
-# Measured with keras 3.15.1, tf2onnx 1.17, onnxscript 0.7 and jax2onnx 0.17.
-_CONVERTERS = {
-    "tensorflow": Converter(("onnx", "tf2onnx"), any_length=True),
-    "torch": Converter(("onnx", "onnxscript"), any_length=False),
-}
+# Backend -> the modules that Keras needs to make an ONNX file on it. Measured with
+# keras 3.15.1, tf2onnx 1.17, onnxscript 0.7 and jax2onnx 0.17.
+_CONVERTERS = {"tensorflow": ("onnx", "tf2onnx"), "torch": ("onnx", "onnxscript")}
 
 
 def export_onnx(
@@ -120,9 +103,8 @@ def _check_backend(model: keras.Model, length: int | None) -> int | None:
             f"Keras makes no ONNX file of such a model on {backend} (jax2onnx cannot "
             f"convert `arange`). {_ELSEWHERE.format(backend='tensorflow')}"
         )
-    converter = _CONVERTERS[backend]
     what = f"An ONNX file made on {backend}"
-    require_installed(converter.modules, what, "onnx", ExportRefused)
+    require_installed(_CONVERTERS[backend], what, "onnx", ExportRefused)
     family = FAMILIES.get(type(getattr(model, "backbone", None)).__name__)
     wrong = family and family.onnx_wrong.get(backend)
     if wrong:
@@ -130,7 +112,7 @@ def _check_backend(model: keras.Model, length: int | None) -> int | None:
             f"On {backend} the ONNX file would be wrong: {wrong}. "
             f"{_ELSEWHERE.format(backend='torch')}"
         )
-    if converter.any_length:
+    if backend == "tensorflow":
         if length is not None:
             raise ExportRefused(
                 f"`length` is for torch; on {backend} the file takes any length. "
@@ -161,6 +143,11 @@ def _described(model: keras.Model) -> tuple[keras.Model, Subject, int, int]:
 def _write(
     model: keras.Model, path: pathlib.Path, shape: tuple[int | None, ...]
 ) -> None:
+    specs = {
+        name: keras.InputSpec(shape=shape, dtype="int32", name=name)
+        for name in _names(model)
+    }
+    signature = [specs] if isinstance(model.input, dict) else list(specs.values())
     try:
         with warnings.catch_warnings():
             # Of the converters: about versions to come.
@@ -169,7 +156,7 @@ def _write(
                 str(path),
                 format="onnx",
                 verbose=False,
-                input_signature=_signature(model, shape),
+                input_signature=signature,
             )
     except Exception as error:
         raise ExportFailed(f"Keras cannot export it: {error}") from error
@@ -177,13 +164,6 @@ def _write(
 
 def _names(model: keras.Model) -> list[str]:
     return list(model.input) if isinstance(model.input, dict) else ["token_ids"]
-
-
-def _signature(model: keras.Model, shape: tuple[int | None, ...]) -> list[Any]:
-    specs = {
-        n: keras.InputSpec(shape=shape, dtype="int32", name=n) for n in _names(model)
-    }
-    return [specs] if isinstance(model.input, dict) else list(specs.values())
 
 
 def _subject(path: pathlib.Path, names: list[str], length: int | None) -> Subject:

@@ -75,7 +75,9 @@ def export_preset(
             source.probe_length,
         )
         if source.tokenizer is not None:
-            _check_tokenizer(source.tokenizer, loaded.preprocessor.tokenizer)
+            other = first_difference(source.tokenizer, loaded.preprocessor.tokenizer)
+            if other:
+                raise ExportFailed(f"The preset's tokenizer is another one: {other}")
     what = f"a KerasHub preset, {source.name}"
     return Export(path, what, match, (*source.notes, *_precision(source.lm)))
 
@@ -113,9 +115,3 @@ def _check_stock(path: pathlib.Path) -> None:
     for file in sorted(path.glob("*.json")):
         if "keras_idea" in file.read_text(encoding="utf-8"):
             raise ExportFailed(f"{file.name} of the preset refers to keras_idea.")
-
-
-def _check_tokenizer(tokenizer: keras.layers.Layer, loaded: keras.layers.Layer) -> None:
-    difference = first_difference(tokenizer, loaded)
-    if difference:
-        raise ExportFailed(f"The preset's tokenizer is another one: {difference}")

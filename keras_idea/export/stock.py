@@ -6,11 +6,7 @@ import keras
 import numpy as np
 
 from keras_idea.errors import ArgumentError, ExportRefused
-from keras_idea.export.compare import (
-    Subject,
-    model_subject,
-    probe_length,
-)
+from keras_idea.export.compare import Subject, model_subject, probe_length
 from keras_idea.export.hf.own_decoder import as_kerashub
 from keras_idea.export.load import reads_bytes
 from keras_idea.export.report import NO_TOKENIZER
@@ -68,9 +64,6 @@ def stock(model: keras.Model) -> Stock:
         model: a stock KerasHub `CausalLM`, or this package's compacted decoder,
             which is exported as the `CausalLM` that computes the same.
 
-    Returns:
-        `Stock`.
-
     Raises:
         ExportRefused: if the model is still prunable, takes more than text, or is
             neither of the two.
@@ -95,14 +88,7 @@ def stock(model: keras.Model) -> Stock:
 
 
 def check_text_alone(lm: keras.Model) -> None:
-    """Refuses a model whose inputs do not follow from token ids.
-
-    Args:
-        lm: a KerasHub task.
-
-    Raises:
-        ExportRefused: if it takes images, for example.
-    """
+    """Refuses a task whose inputs, images for example, do not follow from token ids."""
     try:
         text_inputs(lm.input, np.zeros((1, 1), "int32"))
     except ArgumentError as error:
@@ -112,14 +98,7 @@ def check_text_alone(lm: keras.Model) -> None:
 
 
 def check_compacted(model: keras.Model) -> None:
-    """Refuses a model with masked neurons, or with what pruning needs in its layers.
-
-    Args:
-        model: keras.Model.
-
-    Raises:
-        ExportRefused: naming the FFN.
-    """
+    """Refuses a model with masked neurons, or with what pruning needs in its layers."""
     for ffn in find_groups(model):
         if ffn.masks_itself or ffn.width < ffn.hidden_dim:
             raise ExportRefused(
@@ -130,14 +109,7 @@ def check_compacted(model: keras.Model) -> None:
 
 
 def in_float32(source: Stock) -> Stock:
-    """The same model in float32, to be compared with what runs in float32.
-
-    Args:
-        source: `Stock`.
-
-    Returns:
-        `source` itself, if it is in float32 already.
-    """
+    """The same model, to be compared with what runs in float32; a copy if need be."""
     if source.lm.backbone.dtype_policy.name == "float32":
         return source
     copy = copy_in_float32(source.lm)
@@ -152,9 +124,6 @@ def copy_in_float32(lm: keras.Model, prefix: str | None = None) -> keras.Model:
         prefix: str or None, of the copy's classes, `<prefix>Backbone` and
             `<prefix>CausalLM`. They must have the same arguments and variables.
             None: the same classes; the copy then keeps the preprocessor.
-
-    Returns:
-        A stock `CausalLM`.
     """
     config = {**lm.backbone.get_config(), "dtype": "float32"}
     if prefix is None:

@@ -35,11 +35,8 @@ def check_target(
 ) -> None:
     """Refuses a path that may not be written to.
 
-    Args:
-        path: str or path, where the export is to go.
-        kind: `ExportKind`.
-        overwrite: bool, whether an earlier export of this kind may be replaced.
-            Anything else that stands there is refused all the same.
+    With `overwrite` an earlier export of this kind may be replaced; anything else that
+    stands there is refused all the same.
 
     Raises:
         ExportRefused: if the path is taken, or cannot be; what to do about it.
@@ -53,7 +50,8 @@ def check_target(
         )
     begin = f"{str(path)!r} cannot be made"
     files.check_place(target, ExportRefused, begin, "Give another path.")
-    if not target.exists() or (target.is_dir() and kind.names and _is_empty(target)):
+    empty = target.is_dir() and kind.names and not any(target.iterdir())
+    if empty or not target.exists():
         return
     foreign = _foreign(target, kind)
     if foreign:
@@ -72,21 +70,10 @@ def check_target(
 def replacing_target(path: str | os.PathLike, size: int = 0) -> Iterator[pathlib.Path]:
     """As `files.replacing`, of a path that `check_target` has checked.
 
-    Args:
-        path: path of a file or folder.
-        size: int, bytes that must be free for it. Default 0.
-
-    Yields:
-        Path, nothing there yet.
+    `size` bytes must be free for it.
 
     Raises:
         ExportRefused: if no folder can be made there, or there is no room.
-
-    Example:
-    >>> with replacing_target("narrow.txt") as temporary:
-    ...     _ = temporary.write_text("checked")
-    >>> pathlib.Path("narrow.txt").read_text()
-    'checked'
     """
     with contextlib.ExitStack() as stack:
         try:
@@ -110,7 +97,3 @@ def _foreign(target: pathlib.Path, kind: ExportKind) -> str:
             return f"it holds {name!r}"
     missing = [mark for mark in kind.marks if mark not in names]
     return f"it has no {missing[0]!r}" if missing else ""
-
-
-def _is_empty(folder: pathlib.Path) -> bool:
-    return not any(folder.iterdir())

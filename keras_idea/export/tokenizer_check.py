@@ -15,22 +15,9 @@ SAMPLES = (
 def first_difference(
     encode: Callable[[str], object], other: Callable[[str], object]
 ) -> str:
-    """Compares what two tokenizers make of a few texts.
-
-    Args:
-        encode: function of a str that returns token ids, the right ones; a KerasHub
-            tokenizer is one.
-        other: such a function, the one in question.
-
-    Returns:
-        str, where they differ, or "" if they do not.
-    """
+    """Where the token ids of `other` differ from those of `encode`, or ""."""
     for text in SAMPLES:
-        expected, received = (_ids(f(text)) for f in (encode, other))
+        expected, received = (np.asarray(f(text)).tolist() for f in (encode, other))
         if expected != received:
             return f"{text!r} becomes {received}, not {expected}."
     return ""
-
-
-def _ids(ids: object) -> list[int]:
-    return np.asarray(ids).tolist()

@@ -9,7 +9,8 @@ def held_out_files(files: dict[str, bytes], fraction: float) -> set[str]:
     wanted = fraction * total
     chosen: set[str] = set()
     size = 0
-    for name in sorted(files, key=name_hash):
+    names = sorted(files, key=name_hash)
+    for name in names:
         if size + len(files[name]) <= wanted:
             chosen.add(name)
             size += len(files[name])
@@ -17,9 +18,7 @@ def held_out_files(files: dict[str, bytes], fraction: float) -> set[str]:
         return chosen
     # A few files of like size: the smallest that is no less than wanted, unless
     # it takes more than a third of the text.
-    larger = [
-        name for name in sorted(files, key=name_hash) if len(files[name]) > wanted
-    ]
+    larger = [name for name in names if len(files[name]) > wanted]
     smallest = min(larger, key=lambda name: len(files[name]), default=None)
     if smallest is not None and len(files[smallest]) <= total / 3:
         return {smallest}

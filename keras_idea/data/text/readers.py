@@ -5,7 +5,7 @@ import json
 import os
 import pathlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, BinaryIO, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 from keras_idea.data.text.records import ReadLog
 from keras_idea.data.text.streams import (
@@ -16,10 +16,6 @@ from keras_idea.data.text.streams import (
 )
 from keras_idea.errors import StreamError
 from keras_idea.extras import require
-
-if TYPE_CHECKING:
-    import pyarrow
-
 
 #: What a text file's document is.
 SPLITS = ("file", "paragraphs", "lines")
@@ -33,13 +29,7 @@ _Block: TypeAlias = tuple[int | None, bytes | None]
 
 @dataclasses.dataclass(frozen=True)
 class ReadOptions:
-    """What a document of a file is.
-
-    Attributes:
-        field: str, key or column of the text in a record.
-        split: one of `SPLITS`: what a document of a text file is.
-        max_characters: int, longer documents are bad records.
-    """
+    """What a document of a file is: see `TextSource`."""
 
     field: str
     split: str
@@ -57,17 +47,7 @@ def suffix_of(path: pathlib.Path) -> str:
 def read_text(
     file: BinaryIO, path: pathlib.Path, options: ReadOptions, log: ReadLog
 ) -> Iterator[str]:
-    """Documents of a text file.
-
-    Args:
-        file: binary file, open.
-        path: `pathlib.Path` of it.
-        options: `ReadOptions`, of which `split` and `max_characters` are used.
-        log: `ReadLog`.
-
-    Yields:
-        str, documents.
-    """
+    """Documents of a text file, cut as `options.split` says."""
     stream, limit = decompressed(file, path), 4 * options.max_characters
     if options.split == "file":
         whole = stream.read(limit + 1)
@@ -102,17 +82,7 @@ def read_text(
 def read_jsonl(
     file: BinaryIO, path: pathlib.Path, options: ReadOptions, log: ReadLog
 ) -> Iterator[str]:
-    """Documents of a file of JSON lines; `options.field` holds each one's text.
-
-    Args:
-        file: binary file, open.
-        path: `pathlib.Path` of it.
-        options: `ReadOptions`, of which `field` and `max_characters` are used.
-        log: `ReadLog`.
-
-    Yields:
-        str, documents.
-    """
+    """Documents of a file of JSON lines; `options.field` holds each one's text."""
     limit = _BYTES_A_CHARACTER * options.max_characters + _OTHER_FIELDS
     for number, line in numbered_lines(decompressed(file, path), limit):
         if line is None:
@@ -137,18 +107,7 @@ def read_jsonl(
 def field_of(
     record: object, field: str, path: str | os.PathLike, line: int, log: ReadLog
 ) -> object:
-    """A record's text, or None where it was rejected.
-
-    Args:
-        record: any value; a good one is a dict.
-        field: str, the key.
-        path: path of the file.
-        line: int, line or row, from 1.
-        log: `ReadLog`.
-
-    Returns:
-        Any value; None where the record was rejected.
-    """
+    """A record's text, any value, or None where it was rejected."""
     if not isinstance(record, dict):
         detail = f"no object but a {type(record).__name__}"
         log.reject("missing_field", path, line, detail)
@@ -165,21 +124,7 @@ def field_of(
 def read_parquet(
     file: BinaryIO, path: pathlib.Path, options: ReadOptions, log: ReadLog
 ) -> Iterator[str]:
-    """Documents of a parquet file; column `options.field` holds them.
-
-    Args:
-        file: binary file, open.
-        path: `pathlib.Path` of it.
-        options: `ReadOptions`, of which `field` and `max_characters` are used.
-        log: `ReadLog`.
-
-    Yields:
-        str, documents.
-
-    Raises:
-        MissingPackage: if pyarrow is not installed.
-        StreamError: if it is no sound parquet file.
-    """
+    """Documents of a parquet file; column `options.field` holds them."""
     parquet = require("pyarrow.parquet", f"Reading {path.name!r}")
     arrow_error = require("pyarrow", "Reading parquet").ArrowException
     try:
@@ -203,9 +148,7 @@ def read_parquet(
         raise StreamError(f"it is no sound parquet file ({error})") from None
 
 
-def _arrow_text(
-    value: "pyarrow.Scalar", path: pathlib.Path, row: int, log: ReadLog
-) -> object:
+def _arrow_text(value: Any, path: pathlib.Path, row: int, log: ReadLog) -> object:
     try:
         text = value.as_py()
         text = text.decode() if isinstance(text, bytes) else text

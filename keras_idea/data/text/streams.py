@@ -20,23 +20,10 @@ _CHUNK = 1 << 17
 
 
 def decompressed(file: BinaryIO, path: pathlib.Path) -> BinaryIO:
-    """A buffered stream of what a file holds.
+    """A buffered stream of what a file holds, whose suffix tells the compression.
 
-    Args:
-        file: binary file, open.
-        path: `pathlib.Path` of it, whose suffix tells the compression: .zst
-            (Zstandard, any number of frames), .gz, or none.
-
-    Returns:
-        Binary stream. Unlike `zstandard`'s own reader, which takes the end of a file
-        for the end of its text, it raises `StreamError` where a frame is cut off.
-
-    Example:
-    >>> path = pathlib.Path("a.jsonl.gz")
-    >>> _ = path.write_bytes(gzip.compress(b"first line"))
-    >>> with path.open("rb") as file:
-    ...     decompressed(file, path).readline()
-    b'first line'
+    Unlike `zstandard`'s own reader, which takes the end of a file for the end of its
+    text, it raises `StreamError` where a frame is cut off.
     """
     if path.suffix == ".zst":
         zstandard = require("zstandard", f"Reading {path.name!r}")
@@ -88,19 +75,11 @@ class _ZstdFrames(io.RawIOBase):
 def numbered_lines(
     stream: BinaryIO, max_bytes: int
 ) -> Iterator[tuple[int, bytes | None]]:
-    r"""Lines of a stream, however long they are.
-
-    Args:
-        stream: binary stream.
-        max_bytes: int, a longer line is not held in memory.
+    """Lines of a stream, however long they are.
 
     Yields:
         Pairs of the line's number, from 1, and its bytes without the line's end; None
-        in place of a line longer than `max_bytes`.
-
-    Example:
-    >>> list(numbered_lines(io.BytesIO(b"a\nlong line\n"), max_bytes=4))
-    [(1, b'a'), (2, None)]
+        in place of a line longer than `max_bytes`, which is not held in memory.
     """
     number = 0
     while line := stream.readline(max_bytes + 1):

@@ -114,13 +114,18 @@ def tokenizer_vocabulary(tokenizer: "keras_hub.tokenizers.Tokenizer") -> Vocabul
 
     end_id = getattr(tokenizer, "end_token_id", None)
     if getattr(tokenizer, "merges", None) is not None:
-        learnt = [sorted(tokenizer.vocabulary.items()), list(tokenizer.merges)]
+        learnt: list = [sorted(tokenizer.vocabulary.items()), list(tokenizer.merges)]
+        # Byte-level BPE: a character is a byte. The ids may have gaps.
+        sizes = {i: len(token) for token, i in tokenizer.vocabulary.items()}
     else:
         learnt = list(tokenizer.get_vocabulary())
+        sizes = dict(enumerate(map(piece_bytes, learnt)))
+    token_bytes = np.zeros(max(sizes) + 1)
+    token_bytes[list(sizes)] = list(sizes.values())
     return Vocabulary(
         encode,
         decode,
-        _token_bytes(tokenizer),
+        token_bytes,
         end_id=None if end_id is None else int(end_id),
         fingerprint=fingerprint_of(
             type(tokenizer).__name__, learnt, end_id, encode(_PROBE).tolist()
@@ -129,42 +134,12 @@ def tokenizer_vocabulary(tokenizer: "keras_hub.tokenizers.Tokenizer") -> Vocabul
 
 
 def fingerprint_of(*parts: Any) -> str:
-    """A short hash of JSON-serializable values, the same on every machine.
-
-    Args:
-        *parts: values; NumPy integers are taken as integers.
-
-    Returns:
-        str of 32 hexadecimal digits.
-
-    Example:
-    >>> fingerprint_of("bytes", True) == fingerprint_of("bytes", True)
-    True
-    """
+    """A short hash of JSON-serializable values, the same on every machine."""
     return json_digest(parts)[:32]
 
 
 def piece_bytes(piece: str) -> int:
-    """Bytes of text that a SentencePiece piece stands for.
-
-    Args:
-        piece: str, such as "▁the" or "<0x41>".
-
-    Returns:
-        int.
-    """
+    """Bytes of text that a SentencePiece piece, "▁the" or "<0x41>", stands for."""
     if re.fullmatch("<0x[0-9A-F]{2}>", piece):
         return 1
     return len(piece.replace("▁", " ").encode())
-
-
-def _token_bytes(tokenizer: "keras_hub.tokenizers.Tokenizer") -> np.ndarray:
-    """Float array `(vocabulary,)`: the bytes of text that each id stands for."""
-    if getattr(tokenizer, "merges", None) is not None:
-        # Byte-level BPE: a character is a byte. The ids may have gaps.
-        sizes = {i: len(token) for token, i in tokenizer.vocabulary.items()}
-    else:
-        sizes = dict(enumerate(map(piece_bytes, tokenizer.get_vocabulary())))
-    token_bytes = np.zeros(max(sizes) + 1)
-    token_bytes[list(sizes)] = list(sizes.values())
-    return token_bytes

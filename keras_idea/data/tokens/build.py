@@ -89,26 +89,22 @@ def build_cache(
     check_int("shard_tokens", shard_tokens, minimum=1)
     check_choice("verify", verify, VERIFY)
     check_folder("folder", folder)
-    key = _key(source, vocabulary)
+    key = {
+        "format": FORMAT,
+        "source": source.key(),
+        "tokenizer": list(_identity(vocabulary)),
+    }
     path = pathlib.Path(folder) / f"tokens-{fingerprint_of(key)[:16]}"
     if path.is_dir():
         return TokenCache(path, verify)
     with new_folder(path) as temporary:
-        writer = ShardWriter(temporary, _dtype(vocabulary), shard_tokens)
+        dtype = np.dtype("<u2" if vocabulary.vocabulary_size <= 1 << 16 else "<u4")
+        writer = ShardWriter(temporary, dtype, shard_tokens)
         log = _write(source, vocabulary, writer, workers, progress)
         _check_whole(source, key, log)
         write_index(temporary / INDEX, _index(vocabulary, key, log, writer))
     _LOGGER.info("%s; %s tokens", log.summary(), f"{writer.tokens:,}")
     return TokenCache(path, "sizes")
-
-
-def _key(source: Source, vocabulary: Vocabulary) -> dict:
-    """What the tokens depend on."""
-    return {
-        "format": FORMAT,
-        "source": source.key(),
-        "tokenizer": list(_identity(vocabulary)),
-    }
 
 
 def _identity(vocabulary: Vocabulary) -> tuple[str, int]:
@@ -137,10 +133,6 @@ def _index(
         "key": key,
         "shards": writer.shards,
     }
-
-
-def _dtype(vocabulary: Vocabulary) -> np.dtype:
-    return np.dtype("<u2" if vocabulary.vocabulary_size <= 1 << 16 else "<u4")
 
 
 def _write(

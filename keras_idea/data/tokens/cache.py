@@ -155,12 +155,7 @@ class TokenRange:
 
 
 def write_index(path: pathlib.Path, index: dict) -> None:
-    """Writes the index of a cache, and a sum by which it can be checked.
-
-    Args:
-        path: `pathlib.Path` of the file.
-        index: dict, JSON-serializable.
-    """
+    """Writes the index of a cache, and a sum by which it can be checked."""
     signed = {**index, "sum": json_digest(index)}
     write_atomically(path, json.dumps(signed, indent=1) + "\n")
 

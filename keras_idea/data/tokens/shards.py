@@ -22,22 +22,10 @@ _GRACE_SECONDS = 60
 
 
 class ShardWriter:
-    """Writes a stream of tokens to files of one size.
-
-    Args:
-        folder: `pathlib.Path`, where the files are made.
-        dtype: `numpy.dtype` of the tokens.
-        shard_tokens: int, tokens a file.
+    """Writes a stream of tokens to files of `shard_tokens` tokens each.
 
     Attributes:
         shards: list of dicts of "name", "tokens" and "sha256", after `close`.
-
-    Example:
-    >>> writer = ShardWriter(pathlib.Path(), np.dtype("<u2"), shard_tokens=2)
-    >>> writer.write(np.array([1, 2, 3], "<u2"))
-    >>> writer.close()
-    >>> [(shard["name"], shard["tokens"]) for shard in writer.shards]
-    [('shard-00000.bin', 2), ('shard-00001.bin', 1)]
     """
 
     def __init__(
@@ -87,21 +75,9 @@ class ShardWriter:
 def new_folder(path: pathlib.Path) -> Iterator[pathlib.Path]:
     """A folder that is there with all its files, or not at all.
 
-    Its files are written under another name, which it loses at the end. Of several
-    processes that make the same folder at once, the first to end gives it; what the
-    others made is removed.
-
-    Args:
-        path: `pathlib.Path` of the folder to be.
-
-    Yields:
-        `pathlib.Path` of the folder to write to. If the block raises, it is removed.
-
-    Example:
-    >>> with new_folder(pathlib.Path("cache")) as folder:
-    ...     _ = (folder / "index.json").write_text("{}")
-    >>> pathlib.Path("cache/index.json").exists()
-    True
+    Its files are written under another name, which it loses at the end; if the block
+    raises, they are removed. Of several processes that make the same folder at once,
+    the first to end gives it; what the others made is removed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     remove_abandoned(path.parent)
@@ -122,11 +98,7 @@ def new_folder(path: pathlib.Path) -> Iterator[pathlib.Path]:
 
 
 def remove_abandoned(folder: pathlib.Path) -> None:
-    """Removes what killed builds left in a folder, of which no process has the lock.
-
-    Args:
-        folder: `pathlib.Path`, where caches lie.
-    """
+    """Removes what killed builds left, of which no process has the lock."""
     for lock in folder.glob(f".*{_TEMPORARY}/{_LOCK}"):
         with contextlib.suppress(OSError):
             old = time.time() - lock.stat().st_mtime > _GRACE_SECONDS

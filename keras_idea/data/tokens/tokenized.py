@@ -35,13 +35,9 @@ class Share:
     index: int = 0
     count: int = 1
 
-    def size(self, batch_size: int) -> int:
-        """int, the windows that are asked for at once."""
-        return batch_size // (self.parts * self.count)
-
     def rows(self, part: int, batch_size: int) -> slice:
         """slice, the places in the batch of a part's windows."""
-        size = self.size(batch_size)
+        size = batch_size // (self.parts * self.count)
         first = (part * self.count + self.index) * size
         return slice(first, first + size)
 
@@ -116,18 +112,7 @@ class RawText(Protocol):
 def check_parts(
     train: int, validation: int, description: str, length: int, unit: str
 ) -> None:
-    """Refuses sequences that do not fit in either part of a corpus.
-
-    Args:
-        train: int, tokens of the text that a run trains on.
-        validation: int, tokens of the text held out.
-        description: str, what the corpus is.
-        length: int, tokens a sequence.
-        unit: str, what a token is called, in the singular.
-
-    Raises:
-        TextError: if a part is too short for one sequence.
-    """
+    """Refuses sequences that do not fit in either part; a token is called `unit`."""
     for part, size in (("train", train), ("validation", validation)):
         if size < length + 1:
             raise TextError(
@@ -141,16 +126,10 @@ def check_parts(
 def with_starts(
     x: np.ndarray, step: int, start_id: int | None, first_row: int = 0
 ) -> np.ndarray:
-    """`x`, some of whose windows begin with the start token instead of their first.
+    """`x`, changed in place: some windows begin with the start token, if there is one.
 
-    Args:
-        x: int array `(batch_size, length)`, changed in place.
-        step: int, the batch's; another window is the first to change each step.
-        start_id: int or None; None: nothing changes.
-        first_row: int, the place of the first window in its batch. Default 0.
-
-    Returns:
-        `x`.
+    Another window of the batch is the first to change each `step`; `first_row` is the
+    place in the batch of the first one in `x`.
     """
     if start_id is not None:
         x[(step + first_row + np.arange(len(x))) % _START_EVERY == 0, 0] = start_id

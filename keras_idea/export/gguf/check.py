@@ -1,9 +1,9 @@
 """A GGUF file, read back and, where llama.cpp is installed, run by it."""
 
 import contextlib
+import importlib
 import os
 import pathlib
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from keras_idea.export.gguf.tokenizer import TokenTable
 from keras_idea.export.gguf.types import Written
 from keras_idea.export.stock import Stock
 from keras_idea.export.tokenizer_check import first_difference
-from keras_idea.extras import missing, require
+from keras_idea.extras import missing
 
 # Between logits of at most 1. In float32 llama.cpp still looks GELU up in a table of
 # float16; in Q8_0 it computes with values of 8 bits, too. What 24 layers of random
@@ -50,14 +50,6 @@ def check_file(
 ) -> tuple[Match | None, tuple[str, ...]]:
     """Reads a file back, and lets llama.cpp run it if it is installed.
 
-    Args:
-        source: `Stock`, what was exported.
-        path: path of the file.
-        parts: list of `Written`, its tensors.
-        vocabulary: `TokenTable`, its tokenizer.
-        dtype: str, as of `export_gguf`.
-        context: int, tokens that the file allows.
-
     Returns:
         `Match` or None, and notes.
 
@@ -72,7 +64,7 @@ def check_file(
     length = min(source.probe_length, context)
     experts = any(part.tensor.name.endswith("ffn_gate_inp.weight") for part in parts)
     routed = experts and dtype != "float32"
-    with _loaded(path, length) as llama:
+    with contextlib.closing(_loaded(path, length)) as llama:
         match = compare(
             source.subject,
             _subject(llama),
@@ -88,9 +80,8 @@ def check_file(
 def _read_back(
     path: pathlib.Path, parts: list[Written], vocabulary: TokenTable
 ) -> None:
-    gguf: Any = require("gguf", "The export to GGUF", "gguf", ExportFailed)
     try:
-        reader = gguf.GGUFReader(path)
+        reader = importlib.import_module("gguf").GGUFReader(path)
     except Exception as error:
         raise ExportFailed(f"The GGUF file cannot be read back: {error}") from error
     found = {tensor.name: tensor for tensor in reader.tensors}
@@ -109,14 +100,13 @@ def _read_back(
             raise ExportFailed("The GGUF file holds another vocabulary.")
 
 
-@contextlib.contextmanager
-def _loaded(path: pathlib.Path, length: int) -> Iterator[Any]:
+def _loaded(path: pathlib.Path, length: int) -> Any:
     """The `llama_cpp.Llama` of a file, its cache in float32."""
     import llama_cpp
 
     threads = max((os.cpu_count() or 1) // 2, 1)
     try:
-        llama = llama_cpp.Llama(
+        return llama_cpp.Llama(
             str(path),
             n_ctx=length,
             # Its threads wait by spinning: as many as cores are slow beside others.
@@ -129,8 +119,6 @@ def _loaded(path: pathlib.Path, length: int) -> Iterator[Any]:
         )
     except Exception as error:
         raise ExportFailed(f"llama.cpp cannot load the GGUF file: {error}") from error
-    with contextlib.closing(llama):
-        yield llama
 
 
 def _subject(llama: Any) -> Subject:

@@ -11,12 +11,7 @@ _OTHER = "`length` (--length) sets another one"
 
 @dataclasses.dataclass(frozen=True)
 class Context:
-    """The context that a GGUF file allows.
-
-    Attributes:
-        length: int, tokens.
-        why: str, what bounds it, in words.
-    """
+    """The context, in tokens, that a GGUF file allows, and what bounds it, in words."""
 
     length: int
     why: str
@@ -27,17 +22,10 @@ class Context:
 
 
 def context_of(lm: Any, arch: str, window: str, length: int | None = None) -> Context:
-    """The context of a model.
+    """The context of a `CausalLM`: what is asked for, at most what the model allows.
 
-    Args:
-        lm: a stock KerasHub `CausalLM`.
-        arch: str, as of `GGUFFamily`.
-        window: str, as of `GGUFFamily`.
-        length: int or None, as of `export_gguf`.
-
-    Returns:
-        `Context`: what is asked for, at most what the model allows. None: all that
-        the model allows; if its positions do not bound it, its preprocessor's length.
+    Without `length` all that the model allows; if its positions do not bound it, its
+    preprocessor's length. `arch` and `window` are as of `GGUFFamily`.
     """
     b = lm.backbone
     bounds = [

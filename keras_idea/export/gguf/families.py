@@ -4,7 +4,6 @@ Names, layouts and keys are those of llama.cpp's own converter (`conversion/` be
 `convert_hf_to_gguf.py`, in llama-cpp-python 0.3.36).
 """
 
-import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
@@ -14,29 +13,16 @@ import keras
 from keras_idea.errors import ExportRefused
 from keras_idea.export.gguf import keys, places
 from keras_idea.export.gguf.family import GGUFFamily
-from keras_idea.export.gguf.layouts import (
-    Layout,
-    Places,
-    heads_first,
-    plus_one,
-    scaled,
-)
+from keras_idea.export.gguf.layouts import Layout, heads_first, plus_one, scaled
 from keras_idea.export.gguf.mixtures import LARGE_ENOUGH, MIXTURES
 from keras_idea.hub.family import Rule, has
 
 
 def family_of(backbone: keras.Model) -> GGUFFamily:
-    """The row of a backbone.
-
-    Args:
-        backbone: a stock KerasHub backbone.
-
-    Returns:
-        `GGUFFamily`.
+    """The row of a stock KerasHub backbone.
 
     Raises:
-        ExportRefused: if there is none, or llama.cpp would compute something else;
-            why.
+        ExportRefused: if there is none, or llama.cpp would compute something else; why.
     """
     name = type(backbone).__name__
     if name in REFUSED:
@@ -45,11 +31,12 @@ def family_of(backbone: keras.Model) -> GGUFFamily:
         raise ExportRefused(
             f"{name} has no export to GGUF; these have one: {', '.join(FAMILIES)}."
         )
-    row = FAMILIES[name](backbone)
-    for rule in row.rules:
+    row = FAMILIES[name]
+    family = row if isinstance(row, GGUFFamily) else row(backbone)
+    for rule in family.rules:
         if not rule.holds(backbone):
             raise ExportRefused(f"This {name} cannot become a GGUF file: {rule.reason}")
-    return row
+    return family
 
 
 def _query(b: Any, layout: Layout, large_layers: int | None = None) -> Layout:
@@ -83,39 +70,23 @@ _SU = has(
 _CAPS = ("attention_logit_soft_cap", "final_logit_soft_cap")
 
 
-def _llama(b: Any) -> GGUFFamily:
-    return GGUFFamily("llama", places.ENDS, places.LLAMA, keys.rotary, (_ROPE,))
-
-
 def _gemma(b: Any) -> GGUFFamily:
     """The row of a GemmaBackbone: Gemma 2 is the same class."""
-    query = {
-        "attn_q.weight": places.part("attention/query/kernel", _query(b, heads_first))
-    }
-    if not b.use_post_ffw_norm:
-        only = "llama.cpp's Gemma has no other"
-        rules = (
-            _EPSILON,
-            *(has(name, None, only) for name in _CAPS),
-            has("use_post_attention_norm", False, only),
-            has("use_sliding_window_attention", False, only),
-        )
-        block = {**places.GEMMA, **query}
-        return GGUFFamily("gemma", places.GEMMA_ENDS, block, keys.rms, rules)
-    only = "llama.cpp's Gemma 2 has no other"
-    query = {
-        "attn_q.weight": places.part(
-            "attention/query/kernel", _query(b, heads_first, large_layers=46)
-        )
-    }
-    rules = (
-        _EPSILON,
-        has("use_post_attention_norm", True, only),
-        has("use_sliding_window_attention", True, only),
-        *(_is_set(name) for name in _CAPS),
+    second = bool(b.use_post_ffw_norm)
+    query = _query(b, heads_first, large_layers=46 if second else None)
+    query_place = {"attn_q.weight": places.part("attention/query/kernel", query)}
+    block = {**places.GEMMA, **query_place}
+    only = f"llama.cpp's {'Gemma 2' if second else 'Gemma'} has no other"
+    switches = (
+        has("use_post_attention_norm", second, only),
+        has("use_sliding_window_attention", second, only),
     )
-    block = {**places.GEMMA, **places.GEMMA_POST, **query}
-    return GGUFFamily("gemma2", places.GEMMA_ENDS, block, keys.gemma2, rules)
+    if second:
+        block |= places.GEMMA_POST
+        rules = (_EPSILON, *switches, *map(_is_set, _CAPS))
+        return GGUFFamily("gemma2", places.GEMMA_ENDS, block, keys.gemma2, rules)
+    rules = (_EPSILON, *(has(name, None, only) for name in _CAPS), *switches)
+    return GGUFFamily("gemma", places.GEMMA_ENDS, block, keys.rms, rules)
 
 
 def _is_set(name: str) -> Rule:
@@ -149,35 +120,15 @@ def _gemma3(b: Any) -> GGUFFamily:
     return GGUFFamily("gemma3", places.GEMMA_ENDS, block, keys.gemma3, rules)
 
 
-def _windowed(arch: str, block: Places, window: str) -> Callable[[Any], GGUFFamily]:
-    return lambda b: GGUFFamily(arch, places.ENDS, block, keys.rotary, window=window)
-
-
 def _qwen(b: Any) -> GGUFFamily:
     window = "sliding_window_size" if b.use_sliding_window_attention else ""
-    return _windowed("qwen2", places.QWEN, window)(b)
+    return GGUFFamily("qwen2", places.ENDS, places.QWEN, keys.rotary, window=window)
 
 
 def _qwen3(b: Any) -> GGUFFamily:
     block = places.with_norms_of(places.QWEN3, b)
-    row = _windowed("qwen3", block, "sliding_window_size")(b)
-    return dataclasses.replace(row, rules=(LARGE_ENOUGH,))
-
-
-def _phi3(b: Any) -> GGUFFamily:
-    return GGUFFamily("phi3", places.ENDS, places.PHI3, keys.rotary, (_SU,))
-
-
-def _gpt2(b: Any) -> GGUFFamily:
-    return GGUFFamily("gpt2", places.GPT2_ENDS, places.GPT2, keys.gpt2)
-
-
-def _gpt_neox(b: Any) -> GGUFFamily:
-    return GGUFFamily("gptneox", places.GPT_NEOX_ENDS, places.GPT_NEOX, keys.gpt_neox)
-
-
-def _bloom(b: Any) -> GGUFFamily:
-    return GGUFFamily("bloom", places.BLOOM_ENDS, places.BLOOM, keys.layer_norm)
+    rules, window = (LARGE_ENOUGH,), "sliding_window_size"
+    return GGUFFamily("qwen3", places.ENDS, block, keys.rotary, rules, window)
 
 
 def _smollm3(b: Any) -> GGUFFamily:
@@ -205,19 +156,26 @@ def _smollm3(b: Any) -> GGUFFamily:
     )
 
 
-#: Class of the backbones -> function of one that returns its row.
-FAMILIES: dict[str, Callable[[Any], GGUFFamily]] = {
-    "LlamaBackbone": _llama,
-    "Llama3Backbone": _llama,
-    "MistralBackbone": _windowed("llama", places.LLAMA, "sliding_window"),
+_LLAMA = GGUFFamily("llama", places.ENDS, places.LLAMA, keys.rotary, (_ROPE,))
+#: Class of the backbones -> row, or function of a backbone that returns it.
+FAMILIES: dict[str, GGUFFamily | Callable[[Any], GGUFFamily]] = {
+    "LlamaBackbone": _LLAMA,
+    "Llama3Backbone": _LLAMA,
+    "MistralBackbone": GGUFFamily(
+        "llama", places.ENDS, places.LLAMA, keys.rotary, window="sliding_window"
+    ),
     "QwenBackbone": _qwen,
     "Qwen3Backbone": _qwen3,
-    "Phi3Backbone": _phi3,
+    "Phi3Backbone": GGUFFamily("phi3", places.ENDS, places.PHI3, keys.rotary, (_SU,)),
     "GemmaBackbone": _gemma,
     "Gemma3Backbone": _gemma3,
-    "GPT2Backbone": _gpt2,
-    "GPTNeoXBackbone": _gpt_neox,
-    "BloomBackbone": _bloom,
+    "GPT2Backbone": GGUFFamily("gpt2", places.GPT2_ENDS, places.GPT2, keys.gpt2),
+    "GPTNeoXBackbone": GGUFFamily(
+        "gptneox", places.GPT_NEOX_ENDS, places.GPT_NEOX, keys.gpt_neox
+    ),
+    "BloomBackbone": GGUFFamily(
+        "bloom", places.BLOOM_ENDS, places.BLOOM, keys.layer_norm
+    ),
     "SmolLM3Backbone": _smollm3,
     **MIXTURES,
 }

@@ -1,8 +1,6 @@
 """Export to a GGUF file, which llama.cpp and what is built on it serve."""
 
-import importlib
 import os
-import pathlib
 from typing import Any
 
 import keras
@@ -22,7 +20,7 @@ from keras_idea.export.gguf.tokenizer import (
 from keras_idea.export.gguf.types import DTYPES, Written, written
 from keras_idea.export.load import reads_bytes
 from keras_idea.export.report import Export
-from keras_idea.export.stock import Stock, in_float32, stock
+from keras_idea.export.stock import in_float32, stock
 from keras_idea.export.target import ExportKind, check_target, replacing_target
 from keras_idea.extras import require
 from keras_idea.validation import check_choice, check_int
@@ -79,17 +77,26 @@ def export_gguf(
     check_target(path, GGUF, overwrite)
     if length is not None:
         check_int("length", length, minimum=1)
-    require("gguf", "The export to GGUF", "gguf", ExportRefused)
+    gguf = require("gguf", "The export to GGUF", "gguf", ExportRefused)
     source = in_float32(stock(model))
     backbone = source.lm.backbone
     family = family_of(backbone)
-    vocabulary = _vocabulary(model, source)
+    if reads_bytes(model):
+        vocabulary = vocabulary_of_bytes(source.vocabulary_size)
+    else:
+        vocabulary = vocabulary_of(source.lm.preprocessor, source.vocabulary_size)
     context = context_of(source.lm, family.arch, family.window, length)
     keys = common_keys(backbone, context.length) | family.keys(backbone)
     found = tensors(backbone, family.ends, family.block, family.follows)
     parts = [written(t, dtype) for t in [*found, *position_factors(backbone)]]
     with replacing_target(path) as temporary:
-        _write(temporary, family.arch, keys, vocabulary, parts, dtype)
+        writer = gguf.GGUFWriter(temporary, family.arch)
+        try:
+            _describe(writer, gguf, f"{family.arch}.", keys, dtype)
+            _add_vocabulary(writer, vocabulary)
+            _write_tensors(writer, gguf, parts)
+        finally:
+            writer.close()
         match, notes = check_file(
             source, temporary, parts, vocabulary, dtype, context.length
         )
@@ -100,44 +107,19 @@ def export_gguf(
     return Export(path, what, match, told)
 
 
-def _vocabulary(model: keras.Model, source: Stock) -> TokenTable:
-    size = source.vocabulary_size
-    if reads_bytes(model):
-        return vocabulary_of_bytes(size)
-    return vocabulary_of(source.lm.preprocessor, size)
-
-
-def _write(
-    path: pathlib.Path,
-    arch: str,
-    keys: dict[str, Value],
-    vocabulary: TokenTable,
-    parts: list[Written],
-    dtype: str,
-) -> None:
-    gguf = importlib.import_module("gguf")
-    writer = gguf.GGUFWriter(path, arch)
-    try:
-        _describe(writer, gguf, f"{arch}.", keys, dtype)
-        _add_vocabulary(writer, gguf, vocabulary)
-        _write_tensors(writer, gguf, parts)
-    finally:
-        writer.close()
-
-
 def _describe(
     writer: Any, gguf: Any, prefix: str, keys: dict[str, Value], dtype: str
 ) -> None:
     """Everything that is said of the model, but its tokenizer."""
-    _add(writer, gguf, "general.", {"type": "model", "file_type": DTYPES[dtype][1]})
-    _add(writer, gguf, prefix, keys)
+    _add(writer, "general.", {"type": "model", "file_type": DTYPES[dtype][1]})
+    _add(writer, prefix, keys)
     if dtype == "q8_0":
         writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
 
 
-def _add_vocabulary(writer: Any, gguf: Any, vocabulary: TokenTable) -> None:
-    prefix = "tokenizer.ggml."
-    _add(writer, gguf, prefix, {"model": vocabulary.model, **vocabulary.settings})
+def _add_vocabulary(writer: Any, vocabulary: TokenTable) -> None:
+    settings = {"model": vocabulary.model, **vocabulary.settings}
+    _add(writer, "tokenizer.ggml.", settings)
     if not vocabulary.tokens:
         return
     writer.add_token_list(vocabulary.tokens)
@@ -148,18 +130,16 @@ def _add_vocabulary(writer: Any, gguf: Any, vocabulary: TokenTable) -> None:
         writer.add_token_merges(vocabulary.merges)
 
 
-def _add(writer: Any, gguf: Any, prefix: str, keys: dict[str, Value]) -> None:
-    # In this order: a bool is an int.
-    types = {
-        bool: "BOOL",
-        int: "UINT32",
-        float: "FLOAT32",
-        str: "STRING",
-        list: "ARRAY",
+def _add(writer: Any, prefix: str, keys: dict[str, Value]) -> None:
+    add = {
+        bool: writer.add_bool,
+        int: writer.add_uint32,
+        float: writer.add_float32,
+        str: writer.add_string,
+        list: writer.add_array,
     }
     for key, value in keys.items():
-        kind = next(name for of, name in types.items() if isinstance(value, of))
-        writer.add_key_value(prefix + key, value, gguf.GGUFValueType[kind])
+        add[type(value)](prefix + key, value)
 
 
 def _write_tensors(writer: Any, gguf: Any, parts: list[Written]) -> None:

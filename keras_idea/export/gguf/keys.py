@@ -12,15 +12,7 @@ Value = int | float | str | bool | list[bool]
 
 
 def common_keys(b: Any, context: int) -> dict[str, Value]:
-    """The keys that every architecture has.
-
-    Args:
-        b: a stock KerasHub backbone.
-        context: int, tokens that a server may give the model at once.
-
-    Returns:
-        dict, key -> value; the architecture's name is put before the keys.
-    """
+    """The keys that every architecture has; its name is put before them."""
     names = ("num_query_heads", "num_heads", "num_attention_heads")
     heads = next(getattr(b, name) for name in names if hasattr(b, name))
     size = getattr(b, "head_dim", None) or b.hidden_dim // heads
@@ -42,11 +34,7 @@ def common_keys(b: Any, context: int) -> dict[str, Value]:
 def position_factors(backbone: Any) -> list[Tensor]:
     """By what Llama 3.1 and later divide each frequency of their positions.
 
-    Args:
-        backbone: a stock KerasHub backbone.
-
-    Returns:
-        list of one `Tensor`, or of none.
+    One `Tensor`, or none.
     """
     low = getattr(backbone, "rope_low_freq_factor", None)
     if low is None:

@@ -5,27 +5,17 @@ Shapes: D the model's width, H heads, K the size of a head, I inputs, O outputs.
 
 import dataclasses
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import keras
 import numpy as np
 
 from keras_idea.errors import ExportRefused
 
+#: Function of a variable's array that returns it as the file has it.
 Layout = Callable[[np.ndarray], np.ndarray]
-
-
-@dataclasses.dataclass(frozen=True)
-class Part:
-    """Rows of a tensor: one variable of the backbone.
-
-    Attributes:
-        path: str, the variable's path, inside its block if it is in one.
-        layout: function of its array that returns it as the file has it.
-    """
-
-    path: str
-    layout: Layout
+#: Rows of a tensor: a variable's path, inside its block if it is in one, and layout.
+Part = tuple[str, Layout]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +60,7 @@ def tensors(
     block: Places,
     follows: Collection[str] = (),
 ) -> list[Tensor]:
-    """The tensors of a backbone.
+    """The tensors of a stock KerasHub backbone, in the order of the blocks.
 
     Args:
         backbone: a stock KerasHub backbone.
@@ -79,12 +69,8 @@ def tensors(
         block: dict, as `ends`, of one block: a name without "blk.0." before it.
         follows: collection of str, paths in a block that the file does without.
 
-    Returns:
-        list of `Tensor`, in the order of the blocks.
-
     Raises:
-        ExportRefused: if the backbone holds a variable that has no place, or lacks
-            one; which.
+        ExportRefused: if the backbone holds a variable that has no place, or lacks one.
     """
     blocks = [_inside(layer) for layer in backbone.transformer_layers]
     in_blocks = {id(variable) for inside in blocks for variable in inside.values()}
@@ -100,7 +86,7 @@ def tensors(
         for name, parts in block.items():
             found.append(_tensor(f"blk.{index}.{name}", parts, inside))
             if found[-1] is None:
-                _refuse(backbone, f"has no {parts[0].path!r} in block {index}")
+                _refuse(backbone, f"has no {parts[0][0]!r} in block {index}")
     return [tensor for tensor in found if tensor is not None]
 
 
@@ -120,18 +106,18 @@ def _tensor(
     name: str, parts: tuple[Part, ...], variables: Mapping[str, keras.Variable]
 ) -> Tensor | None:
     """The tensor, or None if its variables are not there."""
-    if any(part.path not in variables for part in parts):
+    if any(path not in variables for path, _ in parts):
         return None
-    return Tensor(name, tuple((variables[p.path], p.layout) for p in parts))
+    return Tensor(name, tuple((variables[path], layout) for path, layout in parts))
 
 
 def _check_all_placed(
     backbone: keras.Model,
-    variables: Iterable[str],
+    variables: Collection[str],
     places: Places,
     follows: Collection[str] = (),
 ) -> None:
-    placed = {part.path for parts in places.values() for part in parts}
+    placed = {path for parts in places.values() for path, _ in parts}
     for path in variables:
         if path not in placed and path not in follows:
             _refuse(backbone, f"holds {path!r}, for which GGUF has no place")
@@ -179,12 +165,7 @@ def second_half(layout: Layout) -> Layout:
 
 
 def every_second(layout: Layout, first: int) -> Layout:
-    """A layout of every second column: of two matrices, a column of each in turn.
-
-    Args:
-        layout: function of an array.
-        first: int, 0 or 1.
-    """
+    """A layout of every second column, from `first`, 0 or 1, on."""
     return lambda array: layout(array[..., first::2])
 
 
@@ -215,10 +196,9 @@ def paired(kernel_DHK: np.ndarray) -> np.ndarray:
 
 
 def fused(array: np.ndarray) -> np.ndarray:
-    """Queries, keys and values, given head by head, as all queries first.
+    """Queries, keys and values, (D, H, 3 K), given head by head, as all queries first.
 
-    Args:
-        array: (D, H, 3 K), or of biases (H, 3 K).
+    Of biases: (H, 3 K).
     """
     num_heads, size = array.shape[-2], array.shape[-1] // 3
     rows = array.reshape(-1, num_heads, 3, size).transpose(2, 1, 3, 0)
@@ -226,12 +206,7 @@ def fused(array: np.ndarray) -> np.ndarray:
 
 
 def scaled(layout: Layout, factor: float) -> Layout:
-    """A layout whose values are multiplied, too.
-
-    Args:
-        layout: function of an array.
-        factor: float; 1.0 changes nothing.
-    """
+    """A layout whose values are multiplied by a factor, too."""
     if factor == 1.0:
         return layout
     return lambda array: layout(array) * np.float32(factor)

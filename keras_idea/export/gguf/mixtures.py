@@ -59,26 +59,6 @@ def _with_experts(block: Places, mixture: Places) -> Places:
     return {**{name: p for name, p in block.items() if name not in dense}, **mixture}
 
 
-_MIXTRAL = "mixtral_sparse_moe_block"
-_MIXTRAL_BLOCK = _with_experts(
-    places.LLAMA,
-    {
-        "ffn_gate_inp.weight": part(
-            f"{_MIXTRAL}/sparse_feedforward_gate_dense/kernel", matrix
-        ),
-        "ffn_gate_exps.weight": part(
-            f"{_MIXTRAL}/experts/expert_feedforward_gate_dense", experts
-        ),
-        "ffn_up_exps.weight": part(
-            f"{_MIXTRAL}/experts/expert_feedforward_intermediate_dense", experts
-        ),
-        "ffn_down_exps.weight": part(
-            f"{_MIXTRAL}/experts/expert_feedforward_output_dense", experts
-        ),
-    },
-)
-
-
 def _qwen_experts(mixture: str) -> Places:
     """The experts of Qwen's: gates and what they gate in one variable."""
     gates = f"{mixture}/experts/expert_feedforward_gate_dense"
@@ -94,6 +74,20 @@ def _qwen_experts(mixture: str) -> Places:
     }
 
 
+_MIXTRAL = "mixtral_sparse_moe_block"
+_MIXTRAL_BLOCK = _with_experts(
+    places.LLAMA,
+    {
+        **_qwen_experts(_MIXTRAL),
+        # Not in one variable.
+        "ffn_gate_exps.weight": part(
+            f"{_MIXTRAL}/experts/expert_feedforward_gate_dense", experts
+        ),
+        "ffn_up_exps.weight": part(
+            f"{_MIXTRAL}/experts/expert_feedforward_intermediate_dense", experts
+        ),
+    },
+)
 _QWEN = "qwen_sparse_moe_block"
 # The expert that all tokens go through.
 _SHARED = f"{_QWEN}/shared_expert_dense/feedforward"
@@ -172,17 +166,6 @@ def _gpt_oss_keys(b: Any) -> dict[str, Value]:
     }
 
 
-def _mixtral(b: Any) -> GGUFFamily:
-    return GGUFFamily(
-        "llama",
-        places.ENDS,
-        _MIXTRAL_BLOCK,
-        _mixtral_keys,
-        (_COUNT,),
-        window="sliding_window" if b.sliding_window else "",
-    )
-
-
 def _qwen_moe(b: Any) -> GGUFFamily:
     only = "llama.cpp's Qwen 2 MoE leaves the weights of the chosen experts as they are"
     ends = dict(places.ENDS)
@@ -207,32 +190,40 @@ def _qwen3_moe(b: Any) -> GGUFFamily:
         places.with_norms_of(_QWEN3_BLOCK, b),
         _qwen3_keys,
         (_COUNT, _IN_ALL, LARGE_ENOUGH, has("norm_top_k_prob", True, only)),
-        window="sliding_window_size" if b.sliding_window_size else "",
+        window="sliding_window_size",
     )
 
 
-def _gpt_oss(b: Any) -> GGUFFamily:
-    rope = "llama.cpp rounds the range of YaRN's frequencies, KerasHub does not"
-    rules = (
-        _COUNT,
-        has("rope_scaling_factor", 1.0, rope),
-        Rule(
-            lambda b: bool(b.sliding_window) and b.num_layers > 1,
-            "llama.cpp's GPT-OSS has a window, which KerasHub's has in every second "
-            "block. Train with a number as sliding_window, and 2 blocks or more.",
-        ),
-        Rule(
-            lambda b: (b.head_dim or b.hidden_dim // b.num_query_heads) % 2 == 0,
-            "llama.cpp rotates heads of an even size alone. Take an even head_dim.",
-        ),
-    )
-    return GGUFFamily("gpt-oss", places.ENDS, _GPT_OSS_BLOCK, _gpt_oss_keys, rules)
-
-
+_GPT_OSS_RULES = (
+    _COUNT,
+    has(
+        "rope_scaling_factor",
+        1.0,
+        "llama.cpp rounds the range of YaRN's frequencies, KerasHub does not",
+    ),
+    Rule(
+        lambda b: bool(b.sliding_window) and b.num_layers > 1,
+        "llama.cpp's GPT-OSS has a window, which KerasHub's has in every second "
+        "block. Train with a number as sliding_window, and 2 blocks or more.",
+    ),
+    Rule(
+        lambda b: (b.head_dim or b.hidden_dim // b.num_query_heads) % 2 == 0,
+        "llama.cpp rotates heads of an even size alone. Take an even head_dim.",
+    ),
+)
 #: As `FAMILIES`.
-MIXTURES: dict[str, Callable[[Any], GGUFFamily]] = {
-    "MixtralBackbone": _mixtral,
+MIXTURES: dict[str, GGUFFamily | Callable[[Any], GGUFFamily]] = {
+    "MixtralBackbone": GGUFFamily(
+        "llama",
+        places.ENDS,
+        _MIXTRAL_BLOCK,
+        _mixtral_keys,
+        (_COUNT,),
+        window="sliding_window",
+    ),
     "QwenMoeBackbone": _qwen_moe,
     "Qwen3MoeBackbone": _qwen3_moe,
-    "GptOssBackbone": _gpt_oss,
+    "GptOssBackbone": GGUFFamily(
+        "gpt-oss", places.ENDS, _GPT_OSS_BLOCK, _gpt_oss_keys, _GPT_OSS_RULES
+    ),
 }

@@ -26,13 +26,8 @@ from keras_idea.keras_private.layer_walk import walk
 
 
 def part(path: str, layout: Layout) -> tuple[Part, ...]:
-    """A tensor of one variable.
-
-    Args:
-        path: str, as of `Part`.
-        layout: function of an array.
-    """
-    return (Part(path, layout),)
+    """A tensor of one variable."""
+    return ((path, layout),)
 
 
 _EMBEDDING = {"token_embd.weight": part("token_embedding/embeddings", as_it_is)}
@@ -42,25 +37,16 @@ ENDS = {
     "output.weight": part("token_embedding/reverse_embeddings", matrix),
     "output_norm.weight": part("sequence_output_layernorm/scale", as_it_is),
 }
-_GATED = {
-    "ffn_gate.weight": part("feedforward_gate_dense/kernel", matrix),
-    "ffn_up.weight": part("feedforward_intermediate_dense/kernel", matrix),
-    "ffn_down.weight": part("feedforward_output_dense/kernel", matrix),
-}
-_VALUES = {
-    "attn_v.weight": part("self_attention/value/kernel", heads),
-    "attn_output.weight": part("self_attention/attention_output/kernel", from_heads),
-}
-_NORMS = {
-    "attn_norm.weight": part("self_attention_layernorm/scale", as_it_is),
-    "ffn_norm.weight": part("feedforward_layernorm/scale", as_it_is),
-}
 LLAMA = {
     "attn_q.weight": part("self_attention/query/kernel", paired),
     "attn_k.weight": part("self_attention/key/kernel", paired),
-    **_VALUES,
-    **_NORMS,
-    **_GATED,
+    "attn_v.weight": part("self_attention/value/kernel", heads),
+    "attn_output.weight": part("self_attention/attention_output/kernel", from_heads),
+    "attn_norm.weight": part("self_attention_layernorm/scale", as_it_is),
+    "ffn_norm.weight": part("feedforward_layernorm/scale", as_it_is),
+    "ffn_gate.weight": part("feedforward_gate_dense/kernel", matrix),
+    "ffn_up.weight": part("feedforward_intermediate_dense/kernel", matrix),
+    "ffn_down.weight": part("feedforward_output_dense/kernel", matrix),
 }
 _HALVES = {
     **LLAMA,
@@ -70,12 +56,7 @@ _HALVES = {
 
 
 def smollm3(num_heads: int, num_key_value_heads: int) -> Places:
-    """A block of SmolLM3, whose queries and keys do not lie in heads.
-
-    Args:
-        num_heads: int, of the queries.
-        num_key_value_heads: int.
-    """
+    """A block of SmolLM3, whose queries and keys do not lie in heads."""
 
     def in_heads(count: int) -> Layout:
         return lambda kernel: paired(kernel.reshape(len(kernel), count, -1))
@@ -112,16 +93,12 @@ def with_norms_of(block: Places, b: Any) -> Places:
     KerasHub 0.32 does not hand the backbone's epsilon on to them; llama.cpp has one
     epsilon for all norms. In x / sqrt(mean(x^2) + e) a factor s on x has the effect of
     e / s^2 in place of e, so the matrices before these norms are multiplied by s.
-
-    Args:
-        block: dict, as of `GGUFFamily`.
-        b: a stock KerasHub backbone.
     """
     layers = walk(b.transformer_layers[0])
     norm: Any = next(part for part in layers if part.name == "query_dense_layernorm")
     factor = math.sqrt(b.layer_norm_epsilon / norm.epsilon)
     rescaled = {
-        name: tuple(Part(p.path, scaled(p.layout, factor)) for p in block[name])
+        name: tuple((path, scaled(layout, factor)) for path, layout in block[name])
         for name in ("attn_q.weight", "attn_k.weight")
     }
     return {**block, **rescaled}
@@ -129,28 +106,22 @@ def with_norms_of(block: Places, b: Any) -> Places:
 
 PHI3 = {
     "attn_qkv.weight": tuple(
-        Part(f"attention/{name}/kernel", heads) for name in ("query", "key", "value")
+        (f"attention/{name}/kernel", heads) for name in ("query", "key", "value")
     ),
     "attn_output.weight": part("attention/attention_output/kernel", from_heads),
     "attn_norm.weight": part("pre_attention_layernorm/scale", as_it_is),
     "ffn_norm.weight": part("post_attention_layernorm/scale", as_it_is),
     # The activated half comes first.
     "ffn_up.weight": (
-        Part("feedforward_gate_dense/kernel", matrix),
-        Part("feedforward_intermediate_dense/kernel", matrix),
+        ("feedforward_gate_dense/kernel", matrix),
+        ("feedforward_intermediate_dense/kernel", matrix),
     ),
     "ffn_down.weight": part("feedforward_output_dense/kernel", matrix),
 }
 
 
 def with_bias(name: str, path: str, kernel: Layout = matrix) -> Places:
-    """A matrix and its bias.
-
-    Args:
-        name: str, of the tensors, without ".weight" and ".bias".
-        path: str, of the variables, without "/kernel" and "/bias".
-        kernel: function of the matrix, its layout.
-    """
+    """The tensors `name`.weight and `name`.bias of a matrix and its bias at `path`."""
     return {
         f"{name}.weight": part(f"{path}/kernel", kernel),
         f"{name}.bias": part(f"{path}/bias", flat),
@@ -167,8 +138,8 @@ def _layer_norm(name: str, path: str) -> Places:
 def _three(*paths: str) -> Places:
     """Queries, keys and values, one above the other."""
     return {
-        "attn_qkv.weight": tuple(Part(f"{path}/kernel", heads) for path in paths),
-        "attn_qkv.bias": tuple(Part(f"{path}/bias", flat) for path in paths),
+        "attn_qkv.weight": tuple((f"{path}/kernel", heads) for path in paths),
+        "attn_qkv.bias": tuple((f"{path}/bias", flat) for path in paths),
     }
 
 

@@ -18,27 +18,13 @@ AS_RELEASED = (
 
 
 def merges_of(tokenizer: Any) -> list[str]:
-    """The merges of a byte-level tokenizer.
-
-    Args:
-        tokenizer: a KerasHub `BytePairTokenizer`.
-
-    Returns:
-        list of str, "a b".
-    """
+    """The merges, "a b", of a KerasHub `BytePairTokenizer`."""
     # A file of merges may begin with a line that is no merge.
     return [str(merge) for merge in tokenizer.merges if "#version:" not in str(merge)]
 
 
 def released_name(tokenizer: Any) -> str | None:
-    """llama.cpp's name of a tokenizer, if it is a released one.
-
-    Args:
-        tokenizer: a KerasHub tokenizer.
-
-    Returns:
-        str, or None.
-    """
+    """llama.cpp's name of a KerasHub tokenizer, if it is a released one."""
     if getattr(tokenizer, "merges", None) is None:
         return None
     merges = "\n".join(merges_of(tokenizer))

@@ -50,14 +50,9 @@ class TokenTable:
 
 
 def vocabulary_of(preprocessor: Any, size: int) -> TokenTable:
-    """The tokenizer of a model.
+    """The tokenizer of a model's `CausalLMPreprocessor`, or of None.
 
-    Args:
-        preprocessor: its `CausalLMPreprocessor`, or None.
-        size: int, token ids of the model; those above the tokenizer's are unused.
-
-    Returns:
-        `TokenTable`.
+    Of the model's `size` token ids those above the tokenizer's are unused.
 
     Raises:
         ExportRefused: if llama.cpp would make other token ids of a text; why.
@@ -87,8 +82,7 @@ def vocabulary_of(preprocessor: Any, size: int) -> TokenTable:
 def vocabulary_of_bytes(size: int) -> TokenTable:
     """The tokenizer of this package's own decoder: ids are bytes of UTF-8 text.
 
-    Args:
-        size: int, 256 token ids, or 257: the last one ends a document.
+    Of 257 ids the last one ends a document.
     """
     ids = {character: byte for byte, character in enumerate(byte_characters())}
     tokens, types = _padded(ids, (), size)

@@ -1,13 +1,12 @@
 """In which type a tensor is written to a GGUF file, and its bytes."""
 
 import dataclasses
-from typing import Any
+import importlib
 
 import numpy as np
 
 from keras_idea.errors import ExportRefused
 from keras_idea.export.gguf.layouts import Tensor
-from keras_idea.extras import require
 
 #: Values of a block of Q8_0: they share a scale.
 BLOCK = 32
@@ -19,12 +18,7 @@ DTYPES = {"float32": ("F32", 0), "float16": ("F16", 1), "q8_0": ("Q8_0", 7)}
 
 @dataclasses.dataclass(frozen=True)
 class Written:
-    """How a tensor is written.
-
-    Attributes:
-        tensor: `Tensor`.
-        type: str, "F32", "F16" or "Q8_0".
-    """
+    """How a tensor is written: its type is "F32", "F16" or "Q8_0"."""
 
     tensor: Tensor
     type: str
@@ -37,6 +31,8 @@ class Written:
 
     def values(self) -> np.ndarray:
         """Array of float32, float16, or of the bytes of Q8_0.
+
+        Of 32 values Q8_0 has a float16 scale and 32 int8.
 
         Raises:
             ExportRefused: if a value is not finite in this type.
@@ -51,9 +47,10 @@ class Written:
                 f"{self.tensor.name} has a value that {self.type} cannot hold: "
                 f"{np.abs(values).max():.3g}. Export float32, if it is a number at all."
             )
-        if self.type == "Q8_0":
-            return quantized(values)
-        return values.astype(dtype)
+        if self.type != "Q8_0":
+            return values.astype(dtype)
+        gguf = importlib.import_module("gguf")
+        return gguf.quants.quantize(values, gguf.GGMLQuantizationType.Q8_0)
 
 
 def written(tensor: Tensor, dtype: str) -> Written:
@@ -62,10 +59,6 @@ def written(tensor: Tensor, dtype: str) -> Written:
     Vectors, biases of experts, what chooses among experts, and the table of GPT-2's
     positions are float32 in any case. Rows that are no multiple of 32 cannot be Q8_0:
     they are float16, as llama.cpp's own quantizer and converter write them.
-
-    Args:
-        tensor: `Tensor`.
-        dtype: str, a key of `DTYPES`.
     """
     shape = tensor.shape
     if len(shape) == 1 or tensor.name.endswith(_ALWAYS_FLOAT32):
@@ -74,16 +67,3 @@ def written(tensor: Tensor, dtype: str) -> Written:
     if kind == "Q8_0" and shape[-1] % BLOCK:
         kind = "F16"
     return Written(tensor, kind)
-
-
-def quantized(values: np.ndarray) -> np.ndarray:
-    """A matrix in Q8_0.
-
-    Args:
-        values: float32 array (O, I).
-
-    Returns:
-        uint8 array: of 32 values a float16 scale and 32 int8.
-    """
-    gguf: Any = require("gguf", "Q8_0", "gguf", ExportRefused)
-    return gguf.quants.quantize(values, gguf.GGMLQuantizationType.Q8_0)

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import types
 from typing import Any
 
 import keras
@@ -98,9 +99,9 @@ def _exportable(lm: keras.Model) -> keras.Model:
     copy = copy_in_float32(lm, prefix=known.export_as)
     if lm.preprocessor is not None:
         tokenizer_class = getattr(keras_hub.tokenizers, known.tokenizer_as)
-        copy.preprocessor = _TokenizerAlone(
-            tokenizer_class(proto=lm.preprocessor.tokenizer.proto)
-        )
+        tokenizer = tokenizer_class(proto=lm.preprocessor.tokenizer.proto)
+        # All that an export asks of a preprocessor.
+        copy.preprocessor = types.SimpleNamespace(tokenizer=tokenizer)
     return copy
 
 
@@ -112,13 +113,6 @@ def _correct_head_dim(backbone: keras.Model, path: pathlib.Path) -> None:
     if size and config.get("head_dim", size) != size:
         config["head_dim"] = size
         file.write_text(json.dumps(config, indent=2), encoding="utf-8")
-
-
-class _TokenizerAlone:
-    """What an export asks of a preprocessor."""
-
-    def __init__(self, tokenizer: keras.layers.Layer):
-        self.tokenizer = tokenizer
 
 
 def _check(source: Stock, path: pathlib.Path) -> tuple[Match | None, tuple[str, ...]]:
@@ -142,13 +136,10 @@ def _load(path: pathlib.Path) -> Any:
     """The model that transformers loads from a folder."""
     import transformers
 
-    model: Any
-
+    auto: Any = transformers.AutoModelForCausalLM
     with quiet(transformers):
         try:
-            model = transformers.AutoModelForCausalLM.from_pretrained(
-                path, dtype="float32"
-            )
+            model = auto.from_pretrained(path, dtype="float32")
         except Exception as error:
             raise ExportFailed(
                 f"transformers cannot load what KerasHub exported: {error}"

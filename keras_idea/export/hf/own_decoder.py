@@ -11,18 +11,11 @@ _NO_WINDOW = 2**20  # tokens, of which a Mistral sees no more
 
 
 def as_kerashub(model: keras.Model) -> keras.Model:
-    """Makes the KerasHub task that computes what a decoder computes.
+    """Makes the KerasHub task that computes what a decoder of this package computes.
 
     It is a Llama3, or a Mistral, whose config holds the size of a head, where heads
-    were pruned. A Mistral's embedding and its last matrix are two.
-
-    Args:
-        model: keras.Model made by `keras_idea.models.decoder` with `GatedFFN`
-            layers of one width, or the compacted form of one.
-
-    Returns:
-        `keras_hub.models.Llama3CausalLM` or `MistralCausalLM` without a preprocessor,
-        in float32.
+    were pruned. A Mistral's embedding and its last matrix are two. It is in float32 and
+    has no preprocessor.
 
     Raises:
         ExportRefused: if keras_hub is missing, or the model is no such decoder.
@@ -95,14 +88,11 @@ def _check(
 def _block_values(block: DecoderBlock) -> list[keras.Variable]:
     """The values of a Llama3 block's variables, in its order; shapes differ."""
     attention, ffn = block.attention, block.ffn
-    dense = (
-        attention.query,
-        attention.key,
-        attention.value,
-        attention.output_projection,
-    )
     return [
-        *(layer.kernel for layer in dense),
+        attention.query.kernel,
+        attention.key.kernel,
+        attention.value.kernel,
+        attention.output_projection.kernel,
         block.attention_norm.scale,
         # The linear matrix comes first; KerasHub calls the activated one "gate".
         ffn.gate_kernel,

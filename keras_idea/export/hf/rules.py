@@ -13,13 +13,7 @@ _HINT = (
 
 
 def hf_export_of(backbone: keras.Model) -> HFExport:
-    """How KerasHub exports a backbone, or why its export would be wrong.
-
-    Args:
-        backbone: a stock KerasHub backbone.
-
-    Returns:
-        `HFExport`.
+    """How KerasHub exports a stock backbone.
 
     Raises:
         ExportRefused: if KerasHub has no export for it, or a wrong one.

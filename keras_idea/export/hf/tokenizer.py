@@ -54,10 +54,6 @@ def settle_tokenizer(
     A released byte-level one is left as it is: llama.cpp's converter knows it by what
     it makes of a text.
 
-    Args:
-        preprocessor: the model's `CausalLMPreprocessor`, or None.
-        path: path of the folder.
-
     Returns:
         tuple of str, what the user should know of it.
     """
@@ -73,8 +69,10 @@ def settle_tokenizer(
         released = released_name(tokenizer)
         if released:
             return (AS_RELEASED.format(name=released),)
-        write = _write_byte_level if byte_level else _write_sentencepiece
-        write(tokenizer, path, start_token(preprocessor))
+        exact = (
+            _byte_level(tokenizer) if byte_level else _sentencepiece(tokenizer, path)
+        )
+        _write(exact, tokenizer, path, start_token(preprocessor))
         difference = _tokenizer_difference(preprocessor, path)
     if not difference:
         return _read_in_a_text(preprocessor, path)
@@ -92,14 +90,19 @@ def settle_tokenizer(
 
 
 def _tokenizer_difference(preprocessor: keras.layers.Layer, path: pathlib.Path) -> str:
+    try:
+        loaded = _loaded(path)
+    except Exception as error:
+        return f"transformers cannot load it: {error}."
+    return first_difference(_with_start(preprocessor), loaded.encode)
+
+
+def _loaded(path: pathlib.Path) -> Any:
+    """The tokenizer that transformers loads from a folder."""
     import transformers
 
     with quiet(transformers):
-        try:
-            loaded = transformers.AutoTokenizer.from_pretrained(path)
-        except Exception as error:
-            return f"transformers cannot load it: {error}."
-    return first_difference(_with_start(preprocessor), loaded.encode)
+        return transformers.AutoTokenizer.from_pretrained(path)
 
 
 def _with_start(preprocessor: Any) -> Callable[[str], list[int]]:
@@ -117,11 +120,7 @@ def _read_in_a_text(
     To write `split_special_tokens` into the folder would give KerasHub's ids, and break
     chat templates, which write the start token into the text.
     """
-    import transformers
-
-    with quiet(transformers):
-        loaded = transformers.AutoTokenizer.from_pretrained(path)
-    encode = _with_start(preprocessor)
+    loaded, encode = _loaded(path), _with_start(preprocessor)
 
     def read(**options: bool) -> list[str]:
         return [
@@ -143,22 +142,15 @@ def _puts_a_space(tokenizer: Any) -> bool:
     return first.startswith(_SPACE)
 
 
-def _write_sentencepiece(tokenizer: Any, path: pathlib.Path, start: str | None) -> None:
-    """Makes a SentencePiece tokenizer that KerasHub has exported its own again.
+def _sentencepiece(tokenizer: Any, path: pathlib.Path) -> Any:
+    """A `tokenizers.Tokenizer` that is a SentencePiece one, which KerasHub exported.
 
     Beside a Mistral's config.json transformers 5 puts no space before a text, and none
     of its versions puts one before a text that begins with a space.
-
-    Args:
-        tokenizer: a KerasHub tokenizer.
-        path: path of the exported folder.
-        start: str or None, the token that every text begins with.
     """
-    import transformers
     from tokenizers import decoders, normalizers
 
-    with quiet(transformers):
-        exact = transformers.AutoTokenizer.from_pretrained(path).backend_tokenizer
+    exact = _loaded(path).backend_tokenizer
     there: list[Any] = [normalizers.Replace(" ", _SPACE)]
     back: list[Any] = [decoders.Replace(_SPACE, " ")]
     back += [decoders.ByteFallback(), decoders.Fuse()]
@@ -167,28 +159,7 @@ def _write_sentencepiece(tokenizer: Any, path: pathlib.Path, start: str | None) 
         back.append(decoders.Strip(" ", 1, 0))
     exact.normalizer, exact.pre_tokenizer = normalizers.Sequence(there), None
     exact.decoder = decoders.Sequence(back)
-    if start is not None:
-        exact.post_processor = _begun_with(start, tokenizer)
-    exact.save(str(path / "tokenizer.json"))
-    _add_settings(path, {"tokenizer_class": "PreTrainedTokenizerFast"})
-
-
-def _write_byte_level(tokenizer: Any, path: pathlib.Path, start: str | None) -> None:
-    """Makes a byte-level tokenizer that KerasHub has exported its own again.
-
-    KerasHub 0.32 does not cut text into words before it merges bytes (its pattern
-    is taken for a literal string), but what it exports does; it adds the start
-    token, which a Llama3's export does not.
-
-    Args:
-        tokenizer: a KerasHub tokenizer.
-        path: path of the exported folder.
-        start: str or None, the token that every text begins with.
-    """
-    _byte_level(tokenizer, start).save(str(path / "tokenizer.json"))
-    _add_settings(path, {"tokenizer_class": "PreTrainedTokenizerFast"})
-    for name in ("vocab.json", "merges.txt"):
-        (path / name).unlink(missing_ok=True)
+    return exact
 
 
 def _add_settings(path: pathlib.Path, settings: dict[str, str | bool]) -> None:
@@ -198,15 +169,13 @@ def _add_settings(path: pathlib.Path, settings: dict[str, str | bool]) -> None:
     config.write_text(json.dumps(written, indent=2), encoding="utf-8")
 
 
-def _byte_level(tokenizer: keras.layers.Layer, start: str | None) -> Any:
-    """A `tokenizers.Tokenizer` that is exactly a KerasHub `BytePairTokenizer`."""
-    from tokenizers import (
-        AddedToken,
-        Tokenizer,
-        decoders,
-        models,
-        pre_tokenizers,
-    )
+def _byte_level(tokenizer: keras.layers.Layer) -> Any:
+    """A `tokenizers.Tokenizer` that is exactly a KerasHub `BytePairTokenizer`.
+
+    KerasHub 0.32 does not cut text into words before it merges bytes (its pattern
+    is taken for a literal string), but what it exports does.
+    """
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
     merges = [(a, b) for a, b in (merge.split(" ") for merge in merges_of(tokenizer))]
     exact = Tokenizer(models.BPE(vocab=dict(tokenizer.vocabulary), merges=merges))
@@ -217,20 +186,26 @@ def _byte_level(tokenizer: keras.layers.Layer, start: str | None) -> Any:
         add_prefix_space=tokenizer.add_prefix_space, use_regex=False
     )
     exact.decoder = decoders.ByteLevel()
-    if start is not None:
-        exact.post_processor = _begun_with(start, tokenizer)
     return exact
 
 
-def _begun_with(start: str, tokenizer: Any) -> Any:
-    """What puts a token before every text."""
+def _write(exact: Any, tokenizer: Any, path: pathlib.Path, start: str | None) -> None:
+    """Writes a `tokenizers.Tokenizer` over what KerasHub exported of its own.
+
+    KerasHub puts the start token before every text; a Llama3's export does not.
+    """
     from tokenizers import processors
 
-    return processors.TemplateProcessing(
-        single=f"{start} $A",
-        pair=f"{start} $A {start} $B",
-        special_tokens=[(start, tokenizer.token_to_id(start))],
-    )
+    if start is not None:
+        exact.post_processor = processors.TemplateProcessing(
+            single=f"{start} $A",
+            pair=f"{start} $A {start} $B",
+            special_tokens=[(start, tokenizer.token_to_id(start))],
+        )
+    exact.save(str(path / "tokenizer.json"))
+    _add_settings(path, {"tokenizer_class": "PreTrainedTokenizerFast"})
+    for name in ("vocab.json", "merges.txt"):
+        (path / name).unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -137,7 +137,7 @@ class TestWeights:
         del block["ffn_up.weight"]
         with pytest.raises(ExportRefused, match="feedforward_intermediate_dense"):
             gguf_layouts.tensors(backbone, row.ends, block)
-        block = {**row.block, "x": (gguf_layouts.Part("y", gguf_layouts.flat),)}
+        block = {**row.block, "x": (("y", gguf_layouts.flat),)}
         with pytest.raises(ExportRefused, match="has no 'y' in block 0"):
             gguf_layouts.tensors(backbone, row.ends, block)
 
@@ -216,7 +216,7 @@ class TestMixturesInLlamaCpp:
             return dataclasses.replace(row, block=block)
 
         def shifted(b):
-            row = rows["GptOssBackbone"](b)
+            row = rows["GptOssBackbone"]
             window = {"attention.sliding_window": b.sliding_window}
             return dataclasses.replace(row, keys=lambda b: row.keys(b) | window)
 
