@@ -79,18 +79,10 @@ def mask_of(x: Any) -> Any:
 
 
 def call_without_values(model: keras.Model, inputs: Any, training: bool) -> Any:
-    """Calls a model as `model(inputs, training=training)` on shapes alone.
+    """Calls a model as `model(inputs, training=training)` on `KerasTensor`s alone.
 
     A call with a `KerasTensor` would note itself in the model's graph, and
     `compute_output_spec` of a functional model does not call its layers' `call`.
-
-    Args:
-        model: a built Keras model.
-        inputs: `KerasTensor`s, nested as its inputs are.
-        training: bool.
-
-    Returns:
-        `KerasTensor`s of its outputs.
     """
     call = functools.partial(backend.compute_output_spec, model, training=training)
     return in_train_step(call, inputs) if training else call(inputs)

@@ -63,10 +63,7 @@ def make_train_function(model: keras.Model, known: bool = False) -> None:
     one, bound methods of one object are equal, and so it would find what it traced
     for another set of variables. Seen with Keras 3.15.1, jax 0.10.2.
 
-    Args:
-        model: a compiled Keras model.
-        known: bool, whether `train_step_of` is to find its train step, on jax.
-            Default False.
+    If `known`, `train_step_of` is to find its train step, on jax.
     """
     with contextlib.ExitStack() as scopes:
         step = functools.partial(model.train_step)
@@ -80,10 +77,8 @@ def make_train_function(model: keras.Model, known: bool = False) -> None:
 def calls_in(model: keras.Model) -> list[tuple[Any, Any, Any]]:
     """Each call of a functional model's graph, or a Sequential's, in its order.
 
-    A layer of it may have been called in other graphs too. Seen with Keras 3.15.1.
-
-    Returns:
-        list of (layer, what it was called on, what came out): tuples of lists.
+    (Layer, what it was called on, what came out: lists.) A layer of it may have been
+    called in other graphs too. Seen with Keras 3.15.1.
     """
     graph = getattr(model, "_functional", model)
     return [

@@ -159,13 +159,8 @@ def train_others(
 ) -> None:
     """Gives a built optimizer other variables to train, in a new order.
 
-    `build` does it once only.
-
-    Args:
-        part: the built optimizer.
-        variables: what it trains from now on.
-        slots: dict of attribute name to its new list, an entry a variable. What a
-            list has lost is no longer the optimizer's.
+    `build` does it once only. `slots` holds by attribute name its new list, an entry a
+    variable; what a list has lost is no longer the optimizer's.
     """
     before = {id(v): v for name in slots for v in getattr(part, name) if v is not None}
     for name, slot in slots.items():
@@ -204,11 +199,8 @@ def copy_decay_exclusions(
 ) -> None:
     """Copies what `exclude_from_weight_decay` was told, which is in no config.
 
-    Args:
-        source: optimizer over the old variables.
-        target: optimizer of the same class over the new ones; it may be built, when
-            the public method refuses.
-        pairs: (old variable, new variable).
+    The target, over the new ones of the pairs (old variable, new variable), may be
+    built, when the public method refuses.
     """
     if not hasattr(source, "_exclude_from_weight_decay"):
         return  # nobody called it

@@ -13,10 +13,6 @@ def give_value(variable: keras.Variable, value: Any) -> None:
 
     `assign` refuses another shape. The object stays, its layout over the devices too.
     Seen with Keras 3.15.1.
-
-    Args:
-        variable: a Keras variable.
-        value: tensor of the same rank and dtype.
     """
     variable._initialize(value)
     variable._shape = variable._validate_shape(value.shape)

@@ -26,16 +26,7 @@ def cuts_of(
 
 
 def check_loaded_width(name: str, hidden_dim: int, found: int) -> None:
-    """Refuses a file of another width, in words that say what to use.
-
-    Args:
-        name: str, the layer's path.
-        hidden_dim: int, neurons that the layer has.
-        found: int, neurons of that layer in the file.
-
-    Raises:
-        ValueError: if they differ.
-    """
+    """Refuses a file of another width, in words that say what to use."""
     if hidden_dim != found:
         raise ArgumentError(
             f"The file holds {plural(found, 'neuron')} of '{name}', which has "
@@ -49,15 +40,9 @@ def check_loaded_width(name: str, hidden_dim: int, found: int) -> None:
 
 
 def used_neurons(cuts: Sequence[Cut]) -> Tensor:
-    """The mask of the neurons that have a weight other than zero.
+    """The mask, `(F,)` or `(E, F)`, of the neurons with a weight other than zero.
 
     Where all are zero, as in an FFN that begins with zeros, each counts as used.
-
-    Args:
-        cuts: list of `Cut`, of one FFN.
-
-    Returns:
-        float32 tensor in {0, 1}, `(F,)`; of E experts `(E, F)`.
     """
     used = functools.reduce(ops.logical_or, (cut.used() for cut in cuts))
     unknown = ops.logical_not(ops.any(used, axis=-1, keepdims=True))

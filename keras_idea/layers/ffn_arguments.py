@@ -106,12 +106,8 @@ class FFNLayer(keras.layers.Layer):
     ) -> Tensor:
         """`down^T (activation(up^T x) * (gate^T x))`, without the factor if ungated.
 
-        Args:
-            inputs: tensor `(..., input_dim)`.
-            masked: function of the value of down `(hidden_dim, input_dim)`; None: the
-                identity.
-            hidden: function of the hidden activations `(..., hidden_dim)`, which down
-                then multiplies; None: the identity.
+        `masked` is a function of the value of down, `hidden` one of the activations
+        `(..., hidden_dim)` that down multiplies.
         """
         # The tokens as the rows of one matrix: XLA on a CPU computes the gradient of a
         # product with a tensor of rank 3 through transposed copies, three times slower.

@@ -33,21 +33,11 @@ def activation_statistics(
 ) -> list[tuple[np.ndarray, float]]:
     """Runs a model in evaluation mode over samples and adds up what its FFNs do.
 
-    Args:
-        model: a built Keras model; it and its variables stay as they are.
-        ffns: list of the handles of its FFNs.
-        data: array, dict of arrays, or iterable of batches, see `Activation`.
-        num_samples: int, samples to use, at most.
-        aggregation: "paper" or "minitron", see `activation_importance`.
-        padding_mask: array `(samples, tokens)` or None.
-        batch_size: int, samples run at once where `data` are arrays.
+    The arguments are those of `Activation`; `padding_mask` is `(samples, tokens)`. The
+    model and its variables stay as they are.
 
     Returns:
         list of (sums `(F,)`, samples) for each FFN, in float64.
-
-    Raises:
-        ValueError: if an FFN is called more than once in a forward pass, or it is not
-            known which of several padding masks is its own.
     """
     captures = [_FFNCapture(ffn, aggregation) for ffn in ffns]
     batches = _batches(data, padding_mask, batch_size, num_samples)
@@ -66,22 +56,7 @@ def layer_statistics(
     num_samples: int,
     batch_size: int = 32,
 ) -> list[tuple[np.ndarray, float]]:
-    """Runs a model in evaluation mode over samples and adds up what its layers do.
-
-    Args:
-        model: a built Keras model; it and its variables stay as they are.
-        layers: list of (layer, `Statistic` of it).
-        data: as of `activation_statistics`.
-        num_samples: int, samples to use, at most.
-        batch_size: int, samples run at once where `data` are arrays.
-
-    Returns:
-        list of (sums, number) for each layer, in float64.
-
-    Raises:
-        ValueError: if a layer is called more than once in a forward pass, or not at
-            all, or there are no data.
-    """
+    """As `activation_statistics`, of any layers, each with its `Statistic`."""
     captures = [_LayerCapture(layer, statistic) for layer, statistic in layers]
     batches = _batches(data, None, batch_size, num_samples)
     with contextlib.ExitStack() as changes:

@@ -9,9 +9,8 @@ from keras import ops
 from keras_idea.errors import ArgumentError
 from keras_idea.functional.hard_concrete import MAX_SPARSITY, hard_concrete_mask
 from keras_idea.methods.mask_probe import MaskProbe
-from keras_idea.methods.method import Decision, Job, Method, fall_after
+from keras_idea.methods.method import Decision, Job, Method
 from keras_idea.methods.multipliers import Multipliers
-from keras_idea.schedules.width import CubicWidth
 from keras_idea.validation import check_int, check_number, plural
 
 
@@ -75,17 +74,6 @@ class LearnedMask(Method):
             "multiplier_learning_rate", multiplier_learning_rate
         )
         self.warmup_share = check_number("warmup_share", warmup_share, 0.0, 1.0)
-
-    def width_schedule(
-        self,
-        hidden_dim: int,
-        target_dim: int,
-        begin_step: int,
-        prune_steps: int,
-        update_every: int,
-    ) -> CubicWidth:
-        """Full until the masks are learned; see `Method.width_schedule`."""
-        return fall_after(begin_step + prune_steps - 1, hidden_dim, target_dim)
 
     def decision_step(self, begin_step: int, prune_steps: int) -> int:
         """int, `begin_step + prune_steps`."""

@@ -60,16 +60,10 @@ def sample(
 def last_logits(
     logits: Callable, rows: Sequence[Sequence[int]], window: int
 ) -> np.ndarray:
-    """The logits after each row, which is padded on the right to the window.
+    """The logits `(B, V)` after each row, which is padded on the right to the window.
 
-    Args:
-        logits: function of int32 ids (B, W) and of a bool mask (B, W), which of them
-            are no padding, that returns causal logits (B, W, V).
-        rows: sequence of rows of token ids, one token or more each.
-        window: int, W; of longer rows the last W tokens are seen.
-
-    Returns:
-        float array (B, V).
+    `logits` is a function of int32 ids (B, W) and of a bool mask (B, W), which of them
+    are no padding. Of rows longer than the window the last W tokens are seen.
     """
     ends_B = np.minimum([len(row) for row in rows], window)
     mask_BW = np.arange(window) < ends_B[:, None]
@@ -90,13 +84,10 @@ def write_on(
     Args:
         next_tokens: function of the rows that go on that returns the next token of
             each.
-        rows: iterable of rows of token ids.
-        num_tokens: int, tokens to add to each; or a sequence of int, to each its own.
-        ended: function of the number of a row and of its new tokens that returns
-            whether it ends with them. Default: none does.
-
-    Returns:
-        list of lists of int, the rows with what was added.
+        rows: the rows of token ids.
+        num_tokens: tokens to add to each; a sequence: to each its own.
+        ended: function of the number of a row and of its new tokens: whether it ends
+            with them.
 
     Example:
     >>> write_on(lambda rows: [row[-1] + 1 for row in rows], [[3], [7, 8]], 2)
@@ -126,15 +117,8 @@ def greedy(
 ) -> np.ndarray:
     """Continues prompts with the likeliest token, the lower id on ties.
 
-    Args:
-        logits: function of int32 ids (B, W) that returns causal logits (B, W, V).
-        prompts_BP: int array (B, P).
-        num_tokens: int, tokens to add to each.
-        window: int, W, tokens that `logits` is always given, so that nothing is
-            compiled twice: what is not there yet are zeros on the right.
-
-    Returns:
-        int32 array (B, P + num_tokens).
+    `logits` is a function of int32 ids (B, W). It is always given `window` tokens, so
+    that nothing is compiled twice: what is not there yet are zeros on the right.
 
     Example:
     >>> greedy(model.predict_on_batch, [[3, 1, 4]], 5, window=16).shape

@@ -20,16 +20,10 @@ class AnnealedCosine(keras.optimizers.schedules.LearningRateSchedule):
         \left(1 + \cos\left(\pi \frac{t - T_0}{T - T_0}\right)\right) & t > T_0
     \end{cases}$$
 
-    at `t = step + start_step`. The paper's `CosineDecay` divides by `T`: after a
-    warm-up of a quarter of all steps it ends at 15 % of its peak. Keras's own is this
-    one for single steps alone; a run's curve asks for all of them at once.
-
-    Args:
-        peak_learning_rate: float >= 0, `eta_p`.
-        end_learning_rate: float in [0, peak_learning_rate], `eta_e`.
-        total_steps: int >= 1, `T`; beyond it the rate stays at `eta_e`.
-        warmup_steps: int in [0, total_steps), `T_0`. Default 0.
-        start_step: int >= 0, where a run resumes the curve. Default 0.
+    at `t = step + start_step`, with the arguments of `CosineDecay`. The paper's divides
+    by `T`: after a warm-up of a quarter of all steps it ends at 15 % of its peak.
+    Keras's own is this one for single steps alone; a run's curve asks for all of them
+    at once.
     """
 
     def __init__(

@@ -11,16 +11,22 @@ from keras_idea.typing import Tensor
 from keras_idea.validation import check_int, check_number
 
 
-def _check_rates_and_steps(
-    peak: float, end: float, total_steps: int, warmup_steps: int
-) -> tuple[float, float, int, int]:
-    peak = check_number("peak_learning_rate", peak)
-    end = check_number("end_learning_rate", end, maximum=peak)
+def _set_rates_and_steps(
+    schedule: Any,
+    peak_learning_rate: float,
+    end_learning_rate: float,
+    total_steps: int,
+    warmup_steps: int,
+    start_step: int,
+) -> None:
+    """Checks the arguments that both schedules have, and keeps them."""
+    peak = check_number("peak_learning_rate", peak_learning_rate)
+    end = check_number("end_learning_rate", end_learning_rate, maximum=peak)
     total_steps = check_int("total_steps", total_steps, minimum=1)
-    warmup_steps = check_int(
-        "warmup_steps", warmup_steps, minimum=0, maximum=total_steps
-    )
-    return peak, end, total_steps, warmup_steps
+    schedule.peak_learning_rate, schedule.end_learning_rate = peak, end
+    schedule.total_steps = total_steps
+    schedule.warmup_steps = check_int("warmup_steps", warmup_steps, 0, total_steps)
+    schedule.start_step = check_int("start_step", start_step, minimum=0)
 
 
 def _whole_steps(step: int | Tensor) -> tuple[Any, int | Tensor]:
@@ -91,15 +97,8 @@ class CosineDecay(keras.optimizers.schedules.LearningRateSchedule):
         start_step: int = 0,
     ) -> None:
         super().__init__()
-        (
-            self.peak_learning_rate,
-            self.end_learning_rate,
-            self.total_steps,
-            self.warmup_steps,
-        ) = _check_rates_and_steps(
-            peak_learning_rate, end_learning_rate, total_steps, warmup_steps
-        )
-        self.start_step = check_int("start_step", start_step, minimum=0)
+        rates = peak_learning_rate, end_learning_rate
+        _set_rates_and_steps(self, *rates, total_steps, warmup_steps, start_step)
 
     def __call__(self, step: int | Tensor) -> Tensor:
         """The learning rate at `t = step + start_step`; see `call`."""
@@ -178,19 +177,12 @@ class WarmupStableDecay(keras.optimizers.schedules.LearningRateSchedule):
         start_step: int = 0,
     ) -> None:
         super().__init__()
-        (
-            self.peak_learning_rate,
-            self.end_learning_rate,
-            self.total_steps,
-            self.warmup_steps,
-        ) = _check_rates_and_steps(
-            peak_learning_rate, end_learning_rate, total_steps, warmup_steps
-        )
+        rates = peak_learning_rate, end_learning_rate
+        _set_rates_and_steps(self, *rates, total_steps, warmup_steps, start_step)
         longest = self.total_steps - self.warmup_steps
         if decay_steps is None:
             decay_steps = max(1, min(self.total_steps // 5, longest))
         self.decay_steps = check_int("decay_steps", decay_steps, 1, max(longest, 1))
-        self.start_step = check_int("start_step", start_step, minimum=0)
 
     def __call__(self, step: int | Tensor) -> Tensor:
         """The learning rate at `t`, a float32 scalar tensor; of an int by NumPy."""
