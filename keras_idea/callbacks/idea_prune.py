@@ -286,8 +286,8 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             return
         step = self._count.after(batches)
         if step < session.due_step:
-            if session.can_prepare(self._fitted(), step):
-                session.prepare(self.model)
+            if session.ahead.ready(self._fitted(), step):
+                session.ahead.advance(self.model)
             return
         model = self.model  # on jax this syncs the variables
         # float16 skips steps, so the count of batches may run ahead.

@@ -83,11 +83,12 @@ class Narrowed:
         """Prints a line, as Keras does beside its progress bar; 0 prints nothing."""
         if not verbose or not processes.is_first():
             return
-        (width, parameters), (narrow, fewer) = self._before, self._figures(model)
+        (widths, parameters), (narrow, fewer) = self._before, self._figures(model)
+        told = ", ".join(f"{what} {n} to {narrow[what]}" for what, n in widths.items())
         # A progress bar may stand on this line.
         print(
             f"{'' if verbose == 2 else chr(10)}Narrowed at step {step}: "
-            f"{_to(width, narrow)}, {parameters:,} to {fewer:,} parameters."
+            f"{told}, {parameters:,} to {fewer:,} parameters."
         )
 
     def tell_masked(self, verbose: int | str) -> None:
@@ -121,11 +122,6 @@ def _by_kind(ffns: Sequence[FFN], count: Callable[[FFN], int]) -> dict[str, str]
         for kind, what in _WHAT.items()
         if (counts := [count(ffn) for ffn in ffns if ffn.kind == kind])
     }
-
-
-def _to(before: dict[str, str], after: dict[str, str]) -> str:
-    told = [f"{what} {n} to {after[what]}" for what, n in before.items()]
-    return ", ".join(told)
 
 
 def _widths(widths: Sequence[int]) -> str:

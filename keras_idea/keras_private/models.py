@@ -6,21 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import keras
+
+# `Functional` is public only as what `keras.Model(inputs, outputs)` makes.
 from keras.src.models.functional import Functional, functional_like_constructor
 
 from keras_idea.keras_private.train_step import with_train_step
-
-__all__ = [
-    "Functional",  # public only as what `keras.Model(inputs, outputs)` makes
-    "calls_in",
-    "compilation",
-    "compile_arguments",
-    "instead",
-    "made_of_tensors",
-    "make_train_function",
-    "renew_shapes",
-    "state_is_out",
-]
 
 
 def compilation(model: keras.Model) -> object:
@@ -80,13 +70,8 @@ def calls_in(model: keras.Model) -> list[tuple[Any, Any, Any]]:
     (Layer, what it was called on, what came out: lists.) A layer of it may have been
     called in other graphs too. Seen with Keras 3.15.1.
     """
-    graph = getattr(model, "_functional", model)
-    return [
-        (node.operation, node.input_tensors, node.outputs)
-        for depth in sorted(graph._nodes_by_depth, reverse=True)
-        for node in graph._nodes_by_depth[depth]
-        if not node.is_input
-    ]
+    nodes = _nodes_of(getattr(model, "_functional", model))
+    return [(node.operation, node.input_tensors, node.outputs) for node in nodes]
 
 
 def renew_shapes(model: keras.layers.Layer) -> None:
@@ -97,15 +82,21 @@ def renew_shapes(model: keras.layers.Layer) -> None:
     graph = getattr(model, "_functional", model)  # a Sequential's own
     if not isinstance(graph, Functional):
         return
-    for depth in sorted(graph._nodes_by_depth, reverse=True):
-        for node in graph._nodes_by_depth[depth]:
-            if node.is_input:
-                continue
-            given = node.arguments
-            new = node.operation.compute_output_spec(*given.args, **given.kwargs)
-            pairs = zip(node.outputs, keras.tree.flatten(new), strict=True)
-            for tensor, spec in pairs:
-                tensor._shape = spec.shape
+    for node in _nodes_of(graph):
+        given = node.arguments
+        new = node.operation.compute_output_spec(*given.args, **given.kwargs)
+        for tensor, spec in zip(node.outputs, keras.tree.flatten(new), strict=True):
+            tensor._shape = spec.shape
+
+
+def _nodes_of(graph: Any) -> list[Any]:
+    """The calls of a graph, as Keras notes them, in their order."""
+    return [
+        node
+        for depth in sorted(graph._nodes_by_depth, reverse=True)
+        for node in graph._nodes_by_depth[depth]
+        if not node.is_input
+    ]
 
 
 @contextlib.contextmanager

@@ -65,9 +65,9 @@ def record(
 ) -> Recording:
     """Calls a layer on symbolic tensors, and records the operations.
 
-    No variable changes. What cannot be called so is one operation, and is looked into
-    by itself if it is known what it was called on; so is what `looked_into` says is of
-    no interest, but that is left at it.
+    No variable changes. A layer of which `looked_into` says no is one operation. So is
+    what cannot be called so, but that is looked into by itself if it is known what it
+    was called on.
     """
     recording = Recording()
     seen: set[keras.layers.Layer] = set()
@@ -167,14 +167,6 @@ def _tensors(structure: Any) -> list[keras.KerasTensor]:
     return [leaf for leaf in leaves if isinstance(leaf, keras.KerasTensor)]
 
 
-def _outputs_of(layer: keras.layers.Layer, args: Any, kwargs: Any) -> Any:
-    try:
-        return layer.compute_output_spec(*args, **kwargs)
-    # A layer's own rule of shapes may not know all that it is called with.
-    except Exception:
-        return keras.Operation.compute_output_spec(layer, *args, **kwargs)
-
-
 @contextlib.contextmanager
 def _recorded(
     recording: Recording,
@@ -193,7 +185,10 @@ def _recorded(
     def outputs_of(layer: keras.layers.Layer, args: Any, kwargs: Any) -> Any:
         own.append(set(map(id, layer.variables)))
         try:
-            return _outputs_of(layer, args, kwargs)
+            return layer.compute_output_spec(*args, **kwargs)
+        # A layer's own rule of shapes may not know all that it is called with.
+        except Exception:
+            return keras.Operation.compute_output_spec(layer, *args, **kwargs)
         finally:
             own.pop()
 

@@ -104,7 +104,18 @@ class _Capture:
                 "are no activations that are its own. Use method='sensitivity', which "
                 "adds the gradients of all calls up."
             )
-        return _mask_of(self, self.padding_masks)
+        masks = self.padding_masks
+        if len(masks) < 2:
+            return next(iter(masks.values()), None)
+        # An encoder's and a decoder's: "encoder_padding_mask", "encoder_layer_0/mlp".
+        mine = [m for n, m in masks.items() if n.partition("_")[0] in self.path]
+        if len(mine) != 1:
+            raise ArgumentError(
+                f"The data have the padding masks {', '.join(masks)}, and the path of "
+                f"{self.name} does not tell which is its own. Use "
+                "method='sensitivity', or 'activation' without data."
+            )
+        return mine[0]
 
 
 class _LayerCapture(_Capture):
@@ -208,18 +219,3 @@ def _cut(batch: dict[str, Any], start: int, stop: int) -> dict[str, Any]:
     return keras.tree.map_structure(
         lambda leaf: None if leaf is None else leaf[start:stop], batch
     )
-
-
-def _mask_of(capture: _Capture, masks: dict[str, Tensor]) -> Tensor | None:
-    """The padding mask of the tokens that reach a layer, or None."""
-    if len(masks) < 2:
-        return next(iter(masks.values()), None)
-    # An encoder's and a decoder's: "encoder_padding_mask", "encoder_layer_0/mlp".
-    mine = [m for n, m in masks.items() if n.partition("_")[0] in capture.path]
-    if len(mine) != 1:
-        raise ArgumentError(
-            f"The data have the padding masks {', '.join(masks)}, and the path of "
-            f"{capture.name} does not tell which is its own. Use method='sensitivity', "
-            "or 'activation' without data."
-        )
-    return mine[0]

@@ -93,6 +93,8 @@ class LearnedMask(Method):
 
     def make_probes(self, jobs: Sequence[Job]) -> list[MaskProbe]:
         """A `MaskProbe` for each job."""
+        steps = jobs[0].prune_steps
+        multipliers = Multipliers(self.multiplier_learning_rate, steps)
         return [
             MaskProbe(
                 job.ffn.hidden_dim,
@@ -103,13 +105,10 @@ class LearnedMask(Method):
                 stream=zlib.crc32(f"{self.seed}/{job.index}".encode()),
                 learning_rate=self.mask_learning_rate,
                 warmup_share=self.warmup_share,
-                multipliers=self._multipliers(job) if job is jobs[0] else None,
+                multipliers=multipliers if job is jobs[0] else None,
             )
             for job in jobs
         ]
-
-    def _multipliers(self, job: Job) -> Multipliers:
-        return Multipliers(self.multiplier_learning_rate, job.prune_steps)
 
     def connect(self, probes: Sequence[MaskProbe]) -> None:
         """Lets the probes share one pair of multipliers."""

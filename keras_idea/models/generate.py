@@ -3,7 +3,6 @@
 Shapes: B batch, P prompt tokens, W window, V vocabulary.
 """
 
-import functools
 from collections.abc import Callable, Iterable, Sequence
 
 import keras
@@ -200,29 +199,24 @@ def generate(
     temperature = check_number("temperature", temperature)
     if top_k is not None:
         top_k = check_int("top_k", top_k, minimum=1)
-    _refuse_preprocessor(model)
-    if window is None:
-        window = _input_length(model) or prompt_ids.shape[-1] + num_tokens
-    window = check_int("window", window, minimum=1)
-    rng, of_model = np.random.default_rng(seed), functools.partial(_logits, model)
-
-    def next_tokens(rows: list[list[int]]) -> np.ndarray:
-        return sample(last_logits(of_model, rows, window), rng, temperature, top_k)
-
-    rows = write_on(next_tokens, np.atleast_2d(prompt_ids), num_tokens)
-    return np.array(rows, "int32").reshape(*prompt_ids.shape[:-1], -1)
-
-
-def _refuse_preprocessor(model: keras.Model) -> None:
     if getattr(model, "preprocessor", None) is not None:
         raise ArgumentError(
             "The model has a preprocessor, which takes text, but `generate` gives it "
             "token ids. Set `model.preprocessor = None`, or call `model.generate`."
         )
+    if window is None:
+        window = _input_length(model) or prompt_ids.shape[-1] + num_tokens
+    window = check_int("window", window, minimum=1)
+    rng = np.random.default_rng(seed)
 
+    def logits(ids_BW: np.ndarray, mask_BW: np.ndarray) -> np.ndarray:
+        return model.predict_on_batch(token_inputs(model, ids_BW, mask_BW))
 
-def _logits(model: keras.Model, ids_BW: np.ndarray, mask_BW: np.ndarray) -> np.ndarray:
-    return model.predict_on_batch(token_inputs(model, ids_BW, mask_BW))
+    def next_tokens(rows: list[list[int]]) -> np.ndarray:
+        return sample(last_logits(logits, rows, window), rng, temperature, top_k)
+
+    rows = write_on(next_tokens, np.atleast_2d(prompt_ids), num_tokens)
+    return np.array(rows, "int32").reshape(*prompt_ids.shape[:-1], -1)
 
 
 def _input_length(model: keras.Model) -> int | None:

@@ -68,7 +68,8 @@ class Session:
         #: The step from which on no more neurons are active than are to be kept.
         self.last_step = float("inf")
         self.pruner: NeuronPruner | None = before.pruner if before else None
-        self._ahead: CompileAhead = before._ahead if before else CompileAhead()
+        #: What compiles the train steps of widths to come.
+        self.ahead: CompileAhead = before.ahead if before else CompileAhead()
 
     @property
     def has_work(self) -> bool:
@@ -92,7 +93,7 @@ class Session:
         steps = steps_to_come(compact, self.tracks, end_step, start, eager)
         self._narrowing_steps = steps
         if ahead:
-            self._ahead.begin(milestones_to_come(self.tracks, steps))
+            self.ahead.begin(milestones_to_come(self.tracks, steps))
 
     def begin(self, model: keras.Model, start: int, tracing: bool = False) -> None:
         """Checks what can fail, and gets everything ready, after `start` steps.
@@ -113,7 +114,7 @@ class Session:
             self._measuring.end(model)  # of a run that an exception has ended
         for step in self._narrowing_steps:
             self._agenda.add(step, self._narrow)
-        self._prune(model, tracing)
+        self._prune(model, tracing=tracing)
 
     def wait(self, model: keras.Model, step: int, watched: bool = False) -> None:
         """Takes the pruner off until scores can matter, if nobody watches them.
@@ -142,7 +143,7 @@ class Session:
             self._rest(model)
         else:
             self._agenda.add(SEEN_STEPS, self._rest)
-        self._agenda.add(first, self._prune_on)
+        self._agenda.add(first, self._prune)
 
     def narrows(self, step: int) -> bool:
         """Whether `advance` will make the model narrower after so many steps."""
@@ -159,20 +160,12 @@ class Session:
             action(model, step)
         return narrows and self._narrow not in self._agenda
 
-    def can_prepare(self, model: keras.Model, step: int) -> bool:
-        """bool, whether there is something for `prepare` to do after so many steps."""
-        return self._ahead.ready(model, step)
-
-    def prepare(self, model: keras.Model) -> None:
-        """Begins to compile what will be needed next; the model's state is in sync."""
-        self._ahead.advance(model)
-
     def end(self, model: keras.Model) -> bool:
         """Leaves the masks as they are, and nothing that goes on pruning.
 
         Returns whether all was done that was to be done.
         """
-        self._ahead.end()
+        self.ahead.end()
         # In this order: the train function that the pruner keeps has no probes in it.
         self._measuring.end(model)
         self._rest(model)
@@ -204,14 +197,11 @@ class Session:
             logs["kv_groups"] = sum(heads) / len(heads)
         return logs
 
-    def _prune(self, model: keras.Model, tracing: bool = False) -> None:
+    def _prune(self, model: keras.Model, step: int = 0, tracing: bool = False) -> None:
         """Sets a pruner to work, on the FFNs as wide as they are now."""
         if self.pruner is None or not self.pruner.takes(model, self.tracks):
             self.pruner = NeuronPruner(self.tracks)
         self.pruner.attach(model, tracing)
-
-    def _prune_on(self, model: keras.Model, step: int) -> None:
-        self._prune(model)
 
     def _rest(self, model: keras.Model, step: int = 0) -> None:
         """Takes the pruner off; scores and masks stay."""
@@ -247,4 +237,4 @@ class Session:
         narrow(model, self.tracks, last)
         if not last:
             self._prune(model)
-        self._ahead.take_over(model)
+        self.ahead.take_over(model)
