@@ -102,12 +102,12 @@ def _nodes_of(graph: Any) -> list[Any]:
 @contextlib.contextmanager
 def instead(owner: Any, name: str, value: Any) -> Iterator[None]:
     """A scope in which a model, class or module has another attribute."""
-    own = vars(owner).get(name)
+    held, own = name in vars(owner), vars(owner).get(name)
     setattr(owner, name, value)
     try:
         yield
     finally:
-        if own is None:
-            delattr(owner, name)
-        else:
+        if held:
             setattr(owner, name, own)
+        else:
+            delattr(owner, name)

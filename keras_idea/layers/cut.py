@@ -7,7 +7,9 @@ its F groups of a key/value head with its query heads.
 """
 
 import dataclasses
+import functools
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 import keras
@@ -136,3 +138,13 @@ class Cut:
         elif self.size > 1:
             places = (kept[:, None] * self.size + np.arange(self.size)).reshape(-1)
         return take_neurons(value, places, self.axis, self.group)
+
+
+def used_neurons(cuts: Sequence[Cut]) -> Tensor:
+    """The mask, `(F,)` or `(E, F)`, of the neurons with a weight other than zero.
+
+    Where all are zero, as in an FFN that begins with zeros, each counts as used.
+    """
+    used = functools.reduce(ops.logical_or, (cut.used() for cut in cuts))
+    unknown = ops.logical_not(ops.any(used, axis=-1, keepdims=True))
+    return ops.cast(ops.logical_or(used, unknown), "float32")

@@ -35,8 +35,7 @@ from keras_idea.functional.importance import REDUCTIONS, Reduction, neuron_impor
 from keras_idea.keras_private.call_context import current_pass, is_training
 from keras_idea.keras_private.unlocked import renew_weight, unlocked, untrack
 from keras_idea.layers.cut import Cut
-from keras_idea.layers.feed_forward import check_loaded_width
-from keras_idea.layers.ffn_arguments import Initializer
+from keras_idea.layers.ffn_layer import Initializer, check_loaded_width
 from keras_idea.typing import Tensor
 from keras_idea.validation import check_choice, check_number
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import keras
 
-from keras_idea.layers.ffn_arguments import (
+from keras_idea.layers.ffn_layer import (
     GATED,
     UNGATED,
     Activation,

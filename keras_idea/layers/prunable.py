@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_idea.errors import ArgumentError
 from keras_idea.keras_private.call_context import mask_of
-from keras_idea.layers.ffn_arguments import FFNLayer
+from keras_idea.layers.ffn_layer import FFNLayer
 from keras_idea.layers.neuron_state import NeuronState, Scoring
 from keras_idea.layers.plain_ffns import PlainFFN
 from keras_idea.typing import Tensor

@@ -1,7 +1,5 @@
 """Statistics of activations, gathered by the way in the train step."""
 
-from typing import Any
-
 import keras
 import numpy as np
 from keras import ops
@@ -20,6 +18,8 @@ class GatherProbe(Probe):
     padded positions that the loss leaves out are such, wherever the mask was given.
     A batch with an activation that is not finite is left out; none is split.
     """
+
+    arguments = ("hidden_dim", "num_samples", "begin_step", "aggregation")
 
     def __init__(
         self,
@@ -77,13 +77,3 @@ class GatherProbe(Probe):
         """The sums `(F,)` over the samples, and how many samples they hold."""
         sums, samples = map(ops.convert_to_numpy, (self._sums, self._samples))
         return sums, float(samples)
-
-    def get_config(self) -> dict[str, Any]:
-        """Dict of the constructor's arguments."""
-        return {
-            "hidden_dim": self.hidden_dim,
-            "num_samples": self.num_samples,
-            "begin_step": self.begin_step,
-            "aggregation": self.aggregation,
-            "name": self.name,
-        }

@@ -39,6 +39,16 @@ class MaskProbe(Probe):
     probes of a model; the first has the multipliers of all.
     """
 
+    arguments = (
+        "hidden_dim",
+        "target_dim",
+        "begin_step",
+        "prune_steps",
+        "stream",
+        "learning_rate",
+        "warmup_share",
+    )
+
     def __init__(
         self,
         hidden_dim: int,
@@ -161,17 +171,7 @@ class MaskProbe(Probe):
         multipliers = self.multipliers
         if multipliers is not None:
             multipliers = keras.saving.serialize_keras_object(multipliers)
-        return {
-            "hidden_dim": self.hidden_dim,
-            "target_dim": self.target_dim,
-            "begin_step": self.begin_step,
-            "prune_steps": self.prune_steps,
-            "stream": self.stream,
-            "learning_rate": self.learning_rate,
-            "warmup_share": self.warmup_share,
-            "multipliers": multipliers,
-            "name": self.name,
-        }
+        return {**super().get_config(), "multipliers": multipliers}
 
 
 class _Peers:

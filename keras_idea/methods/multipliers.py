@@ -1,7 +1,5 @@
 """The two Lagrange multipliers of a sparsity constraint, which ascend."""
 
-from typing import Any
-
 import keras
 from keras import ops
 
@@ -19,6 +17,8 @@ class Multipliers(Overwritten):
     They rise by Adam in the backward pass of `tap`, at a rate that falls by a cosine
     to 0 over `prune_steps`.
     """
+
+    arguments = ("learning_rate", "prune_steps")
 
     def __init__(
         self, learning_rate: float, prune_steps: int, name: str = "multipliers"
@@ -57,11 +57,3 @@ class Multipliers(Overwritten):
             return adam_step(multipliers, ascent, moments, step, -rate(elapsed))
 
         return overwriting(activations, variables, (ascent, elapsed), update)
-
-    def get_config(self) -> dict[str, Any]:
-        """Dict of the constructor's arguments."""
-        return {
-            "learning_rate": self.learning_rate,
-            "prune_steps": self.prune_steps,
-            "name": self.name,
-        }

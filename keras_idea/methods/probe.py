@@ -1,7 +1,7 @@
 """What hidden activations pass through while a method measures or learns."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import keras
 from keras import ops
@@ -19,6 +19,9 @@ class Overwritten(keras.layers.Layer):
     the new values as the variables' gradients.
     """
 
+    #: What the constructor takes beside the name, each an attribute.
+    arguments: ClassVar[tuple[str, ...]]
+
     def add_overwritten(self, name: str, shape: tuple[int, ...]) -> keras.Variable:
         """A float32 variable of zeros that is overwritten with its gradient."""
         return self.add_weight(
@@ -29,6 +32,10 @@ class Overwritten(keras.layers.Layer):
             autocast=False,
             overwrite_with_gradient=True,
         )
+
+    def get_config(self) -> dict[str, Any]:
+        """Dict of the constructor's arguments."""
+        return {name: getattr(self, name) for name in (*self.arguments, "name")}
 
     def get_build_config(self) -> None:
         """None: whoever holds it builds it, in a name scope of its own."""

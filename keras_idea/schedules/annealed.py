@@ -4,9 +4,8 @@ import math
 from typing import Any
 
 import keras
-import numpy as np
-from keras import ops
 
+from keras_idea.schedules.learning_rate import ARGUMENTS, whole_steps
 from keras_idea.typing import Tensor
 
 
@@ -43,14 +42,9 @@ class AnnealedCosine(keras.optimizers.schedules.LearningRateSchedule):
 
     def __call__(self, step: int | Tensor) -> Tensor:
         """The learning rate at `t = step + start_step`; of an int by NumPy."""
-        xp: Any = np if isinstance(step, int) else ops
-        if xp is ops:
-            step = ops.cast(step, "int32")
-        peak, end, warmup = (
-            self.peak_learning_rate,
-            self.end_learning_rate,
-            self.warmup_steps,
-        )
+        xp, step = whole_steps(step)
+        peak, end = self.peak_learning_rate, self.end_learning_rate
+        warmup = self.warmup_steps
         t = xp.multiply(xp.minimum(step + self.start_step, self.total_steps), 1.0)
         angle = (t - warmup) * (math.pi / max(1, self.total_steps - warmup))
         decaying = end + (peak - end) / 2 * (1.0 + xp.cos(angle))
@@ -58,10 +52,4 @@ class AnnealedCosine(keras.optimizers.schedules.LearningRateSchedule):
 
     def get_config(self) -> dict[str, Any]:
         """Dict of the constructor's arguments."""
-        return {
-            "peak_learning_rate": self.peak_learning_rate,
-            "end_learning_rate": self.end_learning_rate,
-            "total_steps": self.total_steps,
-            "warmup_steps": self.warmup_steps,
-            "start_step": self.start_step,
-        }
+        return {name: getattr(self, name) for name in ARGUMENTS}

@@ -10,6 +10,14 @@ from keras import ops
 from keras_idea.typing import Tensor
 from keras_idea.validation import check_int, check_number
 
+ARGUMENTS = (
+    "peak_learning_rate",
+    "end_learning_rate",
+    "total_steps",
+    "warmup_steps",
+    "start_step",
+)
+
 
 def _set_rates_and_steps(
     schedule: Any,
@@ -29,7 +37,7 @@ def _set_rates_and_steps(
     schedule.start_step = check_int("start_step", start_step, minimum=0)
 
 
-def _whole_steps(step: int | Tensor) -> tuple[Any, int | Tensor]:
+def whole_steps(step: int | Tensor) -> tuple[Any, int | Tensor]:
     """The module to compute with, and `step` as an integer of it.
 
     A Python step (a callback's, for the logs) is computed with NumPy: eager tensor
@@ -113,7 +121,7 @@ class CosineDecay(keras.optimizers.schedules.LearningRateSchedule):
         Returns:
             float32 scalar tensor; for an int a NumPy float.
         """
-        xp, step = _whole_steps(step)
+        xp, step = whole_steps(step)
         # Whole steps are added and capped as integers: float32 holds them
         # exactly only up to 2**24.
         t = xp.minimum(step + self.start_step, self.total_steps)
@@ -126,13 +134,7 @@ class CosineDecay(keras.optimizers.schedules.LearningRateSchedule):
 
     def get_config(self) -> dict[str, Any]:
         """Dict of the constructor's arguments."""
-        return {
-            "peak_learning_rate": self.peak_learning_rate,
-            "end_learning_rate": self.end_learning_rate,
-            "total_steps": self.total_steps,
-            "warmup_steps": self.warmup_steps,
-            "start_step": self.start_step,
-        }
+        return {name: getattr(self, name) for name in ARGUMENTS}
 
 
 @keras.saving.register_keras_serializable(package="keras_idea")
@@ -186,7 +188,7 @@ class WarmupStableDecay(keras.optimizers.schedules.LearningRateSchedule):
 
     def __call__(self, step: int | Tensor) -> Tensor:
         """The learning rate at `t`, a float32 scalar tensor; of an int by NumPy."""
-        xp, step = _whole_steps(step)
+        xp, step = whole_steps(step)
         t = xp.minimum(step + self.start_step, self.total_steps)
         decayed = xp.maximum(t - (self.total_steps - self.decay_steps), 0)
         peak, end = self.peak_learning_rate, self.end_learning_rate
@@ -195,11 +197,4 @@ class WarmupStableDecay(keras.optimizers.schedules.LearningRateSchedule):
 
     def get_config(self) -> dict[str, Any]:
         """Dict of the constructor's arguments."""
-        return {
-            "peak_learning_rate": self.peak_learning_rate,
-            "end_learning_rate": self.end_learning_rate,
-            "total_steps": self.total_steps,
-            "warmup_steps": self.warmup_steps,
-            "decay_steps": self.decay_steps,
-            "start_step": self.start_step,
-        }
+        return {name: getattr(self, name) for name in (*ARGUMENTS, "decay_steps")}
