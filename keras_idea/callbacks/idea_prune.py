@@ -11,11 +11,7 @@ import keras
 from keras_idea import methods
 from keras_idea.callbacks.log_dir import LogDir, call_after, monitor_for
 from keras_idea.callbacks.other_callbacks import check_kept_weights, check_peers
-from keras_idea.callbacks.outcome import (
-    Narrowed,
-    warn_of_jumps,
-    warn_of_unfinished,
-)
+from keras_idea.callbacks.outcome import Narrowed, warn_of_jumps, warn_of_unfinished
 from keras_idea.callbacks.run_checks import (
     check_end,
     check_progress,

@@ -42,9 +42,7 @@ def _as_number(value: Any) -> Any:
     return keras.ops.convert_to_numpy(value)
 
 
-def rate_source(
-    optimizer: keras.Optimizer,
-) -> keras.Variable | Callable[..., Any]:
+def rate_source(optimizer: keras.Optimizer) -> keras.Variable | Callable[..., Any]:
     """The learning rate as it was given: a variable, a schedule or a function.
 
     `learning_rate` is its present value.
@@ -153,9 +151,7 @@ class _MatricesWithoutValues(list):
 
 
 def train_others(
-    part: keras.Optimizer,
-    variables: Sequence[keras.Variable],
-    slots: dict[str, list],
+    part: keras.Optimizer, variables: Sequence[keras.Variable], slots: dict[str, list]
 ) -> None:
     """Gives a built optimizer other variables to train, in a new order.
 

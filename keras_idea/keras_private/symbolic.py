@@ -169,8 +169,7 @@ def _tensors(structure: Any) -> list[keras.KerasTensor]:
 
 @contextlib.contextmanager
 def _recorded(
-    recording: Recording,
-    looked_into: Callable[[keras.layers.Layer], bool],
+    recording: Recording, looked_into: Callable[[keras.layers.Layer], bool]
 ) -> Iterator[None]:
     """A scope in which symbolic calls are recorded, instead of noted in the layers."""
     entered: set[int] = set()

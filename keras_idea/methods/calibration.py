@@ -150,10 +150,7 @@ class _FFNCapture(_Capture):
         self.ffn, self.aggregation = ffn, aggregation
 
     def tap(
-        self,
-        activations: Tensor,
-        training: bool = True,
-        mask: Tensor | None = None,
+        self, activations: Tensor, training: bool = True, mask: Tensor | None = None
     ) -> Tensor:
         padding_mask = self.mask()
         mask = mask if padding_mask is None else padding_mask

@@ -42,10 +42,7 @@ class GatherProbe(Probe):
         self._samples = self.add_overwritten("samples", ())
 
     def tap(
-        self,
-        activations: Tensor,
-        training: bool = True,
-        mask: Tensor | None = None,
+        self, activations: Tensor, training: bool = True, mask: Tensor | None = None
     ) -> Tensor:
         """The activations unchanged; see `Probe`."""
         if not training:
@@ -56,11 +53,7 @@ class GatherProbe(Probe):
         return overwriting(activations, values, (first,), self._add_up)
 
     def _add_up(
-        self,
-        upstream: Tensor,
-        activations: Tensor,
-        values: Tensors,
-        constants: Tensors,
+        self, upstream: Tensor, activations: Tensor, values: Tensors, constants: Tensors
     ) -> Tensors:
         (sums, samples, steps), (first,) = values, constants
         counts = ops.any(ops.not_equal(upstream, 0), axis=-1)

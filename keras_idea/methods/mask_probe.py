@@ -111,10 +111,7 @@ class MaskProbe(Probe):
         return hard_concrete_mask(log_alpha, self.target_dim)
 
     def tap(
-        self,
-        activations: Tensor,
-        training: bool = True,
-        mask: Tensor | None = None,
+        self, activations: Tensor, training: bool = True, mask: Tensor | None = None
     ) -> Tensor:
         """The activations times the mask; see `Probe`."""
         if not training:
@@ -143,11 +140,7 @@ class MaskProbe(Probe):
         )
 
     def _learn(
-        self,
-        upstream: Tensor,
-        activations: Tensor,
-        values: Tensors,
-        constants: Tensors,
+        self, upstream: Tensor, activations: Tensor, values: Tensors, constants: Tensors
     ) -> Tensors:
         """A step of Adam on the mask."""
         log_alpha, moments, measured, steps = values

@@ -113,10 +113,7 @@ class Probe(Overwritten):
         self._steps.assign(float(step))
 
     def tap(
-        self,
-        activations: Tensor,
-        training: bool = True,
-        mask: Tensor | None = None,
+        self, activations: Tensor, training: bool = True, mask: Tensor | None = None
     ) -> Tensor:
         """What the down projection gets to read.
 
