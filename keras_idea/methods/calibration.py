@@ -96,8 +96,8 @@ class _Capture:
         self.padding_masks: dict[str, Tensor] = {}
         self.found: tuple[Tensor, Tensor] | None = None
 
-    def mask(self) -> Tensor | None:
-        """The padding mask of the tokens that reach it; once in a forward pass."""
+    def mask(self, own: Tensor | None) -> Tensor | None:
+        """The data's padding mask of what reaches it, else its own; once in a pass."""
         if self.found is not None:
             raise ArgumentError(
                 f"{self.name} is called more than once in a forward pass, so there "
@@ -106,7 +106,7 @@ class _Capture:
             )
         masks = self.padding_masks
         if len(masks) < 2:
-            return next(iter(masks.values()), None)
+            return next(iter(masks.values()), own)
         # An encoder's and a decoder's: "encoder_padding_mask", "encoder_layer_0/mlp".
         mine = [m for n, m in masks.items() if n.partition("_")[0] in self.path]
         if len(mine) != 1:
@@ -131,8 +131,7 @@ class _LayerCapture(_Capture):
         def seen(*args: Any, **kwargs: Any) -> Any:
             inputs = first_argument(call, args, kwargs)
             outputs = call(*args, **kwargs)
-            mask = self.mask()
-            mask = mask_of(inputs) if mask is None else mask
+            mask = self.mask(mask_of(inputs))
             self.found = self.statistic(inputs, keras.tree.flatten(outputs)[0], mask)
             return outputs
 
@@ -152,9 +151,7 @@ class _FFNCapture(_Capture):
     def tap(
         self, activations: Tensor, training: bool = True, mask: Tensor | None = None
     ) -> Tensor:
-        padding_mask = self.mask()
-        mask = mask if padding_mask is None else padding_mask
-        self.found = activation_sums(activations, mask, self.aggregation)
+        self.found = activation_sums(activations, self.mask(mask), self.aggregation)
         return activations
 
 
