@@ -80,7 +80,7 @@ class Narrowed:
         self._before = self._figures(model)
 
     def tell(self, model: keras.Model, step: int, verbose: int | str) -> None:
-        """Prints a line, as Keras does beside its progress bar; 0 prints nothing."""
+        """Prints a line beside the progress bar of Keras, unless `verbose` is 0."""
         if not verbose or not processes.is_first():
             return
         (widths, parameters), (narrow, fewer) = self._before, self._figures(model)

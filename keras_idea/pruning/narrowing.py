@@ -37,7 +37,7 @@ def steps_to_come(
 ) -> list[int]:
     """The optimizer steps after which a run that begins now narrows its model.
 
-    None if all FFNs are as narrow as they are to be.
+    Empty if all FFNs are as narrow as they are to be.
     """
     if all(track.ffn.hidden_dim <= track.target_dim for track in tracks):
         return []
