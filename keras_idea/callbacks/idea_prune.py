@@ -11,11 +11,7 @@ import keras
 from keras_idea import methods
 from keras_idea.callbacks.log_dir import LogDir, call_after, monitor_for
 from keras_idea.callbacks.other_callbacks import check_kept_weights, check_peers
-from keras_idea.callbacks.outcome import (
-    Narrowed,
-    warn_of_jumps,
-    warn_of_unfinished,
-)
+from keras_idea.callbacks.outcome import Narrowed, warn_of_jumps, warn_of_unfinished
 from keras_idea.callbacks.run_checks import (
     check_end,
     check_progress,
@@ -286,8 +282,8 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             return
         step = self._count.after(batches)
         if step < session.due_step:
-            if session.can_prepare(self._fitted(), step):
-                session.prepare(self.model)
+            if session.ahead.ready(self._fitted(), step):
+                session.ahead.advance(self.model)
             return
         model = self.model  # on jax this syncs the variables
         # float16 skips steps, so the count of batches may run ahead.

@@ -24,15 +24,7 @@ _HOOKS = (
 
 
 def monitor_for(log_dir: LogDir) -> Monitor | None:
-    """The monitor that `log_dir` asks for.
-
-    Args:
-        log_dir: None, the path of a folder, or a `Monitor`.
-
-    Raises:
-        ValueError: for anything else.
-        ImportError: if a package of the extra `tensorboard` is not installed.
-    """
+    """The monitor that `log_dir` asks for."""
     if log_dir is None or isinstance(log_dir, Monitor):
         return log_dir
     return Monitor(log_dir)
@@ -41,11 +33,8 @@ def monitor_for(log_dir: LogDir) -> Monitor | None:
 def call_after(callback: keras.callbacks.Callback, monitor: Monitor) -> None:
     """Has each hook of a callback call the same one of a monitor when it is done.
 
-    So the monitor need not stand in the list of callbacks, nor the callback know of it.
-
-    Args:
-        callback: an object of its own; its class stays as it is.
-        monitor: the `Monitor`.
+    So the monitor need not stand in the list of callbacks, nor the callback know of it;
+    the callback's class stays as it is.
     """
     hooks = {
         name: _both(getattr(callback, name), getattr(monitor, name)) for name in _HOOKS

@@ -26,14 +26,7 @@ _CHECKPOINTS = (
 
 
 def check_peers(callback: keras.callbacks.Callback) -> None:
-    """Refuses a second of ours, and callbacks that would put pruned neurons back.
-
-    Args:
-        callback: the pruning callback, in whose `on_train_begin` this is called.
-
-    Raises:
-        ValueError: naming the callback, and what to use in its place.
-    """
+    """Refuses a second of ours, and callbacks that would put pruned neurons back."""
     for peer in peers(callback):
         if isinstance(peer, type(callback)) and peer is not callback:
             raise ArgumentError(
@@ -70,12 +63,7 @@ def check_kept_weights(
 ) -> None:
     """Refuses to go on where an EarlyStopping keeps wide weights by now.
 
-    Args:
-        prune: the pruning callback.
-        session: its `Session`, in the midst of pruning; None: it is about to narrow.
-
-    Raises:
-        ValueError: saying from when on it may keep them.
+    In the midst of pruning the session knows that; without one it is about to narrow.
     """
     kept = any(stop.best_weights is not None for stop in _restoring_stops(prune))
     if kept and (session is None or session.wider_than_due()):

@@ -14,11 +14,7 @@ from keras_idea.validation import plural
 
 
 def warn_of_nothing_to_prune(targets: Sequence[tuple[FFN, int]]) -> None:
-    """Warns if every FFN is to keep the width that it was built with.
-
-    Args:
-        targets: list of (`FFN` handle, the neurons that it is to keep).
-    """
+    """Warns if every FFN is to keep the width that it was built with."""
     if all(target >= ffn.full_dim for ffn, target in targets):
         warn_user(
             "Nothing will be pruned: the target is the width that every FFN has. "
@@ -28,11 +24,7 @@ def warn_of_nothing_to_prune(targets: Sequence[tuple[FFN, int]]) -> None:
 
 
 def warn_of_pairs(ffns: Sequence[FFN]) -> None:
-    """Warns of a regularizer that is another number once neurons are cut out.
-
-    Args:
-        ffns: list of `FFN` handles that are to be narrowed.
-    """
+    """Warns of a regularizer that is another number once neurons are cut out."""
     kind = keras.regularizers.OrthogonalRegularizer
     for ffn in ffns:
         if any(isinstance(cut.variable.regularizer, kind) for cut in ffn.cuts()):
@@ -46,13 +38,7 @@ def warn_of_pairs(ffns: Sequence[FFN]) -> None:
 
 
 def warn_of_jumps(tracks: Sequence[Track], begin_step: int, start: int) -> None:
-    """Warns where the schedule of a run lies behind its first step.
-
-    Args:
-        tracks: list of `Track`, of the FFNs that are pruned.
-        begin_step: int, the last optimizer step at full width.
-        start: int, the optimizer steps taken when the run begins.
-    """
+    """Warns where the schedule of a run lies behind its first step."""
     if start <= begin_step:
         return
     jumps = [
@@ -73,14 +59,7 @@ def warn_of_jumps(tracks: Sequence[Track], begin_step: int, start: int) -> None:
 def warn_of_unfinished(
     ffns: Sequence[FFN], begin_step: int, end_step: int, step: int
 ) -> None:
-    """Warns that training ended before pruning did.
-
-    Args:
-        ffns: list of `FFN` handles, some wider than they were to become.
-        begin_step: int, the last optimizer step at full width.
-        end_step: int, the optimizer step at which pruning is done.
-        step: int, the optimizer steps taken.
-    """
+    """Warns that training ended, at `step`, before pruning did."""
     counts = _by_kind(ffns, lambda ffn: ffn.width)
     widths = ", ".join(f"{what} is {n}" for what, n in counts.items())
     state = f"The {widths}, masked and not narrowed"
@@ -94,32 +73,22 @@ def warn_of_unfinished(
 
 
 class Narrowed:
-    """Widths and parameters of a model, before and after it is narrowed.
-
-    Args:
-        model: the fitted Keras model, built.
-        ffns: list of `FFN` handles, of those that are pruned.
-    """
+    """Widths and parameters of a model, before and after it is narrowed."""
 
     def __init__(self, model: keras.Model, ffns: Sequence[FFN]) -> None:
         self._ffns = list(ffns)
         self._before = self._figures(model)
 
     def tell(self, model: keras.Model, step: int, verbose: int | str) -> None:
-        """Prints a line, as Keras does beside its progress bar.
-
-        Args:
-            model: the same model, narrow.
-            step: int, the optimizer steps taken.
-            verbose: int or "auto", as of `fit`; 0 prints nothing.
-        """
+        """Prints a line beside the progress bar of Keras, unless `verbose` is 0."""
         if not verbose or not processes.is_first():
             return
-        (width, parameters), (narrow, fewer) = self._before, self._figures(model)
+        (widths, parameters), (narrow, fewer) = self._before, self._figures(model)
+        told = ", ".join(f"{what} {n} to {narrow[what]}" for what, n in widths.items())
         # A progress bar may stand on this line.
         print(
             f"{'' if verbose == 2 else chr(10)}Narrowed at step {step}: "
-            f"{_to(width, narrow)}, {parameters:,} to {fewer:,} parameters."
+            f"{told}, {parameters:,} to {fewer:,} parameters."
         )
 
     def tell_masked(self, verbose: int | str) -> None:
@@ -153,11 +122,6 @@ def _by_kind(ffns: Sequence[FFN], count: Callable[[FFN], int]) -> dict[str, str]
         for kind, what in _WHAT.items()
         if (counts := [count(ffn) for ffn in ffns if ffn.kind == kind])
     }
-
-
-def _to(before: dict[str, str], after: dict[str, str]) -> str:
-    told = [f"{what} {n} to {after[what]}" for what, n in before.items()]
-    return ", ".join(told)
 
 
 def _widths(widths: Sequence[int]) -> str:

@@ -34,15 +34,10 @@ def check_run(
 ) -> list[tuple[FFN, int]]:
     """Refuses, before the first step, what could only fail later.
 
-    Args:
-        prune: the pruning callback.
-        model: its Keras model; an optimizer that is not built yet is built.
+    An optimizer that is not built yet is built.
 
     Returns:
         List of (`FFN` handle, the neurons that it keeps), of those that are pruned.
-
-    Raises:
-        ValueError: for what cannot be pruned, or not so.
     """
     if getattr(model, "optimizer", None) is not None and model.built:
         if not model.optimizer.built:
@@ -105,12 +100,8 @@ def _check_parts(targets: list[tuple[FFN, int]]) -> None:
 def check_length(prune: keras.callbacks.Callback) -> None:
     """Refuses pruning that would not end within the run, if its length is known.
 
-    Args:
-        prune: the pruning callback, its model and `params` set.
-
-    Raises:
-        ValueError: if the run is too short. Where the model has a train step of its
-            own, which may take several steps per batch, it is a warning.
+    Where the model has a train step of its own, which may take several steps a batch,
+    it is a warning.
     """
     params = prune.params or {}
     batches, epochs = params.get("steps"), params.get("epochs")
@@ -137,15 +128,7 @@ def check_length(prune: keras.callbacks.Callback) -> None:
 
 
 def check_end(session: Session, step: int) -> None:
-    """After the last step of pruning, no more neurons live than were to be kept.
-
-    Args:
-        session: `Session`.
-        step: int, the optimizer steps taken.
-
-    Raises:
-        RuntimeError: naming an FFN that is too wide.
-    """
+    """After the last step of pruning, no more neurons live than were to be kept."""
     wide = session.wider_than_due() if step > session.last_step else []
     if wide:
         raise PruningStopped(
@@ -160,13 +143,8 @@ def check_progress(
 ) -> None:
     """What was counted, planned and seen of a run must be the same.
 
-    Args:
-        model: the Keras model that is fitted, its variables in sync.
-        pruner: `NeuronPruner`, at work in it; if it is not, or None, nothing is seen.
-        idle_batches: int, batches that went by without a step of the optimizer.
-
-    Raises:
-        RuntimeError: saying what was seen, and what causes it.
+    While no pruner is at work nothing is seen. `idle_batches` went by without a step of
+    the optimizer.
     """
     if pruner is None or not pruner.attached:
         return
@@ -224,14 +202,7 @@ def _check_track(track: Track, steps: int, seen: int) -> None:
 
 
 def check_scores(ffn: FFN) -> None:
-    """Refuses scores that rank no neurons: some are not finite.
-
-    Args:
-        ffn: `FFN` handle, built.
-
-    Raises:
-        ValueError: naming it.
-    """
+    """Refuses scores that rank no neurons: some are not finite."""
     bad = int((~np.isfinite(ops.convert_to_numpy(ffn.scores))).sum())
     if bad:
         raise ArgumentError(

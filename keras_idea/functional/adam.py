@@ -21,24 +21,8 @@ def adam_step(
     $$w = w - \eta \, \frac{m / (1 - \beta_1^t)}{\sqrt{v / (1 - \beta_2^t)} +
     \epsilon}$$
 
-    Args:
-        value: tensor `w`.
-        gradient: tensor `g` of the same shape.
-        moments: tensor of the same shape with an axis of 2 in front: `m`, `v`.
-        step: float scalar, `t`: 1 at the first step.
-        rate: float scalar, `eta`; negative to ascend.
-        betas: two floats in [0, 1). Default (0.9, 0.95).
-        epsilon: float > 0. Default 1e-8.
-
-    Returns:
-        The new value and the new moments, float32.
-
-    Example:
-    >>> value, moments = adam_step(1.0, 0.5, [0.0, 0.0], step=1.0, rate=0.1)
-    >>> round(float(value), 4)
-    0.9
-    >>> [round(float(moment), 4) for moment in moments]
-    [0.05, 0.0125]
+    `moments` holds m and v along a first axis, `step` is t, 1 at the first step, and
+    `rate` is eta, negative to ascend. Returns the new value and moments, float32.
 
     Source: Kingma & Ba, 2015 (arXiv 1412.6980).
     """

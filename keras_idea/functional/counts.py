@@ -55,18 +55,10 @@ def token_multiply_adds(
 ) -> int:
     """Multiply-adds that a token costs in a forward pass: all products of matrices.
 
-    Each weight is multiplied once. The products of queries and keys, and of their
-    result and values, have no weights: each token meets every position of its
-    sequence in both, since the whole square is computed, masked or not.
-
-    Args:
-        weights: int, weights in matrices that every token is multiplied by.
-        attention_width: int, features of the queries (all heads), summed over the
-            layers. Default 0: no attention.
-        sequence_length: int, tokens that attend to each other. Default 0.
-
-    Returns:
-        int, `weights + 2 sequence_length attention_width`.
+    Each of the `weights` in matrices is multiplied once. The products of queries and
+    keys, and of their result and values, have no weights: each token meets every
+    position of its sequence in both, since the whole square is computed, masked or not.
+    `attention_width` counts the features of the queries, summed over the layers.
 
     Example:
     >>> token_multiply_adds(1000, attention_width=16, sequence_length=10)
@@ -77,13 +69,6 @@ def token_multiply_adds(
 
 def train_flops(multiply_adds: float, tokens: float) -> float:
     """Operations of training: a multiply-add is two, the backward pass two forward.
-
-    Args:
-        multiply_adds: int or float, of a token, see `token_multiply_adds`.
-        tokens: int or float.
-
-    Returns:
-        int or float, `6 multiply_adds tokens`.
 
     Example:
     >>> train_flops(1000, tokens=10)

@@ -42,14 +42,8 @@ def sensitivity(kernel: Tensor, gradient: Tensor) -> Tensor:
 def memory_steps(ema_decay: float, share: float = 1e-8) -> int:
     """Steps after which a moving average has forgotten: `ceil(log share / log decay)`.
 
-    What lies k steps back weighs `decay^k` of what is new.
-
-    Args:
-        ema_decay: float in [0, 1), weight of the past.
-        share: float in (0, 1), the weight that counts as nothing. Default 1e-8.
-
-    Returns:
-        int >= 1.
+    What lies k steps back weighs `decay^k` of what is new; a weight of `share` counts
+    as nothing.
 
     Example:
     >>> memory_steps(0.4)

@@ -14,7 +14,6 @@ import keras
 from keras_idea.keras_private.call_context import mask_of
 from keras_idea.keras_private.layers import become, stored_kernel
 from keras_idea.keras_private.unlocked import unlocked, untrack
-from keras_idea.layers.feed_forward import feed_forward, ffn_biases, ffn_kernels
 from keras_idea.layers.neuron_state import NeuronState
 from keras_idea.layers.plain_ffns import PlainFFN
 from keras_idea.typing import Tensor
@@ -62,11 +61,8 @@ def _measured_class(base: Any) -> type:
             if not issubclass(base, PlainFFN):
                 # The inputs of the layer that reads them are the hidden activations.
                 return super().call(state.hidden(inputs), *args, **kwargs)
-            kernels = [kernel.value for kernel in ffn_kernels(self)]
             hidden = functools.partial(state.hidden, mask=mask_of(inputs))
-            return feed_forward(
-                inputs, kernels, ffn_biases(self), self.activation, hidden
-            )
+            return self._feed_forward(inputs, hidden=hidden)
 
         def save_own_variables(self, store: MutableMapping[str, Any]) -> None:
             # As the model answers: a file is then right for the stock class too.

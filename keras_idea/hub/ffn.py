@@ -12,7 +12,7 @@ from keras_idea.groups.experts import ExpertGroup
 from keras_idea.hub.families import ffn_layouts
 from keras_idea.hub.family import FFNLayout
 from keras_idea.layers.cut import Cut
-from keras_idea.layers.ffn_arguments import GATED, UNGATED
+from keras_idea.layers.ffn_layer import GATED, UNGATED
 
 # What the layers that hold an FFN call its width.
 _WIDTH_ATTRIBUTES = (

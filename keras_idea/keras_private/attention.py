@@ -56,11 +56,7 @@ def set_numbers_of_heads(
 ) -> None:
     """Has an attention layer, or what holds it, know how many heads there are.
 
-    Args:
-        layer: a layer; what it does not know it is not told.
-        query_heads: int.
-        key_value_heads: int.
-        head_dim: int, features of a head: told where it followed from the heads.
+    What it does not know it is not told; `head_dim`, where it followed from the heads.
     """
     _set(layer, _KEY_VALUE_HEADS, key_value_heads)
     _set(layer, _QUERY_HEADS, query_heads)

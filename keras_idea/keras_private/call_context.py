@@ -19,19 +19,23 @@ _AGAIN = "keras_idea_called_again"
 _TRAIN_STEP = "keras_idea_train_step"
 
 
-@contextlib.contextmanager
-def called_again() -> Iterator[None]:
+def called_again() -> contextlib.AbstractContextManager[None]:
     """A scope of the forward pass that a backward pass repeats.
 
     There torch and tensorflow call a layer's `call` alone: what is not in a layer of
     its own in it has no context.
     """
-    before = global_state.get_global_attribute(_AGAIN, False)
-    global_state.set_global_attribute(_AGAIN, True)
+    return _flagged(_AGAIN)
+
+
+@contextlib.contextmanager
+def _flagged(name: str) -> Iterator[None]:
+    before = global_state.get_global_attribute(name, False)
+    global_state.set_global_attribute(name, True)
     try:
         yield
     finally:
-        global_state.set_global_attribute(_AGAIN, before)
+        global_state.set_global_attribute(name, before)
 
 
 def is_training() -> bool:
@@ -53,12 +57,8 @@ def is_training() -> bool:
 
 def in_train_step(train_step: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Calls a train step, in which a forward pass is one of training."""
-    before = global_state.get_global_attribute(_TRAIN_STEP, False)
-    global_state.set_global_attribute(_TRAIN_STEP, True)
-    try:
+    with _flagged(_TRAIN_STEP):
         return train_step(*args, **kwargs)
-    finally:
-        global_state.set_global_attribute(_TRAIN_STEP, before)
 
 
 def current_pass() -> Any:
@@ -79,18 +79,10 @@ def mask_of(x: Any) -> Any:
 
 
 def call_without_values(model: keras.Model, inputs: Any, training: bool) -> Any:
-    """Calls a model as `model(inputs, training=training)` on shapes alone.
+    """Calls a model as `model(inputs, training=training)` on `KerasTensor`s alone.
 
     A call with a `KerasTensor` would note itself in the model's graph, and
     `compute_output_spec` of a functional model does not call its layers' `call`.
-
-    Args:
-        model: a built Keras model.
-        inputs: `KerasTensor`s, nested as its inputs are.
-        training: bool.
-
-    Returns:
-        `KerasTensor`s of its outputs.
     """
     call = functools.partial(backend.compute_output_spec, model, training=training)
     return in_train_step(call, inputs) if training else call(inputs)

@@ -46,13 +46,9 @@ def remember(callback: keras.callbacks.Callback, state: dict[str, Any]) -> None:
 
 
 def begin_with(model: keras.Model, epoch: int | None) -> None:
-    """Sets the epoch with which the `fit` under way begins.
+    """Sets the epoch with which the `fit` under way begins, in `on_train_begin`.
 
-    To be called in `on_train_begin`. It overrules `initial_epoch` in this and later
-    calls of `fit`, until it is called with None.
-
-    Args:
-        model: the Keras model that is fitted.
-        epoch: int, or None: what `fit` was given.
+    It overrules `initial_epoch` in this and later calls of `fit`, until it is called
+    with None.
     """
     model._initial_epoch = epoch

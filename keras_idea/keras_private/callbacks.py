@@ -8,16 +8,10 @@ import keras
 
 
 def peers(callback: keras.callbacks.Callback) -> list[keras.callbacks.Callback]:
-    """The callbacks of the list that has called this one, itself among them.
+    """The callbacks of the list that has called a hook of this one, itself among them.
 
     `CallbackList` gives each callback the model and the parameters, not the list: it
-    is found among the callers. Seen with Keras 3.15.1.
-
-    Args:
-        callback: a Keras callback, in one of whose hooks this is called.
-
-    Returns:
-        list, empty where no `CallbackList` has called it.
+    is found among the callers; none where there is no list. Seen with Keras 3.15.1.
     """
     for frame in _callers():
         caller = frame.f_locals.get("self")
@@ -51,16 +45,10 @@ def _callers() -> Iterator[types.FrameType]:
 def acts_at(callback: keras.callbacks.Callback, hook: str) -> bool:
     """Whether somebody's own code runs in one of a callback's hooks.
 
-    Of Keras's callbacks and this package's none changes the learning rate at a batch,
-    but for a `LambdaCallback`, which holds functions of the user's. That Keras's
+    They are "batch_begin" and "batch_end", of training, and "epoch_end". Of Keras's
+    callbacks and this package's none changes the learning rate at a batch, but for a
+    `LambdaCallback`, which holds functions of the user's. That Keras's
     `ReduceLROnPlateau` does at "epoch_end" is not told.
-
-    Args:
-        callback: a Keras callback.
-        hook: str, "batch_begin" or "batch_end", of training, or "epoch_end".
-
-    Returns:
-        bool.
     """
     names = (f"on_{hook}", f"on_train_{hook}")
     theirs = type(callback).__module__.partition(".")[0]

@@ -27,11 +27,8 @@ def all_layers(model: keras.layers.Layer) -> list[keras.layers.Layer]:
 def walk(model: Any) -> Iterator[Any]:
     """All layers of a model that may be pruned, each once, itself first.
 
-    `all_layers` goes into the teacher of a
-    `keras.distillation.Distiller`, which is never pruned.
-
-    Raises:
-        ValueError: if `model` is no Keras layer.
+    `all_layers` goes into the teacher of a `keras.distillation.Distiller`, which is
+    never pruned.
     """
     if not isinstance(model, keras.layers.Layer):
         raise ArgumentError(

@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -19,15 +19,16 @@ def stored_kernel(layer: keras.layers.Layer) -> keras.Variable:
     return layer._kernel
 
 
-def set_output_dim(layer: keras.layers.Layer, size: int) -> None:
+def set_output_dim(layer: keras.layers.Layer, size: int, axis: int = -1) -> None:
     """Tells a Dense or EinsumDense layer that its kernel has other columns now."""
     if isinstance(layer, keras.layers.Dense):
         layer.units = size
     else:
-        layer.partial_output_shape = (*layer.partial_output_shape[:-1], size)
+        given = layer.partial_output_shape
+        layer.partial_output_shape = _resized(given, size, axis)
 
 
-def set_input_dim(layer: keras.layers.Layer, size: int) -> None:
+def set_input_dim(layer: keras.layers.Layer, size: int, axis: int = -1) -> None:
     """Tells a Dense or EinsumDense layer that its kernel has other rows now.
 
     A file of the model tells the shape for which the layer is to be built.
@@ -35,27 +36,20 @@ def set_input_dim(layer: keras.layers.Layer, size: int) -> None:
     if isinstance(layer, keras.layers.Dense):
         layer.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: size})
     shapes = layer._build_shapes_dict or {}
-    layer._build_shapes_dict = {n: (*s[:-1], size) for n, s in shapes.items()}
+    resized = {name: _resized(shape, size, axis) for name, shape in shapes.items()}
+    layer._build_shapes_dict = resized
 
 
 def renew_head_shapes(layer: keras.layers.Layer, heads: int, reads: bool) -> None:
-    """Tells a projection of an attention that there are other heads now.
+    """Tells what makes (or `reads`) heads how many there are; Dense: the features."""
+    axis = -1 if isinstance(layer, keras.layers.Dense) else -2
+    (set_input_dim if reads else set_output_dim)(layer, heads, axis)
 
-    Args:
-        layer: a Dense or EinsumDense layer.
-        heads: int, heads; of a Dense layer the features of all of them.
-        reads: bool, whether it reads heads rather than makes them.
-    """
-    if isinstance(layer, keras.layers.Dense):
-        (set_input_dim if reads else set_output_dim)(layer, heads)
-    elif reads:
-        shapes = layer._build_shapes_dict or {}
-        layer._build_shapes_dict = {
-            name: (*shape[:-2], heads, shape[-1]) for name, shape in shapes.items()
-        }
-    else:
-        given = layer.partial_output_shape
-        layer.partial_output_shape = (*given[:-2], heads, given[-1])
+
+def _resized(shape: Sequence[Any], size: int, axis: int) -> tuple[Any, ...]:
+    resized = list(shape)
+    resized[axis] = size
+    return tuple(resized)
 
 
 def config_number(layer: keras.layers.Layer, name: str) -> int | None:

@@ -10,14 +10,10 @@ import torch
 
 
 def is_whole(mask: keras.Variable) -> bool:
-    """Whether a mask is all ones, where to look is cheaper than to multiply.
+    """Whether a mask `(F,)` is all ones, where to look is cheaper than to multiply.
 
-    Args:
-        mask: Keras variable `(F,)`.
-
-    Returns:
-        bool; False where to look is to wait for a device, or values are no eager
-        tensor's: in a compiled, traced or symbolic pass.
+    False where to look is to wait for a device, or values are no eager tensor's: in a
+    compiled, traced or symbolic pass.
     """
     value = mask.value
     if (

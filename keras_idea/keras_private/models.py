@@ -6,21 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import keras
+
+# `Functional` is public only as what `keras.Model(inputs, outputs)` makes.
 from keras.src.models.functional import Functional, functional_like_constructor
 
 from keras_idea.keras_private.train_step import with_train_step
-
-__all__ = [
-    "Functional",  # public only as what `keras.Model(inputs, outputs)` makes
-    "calls_in",
-    "compilation",
-    "compile_arguments",
-    "instead",
-    "made_of_tensors",
-    "make_train_function",
-    "renew_shapes",
-    "state_is_out",
-]
 
 
 def compilation(model: keras.Model) -> object:
@@ -63,10 +53,7 @@ def make_train_function(model: keras.Model, known: bool = False) -> None:
     one, bound methods of one object are equal, and so it would find what it traced
     for another set of variables. Seen with Keras 3.15.1, jax 0.10.2.
 
-    Args:
-        model: a compiled Keras model.
-        known: bool, whether `train_step_of` is to find its train step, on jax.
-            Default False.
+    If `known`, `train_step_of` is to find its train step, on jax.
     """
     with contextlib.ExitStack() as scopes:
         step = functools.partial(model.train_step)
@@ -80,18 +67,11 @@ def make_train_function(model: keras.Model, known: bool = False) -> None:
 def calls_in(model: keras.Model) -> list[tuple[Any, Any, Any]]:
     """Each call of a functional model's graph, or a Sequential's, in its order.
 
-    A layer of it may have been called in other graphs too. Seen with Keras 3.15.1.
-
-    Returns:
-        list of (layer, what it was called on, what came out): tuples of lists.
+    (Layer, what it was called on, what came out: lists.) A layer of it may have been
+    called in other graphs too. Seen with Keras 3.15.1.
     """
-    graph = getattr(model, "_functional", model)
-    return [
-        (node.operation, node.input_tensors, node.outputs)
-        for depth in sorted(graph._nodes_by_depth, reverse=True)
-        for node in graph._nodes_by_depth[depth]
-        if not node.is_input
-    ]
+    nodes = _nodes_of(getattr(model, "_functional", model))
+    return [(node.operation, node.input_tensors, node.outputs) for node in nodes]
 
 
 def renew_shapes(model: keras.layers.Layer) -> None:
@@ -102,26 +82,32 @@ def renew_shapes(model: keras.layers.Layer) -> None:
     graph = getattr(model, "_functional", model)  # a Sequential's own
     if not isinstance(graph, Functional):
         return
-    for depth in sorted(graph._nodes_by_depth, reverse=True):
-        for node in graph._nodes_by_depth[depth]:
-            if node.is_input:
-                continue
-            given = node.arguments
-            new = node.operation.compute_output_spec(*given.args, **given.kwargs)
-            pairs = zip(node.outputs, keras.tree.flatten(new), strict=True)
-            for tensor, spec in pairs:
-                tensor._shape = spec.shape
+    for node in _nodes_of(graph):
+        given = node.arguments
+        new = node.operation.compute_output_spec(*given.args, **given.kwargs)
+        for tensor, spec in zip(node.outputs, keras.tree.flatten(new), strict=True):
+            tensor._shape = spec.shape
+
+
+def _nodes_of(graph: Any) -> list[Any]:
+    """The calls of a graph, as Keras notes them, in their order."""
+    return [
+        node
+        for depth in sorted(graph._nodes_by_depth, reverse=True)
+        for node in graph._nodes_by_depth[depth]
+        if not node.is_input
+    ]
 
 
 @contextlib.contextmanager
 def instead(owner: Any, name: str, value: Any) -> Iterator[None]:
     """A scope in which a model, class or module has another attribute."""
-    own = vars(owner).get(name)
+    held, own = name in vars(owner), vars(owner).get(name)
     setattr(owner, name, value)
     try:
         yield
     finally:
-        if own is None:
-            delattr(owner, name)
-        else:
+        if held:
             setattr(owner, name, own)
+        else:
+            delattr(owner, name)

@@ -31,13 +31,7 @@ _FACTORED = {"_r": -1, "_c": -2}
 
 
 def slots_of(part: keras.Optimizer) -> list[tuple[str, list]]:
-    """The slots of an optimizer, without those of optimizers that it wraps.
-
-    Args:
-        part: a built Keras optimizer.
-
-    Returns:
-        List of (attribute name, list with an entry a trainable variable).
+    """The slots of an optimizer by attribute, without those of optimizers it wraps.
 
     Raises:
         ValueError: naming the class and the attribute, if it holds variables in
@@ -70,14 +64,8 @@ def slot_axis(
 ) -> int | None:
     """Where the neurons of a trained variable are in its entry of a slot.
 
-    Args:
-        part: the optimizer.
-        name: str, the slot's attribute.
-        variable: the trained variable, of the shape that the slot was made for.
-        axis: int or None, the neurons' axis of `variable`.
-
-    Returns:
-        int, or None: there is nothing to cut.
+    `axis` is that of `variable`, which has the shape that the slot was made for. None:
+    there is nothing to cut.
     """
     if axis is None or not _is_factored(part, name):
         return axis
@@ -87,13 +75,7 @@ def slot_axis(
 
 
 def lost_axis(part: keras.Optimizer, name: str, variable: keras.Variable) -> int | None:
-    """The axis of a trained variable over which its entry of a slot is a mean, or None.
-
-    Args:
-        part: the optimizer.
-        name: str, the slot's attribute.
-        variable: the trained variable.
-    """
+    """The axis of a variable over which its entry of a slot is a mean, or None."""
     rank = len(variable.shape)
     return _FACTORED[name] % rank if rank > 1 and _is_factored(part, name) else None
 

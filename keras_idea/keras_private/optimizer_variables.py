@@ -42,9 +42,7 @@ def _as_number(value: Any) -> Any:
     return keras.ops.convert_to_numpy(value)
 
 
-def rate_source(
-    optimizer: keras.Optimizer,
-) -> keras.Variable | Callable[..., Any]:
+def rate_source(optimizer: keras.Optimizer) -> keras.Variable | Callable[..., Any]:
     """The learning rate as it was given: a variable, a schedule or a function.
 
     `learning_rate` is its present value.
@@ -153,19 +151,12 @@ class _MatricesWithoutValues(list):
 
 
 def train_others(
-    part: keras.Optimizer,
-    variables: Sequence[keras.Variable],
-    slots: dict[str, list],
+    part: keras.Optimizer, variables: Sequence[keras.Variable], slots: dict[str, list]
 ) -> None:
     """Gives a built optimizer other variables to train, in a new order.
 
-    `build` does it once only.
-
-    Args:
-        part: the built optimizer.
-        variables: what it trains from now on.
-        slots: dict of attribute name to its new list, an entry a variable. What a
-            list has lost is no longer the optimizer's.
+    `build` does it once only. `slots` holds by attribute name its new list, an entry a
+    variable; what a list has lost is no longer the optimizer's.
     """
     before = {id(v): v for name in slots for v in getattr(part, name) if v is not None}
     for name, slot in slots.items():
@@ -204,11 +195,8 @@ def copy_decay_exclusions(
 ) -> None:
     """Copies what `exclude_from_weight_decay` was told, which is in no config.
 
-    Args:
-        source: optimizer over the old variables.
-        target: optimizer of the same class over the new ones; it may be built, when
-            the public method refuses.
-        pairs: (old variable, new variable).
+    The target, over the new ones of the pairs (old variable, new variable), may be
+    built, when the public method refuses.
     """
     if not hasattr(source, "_exclude_from_weight_decay"):
         return  # nobody called it

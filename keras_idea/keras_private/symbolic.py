@@ -26,13 +26,7 @@ _BATCH, _SIZE = 2, 8
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """One operation that was called.
-
-    Attributes:
-        operation: a `keras.Operation`, often a layer.
-        arguments: list of all that it was given, structures flattened.
-        outputs: list of `KerasTensor`.
-    """
+    """One operation that was called, often a layer; its arguments are flattened."""
 
     operation: keras.Operation
     arguments: list[Any]
@@ -71,18 +65,9 @@ def record(
 ) -> Recording:
     """Calls a layer on symbolic tensors, and records the operations.
 
-    No variable changes. What cannot be called so is one operation, and is looked into
-    by itself if it is known what it was called on.
-
-    Args:
-        layer: a built layer or model.
-        looked_into: function of a layer: whether what it calls is of interest. Others
-            are one operation.
-        training: bool, whether it is called as in training, where it asks. Default
-            False: as it is called without a word.
-
-    Returns:
-        `Recording`.
+    No variable changes. A layer of which `looked_into` says no is one operation. So is
+    what cannot be called so, but that is looked into by itself if it is known what it
+    was called on.
     """
     recording = Recording()
     seen: set[keras.layers.Layer] = set()
@@ -98,16 +83,10 @@ def record(
 
 
 def example_arrays(model: keras.layers.Layer) -> Any:
-    """Arrays of the shapes and types that a model takes, as far as they are known.
+    """Arrays of the shapes and types that a model takes; None: they are not known.
 
-    Floats are random, integers 1: a token, or no padding.
-
-    Args:
-        model: a built Keras model.
-
-    Returns:
-        Array, or a structure of arrays; None where it is not known what it is called
-        on, or it takes more than one argument.
+    Floats are random, integers 1: a token, or no padding. Nor is it known of one that
+    takes more than one argument.
     """
     try:
         arguments, named = _example_of(model)
@@ -129,12 +108,8 @@ def example_arrays(model: keras.layers.Layer) -> Any:
 def call_like(layer: keras.layers.Layer, known: keras.layers.Layer) -> None:
     """Builds a layer by a symbolic call, as a functional model would make one.
 
-    Args:
-        layer: a Keras layer that is not built.
-        known: a built one, called on tensors of the same shapes.
-
-    Raises:
-        ValueError: if it is not known what `known` is called on.
+    On tensors of the shapes that the built layer `known` is called on; a ValueError
+    where that is not known.
     """
     arguments, named = _example_of(known)
     layer(*arguments, **named)
@@ -192,18 +167,9 @@ def _tensors(structure: Any) -> list[keras.KerasTensor]:
     return [leaf for leaf in leaves if isinstance(leaf, keras.KerasTensor)]
 
 
-def _outputs_of(layer: keras.layers.Layer, args: Any, kwargs: Any) -> Any:
-    try:
-        return layer.compute_output_spec(*args, **kwargs)
-    # A layer's own rule of shapes may not know all that it is called with.
-    except Exception:
-        return keras.Operation.compute_output_spec(layer, *args, **kwargs)
-
-
 @contextlib.contextmanager
 def _recorded(
-    recording: Recording,
-    looked_into: Callable[[keras.layers.Layer], bool],
+    recording: Recording, looked_into: Callable[[keras.layers.Layer], bool]
 ) -> Iterator[None]:
     """A scope in which symbolic calls are recorded, instead of noted in the layers."""
     entered: set[int] = set()
@@ -218,7 +184,10 @@ def _recorded(
     def outputs_of(layer: keras.layers.Layer, args: Any, kwargs: Any) -> Any:
         own.append(set(map(id, layer.variables)))
         try:
-            return _outputs_of(layer, args, kwargs)
+            return layer.compute_output_spec(*args, **kwargs)
+        # A layer's own rule of shapes may not know all that it is called with.
+        except Exception:
+            return keras.Operation.compute_output_spec(layer, *args, **kwargs)
         finally:
             own.pop()
 

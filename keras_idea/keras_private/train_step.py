@@ -38,11 +38,7 @@ def _original(step: Any) -> Any:
 
 
 class TrainStep:
-    """A jitted train step that may have been compiled before it is called.
-
-    Args:
-        jitted: what `jax.jit` made of the model's `train_step`.
-    """
+    """A jitted train step that may have been compiled before it is called."""
 
     def __init__(self, jitted: Any) -> None:
         self._jitted = jitted
@@ -54,9 +50,7 @@ class TrainStep:
     def look_up(self, find: Callable[[Any], Any]) -> None:
         """Asks, when it is first called, for a program that is compiled already.
 
-        Args:
-            find: function of a `jax.stages.Lowered` that gives a
-                `jax.stages.Compiled` of the very same program, or None.
+        `find` gives for a `jax.stages.Lowered` a `Compiled` of the same, or None.
         """
         self._find = find
 
@@ -109,14 +103,10 @@ def train_step_of(model: keras.Model) -> TrainStep | None:
 
 
 def lower(model: keras.Model, data: Any) -> Any:
-    """A model's train step as a program, from the shapes that its variables have now.
+    """A model's train step as a `jax.stages.Lowered`, from its variables' shapes now.
 
-    Args:
-        model: a compiled Keras model on jax, its optimizer built, its state in sync.
-        data: the batch, as `TrainStep.data`.
-
-    Returns:
-        `jax.stages.Lowered`, as `fit` would get it.
+    The model is compiled, its optimizer built, its state in sync; `data` is the batch,
+    as `TrainStep.data`.
     """
     import jax
 

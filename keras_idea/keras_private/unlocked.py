@@ -9,13 +9,7 @@ import keras
 def unlocked(
     layer: keras.layers.Layer, change: Callable[..., Any], *arguments: Any
 ) -> None:
-    """Calls `change(layer, *arguments)` where Keras would refuse new state.
-
-    Args:
-        layer: a Keras layer, built or not.
-        change: function that sets, replaces or deletes something of it.
-        *arguments: the function's further arguments.
-    """
+    """Calls `change(layer, *arguments)` where Keras would refuse new state."""
     locked = layer._tracker.locked
     layer._tracker.unlock()
     try:
@@ -47,10 +41,7 @@ def renew_weight(
 ) -> None:
     """Gives a layer another variable in the place of one that does not train.
 
-    Args:
-        layer: a built Keras layer.
-        name: str, the attribute that holds the old one.
-        make: function that adds the new one, by `layer.add_weight`.
+    `name` is the attribute; `make` adds the new one, by `layer.add_weight`.
     """
     held, old = layer._non_trainable_variables, getattr(layer, name)
     place = next(i for i, variable in enumerate(held) if variable is old)

@@ -8,18 +8,7 @@ _INSIDE = ("keras_idea", "keras", "keras_hub")
 
 
 def warn_user(message: str) -> None:
-    """Warns, at the line outside of Keras and this package that led here.
-
-    Args:
-        message: str, what is wrong and what to do.
-
-    Example:
-    >>> with warnings.catch_warnings(record=True) as caught:
-    ...     warnings.simplefilter("always")
-    ...     warn_user("Nothing was pruned.")
-    >>> str(caught[0].message)
-    'Nothing was pruned.'
-    """
+    """Warns, at the line outside of Keras and this package that led here."""
     frame, level = inspect.currentframe(), 1
     while frame is not None and _is_inside(frame):
         frame, level = frame.f_back, level + 1

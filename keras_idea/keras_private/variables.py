@@ -7,33 +7,27 @@ from typing import Any
 import keras
 from keras.src.backend.common import global_state
 
+from keras_idea.keras_private.models import instead
+
 
 def give_value(variable: keras.Variable, value: Any) -> None:
     """Gives a variable a value of another shape, as if it were made with it.
 
     `assign` refuses another shape. The object stays, its layout over the devices too.
     Seen with Keras 3.15.1.
-
-    Args:
-        variable: a Keras variable.
-        value: tensor of the same rank and dtype.
     """
     variable._initialize(value)
     variable._shape = variable._validate_shape(value.shape)
 
 
-@contextlib.contextmanager
-def shaped(variable: keras.Variable, shape: tuple[int, ...]) -> Iterator[None]:
+def shaped(
+    variable: keras.Variable, shape: tuple[int, ...]
+) -> contextlib.AbstractContextManager[None]:
     """A scope in which a variable says that it has another shape; its value stays.
 
     For tracing functions of values. Seen with Keras 3.15.1.
     """
-    before = variable._shape
-    variable._shape = shape
-    try:
-        yield
-    finally:
-        variable._shape = before
+    return instead(variable, "_shape", shape)
 
 
 @contextlib.contextmanager
@@ -43,15 +37,12 @@ def begun_as_zeros(variables: Iterable[keras.Variable]) -> Iterator[None]:
     On torch the symbolic call of a layer makes the values that it does not have yet,
     again at each reading; random ones take long. Seen with Keras 3.15.1.
     """
-    waiting = [variable for variable in variables if variable._value is None]
-    before = [variable._initializer for variable in waiting]
-    for variable in waiting:
-        variable._initializer = keras.initializers.Zeros()
-    try:
+    zeros = keras.initializers.Zeros()
+    with contextlib.ExitStack() as changes:
+        for variable in variables:
+            if variable._value is None:
+                changes.enter_context(instead(variable, "_initializer", zeros))
         yield
-    finally:
-        for variable, initializer in zip(waiting, before, strict=True):
-            variable._initializer = initializer
 
 
 @contextlib.contextmanager
@@ -81,8 +72,5 @@ def without_parameters() -> Iterator[None]:
     if keras.backend.backend() != "torch" or inside:
         yield
         return
-    keras.Layer._track_variables = lambda self: None
-    try:
+    with instead(keras.Layer, "_track_variables", lambda self: None):
         yield
-    finally:
-        del keras.Layer._track_variables

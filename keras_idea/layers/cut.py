@@ -7,7 +7,9 @@ its F groups of a key/value head with its query heads.
 """
 
 import dataclasses
+import functools
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 import keras
@@ -83,14 +85,7 @@ class Cut:
         return (*before, neurons * self.matrices * self.size, *after)
 
     def spread(self, values: Tensor) -> Tensor:
-        """One number a neuron, so that it multiplies all of the neuron's weights.
-
-        Args:
-            values: tensor `(F,)` or `(E, F)`.
-
-        Returns:
-            Tensor that broadcasts to the variable's shape.
-        """
+        """One number a neuron, `(F,)` or `(E, F)`, so that it multiplies its rows."""
         if self.packing == "halves":
             values = ops.concatenate([values, values], axis=-1)
         elif self.packing == "pairs":
@@ -102,25 +97,13 @@ class Cut:
         return values
 
     def rows(self, values: Tensor) -> Tensor:
-        """The weights of each neuron, of a kernel without experts.
-
-        Args:
-            values: tensor of the kernel's shape.
-
-        Returns:
-            Tensor `(F, weights)`.
-        """
+        """The weights of each neuron, `(F, weights)`, of a kernel without experts."""
         return ops.reshape(ops.moveaxis(values, self.axis, 0), (self.neurons, -1))
 
     def split(self, values: Tensor) -> list[Tensor]:
-        """Numbers along the axis, by matrix.
+        """Numbers along the axis, as one `(F,)` or `(E, F)` a matrix.
 
-        Args:
-            values: tensor `(2 F,)` or `(E, 2 F)`, or `F` where nothing is packed, or
-                `(F size,)`, of which the mean is taken.
-
-        Returns:
-            List of tensors `(F,)` or `(E, F)`, one a matrix.
+        Where a neuron has several entries, their mean.
         """
         if self.size > 1:
             return [ops.mean(ops.reshape(values, (-1, self.size)), axis=-1)]
@@ -131,11 +114,7 @@ class Cut:
         return ops.split(values, 2, axis=-1)
 
     def used(self) -> Tensor:
-        """Whether any of a neuron's weights in it is other than zero.
-
-        Returns:
-            bool tensor `(F,)` or `(E, F)`.
-        """
+        """Bool `(F,)` or `(E, F)`: whether any of a neuron's weights is not zero."""
         values = self.variable.value != 0
         if self.weights_axes:
             values = ops.any(values, axis=self.weights_axes)
@@ -145,11 +124,9 @@ class Cut:
         return ops.logical_or(first, second[0]) if second else first
 
     def take(self, kept: np.ndarray, value: Tensor | None = None) -> Tensor:
-        """The variable's value, of the neurons that stay alone.
+        """The variable's value, or one in its place, of the neurons `kept` alone.
 
-        Args:
-            kept: int array `(K,)` or `(E, K)`, ascending.
-            value: tensor, taken in its place. Defaults to None: the variable's.
+        They are ascending, `(K,)` or `(E, K)`.
         """
         value = self.variable.value if value is None else value
         places = kept
@@ -161,3 +138,13 @@ class Cut:
         elif self.size > 1:
             places = (kept[:, None] * self.size + np.arange(self.size)).reshape(-1)
         return take_neurons(value, places, self.axis, self.group)
+
+
+def used_neurons(cuts: Sequence[Cut]) -> Tensor:
+    """The mask, `(F,)` or `(E, F)`, of the neurons with a weight other than zero.
+
+    Where all are zero, as in an FFN that begins with zeros, each counts as used.
+    """
+    used = functools.reduce(ops.logical_or, (cut.used() for cut in cuts))
+    unknown = ops.logical_not(ops.any(used, axis=-1, keepdims=True))
+    return ops.cast(ops.logical_or(used, unknown), "float32")

@@ -35,8 +35,7 @@ from keras_idea.functional.importance import REDUCTIONS, Reduction, neuron_impor
 from keras_idea.keras_private.call_context import current_pass, is_training
 from keras_idea.keras_private.unlocked import renew_weight, unlocked, untrack
 from keras_idea.layers.cut import Cut
-from keras_idea.layers.feed_forward import check_loaded_width
-from keras_idea.layers.ffn_arguments import Initializer
+from keras_idea.layers.ffn_layer import Initializer, check_loaded_width
 from keras_idea.typing import Tensor
 from keras_idea.validation import check_choice, check_number
 
@@ -51,17 +50,7 @@ else:
 
 @dataclasses.dataclass(frozen=True)
 class Scoring:
-    """How the scores of neurons are made: lambda, f1 and f2 of Algorithm 1.
-
-    Args:
-        ema_decay: float in [0, 1), weight of the past in the scores. Defaults to 0.4.
-        row_reduce: "mean" or "max", over the weights of a neuron in one matrix.
-            Defaults to "mean".
-        matrix_reduce: "mean" or "max", over its matrices. Defaults to "max".
-
-    Raises:
-        ValueError: for an argument outside its range.
-    """
+    """How the scores of neurons are made: lambda, f1 and f2 of Algorithm 1."""
 
     ema_decay: float = 0.4
     row_reduce: Reduction = "mean"
@@ -84,9 +73,6 @@ class NeuronState(keras.layers.Layer):
 
     A layer only so that Keras tracks, saves and places its variables; it is
     never called. A prunable FFN takes its down kernel through `masked`.
-
-    Args:
-        name: str, the layer's name.
     """
 
     def __init__(self, name: str | None = None) -> None:
@@ -137,11 +123,7 @@ class NeuronState(keras.layers.Layer):
         return self.add_weight(shape, initializer, name=name, **kwargs)
 
     def score_by(self, scoring: Scoring) -> None:
-        """Sets how the scores are made; those of another shape begin at zero.
-
-        Raises:
-            ValueError: if experts were to be scored by each weight.
-        """
+        """Sets how the scores are made; those of another shape begin at zero."""
         if scoring.row_reduce == "max" and self.experts is not None:
             raise ArgumentError(
                 "`row_reduce` must be 'mean' for a mixture of experts, whose scores "
@@ -195,18 +177,10 @@ class NeuronState(keras.layers.Layer):
         return down * ops.cast(ops.expand_dims(scale, -1), down.dtype)
 
     def hidden(self, activations: Tensor, mask: Tensor | None = None) -> Tensor:
-        """The hidden activations as the down projection must read them.
+        """The hidden activations `(..., F)` as down must read them.
 
-        Args:
-            activations: tensor `(..., F)`, `activation(up^T x) * (gate^T x)`.
-            mask: tensor `(...)` or None, Keras's mask of the tokens.
-
-        Returns:
-            Tensor like `activations`; itself without a probe.
-
-        Raises:
-            ValueError: if the forward pass of a training step comes to a probe a second
-                time: what the backward pass brings from two calls is added up.
+        `mask` is Keras's, of the tokens. A training step may come to a probe but once:
+        what the backward pass brings from two calls is added up.
         """
         if self.probe is None:
             return activations
@@ -222,14 +196,9 @@ class NeuronState(keras.layers.Layer):
         return self.probe.tap(activations, training, mask)
 
     def set_probe(self, probe: Any) -> list[keras.Variable]:
-        """Hangs a probe in the way of the hidden activations, and builds it.
+        """Hangs a probe in the way of the hidden activations; None takes it off.
 
-        Args:
-            probe: a `keras_idea.methods.Probe`, or another object with its `tap`,
-                `built` and `variables`; None takes the present one off.
-
-        Returns:
-            list of the variables given up, which the optimizer must forget.
+        Returns the variables given up, which the optimizer must forget.
         """
         given_up = [] if self.probe is None else self.probe.variables
         if self.probe is not None:
@@ -242,14 +211,7 @@ class NeuronState(keras.layers.Layer):
         return given_up
 
     def kept_neurons(self) -> np.ndarray:
-        """Indices of the neurons alive now, ascending, as an int array.
-
-        Returns:
-            int array `(width,)`; of experts `(experts, width)`.
-
-        Raises:
-            ValueError: if experts have unlike many.
-        """
+        """Ascending indices `(width,)` of the living; of experts `(experts, width)`."""
         return indices_of(self.mask, self.path)
 
     @property
@@ -300,11 +262,7 @@ class NeuronState(keras.layers.Layer):
         super().save_own_variables(store)
 
     def load_own_variables(self, store: Mapping[str, Any]) -> None:
-        """Takes scores and mask from a file; from an older one too.
-
-        Raises:
-            ValueError: if the file holds none, or those of another width.
-        """
+        """Takes scores and mask from a file; from an older one too."""
         names = list(store.keys())
         if len(names) not in _PLACES:
             raise ArgumentError(
@@ -338,11 +296,7 @@ def _numbers(shape: Sequence[int], dtype: str) -> Tensor:
 
 @contextlib.contextmanager
 def scope_at(path: str) -> Iterator[None]:
-    """A scope in which what is built gets its path below `path`.
-
-    Args:
-        path: str, the path of a layer.
-    """
+    """A scope in which what is built gets its path below that of a layer."""
     with contextlib.ExitStack() as scopes:
         for name in path.split("/"):
             scopes.enter_context(keras.name_scope(name))

@@ -1,68 +1,27 @@
 """The plain FFNs, with a gate and without."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import keras
 
-from keras_idea.layers.cut import Cut
-from keras_idea.layers.feed_forward import (
-    check_loaded_ffn,
-    feed_forward,
-    ffn_biases,
-    ffn_cuts,
-    ffn_kernels,
-)
-from keras_idea.layers.ffn_arguments import (
+from keras_idea.layers.ffn_layer import (
     GATED,
     UNGATED,
     Activation,
     Constraint,
+    FFNLayer,
     Initializer,
     Regularizer,
-    build_ffn,
-    ffn_config,
-    set_ffn_arguments,
 )
 from keras_idea.typing import Tensor
 
 
-class PlainFFN(keras.layers.Layer):
+class PlainFFN(FFNLayer):
     """What `GatedFFN` and `UngatedFFN` are: an FFN of the kernels in `matrices`."""
-
-    matrices: ClassVar[tuple[str, ...]]
-
-    def build(self, input_shape: Sequence[int | None]) -> None:
-        """Makes the variables for inputs `(..., input_dim)`."""
-        build_ffn(self, input_shape)
 
     def call(self, inputs: Tensor) -> Tensor:
         """The layer's output, of the shape of `inputs`."""
-        kernels = [kernel.value for kernel in ffn_kernels(self)]
-        return feed_forward(inputs, kernels, ffn_biases(self), self.activation)
-
-    def cuts(self) -> list[Cut]:
-        """How its neurons lie in its weights, the kernels first."""
-        return ffn_cuts(self)
-
-    def set_hidden_dim(self, hidden_dim: int) -> None:
-        """Follows kernels that were narrowed in place."""
-        self.hidden_dim = hidden_dim
-
-    def load_own_variables(self, store: Mapping[str, Any]) -> None:
-        """Takes the kernels from a file, which must be of this width."""
-        check_loaded_ffn(self, store)
-        super().load_own_variables(store)
-
-    def compute_output_shape(
-        self, input_shape: Sequence[int | None]
-    ) -> tuple[int | None, ...]:
-        """The input's shape."""
-        return tuple(input_shape)
-
-    def get_config(self) -> dict[str, Any]:
-        """Dict of the constructor's arguments."""
-        return {**super().get_config(), **ffn_config(self)}
+        return self._feed_forward(inputs)
 
 
 @keras.saving.register_keras_serializable(package="keras_idea")
@@ -119,14 +78,9 @@ class GatedFFN(PlainFFN):
         **layer_kwargs: Any,
     ) -> None:
         super().__init__(**layer_kwargs)
-        set_ffn_arguments(
-            self,
-            hidden_dim,
-            activation,
-            use_bias,
-            kernel=(kernel_initializer, kernel_regularizer, kernel_constraint),
-            bias=(bias_initializer, bias_regularizer, bias_constraint),
-        )
+        kernel = kernel_initializer, kernel_regularizer, kernel_constraint
+        bias = bias_initializer, bias_regularizer, bias_constraint
+        self._set_arguments(hidden_dim, activation, use_bias, kernel, bias)
 
 
 @keras.saving.register_keras_serializable(package="keras_idea")
@@ -180,11 +134,6 @@ class UngatedFFN(PlainFFN):
         **layer_kwargs: Any,
     ) -> None:
         super().__init__(**layer_kwargs)
-        set_ffn_arguments(
-            self,
-            hidden_dim,
-            activation,
-            use_bias,
-            kernel=(kernel_initializer, kernel_regularizer, kernel_constraint),
-            bias=(bias_initializer, bias_regularizer, bias_constraint),
-        )
+        kernel = kernel_initializer, kernel_regularizer, kernel_constraint
+        bias = bias_initializer, bias_regularizer, bias_constraint
+        self._set_arguments(hidden_dim, activation, use_bias, kernel, bias)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import keras
@@ -10,45 +10,33 @@ from keras import ops
 
 from keras_idea.errors import ArgumentError
 from keras_idea.keras_private.call_context import mask_of
-from keras_idea.layers.cut import Cut
-from keras_idea.layers.feed_forward import (
-    check_loaded_ffn,
-    feed_forward,
-    ffn_biases,
-    ffn_cuts,
-    ffn_kernels,
-)
-from keras_idea.layers.ffn_arguments import build_ffn, ffn_arguments, ffn_config
+from keras_idea.layers.ffn_layer import FFNLayer
 from keras_idea.layers.neuron_state import NeuronState, Scoring
 from keras_idea.layers.plain_ffns import PlainFFN
 from keras_idea.typing import Tensor
 
 
-class Prunable(keras.layers.Layer):
+class Prunable(FFNLayer):
     """What `PrunableGatedFFN` and `PrunableFFN` are: an FFN with a pruning state.
 
     Attributes:
-        matrices: tuple of str, its kernels.
         plain_class: what `compact` makes of it.
         state: `NeuronState`, its scores and mask.
     """
 
-    matrices: ClassVar[tuple[str, ...]]
     plain_class: ClassVar[type[PlainFFN]]
     state: NeuronState
 
     def build(self, input_shape: Sequence[int | None]) -> None:
         """Makes the variables for inputs `(..., input_dim)`."""
-        build_ffn(self, input_shape)
+        super().build(input_shape)
         self.state.build(self.hidden_dim, self.up_kernel.shape[0], len(self.matrices))
 
     def call(self, inputs: Tensor) -> Tensor:
         """The layer's output, of the shape of `inputs`."""
-        *entrances, down = [kernel.value for kernel in ffn_kernels(self)]
-        kernels = [*entrances, self.state.masked(down)]
         # Not as an argument, which the narrow layer in its place would be given too.
         hidden = functools.partial(self.state.hidden, mask=mask_of(inputs))
-        return feed_forward(inputs, kernels, ffn_biases(self), self.activation, hidden)
+        return self._feed_forward(inputs, self.state.masked, hidden)
 
     @property
     def mask(self) -> keras.Variable:
@@ -101,7 +89,7 @@ class Prunable(keras.layers.Layer):
         narrow = self.plain(len(kept))
         narrow.build((None, self.up_kernel.shape[0]))
         cuts = {id(cut.variable): cut for cut in self.cuts()}
-        weights = [*ffn_kernels(self), *(ffn_biases(self) or ())]
+        weights = [*self._kernels(), *self._biases()]
         for weight, target in zip(weights, narrow.variables, strict=True):
             cut = cuts.get(id(weight))
             target.assign(ops.copy(weight.value) if cut is None else cut.take(kept))
@@ -110,26 +98,8 @@ class Prunable(keras.layers.Layer):
     def plain(self, hidden_dim: int) -> PlainFFN:
         """An unbuilt plain FFN of the same arguments, but `hidden_dim`."""
         # Not from a config, which cannot hold a lambda.
-        config = {**keras.layers.Layer.get_config(self), **ffn_arguments(self)}
+        config = {**keras.layers.Layer.get_config(self), **self._arguments()}
         return self.plain_class(**{**config, "hidden_dim": hidden_dim})
-
-    def cuts(self) -> list[Cut]:
-        """How its neurons lie in its weights, the kernels first."""
-        return ffn_cuts(self)
-
-    def set_hidden_dim(self, hidden_dim: int) -> None:
-        """Follows kernels that were narrowed in place."""
-        self.hidden_dim = hidden_dim
-
-    def compute_output_shape(
-        self, input_shape: Sequence[int | None]
-    ) -> tuple[int | None, ...]:
-        """The input's shape."""
-        return tuple(input_shape)
-
-    def get_config(self) -> dict[str, Any]:
-        """Dict of the constructor's arguments."""
-        return {**super().get_config(), **ffn_config(self)}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "Prunable":
@@ -156,11 +126,6 @@ class Prunable(keras.layers.Layer):
             if config.get("probe"):
                 probe = keras.saving.deserialize_keras_object(config["probe"])
                 self.state.set_probe(probe)
-
-    def load_own_variables(self, store: Mapping[str, Any]) -> None:
-        """Takes the kernels from a file, which must be of this width."""
-        check_loaded_ffn(self, store)
-        super().load_own_variables(store)
 
     def _check_built(self, what: str) -> None:
         if not self.built:

@@ -4,14 +4,13 @@ from typing import Any
 
 import keras
 
-from keras_idea.layers.ffn_arguments import (
+from keras_idea.layers.ffn_layer import (
     GATED,
     UNGATED,
     Activation,
     Constraint,
     Initializer,
     Regularizer,
-    set_ffn_arguments,
 )
 from keras_idea.layers.neuron_state import NeuronState
 from keras_idea.layers.plain_ffns import GatedFFN, UngatedFFN
@@ -88,14 +87,9 @@ class PrunableGatedFFN(Prunable):
         **layer_kwargs: Any,
     ) -> None:
         super().__init__(**layer_kwargs)
-        set_ffn_arguments(
-            self,
-            hidden_dim,
-            activation,
-            use_bias,
-            kernel=(kernel_initializer, kernel_regularizer, kernel_constraint),
-            bias=(bias_initializer, bias_regularizer, bias_constraint),
-        )
+        kernel = kernel_initializer, kernel_regularizer, kernel_constraint
+        bias = bias_initializer, bias_regularizer, bias_constraint
+        self._set_arguments(hidden_dim, activation, use_bias, kernel, bias)
         self.state = NeuronState(name="neuron_state")
 
 
@@ -154,12 +148,7 @@ class PrunableFFN(Prunable):
         **layer_kwargs: Any,
     ) -> None:
         super().__init__(**layer_kwargs)
-        set_ffn_arguments(
-            self,
-            hidden_dim,
-            activation,
-            use_bias,
-            kernel=(kernel_initializer, kernel_regularizer, kernel_constraint),
-            bias=(bias_initializer, bias_regularizer, bias_constraint),
-        )
+        kernel = kernel_initializer, kernel_regularizer, kernel_constraint
+        bias = bias_initializer, bias_regularizer, bias_constraint
+        self._set_arguments(hidden_dim, activation, use_bias, kernel, bias)
         self.state = NeuronState(name="neuron_state")

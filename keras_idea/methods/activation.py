@@ -15,8 +15,7 @@ from keras_idea.functional.activation import (
 from keras_idea.functional.masks import top_k_mask
 from keras_idea.methods.calibration import Samples, activation_statistics
 from keras_idea.methods.gather_probe import GatherProbe
-from keras_idea.methods.method import Decision, Job, Method, fall_after
-from keras_idea.schedules.width import CubicWidth
+from keras_idea.methods.method import Decision, Job, Method
 from keras_idea.typing import Tensor
 from keras_idea.validation import check_choice, check_int
 
@@ -81,17 +80,6 @@ class Activation(Method):
                 f"data of type {type(data).__name__}. Put the mask into the dict of "
                 "inputs, as 'padding_mask'."
             )
-
-    def width_schedule(
-        self,
-        hidden_dim: int,
-        target_dim: int,
-        begin_step: int,
-        prune_steps: int,
-        update_every: int,
-    ) -> CubicWidth:
-        """Full up to `begin_step`, then the target; see `Method.width_schedule`."""
-        return fall_after(begin_step, hidden_dim, target_dim)
 
     def decision_step(self, begin_step: int, prune_steps: int) -> int:
         """int, `begin_step`."""

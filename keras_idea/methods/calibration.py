@@ -33,21 +33,11 @@ def activation_statistics(
 ) -> list[tuple[np.ndarray, float]]:
     """Runs a model in evaluation mode over samples and adds up what its FFNs do.
 
-    Args:
-        model: a built Keras model; it and its variables stay as they are.
-        ffns: list of the handles of its FFNs.
-        data: array, dict of arrays, or iterable of batches, see `Activation`.
-        num_samples: int, samples to use, at most.
-        aggregation: "paper" or "minitron", see `activation_importance`.
-        padding_mask: array `(samples, tokens)` or None.
-        batch_size: int, samples run at once where `data` are arrays.
+    The arguments are those of `Activation`; `padding_mask` is `(samples, tokens)`. The
+    model and its variables stay as they are.
 
     Returns:
         list of (sums `(F,)`, samples) for each FFN, in float64.
-
-    Raises:
-        ValueError: if an FFN is called more than once in a forward pass, or it is not
-            known which of several padding masks is its own.
     """
     captures = [_FFNCapture(ffn, aggregation) for ffn in ffns]
     batches = _batches(data, padding_mask, batch_size, num_samples)
@@ -66,22 +56,7 @@ def layer_statistics(
     num_samples: int,
     batch_size: int = 32,
 ) -> list[tuple[np.ndarray, float]]:
-    """Runs a model in evaluation mode over samples and adds up what its layers do.
-
-    Args:
-        model: a built Keras model; it and its variables stay as they are.
-        layers: list of (layer, `Statistic` of it).
-        data: as of `activation_statistics`.
-        num_samples: int, samples to use, at most.
-        batch_size: int, samples run at once where `data` are arrays.
-
-    Returns:
-        list of (sums, number) for each layer, in float64.
-
-    Raises:
-        ValueError: if a layer is called more than once in a forward pass, or not at
-            all, or there are no data.
-    """
+    """As `activation_statistics`, of any layers, each with its `Statistic`."""
     captures = [_LayerCapture(layer, statistic) for layer, statistic in layers]
     batches = _batches(data, None, batch_size, num_samples)
     with contextlib.ExitStack() as changes:
@@ -121,15 +96,26 @@ class _Capture:
         self.padding_masks: dict[str, Tensor] = {}
         self.found: tuple[Tensor, Tensor] | None = None
 
-    def mask(self) -> Tensor | None:
-        """The padding mask of the tokens that reach it; once in a forward pass."""
+    def mask(self, own: Tensor | None) -> Tensor | None:
+        """The data's padding mask of what reaches it, else its own; once in a pass."""
         if self.found is not None:
             raise ArgumentError(
                 f"{self.name} is called more than once in a forward pass, so there "
                 "are no activations that are its own. Use method='sensitivity', which "
                 "adds the gradients of all calls up."
             )
-        return _mask_of(self, self.padding_masks)
+        masks = self.padding_masks
+        if len(masks) < 2:
+            return next(iter(masks.values()), own)
+        # An encoder's and a decoder's: "encoder_padding_mask", "encoder_layer_0/mlp".
+        mine = [m for n, m in masks.items() if n.partition("_")[0] in self.path]
+        if len(mine) != 1:
+            raise ArgumentError(
+                f"The data have the padding masks {', '.join(masks)}, and the path of "
+                f"{self.name} does not tell which is its own. Use "
+                "method='sensitivity', or 'activation' without data."
+            )
+        return mine[0]
 
 
 class _LayerCapture(_Capture):
@@ -145,8 +131,7 @@ class _LayerCapture(_Capture):
         def seen(*args: Any, **kwargs: Any) -> Any:
             inputs = first_argument(call, args, kwargs)
             outputs = call(*args, **kwargs)
-            mask = self.mask()
-            mask = mask_of(inputs) if mask is None else mask
+            mask = self.mask(mask_of(inputs))
             self.found = self.statistic(inputs, keras.tree.flatten(outputs)[0], mask)
             return outputs
 
@@ -164,14 +149,9 @@ class _FFNCapture(_Capture):
         self.ffn, self.aggregation = ffn, aggregation
 
     def tap(
-        self,
-        activations: Tensor,
-        training: bool = True,
-        mask: Tensor | None = None,
+        self, activations: Tensor, training: bool = True, mask: Tensor | None = None
     ) -> Tensor:
-        padding_mask = self.mask()
-        mask = mask if padding_mask is None else padding_mask
-        self.found = activation_sums(activations, mask, self.aggregation)
+        self.found = activation_sums(activations, self.mask(mask), self.aggregation)
         return activations
 
 
@@ -233,18 +213,3 @@ def _cut(batch: dict[str, Any], start: int, stop: int) -> dict[str, Any]:
     return keras.tree.map_structure(
         lambda leaf: None if leaf is None else leaf[start:stop], batch
     )
-
-
-def _mask_of(capture: _Capture, masks: dict[str, Tensor]) -> Tensor | None:
-    """The padding mask of the tokens that reach a layer, or None."""
-    if len(masks) < 2:
-        return next(iter(masks.values()), None)
-    # An encoder's and a decoder's: "encoder_padding_mask", "encoder_layer_0/mlp".
-    mine = [m for n, m in masks.items() if n.partition("_")[0] in capture.path]
-    if len(mine) != 1:
-        raise ArgumentError(
-            f"The data have the padding masks {', '.join(masks)}, and the path of "
-            f"{capture.name} does not tell which is its own. Use method='sensitivity', "
-            "or 'activation' without data."
-        )
-    return mine[0]

@@ -1,14 +1,11 @@
 """Statistics of activations, gathered by the way in the train step."""
 
-from collections.abc import Callable
-from typing import Any
-
 import keras
 import numpy as np
 from keras import ops
 
 from keras_idea.functional.activation import Aggregation, activation_sums
-from keras_idea.methods.probe import Probe
+from keras_idea.methods.probe import Probe, Tensors, overwriting
 from keras_idea.typing import Tensor
 
 
@@ -19,15 +16,10 @@ class GatherProbe(Probe):
     It lets the activations through as they are. A token on which nothing in the
     loss depends (its gradient is exactly zero for every neuron) counts as padding:
     padded positions that the loss leaves out are such, wherever the mask was given.
-    A batch with an activation that is not finite is left out.
-
-    Args:
-        hidden_dim: int, F.
-        num_samples: int, samples wanted; a batch is never split.
-        begin_step: int, the optimizer step before which they are gathered.
-        aggregation: "paper" or "minitron", see `activation_importance`.
-        name: str, the layer's name.
+    A batch with an activation that is not finite is left out; none is split.
     """
+
+    arguments = ("hidden_dim", "num_samples", "begin_step", "aggregation")
 
     def __init__(
         self,
@@ -50,69 +42,31 @@ class GatherProbe(Probe):
         self._samples = self.add_overwritten("samples", ())
 
     def tap(
-        self,
-        activations: Tensor,
-        training: bool = True,
-        mask: Tensor | None = None,
+        self, activations: Tensor, training: bool = True, mask: Tensor | None = None
     ) -> Tensor:
         """The activations unchanged; see `Probe`."""
         if not training:
             return activations
         batch = ops.cast(ops.shape(activations)[0], "float32")
         first = self.begin_step - ops.ceil(self.num_samples / batch)
-        return _tap_sums(
-            activations,
-            self._sums.value,
-            self._samples.value,
-            self._steps.value,
-            first,
-            self.aggregation,
+        values = self._sums.value, self._samples.value, self._steps.value
+        return overwriting(activations, values, (first,), self._add_up)
+
+    def _add_up(
+        self, upstream: Tensor, activations: Tensor, values: Tensors, constants: Tensors
+    ) -> Tensors:
+        (sums, samples, steps), (first,) = values, constants
+        counts = ops.any(ops.not_equal(upstream, 0), axis=-1)
+        more, further = activation_sums(activations, counts, self.aggregation)
+        # A batch whose activations are not all finite was not measured.
+        due = ops.logical_and(steps >= first, ops.all(ops.isfinite(more)))
+        return (
+            ops.where(due, sums + more, sums),
+            ops.where(due, samples + further, samples),
+            steps + 1.0,
         )
 
     def statistics(self) -> tuple[np.ndarray, float]:
         """The sums `(F,)` over the samples, and how many samples they hold."""
         sums, samples = map(ops.convert_to_numpy, (self._sums, self._samples))
         return sums, float(samples)
-
-    def get_config(self) -> dict[str, Any]:
-        """Dict of the constructor's arguments."""
-        return {
-            "hidden_dim": self.hidden_dim,
-            "num_samples": self.num_samples,
-            "begin_step": self.begin_step,
-            "aggregation": self.aggregation,
-            "name": self.name,
-        }
-
-
-def _tap_sums(
-    activations: Tensor,
-    sums: Tensor,
-    samples: Tensor,
-    steps: Tensor,
-    first: Tensor,
-    aggregation: Aggregation,
-) -> Tensor:
-    """The activations unchanged; backward, what they add to the sums if due."""
-
-    @ops.custom_gradient
-    def tap(
-        activations: Tensor, sums: Tensor, samples: Tensor, steps: Tensor, first: Tensor
-    ) -> tuple[Tensor, Callable[..., tuple[Tensor, ...]]]:
-        def grad(*args: Tensor, upstream: Tensor | None = None) -> tuple[Tensor, ...]:
-            upstream = args[0] if upstream is None else upstream
-            counts = ops.any(ops.not_equal(upstream, 0), axis=-1)
-            more, further = activation_sums(activations, counts, aggregation)
-            # A batch whose activations are not all finite was not measured.
-            due = ops.logical_and(steps >= first, ops.all(ops.isfinite(more)))
-            return (
-                upstream,
-                ops.where(due, sums + more, sums),
-                ops.where(due, samples + further, samples),
-                steps + 1.0,
-                ops.zeros_like(first),
-            )
-
-        return activations, grad
-
-    return tap(activations, sums, samples, steps, first)

@@ -9,9 +9,8 @@ from keras import ops
 from keras_idea.errors import ArgumentError
 from keras_idea.functional.hard_concrete import MAX_SPARSITY, hard_concrete_mask
 from keras_idea.methods.mask_probe import MaskProbe
-from keras_idea.methods.method import Decision, Job, Method, fall_after
+from keras_idea.methods.method import Decision, Job, Method
 from keras_idea.methods.multipliers import Multipliers
-from keras_idea.schedules.width import CubicWidth
 from keras_idea.validation import check_int, check_number, plural
 
 
@@ -76,17 +75,6 @@ class LearnedMask(Method):
         )
         self.warmup_share = check_number("warmup_share", warmup_share, 0.0, 1.0)
 
-    def width_schedule(
-        self,
-        hidden_dim: int,
-        target_dim: int,
-        begin_step: int,
-        prune_steps: int,
-        update_every: int,
-    ) -> CubicWidth:
-        """Full until the masks are learned; see `Method.width_schedule`."""
-        return fall_after(begin_step + prune_steps - 1, hidden_dim, target_dim)
-
     def decision_step(self, begin_step: int, prune_steps: int) -> int:
         """int, `begin_step + prune_steps`."""
         return begin_step + prune_steps
@@ -105,6 +93,8 @@ class LearnedMask(Method):
 
     def make_probes(self, jobs: Sequence[Job]) -> list[MaskProbe]:
         """A `MaskProbe` for each job."""
+        steps = jobs[0].prune_steps
+        multipliers = Multipliers(self.multiplier_learning_rate, steps)
         return [
             MaskProbe(
                 job.ffn.hidden_dim,
@@ -115,13 +105,10 @@ class LearnedMask(Method):
                 stream=zlib.crc32(f"{self.seed}/{job.index}".encode()),
                 learning_rate=self.mask_learning_rate,
                 warmup_share=self.warmup_share,
-                multipliers=self._multipliers(job) if job is jobs[0] else None,
+                multipliers=multipliers if job is jobs[0] else None,
             )
             for job in jobs
         ]
-
-    def _multipliers(self, job: Job) -> Multipliers:
-        return Multipliers(self.multiplier_learning_rate, job.prune_steps)
 
     def connect(self, probes: Sequence[MaskProbe]) -> None:
         """Lets the probes share one pair of multipliers."""

@@ -3,7 +3,7 @@
 Shapes: F = hidden_dim (neurons).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -23,7 +23,7 @@ from keras_idea.functional.hard_concrete import (
     hard_concrete_sparsity,
 )
 from keras_idea.methods.multipliers import Multipliers
-from keras_idea.methods.probe import Probe
+from keras_idea.methods.probe import Probe, Tensors, overwriting
 from keras_idea.schedules.learning_rate import CosineDecay
 from keras_idea.typing import Tensor
 
@@ -34,19 +34,20 @@ INITIAL_MEAN, INITIAL_DEVIATION = 5.0, 0.01
 class MaskProbe(Probe):
     """The learned mask of one FFN; see `LearnedMask`.
 
-    `constrain_with` joins the probes of a model; the first has the multipliers of all.
-
-    Args:
-        hidden_dim: int, F.
-        target_dim: int, neurons of the deterministic mask.
-        begin_step: int, the optimizer step at which learning begins.
-        prune_steps: int, steps it goes on.
-        stream: int in [0, 2^32), of the noise and the initial values.
-        learning_rate: float, of the mask, before its decay.
-        warmup_share: float, share of `prune_steps` until the full sparsity is due.
-        multipliers: `Multipliers`, or None: another probe has them.
-        name: str, the layer's name.
+    It begins after `begin_step` and goes on for `prune_steps`. `stream`, an int in
+    [0, 2^32), is that of the noise and the initial values. `constrain_with` joins the
+    probes of a model; the first has the multipliers of all.
     """
+
+    arguments = (
+        "hidden_dim",
+        "target_dim",
+        "begin_step",
+        "prune_steps",
+        "stream",
+        "learning_rate",
+        "warmup_share",
+    )
 
     def __init__(
         self,
@@ -87,12 +88,7 @@ class MaskProbe(Probe):
             self.multipliers.build()
 
     def constrain_with(self, probes: Sequence["MaskProbe"]) -> None:
-        """Puts this probe under one constraint with others.
-
-        Args:
-            probes: list of the `MaskProbe` of one model, this one among them; the
-                first has the multipliers.
-        """
+        """Puts this probe under one constraint with others; it is among them."""
         self._peers = _Peers(probes)
 
     def has_learned(self) -> bool:
@@ -115,10 +111,7 @@ class MaskProbe(Probe):
         return hard_concrete_mask(log_alpha, self.target_dim)
 
     def tap(
-        self,
-        activations: Tensor,
-        training: bool = True,
-        mask: Tensor | None = None,
+        self, activations: Tensor, training: bool = True, mask: Tensor | None = None
     ) -> Tensor:
         """The activations times the mask; see `Probe`."""
         if not training:
@@ -135,36 +128,43 @@ class MaskProbe(Probe):
             sparsity = ops.stack([probe.sparsity() for probe in probes])
             target = ops.stack([probe.target_sparsity(elapsed) for probe in probes])
             activations = self.multipliers.tap(activations, sparsity, target, elapsed)
-        return _tap_mask(
+        variables = self.log_alpha, self._moments, self._measured, self._steps
+        noise = hard_concrete_noise(self.stream, steps, self.hidden_dim)
+        multipliers = probes[0].multipliers.values
+        return overwriting(
             activations,
-            self.log_alpha.value,
-            self._moments.value,
-            self._measured.value,
-            self._steps.value,
-            hard_concrete_noise(self.stream, steps, self.hidden_dim),
-            probes[0].multipliers.values,
-            self.target_sparsity(elapsed),
-            self.begin_step,
-            rate=CosineDecay(self.learning_rate, 0.0, self.prune_steps),
-            layers=len(probes),
+            [variable.value for variable in variables],
+            (noise, multipliers, self.target_sparsity(elapsed)),
+            self._learn,
+            factor=_drawn,
         )
+
+    def _learn(
+        self, upstream: Tensor, activations: Tensor, values: Tensors, constants: Tensors
+    ) -> Tensors:
+        """A step of Adam on the mask."""
+        log_alpha, moments, measured, steps = values
+        noise, multipliers, target = constants
+        by_mask = hard_concrete_slope(log_alpha, noise)
+        by_mask *= _sum_over_tokens(upstream, activations)
+        by_constraint = hard_concrete_lagrangian_slope(log_alpha, target, multipliers)
+        elapsed = steps - self.begin_step
+        gradient = by_mask + by_constraint / len(self._peers.probes)
+        rate = CosineDecay(self.learning_rate, 0.0, self.prune_steps)(elapsed)
+        value = ops.clip(log_alpha, MINIMUM, MAXIMUM)
+        after = adam_step(value, gradient, moments, elapsed + 1.0, rate)
+        # A neuron whose gradient is not finite was not measured.
+        finite = ops.isfinite(gradient)
+        pairs = zip((*after, measured + 1.0), (value, moments, measured), strict=True)
+        updated = [ops.where(finite, new, old) for new, old in pairs]
+        return *updated, steps + 1.0
 
     def get_config(self) -> dict[str, Any]:
         """Dict of the constructor's arguments."""
         multipliers = self.multipliers
         if multipliers is not None:
             multipliers = keras.saving.serialize_keras_object(multipliers)
-        return {
-            "hidden_dim": self.hidden_dim,
-            "target_dim": self.target_dim,
-            "begin_step": self.begin_step,
-            "prune_steps": self.prune_steps,
-            "stream": self.stream,
-            "learning_rate": self.learning_rate,
-            "warmup_share": self.warmup_share,
-            "multipliers": multipliers,
-            "name": self.name,
-        }
+        return {**super().get_config(), "multipliers": multipliers}
 
 
 class _Peers:
@@ -174,63 +174,10 @@ class _Peers:
         self.probes = list(probes)
 
 
-def _tap_mask(
-    activations: Tensor,
-    log_alpha: Tensor,
-    moments: Tensor,
-    measured: Tensor,
-    steps: Tensor,
-    noise: Tensor,
-    multipliers: Tensor,
-    target: Tensor,
-    begin_step: int,
-    rate: CosineDecay,
-    layers: int,
-) -> Tensor:
-    """The activations times a drawn mask; backward, a step of Adam on the mask."""
-
-    @ops.custom_gradient
-    def tap(
-        activations: Tensor,
-        log_alpha: Tensor,
-        moments: Tensor,
-        measured: Tensor,
-        steps: Tensor,
-        noise: Tensor,
-        multipliers: Tensor,
-        target: Tensor,
-    ) -> tuple[Tensor, Callable[..., tuple[Tensor, ...]]]:
-        z = ops.cast(hard_concrete_sample(log_alpha, noise), activations.dtype)
-
-        def grad(*args: Tensor, upstream: Tensor | None = None) -> tuple[Tensor, ...]:
-            upstream = args[0] if upstream is None else upstream
-            by_mask = hard_concrete_slope(log_alpha, noise)
-            by_mask *= _sum_over_tokens(upstream, activations)
-            by_constraint = hard_concrete_lagrangian_slope(
-                log_alpha, target, multipliers
-            )
-            elapsed = steps - begin_step
-            gradient = by_mask + by_constraint / layers
-            before = ops.clip(log_alpha, MINIMUM, MAXIMUM), moments
-            after = adam_step(
-                before[0], gradient, moments, elapsed + 1.0, rate(elapsed)
-            )
-            # A neuron whose gradient is not finite was not measured.
-            finite = ops.isfinite(gradient)
-            updated = [
-                ops.where(finite, new, old)
-                for new, old in zip(
-                    (*after, measured + 1.0), (*before, measured), strict=True
-                )
-            ]
-            rest = map(ops.zeros_like, (noise, multipliers, target))
-            return upstream * z, *updated, steps + 1.0, *rest
-
-        return activations * z, grad
-
-    return tap(
-        activations, log_alpha, moments, measured, steps, noise, multipliers, target
-    )
+def _drawn(values: Tensors, constants: Tensors) -> Tensor:
+    """The mask of a train step."""
+    (log_alpha, *_), (noise, *_) = values, constants
+    return hard_concrete_sample(log_alpha, noise)
 
 
 def _sum_over_tokens(upstream: Tensor, activations: Tensor) -> Tensor:

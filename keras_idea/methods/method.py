@@ -75,6 +75,8 @@ class Method:
     ) -> CubicWidth:
         """The width of a layer over the steps, as the logs tell it.
 
+        Of a method that decides once it is given: it falls with the decision.
+
         Args:
             hidden_dim: int, neurons of the enlarged layer.
             target_dim: int, neurons to keep in the end.
@@ -85,7 +87,11 @@ class Method:
         Returns:
             `CubicWidth`.
         """
-        raise NotImplementedError
+        decision_step = self.decision_step(begin_step, prune_steps)
+        if decision_step is None:
+            raise NotImplementedError
+        last = max(begin_step, decision_step - 1)
+        return CubicWidth(hidden_dim, target_dim, last, prune_steps=1)
 
     def decision_step(self, begin_step: int, prune_steps: int) -> int | None:
         """int, the optimizer step after which it decides; None: each step does."""
@@ -130,17 +136,3 @@ class Method:
             list of `Decision`, one for each job.
         """
         raise NotImplementedError
-
-
-def fall_after(step: int, hidden_dim: int, target_dim: int) -> CubicWidth:
-    """The schedule of a width that falls all at once.
-
-    Args:
-        step: int, the last optimizer step at full width.
-        hidden_dim: int, the full width.
-        target_dim: int, the width from `step + 1` on.
-
-    Returns:
-        `CubicWidth`.
-    """
-    return CubicWidth(hidden_dim, target_dim, step, 1)

@@ -1,14 +1,11 @@
 """The two Lagrange multipliers of a sparsity constraint, which ascend."""
 
-from collections.abc import Callable
-from typing import Any
-
 import keras
 from keras import ops
 
 from keras_idea.functional.adam import adam_step
 from keras_idea.functional.hard_concrete import hard_concrete_ascent
-from keras_idea.methods.probe import Overwritten
+from keras_idea.methods.probe import Overwritten, Tensors, overwriting
 from keras_idea.schedules.learning_rate import CosineDecay
 from keras_idea.typing import Tensor
 
@@ -18,13 +15,10 @@ class Multipliers(Overwritten):
     """The multipliers of `hard_concrete_lagrangian`; they start at 0.
 
     They rise by Adam in the backward pass of `tap`, at a rate that falls by a cosine
-    to 0.
-
-    Args:
-        learning_rate: float >= 0, at the beginning.
-        prune_steps: int, steps of the cosine.
-        name: str, the layer's name.
+    to 0 over `prune_steps`.
     """
+
+    arguments = ("learning_rate", "prune_steps")
 
     def __init__(
         self, learning_rate: float, prune_steps: int, name: str = "multipliers"
@@ -49,51 +43,17 @@ class Multipliers(Overwritten):
     ) -> Tensor:
         """The activations unchanged; backward, the multipliers go up a step.
 
-        Args:
-            activations: tensor on the way to the loss.
-            sparsity: tensor `(N,)`, the expected sparsity of each layer.
-            target: tensor `(N,)`, the target of each.
-            elapsed: scalar tensor, the steps they have taken.
-
-        Returns:
-            `activations`.
+        `sparsity` and `target` are `(N,)`, one a layer; `elapsed` are the steps taken.
         """
         rate = CosineDecay(self.learning_rate, 0.0, self.prune_steps)
         ascent = hard_concrete_ascent(sparsity, target)
-        values, moments = self._values.value, self._moments.value
-        return _tap(activations, values, moments, ascent, elapsed, rate)
+        variables = self._values.value, self._moments.value
 
-    def get_config(self) -> dict[str, Any]:
-        """Dict of the constructor's arguments."""
-        return {
-            "learning_rate": self.learning_rate,
-            "prune_steps": self.prune_steps,
-            "name": self.name,
-        }
-
-
-def _tap(
-    activations: Tensor,
-    values: Tensor,
-    moments: Tensor,
-    ascent: Tensor,
-    elapsed: Tensor,
-    rate: CosineDecay,
-) -> Tensor:
-    @ops.custom_gradient
-    def tap(
-        activations: Tensor,
-        values: Tensor,
-        moments: Tensor,
-        ascent: Tensor,
-        elapsed: Tensor,
-    ) -> tuple[Tensor, Callable[..., tuple[Tensor, ...]]]:
-        def grad(*args: Tensor, upstream: Tensor | None = None) -> tuple[Tensor, ...]:
-            upstream = args[0] if upstream is None else upstream
+        def update(
+            upstream: Tensor, activations: Tensor, values: Tensors, constants: Tensors
+        ) -> Tensors:
+            (multipliers, moments), (ascent, elapsed) = values, constants
             step = elapsed + 1.0
-            updated = adam_step(values, ascent, moments, step, -rate(elapsed))
-            return upstream, *updated, ops.zeros_like(ascent), ops.zeros_like(elapsed)
+            return adam_step(multipliers, ascent, moments, step, -rate(elapsed))
 
-        return activations, grad
-
-    return tap(activations, values, moments, ascent, elapsed)
+        return overwriting(activations, variables, (ascent, elapsed), update)

@@ -1,12 +1,15 @@
 """What hidden activations pass through while a method measures or learns."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, TypeAlias
 
 import keras
+from keras import ops
 
 from keras_idea.errors import ArgumentError
 from keras_idea.typing import Tensor
+
+Tensors: TypeAlias = Sequence[Tensor]
 
 
 class Overwritten(keras.layers.Layer):
@@ -15,6 +18,9 @@ class Overwritten(keras.layers.Layer):
     Its forward pass assigns nothing: it goes through a custom gradient that returns
     the new values as the variables' gradients.
     """
+
+    #: What the constructor takes beside the name, each an attribute.
+    arguments: ClassVar[tuple[str, ...]]
 
     def add_overwritten(self, name: str, shape: tuple[int, ...]) -> keras.Variable:
         """A float32 variable of zeros that is overwritten with its gradient."""
@@ -27,15 +33,15 @@ class Overwritten(keras.layers.Layer):
             overwrite_with_gradient=True,
         )
 
+    def get_config(self) -> dict[str, Any]:
+        """Dict of the constructor's arguments."""
+        return {name: getattr(self, name) for name in (*self.arguments, "name")}
+
     def get_build_config(self) -> None:
         """None: whoever holds it builds it, in a name scope of its own."""
 
     def load_own_variables(self, store: Mapping[str, Any]) -> None:
-        """Takes its variables from a file.
-
-        Raises:
-            ValueError: if the file is of a version that had others.
-        """
+        """Takes its variables from a file, unless that is of a version with others."""
         own: dict[str, Any] = {}
         self.save_own_variables(own)
         if len(store.keys()) != len(own):
@@ -46,6 +52,43 @@ class Overwritten(keras.layers.Layer):
                 "the method with `callback.on_train_end()`, and save it again."
             )
         super().load_own_variables(store)
+
+
+#: Function of the gradient from above, of the activations, of the values of variables
+#: and of constants, that returns the new values.
+Update: TypeAlias = Callable[[Tensor, Tensor, Tensors, Tensors], Tensors]
+
+
+def overwriting(
+    activations: Tensor,
+    values: Tensors,
+    constants: Tensors,
+    update: Update,
+    factor: Callable[[Tensors, Tensors], Tensor] | None = None,
+) -> Tensor:
+    """The activations, times a factor (None: 1); backward, variables are overwritten.
+
+    Their `values` are those of variables that `add_overwritten` made.
+    """
+
+    @ops.custom_gradient
+    def tap(
+        activations: Tensor, *given: Tensor
+    ) -> tuple[Tensor, Callable[..., tuple[Tensor, ...]]]:
+        values_now, constants_now = given[: len(values)], given[len(values) :]
+        scale = None
+        if factor is not None:
+            scale = ops.cast(factor(values_now, constants_now), activations.dtype)
+
+        def grad(*args: Tensor, upstream: Tensor | None = None) -> tuple[Tensor, ...]:
+            upstream = args[0] if upstream is None else upstream
+            updated = update(upstream, activations, values_now, constants_now)
+            below = upstream if scale is None else upstream * scale
+            return below, *updated, *map(ops.zeros_like, constants_now)
+
+        return activations if scale is None else activations * scale, grad
+
+    return tap(activations, *values, *constants)
 
 
 class Probe(Overwritten):
@@ -70,10 +113,7 @@ class Probe(Overwritten):
         self._steps.assign(float(step))
 
     def tap(
-        self,
-        activations: Tensor,
-        training: bool = True,
-        mask: Tensor | None = None,
+        self, activations: Tensor, training: bool = True, mask: Tensor | None = None
     ) -> Tensor:
         """What the down projection gets to read.
 

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import keras
 import numpy as np
 
-from keras_idea.methods.method import Decision, Job, Method, fall_after
-from keras_idea.schedules.width import CubicWidth
+from keras_idea.methods.method import Decision, Job, Method
 from keras_idea.validation import check_int
 
 
@@ -34,17 +33,6 @@ class Random(Method):
 
     def __init__(self, seed: int = 0) -> None:
         self.seed = check_int("seed", seed, minimum=0)
-
-    def width_schedule(
-        self,
-        hidden_dim: int,
-        target_dim: int,
-        begin_step: int,
-        prune_steps: int,
-        update_every: int,
-    ) -> CubicWidth:
-        """Full up to `begin_step`, then the target; see `Method.width_schedule`."""
-        return fall_after(begin_step, hidden_dim, target_dim)
 
     def decision_step(self, begin_step: int, prune_steps: int) -> int:
         """int, `begin_step`."""

@@ -64,20 +64,6 @@ def rotary(x_BTNH: Tensor, max_wavelength: float = 10000.0) -> Tensor:
     return ops.cast(y_BTNH, keras.backend.standardize_dtype(x_BTNH.dtype))
 
 
-def as_rows(x_BTD: Tensor) -> Tensor:
-    """The tokens of all sequences as the rows of one matrix.
-
-    Args:
-        x_BTD: tensor (batch, tokens, model_dim).
-
-    Returns:
-        Tensor (batch * tokens, model_dim).
-    """
-    # Not only tidier: XLA on a CPU computes the gradient of a product with a
-    # tensor of rank 3 through transposed copies, three times slower.
-    return ops.reshape(x_BTD, (-1, x_BTD.shape[-1]))
-
-
 @keras.saving.register_keras_serializable(package="keras_idea")
 class CausalSelfAttention(keras.layers.Layer):
     """Self-attention in which a token sees itself and the tokens before it.
@@ -158,7 +144,9 @@ class CausalSelfAttention(keras.layers.Layer):
     def call(self, x_BTD: Tensor) -> Tensor:
         """Attends; see the class for shapes."""
         tokens = ops.shape(x_BTD)[1]
-        x_ND = as_rows(x_BTD)
+        # XLA on a CPU computes the gradient of a product with a tensor of rank 3
+        # through transposed copies, three times slower.
+        x_ND = ops.reshape(x_BTD, (-1, x_BTD.shape[-1]))
         q_BTNH, k_BTKH, v_BTKH = (
             ops.reshape(layer(x_ND), (-1, tokens, heads, self.head_dim))
             for layer, heads in (

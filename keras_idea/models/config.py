@@ -9,23 +9,7 @@ from keras_idea.validation import check_choice, check_int, check_number
 
 
 def check_heads(num_heads: int, num_key_value_heads: int | None) -> int:
-    """Returns the number of key/value heads, or raises if the heads do not group.
-
-    Args:
-        num_heads: int, query heads.
-        num_key_value_heads: int or None; None means one for each query head.
-
-    Returns:
-        int.
-
-    Raises:
-        ValueError: if a number is not a positive integer, or `num_heads` is not
-            a multiple of `num_key_value_heads`.
-
-    Example:
-    >>> check_heads(8, None)
-    8
-    """
+    """The number of key/value heads (None: one a query head), if the heads group."""
     num_heads = check_int("num_heads", num_heads, minimum=1)
     if num_key_value_heads is None:
         return num_heads
@@ -43,25 +27,9 @@ def check_heads(num_heads: int, num_key_value_heads: int | None) -> int:
 def check_head_dim(
     model_dim: int, num_heads: int, given: int | None = None, name: str = "model_dim"
 ) -> int:
-    """Returns the features of one head, or raises if they cannot be rotated.
+    """The features of one head, if they can be rotated; messages call the first `name`.
 
-    Args:
-        model_dim: int, features of the residual stream.
-        num_heads: int, query heads.
-        given: int or None, the features; None: `model_dim // num_heads`. Defaults to
-            None.
-        name: str, what messages call `model_dim`. Defaults to that.
-
-    Returns:
-        int, even.
-
-    Raises:
-        ValueError: if `model_dim` is not a multiple of `num_heads`, or the
-            features of a head are odd in number.
-
-    Example:
-    >>> check_head_dim(1024, 16)
-    64
+    `given` counts where it is not None, else `model_dim // num_heads`.
     """
     if given is not None:
         if check_int("head_dim", given, minimum=1) % 2:

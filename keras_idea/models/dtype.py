@@ -9,12 +9,7 @@ from keras_idea.models.decoder import FLOAT_LOGITS
 def compute_in(model: keras.Model, dtype: str) -> keras.Model:
     """Has every layer of a model compute in a dtype; the weights stay float32.
 
-    Args:
-        model: keras.Model of float32 weights, with no functions traced yet.
-        dtype: str, "float32", "mixed_bfloat16" or "mixed_float16".
-
-    Returns:
-        `model` itself.
+    No functions of it may be traced yet.
     """
     for layer in all_layers(model):
         # The loss must not be computed in less, see `decoder`.

@@ -3,7 +3,6 @@
 Shapes: B batch, P prompt tokens, W window, V vocabulary.
 """
 
-import functools
 from collections.abc import Callable, Iterable, Sequence
 
 import keras
@@ -60,16 +59,10 @@ def sample(
 def last_logits(
     logits: Callable, rows: Sequence[Sequence[int]], window: int
 ) -> np.ndarray:
-    """The logits after each row, which is padded on the right to the window.
+    """The logits `(B, V)` after each row, which is padded on the right to the window.
 
-    Args:
-        logits: function of int32 ids (B, W) and of a bool mask (B, W), which of them
-            are no padding, that returns causal logits (B, W, V).
-        rows: sequence of rows of token ids, one token or more each.
-        window: int, W; of longer rows the last W tokens are seen.
-
-    Returns:
-        float array (B, V).
+    `logits` is a function of int32 ids (B, W) and of a bool mask (B, W), which of them
+    are no padding. Of rows longer than the window the last W tokens are seen.
     """
     ends_B = np.minimum([len(row) for row in rows], window)
     mask_BW = np.arange(window) < ends_B[:, None]
@@ -90,13 +83,10 @@ def write_on(
     Args:
         next_tokens: function of the rows that go on that returns the next token of
             each.
-        rows: iterable of rows of token ids.
-        num_tokens: int, tokens to add to each; or a sequence of int, to each its own.
-        ended: function of the number of a row and of its new tokens that returns
-            whether it ends with them. Default: none does.
-
-    Returns:
-        list of lists of int, the rows with what was added.
+        rows: the rows of token ids.
+        num_tokens: tokens to add to each; a sequence: to each its own.
+        ended: function of the number of a row and of its new tokens: whether it ends
+            with them.
 
     Example:
     >>> write_on(lambda rows: [row[-1] + 1 for row in rows], [[3], [7, 8]], 2)
@@ -126,15 +116,8 @@ def greedy(
 ) -> np.ndarray:
     """Continues prompts with the likeliest token, the lower id on ties.
 
-    Args:
-        logits: function of int32 ids (B, W) that returns causal logits (B, W, V).
-        prompts_BP: int array (B, P).
-        num_tokens: int, tokens to add to each.
-        window: int, W, tokens that `logits` is always given, so that nothing is
-            compiled twice: what is not there yet are zeros on the right.
-
-    Returns:
-        int32 array (B, P + num_tokens).
+    `logits` is a function of int32 ids (B, W). It is always given `window` tokens, so
+    that nothing is compiled twice: what is not there yet are zeros on the right.
 
     Example:
     >>> greedy(model.predict_on_batch, [[3, 1, 4]], 5, window=16).shape
@@ -216,29 +199,24 @@ def generate(
     temperature = check_number("temperature", temperature)
     if top_k is not None:
         top_k = check_int("top_k", top_k, minimum=1)
-    _refuse_preprocessor(model)
-    if window is None:
-        window = _input_length(model) or prompt_ids.shape[-1] + num_tokens
-    window = check_int("window", window, minimum=1)
-    rng, of_model = np.random.default_rng(seed), functools.partial(_logits, model)
-
-    def next_tokens(rows: list[list[int]]) -> np.ndarray:
-        return sample(last_logits(of_model, rows, window), rng, temperature, top_k)
-
-    rows = write_on(next_tokens, np.atleast_2d(prompt_ids), num_tokens)
-    return np.array(rows, "int32").reshape(*prompt_ids.shape[:-1], -1)
-
-
-def _refuse_preprocessor(model: keras.Model) -> None:
     if getattr(model, "preprocessor", None) is not None:
         raise ArgumentError(
             "The model has a preprocessor, which takes text, but `generate` gives it "
             "token ids. Set `model.preprocessor = None`, or call `model.generate`."
         )
+    if window is None:
+        window = _input_length(model) or prompt_ids.shape[-1] + num_tokens
+    window = check_int("window", window, minimum=1)
+    rng = np.random.default_rng(seed)
 
+    def logits(ids_BW: np.ndarray, mask_BW: np.ndarray) -> np.ndarray:
+        return model.predict_on_batch(token_inputs(model, ids_BW, mask_BW))
 
-def _logits(model: keras.Model, ids_BW: np.ndarray, mask_BW: np.ndarray) -> np.ndarray:
-    return model.predict_on_batch(token_inputs(model, ids_BW, mask_BW))
+    def next_tokens(rows: list[list[int]]) -> np.ndarray:
+        return sample(last_logits(logits, rows, window), rng, temperature, top_k)
+
+    rows = write_on(next_tokens, np.atleast_2d(prompt_ids), num_tokens)
+    return np.array(rows, "int32").reshape(*prompt_ids.shape[:-1], -1)
 
 
 def _input_length(model: keras.Model) -> int | None:

@@ -33,12 +33,7 @@ class Agenda:
         return any(action == other for _, other in self._entries)
 
     def add(self, step: int, action: Action) -> None:
-        """Adds an action, behind all that are due after the same step.
-
-        Args:
-            step: int, the optimizer step after which it is due.
-            action: `Action`.
-        """
+        """Adds an action, behind all that are due after the same step."""
         bisect.insort(self._entries, (step, action), key=operator.itemgetter(0))
 
     def is_due(self, action: Action, step: int) -> bool:
@@ -46,14 +41,7 @@ class Agenda:
         return any(action == other for due, other in self._entries if due <= step)
 
     def take(self, step: int) -> Action | None:
-        """Takes the next action that is due; one that is due twice is taken once.
-
-        Args:
-            step: int, the optimizer steps taken.
-
-        Returns:
-            `Action`, or None if nothing is due.
-        """
+        """Takes the next action that is due, if any; one due twice is taken once."""
         if step < self.due_step:
             return None
         _, action = self._entries[0]

@@ -46,21 +46,12 @@ class CompileAhead:
         self._data = None
 
     def begin(self, milestones: list[Milestone]) -> None:
-        """Begins with a `fit`.
-
-        Args:
-            milestones: list of `Milestone`, ascending, that are to come.
-        """
+        """Begins with a `fit`, of the milestones to come, ascending."""
         if keras.backend.backend() == "jax":
             self._milestones = [m for m in milestones if m[0] not in self._begun]
 
     def ready(self, model: keras.Model, step: int) -> bool:
-        """bool, whether there is something for `advance` to do after so many steps.
-
-        Args:
-            model: the fitted model, in sync or not.
-            step: int, the optimizer steps taken.
-        """
+        """bool, whether there is something for `advance` to do after so many steps."""
         while self._milestones and self._milestones[0][0] <= step:
             self._milestones.pop(0)
         if not self._milestones or not self._ahead.idle:

@@ -21,13 +21,7 @@ from keras_idea.surgery.train_function import mark_train_step
 
 
 class Measuring:
-    """The probes of one method, in the FFNs of one model.
-
-    Args:
-        method: a `keras_idea.methods.Method` that has a decision step.
-        tracks: list of `Track`, of the FFNs that are pruned.
-        span: tuple `(begin_step, prune_steps)`.
-    """
+    """The probes of one method that decides once, in the FFNs of one model."""
 
     def __init__(
         self, method: Method, tracks: Sequence[Track], span: tuple[int, int]
@@ -43,16 +37,9 @@ class Measuring:
     def begin(self, model: keras.Model, start: int) -> bool:
         """Checks what can fail, and makes the probes.
 
-        Args:
-            model: the Keras model that is fitted.
-            start: int, the optimizer steps taken so far.
-
         Returns:
             bool, whether `attach` is still to be called: the model was not saved with
             these probes in it.
-
-        Raises:
-            ValueError: for what the method cannot do.
         """
         if self._work:
             self._make_probes(model, start)

@@ -19,15 +19,7 @@ from keras_idea.surgery.track import Track
 
 
 def stored_neurons(mask: np.ndarray, width: int) -> np.ndarray:
-    """The living neurons, filled up with dead ones where there are fewer.
-
-    Args:
-        mask: float array `(hidden_dim,)` in {0, 1}, the living; of experts
-            `(experts, hidden_dim)`.
-        width: int, at least as many as live.
-
-    Returns:
-        int array `(width,)`, ascending indices; of experts `(experts, width)`.
+    """Ascending indices of the living neurons, filled up with dead ones to `width`.
 
     Example:
     >>> stored_neurons(np.array([0.0, 1.0, 0.0, 1.0]), width=3)
@@ -45,15 +37,7 @@ def steps_to_come(
 ) -> list[int]:
     """The optimizer steps after which a run that begins now narrows its model.
 
-    Args:
-        compact: "end", "progressive" or "off".
-        tracks: list of `Track`, of the FFNs that are pruned.
-        end_step: int, the optimizer step at which pruning is done.
-        start: int, the optimizer steps taken so far.
-        eager: bool, whether no step is compiled. Default False.
-
-    Returns:
-        Ascending list of int; empty if all FFNs are as narrow as they are to be.
+    Empty if all FFNs are as narrow as they are to be.
     """
     if all(track.ffn.hidden_dim <= track.target_dim for track in tracks):
         return []
@@ -67,12 +51,7 @@ def steps_to_come(
 
 
 def milestones_to_come(tracks: Sequence[Track], steps: list[int]) -> list[Milestone]:
-    """What the schedules say of the narrowings to come.
-
-    Args:
-        tracks: list of `Track`, of the FFNs that are pruned.
-        steps: list of int, as `steps_to_come` gives them.
-    """
+    """What the schedules say of the narrowings after `steps`."""
     return [
         (step, [(track.ffn, _planned(track, step, last)) for track in tracks], last)
         for step in steps
@@ -83,10 +62,7 @@ def milestones_to_come(tracks: Sequence[Track], steps: list[int]) -> list[Milest
 def narrow(model: keras.Model, tracks: Sequence[Track], last: bool) -> None:
     """Cuts out what is dead, between two steps, with no pruner at work.
 
-    Args:
-        model: the fitted model, its variables in sync.
-        tracks: list of `Track`, of the FFNs that are pruned.
-        last: bool, whether nothing will be pruned after this.
+    The variables of the model are in sync; after the last time nothing is pruned.
     """
     ffns = [track.ffn for track in tracks]
     before = [(ffn, width) for ffn in ffns for width in (ffn.full_dim, ffn.hidden_dim)]

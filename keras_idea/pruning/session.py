@@ -39,12 +39,6 @@ class Session:
         update_every: int, steps between two masks. Default 1.
         before: the `Session` of the last run of the same model, or None: what it has
             compiled is used again.
-
-    Attributes:
-        tracks: list of `Track`, one an FFN.
-        pruner: the `NeuronPruner`, at work or not; None before the first `begin`.
-        last_step: float, the optimizer step from which on no more neurons are active
-            than are to be kept.
     """
 
     def __init__(
@@ -71,9 +65,11 @@ class Session:
         self._agenda = Agenda()
         self._narrowing_steps: list[int] = []
         self._start = self._measures_from = 0
+        #: The step from which on no more neurons are active than are to be kept.
         self.last_step = float("inf")
         self.pruner: NeuronPruner | None = before.pruner if before else None
-        self._ahead: CompileAhead = before._ahead if before else CompileAhead()
+        #: What compiles the train steps of widths to come.
+        self.ahead: CompileAhead = before.ahead if before else CompileAhead()
 
     @property
     def has_work(self) -> bool:
@@ -89,30 +85,20 @@ class Session:
     def plan_narrowing(
         self, compact: Compact, start: int, eager: bool, ahead: bool
     ) -> None:
-        """Says when the model is to become narrower.
+        """Says when the model, trained for `start` steps, is to become narrower.
 
-        Args:
-            compact: "end", "progressive" or "off".
-            start: int, the optimizer steps taken so far.
-            eager: bool, whether no step is compiled.
-            ahead: bool, whether narrower steps are compiled in the background.
+        `eager`: no step is compiled; `ahead`: narrower ones are, in the background.
         """
         end_step = self._method.end_step(*self._span)
         steps = steps_to_come(compact, self.tracks, end_step, start, eager)
         self._narrowing_steps = steps
         if ahead:
-            self._ahead.begin(milestones_to_come(self.tracks, steps))
+            self.ahead.begin(milestones_to_come(self.tracks, steps))
 
     def begin(self, model: keras.Model, start: int, tracing: bool = False) -> None:
-        """Checks what can fail, and gets everything ready.
+        """Checks what can fail, and gets everything ready, after `start` steps.
 
-        Args:
-            model: the Keras model that is fitted.
-            start: int, the optimizer steps taken so far.
-            tracing: bool, whether its train function is being traced. Default False.
-
-        Raises:
-            ValueError: for what the method cannot do.
+        `tracing`: the model's train function is being traced.
         """
         self._start = start
         # What was due before an execution that is under way already comes after it.
@@ -128,7 +114,7 @@ class Session:
             self._measuring.end(model)  # of a run that an exception has ended
         for step in self._narrowing_steps:
             self._agenda.add(step, self._narrow)
-        self._prune(model, tracing)
+        self._prune(model, tracing=tracing)
 
     def wait(self, model: keras.Model, step: int, watched: bool = False) -> None:
         """Takes the pruner off until scores can matter, if nobody watches them.
@@ -138,11 +124,7 @@ class Session:
         a long stage. All by the optimizer's count, so that a run that goes on from a
         checkpoint takes each step with the same program.
 
-        Args:
-            model: the fitted model, its variables in sync. Its batches are told of: a
-                loop that tells of epochs alone could come too late to go on.
-            step: int, the optimizer steps taken.
-            watched: bool, whether somebody reads the scores. Default False.
+        Not for a loop that tells of epochs alone: it could come too late to go on.
         """
         memory = memory_steps(self._method.scoring.ema_decay)
         first = self._begin_step - memory - model.steps_per_execution + 1
@@ -161,7 +143,7 @@ class Session:
             self._rest(model)
         else:
             self._agenda.add(SEEN_STEPS, self._rest)
-        self._agenda.add(first, self._prune_on)
+        self._agenda.add(first, self._prune)
 
     def narrows(self, step: int) -> bool:
         """Whether `advance` will make the model narrower after so many steps."""
@@ -169,10 +151,6 @@ class Session:
 
     def advance(self, model: keras.Model, step: int) -> bool:
         """Does what is due after so many optimizer steps, if anything.
-
-        Args:
-            model: the fitted model, its variables in sync.
-            step: int, the optimizer steps taken.
 
         Returns:
             bool, whether the model has become as narrow as it will.
@@ -182,21 +160,12 @@ class Session:
             action(model, step)
         return narrows and self._narrow not in self._agenda
 
-    def can_prepare(self, model: keras.Model, step: int) -> bool:
-        """bool, whether there is something for `prepare` to do after so many steps."""
-        return self._ahead.ready(model, step)
-
-    def prepare(self, model: keras.Model) -> None:
-        """Begins to compile what will be needed next; the model's state is in sync."""
-        self._ahead.advance(model)
-
     def end(self, model: keras.Model) -> bool:
         """Leaves the masks as they are, and nothing that goes on pruning.
 
-        Returns:
-            bool, whether all was done that was to be done.
+        Returns whether all was done that was to be done.
         """
-        self._ahead.end()
+        self.ahead.end()
         # In this order: the train function that the pruner keeps has no probes in it.
         self._measuring.end(model)
         self._rest(model)
@@ -228,14 +197,11 @@ class Session:
             logs["kv_groups"] = sum(heads) / len(heads)
         return logs
 
-    def _prune(self, model: keras.Model, tracing: bool = False) -> None:
+    def _prune(self, model: keras.Model, step: int = 0, tracing: bool = False) -> None:
         """Sets a pruner to work, on the FFNs as wide as they are now."""
         if self.pruner is None or not self.pruner.takes(model, self.tracks):
             self.pruner = NeuronPruner(self.tracks)
         self.pruner.attach(model, tracing)
-
-    def _prune_on(self, model: keras.Model, step: int) -> None:
-        self._prune(model)
 
     def _rest(self, model: keras.Model, step: int = 0) -> None:
         """Takes the pruner off; scores and masks stay."""
@@ -271,4 +237,4 @@ class Session:
         narrow(model, self.tracks, last)
         if not last:
             self._prune(model)
-        self._ahead.take_over(model)
+        self.ahead.take_over(model)

@@ -17,13 +17,6 @@ class Accumulated(keras.optimizers.schedules.LearningRateSchedule):
     micro-batch, so that it would run through N times too fast (3.15.1). This one
     gives `schedule(step // N)`.
 
-    Args:
-        schedule: `LearningRateSchedule` of optimizer steps.
-        micro_batches: int >= 1, `gradient_accumulation_steps`.
-
-    Raises:
-        ValueError: if `micro_batches` is no integer >= 1.
-
     Example:
     >>> schedule = Accumulated(ki.CosineDecay(0.01, 0.0, total_steps=100), 4)
     >>> float(schedule(403)) == float(schedule.schedule(100))

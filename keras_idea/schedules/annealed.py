@@ -4,9 +4,8 @@ import math
 from typing import Any
 
 import keras
-import numpy as np
-from keras import ops
 
+from keras_idea.schedules.learning_rate import ARGUMENTS, whole_steps
 from keras_idea.typing import Tensor
 
 
@@ -20,16 +19,10 @@ class AnnealedCosine(keras.optimizers.schedules.LearningRateSchedule):
         \left(1 + \cos\left(\pi \frac{t - T_0}{T - T_0}\right)\right) & t > T_0
     \end{cases}$$
 
-    at `t = step + start_step`. The paper's `CosineDecay` divides by `T`: after a
-    warm-up of a quarter of all steps it ends at 15 % of its peak. Keras's own is this
-    one for single steps alone; a run's curve asks for all of them at once.
-
-    Args:
-        peak_learning_rate: float >= 0, `eta_p`.
-        end_learning_rate: float in [0, peak_learning_rate], `eta_e`.
-        total_steps: int >= 1, `T`; beyond it the rate stays at `eta_e`.
-        warmup_steps: int in [0, total_steps), `T_0`. Default 0.
-        start_step: int >= 0, where a run resumes the curve. Default 0.
+    at `t = step + start_step`, with the arguments of `CosineDecay`. The paper's divides
+    by `T`: after a warm-up of a quarter of all steps it ends at 15 % of its peak.
+    Keras's own is this one for single steps alone; a run's curve asks for all of them
+    at once.
     """
 
     def __init__(
@@ -49,14 +42,9 @@ class AnnealedCosine(keras.optimizers.schedules.LearningRateSchedule):
 
     def __call__(self, step: int | Tensor) -> Tensor:
         """The learning rate at `t = step + start_step`; of an int by NumPy."""
-        xp: Any = np if isinstance(step, int) else ops
-        if xp is ops:
-            step = ops.cast(step, "int32")
-        peak, end, warmup = (
-            self.peak_learning_rate,
-            self.end_learning_rate,
-            self.warmup_steps,
-        )
+        xp, step = whole_steps(step)
+        peak, end = self.peak_learning_rate, self.end_learning_rate
+        warmup = self.warmup_steps
         t = xp.multiply(xp.minimum(step + self.start_step, self.total_steps), 1.0)
         angle = (t - warmup) * (math.pi / max(1, self.total_steps - warmup))
         decaying = end + (peak - end) / 2 * (1.0 + xp.cos(angle))
@@ -64,10 +52,4 @@ class AnnealedCosine(keras.optimizers.schedules.LearningRateSchedule):
 
     def get_config(self) -> dict[str, Any]:
         """Dict of the constructor's arguments."""
-        return {
-            "peak_learning_rate": self.peak_learning_rate,
-            "end_learning_rate": self.end_learning_rate,
-            "total_steps": self.total_steps,
-            "warmup_steps": self.warmup_steps,
-            "start_step": self.start_step,
-        }
+        return {name: getattr(self, name) for name in ARGUMENTS}

@@ -21,16 +21,9 @@ def narrowing_steps(
     end_step: int,
     eager: bool = False,
 ) -> list[int]:
-    """The optimizer steps after which a model becomes narrower.
+    """The optimizer steps, ascending, after which a model becomes narrower.
 
-    Args:
-        compact: "end", "progressive" or "off".
-        schedules: list of `CubicWidth`, one an FFN.
-        end_step: int, the step at which pruning is done.
-        eager: bool, whether no step is compiled. Default False.
-
-    Returns:
-        Ascending list of int. After the last one there is nothing left to prune.
+    After the last one there is nothing left to prune.
     """
     if compact == "off":
         return []
@@ -48,17 +41,11 @@ def compaction_widths(
 ) -> dict[int, list[int]]:
     """How wide the layers of a model are from each of its compactions on.
 
-    Args:
-        compact: "end", "progressive" or "off".
-        schedules: list of `CubicWidth`, one a kind of layer.
-        end_step: int, the step at which pruning is done.
-        parts: int, devices that share a layer's units where they divide them. Default
-            1.
-        eager: bool, whether no step is compiled. Default False.
+    `parts` devices share a layer's units where they divide them.
 
     Returns:
         dict of the optimizer step after which it becomes narrower to the units of each
-        kind of layer from there on; ascending.
+        kind of layer, as `schedules` has them, from there on; ascending.
     """
     steps = narrowing_steps(compact, schedules, end_step, eager)
     widths = {
@@ -76,13 +63,7 @@ def compaction_widths(
 def stored_width(active: int, schedule: CubicWidth, parts: int = 1) -> int:
     """The neurons that an FFN has places for once it is narrowed.
 
-    Args:
-        active: int >= 1, its active neurons.
-        schedule: `CubicWidth` of the FFN.
-        parts: int >= 1, devices that share its neurons. Default 1.
-
-    Returns:
-        int, a multiple of `parts`: `physical_width`, rounded up.
+    `physical_width`, rounded up to a multiple of the devices that share them.
     """
     width = physical_width(active, schedule.full_dim, schedule.target_dim)
     return -(-width // parts) * parts

@@ -10,20 +10,34 @@ from keras import ops
 from keras_idea.typing import Tensor
 from keras_idea.validation import check_int, check_number
 
+ARGUMENTS = (
+    "peak_learning_rate",
+    "end_learning_rate",
+    "total_steps",
+    "warmup_steps",
+    "start_step",
+)
 
-def _check_rates_and_steps(
-    peak: float, end: float, total_steps: int, warmup_steps: int
-) -> tuple[float, float, int, int]:
-    peak = check_number("peak_learning_rate", peak)
-    end = check_number("end_learning_rate", end, maximum=peak)
+
+def _set_rates_and_steps(
+    schedule: Any,
+    peak_learning_rate: float,
+    end_learning_rate: float,
+    total_steps: int,
+    warmup_steps: int,
+    start_step: int,
+) -> None:
+    """Checks the arguments that both schedules have, and keeps them."""
+    peak = check_number("peak_learning_rate", peak_learning_rate)
+    end = check_number("end_learning_rate", end_learning_rate, maximum=peak)
     total_steps = check_int("total_steps", total_steps, minimum=1)
-    warmup_steps = check_int(
-        "warmup_steps", warmup_steps, minimum=0, maximum=total_steps
-    )
-    return peak, end, total_steps, warmup_steps
+    schedule.peak_learning_rate, schedule.end_learning_rate = peak, end
+    schedule.total_steps = total_steps
+    schedule.warmup_steps = check_int("warmup_steps", warmup_steps, 0, total_steps)
+    schedule.start_step = check_int("start_step", start_step, minimum=0)
 
 
-def _whole_steps(step: int | Tensor) -> tuple[Any, int | Tensor]:
+def whole_steps(step: int | Tensor) -> tuple[Any, int | Tensor]:
     """The module to compute with, and `step` as an integer of it.
 
     A Python step (a callback's, for the logs) is computed with NumPy: eager tensor
@@ -91,15 +105,8 @@ class CosineDecay(keras.optimizers.schedules.LearningRateSchedule):
         start_step: int = 0,
     ) -> None:
         super().__init__()
-        (
-            self.peak_learning_rate,
-            self.end_learning_rate,
-            self.total_steps,
-            self.warmup_steps,
-        ) = _check_rates_and_steps(
-            peak_learning_rate, end_learning_rate, total_steps, warmup_steps
-        )
-        self.start_step = check_int("start_step", start_step, minimum=0)
+        rates = peak_learning_rate, end_learning_rate
+        _set_rates_and_steps(self, *rates, total_steps, warmup_steps, start_step)
 
     def __call__(self, step: int | Tensor) -> Tensor:
         """The learning rate at `t = step + start_step`; see `call`."""
@@ -114,7 +121,7 @@ class CosineDecay(keras.optimizers.schedules.LearningRateSchedule):
         Returns:
             float32 scalar tensor; for an int a NumPy float.
         """
-        xp, step = _whole_steps(step)
+        xp, step = whole_steps(step)
         # Whole steps are added and capped as integers: float32 holds them
         # exactly only up to 2**24.
         t = xp.minimum(step + self.start_step, self.total_steps)
@@ -127,13 +134,7 @@ class CosineDecay(keras.optimizers.schedules.LearningRateSchedule):
 
     def get_config(self) -> dict[str, Any]:
         """Dict of the constructor's arguments."""
-        return {
-            "peak_learning_rate": self.peak_learning_rate,
-            "end_learning_rate": self.end_learning_rate,
-            "total_steps": self.total_steps,
-            "warmup_steps": self.warmup_steps,
-            "start_step": self.start_step,
-        }
+        return {name: getattr(self, name) for name in ARGUMENTS}
 
 
 @keras.saving.register_keras_serializable(package="keras_idea")
@@ -178,23 +179,16 @@ class WarmupStableDecay(keras.optimizers.schedules.LearningRateSchedule):
         start_step: int = 0,
     ) -> None:
         super().__init__()
-        (
-            self.peak_learning_rate,
-            self.end_learning_rate,
-            self.total_steps,
-            self.warmup_steps,
-        ) = _check_rates_and_steps(
-            peak_learning_rate, end_learning_rate, total_steps, warmup_steps
-        )
+        rates = peak_learning_rate, end_learning_rate
+        _set_rates_and_steps(self, *rates, total_steps, warmup_steps, start_step)
         longest = self.total_steps - self.warmup_steps
         if decay_steps is None:
             decay_steps = max(1, min(self.total_steps // 5, longest))
         self.decay_steps = check_int("decay_steps", decay_steps, 1, max(longest, 1))
-        self.start_step = check_int("start_step", start_step, minimum=0)
 
     def __call__(self, step: int | Tensor) -> Tensor:
         """The learning rate at `t`, a float32 scalar tensor; of an int by NumPy."""
-        xp, step = _whole_steps(step)
+        xp, step = whole_steps(step)
         t = xp.minimum(step + self.start_step, self.total_steps)
         decayed = xp.maximum(t - (self.total_steps - self.decay_steps), 0)
         peak, end = self.peak_learning_rate, self.end_learning_rate
@@ -203,11 +197,4 @@ class WarmupStableDecay(keras.optimizers.schedules.LearningRateSchedule):
 
     def get_config(self) -> dict[str, Any]:
         """Dict of the constructor's arguments."""
-        return {
-            "peak_learning_rate": self.peak_learning_rate,
-            "end_learning_rate": self.end_learning_rate,
-            "total_steps": self.total_steps,
-            "warmup_steps": self.warmup_steps,
-            "decay_steps": self.decay_steps,
-            "start_step": self.start_step,
-        }
+        return {name: getattr(self, name) for name in (*ARGUMENTS, "decay_steps")}

@@ -5,11 +5,10 @@ every step; a few milestones come close. Where nothing is compiled it costs abou
 a step costs, and they may be more.
 """
 
-import bisect
 import math
 from collections.abc import Sequence
 
-from keras_idea.schedules.width import CubicWidth
+from keras_idea.schedules.width import CubicWidth, first_step
 
 #: Changes of shape in one run, at most: where each is compiled, and where none is.
 MOST, MOST_EAGER = 8, 64
@@ -18,19 +17,12 @@ _TILE = 128
 
 
 def most_milestones(prune_steps: int, eager: bool) -> int:
-    r"""Changes of shape that pay, at most.
+    """Changes of shape that pay, at most.
 
     With m of them a step is too wide by 1/2m of the neurons that go. If a change costs
     c steps, and all those neurons the share g of a step, then `c m + g T_p / 2m` is
     least at `m = sqrt(g T_p / 2c)`. On a CPU `g / 2c` was 0.75 and 3 for models of 2
     and 4 layers (docs/decisions.md), so m is the root of the steps, from 8 to 64.
-
-    Args:
-        prune_steps: int >= 1, steps from full width to the target.
-        eager: bool, whether no step is compiled. If they are, it is 8.
-
-    Returns:
-        int.
 
     Example:
     >>> most_milestones(1000, eager=False), most_milestones(1000, eager=True)
@@ -48,14 +40,6 @@ def bucket(full_dim: int, target_dim: int, most: int = MOST) -> int:
     is more than 127, it is rounded up to a multiple of 128. No device is asked, so a
     run is the same on every one.
 
-    Args:
-        full_dim: int >= 1, neurons before pruning.
-        target_dim: int in [1, full_dim], neurons after pruning.
-        most: int >= 8, milestones at most. Default 8.
-
-    Returns:
-        int >= 1.
-
     Example:
     >>> bucket(512, 192), bucket(2048, 512)
     (40, 256)
@@ -67,20 +51,12 @@ def bucket(full_dim: int, target_dim: int, most: int = MOST) -> int:
 def milestones(
     schedules: Sequence[CubicWidth], end_step: int, eager: bool = False
 ) -> list[int]:
-    """The optimizer steps after which the model is made narrower.
+    """The optimizer steps, ascending, after which the model is made narrower.
 
     The FFN that loses most neurons sets them, each time its scheduled width comes
     down to a whole number of buckets above its target: one cubic rules all FFNs, so
-    that the others stand as far, up to rounding. The last one is `end_step`.
-
-    Args:
-        schedules: non-empty list of `CubicWidth`, one an FFN, of the same steps.
-        end_step: int, the step at which pruning is done.
-        eager: bool, whether no step is compiled. Default False.
-
-    Returns:
-        Ascending list of 1 to 8 ints (eager: to 64). Widths that fall at once, or later
-        than `end_step`, have the last one alone.
+    that the others stand as far, up to rounding. The last one is `end_step`; widths
+    that fall at once, or later than that, have it alone.
 
     Example:
     >>> milestones([CubicWidth(512, 192, begin_step=0, prune_steps=100)], 100)
@@ -90,7 +66,7 @@ def milestones(
     most = most_milestones(lead.prune_steps, eager)
     step_down = bucket(lead.full_dim, lead.target_dim, most)
     widths = range(lead.target_dim + step_down, lead.full_dim, step_down)
-    steps = {_first_step(lead, width) for width in widths}
+    steps = {first_step(lead, width) for width in widths}
     return [*sorted(step for step in steps if step < end_step), end_step]
 
 
@@ -99,14 +75,6 @@ def physical_width(alive: int, full_dim: int, target_dim: int) -> int:
 
     As wide as it is alive; where buckets are multiples of 128, the next multiple,
     with dead neurons to fill it up, because other widths are slow on accelerators.
-
-    Args:
-        alive: int >= 1, neurons alive.
-        full_dim: int, neurons before pruning.
-        target_dim: int, neurons after pruning.
-
-    Returns:
-        int in [alive, full_dim]; `target_dim` if so many are alive.
 
     Example:
     >>> physical_width(470, 512, 192), physical_width(1790, 2048, 512)
@@ -123,9 +91,3 @@ def _in_tiles(full_dim: int, target_dim: int) -> bool:
 
 def _round_up(neurons: int) -> int:
     return -(-neurons // _TILE) * _TILE
-
-
-def _first_step(schedule: CubicWidth, width: int) -> int:
-    """The first step after which the schedule keeps no more than `width`."""
-    steps = range(schedule.begin_step, schedule.end_step + 1)
-    return steps[bisect.bisect_left(steps, -width, key=lambda step: -schedule(step))]

@@ -1,5 +1,7 @@
 """How many neurons to keep at each optimizer step."""
 
+import bisect
+import dataclasses
 import functools
 from typing import overload
 
@@ -11,6 +13,7 @@ from keras_idea.typing import Tensor
 from keras_idea.validation import check_int
 
 
+@dataclasses.dataclass(unsafe_hash=True)
 class CubicWidth:
     r"""Cubic pruning schedule, in whole neurons.
 
@@ -42,22 +45,18 @@ class CubicWidth:
     Reference: Zhu & Gupta, 2017 (arXiv 1710.01878), as IDEA Prune uses it.
     """
 
-    def __init__(
-        self,
-        full_dim: int,
-        target_dim: int,
-        begin_step: int,
-        prune_steps: int,
-        update_every: int = 1,
-    ) -> None:
-        self.full_dim = check_int("full_dim", full_dim, minimum=1)
-        self.target_dim = check_int(
-            "target_dim", target_dim, minimum=1, maximum=self.full_dim
-        )
-        self.begin_step = check_int("begin_step", begin_step, minimum=0)
-        self.prune_steps = check_int("prune_steps", prune_steps, minimum=1)
-        self.update_every = check_int("update_every", update_every, minimum=1)
-        self._falls = _fall_steps(*self._key())
+    full_dim: int
+    target_dim: int
+    begin_step: int
+    prune_steps: int
+    update_every: int = 1
+
+    def __post_init__(self) -> None:
+        full_dim = self.full_dim = check_int("full_dim", self.full_dim, minimum=1)
+        self.target_dim = check_int("target_dim", self.target_dim, 1, full_dim)
+        self.begin_step = check_int("begin_step", self.begin_step, minimum=0)
+        self.prune_steps = check_int("prune_steps", self.prune_steps, minimum=1)
+        self.update_every = check_int("update_every", self.update_every, minimum=1)
 
     @property
     def end_step(self) -> int:
@@ -82,67 +81,34 @@ class CubicWidth:
             int for an int; else an int32 scalar tensor.
         """
         if not ops.is_tensor(step) and not isinstance(step, keras.Variable):
-            return _width_at(check_int("step", step, minimum=0), *self._key())
-        falls = ops.convert_to_tensor(self._falls)
+            return self._at(check_int("step", step, minimum=0))
+        falls = ops.convert_to_tensor(_fall_steps(self))
         fallen = ops.cast(falls <= ops.cast(step, "int32"), "int32")
         return self.full_dim - ops.sum(fallen)
 
-    def _key(self) -> tuple[int, int, int, int, int]:
-        return (
-            self.full_dim,
-            self.target_dim,
-            self.begin_step,
-            self.prune_steps,
-            self.update_every,
-        )
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, CubicWidth) and self._key() == other._key()
-
-    def __hash__(self) -> int:
-        return hash(self._key())
+    def _at(self, step: int) -> int:
+        prune_steps = self.prune_steps
+        elapsed = min(max(step - self.begin_step, 0), prune_steps)
+        if elapsed < prune_steps:
+            elapsed -= elapsed % self.update_every
+        left, whole = (prune_steps - elapsed) ** 3, prune_steps**3
+        going = self.full_dim - self.target_dim
+        return self.target_dim + (2 * going * left + whole) // (2 * whole)
 
     def get_config(self) -> dict[str, int]:
         """Dict of the constructor's arguments."""
-        names = ("full_dim", "target_dim", "begin_step", "prune_steps", "update_every")
-        return dict(zip(names, self._key(), strict=True))
+        return dataclasses.asdict(self)
 
 
-def _width_at(
-    step: int,
-    full_dim: int,
-    target_dim: int,
-    begin_step: int,
-    prune_steps: int,
-    update_every: int,
-) -> int:
-    elapsed = min(max(step - begin_step, 0), prune_steps)
-    if elapsed < prune_steps:
-        elapsed -= elapsed % update_every
-    left, whole = (prune_steps - elapsed) ** 3, prune_steps**3
-    return target_dim + (2 * (full_dim - target_dim) * left + whole) // (2 * whole)
+def first_step(schedule: CubicWidth, width: int) -> int:
+    """The first step after which a schedule keeps no more than `width`."""
+    steps = range(schedule.begin_step, schedule.end_step + 1)
+    place = bisect.bisect_left(steps, -width, key=lambda step: -schedule._at(step))
+    return steps[place]
 
 
 @functools.lru_cache(maxsize=64)
-def _fall_steps(
-    full_dim: int,
-    target_dim: int,
-    begin_step: int,
-    prune_steps: int,
-    update_every: int,
-) -> np.ndarray:
+def _fall_steps(schedule: CubicWidth) -> np.ndarray:
     """int32 array: for each neuron that falls, the first step without it."""
-    schedule = (full_dim, target_dim, begin_step, prune_steps, update_every)
-    steps = []
-    step = begin_step
-    for kept in range(full_dim - 1, target_dim - 1, -1):
-        low, high = step, begin_step + prune_steps
-        while low < high:
-            middle = (low + high) // 2
-            if _width_at(middle, *schedule) <= kept:
-                high = middle
-            else:
-                low = middle + 1
-        step = low
-        steps.append(step)
-    return np.asarray(steps, dtype="int32")
+    widths = range(schedule.full_dim - 1, schedule.target_dim - 1, -1)
+    return np.asarray([first_step(schedule, kept) for kept in widths], dtype="int32")

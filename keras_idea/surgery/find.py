@@ -13,8 +13,7 @@ from keras_idea.groups.states import held_state, state_of
 from keras_idea.hub.families import is_backbone
 from keras_idea.hub.ffn import known_ffns
 from keras_idea.keras_private.layer_walk import walk
-from keras_idea.layers.cut import Cut
-from keras_idea.layers.feed_forward import used_neurons
+from keras_idea.layers.cut import Cut, used_neurons
 from keras_idea.layers.neuron_state import NeuronState, indices_of
 from keras_idea.layers.plain_ffns import PlainFFN
 from keras_idea.layers.prunable import Prunable
