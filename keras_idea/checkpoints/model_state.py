@@ -12,7 +12,7 @@ from keras_idea.checkpoints.arrays import piece_name
 from keras_idea.errors import ArgumentError
 from keras_idea.keras_private.layer_walk import student_of
 from keras_idea.methods.probe import Probe
-from keras_idea.surgery.condition import condition_of
+from keras_idea.surgery.condition import is_pruned
 from keras_idea.surgery.find import FFN, find_ffns, find_groups
 from keras_idea.surgery.narrow_in_place import narrow_to
 from keras_idea.surgery.probes import attach_probes, detach_probes
@@ -117,7 +117,7 @@ def restore_state(
     """
     _check_same_kind(model, facts)
     ffns, heads = find_ffns(model), _saved_heads(model, facts)
-    if condition_of(model).pruning:
+    if is_pruned(model, find_groups(model)):
         raise ArgumentError(
             f"Model '{model.name}' is being pruned. End that with "
             "`callback.on_train_end()` before a checkpoint is restored."
