@@ -14,8 +14,6 @@ from keras_idea.errors import CheckpointError
 
 # What a process says of its files, until the manifest is written.
 _PART = "part-"
-
-
 # Between the name of an array and where a piece of it begins: "kernel#0,128".
 _AT = "#"
 
@@ -27,26 +25,8 @@ def write_part(
 ) -> None:
     """Writes one process's arrays to files, one file's worth of them in memory.
 
-    Of several processes all must call it, and it returns when all have written.
-
-    Args:
-        folder: Path of a folder that is there.
-        arrays: iterable of (name, function that returns a NumPy array).
-        shard_bytes: int, size of a file; a larger array has one for itself.
-
-    Raises:
-        OSError: if a file cannot be written, by any process.
+    A file has `shard_bytes` at most; a larger array has one for itself.
     """
-    if processes.count() == 1:
-        return _write_part(folder, arrays, shard_bytes)
-    processes.on_each(lambda: _write_part(folder, arrays, shard_bytes))
-
-
-def _write_part(
-    folder: pathlib.Path,
-    arrays: Iterable[tuple[str, Callable[[], np.ndarray]]],
-    shard_bytes: int,
-) -> None:
     places: dict[str, str] = {}
     shard: dict[str, np.ndarray] = {}
     count = size = 0

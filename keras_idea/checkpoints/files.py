@@ -84,7 +84,7 @@ class CheckpointFiles:
             CheckpointError: if another process is writing to the folder.
         """
         with self._new_folder(step) as folder:
-            write_part(folder, arrays, self._shard_bytes)
+            processes.on_each(lambda: write_part(folder, arrays, self._shard_bytes))
             if processes.is_first():
                 write_manifest(folder, step, facts, read_parts(folder))
         if processes.is_first():

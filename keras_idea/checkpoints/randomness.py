@@ -23,10 +23,11 @@ def random_state() -> dict[str, np.ndarray]:
     # First: making it, where nothing has yet, draws from Python's.
     seed = global_seed()
     kind, words, *position = np.random.get_state()
+    host = json.dumps([random.getstate(), [kind, *position]])
     state = {
         "keras": np.asarray(keras.ops.convert_to_numpy(seed.value)),
         "numpy": np.asarray(words),
-        "host": _as_array([random.getstate(), [kind, *position]]),
+        "host": np.frombuffer(host.encode(), "uint8"),
     }
     if keras.backend.backend() == "torch":
         # Not imported: the package names no backend, and Keras has loaded this one.
@@ -54,7 +55,3 @@ def set_random_state(state: Mapping[str, np.ndarray]) -> None:
             if f"torch_cuda_{i}" in state:
                 device = torch.from_numpy(state[f"torch_cuda_{i}"].copy())
                 torch.cuda.set_rng_state(device, i)
-
-
-def _as_array(value: object) -> np.ndarray:
-    return np.frombuffer(json.dumps(value).encode(), "uint8")

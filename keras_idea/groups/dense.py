@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Container
+from typing import Generic, TypeVar
 
 import keras
 
@@ -17,6 +18,7 @@ from keras_idea.keras_private.models import Functional
 from keras_idea.keras_private.symbolic import Call, Recording, record
 from keras_idea.layers.cut import Cut
 
+Group = TypeVar("Group")
 #: Operations on each neuron that may make another number of zeros.
 _LOUD = frozenset(
     """Add Clip Divide Exp HardSigmoid LogSigmoid Maximum Minimum Power Sigmoid
@@ -73,20 +75,14 @@ class DenseGroup:
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
-    """What was found in a model.
+class Found(Generic[Group]):
+    """What was found in a model: groups in its order, and by path why others not."""
 
-    Attributes:
-        groups: list of `DenseGroup`, in the model's order.
-        left_out: dict, path of a dense layer -> why its columns are no neurons that
-            can be pruned.
-    """
-
-    groups: list[DenseGroup]
+    groups: list[Group]
     left_out: dict[str, str]
 
 
-def find_dense_groups(model: keras.layers.Layer) -> Found:
+def find_dense_groups(model: keras.layers.Layer) -> Found[DenseGroup]:
     """Finds the neurons of a model's Dense layers that can be cut out.
 
     Those are the outputs of Dense (or such EinsumDense) layers that reach Dense layers,
@@ -222,7 +218,9 @@ def _follow(call: Call, axes: Axes, kernels: dict[int, keras.layers.Layer]) -> N
             axes.join(id(call.outputs[0]), id(tensor))
 
 
-def _found(dense: list[keras.layers.Layer], axes: Axes, calls: list[Call]) -> Found:
+def _found(
+    dense: list[keras.layers.Layer], axes: Axes, calls: list[Call]
+) -> Found[DenseGroup]:
     groups: list[DenseGroup] = []
     left_out: dict[str, str] = {}
     loud = {id(t) for call in calls if _named(call, _LOUD) for t in call.outputs}

@@ -11,8 +11,6 @@ from keras_idea.groups.dense import DenseGroup
 from keras_idea.groups.experts import ExpertGroup
 from keras_idea.hub.families import ffn_layouts
 from keras_idea.hub.family import FFNLayout
-from keras_idea.layers.cut import Cut
-from keras_idea.layers.ffn_arguments import GATED, UNGATED
 
 # What the layers that hold an FFN call its width.
 _WIDTH_ATTRIBUTES = (
@@ -55,18 +53,9 @@ class HubFFN:
         return self.group.layers
 
     @property
-    def matrices(self) -> tuple[str, ...]:
-        """Tuple of str, "up", "gate" and "down", or without the gate."""
-        return GATED if self.layout.gate or self.layout.packing else UNGATED
-
-    @property
     def hidden_dim(self) -> int:
         """int, neurons (of each expert) the kernels have places for."""
         return self.group.hidden_dim
-
-    def cuts(self) -> list[Cut]:
-        """How its neurons lie in its weights, the kernels first."""
-        return self.group.cuts()
 
     def tell_width(self) -> None:
         """Has its layer and its backbone say how wide the kernels are now."""
@@ -80,10 +69,9 @@ class HubFFN:
     def group(self) -> DenseGroup | ExpertGroup:
         """What holds its matrices, and how."""
         layout = self.layout
+        names = [name for name in (layout.up, layout.gate, layout.down) if name]
         if layout.experts:
-            given = filter(None, (layout.up, layout.gate, layout.down))
-            return ExpertGroup(self.owner, list(given), layout.packing)
-        names = [getattr(layout, matrix) for matrix in self.matrices]
+            return ExpertGroup(self.owner, names, layout.packing)
         *makers, reader = [operator.attrgetter(name)(self.owner) for name in names]
         return DenseGroup(makers, [reader], layout.calls_down)
 

@@ -5,7 +5,6 @@ that the same class, told a smaller size, makes shorter.
 """
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -154,8 +153,3 @@ def _scale_embeddings(model: keras.Model, by: float) -> None:
     embedding.embeddings.assign(embedding.embeddings * by)
     scale = backbone.layer_norm.scale  # which is one less
     scale.assign((1 + scale) / by - 1)
-
-
-def feature_importance(sums: Sequence[tuple[np.ndarray, float]]) -> np.ndarray:
-    """Adds up what the norms said of each feature: float64 array `(D,)`."""
-    return sum((s / max(n, 1.0) for s, n in sums), start=np.zeros(1))

@@ -17,7 +17,7 @@ from keras_idea.methods.calibration import (
     activation_statistics,
     layer_statistics,
 )
-from keras_idea.shapes.hidden_size import feature_importance, norms_of
+from keras_idea.shapes.hidden_size import norms_of
 from keras_idea.surgery.find import FFN
 from keras_idea.surgery.probes import check_probes
 from keras_idea.typing import Tensor
@@ -132,7 +132,8 @@ def stream_importance(
     Source: Minitron (arXiv 2407.14679).
     """
     looked_at = [(norm, _of_outputs) for norm in norms_of(backbone)]
-    return feature_importance(layer_statistics(model, looked_at, data, **limits))
+    sums = layer_statistics(model, looked_at, data, **limits)
+    return sum((s / max(n, 1.0) for s, n in sums), start=np.zeros(1))
 
 
 def _of_heads(groups: int) -> Any:

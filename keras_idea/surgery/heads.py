@@ -1,12 +1,12 @@
 """The heads of a model's attention layers that can be pruned, or why they cannot."""
 
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
 import keras
 
 from keras_idea.errors import ArgumentError
 from keras_idea.groups.attention import AttentionGroup, HeadArguments
+from keras_idea.groups.dense import Found
 from keras_idea.groups.dense_reasons import why_not_plain
 from keras_idea.hub.families import is_backbone
 from keras_idea.hub.head_arguments import HEAD_ARGUMENTS, STACKED_HEAD_ARGUMENTS
@@ -24,30 +24,11 @@ _KNOWN = (
 _HELD_BY_HUB = "whose config cannot say how wide a head is"
 
 
-@dataclasses.dataclass(frozen=True)
-class Heads:
-    """What was found of the attention layers of a model.
-
-    Attributes:
-        groups: list of `AttentionGroup`, in the model's order.
-        left_out: dict, path of an attention layer -> why its heads cannot be pruned.
-    """
-
-    groups: list[AttentionGroup]
-    left_out: dict[str, str]
-
-
-def find_heads(model: keras.layers.Layer) -> Heads:
-    """Finds the heads of a model that can be cut out.
+def find_heads(model: keras.layers.Layer) -> Found[AttentionGroup]:
+    """Finds the heads of a model (of a `Distiller` its student) that can be cut out.
 
     Those of Keras's `MultiHeadAttention` and `GroupQueryAttention`, of this package's
     decoder, and of KerasHub's families whose config says how wide a head is.
-
-    Args:
-        model: a built Keras model or layer; of a `Distiller` its student.
-
-    Returns:
-        `Heads`.
     """
     layers = list(walk(student_of(model)))
     parents = _parents(layers)
@@ -70,7 +51,7 @@ def find_heads(model: keras.layers.Layer) -> Heads:
             left_out[layer.path] = why_not
     places = {id(layer): place for place, layer in reversed(list(enumerate(layers)))}
     groups.sort(key=lambda group: places[id(group.owner)])
-    return Heads(groups, left_out)
+    return Found(groups, left_out)
 
 
 def check_one_number(model: keras.layers.Layer, kept: Mapping[int, int]) -> None:
@@ -163,8 +144,7 @@ def _group(
     arguments: HeadArguments | None,
 ) -> AttentionGroup:
     parts = projections_of(layer)
-    if parts is None:
-        raise ArgumentError(f"'{layer.path}' is no attention layer.")
+    assert parts is not None  # else `_why_not` has said so
     queries, keys = numbers_of_heads(layer)
     gates = [] if parts.gate is None else [parts.gate]
     heads_apart = isinstance(parts.query, keras.layers.EinsumDense)

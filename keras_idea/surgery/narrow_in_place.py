@@ -123,16 +123,12 @@ def refresh_graphs(model: keras.Model, ffns: Sequence[FFN]) -> None:
 
 
 def refresh(model: keras.Model) -> None:
-    """Makes Keras know a model whose variables are others than before."""
-    retrack_parameters(all_layers(model))
-    renew_functions(model)
+    """Makes Keras know a model whose variables are others than before.
 
-
-def renew_functions(model: keras.Model) -> None:
-    """Makes anew the train, test, predict and generate functions of a model.
-
-    Of the models in it too, such as the student of a `Distiller`.
+    Its functions, and those of models in it (the student of a `Distiller`), are made
+    anew.
     """
+    retrack_parameters(all_layers(model))
     for part in all_layers(model):
         if getattr(part, "train_function", None) is not None:
             make_train_function(part)

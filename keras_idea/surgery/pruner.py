@@ -134,7 +134,7 @@ class NeuronPruner:
         optimizer.apply = self._apply
         self._wrapped = [(optimizer, "apply")]
         for part in parts(model.optimizer):
-            part.save_own_variables = functools.partial(_save_without, self, part)
+            part.save_own_variables = functools.partial(_save_own, part)
             self._wrapped.append((part, "save_own_variables"))
         if not tracing:
             self._functions = swap_train_function(model, self._functions, known=True)
@@ -286,11 +286,7 @@ def own_variables(optimizer: keras.Optimizer) -> list[keras.Variable]:
     return [v for v in optimizer.variables if id(v) not in theirs]
 
 
-def _save_without(
-    pruner: NeuronPruner, part: keras.Optimizer, store: MutableMapping[str, np.ndarray]
-) -> None:
+def _save_own(part: keras.Optimizer, store: MutableMapping[str, np.ndarray]) -> None:
     """As the optimizer's own, of a file that loads where no pruner is at work."""
-    theirs = set(map(id, pruner.variables))
-    stay = [v for v in part.variables if id(v) not in theirs]
-    for i, variable in enumerate(stay):
+    for i, variable in enumerate(own_variables(part)):
         store[str(i)] = ops.convert_to_numpy(variable)
