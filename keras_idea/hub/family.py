@@ -16,8 +16,8 @@ class FFNLayout:
 
     Attributes:
         up: str, attribute of the layer whose output is activated; it may be dotted.
-        gate: str, attribute of the linear layer beside it; "": there is none.
         down: str, attribute of the layer back to the model's width.
+        gate: str, attribute of the linear layer beside up; "": there is none.
         gate_if: str, attribute of the backbone that is False where there is none
             after all; "": there is no such.
         inside: str, attribute of a block that holds them; it may be dotted. "": the
@@ -37,8 +37,8 @@ class FFNLayout:
     """
 
     up: str
-    gate: str
     down: str
+    gate: str = ""
     gate_if: str = ""
     inside: str = ""
     stacks: Mapping[str, str] = dataclasses.field(
