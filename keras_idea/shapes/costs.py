@@ -1,7 +1,6 @@
 """What a model would cost in another shape, counted without making it."""
 
 import functools
-import math
 
 import keras
 
@@ -10,7 +9,7 @@ from keras_idea.shapes.blocks import find_blocks
 from keras_idea.shapes.hidden_size import feature_axes
 from keras_idea.shapes.shrink import Importance, groups_of
 from keras_idea.shapes.targets import Axis, Shape, size_of
-from keras_idea.targets.budget import Costs
+from keras_idea.targets.budget import Costs, costs_of_shapes
 
 
 class ShapeCosts:
@@ -78,6 +77,4 @@ class ShapeCosts:
                 if place not in kept:
                     for variable in block.variables:
                         shapes.pop(id(variable), None)
-        counts = {key: math.prod(sizes) for key, sizes in shapes.items()}
-        in_matrices = sum(n for key, n in counts.items() if key in self._matrices)
-        return Costs(sum(counts.values()), 2 * in_matrices)
+        return costs_of_shapes(shapes, self._matrices)

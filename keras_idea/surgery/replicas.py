@@ -71,7 +71,10 @@ def once_for_all_replicas(act: Callable[..., None], tensors: Sequence[Any]) -> N
         return
 
     def merged(strategy: Any, *copies: Any) -> None:
-        act(*keras.tree.map_structure(lambda c: _first(strategy, c), copies))
+        def first(of_each: Any) -> Any:
+            return strategy.experimental_local_results(of_each)[0]
+
+        act(*keras.tree.map_structure(first, copies))
 
     context.merge_call(merged, args=tuple(tensors))
 
@@ -87,10 +90,6 @@ def _refuse_fsdp(model: keras.Model) -> None:
             "where pruning was not tried: a neuron's rows lie on several devices. Use "
             "DistributedDataParallel, or jax with keras.distribution."
         )
-
-
-def _first(strategy: Any, copies: Any) -> Any:
-    return strategy.experimental_local_results(copies)[0]
 
 
 def _strategy(model: keras.Model) -> Any:

@@ -18,23 +18,16 @@ def resize(variable: keras.Variable, value: Tensor) -> None:
     """
     old = variable.value
     give_value(variable, value)
-    _release(old)
-
-
-def _release(value: Tensor) -> None:
-    """Frees the memory of a value that nothing will read again.
-
-    Without it the wide model would stay in memory beside the narrow one: on jax
-    the local variables of `fit` refer to it until the next step is done, on
-    tensorflow the traced train function does for good.
-    """
+    # Else the wide model would stay in memory beside the narrow one: on jax the local
+    # variables of `fit` refer to it until the next step is done, on tensorflow the
+    # traced train function does for good.
     backend = keras.backend.backend()
     if backend == "jax":
-        value.delete()
+        old.delete()
     elif backend == "tensorflow":
         import tensorflow as tf
 
         # One variable a replica under a tf.distribute strategy.
-        for part in getattr(value, "values", [value]):
+        for part in getattr(old, "values", [old]):
             empty = tf.zeros((0,), part.dtype)
             tf.raw_ops.AssignVariableOp(resource=part.handle, value=empty)

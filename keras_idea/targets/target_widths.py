@@ -9,7 +9,7 @@ import keras
 
 from keras_idea.errors import ArgumentError
 from keras_idea.surgery.find import FFN, KINDS, UNITS, Kind
-from keras_idea.targets.budget import Budget, costs_of
+from keras_idea.targets.budget import Budget, check_round_to, costs_of
 from keras_idea.validation import check_choice, check_int
 
 #: By kind: an int, what each keeps; or a float in (0, 1), the fraction of it; None: as
@@ -203,11 +203,8 @@ def sizes_at_one_ratio(steps: Sequence[tuple[int, int]]) -> list[list[int]]:
     """
     widest = max((full for full, step in steps if step > 1), default=None)
     round_to = max(step for _, step in steps)
-    if widest is not None and widest < round_to:
-        raise ArgumentError(
-            f"No multiple of `round_to` is within the FFN width of {widest}. "
-            f"Received: round_to={round_to}. Lower `round_to`."
-        )
+    if widest is not None:
+        check_round_to(round_to, widest)
     # What is narrower than that stays as it is.
     steps = [(full, min(step, full)) for full, step in steps]
     half = fractions.Fraction(1, 2)
