@@ -52,14 +52,7 @@ def write_part(
 
 
 def read_parts(folder: pathlib.Path) -> dict[str, str]:
-    """Reads, and removes, what each process said of its files.
-
-    Args:
-        folder: Path of the folder.
-
-    Returns:
-        dict of an array's name to its file's.
-    """
+    """Reads, and removes, what each process said: name of an array -> its file."""
     places: dict[str, str] = {}
     for path in sorted(folder.glob(f"{_PART}*.json")):
         places.update(json.loads(path.read_text(encoding="utf-8")))
@@ -75,14 +68,7 @@ def piece_name(name: str, start: Sequence[int]) -> str:
 class SavedCheckpoint:
     """One verified checkpoint.
 
-    Args:
-        folder: Path of its folder.
-        manifest: dict, what `manifest.json` holds.
-
-    Attributes:
-        folder: Path.
-        step: int, optimizer steps done.
-        facts: dict, as it was given to `CheckpointFiles.write`.
+    `step` are the optimizer steps done, `facts` what `CheckpointFiles.write` was given.
     """
 
     def __init__(self, folder: pathlib.Path, manifest: dict) -> None:

@@ -39,12 +39,6 @@ class CheckpointFiles:
     written, whatever its step. The name ends with letters of its writer's own, so that
     two writers never replace each other's.
 
-    Args:
-        folder: path.
-        keep: int >= 1, how many are kept. Default 3.
-        shard_bytes: int, size of a file of arrays; a larger array has one for
-            itself. Default 1 GiB.
-
     Example:
     >>> files = CheckpointFiles("runs/mine/checkpoints")
     >>> name = files.write(100, [("kernel", lambda: np.ones(3))], {"width": 8})
@@ -68,20 +62,9 @@ class CheckpointFiles:
         """Writes a checkpoint, then removes the oldest that are too many.
 
         Of several processes all must call it; each gives the arrays that it alone
-        holds, into files of its own.
-
-        Args:
-            step: int, optimizer steps done.
-            arrays: iterable of (name, function that returns a NumPy array).
-            facts: dict that JSON can hold.
-
-        Returns:
-            str, the name of its folder.
-
-        Raises:
-            OSError: if it cannot be written (a full disk, say). What was there
-                before is left as it was.
-            CheckpointError: if another process is writing to the folder.
+        holds, as functions by name, into files of its own. Where it fails (`OSError`: a
+        full disk; `CheckpointError`: another process is writing), what was there before
+        is left as it was. Returns the name of its folder.
         """
         with self._new_folder(step) as folder:
             processes.on_each(lambda: write_part(folder, arrays, self._shard_bytes))
@@ -127,17 +110,10 @@ class CheckpointFiles:
             yield pathlib.Path(processes.from_first(make))
 
     def newest(self) -> SavedCheckpoint | None:
-        """The newest checkpoint that is whole.
+        """The newest checkpoint that is whole; None if there is none at all.
 
-        Damaged ones are passed over with a warning that names the damage.
-
-        Returns:
-            `SavedCheckpoint`, or None if there is none at all.
-
-        Raises:
-            CheckpointError: if there are checkpoints and all are damaged.
-            FormatError: if an earlier version of the package wrote the newest that is
-                whole.
+        Damaged ones are passed over with a warning; if all are, it is a
+        `CheckpointError`. One of an earlier version of the package is a `FormatError`.
         """
         name = processes.from_first(self._newest_name)
         if name is None:

@@ -14,11 +14,8 @@ from keras_idea.keras_private.randomness import global_seed
 def random_state() -> dict[str, np.ndarray]:
     """The state of Python's, NumPy's, Keras's and torch's global generators.
 
-    Layers that draw numbers have generators of their own, which are variables of
-    the model; but for dropout on torch, which draws from torch's.
-
-    Returns:
-        dict of name to NumPy array.
+    Layers that draw numbers have generators of their own, which are variables of the
+    model; but for dropout on torch, which draws from torch's.
     """
     # First: making it, where nothing has yet, draws from Python's.
     seed = global_seed()
@@ -39,11 +36,7 @@ def random_state() -> dict[str, np.ndarray]:
 
 
 def set_random_state(state: Mapping[str, np.ndarray]) -> None:
-    """Puts the generators back.
-
-    Args:
-        state: dict, as `random_state` returned it, on any backend.
-    """
+    """Puts the generators back to a `random_state`, of any backend."""
     global_seed().assign(state["keras"])
     (version, words, gauss), (kind, *position) = json.loads(state["host"].tobytes())
     np.random.set_state((kind, state["numpy"], *position))

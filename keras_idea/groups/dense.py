@@ -88,15 +88,6 @@ def find_dense_groups(model: keras.layers.Layer) -> Found[DenseGroup]:
     Those are the outputs of Dense (or such EinsumDense) layers that reach Dense layers,
     and nothing else, through operations on each neuron alone.
 
-    Args:
-        model: a built Keras model or layer.
-
-    Returns:
-        `Found`.
-
-    Raises:
-        ValueError: if `model` is no Keras layer.
-
     Example:
     >>> layers = [keras.Input((4,)), keras.layers.Dense(8), keras.layers.Dense(2)]
     >>> found = find_dense_groups(keras.Sequential(layers))

@@ -184,26 +184,15 @@ def is_task(layer: object) -> bool:
 
 
 def check_family(backbone: keras.Model) -> None:
-    """Refuses a backbone of a family in the table that cannot be pruned.
-
-    Raises:
-        ValueError: why.
-    """
+    """Refuses a backbone of a family in the table that cannot be pruned."""
     if _class_of_hub(backbone) in FAMILIES:
         ffn_layouts(backbone)
 
 
 def ffn_layouts(backbone: keras.Model) -> tuple[FFNLayout, ...]:
-    """Where a backbone keeps its FFNs.
+    """Where a backbone keeps its FFNs; of more than one layout, a block has some.
 
-    Args:
-        backbone: a KerasHub backbone.
-
-    Returns:
-        Tuple of `FFNLayout`; of more than one, a block has some.
-
-    Raises:
-        ValueError: if it is not in the table or cannot be pruned; why.
+    Refuses one that is not in the table or cannot be pruned.
     """
     name = _class_of_hub(backbone)
     row = FAMILIES.get(name)

@@ -25,11 +25,7 @@ _WIDTH_ATTRIBUTES = (
 class HubFFN:
     """One FFN that a layer of KerasHub's holds, or all the experts of a mixture.
 
-    Attributes:
-        owner: the Keras layer that holds its matrices.
-        backbone: the KerasHub backbone around it.
-        layout: `FFNLayout`, where its family keeps them.
-        stack: str, the attribute of the backbone that lists its block.
+    `stack` is the attribute of the backbone that lists its block.
     """
 
     owner: keras.layers.Layer
@@ -77,14 +73,7 @@ class HubFFN:
 
 
 def hub_ffns(backbone: keras.Model) -> list[HubFFN]:
-    """The FFNs of a backbone, in its own order.
-
-    Args:
-        backbone: a KerasHub backbone of a family in the table.
-
-    Returns:
-        list of `HubFFN`.
-    """
+    """The FFNs of a backbone of a family in the table, in its own order."""
     layouts = ffn_layouts(backbone)
     return [
         HubFFN(owner, backbone, layout, stack)

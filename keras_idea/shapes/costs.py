@@ -13,15 +13,10 @@ from keras_idea.targets.budget import Costs, costs_of_shapes
 
 
 class ShapeCosts:
-    """The parameters and FLOPs of a model in any shape of some axes.
+    """The parameters and FLOPs of a model without pruning state in any shape.
 
-    Args:
-        model: a built Keras model without pruning state.
-        axes: dict whose keys are the axes.
-        importance: `Importance` of the model, which says which blocks stay.
-
-    Attributes:
-        full: dict, axis -> how many there are, of the one that has most.
+    The shapes are of the keys of `axes`; `importance` says which blocks stay. `full` is
+    how many there are of an axis, of the one that has most.
     """
 
     def __init__(self, model: keras.Model, axes: Shape, importance: Importance) -> None:

@@ -167,16 +167,7 @@ def measure(
 
 
 def cut(model: Model, shape: Shape, importance: Importance) -> Model:
-    """Cuts what is least important out of a copy of a model.
-
-    Args:
-        model: the built Keras model; it is left as it is.
-        shape: as `check_shape` returns it.
-        importance: `Importance` of the model.
-
-    Returns:
-        A new model, as `shrink` returns it.
-    """
+    """Cuts what is least important out of a copy of a model: see `shrink`."""
     copy, _ = narrowed(model, "shrink()")
     kinds = [kind for kind in _WIDTHS if kind in shape]
     scores = [score for kind in kinds for score in importance.groups[kind]]
@@ -206,11 +197,7 @@ def cut(model: Model, shape: Shape, importance: Importance) -> Model:
 
 
 def groups_of(model: keras.Model, shape: Shape) -> list[FFN]:
-    """The groups whose width a shape says.
-
-    Raises:
-        ValueError: if the model has none of a kind.
-    """
+    """The groups whose width a shape says; refuses a kind that the model has not."""
     kinds = [kind for kind in _WIDTHS if kind in shape]
     groups = find_groups(model, kinds)
     for kind in kinds:

@@ -25,11 +25,7 @@ class Ahead:
         return self._newest is None or self._newest.done()
 
     def compile(self, lowered: Any) -> None:
-        """Has a program compiled in the background.
-
-        Args:
-            lowered: `jax.stages.Lowered`.
-        """
+        """Has a program, a `jax.stages.Lowered`, compiled in the background."""
         text = lowered.as_text()
         if any(word in text for word in _CALLS_PYTHON):
             return
@@ -41,11 +37,7 @@ class Ahead:
     def find(self, lowered: Any) -> Any:
         """The compiled program that is just this one, or None.
 
-        Args:
-            lowered: `jax.stages.Lowered`.
-
-        Returns:
-            `jax.stages.Compiled` or None; it waits for one that is being compiled.
+        It waits for one that is being compiled.
         """
         program = self._programs.pop(lowered.as_text(), None)
         # One that failed fails once more where it is needed, and says why.

@@ -40,16 +40,7 @@ def check_trainable(
 ) -> list[FFN]:
     """Refuses, when `fit` begins, a model whose FFNs cannot be pruned as it stands.
 
-    Args:
-        model: the Keras model that is fitted.
-        groups: function of an `FFN`: whether it is to be pruned. Defaults to None: all.
-        kinds: list of the kinds that are to be pruned. Defaults to neurons alone.
-
-    Returns:
-        Non-empty list of `FFN` handles.
-
-    Raises:
-        ValueError: saying what is in the way, and how to mend it.
+    Returns the FFNs, one at least, of these kinds that `groups` takes.
     """
     if getattr(model, "optimizer", None) is None:
         raise ArgumentError(
@@ -101,14 +92,7 @@ def check_trainable(
 def check_backbones(model: keras.Model, targets: Sequence[tuple[FFN, int]]) -> None:
     """Refuses KerasHub models that could not be saved or made again once narrow.
 
-    Args:
-        model: the Keras model that is fitted.
-        targets: list of (`FFN` handle, the neurons that it is to keep).
-
-    Raises:
-        ValueError: if a backbone's family cannot be pruned, its config does not
-            describe it, or holds one width for FFNs, or one number of heads for
-            attention layers, that are to have several.
+    With each FFN comes how many neurons it is to keep.
     """
     widths = {id(ffn.layer): target for ffn, target in targets}
     for backbone in [layer for layer in walk(model) if is_backbone(layer)]:
@@ -121,19 +105,10 @@ def check_backbones(model: keras.Model, targets: Sequence[tuple[FFN, int]]) -> N
 
 
 def check_at_rest(model: keras.layers.Layer, what: str) -> list[FFN]:
-    """Refuses, in the middle of pruning, what needs a model at rest.
+    """The FFNs of a model, unless it is in the middle of pruning.
 
-    Args:
-        model: a Keras model or layer.
-        what: str, what is asked for, such as "compact()".
-
-    Returns:
-        list of `FFN` handles.
-
-    Raises:
-        ValueError: if a pruning method measures, or a pruner is at work, which
-            compact() allows; for compact(), also if a KerasHub model has LoRA or is
-            quantized.
+    `what` is asked for: "compact()" is allowed while a pruner is at work, but not of
+    KerasHub models that have LoRA or are quantized.
     """
     ffns = find_groups(model)
     for ffn in ffns:

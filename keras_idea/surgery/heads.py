@@ -57,13 +57,7 @@ def find_heads(model: keras.layers.Layer) -> Found[AttentionGroup]:
 def check_one_number(model: keras.layers.Layer, kept: Mapping[int, int]) -> None:
     """Refuses numbers of heads that the config of a KerasHub backbone cannot hold.
 
-    Args:
-        model: a Keras model or layer.
-        kept: dict of the `id` of an attention layer to the key/value heads it shall
-            have; of others they stay.
-
-    Raises:
-        ValueError: if layers of which one argument sets the heads are to differ.
+    By the `id` of an attention layer, the heads it shall have; of others they stay.
     """
     by_argument: dict[tuple[int, str], dict[str, int]] = {}
     for group in find_heads(model).groups:

@@ -38,16 +38,10 @@ class _Asked(keras.Model):
 def prove(model: keras.Model, ffns: Sequence[FFN]) -> None:
     """Takes a neuron out of each FFN of Dense layers in two ways, and compares.
 
-    Of each attention layer a key/value head with its query heads. The model is left as
-    it was. Nothing is proved of a model whose inputs are not known, that cannot be
-    called on them, or whose outputs are random, nor where several processes train.
-
-    Args:
-        model: a built Keras model, its variables in sync.
-        ffns: list of `FFN` handles of it.
-
-    Raises:
-        ValueError: naming an FFN of which the two give different outputs.
+    Of each attention layer a key/value head with its query heads. The model, in sync,
+    is left as it was. Nothing is proved of a model whose inputs are not known, that
+    cannot be called on them, or whose outputs are random, nor where several processes
+    train. Refuses an FFN of which the two ways give different outputs.
     """
     provable = DenseGroup, AttentionGroup
     found = [ffn for ffn in ffns if isinstance(ffn.weights, provable)]

@@ -22,16 +22,10 @@ from keras_idea.surgery.pruner import pruner_of
 def narrow_step(
     model: keras.Model, widths: Sequence[tuple[FFN, int]], data: Any, pruning: bool
 ) -> Any:
-    """The train step of a model as it will be when its FFNs are narrower.
+    """The train step of a model on jax as it will be when its FFNs are narrower.
 
-    Args:
-        model: a compiled Keras model on jax, its optimizer built, its state in sync.
-        widths: list of (`FFN` handle, neurons that it will have).
-        data: the batch, as `TrainStep.data`.
-        pruning: bool, whether the pruner at work will go on.
-
-    Returns:
-        `jax.stages.Lowered`.
+    The model is in sync. `data` is a batch, as `TrainStep.data`; `pruning` says whether
+    the pruner at work will go on. Gives a `jax.stages.Lowered`.
     """
     optimizer = model.optimizer
     cuts = [(cut, n) for ffn, n in widths for cut in _of_neurons(ffn, optimizer)]

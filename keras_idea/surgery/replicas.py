@@ -20,11 +20,7 @@ _KNOWN = ("MirroredStrategy", "OneDeviceStrategy", "_DefaultDistributionStrategy
 
 
 def replicas_of(model: keras.Model) -> int:
-    """int, the replicas that a model is trained in.
-
-    Raises:
-        ValueError: for a way to train in several that was not tried.
-    """
+    """The replicas that a model is trained in; refuses ways that were not tried."""
     _refuse_fsdp(model)
     strategy = _strategy(model)
     if strategy is None:
@@ -61,9 +57,7 @@ def sums_over_replicas(gradients: Sequence[Tensor]) -> Sequence[Tensor]:
 def once_for_all_replicas(act: Callable[..., None], tensors: Sequence[Any]) -> None:
     """Calls `act` with tensors that are the same in each replica.
 
-    Args:
-        act: function of the tensors, which assigns variables: all their copies.
-        tensors: list of (lists of) tensors.
+    It assigns variables: all their copies. A tensor may be a list of them.
     """
     context = _several_replicas()
     if context is None:

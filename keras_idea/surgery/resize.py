@@ -7,14 +7,10 @@ from keras_idea.typing import Tensor
 
 
 def resize(variable: keras.Variable, value: Tensor) -> None:
-    """Gives a variable a value of another shape, in place.
+    """Gives a variable a value of another shape, but the same rank and dtype, in place.
 
-    The object stays, so everything that refers to it goes on doing so; the
-    layout over devices is kept. The old value's memory is free at once.
-
-    Args:
-        variable: a Keras variable.
-        value: tensor of the same rank and dtype.
+    The object stays, so everything that refers to it goes on doing so; the layout over
+    devices is kept. The old value's memory is free at once.
     """
     old = variable.value
     give_value(variable, value)

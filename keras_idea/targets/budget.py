@@ -80,17 +80,8 @@ class Budget:
     ) -> int:
         """The most neurons an FFN that the budget allows, the same in all FFNs.
 
-        Args:
-            costs: function of a width, not falling, that gives the `Costs`.
-            full_dim: int, the widest FFN there is.
-            round_to: int >= 1, of which the width is a multiple. Default 1.
-
-        Returns:
-            int; at most the greatest multiple within `full_dim`.
-
-        Raises:
-            ValueError: if not even the smallest width is within the budget, or no
-                multiple of `round_to` is within `full_dim`.
+        A multiple of `round_to` within `full_dim`, the widest FFN there is; the costs
+        of a width do not fall. Refuses a budget that the smallest does not meet.
         """
         check_round_to(round_to, full_dim)
         widths = range(round_to, full_dim + 1, round_to)
@@ -98,18 +89,10 @@ class Budget:
         return self.most(widths, costs, f"width, {round_to}{given_by}")
 
     def most(self, sizes: Sequence[T], costs: Callable[[T], Costs], smallest: str) -> T:
-        """The last of some sizes of a model that the budget allows.
+        """The last of some ascending sizes of a model that the budget allows.
 
-        Args:
-            sizes: list of what tells a size, ascending.
-            costs: function of one, not falling, that gives the `Costs`.
-            smallest: str, what the first is called.
-
-        Returns:
-            one of `sizes`.
-
-        Raises:
-            ValueError: if not even the first is within the budget.
+        The costs of a size do not fall. `smallest` is what the first is called where
+        not even that is within the budget, which is refused.
         """
         count = bisect.bisect_right(
             sizes, False, key=lambda s: not self.allows(costs(s))
