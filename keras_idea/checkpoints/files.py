@@ -100,7 +100,9 @@ class CheckpointFiles:
             def make() -> str:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 self._lock(stack)
-                self._clear_leftovers()
+                # What a killed process has left unfinished.
+                for path in self.folder.glob(f"{TEMPORARY}*"):
+                    shutil.rmtree(path, ignore_errors=True)
                 number = 1 + max((place for place, *_ in self._places()), default=0)
                 name = f"checkpoint-{number:06d}-step-{step:08d}-{self._writer}"
                 folder = stack.enter_context(replacing(self.folder / name))
@@ -154,11 +156,6 @@ class CheckpointFiles:
                 f"folder={str(self.folder)!r}, held by {error}. Use another folder, or "
                 "end one of the two runs."
             ) from None
-
-    def _clear_leftovers(self) -> None:
-        """Removes what a killed process has left unfinished."""
-        for path in self.folder.glob(f"{TEMPORARY}*"):
-            shutil.rmtree(path, ignore_errors=True)
 
 
 def _remove(folder: pathlib.Path) -> None:

@@ -54,11 +54,6 @@ class AttentionGroup:
     quiet = True  # a head that nobody reads has no gradient
 
     @property
-    def readers(self) -> list[keras.layers.Layer]:
-        """List of the one layer that reads the heads."""
-        return [self.reader]
-
-    @property
     def layers(self) -> list[keras.layers.Layer]:
         """List of the layers, the makers first."""
         return [*self.makers, self.reader]

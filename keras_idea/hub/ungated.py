@@ -26,14 +26,7 @@ UNGATED_ROWS = (
     *(
         Family(prefix, ffns=_BLOCK)
         for prefix in (
-            "OPT",
-            "GPTNeoX",
-            "Bert",
-            "Roberta",
-            "XLMRoberta",
-            "DistilBert",
-            "Electra",
-            "DebertaV3",
+            "OPT GPTNeoX Bert Roberta XLMRoberta DistilBert Electra DebertaV3".split()
         )
     ),
     *(

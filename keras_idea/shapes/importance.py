@@ -28,7 +28,7 @@ MEASURES: tuple[Measure, ...] = ("activation", "magnitude")
 
 
 def weight_norm(group: FFN) -> Tensor:
-    r"""The L2 norm `(F,)`, or `(experts, F)`, of each unit's weights in all its kernels.
+    r"""The L2 norm `(F,)`, or `(experts, F)`, of a unit's weights in all kernels.
 
     $$s_i = \sqrt{\sum_K \lVert w_i^K \rVert_2^2}$$
     """
