@@ -101,14 +101,14 @@ def _stay_stopped(callback: keras.callbacks.EarlyStopping) -> None:
 def _companions(
     checkpoint: keras.callbacks.Callback,
 ) -> list[tuple[str, keras.callbacks.Callback]]:
-    found = ((kind_of(callback), callback) for callback in peers(checkpoint))
-    return [(_told(kind, callback), callback) for kind, callback in found if kind]
-
-
-def _told(kind: str, callback: keras.callbacks.Callback) -> str:
-    """What must be the same: the best of one metric is nothing to another."""
-    monitor = getattr(callback, "monitor", None)
-    return kind if monitor is None else f"{kind} of {monitor}"
+    found = []
+    for callback in peers(checkpoint):
+        if kind := kind_of(callback):
+            # The best of one metric is nothing to another.
+            monitor = getattr(callback, "monitor", None)
+            told = kind if monitor is None else f"{kind} of {monitor}"
+            found.append((told, callback))
+    return found
 
 
 def _as_json(value: Any) -> Any:

@@ -32,14 +32,10 @@ _END = "it enters or leaves the model, or a layer that cannot be looked into"
 class DenseGroup:
     """Neurons that some layers make and others read.
 
-    Attributes:
-        makers: list of Dense or EinsumDense layers: a neuron is a column of each. One
-            whose output is multiplied as it is, a gate, comes after the others.
-        readers: list of the layers of which it is a row.
-        calls_readers: bool, whether the readers are called, so that their input can be
-            looked at. Default True.
-        quiet: bool, whether what is between gives 0 for a neuron of zeros. Default
-            True.
+    They are the columns of each of the makers, of which one whose output is multiplied
+    as it is, a gate, comes after the others, and the rows of the readers.
+    `calls_readers`: the readers are called, so that their input can be looked at.
+    `quiet`: what is between gives 0 for a neuron of zeros.
     """
 
     makers: list[keras.layers.Layer]

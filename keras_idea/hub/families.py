@@ -160,16 +160,8 @@ HUB_FAMILIES: Mapping[str, Any] = types.MappingProxyType(
 )
 #: Prefixes of the other families of causal language models that a run can prune, which
 #: begin with a trained model.
-PRESET_FAMILIES = (
-    "Bloom",
-    "Falcon",
-    "GPT2",
-    "GPTNeoX",
-    "Gemma3",
-    "Gemma4",
-    "OPT",
-    "Qwen3_5",
-    "SmolLM3",
+PRESET_FAMILIES = tuple(
+    "Bloom Falcon GPT2 GPTNeoX Gemma3 Gemma4 OPT Qwen3_5 SmolLM3".split()
 )
 
 

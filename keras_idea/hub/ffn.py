@@ -98,14 +98,12 @@ def _held_by(
     found, absent = [], None
     for layout in layouts:
         try:
-            owner = block
-            if layout.inside:
-                owner = operator.attrgetter(layout.inside)(block)
+            inside = layout.inside
+            owner = operator.attrgetter(inside)(block) if inside else block
             operator.attrgetter(layout.down)(owner)
+            found.append((layout, owner))
         except AttributeError as error:
             absent = error
-            continue
-        found.append((layout, owner))
     if not found and absent is not None:
         raise absent
     return found

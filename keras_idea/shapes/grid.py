@@ -96,14 +96,11 @@ def spread(
 
 
 def _sizes(axis: Axis, full: int, least: float, round_to: int) -> list[int]:
-    step = {"neurons": round_to, "hidden_dim": _feature_step(full, least)}.get(axis, 1)
+    of_features = max(1, round((1 - least) * full / _FEATURE_STEPS))
+    step = {"neurons": round_to, "hidden_dim": of_features}.get(axis, 1)
     first = max(1, math.ceil(least * full / step)) * step
     sizes = list(range(first, full + 1, step))
     return sizes if sizes and sizes[-1] == full else [*sizes, full]
-
-
-def _feature_step(full: int, least: float) -> int:
-    return max(1, round((1 - least) * full / _FEATURE_STEPS))
 
 
 def _partial(shape: Shape, full: Mapping[Axis, int]) -> Shape:

@@ -91,7 +91,11 @@ def narrowed(
     `caller` is what errors call the function that needs it.
     """
     ffns = check_at_rest(model, caller)
-    _check_student(model)
+    if student_of(model) is not model:
+        raise ArgumentError(
+            f"'{model.name}' is a Distiller, whose teacher is not pruned. Compact what "
+            "it has trained: compact(distiller.student)."
+        )
     _warn_of_nothing(model, ffns)
     if not model.built:
         raise ArgumentError(
@@ -124,14 +128,6 @@ def narrowed(
     check_same_function(model, narrow)
     follow_widths(narrow, {(ffn.hidden_dim, stay.shape[-1]) for ffn, stay in kept})
     return narrow, pairs
-
-
-def _check_student(model: keras.layers.Layer) -> None:
-    if student_of(model) is not model:
-        raise ArgumentError(
-            f"'{model.name}' is a Distiller, whose teacher is not pruned. Compact what "
-            "it has trained: compact(distiller.student)."
-        )
 
 
 # What `compact` has returned: to compact it again is no mistake.

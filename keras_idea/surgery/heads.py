@@ -1,6 +1,7 @@
 """The heads of a model's attention layers that can be pruned, or why they cannot."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import collections
+from collections.abc import Mapping
 
 import keras
 
@@ -31,11 +32,17 @@ def find_heads(model: keras.layers.Layer) -> Found[AttentionGroup]:
     decoder, and of KerasHub's families whose config says how wide a head is.
     """
     layers = list(walk(student_of(model)))
-    parents = _parents(layers)
+    # Of a layer those of KerasHub, or of this package, that hold it directly.
+    holders: dict[int, list[keras.layers.Layer]] = collections.defaultdict(list)
+    for layer in layers:
+        ours = type(layer).__module__.startswith("keras_idea.")
+        if (ours or _of_hub(layer)) and not is_backbone(layer):
+            for sublayer in sublayers(layer):
+                holders[id(sublayer)].append(layer)
     groups: list[AttentionGroup] = []
     left_out: dict[str, str] = {}
     for backbone in [layer for layer in layers if is_backbone(layer)]:
-        found, why = _of_backbone(backbone, parents)
+        found, why = _of_backbone(backbone, holders)
         groups += found
         left_out |= why
     hub = {id(p) for layer in layers if _of_hub(layer) for p in walk(layer)}
@@ -46,7 +53,7 @@ def find_heads(model: keras.layers.Layer) -> Found[AttentionGroup]:
         if id(layer) in hub:
             why_not = f"it lies in a layer of KerasHub's, {_HELD_BY_HUB}"
         if why_not is None:
-            groups.append(_group(layer, parents, None))
+            groups.append(_group(layer, holders[id(layer)], None))
         else:
             left_out[layer.path] = why_not
     places = {id(layer): place for place, layer in reversed(list(enumerate(layers)))}
@@ -80,7 +87,7 @@ def _of_hub(layer: keras.layers.Layer) -> bool:
 
 
 def _of_backbone(
-    backbone: keras.Model, parents: Mapping[int, list[keras.layers.Layer]]
+    backbone: keras.Model, holders: Mapping[int, list[keras.layers.Layer]]
 ) -> tuple[list[AttentionGroup], dict[str, str]]:
     """The heads of a KerasHub backbone: all of a stack, or none."""
     name = type(backbone).__name__
@@ -90,7 +97,10 @@ def _of_backbone(
     for stack, arguments in stacks.items():
         blocks = getattr(backbone, stack) if stack else [backbone]
         layers = [
-            part for block in blocks for part in walk(block) if _is_attention(part)
+            part
+            for block in blocks
+            for part in walk(block)
+            if part.built and projections_of(part) is not None
         ]
         reasons = {layer.path: why for layer in layers if (why := _why_not(layer))}
         if arguments is None:
@@ -101,12 +111,8 @@ def _of_backbone(
             left_out |= {layer.path: reasons.get(layer.path, first) for layer in layers}
         else:
             told = HeadArguments(backbone, *arguments)
-            groups += [_group(layer, parents, told) for layer in layers]
+            groups += [_group(layer, holders[id(layer)], told) for layer in layers]
     return groups, left_out
-
-
-def _is_attention(layer: keras.layers.Layer) -> bool:
-    return layer.built and projections_of(layer) is not None
 
 
 def _why_not(layer: keras.layers.Layer) -> str | None:
@@ -134,7 +140,7 @@ def _why_not(layer: keras.layers.Layer) -> str | None:
 
 def _group(
     layer: keras.layers.Layer,
-    parents: Mapping[int, list[keras.layers.Layer]],
+    holders: list[keras.layers.Layer],
     arguments: HeadArguments | None,
 ) -> AttentionGroup:
     parts = projections_of(layer)
@@ -149,26 +155,6 @@ def _group(
         query_heads=queries // keys,
         width=1 if heads_apart else layer.head_dim,
         sinks=getattr(layer, "sinks", None),
-        holders=list(_around(layer, parents)),
+        holders=holders,
         arguments=arguments,
     )
-
-
-def _parents(
-    layers: Sequence[keras.layers.Layer],
-) -> dict[int, list[keras.layers.Layer]]:
-    found: dict[int, list[keras.layers.Layer]] = {}
-    for layer in layers:
-        for sublayer in sublayers(layer):
-            found.setdefault(id(sublayer), []).append(layer)
-    return found
-
-
-def _around(
-    layer: keras.layers.Layer, parents: Mapping[int, list[keras.layers.Layer]]
-) -> Iterator[keras.layers.Layer]:
-    """The layers of KerasHub, or of this package, that hold a layer directly."""
-    for parent in parents.get(id(layer), []):
-        if _of_hub(parent) or type(parent).__module__.startswith("keras_idea."):
-            if not is_backbone(parent):
-                yield parent

@@ -113,13 +113,7 @@ def set_variables(optimizer: keras.Optimizer, variables: list[keras.Variable]) -
     `overwrite_with_gradient=True`, for which it keeps no slots.
     """
     for part in parts(optimizer):
-        index = {id(v): i for i, v in enumerate(trained_variables(part))}
-        order = [index.get(id(variable)) for variable in variables]
-        slots = {
-            name: [None if i is None else slot[i] for i in order]
-            for name, slot in slots_of(part)
-        }
-        train_others(part, variables, slots)
+        _train(part, variables)
 
 
 def drop_variables(
@@ -128,10 +122,17 @@ def drop_variables(
     """Takes variables, with their slots, out of the optimizer, in place."""
     gone = {id(variable) for variable in variables}
     for part in parts(optimizer):
-        trained = trained_variables(part)
-        stay = [i for i, v in enumerate(trained) if id(v) not in gone]
-        slots = {name: [slot[i] for i in stay] for name, slot in slots_of(part)}
-        train_others(part, [trained[i] for i in stay], slots)
+        _train(part, [v for v in trained_variables(part) if id(v) not in gone])
+
+
+def _train(part: keras.Optimizer, variables: list[keras.Variable]) -> None:
+    index = {id(v): i for i, v in enumerate(trained_variables(part))}
+    order = [index.get(id(variable)) for variable in variables]
+    slots = {
+        name: [None if i is None else slot[i] for i in order]
+        for name, slot in slots_of(part)
+    }
+    train_others(part, variables, slots)
 
 
 def copy_optimizer(

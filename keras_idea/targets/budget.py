@@ -36,17 +36,10 @@ class Costs:
 
 @dataclasses.dataclass(frozen=True)
 class Budget:
-    """What the narrow model may cost at most.
+    """What the narrow model may cost at most: by one of three numbers, or not limited.
 
-    Args:
-        parameters: int >= 1, its parameters; or None.
-        bytes: int >= 1, its parameters in `dtype`; or None.
-        flops: int >= 1, operations of a token in a forward pass, as of `Costs`; or
-            None.
-        dtype: str, what `bytes` are counted in: one of `BYTES`.
-
-    Raises:
-        ValueError: for anything else, or more than one of the three.
+    `flops` are those of a token in a forward pass, as of `Costs`. `bytes` are those of
+    the parameters in `dtype`, one of `BYTES`.
     """
 
     parameters: int | None = None
