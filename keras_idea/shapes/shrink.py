@@ -197,7 +197,7 @@ def cut(model: Model, shape: Shape, importance: Importance) -> Model:
 
 
 def groups_of(model: keras.Model, shape: Shape) -> list[FFN]:
-    """The groups whose width a shape says; refuses a kind that the model has not."""
+    """The groups whose width a shape says; refuses a kind that the model lacks."""
     kinds = [kind for kind in _WIDTHS if kind in shape]
     groups = find_groups(model, kinds)
     for kind in kinds:

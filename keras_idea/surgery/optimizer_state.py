@@ -78,7 +78,7 @@ def narrow_variable(
 ) -> None:
     """Slices, in place, a trained variable and its slots to the kept neurons.
 
-    They are ascending, see `Cut.take`. None: no optimizer trains it.
+    `kept` is ascending, see `Cut.take`. Without an optimizer there are no slots.
     """
     trainers = [] if optimizer is None else parts(optimizer)
     keys = [variable_key(part, cut.variable) for part in trainers]

@@ -26,8 +26,8 @@ def check_targets(
 ) -> Targets:
     """Refuses targets that are neither numbers nor fractions, or say a thing twice.
 
-    `target_dim` is that of "neurons", `kinds` those that a budget may prune: with one,
-    whose `Budget` is not empty, the targets are None.
+    `target_dim` is that of "neurons", `kinds` those that a budget may prune; with a
+    budget the targets are None.
     """
     if isinstance(kinds, str) or not kinds or set(kinds) - set(KINDS):
         raise ArgumentError(
