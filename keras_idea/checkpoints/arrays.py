@@ -14,8 +14,6 @@ from keras_idea.errors import CheckpointError
 
 # What a process says of its files, until the manifest is written.
 _PART = "part-"
-
-
 # Between the name of an array and where a piece of it begins: "kernel#0,128".
 _AT = "#"
 
@@ -27,26 +25,8 @@ def write_part(
 ) -> None:
     """Writes one process's arrays to files, one file's worth of them in memory.
 
-    Of several processes all must call it, and it returns when all have written.
-
-    Args:
-        folder: Path of a folder that is there.
-        arrays: iterable of (name, function that returns a NumPy array).
-        shard_bytes: int, size of a file; a larger array has one for itself.
-
-    Raises:
-        OSError: if a file cannot be written, by any process.
+    A file has `shard_bytes` at most; a larger array has one for itself.
     """
-    if processes.count() == 1:
-        return _write_part(folder, arrays, shard_bytes)
-    processes.on_each(lambda: _write_part(folder, arrays, shard_bytes))
-
-
-def _write_part(
-    folder: pathlib.Path,
-    arrays: Iterable[tuple[str, Callable[[], np.ndarray]]],
-    shard_bytes: int,
-) -> None:
     places: dict[str, str] = {}
     shard: dict[str, np.ndarray] = {}
     count = size = 0
@@ -72,14 +52,7 @@ def _write_part(
 
 
 def read_parts(folder: pathlib.Path) -> dict[str, str]:
-    """Reads, and removes, what each process said of its files.
-
-    Args:
-        folder: Path of the folder.
-
-    Returns:
-        dict of an array's name to its file's.
-    """
+    """Reads, and removes, what each process said: name of an array -> its file."""
     places: dict[str, str] = {}
     for path in sorted(folder.glob(f"{_PART}*.json")):
         places.update(json.loads(path.read_text(encoding="utf-8")))
@@ -95,14 +68,7 @@ def piece_name(name: str, start: Sequence[int]) -> str:
 class SavedCheckpoint:
     """One verified checkpoint.
 
-    Args:
-        folder: Path of its folder.
-        manifest: dict, what `manifest.json` holds.
-
-    Attributes:
-        folder: Path.
-        step: int, optimizer steps done.
-        facts: dict, as it was given to `CheckpointFiles.write`.
+    `step` are the optimizer steps done, `facts` what `CheckpointFiles.write` was given.
     """
 
     def __init__(self, folder: pathlib.Path, manifest: dict) -> None:

@@ -25,12 +25,7 @@ def check_order(
 ) -> None:
     """Rejects callbacks whose state would be saved too early, or restored twice.
 
-    Args:
-        checkpoint: the callback that saves, in one of whose hooks this is called.
-        stateful: objects that it saves.
-
-    Raises:
-        ArgumentError: naming the callback.
+    To be called in a hook of `checkpoint`, which saves the objects `stateful` too.
     """
     saved, behind = set(map(id, stateful)), False
     for peer in peers(checkpoint):
@@ -52,13 +47,9 @@ def check_order(
 def memories(
     checkpoint: keras.callbacks.Callback,
 ) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
-    """What the callbacks in the list of this one remember.
+    """What the callbacks in the list of this one remember, as JSON and as arrays.
 
-    Args:
-        checkpoint: the callback that saves, in one of whose hooks this is called.
-
-    Returns:
-        List of dicts that JSON can hold, one per callback; and dict of name to array.
+    To be called in one of its hooks. One dict for each callback.
     """
     facts, arrays = [], {}
     for i, (kind, callback) in enumerate(_companions(checkpoint)):
@@ -76,15 +67,10 @@ def put_back(
     facts: list[dict[str, Any]],
     arrays: Mapping[str, np.ndarray],
 ) -> None:
-    """Gives the callbacks what they remembered, after they began anew.
+    """Gives the callbacks what `memories` returned, after they began anew.
 
     To be called in `on_train_begin` of the last callback. If EarlyStopping had ended
     the run, and its patience is not greater now, the `fit` under way trains no epoch.
-
-    Args:
-        checkpoint: the callback that saves, in one of whose hooks this is called.
-        facts: list of dicts, as `memories` returned them.
-        arrays: dict of name to array, as `memories` returned it.
     """
     found = _companions(checkpoint)
     was, here = [fact["kind"] for fact in facts], [kind for kind, _ in found]
@@ -115,14 +101,14 @@ def _stay_stopped(callback: keras.callbacks.EarlyStopping) -> None:
 def _companions(
     checkpoint: keras.callbacks.Callback,
 ) -> list[tuple[str, keras.callbacks.Callback]]:
-    found = ((kind_of(callback), callback) for callback in peers(checkpoint))
-    return [(_told(kind, callback), callback) for kind, callback in found if kind]
-
-
-def _told(kind: str, callback: keras.callbacks.Callback) -> str:
-    """What must be the same: the best of one metric is nothing to another."""
-    monitor = getattr(callback, "monitor", None)
-    return kind if monitor is None else f"{kind} of {monitor}"
+    found = []
+    for callback in peers(checkpoint):
+        if kind := kind_of(callback):
+            # The best of one metric is nothing to another.
+            monitor = getattr(callback, "monitor", None)
+            told = kind if monitor is None else f"{kind} of {monitor}"
+            found.append((told, callback))
+    return found
 
 
 def _as_json(value: Any) -> Any:

@@ -39,12 +39,6 @@ class CheckpointFiles:
     written, whatever its step. The name ends with letters of its writer's own, so that
     two writers never replace each other's.
 
-    Args:
-        folder: path.
-        keep: int >= 1, how many are kept. Default 3.
-        shard_bytes: int, size of a file of arrays; a larger array has one for
-            itself. Default 1 GiB.
-
     Example:
     >>> files = CheckpointFiles("runs/mine/checkpoints")
     >>> name = files.write(100, [("kernel", lambda: np.ones(3))], {"width": 8})
@@ -68,23 +62,12 @@ class CheckpointFiles:
         """Writes a checkpoint, then removes the oldest that are too many.
 
         Of several processes all must call it; each gives the arrays that it alone
-        holds, into files of its own.
-
-        Args:
-            step: int, optimizer steps done.
-            arrays: iterable of (name, function that returns a NumPy array).
-            facts: dict that JSON can hold.
-
-        Returns:
-            str, the name of its folder.
-
-        Raises:
-            OSError: if it cannot be written (a full disk, say). What was there
-                before is left as it was.
-            CheckpointError: if another process is writing to the folder.
+        holds, as functions by name, into files of its own. Where it fails (`OSError`: a
+        full disk; `CheckpointError`: another process is writing), what was there before
+        is left as it was. Returns the name of its folder.
         """
         with self._new_folder(step) as folder:
-            write_part(folder, arrays, self._shard_bytes)
+            processes.on_each(lambda: write_part(folder, arrays, self._shard_bytes))
             if processes.is_first():
                 write_manifest(folder, step, facts, read_parts(folder))
         if processes.is_first():
@@ -117,7 +100,9 @@ class CheckpointFiles:
             def make() -> str:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 self._lock(stack)
-                self._clear_leftovers()
+                # What a killed process has left unfinished.
+                for path in self.folder.glob(f"{TEMPORARY}*"):
+                    shutil.rmtree(path, ignore_errors=True)
                 number = 1 + max((place for place, *_ in self._places()), default=0)
                 name = f"checkpoint-{number:06d}-step-{step:08d}-{self._writer}"
                 folder = stack.enter_context(replacing(self.folder / name))
@@ -127,17 +112,10 @@ class CheckpointFiles:
             yield pathlib.Path(processes.from_first(make))
 
     def newest(self) -> SavedCheckpoint | None:
-        """The newest checkpoint that is whole.
+        """The newest checkpoint that is whole; None if there is none at all.
 
-        Damaged ones are passed over with a warning that names the damage.
-
-        Returns:
-            `SavedCheckpoint`, or None if there is none at all.
-
-        Raises:
-            CheckpointError: if there are checkpoints and all are damaged.
-            FormatError: if an earlier version of the package wrote the newest that is
-                whole.
+        Damaged ones are passed over with a warning; if all are, it is a
+        `CheckpointError`. One of an earlier version of the package is a `FormatError`.
         """
         name = processes.from_first(self._newest_name)
         if name is None:
@@ -178,11 +156,6 @@ class CheckpointFiles:
                 f"folder={str(self.folder)!r}, held by {error}. Use another folder, or "
                 "end one of the two runs."
             ) from None
-
-    def _clear_leftovers(self) -> None:
-        """Removes what a killed process has left unfinished."""
-        for path in self.folder.glob(f"{TEMPORARY}*"):
-            shutil.rmtree(path, ignore_errors=True)
 
 
 def _remove(folder: pathlib.Path) -> None:

@@ -15,14 +15,7 @@ NAME = "manifest.json"
 def write_manifest(
     folder: pathlib.Path, step: int, facts: dict, arrays: dict[str, str]
 ) -> None:
-    """Writes the manifest of a checkpoint whose arrays are written.
-
-    Args:
-        folder: Path of the checkpoint's folder.
-        step: int, optimizer steps done.
-        facts: dict that JSON can hold.
-        arrays: dict of an array's name to its file's.
-    """
+    """Writes the manifest of a checkpoint; `arrays` names the file of each array."""
     files = {name: digest_of_file(folder / name) for name in sorted({*arrays.values()})}
     manifest = {
         "format": FORMAT,
@@ -38,16 +31,8 @@ def write_manifest(
 def verified_manifest(folder: pathlib.Path, files: bool = True) -> dict:
     """Reads a manifest, if it and every file that it names are as they were written.
 
-    Args:
-        folder: Path of the checkpoint's folder.
-        files: bool, whether the files are read for their digests. Default True.
-
-    Returns:
-        dict of "step", "facts", "arrays" and "files".
-
-    Raises:
-        FormatError: if an earlier version of the package has written it.
-        CheckpointError: if the checkpoint is damaged; says how.
+    With `files=False` the files are not read. Else a `CheckpointError` says what is
+    damaged, a `FormatError` that an earlier version of the package has written it.
     """
     manifest = _read(folder)
     _check_format(folder, manifest.get("format"))

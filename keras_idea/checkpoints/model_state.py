@@ -12,7 +12,7 @@ from keras_idea.checkpoints.arrays import piece_name
 from keras_idea.errors import ArgumentError
 from keras_idea.keras_private.layer_walk import student_of
 from keras_idea.methods.probe import Probe
-from keras_idea.surgery.condition import condition_of
+from keras_idea.surgery.condition import is_pruned
 from keras_idea.surgery.find import FFN, find_ffns, find_groups
 from keras_idea.surgery.narrow_in_place import narrow_to
 from keras_idea.surgery.probes import attach_probes, detach_probes
@@ -22,17 +22,12 @@ from keras_idea.surgery.pruner import own_variables
 def state_arrays(model: keras.Model) -> list[tuple[str, Callable[[], np.ndarray]]]:
     """The variables of a model and of its optimizer, seeds and scores among them.
 
-    Args:
-        model: a built Keras model. During `fit` on jax its state must be synced
-            (touching `callback.model` does it).
-
-    Returns:
-        List of (name, function that returns the NumPy array): nothing is copied
-        before it is asked for. A name is `model/<place>/<variable's name>`,
-        `neurons/<place>/<name>` of an FFN whose layers have none, `kv_groups/...` of
-        an attention layer that was pruned, or `optimizer/<place>`: places, because
-        Keras numbers paths by what else a process has made. Of several processes each
-        has the pieces that it alone holds, see `piece_name`.
+    Functions by name: nothing is copied before it is asked for. A name is
+    `model/<place>/<variable's name>`, `neurons/<place>/<name>` of an FFN whose layers
+    have none, `kv_groups/...` of an attention layer that was pruned, or
+    `optimizer/<place>`: places, because Keras numbers paths by what else a process has
+    made. Of several processes each has the pieces that it alone holds, see
+    `piece_name`. In `fit` on jax the model must be in sync.
     """
 
     def reader(value: Any) -> Callable[[], np.ndarray]:
@@ -68,16 +63,11 @@ def state_bytes(model: keras.Model) -> int:
 
 
 def state_facts(model: keras.Model) -> dict:
-    """What must be known of a model besides its arrays.
+    """What must be known of a model besides its arrays, as JSON holds it.
 
-    Args:
-        model: a built Keras model.
-
-    Returns:
-        dict that JSON can hold: of each FFN its width at first and now, and the probe
-        that a pruning method has in it; of each attention layer that was pruned, its
-        place among those of the model and its key/value heads at first and now; and
-        the class of the optimizer.
+    Of each FFN its width at first and now, and the probe of a pruning method; of each
+    attention layer that was pruned its place and its heads at first and now; and the
+    class of the optimizer.
     """
     ffns = [
         {
@@ -105,19 +95,13 @@ def restore_state(
 ) -> None:
     """Puts a model into the state that was saved, narrowing it first where it was.
 
-    Args:
-        model: a built Keras model, made and compiled as the saved one was.
-        facts: dict, what `state_facts` said.
-        shapes: dict of name to shape, of all arrays that were saved.
-        read: function of a name that returns its array.
-
-    Raises:
-        ValueError: if the model is another one, or is being pruned. It may have been
-            narrowed by then, but no value was changed.
+    `facts` are those of `state_facts`, `shapes` those of all arrays that were saved, by
+    the names that `read` takes. Refuses another model, and one that is being pruned: it
+    may have been narrowed by then, but no value was changed.
     """
     _check_same_kind(model, facts)
     ffns, heads = find_ffns(model), _saved_heads(model, facts)
-    if condition_of(model).pruning:
+    if is_pruned(model, find_groups(model)):
         raise ArgumentError(
             f"Model '{model.name}' is being pruned. End that with "
             "`callback.on_train_end()` before a checkpoint is restored."

@@ -14,19 +14,17 @@ from keras_idea.keras_private.randomness import global_seed
 def random_state() -> dict[str, np.ndarray]:
     """The state of Python's, NumPy's, Keras's and torch's global generators.
 
-    Layers that draw numbers have generators of their own, which are variables of
-    the model; but for dropout on torch, which draws from torch's.
-
-    Returns:
-        dict of name to NumPy array.
+    Layers that draw numbers have generators of their own, which are variables of the
+    model; but for dropout on torch, which draws from torch's.
     """
     # First: making it, where nothing has yet, draws from Python's.
     seed = global_seed()
     kind, words, *position = np.random.get_state()
+    host = json.dumps([random.getstate(), [kind, *position]])
     state = {
         "keras": np.asarray(keras.ops.convert_to_numpy(seed.value)),
         "numpy": np.asarray(words),
-        "host": _as_array([random.getstate(), [kind, *position]]),
+        "host": np.frombuffer(host.encode(), "uint8"),
     }
     if keras.backend.backend() == "torch":
         # Not imported: the package names no backend, and Keras has loaded this one.
@@ -38,11 +36,7 @@ def random_state() -> dict[str, np.ndarray]:
 
 
 def set_random_state(state: Mapping[str, np.ndarray]) -> None:
-    """Puts the generators back.
-
-    Args:
-        state: dict, as `random_state` returned it, on any backend.
-    """
+    """Puts the generators back to a `random_state`, of any backend."""
     global_seed().assign(state["keras"])
     (version, words, gauss), (kind, *position) = json.loads(state["host"].tobytes())
     np.random.set_state((kind, state["numpy"], *position))
@@ -54,7 +48,3 @@ def set_random_state(state: Mapping[str, np.ndarray]) -> None:
             if f"torch_cuda_{i}" in state:
                 device = torch.from_numpy(state[f"torch_cuda_{i}"].copy())
                 torch.cuda.set_rng_state(device, i)
-
-
-def _as_array(value: object) -> np.ndarray:
-    return np.frombuffer(json.dumps(value).encode(), "uint8")

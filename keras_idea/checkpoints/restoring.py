@@ -14,17 +14,7 @@ from keras_idea.errors import ArgumentError, CheckpointError
 
 
 def check_identity(identity: Any) -> dict[str, Any]:
-    """An identity as a checkpoint gives it back; refuses one that it cannot hold.
-
-    Args:
-        identity: what `Checkpoint` was given.
-
-    Returns:
-        dict.
-
-    Raises:
-        ArgumentError: if it is no dict, or JSON cannot hold it.
-    """
+    """An identity as a checkpoint gives it back; refuses what JSON cannot hold."""
     what = "`identity` must be a dict of what JSON can hold: numbers, texts and lists"
     if not isinstance(identity, Mapping):
         raise ArgumentError(f"{what}. Received: identity={identity!r}. Give a dict.")
@@ -42,17 +32,7 @@ def check_identity(identity: Any) -> dict[str, Any]:
 
 
 def check_stateful(stateful: Any) -> dict[str, Any]:
-    """Refuses objects without state.
-
-    Args:
-        stateful: what `Checkpoint` was given.
-
-    Returns:
-        dict.
-
-    Raises:
-        ArgumentError: if it is no dict of objects with `get_state` and `set_state`.
-    """
+    """Refuses what is no dict of objects with `get_state` and `set_state`."""
     what = "`stateful` must be a dict of names to objects that hold state"
     if not isinstance(stateful, Mapping):
         raise ArgumentError(f"{what}. Received: stateful={stateful!r}. Give a dict.")
@@ -67,15 +47,7 @@ def check_stateful(stateful: Any) -> dict[str, Any]:
 
 
 def restore_model(saved: SavedCheckpoint, model: keras.Model) -> None:
-    """Puts a model, with its optimizer, into a saved state.
-
-    Args:
-        saved: `SavedCheckpoint`.
-        model: keras.Model, as of `Checkpoint.restore`.
-
-    Raises:
-        CheckpointError: if the checkpoint is of another model.
-    """
+    """Puts a model, with its optimizer, into a saved state; refuses another model."""
     shapes = {
         name: saved.shape(name)
         for name in saved.names
@@ -90,16 +62,7 @@ def restore_model(saved: SavedCheckpoint, model: keras.Model) -> None:
 def check_same_run(
     saved: SavedCheckpoint, identity: dict, stateful: Collection[str]
 ) -> None:
-    """Rejects a checkpoint of a run with another identity or other stateful objects.
-
-    Args:
-        saved: `SavedCheckpoint`.
-        identity: dict, as `check_identity` returned it.
-        stateful: names of the objects that hold state.
-
-    Raises:
-        CheckpointError: naming what differs.
-    """
+    """Rejects a checkpoint of another identity or other stateful objects."""
     was = saved.facts["identity"]
     for name in [*was, *identity]:
         if was.get(name) != identity.get(name):

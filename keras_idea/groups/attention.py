@@ -17,14 +17,7 @@ from keras_idea.layers.cut import Cut
 
 @dataclasses.dataclass(frozen=True)
 class HeadArguments:
-    """What the config of a KerasHub backbone calls the heads of some attentions.
-
-    Attributes:
-        backbone: the backbone.
-        query_heads: str.
-        key_value_heads: str.
-        head_dim: str.
-    """
+    """What the config of a KerasHub backbone calls the heads of some attentions."""
 
     backbone: keras.Model
     query_heads: str
@@ -59,11 +52,6 @@ class AttentionGroup:
     arguments: HeadArguments | None = None
     kind = "kv_groups"
     quiet = True  # a head that nobody reads has no gradient
-
-    @property
-    def readers(self) -> list[keras.layers.Layer]:
-        """List of the one layer that reads the heads."""
-        return [self.reader]
 
     @property
     def layers(self) -> list[keras.layers.Layer]:
@@ -119,15 +107,7 @@ class AttentionGroup:
 
 
 def _head_axis(layer: keras.layers.Layer, reads: bool) -> int:
-    """The axis of a projection's kernel along which the heads lie.
-
-    Args:
-        layer: a Dense or EinsumDense layer.
-        reads: bool, whether it reads heads rather than makes them.
-
-    Returns:
-        int.
-    """
+    """The axis of a kernel along which the heads lie that its layer makes, or reads."""
     if isinstance(layer, keras.layers.Dense):
         return 0 if reads else 1
     inputs, kernel, outputs = layer.equation.replace("->", ",").split(",")

@@ -38,12 +38,7 @@ class Axes:
             self._reasons.setdefault(first, reason)
 
     def settle(self, axis: Hashable, reason: str) -> None:
-        """Has an axis, and those it is joined to, stay as they are.
-
-        Args:
-            axis: any hashable name.
-            reason: str; the first that is given is kept.
-        """
+        """Has an axis, and those it is joined to, stay; the first reason is kept."""
         self._reasons.setdefault(self._root(axis), reason)
 
     def reason(self, axis: Hashable) -> str | None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Container
+from typing import Generic, TypeVar
 
 import keras
 
@@ -17,6 +18,7 @@ from keras_idea.keras_private.models import Functional
 from keras_idea.keras_private.symbolic import Call, Recording, record
 from keras_idea.layers.cut import Cut
 
+Group = TypeVar("Group")
 #: Operations on each neuron that may make another number of zeros.
 _LOUD = frozenset(
     """Add Clip Divide Exp HardSigmoid LogSigmoid Maximum Minimum Power Sigmoid
@@ -30,14 +32,10 @@ _END = "it enters or leaves the model, or a layer that cannot be looked into"
 class DenseGroup:
     """Neurons that some layers make and others read.
 
-    Attributes:
-        makers: list of Dense or EinsumDense layers: a neuron is a column of each. One
-            whose output is multiplied as it is, a gate, comes after the others.
-        readers: list of the layers of which it is a row.
-        calls_readers: bool, whether the readers are called, so that their input can be
-            looked at. Default True.
-        quiet: bool, whether what is between gives 0 for a neuron of zeros. Default
-            True.
+    They are the columns of each of the makers, of which one whose output is multiplied
+    as it is, a gate, comes after the others, and the rows of the readers.
+    `calls_readers`: the readers are called, so that their input can be looked at.
+    `quiet`: what is between gives 0 for a neuron of zeros.
     """
 
     makers: list[keras.layers.Layer]
@@ -73,33 +71,18 @@ class DenseGroup:
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
-    """What was found in a model.
+class Found(Generic[Group]):
+    """What was found in a model: groups in its order, and by path why others not."""
 
-    Attributes:
-        groups: list of `DenseGroup`, in the model's order.
-        left_out: dict, path of a dense layer -> why its columns are no neurons that
-            can be pruned.
-    """
-
-    groups: list[DenseGroup]
+    groups: list[Group]
     left_out: dict[str, str]
 
 
-def find_dense_groups(model: keras.layers.Layer) -> Found:
+def find_dense_groups(model: keras.layers.Layer) -> Found[DenseGroup]:
     """Finds the neurons of a model's Dense layers that can be cut out.
 
     Those are the outputs of Dense (or such EinsumDense) layers that reach Dense layers,
     and nothing else, through operations on each neuron alone.
-
-    Args:
-        model: a built Keras model or layer.
-
-    Returns:
-        `Found`.
-
-    Raises:
-        ValueError: if `model` is no Keras layer.
 
     Example:
     >>> layers = [keras.Input((4,)), keras.layers.Dense(8), keras.layers.Dense(2)]
@@ -222,7 +205,9 @@ def _follow(call: Call, axes: Axes, kernels: dict[int, keras.layers.Layer]) -> N
             axes.join(id(call.outputs[0]), id(tensor))
 
 
-def _found(dense: list[keras.layers.Layer], axes: Axes, calls: list[Call]) -> Found:
+def _found(
+    dense: list[keras.layers.Layer], axes: Axes, calls: list[Call]
+) -> Found[DenseGroup]:
     groups: list[DenseGroup] = []
     left_out: dict[str, str] = {}
     loud = {id(t) for call in calls if _named(call, _LOUD) for t in call.outputs}

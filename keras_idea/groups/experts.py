@@ -12,14 +12,9 @@ from keras_idea.layers.cut import Cut, Packing
 class ExpertGroup:
     """The matrices of all experts, in variables of one layer with no layers in it.
 
-    They are `(E, D, F)`, or two matrices in `(E, D, 2 F)`, and `(E, F, D)`. All
-    experts have one width, so neurons are ranked among those of their own expert alone.
-
-    Attributes:
-        owner: the Keras layer, built.
-        names: list of str, its attributes up, gate (if it is not packed with up) and
-            down.
-        packing: see `Cut`, of up and gate.
+    They are `(E, D, F)`, or two matrices in `(E, D, 2 F)`, and `(E, F, D)`. All experts
+    have one width, so neurons are ranked among those of their own expert alone. `names`
+    are the owner's attributes up, gate (if it is not packed with up) and down.
     """
 
     owner: keras.layers.Layer

@@ -22,9 +22,7 @@ from keras_idea.typing import Tensor
 def measure(layer: keras.layers.Layer, state: NeuronState) -> None:
     """Has a layer's hidden activations pass through the probe of a state.
 
-    Args:
-        layer: a plain FFN, or the Dense or EinsumDense layer that reads the neurons.
-        state: `NeuronState` with a probe.
+    The layer is a plain FFN, or the Dense or EinsumDense one that reads the neurons.
     """
     base: Any = type(layer)
     become(layer, _measured_class(base))

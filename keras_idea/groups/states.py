@@ -24,14 +24,9 @@ def held_state(layer: keras.layers.Layer) -> NeuronState | None:
 
 
 def state_of(layer: keras.layers.Layer, cuts: Sequence[Cut]) -> NeuronState:
-    """The state of the neurons that a layer makes; a new one if there is none.
+    """The built state of the neurons that a layer makes; a new one if there is none.
 
-    Args:
-        layer: the Keras layer by which the neurons are known.
-        cuts: list of `Cut`, how they lie in its weights, the kernels first.
-
-    Returns:
-        `NeuronState`, built.
+    The cuts say how they lie in its weights, the kernels first.
     """
     state = _STATES.get(layer)
     if state is None:

@@ -9,14 +9,9 @@ import keras
 
 from keras_idea.errors import ArgumentError
 from keras_idea.hub import hf_exports
-from keras_idea.hub.family import (
-    Family,
-    FFNLayout,
-    FromNothing,
-    HFExport,
-)
+from keras_idea.hub.family import Family, FFNLayout, FromNothing, HFExport
 from keras_idea.hub.mixtures import MIXTURE_ROWS
-from keras_idea.hub.ungated import UNGATED_ROWS
+from keras_idea.hub.ungated import TWO_STACKS, UNGATED_ROWS
 
 _LLAMA = FFNLayout(
     up="_feedforward_gate_dense",
@@ -56,13 +51,13 @@ _ROWS = (
         "Mistral",
         ffns=_LLAMA,
         from_nothing=FromNothing("sentencepiece", _LLAMA_TOKENS),
-        hf=hf_exports.MISTRAL,
+        hf=hf_exports.PLAIN_POSITIONS,
     ),
     Family(
         "Qwen",
         ffns=_LLAMA,
         from_nothing=FromNothing("bpe", ("<|endoftext|>",)),
-        hf=hf_exports.QWEN,
+        hf=hf_exports.PLAIN_POSITIONS,
     ),
     Family(
         "Qwen3",
@@ -122,10 +117,7 @@ _ROWS = (
             up="input_projector",
             gate="gate_projector",
             down="output_projector",
-            stacks={
-                "encoder_transformer_layers": "intermediate_dim",
-                "decoder_transformer_layers": "intermediate_dim",
-            },
+            stacks=TWO_STACKS,
             gate_if="use_gated_activation",
         ),
     ),
@@ -141,11 +133,10 @@ _ROWS = (
     ),
     Family(
         "EdRec",
-        ffns=FFNLayout(
-            up="up_proj",
-            gate="gate_proj",
-            down="down_proj",
-            inside="mlp",
+        ffns=dataclasses.replace(
+            _PROJ,
+            up=_PROJ.gate,
+            gate=_PROJ.up,
             stacks={
                 "encoder_layers": "intermediate_dim",
                 "decoder_layers": "intermediate_dim",
@@ -169,16 +160,8 @@ HUB_FAMILIES: Mapping[str, Any] = types.MappingProxyType(
 )
 #: Prefixes of the other families of causal language models that a run can prune, which
 #: begin with a trained model.
-PRESET_FAMILIES = (
-    "Bloom",
-    "Falcon",
-    "GPT2",
-    "GPTNeoX",
-    "Gemma3",
-    "Gemma4",
-    "OPT",
-    "Qwen3_5",
-    "SmolLM3",
+PRESET_FAMILIES = tuple(
+    "Bloom Falcon GPT2 GPTNeoX Gemma3 Gemma4 OPT Qwen3_5 SmolLM3".split()
 )
 
 
@@ -193,30 +176,17 @@ def is_task(layer: object) -> bool:
 
 
 def check_family(backbone: keras.Model) -> None:
-    """Refuses a backbone of a family in the table that cannot be pruned.
-
-    Raises:
-        ValueError: why.
-    """
-    name = next(c for c in type(backbone).__mro__ if _from_hub(c)).__name__
-    if name in FAMILIES:
+    """Refuses a backbone of a family in the table that cannot be pruned."""
+    if _class_of_hub(backbone) in FAMILIES:
         ffn_layouts(backbone)
 
 
 def ffn_layouts(backbone: keras.Model) -> tuple[FFNLayout, ...]:
-    """Where a backbone keeps its FFNs.
+    """Where a backbone keeps its FFNs; of more than one layout, a block has some.
 
-    Args:
-        backbone: a KerasHub backbone.
-
-    Returns:
-        Tuple of `FFNLayout`; of more than one, a block has some.
-
-    Raises:
-        ValueError: if it is not in the table or cannot be pruned; why.
+    Refuses one that is not in the table or cannot be pruned.
     """
-    # A class that a user derives from KerasHub's is of KerasHub's family.
-    name = next(c for c in type(backbone).__mro__ if _from_hub(c)).__name__
+    name = _class_of_hub(backbone)
     row = FAMILIES.get(name)
     if row is not None and row.refused:
         raise ArgumentError(f"{name} cannot be pruned: {row.refused}.")
@@ -236,6 +206,11 @@ def ffn_layouts(backbone: keras.Model) -> tuple[FFNLayout, ...]:
     if layout.gate_if and not getattr(backbone, layout.gate_if):
         layout = dataclasses.replace(layout, gate="")
     return (layout, *row.others)
+
+
+def _class_of_hub(backbone: keras.Model) -> str:
+    # A class that a user derives from KerasHub's is of KerasHub's family.
+    return next(c for c in type(backbone).__mro__ if _from_hub(c)).__name__
 
 
 def _is_of_hub(layer: object, name: str) -> bool:

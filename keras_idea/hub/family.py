@@ -16,8 +16,8 @@ class FFNLayout:
 
     Attributes:
         up: str, attribute of the layer whose output is activated; it may be dotted.
-        gate: str, attribute of the linear layer beside it; "": there is none.
         down: str, attribute of the layer back to the model's width.
+        gate: str, attribute of the linear layer beside up; "": there is none.
         gate_if: str, attribute of the backbone that is False where there is none
             after all; "": there is no such.
         inside: str, attribute of a block that holds them; it may be dotted. "": the
@@ -37,8 +37,8 @@ class FFNLayout:
     """
 
     up: str
-    gate: str
     down: str
+    gate: str = ""
     gate_if: str = ""
     inside: str = ""
     stacks: Mapping[str, str] = dataclasses.field(
@@ -81,9 +81,7 @@ class FromNothing:
 class Rule:
     """Something that must hold of a backbone, or its export would be wrong.
 
-    Attributes:
-        holds: function of a backbone that returns a bool.
-        reason: str, what KerasHub does otherwise, and what to do.
+    The reason says what KerasHub does otherwise, and what to do.
     """
 
     holds: Callable[[Any], bool]
@@ -102,12 +100,9 @@ def has(attribute: str, value: object, reason: str) -> Rule:
 class HFExport:
     """KerasHub's export of a family to Hugging Face.
 
-    Attributes:
-        rules: tuple of `Rule`.
-        export_as: str, prefix of the classes by which it is exported, those of an
-            equal architecture. "": by its own.
-        tokenizer_as: str, tokenizer class that is then given its tokenizer's model
-            (`proto`).
+    `export_as` is the prefix of the classes, of an equal architecture, by which it is
+    exported; "": its own. `tokenizer_as` is the tokenizer class that is then given its
+    tokenizer's model (`proto`).
     """
 
     rules: tuple[Rule, ...] = ()

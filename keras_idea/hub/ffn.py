@@ -11,8 +11,6 @@ from keras_idea.groups.dense import DenseGroup
 from keras_idea.groups.experts import ExpertGroup
 from keras_idea.hub.families import ffn_layouts
 from keras_idea.hub.family import FFNLayout
-from keras_idea.layers.cut import Cut
-from keras_idea.layers.ffn_layer import GATED, UNGATED
 
 # What the layers that hold an FFN call its width.
 _WIDTH_ATTRIBUTES = (
@@ -27,11 +25,7 @@ _WIDTH_ATTRIBUTES = (
 class HubFFN:
     """One FFN that a layer of KerasHub's holds, or all the experts of a mixture.
 
-    Attributes:
-        owner: the Keras layer that holds its matrices.
-        backbone: the KerasHub backbone around it.
-        layout: `FFNLayout`, where its family keeps them.
-        stack: str, the attribute of the backbone that lists its block.
+    `stack` is the attribute of the backbone that lists its block.
     """
 
     owner: keras.layers.Layer
@@ -55,18 +49,9 @@ class HubFFN:
         return self.group.layers
 
     @property
-    def matrices(self) -> tuple[str, ...]:
-        """Tuple of str, "up", "gate" and "down", or without the gate."""
-        return GATED if self.layout.gate or self.layout.packing else UNGATED
-
-    @property
     def hidden_dim(self) -> int:
         """int, neurons (of each expert) the kernels have places for."""
         return self.group.hidden_dim
-
-    def cuts(self) -> list[Cut]:
-        """How its neurons lie in its weights, the kernels first."""
-        return self.group.cuts()
 
     def tell_width(self) -> None:
         """Has its layer and its backbone say how wide the kernels are now."""
@@ -80,23 +65,15 @@ class HubFFN:
     def group(self) -> DenseGroup | ExpertGroup:
         """What holds its matrices, and how."""
         layout = self.layout
+        names = [name for name in (layout.up, layout.gate, layout.down) if name]
         if layout.experts:
-            given = filter(None, (layout.up, layout.gate, layout.down))
-            return ExpertGroup(self.owner, list(given), layout.packing)
-        names = [getattr(layout, matrix) for matrix in self.matrices]
+            return ExpertGroup(self.owner, names, layout.packing)
         *makers, reader = [operator.attrgetter(name)(self.owner) for name in names]
         return DenseGroup(makers, [reader], layout.calls_down)
 
 
 def hub_ffns(backbone: keras.Model) -> list[HubFFN]:
-    """The FFNs of a backbone, in its own order.
-
-    Args:
-        backbone: a KerasHub backbone of a family in the table.
-
-    Returns:
-        list of `HubFFN`.
-    """
+    """The FFNs of a backbone of a family in the table, in its own order."""
     layouts = ffn_layouts(backbone)
     return [
         HubFFN(owner, backbone, layout, stack)
@@ -121,14 +98,12 @@ def _held_by(
     found, absent = [], None
     for layout in layouts:
         try:
-            owner = block
-            if layout.inside:
-                owner = operator.attrgetter(layout.inside)(block)
+            inside = layout.inside
+            owner = operator.attrgetter(inside)(block) if inside else block
             operator.attrgetter(layout.down)(owner)
+            found.append((layout, owner))
         except AttributeError as error:
             absent = error
-            continue
-        found.append((layout, owner))
     if not found and absent is not None:
         raise absent
     return found

@@ -14,15 +14,7 @@ _USUAL: Arguments = ("num_query_heads", "num_key_value_heads", "head_dim")
 
 HEAD_ARGUMENTS: Mapping[str, Arguments] = {
     f"{family}Backbone": _USUAL
-    for family in (
-        "Mistral",
-        "Qwen3",
-        "Qwen3Moe",
-        "Gemma",
-        "Gemma3",
-        "Gemma4",
-        "GptOss",
-    )
+    for family in "Mistral Qwen3 Qwen3Moe Gemma Gemma3 Gemma4 GptOss".split()
 }
 
 #: Of backbones with several lists of blocks: by the attribute that is the list.

@@ -11,8 +11,7 @@ _ROPE = has(
 _GEMMA2 = "KerasHub exports Gemma 2 as Gemma 1, which computes something else"
 _NO_OTHER = "KerasHub's export to Hugging Face knows no other"
 
-QWEN = HFExport((_ROPE,))
-MISTRAL = HFExport((_ROPE,))
+PLAIN_POSITIONS = HFExport((_ROPE,))
 GEMMA = HFExport(
     (
         has("use_post_ffw_norm", False, _GEMMA2),

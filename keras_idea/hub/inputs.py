@@ -16,19 +16,7 @@ from keras_idea.typing import Tensor
 def token_inputs(
     model: keras.Model, ids_BT: Tensor, mask_BT: np.ndarray | None = None
 ) -> Tensor | dict[str, Tensor]:
-    """Token ids in the form that a model takes.
-
-    Args:
-        model: keras.Model of token ids; or of a dict of inputs, as KerasHub's.
-        ids_BT: int array or tensor (B, T).
-        mask_BT: bool array (B, T) or None, which tokens are no padding. Defaults to
-            None: all of them.
-
-    Returns:
-        `ids_BT`, or a dict as `text_inputs` returns it.
-
-    Raises:
-        ValueError: if the model takes more than text.
+    """Token ids as a model takes them: as they are, or as `text_inputs` returns them.
 
     Example:
     >>> loss = model.evaluate(token_inputs(model, x), y, verbose=0)
@@ -44,17 +32,8 @@ def text_inputs(
 ) -> dict[str, Tensor]:
     """Inputs of a KerasHub model by their names, for token ids.
 
-    Args:
-        names: iterable of str, the model's inputs.
-        ids_BT: int array (B, T), or a tensor, inside a model too.
-        mask_BT: bool array (B, T) or None, which tokens are no padding. Defaults to
-            None: all of them.
-
-    Returns:
-        dict of arrays, or of tensors, (B, T): the ids as they are, the others int32.
-
-    Raises:
-        ValueError: if an input is none of those that follow from the ids; which.
+    `mask_BT` says which tokens are no padding; None: all. The ids stay as they are, the
+    others are int32. Refuses an input that does not follow from the ids.
 
     Example:
     >>> text_inputs(["token_ids", "padding_mask"], np.array([[5, 6]]))
@@ -78,14 +57,7 @@ def text_inputs(
 
 
 def start_token(preprocessor: keras.layers.Layer) -> str | None:
-    """The token that a model's tokenizer puts before every text.
-
-    Args:
-        preprocessor: a KerasHub `CausalLMPreprocessor`.
-
-    Returns:
-        str, or None if it puts none.
-    """
+    """The token that a tokenizer puts before every text; None if it puts none."""
     if not getattr(preprocessor, "add_start_token", False):
         return None
     return getattr(preprocessor.tokenizer, "start_token", None)

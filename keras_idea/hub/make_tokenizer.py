@@ -29,28 +29,13 @@ _SPACE = "▁"
 def make_tokenizer(
     family: str, kind: str, text: str | bytes, vocabulary_size: int | None = None
 ) -> keras.layers.Layer:
-    """Makes a tokenizer of a family's own KerasHub class.
+    """Makes a tokenizer of a family's own KerasHub class, for any text.
 
-    The same arguments give the same tokenizer, on every machine.
-
-    Args:
-        family: str, a key of `HUB_FAMILIES`, such as "llama3".
-        kind: "bytes" (the 256 bytes and the special tokens, nothing learnt),
-            "bpe" or "sentencepiece" (trained on `text`; each family's class reads
-            one of them).
-        text: str or UTF-8 bytes, what a trained tokenizer learns from. An
-            incomplete character at either end is left out.
-        vocabulary_size: int or None, tokens of a trained tokenizer in all, the
-            bytes and special tokens among them; fewer where the text has no more
-            to merge. Default 4096.
-
-    Returns:
-        A `keras_hub` tokenizer that gives back any text as it was.
-
-    Raises:
-        ConfigError: if keras_hub is missing, the kind is not the family's, the
-            vocabulary is too small or the text has nothing to learn from.
-        ValueError: for an unknown family or kind.
+    "bytes" knows the 256 bytes and the special tokens, "bpe" and "sentencepiece" are
+    trained on `text`; each family's class reads one of them. An incomplete character at
+    either end of the text is left out. A trained one has `vocabulary_size` tokens in
+    all (default 4096), or fewer where the text has no more to merge. The same arguments
+    give the same tokenizer, on every machine.
 
     Example:
     >>> tokenizer = make_tokenizer("llama3", "bytes", text="")
@@ -91,17 +76,9 @@ def make_tokenizer(
 def check_tokenizer(
     family: str, kind: str, vocabulary_size: int | None = None, name: str = "kind"
 ) -> None:
-    """Refuses a tokenizer that a family's class cannot read.
+    """Refuses a tokenizer that a family's class cannot read; says which would do.
 
-    Args:
-        family: str, a key of `HUB_FAMILIES`.
-        kind: str, one of `TOKENIZERS`.
-        vocabulary_size: int or None, tokens in all.
-        name: str, how the argument `kind` is called in the message.
-
-    Raises:
-        ConfigError: if the two do not fit, or the vocabulary is too small or
-            fixed; which would do.
+    `name` is what the message calls the argument `kind`.
     """
     row = HUB_FAMILIES[family]
     own, smallest = row.from_nothing.tokenizer, row.from_nothing.smallest_vocabulary

@@ -10,7 +10,6 @@ from keras_idea.hub.family import Family, FFNLayout
 # Both matrices of an expert that tokens come to lie in one variable.
 _FUSED = FFNLayout(
     up="_expert_feedforward_gate_dense",
-    gate="",
     down="_expert_feedforward_output_dense",
     inside="mlp.expert_bank",
     stacks={"transformer_layers": "moe_intermediate_dim"},
@@ -28,6 +27,11 @@ _SHARED = dataclasses.replace(
     _DENSE,
     inside="mlp.shared_expert_dense",
     stacks={"transformer_layers": "shared_expert_intermediate_dim"},
+)
+_SHARED_3_5 = dataclasses.replace(
+    _DENSE,
+    inside="mlp.shared_expert",
+    stacks={"transformer_layers": "shared_expert_intermediate_size"},
 )
 
 MIXTURE_ROWS = (
@@ -47,22 +51,11 @@ MIXTURE_ROWS = (
         "GptOss",
         ffns=FFNLayout(
             up="gate_up_proj",
-            gate="",
             down="down_proj",
             inside="sparse_moe_block.experts",
             experts=True,
             packing="pairs",
         ),
     ),
-    Family(
-        "Qwen3_5Moe",
-        ffns=_FUSED,
-        others=(
-            dataclasses.replace(
-                _DENSE,
-                inside="mlp.shared_expert",
-                stacks={"transformer_layers": "shared_expert_intermediate_size"},
-            ),
-        ),
-    ),
+    Family("Qwen3_5Moe", ffns=_FUSED, others=(_SHARED_3_5,)),
 )

@@ -15,12 +15,7 @@ from keras_idea.keras_private.variables import without_values
 def rebuild_backbone(
     backbone: keras.Model, told: Mapping[str, Any] | None = None
 ) -> keras.Model:
-    """A backbone of the same class and config, with values of its own.
-
-    Args:
-        backbone: a KerasHub backbone.
-        told: dict of arguments that the new one has other values of. Default None.
-    """
+    """A backbone of the same class and config but for `told`; its values are new."""
     mend_get_config(backbone)
     return type(backbone).from_config(_plain({**backbone.get_config(), **(told or {})}))
 
@@ -28,12 +23,7 @@ def rebuild_backbone(
 def check_one_width(backbone: keras.Model, widths: Mapping[int, int]) -> None:
     """Refuses widths of FFNs that a backbone's config cannot hold.
 
-    Args:
-        backbone: a KerasHub backbone.
-        widths: dict of the `id` of an FFN's first layer to the neurons it shall have.
-
-    Raises:
-        ValueError: if FFNs that one argument sets the width of are to differ.
+    By the `id` of an FFN's first layer, the neurons it shall have; others stay.
     """
     by_argument: dict[str, dict[str, int]] = {}
     for ffn in known_ffns(backbone):
@@ -51,11 +41,7 @@ def check_one_width(backbone: keras.Model, widths: Mapping[int, int]) -> None:
 def check_rebuildable(backbone: keras.Model) -> None:
     """Makes a backbone again from its config, without values, as `compact` will.
 
-    Args:
-        backbone: a KerasHub backbone.
-
-    Raises:
-        ValueError: if its class cannot, or if the new one has other variables.
+    Refuses it if its class cannot, or if the new one has other variables.
     """
     cure = (
         "so that it could be neither saved nor compacted once it is narrow. Prune a "
@@ -85,12 +71,7 @@ def check_rebuildable(backbone: keras.Model) -> None:
 def rebuild_task(task: keras.Model, backbone: keras.Model) -> keras.Model:
     """A task of the same class around another backbone, untrained.
 
-    Args:
-        task: a KerasHub task.
-        backbone: the backbone of the new one.
-
-    Returns:
-        A new task; the preprocessor, which has no weights, is the same object.
+    The preprocessor, which has no weights, is the same object.
     """
     config = {**task.get_config(), "backbone": backbone}
     # Not from its config, which leaves out the tokenizer's vocabulary.
@@ -101,12 +82,9 @@ def rebuild_task(task: keras.Model, backbone: keras.Model) -> keras.Model:
 def mend_get_config(backbone: keras.Model) -> None:
     """Mends, once a process, a config of KerasHub that forgets an argument.
 
-    `LlamaBackbone.get_config` (0.32) leaves out `tie_word_embeddings`, so that a
-    tied model could not be made again, nor its preset be loaded. The class is
-    mended, not the object, because `save_to_preset` of the stock model asks it.
-
-    Args:
-        backbone: a KerasHub backbone.
+    `LlamaBackbone.get_config` (0.32) leaves out `tie_word_embeddings`, so that a tied
+    model could not be made again, nor its preset be loaded. The class is mended, not
+    the object, because `save_to_preset` of the stock model asks it.
     """
     name = "tie_word_embeddings"
     if not getattr(backbone, name, False):

@@ -18,15 +18,9 @@ _PROBE_LENGTH = 8
 def check_same_function(model: keras.layers.Layer, copy: keras.layers.Layer) -> None:
     """Compares a KerasHub model with its narrow copy on a probe batch.
 
-    Models that need more than sequences of tokens (images, audio) are not run.
-
-    Args:
-        model: a KerasHub task or backbone, or a model around them, of which then
-            the backbones are compared.
-        copy: its narrow copy.
-
-    Raises:
-        ValueError: if the outputs differ by more than the dtype explains.
+    Of a model around backbones these are compared. Those that need more than sequences
+    of tokens (images, audio) are not run. Refuses outputs that differ by more than the
+    dtype explains.
     """
     for old, new in zip(_runnable(model), _runnable(copy), strict=True):
         probe = _probe(old)

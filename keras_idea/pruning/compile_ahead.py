@@ -7,9 +7,8 @@ import keras
 
 from keras_idea.keras_private.models import make_train_function
 from keras_idea.keras_private.train_step import train_step_of
-from keras_idea.surgery.ahead import Ahead
+from keras_idea.surgery.ahead import Ahead, narrow_step
 from keras_idea.surgery.find import FFN
-from keras_idea.surgery.rehearsal import narrow_step
 
 #: A narrowing: the step after which it is due, how wide each FFN is then, whether it
 #: is the last.

@@ -17,18 +17,9 @@ def kept_by_loss(
 ) -> list[int]:
     """Takes one block after another out, that without which the loss is smallest.
 
-    Args:
-        model: a compiled Keras model; it stays as it is.
-        blocks: its `Blocks`.
-        count: int, blocks that stay.
-        data: as of `loss_of`.
-        batch_size: int, of arrays.
-
-    Returns:
-        list of int, ascending: the blocks that stay.
-
-    Raises:
-        ValueError: if the model has no loss, the data no targets, or no loss is finite.
+    Gives the numbers of the `count` that stay, ascending; the model stays as it is.
+    Refuses a model without a loss, data without targets, and losses none of which is
+    finite.
     """
     check_compiled(model, "blocks_by='loss'")
     kinds, places = blocks.patterns(count)

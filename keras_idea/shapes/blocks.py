@@ -27,9 +27,7 @@ _DEPTH = "num_layers"
 class Blocks:
     """The blocks of a model, one behind the other.
 
-    Attributes:
-        model: the functional model, `Sequential` or KerasHub backbone that has them.
-        layers: list of the blocks.
+    `model` is the functional model, `Sequential` or KerasHub backbone that has them.
     """
 
     model: keras.Model
@@ -42,11 +40,8 @@ class Blocks:
     def patterns(self, count: int) -> tuple[list[Any], list[Any]]:
         """What kind each block is of, and each of the model with so many blocks.
 
-        In some families the kind of a block follows from its place: every second one
-        of Gemma 2 looks at a window only.
-
-        Returns:
-            two lists of what can be compared.
+        In some families the kind of a block follows from its place: every second one of
+        Gemma 2 looks at a window only. Kinds can be compared, and no more.
         """
         if not is_backbone(self.model) or _by_block(self.model, len(self)):
             return [0] * len(self), [0] * count
@@ -57,18 +52,11 @@ class Blocks:
 
 
 def find_blocks(model: keras.Model) -> Blocks:
-    """Finds the blocks of a model that can be taken out.
+    """Finds the blocks of a model that can be taken out, in its order.
 
-    Args:
-        model: a built KerasHub task or backbone; or a functional model or `Sequential`
-            with layers of one class, each of which holds other layers and returns
-            what has the shape of its input.
-
-    Returns:
-        `Blocks`, in the model's order.
-
-    Raises:
-        ValueError: if there are none, or of a backbone with several stacks of them.
+    Those of a KerasHub task or backbone, if there is one stack of them; of a functional
+    model or `Sequential` the layers of one class, each of which holds other layers and
+    returns what has the shape of its input. Refuses other models.
     """
     backbone = model.backbone if is_task(model) else model
     if is_backbone(backbone):
@@ -111,10 +99,7 @@ def without(
 ) -> Iterator[None]:
     """A scope in which blocks return what they are given.
 
-    Args:
-        blocks: list of them.
-        alive: function of a block that gives a boolean tensor: whether it does its
-            work in this pass after all. Default None: none does.
+    `alive` gives a boolean tensor for a block: whether it does its work after all.
     """
     with contextlib.ExitStack() as changes:
         for block in blocks:
@@ -124,18 +109,10 @@ def without(
 
 
 def take_out(model: keras.Model, kept: Sequence[int]) -> keras.Model:
-    """A new model of some blocks only.
+    """A new model, of the same class, of the blocks of some (ascending) numbers only.
 
-    Args:
-        model: as of `find_blocks`.
-        kept: ascending numbers of the blocks that stay.
-
-    Returns:
-        A new model of the same class; of a functional one, a functional one.
-
-    Raises:
-        ValueError: if the rest has other variables, or the new model computes
-            something else than the old one without the blocks.
+    Refuses one whose rest has other variables, or that computes something else than the
+    old one without the blocks.
     """
     blocks = find_blocks(model)
     gone = [b for place, b in enumerate(blocks.layers) if place not in {*kept}]

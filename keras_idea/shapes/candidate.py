@@ -45,13 +45,7 @@ def table(model: Candidate, candidates: Sequence[Candidate]) -> str:
 def draw(
     path: str | os.PathLike, model: Candidate, candidates: Sequence[Candidate]
 ) -> None:
-    """Draws the loss over the parameters, the three best by name, as a PNG.
-
-    Args:
-        path: path of the PNG.
-        model: the model as it is.
-        candidates: list of `Candidate`, best first.
-    """
+    """Draws the loss over the parameters, the three best by name, as a PNG."""
     title = "Loss of each shape before any training"
     with figure(path, 9, 5.5, title) as axis:
         axis.axhline(model.loss, color=MUTED, linestyle="--", linewidth=1)

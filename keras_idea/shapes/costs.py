@@ -1,7 +1,6 @@
 """What a model would cost in another shape, counted without making it."""
 
 import functools
-import math
 
 import keras
 
@@ -10,19 +9,14 @@ from keras_idea.shapes.blocks import find_blocks
 from keras_idea.shapes.hidden_size import feature_axes
 from keras_idea.shapes.shrink import Importance, groups_of
 from keras_idea.shapes.targets import Axis, Shape, size_of
-from keras_idea.targets.budget import Costs
+from keras_idea.targets.budget import Costs, costs_of_shapes
 
 
 class ShapeCosts:
-    """The parameters and FLOPs of a model in any shape of some axes.
+    """The parameters and FLOPs of a model without pruning state in any shape.
 
-    Args:
-        model: a built Keras model without pruning state.
-        axes: dict whose keys are the axes.
-        importance: `Importance` of the model, which says which blocks stay.
-
-    Attributes:
-        full: dict, axis -> how many there are, of the one that has most.
+    The shapes are of the keys of `axes`; `importance` says which blocks stay. `full` is
+    how many there are of an axis, of the one that has most.
     """
 
     def __init__(self, model: keras.Model, axes: Shape, importance: Importance) -> None:
@@ -78,6 +72,4 @@ class ShapeCosts:
                 if place not in kept:
                     for variable in block.variables:
                         shapes.pop(id(variable), None)
-        counts = {key: math.prod(sizes) for key, sizes in shapes.items()}
-        in_matrices = sum(n for key, n in counts.items() if key in self._matrices)
-        return Costs(sum(counts.values()), 2 * in_matrices)
+        return costs_of_shapes(shapes, self._matrices)

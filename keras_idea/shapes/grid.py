@@ -31,18 +31,9 @@ def shapes_within(
 ) -> list[Shape]:
     """The largest shapes that a budget allows: none could keep one step more.
 
-    Args:
-        budget: `Budget`.
-        costs: function of a shape that gives its `Costs`.
-        full: dict, axis -> how many there are.
-        least: dict, axis -> the least share that stays.
-        round_to: int >= 1, of which the neurons are a multiple.
-
-    Returns:
-        list of shapes, axis -> int; an axis of which all stay is not in them.
-
-    Raises:
-        ValueError: if no shape is within the budget, or the model itself is.
+    An axis of which all stay is not in them. `full` is how many there are of each axis,
+    `least` the least share that stays; neurons are multiples of `round_to`. Refuses a
+    budget that no shape meets, or that the model itself does.
     """
     if budget.allows(costs({})):
         raise ArgumentError(
@@ -89,15 +80,10 @@ def shapes_within(
 def spread(
     shapes: Sequence[Shape], full: Mapping[Axis, int], count: int
 ) -> list[Shape]:
-    """Some of many shapes, as unlike one another as can be.
+    """Some (`count`) of many shapes, as unlike one another as can be.
 
     The first is that whose axes keep most alike shares; each other the one farthest
     from those before it, in shares.
-
-    Args:
-        shapes: list of shapes.
-        full: dict, axis -> how many there are.
-        count: int >= 1, at most so many.
     """
     shares = np.array(
         [[s.get(axis, n) / n for axis, n in full.items()] for s in shapes]
@@ -110,14 +96,11 @@ def spread(
 
 
 def _sizes(axis: Axis, full: int, least: float, round_to: int) -> list[int]:
-    step = {"neurons": round_to, "hidden_dim": _feature_step(full, least)}.get(axis, 1)
+    of_features = max(1, round((1 - least) * full / _FEATURE_STEPS))
+    step = {"neurons": round_to, "hidden_dim": of_features}.get(axis, 1)
     first = max(1, math.ceil(least * full / step)) * step
     sizes = list(range(first, full + 1, step))
     return sizes if sizes and sizes[-1] == full else [*sizes, full]
-
-
-def _feature_step(full: int, least: float) -> int:
-    return max(1, round((1 - least) * full / _FEATURE_STEPS))
 
 
 def _partial(shape: Shape, full: Mapping[Axis, int]) -> Shape:

@@ -5,7 +5,6 @@ that the same class, told a smaller size, makes shorter.
 """
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -26,17 +25,7 @@ _SCALED = ("GemmaBackbone", "Gemma3Backbone")
 
 
 def check_hidden(model: keras.Model) -> keras.Model:
-    """Refuses a model whose hidden size cannot be made smaller exactly.
-
-    Args:
-        model: a built Keras model.
-
-    Returns:
-        the KerasHub backbone.
-
-    Raises:
-        ValueError: why not.
-    """
+    """The KerasHub backbone of a model; refuses one that cannot be cut exactly."""
     backbone = model.backbone if is_task(model) else model
     name, why = type(backbone).__name__, None
     if not is_backbone(backbone):
@@ -68,14 +57,7 @@ def norms_of(backbone: keras.Model) -> list[keras.layers.Layer]:
 
 
 def feature_axes(model: keras.Model) -> dict[int, list[int]]:
-    """Along which axes of its variables the features of the residual stream lie.
-
-    Args:
-        model: as of `check_hidden`.
-
-    Returns:
-        dict, `id` of a variable -> list of axes.
-    """
+    """Axes of a model's variables, by `id`, along which the stream's features lie."""
     backbone = check_hidden(model)
     size = getattr(backbone, _SIZE)
     with without_values():
@@ -94,22 +76,11 @@ def feature_axes(model: keras.Model) -> dict[int, list[int]]:
 
 
 def take_features(model: keras.Model, kept: np.ndarray) -> keras.Model:
-    """A new model with some features of the residual stream only.
+    """A new model with some features, ascending, of the residual stream only.
 
     Where embeddings are multiplied by the root of the size, they become larger by as
-    much as it becomes smaller, and the last norm's scale makes up for it in logits
-    from the same embeddings.
-
-    Args:
-        model: as of `check_hidden`.
-        kept: int array, ascending, the features that stay.
-
-    Returns:
-        A new model of the same class, not compiled.
-
-    Raises:
-        ValueError: if the model has variables of which the class does not tell how they
-            depend on the size.
+    much as it becomes smaller, and the last norm's scale makes up for it in logits from
+    the same embeddings.
     """
     backbone = check_hidden(model)
     size = getattr(backbone, _SIZE)
@@ -154,8 +125,3 @@ def _scale_embeddings(model: keras.Model, by: float) -> None:
     embedding.embeddings.assign(embedding.embeddings * by)
     scale = backbone.layer_norm.scale  # which is one less
     scale.assign((1 + scale) / by - 1)
-
-
-def feature_importance(sums: Sequence[tuple[np.ndarray, float]]) -> np.ndarray:
-    """Adds up what the norms said of each feature: float64 array `(D,)`."""
-    return sum((s / max(n, 1.0) for s, n in sums), start=np.zeros(1))

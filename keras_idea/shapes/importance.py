@@ -17,7 +17,7 @@ from keras_idea.methods.calibration import (
     activation_statistics,
     layer_statistics,
 )
-from keras_idea.shapes.hidden_size import feature_importance, norms_of
+from keras_idea.shapes.hidden_size import norms_of
 from keras_idea.surgery.find import FFN
 from keras_idea.surgery.probes import check_probes
 from keras_idea.typing import Tensor
@@ -28,15 +28,9 @@ MEASURES: tuple[Measure, ...] = ("activation", "magnitude")
 
 
 def weight_norm(group: FFN) -> Tensor:
-    r"""The L2 norm of each unit's own weights, in all its kernels.
+    r"""The L2 norm `(F,)`, or `(experts, F)`, of a unit's weights in all kernels.
 
     $$s_i = \sqrt{\sum_K \lVert w_i^K \rVert_2^2}$$
-
-    Args:
-        group: an `FFN` handle.
-
-    Returns:
-        Tensor `(F,)`, float32, or `(experts, F)`.
     """
     total: Any = 0.0
     for cut in group.kernel_cuts():
@@ -49,23 +43,11 @@ def weight_norm(group: FFN) -> Tensor:
 def activation_norms(
     model: keras.Model, groups: Sequence[FFN], data: Samples, **limits: int
 ) -> list[Tensor]:
-    """How large the activations of each unit are, over samples.
+    """How large the activations of each unit are, over samples: `(F,)` for each group.
 
     Of neurons as `keras_idea.functional.activation_importance`. Of a key/value head the
     L2 norm over the values that its query heads read, in place of one activation.
-
-    Args:
-        model: the built Keras model; it stays as it is.
-        groups: list of `FFN` handles of it.
-        data: as of `keras_idea.methods.Activation`.
-        **limits: `num_samples`, `batch_size`.
-
-    Returns:
-        list of tensors `(F,)`, float32, one for each group.
-
-    Raises:
-        ValueError: for experts, whose hidden activations cannot be seen, or if the
-            activations of a unit are not finite.
+    Refuses experts, whose hidden activations cannot be seen.
     """
     ffns = [group for group in groups if group.kind == "neurons"]
     heads = [group for group in groups if group.kind != "neurons"]
@@ -94,19 +76,10 @@ def block_influence(
     data: Samples,
     **limits: int,
 ) -> np.ndarray:
-    r"""How far each block turns what passes through it.
+    r"""How far each block turns what passes through it: at least zero, at most two.
 
     $$\mathrm{BI}_l = 1 - \mathbb{E}\,\frac{x_l^\top x_{l+1}}
     {\lVert x_l \rVert \lVert x_{l+1} \rVert}$$
-
-    Args:
-        model: the built Keras model; it stays as it is.
-        blocks: list of its blocks.
-        data: as of `keras_idea.methods.Activation`.
-        **limits: `num_samples`, `batch_size`.
-
-    Returns:
-        float64 array, one for each block: at least zero, and at most two.
 
     Source: ShortGPT (arXiv 2403.03853).
     """
@@ -118,21 +91,13 @@ def block_influence(
 def stream_importance(
     backbone: keras.Model, model: keras.Model, data: Samples, **limits: int
 ) -> np.ndarray:
-    """How large each feature of the residual stream is where a norm hands it on.
+    """How large each feature of the residual stream is where norms hand it on.
 
-    Args:
-        backbone: the KerasHub backbone.
-        model: the built Keras model around it, or it; it stays as it is.
-        data: as of `keras_idea.methods.Activation`.
-        **limits: `num_samples`, `batch_size`.
-
-    Returns:
-        float64 array `(features,)`: the activation importance, summed over the norms.
-
-    Source: Minitron (arXiv 2407.14679).
+    The activation importance, summed over the norms: Minitron (arXiv 2407.14679).
     """
     looked_at = [(norm, _of_outputs) for norm in norms_of(backbone)]
-    return feature_importance(layer_statistics(model, looked_at, data, **limits))
+    sums = layer_statistics(model, looked_at, data, **limits)
+    return sum((s / max(n, 1.0) for s, n in sums), start=np.zeros(1))
 
 
 def _of_heads(groups: int) -> Any:

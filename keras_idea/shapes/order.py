@@ -14,18 +14,7 @@ def most_important(
     """The blocks of the greatest importance together that fit a narrower model.
 
     Of all ascending choices whose kinds are those of the places, one after another, the
-    one of the greatest sum.
-
-    Args:
-        importance: float array, one for each block.
-        kinds: list, what kind each block is of.
-        places: list, what kind each block of the new model is of.
-
-    Returns:
-        list of int, ascending.
-
-    Raises:
-        ValueError: if no choice fits, or an importance is not finite.
+    one of the greatest sum. Refuses an importance that is not finite.
 
     Example:
     >>> most_important(np.array([1.0, 3.0, 0.5, 2.0]), "abab", "ab")

@@ -9,28 +9,15 @@ from keras_idea.errors import ArgumentError
 
 
 def inputs_of(data: Any) -> Any:
-    """The inputs of `(x, y)` or `(x, y, sample_weight)`; other data as they are.
-
-    Args:
-        data: as of `keras_idea.shrink`.
-    """
+    """The inputs of `(x, y)` or `(x, y, sample_weight)`; other data as they are."""
     return data[0] if isinstance(data, tuple) else data
 
 
 def loss_of(model: keras.Model, data: Any, batch_size: int) -> float:
-    """A compiled model's loss on data, in evaluation mode.
+    """A compiled model's loss on data, in evaluation mode; infinity in place of NaN.
 
-    Args:
-        model: a compiled Keras model. A KerasHub task's preprocessor is not asked.
-        data: a tuple `(x, y)` or `(x, y, sample_weight)` of arrays, or batches of such
-            tuples, as `evaluate` takes them.
-        batch_size: int, of arrays.
-
-    Returns:
-        float; infinity where it is not a number.
-
-    Raises:
-        ValueError: if the data hold no targets.
+    Data are a tuple `(x, y)` or `(x, y, sample_weight)` of arrays, or batches of such
+    tuples, as `evaluate` takes them. A KerasHub task's preprocessor is not asked.
     """
     if isinstance(data, tuple) and len(data) in (2, 3):
         x, y, *weight = data
@@ -51,11 +38,7 @@ def loss_of(model: keras.Model, data: Any, batch_size: int) -> float:
 
 
 def check_finite(loss: float, what: str) -> None:
-    """Refuses to rank by losses that are not finite.
-
-    Raises:
-        ValueError: saying whose loss it is.
-    """
+    """Refuses to rank by losses that are not finite."""
     if not math.isfinite(loss):
         raise ArgumentError(
             f"The loss of {what} is not finite on these data, so that nothing can be "
@@ -64,11 +47,7 @@ def check_finite(loss: float, what: str) -> None:
 
 
 def check_compiled(model: keras.Model, caller: str) -> None:
-    """Refuses a model without a loss.
-
-    Raises:
-        ValueError: if it is not compiled, or without a loss.
-    """
+    """Refuses a model that is not compiled, or without a loss."""
     if not getattr(model, "compiled", False) or model.loss is None:
         raise ArgumentError(
             f"{caller} judges by the model's own loss, and model '{model.name}' has "

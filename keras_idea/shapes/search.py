@@ -12,7 +12,7 @@ from keras_idea.shapes.costs import ShapeCosts
 from keras_idea.shapes.grid import LEAST, shapes_within, spread
 from keras_idea.shapes.samples import check_compiled, check_finite, loss_of
 from keras_idea.shapes.shape_losses import ShapeLosses
-from keras_idea.shapes.shrink import Measuring
+from keras_idea.shapes.shrink import measure
 from keras_idea.shapes.targets import AXES, Axis, Shape
 from keras_idea.surgery.compact import compile_like, narrowed
 from keras_idea.targets.budget import Budget
@@ -101,8 +101,8 @@ def search(
     compile_like(plain, model, None)
     itself = loss_of(plain, data, batch_size)
     check_finite(itself, f"model '{model.name}' as it is")
-    how = Measuring(data, "activation", "influence", num_samples, batch_size)
-    importance = how.importance(plain, axes)
+    sizes = {"num_samples": num_samples, "batch_size": batch_size}
+    importance = measure(plain, axes, data, "activation", "influence", **sizes)
     costs = ShapeCosts(plain, axes, importance)
     within = shapes_within(budget, costs.of, costs.full, least, round_to)
     chosen = spread(within, costs.full, candidates)

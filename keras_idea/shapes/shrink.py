@@ -87,14 +87,16 @@ def shrink(
     Source: Minitron (arXiv 2407.14679), ShortGPT (arXiv 2403.03853).
     """
     shape = check_shape(targets)
-    how = Measuring(
+    importance = measure(
+        model,
+        shape,
         data,
         check_choice("method", method, MEASURES),
         check_choice("blocks_by", blocks_by, ["influence", "loss"]),
-        check_int("num_samples", num_samples, minimum=1),
-        check_int("batch_size", batch_size, minimum=1),
+        num_samples=check_int("num_samples", num_samples, minimum=1),
+        batch_size=check_int("batch_size", batch_size, minimum=1),
     )
-    return cut(model, shape, how.importance(model, shape))
+    return cut(model, shape, importance)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,70 +125,49 @@ class Importance:
         return most_important(self.influence, *blocks.patterns(count))
 
 
-@dataclasses.dataclass(frozen=True)
-class Measuring:
-    """How importance is measured; the attributes are the arguments of `shrink`."""
-
-    data: Any
-    method: Measure
-    blocks_by: str
-    num_samples: int
-    batch_size: int
-
-    def importance(self, model: keras.Model, shape: Shape) -> Importance:
-        """Measures what a shape needs to know of a model.
-
-        Args:
-            model: the built Keras model; it stays as it is.
-            shape: as `check_shape` returns it.
-
-        Raises:
-            ValueError: as `shrink`.
-        """
-        limits = {"num_samples": self.num_samples, "batch_size": self.batch_size}
-        by_weights = self.method == "magnitude" and not set(shape) - set(_WIDTHS)
-        if self.data is None and not by_weights:
-            raise ArgumentError(
-                "shrink() needs `data` to measure what is important. Give samples of "
-                "the model's inputs; or method='magnitude' with targets for 'neurons' "
-                f"and 'kv_groups' only. Received: targets={shape!r}, data=None."
-            )
-        inputs = None if self.data is None else inputs_of(self.data)
-        groups = groups_of(model, shape)
-        if self.method == "magnitude":
-            scores = [weight_norm(group) for group in groups]
+def measure(
+    model: keras.Model,
+    shape: Shape,
+    data: Any,
+    method: Measure,
+    blocks_by: str,
+    **limits: int,
+) -> Importance:
+    """What a shape needs to know of a model; the other arguments are `shrink`'s."""
+    by_weights = method == "magnitude" and not set(shape) - set(_WIDTHS)
+    if data is None and not by_weights:
+        raise ArgumentError(
+            "shrink() needs `data` to measure what is important. Give samples of "
+            "the model's inputs; or method='magnitude' with targets for 'neurons' "
+            f"and 'kv_groups' only. Received: targets={shape!r}, data=None."
+        )
+    inputs = None if data is None else inputs_of(data)
+    groups = groups_of(model, shape)
+    if method == "magnitude":
+        scores = [weight_norm(group) for group in groups]
+    else:
+        scores = activation_norms(model, groups, inputs, **limits)
+    by_kind: dict[Kind, list[Any]] = {kind: [] for kind in _WIDTHS}
+    for group, score in zip(groups, scores, strict=True):
+        by_kind[group.kind].append(score)
+    found = Importance(by_kind)
+    if "hidden_dim" in shape:
+        features = stream_importance(check_hidden(model), model, inputs, **limits)
+        found = dataclasses.replace(found, features=features)
+    if "blocks" in shape:
+        blocks = find_blocks(model)
+        count = size_of("blocks", shape["blocks"], len(blocks), model.name)
+        if blocks_by == "loss":
+            kept = kept_by_loss(model, blocks, count, data, limits["batch_size"])
+            found = dataclasses.replace(found, kept_blocks={count: kept})
         else:
-            scores = activation_norms(model, groups, inputs, **limits)
-        by_kind: dict[Kind, list[Any]] = {kind: [] for kind in _WIDTHS}
-        for group, score in zip(groups, scores, strict=True):
-            by_kind[group.kind].append(score)
-        found = Importance(by_kind)
-        if "hidden_dim" in shape:
-            features = stream_importance(check_hidden(model), model, inputs, **limits)
-            found = dataclasses.replace(found, features=features)
-        if "blocks" in shape:
-            blocks = find_blocks(model)
-            count = size_of("blocks", shape["blocks"], len(blocks), model.name)
-            if self.blocks_by == "loss":
-                kept = kept_by_loss(model, blocks, count, self.data, self.batch_size)
-                found = dataclasses.replace(found, kept_blocks={count: kept})
-            else:
-                influence = block_influence(model, blocks.layers, inputs, **limits)
-                found = dataclasses.replace(found, influence=influence)
-        return found
+            influence = block_influence(model, blocks.layers, inputs, **limits)
+            found = dataclasses.replace(found, influence=influence)
+    return found
 
 
 def cut(model: Model, shape: Shape, importance: Importance) -> Model:
-    """Cuts what is least important out of a copy of a model.
-
-    Args:
-        model: the built Keras model; it is left as it is.
-        shape: as `check_shape` returns it.
-        importance: `Importance` of the model.
-
-    Returns:
-        A new model, as `shrink` returns it.
-    """
+    """Cuts what is least important out of a copy of a model: see `shrink`."""
     copy, _ = narrowed(model, "shrink()")
     if "blocks" in shape:
         copy = take_out(copy, _kept_blocks(model, shape, importance))
@@ -249,11 +230,7 @@ def _kept_blocks(model: keras.Model, shape: Shape, importance: Importance) -> li
 
 
 def groups_of(model: keras.Model, shape: Shape) -> list[FFN]:
-    """The groups whose width a shape says.
-
-    Raises:
-        ValueError: if the model has none of a kind.
-    """
+    """The groups whose width a shape says; refuses a kind that the model lacks."""
     kinds = widths_in(shape)
     groups = find_groups(model, kinds)
     for kind in kinds:

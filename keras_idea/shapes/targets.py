@@ -17,17 +17,7 @@ Shape: TypeAlias = dict[Axis, int | float]
 
 
 def check_shape(targets: Any) -> Shape:
-    """Refuses targets that are neither numbers nor fractions of known axes.
-
-    Args:
-        targets: dict of an axis to an int >= 1 or a float in (0, 1).
-
-    Returns:
-        dict, axis -> Python int or float.
-
-    Raises:
-        ValueError: for anything else.
-    """
+    """Refuses targets that are neither numbers nor fractions of known axes."""
     if not isinstance(targets, Mapping) or not targets:
         raise ArgumentError(
             '`targets` must be a dict such as {"neurons": 0.6, "blocks": 0.8}. '
@@ -50,19 +40,9 @@ def check_shape(targets: Any) -> Shape:
 
 
 def size_of(axis: Axis, target: int | float, full: int, owner: str) -> int:
-    """How many of an axis stay.
+    """How many of an axis stay: at least one; a fraction becomes the nearest.
 
-    Args:
-        axis: str, one of `AXES`.
-        target: int or float, as of `check_shape`.
-        full: int >= 1, how many there are.
-        owner: str, the path of what has them.
-
-    Returns:
-        int in [1, full]; a fraction becomes the nearest.
-
-    Raises:
-        ValueError: if more are to stay than there are.
+    Refuses more than the `full` that its owner, named by a path, has.
     """
     size = target_width(target, full, round_to=1)
     if size > full:

@@ -86,17 +86,16 @@ def compact(model: keras.layers.Layer) -> keras.layers.Layer:
 def narrowed(
     model: keras.layers.Layer, caller: str
 ) -> tuple[keras.layers.Layer, list[Pair]]:
-    """As `compact`, of any layer, but not compiled.
+    """As `compact`, of any layer, but not compiled; with the variables of the two.
 
-    Args:
-        model: as of `compact`.
-        caller: str, what errors call the function that needs it.
-
-    Returns:
-        the new layer, and a list of `Pair`: the variables of the two.
+    `caller` is what errors call the function that needs it.
     """
     ffns = check_at_rest(model, caller)
-    _check_student(model)
+    if student_of(model) is not model:
+        raise ArgumentError(
+            f"'{model.name}' is a Distiller, whose teacher is not pruned. Compact what "
+            "it has trained: compact(distiller.student)."
+        )
     _warn_of_nothing(model, ffns)
     if not model.built:
         raise ArgumentError(
@@ -129,14 +128,6 @@ def narrowed(
     check_same_function(model, narrow)
     follow_widths(narrow, {(ffn.hidden_dim, stay.shape[-1]) for ffn, stay in kept})
     return narrow, pairs
-
-
-def _check_student(model: keras.layers.Layer) -> None:
-    if student_of(model) is not model:
-        raise ArgumentError(
-            f"'{model.name}' is a Distiller, whose teacher is not pruned. Compact what "
-            "it has trained: compact(distiller.student)."
-        )
 
 
 # What `compact` has returned: to compact it again is no mistake.
@@ -259,13 +250,9 @@ def _holds_layers(structure: Any) -> bool:
 def compile_like(
     narrow: keras.Model, model: keras.Model, pairs: Sequence[Pair] | None
 ) -> None:
-    """Compiles a narrow model with what another was compiled with.
+    """Compiles a narrow model with what the model it comes from was compiled with.
 
-    Args:
-        narrow: the narrow model.
-        model: the compiled model that it comes from.
-        pairs: list of `Pair` of what is trained: the optimizer's state goes on. None:
-            the optimizer begins anew.
+    The optimizer's state goes on for `pairs` of what is trained; None: it begins anew.
     """
     config = compile_arguments(model)
     for name in ("metrics", "weighted_metrics"):

@@ -6,7 +6,6 @@ Some of its layers may be frozen, quantized or have LoRA, and its optimizer may 
 other variables than its own.
 """
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -19,67 +18,21 @@ from keras_idea.keras_private.layer_walk import walk
 from keras_idea.keras_private.optimizer_parts import innermost, parts
 from keras_idea.keras_private.optimizer_variables import trained_variables
 from keras_idea.surgery.explain import why_nothing
-from keras_idea.surgery.find import FFN, KINDS, Kind, find_groups
+from keras_idea.surgery.find import FFN, Kind, find_groups
 from keras_idea.surgery.heads import check_one_number
 from keras_idea.surgery.pruner import pruner_of
 from keras_idea.surgery.replicas import replicas_of
-
-
-@dataclasses.dataclass(frozen=True)
-class Condition:
-    """The state of one model.
-
-    Attributes:
-        model: the Keras model or layer.
-        ffns: list of `FFN` handles, those of the model that were asked for.
-        pruning: bool, whether a pruner is at work in its optimizer or its FFNs.
-        learning: list of str, the FFNs that a method measures or masks.
-        lora: list of the layers of KerasHub backbones with LoRA.
-        quantized: list of the quantized layers of KerasHub backbones.
-        frozen: list of str, the FFNs of which a kernel is not trainable.
-        untrained: list of str, the FFNs that the built optimizer does not train.
-    """
-
-    model: keras.layers.Layer
-    ffns: list[FFN]
-    pruning: bool
-    learning: list[str]
-    lora: list[keras.layers.Layer]
-    quantized: list[keras.layers.Layer]
-    frozen: list[str]
-    untrained: list[str]
-
 
 #: Which FFNs of a model: a function of a handle; None: all.
 Groups: TypeAlias = Callable[[FFN], bool] | None
 
 
-def condition_of(
-    model: keras.layers.Layer, groups: Groups = None, kinds: Sequence[Kind] = KINDS
-) -> Condition:
-    """The `Condition` of a Keras model or layer, of what `groups` takes of `kinds`."""
-    found = find_groups(model, kinds)
-    ffns = [ffn for ffn in found if groups is None or groups(ffn)]
-    held = [(ffn.name, ffn.held_state) for ffn in ffns]
-    states = [(name, state) for name, state in held if state is not None]
-    optimizer = getattr(model, "optimizer", None)
-    backbones = [layer for layer in walk(model) if is_backbone(layer)]
-    parts = [part for backbone in backbones for part in walk(backbone)]
-    return Condition(
-        model=model,
-        ffns=ffns,
-        pruning=pruner_of(optimizer) is not None
-        or any(state.live is not None for _, state in states),
-        learning=[name for name, state in states if state.probe is not None],
-        lora=[part for part in parts if getattr(part, "lora_enabled", False)],
-        quantized=[p for p in parts if getattr(p, "quantization_mode", None)],
-        frozen=[
-            ffn.name
-            for ffn in ffns
-            if ffn.built and not all(k.trainable for k in ffn.kernels)
-        ],
-        untrained=_untrained(ffns, optimizer),
-    )
+def is_pruned(model: keras.layers.Layer, ffns: Sequence[FFN]) -> bool:
+    """Whether a pruner is at work in a model's optimizer, or in FFNs of it."""
+    if pruner_of(getattr(model, "optimizer", None)) is not None:
+        return True
+    states = [ffn.held_state for ffn in ffns]
+    return any(state is not None and state.live is not None for state in states)
 
 
 def check_trainable(
@@ -87,73 +40,59 @@ def check_trainable(
 ) -> list[FFN]:
     """Refuses, when `fit` begins, a model whose FFNs cannot be pruned as it stands.
 
-    Args:
-        model: the Keras model that is fitted.
-        groups: function of an `FFN`: whether it is to be pruned. Defaults to None: all.
-        kinds: list of the kinds that are to be pruned. Defaults to neurons alone.
-
-    Returns:
-        Non-empty list of `FFN` handles.
-
-    Raises:
-        ValueError: saying what is in the way, and how to mend it.
+    Returns the FFNs, one at least, of these kinds that `groups` takes.
     """
     if getattr(model, "optimizer", None) is None:
         raise ArgumentError(
             f"Model '{model.name}' is not compiled with an optimizer. Call "
             "`model.compile(optimizer=..., loss=...)` before `fit`."
         )
-    condition = condition_of(model, groups, kinds)
-    _check_plain(condition)
     all_found = find_groups(model, kinds)
-    if not condition.ffns and groups is not None and all_found:
+    ffns = [ffn for ffn in all_found if groups is None or groups(ffn)]
+    _check_plain(model)
+    if not ffns and groups is not None and all_found:
         names = ", ".join(ffn.name for ffn in all_found)
         raise ArgumentError(
             f"`groups` takes none of the FFNs of model '{model.name}'. Received: "
             f"groups={groups!r}. Let it return True for one of: {names}."
         )
-    if not condition.ffns:
+    if not ffns:
         for backbone in [layer for layer in walk(model) if is_backbone(layer)]:
             check_family(backbone)
         raise ArgumentError(
             f"Model '{model.name}' has no FFN whose neurons can be pruned. "
             f"{why_nothing(model)}"
         )
-    if not all(ffn.built for ffn in condition.ffns):
+    if not all(ffn.built for ffn in ffns):
         raise ArgumentError(
             f"Model '{model.name}' is not built, so there are no neurons to rank yet. "
             "Call it on data, or `model.build(input_shape)`, before training begins."
         )
-    if condition.frozen:
+    frozen = [ffn.name for ffn in ffns if not all(k.trainable for k in ffn.kernels)]
+    if frozen:
         raise ArgumentError(
-            f"{', '.join(condition.frozen)} is frozen (trainable=False, in whole or in "
+            f"{', '.join(frozen)} is frozen (trainable=False, in whole or in "
             "part), so it has no gradients to rank its neurons by. Unfreeze its "
             "kernels and compile the model again, or leave it out: "
-            f"groups=lambda ffn: ffn.name != {condition.frozen[0]!r}."
+            f"groups=lambda ffn: ffn.name != {frozen[0]!r}."
         )
-    if condition.untrained:
+    untrained = _untrained(ffns, model.optimizer)
+    if untrained:
         raise ArgumentError(
             f"The optimizer of model '{model.name}' does not train the kernels of "
-            f"{', '.join(condition.untrained)}: it was built before they were part of "
+            f"{', '.join(untrained)}: it was built before they were part of "
             "the model, for another model, or another optimizer trains them. Compile "
             "the model again, with the one optimizer that trains its FFNs."
         )
     _check_steps(model)
-    _check_paths(condition.ffns)
-    return condition.ffns
+    _check_paths(ffns)
+    return ffns
 
 
 def check_backbones(model: keras.Model, targets: Sequence[tuple[FFN, int]]) -> None:
     """Refuses KerasHub models that could not be saved or made again once narrow.
 
-    Args:
-        model: the Keras model that is fitted.
-        targets: list of (`FFN` handle, the neurons that it is to keep).
-
-    Raises:
-        ValueError: if a backbone's family cannot be pruned, its config does not
-            describe it, or holds one width for FFNs, or one number of heads for
-            attention layers, that are to have several.
+    With each FFN comes how many neurons it is to keep.
     """
     widths = {id(ffn.layer): target for ffn, target in targets}
     for backbone in [layer for layer in walk(model) if is_backbone(layer)]:
@@ -166,36 +105,29 @@ def check_backbones(model: keras.Model, targets: Sequence[tuple[FFN, int]]) -> N
 
 
 def check_at_rest(model: keras.layers.Layer, what: str) -> list[FFN]:
-    """Refuses, in the middle of pruning, what needs a model at rest.
+    """The FFNs of a model, unless it is in the middle of pruning.
 
-    Args:
-        model: a Keras model or layer.
-        what: str, what is asked for, such as "compact()".
-
-    Returns:
-        list of `FFN` handles.
-
-    Raises:
-        ValueError: if a pruning method measures, or a pruner is at work, which
-            compact() allows; for compact(), also if a KerasHub model has LoRA or is
-            quantized.
+    `what` is asked for: "compact()" is allowed while a pruner is at work, but not of
+    KerasHub models that have LoRA or are quantized.
     """
-    condition = condition_of(model)
-    if condition.learning:
+    ffns = find_groups(model)
+    for ffn in ffns:
+        if ffn.held_state is None or ffn.held_state.probe is None:
+            continue
         raise ArgumentError(
-            f"{condition.learning[0]} still has the probe of a pruning method, which "
+            f"{ffn.name} still has the probe of a pruning method, which "
             "changes what it computes. Go on with `fit` and the IdeaPruneCallback, or "
             f"end it with `callback.on_train_end()`, before {what}."
         )
-    if condition.pruning and what != "compact()":  # which copies what is alive now
+    if is_pruned(model, ffns) and what != "compact()":  # which copies what is alive now
         raise ArgumentError(
             f"Model '{model.name}' is being pruned: the optimizer still holds scores "
             "and masks of the wide FFNs. Let `fit` end, or end pruning with "
             f"`callback.on_train_end()`, before {what}."
         )
     if what == "compact()":
-        _check_plain(condition)
-    return condition.ffns
+        _check_plain(model)
+    return ffns
 
 
 _MERGE = (
@@ -204,15 +136,20 @@ _MERGE = (
 )
 
 
-def _check_plain(condition: Condition) -> None:
-    for layers, state, cure in (
-        (condition.lora, "has LoRA enabled", _MERGE),
-        (condition.quantized, "is quantized", "Prune first, then quantize"),
+def _check_plain(model: keras.layers.Layer) -> None:
+    """Refuses LoRA and quantization in KerasHub's backbones."""
+    backbones = [layer for layer in walk(model) if is_backbone(layer)]
+    layers = [layer for backbone in backbones for layer in walk(backbone)]
+    for attribute, state, cure in (
+        ("lora_enabled", "has LoRA enabled", _MERGE),
+        ("quantization_mode", "is quantized", "Prune first, then quantize"),
     ):
         for layer in layers:
+            if not getattr(layer, attribute, None):
+                continue
             mode = getattr(layer, "quantization_mode", None)
             raise ArgumentError(
-                f"Layer '{layer.path}' of '{condition.model.name}' {state}"
+                f"Layer '{layer.path}' of '{model.name}' {state}"
                 f"{f' ({mode})' if mode else ''}, so that no narrow model could be "
                 f"made of it from its config. {cure}."
             )
@@ -248,14 +185,13 @@ def _check_paths(ffns: list[FFN]) -> None:
         )
 
 
-def _untrained(ffns: list[FFN], optimizer: keras.Optimizer | None) -> list[str]:
-    if optimizer is None or not optimizer.built:
+def _untrained(ffns: list[FFN], optimizer: keras.Optimizer) -> list[str]:
+    if not optimizer.built:
         return []
     optimizer = innermost(optimizer)
     trained = set(map(id, trained_variables(optimizer)))
     return [
         ffn.name
         for ffn in ffns
-        if ffn.built
-        and not trained.issuperset(id(k) for k in ffn.kernels if k.trainable)
+        if not trained.issuperset(id(k) for k in ffn.kernels if k.trainable)
     ]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import keras
 
-from keras_idea.groups.dense import Found, find_dense_groups, is_dense
+from keras_idea.groups.dense import DenseGroup, Found, find_dense_groups, is_dense
 from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.hub.ffn import known_ffns
 from keras_idea.keras_private.layer_walk import walk
@@ -17,7 +17,7 @@ _FOUND: weakref.WeakKeyDictionary[keras.layers.Layer, tuple[list, Found]] = (
 )
 
 
-def dense_groups(model: keras.layers.Layer) -> Found:
+def dense_groups(model: keras.layers.Layer) -> Found[DenseGroup]:
     """As `find_dense_groups`; a model is followed once, as long as its layers stay."""
     dense = [layer for layer in walk(model) if is_dense(layer) and layer.built]
     present = [
@@ -26,19 +26,19 @@ def dense_groups(model: keras.layers.Layer) -> Found:
     ]
     known = _FOUND.get(model)
     if known is None or known[0] != present:
-        known = _FOUND[model] = (
-            present,
-            _within_configs(model, find_dense_groups(model)),
-        )
+        found = _within_configs(model, find_dense_groups(model))
+        known = _FOUND[model] = present, found
     return known[1]
 
 
-def _within_configs(model: keras.layers.Layer, found: Found) -> Found:
+def _within_configs(
+    model: keras.layers.Layer, found: Found[DenseGroup]
+) -> Found[DenseGroup]:
     """Without neurons of KerasHub's models that no config counts."""
     left_out, stay = dict(found.left_out), list(found.groups)
-    for holder in [
-        layer for layer in walk(model) if is_task(layer) or is_backbone(layer)
-    ]:
+    for holder in walk(model):
+        if not is_task(holder) and not is_backbone(holder):
+            continue
         counted = _counted(holder)
         for group in found.groups:
             layers = set(map(id, group.layers))

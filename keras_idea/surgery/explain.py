@@ -1,7 +1,6 @@
 """Why the layers of a model are pruned, or are not."""
 
 import dataclasses
-from collections.abc import Iterator
 
 import keras
 
@@ -83,11 +82,9 @@ def why_nothing(model: keras.layers.Layer) -> str:
 
 def _left_out(model: keras.layers.Layer) -> dict[str, str]:
     """Path of a Dense or EinsumDense layer -> why its outputs are no such neurons."""
-    return {**dict(_others(model)), **dense_groups(model).left_out}
-
-
-def _others(model: keras.layers.Layer) -> Iterator[tuple[str, str]]:
-    """Layers that are like Dense ones and are not followed."""
-    for layer in walk(model):
-        if isinstance(layer, keras.layers.EinsumDense) and not is_dense(layer):
-            yield layer.path, f"its equation is {layer.equation!r}"
+    others = {
+        layer.path: f"its equation is {layer.equation!r}"
+        for layer in walk(model)
+        if isinstance(layer, keras.layers.EinsumDense) and not is_dense(layer)
+    }
+    return {**others, **dense_groups(model).left_out}

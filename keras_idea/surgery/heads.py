@@ -1,12 +1,13 @@
 """The heads of a model's attention layers that can be pruned, or why they cannot."""
 
-import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+import collections
+from collections.abc import Mapping
 
 import keras
 
 from keras_idea.errors import ArgumentError
 from keras_idea.groups.attention import AttentionGroup, HeadArguments
+from keras_idea.groups.dense import Found
 from keras_idea.groups.dense_reasons import why_not_plain
 from keras_idea.hub.families import is_backbone
 from keras_idea.hub.head_arguments import HEAD_ARGUMENTS, STACKED_HEAD_ARGUMENTS
@@ -24,37 +25,24 @@ ATTENTION_LAYERS = (
 _HELD_BY_HUB = "whose config cannot say how wide a head is"
 
 
-@dataclasses.dataclass(frozen=True)
-class Heads:
-    """What was found of the attention layers of a model.
-
-    Attributes:
-        groups: list of `AttentionGroup`, in the model's order.
-        left_out: dict, path of an attention layer -> why its heads cannot be pruned.
-    """
-
-    groups: list[AttentionGroup]
-    left_out: dict[str, str]
-
-
-def find_heads(model: keras.layers.Layer) -> Heads:
-    """Finds the heads of a model that can be cut out.
+def find_heads(model: keras.layers.Layer) -> Found[AttentionGroup]:
+    """Finds the heads of a model (of a `Distiller` its student) that can be cut out.
 
     Those of Keras's `MultiHeadAttention` and `GroupQueryAttention`, of this package's
     decoder, and of KerasHub's families whose config says how wide a head is.
-
-    Args:
-        model: a built Keras model or layer; of a `Distiller` its student.
-
-    Returns:
-        `Heads`.
     """
     layers = list(walk(student_of(model)))
-    parents = _parents(layers)
+    # Of a layer those of KerasHub, or of this package, that hold it directly.
+    holders: dict[int, list[keras.layers.Layer]] = collections.defaultdict(list)
+    for layer in layers:
+        ours = type(layer).__module__.startswith("keras_idea.")
+        if (ours or _of_hub(layer)) and not is_backbone(layer):
+            for sublayer in sublayers(layer):
+                holders[id(sublayer)].append(layer)
     groups: list[AttentionGroup] = []
     left_out: dict[str, str] = {}
     for backbone in [layer for layer in layers if is_backbone(layer)]:
-        found, why = _of_backbone(backbone, parents)
+        found, why = _of_backbone(backbone, holders)
         groups += found
         left_out |= why
     hub = {id(p) for layer in layers if _of_hub(layer) for p in walk(layer)}
@@ -69,24 +57,18 @@ def find_heads(model: keras.layers.Layer) -> Heads:
         if id(layer) in hub:
             why_not = f"it lies in a layer of KerasHub's, {_HELD_BY_HUB}"
         if why_not is None:
-            groups.append(_group(layer, parents, None))
+            groups.append(_group(layer, holders[id(layer)], None))
         else:
             left_out[layer.path] = why_not
     places = {id(layer): place for place, layer in reversed(list(enumerate(layers)))}
     groups.sort(key=lambda group: places[id(group.owner)])
-    return Heads(groups, left_out)
+    return Found(groups, left_out)
 
 
 def check_one_number(model: keras.layers.Layer, kept: Mapping[int, int]) -> None:
     """Refuses numbers of heads that the config of a KerasHub backbone cannot hold.
 
-    Args:
-        model: a Keras model or layer.
-        kept: dict of the `id` of an attention layer to the key/value heads it shall
-            have; of others they stay.
-
-    Raises:
-        ValueError: if layers of which one argument sets the heads are to differ.
+    By the `id` of an attention layer, the heads it shall have; of others they stay.
     """
     by_argument: dict[tuple[int, str], dict[str, int]] = {}
     for group in find_heads(model).groups:
@@ -109,7 +91,7 @@ def _of_hub(layer: keras.layers.Layer) -> bool:
 
 
 def _of_backbone(
-    backbone: keras.Model, parents: Mapping[int, list[keras.layers.Layer]]
+    backbone: keras.Model, holders: Mapping[int, list[keras.layers.Layer]]
 ) -> tuple[list[AttentionGroup], dict[str, str]]:
     """The heads of a KerasHub backbone: all of a stack, or none."""
     name = type(backbone).__name__
@@ -119,7 +101,10 @@ def _of_backbone(
     for stack, arguments in stacks.items():
         blocks = getattr(backbone, stack) if stack else [backbone]
         layers = [
-            part for block in blocks for part in walk(block) if _is_attention(part)
+            part
+            for block in blocks
+            for part in walk(block)
+            if part.built and projections_of(part) is not None
         ]
         reasons = {layer.path: why for layer in layers if (why := _why_not(layer))}
         if arguments is None:
@@ -130,12 +115,8 @@ def _of_backbone(
             left_out |= {layer.path: reasons.get(layer.path, first) for layer in layers}
         else:
             told = HeadArguments(backbone, *arguments)
-            groups += [_group(layer, parents, told) for layer in layers]
+            groups += [_group(layer, holders[id(layer)], told) for layer in layers]
     return groups, left_out
-
-
-def _is_attention(layer: keras.layers.Layer) -> bool:
-    return layer.built and projections_of(layer) is not None
 
 
 def _why_not(layer: keras.layers.Layer) -> str | None:
@@ -163,12 +144,11 @@ def _why_not(layer: keras.layers.Layer) -> str | None:
 
 def _group(
     layer: keras.layers.Layer,
-    parents: Mapping[int, list[keras.layers.Layer]],
+    holders: list[keras.layers.Layer],
     arguments: HeadArguments | None,
 ) -> AttentionGroup:
     parts = projections_of(layer)
-    if parts is None:
-        raise ArgumentError(f"'{layer.path}' is no attention layer.")
+    assert parts is not None  # else `_why_not` has said so
     queries, keys = numbers_of_heads(layer)
     gates = [] if parts.gate is None else [parts.gate]
     heads_apart = isinstance(parts.query, keras.layers.EinsumDense)
@@ -179,26 +159,6 @@ def _group(
         query_heads=queries // keys,
         width=1 if heads_apart else layer.head_dim,
         sinks=getattr(layer, "sinks", None),
-        holders=list(_around(layer, parents)),
+        holders=holders,
         arguments=arguments,
     )
-
-
-def _parents(
-    layers: Sequence[keras.layers.Layer],
-) -> dict[int, list[keras.layers.Layer]]:
-    found: dict[int, list[keras.layers.Layer]] = {}
-    for layer in layers:
-        for sublayer in sublayers(layer):
-            found.setdefault(id(sublayer), []).append(layer)
-    return found
-
-
-def _around(
-    layer: keras.layers.Layer, parents: Mapping[int, list[keras.layers.Layer]]
-) -> Iterator[keras.layers.Layer]:
-    """The layers of KerasHub, or of this package, that hold a layer directly."""
-    for parent in parents.get(id(layer), []):
-        if _of_hub(parent) or type(parent).__module__.startswith("keras_idea."):
-            if not is_backbone(parent):
-                yield parent

@@ -53,13 +53,8 @@ def narrow_to(
 ) -> None:
     """Keeps given neurons of FFNs, as `shrink_in_place` does those alive.
 
-    Args:
-        model: a built Keras model, compiled or not.
-        pairs: list of (`FFN` handle, ascending indices of the neurons that stay,
-            see `Cut.take`).
-
-    Raises:
-        ValueError: if the optimizer's state cannot be cut; the model is then as it was.
+    Their indices are ascending, see `Cut.take`. Refuses an optimizer whose state cannot
+    be cut, before anything is.
     """
     optimizer = built_optimizer(model)
     if optimizer is not None and pairs:
@@ -83,12 +78,9 @@ def narrow_copy(
     copy: keras.layers.Layer,
     kept: Sequence[tuple[FFN, np.ndarray]],
 ) -> None:
-    """Makes the stock FFNs of a copy as wide as the model's are to be.
+    """Makes the stock FFNs of a copy as wide as those of the model are to be.
 
-    Args:
-        model: a built Keras model or layer.
-        copy: its copy, with variables in the same order.
-        kept: list of (`FFN` handle of the model, indices of the neurons that stay).
+    The copy has the model's variables, in the same order.
     """
     pairs = zip(plain_variables(model), copy.variables, strict=False)
     copies = {id(old): id(new) for old, new in pairs}
@@ -110,12 +102,7 @@ def narrow_copy(
 
 
 def refresh_graphs(model: keras.Model, ffns: Sequence[FFN]) -> None:
-    """Has functional models in a model show the shapes of narrow Dense layers.
-
-    Args:
-        model: a Keras model that was narrowed.
-        ffns: list of the FFN handles that were.
-    """
+    """Has functional models in a model show the shapes of its narrow FFNs."""
     narrowed = {id(layer) for ffn in ffns for layer in ffn.layers}
     for part in all_layers(model):
         if any(id(layer) in narrowed for layer in sublayers(part)):
@@ -123,16 +110,12 @@ def refresh_graphs(model: keras.Model, ffns: Sequence[FFN]) -> None:
 
 
 def refresh(model: keras.Model) -> None:
-    """Makes Keras know a model whose variables are others than before."""
-    retrack_parameters(all_layers(model))
-    renew_functions(model)
+    """Makes Keras know a model whose variables are others than before.
 
-
-def renew_functions(model: keras.Model) -> None:
-    """Makes anew the train, test, predict and generate functions of a model.
-
-    Of the models in it too, such as the student of a `Distiller`.
+    Its functions, and those of models in it (the student of a `Distiller`), are made
+    anew.
     """
+    retrack_parameters(all_layers(model))
     for part in all_layers(model):
         if getattr(part, "train_function", None) is not None:
             make_train_function(part)

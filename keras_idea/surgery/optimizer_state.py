@@ -42,13 +42,7 @@ def built_optimizer(model: keras.layers.Layer) -> keras.Optimizer | None:
 def check_carriable(optimizer: keras.Optimizer, cuts: Iterable[Cut] = ()) -> None:
     """Refuses an optimizer whose state cannot be sliced with its variables.
 
-    Args:
-        optimizer: a built Keras optimizer.
-        cuts: list of `Cut`, how the neurons lie in what is to be sliced.
-
-    Raises:
-        ValueError: naming the optimizer, and the attribute or the variables of
-            unknown use, or what it keeps for the neurons of all experts together.
+    The cuts say how the neurons lie in what is to be sliced.
     """
     cuts = list(cuts)
     for part in parts(optimizer):
@@ -84,10 +78,7 @@ def narrow_variable(
 ) -> None:
     """Slices, in place, a trained variable and its slots to the kept neurons.
 
-    Args:
-        optimizer: the built Keras optimizer that trains it, or None.
-        cut: `Cut`, how the neurons lie in the variable.
-        kept: ascending indices of the neurons that stay, see `Cut.take`.
+    `kept` is ascending, see `Cut.take`. Without an optimizer there are no slots.
     """
     trainers = [] if optimizer is None else parts(optimizer)
     keys = [variable_key(part, cut.variable) for part in trainers]
@@ -98,15 +89,7 @@ def narrow_variable(
 
 
 def with_slots(optimizer: keras.Optimizer | None, cut: Cut) -> list[Cut]:
-    """A variable, and its slots that have its neurons too.
-
-    Args:
-        optimizer: the built Keras optimizer that trains it, or None.
-        cut: `Cut`, how the neurons lie in the variable.
-
-    Returns:
-        List of `Cut`, the variable's own first.
-    """
+    """A variable, and its slots that have its neurons too, its own cut first."""
     found: list[Cut | None] = [cut]
     for part in [] if optimizer is None else parts(optimizer):
         index = index_of(part, cut.variable)
@@ -126,52 +109,38 @@ def _cut_of_slot(
 def set_variables(optimizer: keras.Optimizer, variables: list[keras.Variable]) -> None:
     """Makes an optimizer train these variables in this order, in place.
 
-    Args:
-        optimizer: a built Keras optimizer.
-        variables: list of variables: all that it has trained so far, and new ones
-            with `overwrite_with_gradient=True`, for which it keeps no slots.
+    They are all that it has trained so far, and new ones with
+    `overwrite_with_gradient=True`, for which it keeps no slots.
     """
     for part in parts(optimizer):
-        index = {id(v): i for i, v in enumerate(trained_variables(part))}
-        order = [index.get(id(variable)) for variable in variables]
-        slots = {
-            name: [None if i is None else slot[i] for i in order]
-            for name, slot in slots_of(part)
-        }
-        train_others(part, variables, slots)
+        _train(part, variables)
 
 
 def drop_variables(
     optimizer: keras.Optimizer, variables: Iterable[keras.Variable]
 ) -> None:
-    """Takes variables out of the optimizer, in place, with their slots.
-
-    Args:
-        optimizer: a built Keras optimizer.
-        variables: list of the variables to be no longer trained.
-    """
+    """Takes variables, with their slots, out of the optimizer, in place."""
     gone = {id(variable) for variable in variables}
     for part in parts(optimizer):
-        trained = trained_variables(part)
-        stay = [i for i, v in enumerate(trained) if id(v) not in gone]
-        slots = {name: [slot[i] for i in stay] for name, slot in slots_of(part)}
-        train_others(part, [trained[i] for i in stay], slots)
+        _train(part, [v for v in trained_variables(part) if id(v) not in gone])
+
+
+def _train(part: keras.Optimizer, variables: list[keras.Variable]) -> None:
+    index = {id(v): i for i, v in enumerate(trained_variables(part))}
+    order = [index.get(id(variable)) for variable in variables]
+    slots = {
+        name: [None if i is None else slot[i] for i in order]
+        for name, slot in slots_of(part)
+    }
+    train_others(part, variables, slots)
 
 
 def copy_optimizer(
     optimizer: keras.Optimizer, pairs: Sequence[Pair]
 ) -> keras.Optimizer:
-    """A new optimizer over new variables, with the old one's state.
+    """A new optimizer over new variables, in the order of `pairs`, with the old state.
 
-    Args:
-        optimizer: the old optimizer; it is left as it is.
-        pairs: list of `Pair` in the new model's order.
-
-    Returns:
-        An optimizer of the same class and config, built if the old one is.
-
-    Raises:
-        ValueError: if the optimizer's config does not describe it.
+    It is built if the old one is. Refuses one that its config does not describe.
     """
     copy = optimizer_like(optimizer)
     if not optimizer.built:

@@ -34,9 +34,7 @@ def follow_widths(
 ) -> None:
     """Has the configs of blocks say how wide their FFNs are now, or warns.
 
-    Args:
-        model: a Keras model or layer that was narrowed.
-        narrowed: the FFN widths before and after, as pairs.
+    `narrowed` are the FFN widths before and after, as pairs.
     """
     widths = set(narrowed)
     for layer in _of_own_classes(model):

@@ -33,19 +33,10 @@ def paired_variables(
     narrow: keras.layers.Layer,
     kept: Sequence[tuple[FFN, np.ndarray]],
 ) -> list[Pair]:
-    """Pairs each variable of a model with the one that takes its value.
+    """Pairs each variable of a model with that of a copy which takes its value.
 
-    Args:
-        model: a built Keras model or layer.
-        narrow: its copy, whose FFNs are plain and as wide as the model's are active.
-        kept: list of (`FFN` handle of the model, ascending indices of the neurons
-            that stay).
-
-    Returns:
-        List of `Pair`, in the copy's order.
-
-    Raises:
-        ValueError: if the two have other variables than that.
+    The FFNs of the copy, `narrow`, are plain and as wide as the neurons `kept` of the
+    model's. The pairs are in the copy's order. Refuses a copy of other variables.
     """
     cuts: dict[int, list[Kept]] = {}
     for ffn, neurons in kept:

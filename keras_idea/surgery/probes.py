@@ -28,14 +28,8 @@ def check_probes(
 ) -> None:
     """Refuses FFNs that hide their activations from a method.
 
-    Args:
-        ffns: list of `FFN` handles.
-        optimizer: the model's optimizer; None if no probes are hung in for training.
-        method: str, the method's name.
-        replicas: int, that the model is trained in. Default 1.
-
-    Raises:
-        ValueError: naming the FFN, or the setting of the optimizer.
+    And, unless the optimizer is None as no probes are hung in for training, a way to
+    train in which they would not measure what they should.
     """
     for ffn in ffns:
         if not ffn.shows_hidden:
@@ -71,12 +65,8 @@ def attach_probes(
 ) -> None:
     """Hangs a probe into each FFN of a model, in place, also in mid-`fit`.
 
-    The model's optimizer learns of the probes' variables. On jax the model's state
-    must be synced (touching `callback.model` does it).
-
-    Args:
-        model: a built Keras model, compiled or not.
-        pairs: list of (`FFN` handle, its probe, see `keras_idea.methods.Method`).
+    The model's optimizer learns of the probes' variables. On jax the model must be in
+    sync (touching `callback.model` does it).
     """
     mark_train_step(model)
     for ffn, probe in pairs:
@@ -91,12 +81,6 @@ def check_calls(model: keras.Model) -> None:
     """Has probes find FFNs that a model calls twice, before a step is taken.
 
     A forward pass without values, of models whose inputs are known (functional ones).
-
-    Args:
-        model: the Keras model that is pruned, with probes in it.
-
-    Raises:
-        ValueError: naming the FFN.
     """
     if getattr(model, "inputs", None):
         sequential = isinstance(model, keras.Sequential)  # which has no `input`
@@ -112,12 +96,7 @@ def check_calls(model: keras.Model) -> None:
 
 
 def detach_probes(model: keras.Model, ffns: Iterable[FFN]) -> None:
-    """Takes the probes off again, in place.
-
-    Args:
-        model: a built Keras model, compiled or not.
-        ffns: list of `FFN` handles, with probes or without.
-    """
+    """Takes the probes off again, in place; of FFNs without one nothing."""
     unmark_train_step(model)
     given_up = [variable for ffn in ffns for variable in ffn.set_probe(None)]
     if not given_up:
@@ -129,12 +108,7 @@ def detach_probes(model: keras.Model, ffns: Iterable[FFN]) -> None:
 
 
 def carry_out_decision(ffn: FFN, decision: Decision) -> None:
-    """Masks all neurons of an FFN but those that were decided for, in place.
-
-    Args:
-        ffn: `FFN` handle.
-        decision: `keras_idea.methods.method.Decision`.
-    """
+    """Masks all neurons of an FFN but those decided for, in place."""
     if decision.scale is not None:
         *_, down = ffn.kernels
         scale_F1 = ops.convert_to_tensor(decision.scale, dtype=down.dtype)[:, None]

@@ -38,16 +38,10 @@ class _Asked(keras.Model):
 def prove(model: keras.Model, ffns: Sequence[FFN]) -> None:
     """Takes a neuron out of each FFN of Dense layers in two ways, and compares.
 
-    Of each attention layer a key/value head with its query heads. The model is left as
-    it was. Nothing is proved of a model whose inputs are not known, that cannot be
-    called on them, or whose outputs are random, nor where several processes train.
-
-    Args:
-        model: a built Keras model, its variables in sync.
-        ffns: list of `FFN` handles of it.
-
-    Raises:
-        ValueError: naming an FFN of which the two give different outputs.
+    Of each attention layer a key/value head with its query heads. The model, in sync,
+    is left as it was. Nothing is proved of a model whose inputs are not known, that
+    cannot be called on them, or whose outputs are random, nor where several processes
+    train. Refuses an FFN of which the two ways give different outputs.
     """
     provable = DenseGroup, AttentionGroup
     found = [ffn for ffn in ffns if isinstance(ffn.weights, provable)]
@@ -79,8 +73,7 @@ def _same(asked: keras.Model, inputs: Any, ffns: Sequence[FFN]) -> bool | None:
         for ffn in ffns
         for cut in ffn.kernel_cuts()[len(ffn.weights.makers) :]
     }
-    saved = [(cut, cut.variable.value[_at(cut, n)]) for cut, n in cuts]
-    saved = [(cut, keras.ops.copy(value)) for cut, value in saved]
+    saved = [cut.take(np.array([neuron])) for cut, neuron in cuts]
     try:
         for cut, neuron in cuts:
             if (id(cut.variable), cut.axis) in readers:
@@ -90,29 +83,22 @@ def _same(asked: keras.Model, inputs: Any, ffns: Sequence[FFN]) -> bool | None:
             _put(cut, neuron, 0.0)
         zeros = _answers(asked, inputs)
     finally:
-        for (cut, value), (_, neuron) in zip(saved, cuts, strict=True):
+        for (cut, neuron), value in zip(cuts, saved, strict=True):
             _put(cut, neuron, value)
     if not _equal(unread, again):
         return None
     return _equal(unread, zeros)
 
 
-def _at(cut: Cut, neuron: int) -> tuple[Any, ...]:
-    place = slice(neuron * cut.size, (neuron + 1) * cut.size)
-    return (*[slice(None)] * cut.axis, place)
-
-
 def _put(cut: Cut, neuron: int, value: Tensor | float) -> None:
     """Gives the weights of one neuron other values."""
     old = cut.variable.value
-    at = np.arange(cut.neurons * cut.size) // cut.size == neuron
-    shape = [1] * len(old.shape)
-    shape[cut.axis] = -1
+    at = cut.spread(np.arange(cut.neurons) == neuron)
     if not isinstance(value, float):
         times = [1] * len(old.shape)
         times[cut.axis] = cut.neurons
         value = keras.ops.tile(value, times)
-    new = keras.ops.where(at.reshape(shape), keras.ops.cast(value, old.dtype), old)
+    new = keras.ops.where(at, keras.ops.cast(value, old.dtype), old)
     cut.variable.assign(new)
 
 

@@ -47,11 +47,7 @@ from keras_idea.typing import Tensor
 
 
 class NeuronPruner:
-    """Scores and masks the neurons of FFNs in each step of an optimizer.
-
-    Args:
-        tracks: list of `Track`, of built FFNs.
-    """
+    """Scores and masks the neurons of built FFNs in each step of an optimizer."""
 
     def __init__(self, tracks: Iterable[Track]) -> None:
         self.tracks = list(tracks)
@@ -80,12 +76,7 @@ class NeuronPruner:
     def takes(self, model: keras.Model, tracks: list[Track]) -> bool:
         """Takes the tracks of a new run, if it may be set to work compiled as it was.
 
-        Args:
-            model: a compiled Keras model.
-            tracks: list of `Track`.
-
-        Returns:
-            bool, False if it was made for another run.
+        False: it was made for another run.
         """
         if innermost(model.optimizer) is not self._optimizer:
             return False
@@ -102,10 +93,8 @@ class NeuronPruner:
     def attach(self, model: keras.Model, tracing: bool = False) -> None:
         """Sets it to work, from the scores and masks that the FFNs have.
 
-        Args:
-            model: a compiled Keras model whose optimizer is built; on jax in sync.
-            tracing: bool, whether the model's train function is being traced, and so
-                will have the pruner in it. Default False.
+        The model is compiled, its optimizer built; on jax it is in sync. `tracing`: its
+        train function is being traced, and so will have the pruner in it.
         """
         optimizer = innermost(model.optimizer)
         if optimizer is not self._optimizer:
@@ -134,7 +123,7 @@ class NeuronPruner:
         optimizer.apply = self._apply
         self._wrapped = [(optimizer, "apply")]
         for part in parts(model.optimizer):
-            part.save_own_variables = functools.partial(_save_without, self, part)
+            part.save_own_variables = functools.partial(_save_own, part)
             self._wrapped.append((part, "save_own_variables"))
         if not tracing:
             self._functions = swap_train_function(model, self._functions, known=True)
@@ -142,8 +131,7 @@ class NeuronPruner:
     def detach(self, model: keras.Model) -> None:
         """Leaves scores and masks with the FFNs, and the optimizer as it was.
 
-        Args:
-            model: the model that it was attached to, its variables in sync.
+        The variables of the model are in sync.
         """
         for track in self.tracks:
             state = track.ffn.state
@@ -286,11 +274,7 @@ def own_variables(optimizer: keras.Optimizer) -> list[keras.Variable]:
     return [v for v in optimizer.variables if id(v) not in theirs]
 
 
-def _save_without(
-    pruner: NeuronPruner, part: keras.Optimizer, store: MutableMapping[str, np.ndarray]
-) -> None:
+def _save_own(part: keras.Optimizer, store: MutableMapping[str, np.ndarray]) -> None:
     """As the optimizer's own, of a file that loads where no pruner is at work."""
-    theirs = set(map(id, pruner.variables))
-    stay = [v for v in part.variables if id(v) not in theirs]
-    for i, variable in enumerate(stay):
+    for i, variable in enumerate(own_variables(part)):
         store[str(i)] = ops.convert_to_numpy(variable)

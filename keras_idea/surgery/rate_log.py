@@ -28,11 +28,8 @@ class RateLog:
     not known of a batch is None: the rate where a later callback sets it, or the user's
     own train step may, and that of a plain function.
 
-    Args:
-        model: the fitted Keras model, its variables in sync.
-        count: `StepCount` of the epoch.
-        callbacks: list of the callbacks of this `fit`; empty: a loop calls the hooks.
-        own: the callback that notes the rate, one of them.
+    `own` is the one of the callbacks that notes the rate; no callbacks: a loop calls
+    the hooks.
     """
 
     def __init__(
@@ -89,16 +86,10 @@ class RateLog:
         return noted[-1] if noted else None
 
     def at_end(self, batches: int) -> float | None:
-        """The rate of the last batch when an epoch ends.
+        """The rate of the last batch when an epoch of so many ends; None: not known.
 
         Where none is known of the batch, the optimizer's is read, unless another
         callback may have set it since.
-
-        Args:
-            batches: int, batches of the epoch.
-
-        Returns:
-            float, or None: there is no one rate, or it is not known.
         """
         if self._source is None:
             return None

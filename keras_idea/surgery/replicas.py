@@ -20,11 +20,7 @@ _KNOWN = ("MirroredStrategy", "OneDeviceStrategy", "_DefaultDistributionStrategy
 
 
 def replicas_of(model: keras.Model) -> int:
-    """int, the replicas that a model is trained in.
-
-    Raises:
-        ValueError: for a way to train in several that was not tried.
-    """
+    """The replicas that a model is trained in; refuses ways that were not tried."""
     _refuse_fsdp(model)
     strategy = _strategy(model)
     if strategy is None:
@@ -61,9 +57,7 @@ def sums_over_replicas(gradients: Sequence[Tensor]) -> Sequence[Tensor]:
 def once_for_all_replicas(act: Callable[..., None], tensors: Sequence[Any]) -> None:
     """Calls `act` with tensors that are the same in each replica.
 
-    Args:
-        act: function of the tensors, which assigns variables: all their copies.
-        tensors: list of (lists of) tensors.
+    It assigns variables: all their copies. A tensor may be a list of them.
     """
     context = _several_replicas()
     if context is None:
@@ -71,7 +65,10 @@ def once_for_all_replicas(act: Callable[..., None], tensors: Sequence[Any]) -> N
         return
 
     def merged(strategy: Any, *copies: Any) -> None:
-        act(*keras.tree.map_structure(lambda c: _first(strategy, c), copies))
+        def first(of_each: Any) -> Any:
+            return strategy.experimental_local_results(of_each)[0]
+
+        act(*keras.tree.map_structure(first, copies))
 
     context.merge_call(merged, args=tuple(tensors))
 
@@ -87,10 +84,6 @@ def _refuse_fsdp(model: keras.Model) -> None:
             "where pruning was not tried: a neuron's rows lie on several devices. Use "
             "DistributedDataParallel, or jax with keras.distribution."
         )
-
-
-def _first(strategy: Any, copies: Any) -> Any:
-    return strategy.experimental_local_results(copies)[0]
 
 
 def _strategy(model: keras.Model) -> Any:

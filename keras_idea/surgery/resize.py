@@ -7,34 +7,23 @@ from keras_idea.typing import Tensor
 
 
 def resize(variable: keras.Variable, value: Tensor) -> None:
-    """Gives a variable a value of another shape, in place.
+    """Gives a variable a value of another shape, but the same rank and dtype, in place.
 
-    The object stays, so everything that refers to it goes on doing so; the
-    layout over devices is kept. The old value's memory is free at once.
-
-    Args:
-        variable: a Keras variable.
-        value: tensor of the same rank and dtype.
+    The object stays, so everything that refers to it goes on doing so; the layout over
+    devices is kept. The old value's memory is free at once.
     """
     old = variable.value
     give_value(variable, value)
-    _release(old)
-
-
-def _release(value: Tensor) -> None:
-    """Frees the memory of a value that nothing will read again.
-
-    Without it the wide model would stay in memory beside the narrow one: on jax
-    the local variables of `fit` refer to it until the next step is done, on
-    tensorflow the traced train function does for good.
-    """
+    # Else the wide model would stay in memory beside the narrow one: on jax the local
+    # variables of `fit` refer to it until the next step is done, on tensorflow the
+    # traced train function does for good.
     backend = keras.backend.backend()
     if backend == "jax":
-        value.delete()
+        old.delete()
     elif backend == "tensorflow":
         import tensorflow as tf
 
         # One variable a replica under a tf.distribute strategy.
-        for part in getattr(value, "values", [value]):
+        for part in getattr(old, "values", [old]):
             empty = tf.zeros((0,), part.dtype)
             tf.raw_ops.AssignVariableOp(resource=part.handle, value=empty)

@@ -1,4 +1,7 @@
-"""What each step of a pruning run computes over whole kernels, and how it counts."""
+"""What each step of a pruning run computes over whole kernels, and how it counts.
+
+A mask is `(F,)`, or `(E, F)` of experts, in {0, 1}: which neurons live.
+"""
 
 import keras
 from keras import ops
@@ -21,48 +24,20 @@ else:
     def mean_sensitivity(
         kernel: Tensor, gradient: Tensor, axes: tuple[int, ...]
     ) -> Tensor:
-        """Mean sensitivity of each neuron's weights in a kernel.
-
-        Args:
-            kernel: tensor.
-            gradient: tensor of the same shape.
-            axes: tuple of int, along which the weights of one neuron lie.
-
-        Returns:
-            Tensor without these axes, such as `(F,)`; of experts `(E, F)`.
-        """
+        """Mean sensitivity, over the axes of a neuron's weights: `(F,)` or `(E, F)`."""
         return reduce_rows(sensitivity(kernel, gradient), axes, "mean")
 
     def zero_rows(cuts: list[Cut], mask: Tensor) -> None:
-        """Zeroes the weights of dead neurons, in all matrices and biases.
-
-        Args:
-            cuts: list of `Cut`.
-            mask: tensor `(F,)` or `(E, F)` in {0, 1}, the living.
-        """
+        """Zeroes the weights of the neurons that a mask says are dead."""
         for cut in cuts:
             cut.variable.assign(of_active(cut, cut.variable.value, mask))
 
     def of_active(cut: Cut, values: Tensor, mask: Tensor) -> Tensor:
-        """Values shaped as a variable, zero where they are a pruned neuron's.
-
-        Whatever they are there, NaN too.
-
-        Args:
-            cut: `Cut`, how the neurons lie in the variable.
-            values: tensor, its value or a gradient.
-            mask: tensor `(F,)` or `(E, F)` in {0, 1}, the active neurons.
-        """
+        """A variable's value or gradient, zero for pruned neurons: of NaN too."""
         return ops.where(cut.spread(mask) > 0, values, ops.zeros_like(values))
 
     def narrower_mask(mask: Tensor, importance: Tensor, width: int) -> Tensor:
-        """The mask of the `width` most important of the neurons that live.
-
-        Args:
-            mask: tensor `(F,)` or `(E, F)` in {0, 1}, the living.
-            importance: tensor of the same shape.
-            width: int >= 1.
-        """
+        """The mask of the `width` most important of the neurons that live."""
         return top_k_mask(importance, width, alive=mask)
 
     def known_count(count: Tensor) -> int | None:

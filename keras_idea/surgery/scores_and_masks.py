@@ -22,18 +22,12 @@ def update_scores_and_masks(
 ) -> bool:
     """Renews scores and masks, and zeroes the weights of pruned neurons.
 
-    Args:
-        tracks: list of `Track`, with the optimizer's scores and masks.
-        sensitivities: list of tensors, the newest of each FFN, shaped as its scores;
-            where one is not finite, nothing was measured.
-        iterations: the optimizer's, after its step.
-        first: int or inf: up to this step a mask may lie behind its schedule.
-        ends: True; or a bool tensor: False in the middle of an accumulated step, in
-            which nothing changes.
+    Where one of the newest sensitivities is not finite, nothing was measured. Up to the
+    step `first` a mask may lie behind its schedule. `ends` is True; or a bool tensor:
+    False in the middle of an accumulated step, in which nothing changes.
 
-    Returns:
-        bool, False if a mask was due and not made, as nothing is known of the neurons
-        yet. Always True in a compiled step, which makes the masks anew each time.
+    False is returned if a mask was due and not made, as nothing is known of the neurons
+    yet; never in a compiled step, which makes the masks anew each time.
     """
     made = True
     for track, new in zip(tracks, sensitivities, strict=True):

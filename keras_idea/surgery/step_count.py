@@ -11,15 +11,9 @@ class StepCount:
     """Knows the optimizer step at every batch without reading the optimizer.
 
     Reading `optimizer.iterations` waits for the device, so it is read once, when an
-    epoch begins. float16 skips steps, so inside an epoch the count may run ahead.
-
-    Args:
-        model: the fitted Keras model, compiled, its variables in sync.
-
-    Attributes:
-        per_step: int, batches of an optimizer step.
-        known: bool, whether a batch calls the optimizer once. A train step of the
-            user's own may do so twice, or not at all: `after` is then a guess.
+    epoch begins. float16 skips steps, so inside an epoch the count may run ahead. The
+    train step of a user's own may call the optimizer twice, or not at all: `after` is
+    then a guess, and `known` False.
 
     Example:
     >>> count = StepCount(model)  # at the beginning of an epoch

@@ -20,15 +20,8 @@ from keras_idea.typing import Tensor
 class StepGradients:
     """The gradients of FFNs that one step of an optimizer is made with.
 
-    Args:
-        optimizer: the Keras optimizer whose `apply` was called.
-        grads: what it was called with.
-        variables: those that they are the gradients of.
-        ffns: the `FFN` handles that are asked for.
-
-    Attributes:
-        ends: True, or under accumulation a bool tensor: whether this call of `apply`
-            ends a step.
+    `ends` is True, or under accumulation a bool tensor: whether this call of `apply`
+    ends a step.
     """
 
     def __init__(

@@ -22,15 +22,9 @@ def swap_train_function(
 ) -> TrainFunction:
     """Gives a model its train function for another set of optimizer variables.
 
-    Both are kept, so that fits with a pruner and fits without it are compiled once.
-
-    Args:
-        model: a Keras model, compiled or not.
-        others: what this returned when the set was changed last, or None.
-        known: bool, whether `train_step_of` is to find its train step. Default False.
-
-    Returns:
-        The present function, with what it was made for.
+    Both are kept, so that fits with a pruner and fits without it are compiled once:
+    `others` is what this returned when the set was changed last, and the present
+    function is returned. `known`: `train_step_of` is to find its train step.
     """
     compiled = compilation(model)
     present = getattr(model, "train_function", None)
@@ -65,11 +59,8 @@ def unmark_train_step(model: keras.Model) -> None:
 def awaiting(gradients: Sequence[Tensor]) -> contextlib.AbstractContextManager:
     """A scope in which an optimizer's step waits for gradients.
 
-    Where data of unknown length end, Keras on tensorflow calls the train function
-    once more, in which the optimizer would count a step that nothing is trained in.
-
-    Args:
-        gradients: list of tensors, which cannot be had without data.
+    Where data of unknown length end, Keras on tensorflow calls the train function once
+    more, in which the optimizer would count a step that nothing is trained in.
     """
     if keras.backend.backend() != "tensorflow":
         return contextlib.nullcontext()
@@ -81,14 +72,8 @@ def awaiting(gradients: Sequence[Tensor]) -> contextlib.AbstractContextManager:
 def at_first_step(model: keras.Model, act: Callable[[], None]) -> Callable[[], None]:
     """Calls `act` when a model's optimizer is first applied, and so all is built.
 
-    On tensorflow alone `fit` builds a model by tracing its train function.
-
-    Args:
-        model: a compiled Keras model that is not built.
-        act: function without arguments; it may wrap the optimizer's `apply`.
-
-    Returns:
-        Function without arguments that calls it off, if it has not been called.
+    On tensorflow alone `fit` builds a model by tracing its train function. `act` may
+    wrap the optimizer's `apply`. The function that is returned calls it off.
     """
     optimizer = innermost(model.optimizer)
 

@@ -3,14 +3,14 @@
 import bisect
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, TypeVar
 
 import keras
 
 from keras_idea.errors import ArgumentError
 from keras_idea.keras_private.layer_walk import student_of
-from keras_idea.monitor.work_count import matrix_weights
+from keras_idea.monitor.work_count import matrices
 from keras_idea.surgery.find import FFN
 from keras_idea.surgery.pairing import plain_variables
 from keras_idea.validation import check_choice, check_int
@@ -36,17 +36,10 @@ class Costs:
 
 @dataclasses.dataclass(frozen=True)
 class Budget:
-    """What the narrow model may cost at most.
+    """What the narrow model may cost at most: by one of three numbers, or not limited.
 
-    Args:
-        parameters: int >= 1, its parameters; or None.
-        bytes: int >= 1, its parameters in `dtype`; or None.
-        flops: int >= 1, operations of a token in a forward pass, as of `Costs`; or
-            None.
-        dtype: str, what `bytes` are counted in: one of `BYTES`.
-
-    Raises:
-        ValueError: for anything else, or more than one of the three.
+    `flops` are those of a token in a forward pass, as of `Costs`. `bytes` are those of
+    the parameters in `dtype`, one of `BYTES`.
     """
 
     parameters: int | None = None
@@ -80,39 +73,19 @@ class Budget:
     ) -> int:
         """The most neurons an FFN that the budget allows, the same in all FFNs.
 
-        Args:
-            costs: function of a width, not falling, that gives the `Costs`.
-            full_dim: int, the widest FFN there is.
-            round_to: int >= 1, of which the width is a multiple. Default 1.
-
-        Returns:
-            int; at most the greatest multiple within `full_dim`.
-
-        Raises:
-            ValueError: if not even the smallest width is within the budget, or no
-                multiple of `round_to` is within `full_dim`.
+        A multiple of `round_to` within `full_dim`, the widest FFN there is; the costs
+        of a width do not fall. Refuses a budget that the smallest does not meet.
         """
+        check_round_to(round_to, full_dim)
         widths = range(round_to, full_dim + 1, round_to)
-        if not widths:
-            raise ArgumentError(
-                f"No multiple of `round_to` is within the FFN width of {full_dim}. "
-                f"Received: round_to={round_to}. Lower `round_to`."
-            )
-        return self.most(widths, costs, f"width, {round_to}{_given_by(round_to)}")
+        given_by = "" if round_to == 1 else f" (round_to={round_to})"
+        return self.most(widths, costs, f"width, {round_to}{given_by}")
 
     def most(self, sizes: Sequence[T], costs: Callable[[T], Costs], smallest: str) -> T:
-        """The last of some sizes of a model that the budget allows.
+        """The last of some ascending sizes of a model that the budget allows.
 
-        Args:
-            sizes: list of what tells a size, ascending.
-            costs: function of one, not falling, that gives the `Costs`.
-            smallest: str, what the first is called.
-
-        Returns:
-            one of `sizes`.
-
-        Raises:
-            ValueError: if not even the first is within the budget.
+        The costs of a size do not fall. `smallest` is what the first is called where
+        not even that is within the budget, which is refused.
         """
         count = bisect.bisect_right(
             sizes, False, key=lambda s: not self.allows(costs(s))
@@ -153,52 +126,51 @@ class Budget:
 
 
 def plain_parameters(model: keras.Model) -> int:
-    """Parameters of the model that is pruned, without scores, masks or a teacher.
-
-    Args:
-        model: a built Keras model; of a `Distiller` its student counts.
-    """
-    # Not seeds and the like.
-    weights = set(map(id, student_of(model).weights))
-    plain = plain_variables(student_of(model))
-    return sum(math.prod(v.shape) for v in plain if id(v) in weights)
+    """Parameters of the model that is pruned, without scores, masks or a teacher."""
+    return sum(math.prod(variable.shape) for variable in _plain_weights(model))
 
 
 def costs_of(
     model: keras.Model, ffns: Sequence[FFN]
 ) -> Callable[[Sequence[int]], Costs]:
-    """What a model costs once its FFNs are narrow, as a function of their widths.
+    """What a model costs once its FFNs are narrow: a function of as many widths.
 
-    Args:
-        model: a built Keras model; of a `Distiller` its student counts.
-        ffns: list of `FFN` handles that are pruned.
-
-    Returns:
-        function of as many widths that gives `Costs`.
+    Of a `Distiller` its student counts.
     """
+    wide = {id(variable): tuple(variable.shape) for variable in _plain_weights(model)}
+    multiplied = set(map(id, matrices(student_of(model))))
     cuts = [(place, cut) for place, ffn in enumerate(ffns) for cut in ffn.cuts()]
-    kernels = {id(cut.variable) for _, cut in cuts if not cut.is_bias}
-
-    def sizes(widths: Sequence[int] | None) -> tuple[int, int]:
-        """Weights of the FFNs, and those of them in kernels; None: as they are."""
-        shapes = {id(cut.variable): list(cut.variable.shape) for _, cut in cuts}
-        if widths is not None:
-            for place, cut in cuts:  # two of a kernel between two FFNs
-                narrow = cut.shape(widths[place])[cut.axis]
-                shapes[id(cut.variable)][cut.axis] = narrow
-        counts = {key: math.prod(shape) for key, shape in shapes.items()}
-        return sum(counts.values()), sum(counts[key] for key in kernels)
-
-    present, present_kernels = sizes(None)
-    others = plain_parameters(model) - present
-    other_matrices = matrix_weights(student_of(model)) - present_kernels
 
     def costs(widths: Sequence[int]) -> Costs:
-        weights, in_kernels = sizes(widths)
-        return Costs(others + weights, 2 * (other_matrices + in_kernels))
+        shapes = {key: list(shape) for key, shape in wide.items()}
+        for place, cut in cuts:  # two of a kernel between two FFNs
+            narrow = cut.shape(widths[place])[cut.axis]
+            shapes[id(cut.variable)][cut.axis] = narrow
+        return costs_of_shapes(shapes, multiplied)
 
     return costs
 
 
-def _given_by(round_to: int) -> str:
-    return "" if round_to == 1 else f" (round_to={round_to})"
+def costs_of_shapes(
+    shapes: Mapping[int, Sequence[int]], multiplied: Container[int]
+) -> Costs:
+    """The costs of weights, by their `id`s, of which some are matrices of tokens."""
+    counts = {key: math.prod(shape) for key, shape in shapes.items()}
+    in_matrices = sum(count for key, count in counts.items() if key in multiplied)
+    return Costs(sum(counts.values()), 2 * in_matrices)
+
+
+def check_round_to(round_to: int, widest: int) -> None:
+    """Refuses a `round_to` of which no multiple is within the widest FFN."""
+    if round_to > widest:
+        raise ArgumentError(
+            f"No multiple of `round_to` is within the FFN width of {widest}. "
+            f"Received: round_to={round_to}. Lower `round_to`."
+        )
+
+
+def _plain_weights(model: keras.Model) -> list[keras.Variable]:
+    # Not seeds and the like.
+    weights = set(map(id, student_of(model).weights))
+    plain = plain_variables(student_of(model))
+    return [variable for variable in plain if id(variable) in weights]

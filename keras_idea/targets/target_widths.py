@@ -9,7 +9,7 @@ import keras
 
 from keras_idea.errors import ArgumentError
 from keras_idea.surgery.find import FFN, KINDS, UNITS, Kind
-from keras_idea.targets.budget import Budget, costs_of
+from keras_idea.targets.budget import Budget, check_round_to, costs_of
 from keras_idea.validation import check_choice, check_int
 
 #: By kind: an int, what each keeps; or a float in (0, 1), the fraction of it; None: as
@@ -26,18 +26,8 @@ def check_targets(
 ) -> Targets:
     """Refuses targets that are neither numbers nor fractions, or say a thing twice.
 
-    Args:
-        target_dim: int, float or None, those of "neurons".
-        targets: dict of a kind to an int or a float, or None.
-        kinds: list of the kinds that a budget may prune.
-        round_to: int >= 1, of which an int for neurons must be a multiple.
-        budget: `Budget`, empty if there is none.
-
-    Returns:
-        dict, kind -> Python int or float; with a budget None.
-
-    Raises:
-        ValueError: for anything else.
+    `target_dim` is that of "neurons", `kinds` those that a budget may prune; with a
+    budget the targets are None.
     """
     if isinstance(kinds, str) or not kinds or set(kinds) - set(KINDS):
         raise ArgumentError(
@@ -100,11 +90,7 @@ def _check_target(name: str, target: Any, kind: Kind, round_to: int) -> int | fl
 
 
 def check_groups(groups: Any) -> Any:
-    """Refuses `groups` that is no function.
-
-    Raises:
-        ValueError: for anything else than None or a function of an `FFN` handle.
-    """
+    """Refuses `groups` that is neither None nor a function of an `FFN` handle."""
     if groups is not None and not callable(groups):
         raise ArgumentError(
             "`groups` must be a function of an FFN handle, or None. Received: "
@@ -115,15 +101,7 @@ def check_groups(groups: Any) -> Any:
 
 
 def target_width(target_dim: int | float, full_dim: int, round_to: int) -> int:
-    """The neurons that an FFN keeps.
-
-    Args:
-        target_dim: int or float, as of `check_targets`.
-        full_dim: int >= 1, neurons that the FFN was built with.
-        round_to: int >= 1, of which a fraction becomes the nearest multiple.
-
-    Returns:
-        int >= 1.
+    """The neurons that an FFN keeps; a fraction becomes the nearest multiple, not 0.
 
     Example:
     >>> target_width(0.375, full_dim=1000, round_to=64)
@@ -144,20 +122,9 @@ def target_widths(
     """What each FFN, and each attention layer, of a model keeps.
 
     With a budget all FFNs have one width, the largest within it; where heads are pruned
-    too, each keeps the same fraction of what it has, rounded to the nearest.
-
-    Args:
-        targets: as `check_targets` returns them.
-        budget: `Budget`, which counts where there are none.
-        model: the built Keras model.
-        ffns: list of `FFN` handles that are pruned.
-        round_to: int >= 1, of which widths become multiples; numbers of heads do not.
-
-    Returns:
-        list of (`FFN` handle, int).
-
-    Raises:
-        ValueError: if a budget cannot be met.
+    too, each keeps the same fraction of what it has, rounded to the nearest. Widths are
+    multiples of `round_to`, numbers of heads are not. Refuses a budget that cannot be
+    met.
     """
     if not budget:
         return [
@@ -186,16 +153,9 @@ def _step(ffn: FFN, round_to: int) -> int:
 def sizes_at_one_ratio(steps: Sequence[tuple[int, int]]) -> list[list[int]]:
     """The sizes that layers have when each keeps the same fraction of its units.
 
-    Args:
-        steps: list of pairs of int: the units that a layer was built with, and of what
-            it keeps a multiple.
-
-    Returns:
-        list of lists of int, ascending: one for each fraction at which a layer, rounded
-        to the nearest, keeps more.
-
-    Raises:
-        ValueError: if no multiple is within the most units there are.
+    By pairs: the units that a layer was built with, and of what it keeps a multiple.
+    Ascending: one for each fraction at which a layer, rounded to the nearest, keeps
+    more.
 
     Example:
     >>> sizes_at_one_ratio([(4, 1), (2, 1)])
@@ -203,11 +163,8 @@ def sizes_at_one_ratio(steps: Sequence[tuple[int, int]]) -> list[list[int]]:
     """
     widest = max((full for full, step in steps if step > 1), default=None)
     round_to = max(step for _, step in steps)
-    if widest is not None and widest < round_to:
-        raise ArgumentError(
-            f"No multiple of `round_to` is within the FFN width of {widest}. "
-            f"Received: round_to={round_to}. Lower `round_to`."
-        )
+    if widest is not None:
+        check_round_to(round_to, widest)
     # What is narrower than that stays as it is.
     steps = [(full, min(step, full)) for full, step in steps]
     half = fractions.Fraction(1, 2)

@@ -46,7 +46,7 @@ def test_found(name):
         # Up, gate and down are in their places, and the biases after them.
         cuts = [
             [(id(c.variable), c.axis, c.group, c.packing) for c in f.cuts()]
-            for f in (ffn, one)
+            for f in (ffn, one.group)
         ]
         assert cuts[0] == cuts[1]
     explained = ki.explain(backbone)
