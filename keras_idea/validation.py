@@ -59,7 +59,7 @@ def check_number(
     if (
         not isinstance(value, numbers.Real)
         or isinstance(value, bool)
-        or not minimum <= value <= upper
+        or not minimum <= float(value) <= upper
         or (below and value == upper)
     ):
         raise ArgumentError(

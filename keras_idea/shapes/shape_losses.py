@@ -45,7 +45,7 @@ class ShapeLosses:
         Args:
             shape: as `check_shape` returns it.
         """
-        widths = {kind: shape[kind] for kind in widths_in(shape)}
+        widths: Shape = {kind: shape[kind] for kind in widths_in(shape)}
         others = {axis: size for axis, size in shape.items() if axis not in widths}
         copy = self._of_depth_and_features(others)
         if not widths:
