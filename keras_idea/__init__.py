@@ -4,9 +4,9 @@ import sys as _sys
 
 # In `python -m`, which imports a package before its `__main__`; Keras takes seconds.
 if _sys.argv[:1] == ["-m"]:
-    import keras_idea_cli as _cli
+    from keras_idea_cli import beginning as _beginning
 
-    _as_command = _cli.begin_as_module("keras_idea")
+    _as_command = _beginning.begin_as_module("keras_idea")
 else:
     _as_command = False
 
@@ -26,7 +26,7 @@ except (ModuleNotFoundError, ValueError) as error:  # of a backend that it does 
         f"{_did_you_mean(_environ.get('KERAS_BACKEND'), _backends)}"
     )
     if _as_command:
-        _sys.exit(_cli.refuse(_refusal))
+        _sys.exit(_beginning.refuse(_refusal))
     raise _refusal from error
 
 from keras_idea import data, functional, methods, models

@@ -5,8 +5,9 @@ it registers its layers. That takes seconds, which `--help` need not wait for, n
 `status`. What it needs is imported in `main`, where Ctrl-C is answered already.
 """
 
-import sys
 from collections.abc import Sequence
+
+from keras_idea_cli.beginning import begin, interrupted, refuse
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -21,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with interrupt.answered():
             return _carry_out(arguments)
     except KeyboardInterrupt:
-        return _interrupted()
+        return interrupted()
 
 
 def _carry_out(arguments: Sequence[str] | None) -> int:
@@ -40,42 +41,3 @@ def _carry_out(arguments: Sequence[str] | None) -> int:
         if interrupt.came():  # a library has made another error of it
             raise KeyboardInterrupt from None
         raise
-
-
-def begin(arguments: Sequence[str] | None = None) -> None:
-    """Does what must be done before a backend is imported; raises as `main`."""
-    from keras_idea_cli.arguments import make_parser
-    from keras_idea_cli.quiet import quieten_tensorflow
-
-    options = make_parser().parse_args(arguments)
-    if options.command == "status":
-        from keras_idea_cli.status import status
-
-        raise SystemExit(status(options.run))
-    quieten_tensorflow()
-
-
-def begin_as_module(package: str) -> bool:
-    """`begin`, and True, if it is `package` that `python -m` is importing."""
-    words = sys.orig_argv
-    told = words[words.index("-m") :][1:2] if "-m" in words else []
-    if told == [package]:
-        try:
-            from keras_idea_cli import interrupt
-
-            interrupt.install()  # until the end of `main`, which `__main__` calls
-            begin()
-        except KeyboardInterrupt:
-            raise SystemExit(_interrupted()) from None
-    return told == [package]
-
-
-def _interrupted() -> int:
-    print("keras-idea: interrupted.", file=sys.stderr)
-    return 130
-
-
-def refuse(error: ImportError) -> int:
-    """Tells why the package cannot be imported; the exit status."""
-    print(f"keras-idea: {error}", file=sys.stderr)
-    return 2
