@@ -17,8 +17,8 @@ _BYTES = [
     "gradients",
     "optimizer",
     "pruning",
-    "activations*",
-    "together*",
+    "activations",
+    "total",
 ]
 
 
@@ -78,22 +78,19 @@ def _stages(planned: RunPlan) -> "Table":
 
 
 def _bytes(planned: RunPlan) -> "Table":
-    words = [_WORDS[kind] for kind in planned.kinds]
-    table = _table(["MB per device", *words, *_BYTES])
-    empty = [""] * len(words)
+    table = _table(["MB per device", *_BYTES])
     before: Footprint | None = None
     for when, of in planned.footprints.items():
         if before is not None:
             held = _held(before, 0, 0)
-            table.add_row("narrowing", *empty, *map(_megabytes, held))
+            table.add_row("narrowing", *map(_megabytes, held))
         held = _held(of, of.gradients, of.activations)
-        sizes = of.sizes.by_kind().values()
-        table.add_row(when, *map("{:,}".format, sizes), *map(_megabytes, held))
+        table.add_row(when, *map(_megabytes, held))
         before = of
     if planned.teacher is not None:
         aside = planned.teacher
         teacher = (aside.weights, 0, 0, 0, aside.activations, aside.total)
-        table.add_row("the teacher", *empty, *map(_megabytes, teacher))
+        table.add_row("the teacher", *map(_megabytes, teacher))
     return table
 
 
@@ -107,8 +104,8 @@ def _notes(planned: RunPlan) -> list[str]:
     wide, *_, narrow = planned.footprints.values()
     rows, parts = planned.mesh
     lines = [
-        "* estimated, without what a compiler fuses; the others are exact. A "
-        f"checkpoint takes {_megabytes(wide.checkpoint)} MB wide, "
+        "Activations and totals are estimates, without what a compiler fuses; the rest "
+        f"is exact. A checkpoint takes {_megabytes(wide.checkpoint)} MB wide, "
         f"{_megabytes(narrow.checkpoint)} MB narrow.",
     ]
     if rows * parts > 1:
@@ -168,8 +165,10 @@ def _table(columns: list[str]) -> "Table":
     import rich.table
 
     table = rich.table.Table(box=rich.box.SIMPLE)
-    for i, column in enumerate(columns):
-        table.add_column(column, justify="right" if i else "left")
+    table.add_column(columns[0])
+    for column in columns[1:]:
+        # A word is never cut: in a narrow window columns of several words wrap.
+        table.add_column(column, justify="right", no_wrap=" " not in column)
     return table
 
 
