@@ -56,12 +56,9 @@ def check_number(
     """
     upper = math.inf if maximum is None else maximum
     below = maximum is None or exclude_maximum
-    if (
-        not isinstance(value, numbers.Real)
-        or isinstance(value, bool)
-        or not minimum <= value <= upper
-        or (below and value == upper)
-    ):
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    inside = is_number and minimum <= value <= upper
+    if not inside or (below and value == upper):
         raise ArgumentError(
             f"`{name}` must be a number in [{minimum}, {upper}{')' if below else ']'}. "
             f"Received: {name}={value!r}."
