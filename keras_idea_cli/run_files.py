@@ -48,6 +48,7 @@ class Logged:
 
     step: int  # optimizer steps done
     width: int  # active neurons per FFN
+    kv_groups: int | None  # key/value heads a layer; None: none are pruned
     loss: float  # bits per byte of the step's batch
     validation: tuple[int, float] | None  # step and bits per byte of the last one
 
@@ -213,11 +214,13 @@ def _read_metrics(path: pathlib.Path) -> dict[str, Logged]:
             for line in csv.DictReader(file):
                 name, step = line["run"], int(line["step"])
                 loss, width = float(line["bits_per_byte"]), int(line["width"])
+                heads = line.get("kv_groups")
                 before = found[name].validation if name in found else None
                 bits = line["validation"]
                 validation = (step, float(bits)) if bits else before
                 if math.isfinite(loss):
-                    found[name] = Logged(step, width, loss, validation)
+                    kv_groups = int(heads) if heads else None
+                    found[name] = Logged(step, width, kv_groups, loss, validation)
     except (OSError, ValueError, KeyError, TypeError, csv.Error):
         pass
     return found

@@ -12,6 +12,7 @@ from keras_idea_cli.run_files import (
     DEMO,
     LAST,
     LOCK,
+    Logged,
     RunFilesError,
     Training,
     read_run_config,
@@ -111,12 +112,19 @@ def _figures(training: Training) -> list[tuple[str, str]]:
         return []
     lines = [
         ("FFN width", f"{plural(logged.width, 'neuron')} at step {logged.step:,}"),
+        *_heads(logged),
         ("Loss", f"{logged.loss:.4f} bits per byte at step {logged.step:,}"),
     ]
     if logged.validation is not None:
         step, bits = logged.validation
         lines.append(("Validation", f"{bits:.4f} bits per byte at step {step:,}"))
     return lines
+
+
+def _heads(logged: Logged) -> list[tuple[str, str]]:
+    if logged.kv_groups is None:
+        return []
+    return [("KV heads", f"{logged.kv_groups} a layer at step {logged.step:,}")]
 
 
 def _checkpoints(training: Training) -> list[tuple[str, str]]:

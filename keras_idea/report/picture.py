@@ -23,6 +23,7 @@ _Stage: TypeAlias = tuple[str, int, int]
 _COLORS = ("#0b7285", "#e8590c", "#9c36b5")
 _PRUNED = _COLORS[0]
 _RATE = "#5f3dc4"
+_HEADS = "#2b8a3e"
 _STAGES = {"wide": "#ffffff", "pruning": "#fff3d6", "recovery": "#e6f7ee"}
 
 
@@ -130,13 +131,25 @@ def _same(rates: np.ndarray, others: np.ndarray) -> bool:
 
 
 def _draw_width(axis: "Axes", curve: TrainingCurve) -> None:
-    steps = np.concatenate([[0], curve.steps])
-    width = np.concatenate([curve.width[:1], curve.width])
-    axis.step(steps, width, where="post", color=_PRUNED, linewidth=2)
-    axis.fill_between(steps, width, step="post", color=_PRUNED, alpha=0.12, linewidth=0)
-    axis.set_yticks(sorted({0, int(width[-1]), int(width[0])}))
-    axis.set_ylim(0, 1.08 * width[0])
-    axis.set_ylabel("neurons an FFN")
+    """The neurons; heads beside them, on an axis of their own at the right."""
+    _draw_units(axis, curve.steps, curve.width, "neurons an FFN", _PRUNED)
+    if curve.kv_groups is not None:
+        right = axis.twinx()
+        right.spines[:].set_visible(False)
+        _draw_units(right, curve.steps, curve.kv_groups, "KV heads a layer", _HEADS)
+        right.yaxis.label.set_color(_HEADS)
+
+
+def _draw_units(
+    axis: "Axes", steps: np.ndarray, units: np.ndarray, label: str, color: str
+) -> None:
+    steps = np.concatenate([[0], steps])
+    units = np.concatenate([units[:1], units])
+    axis.step(steps, units, where="post", color=color, linewidth=2)
+    axis.fill_between(steps, units, step="post", color=color, alpha=0.12, linewidth=0)
+    axis.set_yticks(sorted({0, int(units[-1]), int(units[0])}))
+    axis.set_ylim(0, 1.08 * units[0])
+    axis.set_ylabel(label)
 
 
 def _draw_loss(axis: "Axes", curves: Sequence[TrainingCurve]) -> None:

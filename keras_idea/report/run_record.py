@@ -147,8 +147,9 @@ def _curves(content: bytes) -> list[TrainingCurve]:
                 float(line[key]) for key in ("step", "bits_per_byte", "learning_rate")
             ]
             values.append(int(line["width"]))
-            last = line["validation"]
-            values.append(float(last) if last else math.nan)
+            # Files of earlier versions have no column of heads.
+            for last in (line["validation"], line.get("kv_groups")):
+                values.append(float(last) if last else math.nan)
             lines.setdefault(line["run"], []).append(values)
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"line {number}: {error}") from None
@@ -158,7 +159,7 @@ def _curves(content: bytes) -> list[TrainingCurve]:
 
 
 def _curve(name: str, values: np.ndarray) -> TrainingCurve:
-    step, loss, rate, width, validation = values.T
+    step, loss, rate, width, validation, heads = values.T
     measured = ~np.isnan(validation)
     return TrainingCurve(
         name=name,
@@ -169,6 +170,7 @@ def _curve(name: str, values: np.ndarray) -> TrainingCurve:
         validation=dict(
             zip(step[measured].astype(int), validation[measured], strict=True)
         ),
+        kv_groups=None if np.isnan(heads).any() else heads.astype(int),
     )
 
 

@@ -10,6 +10,7 @@ from keras_idea import processes
 from keras_idea.callbacks import Checkpoint, Monitor
 from keras_idea.hub.inputs import token_inputs
 from keras_idea.report.history import metrics_csv
+from keras_idea.runs.config.sizes import Sizes
 from keras_idea.runs.models.compiling import learning_rate
 from keras_idea.runs.train.devices import own_rows, share_of, spread
 from keras_idea.runs.train.recorder import Recorder, ShortBar
@@ -89,14 +90,14 @@ def _checkpoint_of(run: Run, recorder: Recorder) -> Checkpoint:
 def recorder_of(
     run: Run,
     name: str,
-    width: int,
+    sizes: Sizes,
     reading_steps: Sequence[int] | np.ndarray = (),
     pruned: bool = True,
 ) -> Recorder:
     """A recorder, put among those whose curves go to the metrics file.
 
-    `width` are the neurons of an FFN at the start of the training `name`, and
-    `reading_steps` those after which the neurons are read.
+    `sizes` are those at the start of the training `name`, and `reading_steps` those
+    after which the neurons are read.
     """
 
     def write_metrics() -> None:
@@ -106,7 +107,7 @@ def recorder_of(
 
     recorder = Recorder(
         name,
-        width,
+        sizes,
         learning_rate(run.config.optimizer, run.config.budget, pruned),
         run.bits,
         reading_steps,

@@ -11,6 +11,7 @@ from keras_idea.errors import TrainingDiverged
 from keras_idea.functional.interval_mean import mean_between
 from keras_idea.report import NeuronLives, TrainingCurve
 from keras_idea.report.neuron_lives import rank_levels
+from keras_idea.runs.config.sizes import Sizes
 from keras_idea.runs.train.bits_per_byte import Bits, text_loss
 from keras_idea.surgery.find import find_groups
 from keras_idea.validation import plural
@@ -25,7 +26,7 @@ class Recorder(keras.callbacks.Callback):
 
     Args:
         name: str, the run's name in the metrics.
-        width: int, neurons of an FFN at the start.
+        sizes: `Sizes` at the start; with the heads of a layer, if some are pruned.
         learning_rate: the `LearningRateSchedule` of the run.
         bits: `Bits`, how losses are converted.
         reading_steps: steps after which the neurons are read. Each reading
@@ -38,7 +39,7 @@ class Recorder(keras.callbacks.Callback):
     def __init__(
         self,
         name: str,
-        width: int,
+        sizes: Sizes,
         learning_rate: keras.optimizers.schedules.LearningRateSchedule,
         bits: Bits,
         reading_steps: Iterable[int] = (),
@@ -53,7 +54,8 @@ class Recorder(keras.callbacks.Callback):
         self.on_validation = on_validation
         self._schedule = learning_rate
         self._bits = bits
-        self._width: list[float] = [width]
+        self._width: list[float] = [sizes.neurons]
+        self._heads: list[float] = [] if sizes.kv_groups is None else [sizes.kv_groups]
         self._loss: list[float] = []
         self._validation: dict[int, float] = {}
         self._epoch_logs: list[dict[str, float]] = []
@@ -101,6 +103,7 @@ class Recorder(keras.callbacks.Callback):
             ),
             width=np.array(self._width[1:], dtype="int64"),
             validation=dict(self._validation),
+            kv_groups=np.array(self._heads[1:], "int64") if self._heads else None,
         )
 
     def neurons(self) -> list[NeuronLives]:
@@ -121,6 +124,7 @@ class Recorder(keras.callbacks.Callback):
         state = {
             "loss": np.array(self._loss),
             "width": np.array(self._width, "float64"),
+            "kv_groups": np.array(self._heads, "float64"),
             "validated": np.array(list(self._validation), "int64"),
             "validation": np.array(list(self._validation.values())),
         }
@@ -132,6 +136,7 @@ class Recorder(keras.callbacks.Callback):
     def set_state(self, state: dict[str, np.ndarray]) -> None:
         """Goes on from what `get_state` of an earlier recorder returned."""
         self._loss, self._width = state["loss"].tolist(), state["width"].tolist()
+        self._heads = state["kv_groups"].tolist() if self._heads else []
         self.step = len(self._loss)
         pairs = zip(state["validated"], state["validation"], strict=True)
         self._validation = {int(step): float(bits) for step, bits in pairs}
@@ -149,6 +154,8 @@ class Recorder(keras.callbacks.Callback):
         self._loss.extend(self._bits.of_training(losses).tolist())
         for logs in self._epoch_logs:
             self._width.append(logs.get("width", self._width[-1]))
+            if self._heads:
+                self._heads.append(logs.get("kv_groups", self._heads[-1]))
         self._epoch_logs = []
 
     def _read_neurons(self) -> None:
@@ -190,8 +197,10 @@ class ShortBar(keras.callbacks.ProgbarLogger):
 
     def _shown(self, logs: dict[str, float]) -> dict[str, float]:
         shown = {"bits": self._bits.of_training(text_loss(logs))}
-        if "width" in logs:
-            shown["width"] = logs["width"]
+        for units in ("width", "kv_groups"):  # one of them: a line has 80 columns
+            if units in logs:
+                shown[units] = logs[units]
+                break
         if "val_loss" in logs:
             nats = text_loss(logs, "val_")
             shown["validation bits"] = self._bits.of_validation(nats)

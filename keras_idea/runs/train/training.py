@@ -141,7 +141,7 @@ def _pruned(run: Run, name: str) -> keras.Model:
         model = run.models.wide()
     stages = ((1, timeline.begin), (timeline.begin, timeline.end))
     readings = np.concatenate([np.linspace(*stage, _READINGS) for stage in stages])
-    recorder = recorder_of(run, name, timeline.wide.neurons, readings.astype(int))
+    recorder = recorder_of(run, name, timeline.wide, readings.astype(int))
     # A kind that stays as it is needs no scores.
     targets = timeline.wide.smaller_in(timeline.narrow)
     prune = pruning(config.pruning, config.budget, targets, monitor_of(run, name))
@@ -187,7 +187,7 @@ def _train_from_scratch(run: Run) -> None:
     with devices.spread(run.distribution):
         model = run.models.plain(sizes)
     monitor = monitor_of(run, SCRATCH)
-    recorder = recorder_of(run, SCRATCH, sizes.neurons, pruned=False)
+    recorder = recorder_of(run, SCRATCH, Sizes(sizes.neurons), pruned=False)
     fit(run, model, recorder, [] if monitor is None else [monitor])
 
 

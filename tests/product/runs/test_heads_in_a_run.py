@@ -1,6 +1,8 @@
 """A run that prunes key/value heads beside neurons: its plan, its folder, its words."""
 
+import csv
 import json
+import re
 
 import keras
 import numpy as np
@@ -8,12 +10,14 @@ import pytest
 
 import keras_idea as ki
 from keras_idea.errors import ConfigError
+from keras_idea.report.run_record import read_run
 from keras_idea.runs.config import parse_config
 from keras_idea.runs.config.sizes import Sizes
 from keras_idea.runs.models.footprint import footprint
 from keras_idea.runs.models.outlines import outlines
 from keras_idea.runs.plan import plan
 from keras_idea.surgery.find import find_groups
+from keras_idea_cli.status import status
 from tests.support.tiny_run import ONE_LAYER, run_in, with_hub
 
 HEADS = ONE_LAYER.replace(
@@ -100,6 +104,25 @@ def test_a_whole_run(tmp_path, text):
     assert parameters["narrow from scratch"] == lm.count_params()
     assert all(np.isfinite(row["bits_per_byte"]) for row in rows)
     assert ki.explain(lm).heads
+    with open(folder / "metrics.csv", newline="") as file:
+        lines = [line for line in csv.DictReader(file) if line["run"] == "pruned"]
+    heads = [int(line["kv_groups"]) for line in lines]
+    assert heads == sorted(heads, reverse=True) and {heads[0], heads[-1]} == {2, 1}
+    record = read_run(folder)
+    pruned, scratch = record.curves
+    assert pruned.kv_groups.tolist() == heads and scratch.kv_groups is None
+
+
+def test_status_tells_of_heads(tmp_path, capsys):
+    """The column is empty, or not there, in runs that prune none."""
+    (tmp_path / "config.toml").write_text(parse_config(HEADS).to_toml())
+    names = "run,step,learning_rate,width,bits_per_byte,validation,kv_groups"
+    (tmp_path / "metrics.csv").write_text(f"{names}\npruned,1,0,32,8.0,,2\n")
+    assert status(str(tmp_path)) == 0
+    assert re.search(r"KV heads: +2 a layer at step 1\n", capsys.readouterr().out)
+    (tmp_path / "metrics.csv").write_text(f"{names}\npruned,1,0,32,8.0,,\n")
+    assert status(str(tmp_path)) == 0
+    assert "KV heads" not in capsys.readouterr().out
 
 
 REFUSED = {
