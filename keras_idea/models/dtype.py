@@ -11,6 +11,8 @@ def compute_in(model: keras.Model, dtype: str) -> keras.Model:
 
     No functions of it may be traced yet.
     """
+    if dtype in ("bfloat16", "float16"):
+        dtype = f"mixed_{dtype}"  # whose layers cast their weights, which others do not
     for layer in all_layers(model):
         # The loss must not be computed in less, see `decoder`.
         if layer.name != FLOAT_LOGITS:
