@@ -13,6 +13,7 @@ from keras_idea.checkpoints.manifest import digest_of_file, digest_of_manifest
 from keras_idea.data import TextSource, build_cache, byte_vocabulary, load_text
 from keras_idea.models import DecoderConfig, decoder
 from keras_idea.runs.config import load_config
+from keras_idea.runs.config.sizes import Sizes
 from keras_idea.runs.models.build import decoder_models
 from keras_idea.runs.models.compiling import learning_rate
 from keras_idea.runs.run_folder import RunFolder
@@ -67,7 +68,7 @@ def make_unfinished(folder):
     run.claim()
     run.write("config.toml", config.to_toml())
     recorder = Recorder(
-        "pruned", 32, learning_rate(config.optimizer, config.budget), Bits()
+        "pruned", Sizes(32), learning_rate(config.optimizer, config.budget), Bits()
     )
     checkpoint = Checkpoint(
         run.checkpoints("pruned"),
