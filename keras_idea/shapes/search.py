@@ -101,8 +101,9 @@ def search(
     compile_like(plain, model, None)
     itself = loss_of(plain, data, batch_size)
     check_finite(itself, f"model '{model.name}' as it is")
-    sizes = {"num_samples": num_samples, "batch_size": batch_size}
-    importance = measure(plain, axes, data, "activation", "influence", **sizes)
+    importance = measure(
+        plain, axes, data, "activation", "influence", num_samples, batch_size
+    )
     costs = ShapeCosts(plain, axes, importance)
     within = shapes_within(budget, costs.of, costs.full, least, round_to)
     chosen = spread(within, costs.full, candidates)

@@ -40,11 +40,7 @@ class ShapeLosses:
         self._made: tuple[Shape, keras.Model] | None = None
 
     def of(self, shape: Shape) -> float:
-        """The loss of the model in a shape; infinity where it is not a number.
-
-        Args:
-            shape: as `check_shape` returns it.
-        """
+        """The loss of the model in a shape; infinity where it is not a number."""
         widths: Shape = {kind: shape[kind] for kind in widths_in(shape)}
         others = {axis: size for axis, size in shape.items() if axis not in widths}
         copy = self._of_depth_and_features(others)

@@ -131,7 +131,8 @@ def measure(
     data: Any,
     method: Measure,
     blocks_by: str,
-    **limits: int,
+    num_samples: int,
+    batch_size: int,
 ) -> Importance:
     """What a shape needs to know of a model; the other arguments are `shrink`'s."""
     by_weights = method == "magnitude" and not set(shape) - set(_WIDTHS)
@@ -142,6 +143,7 @@ def measure(
             f"and 'kv_groups' only. Received: targets={shape!r}, data=None."
         )
     inputs = None if data is None else inputs_of(data)
+    limits = {"num_samples": num_samples, "batch_size": batch_size}
     groups = groups_of(model, shape)
     if method == "magnitude":
         scores = [weight_norm(group) for group in groups]
@@ -158,7 +160,7 @@ def measure(
         blocks = find_blocks(model)
         count = size_of("blocks", shape["blocks"], len(blocks), model.name)
         if blocks_by == "loss":
-            kept = kept_by_loss(model, blocks, count, data, limits["batch_size"])
+            kept = kept_by_loss(model, blocks, count, data, batch_size)
             found = dataclasses.replace(found, kept_blocks={count: kept})
         else:
             influence = block_influence(model, blocks.layers, inputs, **limits)
@@ -187,13 +189,8 @@ def cut(model: Model, shape: Shape, importance: Importance) -> Model:
 def scores_left(model: keras.Model, shape: Shape, importance: Importance) -> list[Any]:
     """The scores of each group that a model has left without the blocks that go.
 
-    Args:
-        model: the built Keras model, as it was measured.
-        shape: as `check_shape` returns it.
-        importance: `Importance` of the model.
-
-    Returns:
-        list of tensors, in the order of `groups_of` the model without those blocks.
+    The model is as it was measured; they are in the order of `groups_of` it without
+    those blocks.
     """
     scores = [score for kind in widths_in(shape) for score in importance.groups[kind]]
     if "blocks" not in shape:
@@ -206,13 +203,7 @@ def scores_left(model: keras.Model, shape: Shape, importance: Importance) -> lis
 
 
 def zero_unimportant(model: keras.Model, shape: Shape, scores: list[Any]) -> None:
-    """Zeroes what goes of the groups whose width a shape says.
-
-    Args:
-        model: the built Keras model, changed in place.
-        shape: as `check_shape` returns it.
-        scores: list of tensors, as of `scores_left`.
-    """
+    """Zeroes, in place, what goes of the groups whose width a shape says."""
     for group, score in zip(groups_of(model, shape), scores, strict=True):
         size = size_of(group.kind, shape[group.kind], group.hidden_dim, group.name)
         zero_rows(group.cuts(), ops.cast(top_k_mask(score, size), "float32"))

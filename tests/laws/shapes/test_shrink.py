@@ -155,6 +155,37 @@ class TestBlocks:
         assert found == pytest.approx(loss(kept), rel=1e-5)
 
 
+@pytest.mark.daily("torch", why="how Keras names outputs is Python's")
+def test_losses_by_the_names_of_outputs_and_their_weights(samples):
+    """Each output wants another block gone; the weights say which one counts."""
+    x, _ = samples
+    blocks = blocks_of(chain(3))
+    heads = {name: keras.layers.Dense(5, name=name) for name in ("near", "far")}
+
+    def without(gone):
+        output = inputs = keras.Input((6, WIDTH))
+        for place, block in enumerate(blocks):
+            output = output if place == gone else block(output)
+        outputs = {name: head(output) for name, head in heads.items()}
+        return keras.Model(inputs, [outputs["near"], outputs["far"]])
+
+    wanted = {"near": 0, "far": 2}
+    y = {
+        name: without(gone).predict(x, verbose=0)[list(wanted).index(name)]
+        for name, gone in wanted.items()
+    }
+    for name, gone in wanted.items():
+        model = without(None)
+        model.compile(
+            "sgd",
+            loss={each: "mse" for each in wanted},
+            loss_weights={each: float(each == name) for each in wanted},
+        )
+        small = ki.shrink(model, {"blocks": 2}, (x, y), blocks_by="loss")
+        stay = [block.name for place, block in enumerate(blocks) if place != gone]
+        assert [block.name for block in blocks_of(small)] == stay
+
+
 @pytest.mark.daily("torch", why="how Keras calls a layer is Python's")
 @pytest.mark.parametrize("blocks_by", ["influence", "loss"])
 def test_called_by_the_name_of_the_argument(samples, blocks_by):
