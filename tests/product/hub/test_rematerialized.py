@@ -17,9 +17,9 @@ CAUSAL = [name for name in MODELS if name not in _OTHERS]
 def pruned(name, again):
     keras.utils.set_random_seed(0)
     model = tiny_lm(name)
-    # Not Adam, which would make much of a gradient that is nothing but rounding. Nor ten
-    # times this rate: there weights that differ by one unit in their last place give
-    # Gemma 4 losses that differ by 6e-5 after three steps.
+    # Not Adam, which would make much of a gradient that is nothing but rounding. Nor
+    # ten times this rate: there weights that differ by one unit in their last place
+    # give Gemma 4 losses that differ by 6e-5 after three steps.
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     keras.Model.compile(model, keras.optimizers.SGD(0.01), loss)
     blocks = transformer_blocks(model)
