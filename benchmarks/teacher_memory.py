@@ -126,7 +126,8 @@ def planned(folder):
     config = run_of(folder)
     outline = outlines(config, VOCABULARY)
     wide = outline.at_start
-    teacher = teacher_footprint(config, teacher_outline(config))
+    source = config.distillation.teacher
+    teacher = teacher_footprint(config, teacher_outline(source, config.teacher_dtype))
     compiled_peak = None
     if keras.backend.backend() == "jax":
         compiled_peak = compiled_steps(config, outline, [wide])[wide].peak

@@ -57,6 +57,17 @@ class RunConfig:
         """int, the parts into which the batch of an optimizer step is cut."""
         return self.optimizer.gradient_accumulation_steps
 
+    @property
+    def tokens_at_once(self) -> int:
+        """int, the tokens of a part on one device."""
+        rows = self.data.batch_size // self.micro_batches // self.distribution.size[0]
+        return rows * self.model.sequence_length
+
+    @property
+    def teacher_dtype(self) -> str:
+        """str, the dtype that the teacher computes in."""
+        return self.distillation.teacher_dtype or self.run.dtype
+
     def with_output(self, output: str) -> "RunConfig":
         """The same run, its results to another folder."""
         return dataclasses.replace(

@@ -9,15 +9,13 @@ from keras_idea.models import DecoderBlock
 from keras_idea.surgery import find_ffns
 
 
-def rematerialized(model: keras.Model, asked: bool = True) -> keras.Model:
-    """`model` itself, its blocks rematerialized if that is asked for.
+def rematerialize_blocks(model: keras.Model) -> None:
+    """Computes the model's blocks again in the backward pass, instead of keeping them.
 
     Raises:
         ConfigError: if the blocks drop at random: Keras 3.15 drops others in the
             second pass.
     """
-    if not asked:
-        return model
     for block in transformer_blocks(model):
         for layer in walk(block):
             if isinstance(layer, keras.layers.Dropout) and layer.rate:
@@ -27,7 +25,6 @@ def rematerialized(model: keras.Model, asked: bool = True) -> keras.Model:
                     f"Received: dropout={layer.rate}. Set `run.rematerialize` to false."
                 )
         rematerialize(block)
-    return model
 
 
 def transformer_blocks(model: keras.Model) -> list[keras.layers.Layer]:

@@ -17,7 +17,7 @@ from keras_idea.monitor.monitor import Monitor
 from keras_idea.runs.config import RunConfig
 from keras_idea.runs.config.sizes import Sizes
 from keras_idea.runs.config.tables import BudgetConfig, PruningConfig
-from keras_idea.runs.models.blocks import rematerialized
+from keras_idea.runs.models.blocks import rematerialize_blocks
 from keras_idea.runs.models.compiling import compiled
 from keras_idea.runs.models.narrow_sizes import narrow_sizes
 from keras_idea.surgery.find import Kind
@@ -65,18 +65,20 @@ def bare_decoder(
         ffn=ffn,
         dtype=config.run.dtype,
     )
-    return rematerialized(made, config.run.rematerialize)
+    if config.run.rematerialize:
+        rematerialize_blocks(made)
+    return made
 
 
 def decoder_models(config: RunConfig, text: RawText) -> RunModels:
     """The models of a run of this package's own byte-level decoder."""
     vocabulary = byte_vocabulary(config.corpus.given)
-    start = config.model.sizes_at_start
+    start, parts = config.model.sizes_at_start, config.distribution.size[1]
     return RunModels(
         corpus=text.tokenized(vocabulary),
         vocabulary=vocabulary,
         at_start=start,
-        at_end=narrow_sizes(config, start, outline_of(config)),
+        at_end=narrow_sizes(config.model, start, outline_of(config), parts),
         wide=lambda: compiled(config, bare_decoder(config, start, PrunableGatedFFN)),
         plain=lambda sizes: compiled(config, bare_decoder(config, sizes), False),
         save=lambda narrow, path: narrow.save(path),

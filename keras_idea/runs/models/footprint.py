@@ -61,7 +61,7 @@ def footprint(
     Raises:
         ConfigError: if the mesh does not divide the model.
     """
-    rows, parts = config.distribution.size
+    parts = config.distribution.size[1]
     model, optimizer = outline.make(sizes), make_optimizer(config)
     build_without_values(optimizer, model.trainable_variables)
     layouts = kernel_layouts(model, parts) if parts > 1 else {}
@@ -69,7 +69,7 @@ def footprint(
     weights = _bytes(model.variables, layouts, parts)
     slots = _bytes(optimizer.variables, layouts, parts)
     groups = find_groups(model, config.model.pruned_kinds)
-    scores = _pruning_state(config, groups)
+    scores = _pruning_state(config.pruning.row_reduce, groups)
     if not pruned:
         # The optimizer has scores, masks and a count of steps while it prunes.
         count = _bytes([apply_count(optimizer)], {}, 1)
@@ -83,7 +83,7 @@ def footprint(
         gradients=_bytes(model.trainable_variables, layouts, parts),
         optimizer=slots,
         pruning=scores,
-        activations=_activations(config, model, sizes.neurons, rows, parts),
+        activations=_activations(config, model, sizes.neurons, parts),
         checkpoint=_bytes(state, {}, 1) + scores,
         narrowing=weights
         + slots
@@ -92,9 +92,9 @@ def footprint(
     )
 
 
-def _pruning_state(config: RunConfig, groups: list[FFN]) -> int:
+def _pruning_state(row_reduce: str, groups: list[FFN]) -> int:
     """Of each unit the scores of its matrices, a mask and its number."""
-    by_weight = config.pruning.row_reduce == "max"
+    by_weight = row_reduce == "max"
     numbers = 0
     for group in groups:
         cuts = group.kernel_cuts()
@@ -121,17 +121,9 @@ class TeacherFootprint:
         return self.weights + self.activations
 
 
-def teacher_footprint(
-    config: RunConfig, teacher: keras.Model | None
-) -> TeacherFootprint | None:
+def teacher_footprint(config: RunConfig, teacher: keras.Model) -> TeacherFootprint:
     """The `TeacherFootprint` of a run's teacher, which needs no values."""
-    if teacher is None:
-        return None
-    length = config.model.sequence_length
-    rows = config.distribution.size[0]
-    tokens = config.data.batch_size // config.micro_batches // rows * length
-    dtype = config.distillation.teacher_dtype or config.run.dtype
-    size = _FLOAT32 if dtype == "float32" else _FLOAT32 // 2
+    size = _FLOAT32 if config.teacher_dtype == "float32" else _FLOAT32 // 2
     vocabulary = max(variable.shape[0] for variable in teacher.variables)
     top_k = config.distillation.top_k
     # Counted on torch: two softmaxes, their quotient and its logarithm are kept. Of the
@@ -139,9 +131,9 @@ def teacher_footprint(
     kept = 4 if top_k is None or top_k >= vocabulary else 1
     return TeacherFootprint(
         teacher.count_params(),
-        multiply_adds(teacher, length),
+        multiply_adds(teacher, config.model.sequence_length),
         _bytes(teacher.variables, {}, 1),
-        tokens * vocabulary * (size + kept * _FLOAT32),
+        config.tokens_at_once * vocabulary * (size + kept * _FLOAT32),
     )
 
 
@@ -165,16 +157,13 @@ def _size(dtype: str) -> int:
     return int(bits or 8) // 8
 
 
-def _activations(
-    config: RunConfig, model: keras.Model, width: int, rows: int, parts: int
-) -> int:
+def _activations(config: RunConfig, model: keras.Model, width: int, parts: int) -> int:
     """What blocks without fusions keep.
 
     A token, in numbers: eight of the residual stream's width (norms, projections,
     sums), four of the queries', four of the FFN's, each head's row of weights, twice.
     """
     length = config.model.sequence_length
-    tokens = config.data.batch_size // config.micro_batches // rows * length
     size = _FLOAT32 if config.run.dtype == "float32" else _FLOAT32 // 2
     blocks = transformer_blocks(model)
     layers = len(blocks)
@@ -189,4 +178,4 @@ def _activations(
     kept = layers * block
     if config.run.rematerialize:
         kept = layers * size * dim + block
-    return tokens * (kept + logits)
+    return config.tokens_at_once * (kept + logits)

@@ -11,7 +11,7 @@ from keras_idea.hub.families import HUB_FAMILIES
 from keras_idea.hub.make_tokenizer import make_tokenizer
 from keras_idea.runs.config import RunConfig
 from keras_idea.runs.config.model_table import ModelConfig
-from keras_idea.runs.models.blocks import rematerialized
+from keras_idea.runs.models.blocks import rematerialize_blocks
 from keras_idea.runs.models.build import RunModels
 from keras_idea.runs.models.compiling import compiled
 from keras_idea.runs.models.hub_source import (
@@ -33,6 +33,7 @@ def hub_models(config: RunConfig, text: RawText) -> RunModels:
             or the tokenizer cannot be trained.
     """
     shape, dtype = config.model, config.run.dtype
+    parts = config.distribution.size[1]
     if shape.hub is not None:
         preprocessor = _preprocessor(shape, shape.hub, text)
         size = preprocessor.tokenizer.vocabulary_size()
@@ -46,7 +47,9 @@ def hub_models(config: RunConfig, text: RawText) -> RunModels:
     vocabulary = tokenizer_vocabulary(preprocessor.tokenizer)
 
     def ready(model: keras.Model, pruned: bool = True) -> keras.Model:
-        return compiled(config, rematerialized(model, config.run.rematerialize), pruned)
+        if config.run.rematerialize:
+            rematerialize_blocks(model)
+        return compiled(config, model, pruned)
 
     def save(narrow: keras.Model, path: pathlib.Path) -> None:
         # Around the same backbone: a preprocessor that is not used yet would slow
@@ -58,7 +61,7 @@ def hub_models(config: RunConfig, text: RawText) -> RunModels:
         corpus=text.tokenized(vocabulary, preprocessor.tokenizer.start_token_id),
         vocabulary=vocabulary,
         at_start=source.at_start,
-        at_end=narrow_sizes(config, source.at_start, source.outline),
+        at_end=narrow_sizes(shape, source.at_start, source.outline, parts),
         wide=lambda: ready(source.wide()),
         plain=lambda sizes: ready(source.stock(sizes), False),
         save=save,

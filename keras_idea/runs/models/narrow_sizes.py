@@ -8,7 +8,7 @@ import keras
 
 from keras_idea.errors import ArgumentError, ConfigError
 from keras_idea.monitor.work_count import matrix_weights
-from keras_idea.runs.config import RunConfig
+from keras_idea.runs.config.model_table import ModelConfig
 from keras_idea.runs.config.sizes import Sizes
 from keras_idea.surgery.find import Kind
 from keras_idea.targets.budget import Costs
@@ -18,15 +18,17 @@ from keras_idea.targets.target_widths import sizes_at_one_ratio
 Outline = Callable[[Sizes], keras.Model]
 
 
-def narrow_sizes(config: RunConfig, start: Sizes, outline: Outline) -> Sizes:
+def narrow_sizes(
+    shape: ModelConfig, start: Sizes, outline: Outline, parts: int = 1
+) -> Sizes:
     """The sizes of a run's model at the end, whichever way they were given.
 
-    `start` are those of the wide model.
+    `start` are those of the wide model. `parts` devices share an FFN's neurons.
 
     Raises:
         ConfigError: if there is nothing to prune, or the budget cannot be met.
     """
-    shape, budget = config.model, config.model.budget
+    budget = shape.budget
     if not budget:
         return shape.sizes_at_end(start)
     kinds = shape.pruned_kinds
@@ -42,8 +44,7 @@ def narrow_sizes(config: RunConfig, start: Sizes, outline: Outline) -> Sizes:
         given: dict[str, int] = dict(zip(kinds, sizes, strict=True))
         return Costs(*measured(dataclasses.replace(start, **given)))
 
-    # Devices share an FFN's neurons.
-    multiple = math.lcm(shape.round_to, config.distribution.size[1])
+    multiple = math.lcm(shape.round_to, parts)
     steps = [(units[kind], multiple if kind == "neurons" else 1) for kind in kinds]
     wide = costs([units[kind] for kind in kinds])
     if budget.allows(wide):

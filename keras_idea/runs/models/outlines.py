@@ -11,7 +11,7 @@ from keras_idea.hub.make_tokenizer import DEFAULT_VOCABULARY_SIZE
 from keras_idea.runs.config import RunConfig
 from keras_idea.runs.config.model_table import ModelConfig
 from keras_idea.runs.config.sizes import Sizes
-from keras_idea.runs.models.blocks import rematerialized
+from keras_idea.runs.models.blocks import rematerialize_blocks
 from keras_idea.runs.models.build import outline_of
 from keras_idea.runs.models.hub_source import source_of_family, source_of_preset
 
@@ -49,7 +49,10 @@ def outlines(config: RunConfig, vocabulary_size: int | None = None) -> Outlines:
         source = source_of_preset(shape, config.run.dtype)
 
     def make(sizes: Sizes) -> keras.Model:
-        return rematerialized(source.outline(sizes), config.run.rematerialize)
+        made = source.outline(sizes)
+        if config.run.rematerialize:
+            rematerialize_blocks(made)
+        return made
 
     return Outlines(make, source.at_start, source.arguments["vocabulary_size"])
 

@@ -110,8 +110,8 @@ def plan(
     narrow from scratch 12 (8, 8)
     """
     outline, text = _outline(config, read_text)
-    wide = outline.at_start
-    narrow = narrow_sizes(config, wide, outline.make)
+    wide, parts = outline.at_start, config.distribution.size[1]
+    narrow = narrow_sizes(config.model, wide, outline.make, parts)
     timeline = make_timeline(config, wide, narrow, here=target is None)
     footprints = {"wide": footprint(config, outline, wide)}
     for step, sizes in _few(timeline.compactions):
@@ -121,7 +121,10 @@ def plan(
         footprints["narrow"] = footprint(config, outline, narrow, pruned=True)
     *_, last = footprints.values()
     ends = [footprints["wide"], last]
-    teacher = teacher_footprint(config, teacher_outline(config))
+    teacher = None
+    if config.distillation.teacher is not None:
+        known = teacher_outline(config.distillation.teacher, config.teacher_dtype)
+        teacher = teacher_footprint(config, known)
     compiled = {}
     if compile_step:
         tpu = target if target is not None and target.kind.tpu else None

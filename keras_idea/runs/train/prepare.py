@@ -6,6 +6,8 @@ from keras_idea.data import load_text
 from keras_idea.data.tokens.tokenized import RawText
 from keras_idea.monitor.event_log import tensorboardx
 from keras_idea.runs.config import RunConfig
+from keras_idea.runs.config.corpus_table import CorpusConfig
+from keras_idea.runs.config.tables import DataConfig
 from keras_idea.runs.config.timeline import make_timeline
 from keras_idea.runs.models.build import decoder_models
 from keras_idea.runs.models.hub_models import hub_models
@@ -31,7 +33,7 @@ def prepare(config: RunConfig, folder: RunFolder) -> Run:
     if config.run.tensorboard:
         tensorboardx()  # before the run folder is claimed
     make_models = hub_models if config.model.of_hub else decoder_models
-    models = make_models(config, _read_text(config))
+    models = make_models(config, _read_text(config.data, config.corpus))
     models.corpus.check_length(config.model.sequence_length)
     timeline = make_timeline(config, models.at_start, models.at_end)
     return Run(config, models, timeline, folder)
@@ -69,8 +71,8 @@ def opening_lines(run: Run) -> str:
     return "\n".join(lines)
 
 
-def _read_text(config: RunConfig) -> RawText:
-    most = round(config.data.max_megabytes * 1e6)
-    if config.corpus.given:
-        return config.corpus.read(config.data.validation_fraction, most)
-    return load_text(config.data.text, config.data.validation_fraction, most)
+def _read_text(data: DataConfig, corpus: CorpusConfig) -> RawText:
+    most = round(data.max_megabytes * 1e6)
+    if corpus.given:
+        return corpus.read(data.validation_fraction, most)
+    return load_text(data.text, data.validation_fraction, most)

@@ -23,17 +23,14 @@ from keras_idea.typing import Tensor
 from keras_idea.validation import plural
 
 
-def load_teacher(config: RunConfig, vocabulary: Vocabulary) -> keras.Model | None:
-    """The run's teacher, tokens to logits, or None if there is none.
+def load_teacher(source: str, dtype: str, vocabulary: Vocabulary) -> keras.Model:
+    """A run's teacher, tokens to logits, computed in `dtype`.
 
     Raises:
         ConfigError: if there is no such model, or its tokens are not `vocabulary`'s.
     """
-    source = config.distillation.teacher
-    if source is None:
-        return None
     try:
-        teacher = load_run(source, "learn from", dtype=_dtype(config))
+        teacher = load_run(source, "learn from", dtype=dtype)
     except ExportRefused as error:
         raise ConfigError(f"`distillation.teacher`: {error}") from error
     known = vocabulary_of(teacher)
@@ -56,26 +53,23 @@ def load_teacher(config: RunConfig, vocabulary: Vocabulary) -> keras.Model | Non
     return teacher
 
 
-def teacher_outline(config: RunConfig) -> keras.Model | None:
-    """The run's teacher without values, of a preset its backbone; None: there is none.
+def teacher_outline(source: str, dtype: str) -> keras.Model:
+    """A run's teacher without values, of a preset its backbone.
 
     Raises:
         ConfigError: if there is no such model.
     """
-    source = config.distillation.teacher
-    if source is None:
-        return None
     try:
         found = find_model(source, "learn from")
     except ExportRefused as error:
         raise ConfigError(f"`distillation.teacher`: {error}") from error
     if not found.endswith(".keras"):
-        return backbone_outline(found, _dtype(config))
+        return backbone_outline(found, dtype)
     with zipfile.ZipFile(found) as archive:
         shape = json.loads(archive.read("config.json"))
     shape.pop("compile_config", None)  # its optimizer would be made
     with without_values():
-        return compute_in(keras.saving.deserialize_keras_object(shape), _dtype(config))
+        return compute_in(keras.saving.deserialize_keras_object(shape), dtype)
 
 
 def taught(config: RunConfig, student: keras.Model, teacher: keras.Model) -> Distiller:
@@ -109,10 +103,6 @@ def teacher_bits(run: Run, teacher: keras.Model) -> float:
     told = {"batch_size": size, "verbose": 0, "return_dict": True}
     logs = keras.Model.evaluate(teacher, token_inputs(teacher, x), y, **told)
     return run.bits.of_validation(text_loss(logs))
-
-
-def _dtype(config: RunConfig) -> str:
-    return config.distillation.teacher_dtype or config.run.dtype
 
 
 class _FloatLogits(LogitsDistillation):

@@ -100,8 +100,10 @@ def _carry_out(config: RunConfig, folder: RunFolder, goes_on: bool) -> list[Resu
 def _prepare(config: RunConfig, folder: RunFolder) -> Run:
     run = prepare(config, folder)
     distribution = devices.mesh_of(run)
-    with devices.spread(distribution):
-        teacher = load_teacher(config, run.models.vocabulary)
+    teacher, source = None, config.distillation.teacher
+    if source is not None:
+        with devices.spread(distribution):
+            teacher = load_teacher(source, config.teacher_dtype, run.models.vocabulary)
     return dataclasses.replace(run, teacher=teacher, distribution=distribution)
 
 

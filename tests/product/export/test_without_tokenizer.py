@@ -14,7 +14,6 @@ from keras_idea.errors import ConfigError
 from keras_idea.export import load_run
 from keras_idea.hub.make_tokenizer import make_tokenizer
 from keras_idea.models import DecoderConfig, decoder
-from keras_idea.runs.config import parse_config
 from keras_idea.runs.judge.judged import load_judged, vocabulary_of
 from keras_idea.runs.train.teacher import load_teacher
 from tests.support.hub_models import tiny_lm
@@ -72,9 +71,8 @@ class TestNone:
 
     def test_it_is_no_teacher(self, presets, kind):
         teacher = str(presets / kind)
-        config = parse_config(f"[distillation]\nteacher = {teacher!r}\n")
         with pytest.raises(ConfigError, match="teacher` has no tokenizer"):
-            load_teacher(config, vocabulary_of(load_run(presets / "whole")))
+            load_teacher(teacher, "float32", vocabulary_of(load_run(presets / "whole")))
 
 
 @pytest.mark.parametrize("kind", ["beside", "whole"])

@@ -57,7 +57,7 @@ class TestDistillation:
         lines += "" if top_k is None else f"top_k = {top_k}\n"
         config = parse_config(ALONE + lines)
         run = prepare(config, RunFolder(tmp_path / "other"))
-        teacher = load_teacher(config, run.models.vocabulary)
+        teacher = load_teacher("runs/teacher", dtype, run.models.vocabulary)
         student = run.models.wide()
         x, y = run.models.corpus.batch(0, seed=0, batch_size=4, length=16)
         logs = taught(config, student, teacher).evaluate(

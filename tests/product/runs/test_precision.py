@@ -12,7 +12,7 @@ from keras_idea.errors import ConfigError
 from keras_idea.keras_private.optimizer_variables import rate_source
 from keras_idea.models import DecoderBlock
 from keras_idea.runs.config import parse_config
-from keras_idea.runs.models.blocks import rematerialized
+from keras_idea.runs.models.blocks import rematerialize_blocks
 from keras_idea.runs.models.build import decoder_models
 from keras_idea.runs.models.compiling import compiled, learning_rate, make_optimizer
 from tests.support.hub_models import tiny_lm
@@ -191,7 +191,7 @@ def test_dropout_is_not_computed_again(tmp_path):
     with pytest.raises(
         ConfigError, match="does not support the dropout of.*dropout=0.1"
     ):
-        rematerialized(model)
+        rematerialize_blocks(model)
 
 
 @pytest.mark.parametrize(
