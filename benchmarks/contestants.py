@@ -11,9 +11,9 @@ import numpy as np
 import keras_idea as ki
 from keras_idea.hub.inputs import token_inputs
 from keras_idea.models import DecoderConfig, decoder
+from keras_idea.step.pruner import NeuronPruner
+from keras_idea.step.track import Track, only_scored
 from keras_idea.surgery import shrink_in_place
-from keras_idea.surgery.pruner import NeuronPruner
-from keras_idea.surgery.track import Track, only_scored
 
 
 @dataclasses.dataclass(frozen=True)

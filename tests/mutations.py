@@ -29,8 +29,8 @@ class Mutation(NamedTuple):
     backend: str = "torch"
 
 
-_PRUNER, _CHECKPOINT = "surgery/pruner.py", "checkpoints/checkpoint.py"
-_RENEWAL, _MASKS = "surgery/scores_and_masks.py", "functional/masks.py"
+_PRUNER, _CHECKPOINT = "step/pruner.py", "checkpoints/checkpoint.py"
+_RENEWAL, _MASKS = "step/scores_and_masks.py", "functional/masks.py"
 MUTATIONS = (
     # Faults that were there once, or were looked for.
     Mutation(
@@ -117,7 +117,7 @@ MUTATIONS = (
     ),
     Mutation(
         "pruned rows are multiplied by zero",
-        "surgery/row_ops.py",
+        "step/row_ops.py",
         "ops.where(cut.spread(mask) > 0, values, ops.zeros_like(values))",
         "values * ops.cast(cut.spread(mask), values.dtype)",
         "laws",

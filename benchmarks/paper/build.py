@@ -11,8 +11,8 @@ import keras_idea as ki
 from benchmarks.paper.methods import METHODS
 from keras_idea.layers.neuron_state import Scoring
 from keras_idea.models import decoder
-from keras_idea.surgery.pruner import NeuronPruner
-from keras_idea.surgery.track import only_scored
+from keras_idea.step.pruner import NeuronPruner
+from keras_idea.step.track import only_scored
 
 #: How a teacher is followed; the paper says nothing of either.
 DISTILLATION_TEMPERATURE, STUDENT_LOSS_WEIGHT = 1.0, 0.5

@@ -8,7 +8,7 @@ from keras_idea.functional.counts import (
     train_flops,
 )
 from keras_idea.schedules import CubicWidth
-from keras_idea.schedules.compaction import compaction_widths
+from keras_idea.schedules.narrowing_steps import compaction_widths
 
 
 def multiply_adds(scale, width) -> int:

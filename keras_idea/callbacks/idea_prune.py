@@ -1,4 +1,4 @@
-"""The one callback: pruning by schedule, and compaction in mid-run."""
+"""The pruning callback: pruning by schedule, and compaction in mid-run."""
 
 import functools
 import sys
@@ -10,8 +10,8 @@ import keras
 
 from keras_idea import methods
 from keras_idea.callbacks.log_dir import LogDir, call_after, monitor_for
+from keras_idea.callbacks.messages import Narrowed, warn_of_jumps, warn_of_unfinished
 from keras_idea.callbacks.other_callbacks import check_kept_weights, check_peers
-from keras_idea.callbacks.outcome import Narrowed, warn_of_jumps, warn_of_unfinished
 from keras_idea.callbacks.run_checks import (
     check_end,
     check_progress,
@@ -23,12 +23,12 @@ from keras_idea.keras_private.optimizer_variables import as_int
 from keras_idea.monitor.monitor import Monitor
 from keras_idea.pruning.compile_ahead import pays
 from keras_idea.pruning.session import Session
-from keras_idea.schedules.compaction import COMPACT, Compact
+from keras_idea.schedules.narrowing_steps import COMPACT, Compact
+from keras_idea.step.pruner import end_pruning
+from keras_idea.step.rate_log import RateLog
+from keras_idea.step.step_count import StepCount
+from keras_idea.step.train_function import at_first_step
 from keras_idea.surgery.condition import Groups
-from keras_idea.surgery.pruner import end_pruning
-from keras_idea.surgery.rate_log import RateLog
-from keras_idea.surgery.step_count import StepCount
-from keras_idea.surgery.train_function import at_first_step
 from keras_idea.targets.budget import Budget
 from keras_idea.targets.target_widths import Targets, check_groups, check_targets
 from keras_idea.validation import check_choice, check_int

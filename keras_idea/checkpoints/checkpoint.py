@@ -10,8 +10,8 @@ import keras
 import numpy as np
 
 from keras_idea import processes
-from keras_idea.checkpoints.companions import check_order, memories, put_back
 from keras_idea.checkpoints.files import CheckpointFiles
+from keras_idea.checkpoints.keras_callbacks import check_order, memories, put_back
 from keras_idea.checkpoints.model_state import state_arrays, state_bytes, state_facts
 from keras_idea.checkpoints.randomness import random_state, set_random_state
 from keras_idea.checkpoints.restoring import (

@@ -10,13 +10,13 @@ import numpy as np
 from keras_idea import processes
 from keras_idea.checkpoints.arrays import piece_name
 from keras_idea.errors import ArgumentError
+from keras_idea.finding.find import FFN, find_ffns, find_groups
 from keras_idea.keras_private.layer_walk import student_of
 from keras_idea.methods.probe import Probe
+from keras_idea.step.pruner import own_variables
 from keras_idea.surgery.condition import is_pruned
-from keras_idea.surgery.find import FFN, find_ffns, find_groups
 from keras_idea.surgery.narrow_in_place import narrow_to
 from keras_idea.surgery.probes import attach_probes, detach_probes
-from keras_idea.surgery.pruner import own_variables
 
 
 def state_arrays(model: keras.Model) -> list[tuple[str, Callable[[], np.ndarray]]]:

@@ -104,7 +104,7 @@ def check_facts(saved: SavedCheckpoint) -> None:
 
 
 def _is_memory(entry: object) -> bool:
-    """Whether it is what a callback remembers, as `companions.memories` tells it."""
+    """Whether a callback remembers it, as `keras_callbacks.memories` tells it."""
     if not isinstance(entry, dict) or not isinstance(entry.get("kind"), str):
         return False
     numbers = (value for name, value in entry.items() if name != "kind")

@@ -1,8 +1,8 @@
 """Text to train on: read, tokenized once, packed, and given to `fit` in batches."""
 
+from keras_idea.data.text.hf_dataset import StreamedDataset
 from keras_idea.data.text.records import BadRecordError, ReadLog
 from keras_idea.data.text.sources import TextSource
-from keras_idea.data.text.streamed import StreamedDataset
 from keras_idea.data.text.tokenizers import (
     huggingface_vocabulary,
     load_vocabulary,
@@ -16,10 +16,10 @@ from keras_idea.data.text.vocabulary import (
 from keras_idea.data.tokens.batches import TokenBatches
 from keras_idea.data.tokens.build import build_cache
 from keras_idea.data.tokens.cache import TokenCache, TokenRange
+from keras_idea.data.tokens.cached_corpus import CachedCorpus, Documents
 from keras_idea.data.tokens.corpus import Corpus
-from keras_idea.data.tokens.documents import CachedCorpus, Documents
+from keras_idea.data.tokens.load_text import load_text
 from keras_idea.data.tokens.packing import PackedWindows, join_documents
-from keras_idea.data.tokens.text_bytes import load_text
 from keras_idea.errors import CacheError, PositionError, TextError
 
 __all__ = [

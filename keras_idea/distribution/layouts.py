@@ -12,17 +12,17 @@ from typing import TypeAlias
 import keras
 
 from keras_idea.errors import ConfigError
+from keras_idea.finding.find import find_ffns
 from keras_idea.keras_private.layer_walk import walk
 from keras_idea.keras_private.layers import stored_kernel
-from keras_idea.layers.cut import Cut as NeuronCut
+from keras_idea.layers.cut import Cut
 from keras_idea.models.attention import CausalSelfAttention
-from keras_idea.surgery.find import find_ffns
 from keras_idea.validation import plural
 
 #: The name of the mesh's axis that kernels are cut along.
 MODEL = "model"
 #: (variable, the axis of it that is cut, how many parts that has at least).
-Cut: TypeAlias = tuple[keras.Variable, int, int]
+_Split: TypeAlias = tuple[keras.Variable, int, int]
 # Of KerasHub's attentions with Dense layers (SmolLM3, T5): what projects, along which
 # axis its heads lie, and what tells how many they are.
 _QUERY_HEADS = ("num_attention_heads", "num_heads")
@@ -69,7 +69,7 @@ def kernel_layouts(model: keras.Model, size: int) -> dict[str, tuple[str | None,
     return layouts
 
 
-def _cuts(model: keras.Model, size: int) -> Iterator[Cut]:
+def _cuts(model: keras.Model, size: int) -> Iterator[_Split]:
     layers, ffns = list(walk(model)), find_ffns(model)
     for layer in layers:
         if isinstance(layer, CausalSelfAttention):
@@ -90,7 +90,7 @@ def _cuts(model: keras.Model, size: int) -> Iterator[Cut]:
     yield from _checked(heads, size)
 
 
-def _ffn_cuts(name: str, cuts: list[NeuronCut], size: int) -> Iterator[Cut]:
+def _ffn_cuts(name: str, cuts: list[Cut], size: int) -> Iterator[_Split]:
     for cut in cuts:
         if cut.group is not None and size > 1:
             raise ConfigError(
@@ -107,7 +107,7 @@ def _ffn_cuts(name: str, cuts: list[NeuronCut], size: int) -> Iterator[Cut]:
         yield cut.variable, cut.axis, cut.variable.shape[cut.axis]
 
 
-def _attention_cuts(layer: CausalSelfAttention, size: int) -> Iterator[Cut]:
+def _attention_cuts(layer: CausalSelfAttention, size: int) -> Iterator[_Split]:
     # Kernels of (features, heads x features of a head): whole heads are cut.
     heads, key_value_heads = layer.num_heads, layer.num_key_value_heads
     yield from _checked(
@@ -121,7 +121,7 @@ def _attention_cuts(layer: CausalSelfAttention, size: int) -> Iterator[Cut]:
     )
 
 
-def _checked(cuts: list[Cut], size: int) -> list[Cut]:
+def _checked(cuts: list[_Split], size: int) -> list[_Split]:
     """Cuts by heads, if the axis divides those of the queries."""
     most = max((heads for _, _, heads in cuts), default=size)
     if most % size:
@@ -133,7 +133,7 @@ def _checked(cuts: list[Cut], size: int) -> list[Cut]:
     return cuts
 
 
-def _einsum_heads(layer: keras.layers.Layer) -> Iterator[Cut]:
+def _einsum_heads(layer: keras.layers.Layer) -> Iterator[_Split]:
     """The heads in a projection's kernel: what comes first of them and their features.
 
     Of "btd,ndh->btnh" n, which the output has before h; of "btnh,nhd->btd" too, which
@@ -151,7 +151,7 @@ def _einsum_heads(layer: keras.layers.Layer) -> Iterator[Cut]:
         yield variable, axis, variable.shape[axis]
 
 
-def _dense_heads(attention: keras.layers.Layer) -> Iterator[Cut]:
+def _dense_heads(attention: keras.layers.Layer) -> Iterator[_Split]:
     """The heads in an attention's Dense projections, whose kernels do not show them."""
     for projections, axis, counts in _DENSE_ATTENTIONS:
         heads = next(
@@ -163,7 +163,7 @@ def _dense_heads(attention: keras.layers.Layer) -> Iterator[Cut]:
                 yield stored_kernel(layer), axis, heads
 
 
-def _vocabulary_cuts(layer: keras.layers.Embedding) -> Iterator[Cut]:
+def _vocabulary_cuts(layer: keras.layers.Embedding) -> Iterator[_Split]:
     yield layer.embeddings, 0, layer.embeddings.shape[0]
     reverse = getattr(layer, "reverse_embeddings", None)
     if reverse is not None and not getattr(layer, "tie_weights", True):

@@ -17,7 +17,7 @@ from keras_idea.export.compare import (
     probe_length,
     subject_of,
 )
-from keras_idea.export.report import Export
+from keras_idea.export.result import Export
 from keras_idea.export.stock import check_compacted, in_float32, stock
 from keras_idea.export.target import ExportKind, check_target, replacing_target
 from keras_idea.extras import missing, require_installed

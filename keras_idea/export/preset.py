@@ -8,7 +8,7 @@ import keras
 from keras_idea.disk import weights_bytes
 from keras_idea.errors import ExportFailed
 from keras_idea.export.compare import compare, model_subject
-from keras_idea.export.report import Export
+from keras_idea.export.result import Export
 from keras_idea.export.stock import stock
 from keras_idea.export.target import ExportKind, check_target, replacing_target
 from keras_idea.export.tokenizer_check import first_difference

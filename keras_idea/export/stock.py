@@ -9,12 +9,12 @@ from keras_idea.errors import ArgumentError, ExportRefused
 from keras_idea.export.compare import Subject, model_subject, probe_length
 from keras_idea.export.hf.own_decoder import as_kerashub
 from keras_idea.export.load import reads_bytes
-from keras_idea.export.report import NO_TOKENIZER
+from keras_idea.export.result import NO_TOKENIZER
+from keras_idea.finding.find import UNITS
 from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.hub.inputs import text_inputs
 from keras_idea.hub.rebuild import mend_get_config, rebuild_task
 from keras_idea.surgery import find_groups
-from keras_idea.surgery.find import UNITS
 
 _BYTES = (
     "There is no tokenizer in it: the decoder's token ids are the bytes of UTF-8 text."

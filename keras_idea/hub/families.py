@@ -8,7 +8,7 @@ from typing import Any
 import keras
 
 from keras_idea.errors import ArgumentError
-from keras_idea.hub import hf_exports
+from keras_idea.hub import hf_rules
 from keras_idea.hub.family import Family, FFNLayout, FromNothing, HFExport
 from keras_idea.hub.mixtures import MIXTURE_ROWS
 from keras_idea.hub.ungated import TWO_STACKS, UNGATED_ROWS
@@ -51,13 +51,13 @@ _ROWS = (
         "Mistral",
         ffns=_LLAMA,
         from_nothing=FromNothing("sentencepiece", _LLAMA_TOKENS),
-        hf=hf_exports.PLAIN_POSITIONS,
+        hf=hf_rules.PLAIN_POSITIONS,
     ),
     Family(
         "Qwen",
         ffns=_LLAMA,
         from_nothing=FromNothing("bpe", ("<|endoftext|>",)),
-        hf=hf_exports.PLAIN_POSITIONS,
+        hf=hf_rules.PLAIN_POSITIONS,
     ),
     Family(
         "Qwen3",
@@ -89,10 +89,10 @@ _ROWS = (
             # Of more, KerasHub's export to Hugging Face writes the first only.
             key_value_heads=1,
         ),
-        hf=hf_exports.GEMMA,
+        hf=hf_rules.GEMMA,
         onnx_wrong=_GEMMA_ONNX,
     ),
-    Family("Gemma3", ffns=_GEMMA3, hf=hf_exports.GEMMA3, onnx_wrong=_GEMMA_ONNX),
+    Family("Gemma3", ffns=_GEMMA3, hf=hf_rules.GEMMA3, onnx_wrong=_GEMMA_ONNX),
     Family(
         "Gemma4",
         ffns=dataclasses.replace(

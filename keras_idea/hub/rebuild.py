@@ -8,7 +8,6 @@ from typing import Any
 import keras
 
 from keras_idea.errors import ArgumentError
-from keras_idea.hub.ffn import known_ffns
 from keras_idea.keras_private.variables import without_values
 
 
@@ -18,24 +17,6 @@ def rebuild_backbone(
     """A backbone of the same class and config but for `told`; its values are new."""
     mend_get_config(backbone)
     return type(backbone).from_config(_plain({**backbone.get_config(), **(told or {})}))
-
-
-def check_one_width(backbone: keras.Model, widths: Mapping[int, int]) -> None:
-    """Refuses widths of FFNs that a backbone's config cannot hold.
-
-    By the `id` of an FFN's first layer, the neurons it shall have; others stay.
-    """
-    by_argument: dict[str, dict[str, int]] = {}
-    for ffn in known_ffns(backbone):
-        width = widths.get(id(ffn.layers[0]), ffn.hidden_dim) * ffn.layout.per_neuron
-        by_argument.setdefault(ffn.width_argument, {})[ffn.owner.path] = width
-    for argument, of_layers in by_argument.items():
-        if len(set(of_layers.values())) > 1:
-            raise ArgumentError(
-                f"The config of {type(backbone).__name__} holds one {argument}, but "
-                f"its FFNs now need {of_layers}. Prune every FFN to the same number "
-                "of neurons."
-            )
 
 
 def check_rebuildable(backbone: keras.Model) -> None:

@@ -1,6 +1,7 @@
 """An optimizer and those around it: loss scaling, several in one.
 
-All of it is public: `LossScaleOptimizer.inner_optimizer`, `MultiOptimizer.optimizers`.
+`LossScaleOptimizer.inner_optimizer` and `MultiOptimizer.optimizers` are public; it is
+here because its neighbours need it.
 """
 
 import keras

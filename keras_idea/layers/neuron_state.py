@@ -7,7 +7,7 @@ A prunable FFN that nobody prunes is a plain FFN with a mask: three variables th
 optimizer trains. Of all other layers the model holds none of them
 (`groups/states.py`), and their pruned neurons are zeros.
 
-While a pruner is at work (`keras_idea.surgery.pruner`), newer scores and a newer mask
+While a pruner is at work (`keras_idea.step.pruner`), newer scores and a newer mask
 are among the optimizer's variables, as moments are, because the optimizer's step is
 where they change. `scores` and `mask` are what the outside sees: brought up to date
 whenever they are looked at.

@@ -17,8 +17,8 @@ from keras_idea.monitor.interval import IntervalMeter
 from keras_idea.monitor.neuron_log import NeuronLog
 from keras_idea.monitor.neuron_watch import NeuronWatch, watched_groups
 from keras_idea.monitor.run_figures import RunFigures, infer_tokens
-from keras_idea.surgery.rate_log import RateLog
-from keras_idea.surgery.step_count import StepCount
+from keras_idea.step.rate_log import RateLog
+from keras_idea.step.step_count import StepCount
 from keras_idea.validation import check_int, check_number
 
 

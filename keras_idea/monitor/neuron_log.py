@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from keras_idea.finding.find import FFN
 from keras_idea.monitor.event_log import EventLog
 from keras_idea.monitor.neuron_watch import NeuronWatch
 from keras_idea.report.neuron_image import neuron_image
-from keras_idea.surgery.find import FFN
 
 
 class NeuronLog:

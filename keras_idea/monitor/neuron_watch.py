@@ -6,8 +6,8 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_idea.finding.find import FFN, find_groups
 from keras_idea.report.neuron_lives import NeuronLives, rank_levels
-from keras_idea.surgery.find import FFN, find_groups
 
 # Columns of the heat map that are kept; then every other one goes.
 _MOST_READINGS = 160

@@ -5,9 +5,9 @@ import re
 
 import keras
 
+from keras_idea.finding.find import find_groups
 from keras_idea.functional.counts import token_multiply_adds
 from keras_idea.keras_private.layer_walk import walk
-from keras_idea.surgery.find import find_groups
 
 # Where attentions keep the layer that makes queries: this package's, Keras's and
 # KerasHub's by family.

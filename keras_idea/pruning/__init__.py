@@ -1,1 +1,5 @@
-"""One pruning run: who owns its state, and what it does after which step."""
+"""One pruning run in `fit`: its state, and what it does after which step.
+
+What is computed inside a step is in `keras_idea.step`, the narrowing of variables in
+`keras_idea.surgery`.
+"""

@@ -5,9 +5,12 @@ from typing import Any
 
 import keras
 
+from keras_idea.finding.find import FFN
 from keras_idea.keras_private.layer_walk import student_of
 from keras_idea.methods.method import Job, Method
-from keras_idea.surgery.find import FFN
+from keras_idea.step.replicas import replicas_of
+from keras_idea.step.track import Track
+from keras_idea.step.train_function import mark_train_step
 from keras_idea.surgery.probes import (
     attach_probes,
     carry_out_decision,
@@ -15,9 +18,6 @@ from keras_idea.surgery.probes import (
     check_probes,
     detach_probes,
 )
-from keras_idea.surgery.replicas import replicas_of
-from keras_idea.surgery.track import Track
-from keras_idea.surgery.train_function import mark_train_step
 
 
 class Measuring:

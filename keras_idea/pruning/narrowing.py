@@ -1,8 +1,9 @@
-"""When the model of one run is made physically narrower, and which neurons go.
+"""The narrowings that a run in `fit` still has before it, and the cut itself.
 
-Neurons that are masked never come back, so which step takes them out changes nothing of
-what the model computes. The living keep their scores and go on being ranked; after the
-last step there is nothing left to rank.
+The steps of a whole run are in `keras_idea.schedules.narrowing_steps`. Neurons that are
+masked never come back, so which step takes them out changes nothing of what the model
+computes. The living keep their scores and go on being ranked; after the last step there
+is nothing left to rank.
 """
 
 from collections.abc import Sequence
@@ -10,12 +11,12 @@ from collections.abc import Sequence
 import keras
 import numpy as np
 
+from keras_idea.finding.find import FFN
 from keras_idea.pruning.compile_ahead import Milestone
-from keras_idea.schedules.compaction import Compact, narrowing_steps, stored_width
-from keras_idea.surgery.find import FFN
+from keras_idea.schedules.narrowing_steps import Compact, narrowing_steps, stored_width
+from keras_idea.step.track import Track
 from keras_idea.surgery.narrow_in_place import narrow_to, refresh_graphs
 from keras_idea.surgery.own_config import follow_widths
-from keras_idea.surgery.track import Track
 
 
 def stored_neurons(mask: np.ndarray, width: int) -> np.ndarray:

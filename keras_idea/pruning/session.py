@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import keras
 
 from keras_idea.errors import ArgumentError
+from keras_idea.finding.find import FFN
 from keras_idea.functional.importance import memory_steps
 from keras_idea.keras_private.user_warning import warn_user
 from keras_idea.methods.method import Method
@@ -12,11 +13,10 @@ from keras_idea.pruning.agenda import Agenda
 from keras_idea.pruning.compile_ahead import CompileAhead
 from keras_idea.pruning.measuring import Measuring
 from keras_idea.pruning.narrowing import milestones_to_come, narrow, steps_to_come
-from keras_idea.schedules.compaction import Compact
-from keras_idea.surgery.find import FFN
+from keras_idea.schedules.narrowing_steps import Compact
+from keras_idea.step.pruner import NeuronPruner
+from keras_idea.step.track import Track
 from keras_idea.surgery.optimizer_state import check_carriable
-from keras_idea.surgery.pruner import NeuronPruner
-from keras_idea.surgery.track import Track
 
 #: Steps whose scoring takes as long as compiling a step without it; on one core 2.5 s
 #: against 0.4 ms a step of 14 (benchmarks/results/peers.md, jax, small).

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from keras_idea.report.axes import INK, MUTED, dress, figure
+from keras_idea.report.curves import TrainingCurve
 from keras_idea.report.heat_map import draw_neurons
-from keras_idea.report.history import TrainingCurve
 from keras_idea.report.neuron_lives import NeuronLives
+from keras_idea.report.style import INK, MUTED, dress, figure
 from keras_idea.validation import plural
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from keras_idea.errors import RunRecordError
-from keras_idea.report.history import TrainingCurve
+from keras_idea.report.curves import TrainingCurve
 from keras_idea.report.table import ResultRow
 
 _Content = TypeVar("_Content")
@@ -139,7 +139,7 @@ def _table(content: bytes) -> tuple[list[ResultRow], dict]:
 
 
 def _curves(content: bytes) -> list[TrainingCurve]:
-    """The curves of a metrics file; see `keras_idea.report.history.metrics_csv`."""
+    """The curves of a metrics file; see `keras_idea.report.curves.metrics_csv`."""
     lines: dict = {}
     for number, line in enumerate(csv.DictReader(content.decode().splitlines()), 2):
         try:

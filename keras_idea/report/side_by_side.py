@@ -4,9 +4,9 @@ import os
 from collections.abc import Sequence
 from typing import BinaryIO
 
-from keras_idea.report.axes import COLORS, dress, figure
-from keras_idea.report.history import TrainingCurve
+from keras_idea.report.curves import TrainingCurve
 from keras_idea.report.picture import smooth
+from keras_idea.report.style import COLORS, dress, figure
 
 _LINES = ("-", "--", ":")
 

@@ -1,4 +1,8 @@
-"""Learning-rate schedules: the paper's cosine and its rival."""
+"""Learning rates by step: `CosineDecay` (the paper's) and `WarmupStableDecay`.
+
+A cosine that is annealed anew is in `annealed.py`, one schedule behind another in
+`staged.py`, steps of several batches in `accumulated.py`.
+"""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""When a model whose width falls step by step is made physically narrower.
+"""`compact="progressive"`: at which steps of a falling width it pays to narrow.
 
 Every change of a shape costs one compilation, so a model cannot follow its masks at
 every step; a few milestones come close. Where nothing is compiled it costs about what

@@ -9,6 +9,7 @@ from typing import Any
 import keras
 
 from keras_idea.errors import ArgumentError
+from keras_idea.finding.find import find_groups
 from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.hub.rebuild import rebuild_backbone, rebuild_task
 from keras_idea.hub.same_function import check_same_function
@@ -17,7 +18,6 @@ from keras_idea.keras_private.layers import first_argument, own_attributes
 from keras_idea.keras_private.models import Functional, calls_in, instead
 from keras_idea.keras_private.variables import without_values
 from keras_idea.surgery.compact import rebuild
-from keras_idea.surgery.find import find_groups
 
 # What KerasHub's backbones call the number of their blocks.
 _DEPTH = "num_layers"

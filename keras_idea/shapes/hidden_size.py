@@ -12,12 +12,12 @@ import numpy as np
 from keras import ops
 
 from keras_idea.errors import ArgumentError
+from keras_idea.finding.find_heads import find_heads
 from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.hub.head_arguments import HEAD_ARGUMENTS
 from keras_idea.hub.rebuild import rebuild_backbone, rebuild_task
 from keras_idea.keras_private.layer_walk import sublayers, walk
 from keras_idea.keras_private.variables import without_values
-from keras_idea.surgery.heads import find_heads
 
 _SIZE = "hidden_dim"
 # Families whose embeddings are multiplied by the root of the size.

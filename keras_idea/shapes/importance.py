@@ -11,6 +11,7 @@ import numpy as np
 from keras import ops
 
 from keras_idea.errors import ArgumentError
+from keras_idea.finding.find import FFN
 from keras_idea.functional.activation import activation_sums, importance_of_sums
 from keras_idea.methods.calibration import (
     Samples,
@@ -18,7 +19,6 @@ from keras_idea.methods.calibration import (
     layer_statistics,
 )
 from keras_idea.shapes.hidden_size import norms_of
-from keras_idea.surgery.find import FFN
 from keras_idea.surgery.probes import check_probes
 from keras_idea.typing import Tensor
 

@@ -9,6 +9,7 @@ import numpy as np
 from keras import ops
 
 from keras_idea.errors import ArgumentError
+from keras_idea.finding.find import FFN, Kind, find_groups
 from keras_idea.functional.masks import top_k_mask
 from keras_idea.keras_private.layer_walk import walk
 from keras_idea.shapes.block_losses import kept_by_loss
@@ -25,9 +26,8 @@ from keras_idea.shapes.importance import (
 from keras_idea.shapes.order import most_important
 from keras_idea.shapes.samples import inputs_of
 from keras_idea.shapes.targets import Shape, check_shape, size_of
+from keras_idea.step.row_ops import zero_rows
 from keras_idea.surgery.compact import compile_like, narrowed
-from keras_idea.surgery.find import FFN, Kind, find_groups
-from keras_idea.surgery.row_ops import zero_rows
 from keras_idea.validation import check_choice, check_int
 
 Model = TypeVar("Model", bound=keras.Model)

@@ -1,8 +1,8 @@
-"""Finding, narrowing and compacting the FFNs of a model."""
+"""Making a model narrower: its weights, its optimizer's state, its config."""
 
+from keras_idea.finding.explain import explain
+from keras_idea.finding.find import FFN, find_ffns, find_groups
 from keras_idea.surgery.compact import compact
-from keras_idea.surgery.explain import explain
-from keras_idea.surgery.find import FFN, find_ffns, find_groups
 from keras_idea.surgery.narrow_in_place import shrink_in_place
 
 __all__ = [

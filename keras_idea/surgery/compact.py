@@ -7,8 +7,9 @@ from typing import Any, TypeAlias, TypeVar, overload
 import keras
 
 from keras_idea.errors import ArgumentError
+from keras_idea.finding.find import FFN
 from keras_idea.hub.families import is_backbone, is_task
-from keras_idea.hub.rebuild import check_one_width, rebuild_backbone, rebuild_task
+from keras_idea.hub.rebuild import rebuild_backbone, rebuild_task
 from keras_idea.hub.same_function import check_same_function
 from keras_idea.keras_private.layer_walk import student_of, sublayers, walk
 from keras_idea.keras_private.layers import own_attributes
@@ -22,9 +23,8 @@ from keras_idea.keras_private.user_warning import warn_user
 from keras_idea.layers.plain_ffns import PlainFFN
 from keras_idea.layers.prunable import Prunable
 from keras_idea.surgery.condition import check_at_rest
-from keras_idea.surgery.find import FFN
-from keras_idea.surgery.heads import check_one_number
 from keras_idea.surgery.narrow_in_place import narrow_copy
+from keras_idea.surgery.one_number import check_one_count, check_one_width
 from keras_idea.surgery.optimizer_state import (
     built_optimizer,
     check_carriable,
@@ -109,7 +109,7 @@ def narrowed(
     for backbone in [layer for layer in walk(model) if is_backbone(layer)]:
         widths = {id(ffn.layer): stay.shape[-1] for ffn, stay in kept}
         check_one_width(backbone, widths)
-        check_one_number(backbone, widths)
+        check_one_count(backbone, widths)
     narrow = rebuild(model, {})
     if not narrow.built:
         narrow.build_from_config(model.get_build_config())

@@ -12,16 +12,16 @@ from typing import TypeAlias
 import keras
 
 from keras_idea.errors import ArgumentError
+from keras_idea.finding.explain import why_nothing
+from keras_idea.finding.find import FFN, Kind, find_groups
 from keras_idea.hub.families import check_family, is_backbone
-from keras_idea.hub.rebuild import check_one_width, check_rebuildable
+from keras_idea.hub.rebuild import check_rebuildable
 from keras_idea.keras_private.layer_walk import walk
 from keras_idea.keras_private.optimizer_parts import innermost, parts
 from keras_idea.keras_private.optimizer_variables import trained_variables
-from keras_idea.surgery.explain import why_nothing
-from keras_idea.surgery.find import FFN, Kind, find_groups
-from keras_idea.surgery.heads import check_one_number
-from keras_idea.surgery.pruner import pruner_of
-from keras_idea.surgery.replicas import replicas_of
+from keras_idea.step.pruner import pruner_of
+from keras_idea.step.replicas import replicas_of
+from keras_idea.surgery.one_number import check_one_count, check_one_width
 
 #: Which FFNs of a model: a function of a handle; None: all.
 Groups: TypeAlias = Callable[[FFN], bool] | None
@@ -101,7 +101,7 @@ def check_backbones(model: keras.Model, targets: Sequence[tuple[FFN, int]]) -> N
         check_family(backbone)
         check_rebuildable(backbone)
         check_one_width(backbone, widths)
-        check_one_number(backbone, widths)
+        check_one_count(backbone, widths)
 
 
 def check_at_rest(model: keras.layers.Layer, what: str) -> list[FFN]:

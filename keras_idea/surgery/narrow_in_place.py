@@ -5,20 +5,20 @@ from collections.abc import Sequence
 import keras
 import numpy as np
 
+from keras_idea.finding.find import FFN, find_groups
 from keras_idea.hub.families import is_backbone
 from keras_idea.hub.ffn import known_ffns
 from keras_idea.keras_private.layer_walk import all_layers, sublayers, walk
 from keras_idea.keras_private.layers import retrack_parameters
 from keras_idea.keras_private.models import make_train_function, renew_shapes
+from keras_idea.step.replicas import scope_of
 from keras_idea.surgery.condition import check_at_rest
-from keras_idea.surgery.find import FFN, find_groups
 from keras_idea.surgery.optimizer_state import (
     built_optimizer,
     check_carriable,
     narrow_variable,
 )
 from keras_idea.surgery.pairing import plain_variables
-from keras_idea.surgery.replicas import scope_of
 
 
 def shrink_in_place(model: keras.Model) -> list[FFN]:

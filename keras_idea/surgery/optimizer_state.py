@@ -28,8 +28,8 @@ from keras_idea.keras_private.optimizer_variables import (
     variable_key,
 )
 from keras_idea.layers.cut import Cut
+from keras_idea.step.pruner import own_variables
 from keras_idea.surgery.pairing import Pair, cut_to
-from keras_idea.surgery.pruner import own_variables
 from keras_idea.surgery.resize import resize
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 
 import keras
 
+from keras_idea.finding.find_heads import ATTENTION_LAYERS
 from keras_idea.groups.dense import is_dense
 from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.hub.ffn import known_ffns
@@ -23,7 +24,6 @@ from keras_idea.keras_private.models import Functional
 from keras_idea.keras_private.symbolic import call_like
 from keras_idea.layers.plain_ffns import PlainFFN
 from keras_idea.layers.prunable import Prunable
-from keras_idea.surgery.heads import ATTENTION_LAYERS
 
 _FFNS = (Prunable, PlainFFN)
 _PRUNED = (*_FFNS, *ATTENTION_LAYERS)

@@ -8,10 +8,10 @@ import numpy as np
 from keras import ops
 
 from keras_idea.errors import ArgumentError
+from keras_idea.finding.find import FFN
 from keras_idea.keras_private.layer_walk import walk
 from keras_idea.layers.cut import Cut
 from keras_idea.layers.neuron_state import NeuronState
-from keras_idea.surgery.find import FFN
 from keras_idea.typing import Tensor
 
 #: The neurons that stay, and how they lie in a variable.

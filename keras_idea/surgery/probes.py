@@ -6,18 +6,18 @@ import keras
 from keras import ops
 
 from keras_idea.errors import ArgumentError
+from keras_idea.finding.find import FFN
 from keras_idea.keras_private.call_context import call_without_values
 from keras_idea.keras_private.optimizer_parts import innermost
 from keras_idea.methods.method import Decision
-from keras_idea.surgery.find import FFN
+from keras_idea.step.row_ops import zero_rows
+from keras_idea.step.train_function import mark_train_step, unmark_train_step
 from keras_idea.surgery.narrow_in_place import refresh
 from keras_idea.surgery.optimizer_state import (
     built_optimizer,
     drop_variables,
     set_variables,
 )
-from keras_idea.surgery.row_ops import zero_rows
-from keras_idea.surgery.train_function import mark_train_step, unmark_train_step
 
 
 def check_probes(

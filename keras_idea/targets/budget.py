@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import keras
 
 from keras_idea.errors import ArgumentError
+from keras_idea.finding.find import FFN
 from keras_idea.keras_private.layer_walk import student_of
 from keras_idea.monitor.work_count import matrices
-from keras_idea.surgery.find import FFN
 from keras_idea.surgery.pairing import plain_variables
 from keras_idea.validation import check_choice, check_int
 

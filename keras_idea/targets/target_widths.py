@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import keras
 
 from keras_idea.errors import ArgumentError
-from keras_idea.surgery.find import FFN, KINDS, UNITS, Kind
+from keras_idea.finding.find import FFN, KINDS, UNITS, Kind
 from keras_idea.targets.budget import Budget, check_round_to, costs_of
 from keras_idea.validation import check_choice, check_int
 

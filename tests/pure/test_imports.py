@@ -23,7 +23,9 @@ FLOORS = [
     {"methods", "groups"},
     {"hub"},
     {"models"},
-    {"surgery", "evaluation"},
+    {"finding", "evaluation"},
+    {"step"},
+    {"surgery"},
     {"distribution"},
     {"monitor", "checkpoints", "export", "pruning"},
     {"targets"},
@@ -218,10 +220,10 @@ def test_few_files_import_a_backend():
         "keras_private/mask_torch.py",
         "processes.py",
         "runs/plan/compiled_step.py",
-        "surgery/replicas.py",
+        "step/replicas.py",
         "surgery/resize.py",
-        "surgery/row_ops_torch.py",
-        "surgery/train_function.py",
+        "step/row_ops_torch.py",
+        "step/train_function.py",
     }
 
 

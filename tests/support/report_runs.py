@@ -3,8 +3,8 @@
 import numpy as np
 
 from keras_idea.report import ResultRow, TrainingCurve
-from keras_idea.report.axes import figure
-from keras_idea.report.history import metrics_csv
+from keras_idea.report.curves import metrics_csv
+from keras_idea.report.style import figure
 from keras_idea.report.table import to_json, to_markdown
 
 STEPS = 60

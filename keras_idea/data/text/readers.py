@@ -7,13 +7,13 @@ import pathlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO, TypeAlias
 
-from keras_idea.data.text.records import ReadLog
-from keras_idea.data.text.streams import (
+from keras_idea.data.text.file_streams import (
     BYTE_ORDER_MARK,
     COMPRESSED,
     decompressed,
     numbered_lines,
 )
+from keras_idea.data.text.records import ReadLog
 from keras_idea.errors import StreamError
 from keras_idea.extras import require
 

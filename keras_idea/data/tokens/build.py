@@ -11,9 +11,9 @@ from concurrent import futures
 
 import numpy as np
 
+from keras_idea.data.text.hf_dataset import StreamedDataset
 from keras_idea.data.text.records import ReadLog
 from keras_idea.data.text.sources import TextSource
-from keras_idea.data.text.streamed import StreamedDataset
 from keras_idea.data.text.vocabulary import Vocabulary, fingerprint_of
 from keras_idea.data.tokens.cache import (
     FORMAT,

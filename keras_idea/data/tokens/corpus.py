@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from keras_idea.data.text.vocabulary import Vocabulary, byte_vocabulary
-from keras_idea.data.tokens.tokenized import (
+from keras_idea.data.tokens.interfaces import (
     ALL,
     Batch,
     Share,

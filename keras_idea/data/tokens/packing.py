@@ -1,4 +1,4 @@
-"""Documents put one behind the other, and windows of a fixed length cut from them."""
+"""Documents joined, an end-of-text token between them, and cut into windows."""
 
 from collections.abc import Iterable, Sequence
 

@@ -19,7 +19,7 @@ from keras_idea.export.gguf.tokenizer import (
 )
 from keras_idea.export.gguf.types import DTYPES, Written, written
 from keras_idea.export.load import reads_bytes
-from keras_idea.export.report import Export
+from keras_idea.export.result import Export
 from keras_idea.export.stock import in_float32, stock
 from keras_idea.export.target import ExportKind, check_target, replacing_target
 from keras_idea.extras import require

@@ -7,7 +7,7 @@ from typing import Any
 from keras_idea.errors import ExportRefused
 from keras_idea.export.gguf.keys import Value
 from keras_idea.export.gguf.released import AS_RELEASED, merges_of, released_name
-from keras_idea.export.report import NO_TOKENIZER
+from keras_idea.export.result import NO_TOKENIZER
 from keras_idea.extras import require
 from keras_idea.hub.family import NUM_BYTES
 from keras_idea.hub.inputs import start_token

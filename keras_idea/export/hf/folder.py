@@ -11,14 +11,14 @@ import numpy as np
 
 from keras_idea.errors import ExportFailed, ExportRefused
 from keras_idea.export.compare import Match, Subject, compare
-from keras_idea.export.hf.rules import hf_export_of
+from keras_idea.export.hf.supported import hf_export_of
 from keras_idea.export.hf.tokenizer import (
     APART,
     TOKENIZER_FILES,
     quiet,
     settle_tokenizer,
 )
-from keras_idea.export.report import Export
+from keras_idea.export.result import Export
 from keras_idea.export.stock import Stock, copy_in_float32, in_float32, stock
 from keras_idea.export.target import ExportKind, check_target, replacing_target
 from keras_idea.extras import missing, require_installed

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import NoReturn
 
 from keras_idea.errors import ArgumentError
+from keras_idea.finding.find import Kind
 from keras_idea.hub.families import HUB_FAMILIES
 from keras_idea.hub.make_tokenizer import TOKENIZERS, check_tokenizer
 from keras_idea.runs.config import fields
 from keras_idea.runs.config.hub_name import check_hub
 from keras_idea.runs.config.sizes import Sizes, check_kinds, check_targets
-from keras_idea.surgery.find import Kind
 from keras_idea.targets.budget import BYTES, Budget
 from keras_idea.targets.target_widths import target_width
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from keras_idea.errors import ArgumentError
+from keras_idea.finding.find import KINDS, Kind
 from keras_idea.runs.config import fields
-from keras_idea.surgery.find import KINDS, Kind
 
 _WORDS: dict[Kind, str] = {"neurons": "FFN width", "kv_groups": "key/value heads"}
 

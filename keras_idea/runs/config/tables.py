@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from keras_idea.functional.importance import Reduction
 from keras_idea.methods import METHODS
 from keras_idea.runs.config import fields
-from keras_idea.schedules.compaction import COMPACT, Compact
+from keras_idea.schedules.narrowing_steps import COMPACT, Compact
 
 _MIXED = ("mixed_bfloat16", "mixed_float16")
 _DTYPES = ("float32", "bfloat16", "float16", *_MIXED)
@@ -51,7 +51,8 @@ class OptimizerConfig(fields.Table):
     """`[optimizer]`: which one, under one warm-up and one cosine over the whole run.
 
     Muon leaves embeddings and logits to AdamW. Lion wants about a tenth of AdamW's
-    rate, Adafactor ten times it. What `rewarm` does: see `learning_rate`.
+    rate, Adafactor ten times it. `rewarm` puts a second cosine over the steps from the
+    pruning on: `keras_idea.runs.models.compiling.learning_rate`.
     """
 
     table = "optimizer"

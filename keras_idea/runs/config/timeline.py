@@ -1,4 +1,4 @@
-"""When a run does what: its stages, and when its model becomes narrower."""
+"""The stages of a run described in TOML, by step, and its sizes in each."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ import keras
 from keras_idea import methods
 from keras_idea.runs.config.run_config import RunConfig
 from keras_idea.runs.config.sizes import Sizes
-from keras_idea.schedules.compaction import compaction_widths
+from keras_idea.schedules.narrowing_steps import compaction_widths
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""A saved model judged: perplexity of a text, and benchmarks."""
+"""`keras-idea evaluate`: a saved model is loaded and judged, its figures written."""

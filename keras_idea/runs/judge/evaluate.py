@@ -1,4 +1,4 @@
-"""Judging a saved model: perplexity of a text, and benchmarks."""
+"""Loads a run's or a saved model, and has `keras_idea.evaluation` judge it."""
 
 import functools
 import os

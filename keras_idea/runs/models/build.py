@@ -9,7 +9,8 @@ import keras
 from keras_idea import methods
 from keras_idea.callbacks import IdeaPruneCallback
 from keras_idea.data import Vocabulary, byte_vocabulary
-from keras_idea.data.tokens.tokenized import RawText, TokenizedText
+from keras_idea.data.tokens.interfaces import RawText, TokenizedText
+from keras_idea.finding.find import Kind
 from keras_idea.keras_private.variables import without_values
 from keras_idea.layers import GatedFFN, PrunableGatedFFN
 from keras_idea.models import DecoderConfig, decoder
@@ -20,7 +21,6 @@ from keras_idea.runs.config.tables import BudgetConfig, PruningConfig
 from keras_idea.runs.models.blocks import rematerialize_blocks
 from keras_idea.runs.models.compiling import compiled
 from keras_idea.runs.models.narrow_sizes import narrow_sizes
-from keras_idea.surgery.find import Kind
 
 
 @dataclasses.dataclass(frozen=True)

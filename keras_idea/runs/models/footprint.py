@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import keras
 
 from keras_idea.distribution import kernel_layouts
+from keras_idea.finding.find import FFN, find_groups
 from keras_idea.keras_private.optimizer_variables import (
     apply_count,
     build_without_values,
@@ -17,7 +18,6 @@ from keras_idea.runs.config.sizes import Sizes
 from keras_idea.runs.models.blocks import transformer_blocks
 from keras_idea.runs.models.compiling import make_optimizer
 from keras_idea.runs.models.outlines import Outlines
-from keras_idea.surgery.find import FFN, find_groups
 
 _FLOAT32 = 4
 

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 
 from keras_idea.data import tokenizer_vocabulary
-from keras_idea.data.tokens.tokenized import RawText
+from keras_idea.data.tokens.interfaces import RawText
 from keras_idea.hub.families import HUB_FAMILIES
 from keras_idea.hub.make_tokenizer import make_tokenizer
 from keras_idea.runs.config import RunConfig

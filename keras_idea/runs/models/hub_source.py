@@ -12,13 +12,13 @@ import keras
 
 from keras_idea.errors import ArgumentError, ConfigError, MissingPackage
 from keras_idea.extras import require
+from keras_idea.finding.find_heads import find_heads
 from keras_idea.hub.families import HUB_FAMILIES
 from keras_idea.hub.ffn import hub_ffns
 from keras_idea.hub.head_arguments import HEAD_ARGUMENTS
 from keras_idea.keras_private.variables import without_parameters, without_values
 from keras_idea.runs.config.model_table import ModelConfig
 from keras_idea.runs.config.sizes import Sizes
-from keras_idea.surgery.heads import find_heads
 
 
 @dataclasses.dataclass(frozen=True)

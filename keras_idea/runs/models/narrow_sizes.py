@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 import keras
 
 from keras_idea.errors import ArgumentError, ConfigError
+from keras_idea.finding.find import Kind
 from keras_idea.monitor.work_count import matrix_weights
 from keras_idea.runs.config.model_table import ModelConfig
 from keras_idea.runs.config.sizes import Sizes
-from keras_idea.surgery.find import Kind
 from keras_idea.targets.budget import Costs
 from keras_idea.targets.target_widths import sizes_at_one_ratio
 

@@ -4,6 +4,7 @@ import dataclasses
 import math
 from collections.abc import Iterator, Mapping
 
+from keras_idea.finding.find import Kind
 from keras_idea.functional.counts import train_flops
 from keras_idea.monitor.work_count import multiply_adds
 from keras_idea.runs.config import RunConfig
@@ -24,7 +25,6 @@ from keras_idea.runs.run_folder import RunFolder
 from keras_idea.runs.train.prepare import opening_lines, prepare
 from keras_idea.runs.train.run import ALONE, SCRATCH
 from keras_idea.runs.train.teacher import teacher_outline
-from keras_idea.surgery.find import Kind
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,9 +4,9 @@ import functools
 from typing import TYPE_CHECKING
 
 from keras_idea.extras import require
+from keras_idea.finding.find import Kind
 from keras_idea.runs.models.footprint import Footprint
 from keras_idea.runs.plan import RunPlan
-from keras_idea.surgery.find import Kind
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 
 from keras_idea import processes
-from keras_idea.data.tokens.tokenized import Share
+from keras_idea.data.tokens.interfaces import Share
 from keras_idea.distribution import (
     Distribution,
     distribution_of,
@@ -20,10 +20,10 @@ from keras_idea.distribution import (
 )
 from keras_idea.errors import ConfigError, RunFolderError
 from keras_idea.files import TEMPORARY, json_digest
+from keras_idea.finding.find import UNITS
 from keras_idea.runs.config import RunConfig
 from keras_idea.runs.config.timeline import Timeline
 from keras_idea.runs.train.run import Run
-from keras_idea.surgery.find import UNITS
 from keras_idea.validation import multiples_beside
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ import numpy as np
 from keras_idea import processes
 from keras_idea.callbacks import Checkpoint, Monitor
 from keras_idea.hub.inputs import token_inputs
-from keras_idea.report.history import metrics_csv
+from keras_idea.report.curves import metrics_csv
 from keras_idea.runs.config.sizes import Sizes
 from keras_idea.runs.models.compiling import learning_rate
 from keras_idea.runs.train.devices import own_rows, share_of, spread

@@ -3,7 +3,7 @@
 import keras
 
 from keras_idea.data import load_text
-from keras_idea.data.tokens.tokenized import RawText
+from keras_idea.data.tokens.interfaces import RawText
 from keras_idea.monitor.event_log import tensorboardx
 from keras_idea.runs.config import RunConfig
 from keras_idea.runs.config.corpus_table import CorpusConfig

@@ -8,12 +8,12 @@ import keras
 import numpy as np
 
 from keras_idea.errors import TrainingDiverged
+from keras_idea.finding.find import find_groups
 from keras_idea.functional.interval_mean import mean_between
 from keras_idea.report import NeuronLives, TrainingCurve
 from keras_idea.report.neuron_lives import rank_levels
 from keras_idea.runs.config.sizes import Sizes
 from keras_idea.runs.train.bits_per_byte import Bits, text_loss
-from keras_idea.surgery.find import find_groups
 from keras_idea.validation import plural
 
 

@@ -1,4 +1,4 @@
-"""A run while it is carried out."""
+"""What the functions of a training hand on to each other, as one record."""
 
 import dataclasses
 import functools

@@ -16,6 +16,7 @@ from keras_idea.checkpoints.files import CheckpointFiles
 from keras_idea.checkpoints.restoring import restore_model
 from keras_idea.errors import RunFolderError, TrainingDiverged
 from keras_idea.extras import require
+from keras_idea.finding.find import UNITS, find_groups
 from keras_idea.models.dtype import compute_in
 from keras_idea.report import ResultRow
 from keras_idea.report.table import print_table, to_json, to_markdown
@@ -31,7 +32,6 @@ from keras_idea.runs.train.run import ALONE, NARROW, SCRATCH, TEACHER, Run
 from keras_idea.runs.train.take_folder import take_folder
 from keras_idea.runs.train.teacher import load_teacher, teacher_bits
 from keras_idea.surgery import compact
-from keras_idea.surgery.find import UNITS, find_groups
 
 # Readings of the neurons before and during pruning: columns of the heat map.
 _READINGS = 60

@@ -6,7 +6,7 @@ import pytest
 from keras import layers, ops
 
 import keras_idea as ki
-from keras_idea.surgery.pruner import pruner_of
+from keras_idea.step.pruner import pruner_of
 
 WIDTH, TARGET = 16, 4
 

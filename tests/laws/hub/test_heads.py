@@ -6,9 +6,9 @@ import pytest
 
 import keras_idea as ki
 from keras_idea.export.compare import model_subject
-from keras_idea.surgery.heads import find_heads
+from keras_idea.finding.find_heads import find_heads
+from keras_idea.step.row_ops import zero_rows
 from keras_idea.surgery.narrow_in_place import shrink_in_place
-from keras_idea.surgery.row_ops import zero_rows
 from tests.support.helpers import to_numpy
 from tests.support.hub_models import tiny_lm
 

@@ -20,8 +20,8 @@ from keras_idea.monitor.neuron_watch import NeuronWatch
 from keras_idea.monitor.work_count import attention_width, matrix_weights, multiply_adds
 from keras_idea.report.neuron_image import neuron_image
 from keras_idea.report.neuron_lives import NeuronLives
+from keras_idea.step.step_count import StepCount
 from keras_idea.surgery.narrow_in_place import shrink_in_place
-from keras_idea.surgery.step_count import StepCount
 from tests.support.events import Events
 from tests.support.selection import EACH
 

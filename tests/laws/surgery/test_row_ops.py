@@ -6,7 +6,7 @@ import pytest
 
 import keras_idea as ki
 from keras_idea.layers.cut import Cut
-from keras_idea.surgery.row_ops import (
+from keras_idea.step.row_ops import (
     mean_sensitivity,
     narrower_mask,
     of_active,

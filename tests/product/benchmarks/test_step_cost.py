@@ -105,7 +105,7 @@ def test_a_pruner_that_dies_between_two_turns_is_found_out(
 def test_a_pruner_that_counts_and_does_not_prune_is_found_out(benchmarks, monkeypatch):
     """Masks as they should be, and weights of pruned neurons that are no zeros."""
     contestants, proof, _, _ = benchmarks
-    from keras_idea.surgery import scores_and_masks
+    from keras_idea.step import scores_and_masks
 
     shape = shape_of(contestants)
     stage = contestants.pruning_stage(shape)

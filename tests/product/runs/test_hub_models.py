@@ -9,7 +9,7 @@ import pytest
 import keras_idea as ki
 from keras_idea.data import Corpus
 from keras_idea.errors import ConfigError, ExportRefused
-from keras_idea.export.hf.rules import hf_export_of
+from keras_idea.export.hf.supported import hf_export_of
 from keras_idea.hub.families import HUB_FAMILIES
 from keras_idea.hub.inputs import token_inputs
 from keras_idea.models import generate

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_idea.data import TextSource
-from keras_idea.data.text.streams import numbered_lines
+from keras_idea.data.text.file_streams import numbered_lines
 from keras_idea.errors import TextError
 from tests.support.text_files import gz, jsonl, parquet, write, zst
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keras_idea.data import Documents, TextSource, byte_vocabulary, load_text
-from keras_idea.data.tokens.tokenized import Share
+from keras_idea.data.tokens.interfaces import Share
 from keras_idea.runs.train.devices import own_rows
 from tests.support.text_files import jsonl, write
 

@@ -12,7 +12,7 @@ import rich.console
 from matplotlib.image import imread
 
 from keras_idea.report import NeuronLives, ResultRow, TrainingCurve
-from keras_idea.report.history import metrics_csv
+from keras_idea.report.curves import metrics_csv
 from keras_idea.report.neuron_lives import rank_levels
 from keras_idea.report.picture import draw_run
 from keras_idea.report.table import print_table, to_json, to_markdown

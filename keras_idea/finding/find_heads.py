@@ -5,7 +5,6 @@ from collections.abc import Mapping
 
 import keras
 
-from keras_idea.errors import ArgumentError
 from keras_idea.groups.attention import AttentionGroup, HeadArguments
 from keras_idea.groups.dense import Found
 from keras_idea.groups.dense_reasons import why_not_plain
@@ -63,27 +62,6 @@ def find_heads(model: keras.layers.Layer) -> Found[AttentionGroup]:
     places = {id(layer): place for place, layer in reversed(list(enumerate(layers)))}
     groups.sort(key=lambda group: places[id(group.owner)])
     return Found(groups, left_out)
-
-
-def check_one_number(model: keras.layers.Layer, kept: Mapping[int, int]) -> None:
-    """Refuses numbers of heads that the config of a KerasHub backbone cannot hold.
-
-    By the `id` of an attention layer, the heads it shall have; of others they stay.
-    """
-    by_argument: dict[tuple[int, str], dict[str, int]] = {}
-    for group in find_heads(model).groups:
-        told = group.arguments
-        if told is not None:
-            key = id(told.backbone), told.key_value_heads
-            heads = kept.get(id(group.owner), group.hidden_dim)
-            by_argument.setdefault(key, {})[group.owner.path] = heads
-    for (_, argument), of_layers in by_argument.items():
-        if len(set(of_layers.values())) > 1:
-            raise ArgumentError(
-                f"The config of a KerasHub backbone holds one {argument}, but its "
-                f"attention layers now need {of_layers}. Prune each to the same "
-                "number of key/value heads."
-            )
 
 
 def _of_hub(layer: keras.layers.Layer) -> bool:

@@ -1,4 +1,4 @@
-"""What a run reads: a text before it is tokens, and the tokens, in batches."""
+"""What every text promises to a run: before it is tokens, and as tokens in batches."""
 
 import dataclasses
 from collections.abc import Iterator, Sized

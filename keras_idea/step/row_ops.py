@@ -12,7 +12,7 @@ from keras_idea.layers.cut import Cut
 from keras_idea.typing import Tensor
 
 if keras.backend.backend() == "torch":
-    from keras_idea.surgery.row_ops_torch import (
+    from keras_idea.step.row_ops_torch import (
         known_count,
         mean_sensitivity,
         narrower_mask,

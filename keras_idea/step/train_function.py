@@ -7,10 +7,10 @@ from typing import TypeAlias
 
 import keras
 
+from keras_idea.finding.find import find_groups
 from keras_idea.keras_private.call_context import in_train_step
 from keras_idea.keras_private.models import compilation, make_train_function
 from keras_idea.keras_private.optimizer_parts import innermost
-from keras_idea.surgery.find import find_groups
 from keras_idea.typing import Tensor
 
 #: What a model was compiled for, and its train function.

@@ -15,7 +15,7 @@ from keras_idea.keras_private.optimizer_variables import (
     change_mark,
     rate_source,
 )
-from keras_idea.surgery.step_count import StepCount
+from keras_idea.step.step_count import StepCount
 
 _BEGIN, _END, _EPOCH_END = "batch_begin", "batch_end", "epoch_end"
 

@@ -1,4 +1,4 @@
-"""Documents of any amount, as a run trains on them: from a cache of tokens."""
+"""A text too large for memory: documents, and the cache of tokens made of them."""
 
 import dataclasses
 import os
@@ -11,14 +11,14 @@ from keras_idea.data.text.vocabulary import Vocabulary
 from keras_idea.data.tokens.batches import TokenBatches
 from keras_idea.data.tokens.build import Source, build_cache
 from keras_idea.data.tokens.cache import TokenRange
-from keras_idea.data.tokens.packing import PackedWindows
-from keras_idea.data.tokens.tokenized import (
+from keras_idea.data.tokens.interfaces import (
     ALL,
     Batch,
     Share,
     check_parts,
     with_starts,
 )
+from keras_idea.data.tokens.packing import PackedWindows
 from keras_idea.extras import require
 
 # Batches that are read ahead of training.

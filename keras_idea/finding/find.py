@@ -7,6 +7,8 @@ from typing import Any, Literal
 import keras
 import numpy as np
 
+from keras_idea.finding.find_dense import dense_groups
+from keras_idea.finding.find_heads import find_heads
 from keras_idea.groups.dense import DenseGroup
 from keras_idea.groups.probed_layers import end_measuring, is_measured, measure
 from keras_idea.groups.states import held_state, state_of
@@ -17,8 +19,6 @@ from keras_idea.layers.cut import Cut, used_neurons
 from keras_idea.layers.neuron_state import NeuronState, indices_of
 from keras_idea.layers.plain_ffns import PlainFFN
 from keras_idea.layers.prunable import Prunable
-from keras_idea.surgery.dense_neurons import dense_groups
-from keras_idea.surgery.heads import find_heads
 from keras_idea.typing import Tensor
 from keras_idea.validation import check_choice
 

@@ -5,15 +5,15 @@ from collections.abc import Iterable
 import keras
 from keras import ops
 
+from keras_idea.finding.find import FFN
 from keras_idea.functional.importance import sensitivity
 from keras_idea.keras_private.optimizer_variables import (
     accumulated_gradient,
     apply_count,
     variable_key,
 )
-from keras_idea.surgery.find import FFN
-from keras_idea.surgery.replicas import sums_over_replicas
-from keras_idea.surgery.row_ops import mean_sensitivity
+from keras_idea.step.replicas import sums_over_replicas
+from keras_idea.step.row_ops import mean_sensitivity
 from keras_idea.typing import Tensor
 
 

@@ -4,11 +4,11 @@ import dataclasses
 
 import keras
 
+from keras_idea.finding.find import Kind, find_groups
+from keras_idea.finding.find_dense import dense_groups
+from keras_idea.finding.find_heads import find_heads
 from keras_idea.groups.dense import is_dense
 from keras_idea.keras_private.layer_walk import walk
-from keras_idea.surgery.dense_neurons import dense_groups
-from keras_idea.surgery.find import Kind, find_groups
-from keras_idea.surgery.heads import find_heads
 from keras_idea.validation import plural
 
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import keras
 
+from keras_idea.finding.find import FFN
 from keras_idea.methods.probe import Probe
 from keras_idea.schedules.width import CubicWidth
-from keras_idea.surgery.find import FFN
 
 
 @dataclasses.dataclass(eq=False)

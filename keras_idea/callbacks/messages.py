@@ -1,4 +1,4 @@
-"""What one `fit` has made of a model, said in a line."""
+"""What the pruning callback says: what `fit` has made of a model, and warnings."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 import keras
 
 from keras_idea import processes
+from keras_idea.finding.find import FFN
 from keras_idea.keras_private.user_warning import warn_user
-from keras_idea.surgery.find import FFN
-from keras_idea.surgery.track import Track
+from keras_idea.step.track import Track
 from keras_idea.targets.budget import plain_parameters
 from keras_idea.validation import plural
 

@@ -1,4 +1,4 @@
-"""Which backbones KerasHub exports to Hugging Face rightly."""
+"""Which backbones KerasHub exports to Hugging Face rightly, by `hub/hf_rules`."""
 
 import keras
 

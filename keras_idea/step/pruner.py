@@ -22,6 +22,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_idea.finding.find import FFN, find_groups
 from keras_idea.functional.masks import top_k_mask
 from keras_idea.keras_private.optimizer_parts import innermost, parts
 from keras_idea.keras_private.optimizer_variables import (
@@ -32,13 +33,12 @@ from keras_idea.keras_private.optimizer_variables import (
     untrack_variable,
     variable_key,
 )
-from keras_idea.surgery.find import FFN, find_groups
-from keras_idea.surgery.replicas import once_for_all_replicas, scope_of
-from keras_idea.surgery.row_ops import of_active, zero_rows
-from keras_idea.surgery.scores_and_masks import update_scores_and_masks
-from keras_idea.surgery.step_gradients import StepGradients
-from keras_idea.surgery.track import Track
-from keras_idea.surgery.train_function import (
+from keras_idea.step.replicas import once_for_all_replicas, scope_of
+from keras_idea.step.row_ops import of_active, zero_rows
+from keras_idea.step.scores_and_masks import update_scores_and_masks
+from keras_idea.step.step_gradients import StepGradients
+from keras_idea.step.track import Track
+from keras_idea.step.train_function import (
     TrainFunction,
     awaiting,
     swap_train_function,

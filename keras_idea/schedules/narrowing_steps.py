@@ -1,7 +1,8 @@
-"""After which steps a run narrows its model, and how wide the model is from there on.
+"""From `compact=` to the steps after which a model is narrowed, and its widths then.
 
-Neurons that are masked never come back, so which step takes them out changes nothing of
-what the model computes.
+A plan asks this too, without a model; which steps a run in `fit` still has, and the
+narrowing itself, is in `keras_idea.pruning.narrowing`. Neurons that are masked never
+come back, so which step takes them out changes nothing of what the model computes.
 """
 
 from collections.abc import Sequence

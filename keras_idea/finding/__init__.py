@@ -1,0 +1,1 @@
+"""Finding what can be pruned in a model, and saying why the rest cannot."""
