@@ -1,4 +1,4 @@
-"""The prunable and the plain FFNs, with a gate and without."""
+"""The prunable and the plain FFNs; how units lie in variables (`cut.py`)."""
 
 from keras_idea.layers.plain_ffns import GatedFFN, PlainFFN, UngatedFFN
 from keras_idea.layers.prunable import Prunable

@@ -1,4 +1,4 @@
-"""The curves that a run leaves to be drawn."""
+"""What a run leaves to be drawn, and as CSV; drawn in `picture.py`."""
 
 import csv
 import dataclasses

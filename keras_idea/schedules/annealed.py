@@ -1,4 +1,4 @@
-"""A cosine that ends at its end rate after a warm-up of any length."""
+"""The second cosine of a run with `optimizer.rewarm`, its warm-up of any length."""
 
 import math
 from typing import Any

@@ -1,7 +1,8 @@
 """Learning rates by step: `CosineDecay` (the paper's) and `WarmupStableDecay`.
 
-A cosine that is annealed anew is in `annealed.py`, one schedule behind another in
-`staged.py`, steps of several batches in `accumulated.py`.
+A second cosine (`optimizer.rewarm`) is in `annealed.py`, one schedule behind another in
+`staged.py`, steps of several batches in `accumulated.py`; what a run described in TOML
+makes of them in `keras_idea.runs.models.learning_rate`.
 """
 
 import math

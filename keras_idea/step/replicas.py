@@ -2,7 +2,9 @@
 
 Each replica of a `MirroredStrategy` calls the optimizer's `apply` with the gradient of
 its own share of the batch. The neurons are scored by their sum, which is what the
-optimizer takes its step with, and masks are made once, for all copies.
+optimizer takes its step with, and masks are made once, for all copies. On a mesh of
+jax, and under torch's DistributedDataParallel, the gradient that reaches the optimizer
+is that of the whole batch already: nothing is summed there.
 """
 
 from collections.abc import Callable, Sequence

@@ -13,10 +13,10 @@ from keras_idea.keras_private.layers import retrack_parameters
 from keras_idea.keras_private.models import make_train_function, renew_shapes
 from keras_idea.step.replicas import scope_of
 from keras_idea.surgery.condition import check_at_rest
+from keras_idea.surgery.narrow_variable import narrow_variable
 from keras_idea.surgery.optimizer_state import (
     built_optimizer,
     check_carriable,
-    narrow_variable,
 )
 from keras_idea.surgery.pairing import plain_variables
 

@@ -6,7 +6,6 @@
 from collections.abc import Iterable, Sequence
 
 import keras
-import numpy as np
 from keras import ops
 
 from keras_idea.errors import ArgumentError
@@ -21,16 +20,13 @@ from keras_idea.keras_private.optimizer_variables import (
     copy_decay_exclusions,
     index_of,
     rate_source,
-    rename_key,
     tracked_variables,
     train_others,
     trained_variables,
-    variable_key,
 )
 from keras_idea.layers.cut import Cut
 from keras_idea.step.pruner import own_variables
 from keras_idea.surgery.pairing import Pair, cut_to
-from keras_idea.surgery.resize import resize
 
 
 def built_optimizer(model: keras.layers.Layer) -> keras.Optimizer | None:
@@ -71,21 +67,6 @@ def _check_groups(part: keras.Optimizer, cut: Cut) -> None:
                 f"experts in '{cut.variable.path}', of which each expert is to keep "
                 "others. Use another optimizer, or pass compact='off'."
             )
-
-
-def narrow_variable(
-    optimizer: keras.Optimizer | None, cut: Cut, kept: np.ndarray
-) -> None:
-    """Slices, in place, a trained variable and its slots to the kept neurons.
-
-    `kept` is ascending, see `Cut.take`. Without an optimizer there are no slots.
-    """
-    trainers = [] if optimizer is None else parts(optimizer)
-    keys = [variable_key(part, cut.variable) for part in trainers]
-    for each in with_slots(optimizer, cut):
-        resize(each.variable, each.take(kept))
-    for part, key in zip(trainers, keys, strict=True):
-        rename_key(part, key, variable_key(part, cut.variable))
 
 
 def with_slots(optimizer: keras.Optimizer | None, cut: Cut) -> list[Cut]:

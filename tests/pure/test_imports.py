@@ -221,7 +221,7 @@ def test_few_files_import_a_backend():
         "processes.py",
         "runs/plan/compiled_step.py",
         "step/replicas.py",
-        "surgery/resize.py",
+        "surgery/narrow_variable.py",
         "step/row_ops_torch.py",
         "step/train_function.py",
     }

@@ -15,7 +15,7 @@ from keras_idea.models import DecoderConfig, decoder
 from keras_idea.runs.config import load_config
 from keras_idea.runs.config.sizes import Sizes
 from keras_idea.runs.models.build import decoder_models
-from keras_idea.runs.models.compiling import learning_rate
+from keras_idea.runs.models.learning_rate import learning_rate
 from keras_idea.runs.run_folder import RunFolder
 from keras_idea.runs.train.bits_per_byte import Bits
 from keras_idea.runs.train.recorder import Recorder

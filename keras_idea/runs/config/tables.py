@@ -52,7 +52,7 @@ class OptimizerConfig(fields.Table):
 
     Muon leaves embeddings and logits to AdamW. Lion wants about a tenth of AdamW's
     rate, Adafactor ten times it. `rewarm` puts a second cosine over the steps from the
-    pruning on: `keras_idea.runs.models.compiling.learning_rate`.
+    pruning on: `keras_idea.runs.models.learning_rate`.
     """
 
     table = "optimizer"

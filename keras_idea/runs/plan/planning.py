@@ -10,13 +10,13 @@ from keras_idea.monitor.work_count import multiply_adds
 from keras_idea.runs.config import RunConfig
 from keras_idea.runs.config.sizes import Sizes
 from keras_idea.runs.config.timeline import Timeline, make_timeline
-from keras_idea.runs.models.compiling import learning_rate
 from keras_idea.runs.models.footprint import (
     Footprint,
     TeacherFootprint,
     footprint,
     teacher_footprint,
 )
+from keras_idea.runs.models.learning_rate import learning_rate
 from keras_idea.runs.models.narrow_sizes import linear_in_sizes, narrow_sizes
 from keras_idea.runs.models.outlines import Outlines, outlines
 from keras_idea.runs.plan.compiled_step import CompiledStep, compiled_steps

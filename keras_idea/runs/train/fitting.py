@@ -11,7 +11,7 @@ from keras_idea.callbacks import Checkpoint, Monitor
 from keras_idea.hub.inputs import token_inputs
 from keras_idea.report.curves import metrics_csv
 from keras_idea.runs.config.sizes import Sizes
-from keras_idea.runs.models.compiling import learning_rate
+from keras_idea.runs.models.learning_rate import learning_rate
 from keras_idea.runs.train.devices import own_rows, share_of, spread
 from keras_idea.runs.train.recorder import Recorder, ShortBar
 from keras_idea.runs.train.room import results_bytes

@@ -9,7 +9,7 @@ import numpy as np
 
 from keras_idea.errors import TrainingDiverged
 from keras_idea.finding.find import find_groups
-from keras_idea.functional.interval_mean import mean_between
+from keras_idea.functional.logged_mean import mean_between
 from keras_idea.report import NeuronLives, TrainingCurve
 from keras_idea.report.neuron_lives import rank_levels
 from keras_idea.runs.config.sizes import Sizes

@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 
-from keras_idea.surgery.resize import resize
+from keras_idea.surgery.narrow_variable import resize
 from tests.support.helpers import to_numpy
 
 

@@ -1,4 +1,4 @@
-"""From the mean so far, as Keras logs it, to the mean of a stretch."""
+"""From a mean so far, as Keras logs losses, to the mean of the last steps."""
 
 from typing import TypeVar
 
