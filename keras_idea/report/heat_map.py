@@ -16,7 +16,7 @@ _DEAD = "#eceef0"
 
 
 def draw_neurons(axis: "Axes", neurons: Sequence[NeuronLives], last_step: int) -> None:
-    """Draws the neurons, or heads, of every layer, sorted by the step of their death.
+    """Draws the neurons, or heads, of every layer, sorted by their pruning step.
 
     While they are read, the living are coloured by their rank of importance
     among the living; after that they are dead or alive. Steps go to the right.
@@ -56,7 +56,7 @@ def draw_neurons(axis: "Axes", neurons: Sequence[NeuronLives], last_step: int) -
         label.set_verticalalignment("center")
     axis.tick_params(axis="y", length=0)
     axis.set_ylim(top, 0)
-    axis.set_ylabel("neurons, or heads, by the step of their death")
+    axis.set_ylabel("neurons or heads,\nsorted by pruning step")
     _draw_key(axis, mesh)
 
 
@@ -67,7 +67,7 @@ def _draw_key(axis: "Axes", mesh: "QuadMesh") -> None:
     axis.legend(
         handles=[
             Patch(color=_DEAD, label="pruned"),
-            Patch(color=_ALIVE, label="alive in the narrow model"),
+            Patch(color=_ALIVE, label="active in the narrow model"),
         ],
         loc="upper left",
         bbox_to_anchor=(0, -0.1),

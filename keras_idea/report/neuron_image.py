@@ -26,8 +26,8 @@ def neuron_image(
 ) -> np.ndarray:
     """Draws when which neurons lived: steps to the right, a band a layer.
 
-    In a band the neurons are sorted by the step of their death, the first on top;
-    those that live on are sorted by their mean rank. Blue is important, yellow
+    In a band the neurons are sorted by the step at which they were pruned, the first on
+    top; those that stay are sorted by their mean rank. Blue is important, yellow
     unimportant, grey dead. `height` is that of all bands together, roughly.
 
     Returns:

@@ -37,9 +37,9 @@ def draw_run(
 ) -> None:
     """Draws a run as a PNG, 1200 pixels wide.
 
-    Four panels share the axis of steps: learning rate, width, loss in bits per
-    byte (each batch, smoothed, and validation points), and a heat map of the
-    neurons of every layer, sorted by the step at which they died.
+    Its panels share the axis of steps: learning rate, width, loss in bits per byte
+    (each batch, smoothed, and validation points), the validation close up, and a heat
+    map of the neurons of every layer, sorted by the step at which they were pruned.
 
     Args:
         path: path of the PNG.
@@ -51,23 +51,27 @@ def draw_run(
         compaction_steps: ascending, the steps after which the model became narrower.
         title: str, drawn above.
     """
-    ratios = [1, 1, 2.2, 2.6]
-    panels = {"nrows": 4, "ncols": 1, "sharex": True, "height_ratios": ratios}
-    with figure(path, 12, 13.5, title, title_size=15, **panels) as axes:
+    late = _close_up(curves)
+    ratios = [1, 1, 2.2, 1.2, 2.6] if late else [1, 1, 2.2, 2.6]
+    panels = {"nrows": len(ratios), "ncols": 1, "sharex": True, "height_ratios": ratios}
+    height = 2 * sum(ratios)
+    with figure(path, 12, height, title, title_size=15, **panels) as axes:
         axes[0].figure.get_layout_engine().set(h_pad=0.06, hspace=0.02)
         _draw_learning_rate(axes[0], curves)
         _draw_width(axes[1], curves[0])
         _draw_loss(axes[2], curves)
-        draw_neurons(axes[3], neurons, stages[-1][2])
-        for axis in axes[:3]:
+        if late:
+            _draw_close_up(axes[3], curves, late)
+        draw_neurons(axes[-1], neurons, stages[-1][2])
+        for axis in axes[:-1]:
             dress(axis)
             for name, first, last in stages:
                 axis.axvspan(first, last, color=_STAGES[name], zorder=-2, linewidth=0)
-        dress(axes[3], grid=None)
+        dress(axes[-1], grid=None)
         _label_stages(axes[0], stages)
         _mark_compaction(axes, compaction_steps, curves[0])
-        axes[3].set_xlabel("optimizer steps")
-        axes[3].set_xlim(0, stages[-1][2])
+        axes[-1].set_xlabel("optimizer steps")
+        axes[-1].set_xlim(0, stages[-1][2])
 
 
 def _label_stages(axis: "Axes", stages: Sequence[_Stage]) -> None:
@@ -96,9 +100,9 @@ def _mark_compaction(
     step = steps[-1]
     # To whichever side of the last line there is room.
     left = step > 0.75 * curve.steps[-1]
-    text = "here the model becomes\nphysically narrow, in fit"
+    text = "the model is narrowed\nhere, inside fit"
     axes[1].annotate(
-        text if len(steps) == 1 else text.replace("becomes", "is at last"),
+        text if len(steps) == 1 else text.replace("narrowed", "narrowed last"),
         (step, 0.96),
         xycoords=("data", "axes fraction"),
         xytext=(-10 if left else 10, 0),
@@ -132,11 +136,11 @@ def _same(rates: np.ndarray, others: np.ndarray) -> bool:
 
 def _draw_width(axis: "Axes", curve: TrainingCurve) -> None:
     """The neurons; heads beside them, on an axis of their own at the right."""
-    _draw_units(axis, curve.steps, curve.width, "neurons an FFN", _PRUNED)
+    _draw_units(axis, curve.steps, curve.width, "FFN width", _PRUNED)
     if curve.kv_groups is not None:
         right = axis.twinx()
         right.spines[:].set_visible(False)
-        _draw_units(right, curve.steps, curve.kv_groups, "KV heads a layer", _HEADS)
+        _draw_units(right, curve.steps, curve.kv_groups, "KV heads", _HEADS)
         right.yaxis.label.set_color(_HEADS)
 
 
@@ -180,31 +184,34 @@ def _draw_loss(axis: "Axes", curves: Sequence[TrainingCurve]) -> None:
     axis.set_ylim(low - 0.15 * span, low + 1.05 * span)
     axis.set_ylabel("bits per byte")
     axis.legend(fontsize=10.5, loc="upper right", facecolor="white", edgecolor="none")
-    _draw_close_up(axis, curves)
 
 
-def _draw_close_up(axis: "Axes", curves: Sequence[TrainingCurve]) -> None:
-    """Validation over the last half of the run, where the differences are small."""
+def _close_up(curves: Sequence[TrainingCurve]) -> list[dict[int, float]]:
+    """The validations of the last half of each run; none if they are too few."""
     half = curves[0].steps[-1] / 2
     late = [{k: v for k, v in c.validation.items() if k >= half} for c in curves]
-    if len(late[0]) < 3:
-        return
-    inset = axis.inset_axes((0.33, 0.44, 0.36, 0.52))
-    for points, color in zip(late, itertools.cycle(_COLORS)):
-        inset.plot(list(points), list(points.values()), "o-", color=color, markersize=5)
-        inset.annotate(
-            f"{list(points.values())[-1]:.3f}",
-            list(points.items())[-1],
-            xytext=(6, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=10,
+    return late if len(late[0]) > 2 else []
+
+
+def _draw_close_up(
+    axis: "Axes", curves: Sequence[TrainingCurve], late: Sequence[dict[int, float]]
+) -> None:
+    """All validations, on an axis for those of the last half: they differ little."""
+    for curve, points, color in zip(curves, late, itertools.cycle(_COLORS)):
+        validation = curve.validation
+        axis.plot(
+            list(validation),
+            list(validation.values()),
+            "o-",
             color=color,
+            markersize=5,
+            label=f"{curve.name}: {list(points.values())[-1]:.3f} at the end",
         )
-    inset.margins(x=0.03, y=0.12)
-    inset.set_xlim(right=curves[0].steps[-1] + 0.14 * half)
-    inset.set_title("validation, last half", fontsize=10.5, color=INK, loc="left")
-    dress(inset)
+    values = [value for points in late for value in points.values()]
+    room = max(0.08 * (max(values) - min(values)), 1e-3)
+    axis.set_ylim(min(values) - room, max(values) + room)
+    axis.set_ylabel("validation,\nclose up")
+    axis.legend(fontsize=10.5, loc="lower left", facecolor="white", edgecolor="none")
 
 
 def smooth(values: np.ndarray, half: int | None = None) -> np.ndarray:

@@ -42,7 +42,7 @@ def draw_side_by_side(
         loss.set_ylim(low - 0.1 * span, low + 1.08 * span)
         loss.set_ylabel("bits per byte")
         loss.legend(loc="upper right", frameon=False)
-        width.set_ylabel("neurons an FFN")
+        width.set_ylabel("FFN width")
         width.set_ylim(bottom=0)
         width.set_xlabel("optimizer steps")
         for axis in (loss, width):
