@@ -37,8 +37,8 @@ class NeuronLives:
     def sorted_levels(self, rows: int) -> np.ndarray:
         """The levels of so many of the neurons, evenly spaced in their order.
 
-        They are sorted by the step at which they were pruned, the first first; those that
-        die together or live on by their mean level. More rows than neurons repeat some.
+        They are sorted by the step at which they were pruned, the first on top; those
+        pruned together, and those that stay, by their mean level. More rows than neurons repeat some.
 
         Returns:
             uint8 array `(rows, readings)`.
