@@ -38,7 +38,8 @@ class NeuronLives:
         """The levels of so many of the neurons, evenly spaced in their order.
 
         They are sorted by the step at which they were pruned, the first on top; those
-        pruned together, and those that stay, by their mean level. More rows than neurons repeat some.
+        pruned together, and those that stay, by their mean level. More rows than
+        neurons repeat some.
 
         Returns:
             uint8 array `(rows, readings)`.
