@@ -17,6 +17,7 @@ class RunConfig:
     """A whole run: one attribute a TOML table.
 
     Example:
+    >>> from keras_idea.runs.config import load_config
     >>> config = load_config("run.toml")
     >>> config.budget.total_steps
     12
