@@ -137,9 +137,9 @@ def wide_models() -> str:
     )
     gap = estimate(wide[seed] - narrow[seed] for seed in wide.keys() & narrow.keys())
     return (
-        "The wide model itself is far better than the scratch baseline at equal tokens "
-        f"({signed(gap)} bits per byte at {budget} tokens per parameter and "
-        f"{enlargement:.3g}×, n = {gap.count}). After pruning, nothing of this "
+        "At equal tokens, the wide model itself is far better than the scratch "
+        f"baseline: {signed(gap)} bits per byte at {budget} tokens per parameter and "
+        f"{enlargement:.3g}× (n = {gap.count}). After pruning, nothing of this "
         "advantage remains."
     )
 
@@ -203,7 +203,7 @@ def rewarmed_everywhere() -> str:
     return (
         f"In the map's {count.settings} settings, rewarming is significantly better "
         f"than one cosine in {count.better} ({count.better_holm} after Holm's "
-        f"correction) and significantly worse in {count.worse} ({count.worse_holm} "
+        f"correction). It is significantly worse in {count.worse} ({count.worse_holm} "
         "after the correction). It does not change the result at equal FLOPs: pruning "
         f"is worse in {against.worse} of {against.settings} settings "
         f"({against.worse_holm} after Holm's correction). Yet these rewarmed runs cost "

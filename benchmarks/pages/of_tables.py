@@ -53,7 +53,9 @@ def varied() -> str:
         )
     every = "a mask every step"
     for name in ("every 5 steps", "every 25 steps", "every 125 steps"):
-        rows.append((7, f"a new mask {name} instead of every step", gap(7, name, every)))
+        rows.append(
+            (7, f"a new mask {name} instead of every step", gap(7, name, every))
+        )
     once = "once, at the end of pruning"
     rows.append((7, "one mask at the end instead of every step", gap(7, once, every)))
     plain_run = "pruning without distillation"
@@ -67,7 +69,9 @@ def varied() -> str:
         ("adafactor", "Adafactor"),
     ):
         pair = (f"{name}, integrated", f"{name}, scratch")
-        rows.append((10, f"pruned vs. scratch baseline, both with {said}", gap(10, *pair)))
+        rows.append(
+            (10, f"pruned vs. scratch baseline, both with {said}", gap(10, *pair))
+        )
     lines = [["what", "difference", "verdict", "table"]]
     for number, what, difference in rows:
         link = f"[{number}]({FROM_DOCS}{recorded_table(number).path.stem}.md)"
