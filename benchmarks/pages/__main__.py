@@ -32,6 +32,7 @@ def in_short() -> str:
 
 BLOCKS = {
     "in-short": in_short,
+    "readme-in-short": lambda: f"{in_short()}\n\n{of_map.readme_table()}",
     **of_map.BLOCKS,
     **of_tables.BLOCKS,
     **of_paper.BLOCKS,

@@ -76,10 +76,10 @@ def won() -> str:
     """The bullet of the family, with its condition."""
     gaps = [-gap(width).mean for width in MAP_FAMILY.widths]
     return (
-        "- **Several widths from one run paid, under one condition.** One run for "
-        f"three widths beat three runs from scratch by {span(gaps)} bits per byte at "
-        "equal total FLOPs. The condition: you want all three, so that each rival gets "
-        f"only a third of the FLOPs ({span(budgets(), 0)} tokens per parameter)."
+        "- **One run for several widths paid, on one condition: you want them all.** "
+        f"One run for three widths beat three scratch baselines by {span(gaps)} bits "
+        "per byte at equal total FLOPs. Each baseline then gets only a third of the "
+        f"FLOPs ({span(budgets(), 0)} tokens per parameter)."
     )
 
 
@@ -93,9 +93,10 @@ def family_table() -> str:
         gaps = [signed(gap(width, rival), 4) for width in widths]
         lines.append([f"one run minus {rival}", *gaps])
     return (
-        f"{table(lines)}\n\nEach rival has the best of its peaks and curves in "
-        "hindsight; the one run has those that a seed outside of the table chose. That "
-        "seed searched each peak once, and for the one run no second curve."
+        f"{table(lines)}\n\nEach rival uses the best of its peaks and curves, chosen "
+        "in hindsight. The one run uses the peak and the curve that a seed outside the "
+        "table chose. That seed tried each peak once, and only one curve for the one "
+        "run."
     )
 
 

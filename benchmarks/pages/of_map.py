@@ -66,10 +66,11 @@ def lost() -> str:
     count = tallies()[IDEA, "flops"]
     gaps = [p.difference.mean for k, p in places().items() if k[:2] == (IDEA, "flops")]
     return (
-        "- **At equal FLOPs, pruning one small model did not pay.** Training the "
-        f"narrow model from scratch gave a lower loss in {count.worse} of "
-        f"{count.settings} settings ({count.worse_holm} after Holm's correction), by "
-        f"{span(gaps)} bits per byte over all of them."
+        "- **At equal FLOPs, pruning one small model did not pay.** The scratch "
+        "baseline (a narrow model trained from scratch) had a lower loss in "
+        f"{count.worse} of {count.settings} settings ({count.worse_holm} after Holm's "
+        f"correction). Over all {count.settings}, the gap is {span(gaps)} bits per "
+        "byte."
     )
 
 
@@ -79,12 +80,12 @@ def unseen() -> str:
     own = [p for key, p in places().items() if key[:2] == (IDEA, "tokens")]
     silent = [p.seen for p in own if p.verdict == "not told apart"]
     return (
-        "- **At equal tokens we saw no gain.** Pruning was worse in "
+        "- **At equal tokens, pruning showed no gain.** Pruning was worse in "
         f"{count.worse} of {count.settings} settings ({count.worse_holm} after Holm's "
         "correction): long runs that stay wide for half of their steps. The other "
-        f"{len(silent)} show no significant difference, but the smallest difference "
-        f"that they could detect is {span(silent)} bits, and the paper's gain is about "
-        f"{PAPER_EFFECT:.3f}."
+        f"{len(silent)} settings show no significant difference. The smallest "
+        f"difference that they could detect is {span(silent)} bits per byte; the "
+        f"paper's gain is about {PAPER_EFFECT:.3f}."
     )
 
 
@@ -114,10 +115,10 @@ def differences() -> str:
                 line.append(f"{mark}{signed(gap)}{mark}")
         lines.append(line)
     return (
-        f"{table(lines)}\n\nPruned minus trained from scratch, bits per byte, paired "
-        "by seed: negative is better for pruning. *Italic*: significant at 5% in a "
-        "test for itself. **Bold**: significant after Holm's correction for the "
-        f"{len(grid.budgets) * len(grid.enlargements)} settings of its kind."
+        f"{table(lines)}\n\nPruned minus scratch baseline, in bits per byte, paired "
+        "by seed. Negative: pruning is better. *Italic*: significant at 5% in a single "
+        "test. **Bold**: significant after Holm's correction for the "
+        f"{len(grid.budgets) * len(grid.enlargements)} settings of the same comparison."
     )
 
 
@@ -136,38 +137,43 @@ def wide_models() -> str:
     )
     gap = estimate(wide[seed] - narrow[seed] for seed in wide.keys() & narrow.keys())
     return (
-        f"The wide model itself is far better ({signed(gap)} bits at {budget} tokens "
-        f"per parameter and {enlargement:.3g}×, n = {gap.count}), but nothing of that "
-        "remains after pruning."
+        "At equal tokens, the wide model itself is far better than the scratch "
+        f"baseline: {signed(gap)} bits per byte at {budget} tokens per parameter and "
+        f"{enlargement:.3g}× (n = {gap.count}). After pruning, nothing of this "
+        "advantage remains."
     )
 
 
 def readme_table() -> str:
-    """The README's table: one enlargement."""
+    """The README's table: one enlargement, and what its numbers are."""
     lines = [["tokens per parameter", "equal tokens", "equal tokens, rewarmed"]]
     lines[0].append("equal FLOPs")
     columns = ((IDEA, "tokens"), (REWARMED, "tokens"), (IDEA, "flops"))
     for budget in findings().grid.budgets:
         gaps = [places()[way, a, budget, MIDDLE].difference for way, a in columns]
         lines.append([f"{budget}", *(signed(gap) for gap in gaps)])
-    return table(lines)
+    return (
+        f"Pruned minus scratch baseline, in bits per byte, {MIDDLE:.3g}× enlarged "
+        f"(negative: pruning is better):\n\n{table(lines)}\n\n{_readme_conditions()}"
+    )
 
 
-def readme_conditions() -> str:
+def _readme_conditions():
     """What the README's table is, in short."""
     grid = findings().grid
     counts = [place.difference.count for place in places().values()]
     narrow = parameters(grid.scale, grid.scale.target_dim)
     return (
-        f"Models of {narrow:,} parameters, tokens that are bytes. {plus_minus(counts)} "
-        "Rewarmed: the learning rate warms up a second time when pruning begins."
+        f"The narrow models have {narrow:,} parameters; a token is a byte. "
+        f"{plus_minus(counts)} Rewarmed: the learning rate warms up a second time when "
+        "pruning begins."
     )
 
 
 def rewarmed() -> str:
-    """What a second warm-up gives back, where one cosine loses at equal tokens."""
-    lines = [["tokens per parameter", "enlarged", "one cosine minus scratch"]]
-    lines[0] += ["rewarmed minus one cosine", "share taken back"]
+    """What a second warm-up regains where one cosine loses at equal tokens."""
+    lines = [["tokens per parameter", "enlarged", "one cosine minus scratch baseline"]]
+    lines[0] += ["rewarmed minus one cosine", "share regained"]
     for (way, against, budget, enlargement), place in places().items():
         if (way, against) != (IDEA, "tokens") or place.verdict != "loses":
             continue
@@ -195,14 +201,15 @@ def rewarmed_everywhere() -> str:
         if key[:2] == (REWARMED, "flops")
     ]
     return (
-        f"Over all {count.settings} settings of the map, rewarming is significantly "
-        f"better than one cosine in {count.better} ({count.better_holm} after Holm's "
-        f"correction) and worse in {count.worse} ({count.worse_holm}). It does not "
-        f"change the comparison at equal FLOPs: pruning is worse in {against.worse} of "
-        f"{against.settings} settings ({against.worse_holm} after Holm's correction), "
-        f"although these rewarmed runs cost {min(more):.2f} to {max(more):.1f}% more "
-        "FLOPs than their rivals. They prune only after the second warm-up; "
-        "`optimizer.rewarm` prunes at once and was not measured."
+        f"In the map's {count.settings} settings, rewarming is significantly better "
+        f"than one cosine in {count.better} ({count.better_holm} after Holm's "
+        f"correction). It is significantly worse in {count.worse} ({count.worse_holm} "
+        "after the correction). It does not change the result at equal FLOPs: pruning "
+        f"is worse in {against.worse} of {against.settings} settings "
+        f"({against.worse_holm} after Holm's correction). Yet these rewarmed runs cost "
+        f"{min(more):.2f} to {max(more):.1f}% more FLOPs than their baselines. They "
+        "prune only after the second warm-up. `optimizer.rewarm` prunes at once; it "
+        "was not measured."
     )
 
 
@@ -211,7 +218,8 @@ def how_long_wide() -> str:
     study = shares.STUDY
     header = ["tokens per parameter"]
     header += [f"{s:.0%} minus {shares.USUAL:.0%}" for s in study.shares[:-1]]
-    lines = [[*header, "the best minus scratch, equal tokens", "equal FLOPs"]]
+    best_at = [f"best minus scratch baseline, equal {x}" for x in ("tokens", "FLOPs")]
+    lines = [[*header, *best_at]]
     for budget in study.peaks:
         best = min(study.shares, key=lambda s: share_gap(budget, s, "tokens").mean)
         against = [share_gap(budget, best, rival) for rival in ("tokens", "flops")]
@@ -227,15 +235,13 @@ def the_one_win() -> str:
     gaps = [Estimate(f["mean"], f["error"], f["count"]) for f in facts]
     corrected = holm([p_value(gap) for gap in gaps])
     at = min(range(len(facts)), key=lambda i: (-facts[i]["budget"], gaps[i].mean))
-    gap, budgets = gaps[at], findings().grid.budgets
+    gap = gaps[at]
     return (
         f"The best share is chosen in hindsight. At {facts[at]['budget']} tokens per "
-        f"parameter with {facts[at]['share']:.0%} of the steps wide, pruning is at "
-        f"{signed(gap)} at equal tokens: p = {p_value(gap):.3f} in a test for itself, "
-        f"and {corrected[at]:.2f} after Holm's correction for the {len(facts)} "
-        "settings of this study. The paper's own regime, "
-        f"{PAPER_BUDGET:,.0f} tokens per parameter, lies outside the map "
-        f"({budgets[0]} to {budgets[-1]})."
+        f"parameter and {facts[at]['share']:.0%} of the steps wide, the difference is "
+        f"{signed(gap)} at equal tokens. Its p value is {p_value(gap):.3f} in a single "
+        f"test, and {corrected[at]:.2f} after Holm's correction for the {len(facts)} "
+        "settings of this study."
     )
 
 
@@ -243,8 +249,6 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "conditions": said_of_conditions,
     "differences": differences,
     "wide-models": wide_models,
-    "readme-table": readme_table,
-    "readme-conditions": readme_conditions,
     "rewarmed": lambda: f"{rewarmed()}\n\n{rewarmed_everywhere()}",
     "how-long-wide": lambda: f"{how_long_wide()}\n\n{the_one_win()}",
 }

@@ -46,9 +46,9 @@ def naive_and_scratch() -> str:
     same = gap(1, IDEA, SAME_TOKENS)
     flops = gap(1, IDEA, "from scratch, the same FLOPs")
     return (
-        f"Against the narrow model from scratch, IDEA is at {_said(same)}, at equal "
-        f"tokens (detectable: {detectable(same):.3f}), and at {_said(flops)}, at equal "
-        "FLOPs. The learning rates of the naive pipelines were not searched."
+        f"IDEA minus the scratch baseline, at equal tokens: {_said(same)} (detectable: "
+        f"{detectable(same):.3f}). At equal FLOPs: {_said(flops)}. The learning rates "
+        "of the naive pipelines were not searched."
     )
 
 
@@ -84,33 +84,33 @@ def against_the_paper() -> str:
     rows = [
         (
             "1",
-            "IDEA beats training from scratch at equal tokens (8.88 against 8.95)",
+            "IDEA beats training from scratch at equal tokens (8.88 vs. 8.95)",
             f"**not seen**: {signed(scratch, 4)}; detectable: "
             f"{detectable(scratch):.3f}, the paper's effect: about {PAPER_EFFECT:.3f}",
             "tiny-table-1",
         ),
         (
             "1",
-            "IDEA beats the best naive pipeline (8.88 against 8.96)",
-            f"holds: {signed(naive_best, 4)}, with rates that were not searched for "
-            "the naive one",
+            "IDEA beats the best naive pipeline (8.88 vs. 8.96)",
+            f"holds: {signed(naive_best, 4)}; the learning rates of the naive pipeline "
+            "were not searched",
             "tiny-table-1",
         ),
         (
             "2",
-            "a resumed learning rate beats a restarted one (8.88 against 8.94)",
+            "a resumed learning rate beats a restarted one (8.88 vs. 8.94)",
             f"**contradicted**: restarted minus resumed is {signed(restarted, 4)}",
             "tiny-table-2",
         ),
         (
             "2",
-            "an intermediate checkpoint beats a decayed one (8.88 against 8.89)",
+            "an intermediate checkpoint beats a decayed one (8.88 vs. 8.89)",
             f"holds: decayed minus intermediate is {signed(decayed, 4)}",
             "tiny-table-2",
         ),
         (
             "3",
-            "every method is better integrated than naive",
+            "every method is better in the integrated pipeline than in the naive one",
             f"holds for {', '.join(helped)} "
             f"({span([_methods()[x].mean for x in helped], 4)}); no significant "
             f"difference for {', '.join(silent)}",
@@ -118,7 +118,7 @@ def against_the_paper() -> str:
         ),
         (
             "4",
-            "distillation alone is worse than pruning, both together are best",
+            "distillation alone is worse than pruning; both together are best",
             f"holds: {signed(alone, 4)} alone, {signed(taught, 4)} together",
             "mini-table-4",
         ),
@@ -132,13 +132,13 @@ def against_the_paper() -> str:
         (
             "6",
             "pruning over about 70% of the steps after the wide stage is best",
-            f"**contradicted**: 70% minus 50% is {signed(late, 4)}, 10% minus 50% "
+            f"**contradicted**: 70% minus 50% is {signed(late, 4)}; 10% minus 50% is "
             f"{signed(soon, 4)}",
             "mini-table-6",
         ),
         (
             "6",
-            "f1 = mean with f2 = max, and lambda of 0.3 to 0.5, are best",
+            "f1 = mean with f2 = max, and a lambda of 0.3 to 0.5, are best",
             "not seen: no significant difference between any of them "
             f"({span([x.mean for x in reductions], 4)})",
             "mini-table-6",
@@ -149,11 +149,12 @@ def against_the_paper() -> str:
         link = f"[{where}]({FROM_DOCS}{where}.md)"
         lines.append([number, claim, here, link])
     return (
-        f"{table(lines)}\n\nThe paper's models are 1.3B from 2.8B parameters, trained "
-        f"on {PAPER_BUDGET:,.0f} tokens per parameter. That lies outside our map, "
-        f"whose longest runs have 540: there, at equal tokens and {MIDDLE:.3g}×, "
-        f"pruning is at {signed(wide_half)} with half of the steps wide and at "
-        f"{signed(long_run)} with a tenth of them."
+        f"{table(lines)}\n\nThe paper prunes a model from 2.8B to 1.3B parameters and "
+        f"trains it on {PAPER_BUDGET:,.0f} tokens per parameter. That is outside our "
+        "map, whose longest runs have 540. There, at equal tokens and "
+        f"{MIDDLE:.3g}×, pruned minus scratch baseline is {signed(wide_half)} with "
+        f"half of the steps wide. With a tenth of the steps wide, it is "
+        f"{signed(long_run)}."
     )
 
 

@@ -66,10 +66,10 @@ def cheap() -> str:
         for backend, said in BACKENDS.items()
     )
     return (
-        "While it prunes, a step of a whole model takes "
-        f"{span(medians(PRUNING), 2)}× the time of the plain wide model's "
-        f"({by_backend}). Once narrowed, it takes {span(medians(NARROWED), 2)}× the "
-        "time of a model that was built narrow"
+        "While pruning, a training step of a whole model takes "
+        f"{span(medians(PRUNING), 2)}× as long as a step of the plain wide model "
+        f"({by_backend}). Once narrowed, it takes {span(medians(NARROWED), 2)}× as "
+        "long as a step of a model that was built narrow"
     )
 
 
@@ -77,8 +77,8 @@ def in_short() -> str:
     """The bullets of the page."""
     noise = medians((NOISE,))
     return (
-        f"- {cheap()}.\n- The same plain model measured twice gives {span(noise, 2)}: "
-        "smaller differences are not significant."
+        f"- {cheap()}.\n- Measured twice, the same plain model gives ratios of "
+        f"{span(noise, 2)}. Smaller differences are not significant."
     )
 
 
@@ -96,7 +96,7 @@ def _row(ratios, names):
 
 
 def _timed_table(whole):
-    header = ["model", "shape", "backend", "pruning", "with its callback"]
+    header = ["model", "shape", "backend", "pruning", "with the callback"]
     lines = [[*header, "narrowed in `fit`", "`compact(model)`", "noise", "measured"]]
     for model, shape, backend, ratios, facts in timed(whole):
         cells = _row(ratios, (*PRUNING, *NARROWED, NOISE))
@@ -110,13 +110,14 @@ def _timed_table(whole):
 def whole_models() -> str:
     """Every measured whole model."""
     old = [facts["date"] for *_, facts in timed(True) if facts["date"] < PROVEN]
-    unproven = f" Rows from before {PROVEN} were not checked so." if old else ""
+    unproven = f" Rows measured before {PROVEN} lack this check." if old else ""
     return (
-        f"{_timed_table(True)}\n\nTime of a train step in `fit`, as a ratio: median "
-        "(95% bootstrap interval). Pruning: over the plain wide model's. Narrowed: "
-        "over that of a model that was built narrow. Lower is better. The benchmark "
-        "fails if a pruner did nothing: masks must have the schedule's width, pruned "
-        f"rows must be zero, and narrow kernels must be narrow.{unproven}"
+        f"{_timed_table(True)}\n\nRatios of the time of a training step in `fit`: "
+        "median (95% bootstrap interval). Lower is better. While pruning, the ratio is "
+        "to the plain wide model. Once narrowed, it is to a model that was built "
+        "narrow. The benchmark fails if the pruner did nothing: masks must have the "
+        "scheduled width, the weights of pruned neurons must be zero, and narrow "
+        f"kernels must be narrow.{unproven}"
     )
 
 
@@ -156,7 +157,10 @@ def run_prices() -> str:
         lines.append([said, *(f"{s:.0f}" for s in whole), f"{len(rounds)}"])
     facts = next(iter(found.values()))
     steps = " + ".join(map(str, facts["steps"]))
-    return f"Runs of {steps} steps, with every compilation:\n\n{table(lines)}"
+    return (
+        f"Whole runs of {steps} steps (wide, pruning, recovery), with every "
+        f"compilation:\n\n{table(lines)}"
+    )
 
 
 def narrowing_price() -> str:
@@ -172,9 +176,9 @@ def narrowing_price() -> str:
             held = sum(due[max(s for s in due if s <= step)] for step in range(total))
             found.append(100 * (held / least - 1))
     return (
-        f"It computes {span(prices['progressive'], 1)}% more FFN FLOPs than a run "
-        'that follows its masks at every step; `compact="end"` computes '
-        f"{span(prices['end'], 0)}% more (half of the steps wide, a quarter pruning)."
+        "With half of the steps wide and a quarter pruning, it computes "
+        f"{span(prices['progressive'], 1)}% more FFN FLOPs than a run that narrows at "
+        f'every step. `compact="end"` computes {span(prices["end"], 0)}% more.'
     )
 
 

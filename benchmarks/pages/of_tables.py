@@ -38,46 +38,50 @@ def varied() -> str:
     for share in ("10%", "25%", "75%", "90%"):
         row = f"enlarged {share} of the tokens, integrated"
         rows.append(
-            (8, f"wide for {share} of the steps against 50%", gap(8, row, half))
+            (8, f"wide for {share} of the steps instead of 50%", gap(8, row, half))
         )
     for share in ("10%", "30%", "70%"):
         row = f"enlarged 50%, pruning {share} of the rest"
         rows.append(
-            (6, f"pruning over {share} of the rest against 50%", gap(6, row, BASE))
+            (6, f"pruning over {share} of the rest instead of 50%", gap(6, row, BASE))
         )
-    rows += [(5, f"enlarged {r}× against scratch", size(r)) for r in SIZES]
+    rows += [(5, f"enlarged {r}×, vs. scratch baseline", size(r)) for r in SIZES]
     for kept in ("12.5%", "25.0%", "37.5%", "50.0%", "75.0%"):
         pair = (f"{kept} kept, pruned", f"{kept} kept, from scratch")
         rows.append(
-            (11, f"{kept} of the neurons kept, against scratch", gap(11, *pair))
+            (11, f"{kept} of the neurons kept, vs. scratch baseline", gap(11, *pair))
         )
     every = "a mask every step"
     for name in ("every 5 steps", "every 25 steps", "every 125 steps"):
-        rows.append((7, f"a mask {name} against every step", gap(7, name, every)))
+        rows.append(
+            (7, f"a new mask {name} instead of every step", gap(7, name, every))
+        )
     once = "once, at the end of pruning"
-    rows.append((7, "one mask at the end against every step", gap(7, once, every)))
+    rows.append((7, "one mask at the end instead of every step", gap(7, once, every)))
     plain_run = "pruning without distillation"
     taught = gap(4, "pruning with distillation", plain_run)
     rows.append((4, "with the trained wide model as teacher", taught))
     muon = gap(10, "muon, scratch", "adamw, scratch")
-    rows.append((10, "Muon against AdamW, both from scratch", muon))
+    rows.append((10, "Muon instead of AdamW, both from scratch", muon))
     for name, said in (
         ("adamw", "AdamW"),
         ("muon", "Muon"),
         ("adafactor", "Adafactor"),
     ):
         pair = (f"{name}, integrated", f"{name}, scratch")
-        rows.append((10, f"pruned against scratch, both with {said}", gap(10, *pair)))
+        rows.append(
+            (10, f"pruned vs. scratch baseline, both with {said}", gap(10, *pair))
+        )
     lines = [["what", "difference", "verdict", "table"]]
     for number, what, difference in rows:
         link = f"[{number}]({FROM_DOCS}{recorded_table(number).path.stem}.md)"
         lines.append([what, signed(difference), verdict(difference), link])
     count = tally(difference for _, _, difference in rows)
     return (
-        f"{table(lines)}\n\nEach verdict is of a test for itself: "
+        f"{table(lines)}\n\nEach verdict comes from a single test. In this table, "
         f"{count.worse + count.better} of {count.settings} differences are significant "
-        f"at 5%, {count.worse_holm + count.better_holm} of them after Holm's "
-        "correction for this table."
+        f"at 5%, and {count.worse_holm + count.better_holm} of them after Holm's "
+        "correction."
     )
 
 
