@@ -97,7 +97,7 @@ def support_page() -> str:
         markdown_table(
             [["model", *BACKENDS, *EXPORTS], *_families(tests, families)]
         ).rstrip(),
-        "Reasons for each `no`:",
+        "Reasons:",
         "\n".join(_reasons(families)),
     ]
     return "\n\n".join(parts) + "\n"
