@@ -45,8 +45,8 @@ class IdeaPruneCallback(keras.callbacks.Callback):
 
     `compact="progressive"` also narrows the model at milestones during pruning. It
     prunes the same neurons, with the same losses, in less time. It is slower if steps
-    are cheaper than compilations. Both differ if `Dropout` acts on hidden activations:
-    it draws other numbers for fewer neurons.
+    are cheaper than compilations. Neurons and losses differ if `Dropout` acts on hidden
+    activations: it draws other numbers for fewer neurons.
 
     The logs of every batch and epoch gain `width` (mean number of active neurons per
     FFN), `sparsity` (fraction of the neurons pruned) and `learning_rate`. If heads are
