@@ -102,9 +102,9 @@ class IdeaPruneCallback(keras.callbacks.Callback):
 
     Raises:
         ValueError: If an argument is outside its range. When `fit` begins: if the model
-            has no prunable FFN or is not compiled, if the target is wider than an FFN
-            or cannot be met, if the steps do not fit in the run, if the optimizer's
-            state cannot be carried over, or if the method cannot work there.
+            has no prunable FFN or is not compiled, or if the target is wider than an
+            FFN or cannot be met. If the steps do not fit in the run, the optimizer's
+            state cannot be carried over, or the method cannot work there.
 
     Example:
     >>> prune = IdeaPruneCallback(target_dim=4, begin_step=1, prune_steps=2)
@@ -115,13 +115,13 @@ class IdeaPruneCallback(keras.callbacks.Callback):
     Notes:
         The logs of an epoch are read from the model; those of a batch follow from the
         schedule and the step count. The two are compared when an epoch ends and before
-        the model is narrowed; if they differ, the run stops. A batch's logs omit values
-        that need a wait for the device: all values if the model has its own train step;
-        the rate if a later callback sets it per batch or it is a plain function.
+        the model is narrowed; if they differ, the run stops. A batch's logs omit what
+        needs a wait for the device. If the model has its own train step, that is all
+        values. If a later callback sets the rate per batch, or it is a plain function,
+        it is the rate.
 
         Old scores are forgotten. If nothing is compiled or the wide stage is very long,
-        scores rest from step 10 to shortly before `begin_step` (if there is no
-        `Monitor`).
+        scores rest from step 10 to shortly before `begin_step` (without a `Monitor`).
 
     Source: IDEA Prune (arXiv 2503.05920), Algorithm 1.
     """

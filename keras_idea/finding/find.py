@@ -97,7 +97,7 @@ class FFN:
 
     @property
     def original_indices(self) -> np.ndarray:
-        """int array, the index that each neuron had at first."""
+        """Array of int, the index that each neuron had at first."""
         if not self.built:
             return np.arange(self.hidden_dim)
         index = keras.ops.convert_to_numpy(self.state.original_index)

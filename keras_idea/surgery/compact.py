@@ -69,8 +69,8 @@ def compact(model: keras.layers.Layer) -> keras.layers.Layer:
         ValueError: If `model` is not a Keras layer, is not built, is a `Distiller`, or
             is being measured by a method. If a KerasHub model in it has LoRA, is
             quantized, or would need widths that its config cannot hold. If a class
-            cannot be rebuilt from its config, if the copy has other variables or
-            computes something else, or if the optimizer's state cannot be carried over.
+            cannot be rebuilt from its config, or if the copy has other variables or
+            computes something else. If the optimizer's state cannot be carried over.
 
     Example:
     >>> prune = ki.IdeaPruneCallback(target_dim=4, begin_step=1, prune_steps=2)
