@@ -53,6 +53,7 @@ class Activation(Method):
     >>> prune = ki.IdeaPruneCallback(
     ...     96, begin_step=500, prune_steps=250, method=method
     ... )
+
     Source: Minitron (arXiv 2407.14679), as IDEA Prune (arXiv 2503.05920) has it.
     """
 

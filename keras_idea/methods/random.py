@@ -25,6 +25,7 @@ class Random(Method):
     >>> prune = ki.IdeaPruneCallback(
     ...     96, begin_step=500, prune_steps=250, method=Random(seed=1)
     ... )
+
     Source: one-shot random pruning, the baseline OSRP of IDEA Prune.
     """
 

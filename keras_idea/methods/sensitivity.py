@@ -30,6 +30,7 @@ class Sensitivity(Method):
     >>> prune = ki.IdeaPruneCallback(
     ...     96, begin_step=500, prune_steps=250, method=Sensitivity(ema_decay=0.9)
     ... )
+
     Source: IDEA Prune (arXiv 2503.05920), Algorithm 1.
     """
 

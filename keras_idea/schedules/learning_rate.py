@@ -100,6 +100,7 @@ class CosineDecay(keras.optimizers.schedules.LearningRateSchedule):
     Example:
     >>> schedule = CosineDecay(0.01, 5e-5, total_steps=1000, warmup_steps=10)
     >>> optimizer = keras.optimizers.AdamW(schedule)
+
     Source: IDEA Prune (arXiv 2503.05920), the learning-rate equation.
     """
 
@@ -176,6 +177,7 @@ class WarmupStableDecay(keras.optimizers.schedules.LearningRateSchedule):
     >>> schedule = WarmupStableDecay(0.01, 0.0, total_steps=100, decay_steps=20)
     >>> round(float(schedule(90)), 6)
     0.005
+
     Reference: Hu et al., 2024 (MiniCPM, arXiv 2404.06395).
     """
 

@@ -86,6 +86,7 @@ def search(
     ...     model, (x, y), target_parameters=4800, kinds=["neurons"], verbose=0
     ... )
     >>> small = ki.shrink(model, found[0].targets, (x, y))
+
     Source: a grid judged before training is ModelOpt's way (arXiv 2407.14679).
     """
     budget = Budget(target_parameters, target_bytes, target_flops, target_dtype)

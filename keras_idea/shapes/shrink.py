@@ -87,6 +87,7 @@ def shrink(
     >>> small = ki.shrink(model, {"neurons": 0.5}, method="magnitude")
     >>> [ffn.width for ffn in ki.find_ffns(small)]
     [4, 4]
+
     Source: Minitron (arXiv 2407.14679), ShortGPT (arXiv 2403.03853).
     """
     shape = check_shape(targets)
