@@ -68,8 +68,8 @@ def to_page(guide: Guide, name: str) -> str:
     parts = [
         f"# {header['Title']}",
         f"*{header['Description']}*",
-        f"By {header['Author']}, {header['Last modified']}. As "
-        f"[a file]({name}.py), as [a notebook]({name}.ipynb).",
+        f"By {header['Author']}, {header['Last modified']}. Download "
+        f"[the script]({name}.py) or [the notebook]({name}.ipynb).",
     ]
     for kind, part in guide.cells:
         parts.append(part if kind == "markdown" else f"```python\n{part}\n```")

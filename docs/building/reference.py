@@ -12,7 +12,7 @@ MODULES = {
     "keras_idea": "keras_idea",
     "keras_idea.methods": "Methods",
     "keras_idea.functional": "The algorithm as functions",
-    "keras_idea.models": "A decoder",
+    "keras_idea.models": "Models",
     "keras_idea.data": "Data",
     "keras_idea.distribution": "Devices",
     "keras_idea.evaluation": "Evaluation",

@@ -17,7 +17,7 @@ FEATURES = {
         "hub/test_hub_algorithm.py",
         "hub/test_mixtures.py::test_equals_algorithm_1",
     ),
-    "narrow in the middle of `fit`": (
+    "narrowing in the middle of `fit`": (
         "callbacks/test_idea_prune.py",
         "callbacks/test_progressive.py",
         "callbacks/test_ways_of_training.py",
@@ -28,7 +28,7 @@ FEATURES = {
     ),
     "methods: sensitivity, activation, learned mask, random": ("methods/",),
     "a budget of parameters, bytes or FLOPs": ("callbacks/test_budget.py",),
-    "loops of your own": ("callbacks/test_custom_loops.py",),
+    "custom training loops": ("callbacks/test_custom_loops.py",),
     "distillation": ("callbacks/test_distillation.py",),
     "FFNs without a gate": ("layers/test_ungated.py", "hub/test_encoders.py"),
     "any Keras model of `Dense` layers": (
@@ -37,24 +37,24 @@ FEATURES = {
         "groups/test_faults_by_design.py",
     ),
     "the configs of blocks follow the width": ("surgery/test_own_config.py",),
-    "KerasHub models pruned as they are": (
+    "stock KerasHub models": (
         "hub/test_hub_contract.py",
         "hub/test_hub_groups.py",
         "hub/test_hub_untrained.py",
     ),
     "mixtures of experts": ("hub/test_mixtures",),
-    "half precision, accumulation": ("runs/test_precision.py",),
+    "half precision, gradient accumulation": ("runs/test_precision.py",),
     "rematerialization": ("hub/test_rematerialized.py",),
-    "compiled ahead": ("test_compile_ahead.py",),
+    "compilation ahead of time": ("test_compile_ahead.py",),
     "checkpoints": ("checkpoints/",),
-    "runs killed and resumed": ("runs/test_resume.py", "runs/test_damaged_runs.py"),
+    "killed runs resume": ("runs/test_resume.py", "runs/test_damaged_runs.py"),
     "a mesh of devices": ("test_layouts.py", "test_mesh.py"),
-    "replicas, strategies that are refused": (
+    "replicas; other strategies raise an error": (
         "test_distribution.py",
         "test_replicas.py",
     ),
     "documents, tokenizers, streams": ("data/", "runs/test_corpora.py"),
-    "evaluation by lm-eval": ("evaluation/",),
+    "evaluation with lm-eval": ("evaluation/",),
     "TensorBoard": ("monitor/",),
     "export: preset, Hugging Face, ONNX, GGUF": ("export/",),
     "guides": (
@@ -81,21 +81,23 @@ def support_page() -> str:
     families = {name: row for name, row in families.items() if _is_family(row)}
     parts = [
         "# What works where",
-        "Yes, and in brackets how many tests `make test` runs on each backend, of how "
-        'many there are for it, all of them on CPUs; "endurance": `make endurance` '
-        "alone runs them. A dash: it is the other backends' own. What cannot be done "
-        "raises an error, and that is tested. No GPU and no TPU has run any of this "
-        "yet: for absent TPUs the compiler was asked.",
+        "The tables count tests on each backend, all on CPUs. In `yes (3 of 5)`, "
+        "`make test` runs three of the five tests. `endurance` means that only "
+        "`make endurance` runs them. A dash means that the feature belongs to other "
+        "backends. What is not supported raises an error, and tests check that. No GPU "
+        "and no TPU has run any of this yet. For TPUs, we only asked the compiler.",
         "## Features",
         markdown_table([["feature", *BACKENDS], *_features(tests)]).rstrip(),
         "## Families of KerasHub",
-        "Tests of each family by backend, and what `benchmarks/families.py` measured "
-        "on torch with a tiny model of it: the greatest difference of a logit of "
-        "masked against narrow, and of what is saved or exported and loaded back.",
+        "The table counts the tests of each family. It also shows what "
+        "`benchmarks/families.py` measured on PyTorch with a tiny model of each "
+        "family: the greatest difference of a logit. The first column compares the "
+        "masked model with the narrow one. The others compare the narrow model with "
+        "what is loaded back from the preset or the export.",
         markdown_table(
             [["model", *BACKENDS, *EXPORTS], *_families(tests, families)]
         ).rstrip(),
-        "Why not:",
+        "Reasons:",
         "\n".join(_reasons(families)),
     ]
     return "\n\n".join(parts) + "\n"

@@ -1,22 +1,19 @@
 """
-Title: A pruning method of your own
+Title: Write your own pruning method
 Author: the keras-idea authors
 Date created: 2026/11/23
-Last modified: 2026/11/24
+Last modified: 2026/11/26
 Description: Choose the neurons by magnitude; the callback does everything else.
 Accelerator: None
 """
 
 """
-## What a method is
+## Goal
 
-`IdeaPruneCallback(method=...)` takes a name ("sensitivity", the paper's; "activation",
-"learned_mask", "random") or an object of a subclass of `ki.methods.Method`. The callback
-narrows, carries the optimizer's state, logs and checks; the method only says which neurons
-stay.
+You write a pruning method that keeps the neurons with the largest weights. Then you
+compare it with random pruning and with the paper's method.
 
-Here is one that the package lacks: the neurons of largest weights stay, chosen once, at
-`begin_step`. It is what many libraries do, so it is a baseline worth having.
+You need a backend and nothing else.
 """
 
 import os
@@ -31,14 +28,29 @@ from keras_idea.methods import Decision, Method
 from keras_idea.schedules import CubicWidth
 
 """
-## The method
+## What a method does
 
-- `width_schedule` is what the logs tell of the width: full up to `begin_step`, then the
-  target.
-- `decision_step` is when it decides, on the host; None would leave it to the layers' scores.
-- `decide` is asked once and answers with a mask for each FFN. `job.ffn` is the handle that
-  `ki.find_ffns` gives, of stock layers too: its kernels are those that make the neurons,
-  `(D, F)`, here `up` and `gate`, and then the one that reads them, `(F, D)`, here `down`.
+`IdeaPruneCallback(method=...)` takes a name, or an object of a subclass of
+`ki.methods.Method`. The names are "sensitivity" (the paper's method), "activation",
+"learned_mask" and "random". The callback narrows the model, carries over the
+optimizer's state, logs and checks. The method only decides which neurons stay.
+
+This package has no magnitude method. Many libraries prune by magnitude, so it is a
+useful baseline. The method below chooses the neurons with the largest weights once, at
+`begin_step`.
+
+## Write the method
+
+You define these three methods:
+
+- `width_schedule` returns the FFN width that the logs show: the full width up to
+  `begin_step`, then the target.
+- `decision_step` returns the step after which the method decides, on the host. If it
+  returns `None`, the scores of the layers decide at each step.
+- `decide` is called once and returns one `Decision` per FFN, which holds the mask.
+  `job.ffn` is the handle that `ki.find_ffns` returns, for stock layers too. First in
+  `job.ffn.kernels` are the kernels that compute the neurons, of shape `(D, F)`; here
+  `up` and `gate`. Last is the kernel that reads them, of shape `(F, D)`; here `down`.
 """
 
 
@@ -67,9 +79,10 @@ class Magnitude(Method):
 
 
 """
-## Compared with the paper's
+## Compare it with the paper's method
 
-The same model, text and steps, with three methods.
+You train the same model on the same text for the same number of steps, with three
+methods.
 """
 
 STEPS = 240
@@ -109,12 +122,18 @@ for method in ("random", Magnitude(), "sensitivity"):
     )
 
 """
-One seed of a tiny model tells little; benchmarks/results/paper tells more, with errors.
+One seed of a tiny model proves little. `benchmarks/results/paper` reports more runs,
+with standard errors.
 
-## What to watch
+## Good to know
 
-- A method that measures hidden activations sets `reads_hidden = True` and hands out a
-  `Probe` for each FFN; `ki.methods.Activation` is the example to read.
-- Of a mixture of experts the mask has a row for each expert, with as many ones in each.
-- A mask with another number of ones than `target_dim` raises `ValueError`.
+- In a mixture of experts, the mask has one row per expert. Each row has the same number
+  of ones.
+- A mask whose number of ones is not `target_dim` raises `ValueError`.
+
+## Next steps
+
+- Measure hidden activations: set `reads_hidden = True` and return one `Probe` per FFN.
+  `ki.methods.Activation` is an example to read.
+- [Prune in your own training loop](custom_training_loop.md).
 """

@@ -1,26 +1,25 @@
 """
-Title: A run that lasts
+Title: Resume a long run after a kill
 Author: the keras-idea authors
 Date created: 2026/11/23
-Last modified: 2026/11/23
-Description: Documents on disk, checkpoints, a kill, and what to watch.
+Last modified: 2026/11/26
+Description: Train on documents from disk, save checkpoints, resume, and watch the run.
 Accelerator: None
 """
 
 """
-## What happens
+## Goal
 
-A long run reads more text than fits in memory, is killed now and then, and is watched from
-elsewhere. Here are the three parts, in code; a run's TOML has all of them as tables
-(`[corpus]`, `[run]`).
+You train on documents from disk, kill the run in the middle, and resume it from its
+last checkpoint. You also log the run for TensorBoard.
 
-Needed beside a backend: `pip install "keras-idea[data,tensorboard]"`.
+You need a backend and `pip install "keras-idea[data,tensorboard]"`. In a run's TOML
+file, the same settings are in the tables `[corpus]` and `[run]`.
 
-## Documents
+## Tokenize documents
 
-They are tokenized once, in parallel if you like, and packed without padding into a cache on
-disk. Each epoch sees every window once, in a new order. A bad record is refused, or counted
-and passed over; a truncated file is always an error.
+`build_cache` tokenizes the documents once, in parallel if you like. It packs the tokens
+without padding into a cache on disk.
 """
 
 import os
@@ -49,13 +48,21 @@ cache = build_cache(source, vocabulary, "cache")
 batches = TokenBatches(cache, length=32, batch_size=16, seed=0)
 
 """
-## A run with checkpoints
+Each epoch sees every window once, in a new order. A bad record raises an error. With
+`on_bad="skip"` it is counted and skipped instead. A truncated file always raises an
+error.
 
-`ki.Checkpoint` keeps everything that the run needs to resume: weights, the optimizer's state,
-scores, masks and widths, the seeds. It must be last in `callbacks`, and `restore` comes
-before `fit`: a folder with checkpoints that were not restored raises an error. Each is
-written under another name and renamed; a damaged one is skipped for the one before.
-`Monitor` writes for TensorBoard.
+## Train with checkpoints
+
+`ki.Checkpoint` saves everything that the run needs to resume: weights, the optimizer's
+state, scores, masks, widths and seeds. Follow two rules:
+
+- Put it last in `callbacks`.
+- Call `restore` before `fit`. If the folder holds checkpoints that were not restored,
+  `fit` raises an error.
+
+Each checkpoint is written under a temporary name and then renamed. If a checkpoint is
+damaged, `restore` uses the one before it. `Monitor` writes the logs for TensorBoard.
 """
 
 STEPS, EPOCH = 150, 25
@@ -112,7 +119,10 @@ def run(folder, kill_at=None):
 
 
 """
-## Killed in the middle, after it became narrow
+## Kill the run, then resume it
+
+The run is killed after the model became narrow. For comparison, a second run is never
+killed.
 """
 
 try:
@@ -124,19 +134,27 @@ resumed = run("killed")
 whole = run("whole")
 
 """
-The resumed run and the one that was never killed end alike: on jax on a CPU, to the last
-bit.
+This cell compares the weights of the two runs. On JAX on a CPU they are equal to the
+last bit.
 """
 
 for mine, other in zip(resumed.get_weights(), whole.get_weights(), strict=True):
     print(mine.shape, "differ by at most", np.abs(mine - other).max())
 
 """
-## Watch it
+## Watch the run
+
+Start TensorBoard and open its tab `#custom_scalars`:
 
     tensorboard --logdir killed/logs
 
-and its tab `#custom_scalars`: loss, learning rate, width, churn, speed and memory in one
-dashboard. It needs no TensorFlow. `keras-idea report runs/a runs/b` compares finished runs
-of the command line in one page.
+One dashboard shows loss, learning rate, width, churn, speed and memory. It does not
+need TensorFlow.
+
+## Next steps
+
+- Compare finished runs of the command line on one page:
+  `keras-idea report runs/a runs/b`.
+- [Read the plots of a run](reading_the_pictures.md).
+- [Prune on many devices](many_devices.md).
 """

@@ -2,22 +2,19 @@
 Title: Prune any Keras model
 Author: the keras-idea authors
 Date created: 2026/11/24
-Last modified: 2026/11/24
-Description: A text classifier of stock layers, pruned by one callback and saved by Keras.
+Last modified: 2026/11/26
+Description: Prune a text classifier of stock layers with one callback; Keras saves it.
 Accelerator: None
 """
 
 """
-## What happens
+## Goal
 
-You pass one callback to `fit`, and change nothing in your model. `ki.IdeaPruneCallback` finds
-the `Dense` layers whose neurons can be removed, ranks these neurons while the model trains, and
-sets the least important ones to zero. Then it slices the kernels and the optimizer's state, and
-the same `fit` continues with a narrow model of the same stock layers.
+You prune a text classifier of stock layers with one callback, and change nothing in the
+model. At the end you have a narrow model of the same layers, which Keras itself saves
+and loads.
 
-You need nothing beyond a backend.
-
-## Setup
+You need a backend and nothing else.
 """
 
 import os
@@ -33,10 +30,20 @@ import keras_idea as ki
 keras.utils.set_random_seed(0)
 
 """
-## A model of stock layers
+## How it works
 
-A small transformer that classifies texts, as on keras.io. Its block is an ordinary subclassed
-layer: nothing in it knows about pruning.
+You pass `ki.IdeaPruneCallback` to `fit`. The callback works in four steps:
+
+1. It finds the `Dense` layers whose neurons can be pruned.
+2. It ranks these neurons while the model trains.
+3. It masks the least important neurons: their weights become zero.
+4. It slices the kernels and the optimizer's state. The same `fit` continues with a
+   narrow model.
+
+## Make a model of stock layers
+
+This is a small transformer that classifies texts, as on keras.io. Its block is an
+ordinary subclassed layer, which contains no pruning code.
 """
 
 
@@ -75,28 +82,28 @@ outputs = layers.Dense(2, activation="softmax")(x)
 model = keras.Model(inputs, outputs)
 
 """
-## What can be pruned
+## See what can be pruned
 
-`ki.explain` lists every `Dense` and `EinsumDense` layer: the neurons or heads that can be pruned,
-or the reason why there are none.
+`ki.explain` lists every `Dense` and `EinsumDense` layer. For each layer it shows the
+neurons or heads that can be pruned, or the reason why there are none.
 """
 
 explained = ki.explain(model)
 print(explained)
 
 """
-The first FFN is the one in the block: the `Sequential` that holds it gives it its name. The
-second is the hidden layer of the classifier. The heads of the attention stay here; the guide on
-several axes prunes them too.
+The first FFN is the one in the block. It is named after the `Sequential` that holds it.
+The second is the hidden layer of the classifier. The attention heads are not pruned
+here; the guide [neurons and heads under one budget](several_axes.md) prunes them too.
 
-## One `fit`
+## Train and prune in one `fit`
 
-The texts are random words, made here: four of the words are good, four are bad, and the label
-says which are in the majority.
+The texts are random words. Four of the words are good and four are bad. The label says
+whether the good or the bad words are in the majority.
 
-`target_dim=0.25` keeps a quarter of the neurons of each FFN. `groups` chooses the FFNs: here the
-one in the block, so the classifier keeps its 20 neurons. Without `groups`, all of them are
-pruned.
+`target_dim=0.25` keeps a quarter of the neurons of each FFN. `groups` chooses the FFNs.
+Here it chooses the FFN in the block, so the classifier keeps its 20 neurons. Without
+`groups`, every FFN is pruned.
 """
 
 rng = np.random.default_rng(0)
@@ -124,12 +131,13 @@ history = model.fit(
 )
 
 """
-## A stock model, saved by Keras
+## Save the model with Keras
 
-The model that `fit` returns is narrow: its `Dense` layers have 16 units. It has no variables
-and no classes of this package, so `save`, `export` and `quantize` are Keras's own, and the
-process that loads the file does not need to import `keras_idea`. The block's config follows
-too: `ff_dim` is 16 in the file.
+After `fit`, the model is narrow: its `Dense` layers in the block have 16 units. It has
+no variables and no classes of this package. You use Keras's own `save`, `export` and
+`quantize`. The process that loads the file does not need to import `keras_idea`.
+
+The config of the block follows the new width too: `ff_dim` is 16 in the file.
 """
 
 block = model.get_layer("block")
@@ -142,21 +150,25 @@ print("loaded back, off by at most", np.abs(difference).max())
 print("ff_dim in the file:", loaded.get_layer("block").get_config()["ff_dim"])
 
 """
-## What to watch
+## Good to know
 
-- The outputs of a `Dense` layer are neurons that can be pruned if they reach other `Dense`
-  layers, and nothing else, through operations on each neuron alone: activations, sums,
-  products, `Dropout`. A `softmax` or a normalization between them is not such an operation.
-  `ki.explain(model)` tells you the reason for each layer that is left out.
-- An integer `target_dim` is the width of every chosen FFN. Use a fraction or `groups` if your
-  FFNs have different widths.
-- With `compact="off"` the model stays wide, and all weights of the pruned neurons are exactly
-  zero. Call `ki.compact(model)` next: it returns the narrow model. If you train the wide model
-  further without the callback, the optimizer's moments may bring pruned neurons back.
-- A block that makes its layers from a number has it in its config, as `ff_dim` here, and the
-  number follows the width. If a config cannot follow, `fit` warns that the saved file could not
-  be loaded.
+- The outputs of a `Dense` layer can be pruned under one condition. They must reach
+  other `Dense` layers, and nothing else, through operations on each neuron alone. Such
+  operations are activations, sums, products and `Dropout`; `softmax` and normalization
+  are not. `ki.explain(model)` gives the reason for each layer that is not pruned.
+- An integer `target_dim` is the width of every chosen FFN. If your FFNs have different
+  widths, use a fraction or `groups`.
+- With `compact="off"` the model stays wide, and all weights of the pruned neurons are
+  exactly zero. Then call `ki.compact(model)`, which returns the narrow model. If you
+  train the wide model further without the callback, the optimizer's moments may bring
+  pruned neurons back.
+- If a block makes its layers from a number, as `ff_dim` here, that number is in its
+  config. The number follows the width. If a config cannot follow, `fit` warns that the
+  saved file could not be loaded.
 
-Next: the guide on KerasHub models, or the guide on a gated FFN layer that shows its mask and
-its scores, "Prune a model of your own while it trains".
+## Next steps
+
+- [Prune a KerasHub model](keras_hub_model.md).
+- [Use `PrunableGatedFFN`](your_own_model.md), a gated FFN layer that shows its mask and
+  its scores.
 """

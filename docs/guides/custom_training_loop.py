@@ -1,21 +1,21 @@
 """
-Title: Prune in a training loop of your own
+Title: Prune in your own training loop
 Author: the keras-idea authors
 Date created: 2026/11/23
-Last modified: 2026/11/23
-Description: A custom `train_step`, `train_on_batch`, and loops from scratch on three backends.
+Last modified: 2026/11/26
+Description: Prune with `train_on_batch` or in a loop from scratch, on three backends.
 Accelerator: None
 """
 
 """
-## A `train_step` of your own needs nothing
+## Goal
 
-`fit` with `IdeaPruneCallback` scores what the model's optimizer is given. If your step clips
-or scales the gradients, the clipped ones are scored.
+You prune a model without `fit`: in a loop over `train_on_batch`, and in loops from
+scratch on JAX, TensorFlow and PyTorch. Keras's own `CallbackList` calls the callback in
+these loops.
 
-What follows is for those who do not call `fit`: the callback then is driven by Keras's own
-`CallbackList`. Set the variable KERAS_BACKEND to "jax", "tensorflow" or "torch" to run this
-guide on another backend.
+You need a backend; the variable KERAS_BACKEND chooses it ("jax", "tensorflow" or
+"torch"). If you call `fit` with your own `train_step`, you need no change.
 """
 
 import os
@@ -28,9 +28,13 @@ import numpy as np
 import keras_idea as ki
 
 """
-## A loop over `train_on_batch`
+`fit` with `IdeaPruneCallback` scores the gradients that the model's optimizer receives.
+If your `train_step` clips or scales the gradients, the callback scores the clipped or
+scaled ones.
 
-The same on every backend.
+## Loop over `train_on_batch`
+
+This loop is the same on every backend.
 """
 
 
@@ -48,20 +52,22 @@ def by_train_on_batch(model, prune, batches, epochs):
 
 
 """
-## A loop from scratch
+## Write a loop from scratch
 
-As in Keras's guides "Writing a training loop from scratch", with three things to know:
+These loops follow Keras's guides "Writing a training loop from scratch", with three
+rules:
 
-- Compile the model with the loop's optimizer: that is how the callback finds it.
-- Call the hooks of epochs only. The model then becomes narrow at the end of an epoch.
-- Take steps by `optimizer.apply`, `apply_gradients` or `stateless_apply`, in functions that
-  were first called after `on_train_begin`.
+- Compile the model with the loop's optimizer, so that the callback finds it.
+- Call the hooks of epochs, not those of batches. The model then becomes narrow at the
+  end of an epoch.
+- Take steps with `optimizer.apply`, `apply_gradients` or `stateless_apply`. Call the
+  functions that contain them for the first time after `on_train_begin`.
 
-### jax
+### JAX
 
-The state is taken from the model when an epoch begins and written back before it ends,
-because the callback reads the model and may change its shapes. A step function that `jax.jit`
-has compiled is compiled anew for the new shapes by itself.
+Read the state from the model at the beginning of an epoch, and write it back before the
+epoch ends. The callback reads the model then and may change its shapes. `jax.jit`
+compiles the step function again for the new shapes; you do nothing.
 """
 
 
@@ -104,8 +110,8 @@ def by_hand_on_jax(model, optimizer, loss_fn, prune, batches, epochs):
 """
 ### TensorFlow
 
-A `tf.function` keeps the variables that it was traced with, so it is made anew where the
-model became narrower.
+A `tf.function` keeps the variables that it was traced with. Make a new one when the
+model becomes narrower.
 """
 
 
@@ -142,8 +148,8 @@ def by_hand_on_tensorflow(model, optimizer, loss_fn, prune, batches, epochs):
 """
 ### PyTorch
 
-The optimizer is Keras's, as in Keras's guide. One of `torch.optim` cannot be followed, and
-the run stops at the end of its first epoch and says so.
+Use Keras's optimizer, as in Keras's guide. The callback cannot follow an optimizer of
+`torch.optim`: at the end of the first epoch the run stops with an error that says so.
 """
 
 
@@ -169,9 +175,9 @@ def by_hand_on_torch(model, optimizer, loss_fn, prune, batches, epochs):
 
 
 """
-## The loops beside `fit`
+## Compare the loops with `fit`
 
-All of them end with the weights that `fit` ends with.
+All loops end with the same weights as `fit`.
 """
 
 rng = np.random.default_rng(0)
@@ -190,7 +196,7 @@ def new_model():
 
 
 def new_prune():
-    # The last mask on an epoch's end, where a loop from scratch becomes narrow.
+    # Pruning ends with an epoch: there, a loop from scratch narrows the model.
     return ki.IdeaPruneCallback(target_dim=16, begin_step=16, prune_steps=16)
 
 

@@ -2,22 +2,20 @@
 Title: Prune an unmodified KerasHub model
 Author: the keras-idea authors
 Date created: 2026/11/23
-Last modified: 2026/11/24
-Description: One callback prunes a stock model; `fit` returns a stock, narrow one.
+Last modified: 2026/11/26
+Description: Prune a stock KerasHub model with one callback; it stays a stock model.
 Accelerator: None
 """
 
 """
-## What happens
+## Goal
 
-You pass `ki.IdeaPruneCallback` to `fit`, and nothing is converted: the callback finds the
-feed-forward networks (FFNs) of a KerasHub model by following the data through it. After `fit`
-the same model is narrow and stock, with a smaller `intermediate_dim`. Save it with KerasHub's
-own `save_to_preset`; anyone loads it without this package.
+You prune a stock KerasHub model with one callback and convert nothing. At the end you
+have a narrow stock model with a smaller `intermediate_dim`, saved by KerasHub's own
+`save_to_preset`.
 
-You need, in addition to a backend: `pip install "keras-idea[hub]"`.
-
-## Setup
+You need a backend and `pip install "keras-idea[hub]"`. The saved model loads without
+this package.
 """
 
 import os
@@ -33,10 +31,11 @@ import keras_idea as ki
 keras.utils.set_random_seed(0)
 
 """
-## A stock model
+## Make a stock model
 
-A tiny Llama 3 with random weights. Its tokens are the bytes of a text. A released model has
-a tokenizer that you must keep: see the guide on released checkpoints.
+This is a tiny Llama 3 with random weights. Its tokens are the bytes of a text. A
+released model has a tokenizer that you must keep; see [the guide on
+checkpoints](released_checkpoint.md).
 """
 
 backbone = keras_hub.models.Llama3Backbone(
@@ -50,19 +49,22 @@ backbone = keras_hub.models.Llama3Backbone(
 lm = keras_hub.models.Llama3CausalLM(backbone=backbone, preprocessor=None)
 
 """
-`ki.find_ffns` shows what will be pruned. `ki.explain(lm)` also says why the other layers are
-not.
+## See what will be pruned
+
+The callback follows the data through the model to find its feed-forward networks
+(FFNs). `ki.find_ffns` lists them. `ki.explain(lm)` also gives the reason why the other
+layers are not pruned.
 """
 
 for ffn in ki.find_ffns(lm):
     print(ffn.name, ffn.hidden_dim)
 
 """
-## Data
+## Prepare the data
 
-The model takes a dict of `token_ids` and `padding_mask`; the targets are the tokens that
-follow. `ki.data.load_text` cuts any text into windows. "stdlib" is the source text of Python's
-own library, which every machine has.
+The model takes a dict of `token_ids` and `padding_mask`. The targets are the next
+tokens. `ki.data.load_text` cuts any text into windows. "stdlib" is the source text of
+Python's own library, which every machine has.
 """
 
 LENGTH, BATCH, STEPS = 32, 16, 200
@@ -79,10 +81,10 @@ batches = (
 )
 
 """
-## Compile, fit
+## Train and prune in one `fit`
 
-`target_dim` is always the number of neurons. All layers get the same width, because
-`intermediate_dim` is one number.
+An integer `target_dim` is the FFN width that you want. All layers get the same width,
+because `intermediate_dim` is one number.
 """
 
 schedule = ki.CosineDecay(3e-3, 3e-5, total_steps=STEPS, warmup_steps=20)
@@ -103,7 +105,7 @@ keras.Model.fit(
 )
 
 """
-## A stock model, saved by KerasHub
+## Save the model with KerasHub
 """
 
 print(type(lm).__name__, lm.backbone.intermediate_dim, lm.count_params())
@@ -115,13 +117,14 @@ difference = stock.predict(ids, verbose=0) - lm.backbone.predict(ids, verbose=0)
 print("loaded back, off by at most", np.abs(difference).max())
 
 """
-## Strings, and other tasks
+## Train on strings, for other tasks
 
-Encoders and classifiers are pruned in the same way, and a task with a preprocessor takes
+You prune encoders and classifiers in the same way. A task with a preprocessor takes
 strings. Here BERT distinguishes good films from bad ones.
 
-`groups` chooses the FFNs by their names: here those of the backbone. The head of this classifier
-has a `Dense` layer too, whose width is not in its config.
+`groups` chooses the FFNs by name; here it chooses those of the backbone. The head of
+this classifier also has a `Dense` layer, but its width is not in the classifier's
+config.
 """
 
 WORDS = ["good", "fine", "nice", "bad", "poor", "dull"]
@@ -171,14 +174,21 @@ verdicts = loaded.predict(["a nice film", "a dull film"], verbose=0)
 print(loaded.backbone.intermediate_dim, verdicts.argmax(-1))
 
 """
-## What to watch
+## Good to know
 
-- With `compact="off"` the model stays wide, and all weights of the pruned neurons are exactly
-  zero: a checkpoint of it loads into the stock class. `ki.compact(lm)` then returns a narrow
-  model of the same class. If you train the wide model further without the callback, the
-  optimizer's moments may bring pruned neurons back.
-- Quantized layers and LoRA raise `ValueError` when `fit` begins. Prune first: afterwards
-  `quantize` and `enable_lora` are Keras's own.
-- A run that is one file instead of code: `keras-idea train my_run.toml` with
-  `[model] hub = "llama3"`, and `keras-idea export` for Hugging Face, GGUF and ONNX.
+- With `compact="off"` the model stays wide, and all weights of the pruned neurons are
+  exactly zero. A checkpoint of it loads into the stock class. Then call
+  `ki.compact(lm)`, which returns a narrow model of the same class. If you train the
+  wide model further without the callback, the optimizer's moments may bring pruned
+  neurons back.
+- Quantized layers and LoRA raise `ValueError` when `fit` begins. Prune first, then use
+  Keras's own `quantize` and `enable_lora`.
+
+## Next steps
+
+- [Prune a released checkpoint](released_checkpoint.md), with the original model as
+  teacher.
+- Describe a run in one file instead of code: set `[model] hub = "llama3"` and call
+  `keras-idea train my_run.toml`. `keras-idea export` writes Hugging Face, GGUF and ONNX
+  files.
 """

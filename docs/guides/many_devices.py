@@ -2,20 +2,19 @@
 Title: Prune on many devices
 Author: the keras-idea authors
 Date created: 2026/11/23
-Last modified: 2026/11/23
-Description: Data and model parallel on jax; what holds on TensorFlow and PyTorch.
+Last modified: 2026/11/26
+Description: Data and model parallelism on JAX; what works on TensorFlow and PyTorch.
 Accelerator: None
 """
 
 """
-## What happens
+## Goal
 
-On jax a model lies on a mesh of devices: the rows of a batch along one axis, and heads,
-neurons and the vocabulary cut along the other. Scores and masks are cut as the neurons are.
-When the model becomes narrow, each device keeps as many neurons as the others.
+You prune the same model on one device and on a mesh of four devices, and compare the
+losses.
 
-This guide makes four devices of one CPU, so that you can run it anywhere. It shows jax;
-what the other two do is at its end.
+You need the JAX backend. This guide makes four devices of one CPU, so it runs anywhere.
+For TensorFlow and PyTorch see [the end of the guide](#tensorflow-and-pytorch).
 """
 
 import os
@@ -35,11 +34,21 @@ from keras_idea.models import DecoderConfig, decoder
 print(jax.devices())
 
 """
-## The same model twice
+## How the mesh splits the model
 
-Once on one device, once on a mesh of two by two. `kernel_layouts` says which kernels are cut
-along which axis, for this package's own decoder and for KerasHub's families;
-`distribution_of` makes a `keras.distribution` of it.
+On JAX, a model lies on a mesh of devices with two axes:
+
+- One axis splits the rows of a batch.
+- The other axis splits the heads, the neurons and the vocabulary.
+
+Scores and masks are split like the neurons. When the model becomes narrow, all devices
+keep the same number of neurons.
+
+## Train the same model twice
+
+`kernel_layouts` says along which axis each kernel is split, for this package's own
+decoder and for KerasHub's families. `distribution_of` makes a `keras.distribution` from
+it. The mesh here is two by two.
 """
 
 config = DecoderConfig(
@@ -88,22 +97,32 @@ print("loss on one device ", np.round(expected["loss"], 4), expected["width"])
 print("loss on four       ", np.round(found["loss"], 4), found["width"])
 
 """
-## As one file
+## Describe the mesh in a file
+
+Add this table to a run's TOML file:
 
     [distribution]
     mesh = { data = 4, model = 2 }
 
-in a run's TOML, and the same `keras-idea train my_run.toml` in every process. On Slurm, GKE
-and TPU pods jax finds the others by itself; elsewhere give each process Keras's variables
-`KERAS_DISTRIBUTION_JOB_ADDRESSES`, `KERAS_DISTRIBUTION_NUM_PROCESSES` and
-`KERAS_DISTRIBUTION_PROCESS_ID`. Checkpoints are one for all processes, and a run goes on from
-them with any mesh. What a mesh would take of each device, before there is one:
+Then start the same `keras-idea train my_run.toml` in every process. On Slurm, GKE and
+TPU pods JAX finds the other processes. Elsewhere, set three of Keras's variables in
+each process: `KERAS_DISTRIBUTION_JOB_ADDRESSES`, `KERAS_DISTRIBUTION_NUM_PROCESSES` and
+`KERAS_DISTRIBUTION_PROCESS_ID`.
+
+All processes share one checkpoint, and a run resumes from it with any mesh. This
+command estimates memory per device before you have the mesh:
 
     keras-idea plan my_run.toml --devices 16x4 --target v5e:8x8
 
 ## TensorFlow and PyTorch
 
-- TensorFlow: `MirroredStrategy` prunes as one device does. Other strategies are refused by
-  name when `fit` begins.
-- PyTorch: `DistributedDataParallel`, as in examples/prune_ddp.py; FSDP is refused by name.
+- TensorFlow: `MirroredStrategy` prunes as one device does. Other strategies raise
+  `ValueError` when `fit` begins.
+- PyTorch: `DistributedDataParallel` works, as in examples/prune_ddp.py. FSDP raises
+  `ValueError`.
+
+## Next steps
+
+- [Resume a long run after a kill](a_run_that_lasts.md).
+- [Prune in your own training loop](custom_training_loop.md).
 """

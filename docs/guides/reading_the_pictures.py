@@ -1,21 +1,20 @@
 """
-Title: Reading the pictures
+Title: Read the plots of a run
 Author: the keras-idea authors
 Date created: 2026/11/23
-Last modified: 2026/11/23
-Description: What a run draws, and what each curve should look like.
+Last modified: 2026/11/26
+Description: What a run plots, and what each curve should look like.
 Accelerator: None
 """
 
 """
-## A run, in one line
+## Goal
 
-    keras-idea train my_run.toml
+You start a run with one command and read its plot, its table and its logs. You learn
+what each curve should look like.
 
-leaves a folder with the metrics, a table, a sample of text, the narrow model and a picture.
-`keras-idea train` alone is the demo: five minutes on two cores. Here is a run of seconds.
-
-Needed beside a backend: `pip install "keras-idea[cli]"`.
+You need a backend and `pip install "keras-idea[cli]"`. The run below takes seconds. The
+demo, `keras-idea train` without a file, takes five minutes on two cores.
 """
 
 import os
@@ -54,39 +53,57 @@ main(["train", "small_run.toml"])
 print(sorted(path.name for path in pathlib.Path("runs/small").iterdir()))
 
 """
-## The picture: runs/small/run.png
+The call of `main` does what `keras-idea train small_run.toml` does on the command line.
+The run folder holds the metrics, a table, a sample of text, the narrow model and a
+plot.
 
-From top to bottom, over optimizer steps:
+## Read the plot: runs/small/run.png
+
+The plot has four parts over the optimizer steps, from top to bottom:
 
 1. **Learning rate.** One cosine over all stages, or two with `rewarm`.
-2. **Width.** Flat, then the cubic fall, then flat: fast at first, slow at the end. A width
-   that does not fall means that nothing was pruned; the run stops with an error then. The
-   dashed line is where the arrays became smaller.
-3. **Loss**, of training (lines) and of held-out text (points), with the narrow model from
-   scratch beside it if the run trains one. A small bump where neurons go is usual; it is gone
-   before the recovery ends. A bump that stays means that too much was cut, or that the
-   learning rate was too low by then to repair it: prune earlier, or try `rewarm = 1.0`.
-4. **Lives of the neurons.** A row a neuron of one layer, in the order in which they went.
-   The color is its rank in importance among the living; grey: pruned. Rows that were pale
-   long before they went were never worth much, and the ranking had settled. Colors that
-   still change when pruning begins say that it begins early, or that the neurons are alike.
+2. **Width.** It is flat, then falls by a cubic (fast at first, slow at the end), then
+   is flat again. If the width does not fall, nothing was pruned, and the run stops with
+   an error. The dashed line marks the step at which the model becomes narrow.
+3. **Loss.** Lines show the training loss and points the loss on held-out text. If the
+   run trains the scratch baseline, its curve is in the same plot. A small bump during
+   pruning is usual, and it disappears before the recovery stage ends. A bump that stays
+   has two possible causes: too many neurons were pruned, or the learning rate was too
+   low for the model to recover. Prune earlier, or try `rewarm = 1.0`.
+4. **Neurons.** One row per neuron, per layer, sorted by the step at which it was
+   pruned. The color shows the neuron's rank of importance among the active neurons.
+   Gray means pruned. If a row is pale long before its neuron is pruned, the neuron was
+   never important and the ranking had settled. If colors still change when pruning
+   begins, either pruning begins too early or the neurons are alike.
 
-## The table: runs/small/table.md
+## Read the table: runs/small/table.md
 
-The wide model just before pruning, the pruned one, and the narrow one from scratch on the
-same batches, in bits a byte of text that none has seen. Whether pruning paid is the difference
-of the last two, and with one seed that is a hint: the map in benchmarks/results/paper has the
-errors.
+The table compares three models in bits per byte of held-out text; lower is better:
 
-## Two runs side by side
+- the wide model just before pruning,
+- the pruned model,
+- the scratch baseline, trained on the same batches.
+
+The difference between the last two says whether pruning paid. With one seed it is only
+a hint; the results in benchmarks/results/paper have standard errors.
+
+## Compare two runs
 
     keras-idea report runs/a runs/b
 
-prints their tables and writes one page that needs nothing else.
+This command prints the tables of both runs and writes one self-contained page.
 
-## While it runs
+## Watch a run
 
-`tensorboard = true` under `[run]`, then `tensorboard --logdir runs` and the tab
-`#custom_scalars`. *Churn* is how many neurons changed sides of the line since the last look:
-it falls as the scores settle. If it is still high when pruning begins, begin later.
+Set `tensorboard = true` under `[run]`. Then call `tensorboard --logdir runs` and open
+the tab `#custom_scalars`.
+
+*Churn* counts the neurons that entered or left the most important ones since the last
+reading. The most important ones are as many as pruning will keep. Churn falls as the
+scores settle. If it is still high when pruning begins, begin later.
+
+## Next steps
+
+- [Resume a long run after a kill](a_run_that_lasts.md).
+- [All commands and settings](../command_line.md).
 """

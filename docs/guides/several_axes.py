@@ -1,29 +1,20 @@
 """
-Title: A smaller checkpoint, over several axes under one budget
+Title: Prune neurons and attention heads under one budget
 Author: the keras-idea authors
 Date created: 2026/11/25
-Last modified: 2026/11/25
-Description: Pruning neurons and attention heads to a budget, in fit or in one step.
+Last modified: 2026/11/26
+Description: Prune a checkpoint to a budget of parameters, in `fit` or in one step.
 Accelerator: None
 """
 
 """
-## Two ways
+## Goal
 
-You have a trained checkpoint and a budget: a number of parameters, of bytes, or of FLOPs a
-token. Two ways lead to it:
+You prune a trained checkpoint to a budget: a number of parameters, of bytes, or of
+FLOPs per token. You do it in two ways, in `fit` and in one step, and compare them.
 
-- **In `fit`**: `IdeaPruneCallback` prunes neurons and key/value heads while the model trains.
-  All kinds keep the same fraction, and the optimizer's state is carried over.
-- **In one step**: `ki.search` judges shapes within the budget without training, blocks and
-  hidden size included. `ki.shrink` makes the shape that you choose, and you train it.
-
-Both end with a stock model. This guide goes both ways from one checkpoint.
-
-## A checkpoint
-
-Any preset of a [family](../families.md) whose config holds `head_dim` can lose heads: Mistral,
-Qwen3, Gemma. This guide needs no network, because it trains a small Mistral itself.
+You need a backend and `pip install "keras-idea[hub,cli]"`. This guide trains its own
+small checkpoint, so it needs no network.
 """
 
 import os
@@ -52,7 +43,7 @@ def train(model, steps, peak, start, callbacks=()):
     rate = ki.CosineDecay(peak, peak / 100, steps, warmup_steps=10)
     model.compile(keras.optimizers.AdamW(rate), nats, weighted_metrics=None)
     stream = corpus.batches(seed=0, batch_size=BATCH, length=LENGTH, start_step=start)
-    # Arrays or a `tf.data` dataset work with `model.fit`; a generator needs Keras's own.
+    # Arrays or `tf.data` work with `model.fit`; a generator needs Keras's own `fit`.
     keras.Model.fit(
         model,
         ((as_inputs(x), y) for x, y in stream),
@@ -82,22 +73,36 @@ def load():
 
 
 """
-## What can be cut
+## Two ways to a budget
 
-`ki.find_groups` lists what the callback prunes: the neurons of each FFN, and the key/value
-heads of each attention layer. The unit is a key/value head with all query heads that read it:
-here four units of two query heads each in a layer.
+- **In `fit`**: `IdeaPruneCallback` prunes neurons and key/value heads while the model
+  trains. All kinds keep the same fraction, and the optimizer's state is carried over.
+- **In one step**: `ki.search` judges shapes within the budget without training. It can
+  also remove blocks and reduce the hidden size. `ki.shrink` makes the shape that you
+  choose, and you train it.
+
+Both ways end with a stock model.
+
+## What can be pruned
+
+The checkpoint made above is a small Mistral. Any preset of a [family](../families.md)
+whose config holds `head_dim` can lose heads: Mistral, Qwen3, Gemma.
+
+`ki.find_groups` lists what the callback can prune: the neurons of each FFN, and the
+key/value heads of each attention layer. One unit is a key/value head with all query
+heads that read it. Here each layer has four units of two query heads each.
 """
 
 for group in ki.find_groups(lm):
     print(group.name, group.hidden_dim, group.kind)
 
 """
-## In fit, two kinds by one ratio
+## Prune two kinds in `fit`, by one ratio
 
-With `kinds` and a budget the callback finds the one fraction that all kinds keep. It starts at
-once (`begin_step=0`), because the model is trained already, and the last steps recover. The
-learning rate is that of fine-tuning, far below that of pretraining.
+With `kinds` and a budget, the callback finds the one fraction that all kinds keep.
+Pruning starts at once (`begin_step=0`), because the model is already trained. In the
+last steps the model recovers. The learning rate is that of fine-tuning, far below that
+of pretraining.
 """
 
 BUDGET = lm.backbone.count_params() * 2 // 3
@@ -119,11 +124,12 @@ pruning = ki.IdeaPruneCallback(
 train(in_fit, 150, 1e-3, start=150, callbacks=[pruning])
 
 """
-## In one step: search, then shrink
+## Prune in one step: search, then shrink
 
-`ki.search` measures the importance of the parts that `kinds` names once, and
-judges the shapes that fit the budget by the loss on the data. The picture shows each shape. The
-order before training is a guess about the order after it: train the best few and compare.
+`ki.search` measures once how important the parts named in `kinds` are. Then it judges
+the shapes that fit the budget by their loss on the data. The plot shows each shape. The
+order before training only predicts the order after training, so train the best few
+shapes and compare.
 """
 
 windows = next(corpus.batches(seed=1, batch_size=256, length=LENGTH))
@@ -134,7 +140,7 @@ found = ki.search(
     model,
     data,
     target_parameters=BUDGET,
-    # Of two blocks none can go: `limits` keeps 0.7 of them unless you say less.
+    # No block can be removed: by default, `limits` keeps at least 0.7 of the two.
     kinds=["neurons", "kv_groups"],
     candidates=4,
     plot="search.png",
@@ -144,11 +150,11 @@ before_training = bits(in_one_step)
 train(in_one_step, 150, 1e-3, start=150)
 
 """
-## Which one?
+## Compare the two ways
 
-Both trained for equally many steps on the same batches. Bits per byte, less is better. For a
-real decision use your data and several seeds: differences of this size are within what another
-seed changes.
+Both models trained for the same number of steps on the same batches. The numbers are
+bits per byte; lower is better. For a real decision use your data and several seeds.
+Differences of this size are within what another seed changes.
 """
 
 for name, bits_per_byte, size in (
@@ -160,14 +166,16 @@ for name, bits_per_byte, size in (
 print(f"in one step, before it trained: {before_training:.3f}")
 
 """
-On a small Mistral of six blocks (`benchmarks/results/recover_shapes.md`) the order of the search
-was nearly that after recovery, and shapes with a block less were the best ones: 0.03 bits per byte
-below FFNs alone at two thirds of the parameters, 0.10 at half. FFNs alone were better in `fit` than
-in one step, by 0.02 to 0.05.
+We measured a small Mistral of six blocks (`benchmarks/results/recover_shapes.md`):
 
-## Save it
+- The order of the search was nearly the order after recovery.
+- Shapes with one block less were the best ones. Compared with pruning FFNs alone, they
+  had 0.03 bits per byte less at two thirds of the parameters, and 0.10 less at half.
+- Pruning FFNs alone was better in `fit` than in one step, by 0.02 to 0.05.
 
-The narrow model is stock: its preset loads in a process that knows nothing of keras-idea.
+## Save the model
+
+The narrow model is a stock model. Its preset loads in a process without keras-idea.
 """
 
 in_fit.save_to_preset("smaller")
@@ -177,8 +185,15 @@ print(loaded.backbone.num_key_value_heads, "of 4 key/value heads")
 """
 ## What is not possible
 
-- Heads: where a family computes `head_dim` from `hidden_dim` and the number of heads (GPT-2,
-  Llama), its stock class cannot hold fewer of them. `ki.find_groups` leaves them out.
-- Blocks and hidden size are cut in one step, never within `fit`; hidden size of KerasHub's models
-  alone.
+- Some families compute `head_dim` from `hidden_dim` and the number of heads (GPT-2,
+  Llama). A stock class of such a family cannot hold fewer heads. `ki.find_groups`
+  leaves these heads out.
+- Blocks and hidden size are reduced only in one step, never within `fit`. The hidden
+  size is reduced only in KerasHub's models.
+
+## Next steps
+
+- [Prune a released checkpoint](released_checkpoint.md), with the original model as
+  teacher.
+- [Look up the tested families](../families.md) of KerasHub.
 """

@@ -1,28 +1,21 @@
 """
-Title: Prune a model of your own while it trains
+Title: Prune your own model with `PrunableGatedFFN`
 Author: the keras-idea authors
 Date created: 2026/11/23
-Last modified: 2026/11/24
-Description: `PrunableGatedFFN`, a layer that shows its mask and its scores.
+Last modified: 2026/11/26
+Description: Use a gated FFN layer that shows its mask, its scores and its width.
 Accelerator: None
 """
 
 """
-## What happens
+## Goal
 
-You train a model whose feed-forward networks (FFNs) are wider than you want them in the end. In
-the middle of `fit` the least important neurons are masked, a few at a time. Then the kernels
-and the optimizer's state are sliced, and the same `fit` continues with a narrow model.
+You train a wide model, prune it in the middle of `fit`, and end with a narrow model.
+You use `ki.PrunableGatedFFN`, a gated feed-forward network (FFN) that shows its pruning
+state: `mask`, `scores` and `width`.
 
-`Dense` layers are pruned in the same way (guide "Prune any Keras model"). This guide uses
-`ki.PrunableGatedFFN`, a gated FFN that shows its pruning state: its `mask`, its `scores` and
-its `width`. The mask is saved with the model and holds whoever trains it.
-
-The FFN is `down(silu(up(x)) * gate(x))`; a neuron is a column of `up` and of `gate` and a row
-of `down`. Training measures each neuron's importance: the mean of |w * dL/dw| over each of its
-three parts, the greatest of the three, smoothed over steps.
-
-## Setup
+You need a backend and nothing else. If your model has `Dense` layers, start with [Prune
+any Keras model](any_keras_model.md): they are pruned in the same way.
 """
 
 import os
@@ -37,10 +30,22 @@ import keras_idea as ki
 keras.utils.set_random_seed(0)
 
 """
-## A model
+## How it works
 
-`PrunableGatedFFN` takes the place of your FFN. Everything else is plain Keras. (Without a gate
-it is `PrunableFFN`.) The task is to predict the next byte of a text, here of Keras's own source.
+In the middle of `fit` the least important neurons are masked, a few at a time. Then the
+kernels and the optimizer's state are sliced, and the same `fit` continues with a narrow
+model.
+
+The FFN computes `down(silu(up(x)) * gate(x))`. A neuron is a column of `up` and of
+`gate` with a row of `down`. Training measures each neuron's importance: the mean of |w
+* dL/dw| over each of its three parts, the greatest of the three, smoothed over steps.
+The mask is saved with the model. It stays in force, whatever trains the model.
+
+## Make a model
+
+`PrunableGatedFFN` replaces your FFN; everything else is plain Keras. For an FFN without
+a gate, use `PrunableFFN`. The model predicts the next byte of a text, here of Keras's
+own source.
 """
 
 source = "".join(
@@ -65,10 +70,11 @@ def make_model(neurons):
 model = make_model(neurons=128)
 
 """
-## One `fit`
+## Train and prune in one `fit`
 
-Half of the steps are wide, a quarter prunes, and a quarter recovers, all under one cosine.
-`ki.CosineDecay` is the paper's; any schedule and any optimizer of Keras works.
+The wide stage takes half of the steps, the pruning stage a quarter, and the recovery
+stage a quarter, all under one cosine. `ki.CosineDecay` is the paper's schedule. Any
+schedule and any optimizer of Keras works.
 """
 
 total_steps = 300
@@ -93,19 +99,21 @@ history = model.fit(
 )
 
 """
-The logs hold the mean FFN width and the share of neurons that are pruned:
+The logs hold the mean FFN width and the fraction of neurons that are pruned:
 """
 
 for epoch in range(total_steps // 50):
     print(epoch, {name: history.history[name][epoch] for name in ("width", "loss")})
 
 """
-## What comes out
+## Compact and save the model
 
-The model's FFNs are narrow already. `compact` replaces them by `GatedFFN` layers, which have
-three kernels and no pruning state. `GatedFFN` is a layer of this package, so a process that
-loads the file imports `keras_idea` first. To serve the model without this package, use Keras's
-`narrow.export(path)`, or write your FFNs of `Dense` layers.
+The FFNs of the model are narrow already. `compact` replaces them with `GatedFFN`
+layers, which have three kernels and no pruning state. `GatedFFN` is a layer of this
+package, so import `keras_idea` before you load the file.
+
+To serve the model without this package, use Keras's `narrow.export(path)`. Or build
+your FFNs from `Dense` layers.
 """
 
 narrow = ki.compact(model)
@@ -117,25 +125,34 @@ difference = np.abs(loaded.predict(x[:4], verbose=0) - model.predict(x[:4], verb
 print("greatest difference of a logit:", difference.max())
 
 """
-## What to watch
+## Good to know
 
-- `begin_step` and `prune_steps` are optimizer steps, counted as `optimizer.iterations`; an
-  epoch has `ceil(len(x) / batch_size)`. A second `fit` with the same optimizer continues the
-  count: add `int(model.optimizer.iterations)`, or compile again. Pruning must end within the
-  `fit` that it begins in, unless a callback stops that.
-- The run stops, and says why, if something else trains the model or if no gradient reaches an
-  FFN.
-- `ki.explain(model)` shows every FFN that will be pruned. All are pruned, the `Dense` ones too;
-  `groups=` of the callback chooses some.
-- `compact="progressive"` narrows the model several times on the way down, which pays if steps
-  take long compared with a compilation.
-- A learning rate that warms up again when pruning begins was better in our measurements for
-  short runs, and for long ones that lose more than half of their neurons:
-  `ki.StagedSchedule([(whole, begin), (again, rest)])`, of two schedules and their steps.
-- `method=ki.methods.Sensitivity(ema_decay=..., row_reduce=..., matrix_reduce=...)` sets how
-  importance is measured.
-- `validation_data`, metrics, clipped gradients and other callbacks work as usual; for a
-  classifier see examples/prune_in_fit.py. `EarlyStopping` may stop before pruning begins or
-  ends: give it `start_from_epoch`.
-- A budget may replace `target_dim`: `target_parameters`, `target_bytes` or `target_flops`.
+- `begin_step` and `prune_steps` are optimizer steps, counted as `optimizer.iterations`.
+  An epoch has `ceil(len(x) / batch_size)` steps.
+- A second `fit` with the same optimizer continues the count. Add
+  `int(model.optimizer.iterations)`, or compile again. Pruning must end within the `fit`
+  in which it begins, unless a callback stops that `fit`.
+- The run stops with an error if something else trains the model, or if no gradient
+  reaches an FFN.
+- `ki.explain(model)` shows every FFN that will be pruned. The callback prunes all of
+  them, `Dense` FFNs too. Its argument `groups` chooses some.
+- `compact="progressive"` narrows the model several times during pruning. It pays if
+  steps take long compared with a compilation.
+- `method=ki.methods.Sensitivity(ema_decay=..., row_reduce=..., matrix_reduce=...)` sets
+  how importance is measured.
+- `validation_data`, metrics, clipped gradients and other callbacks work as usual. For a
+  classifier see examples/prune_in_fit.py.
+- `EarlyStopping` may stop before pruning begins or ends. Give it `start_from_epoch`.
+- A budget may replace `target_dim`: `target_parameters`, `target_bytes` or
+  `target_flops`.
+
+In our measurements, warming up the learning rate again when pruning begins was better
+in two cases. These are short runs, and long runs that lose more than half of their
+neurons. Use `ki.StagedSchedule([(whole, begin), (again, rest)])` with two schedules and
+their steps.
+
+## Next steps
+
+- [Write your own pruning method](a_method_of_your_own.md).
+- [Prune in your own training loop](custom_training_loop.md).
 """

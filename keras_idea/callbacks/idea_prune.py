@@ -37,80 +37,91 @@ from keras_idea.validation import check_choice, check_int
 class IdeaPruneCallback(keras.callbacks.Callback):
     """Prunes the FFNs of a model while `fit` trains it, then narrows it.
 
-    Up to `begin_step` the model trains at full width. Over the next `prune_steps` the
-    width falls by a cubic to `target_dim`: inside the compiled step, the neurons of
-    least importance are masked. Then, with compact="end", the model becomes physically
-    narrow at the next batch: kernels and optimizer state are sliced where they are, and
-    training goes on with fast steps. With compact="progressive" it follows its masks
-    down at milestones already: the same neurons and losses in less time, unless steps
-    are cheaper than compilations, or `Dropout` acts on hidden activations: it draws
-    other numbers for fewer of them.
+    Use it to get a narrow model from one training run. In the wide stage, up to
+    `begin_step`, the model trains at full width. In the pruning stage, over the next
+    `prune_steps`, the width falls by a cubic to `target_dim`: the compiled step masks
+    the least important neurons. With `compact="end"`, the next batch then narrows the
+    model. Kernels and optimizer state are sliced in place, and later steps are fast.
+
+    `compact="progressive"` also narrows the model at milestones during pruning. It
+    prunes the same neurons, with the same losses, in less time. It is slower if steps
+    are cheaper than compilations. Neurons and losses differ if `Dropout` acts on hidden
+    activations: it draws other numbers for fewer neurons.
 
     The logs of every batch and epoch gain `width` (mean number of active neurons per
-    FFN), `sparsity` (fraction of the neurons pruned) and `learning_rate`, which later
-    callbacks see; where heads are pruned, `kv_groups` (mean number of active key/value
-    heads per attention layer). Those of an epoch are read from the model. Those of a
-    batch follow from the schedule and the count of steps; when an epoch ends and before
-    the model is narrowed, schedule and model are compared, and the run stops if they
-    differ. What
-    cannot be known without waiting for the device is left out of a batch's logs: all
-    of them where the model has a train step of its own, the rate where a later callback
-    sets it for each batch, or it is a plain function.
+    FFN), `sparsity` (fraction of the neurons pruned) and `learning_rate`. If heads are
+    pruned, they gain `kv_groups` (mean number of active key/value heads per attention
+    layer). Later callbacks see these values.
 
-    A run stopped in the middle of pruning (EarlyStopping, Ctrl-C) stays masked at its
+    If a run stops during pruning (EarlyStopping, Ctrl-C), the model stays masked at its
     present width, and `keras_idea.compact(model)` gives that width. After an exception,
-    for which Keras calls no hook, call `on_train_end()` before you train the same model
-    on without the callback, or it goes on pruning.
+    Keras calls no hook: call `on_train_end()` before you train the same model without
+    the callback, or pruning continues.
 
-    Old scores are forgotten: where nothing is compiled, or the enlarged stage is very
-    long, `scores` rest from step 10 to shortly before `begin_step` (if no `Monitor`).
-    In a train step of your own nothing is to be done: whatever the model's optimizer
-    applies is what is scored. Loops of your own: docs/guides/custom_training_loop.py.
+    In your own train step, the callback scores what the model's optimizer applies. For
+    your own loops see docs/guides/custom_training_loop.py.
 
     Args:
-        target_dim: int >= 1, neurons to keep in each FFN; or float in (0, 1), the
-            fraction to keep of those that it was built with; or None, with a budget.
-        begin_step: int >= 0, the last step at full width. Steps are optimizer steps:
-            what `optimizer.iterations` counts, since the optimizer was made.
-        prune_steps: int >= 1, steps from full width to the target.
-        method: "sensitivity" (default), "random", "activation" or "learned_mask", or
-            an object of `keras_idea.methods`, whose docstrings say more. "random" and
-            "activation" drop their neurons all at once after `begin_step`;
-            "learned_mask" learns for `prune_steps` steps and drops them then.
-        compact: "end" (default): narrow the model when pruning is done; "progressive":
-            at milestones too, 8 at most, on eager torch 64; "off": leave it masked.
-        update_every: int >= 1, steps between two masks. Default 1.
-        round_to: int >= 1, of which the target must be (an int) or becomes (else) a
-            multiple. Default 1.
-        log_dir: None; or the path of a folder in which `Monitor` shows the run in
-            TensorBoard (extra `tensorboard`); or a `Monitor`, to say more.
-        compile_ahead: bool, whether jax compiles narrower steps in the background,
-            which changes no number. None (default): unless steps take the CPUs.
-        targets: dict, what stays of each kind, in place of `target_dim`, which is that
-            of "neurons": such as {"neurons": 0.4, "kv_groups": 0.5}. A unit of
-            "kv_groups" is a key/value head of an attention layer with the query heads
-            that read it: see `keras_idea.find_groups`. Default None.
-        groups: function of an `FFN` handle, as `keras_idea.find_ffns` gives: whether
-            it is to be pruned. None (default): all that are found.
-        target_parameters: int, a budget: parameters that the narrow model may have. The
-            teacher of Keras's `Distiller` does not count; of another class, it does.
-        target_flops: int, operations of a token, forward: two a weight in a matrix.
-        target_bytes: int, those of the parameters in `target_dtype`, which is "float32"
-            (default), "bfloat16", "float16" or "int8".
-        kinds: list of the kinds that a budget prunes; of several each keeps the same
-            fraction. Default: "neurons" alone.
+        target_dim: int >= 1, float in (0, 1) or None. Neurons to keep in each FFN, or
+            the fraction of those that it was built with. Defaults to None.
+        begin_step: int >= 0. The last step at full width. Steps are optimizer steps, as
+            `optimizer.iterations` counts them since the optimizer was made. Required.
+        prune_steps: int >= 1. Steps from full width to the target. Required.
+        method: str or `Method`. How neurons are chosen: "sensitivity", "random",
+            "activation", "learned_mask" or an object of `keras_idea.methods`. "random"
+            and "activation" prune all at once after `begin_step`; "learned_mask" learns
+            for `prune_steps` steps, then prunes. Defaults to "sensitivity".
+        compact: str. When the model is narrowed. "end": when pruning is done.
+            "progressive": at milestones too, at most 8 (on eager torch 64). "off":
+            never, so the model stays masked. Defaults to "end".
+        update_every: int >= 1. Steps between two masks. Defaults to 1.
+        round_to: int >= 1. Rounds the FFN width to a multiple of this number: fractions
+            to the nearest, budgets down. An integer `target_dim` must already be a
+            multiple. Defaults to 1.
+        log_dir: path, `Monitor` or None. Folder for the TensorBoard logs of a `Monitor`
+            (extra `tensorboard`), or your own `Monitor`. Defaults to None.
+        compile_ahead: bool or None. Whether JAX compiles narrower steps in the
+            background. No number changes. Defaults to None: unless CPUs run the steps.
+        targets: dict or None. What each kind keeps, in place of `target_dim` (which is
+            the target of "neurons"): {"neurons": 0.4, "kv_groups": 0.5}. Units of
+            "kv_groups" are key/value heads with their query heads; see
+            `keras_idea.find_groups`. Defaults to None.
+        groups: function or None. Takes an `FFN` handle, as from `keras_idea.find_ffns`,
+            and returns whether to prune it. None prunes all. Defaults to None.
+        target_parameters: int >= 1 or None. A budget: the parameters that the narrow
+            model may have. The teacher of Keras's `Distiller` does not count; that of
+            another class does. Defaults to None.
+        target_bytes: int >= 1 or None. A budget: bytes in `target_dtype`. Defaults to
+            None.
+        target_flops: int >= 1 or None. A budget: operations per token in a forward
+            pass, two per weight in a matrix. Defaults to None.
+        target_dtype: str. "float32", "bfloat16", "float16" or "int8". Defaults to
+            "float32".
+        kinds: list of str. The kinds that a budget prunes. If there are several, each
+            keeps the same fraction. Defaults to ("neurons",).
 
     Raises:
-        ValueError: for an argument outside its range; when `fit` begins, if the model
-            has no prunable FFN or is not compiled, the target is wider than an FFN or
-            cannot be met, the steps do not fit in the run, the optimizer's state cannot
-            be carried, or the method cannot work there.
+        ValueError: If an argument is outside its range. When `fit` begins: if the model
+            has no prunable FFN or is not compiled, or if the target is wider than an
+            FFN or cannot be met. If the steps do not fit in the run, the optimizer's
+            state cannot be carried over, or the method cannot work there.
 
     Example:
     >>> prune = IdeaPruneCallback(target_dim=4, begin_step=1, prune_steps=2)
     >>> _ = model.fit(data, callbacks=[prune], verbose=0)
     >>> [ffn.hidden_dim for ffn in ki.find_ffns(model)]
     [4, 4]
+
+    Notes:
+        The logs of an epoch are read from the model; those of a batch follow from the
+        schedule and the step count. The two are compared when an epoch ends and before
+        the model is narrowed; if they differ, the run stops. A batch's logs omit what
+        needs a wait for the device. If the model has its own train step, that is all
+        values. If a later callback sets the rate per batch, or it is a plain function,
+        it is the rate.
+
+        Old scores are forgotten. If nothing is compiled or the wide stage is very long,
+        scores rest from step 10 to shortly before `begin_step` (without a `Monitor`).
 
     Source: IDEA Prune (arXiv 2503.05920), Algorithm 1.
     """
@@ -179,7 +190,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         return self.method.end_step(self.begin_step, self.prune_steps)
 
     def on_train_begin(self, logs: dict | None = None) -> None:
-        """Checks everything that can fail, and sets the method to work."""
+        """Checks everything that can fail, and starts the method."""
         self._session, self._call_off = None, None
         self._outer = id(sys.exc_info()[1])  # `fit` may be called in an `except`
         if keras.backend.backend() == "tensorflow" and not is_built(self.model):
@@ -213,7 +224,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         session.begin(model, start, tracing)
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
-        """Notes where the optimizer stands: reading it each batch would cost."""
+        """Reads the optimizer's step once: for each batch it would cost time."""
         self._count_epoch(self.model)
         self._batches = 0
         if self._session is not None:
@@ -241,7 +252,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             logs["learning_rate"] = rate
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        """As for a batch, and narrows the model if pruning ended with the epoch."""
+        """Adds the same to the logs; narrows the model if pruning ended here."""
         model = self.model
         batches = self._count.batches(model.optimizer)
         self._check(model)
@@ -254,7 +265,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
                 logs.setdefault("learning_rate", rate)
 
     def on_train_end(self, logs: dict | None = None) -> None:
-        """Leaves the masks as the last step made them, and no schedule behind.
+        """Ends pruning, with the masks of the last step.
 
         Warns if training ended before pruning did.
         """

@@ -51,17 +51,17 @@ class Checkpoint(keras.callbacks.Callback):
     """Saves everything that a run needs to resume, at the end of epochs.
 
     Use it for runs that may be killed. It saves weights, the optimizer (with its
-    learning rate and its place in a schedule), scores, masks, widths, the state of a
-    pruning method, the seeds of all random numbers, the logs of every epoch, what
-    `stateful` objects hold, and what Keras's own callbacks remember (EarlyStopping,
-    ReduceLROnPlateau, ModelCheckpoint, SwapEMAWeights). A resumed run equals one that
-    was never stopped: bit for bit on a CPU, where it was tested. It must be last in
-    `callbacks`.
+    learning rate and its place in a schedule), scores, masks, widths, and the state of
+    a pruning method. It also saves the seeds of all random numbers, the logs of every
+    epoch, and what `stateful` objects hold. Keras's own callbacks resume with what they
+    remember (EarlyStopping, ReduceLROnPlateau, ModelCheckpoint, SwapEMAWeights). A
+    resumed run equals one that was never stopped: bit for bit on a CPU, where it was
+    tested. It must be last in `callbacks`.
 
     Call `restore(model)` before `fit`, in every run. A folder with checkpoints that
     were not restored raises an error when `fit` begins. Later calls of `fit` with the
-    same object add to the same folder, but `restore` returns the epochs of the last
-    one only: give each stage of a run a `Checkpoint` with a folder of its own.
+    same object add to the same folder, but `restore` returns the epochs of the last one
+    only. Give each stage of a run its own `Checkpoint` and folder.
 
     A checkpoint that cannot be written stops the run with a `DiskError`, as does a disk
     with too little room when training begins. The earlier checkpoints stay intact.
@@ -79,11 +79,11 @@ class Checkpoint(keras.callbacks.Callback):
             None.
 
     Raises:
-        ValueError: for an argument outside its range, and for a folder that cannot be
-            made. When `fit` begins: for callbacks in the wrong order.
-        CheckpointError: when `fit` begins or later, if the folder holds checkpoints of
+        ValueError: If an argument is outside its range, or if a folder cannot be made.
+            When `fit` begins: if the callbacks are in the wrong order.
+        CheckpointError: When `fit` begins or later, if the folder holds checkpoints of
             another run.
-        DiskError: if a checkpoint cannot be written, or there is no room for one.
+        DiskError: If a checkpoint cannot be written, or if there is no room for one.
 
     Example:
     >>> checkpoint = Checkpoint("runs/mine/checkpoints", identity={"seed": 0})
@@ -96,10 +96,10 @@ class Checkpoint(keras.callbacks.Callback):
     2
 
     Notes:
-        Keras's running means begin anew at the end of an epoch, so only there a run can
-        resume exactly. Each checkpoint is written under a temporary name and renamed.
-        Its digests are verified before it is used; a damaged one is skipped in favor of
-        the one before, with a warning.
+        Keras resets its running means at the end of an epoch, so a run can resume
+        exactly only there. Each checkpoint is written under a temporary name and
+        renamed. Its digests are verified before it is used. If one is damaged, the one
+        before it is used, with a warning.
     """
 
     def __init__(
@@ -128,18 +128,19 @@ class Checkpoint(keras.callbacks.Callback):
         self._random_state: dict[str, np.ndarray] | None = None
 
     def restore(self, model: keras.Model) -> int:
-        """Puts a model, and everything else, into the state of the last checkpoint.
+        """Restores a model, and everything else, to the state of the last checkpoint.
 
         Args:
             model: keras.Model. It must be built, and made and compiled as at the
                 beginning of the run. It is narrowed if the saved one was.
 
         Returns:
-            int, the number of epochs done: the `initial_epoch` of `fit`, and times the
-            steps per epoch the first batch. 0 if there is no checkpoint.
+            int, the number of epochs done; pass it to `fit` as `initial_epoch`.
+            Multiplied by the steps per epoch, it gives the first batch. 0 if there is
+            no checkpoint.
 
         Raises:
-            CheckpointError: if the checkpoint is of another run or model, or if all
+            CheckpointError: If the checkpoint is of another run or model, or if all
                 checkpoints are damaged.
         """
         names = self._files.names()

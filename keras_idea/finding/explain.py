@@ -17,11 +17,12 @@ class Explanation:
     """What can be pruned in a model, and why the rest cannot.
 
     Attributes:
-        taken: dict, name of an FFN -> its neurons.
-        heads: dict, name of an attention layer -> its key/value heads, which are pruned
-            where "kv_groups" is asked for.
-        left_out: dict, path of a Dense or EinsumDense layer -> why its outputs are not
-            neurons that can be pruned; of an attention layer -> why its heads cannot.
+        taken: dict. Maps the name of an FFN to its number of neurons.
+        heads: dict. Maps the name of an attention layer to its number of key/value
+            heads. They are pruned if you name "kv_groups".
+        left_out: dict. Maps the path of a layer to a reason. For a Dense or EinsumDense
+            layer: why its outputs are not neurons that can be pruned. For an attention
+            layer: why its heads cannot be pruned.
     """
 
     taken: dict[str, int]
@@ -29,7 +30,7 @@ class Explanation:
     left_out: dict[str, str]
 
     def __str__(self) -> str:
-        """A table: a line for each FFN, attention layer, and layer that is left out."""
+        """A table: one line per FFN, attention layer, and layer that is left out."""
         rows = [(name, plural(n, "neuron")) for name, n in self.taken.items()]
         rows += [(name, plural(n, "key/value head")) for name, n in self.heads.items()]
         rows += [(path, f"no: {why}") for path, why in self.left_out.items()]
@@ -40,15 +41,17 @@ class Explanation:
 def explain(model: keras.layers.Layer) -> Explanation:
     """Says which neurons and heads of a model can be pruned, and why others cannot.
 
+    Print the result before you train, to see what `IdeaPruneCallback` will prune.
+
     Args:
-        model: a built Keras model or layer.
+        model: keras.layers.Layer. A built Keras model or layer.
 
     Returns:
-        `Explanation`; printed, it is a table of every Dense, EinsumDense and attention
-        layer. An attention layer's projections are not told of by themselves.
+        `Explanation`. Printed, it is a table of every Dense, EinsumDense and attention
+        layer. The projections inside an attention layer have no lines of their own.
 
     Raises:
-        ValueError: if `model` is no Keras layer.
+        ValueError: If `model` is not a Keras layer.
 
     Example:
     >>> ki.explain(model).taken

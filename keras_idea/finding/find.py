@@ -31,21 +31,22 @@ UNITS: dict[Kind, str] = {"neurons": "neurons", "kv_groups": "key/value heads"}
 
 @dataclasses.dataclass(frozen=True)
 class FFN:
-    """The neurons of one FFN, whatever layers it is made of.
+    """A handle for the neurons of one FFN, whatever layers hold them.
 
-    Or, of kind "kv_groups", the key/value heads of one attention layer, each with its
-    query heads: what is said of neurons holds of them.
+    If its kind is "kv_groups", it is a handle for the key/value heads of one attention
+    layer, each with its query heads. What is said of neurons then holds for heads.
 
     Attributes:
-        name: str, the path of its layer; of Dense layers that of what holds them, if
-            it holds no others. Where several would have one name, a number follows.
-        layer: the Keras layer that it is known by: an FFN of this package, the first
-            of its Dense layers, the layer that holds the matrices of experts, or the
-            attention layer.
-        weights: what holds its kernels: that layer, a `DenseGroup`, an `ExpertGroup`
-            or an `AttentionGroup`. All experts of a mixture are one `FFN`; of each
-            equally many neurons are active, and in the shapes below
-            `experts, hidden_dim` stands in place of `hidden_dim`.
+        name: str. The path of its layer. An FFN of Dense layers has the path of what
+            holds them, if that holds no others. If several have one name, a number
+            follows.
+        layer: keras.layers.Layer. The layer that identifies it: an FFN of this package,
+            the first of its Dense layers, the layer that holds the matrices of experts,
+            or the attention layer.
+        weights: object. What holds its kernels: that layer, a `DenseGroup`, an
+            `ExpertGroup` or an `AttentionGroup`. One `FFN` holds all experts of a
+            mixture, each with the same number of active neurons. Its shapes have
+            `experts, hidden_dim` in place of `hidden_dim`.
     """
 
     name: str
@@ -59,7 +60,7 @@ class FFN:
 
     @property
     def layers(self) -> list[keras.layers.Layer]:
-        """List of the layers whose weights the neurons have."""
+        """List of the layers that hold the weights of the neurons."""
         return getattr(self.weights, "layers", [self.layer])
 
     @property
@@ -71,12 +72,12 @@ class FFN:
 
     @property
     def held_state(self) -> NeuronState | None:
-        """Its `NeuronState`; None where nobody has asked for one yet."""
+        """Its `NeuronState`, or None if nobody has asked for one yet."""
         return self.layer.state if self.masks_itself else held_state(self.layer)
 
     @property
     def masks_itself(self) -> bool:
-        """bool, whether its layer has a mask in the forward pass."""
+        """bool, whether its layer applies a mask in the forward pass."""
         return isinstance(self.layer, Prunable)
 
     @property
@@ -86,30 +87,30 @@ class FFN:
 
     @property
     def hidden_dim(self) -> int:
-        """int, neurons the kernels have places for."""
+        """int, neurons that the kernels hold, active or pruned."""
         return self.weights.hidden_dim
 
     @property
     def full_dim(self) -> int:
-        """int, neurons it was built with, before any narrowing."""
+        """int, neurons that it was built with, before any narrowing."""
         return (self.built and self.state.full_dim) or self.hidden_dim
 
     @property
     def original_indices(self) -> np.ndarray:
-        """The numbers that its neurons had at first, as an int array."""
+        """Array of int, the index that each neuron had at first."""
         if not self.built:
             return np.arange(self.hidden_dim)
         index = keras.ops.convert_to_numpy(self.state.original_index)
         return index.astype("int64")
 
     def by_first_number(self, values: np.ndarray) -> np.ndarray:
-        """Values of its neurons, in the places that these had at first.
+        """Puts one value per neuron at the index that the neuron had at first.
 
         Args:
-            values: float array, of the mask's shape.
+            values: float array. One value per neuron, in the shape of the mask.
 
         Returns:
-            float array as wide as it was built, NaN where a neuron was cut out.
+            float array of the full width, NaN for each neuron that was removed.
         """
         index = self.original_indices
         every = np.full((*index.shape[:-1], self.full_dim), np.nan, values.dtype)
@@ -123,12 +124,12 @@ class FFN:
 
     @property
     def kernels(self) -> tuple[keras.Variable, ...]:
-        """The variables up, gate (if there is one of its own) and down."""
+        """The variables up, gate (if it has its own) and down."""
         return tuple(cut.variable for cut in self.kernel_cuts())
 
     @property
     def device_parts(self) -> int:
-        """int, the equal parts into which devices cut its neurons; 1: they do not."""
+        """int, equal parts into which devices split its neurons; 1 if they do not."""
         parts = 1
         for cut in self.kernel_cuts():
             sharding = getattr(cut.variable.value, "sharding", None)  # of jax's arrays
@@ -139,9 +140,9 @@ class FFN:
 
     @property
     def mask(self) -> keras.Variable:
-        """Variable `(hidden_dim,)`, float32 in {0, 1}: which neurons are active.
+        """Variable `(hidden_dim,)`, float32 in {0, 1}: 1 for an active neuron.
 
-        Of layers that do not mask themselves, at rest: those with a weight other than
+        If its layers do not mask themselves: at rest, 1 if it has a weight other than
         zero.
         """
         state = self.state
@@ -151,11 +152,11 @@ class FFN:
 
     @property
     def scores(self) -> keras.Variable:
-        """Variable `(M, hidden_dim)` or `(M, hidden_dim, input_dim)` of M kernels."""
+        """Variable `(M, hidden_dim)` or `(M, hidden_dim, input_dim)` for M kernels."""
         return self.state.scores
 
     def importance(self) -> Tensor:
-        """Importance `(hidden_dim,)` of the neurons by the present scores."""
+        """Importance `(hidden_dim,)` of the neurons, from the present scores."""
         return self.state.importance()
 
     def kept_neurons(self) -> np.ndarray:
@@ -165,17 +166,17 @@ class FFN:
         return indices_of(self.mask, self.name)
 
     def kernel_cuts(self) -> list[Cut]:
-        """How its neurons lie in the kernels."""
+        """Where its neurons are in the kernels."""
         return [cut for cut in self.cuts() if not cut.is_bias]
 
     def cuts(self) -> list[Cut]:
-        """How its neurons lie in the weights, the kernels first."""
+        """Where its neurons are in the weights, the kernels first."""
         return self.weights.cuts()
 
     def cuts_with_gradients(self) -> list[Cut]:
         """The cuts in which neurons of zeros may have gradients other than zero.
 
-        Where nothing is compiled, to set these to zero costs more than it computes.
+        If nothing is compiled, zeroing gradients is slow, so other cuts are omitted.
         """
         if keras.backend.backend() != "torch" or not self._is_quiet:
             return self.cuts()
@@ -192,14 +193,14 @@ class FFN:
 
     @property
     def shows_hidden(self) -> bool:
-        """bool, whether a method can look at its hidden activations."""
+        """bool, whether a method can read its hidden activations."""
         return self.masks_itself or self._reader is not None
 
     def set_probe(self, probe: Any) -> list[keras.Variable]:
-        """Hangs a probe in the way of the hidden activations; None takes it off.
+        """Puts a probe in the way of the hidden activations; None removes it.
 
         Returns:
-            list of the variables given up, which the optimizer must forget.
+            list of the removed variables, which the optimizer must forget.
         """
         reader = None if self.masks_itself else self._reader
         if reader is not None and is_measured(reader):
@@ -220,21 +221,22 @@ class FFN:
 
 
 def find_groups(model: keras.layers.Layer, kinds: Sequence[Kind] = KINDS) -> list[FFN]:
-    """Finds everything in a model that can be pruned.
+    """Finds everything in a model that can be pruned: neurons and heads.
 
     Args:
-        model: a built Keras model or layer, as of `find_ffns`.
-        kinds: list of "neurons" (see `find_ffns`) and "kv_groups": the key/value heads
-            of Keras's `MultiHeadAttention` and `GroupQueryAttention`, of this package's
-            decoder and of KerasHub's models whose config says how wide a head is, each
-            with the query heads that read it. Default both.
+        model: keras.layers.Layer. A built Keras model or layer, as in `find_ffns`.
+        kinds: list of str. "neurons" (see `find_ffns`) and "kv_groups": key/value
+            heads, each with the query heads that read it. These are heads of Keras's
+            `MultiHeadAttention` and `GroupQueryAttention`, of this package's decoder,
+            and of KerasHub's models whose config holds the width of a head. Defaults to
+            both.
 
     Returns:
         list of handles, each of one `kind`: first those of FFNs, then those of
         attention layers, in the model's own order.
 
     Raises:
-        ValueError: if `model` is no Keras layer, or for another kind.
+        ValueError: If `model` is not a Keras layer, or for another kind.
 
     Example:
     >>> for group in find_groups(model):
@@ -256,20 +258,21 @@ def find_groups(model: keras.layers.Layer, kinds: Sequence[Kind] = KINDS) -> lis
 def find_ffns(model: keras.layers.Layer) -> list[FFN]:
     """Finds every FFN in a model whose neurons can be pruned.
 
-    Those are the FFNs of this package, and Dense (or such EinsumDense) layers whose
-    outputs reach Dense layers, and nothing else, through operations on each neuron
-    alone: they are found by following the data, through composite layers too. Of
-    KerasHub's mixtures of experts a table says where they are.
+    These are the FFNs of this package, and FFNs of Dense (or similar EinsumDense)
+    layers. The outputs of such a layer must reach Dense layers, and nothing else,
+    through operations on each neuron alone. The data is followed through the model,
+    composite layers included. For KerasHub's mixtures of experts, a table says where
+    the FFNs are.
 
     Args:
-        model: a built Keras model or layer: functional, Sequential, subclassed, of
-            KerasHub; of a `Distiller` its student.
+        model: keras.layers.Layer. A built Keras model or layer: functional, Sequential,
+            subclassed or from KerasHub. In a `Distiller`, the student is searched.
 
     Returns:
         list of `FFN` handles in the model's own order; empty if there is none.
 
     Raises:
-        ValueError: if `model` is no Keras layer.
+        ValueError: If `model` is not a Keras layer.
 
     Example:
     >>> for ffn in find_ffns(model):

@@ -1,7 +1,7 @@
-"""Pruning methods: how the neurons that stay are found.
+"""Pruning methods: each decides which neurons stay.
 
-A method is an object of a subclass of `Method`, whose docstring says what it is
-asked; a new one is a file and a row in `METHODS`.
+A method is an object of a subclass of `Method`. Its docstring says what the callback
+calls. A new method of this package is a file and a row in `METHODS`.
 """
 
 from keras_idea.errors import ArgumentError
@@ -19,16 +19,16 @@ METHODS: dict[str, type[Method]] = {
 
 
 def get(identifier: str | Method) -> Method:
-    """The method that a name or an object stands for.
+    """Returns the method for a name or an object.
 
     Args:
-        identifier: str, a key of `METHODS`, or a `Method`.
+        identifier: str or `Method`. A key of `METHODS`, or a method object.
 
     Returns:
         A method object.
 
     Raises:
-        ValueError: for anything else.
+        ValueError: For anything else.
     """
     if isinstance(identifier, str) and identifier in METHODS:
         return METHODS[identifier]()

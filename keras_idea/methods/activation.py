@@ -21,33 +21,32 @@ from keras_idea.validation import check_choice, check_int
 
 
 class Activation(Method):
-    """Keeps, at `begin_step` and all at once, the neurons of largest activations.
+    """Keeps the neurons with the largest activations, all at once at `begin_step`.
 
-    With `data` the importance is exact: the model, in evaluation mode, runs over
-    the samples at `begin_step`. Without, it is gathered by the way, in the train
-    step, from the batches of the last steps before `begin_step` (as many as
-    `num_samples` needs): an approximation, because the weights move meanwhile
-    and dropout is on. Padding does not count: there, a token is taken for
-    padding if nothing in the loss depends on it.
+    With `data` the importance is exact: at `begin_step` the model runs over the samples
+    in evaluation mode. Without `data` the importance is gathered during training, from
+    the last batches before `begin_step` (as many as `num_samples` needs). This is an
+    approximation, because the weights change meanwhile and dropout is on. Padding does
+    not count. During training, a token counts as padding if nothing in the loss depends
+    on it.
 
     Args:
-        data: None, or the samples as the model's inputs: an array, or a dict of
-            arrays for several inputs; or an iterable of batches of them (of pairs
-            `(inputs, targets)` the inputs). For a KerasHub task, what its
-            preprocessor returns. Default None.
-        num_samples: int >= 1, samples to use, at most. Default 1024.
-        aggregation: "paper" (default) or "minitron", see
-            `keras_idea.functional.activation_importance`.
-        padding_mask: array `(samples, tokens)` that goes with `data` that is one
-            array: 0 where a token is padding. None: of inputs that are a dict the
-            entry whose name ends in "padding_mask", else Keras's own mask, if there
-            is one.
-        batch_size: int >= 1, samples run at once where `data` are arrays.
-            Default 32.
+        data: samples or None. The model's inputs: an array, a dict of arrays for
+            several inputs, or an iterable of batches of them. From pairs
+            `(inputs, targets)` the inputs are used. For a KerasHub task, give what its
+            preprocessor returns. Defaults to None.
+        num_samples: int >= 1. The most samples to use. Defaults to 1024.
+        aggregation: str. "paper" or "minitron"; see
+            `keras_idea.functional.activation_importance`. Defaults to "paper".
+        padding_mask: array `(samples, tokens)` or None. 0 marks a token as padding. It
+            goes with `data` that is one array. None uses the entry of a dict of inputs
+            whose name ends in "padding_mask", else Keras's own mask, if there is one.
+            Defaults to None.
+        batch_size: int >= 1. Samples per batch, if `data` are arrays. Defaults to 32.
 
     Raises:
-        ValueError: for an argument outside its range; when `fit` begins, without
-            `data`, if there is no step before `begin_step` to gather from.
+        ValueError: If an argument is outside its range. When `fit` begins without
+            `data`: if there is no step before `begin_step` to gather from.
 
     Example:
     >>> method = Activation(x, num_samples=1024)  # tokens `(samples, length)`
@@ -86,11 +85,11 @@ class Activation(Method):
         return begin_step
 
     def probe_step(self, begin_step: int, prune_steps: int) -> int:
-        """int, 0: how many steps `num_samples` takes only the batches tell."""
+        """int, 0: only the batches tell how many steps `num_samples` takes."""
         return 0
 
     def check(self, jobs: Sequence[Job], model: keras.Model, start: int) -> None:
-        """Refuses to gather where nothing comes before; see `Method.check`."""
+        """Raises an error if there is nothing to gather from; see `Method.check`."""
         begin_step = jobs[0].begin_step
         if self.data is None and start >= begin_step:
             raise ArgumentError(
@@ -100,7 +99,7 @@ class Activation(Method):
             )
 
     def make_probes(self, jobs: Sequence[Job]) -> list[GatherProbe]:
-        """A `GatherProbe` for each job, unless there are data."""
+        """Returns one `GatherProbe` per job, or none if there are data."""
         if self.data is not None:
             return []
         return [
@@ -111,7 +110,7 @@ class Activation(Method):
         ]
 
     def decide(self, model: keras.Model, jobs: Sequence[Job]) -> list[Decision]:
-        """The mask of the largest importances; see `Method.decide`."""
+        """Returns masks of the most important neurons; see `Method.decide`."""
         if self.data is None:
             statistics = [job.ffn.state.probe.statistics() for job in jobs]
         else:

@@ -15,45 +15,48 @@ from keras_idea.validation import check_int, check_number, plural
 
 
 class LearnedMask(Method):
-    r"""Learns, from `begin_step` on, a hard concrete mask of each FFN's neurons.
+    r"""Learns a hard concrete mask for each FFN's neurons, from `begin_step` on.
 
-    In every train step a mask is drawn and multiplies the hidden activations;
-    evaluation uses the deterministic one of exactly `target_dim` neurons. The masks
+    In every train step a mask is drawn and multiplies the hidden activations.
+    Evaluation uses the deterministic mask with exactly `target_dim` neurons. The masks
     minimize the loss plus
 
     $$\frac1N \sum_{i=1}^N \lambda_1 (s_i - t) + \lambda_2 (s_i - t)^2$$
 
-    over the N layers, `s_i` the expected sparsity and `t` its target, which grows
-    linearly over the first steps; the multipliers start at 0 and ascend. After
-    `prune_steps` steps the deterministic mask stays, and its soft values are folded
-    into the rows of down, so that the function is exactly the masked one.
+    over the N layers. Here `s_i` is the expected sparsity and `t` its target, which
+    grows linearly over the first steps. The multipliers start at 0 and ascend. After
+    `prune_steps` steps the deterministic mask stays. Its soft values are folded into
+    the rows of down, so the model computes exactly what the masked one does.
 
-    Masks and multipliers are trained inside the backward pass, by an AdamW of their
-    own (betas 0.9 and 0.95, epsilon 1e-8, no decay) whose rates fall by a cosine to
-    0 over `prune_steps`. The model's optimizer trains the weights alone; a clipping
-    by the global norm sees only their gradients.
-
-    A run that is stopped before the end keeps its full width and forgets the masks.
+    If a run stops before the end, it keeps its full width and forgets the masks.
 
     Args:
-        seed: int >= 0, of the masks' noise and initial values. Default 0.
-        mask_learning_rate: float >= 0, at the beginning. Default 1.0.
-        multiplier_learning_rate: float >= 0, at the beginning. Default 1.0.
-        warmup_share: float in [0, 1], the share of `prune_steps` over which the
-            target sparsity grows. Default 0.2.
+        seed: int >= 0. The seed of the masks' noise and initial values. Defaults to 0.
+        mask_learning_rate: float >= 0. The masks' learning rate at the beginning.
+            Defaults to 1.0.
+        multiplier_learning_rate: float >= 0. The multipliers' learning rate at the
+            beginning. Defaults to 1.0.
+        warmup_share: float in [0, 1]. The fraction of `prune_steps` over which the
+            target sparsity grows. Defaults to 0.2.
 
     Raises:
-        ValueError: for an argument outside its range; when `fit` begins, if the
-            sparsity exceeds 0.953, the run begins when the masks should be learned
-            already, the model is trained in several replicas, or the optimizer scales
-            the loss (mixed_float16, `loss_scale_factor`), which hides the gradient's
-            size from the mask.
+        ValueError: If an argument is outside its range. When `fit` begins: if the
+            sparsity exceeds 0.953, or if the run begins after the masks should be
+            learned. If the model is trained in several replicas. If the optimizer
+            scales the loss (mixed_float16, `loss_scale_factor`), which hides the size
+            of the gradient from the mask.
 
     Example:
     >>> method = LearnedMask(seed=1)
     >>> prune = ki.IdeaPruneCallback(
     ...     96, begin_step=500, prune_steps=250, method=method
     ... )
+
+    Notes:
+        The backward pass trains masks and multipliers, with an AdamW of their own
+        (betas 0.9 and 0.95, epsilon 1e-8, no decay). Its rates fall by a cosine to 0
+        over `prune_steps`. The model's optimizer trains only the weights, and clipping
+        by the global norm sees only their gradients.
 
     Source: Sheared LLaMA (arXiv 2310.06694), princeton-nlp/LLM-Shearing.
     """
@@ -80,7 +83,7 @@ class LearnedMask(Method):
         return begin_step + prune_steps
 
     def check(self, jobs: Sequence[Job], model: keras.Model, start: int) -> None:
-        """Refuses what the masks cannot reach or learn; see `Method.check`."""
+        """Raises an error for what masks cannot reach or learn; see `Method.check`."""
         for job in jobs:
             _check_sparsity(job)
         end_step = jobs[0].begin_step + jobs[0].prune_steps
@@ -92,7 +95,7 @@ class LearnedMask(Method):
         _check_gradient(model)
 
     def make_probes(self, jobs: Sequence[Job]) -> list[MaskProbe]:
-        """A `MaskProbe` for each job."""
+        """Returns one `MaskProbe` per job."""
         steps = jobs[0].prune_steps
         multipliers = Multipliers(self.multiplier_learning_rate, steps)
         return [
@@ -116,7 +119,7 @@ class LearnedMask(Method):
             probe.constrain_with(probes)
 
     def decide(self, model: keras.Model, jobs: Sequence[Job]) -> list[Decision]:
-        """The deterministic masks, with their soft values; see `Method.decide`."""
+        """Returns the deterministic masks, with soft values; see `Method.decide`."""
         return [_decision(job) for job in jobs]
 
 

@@ -14,14 +14,14 @@ from keras_idea.schedules.width import CubicWidth
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """What a method has to do with one FFN.
+    """What a method has to decide for one FFN.
 
     Attributes:
-        ffn: handle of it, as `keras_idea.find_ffns` gives.
-        index: int, its place among the FFNs of the model.
-        target_dim: int, neurons to keep.
-        begin_step: int, the last optimizer step at full width.
-        prune_steps: int, steps from full width to the target.
+        ffn: `FFN`. The handle of the FFN, as `keras_idea.find_ffns` returns it.
+        index: int. The place of the FFN among the FFNs of the model.
+        target_dim: int. Neurons to keep.
+        begin_step: int. The last optimizer step at full width.
+        prune_steps: int. Steps from full width to the target.
     """
 
     ffn: Any
@@ -36,10 +36,11 @@ class Decision:
     """Which neurons of one FFN stay.
 
     Attributes:
-        mask: float array in {0, 1}, shaped as the FFN's mask: `(hidden_dim,)` with
-            exactly `target_dim` ones; of experts as many in each row.
-        scale: None, or float array `(hidden_dim,)`: what the neurons' outputs are
-            multiplied by from now on, folded into the rows of down.
+        mask: float array in {0, 1}. It has the shape of the FFN's mask: `(hidden_dim,)`
+            with exactly `target_dim` ones. For experts, each row has that many.
+        scale: float array `(hidden_dim,)` or None. The factor by which the outputs of
+            the neurons are multiplied from now on, folded into the rows of down.
+            Defaults to None.
     """
 
     mask: np.ndarray
@@ -47,18 +48,21 @@ class Decision:
 
 
 class Method:
-    """How the neurons that stay are found; the callback does everything else.
+    """Decides which neurons stay; the callback does everything else.
 
-    Either neurons go by `width_schedule` inside the compiled step, as their scores rank
-    them (`decision_step` is None), or the method decides once, on the host.
-    Then it may measure first: from `probe_step` on, a `Probe` sits in each FFN, which
-    the hidden activations pass through in every forward pass.
+    Subclass it to write your own method. There are two ways to decide:
+
+    - At each step: `decision_step` returns None. The compiled step prunes neurons by
+      their scores, and `width_schedule` says how many.
+    - Once, on the host: `decision_step` returns a step, and `decide` returns masks.
+      Such a method may measure first. From `probe_step` on, a `Probe` is in each FFN,
+      and the hidden activations pass through it in every forward pass.
 
     Attributes:
-        name: str, what the callback's `method` calls it.
-        reads_hidden: bool, whether it needs the hidden activations.
-        scoring: `Scoring`, how the scores are made that rank the neurons, or that are
-            only shown.
+        name: str. The name of the method in the callback's `method`.
+        reads_hidden: bool. Whether the method needs the hidden activations.
+        scoring: `Scoring`. How the scores are made that rank the neurons, or that are
+            only logged.
     """
 
     name: str
@@ -73,16 +77,17 @@ class Method:
         prune_steps: int,
         update_every: int,
     ) -> CubicWidth:
-        """The width of a layer over the steps, as the logs tell it.
+        """Returns the width of a layer over the steps, as the logs show it.
 
-        Of a method that decides once it is given: it falls with the decision.
+        A method that decides once needs no own version: the width drops with its
+        decision.
 
         Args:
-            hidden_dim: int, neurons of the enlarged layer.
-            target_dim: int, neurons to keep in the end.
-            begin_step: int, the last optimizer step at full width.
-            prune_steps: int, steps from full width to the target.
-            update_every: int, steps between two masks.
+            hidden_dim: int. Neurons of the wide layer.
+            target_dim: int. Neurons to keep in the end.
+            begin_step: int. The last optimizer step at full width.
+            prune_steps: int. Steps from full width to the target.
+            update_every: int. Steps between two masks.
 
         Returns:
             `CubicWidth`.
@@ -94,7 +99,7 @@ class Method:
         return CubicWidth(hidden_dim, target_dim, last, prune_steps=1)
 
     def decision_step(self, begin_step: int, prune_steps: int) -> int | None:
-        """int, the optimizer step after which it decides; None: each step does."""
+        """int, the optimizer step after which it decides; None: at each step."""
         return None
 
     def end_step(self, begin_step: int, prune_steps: int) -> int:
@@ -107,32 +112,32 @@ class Method:
         return begin_step
 
     def check(self, jobs: Sequence[Job], model: keras.Model, start: int) -> None:
-        """Refuses, when `fit` begins, what could only fail later.
+        """Raises an error, when `fit` begins, for what could only fail later.
 
         Args:
-            jobs: list of `Job`, the FFNs that are still to be pruned.
-            model: the Keras model that is fitted.
-            start: int, the optimizer steps taken so far.
+            jobs: list of `Job`. The FFNs that are still to be pruned.
+            model: keras.Model. The model that is trained.
+            start: int. The optimizer steps taken so far.
 
         Raises:
-            ValueError: saying how to mend it.
+            ValueError: With a message that says how to fix it.
         """
 
     def make_probes(self, jobs: Sequence[Job]) -> Sequence[Probe]:
-        """List of a probe for each job, not built yet; empty: it needs none."""
+        """Returns one unbuilt probe per job, or an empty list if it needs none."""
         return []
 
     def connect(self, probes: Sequence[Any]) -> None:
-        """Makes the probes of one model know each other, if they must."""
+        """Connects the probes of one model with each other, if the method needs it."""
 
     def decide(self, model: keras.Model, jobs: Sequence[Job]) -> list[Decision]:
         """Decides which neurons stay.
 
         Args:
-            model: the Keras model that is pruned, its variables in sync.
-            jobs: list of `Job`; its probe, if any, is `job.ffn.state.probe`.
+            model: keras.Model. The model that is pruned, with its variables in sync.
+            jobs: list of `Job`. The probe of a job, if any, is `job.ffn.state.probe`.
 
         Returns:
-            list of `Decision`, one for each job.
+            list of `Decision`, one per job.
         """
         raise NotImplementedError

@@ -92,14 +92,15 @@ def overwriting(
 
 
 class Probe(Overwritten):
-    """What a method hangs in the way of one FFN's hidden activations.
+    """What a method puts in the way of one FFN's hidden activations.
 
-    It counts the optimizer steps itself, in a variable that changes as its others do:
-    if the count is another than the optimizer's, so are they.
+    Subclass it if your method measures or changes hidden activations. A probe counts
+    the optimizer steps in a variable that changes as its other variables do. If its
+    count differs from the optimizer's, its other variables are wrong too.
     """
 
     def build(self) -> None:
-        """Makes the variable that counts; subclasses add their own."""
+        """Makes the variable that counts steps; subclasses add their own."""
         self._steps = self.add_overwritten("steps", ())
         self.built = True
 
@@ -115,12 +116,13 @@ class Probe(Overwritten):
     def tap(
         self, activations: Tensor, training: bool = True, mask: Tensor | None = None
     ) -> Tensor:
-        """What the down projection gets to read.
+        """Returns what the down projection reads.
 
         Args:
-            activations: tensor `(..., F)`.
-            training: bool, whether the model is trained by this forward pass.
-            mask: tensor `(...)` or None, Keras's mask of the tokens.
+            activations: tensor `(..., F)`. The hidden activations.
+            training: bool. Whether this forward pass trains the model. Defaults to
+                True.
+            mask: tensor `(...)` or None. Keras's mask of the tokens. Defaults to None.
 
         Returns:
             Tensor like `activations`.
@@ -128,5 +130,5 @@ class Probe(Overwritten):
         raise NotImplementedError
 
     def scale(self) -> Tensor | None:
-        """What evaluation multiplies the activations by, `(F,)`, or None: nothing."""
+        """Factor `(F,)` for the activations in evaluation; None: nothing changes."""
         return None

@@ -10,16 +10,16 @@ from keras_idea.validation import check_int
 
 
 class Random(Method):
-    """Keeps, at `begin_step` and all at once, neurons drawn uniformly.
+    """Keeps neurons that are drawn uniformly, all at once at `begin_step`.
 
-    The draw depends on the seed and on the layer's place in the model alone, so
-    that it is the same on every backend and in every run.
+    Use it as a baseline for other methods. The draw depends only on the seed and on the
+    layer's place in the model. It is the same on every backend and in every run.
 
     Args:
-        seed: int >= 0. Default 0.
+        seed: int >= 0. The seed of the draw. Defaults to 0.
 
     Raises:
-        ValueError: for an argument outside its range.
+        ValueError: If an argument is outside its range.
 
     Example:
     >>> prune = ki.IdeaPruneCallback(
@@ -39,7 +39,7 @@ class Random(Method):
         return begin_step
 
     def decide(self, model: keras.Model, jobs: Sequence[Job]) -> list[Decision]:
-        """A random mask for each job; see `Method.decide`."""
+        """Returns one random mask per job; see `Method.decide`."""
         return [Decision(self._mask(job)) for job in jobs]
 
     def _mask(self, job: Job) -> np.ndarray:

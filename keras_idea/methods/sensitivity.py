@@ -7,24 +7,24 @@ from keras_idea.schedules.width import CubicWidth
 
 
 class Sensitivity(Method):
-    r"""Importance is the moving average of `|gradient * weight|`.
+    r"""Ranks neurons by the moving average of `|gradient * weight|`.
 
     $$\tilde S_t = (1 - \lambda) |g_t w_t| + \lambda \tilde S_{t-1}$$
 
-    Each step of the optimizer updates the scores, and the cubic says how many neurons
-    stay.
+    This is the paper's method and the default. Each optimizer step updates the scores,
+    and a cubic says how many neurons stay.
 
     Args:
-        ema_decay: float in [0, 1), the paper's lambda: the weight of the past in the
+        ema_decay: float in [0, 1). The paper's lambda: the weight of the past in the
             scores. Defaults to 0.4.
-        row_reduce: "mean" or "max", the paper's f1: over the weights that a neuron has
-            in one matrix. "max" keeps a score of every weight. Defaults to "mean".
-        matrix_reduce: "mean" or "max", the paper's f2: over the matrices up, gate and
-            down. Defaults to "max".
+        row_reduce: str. The paper's f1, "mean" or "max", over the weights that a neuron
+            has in one matrix. "max" keeps a score for every weight. Defaults to "mean".
+        matrix_reduce: str. The paper's f2, "mean" or "max", over the matrices up, gate
+            and down. Defaults to "max".
 
     Raises:
-        ValueError: for an argument outside its range; when `fit` begins, if a mixture
-            of experts is to be scored with `row_reduce="max"`.
+        ValueError: If an argument is outside its range. When `fit` begins: if the model
+            has a mixture of experts and `row_reduce` is "max".
 
     Example:
     >>> prune = ki.IdeaPruneCallback(
@@ -52,5 +52,5 @@ class Sensitivity(Method):
         prune_steps: int,
         update_every: int,
     ) -> CubicWidth:
-        """The cubic by which a layer is pruned; see `Method.width_schedule`."""
+        """Returns the cubic by which a layer is pruned; see `Method.width_schedule`."""
         return CubicWidth(hidden_dim, target_dim, begin_step, prune_steps, update_every)

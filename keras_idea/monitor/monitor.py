@@ -23,53 +23,57 @@ from keras_idea.validation import check_int, check_number
 
 
 class Monitor(keras.callbacks.Callback):
-    """Writes what happens in a run for TensorBoard; needs no TensorFlow.
+    """Logs a run for TensorBoard; needs no TensorFlow.
 
         tensorboard --logdir DIR    # then open its address + "#custom_scalars"
 
-    The tab "Custom Scalars" holds one dashboard, "IDEA Prune": loss, learning rate,
-    width and sparsity (mean and of each FFN, and of each attention layer whose
-    key/value heads are pruned), churn, speed, minutes left, FLOPs and memory.
-    "Histograms" shows the importance of the living neurons, or heads, of each layer,
-    "Images" a heat map of which lived when. The step of every point is
-    `optimizer.iterations`, also in a second `fit` and in a resumed run, which goes on
-    in the same folder; `keras.callbacks.TensorBoard` may write there too.
+    Use it to see whether scores settle before pruning begins, and how fast a run is.
+    `IdeaPruneCallback(..., log_dir=DIR)` has its own `Monitor`. In the list of
+    callbacks, put a `Monitor` after `IdeaPruneCallback`.
 
-    `IdeaPruneCallback(..., log_dir=DIR)` has a Monitor of its own. In the list of
-    callbacks a Monitor comes after `IdeaPruneCallback`.
+    The tab "Custom Scalars" holds one dashboard, "IDEA Prune". It shows loss, learning
+    rate, width, sparsity, churn, speed, minutes left, FLOPs and memory. Width and
+    sparsity are shown as means, per FFN, and per attention layer whose key/value heads
+    are pruned. "Histograms" shows the importance of the active neurons, or heads, of
+    each layer. "Images" shows a heat map of when each neuron was active.
 
     - `loss/train`: mean over the batches since the last point; `loss/validation`.
     - `churn`: neurons that entered or left the k most important ones since the last
-      reading; k is the width that pruning aims at. Importance is what the scores of
-      the neurons say, whatever the pruning method is.
-    - `flops/train`: operations of training so far, all products of matrices, with
-      FFNs as wide as they are physically: `6 x tokens x (weights in matrices + 2 x
-      sequence length x features of all queries)`. `flops/utilisation`: of
-      `peak_flops`.
-    - `memory`: this process's on the host; on the devices where the backend tells.
+      reading. k is the width that pruning aims at. Importance comes from the scores of
+      the neurons, whatever the pruning method is.
+    - `flops/train`: operations of training so far, all products of matrices, with FFNs
+      at their width in memory: `6 x tokens x (weights in matrices + 2 x sequence length
+      x features of all queries)`.
+    - `flops/utilisation`: the fraction of `peak_flops` that is used.
+    - `memory`: of this process on the host; of the devices if the backend reports it.
 
     Args:
-        log_dir: path of the log folder.
-        update_every: int >= 1, optimizer steps between two points. Default 10.
-        neurons_every: int >= 1, optimizer steps between two readings of the neurons,
-            which sync the model on jax. Default 50.
-        tokens_per_batch: int >= 1 or None, tokens of a training batch. None: samples
-            of a batch times the length of the model's inputs, if that is fixed;
-            else tokens a second and FLOPs are left out. Default None.
-        peak_flops: float > 0 or None, operations a second that the devices together
-            can do. None: no utilisation is shown. Default None.
-        sequence_length: int >= 1 or None, tokens that attend to each other. None:
-            the length of the model's inputs, if that is fixed; else FLOPs are counted
-            without the products of queries, keys and values. Default None.
+        log_dir: path. The folder of the logs.
+        update_every: int >= 1. Optimizer steps between two points. Defaults to 10.
+        neurons_every: int >= 1. Optimizer steps between two readings of the neurons. A
+            reading syncs the model on JAX. Defaults to 50.
+        tokens_per_batch: int >= 1 or None. Tokens of a training batch. None uses the
+            samples of a batch times the length of the model's inputs. If that is not
+            fixed, tokens per second and FLOPs are left out. Defaults to None.
+        peak_flops: float > 0 or None. Operations per second of all devices together.
+            None shows no utilization. Defaults to None.
+        sequence_length: int >= 1 or None. Tokens that attend to each other. None uses
+            the length of the model's inputs. If that is not fixed, FLOPs do not include
+            the products of queries, keys and values. Defaults to None.
 
     Raises:
-        ImportError: if tensorboardX, Pillow or psutil is not installed.
-        ValueError: for an argument outside its range; when `fit` begins, if the model
+        ImportError: If tensorboardX, Pillow or psutil is not installed.
+        ValueError: If an argument is outside its range. When `fit` begins: if the model
             is not compiled.
 
     Example:
     >>> monitor = Monitor("runs/logs", tokens_per_batch=4 * 16)
     >>> _ = model.fit(data, callbacks=[prune, monitor], verbose=0)
+
+    Notes:
+        The step of every point is `optimizer.iterations`, also in a second `fit` and in
+        a resumed run. A resumed run adds to the same folder.
+        `keras.callbacks.TensorBoard` may write there too.
     """
 
     # What runs at the end of a batch only keeps the logs.

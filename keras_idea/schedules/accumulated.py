@@ -11,11 +11,16 @@ from keras_idea.validation import check_int
 
 @keras.saving.register_keras_serializable(package="keras_idea")
 class Accumulated(keras.optimizers.schedules.LearningRateSchedule):
-    """The rate of an optimizer step, asked for by micro-batch.
+    """Gives the rate of an optimizer step when Keras requests it per micro-batch.
 
-    With `gradient_accumulation_steps=N` Keras asks a schedule for the rate of every
-    micro-batch, so that it would run through N times too fast (3.15.1). This one
-    gives `schedule(step // N)`.
+    With `gradient_accumulation_steps=N`, Keras requests the rate of every micro-batch,
+    so a schedule would run N times too fast (3.15.1). This schedule returns
+    `schedule(step // N)`.
+
+    Args:
+        schedule: keras.optimizers.schedules.LearningRateSchedule. Counts optimizer
+            steps.
+        micro_batches: int >= 1. Micro-batches per optimizer step, `N`.
 
     Example:
     >>> schedule = Accumulated(ki.CosineDecay(0.01, 0.0, total_steps=100), 4)
@@ -33,7 +38,7 @@ class Accumulated(keras.optimizers.schedules.LearningRateSchedule):
         self.micro_batches = check_int("micro_batches", micro_batches, minimum=1)
 
     def __call__(self, step: int | Tensor) -> Tensor:
-        """The learning rate of the optimizer step that micro-batch `step` is of."""
+        """Returns the rate of the optimizer step that holds micro-batch `step`."""
         if not isinstance(step, int):  # a callback's int is computed with NumPy
             step = ops.cast(step, "int32")
         return self.schedule(step // self.micro_batches)

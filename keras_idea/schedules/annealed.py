@@ -11,7 +11,7 @@ from keras_idea.typing import Tensor
 
 @keras.saving.register_keras_serializable(package="keras_idea")
 class AnnealedCosine(keras.optimizers.schedules.LearningRateSchedule):
-    r"""Linear warm-up, then a cosine counted from its end.
+    r"""Linear warm-up, then a cosine that is counted from the end of the warm-up.
 
     $$\eta(t) = \begin{cases}
         \eta_p \, t / T_0 & t \le T_0 \\
@@ -19,10 +19,10 @@ class AnnealedCosine(keras.optimizers.schedules.LearningRateSchedule):
         \left(1 + \cos\left(\pi \frac{t - T_0}{T - T_0}\right)\right) & t > T_0
     \end{cases}$$
 
-    at `t = step + start_step`, with the arguments of `CosineDecay`. The paper's divides
-    by `T`: after a warm-up of a quarter of all steps it ends at 15 % of its peak.
-    Keras's own is this one for single steps alone; a run's curve asks for all of them
-    at once.
+    at `t = step + start_step`, with the arguments of `CosineDecay`. The paper's cosine
+    divides by `T`: after a warm-up of a quarter of all steps, it ends at 15% of its
+    peak. Keras's own schedule equals this one, but only for single steps; the curve of
+    a run needs all steps at once.
     """
 
     def __init__(

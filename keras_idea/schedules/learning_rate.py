@@ -64,7 +64,7 @@ def _warmup(
 
 @keras.saving.register_keras_serializable(package="keras_idea")
 class CosineDecay(keras.optimizers.schedules.LearningRateSchedule):
-    r"""Linear warm-up and one cosine over the whole run, as the paper prints it.
+    r"""Linear warm-up, then one cosine over the whole run, as the paper prints it.
 
     $$\eta(t) = \begin{cases}
         \eta_p \, t / T_0 & 0 < t \le T_0 \\
@@ -72,27 +72,30 @@ class CosineDecay(keras.optimizers.schedules.LearningRateSchedule):
         + \frac{\eta_p + \eta_e}{2} & t > T_0
     \end{cases}$$
 
-    at `t = step + start_step`. The cosine's denominator is `T`, not `T - T_0`,
-    as printed: with a warm-up the rate at `T` lies above `eta_e`, by 0.02 % of the
-    peak where the warm-up is a hundredth of `T`, 2.4 % where it is a tenth.
-    Beyond `T` it holds its value at `T`; without a warm-up it is `eta_p` at 0.
+    at `t = step + start_step`. Use it to follow the paper. The denominator of the
+    cosine is `T`, not `T - T_0`, as printed. With a warm-up, the rate at `T` is
+    therefore above `eta_e`. The difference is 0.02% of the peak if the warm-up is 1% of
+    `T`, and 2.4% if it is 10%. Beyond `T` the rate stays at its value at `T`. Without a
+    warm-up it is `eta_p` at 0.
 
-    `keras.optimizers.schedules.CosineDecay` has the same name and other arguments: it
-    counts its cosine from the end of the warm-up, and its end is a share `alpha` of the
-    peak.
+    `keras.optimizers.schedules.CosineDecay` has the same name and other arguments. It
+    counts its cosine from the end of the warm-up, and its end is a fraction `alpha` of
+    the peak.
 
-    With `gradient_accumulation_steps=N` Keras asks for the rate by micro-batch:
-    then give all steps here in micro-batches.
+    With `gradient_accumulation_steps=N`, Keras requests the rate per micro-batch. Then
+    give all steps here in micro-batches.
 
     Args:
-        peak_learning_rate: float >= 0, `eta_p`.
-        end_learning_rate: float in [0, peak_learning_rate], `eta_e`.
-        total_steps: int >= 1, `T`.
-        warmup_steps: int in [0, total_steps], `T_0`. Default 0.
-        start_step: int >= 0, where the run resumes the curve. Default 0.
+        peak_learning_rate: float >= 0. The rate after the warm-up, `eta_p`.
+        end_learning_rate: float in [0, peak_learning_rate]. The end rate, `eta_e`.
+        total_steps: int >= 1. The steps of the whole run, `T`.
+        warmup_steps: int in [0, total_steps]. The steps of the warm-up, `T_0`. Defaults
+            to 0.
+        start_step: int >= 0. The step of the curve at which the run resumes. Defaults
+            to 0.
 
     Raises:
-        ValueError: for a value outside its range.
+        ValueError: If an argument is outside its range.
 
     Example:
     >>> schedule = CosineDecay(0.01, 5e-5, total_steps=1000, warmup_steps=10)
@@ -114,14 +117,14 @@ class CosineDecay(keras.optimizers.schedules.LearningRateSchedule):
         _set_rates_and_steps(self, *rates, total_steps, warmup_steps, start_step)
 
     def __call__(self, step: int | Tensor) -> Tensor:
-        """The learning rate at `t = step + start_step`; see `call`."""
+        """Returns the learning rate at `t = step + start_step`; see `call`."""
         return self.call(step)
 
     def call(self, step: int | Tensor) -> Tensor:
-        """The learning rate at `t = step + start_step`.
+        """Returns the learning rate at `t = step + start_step`.
 
         Args:
-            step: int or integer scalar tensor.
+            step: int or integer scalar tensor. The optimizer step.
 
         Returns:
             float32 scalar tensor; for an int a NumPy float.
@@ -155,16 +158,20 @@ class WarmupStableDecay(keras.optimizers.schedules.LearningRateSchedule):
     at `t = step + start_step`.
 
     Args:
-        peak_learning_rate: float >= 0, `eta_p`.
-        end_learning_rate: float in [0, peak_learning_rate], `eta_e`.
-        total_steps: int >= 1, `T`; beyond it the rate stays at `eta_e`.
-        warmup_steps: int in [0, total_steps], `T_0`. Default 0.
-        decay_steps: int in [1, total_steps - warmup_steps], `T_d`. Default:
-            a fifth of `total_steps` (at least 1, at most what the warm-up leaves).
-        start_step: int >= 0, where the run resumes the curve. Default 0.
+        peak_learning_rate: float >= 0. The rate after the warm-up, `eta_p`.
+        end_learning_rate: float in [0, peak_learning_rate]. The end rate, `eta_e`.
+        total_steps: int >= 1. The steps of the whole run, `T`. Beyond it the rate stays
+            at `eta_e`.
+        warmup_steps: int in [0, total_steps]. The steps of the warm-up, `T_0`. Defaults
+            to 0.
+        decay_steps: int in [1, total_steps - warmup_steps] or None. The steps of the
+            decay, `T_d`. None: a fifth of `total_steps` (at least 1, at most what the
+            warm-up leaves). Defaults to None.
+        start_step: int >= 0. The step of the curve at which the run resumes. Defaults
+            to 0.
 
     Raises:
-        ValueError: for a value outside its range.
+        ValueError: If an argument is outside its range.
 
     Example:
     >>> schedule = WarmupStableDecay(0.01, 0.0, total_steps=100, decay_steps=20)
@@ -192,7 +199,7 @@ class WarmupStableDecay(keras.optimizers.schedules.LearningRateSchedule):
         self.decay_steps = check_int("decay_steps", decay_steps, 1, max(longest, 1))
 
     def __call__(self, step: int | Tensor) -> Tensor:
-        """The learning rate at `t`, a float32 scalar tensor; of an int by NumPy."""
+        """Returns the rate at `t`: a float32 scalar tensor; for an int by NumPy."""
         xp, step = whole_steps(step)
         t = xp.minimum(step + self.start_step, self.total_steps)
         decayed = xp.maximum(t - (self.total_steps - self.decay_steps), 0)

@@ -13,23 +13,24 @@ from keras_idea.validation import check_int
 
 @keras.saving.register_keras_serializable(package="keras_idea")
 class StagedSchedule(keras.optimizers.schedules.LearningRateSchedule):
-    """Schedules one after another, each starting anew: the naive pipeline.
+    """Runs schedules one after another, each from its own step 0.
 
-    Stage `i` covers its own number of steps and is called with the steps since
-    its start; the last stage goes on beyond its steps.
+    Use it to warm up the learning rate again when pruning begins. Stage `i` covers its
+    own number of steps and is called with the steps since its start. The last stage
+    continues beyond its steps.
 
     Args:
-        stages: non-empty sequence of `(schedule, steps)`, a
+        stages: sequence of `(schedule, steps)`. At least one pair of a
             `LearningRateSchedule` and an int >= 1.
 
     Raises:
-        ValueError: for an empty list or a stage of another form.
+        ValueError: If the list is empty, or if a stage has another form.
 
     Example:
     >>> one = ki.CosineDecay(0.01, 0.0, total_steps=100)
     >>> two = ki.CosineDecay(0.005, 0.0, total_steps=50)
     >>> schedule = StagedSchedule([(one, 100), (two, 50)])
-    >>> round(float(schedule(100)), 6)  # the second stage begins anew
+    >>> round(float(schedule(100)), 6)  # the second stage starts
     0.005
     """
 
@@ -60,7 +61,7 @@ class StagedSchedule(keras.optimizers.schedules.LearningRateSchedule):
             )
 
     def __call__(self, step: int | Tensor) -> Tensor:
-        """The learning rate of the stage that `step` falls in."""
+        """Returns the learning rate of the stage that contains `step`."""
         if isinstance(step, int):
             return self._at(step)
         step = ops.cast(step, "int32")
@@ -91,6 +92,6 @@ class StagedSchedule(keras.optimizers.schedules.LearningRateSchedule):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "StagedSchedule":
-        """The schedule that `get_config` described."""
+        """Returns the schedule that `get_config` described."""
         restore = keras.saving.deserialize_keras_object
         return cls([(restore(s), steps) for s, steps in config["stages"]])

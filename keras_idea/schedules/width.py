@@ -19,28 +19,30 @@ class CubicWidth:
 
     $$\text{kept}(t) = h' + (h - h') \left(1 - \frac{t - t_0}{T_p}\right)^3$$
 
-    rounded to the nearest neuron, with `h = full_dim`, `h' = target_dim`,
-    `t_0 = begin_step` and `T_p = prune_steps`; `h` up to `begin_step`, `h'` from
-    `begin_step + prune_steps` on. It never rises and is exact: a Python step is
-    computed in integers, and a traced one counts the integer steps at which the
-    width falls by one neuron (a float32 cubic is off by a neuron at
-    `h = 16384`).
+    is rounded to the nearest neuron, with `h = full_dim`, `h' = target_dim`,
+    `t_0 = begin_step` and `T_p = prune_steps`. The width is `h` up to `begin_step`, and
+    `h'` from `begin_step + prune_steps` on. It never rises.
 
     Args:
-        full_dim: int >= 1, neurons before pruning.
-        target_dim: int in [1, full_dim], neurons after pruning.
-        begin_step: int >= 0, the last step at full width.
-        prune_steps: int >= 1, steps from full width to the target.
-        update_every: int >= 1, the width changes only every so many steps
-            after `begin_step`, and at `begin_step + prune_steps`. Default 1.
+        full_dim: int >= 1. Neurons before pruning.
+        target_dim: int in [1, full_dim]. Neurons after pruning.
+        begin_step: int >= 0. The last step at full width.
+        prune_steps: int >= 1. Steps from full width to the target.
+        update_every: int >= 1. The width changes only every so many steps after
+            `begin_step`, and at `begin_step + prune_steps`. Defaults to 1.
 
     Raises:
-        ValueError: for an argument outside its range.
+        ValueError: If an argument is outside its range.
 
     Example:
     >>> width = CubicWidth(full_dim=16, target_dim=4, begin_step=2, prune_steps=4)
     >>> [width(step) for step in range(8)]
     [16, 16, 16, 9, 6, 4, 4, 4]
+
+    Notes:
+        The width is exact. A Python step is computed in integers. A traced step counts
+        the integer steps at which the width falls by one neuron. (A float32 cubic is
+        off by a neuron at `h = 16384`.)
 
     Reference: Zhu & Gupta, 2017 (arXiv 1710.01878), as IDEA Prune uses it.
     """
@@ -72,13 +74,13 @@ class CubicWidth:
         return self.call(step)
 
     def call(self, step: int | Tensor) -> int | Tensor:
-        """Neurons to keep after `step` optimizer steps.
+        """Returns the neurons to keep after `step` optimizer steps.
 
         Args:
-            step: int, or an integer scalar tensor (traced or not).
+            step: int or integer scalar tensor (traced or not). The optimizer step.
 
         Returns:
-            int for an int; else an int32 scalar tensor.
+            int for an int; otherwise an int32 scalar tensor.
         """
         if not ops.is_tensor(step) and not isinstance(step, keras.Variable):
             return self._at(check_int("step", step, minimum=0))

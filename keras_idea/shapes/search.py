@@ -36,45 +36,50 @@ def search(
     plot: str | os.PathLike | None = None,
     verbose: int = 1,
 ) -> list[Candidate]:
-    """Shapes of a model within a budget, the best first.
+    """Judges shapes of a model within a budget; returns them with the best first.
 
-    The importance of all parts is measured once. The shapes lie on a grid: of each axis
-    some sizes, and the neurons as many as the budget allows beside them; those count
-    that could not keep one step more of anything. As many as `candidates` of them, as
-    unlike one another as can be, are cut out of the model as `shrink` does and judged
-    by their loss on the data, without training. The order before training is not
-    always that after it: train the best few.
+    Use it to choose the `targets` of `shrink`. The importance of all parts is measured
+    once. The shapes are on a grid: some sizes of each axis, with as many neurons as the
+    budget then allows. Only those shapes count that cannot keep one step more of
+    anything. Up to `candidates` of them, as different as possible, are cut out of the
+    model as in `shrink`. They are judged by their loss on the data, without training.
+    The order before training is not always the order after it: train the best few.
 
     Args:
-        model: a built and compiled Keras model, as of `shrink`; it is left as it is.
-        data: tuple `(x, y)` or `(x, y, sample_weight)` of arrays, or batches of such
-            tuples that can be read again and again.
-        target_parameters: int >= 1, parameters at most; or None.
-        target_bytes: int >= 1, bytes of the parameters in `target_dtype`; or None.
-        target_flops: int >= 1, operations of a token in a forward pass, two a weight in
-            a matrix; or None. Give one of the three.
-        target_dtype: "float32" (default), "bfloat16", "float16" or "int8".
-        kinds: list of the axes that may be cut: "neurons", "kv_groups", "blocks",
-            "hidden_dim". Default ("neurons", "kv_groups").
-        candidates: int >= 1, how many shapes are judged. Default 8.
-        limits: dict, axis -> float in (0, 1], the least share that stays. Default:
-            0.3 of "neurons" and "kv_groups", 0.7 of "blocks" and "hidden_dim".
-        round_to: int >= 1, of which numbers of neurons are multiples; of FFNs that are
-            not equally wide, those of the widest. Default 1.
-        num_samples: int >= 1, samples that importance is measured on, at most. Default
-            1024. The loss is that of all data.
-        batch_size: int >= 1, of data that are arrays. Default 32.
-        plot: path of a PNG to draw (loss over parameters), or None. Default None.
-        verbose: 0, 1 (a bar and a table, the default).
+        model: keras.Model. A built and compiled Keras model, as for `shrink`. It is not
+            changed.
+        data: tuple or batches. `(x, y)` or `(x, y, sample_weight)` of arrays, or
+            batches of such tuples that can be read again and again.
+        target_parameters: int >= 1 or None. The most parameters. Give one of the three
+            budgets. Defaults to None.
+        target_bytes: int >= 1 or None. The most bytes of the parameters in
+            `target_dtype`. Defaults to None.
+        target_flops: int >= 1 or None. The most operations per token in a forward pass,
+            two per weight in a matrix. Defaults to None.
+        target_dtype: str. "float32", "bfloat16", "float16" or "int8". Defaults to
+            "float32".
+        kinds: list of str. The axes that may be cut: "neurons", "kv_groups", "blocks",
+            "hidden_dim". Defaults to ("neurons", "kv_groups").
+        candidates: int >= 1. How many shapes are judged. Defaults to 8.
+        limits: dict or None. Maps an axis to the smallest fraction that stays, a float
+            in (0, 1]. Defaults to 0.3 of "neurons" and "kv_groups", and 0.7 of "blocks"
+            and "hidden_dim".
+        round_to: int >= 1. Makes numbers of neurons multiples of this number. If the
+            FFN widths differ, it applies to the widest FFNs. Defaults to 1.
+        num_samples: int >= 1. The most samples on which importance is measured; the
+            loss uses all data. Defaults to 1024.
+        batch_size: int >= 1. Samples per batch, if `data` are arrays. Defaults to 32.
+        plot: path or None. A PNG file to draw, loss over parameters. Defaults to None.
+        verbose: int. 0 prints nothing, 1 a progress bar and a table. Defaults to 1.
 
     Returns:
-        list of `Candidate`: `targets` (which `shrink` takes), `loss`, `parameters`,
-        `flops`; the least loss first.
+        list of `Candidate`, the lowest loss first. Each has `targets` (which `shrink`
+        takes), `loss`, `parameters` and `flops`.
 
     Raises:
-        ValueError: if the model is not compiled, the data hold no targets, its loss on
-            them is not finite, an axis cannot be cut, no shape meets the budget, or the
-            model itself does.
+        ValueError: If the model is not compiled, if the data hold no targets, or if the
+            model's loss on them is not finite. If an axis cannot be cut, if no shape
+            meets the budget, or if the model itself meets it.
 
     Example:
     >>> found = ki.search(

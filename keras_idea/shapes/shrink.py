@@ -44,40 +44,44 @@ def shrink(
     num_samples: int = 1024,
     batch_size: int = 32,
 ) -> Model:
-    """A new, smaller model of a trained one, in one step and without training.
+    """Makes a new, smaller model from a trained one, in one step and without training.
 
-    What is least important is cut out of a copy, which is a stock model again. Its loss
-    is worse than the model's as a rule: train it afterwards. To prune while training
-    goes on, use `IdeaPruneCallback`.
+    Use it when you have a trained model and want to choose its shape before you train
+    further. The least important parts are cut out of a copy, which is again a stock
+    model. Its loss is usually worse than the model's, so train it afterwards. To prune
+    during training, use `IdeaPruneCallback`.
 
     Args:
-        model: a built Keras model, as of `compact`; it is left as it is. Its "blocks"
-            can be taken out of a KerasHub model, or of a functional model or
-            `Sequential` with layers of one class that hold others; its "hidden_dim"
-            can be made smaller in KerasHub's Mistral, Qwen3, Qwen3Moe, Gemma, Gemma 3
-            (for text) and GptOss.
-        targets: dict of an axis to an int >= 1, how many stay, or a float in (0, 1),
-            the fraction that stays. The axes: "neurons" of each FFN; "kv_groups",
-            key/value heads of each attention layer, with their query heads; "blocks";
+        model: keras.Model. A built Keras model, as for `compact`. It is not changed.
+            "blocks" can be removed from a KerasHub model, and from a functional model
+            or `Sequential` whose layers of one class hold other layers. "hidden_dim"
+            can be reduced in KerasHub's Mistral, Qwen3, Qwen3Moe, Gemma, Gemma 3 (for
+            text) and GptOss.
+        targets: dict. Maps an axis to what stays: a number (int >= 1) or a fraction
+            (float in (0, 1)). The axes: "neurons" of each FFN; "kv_groups", key/value
+            heads of each attention layer, with their query heads; "blocks";
             "hidden_dim", features of the residual stream.
-        data: None, or samples as of `keras_idea.methods.Activation`, or a tuple
-            `(x, y)` or `(x, y, sample_weight)` of arrays, on which the importance is
-            measured. Default None, which only method="magnitude" on widths can do with.
-        method: "activation" (default), by the size of activations on the data; or
-            "magnitude", by the norm of the weights, for "neurons" and "kv_groups".
-        blocks_by: "influence" (default): those blocks go that turn what passes through
-            them least; "loss": one after another, that without which the loss is
-            smallest, which needs a compiled model and targets in the data.
-        num_samples: int >= 1, samples to use, at most. Default 1024.
-        batch_size: int >= 1, samples run at once where `data` are arrays. Default 32.
+        data: samples as for `keras_idea.methods.Activation`, tuple or None. The
+            importance is measured on them. A tuple is `(x, y)` or
+            `(x, y, sample_weight)` of arrays. None works only with `method="magnitude"`
+            for widths. Defaults to None.
+        method: str. "activation" measures the size of activations on the data.
+            "magnitude" measures the norm of the weights, for "neurons" and "kv_groups".
+            Defaults to "activation".
+        blocks_by: str. Which blocks are removed. "influence": those that turn their
+            input least. "loss": one after another, the block without which the loss is
+            smallest; needs a compiled model and targets in the data. Defaults to
+            "influence".
+        num_samples: int >= 1. The most samples to use. Defaults to 1024.
+        batch_size: int >= 1. Samples per batch, if `data` are arrays. Defaults to 32.
 
     Returns:
-        A new model of the same class. It is compiled if the model is, with a new
-        optimizer of the same config.
+        A new model of the same class. If the model is compiled, it is compiled too,
+        with a new optimizer of the same config.
 
     Raises:
-        ValueError: for targets that cannot be met, an axis that the model does not
-            have or that cannot be cut out of it exactly, or if data are missing.
+        ValueError: If the targets cannot be met, if the model does not have an axis or
+            it cannot be cut exactly, or if data are missing.
 
     Example:
     >>> small = ki.shrink(model, {"neurons": 0.5}, method="magnitude")

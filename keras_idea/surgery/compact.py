@@ -42,32 +42,35 @@ def compact(model: Prunable) -> PlainFFN: ...
 @overload
 def compact(model: Model) -> Model: ...
 def compact(model: keras.layers.Layer) -> keras.layers.Layer:
-    """A new, narrow model that computes what the masked model computes.
+    """Returns a new, narrow model that computes what the masked model computes.
 
-    Every `PrunableGatedFFN` becomes a `GatedFFN`, every `PrunableFFN` an `UngatedFFN`,
-    of the neurons that are active now. Other layers stay of their class: of FFNs of
-    Dense layers the neurons stay that have a weight other than zero, of attention
-    layers the heads. A KerasHub model is checked on a probe batch. A compiled model
-    comes back compiled, its optimizer's state sliced alike, so that the next train step
-    of the new model equals the next train step of the old one.
+    Use it for a model that is masked but still wide, and to replace the prunable layers
+    of this package with plain ones. Every `PrunableGatedFFN` becomes a `GatedFFN` and
+    every `PrunableFFN` an `UngatedFFN`, with the neurons that are active now. Other
+    layers keep their class. FFNs of Dense layers keep the neurons that have a weight
+    other than zero, and attention layers keep such heads. A KerasHub model is checked
+    on a probe batch.
+
+    If the model is compiled, the new model is compiled too, and the optimizer's state
+    is sliced in the same way. Its next train step equals the next train step of the old
+    model.
 
     Args:
-        model: a built functional, Sequential or subclassed Keras model, which
-            holds its FFNs as attributes or in lists, tuples or dicts of them; or a
-            KerasHub task or backbone; or an FFN of this package. It is left as it is.
-            A subclassed model (or layer) that holds FFNs needs a `get_config` that its
-            constructor understands, as for saving.
+        model: keras.layers.Layer. A built functional, Sequential or subclassed Keras
+            model, a KerasHub task or backbone, or an FFN of this package. It is not
+            changed. A subclassed model holds its FFNs as attributes, or in lists,
+            tuples or dicts of them. A subclassed model or layer that holds FFNs needs a
+            `get_config` that its constructor understands, as for saving.
 
     Returns:
         A new model or layer. `compact(compact(model))` equals `compact(model)`.
 
     Raises:
-        ValueError: if `model` is no Keras layer or is not built, is a `Distiller`
-            or in the middle of a method's measurements, if a KerasHub model in it has
-            LoRA, is quantized, or would need other widths than its config can hold, if
-            a class cannot be made again from its config, if the copy has other
-            variables or computes something else, or if the optimizer's state cannot be
-            carried.
+        ValueError: If `model` is not a Keras layer, is not built, is a `Distiller`, or
+            is being measured by a method. If a KerasHub model in it has LoRA, is
+            quantized, or would need widths that its config cannot hold. If a class
+            cannot be rebuilt from its config, or if the copy has other variables or
+            computes something else. If the optimizer's state cannot be carried over.
 
     Example:
     >>> prune = ki.IdeaPruneCallback(target_dim=4, begin_step=1, prune_steps=2)
