@@ -310,7 +310,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
     def _check(self, model: keras.Model) -> None:
         """Compares what was planned with what has happened."""
         idle = self._batches if not self._count.batches(model.optimizer) else 0
-        self._or_end(check_progress, model, self._session.pruner, idle)
+        self._or_end(check_progress, model, self._session, idle)
 
     def _or_end(self, act: Callable[..., Any], *arguments: Any) -> Any:
         try:

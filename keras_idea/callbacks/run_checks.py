@@ -15,7 +15,6 @@ from keras_idea.keras_private.train_step import has_own_train_step
 from keras_idea.keras_private.user_warning import warn_user
 from keras_idea.pruning.proof import prove
 from keras_idea.pruning.session import Session
-from keras_idea.step.pruner import NeuronPruner
 from keras_idea.step.replicas import scope_of
 from keras_idea.step.track import Track
 from keras_idea.surgery.condition import check_backbones, check_trainable
@@ -139,23 +138,22 @@ def check_end(session: Session, step: int) -> None:
 
 
 def check_progress(
-    model: keras.Model, pruner: NeuronPruner | None, idle_batches: int
+    model: keras.Model, session: Session | None, idle_batches: int
 ) -> None:
     """What was counted, planned and seen of a run must be the same.
 
     While no pruner is at work nothing is seen. `idle_batches` went by without a step of
-    the optimizer.
+    the optimizer. No session: the first step was to begin it.
     """
+    if session is None:
+        _check_trained(model, idle_batches)
+        return
+    pruner = session.pruner
     if pruner is None or not pruner.attached:
         return
     optimizer = innermost(model.optimizer)
-    if idle_batches and model.optimizer is optimizer:  # loss scaling skips steps
-        raise PruningStopped(
-            f"{idle_batches} batches went by and the optimizer of model '{model.name}' "
-            "took no step: its weights are trained by something else, which pruning "
-            "cannot follow. Train them through the Keras optimizer that the model is "
-            "compiled with (in a jax loop, write its state back before an epoch ends)."
-        )
+    if model.optimizer is optimizer:  # loss scaling skips steps
+        _check_trained(model, idle_batches)
     steps = as_int(optimizer.iterations)
     taken = steps - pruner.start
     if pruner.steps != taken:
@@ -167,6 +165,17 @@ def check_progress(
         )
     for track in pruner.tracks:
         _check_track(track, steps, pruner.steps)
+
+
+def _check_trained(model: keras.Model, idle_batches: int) -> None:
+    """Refuses that the optimizer took no step in so many batches."""
+    if idle_batches:
+        raise PruningStopped(
+            f"{idle_batches} batches went by and the optimizer of model '{model.name}' "
+            "took no step: its weights are trained by something else, which pruning "
+            "cannot follow. Train them through the Keras optimizer that the model is "
+            "compiled with (in a jax loop, write its state back before an epoch ends)."
+        )
 
 
 def _check_track(track: Track, steps: int, seen: int) -> None:

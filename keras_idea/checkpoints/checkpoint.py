@@ -177,6 +177,11 @@ class Checkpoint(keras.callbacks.Callback):
             put_back(self, *self._companions)
             self._companions = None
 
+    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
+        """Puts the generators back: a loader draws the order of batches from them."""
+        if self._random_state is not None:
+            set_random_state(self._random_state)
+
     def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
         """Puts the generators back to where they were when it was saved.
 

@@ -14,6 +14,7 @@ from keras_idea.finding.find import FFN, find_ffns, find_groups
 from keras_idea.keras_private.layer_walk import student_of
 from keras_idea.methods.probe import Probe
 from keras_idea.step.pruner import own_variables
+from keras_idea.step.replicas import scope_of
 from keras_idea.surgery.condition import is_pruned
 from keras_idea.surgery.narrow_in_place import narrow_to
 from keras_idea.surgery.probes import attach_probes, detach_probes
@@ -122,7 +123,8 @@ def restore_state(
     _restore_probes(model, ffns, facts)
     optimizer = getattr(model, "optimizer", None)
     if optimizer is not None and not optimizer.built:
-        optimizer.build(model.trainable_variables)
+        with scope_of(model):
+            optimizer.build(model.trainable_variables)
     named = _named(model, heads)
     _check_same_variables(named, shapes)
     for name, variable in named:

@@ -11,6 +11,8 @@ from keras_idea.groups.dense import is_dense
 from keras_idea.keras_private.layer_walk import walk
 from keras_idea.validation import plural
 
+_NOTHING = "It holds no built Dense layer. Build it, or call it on data, first."
+
 
 @dataclasses.dataclass(frozen=True)
 class Explanation:
@@ -31,6 +33,8 @@ class Explanation:
 
     def __str__(self) -> str:
         """A table: one line per FFN, attention layer, and layer that is left out."""
+        if not (self.taken or self.heads or self.left_out):
+            return _NOTHING
         rows = [(name, plural(n, "neuron")) for name, n in self.taken.items()]
         rows += [(name, plural(n, "key/value head")) for name, n in self.heads.items()]
         rows += [(path, f"no: {why}") for path, why in self.left_out.items()]
@@ -73,14 +77,19 @@ def explain(model: keras.layers.Layer) -> Explanation:
     )
 
 
-def why_nothing(model: keras.layers.Layer) -> str:
-    """What to say of a model in which nothing can be pruned: why, and what to do."""
-    left_out = _left_out(model)
+def why_nothing(model: keras.layers.Layer, kind: Kind) -> str:
+    """What to say of a model in which nothing of a kind can be pruned: why."""
+    layers, nothing, left_out = "Dense layers", _NOTHING, {}
+    if kind == "neurons":
+        left_out = _left_out(model)
+    else:
+        layers, nothing = "attention layers", "It holds none that is known."
+        left_out = find_heads(model).left_out
     if not left_out:
-        return "It holds no built Dense layer. Build it, or call it on data, first."
+        return f"{nothing} See `keras_idea.explain(model)`."
     told = "; ".join(f"{path}: {why}" for path, why in list(left_out.items())[:3])
     more = f"; and {len(left_out) - 3} more" if len(left_out) > 3 else ""
-    return f"Its Dense layers: {told}{more}. See `keras_idea.explain(model)`."
+    return f"Its {layers}: {told}{more}. See `keras_idea.explain(model)`."
 
 
 def _left_out(model: keras.layers.Layer) -> dict[str, str]:

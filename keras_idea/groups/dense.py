@@ -25,7 +25,7 @@ _LOUD = frozenset(
     Softplus Subtract TrueDivide""".split()
 )
 _OPAQUE = "a layer that holds it cannot be looked into"
-_END = "it enters or leaves the model, or a layer that cannot be looked into"
+_END = "it enters or leaves a model, or a layer that cannot be looked into"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,7 +90,7 @@ def find_dense_groups(model: keras.layers.Layer) -> Found[DenseGroup]:
     >>> [group.hidden_dim for group in found.groups]
     [8]
     >>> list(found.left_out.values())
-    ['it enters or leaves the model, or a layer that cannot be looked into']
+    ['it enters or leaves a model, or a layer that cannot be looked into']
     """
     dense = [layer for layer in walk(model) if is_dense(layer) and layer.built]
     if not dense or not student_of(model).built:

@@ -8,11 +8,20 @@ from keras_idea.keras_private.symbolic import Call
 
 #: Operations that act on each number alone, or on the numbers of one place together.
 _ON_EACH = frozenset(
-    """Abs Add Cast Celu Clip ConvertToTensor Divide Elu Exp Gelu HardSigmoid HardSilu
-    HardTanh Identity LeakyRelu LogSigmoid Maximum Minimum Multiply Negative Power
-    ReLU Relu Relu6 Selu Sigmoid Silu Softplus Softsign Sqrt Square Subtract Tanh
+    """Abs Add Cast Celu Clip ConvertToTensor Divide Elu Erf Exp Gelu HardShrink
+    HardSigmoid HardSilu HardTanh Identity LeakyRelu LogSigmoid Maximum Minimum Multiply
+    Negative Power ReLU Relu Relu6 Selu Sigmoid Silu SoftShrink Softplus Softsign
+    SparsePlus SparseSigmoid Sqrt Square Squareplus Subtract Tanh TanhShrink Threshold
     TrueDivide""".split()
 )
+#: Keras's activations of each number alone.
+_ACTIVATIONS = {
+    getattr(keras.activations, name)
+    for name in """celu elu exponential gelu hard_shrink hard_sigmoid hard_silu
+    hard_tanh leaky_relu linear log_sigmoid mish relu relu6 selu sigmoid silu
+    soft_shrink softplus softsign sparse_plus sparse_sigmoid squareplus tanh
+    tanh_shrink threshold""".split()
+}
 _LAYERS_ON_EACH = {
     keras.layers.Add,
     keras.layers.Dropout,
@@ -40,7 +49,10 @@ def why_not_on_each(call: Call) -> str | None:
     name = type(operation).__name__
     if isinstance(operation, keras.layers.Layer):
         shaped = getattr(operation, "noise_shape", None) is not None  # a Dropout's
-        if type(operation) not in _LAYERS_ON_EACH or shaped:
+        known = type(operation) in _LAYERS_ON_EACH
+        if type(operation) is keras.layers.Activation:
+            known = operation.activation in _ACTIVATIONS
+        if not known or shaped:
             return f"{name} '{operation.name}' reads or makes it"
     elif name not in _ON_EACH:
         return f"the operation {name} reads or makes it"

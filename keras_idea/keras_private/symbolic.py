@@ -204,6 +204,9 @@ def _recorded(
     def symbolic_call(self: keras.layers.Layer, *args: Any, **kwargs: Any) -> Any:
         if not looked_into(self) or self in recording.opaque:
             return outputs_of(self, args, kwargs)
+        if isinstance(self, (Functional, keras.Sequential)):
+            # The shapes of what it is called on are fixed in it.
+            recording.ends += _tensors((args, kwargs))
         so_far = len(recording.calls)
         try:
             entered.add(id(self))

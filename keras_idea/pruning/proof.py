@@ -57,10 +57,14 @@ def prove(model: keras.Model, ffns: Sequence[FFN]) -> None:
         return
     for ffn in found:
         if _same(asked, inputs, [ffn]) is False:
+            unit, reads = "neurons", "no layer reads"
+            if ffn.kind == "kv_groups":
+                unit, reads = "key/value heads", "the output projection does not read"
             raise ArgumentError(
-                f"The neurons of {ffn.name} do not act each on its own, so they cannot "
-                "be pruned: the model's output changes when a neuron is removed that "
-                "no layer reads. Leave it out: groups=lambda ffn: ffn.name != "
+                f"The {unit} of {ffn.name} do not act each on its own, so they cannot "
+                f"be pruned: the model's output changes when one of them that {reads} "
+                "is removed, so something else reads them (attention scores that are "
+                "returned, for one). Leave it out: groups=lambda ffn: ffn.name != "
                 f"{ffn.name!r}."
             )
 

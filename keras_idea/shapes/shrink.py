@@ -196,7 +196,14 @@ def scores_left(model: keras.Model, shape: Shape, importance: Importance) -> lis
     The model is as it was measured; they are in the order of `groups_of` it without
     those blocks.
     """
-    scores = [score for kind in widths_in(shape) for score in importance.groups[kind]]
+    scores = [
+        _of_active(score, group)
+        for score, group in zip(
+            [score for kind in widths_in(shape) for score in importance.groups[kind]],
+            groups_of(model, shape),
+            strict=True,
+        )
+    ]
     if "blocks" not in shape:
         return scores
     layers = find_blocks(model).layers
@@ -204,6 +211,14 @@ def scores_left(model: keras.Model, shape: Shape, importance: Importance) -> lis
     gone = {id(part) for b in layers if id(b) not in kept for part in walk(b)}
     stay = [id(group.layer) not in gone for group in groups_of(model, shape)]
     return list(itertools.compress(scores, stay))
+
+
+def _of_active(scores: Any, group: FFN) -> Any:
+    """Without the scores of units that are masked: the copy is without them."""
+    kept = group.kept_neurons()
+    if kept.shape[-1] == group.hidden_dim:
+        return scores
+    return ops.take_along_axis(scores, ops.convert_to_tensor(kept), axis=-1)
 
 
 def zero_unimportant(model: keras.Model, shape: Shape, scores: list[Any]) -> None:

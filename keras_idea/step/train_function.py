@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import keras
 
+from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import find_groups
 from keras_idea.keras_private.call_context import in_train_step
 from keras_idea.keras_private.models import compilation, make_train_function
@@ -69,6 +70,19 @@ def awaiting(gradients: Sequence[Tensor]) -> contextlib.AbstractContextManager:
     return tf.control_dependencies(gradients)
 
 
+def _check_values(model: keras.Model) -> None:
+    """Refuses a model whose variables get values in the function under way."""
+    values = [variable.value for variable in model.variables]
+    if not all(
+        bool(v.is_initialized()) for v in values if hasattr(v, "is_initialized")
+    ):
+        raise ArgumentError(
+            f"Model '{model.name}' is built inside its first train step, so its "
+            "weights have no values yet. Call it on a batch before `fit`, or begin it "
+            "with `keras.Input`."
+        )
+
+
 def at_first_step(model: keras.Model, act: Callable[[], None]) -> Callable[[], None]:
     """Calls `act` when a model's optimizer is first applied, and so all is built.
 
@@ -84,6 +98,7 @@ def at_first_step(model: keras.Model, act: Callable[[], None]) -> Callable[[], N
 
         call_off()
         with tf.init_scope():  # out of the function that is being traced
+            _check_values(model)
             if not optimizer.built and trainable_variables is not None:
                 optimizer.build(list(trainable_variables))
             for group in find_groups(model):

@@ -35,6 +35,12 @@ def is_pruned(model: keras.layers.Layer, ffns: Sequence[FFN]) -> bool:
     return any(state is not None and state.live is not None for state in states)
 
 
+_HOLDERS: dict[Kind, str] = {
+    "neurons": "FFN whose neurons",
+    "kv_groups": "attention layer whose heads",
+}
+
+
 def check_trainable(
     model: keras.Model, groups: Groups = None, kinds: Sequence[Kind] = ("neurons",)
 ) -> list[FFN]:
@@ -56,13 +62,15 @@ def check_trainable(
             f"`groups` takes none of the FFNs of model '{model.name}'. Received: "
             f"groups={groups!r}. Let it return True for one of: {names}."
         )
-    if not ffns:
-        for backbone in [layer for layer in walk(model) if is_backbone(layer)]:
-            check_family(backbone)
-        raise ArgumentError(
-            f"Model '{model.name}' has no FFN whose neurons can be pruned. "
-            f"{why_nothing(model)}"
-        )
+    for kind in kinds:
+        if all(ffn.kind != kind for ffn in all_found):
+            if kind == "neurons":
+                for backbone in [layer for layer in walk(model) if is_backbone(layer)]:
+                    check_family(backbone)
+            raise ArgumentError(
+                f"Model '{model.name}' has no {_HOLDERS[kind]} can be pruned. "
+                f"{why_nothing(model, kind)}"
+            )
     if not all(ffn.built for ffn in ffns):
         raise ArgumentError(
             f"Model '{model.name}' is not built, so there are no neurons to rank yet. "
@@ -70,11 +78,13 @@ def check_trainable(
         )
     frozen = [ffn.name for ffn in ffns if not all(k.trainable for k in ffn.kernels)]
     if frozen:
+        cure = f"pass groups=lambda ffn: ffn.name not in {frozen!r}"
+        if groups is not None:
+            cure = f"let `groups` return False for {' and '.join(frozen)} too"
         raise ArgumentError(
-            f"{', '.join(frozen)} is frozen (trainable=False, in whole or in "
-            "part), so it has no gradients to rank its neurons by. Unfreeze its "
-            "kernels and compile the model again, or leave it out: "
-            f"groups=lambda ffn: ffn.name != {frozen[0]!r}."
+            f"{', '.join(frozen)}: frozen (trainable=False, in whole or in part), so "
+            "there are no gradients to rank neurons by. Unfreeze the kernels and "
+            f"compile the model again, or {cure}."
         )
     untrained = _untrained(ffns, model.optimizer)
     if untrained:
