@@ -4,12 +4,14 @@ import warnings
 from collections.abc import Callable, Sequence
 
 import keras
+import numpy as np
 
 from keras_idea import processes
 from keras_idea.finding.find import FFN
 from keras_idea.keras_private.user_warning import warn_user
 from keras_idea.step.track import Track
 from keras_idea.targets.budget import plain_parameters
+from keras_idea.typing import Tensor
 from keras_idea.validation import plural
 
 
@@ -23,18 +25,47 @@ def warn_of_nothing_to_prune(targets: Sequence[tuple[FFN, int]]) -> None:
         )
 
 
-def warn_of_pairs(ffns: Sequence[FFN]) -> None:
+_SUMS = (keras.regularizers.L1, keras.regularizers.L2, keras.regularizers.L1L2)
+
+
+def warn_of_means(ffns: Sequence[FFN]) -> None:
     """Warns of a regularizer that is another number once neurons are cut out."""
-    kind = keras.regularizers.OrthogonalRegularizer
     for ffn in ffns:
-        if any(isinstance(cut.variable.regularizer, kind) for cut in ffn.cuts()):
-            warn_user(
-                f"{ffn.name} has an OrthogonalRegularizer, a mean over pairs of "
-                "neurons: when the model becomes narrower it is of fewer pairs, and "
-                "the loss changes at once. Use a sum over weights (L1, L2) instead, or "
-                'compact="off".'
-            )
-            return
+        half = max(1, ffn.hidden_dim // 2)
+        found = [
+            (cut.variable.regularizer, tuple(cut.variable.shape), cut.shape(half))
+            for cut in ffn.cuts()
+        ]
+        for layer in getattr(ffn.weights, "makers", []):
+            found.append((layer.activity_regularizer, (2, ffn.hidden_dim), (2, half)))
+        for regularizer, wide, narrow in found:
+            if regularizer is None or isinstance(regularizer, _SUMS):
+                continue
+            name = getattr(regularizer, "__name__", type(regularizer).__name__)
+            if not _same_without_zeros(regularizer, wide, narrow):
+                warn_user(
+                    f"{ffn.name} has the regularizer {name}, a mean over neurons or "
+                    "over pairs of neurons: when the model becomes narrower it is of "
+                    "fewer, and the loss changes at once. Use a sum over weights (L1, "
+                    'L2) instead, or compact="off".'
+                )
+                return
+
+
+def _same_without_zeros(
+    regularizer: Callable[[Tensor], Tensor],
+    wide: tuple[int, ...],
+    narrow: tuple[int, ...],
+) -> bool:
+    """Whether to have neurons of zeros, or not to have them, is the same to it."""
+    few = np.random.default_rng(0).normal(size=narrow).astype("float32")
+    padded = np.zeros(wide, "float32")
+    padded[tuple(map(slice, narrow))] = few
+    one, other = (
+        float(keras.ops.convert_to_numpy(regularizer(keras.ops.convert_to_tensor(a))))
+        for a in (padded, few)
+    )
+    return abs(one - other) <= 1e-4 * abs(one)
 
 
 def warn_of_jumps(tracks: Sequence[Track], begin_step: int, start: int) -> None:

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_idea.callbacks.messages import warn_of_nothing_to_prune, warn_of_pairs
+from keras_idea.callbacks.messages import warn_of_means, warn_of_nothing_to_prune
 from keras_idea.errors import ArgumentError, PruningStopped
 from keras_idea.finding.find import FFN, UNITS
 from keras_idea.keras_private.callbacks import initial_epoch
@@ -13,12 +13,13 @@ from keras_idea.keras_private.optimizer_parts import innermost
 from keras_idea.keras_private.optimizer_variables import apply_count, as_int
 from keras_idea.keras_private.train_step import has_own_train_step
 from keras_idea.keras_private.user_warning import warn_user
-from keras_idea.pruning.proof import prove
 from keras_idea.pruning.session import Session
 from keras_idea.step.replicas import scope_of
 from keras_idea.step.track import Track
 from keras_idea.surgery.condition import check_backbones, check_trainable
 from keras_idea.surgery.optimizer_state import check_carriable
+from keras_idea.surgery.proof import prove
+from keras_idea.surgery.width_in_code import check_width_in_code
 from keras_idea.targets.target_widths import budget_line, target_widths
 from keras_idea.validation import multiples_beside
 
@@ -55,7 +56,8 @@ def check_run(
     check_backbones(model, targets)
     if prune.compact != "off":
         _check_parts(targets)
-        warn_of_pairs(ffns)
+        check_width_in_code(model, ffns)
+        warn_of_means(ffns)
     check_length(prune)
     if prune.compact != "off" and model.optimizer.built:
         check_carriable(model.optimizer, [c for ffn in ffns for c in ffn.cuts()])

@@ -95,20 +95,10 @@ def find_dense_groups(model: keras.layers.Layer) -> Found[DenseGroup]:
     dense = [layer for layer in walk(model) if is_dense(layer) and layer.built]
     if not dense or not student_of(model).built:
         return Found([], {})
-    holders = {
-        id(holder)
-        for holder in walk(model)
-        if isinstance(holder, keras.layers.Activation)
-        or any(is_dense(part) for part in walk(holder) if part is not holder)
-    }
-    student = student_of(model)
-    recording = record(student, lambda layer: id(layer) in holders)
-    recordings = [recording]
-    if any(id(layer) in holders and _has_code(layer) for layer in walk(model)):
-        trained = record(student, lambda layer: id(layer) in holders, training=True)
-        recordings.append(trained)
     # Kept until the end: tensors are told apart by their `id`.
-    activations = [_activation_of(layer) for layer in dense]
+    recordings = follow_model(model)
+    recording = recordings[0]
+    activations = [activation_of(layer) for layer in dense]
     axes = Axes()
     for layer, activation in zip(dense, activations, strict=True):
         axes.join(_columns(layer), _columns(layer))
@@ -133,6 +123,22 @@ def find_dense_groups(model: keras.layers.Layer) -> Found[DenseGroup]:
         for tensor in [t for c in calls if c.operation.name == name for t in c.outputs]:
             axes.settle(id(tensor), "a loss of the Distiller reads it")
     return _found(dense, axes, calls)
+
+
+def follow_model(model: keras.layers.Layer) -> list[Recording]:
+    """What is called in a model, at rest and where it may differ in training."""
+    holders = {
+        id(holder)
+        for holder in walk(model)
+        if isinstance(holder, keras.layers.Activation)
+        or any(is_dense(part) for part in walk(holder) if part is not holder)
+    }
+    student = student_of(model)
+    recordings = [record(student, lambda layer: id(layer) in holders)]
+    if any(id(layer) in holders and _has_code(layer) for layer in walk(model)):
+        trained = record(student, lambda layer: id(layer) in holders, training=True)
+        recordings.append(trained)
+    return recordings
 
 
 def _has_code(layer: keras.layers.Layer) -> bool:
@@ -173,7 +179,7 @@ def is_dense(layer: object) -> bool:
     )
 
 
-def _activation_of(layer: keras.layers.Layer) -> Recording:
+def activation_of(layer: keras.layers.Layer) -> Recording:
     """What the activation of a dense layer does to its columns."""
     function = keras.layers.Activation(layer.activation, name="activation")
     function.build((2, stored_kernel(layer).shape[-1]))

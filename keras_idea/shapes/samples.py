@@ -1,6 +1,7 @@
 """Data that a model is judged by: inputs alone, or with what they should give."""
 
 import math
+import os
 from typing import Any
 
 import keras
@@ -10,7 +11,13 @@ from keras_idea.errors import ArgumentError
 
 def inputs_of(data: Any) -> Any:
     """The inputs of `(x, y)` or `(x, y, sample_weight)`; other data as they are."""
-    return data[0] if isinstance(data, tuple) else data
+    inputs = data[0] if isinstance(data, tuple) and data else data
+    if isinstance(inputs, (str, bytes, int, float, os.PathLike)):
+        raise ArgumentError(
+            "`data` must be samples of the model's inputs: arrays, (x, y), a dict of "
+            f"arrays, or a dataset. Received: data={data!r}."
+        )
+    return inputs
 
 
 def loss_of(model: keras.Model, data: Any, batch_size: int) -> float:

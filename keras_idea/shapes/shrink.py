@@ -28,6 +28,8 @@ from keras_idea.shapes.samples import inputs_of
 from keras_idea.shapes.targets import Shape, check_shape, size_of
 from keras_idea.step.row_ops import zero_rows
 from keras_idea.surgery.compact import compile_like, narrowed
+from keras_idea.surgery.proof import prove
+from keras_idea.surgery.width_in_code import check_width_in_code
 from keras_idea.validation import check_choice, check_int
 
 Model = TypeVar("Model", bound=keras.Model)
@@ -149,6 +151,8 @@ def measure(
     inputs = None if data is None else inputs_of(data)
     limits = {"num_samples": num_samples, "batch_size": batch_size}
     groups = groups_of(model, shape)
+    check_width_in_code(model, groups)
+    prove(model, groups)
     if method == "magnitude":
         scores = [weight_norm(group) for group in groups]
     else:

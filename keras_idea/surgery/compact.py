@@ -31,8 +31,11 @@ from keras_idea.surgery.optimizer_state import (
     copy_optimizer,
     optimizer_like,
 )
-from keras_idea.surgery.own_config import follow_widths
+from keras_idea.surgery.own_config import follow_widths, has_own_classes
 from keras_idea.surgery.pairing import Pair, cut_to, paired_variables
+from keras_idea.surgery.proof import prove
+from keras_idea.surgery.same_numbers import calls_of, first_difference
+from keras_idea.surgery.width_in_code import check_width_in_code
 
 Model = TypeVar("Model", bound=keras.layers.Layer)
 
@@ -113,6 +116,9 @@ def narrowed(
         widths = {id(ffn.layer): stay.shape[-1] for ffn, stay in kept}
         check_one_width(backbone, widths)
         check_one_count(backbone, widths)
+    cut = [ffn for ffn, stay in kept if stay.shape[-1] < ffn.hidden_dim]
+    check_width_in_code(model, cut)
+    prove(model, [ffn for ffn in cut if ffn.kind == "kv_groups"])
     narrow = rebuild(model, {})
     if not narrow.built:
         narrow.build_from_config(model.get_build_config())
@@ -123,6 +129,15 @@ def narrowed(
             "`get_build_config()`. Define `build` (or `build_from_config`), as loading "
             "a saved one needs too, or let `call` take one (nested) input."
         )
+    if has_own_classes(model):
+        operation = first_difference(calls_of(model), calls_of(narrow))
+        if operation is not None:
+            raise ArgumentError(
+                f"The copy of model '{model.name}' computes with another number than "
+                f"the model does (in {operation}): its config does not hold what the "
+                "model has now. Give the layer that number as an argument, which its "
+                "config holds."
+            )
     narrow_copy(model, narrow, kept)
     pairs = paired_variables(model, narrow, kept)
     for old, new, stays in pairs:

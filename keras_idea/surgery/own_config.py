@@ -11,6 +11,7 @@ import itertools
 import random
 import warnings
 from collections.abc import Iterable, Iterator
+from typing import TypeAlias
 
 import keras
 
@@ -22,28 +23,34 @@ from keras_idea.keras_private.layer_walk import sublayers, walk
 from keras_idea.keras_private.layers import config_number, set_config_number
 from keras_idea.keras_private.models import Functional
 from keras_idea.keras_private.symbolic import call_like
+from keras_idea.keras_private.user_warning import warn_user
 from keras_idea.layers.plain_ffns import PlainFFN
 from keras_idea.layers.prunable import Prunable
+from keras_idea.surgery.same_numbers import calls_of, first_difference
 
 _FFNS = (Prunable, PlainFFN)
 _PRUNED = (*_FFNS, *ATTENTION_LAYERS)
 
 
+#: A layer, the name of a number in its config, and the number that was there.
+Change: TypeAlias = tuple[keras.layers.Layer, str, int]
+
+
 def follow_widths(
     model: keras.layers.Layer, narrowed: Iterable[tuple[int, int]]
-) -> None:
+) -> list[Change]:
     """Has the configs of blocks say how wide their FFNs are now, or warns.
 
-    `narrowed` are the FFN widths before and after, as pairs.
+    `narrowed` are the FFN widths before and after, as pairs. Returns what was changed.
     """
-    widths = set(narrowed)
+    widths, changed = set(narrowed), list[Change]()
     for layer in _of_own_classes(model):
         # A config may hold those of blocks in it, a backbone's does not.
         parts = [] if is_backbone(layer) else list(walk(layer))[1:]
         for block in reversed(parts):
             if not isinstance(block, _FFNS) and _shapes(block):
-                _follow(block, widths)
-        made = _follow(layer, widths)
+                _follow(block, widths, changed)
+        made = _follow(layer, widths, changed)
         if made is not None and made != _shapes(layer):
             warnings.warn(
                 f"The config of {type(layer).__name__} '{layer.name}' makes layers of "
@@ -54,15 +61,21 @@ def follow_widths(
                 "not follow from the number of heads.",
                 stacklevel=2,
             )
+    return changed
 
 
-def _follow(layer: keras.layers.Layer, widths: set[tuple[int, int]]) -> list | None:
+def _follow(
+    layer: keras.layers.Layer, widths: set[tuple[int, int]], changed: list[Change]
+) -> list | None:
     """Sets the numbers in a layer's config; the shapes of a layer made of it.
 
     None: none can be made, of which Keras tells when it saves.
     """
-    present, made = _shapes(layer), _made_again(layer)
-    if made is None or made == present:
+    present, again = _shapes(layer), _made_again(layer)
+    if again is None:
+        return None
+    made = _shapes(again)
+    if made == present:
         return made
     changes = [
         (name, old, new)
@@ -76,11 +89,19 @@ def _follow(layer: keras.layers.Layer, widths: set[tuple[int, int]]) -> list | N
     for trial in itertools.chain.from_iterable(trials):
         for name, _, new in trial:
             set_config_number(layer, name, new)
-        if _made_again(layer) == present:
+        again = _made_again(layer)
+        if again is not None and _shapes(again) == present:
+            _warn_of_numbers(layer, again)
+            changed += [(layer, name, old) for name, old, _ in trial]
             return present
         for name, old, _ in trial:
             set_config_number(layer, name, old)
     return made
+
+
+def has_own_classes(model: keras.layers.Layer) -> bool:
+    """Whether a model holds FFNs or heads in layers of the user's own classes."""
+    return any(True for _ in _of_own_classes(model))
 
 
 def _of_own_classes(layer: keras.layers.Layer) -> Iterator[keras.layers.Layer]:
@@ -102,14 +123,26 @@ def _shapes(layer: keras.layers.Layer) -> list[tuple[int, ...]]:
     return [tuple(variable.shape) for variable in layer.variables]
 
 
-def _made_again(layer: keras.layers.Layer) -> list[tuple[int, ...]] | None:
-    """The shapes of a layer of the same config; None where none can be made."""
+def _warn_of_numbers(layer: keras.layers.Layer, again: keras.layers.Layer) -> None:
+    """Warns if a layer made of the config computes with another number."""
+    operation = first_difference(calls_of(layer), calls_of(again))
+    if operation is not None:
+        warn_user(
+            f"{type(layer).__name__} '{layer.name}' makes a number of its width when "
+            f"it is constructed, and computes with it (in {operation}). A layer made "
+            "of its config, as loading a saved one does, would compute with another. "
+            "Give it that number as an argument of its own, which its config holds."
+        )
+
+
+def _made_again(layer: keras.layers.Layer) -> keras.layers.Layer | None:
+    """A layer of the same config, built; None where none can be made."""
     state = random.getstate()  # Keras draws the seeds of Dropout and such from it
     try:
         with contextlib.suppress(Exception), warnings.catch_warnings(action="ignore"):
             made = type(layer).from_config(layer.get_config())
             call_like(made, layer)
-            return _shapes(made)
+            return made
         return None
     finally:
         random.setstate(state)

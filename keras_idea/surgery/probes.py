@@ -32,6 +32,12 @@ def check_probes(
     train in which they would not measure what they should.
     """
     for ffn in ffns:
+        if ffn.kind == "kv_groups":
+            raise ArgumentError(
+                f"Method '{method}' needs hidden activations, so it does not support "
+                f"key/value heads. Received: the heads of {ffn.name}. Use "
+                "method='sensitivity' or 'random', or leave 'kv_groups' out."
+            )
         if not ffn.shows_hidden:
             raise ArgumentError(
                 f"Method '{method}' needs the hidden activations of {ffn.name}, which "

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 import keras
 
 from keras_idea import methods
+from keras_idea.errors import ConfigError
+from keras_idea.finding.find import UNITS
 from keras_idea.runs.config.run_config import RunConfig
 from keras_idea.runs.config.sizes import Sizes
 from keras_idea.schedules.narrowing_steps import compaction_widths
@@ -35,6 +37,25 @@ class Timeline:
         return [stage for stage in stages if stage[1] < stage[2]]
 
 
+def _check_divides(wide: Sizes, narrow: Sizes, parts: int) -> None:
+    """Devices share units of equal numbers, at the start and at the end."""
+    start = wide.by_kind()
+    for kind, kept in narrow.by_kind().items():
+        # Heads that the axis does not divide stay whole until some are cut out.
+        if kept % parts or start[kind] % parts:
+            near = [n for n in (kept // parts * parts, -(-kept // parts) * parts) if n]
+            fit = [str(n) for n in sorted(set(near)) if n < start[kind]]
+            keep = ""
+            if fit and start[kind] % parts == 0:
+                keep = f"Keep {' or '.join(fit)} of them, or set "
+            raise ConfigError(
+                f"`distribution.mesh` must divide the {UNITS[kind]} at the start and "
+                f"at the end, {start[kind]} and {kept}, along its model axis. Received:"
+                f" model={parts}. {keep or 'Set '}`distribution.mesh` to "
+                "{ data = ... }."
+            )
+
+
 def make_timeline(
     config: RunConfig, wide: Sizes, narrow: Sizes, here: bool = True
 ) -> Timeline:
@@ -42,10 +63,14 @@ def make_timeline(
 
     `here` says whether it is run in this process; if not, it is compiled.
 
+    Raises:
+        ConfigError: if the mesh does not divide the sizes.
+
     Example:
     >>> make_timeline(RunConfig(), Sizes(512), Sizes(192)).end
     750
     """
+    _check_divides(wide, narrow, config.distribution.size[1])
     pruning = config.pruning
     begin, steps = config.budget.enlarge_steps, config.budget.prune_steps
     compiled = keras.backend.backend() != "torch" or config.run.jit_compile

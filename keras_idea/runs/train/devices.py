@@ -20,11 +20,8 @@ from keras_idea.distribution import (
 )
 from keras_idea.errors import ConfigError, RunFolderError
 from keras_idea.files import TEMPORARY, json_digest
-from keras_idea.finding.find import UNITS
 from keras_idea.runs.config import RunConfig
-from keras_idea.runs.config.timeline import Timeline
 from keras_idea.runs.train.run import Run
-from keras_idea.validation import multiples_beside
 
 T = TypeVar("T")
 # Seconds that a network's file system may need to show a new name everywhere.
@@ -113,22 +110,8 @@ def mesh_of(run: Run) -> Distribution | None:
     data, model = run.config.distribution.size
     layouts = {}
     if model > 1:
-        _check_divides(run.timeline, model)
         layouts = kernel_layouts(run.outline.make(run.timeline.wide), model)
     return distribution_of(data, model, layouts)
-
-
-def _check_divides(timeline: Timeline, parts: int) -> None:
-    start = timeline.wide.by_kind()
-    for kind, kept in timeline.narrow.by_kind().items():
-        # Heads that the axis does not divide stay whole until some are cut out.
-        if kept % parts or start[kind] % parts:
-            raise ConfigError(
-                f"`distribution.mesh` must divide the {UNITS[kind]} at the start and "
-                f"at the end, {start[kind]} and {kept}, along its model axis. Received:"
-                f" model={parts}. Keep {multiples_beside(kept, parts)} of them, or set "
-                "`distribution.mesh` to { data = ... }."
-            )
 
 
 def spread(distribution: Distribution | None) -> contextlib.AbstractContextManager:

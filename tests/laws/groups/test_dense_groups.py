@@ -66,7 +66,7 @@ def two_layers(between, activation="relu"):
 @pytest.mark.parametrize(
     "between, reason",
     [
-        (lambda x, h, down: (down(h), h), "enters or leaves the model"),
+        (lambda x, h, down: (down(h), h), "enters or leaves a model"),
         (lambda x, h, down: down(h[..., ::-1]), "operation GetItem"),
         (lambda x, h, down: down(ops.softmax(h)), "operation Softmax"),
         (lambda x, h, down: down(keras.layers.Activation("softmax")(h)), "Softmax"),

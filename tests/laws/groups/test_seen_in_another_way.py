@@ -214,7 +214,7 @@ def test_a_regularizer_of_pairs_is_warned_of(xy):
     model = normed(
         layers.Dense(WIDTH, "relu", kernel_regularizer=pairs), layers.Dense(3)
     )
-    with pytest.warns(UserWarning, match="a mean over pairs of neurons"):
+    with pytest.warns(UserWarning, match="a mean over neurons or over pairs"):
         fitted(model, xy, ki.IdeaPruneCallback(TARGET, 8, 8))
 
 

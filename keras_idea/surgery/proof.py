@@ -71,7 +71,7 @@ def prove(model: keras.Model, ffns: Sequence[FFN]) -> None:
 
 def _same(asked: keras.Model, inputs: Any, ffns: Sequence[FFN]) -> bool | None:
     """Whether neurons that are not read equal neurons of zeros; None: not known."""
-    cuts = [(cut, ffn.hidden_dim // 3) for ffn in ffns for cut in ffn.cuts()]
+    cuts = [(cut, _active(ffn)) for ffn in ffns for cut in ffn.cuts()]
     readers = {
         (id(cut.variable), cut.axis)
         for ffn in ffns
@@ -92,6 +92,11 @@ def _same(asked: keras.Model, inputs: Any, ffns: Sequence[FFN]) -> bool | None:
     if not _equal(unread, again):
         return None
     return _equal(unread, zeros)
+
+
+def _active(ffn: FFN) -> int:
+    kept = ffn.kept_neurons()
+    return int(kept[len(kept) // 3])
 
 
 def _put(cut: Cut, neuron: int, value: Tensor | float) -> None:

@@ -1,0 +1,57 @@
+"""The numbers that a model's operations are given, compared with another model's."""
+
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_idea.groups.dense import activation_of, follow_model, is_dense
+from keras_idea.keras_private.layer_walk import walk
+from keras_idea.keras_private.symbolic import Call
+
+
+def calls_of(model: keras.layers.Layer) -> list[Call] | None:
+    """All calls in a model, in their order; None: not all of it can be followed."""
+    dense = [layer for layer in walk(model) if is_dense(layer) and layer.built]
+    recordings = [*follow_model(model), *map(activation_of, dense)]
+    if any(recording.opaque for recording in recordings):
+        return None
+    return [call for recording in recordings for call in recording.calls]
+
+
+def first_difference(some: list[Call] | None, others: list[Call] | None) -> str | None:
+    """The first operation that is another, or is given another number.
+
+    A layer may stand in another's place, as a plain FFN for a prunable one.
+    """
+    for one, other in zip(some or [], others or [], strict=False):
+        kinds = [
+            keras.layers.Layer
+            if isinstance(call.operation, keras.layers.Layer)
+            else type(call.operation)
+            for call in (one, other)
+        ]
+        if kinds[0] is not kinds[1] or not _same(one, other):
+            return type(one.operation).__name__
+    return None
+
+
+def _same(one: Call, other: Call) -> bool:
+    numbers, others = _numbers(one), _numbers(other)
+    return len(numbers) == len(others) and all(
+        np.array_equal(a, b, equal_nan=True)
+        for a, b in zip(numbers, others, strict=True)
+    )
+
+
+def _numbers(call: Call) -> list[np.ndarray]:
+    """What an operation is given that is neither a tensor nor a variable."""
+    held: list[Any] = list(call.arguments)
+    if not isinstance(call.operation, keras.layers.Layer):
+        held += keras.tree.flatten(list(vars(call.operation).values()))
+    return [
+        np.asarray(keras.ops.convert_to_numpy(part), "float64")
+        for part in held
+        if isinstance(part, (int, float, np.ndarray, np.generic))
+        or (keras.ops.is_tensor(part) and not isinstance(part, keras.KerasTensor))
+    ]

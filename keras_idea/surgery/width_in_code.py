@@ -1,0 +1,64 @@
+"""A model that computes with the number of its neurons, `h / h.shape[-1]`, is refused.
+
+Narrowed it would compute something else. It is followed twice on symbolic tensors, as
+it is and as if it were narrower, and the numbers in its operations are compared.
+"""
+
+import contextlib
+import warnings
+from collections.abc import Iterator, Sequence
+
+import keras
+
+from keras_idea.errors import ArgumentError
+from keras_idea.finding.find import FFN
+from keras_idea.groups.dense import DenseGroup
+from keras_idea.keras_private.layers import set_config_number
+from keras_idea.keras_private.variables import shaped
+from keras_idea.surgery.own_config import follow_widths
+from keras_idea.surgery.same_numbers import calls_of, first_difference
+
+
+def check_width_in_code(model: keras.Model, ffns: Sequence[FFN]) -> None:
+    """Refuses FFNs of Dense layers of whose width the model's code makes a number.
+
+    What cannot be followed at another width is not judged.
+    """
+    found = [ffn for ffn in ffns if isinstance(ffn.weights, DenseGroup)]
+    if not found or _difference(model, found) is None:
+        return
+    for ffn in found:
+        operation = _difference(model, [ffn])
+        if operation is not None:
+            raise ArgumentError(
+                f"The neurons of {ffn.name} cannot be pruned: the model computes with "
+                f"their number, {ffn.hidden_dim} (in {operation}), so it would compute "
+                "something else once it is narrow. Give the layer that number as an "
+                "argument of its own, which its config holds, or leave the FFN out: "
+                f"groups=lambda ffn: ffn.name != {ffn.name!r}."
+            )
+
+
+def _difference(model: keras.Model, ffns: Sequence[FFN]) -> str | None:
+    """The first operation that is given another number in the narrower model."""
+    wide = calls_of(model)
+    with _narrower(model, ffns):
+        return first_difference(wide, calls_of(model))
+
+
+@contextlib.contextmanager
+def _narrower(model: keras.Model, ffns: Sequence[FFN]) -> Iterator[None]:
+    """A scope in which a model says that its FFNs are half as wide; its values stay."""
+    with contextlib.ExitStack() as scopes:
+        widths = set()
+        for ffn in ffns:
+            full, width = ffn.hidden_dim, max(1, ffn.hidden_dim // 2)
+            widths.add((full, width))
+            for cut in ffn.cuts():
+                scopes.enter_context(shaped(cut.variable, cut.shape(width)))
+            scopes.callback(ffn.weights.set_hidden_dim, full)
+            ffn.weights.set_hidden_dim(width)
+        with warnings.catch_warnings(action="ignore"):
+            for layer, name, number in follow_widths(model, widths):
+                scopes.callback(set_config_number, layer, name, number)
+        yield
