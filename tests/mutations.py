@@ -176,7 +176,7 @@ MUTATIONS = (
     ),
     Mutation(
         "the optimizer forgets a narrowed variable",
-        "surgery/optimizer_state.py",
+        "surgery/narrow_variable.py",
         "        rename_key(part, key, variable_key(part, cut.variable))",
         "        pass",
         "laws",

@@ -16,11 +16,11 @@ _ON_EACH = frozenset(
 )
 #: Keras's activations of each number alone.
 _ACTIVATIONS = {
-    getattr(keras.activations, name)
+    getattr(keras.activations, name, None)
     for name in """celu elu exponential gelu hard_shrink hard_sigmoid hard_silu
     hard_tanh leaky_relu linear log_sigmoid mish relu relu6 selu sigmoid silu
     soft_shrink softplus softsign sparse_plus sparse_sigmoid squareplus tanh
-    tanh_shrink threshold""".split()
+    tanh_shrink""".split()
 }
 _LAYERS_ON_EACH = {
     keras.layers.Add,

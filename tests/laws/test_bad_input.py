@@ -116,9 +116,11 @@ def test_steps_beyond_the_end_of_the_run(data):
 def test_frozen(data):
     model = residual_model()
     model.get_layer("ffn_0").trainable = False
-    with pytest.raises(ValueError, match="ffn_0 is frozen.*name != 'ffn_0'"):
+    with pytest.raises(ValueError, match=r"ffn_0: frozen.*name not in \['ffn_0'\]"):
         fit(prune(), data, model)
-    fit(prune(groups=lambda ffn: ffn.name != "ffn_0"), data, model)  # as it says
+    with pytest.raises(ValueError, match="let `groups` return False for ffn_0 too"):
+        fit(prune(groups=lambda ffn: True), data, model)
+    fit(prune(groups=lambda ffn: ffn.name not in ["ffn_0"]), data, model)  # as it says
     assert [ffn.hidden_dim for ffn in ki.find_ffns(model)] == [16, 4]
 
 

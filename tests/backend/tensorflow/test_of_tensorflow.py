@@ -88,3 +88,73 @@ def test_saved_by_tensorflow(data, tmp_path, compact, wrapped):
     now = [to_numpy(v) for v in (*model.variables, *optimizer.variables)]
     for before, after in zip(kept, now, strict=True):
         np.testing.assert_array_equal(before, after)
+
+
+@pytest.mark.daily("tensorflow", why="models are built in the train step here alone")
+def test_a_model_that_is_built_in_its_first_step(data):
+    model = keras.Sequential([keras.layers.Dense(16), keras.layers.Dense(1)])
+    model.compile("adam", "mse")
+    prune = ki.IdeaPruneCallback(4, 1, 2)
+    with pytest.raises(ValueError, match="is built inside its first train step.*Call"):
+        model.fit(*data, verbose=0, callbacks=[prune])
+    model = keras.Sequential([keras.layers.Dense(16), keras.layers.Dense(1)])
+    model.compile("adam", "mse")
+    model(data[0][:1])  # as it says
+    model.fit(*data, epochs=4, batch_size=16, verbose=0, callbacks=[prune])
+    assert model.layers[0].units == 4
+
+
+class WithAnother(keras.Model):
+    """A model whose own train step uses an optimizer of its own, as GANs do."""
+
+    def __init__(self, net):
+        super().__init__()
+        self.net, self.other = net, keras.optimizers.SGD(0.1)
+
+    def call(self, x):
+        return self.net(x)
+
+    def train_step(self, data):
+        import tensorflow as tf
+
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((self.net(x) - y) ** 2)
+        weights = self.net.trainable_weights
+        gradients = tape.gradient(loss, weights)
+        self.other.apply_gradients(zip(gradients, weights, strict=True))
+        return {"loss": loss}
+
+
+@pytest.mark.nightly(why="takes 2 s on tensorflow")
+@pytest.mark.parametrize("built", [False, True])
+def test_another_optimizer(data, built):
+    inputs = keras.Input(data[0].shape[1:])
+    layers = [inputs, keras.layers.Dense(16), keras.layers.Dense(1)]
+    model = WithAnother(keras.Sequential(layers))
+    model.compile("adam")
+    if built:
+        model(data[0][:1])
+    with pytest.raises(RuntimeError, match="took no step: its weights are trained by"):
+        model.fit(*data, verbose=0, callbacks=[ki.IdeaPruneCallback(4, 1, 2)])
+
+
+@pytest.mark.nightly(why="takes 5 s on tensorflow")
+def test_restored_outside_of_the_scope(data, tmp_path):
+    """As `fit` is called: outside of its strategy's scope."""
+    import tensorflow as tf
+
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+    batches = tf.data.Dataset.from_tensor_slices(data).batch(16)
+    for epochs in (2, 4):
+        with strategy.scope():
+            inputs = keras.Input(data[0].shape[1:])
+            layers = [inputs, keras.layers.Dense(16), keras.layers.Dense(1)]
+            model = keras.Sequential(layers)
+            model.compile("adam", "mse")
+        checkpoint = ki.Checkpoint(tmp_path / "checkpoints")
+        begun = checkpoint.restore(model)
+        prune = ki.IdeaPruneCallback(4, 2, 2)
+        fit = {"epochs": epochs, "initial_epoch": begun, "verbose": 0}
+        model.fit(batches, callbacks=[prune, checkpoint], **fit)
+    assert begun == 2 and model.layers[0].units == 4

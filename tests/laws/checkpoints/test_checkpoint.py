@@ -285,3 +285,31 @@ def test_every_second_epoch_and_the_last(data, tmp_path):
     model.fit(*data, epochs=5, batch_size=32, verbose=0, callbacks=[checkpoint])
     steps = [int(path.name.split("-")[3]) for path in sorted(tmp_path.iterdir())]
     assert steps == [4, 8, 10]
+
+
+@pytest.mark.daily("torch", why="takes 2 s on tensorflow; only torch drew other orders")
+def test_the_order_of_shuffled_batches(tmp_path):
+    """Of `fit`'s own shuffling, which is the default."""
+    x = np.random.default_rng(0).normal(size=(32, 8)).astype("float32")
+
+    def fit(folder, epochs):
+        keras.utils.set_random_seed(0)
+        layers = [keras.Input((8,)), keras.layers.Dense(12), keras.layers.Dense(3)]
+        model = keras.Sequential(layers)
+        model.compile("adam", "mse")
+        checkpoint = ki.Checkpoint(folder)
+        begun = checkpoint.restore(model)
+        stop = keras.callbacks.LambdaCallback(
+            on_epoch_end=lambda epoch, logs: setattr(
+                model, "stop_training", epoch + 1 >= epochs
+            )
+        )
+        callbacks = [ki.IdeaPruneCallback(4, 6, 6), checkpoint, stop]
+        steps = {"batch_size": 8, "epochs": 4, "initial_epoch": begun}
+        model.fit(x, x[:, :3], verbose=0, callbacks=callbacks, **steps)
+        return [to_numpy(variable) for variable in model.variables]
+
+    straight = fit(tmp_path / "straight", 4)
+    fit(tmp_path / "parts", 2)
+    for one, other in zip(straight, fit(tmp_path / "parts", 4), strict=True):
+        np.testing.assert_array_equal(one, other)

@@ -278,6 +278,10 @@ def test_a_target_with_its_hours_price_and_room(in_folder, capsys):
             ["--devices", "3x1"],
             "must divide the sequences.*data=3. Set `data.batch_size`",
         ),
+        (
+            ["--devices", "1x3"],
+            "must divide the neurons at the start and at the end.*model=3. Set `dist",
+        ),
         (["--utilisation", "2"], "--utilisation"),
         (["--target", "h100", "--utilisation", "0"], "--utilisation"),
         (["--price", "-3"], "--price"),

@@ -1,0 +1,216 @@
+"""What users wrote that was once pruned wrongly, or refused with the wrong words."""
+
+import keras
+import numpy as np
+import pytest
+from keras import layers, ops
+
+import keras_idea as ki
+from tests.support.helpers import to_numpy
+
+WIDTH, TARGET = 16, 4
+FEW = "takes 1 s on torch, of which the rest of the code knows nothing"
+
+
+@pytest.fixture
+def xy():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(64, 8)).astype("float32")
+    return x, np.tanh(x @ rng.normal(size=(8, 4))).astype("float32")
+
+
+def fitted(model, xy, optimizer="adam", **options):
+    model.compile(optimizer, "mse")
+    prune = ki.IdeaPruneCallback(TARGET, 8, 8, **options)
+    fit = {"batch_size": 8, "shuffle": False, "verbose": 0}
+    return model.fit(*xy, epochs=4, callbacks=[prune], **fit)
+
+
+@keras.saving.register_keras_serializable("tests")
+class Scaled(layers.Layer):
+    """A block that scales by a number that follows from its width, or by a constant."""
+
+    def __init__(self, width=WIDTH, by="nothing", scale=0.25, **kwargs):
+        super().__init__(**kwargs)
+        self.width, self.by, self.given = width, by, scale
+        self.up, self.down = layers.Dense(width, "relu"), layers.Dense(8)
+        self.made = width**-0.5
+
+    def build(self, shape):
+        self.up.build(shape)
+        self.down.build((None, self.width))
+
+    def get_config(self):
+        own = {"width": self.width, "by": self.by, "scale": self.given}
+        return {**super().get_config(), **own}
+
+    def call(self, x):
+        hidden = self.up(x)
+        factors = {
+            "a shape": lambda: 1 / hidden.shape[-1],
+            "ops.shape": lambda: (
+                1 / ops.sqrt(ops.cast(ops.shape(hidden)[-1], "float32"))
+            ),
+            "units": lambda: 1 / self.up.units,
+            "an attribute": lambda: self.width**-0.5,
+            "a number made": lambda: self.made,
+            "a number given": lambda: self.given,
+            "nothing": lambda: 1.0,
+        }
+        return x + self.down(hidden) * factors[self.by]()
+
+
+def scaled(by):
+    inputs = keras.Input((8,))
+    return keras.Model(inputs, layers.Dense(4)(Scaled(by=by)(inputs)))
+
+
+READ = ["a shape", "ops.shape", "units", "an attribute"]
+
+
+@pytest.mark.daily("torch", why=FEW)
+@pytest.mark.parametrize("by", READ)
+def test_a_block_that_computes_with_its_width_is_refused(by, xy):
+    for compact in ("end", "progressive"):
+        with pytest.raises(ValueError, match=r"computes with their number, 16 \(in"):
+            fitted(scaled(by), xy, compact=compact)
+    model = scaled(by)
+    fitted(model, xy, compact="off")  # nothing is narrowed
+    with pytest.raises(ValueError, match="computes with their number"):
+        ki.compact(model)
+    with pytest.raises(ValueError, match="computes with their number"):
+        ki.shrink(scaled(by), {"neurons": TARGET}, xy, method="magnitude")
+
+
+@pytest.mark.daily("torch", why=FEW)
+@pytest.mark.parametrize("by", ["a number given", "nothing"])
+def test_a_block_that_does_not_is_narrowed(by, xy, tmp_path, recwarn):
+    model = scaled(by)
+    fitted(model, xy, compact="off")
+    narrow = ki.compact(model)
+    narrow.save(tmp_path / "m.keras")
+    for other in (narrow, keras.models.load_model(tmp_path / "m.keras")):
+        found = other.predict(xy[0], verbose=0)
+        np.testing.assert_allclose(found, model.predict(xy[0], verbose=0), atol=1e-6)
+    assert not [w for w in recwarn if "makes a number of its width" in str(w.message)]
+
+
+@pytest.mark.daily("torch", why=FEW)
+def test_a_number_that_was_made_of_the_width_is_warned_of(xy):
+    """The narrowed layer keeps it; one that is loaded would make another."""
+    model = scaled("a number made")
+    with pytest.warns(UserWarning, match="makes a number of its width"):
+        fitted(model, xy)
+    with pytest.raises(ValueError, match="computes with another number"):
+        ki.compact(model)
+
+
+@pytest.mark.daily("torch", why=FEW)
+@pytest.mark.parametrize("nested", ["Sequential", "Functional"])
+def test_neurons_that_enter_a_nested_model_are_left_out(nested, xy):
+    """The shape of what it is called on is fixed in it, and in its config."""
+    inputs, hidden = keras.Input((8,)), keras.Input((WIDTH,))
+    head = keras.Sequential([hidden, layers.Dense(4)], name="head")
+    if nested == "Functional":
+        head = keras.Model(hidden, layers.Dense(4)(hidden), name="head")
+    up = keras.Sequential([inputs, layers.Dense(WIDTH, "relu")], name="up")
+    explained = ki.explain(keras.Model(inputs, head(up(inputs))))
+    assert not explained.taken
+    assert all("enters or leaves a model" in why for why in explained.left_out.values())
+    # What leaves one is not fixed.
+    model = keras.Model(inputs, layers.Dense(4)(up(inputs)))
+    fitted(model, xy)
+    assert up.output_shape == (None, TARGET)
+    assert keras.models.clone_model(model).count_params() == model.count_params()
+
+
+def mean_square(array):
+    return ops.mean(array**2)
+
+
+@pytest.mark.daily("torch", why=FEW)
+@pytest.mark.parametrize("kind", ["kernel_regularizer", "activity_regularizer"])
+@pytest.mark.parametrize("of", [mean_square, "l2"])
+def test_a_regularizer_that_is_a_mean_is_warned_of(kind, of, xy, recwarn):
+    layer = layers.Dense(WIDTH, "relu", **{kind: of})
+    model = keras.Sequential([keras.Input((8,)), layer, layers.Dense(4)])
+    fitted(model, xy)
+    told = [str(w.message) for w in recwarn if "a mean over neurons" in str(w.message)]
+    assert len(told) == (of is mean_square)
+    assert all("mean_square" in message for message in told)
+
+
+ON_EACH = """celu elu exponential gelu hard_shrink hard_sigmoid hard_silu hard_tanh
+leaky_relu linear log_sigmoid mish relu relu6 selu sigmoid silu soft_shrink softplus
+softsign sparse_plus sparse_sigmoid squareplus tanh tanh_shrink swish
+hard_swish""".split()
+NOT_ON_EACH = ["glu", "log_softmax", "softmax", "sparsemax"]
+
+
+@pytest.mark.daily("torch", why="compiles a hundred programs on jax")
+def test_activations_of_each_number_alone():
+    """All of Keras's, sorted by what they do to one number when another changes."""
+    one = np.random.default_rng(0).normal(size=(3, 6)).astype("float32")
+    other = one.copy()
+    other[:, 1:] += 1
+    for name in ON_EACH + NOT_ON_EACH:
+        function = keras.activations.get(name)
+        a, b = (to_numpy(function(ops.convert_to_tensor(v))) for v in (one, other))
+        alone = a.shape == one.shape and np.array_equal(a[:, 0], b[:, 0])
+        assert alone == (name in ON_EACH), name
+        inputs = keras.Input((8,))
+        hidden = layers.Dense(WIDTH, name)(inputs)
+        explained = ki.explain(keras.Model(inputs, layers.Dense(4)(hidden)))
+        assert bool(explained.taken) == alone, name
+    known = {n for n in vars(keras.activations) if not n.startswith("_")}
+    known -= {"get", "serialize", "deserialize", "threshold"}  # it has arguments
+    assert known == {*ON_EACH, *NOT_ON_EACH}
+
+
+def test_a_kind_that_the_model_lacks():
+    model = keras.Sequential([keras.Input((8,)), layers.Dense(16), layers.Dense(4)])
+    model.compile("adam", "mse")
+    x = np.zeros((8, 8), "float32")
+    for kinds in (["kv_groups"], ["neurons", "kv_groups"]):
+        prune = ki.IdeaPruneCallback(
+            targets=dict.fromkeys(kinds, 0.5), begin_step=0, prune_steps=1
+        )
+        with pytest.raises(ValueError, match="no attention layer whose heads can be"):
+            model.fit(x, x[:, :4], verbose=0, callbacks=[prune])
+
+
+@pytest.mark.daily("torch", why=FEW)
+def test_heads_whose_scores_are_read_are_refused_everywhere():
+    inputs = keras.Input((6, 8))
+    attend = layers.MultiHeadAttention(4, 4)
+    made, scores = attend(inputs, inputs, return_attention_scores=True)
+    of_scores = layers.Dense(8)(ops.mean(scores, axis=1))
+    model = keras.Model(inputs, inputs + made + of_scores)
+    match = "key/value heads of multi_head_attention.* do not act each on its own"
+    with pytest.raises(ValueError, match=match):
+        ki.shrink(model, {"kv_groups": 2}, method="magnitude")
+    for layer in (attend.query_dense, attend.key_dense, attend.value_dense):
+        for variable in layer.weights:
+            variable.assign(variable * np.array([1, 1, 0, 0])[:, None])
+    kernel = attend.output_dense.kernel
+    kernel.assign(kernel * np.array([1, 1, 0, 0])[:, None, None])
+    with pytest.raises(ValueError, match=match):
+        ki.compact(model)
+
+
+@pytest.mark.daily("torch", why=FEW)
+@pytest.mark.parametrize("method", ["activation", "magnitude"])
+def test_a_masked_model_is_shrunk(method, xy):
+    model = keras.Sequential([keras.Input((8,)), layers.Dense(16), layers.Dense(4)])
+    fitted(model, xy, compact="off")
+    small = ki.shrink(model, {"neurons": 2}, xy, method=method)
+    # As one that was compacted before.
+    same = ki.shrink(ki.compact(model), {"neurons": 2}, xy, method=method)
+    for one, other in zip(small.variables, same.variables, strict=True):
+        np.testing.assert_array_equal(to_numpy(one), to_numpy(other))
+
+
+def test_data_that_are_no_samples():
+    model = keras.Sequential([keras.Input((8,)), layers.Dense(16), layers.Dense(4)])
+    with pytest.raises(ValueError, match="`data` must be samples.*'text.txt'"):
+        ki.shrink(model, {"neurons": 2}, "text.txt")
