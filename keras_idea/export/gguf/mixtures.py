@@ -45,7 +45,7 @@ LARGE_ENOUGH = Rule(
 )
 _GATED = Rule(
     lambda b: all(
-        keras.ops.any(layer.mlp.shared_expert_gate_dense.kernel)
+        keras.ops.any(layer.mlp.shared_expert_gate_dense.kernel.value)
         for layer in b.transformer_layers
     ),
     "Where the gate of a shared expert is 0, llama.cpp divides by it. Train the gates "
