@@ -32,6 +32,11 @@ import keras_idea as ki
 If your `train_step` clips or scales the gradients, the callback scores the clipped or
 scaled ones.
 
+The callback follows the `call` of the model. It cannot see what your `train_step` or
+`compute_loss` does with hidden activations. If one of them reads the neurons of an FFN,
+for example for a penalty, leave that FFN out with `groups=`: narrowing would change the
+loss.
+
 ## Loop over `train_on_batch`
 
 This loop is the same on every backend.

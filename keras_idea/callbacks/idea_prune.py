@@ -255,7 +255,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         """Adds the same to the logs; narrows the model if pruning ended here."""
         model = self.model
         batches = self._count.batches(model.optimizer)
-        self._check(model)
+        self._check(model, begun=True)
         self._advance(batches)
         self._or_end(check_end, self._session, as_int(model.optimizer.iterations))
         if logs is not None:
@@ -301,15 +301,15 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         step = as_int(model.optimizer.iterations)
         if step < session.due_step:
             return
-        self._check(model)
+        self._check(model, begun=self._batches > 0)
         if session.narrows(step):
             self._or_end(check_kept_weights, self)
         if self._or_end(session.advance, model, step):
             self._narrowed.tell(model, step, (self.params or {}).get("verbose", 0))
 
-    def _check(self, model: keras.Model) -> None:
+    def _check(self, model: keras.Model, begun: bool) -> None:
         """Compares what was planned with what has happened."""
-        idle = self._batches if not self._count.batches(model.optimizer) else 0
+        idle = begun and not self._count.batches(model.optimizer)
         self._or_end(check_progress, model, self._session, idle)
 
     def _or_end(self, act: Callable[..., Any], *arguments: Any) -> Any:

@@ -139,23 +139,21 @@ def check_end(session: Session, step: int) -> None:
         )
 
 
-def check_progress(
-    model: keras.Model, session: Session | None, idle_batches: int
-) -> None:
+def check_progress(model: keras.Model, session: Session | None, idle: bool) -> None:
     """What was counted, planned and seen of a run must be the same.
 
-    While no pruner is at work nothing is seen. `idle_batches` went by without a step of
-    the optimizer. No session: the first step was to begin it.
+    While no pruner is at work nothing is seen. `idle`: the optimizer took no step in
+    this epoch. No session: the first step was to begin it.
     """
     if session is None:
-        _check_trained(model, idle_batches)
+        _check_trained(model, idle)
         return
     pruner = session.pruner
     if pruner is None or not pruner.attached:
         return
     optimizer = innermost(model.optimizer)
     if model.optimizer is optimizer:  # loss scaling skips steps
-        _check_trained(model, idle_batches)
+        _check_trained(model, idle)
     steps = as_int(optimizer.iterations)
     taken = steps - pruner.start
     if pruner.steps != taken:
@@ -169,14 +167,14 @@ def check_progress(
         _check_track(track, steps, pruner.steps)
 
 
-def _check_trained(model: keras.Model, idle_batches: int) -> None:
-    """Refuses that the optimizer took no step in so many batches."""
-    if idle_batches:
+def _check_trained(model: keras.Model, idle: bool) -> None:
+    """Refuses an optimizer that took no step."""
+    if idle:
         raise PruningStopped(
-            f"{idle_batches} batches went by and the optimizer of model '{model.name}' "
-            "took no step: its weights are trained by something else, which pruning "
-            "cannot follow. Train them through the Keras optimizer that the model is "
-            "compiled with (in a jax loop, write its state back before an epoch ends)."
+            f"The optimizer of model '{model.name}' took no step in this epoch: its "
+            "weights are trained by something else, which pruning cannot follow. Train "
+            "them through the Keras optimizer that the model is compiled with (in a "
+            "jax loop, write its state back before an epoch ends)."
         )
 
 

@@ -135,7 +135,7 @@ def test_another_optimizer(data, built):
     model.compile("adam")
     if built:
         model(data[0][:1])
-    with pytest.raises(RuntimeError, match="took no step: its weights are trained by"):
+    with pytest.raises(RuntimeError, match="took no step.*trained by something else"):
         model.fit(*data, verbose=0, callbacks=[ki.IdeaPruneCallback(4, 1, 2)])
 
 
