@@ -130,8 +130,9 @@ def narrowed(
             "a saved one needs too, or let `call` take one (nested) input."
         )
     if has_own_classes(model):
-        operation = first_difference(calls_of(model), calls_of(narrow))
-        if operation is not None:
+        calls = calls_of(model)
+        operation = first_difference(calls, calls_of(narrow))
+        if operation is not None and not first_difference(calls, calls_of(model)):
             raise ArgumentError(
                 f"The copy of model '{model.name}' computes with another number than "
                 f"the model does (in {operation}): its config does not hold what the "

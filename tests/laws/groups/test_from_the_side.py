@@ -1,5 +1,7 @@
 """What users wrote that was once pruned wrongly, or refused with the wrong words."""
 
+import random
+
 import keras
 import numpy as np
 import pytest
@@ -34,7 +36,7 @@ class Scaled(layers.Layer):
         super().__init__(**kwargs)
         self.width, self.by, self.given = width, by, scale
         self.up, self.down = layers.Dense(width, "relu"), layers.Dense(8)
-        self.made = width**-0.5
+        self.made, self.chance = width**-0.5, random.Random(0)
 
     def build(self, shape):
         self.up.build(shape)
@@ -55,6 +57,7 @@ class Scaled(layers.Layer):
             "an attribute": lambda: self.width**-0.5,
             "a number made": lambda: self.made,
             "a number given": lambda: self.given,
+            "chance": lambda: self.chance.random(),
             "nothing": lambda: 1.0,
         }
         return x + self.down(hidden) * factors[self.by]()
@@ -80,6 +83,13 @@ def test_a_block_that_computes_with_its_width_is_refused(by, xy):
         ki.compact(model)
     with pytest.raises(ValueError, match="computes with their number"):
         ki.shrink(scaled(by), {"neurons": TARGET}, xy, method="magnitude")
+
+
+@pytest.mark.daily("torch", why=FEW)
+def test_a_block_that_does_something_else_each_time_is_not_judged(xy):
+    model = scaled("chance")
+    fitted(model, xy)
+    assert ki.find_ffns(model)[0].hidden_dim == TARGET
 
 
 @pytest.mark.daily("torch", why=FEW)
