@@ -14,7 +14,8 @@ You start a run with one command and read its plot, its table and its logs. You 
 what each curve should look like.
 
 You need a backend and `pip install "keras-idea[cli]"`. The run below takes seconds. The
-demo, `keras-idea train` without a file, takes five minutes on two cores.
+demo, `keras-idea train` without a file, takes five to ten minutes on two
+cores.
 """
 
 import os
@@ -59,7 +60,7 @@ plot.
 
 ## Read the plot: runs/small/run.png
 
-The plot has four parts over the optimizer steps, from top to bottom:
+The plot has four or five parts over the optimizer steps, from top to bottom:
 
 1. **Learning rate.** One cosine over all stages, or two with `rewarm`.
 2. **Width.** It is flat, then falls by a cubic (fast at first, slow at the end), then
@@ -70,7 +71,9 @@ The plot has four parts over the optimizer steps, from top to bottom:
    pruning is usual, and it disappears before the recovery stage ends. A bump that stays
    has two possible causes: too many neurons were pruned, or the learning rate was too
    low for the model to recover. Prune earlier, or try `rewarm = 1.0`.
-4. **Neurons.** One row per neuron, per layer, sorted by the step at which it was
+4. **Validation, close up.** The same points with a scale for the second half of the
+   run, where the models differ little. It is drawn if there are three of them.
+5. **Neurons.** One row per neuron, per layer, sorted by the step at which it was
    pruned. The color shows the neuron's rank of importance among the active neurons.
    Gray means pruned. If a row is pale long before its neuron is pruned, the neuron was
    never important and the ranking had settled. If colors still change when pruning
