@@ -50,7 +50,7 @@ class Programs(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         until = time.monotonic() + 60
-        while not self.prune._session.ahead._ahead.idle and time.monotonic() < until:
+        while not self.prune._session.ahead._programs.idle and time.monotonic() < until:
             time.sleep(0.01)
 
     def on_train_end(self, logs=None):

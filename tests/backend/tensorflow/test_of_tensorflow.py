@@ -97,9 +97,14 @@ def test_a_model_that_is_built_in_its_first_step(data):
     prune = ki.IdeaPruneCallback(4, 1, 2)
     with pytest.raises(ValueError, match="is built inside its first train step.*Call"):
         model.fit(*data, verbose=0, callbacks=[prune])
+
+
+@pytest.mark.nightly(why="takes 3 s on tensorflow")
+def test_a_model_that_is_called_before(data):
     model = keras.Sequential([keras.layers.Dense(16), keras.layers.Dense(1)])
     model.compile("adam", "mse")
-    model(data[0][:1])  # as it says
+    model(data[0][:1])
+    prune = ki.IdeaPruneCallback(4, 1, 2)
     model.fit(*data, epochs=4, batch_size=16, verbose=0, callbacks=[prune])
     assert model.layers[0].units == 4
 
