@@ -200,20 +200,15 @@ def scores_left(model: keras.Model, shape: Shape, importance: Importance) -> lis
     The model is as it was measured; they are in the order of `groups_of` it without
     those blocks.
     """
-    scores = [
-        _of_active(score, group)
-        for score, group in zip(
-            [score for kind in widths_in(shape) for score in importance.groups[kind]],
-            groups_of(model, shape),
-            strict=True,
-        )
-    ]
+    groups = groups_of(model, shape)
+    scores = [score for kind in widths_in(shape) for score in importance.groups[kind]]
+    scores = [_of_active(*pair) for pair in zip(scores, groups, strict=True)]
     if "blocks" not in shape:
         return scores
     layers = find_blocks(model).layers
     kept = {id(layers[place]) for place in _kept_blocks(model, shape, importance)}
     gone = {id(part) for b in layers if id(b) not in kept for part in walk(b)}
-    stay = [id(group.layer) not in gone for group in groups_of(model, shape)]
+    stay = [id(group.layer) not in gone for group in groups]
     return list(itertools.compress(scores, stay))
 
 

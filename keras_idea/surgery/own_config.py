@@ -38,12 +38,32 @@ Change: TypeAlias = tuple[keras.layers.Layer, str, int]
 
 def follow_widths(
     model: keras.layers.Layer, narrowed: Iterable[tuple[int, int]]
-) -> list[Change]:
+) -> None:
     """Has the configs of blocks say how wide their FFNs are now, or warns.
 
-    `narrowed` are the FFN widths before and after, as pairs. Returns what was changed.
+    `narrowed` are the FFN widths before and after, as pairs.
     """
+    changed, stuck = set_widths(model, narrowed)
+    for layer in {id(layer): layer for layer, _, _ in changed}.values():
+        _warn_of_numbers(layer)
+    for layer in stuck:
+        warnings.warn(
+            f"The config of {type(layer).__name__} '{layer.name}' makes layers of "
+            "another width than it has now: a file of it, saved whole (.keras), "
+            "cannot be loaded. Let its config follow: take the FFN as an argument "
+            "and serialize it in `get_config`, as keras_idea.models.DecoderBlock "
+            "does; of an attention layer take `key_dim` as an argument, which must "
+            "not follow from the number of heads.",
+            stacklevel=2,
+        )
+
+
+def set_widths(
+    model: keras.layers.Layer, narrowed: Iterable[tuple[int, int]]
+) -> tuple[list[Change], list[keras.layers.Layer]]:
+    """What was changed in the configs of blocks, and the blocks that cannot follow."""
     widths, changed = set(narrowed), list[Change]()
+    stuck = []
     for layer in _of_own_classes(model):
         # A config may hold those of blocks in it, a backbone's does not.
         parts = [] if is_backbone(layer) else list(walk(layer))[1:]
@@ -52,16 +72,8 @@ def follow_widths(
                 _follow(block, widths, changed)
         made = _follow(layer, widths, changed)
         if made is not None and made != _shapes(layer):
-            warnings.warn(
-                f"The config of {type(layer).__name__} '{layer.name}' makes layers of "
-                "another width than it has now: a file of it, saved whole (.keras), "
-                "cannot be loaded. Let its config follow: take the FFN as an argument "
-                "and serialize it in `get_config`, as keras_idea.models.DecoderBlock "
-                "does; of an attention layer take `key_dim` as an argument, which must "
-                "not follow from the number of heads.",
-                stacklevel=2,
-            )
-    return changed
+            stuck.append(layer)
+    return changed, stuck
 
 
 def _follow(
@@ -91,7 +103,6 @@ def _follow(
             set_config_number(layer, name, new)
         again = _made_again(layer)
         if again is not None and _shapes(again) == present:
-            _warn_of_numbers(layer, again)
             changed += [(layer, name, old) for name, old, _ in trial]
             return present
         for name, old, _ in trial:
@@ -123,8 +134,11 @@ def _shapes(layer: keras.layers.Layer) -> list[tuple[int, ...]]:
     return [tuple(variable.shape) for variable in layer.variables]
 
 
-def _warn_of_numbers(layer: keras.layers.Layer, again: keras.layers.Layer) -> None:
+def _warn_of_numbers(layer: keras.layers.Layer) -> None:
     """Warns if a layer made of the config computes with another number."""
+    again = _made_again(layer)
+    if again is None:
+        return
     operation = first_difference(calls_of(layer), calls_of(again))
     if operation is not None:
         warn_user(

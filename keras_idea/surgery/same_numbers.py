@@ -49,9 +49,12 @@ def _numbers(call: Call) -> list[np.ndarray]:
     held: list[Any] = list(call.arguments)
     if not isinstance(call.operation, keras.layers.Layer):
         held += keras.tree.flatten(list(vars(call.operation).values()))
-    return [
-        np.asarray(keras.ops.convert_to_numpy(part), "float64")
+    arrays = [
+        np.asarray(keras.ops.convert_to_numpy(part))
         for part in held
         if isinstance(part, (int, float, np.ndarray, np.generic))
         or (keras.ops.is_tensor(part) and not isinstance(part, keras.KerasTensor))
+    ]
+    return [
+        array.astype("float64") for array in arrays if array.dtype.kind not in "OSU"
     ]

@@ -5,7 +5,6 @@ it is and as if it were narrower, and the numbers in its operations are compared
 """
 
 import contextlib
-import warnings
 from collections.abc import Iterator, Sequence
 
 import keras
@@ -15,7 +14,7 @@ from keras_idea.finding.find import FFN
 from keras_idea.groups.dense import DenseGroup
 from keras_idea.keras_private.layers import set_config_number
 from keras_idea.keras_private.variables import shaped
-from keras_idea.surgery.own_config import follow_widths
+from keras_idea.surgery.own_config import set_widths
 from keras_idea.surgery.same_numbers import calls_of, first_difference
 
 
@@ -60,7 +59,6 @@ def _narrower(model: keras.Model, ffns: Sequence[FFN]) -> Iterator[None]:
                 scopes.enter_context(shaped(cut.variable, cut.shape(width)))
             scopes.callback(ffn.weights.set_hidden_dim, full)
             ffn.weights.set_hidden_dim(width)
-        with warnings.catch_warnings(action="ignore"):
-            for layer, name, number in follow_widths(model, widths):
-                scopes.callback(set_config_number, layer, name, number)
+        for layer, name, number in set_widths(model, widths)[0]:
+            scopes.callback(set_config_number, layer, name, number)
         yield

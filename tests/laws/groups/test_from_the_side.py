@@ -11,7 +11,7 @@ import keras_idea as ki
 from tests.support.helpers import to_numpy
 
 WIDTH, TARGET = 16, 4
-FEW = "takes 1 s on torch, of which the rest of the code knows nothing"
+FEW = "the code that refuses, or warns, is the same on every backend"
 
 
 @pytest.fixture
