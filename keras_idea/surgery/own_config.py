@@ -68,7 +68,9 @@ def set_widths(
         # A config may hold those of blocks in it, a backbone's does not.
         parts = [] if is_backbone(layer) else list(walk(layer))[1:]
         for block in reversed(parts):
-            if not isinstance(block, _FFNS) and _shapes(block):
+            # Keras's own layers were told when they were narrowed.
+            told = type(block).__module__.startswith("keras.")
+            if not told and not isinstance(block, _FFNS) and _shapes(block):
                 _follow(block, widths, changed)
         made = _follow(layer, widths, changed)
         if made is not None and made != _shapes(layer):
