@@ -88,7 +88,10 @@ class EventLog:
         self._writer.add_image(tag, pixels, step, dataformats="HWC")
 
     def flush(self) -> None:
-        """Puts on disk what was written so far."""
+        """Puts on disk what the writer's thread has taken from its queue so far.
+
+        The rest follows within `flush_secs`; `close` waits for all of it.
+        """
         self._writer.flush()
 
     def close(self) -> None:
