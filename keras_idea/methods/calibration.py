@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 import keras
 import numpy as np
+from keras import ops
 
 from keras_idea.errors import ArgumentError
 from keras_idea.functional.activation import Aggregation, activation_sums
@@ -17,9 +18,13 @@ from keras_idea.typing import Tensor
 
 #: Arrays, a dict of them, or batches of either.
 Samples: TypeAlias = Tensor | dict[str, Tensor] | Iterable[Any]
+#: Sums over the samples of a batch, and how many were summed.
+Sums: TypeAlias = tuple[Tensor, Tensor]
 #: Function of what a layer is called on, of what it returns, and of the padding mask or
-#: None, that gives sums over the samples of a batch and how many were summed.
-Statistic: TypeAlias = Callable[[Tensor, Tensor, Tensor | None], tuple[Tensor, Tensor]]
+#: None.
+Statistic: TypeAlias = Callable[[Tensor, Tensor, Tensor | None], Sums]
+#: Function of hidden activations, and of the padding mask or None.
+HiddenStatistic: TypeAlias = Callable[[Tensor, Tensor | None], Sums]
 
 
 def activation_statistics(
@@ -39,14 +44,29 @@ def activation_statistics(
     Returns:
         list of (sums `(F,)`, samples) for each FFN, in float64.
     """
-    captures = [_FFNCapture(ffn, aggregation) for ffn in ffns]
     batches = _batches(data, padding_mask, batch_size, num_samples)
-    with contextlib.ExitStack() as changes:
-        for capture in captures:
-            changes.callback(capture.ffn.set_probe, capture.ffn.state.probe)
-            capture.ffn.set_probe(capture)
-        totals = _run(model, captures, batches)
+
+    def statistic(hidden: Tensor, mask: Tensor | None) -> Sums:
+        return activation_sums(hidden, mask, aggregation)
+
+    totals = _hidden(model, [(ffn, statistic) for ffn in ffns], batches, eager=False)
     return totals or [(np.zeros(ffn.hidden_dim), 0.0) for ffn in ffns]
+
+
+def hidden_statistics(
+    model: keras.Model,
+    groups: Sequence[tuple[Any, HiddenStatistic]],
+    data: Samples,
+    num_samples: int,
+    batch_size: int = 32,
+    eager: bool = False,
+) -> list[tuple[np.ndarray, float]]:
+    """As `layer_statistics`, of what reads the units of groups: neurons or heads.
+
+    A statistic of heads is given `(..., R)`, the features of all heads side by side.
+    """
+    batches = _batches(data, None, batch_size, num_samples)
+    return _some(_hidden(model, groups, batches, eager))
 
 
 def layer_statistics(
@@ -55,25 +75,68 @@ def layer_statistics(
     data: Samples,
     num_samples: int,
     batch_size: int = 32,
+    eager: bool = False,
 ) -> list[tuple[np.ndarray, float]]:
-    """As `activation_statistics`, of any layers, each with its `Statistic`."""
+    """As `activation_statistics`, of any layers, each with its `Statistic`.
+
+    `eager`: nothing is compiled, which is faster for few samples.
+    """
     captures = [_LayerCapture(layer, statistic) for layer, statistic in layers]
     batches = _batches(data, None, batch_size, num_samples)
     with contextlib.ExitStack() as changes:
         for capture in captures:
-            call = capture.around(capture.layer.call)
-            changes.enter_context(instead(capture.layer, "call", call))
-        totals = _run(model, captures, batches)
+            changes.enter_context(capture.looking())
+        return _some(_run(model, captures, batches, eager))
+
+
+def _hidden(
+    model: keras.Model,
+    groups: Sequence[tuple[Any, HiddenStatistic]],
+    batches: Iterable[Any],
+    eager: bool,
+) -> list[tuple[np.ndarray, float]] | None:
+    captures: list[_Capture] = []
+    with contextlib.ExitStack() as changes:
+        for group, statistic in groups:
+            if group.kind == "neurons":
+                probe = _FFNCapture(group, statistic)
+                changes.callback(group.set_probe, group.state.probe)
+                group.set_probe(probe)
+                captures.append(probe)
+            else:
+                reader = _LayerCapture(group.weights.reader, _of_heads(statistic))
+                changes.enter_context(reader.looking())
+                captures.append(reader)
+        return _run(model, captures, batches, eager)
+
+
+def _of_heads(statistic: HiddenStatistic) -> Statistic:
+    def of_inputs(inputs: Tensor, outputs: Tensor, mask: Tensor | None) -> Sums:
+        if len(inputs.shape) > len(outputs.shape):  # heads have an axis of their own
+            features = inputs.shape[-2] * inputs.shape[-1]
+            inputs = ops.reshape(inputs, (*ops.shape(inputs)[:-2], features))
+        return statistic(inputs, mask)
+
+    return of_inputs
+
+
+def _some(
+    totals: list[tuple[np.ndarray, float]] | None,
+) -> list[tuple[np.ndarray, float]]:
     if totals is None:
         raise ArgumentError("The calibration data hold no sample. Give at least one.")
     return totals
 
 
 def _run(
-    model: keras.Model, captures: Sequence["_Capture"], batches: Iterable[Any]
+    model: keras.Model,
+    captures: Sequence["_Capture"],
+    batches: Iterable[Any],
+    eager: bool,
 ) -> list[tuple[np.ndarray, float]] | None:
     """The sums of what captures find, over all batches; None: there was none."""
     runner = _Runner(model, captures)
+    runner.run_eagerly = eager
     totals = None
     # A rematerialized call would not let the statistics out.
     with without_remat(model):
@@ -94,15 +157,15 @@ class _Capture:
     def __init__(self, name: str, path: str) -> None:
         self.name, self.path = name, path
         self.padding_masks: dict[str, Tensor] = {}
-        self.found: tuple[Tensor, Tensor] | None = None
+        self.found: Sums | None = None
 
     def mask(self, own: Tensor | None) -> Tensor | None:
         """The data's padding mask of what reaches it, else its own; once in a pass."""
         if self.found is not None:
             raise ArgumentError(
                 f"{self.name} is called more than once in a forward pass, so there "
-                "are no activations that are its own. Use method='sensitivity', which "
-                "adds the gradients of all calls up."
+                "are no activations that are its own. Use a method without them: "
+                "'sensitivity' in a callback; in shrink() 'magnitude', no `refit`."
             )
         masks = self.padding_masks
         if len(masks) < 2:
@@ -125,8 +188,9 @@ class _LayerCapture(_Capture):
         super().__init__(layer.path, layer.path)
         self.layer, self.statistic = layer, statistic
 
-    def around(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        """A layer's `call` that is looked at."""
+    def looking(self) -> contextlib.AbstractContextManager[None]:
+        """The time in which the layer's calls are looked at."""
+        call = self.layer.call
 
         def seen(*args: Any, **kwargs: Any) -> Any:
             inputs = first_argument(call, args, kwargs)
@@ -136,7 +200,7 @@ class _LayerCapture(_Capture):
             return outputs
 
         # Keras asks the signature of `call` for the arguments that it fills in.
-        return functools.wraps(call)(seen)
+        return instead(self.layer, "call", functools.wraps(call)(seen))
 
 
 class _FFNCapture(_Capture):
@@ -144,14 +208,14 @@ class _FFNCapture(_Capture):
 
     built, variables = True, ()
 
-    def __init__(self, ffn: Any, aggregation: Aggregation) -> None:
+    def __init__(self, ffn: Any, statistic: HiddenStatistic) -> None:
         super().__init__(ffn.name, ffn.layer.path)
-        self.ffn, self.aggregation = ffn, aggregation
+        self.ffn, self.statistic = ffn, statistic
 
     def tap(
         self, activations: Tensor, training: bool = True, mask: Tensor | None = None
     ) -> Tensor:
-        self.found = activation_sums(activations, self.mask(mask), self.aggregation)
+        self.found = self.statistic(activations, self.mask(mask))
         return activations
 
 

@@ -14,8 +14,10 @@ from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN
 from keras_idea.functional.activation import activation_sums, importance_of_sums
 from keras_idea.methods.calibration import (
+    HiddenStatistic,
     Samples,
-    activation_statistics,
+    Sums,
+    hidden_statistics,
     layer_statistics,
 )
 from keras_idea.shapes.hidden_size import norms_of
@@ -41,7 +43,11 @@ def weight_norm(group: FFN) -> Tensor:
 
 
 def activation_norms(
-    model: keras.Model, groups: Sequence[FFN], data: Samples, **limits: int
+    model: keras.Model,
+    groups: Sequence[FFN],
+    data: Samples,
+    num_samples: int,
+    batch_size: int,
 ) -> list[Tensor]:
     """How large the activations of each unit are, over samples: `(F,)` for each group.
 
@@ -49,32 +55,30 @@ def activation_norms(
     L2 norm over the values that its query heads read, in place of one activation.
     Refuses experts, whose hidden activations cannot be seen.
     """
-    ffns = [group for group in groups if group.kind == "neurons"]
-    heads = [group for group in groups if group.kind != "neurons"]
-    check_probes(ffns, None, "activation")
-    found: dict[str, tuple[np.ndarray, float]] = {}
-    if ffns:
-        sums = activation_statistics(model, ffns, data, aggregation="paper", **limits)
-        found |= zip((f.name for f in ffns), sums, strict=True)
-    if heads:
-        looked_at = [(g.weights.reader, _of_heads(g.hidden_dim)) for g in heads]
-        sums = layer_statistics(model, looked_at, data, **limits)
-        found |= zip((g.name for g in heads), sums, strict=True)
-    for name, (values, samples) in found.items():
+    check_probes([g for g in groups if g.kind == "neurons"], None, "activation")
+    statistics: list[HiddenStatistic] = [
+        activation_sums if g.kind == "neurons" else _of_heads(g.hidden_dim)
+        for g in groups
+    ]
+    looked_at = list(zip(groups, statistics, strict=True))
+    limits = num_samples, batch_size
+    found = hidden_statistics(model, looked_at, data, *limits) if groups else []
+    for group, (values, samples) in zip(groups, found, strict=True):
         if not samples or not np.isfinite(values).all():
             raise ArgumentError(
-                f"The activations of {name} do not rank its units: "
+                f"The activations of {group.name} do not rank its units: "
                 + ("some are NaN or infinite" if samples else "there are none")
                 + " on the calibration data. Check the `data` and the weights."
             )
-    return [importance_of_sums(*found[group.name], "paper") for group in groups]
+    return [importance_of_sums(*sums, "paper") for sums in found]
 
 
 def block_influence(
     model: keras.Model,
     blocks: Sequence[keras.layers.Layer],
     data: Samples,
-    **limits: int,
+    num_samples: int,
+    batch_size: int,
 ) -> np.ndarray:
     r"""How far each block turns what passes through it: at least zero, at most two.
 
@@ -84,48 +88,41 @@ def block_influence(
     Source: ShortGPT (arXiv 2403.03853).
     """
     looked_at = [(block, _cosines) for block in blocks]
-    found = layer_statistics(model, looked_at, data, **limits)
+    found = layer_statistics(model, looked_at, data, num_samples, batch_size)
     return np.array([1 - float(total) / max(n, 1.0) for total, n in found])
 
 
 def stream_importance(
-    backbone: keras.Model, model: keras.Model, data: Samples, **limits: int
+    backbone: keras.Model,
+    model: keras.Model,
+    data: Samples,
+    num_samples: int,
+    batch_size: int,
 ) -> np.ndarray:
     """How large each feature of the residual stream is where norms hand it on.
 
     The activation importance, summed over the norms: Minitron (arXiv 2407.14679).
     """
     looked_at = [(norm, _of_outputs) for norm in norms_of(backbone)]
-    sums = layer_statistics(model, looked_at, data, **limits)
+    sums = layer_statistics(model, looked_at, data, num_samples, batch_size)
     return sum((s / max(n, 1.0) for s, n in sums), start=np.zeros(1))
 
 
-def _of_heads(groups: int) -> Any:
-    def statistic(
-        inputs: Tensor, outputs: Tensor, mask: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        batch = ops.shape(inputs)[0]
-        features = inputs.shape[-1]
-        if len(inputs.shape) > len(outputs.shape):
-            features *= inputs.shape[-2]  # heads have an axis of their own
-        values = ops.reshape(
-            ops.cast(inputs, "float32"), (batch, -1, groups, features // groups)
-        )
-        norms_BTF = ops.sqrt(ops.sum(ops.square(values), axis=-1))
+def _of_heads(groups: int) -> HiddenStatistic:
+    def statistic(hidden: Tensor, mask: Tensor | None) -> Sums:
+        values = ops.cast(hidden, "float32")
+        shape = ops.shape(values)[0], -1, groups, hidden.shape[-1] // groups
+        norms_BTF = ops.norm(ops.reshape(values, shape), axis=-1)
         return activation_sums(norms_BTF, mask)
 
     return statistic
 
 
-def _of_outputs(
-    inputs: Tensor, outputs: Tensor, mask: Tensor | None
-) -> tuple[Tensor, Tensor]:
+def _of_outputs(inputs: Tensor, outputs: Tensor, mask: Tensor | None) -> Sums:
     return activation_sums(outputs, mask)
 
 
-def _cosines(
-    inputs: Tensor, outputs: Tensor, mask: Tensor | None
-) -> tuple[Tensor, Tensor]:
+def _cosines(inputs: Tensor, outputs: Tensor, mask: Tensor | None) -> Sums:
     before, after = ops.cast(inputs, "float32"), ops.cast(outputs, "float32")
     sizes = ops.norm(before, axis=-1) * ops.norm(after, axis=-1)
     cosines = ops.sum(before * after, axis=-1) / ops.maximum(sizes, 1e-20)

@@ -24,6 +24,7 @@ from keras_idea.shapes.importance import (
     weight_norm,
 )
 from keras_idea.shapes.order import most_important
+from keras_idea.shapes.refit import cut_and_refit
 from keras_idea.shapes.samples import inputs_of
 from keras_idea.shapes.targets import Shape, check_shape, size_of
 from keras_idea.step.row_ops import zero_rows
@@ -43,6 +44,7 @@ def shrink(
     method: Measure = "activation",
     *,
     blocks_by: Literal["influence", "loss"] = "influence",
+    refit: bool = False,
     num_samples: int = 1024,
     batch_size: int = 32,
 ) -> Model:
@@ -70,6 +72,11 @@ def shrink(
         method: str. "activation" measures the size of activations on the data.
             "magnitude" measures the norm of the weights, for "neurons" and "kv_groups".
             Defaults to "activation".
+        refit: bool. Whether to fit what reads the units that stay (down kernels, output
+            projections of attention) to the wide layer's outputs on the data, by ridge
+            least squares, layer after layer. It removes a part of the damage without
+            training. The data need at least as many tokens as a layer keeps units.
+            Defaults to False.
         blocks_by: str. Which blocks are removed. "influence": those that turn their
             input least. "loss": one after another, the block without which the loss is
             smallest; needs a compiled model and targets in the data. Defaults to
@@ -90,19 +97,39 @@ def shrink(
     >>> [ffn.width for ffn in ki.find_ffns(small)]
     [4, 4]
 
-    Source: Minitron (arXiv 2407.14679), ShortGPT (arXiv 2403.03853).
+    Source: Minitron (arXiv 2407.14679), ShortGPT (arXiv 2403.03853); for `refit` GRAIL
+    (arXiv 2602.23795).
     """
     shape = check_shape(targets)
+    limits = {
+        "num_samples": check_int("num_samples", num_samples, minimum=1),
+        "batch_size": check_int("batch_size", batch_size, minimum=1),
+    }
+    if refit:
+        _check_refit(shape, data)
     importance = measure(
         model,
         shape,
         data,
         check_choice("method", method, MEASURES),
         check_choice("blocks_by", blocks_by, ["influence", "loss"]),
-        num_samples=check_int("num_samples", num_samples, minimum=1),
-        batch_size=check_int("batch_size", batch_size, minimum=1),
+        **limits,
     )
-    return cut(model, shape, importance)
+    refitting = {"data": inputs_of(data), **limits} if refit else None
+    return cut(model, shape, importance, refitting)
+
+
+def _check_refit(shape: Shape, data: Any) -> None:
+    if data is None:
+        raise ArgumentError(
+            "refit=True fits layers to `data`. Give samples of the model's inputs. "
+            "Received: data=None."
+        )
+    if not widths_in(shape):
+        raise ArgumentError(
+            "refit=True fits what reads 'neurons' or 'kv_groups', and `targets` has "
+            f"neither. Received: targets={shape!r}. Add one, or leave `refit` out."
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,19 +203,32 @@ def measure(
     return found
 
 
-def cut(model: Model, shape: Shape, importance: Importance) -> Model:
-    """Cuts what is least important out of a copy of a model: see `shrink`."""
+def cut(
+    model: Model,
+    shape: Shape,
+    importance: Importance,
+    refitting: dict[str, Any] | None = None,
+) -> Model:
+    """Cuts what is least important out of a copy of a model: see `shrink`.
+
+    `refitting`: the data, `num_samples` and `batch_size` of a refit; None: there is
+    none.
+    """
     copy, _ = narrowed(model, "shrink()")
     if "blocks" in shape:
         copy = take_out(copy, _kept_blocks(model, shape, importance))
-    if widths_in(shape):
-        zero_unimportant(copy, shape, scores_left(model, shape, importance))
-        copy, _ = narrowed(copy, "shrink()")
     if "hidden_dim" in shape:
         full = len(importance.features)
         size = size_of("hidden_dim", shape["hidden_dim"], full, model.name)
         order = np.argsort(-importance.features, kind="stable")
         copy = take_features(copy, np.sort(order[:size]))
+    if widths_in(shape):
+        scores = scores_left(model, shape, importance)
+        if refitting is None:
+            zero_unimportant(copy, shape, scores)
+        else:
+            cut_and_refit(copy, masks_of(copy, shape, scores), **refitting)
+        copy, _ = narrowed(copy, "shrink()")
     if getattr(model, "compiled", False):
         compile_like(copy, model, None)
     return copy
@@ -222,9 +262,19 @@ def _of_active(scores: Any, group: FFN) -> Any:
 
 def zero_unimportant(model: keras.Model, shape: Shape, scores: list[Any]) -> None:
     """Zeroes, in place, what goes of the groups whose width a shape says."""
+    for group, mask in masks_of(model, shape, scores):
+        zero_rows(group.cuts(), mask)
+
+
+def masks_of(
+    model: keras.Model, shape: Shape, scores: list[Any]
+) -> list[tuple[FFN, Any]]:
+    """The groups whose width a shape says, each with a mask of the units that stay."""
+    masks = []
     for group, score in zip(groups_of(model, shape), scores, strict=True):
         size = size_of(group.kind, shape[group.kind], group.hidden_dim, group.name)
-        zero_rows(group.cuts(), ops.cast(top_k_mask(score, size), "float32"))
+        masks.append((group, ops.cast(top_k_mask(score, size), "float32")))
+    return masks
 
 
 def widths_in(shape: Shape) -> list[Kind]:

@@ -1,0 +1,220 @@
+"""What reads the units of a group, fitted anew when some of them are cut out.
+
+Shapes: B samples, T tokens, R rows of the kernel that reads a group, D its outputs.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_idea.errors import ArgumentError
+from keras_idea.finding.find import FFN
+from keras_idea.functional.least_squares import output_error, refit_rows
+from keras_idea.layers.plain_ffns import PlainFFN
+from keras_idea.methods.calibration import Samples, Sums, hidden_statistics
+from keras_idea.step.row_ops import zero_rows
+from keras_idea.surgery.probes import check_probes
+from keras_idea.typing import Tensor
+
+#: Of so many samples one is held out, to choose the ridge.
+_HELD_OUT = 4
+_RIDGES = tuple(10.0**power for power in range(-6, 2))
+
+
+@dataclasses.dataclass(frozen=True)
+class Refit:
+    """How a group's reader was fitted.
+
+    Attributes:
+        name: str, the group's.
+        ridge: float, the penalty that was best on the samples held out, in units of the
+            mean square; infinity: none was better than the kernel as it was.
+        cut_error: float, the mean squared error of the reader's outputs on these
+            samples after the cut alone, relative to the mean square of the outputs.
+        refit_error: float, the same after the fit.
+    """
+
+    name: str
+    ridge: float
+    cut_error: float
+    refit_error: float
+
+
+def cut_and_refit(
+    model: keras.Model,
+    masks: Sequence[tuple[FFN, Tensor]],
+    data: Samples,
+    num_samples: int,
+    batch_size: int,
+) -> list[Refit]:
+    r"""Zeroes units of groups in place, each as its reader is fitted to do without.
+
+    One group after another, in the order in which the model calls them, so that each
+    is fitted on what the groups before it, cut and fitted, really give it:
+
+    $$W' = \arg\min_{W'} \lVert H W - H_K W' \rVert^2
+    + \lambda s \lVert W' - W_K \rVert^2$$
+
+    `H` is what the reader's kernel `W` is called on, `K` are the rows that stay; see
+    `refit_rows`. A bias of the reader is fitted too, without a penalty. `lambda` is
+    chosen by the error on every fourth sample, which is held out.
+
+    Args:
+        model: keras.Model. Built; no unit of the groups is masked.
+        masks: list of pairs of an `FFN` and a float tensor `(F,)` in {0, 1}, which of
+            its units stay.
+        data: samples of the model's inputs, as `shrink` takes them.
+        num_samples: int >= 1, the most samples to use.
+        batch_size: int >= 1, samples per batch, if `data` are arrays.
+
+    Returns:
+        list of `Refit`, in the order in which the groups were fitted.
+    """
+    groups = [group for group, _ in masks]
+    check_probes([g for g in groups if g.kind == "neurons"], None, "refit")
+    limits = {"num_samples": num_samples, "batch_size": batch_size}
+    found = []
+    for place in _call_order(model, groups, data, batch_size):
+        group, mask = masks[place]
+        looked_at = [(group, _Grams())]
+        [(grams, _)] = hidden_statistics(model, looked_at, data, **limits, eager=True)
+        found.append(_fit(group, ops.convert_to_numpy(mask) > 0, *grams))
+        zero_rows(group.cuts(), mask)
+    return found
+
+
+def _call_order(
+    model: keras.Model, groups: Sequence[FFN], data: Samples, batch_size: int
+) -> list[int]:
+    """The places of groups, in the order in which a forward pass comes to them."""
+    order: list[int] = []
+
+    def note(place: int, hidden: Tensor, mask: Tensor | None) -> Sums:
+        order.append(place)
+        return ops.zeros(()), ops.ones(())
+
+    looked_at = [(g, functools.partial(note, i)) for i, g in enumerate(groups)]
+    first = {"num_samples": batch_size, "batch_size": batch_size}
+    hidden_statistics(model, looked_at, data, **first, eager=True)
+    return list(dict.fromkeys(order))
+
+
+class _Grams:
+    """Adds up the products of what a kernel reads: `(2, R + 1, R + 1)`.
+
+    The first is of the samples to fit on, the second of those held out. The last row
+    and column are of a one, for the bias.
+    """
+
+    def __init__(self) -> None:
+        self.samples = 0
+
+    def __call__(self, hidden: Tensor, mask: Tensor | None) -> Sums:
+        batch, rows = hidden.shape[0], hidden.shape[-1]
+        hidden = ops.reshape(ops.cast(hidden, "float32"), (batch, -1, rows))
+        ones = ops.ones_like(hidden[..., :1])
+        hidden_BTR = ops.concatenate([hidden, ones], axis=-1)
+        if mask is not None:
+            counts = ops.cast(ops.reshape(mask, (batch, -1, 1)), "float32")
+            # Not a product, in which padding that is not finite would remain.
+            hidden_BTR = ops.where(counts > 0, hidden_BTR, 0.0)
+        numbers = np.arange(self.samples, self.samples + batch)
+        self.samples += batch
+        held = numbers % _HELD_OUT == _HELD_OUT - 1
+        parts = [np.flatnonzero(part) for part in (~held, held)]
+        grams = [_gram(ops.take(hidden_BTR, part, axis=0)) for part in parts]
+        return ops.stack(grams), ops.ones(())
+
+
+def _gram(hidden_BTR: Tensor) -> Tensor:
+    flat = ops.reshape(hidden_BTR, (-1, hidden_BTR.shape[-1]))
+    return ops.matmul(ops.transpose(flat), flat)
+
+
+def _fit(
+    group: FFN, mask: np.ndarray, gram: np.ndarray, held_gram: np.ndarray
+) -> Refit:
+    """Fits the kernel that reads a group, and its bias, in place."""
+    variable = _kernel(group)
+    kernel = ops.convert_to_numpy(ops.cast(variable.value, "float32"))
+    rows = len(gram) - 1
+    kept = np.flatnonzero(np.repeat(mask, rows // len(mask)))
+    bias = _bias(group)
+    _check_samples(group, len(kept), gram, held_gram)
+    kernel_RD = kernel.reshape(rows, -1).astype("float64")
+    bias_1D = np.zeros((1, kernel_RD.shape[1]))
+    if bias is not None:
+        bias_1D[:] = ops.convert_to_numpy(ops.cast(bias.value, "float32")).reshape(-1)
+    whole = np.concatenate([kernel_RD, bias_1D])
+    places = np.append(kept, rows)
+
+    def fitted(gram: np.ndarray, ridge: float) -> np.ndarray:
+        means = gram[:-1, -1] / gram[-1, -1] * (bias is not None)
+        centered = gram[:-1, :-1] - gram[-1, -1] * np.outer(means, means)
+        new = refit_rows(centered, kernel_RD, kept, ridge)
+        shift = means @ kernel_RD - means[kept] @ new
+        return np.concatenate([new, bias_1D + shift])
+
+    def error(rows_KD: np.ndarray) -> float:
+        total = output_error(held_gram, whole, np.arange(0), np.zeros((0, 1)))
+        return output_error(held_gram, whole, places, rows_KD) / max(total, 1e-30)
+
+    cut_error = error(whole[places])
+    errors = {ridge: error(fitted(gram, ridge)) for ridge in _RIDGES}
+    ridge = min(errors, key=lambda ridge: errors[ridge])
+    if not errors[ridge] < cut_error:
+        return Refit(group.name, float("inf"), cut_error, cut_error)
+    new = fitted(gram + held_gram, ridge)
+    kernel_RD[kept] = new[:-1]
+    variable.assign(kernel_RD.reshape(kernel.shape))
+    if bias is not None:
+        bias.assign(new[-1].reshape(bias.shape))
+    return Refit(group.name, ridge, cut_error, errors[ridge])
+
+
+def _kernel(group: FFN) -> keras.Variable:
+    """The kernel that reads a group, of which its units are the first axes."""
+    last = group.kernel_cuts()[-1]
+    reader = getattr(group.weights, "reader", None)
+    first = last.axis == 0
+    if isinstance(reader, keras.layers.EinsumDense):
+        inputs, kernel = reader.equation.split("->")[0].split(",")
+        first = kernel[:2] == inputs[-2:]
+    if not first:
+        raise ArgumentError(
+            f"refit cannot fit {group.name}: its heads are not the first axes of the "
+            "kernel that reads them. Leave `refit` out."
+        )
+    return last.variable
+
+
+def _bias(group: FFN) -> keras.Variable | None:
+    if isinstance(group.layer, PlainFFN):
+        return group.layer.down_bias
+    weights = group.weights
+    reader = weights.readers[0] if group.kind == "neurons" else weights.reader
+    return reader.bias
+
+
+def _check_samples(
+    group: FFN, kept: int, gram: np.ndarray, held_gram: np.ndarray
+) -> None:
+    """Refuses data that do not determine the kernel."""
+    if not (np.isfinite(gram).all() and np.isfinite(held_gram).all()):
+        raise ArgumentError(
+            f"The hidden activations of {group.name} are not all finite on the data, "
+            "so that nothing can be fitted to them. Look for NaN in the data, and in "
+            "the model's weights."
+        )
+    tokens, held = int(gram[-1, -1]), int(held_gram[-1, -1])
+    if tokens < kept or not held:
+        raise ArgumentError(
+            f"The data are too few to fit what reads {group.name}: it keeps {kept} "
+            f"rows, and there are {tokens} tokens to fit them on and {held} to choose "
+            f"the ridge with (every {_HELD_OUT}th sample). Give more `data`, raise "
+            "`num_samples`, or leave `refit` out."
+        )
