@@ -117,7 +117,8 @@ class Cut:
         """Bool `(F,)` or `(E, F)`: whether any of a neuron's weights is not zero."""
         values = self.variable.value != 0
         if self.weights_axes:
-            values = ops.any(values, axis=self.weights_axes)
+            # The last axis first: Keras 3.13 on torch reduces one after another.
+            values = ops.any(values, axis=self.weights_axes[::-1])
         if self.size > 1:
             return ops.any(ops.reshape(values, (-1, self.size)), axis=-1)
         first, *second = self.split(values)

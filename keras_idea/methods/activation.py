@@ -13,7 +13,7 @@ from keras_idea.functional.activation import (
     importance_of_sums,
 )
 from keras_idea.functional.masks import top_k_mask
-from keras_idea.methods.calibration import Samples, activation_statistics
+from keras_idea.methods.calibration import Samples, activation_statistics, refitting
 from keras_idea.methods.gather_probe import GatherProbe
 from keras_idea.methods.method import Decision, Job, Method
 from keras_idea.typing import Tensor
@@ -43,6 +43,8 @@ class Activation(Method):
             whose name ends in "padding_mask", else Keras's own mask, if there is one.
             Defaults to None.
         batch_size: int >= 1. Samples per batch, if `data` are arrays. Defaults to 32.
+        refit: bool. Whether to fit what reads the neurons that stay to the data, as
+            `shrink` does with `refit=True`. It needs `data`. Defaults to False.
 
     Raises:
         ValueError: If an argument is outside its range. When `fit` begins without
@@ -67,6 +69,7 @@ class Activation(Method):
         aggregation: Aggregation = "paper",
         padding_mask: Tensor | None = None,
         batch_size: int = 32,
+        refit: bool = False,
     ) -> None:
         self.data = data
         self.num_samples = check_int("num_samples", num_samples, minimum=1)
@@ -78,6 +81,10 @@ class Activation(Method):
                 "`padding_mask` goes with `data` that is one array. Received: "
                 f"data of type {type(data).__name__}. Put the mask into the dict of "
                 "inputs, as 'padding_mask'."
+            )
+        if refit:
+            self.refit_data = refitting(
+                data, self.num_samples, self.batch_size, padding_mask
             )
 
     def decision_step(self, begin_step: int, prune_steps: int) -> int:

@@ -59,14 +59,36 @@ def hidden_statistics(
     data: Samples,
     num_samples: int,
     batch_size: int = 32,
+    padding_mask: Tensor | None = None,
     eager: bool = False,
 ) -> list[tuple[np.ndarray, float]]:
     """As `layer_statistics`, of what reads the units of groups: neurons or heads.
 
     A statistic of heads is given `(..., R)`, the features of all heads side by side.
+    `padding_mask` is that of `Activation`.
     """
-    batches = _batches(data, None, batch_size, num_samples)
+    batches = _batches(data, padding_mask, batch_size, num_samples)
     return _some(_hidden(model, groups, batches, eager))
+
+
+def refitting(
+    data: Samples | None,
+    num_samples: int,
+    batch_size: int,
+    padding_mask: Tensor | None = None,
+) -> dict[str, Any]:
+    """What a method's `refit_data` holds; refuses a refit without data."""
+    if data is None:
+        raise ArgumentError(
+            "refit=True fits layers to `data`. Give samples of the model's inputs. "
+            "Received: data=None."
+        )
+    return {
+        "data": data,
+        "num_samples": num_samples,
+        "batch_size": batch_size,
+        "padding_mask": padding_mask,
+    }
 
 
 def layer_statistics(

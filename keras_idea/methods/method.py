@@ -61,12 +61,16 @@ class Method:
     Attributes:
         name: str. The name of the method in the callback's `method`.
         reads_hidden: bool. Whether the method needs the hidden activations.
+        refit_data: dict or None. If what reads the neurons that stay is to be fitted
+            when it decides: `data`, `num_samples`, `batch_size` and `padding_mask`, as
+            of `Activation`.
         scoring: `Scoring`. How the scores are made that rank the neurons, or that are
             only logged.
     """
 
     name: str
     reads_hidden = False
+    refit_data: dict[str, Any] | None = None
     scoring = Scoring()
 
     def width_schedule(

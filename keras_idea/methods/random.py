@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import keras
 import numpy as np
 
+from keras_idea.methods.calibration import Samples, refitting
 from keras_idea.methods.method import Decision, Job, Method
 from keras_idea.validation import check_int
 
@@ -17,6 +18,12 @@ class Random(Method):
 
     Args:
         seed: int >= 0. The seed of the draw. Defaults to 0.
+        data: samples or None. The model's inputs, as for `Activation`. Only `refit`
+            uses them. Defaults to None.
+        num_samples: int >= 1. The most samples to use. Defaults to 1024.
+        batch_size: int >= 1. Samples per batch, if `data` are arrays. Defaults to 32.
+        refit: bool. Whether to fit what reads the neurons that stay to the data, as
+            `shrink` does with `refit=True`. It needs `data`. Defaults to False.
 
     Raises:
         ValueError: If an argument is outside its range.
@@ -31,8 +38,19 @@ class Random(Method):
 
     name = "random"
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(
+        self,
+        seed: int = 0,
+        data: Samples | None = None,
+        num_samples: int = 1024,
+        batch_size: int = 32,
+        refit: bool = False,
+    ) -> None:
         self.seed = check_int("seed", seed, minimum=0)
+        num_samples = check_int("num_samples", num_samples, minimum=1)
+        batch_size = check_int("batch_size", batch_size, minimum=1)
+        if refit:
+            self.refit_data = refitting(data, num_samples, batch_size)
 
     def decision_step(self, begin_step: int, prune_steps: int) -> int:
         """int, `begin_step`."""

@@ -18,6 +18,7 @@ from keras_idea.surgery.probes import (
     check_probes,
     detach_probes,
 )
+from keras_idea.surgery.refit import carry_out_and_refit, check_refit
 
 
 class Measuring:
@@ -61,9 +62,15 @@ class Measuring:
 
     def decide(self, model: keras.Model) -> None:
         """Masks all neurons but those that the method keeps."""
-        decisions = self._method.decide(student_of(model), self._jobs())
-        for track, decision in zip(self._work, decisions, strict=True):
-            carry_out_decision(track.ffn, decision)
+        student, samples = student_of(model), self._method.refit_data
+        ffns = [track.ffn for track in self._work]
+        decided = self._method.decide(student, self._jobs())
+        decisions = list(zip(ffns, decided, strict=True))
+        if samples is not None:
+            carry_out_and_refit(student, decisions, **samples)
+        else:
+            for ffn, decision in decisions:
+                carry_out_decision(ffn, decision)
         self.end(model)
 
     def end(self, model: keras.Model) -> None:
@@ -83,10 +90,12 @@ class Measuring:
         probes = self._method.make_probes(jobs)
         for track, probe in zip(self._work, probes, strict=bool(probes)):
             track.probe = probe
+        ffns = [track.ffn for track in self._work]
         if self._method.reads_hidden:
             optimizer = model.optimizer if probes else None
-            name, replicas = self._method.name, replicas_of(model)
-            check_probes([t.ffn for t in self._work], optimizer, name, replicas)
+            check_probes(ffns, optimizer, self._method.name, replicas_of(model))
+        if self._method.refit_data is not None:
+            check_refit(ffns, model.optimizer, replicas_of(model))
 
 
 def _adopted(track: Track, start: int) -> bool:

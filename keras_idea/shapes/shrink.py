@@ -12,6 +12,8 @@ from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN, Kind, find_groups
 from keras_idea.functional.masks import top_k_mask
 from keras_idea.keras_private.layer_walk import walk
+from keras_idea.methods.calibration import refitting
+from keras_idea.methods.method import Decision
 from keras_idea.shapes.block_losses import kept_by_loss
 from keras_idea.shapes.blocks import Blocks, find_blocks, take_out
 from keras_idea.shapes.hidden_size import check_hidden, take_features
@@ -24,12 +26,12 @@ from keras_idea.shapes.importance import (
     weight_norm,
 )
 from keras_idea.shapes.order import most_important
-from keras_idea.shapes.refit import cut_and_refit
 from keras_idea.shapes.samples import inputs_of
 from keras_idea.shapes.targets import Shape, check_shape, size_of
 from keras_idea.step.row_ops import zero_rows
 from keras_idea.surgery.compact import compile_like, narrowed
 from keras_idea.surgery.proof import prove
+from keras_idea.surgery.refit import carry_out_and_refit, check_refit
 from keras_idea.surgery.width_in_code import check_width_in_code
 from keras_idea.validation import check_choice, check_int
 
@@ -105,8 +107,10 @@ def shrink(
         "num_samples": check_int("num_samples", num_samples, minimum=1),
         "batch_size": check_int("batch_size", batch_size, minimum=1),
     }
+    refit_data = None
     if refit:
-        _check_refit(shape, data)
+        _check_refit(shape)
+        refit_data = refitting(inputs_of(data), **limits)
     importance = measure(
         model,
         shape,
@@ -115,16 +119,10 @@ def shrink(
         check_choice("blocks_by", blocks_by, ["influence", "loss"]),
         **limits,
     )
-    refitting = {"data": inputs_of(data), **limits} if refit else None
-    return cut(model, shape, importance, refitting)
+    return cut(model, shape, importance, refit_data)
 
 
-def _check_refit(shape: Shape, data: Any) -> None:
-    if data is None:
-        raise ArgumentError(
-            "refit=True fits layers to `data`. Give samples of the model's inputs. "
-            "Received: data=None."
-        )
+def _check_refit(shape: Shape) -> None:
     if not widths_in(shape):
         raise ArgumentError(
             "refit=True fits what reads 'neurons' or 'kv_groups', and `targets` has "
@@ -207,12 +205,11 @@ def cut(
     model: Model,
     shape: Shape,
     importance: Importance,
-    refitting: dict[str, Any] | None = None,
+    refit_data: dict[str, Any] | None = None,
 ) -> Model:
     """Cuts what is least important out of a copy of a model: see `shrink`.
 
-    `refitting`: the data, `num_samples` and `batch_size` of a refit; None: there is
-    none.
+    `refit_data`: what a method's holds; None: nothing is fitted.
     """
     copy, _ = narrowed(model, "shrink()")
     if "blocks" in shape:
@@ -224,10 +221,13 @@ def cut(
         copy = take_features(copy, np.sort(order[:size]))
     if widths_in(shape):
         scores = scores_left(model, shape, importance)
-        if refitting is None:
+        if refit_data is None:
             zero_unimportant(copy, shape, scores)
         else:
-            cut_and_refit(copy, masks_of(copy, shape, scores), **refitting)
+            masks = masks_of(copy, shape, scores)
+            check_refit([group for group, _ in masks])
+            decisions = [(g, Decision(ops.convert_to_numpy(mask))) for g, mask in masks]
+            carry_out_and_refit(copy, decisions, **refit_data)
         copy, _ = narrowed(copy, "shrink()")
     if getattr(model, "compiled", False):
         compile_like(copy, model, None)

@@ -122,6 +122,16 @@ class PruningConfig(fields.Table):
     matrix_reduce: Reduction = fields.choice("max", "mean", "max")
     update_every: int = fields.integer(1, minimum=1)
     compact: Compact = fields.choice("end", *COMPACT)
+    refit_windows: int = fields.integer(0, minimum=0)
+
+    def _check_together(self) -> None:
+        if self.refit_windows and self.method not in ("activation", "random"):
+            raise fields.ConfigError(
+                "`pruning.refit_windows` fits layers when all neurons go at once, "
+                "which the methods 'activation' and 'random' do. Received: "
+                f"{self.told('method')}, {self.told('refit_windows')}. Set `method` to "
+                "'activation', or delete the line."
+            )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import dataclasses
 import pathlib
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import keras
 
@@ -100,23 +101,32 @@ def pruning(
     settings: PruningConfig,
     budget: BudgetConfig,
     targets: Mapping[Kind, int],
+    samples: Any = None,
     log_dir: Monitor | None = None,
 ) -> IdeaPruneCallback:
     """The callback that prunes the run's wide model.
 
-    `targets` says of each kind the units that are kept in each layer.
+    `targets` says of each kind the units that are kept in each layer. `samples` are
+    inputs to fit what reads them on; None: nothing is fitted.
     """
-    method: str | methods.Method = settings.method
-    if method == "sensitivity":
-        method = methods.Sensitivity(
-            settings.ema_decay, settings.row_reduce, settings.matrix_reduce
-        )
     return IdeaPruneCallback(
         begin_step=budget.enlarge_steps,
         prune_steps=budget.prune_steps,
         targets=dict(targets.items()),
-        method=method,
+        method=_method_of(settings, samples),
         compact=settings.compact,
         update_every=settings.update_every,
         log_dir=log_dir,
     )
+
+
+def _method_of(settings: PruningConfig, samples: Any) -> str | methods.Method:
+    if settings.method == "sensitivity":
+        return methods.Sensitivity(
+            settings.ema_decay, settings.row_reduce, settings.matrix_reduce
+        )
+    if samples is None:
+        return settings.method
+    fitted = {"data": samples, "num_samples": settings.refit_windows, "refit": True}
+    one_shot = methods.Random if settings.method == "random" else methods.Activation
+    return one_shot(**fitted)

@@ -7,6 +7,7 @@ the picture, the table and the text of the narrow model.
 
 import contextlib
 import dataclasses
+from typing import Any
 
 import keras
 import numpy as np
@@ -17,6 +18,7 @@ from keras_idea.checkpoints.restoring import restore_model
 from keras_idea.errors import RunFolderError, TrainingDiverged
 from keras_idea.extras import require
 from keras_idea.finding.find import UNITS, find_groups
+from keras_idea.hub.inputs import token_inputs
 from keras_idea.models.dtype import compute_in
 from keras_idea.report import ResultRow
 from keras_idea.report.table import print_table, to_json, to_markdown
@@ -146,10 +148,23 @@ def _pruned(run: Run, name: str) -> keras.Model:
     recorder = recorder_of(run, name, timeline.wide, readings.astype(int))
     # A kind that stays as it is needs no scores.
     targets = timeline.wide.smaller_in(timeline.narrow)
-    prune = pruning(config.pruning, config.budget, targets, monitor_of(run, name))
+    samples = _refit_samples(run, model)
+    log_dir = monitor_of(run, name)
+    prune = pruning(config.pruning, config.budget, targets, samples, log_dir)
     fit(run, model, recorder, [prune])
     _check_pruned(model, timeline.narrow)
     return model
+
+
+def _refit_samples(run: Run, model: keras.Model) -> Any:
+    """Training text that layers are fitted on when neurons go; None: they are not."""
+    windows, seed = run.config.pruning.refit_windows, run.config.run.seed
+    if not windows:
+        return None
+    batches = run.models.corpus.batches(
+        seed=seed, batch_size=windows, length=run.length
+    )
+    return token_inputs(model, next(iter(batches))[0])
 
 
 def _on_one_device(run: Run) -> keras.Model:

@@ -6,7 +6,7 @@ import pytest
 
 import keras_idea as ki
 from keras_idea.functional.least_squares import output_error, refit_rows
-from keras_idea.shapes.refit import _RIDGES
+from keras_idea.surgery.refit import _RIDGES
 from tests.support.block_chains import WIDTH, chain
 from tests.support.helpers import to_numpy
 from tests.support.hub_models import tiny_lm

@@ -1,4 +1,4 @@
-"""What reads the units of a group, fitted anew when some of them are cut out.
+"""What reads the units of a group, fitted anew when some of them go.
 
 Shapes: B samples, T tokens, R rows of the kernel that reads a group, D its outputs.
 """
@@ -11,13 +11,15 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_idea import processes
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN
 from keras_idea.functional.least_squares import output_error, refit_rows
+from keras_idea.keras_private.optimizer_parts import innermost
 from keras_idea.layers.plain_ffns import PlainFFN
 from keras_idea.methods.calibration import Samples, Sums, hidden_statistics
-from keras_idea.step.row_ops import zero_rows
-from keras_idea.surgery.probes import check_probes
+from keras_idea.methods.method import Decision
+from keras_idea.surgery.probes import carry_out_decision, check_probes
 from keras_idea.typing import Tensor
 
 #: Of so many samples one is held out, to choose the ridge.
@@ -44,53 +46,46 @@ class Refit:
     refit_error: float
 
 
-def cut_and_refit(
+def carry_out_and_refit(
     model: keras.Model,
-    masks: Sequence[tuple[FFN, Tensor]],
+    decisions: Sequence[tuple[FFN, Decision]],
     data: Samples,
     num_samples: int,
     batch_size: int,
+    padding_mask: Tensor | None = None,
 ) -> list[Refit]:
-    r"""Zeroes units of groups in place, each as its reader is fitted to do without.
+    r"""Masks units of groups in place, each as its reader is fitted to do without.
 
     One group after another, in the order in which the model calls them, so that each
-    is fitted on what the groups before it, cut and fitted, really give it:
+    is fitted on what the groups before it, masked and fitted, really give it:
 
     $$W' = \arg\min_{W'} \lVert H W - H_K W' \rVert^2
     + \lambda s \lVert W' - W_K \rVert^2$$
 
     `H` is what the reader's kernel `W` is called on, `K` are the rows that stay; see
     `refit_rows`. A bias of the reader is fitted too, without a penalty. `lambda` is
-    chosen by the error on every fourth sample, which is held out.
+    chosen by the error on every fourth sample, which is held out. Nothing is compiled.
 
     Args:
-        model: keras.Model. Built; no unit of the groups is masked.
-        masks: list of pairs of an `FFN` and a float tensor `(F,)` in {0, 1}, which of
-            its units stay.
-        data: samples of the model's inputs, as `shrink` takes them.
+        model: keras.Model. Built.
+        decisions: list of pairs of an `FFN` and the `Decision` which of its units stay.
+        data: samples of the model's inputs, as `Activation` takes them.
         num_samples: int >= 1, the most samples to use.
         batch_size: int >= 1, samples per batch, if `data` are arrays.
+        padding_mask: as `Activation` takes it.
 
     Returns:
         list of `Refit`, in the order in which the groups were fitted.
     """
-    groups = [group for group, _ in masks]
-    check_probes([g for g in groups if g.kind == "neurons"], None, "refit")
-    limits = {"num_samples": num_samples, "batch_size": batch_size}
-    found = []
-    for place in _call_order(model, groups, data, batch_size):
-        group, mask = masks[place]
-        looked_at = [(group, _Grams())]
-        [(grams, _)] = hidden_statistics(model, looked_at, data, **limits, eager=True)
-        found.append(_fit(group, ops.convert_to_numpy(mask) > 0, *grams))
-        zero_rows(group.cuts(), mask)
-    return found
-
-
-def _call_order(
-    model: keras.Model, groups: Sequence[FFN], data: Samples, batch_size: int
-) -> list[int]:
-    """The places of groups, in the order in which a forward pass comes to them."""
+    groups = [group for group, _ in decisions]
+    samples = functools.partial(
+        hidden_statistics,
+        model,
+        data=data,
+        batch_size=batch_size,
+        padding_mask=padding_mask,
+        eager=True,
+    )
     order: list[int] = []
 
     def note(place: int, hidden: Tensor, mask: Tensor | None) -> Sums:
@@ -98,9 +93,35 @@ def _call_order(
         return ops.zeros(()), ops.ones(())
 
     looked_at = [(g, functools.partial(note, i)) for i, g in enumerate(groups)]
-    first = {"num_samples": batch_size, "batch_size": batch_size}
-    hidden_statistics(model, looked_at, data, **first, eager=True)
-    return list(dict.fromkeys(order))
+    samples(looked_at, num_samples=batch_size)
+    found = []
+    for place in dict.fromkeys(order):
+        group, decision = decisions[place]
+        [(grams, _)] = samples([(group, _Grams())], num_samples=num_samples)
+        found.append(_fit(group, np.asarray(decision.mask) > 0, *grams))
+        carry_out_decision(group, decision)
+    return found
+
+
+def check_refit(
+    groups: Sequence[FFN], optimizer: keras.Optimizer | None = None, replicas: int = 1
+) -> None:
+    """Refuses groups that cannot be fitted, and ways to train in which it is wrong."""
+    neurons = [group for group in groups if group.kind == "neurons"]
+    check_probes(neurons, None, "refit")
+    for group in groups:
+        _kernel(group)
+    if replicas > 1 or processes.count() > 1:
+        raise ArgumentError(
+            "refit=True fits layers on one device. Received: "
+            f"{replicas} replicas, {processes.count()} processes. Leave `refit` out, "
+            "or train on one device."
+        )
+    if optimizer is not None and innermost(optimizer).use_ema:
+        raise ArgumentError(
+            "refit=True changes weights between two steps, and the optimizer's "
+            "averages (use_ema=True) would not know of it. Leave one of them out."
+        )
 
 
 class _Grams:
