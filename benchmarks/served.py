@@ -17,6 +17,7 @@ import keras_hub
 import llama_cpp
 import numpy as np
 
+import keras_idea as ki
 from benchmarks import converter, record, served_tables
 from keras_idea.errors import KerasIdeaError
 from keras_idea.export import export_gguf
@@ -42,6 +43,11 @@ MIXTURES = {
     "qwen3 moe": {"mlp_only_layers": []},
     "gpt oss": {"sliding_window": 48},
 }
+# Families whose heads are pruned, from two key/value heads to one.
+FEWER, WITH_HEADS = (
+    ", fewer heads",
+    ("mistral", "qwen3", "gemma", "gemma3", "qwen3 moe"),
+)
 # Whose tokenizer a family without one from nothing is given.
 TOKENIZERS = {"gemma2": "gemma", "gpt2": "qwen", "gpt": "qwen", "mixtral": "mistral"}
 # Vocabularies of released tokenizers, which lie beside llama.cpp's own tests.
@@ -58,7 +64,7 @@ def main():
     for package in ("keras-hub", "gguf", "llama-cpp-python", "transformers"):
         facts["versions"][package] = importlib.metadata.version(package)
     texts = (*SAMPLES, *converter.test_texts("gpt-2", options.llama)[0])
-    names = ("own decoder", *FAMILIES)
+    names = ("own decoder", *FAMILIES, *(f"{name}{FEWER}" for name in WITH_HEADS))
     released = {
         vocabulary: converter.of_released(
             with_released(name, vocabulary, options.llama), vocabulary, options.llama
@@ -109,6 +115,7 @@ def make(name):
             sequence_length=LENGTH,
         )
         return randomize(decoder(config, ffn=GatedFFN), 0.2)
+    name, _, fewer = name.partition(FEWER[:2])
     row, (key, *_) = MODELS[name], name.split()
     sizes = {"vocabulary_size": SIZE, "hidden_dim": 64}
     sizes |= {width: 96 * per_neuron for width, per_neuron in row.widths.items()}
@@ -118,7 +125,11 @@ def make(name):
         sizes |= {"num_layers": 4, "layer_types": ["full_attention"] * 4}
         sizes |= {"rope_layer_enabled_list": [True] * 3 + [False]}
         sizes |= {"max_position_embeddings": LENGTH}
+    if fewer:
+        sizes |= {"num_query_heads": 4, "num_key_value_heads": 2}
     lm = tiny_lm(name, **sizes, **MIXTURES.get(name, {}))
+    if fewer:
+        lm = ki.shrink(lm, {"kv_groups": 1}, method="magnitude")
     key = TOKENIZERS.get(key, key)
     if key in HUB_FAMILIES:
         text = pathlib.Path(__file__).read_text(encoding="utf-8")
