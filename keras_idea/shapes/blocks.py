@@ -45,10 +45,13 @@ class Blocks:
         """
         if not is_backbone(self.model) or _by_block(self.model, len(self)):
             return [0] * len(self), [0] * count
+        # Both of new models: layers that a file was loaded into know of it.
+        return self._kinds(len(self)), self._kinds(count)
+
+    def _kinds(self, count: int) -> list[Any]:
         with without_values():
             copy = _of_blocks(self.model, len(self), range(count))
-        found = find_blocks(copy).layers if count else []
-        return [_kind(b) for b in self.layers], [_kind(b) for b in found]
+        return [_kind(b) for b in find_blocks(copy).layers] if count else []
 
 
 def find_blocks(model: keras.Model) -> Blocks:

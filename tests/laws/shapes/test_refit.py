@@ -119,6 +119,19 @@ def test_each_layer_on_what_the_cut_model_gives_it(x):
         given = to_numpy(new(given))
 
 
+def test_in_fit_it_is_what_shrink_does(x):
+    """At a rate of zero; the run goes on with the fitted weights."""
+    model, y = chain(1), np.zeros((SAMPLES, 6, 5), "float32")
+    small = ki.shrink(model, {"neurons": 9}, x, refit=True, batch_size=6)
+    model.compile(keras.optimizers.SGD(0.0), "mse")
+    method = ki.methods.Activation(x, batch_size=6, refit=True)
+    prune = ki.IdeaPruneCallback(9, 2, 1, method=method)
+    model.fit(x, y, batch_size=6, epochs=1, callbacks=[prune], verbose=0)
+    assert [ffn.width for ffn in ki.find_ffns(model)] == [9]
+    for one, other in zip(small.variables, model.variables, strict=True):
+        np.testing.assert_allclose(to_numpy(one), to_numpy(other), atol=1e-5)
+
+
 @pytest.mark.daily("torch", why="another kind of the same")
 def test_heads_before_neurons(x):
     model = chain(1)
@@ -222,6 +235,19 @@ class TestRefused:
         x[0, 0, 0] = np.nan
         with pytest.raises(ki.KerasIdeaError, match="not all finite"):
             ki.shrink(chain(1), {"neurons": 9}, x, method="magnitude", refit=True)
+
+    def test_without_data(self):
+        for method in (ki.methods.Activation, ki.methods.Random):
+            with pytest.raises(ki.KerasIdeaError, match="fits layers to `data`"):
+                method(refit=True)
+
+    def test_averages_of_weights(self, x):
+        model = chain(1)
+        model.compile(keras.optimizers.SGD(0.1, use_ema=True), "mse")
+        method = ki.methods.Random(data=x, refit=True)
+        prune = ki.IdeaPruneCallback(9, 2, 1, method=method)
+        with pytest.raises(ki.KerasIdeaError, match="would not know of it"):
+            model.fit(x, x[..., :5], batch_size=4, callbacks=[prune], verbose=0)
 
     def test_experts(self):
         tokens = np.ones((8, 6), "int32")
