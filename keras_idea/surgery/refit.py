@@ -16,7 +16,7 @@ from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN
 from keras_idea.functional.least_squares import output_error, refit_rows
 from keras_idea.keras_private.optimizer_parts import innermost
-from keras_idea.layers.plain_ffns import PlainFFN
+from keras_idea.layers.ffn_layer import FFNLayer
 from keras_idea.methods.calibration import Samples, Sums, hidden_statistics
 from keras_idea.methods.method import Decision
 from keras_idea.surgery.probes import carry_out_decision, check_probes
@@ -214,7 +214,7 @@ def _kernel(group: FFN) -> keras.Variable:
 
 
 def _bias(group: FFN) -> keras.Variable | None:
-    if isinstance(group.layer, PlainFFN):
+    if isinstance(group.layer, FFNLayer):
         return group.layer.down_bias
     weights = group.weights
     reader = weights.readers[0] if group.kind == "neurons" else weights.reader

@@ -17,7 +17,8 @@ from keras_idea.runs.config import load_config, parse_config
 from keras_idea.runs.config.sizes import Sizes
 from keras_idea.runs.config.timeline import make_timeline
 from keras_idea.runs.run_folder import FILES, RunFolder
-from tests.support.tiny_run import CONFIG, TEXT, write_inputs
+from tests.support.helpers import to_numpy
+from tests.support.tiny_run import CONFIG, ONE_LAYER, TEXT, run_in, write_inputs
 
 each = pytest.mark.daily("jax", "torch", why="a whole run; tensorflow takes 48 s")
 
@@ -161,6 +162,23 @@ class TestRun:
             assert [layer.hidden_dim for layer in layers] == expected
         # It was given no prompt: it goes on from a piece of the text itself.
         assert (tmp_path / "here/sample.txt").read_text()[:8] in TEXT
+
+
+@pytest.mark.daily("torch", why="two whole runs")
+def test_a_refit_changes_what_reads_the_neurons(tmp_path):
+    rates = "peak_learning_rate = 1e-12\nend_learning_rate = 1e-12\n"
+    config = ONE_LAYER.replace("[optimizer]\n", f"[optimizer]\n{rates}")
+    found = []
+    for windows in (0, 32):
+        how = f"[pruning]\nmethod = 'random'\nrefit_windows = {windows}\n"
+        folder, _ = run_in(tmp_path, config + how, f"with_{windows}")
+        found.append(keras.models.load_model(folder / "narrow.keras"))
+    differs = [
+        one.path.split("/")[-1]
+        for one, other in zip(*(model.weights for model in found), strict=True)
+        if not np.allclose(to_numpy(one), to_numpy(other), atol=1e-6)
+    ]
+    assert differs == ["down_kernel"]
 
 
 @pytest.mark.daily("torch", why="a picture")
