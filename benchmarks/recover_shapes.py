@@ -39,12 +39,12 @@ PRETRAIN, PRETRAIN_PEAK, VOCABULARY = 1500, 4e-3, 512
 CALIBRATION = 256
 
 
-def pretrain(folder, text, steps=PRETRAIN):
+def pretrain(folder, text, steps=PRETRAIN, seed=0):
     """The preset that all arms begin with; trained if it is not there."""
     preset = folder / "preset"
     if preset.exists():
         return preset
-    keras.utils.set_random_seed(0)
+    keras.utils.set_random_seed(seed)
     read = ki.data.load_text(text)
     tokenizer = make_tokenizer("mistral", "sentencepiece", read.sample(), VOCABULARY)
     corpus = read.tokenized(
@@ -60,7 +60,7 @@ def pretrain(folder, text, steps=PRETRAIN):
         sliding_window=LENGTH,
     )
     model = keras_hub.models.MistralCausalLM(backbone=backbone, preprocessor=None)
-    train(model, corpus, 0, steps, PRETRAIN_PEAK, batch_size=2 * BATCH, every=100)
+    train(model, corpus, seed, steps, PRETRAIN_PEAK, batch_size=2 * BATCH, every=100)
     preprocessor = keras_hub.models.MistralCausalLMPreprocessor(tokenizer)
     task = keras_hub.models.MistralCausalLM(backbone, preprocessor=preprocessor)
     task.save_to_preset(str(preset))

@@ -1,0 +1,281 @@
+"""A checkpoint made smaller: by which recipe, and with how many tokens of recovery?
+
+    KERAS_BACKEND=jax python benchmarks/recover_tokens.py ../shared/data/text
+
+Trains small stock Mistrals of several seeds (kept in --folder), brings the FFNs of each
+to two widths, and recovers them on 0 tokens to 800 thousand, by the arms of `ARMS`:
+gradually in `fit` or in one step, with and without the refit of `ki.shrink`, with and
+without the wide model as teacher, beside a narrow model that begins anew. The peak of
+the learning rate is searched for each arm alike, on the first checkpoint. Bits a byte
+of held-out text; differences are of pairs, with the same checkpoint and batches.
+Each cell is a file of --folder, with the machine it ran on; what is there is not
+computed again. Writes benchmarks/results/recover_tokens.json, .md and .png.
+"""
+
+import argparse
+import itertools
+import json
+import math
+import pathlib
+import time
+
+import keras
+import keras_hub
+import numpy as np
+import record
+from intervals import plus_minus
+from recover_checkpoint import NATS, Study, inputs, told
+from recover_shapes import BATCH, CALIBRATION, LENGTH, pretrain
+
+import keras_idea as ki
+
+SHARES = (0.7, 0.4)
+STEPS = (0, 48, 192, 768)
+PEAKS = (3e-4, 1e-3, 3e-3)
+SEARCHED = (0.4, 192)  # the share and the steps at which the peak is searched
+ONE_STEP = ("one step", "one step, refit")
+ARMS = (
+    *("gradual", *ONE_STEP),
+    *("gradual, teacher", "one step, teacher", "one step, refit, teacher"),
+    "from scratch",
+)
+
+
+class Cells:
+    """The cells of a folder: each is computed once."""
+
+    def __init__(self, folder, text, until):
+        self.folder, self.text, self.until = folder, text, until
+        self.facts = record.environment()
+        self._studies = {}
+
+    def study(self, seed):
+        """The checkpoint of a seed, trained if it is not there."""
+        if seed not in self._studies:
+            folder = self.folder / f"checkpoint-{seed}"
+            folder.mkdir(parents=True, exist_ok=True)
+            preset = pretrain(folder, self.text, seed=seed)
+            self._studies = {seed: Study(str(preset), self.text)}
+        return self._studies[seed]
+
+    def get(self, *key, make=None):
+        """The bits of a cell; None if it is not there and the time is over."""
+        path = self.folder / f"{'-'.join(map(str, key)).replace(', ', '+')}.json"
+        if not path.exists():
+            if make is None or time.monotonic() > self.until:
+                return None
+            began = time.monotonic()
+            found = {"bits": make(), "seconds": time.monotonic() - began, **self.facts}
+            path.with_suffix(".new").write_text(json.dumps(found, indent=1))
+            path.with_suffix(".new").rename(path)
+            print(f"{path.stem}: {found['bits']:.4f} bits a byte", flush=True)
+            keras.backend.clear_session(free_memory=True)
+        return json.loads(path.read_text())["bits"]
+
+
+def cell(study, seed, arm, share, steps, peak):
+    """Bits a byte of one arm after so many steps of recovery."""
+    keras.utils.set_random_seed(seed)
+    model, callbacks = study.model(), []
+    width = round(share * study.hidden_dim)
+    if arm == "from scratch":
+        config = {**model.backbone.get_config(), "intermediate_dim": width}
+        backbone = keras_hub.models.MistralBackbone.from_config(config)
+        model = keras_hub.models.MistralCausalLM(backbone, preprocessor=None)
+    elif arm.startswith("one step"):
+        ids, _ = study.corpus.batch(0, seed=seed, batch_size=CALIBRATION, length=LENGTH)
+        model = ki.shrink(
+            model,
+            {"neurons": width},
+            inputs(ids),
+            refit="refit" in arm,
+            batch_size=BATCH,
+        )
+    elif steps:
+        callbacks = [ki.IdeaPruneCallback(width, 0, steps // 4)]
+    if steps:
+        recover(study, model, seed, steps, peak, callbacks, "teacher" in arm)
+    return study.bits(model)
+
+
+def recover(study, model, seed, steps, peak, callbacks, taught):
+    """Trains a model under one cosine, with the checkpoint as teacher if `taught`."""
+    schedule = ki.CosineDecay(peak, peak / 100, steps, warmup_steps=steps // 12)
+    optimizer = keras.optimizers.AdamW(schedule)
+    model.compile(optimizer, NATS, weighted_metrics=None)
+    fitted = model
+    if taught:
+        distillation = keras.distillation.LogitsDistillation(
+            temperature=1.0, loss=keras.losses.KLDivergence()
+        )
+        fitted = keras.distillation.Distiller(
+            study.teacher, model, distillation, student_loss_weight=0.5
+        )
+        fitted.compile(optimizer, NATS)
+    batches = study.corpus.batches(seed=seed, batch_size=BATCH, length=LENGTH)
+    keras.Model.fit(
+        fitted,
+        ((inputs(ids), targets) for ids, targets in batches),
+        steps_per_epoch=steps,
+        shuffle=False,
+        callbacks=callbacks,
+        verbose=0,
+    )
+
+
+def applies(arm, steps):
+    """Whether an arm is something else than another one after so many steps."""
+    return steps > 0 or arm in ONE_STEP
+
+
+def peak_of(cells, arm, compute):
+    """The peak that is best for an arm, of those tried on the first checkpoint."""
+    share, steps = SEARCHED
+
+    def tried(peak):
+        key = (0, arm, share, steps, peak)
+        make = (lambda: cell(cells.study(0), *key)) if compute else None
+        found = cells.get(*key, make=make)
+        return math.inf if found is None else found
+
+    found = {peak: tried(peak) for peak in PEAKS}
+    return min(found, key=found.get), found
+
+
+def compute(cells, seeds):
+    """Computes what is missing, as far as the time allows."""
+    for arm in ARMS:
+        peak_of(cells, arm, compute=True)
+    for seed in range(seeds):
+        cells.get(seed, "checkpoint", make=lambda s=seed: checkpoint_bits(cells, s))
+        for steps, share, arm in itertools.product(STEPS, SHARES, ARMS):
+            if applies(arm, steps):
+                key = (seed, arm, share, steps, peak_of(cells, arm, False)[0])
+                cells.get(*key, make=lambda key=key: cell(cells.study(key[0]), *key))
+
+
+def checkpoint_bits(cells, seed):
+    """Bits a byte of a checkpoint as it is."""
+    study = cells.study(seed)
+    return study.bits(study.teacher)
+
+
+def bits_of(cells, arm, share, steps, seeds):
+    """Array of an arm's bits, one a checkpoint; NaN where one is missing."""
+    peak = peak_of(cells, arm, False)[0]
+    if not applies(arm, steps):
+        return np.full(seeds, np.nan)
+    found = [cells.get(seed, arm, share, steps, peak) for seed in range(seeds)]
+    return np.array([np.nan if bits is None else bits for bits in found])
+
+
+def tables_of(cells, seeds, text):
+    """A table a share, of bits and of differences of pairs, and the search's."""
+    tokens = [f"{steps * BATCH * LENGTH:,} tokens" for steps in STEPS]
+    wide = [cells.get(seed, "checkpoint") for seed in range(seeds)]
+    wide = np.array([np.nan if bits is None else bits for bits in wide])
+    tables = []
+    for share in SHARES:
+        notes = (
+            f"Bits per byte of held-out text; lower is better. The checkpoints have "
+            f"{told(wide)}. {plus_minus([seeds])} Each is another model, trained from "
+            f"another seed. {text}"
+        )
+        rows = [
+            [arm, *(told(bits_of(cells, arm, share, s, seeds)) for s in STEPS)]
+            for arm in ARMS
+        ]
+        title = f"{share:.0%} of the neurons, after a recovery of so many tokens"
+        tables.append(
+            {"title": title, "columns": ["arm", *tokens], "rows": rows, "notes": notes}
+        )
+        rows = []
+        for arm in ARMS[1:]:
+            differences = [
+                bits_of(cells, arm, share, steps, seeds)
+                - bits_of(cells, _rival(arm, steps), share, steps, seeds)
+                for steps in STEPS
+            ]
+            rows.append([arm, *(told(pairs, signed=True) for pairs in differences)])
+        title = f"{share:.0%} of the neurons: minus gradual, pairs"
+        notes = "Negative: better. At 0 tokens minus 'one step'."
+        tables.append(
+            {"title": title, "columns": ["arm", *tokens], "rows": rows, "notes": notes}
+        )
+    searched = [
+        [arm, *(f"{bits:.4f}" for bits in peak_of(cells, arm, False)[1].values())]
+        for arm in ARMS
+    ]
+    share, steps = SEARCHED
+    tables.append(
+        {
+            "title": "The peak of the learning rate, searched",
+            "columns": ["arm", *(f"{peak:g}" for peak in PEAKS)],
+            "rows": searched,
+            "notes": f"Bits per byte of the first checkpoint at {share:.0%} of the "
+            f"neurons after {steps} steps; each arm takes its best peak everywhere.",
+        }
+    )
+    return tables
+
+
+def _rival(arm, steps):
+    return "gradual" if steps else "one step"
+
+
+def draw(path, cells, seeds):
+    """Bits over tokens of recovery, one line an arm."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(1, len(SHARES), figsize=(11, 4.2))
+    for axis, share in zip(axes, SHARES, strict=True):
+        for number, arm in enumerate(ARMS[:-1]):
+            means = [np.nanmean(bits_of(cells, arm, share, s, seeds)) for s in STEPS]
+            style = "--" if "teacher" in arm else "-"
+            axis.plot(
+                STEPS, means, style, marker="o", color=f"C{number % 3}", label=arm
+            )
+        axis.set_xscale("symlog", linthresh=48)
+        axis.set_xticks(STEPS, [f"{s * BATCH * LENGTH // 1000}k" for s in STEPS])
+        axis.set_title(f"{share:.0%} of the neurons", fontsize=10)
+        axis.set_xlabel("tokens of recovery")
+    axes[0].set_ylabel("bits per byte, held-out text")
+    axes[0].legend(frameon=False, fontsize=8)
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+
+
+def main():
+    """Computes what is missing, and writes tables and picture."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("text")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--minutes", type=float, default=math.inf)
+    parser.add_argument("--folder", default="runs/recover_tokens")
+    parser.add_argument(
+        "--output", default=str(record.REPOSITORY / "benchmarks/results")
+    )
+    given = parser.parse_args()
+    folder = pathlib.Path(given.folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    cells = Cells(folder, given.text, time.monotonic() + 60 * given.minutes)
+    compute(cells, given.seeds)
+    said = cells.study(0).corpus.description
+    said = said.replace(given.text, pathlib.Path(given.text).name)
+    tables = tables_of(cells, given.seeds, f"Text: {said}.")
+    record.print_tables(tables)
+    name = "recover_tokens"
+    bits = {
+        path.stem: json.loads(path.read_text())["bits"]
+        for path in sorted(folder.glob("*.json"))
+    }
+    results = {"bits": bits}
+    written = record.write(given.output, name, cells.facts, results, tables)
+    draw(written[0].with_suffix(".png"), cells, given.seeds)
+
+
+if __name__ == "__main__":
+    main()
