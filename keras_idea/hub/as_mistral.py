@@ -1,0 +1,108 @@
+"""A Llama as a Mistral, whose config can say that it has fewer heads."""
+
+from typing import Any
+
+import keras
+
+from keras_idea.errors import ArgumentError
+from keras_idea.extras import require
+from keras_idea.hub.families import is_task
+from keras_idea.hub.same_function import check_same_function
+
+_LLAMAS = ("LlamaBackbone", "Llama3Backbone")
+# What a Llama's config may say that a Mistral's cannot, and what it must say then.
+_ROTARY = {
+    "rope_position_scaling_factor": 1.0,
+    "rope_frequency_adjustment_factor": None,
+}
+
+
+def as_mistral(model: keras.Model) -> keras.Model:
+    """Makes a stock KerasHub Mistral that computes what a KerasHub Llama computes.
+
+    A Llama's config cannot say that a model has fewer heads. A Mistral's can, and the
+    rest of the two is the same. Use it before you prune the key/value heads of a Llama
+    2 or Llama 3: with `kv_groups` in `targets` or `kinds`, or with `shrink`.
+
+    If the Llama's embedding is tied to its last matrix, the Mistral has two matrices
+    of the same values, and so more parameters.
+
+    Args:
+        model: keras.Model. A KerasHub `LlamaCausalLM`, `Llama3CausalLM`, or the
+            backbone of one. It is not changed.
+
+    Returns:
+        A `MistralCausalLM` or `MistralBackbone`, not compiled. It has the tokenizer of
+        a Llama 2. That of a Llama 3 is of a kind that KerasHub's Mistral cannot have:
+        the model then has no preprocessor. Keep the Llama's.
+
+    Raises:
+        ValueError: If the model is no Llama, or if its rotary positions are scaled
+            (Llama 3.1 and later), which a Mistral's config cannot say.
+
+    Example:
+    >>> llama = keras_hub.models.Llama3Backbone(
+    ...     vocabulary_size=32, num_layers=2, num_query_heads=4,
+    ...     num_key_value_heads=2, hidden_dim=16, intermediate_dim=24,
+    ... )
+    >>> mistral = ki.models.as_mistral(llama)
+    >>> [g.hidden_dim for g in ki.find_groups(mistral, ["kv_groups"])]
+    [2, 2]
+    """
+    keras_hub = require("keras_hub", "as_mistral()", "hub")
+    llama = model.backbone if is_task(model) else model
+    config = _config(llama)
+    backbone = keras_hub.models.MistralBackbone(**config, dtype=llama.dtype_policy)
+    embedding = llama.token_embedding
+    values = [v.value for v in llama.variables]
+    if embedding.tie_weights:
+        values.insert(1, keras.ops.transpose(embedding.embeddings.value))
+    for variable, value in zip(backbone.variables, values, strict=True):
+        variable.assign(value)
+    check_same_function(llama, backbone)
+    if not is_task(model):
+        return backbone
+    task = keras_hub.models.MistralCausalLM
+    return task(backbone=backbone, preprocessor=_preprocessor(model.preprocessor))
+
+
+def _config(llama: Any) -> dict[str, Any]:
+    """The arguments of a Mistral's backbone, from those of a Llama's."""
+    kind = type(llama).__name__
+    if kind not in _LLAMAS:
+        raise ArgumentError(
+            "as_mistral() takes a KerasHub LlamaCausalLM, Llama3CausalLM, or the "
+            f"backbone of one. Received: {kind}."
+        )
+    config = llama.get_config()
+    told = {name: config.pop(name, neutral) for name, neutral in _ROTARY.items()}
+    if told != _ROTARY:
+        raise ArgumentError(
+            f"'{llama.name}' scales its rotary positions, which a Mistral's config "
+            f"cannot say. Received: {told}. Its key/value heads cannot be pruned; its "
+            "neurons and blocks can."
+        )
+    names = (
+        *("vocabulary_size", "num_layers", "num_query_heads", "num_key_value_heads"),
+        *("hidden_dim", "intermediate_dim", "rope_max_wavelength"),
+        *("layer_norm_epsilon", "dropout"),
+    )
+    head_dim = config["hidden_dim"] // config["num_query_heads"]
+    return {n: config[n] for n in names} | {"sliding_window": None, "head_dim": head_dim}
+
+
+def _preprocessor(preprocessor: Any) -> Any:
+    """A Mistral's, of a Llama's; None if it cannot have the tokenizer."""
+    tokenizer = getattr(preprocessor, "tokenizer", None)
+    if not hasattr(tokenizer, "proto"):  # of SentencePiece
+        return None
+    keras_hub = require("keras_hub", "as_mistral()", "hub")
+    own = keras_hub.tokenizers.MistralTokenizer(proto=tokenizer.proto)
+    length = preprocessor.sequence_length
+    kind = keras_hub.models.MistralCausalLMPreprocessor
+    return kind(
+        own,
+        sequence_length=length,
+        add_start_token=preprocessor.add_start_token,
+        add_end_token=preprocessor.add_end_token,
+    )
