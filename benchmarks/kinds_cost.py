@@ -10,6 +10,7 @@ gone by the schedule. Three minutes. Writes results/kinds_cost-BACKEND.json and 
 
 import argparse
 import dataclasses
+import math
 import statistics
 
 import keras
@@ -81,7 +82,7 @@ def check(found, shape, steps):
                 width = schedule(steps)
             proof.expect(name, f"active {group.kind}", group.width, width)
         variables = [v for g in groups if g.kind in kinds for v in g.state.variables]
-        held[name] = sum(v.value.nbytes for v in variables)
+        held[name] = sum(4 * math.prod(v.shape) for v in variables)
     return held
 
 

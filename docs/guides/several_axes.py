@@ -193,7 +193,8 @@ print(loaded.backbone.num_key_value_heads, "of 4 key/value heads")
 
 - Some families compute `head_dim` from `hidden_dim` and the number of heads (GPT-2,
   Llama). A stock class of such a family cannot hold fewer heads. `ki.find_groups`
-  leaves these heads out.
+  leaves these heads out. For a Llama 2 or Llama 3, `ki.models.as_mistral` makes an
+  equal Mistral first, whose heads can be pruned.
 - Blocks and hidden size are reduced only in one step, never within `fit`. The hidden
   size is reduced only in KerasHub's models.
 

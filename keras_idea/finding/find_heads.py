@@ -8,6 +8,7 @@ import keras
 from keras_idea.groups.attention import AttentionGroup, HeadArguments
 from keras_idea.groups.dense import Found
 from keras_idea.groups.dense_reasons import why_not_plain
+from keras_idea.hub.as_mistral import LLAMAS
 from keras_idea.hub.families import is_backbone
 from keras_idea.hub.head_arguments import HEAD_ARGUMENTS, STACKED_HEAD_ARGUMENTS
 from keras_idea.keras_private.attention import numbers_of_heads, projections_of
@@ -87,6 +88,8 @@ def _of_backbone(
         reasons = {layer.path: why for layer in layers if (why := _why_not(layer))}
         if arguments is None:
             why = f"it lies in a {name}, {_HELD_BY_HUB}"
+            if name in LLAMAS:
+                why += "; `keras_idea.models.as_mistral` makes one that can"
             left_out |= {layer.path: why for layer in layers}
         elif reasons:
             first = next(iter(reasons.values()))

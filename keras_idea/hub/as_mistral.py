@@ -9,7 +9,8 @@ from keras_idea.extras import require
 from keras_idea.hub.families import is_task
 from keras_idea.hub.same_function import check_same_function
 
-_LLAMAS = ("LlamaBackbone", "Llama3Backbone")
+#: The backbones that it takes.
+LLAMAS = ("LlamaBackbone", "Llama3Backbone")
 # What a Llama's config may say that a Mistral's cannot, and what it must say then.
 _ROTARY = {
     "rope_position_scaling_factor": 1.0,
@@ -69,7 +70,7 @@ def as_mistral(model: keras.Model) -> keras.Model:
 def _config(llama: Any) -> dict[str, Any]:
     """The arguments of a Mistral's backbone, from those of a Llama's."""
     kind = type(llama).__name__
-    if kind not in _LLAMAS:
+    if kind not in LLAMAS:
         raise ArgumentError(
             "as_mistral() takes a KerasHub LlamaCausalLM, Llama3CausalLM, or the "
             f"backbone of one. Received: {kind}."
@@ -88,16 +89,19 @@ def _config(llama: Any) -> dict[str, Any]:
         *("layer_norm_epsilon", "dropout"),
     )
     head_dim = config["hidden_dim"] // config["num_query_heads"]
-    return {n: config[n] for n in names} | {"sliding_window": None, "head_dim": head_dim}
+    return {n: config[n] for n in names} | {
+        "sliding_window": None,
+        "head_dim": head_dim,
+    }
 
 
 def _preprocessor(preprocessor: Any) -> Any:
     """A Mistral's, of a Llama's; None if it cannot have the tokenizer."""
-    tokenizer = getattr(preprocessor, "tokenizer", None)
-    if not hasattr(tokenizer, "proto"):  # of SentencePiece
+    proto = getattr(getattr(preprocessor, "tokenizer", None), "proto", None)
+    if proto is None:  # it is not of SentencePiece
         return None
     keras_hub = require("keras_hub", "as_mistral()", "hub")
-    own = keras_hub.tokenizers.MistralTokenizer(proto=tokenizer.proto)
+    own = keras_hub.tokenizers.MistralTokenizer(proto=proto)
     length = preprocessor.sequence_length
     kind = keras_hub.models.MistralCausalLMPreprocessor
     return kind(
