@@ -4,7 +4,7 @@
     KERAS_BACKEND=jax python benchmarks/recover_checkpoint.py runs/small/preset TEXT
 
 FFNs of a KerasHub preset are pruned to two widths by three methods, and recovered with
-the preset itself as teacher and without: bits a byte of held-out text, mean and
+the preset itself as teacher and without: bits per byte of held-out text, mean and
 standard error over the seeds; differences are of pairs, with the same seed and batches.
 A cell that is done is kept in --folder and not done again. About two minutes a cell on
 one CPU core, 54 cells.
@@ -151,7 +151,7 @@ def compute(study, widths, seeds, folder, minutes):
         path.with_suffix(".new").write_text(json.dumps(done, indent=1))
         path.with_suffix(".new").rename(path)
         took = time.monotonic() - began
-        print(f"{name}: {done[name]:.4f} bits a byte, {took:.0f} s", flush=True)
+        print(f"{name}: {done[name]:.4f} bits per byte, {took:.0f} s", flush=True)
         keras.backend.clear_session(free_memory=True)
     return done
 
@@ -252,7 +252,7 @@ def draw(path, done, widths, wide, seeds):
         axis.axhline(done["teacher"], color="black", linewidth=1, linestyle=":")
         axis.set_xticks(range(len(METHODS)), METHODS)
         axis.set_title(f"{width} of {wide} neurons", fontsize=10)
-    axes[0].set_ylabel("bits a byte, held-out text")
+    axes[0].set_ylabel("bits per byte, held-out text")
     axes[0].legend(frameon=False, fontsize=9)
     figure.text(0.99, 0.01, "dotted: the checkpoint", ha="right", fontsize=8)
     figure.tight_layout()

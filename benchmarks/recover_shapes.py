@@ -227,7 +227,7 @@ def tables_of(done, seeds, text):
                     "arm",
                     "shape",
                     "parameters",
-                    "before training, bits a token",
+                    "before training, bits per token",
                     "after recovery, bits per byte",
                     "minus FFN, pairs",
                 ],
@@ -262,8 +262,8 @@ def draw(path, done, seeds):
             mean = bits_of(done, share, arm, seeds).mean()
             axis.axhline(mean, color=color, linewidth=1, linestyle="--", label=arm)
         axis.set_title(f"at {share} of the parameters", fontsize=10)
-        axis.set_xlabel("bits a token before training")
-    axes[0].set_ylabel("bits a byte after recovery")
+        axis.set_xlabel("bits per token before training")
+    axes[0].set_ylabel("bits per byte after recovery")
     axes[0].legend(frameon=False, fontsize=9, title="in fit")
     figure.tight_layout()
     figure.savefig(path, dpi=120)

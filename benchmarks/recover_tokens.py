@@ -68,7 +68,7 @@ class Cells:
             found = {"bits": make(), "seconds": time.monotonic() - began, **self.facts}
             path.with_suffix(".new").write_text(json.dumps(found, indent=1))
             path.with_suffix(".new").rename(path)
-            print(f"{path.stem}: {found['bits']:.4f} bits a byte", flush=True)
+            print(f"{path.stem}: {found['bits']:.4f} bits per byte", flush=True)
             keras.backend.clear_session(free_memory=True)
         return json.loads(path.read_text())["bits"]
 

@@ -66,7 +66,7 @@ def main():
         fit(member, done, RECOVER, 10, decay)
         ki.compact(member).save(folder / f"{width}.keras")
         loss = member.evaluate(*held_out, verbose=0)
-        print(f"{width} neurons: {loss / math.log(2):.3f} bits a byte")
+        print(f"{width} neurons: {loss / math.log(2):.3f} bits per byte")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
 
 Nothing is pruned here: it makes the checkpoint that examples/prune_a_checkpoint.toml
 prunes, where none can be fetched. 1.6 million parameters, 2,048 tokens by byte pairs,
-8 million tokens read: 40 minutes on one core of two. Killed, the same command goes on.
+8 million tokens read: 40 minutes on one core of two. Killed, the same command resumes.
 """
 
 import sys
@@ -22,7 +22,7 @@ STEPS, EPOCH, BATCH, LENGTH, VOCABULARY = 2000, 100, 32, 128, 2048
 
 
 def main(steps: int = STEPS, epoch: int = EPOCH) -> float:
-    """Trains and saves `FOLDER/preset`; returns bits a byte of held-out text."""
+    """Trains and saves `FOLDER/preset`; returns bits per byte of held-out text."""
     keras.utils.set_random_seed(0)
     text = ki.data.load_text(TEXT)
     tokenizer = make_tokenizer("llama3", "bpe", text.sample(), VOCABULARY)
@@ -72,7 +72,7 @@ def main(steps: int = STEPS, epoch: int = EPOCH) -> float:
     whole = keras_hub.models.Llama3CausalLM(backbone, preprocessor=preprocessor)
     whole.save_to_preset(f"{FOLDER}/preset")
     size = model.count_params()
-    print(f"{size:,} parameters, {bits:.3f} bits a byte; {FOLDER}/preset")
+    print(f"{size:,} parameters, {bits:.3f} bits per byte; {FOLDER}/preset")
     return bits
 
 

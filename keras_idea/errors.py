@@ -6,7 +6,7 @@ refusals are.
 
 
 class KerasIdeaError(Exception):
-    """Something that this package refuses, or that failed; says what to do about it.
+    """Bad input, or something that failed. The message says what to do.
 
     Attributes:
         status: int, with which the command line ends: 2, refused; 1, failed.

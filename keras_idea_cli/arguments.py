@@ -51,7 +51,7 @@ def _add_train(commands: _Commands) -> None:
         help="train, prune and recover a model; leave a run folder",
         description="Trains a wide language model, prunes it while it trains and "
         "recovers it in one fit; leaves a folder with the narrow model, a picture "
-        "and a table. The same command goes on with a run that was stopped, from its "
+        "and a table. The same command resumes a run that was stopped, from its "
         "last checkpoint. KERAS_BACKEND=jax|tensorflow|torch chooses the backend.",
     )
     train.add_argument(
@@ -99,7 +99,7 @@ def _add_plan(commands: _Commands) -> None:
         "--without-text",
         action="store_true",
         help="reads no text and trains no tokenizer: it is taken to have the tokens "
-        "that the run asks for",
+        "that the run needs",
     )
     plan.add_argument(
         "--utilisation",

@@ -38,7 +38,7 @@ def carry_out(family: Family, corpus, seed: int, judge) -> dict[str, dict]:
         family: `Family`.
         corpus: `Corpus`.
         seed: int.
-        judge: function of a `Checkpoint` that returns bits a byte.
+        judge: function of a `Checkpoint` that returns bits per byte.
 
     Returns:
         dict of a row's name to a dict: bits, width, tokens and flops.

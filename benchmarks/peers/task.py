@@ -81,7 +81,7 @@ class Shape:
         """One line, as the tables print it."""
         return (
             f"d={self.dim}, {BLOCKS} FFNs, {self.hidden_dim} -> {self.target_dim}, "
-            f"{TOKENS} tokens a step, {self.enlarge_steps} + {self.prune_steps} + "
+            f"{TOKENS} tokens per step, {self.enlarge_steps} + {self.prune_steps} + "
             f"{self.recover_steps} steps"
         )
 

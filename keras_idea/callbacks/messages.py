@@ -105,7 +105,7 @@ def warn_of_unfinished(
     warn_user(
         f"Training ended at step {step}, and pruning would have ended at step "
         f"{end_step} (begin_step={begin_step}). {state}. Call `fit` again with the "
-        "callback to go on, or `keras_idea.compact(model)` for a model of this width."
+        "callback to continue, or `keras_idea.compact(model)` for this width."
     )
 
 

@@ -79,8 +79,8 @@ def _too_wide(prune: keras.callbacks.Callback, ffn: FFN, target: int) -> str:
         cure = f"Lower `round_to` or `{name}`."
     return (
         f"`{name}` must be at most {most}. Received: "
-        f"{received}, which keeps {target} {units}, but {ffn.name} has {ffn.width} "
-        f"alive. {cure}"
+        f"{received}, which keeps {target} {units}, but {ffn.name} has {ffn.width}. "
+        f"{cure}"
     )
 
 
@@ -161,7 +161,7 @@ def check_progress(model: keras.Model, session: Session | None, idle: bool) -> N
             f"The optimizer of model '{model.name}' took {taken} steps since step "
             f"{pruner.start}, and pruning saw {pruner.steps} of them. Only "
             "`optimizer.apply`, `apply_gradients` or `stateless_apply` may take them; "
-            "make functions that were traced before training began anew."
+            "make functions that were traced before training began again."
         )
     for track in pruner.tracks:
         _check_track(track, steps, pruner.steps)

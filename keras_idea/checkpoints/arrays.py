@@ -117,8 +117,8 @@ class SavedCheckpoint:
         except SafetensorError as error:
             raise CheckpointError(
                 f"{self.folder.name}: {self._files[name]} does not hold what its "
-                f"manifest says ({error}). Delete {str(self.folder)!r}; the run goes "
-                "on from the checkpoint before."
+                f"manifest says ({error}). Delete {str(self.folder)!r}; the run "
+                "resumes from the checkpoint before."
             ) from error
 
 

@@ -136,13 +136,13 @@ class CheckpointFiles:
             except CheckpointError as error:
                 reasons.append(f"of {name} {error}")
                 warnings.warn(
-                    f"The checkpoint {name} is damaged and is passed over: {error}",
+                    f"The checkpoint {name} is damaged and is ignored: {error}",
                     stacklevel=2,
                 )
         if reasons:
             raise CheckpointError(
                 f"All checkpoints in {str(self.folder)!r} are damaged: {reasons[0]} "
-                "Restore one from a copy, or delete that folder to begin anew."
+                "Restore one from a copy, or delete that folder to begin again."
             )
         return None
 

@@ -77,7 +77,7 @@ def put_back(
     if was != here:
         warnings.warn(
             "The callbacks of this `fit` are not those of the checkpoint, so they "
-            f"begin anew: patience counts from 0. Received: {here}, and the "
+            f"begin again: patience counts from 0. Received: {here}, and the "
             f"checkpoint holds the state of {was}. Pass the same callbacks to resume "
             "exactly.",
             stacklevel=2,

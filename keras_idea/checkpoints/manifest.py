@@ -78,7 +78,7 @@ def _check_format(folder: pathlib.Path, found: object) -> None:
         raise FormatError(
             f"The checkpoint {folder.name} has format 1, of an earlier version of "
             f"keras_idea, and this one reads {FORMAT}. Finish the run with the version "
-            "that began it, or begin anew in another folder."
+            "that began it, or begin again in another folder."
         )
     if found != FORMAT:
         raise CheckpointError(

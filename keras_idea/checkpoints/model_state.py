@@ -247,7 +247,7 @@ def _check_known(facts: dict) -> None:
     ):
         raise ArgumentError(
             f"The checkpoint tells of no FFNs, or not of their {', '.join(names)}. "
-            "Restore it from a copy, or go on from the one before."
+            "Restore it from a copy, or resume from the one before."
         )
     heads = facts.get("kv_groups", [])
     for one in heads if isinstance(heads, list) else [heads]:
@@ -257,7 +257,7 @@ def _check_known(facts: dict) -> None:
         ):
             raise ArgumentError(
                 "The checkpoint does not tell how many heads its attention layers "
-                "have. Restore it from a copy, or go on from the one before."
+                "have. Restore it from a copy, or resume from the one before."
             )
 
 

@@ -15,7 +15,7 @@ from keras_idea.errors import ArgumentError, CheckpointError
 
 def check_identity(identity: Any) -> dict[str, Any]:
     """An identity as a checkpoint gives it back; refuses what JSON cannot hold."""
-    what = "`identity` must be a dict of what JSON can hold: numbers, texts and lists"
+    what = "`identity` must be a dict that JSON can hold: numbers, texts and lists"
     if not isinstance(identity, Mapping):
         raise ArgumentError(f"{what}. Received: identity={identity!r}. Give a dict.")
     held: dict[str, Any] = {}
@@ -99,7 +99,7 @@ def check_facts(saved: SavedCheckpoint) -> None:
         raise CheckpointError(
             f"{saved.folder.name}: its manifest says {wrong[0]!r}: "
             f"{facts.get(wrong[0])!r}, which no checkpoint says. Delete "
-            f"{str(saved.folder)!r}; the run goes on from the checkpoint before."
+            f"{str(saved.folder)!r}; the run resumes from the checkpoint before."
         )
 
 

@@ -170,7 +170,7 @@ def _subject(path: pathlib.Path, names: list[str], length: int | None) -> Subjec
     """What the file computes, as a `Subject`."""
     run, inputs = _session(path)
     if sorted(inputs) != sorted(names):
-        raise ExportFailed(f"The ONNX file asks for {inputs}, not for {names}.")
+        raise ExportFailed(f"The ONNX file has the inputs {inputs}, not {names}.")
 
     def some(ids_BT: np.ndarray) -> np.ndarray:
         try:

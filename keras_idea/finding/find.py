@@ -37,9 +37,9 @@ class FFN:
     layer, each with its query heads. What is said of neurons then holds for heads.
 
     Attributes:
-        name: str. The path of its layer. An FFN of Dense layers has the path of what
-            holds them, if that holds no others. If several have one name, a number
-            follows.
+        name: str. The path of its layer. An FFN of Dense layers has the path of the
+            layer that holds them, if that holds no others. If several have one name, a
+            number follows.
         layer: keras.layers.Layer. The layer that identifies it: an FFN of this package,
             the first of its Dense layers, the layer that holds the matrices of experts,
             or the attention layer.

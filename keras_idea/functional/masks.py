@@ -21,7 +21,7 @@ def top_k_mask(
     keeps all the living. NaN counts as the least importance.
 
     Args:
-        importance: tensor `(..., hidden_dim)`; of several FFNs each by itself.
+        importance: tensor `(..., hidden_dim)`; of several FFNs each alone.
         k: int or integer scalar tensor, the neurons to keep.
         alive: tensor of the same shape in {0, 1}, the living; None: all live.
 

@@ -283,7 +283,7 @@ def indices_of(mask: Tensor, name: str) -> np.ndarray:
     alive = np.count_nonzero(array, axis=-1)
     if np.ptp(alive):
         raise ArgumentError(
-            f"The experts of '{name}' have {alive.tolist()} neurons alive, and a model "
+            f"The experts of '{name}' have {alive.tolist()} active neurons. A model "
             "holds one width for all of them. Keep equally many in each row of the "
             "mask."
         )

@@ -26,7 +26,7 @@ class PrunableGatedFFN(Prunable):
     `W_up` is the activated matrix, as in the paper; KerasHub and Hugging Face call
     that one "gate", and the linear one "up".
 
-    By itself it is a `GatedFFN` with a mask: it has the trainable variables of one,
+    Alone, it is a `GatedFFN` with a mask: it has the trainable variables of one,
     is trained like one, by whatever optimizer or loop, and what is masked stays so.
     While an `IdeaPruneCallback` is at work, each step of the optimizer averages the
     sensitivity `|gradient * weight|` of the kernels into `scores`, and with method

@@ -119,7 +119,7 @@ class MaskProbe(Probe):
         probes = self._peers.probes
         if not probes:
             raise ArgumentError(
-                f"'{self.path}' is in the middle of learning its mask. Go on with "
+                f"'{self.path}' is in the middle of learning its mask. Continue with "
                 "`fit` and the IdeaPruneCallback that the model was saved under."
             )
         steps = ops.stop_gradient(self._steps.value)

@@ -31,8 +31,8 @@ def replicas_of(model: keras.Model) -> int:
     if name not in _KNOWN:
         raise ArgumentError(
             f"{name} is not one that pruning was tried under, and what cannot be "
-            "scored exactly is refused. Use tf.distribute.MirroredStrategy on one "
-            "host, or jax with keras.distribution on several."
+            "scored exactly is not supported. Use tf.distribute.MirroredStrategy on "
+            "one host, or jax with keras.distribution on several."
         )
     return strategy.num_replicas_in_sync
 

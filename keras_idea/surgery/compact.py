@@ -207,7 +207,7 @@ def _rebuild_once(layer: keras.layers.Layer, memo: Copies) -> keras.layers.Layer
             raise ArgumentError(
                 f"{type(layer).__name__} '{layer.name}' is a functional model of a "
                 "class whose constructor does not take inputs and outputs alone, so "
-                "that compact() cannot make it anew around narrower layers. Compact "
+                "that compact() cannot make it again around narrower layers. Compact "
                 "the plain model instead: "
                 "compact(keras.Model(model.input, model.output))."
             )

@@ -126,7 +126,7 @@ def check_at_rest(model: keras.layers.Layer, what: str) -> list[FFN]:
             continue
         raise ArgumentError(
             f"{ffn.name} still has the probe of a pruning method, which "
-            "changes what it computes. Go on with `fit` and the IdeaPruneCallback, or "
+            "changes what it computes. Continue with `fit` and IdeaPruneCallback, or "
             f"end it with `callback.on_train_end()`, before {what}."
         )
     if is_pruned(model, ffns) and what != "compact()":  # which copies what is alive now

@@ -28,7 +28,7 @@ def shrink_in_place(model: keras.Model) -> list[FFN]:
     and the optimizer's slots are sliced one by one, on their devices, so that the peak
     of memory is that of training plus one variable. The layers, variables and the
     optimizer stay the same objects.
-    The model's functions that were traced with the old shapes are made anew; another
+    The model's functions that were traced with the old shapes are made again; another
     model of the same layers must be compiled again.
 
     Args:
@@ -113,7 +113,7 @@ def refresh(model: keras.Model) -> None:
     """Makes Keras know a model whose variables are others than before.
 
     Its functions, and those of models in it (the student of a `Distiller`), are made
-    anew.
+    again.
     """
     retrack_parameters(all_layers(model))
     for part in all_layers(model):

@@ -195,5 +195,5 @@ def budget_line(
         stay += [f"at most {most} {UNITS[kind]} stay in each {what}"] if most else []
     return (
         f"{budget}: {', '.join(stay)}. The narrow model has "
-        f"{costs.parameters:,} parameters and takes {costs.flops:,} FLOPs a token."
+        f"{costs.parameters:,} parameters and takes {costs.flops:,} FLOPs per token."
     )

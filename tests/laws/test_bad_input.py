@@ -103,7 +103,7 @@ def test_not_compiled():
 
 
 def test_target_wider_than_a_layer(data):
-    with pytest.raises(ValueError, match="keeps 13 neurons, but ffn_1 has 12 alive"):
+    with pytest.raises(ValueError, match="keeps 13 neurons, but ffn_1 has 12."):
         fit(prune(target_dim=13), data)
 
 
@@ -129,7 +129,7 @@ def test_pruning_what_is_compacted_already(data):
     """It is a layer like any other, but can only become narrower."""
     model = residual_model()
     fit(prune(target_dim=8), data, model)
-    with pytest.raises(ValueError, match="keeps 9 neurons, but ffn_0 has 8 alive"):
+    with pytest.raises(ValueError, match="keeps 9 neurons, but ffn_0 has 8."):
         fit(prune(target_dim=9), data, model)
     fit(prune(target_dim=4), data, model)
     assert {ffn.hidden_dim for ffn in ki.find_ffns(model)} == {4}

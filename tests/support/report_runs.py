@@ -34,7 +34,7 @@ def curve(name, floor):
 
 
 def write_run(folder, method="sensitivity", floor=2.0, sample="<script>x()</script>"):
-    """A finished run; the pruned model ends at `floor + 0.1` bits a byte."""
+    """A finished run; the pruned model ends at `floor + 0.1` bits per byte."""
     folder.mkdir(parents=True)
     rows = [
         ResultRow("wide before pruning", 5_000, floor + 0.5, 10.0, 900.0),

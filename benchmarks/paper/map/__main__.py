@@ -69,7 +69,7 @@ def carry_out_arm(arm, peak, laboratory, seed) -> None:
         return
     found = carry_out(cell, laboratory, seed)
     print(
-        f"{arm.name}, peak {peak:.3g}, seed {seed}: {found['bits_per_byte']} bits a "
+        f"{arm.name}, peak {peak:.3g}, seed {seed}: {found['bits_per_byte']} bits per "
         f"byte, {found['seconds']:.0f} s",
         flush=True,
     )

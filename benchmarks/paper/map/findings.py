@@ -31,7 +31,7 @@ _SEEDS = range(64)
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """A place of the map: pruned minus scratch, in bits a byte.
+    """A place of the map: pruned minus scratch, in bits per byte.
 
     Attributes:
         budget: int, tokens a parameter of the narrow model.

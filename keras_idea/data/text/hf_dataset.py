@@ -29,7 +29,7 @@ class StreamedDataset:
         split: str, such as "train". Default "train".
         data_files: str, sequence of str or None, of a format or data set only these.
         revision: str or None, branch, tag or commit of the hub. A commit makes the
-            text the same for ever; `key` knows no more of a hub's data set than its
+            text the same; `key` knows no more of a hub's data set than its
             name and revision.
         field: str, column of the text. Default "text".
         on_bad: "refuse" or "skip" bad records. Default "refuse".

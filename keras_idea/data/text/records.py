@@ -37,7 +37,7 @@ class BadRecordError(TextError):
         self.kind, self.path, self.line = kind, str(path), line
         super().__init__(
             f"{_place(path, line)}: {kind.replace('_', ' ')}: {BAD_RECORDS[kind]}"
-            f"{f' ({detail})' if detail else ''}. Mend the record, or leave out all "
+            f"{f' ({detail})' if detail else ''}. Correct the record, or leave out all "
             "such records with on_bad='skip': they are counted and logged."
         )
 
@@ -81,7 +81,7 @@ class ReadLog:
         detail: str = "",
         count: int = 1,
     ) -> None:
-        """Refuses a record, or counts it and goes on.
+        """Raises an error for a bad record, or counts it and continues.
 
         Args:
             kind: str, a key of `BAD_RECORDS`.

@@ -31,7 +31,7 @@ class TokenBatches:
     Args:
         cache: `TokenCache`, or a `TokenRange` of one.
         length: int, tokens of a sequence.
-        batch_size: int, sequences a step, of all processes together.
+        batch_size: int, sequences per step, of all processes together.
         seed: int >= 0, of the order. Default 0.
         shard_index: int, this process's number, in [0, shard_count). Default 0.
         shard_count: int, processes that share each step's batch; divides
@@ -51,7 +51,7 @@ class TokenBatches:
     >>> data = batches.dataset()
     >>> _ = model.fit(data, steps_per_epoch=2, shuffle=False, verbose=0)
     >>> saved = batches.position(2)  # goes into a checkpoint
-    >>> batches.restore(saved)  # the `start_step` of the run that goes on
+    >>> batches.restore(saved)  # the `start_step` of the resumed run
     2
 
     Reference: https://google-grain.readthedocs.io
@@ -174,7 +174,7 @@ class TokenBatches:
                 for name in names
             )
             raise PositionError(
-                "The position belongs to other data, from which the run cannot go on "
+                "The position belongs to other data, so the run cannot continue "
                 f"exactly: {different}. Give the same text, tokenizer and settings, or "
                 "begin a new run."
             )

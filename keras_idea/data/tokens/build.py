@@ -61,7 +61,7 @@ def build_cache(
         folder: path of the folder in which caches lie; made if need be.
         workers: int or None, threads. Default: the CPU cores this process may use.
         shard_tokens: int, tokens a file. Default 67,108,864 (128 MiB of 2 bytes).
-        verify: "contents" or "sizes", how a cache that is there is checked; see
+        verify: "contents" or "sizes", how an existing cache is checked; see
             `TokenCache`. Default "contents".
         progress: bool or None, whether a bar is shown. Default: if standard error is
             a terminal and `rich` is installed.

@@ -85,7 +85,7 @@ class Corpus:
     def bytes_per_token(self, ids: np.ndarray) -> float:
         """Bytes of text that tokens stand for, on average.
 
-        A loss in nats a token, divided by it and by ln 2, is in bits a byte.
+        A loss in nats per token, divided by it and by ln 2, is in bits per byte.
 
         Args:
             ids: int array of any shape, not empty.
@@ -107,10 +107,10 @@ class Corpus:
         return digest.hexdigest()
 
     def check_length(self, length: int) -> None:
-        """Refuses sequences that do not fit in the text.
+        """Raises an error for sequences that do not fit in the text.
 
         Args:
-            length: int, tokens a sequence.
+            length: int, tokens per sequence.
 
         Raises:
             TextError: if either part is too short for one sequence.

@@ -73,7 +73,7 @@ class ShardWriter:
 
 @contextlib.contextmanager
 def new_folder(path: pathlib.Path) -> Iterator[pathlib.Path]:
-    """A folder that is there with all its files, or not at all.
+    """A folder that exists with all its files, or not at all.
 
     Its files are written under another name, which it loses at the end; if the block
     raises, they are removed. Of several processes that make the same folder at once,

@@ -133,8 +133,8 @@ def check_kept(name: str, value: Any) -> int | float:
         return whole()(name, value)
     if not 0.0 < value < 1.0:
         raise ArgumentError(
-            f"`{name}` must be a whole number >= 1 to keep, or a fraction in (0, 1) of "
-            f"what there is. Received: {name}={value!r}."
+            f"`{name}` must be a whole number >= 1 to keep, or a fraction of all in "
+            f"(0, 1). Received: {name}={value!r}."
         )
     return value
 

@@ -9,7 +9,7 @@ from keras_idea.evaluation import Perplexity
 def print_text(found: Perplexity) -> None:
     """Prints what `judge_text` found as a table."""
     metrics = {
-        "bits a byte": f"{found.bits_per_byte:.4f}",
+        "bits per byte": f"{found.bits_per_byte:.4f}",
         "perplexity a token": f"{found.per_token:.4f}",
         "tokens": f"{found.tokens:,}",
     }

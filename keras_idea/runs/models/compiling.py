@@ -54,7 +54,7 @@ def make_optimizer(config: RunConfig, pruned: bool = True) -> keras.Optimizer:
 
 
 def cross_entropy() -> keras.losses.Loss:
-    """The loss of the text, in nats a token; computed in float32."""
+    """The loss of the text, in nats per token; computed in float32."""
     return keras.losses.SparseCategoricalCrossentropy(from_logits=True, dtype="float32")
 
 

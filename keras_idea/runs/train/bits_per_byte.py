@@ -1,4 +1,4 @@
-"""From the loss of a run's text, in nats a token, to bits a byte."""
+"""From the loss of a run's text, in nats per token, to bits per byte."""
 
 import dataclasses
 import math
@@ -12,7 +12,7 @@ Nats = TypeVar("Nats", float, np.ndarray)
 
 @dataclasses.dataclass(frozen=True)
 class Bits:
-    """From a loss in nats a token to bits a byte of text."""
+    """From a loss in nats per token to bits per byte of text."""
 
     # Bytes a token of the training text stands for on average.
     train: float = 1.0
@@ -30,7 +30,7 @@ class Bits:
 
 
 def text_loss(logs: Mapping[str, float], prefix: str = "") -> float:
-    """The loss of the text, in nats a token, without what a teacher adds to it.
+    """The loss of the text, in nats per token, without what a teacher adds to it.
 
     `prefix` is "val_" for the validation's.
     """

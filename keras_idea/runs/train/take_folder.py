@@ -47,14 +47,14 @@ def _goes_on(config: RunConfig, folder: RunFolder) -> bool:
     except ConfigError as error:
         raise RunFolderError(
             f"{str(folder.path)!r} holds an unfinished run whose config is damaged: "
-            f"{error} Put the file back as it was to go on with that run, give another "
+            f"{error} Put the file back as it was to resume that run, give another "
             "folder with --output, or --overwrite to replace that run."
         ) from None
     changed = config.changes_from(there)
     if changed:
         raise RunFolderError(
             f"{str(folder.path)!r} holds an unfinished run of another config: "
-            f"{changed}. Set it back to go on with that run, give another folder with "
+            f"{changed}. Set it back to resume that run, give another folder with "
             "--output, or --overwrite to replace that run."
         )
     return True

@@ -115,7 +115,7 @@ def test_a_map_is_carried_out_and_resumed(tmp_path, capsys):
     assert command.main(arguments, SMALL) == 0
     again = capsys.readouterr().out.splitlines()
     assert len(again) == 1 + 3 * 3
-    assert any(f"{bits} bits a byte" in line for line in again)
+    assert any(f"{bits} bits per byte" in line for line in again)
     assert json.loads(path.read_text())[lost]["bits_per_byte"] == bits
     facts = json.loads((tmp_path / "map/map.json").read_text())
     assert len(facts["places"]) == 2 * 2 * 2 * 2 and len(facts["law's errors"]) == 4

@@ -128,7 +128,7 @@ def test_prefixes_of_earlier_versions_are_made_again(tmp_path):
     [arrays] = folder.rglob("*.safetensors")
     arrays.write_bytes(arrays.read_bytes()[:-1])
     with (
-        pytest.warns(UserWarning, match="is damaged and is passed over"),
-        pytest.raises(CheckpointError, match="delete that folder to begin anew"),
+        pytest.warns(UserWarning, match="is damaged and is ignored"),
+        pytest.raises(CheckpointError, match="delete that folder to begin again"),
     ):
         lab.store.nearest_prefix(stage, SEED)

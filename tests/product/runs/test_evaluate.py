@@ -56,7 +56,7 @@ def test_text_and_tasks(run, capsys):
         nats -= logs[np.arange(len(window) - 1), window[1:]][-fresh:].sum()
         done = end
     bits = nats / (len(ids) - 1) / math.log(2)
-    [shown] = re.findall(r"bits a byte +([0-9.]+)", printed)
+    [shown] = re.findall(r"bits per byte +([0-9.]+)", printed)
     assert float(shown) == pytest.approx(bits, abs=2e-4)
     assert re.search(rf"tokens +{len(ids) - 1}\b", printed)
     assert "arc_challenge" in printed and "acc_norm" in printed

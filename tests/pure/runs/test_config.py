@@ -202,7 +202,7 @@ REFUSED = {
         "[pruning]\nupdate_every = 0",
         "`pruning.update_every` must be an integer >= 1",
     ),
-    "a refit of neurons that go one by one": (
+    "a refit of neurons that are pruned one by one": (
         "[pruning]\nrefit_windows = 64",
         "`pruning.refit_windows` fits layers when all neurons go at once.*Received: "
         "method='sensitivity'.*, refit_windows=64",
