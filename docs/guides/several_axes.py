@@ -171,7 +171,8 @@ print(f"in one step, before it trained: {before_training:.3f}")
 print(f"and without the refit: {only_cut:.3f}")
 
 """
-We measured a small Mistral of six blocks (`benchmarks/results/recover_shapes.md`):
+We measured a small Mistral of six blocks, with three seeds
+(`benchmarks/results/recover_shapes.md`):
 
 - The order of the search was nearly the order after recovery.
 - Shapes with fewer blocks were the best ones. Compared with pruning FFNs alone, the best
