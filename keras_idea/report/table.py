@@ -19,8 +19,8 @@ class ResultRow:
         name: str, which model.
         parameters: int, trained numbers.
         bits_per_byte: float, cross-entropy on the held-out text.
-        step_ms: float, milliseconds a training step.
-        generation_speed: float, bytes generated a second.
+        step_ms: float, milliseconds per training step.
+        generation_speed: float, bytes generated per second.
     """
 
     name: str
@@ -45,8 +45,8 @@ COLUMNS = (
     ("bytes/s", "generation_speed", "{:,.0f}"),
 )
 LEGEND = (
-    "Bits and perplexity per byte of held-out text; milliseconds a training step; "
-    "bytes generated a second."
+    "Bits and perplexity per byte of held-out text (lower is better), milliseconds "
+    "per training step, and bytes generated per second."
 )
 
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import keras
 import numpy as np
@@ -14,7 +14,7 @@ from keras_idea.report import ResultRow
 from keras_idea.report.picture import draw_run
 from keras_idea.runs.models.build import RunModels
 from keras_idea.runs.train.recorder import Recorder
-from keras_idea.runs.train.run import CUT, NARROW, WIDE, Run
+from keras_idea.runs.train.run import ALONE, CUT, NARROW, SCRATCH, WIDE, Run
 from keras_idea.runs.train.timing import generation_speeds, step_times
 
 
@@ -125,6 +125,24 @@ def how_to_load(run: Run, prompt: str) -> str:
         f"    lm = keras_hub.models.CausalLM.from_preset({str(preset)!r})\n"
         f"    print(lm.generate({prompt!r}, max_length={run.length}))\n"
     )
+
+
+def verdict(rows: Sequence[ResultRow]) -> str:
+    """How the pruned model compares with each of its rivals; "" without a rival."""
+    bits = {row.name: row.bits_per_byte for row in rows}
+    lines = []
+    for rival in (SCRATCH, ALONE):
+        if (theirs := bits.get(rival)) is None or (ours := bits.get(NARROW)) is None:
+            continue
+        gain = round(theirs, 3) - round(ours, 3)
+        how = f"{'better' if gain > 0 else 'worse'} by {abs(gain):.3f}"
+        lines.append(
+            f"{NARROW} {ours:.3f}, {rival} {theirs:.3f} bits per byte: {NARROW} is "
+            f"{how if abs(gain) > 5e-4 else 'equal to three digits'}."
+        )
+    if lines:
+        lines.append("This is one run of each. Another seed changes the difference.")
+    return "\n".join(line[:1].upper() + line[1:] for line in lines)
 
 
 def _to_train(

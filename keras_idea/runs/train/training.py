@@ -225,9 +225,12 @@ def _tell(run: Run, narrow: keras.Model) -> list[ResultRow]:
         # Over a mesh it lies on the devices of all processes.
         bits = None if run.distribution is not None else teacher_bits(run, run.teacher)
         rows.insert(0, ResultRow(TEACHER, run.teacher.count_params(), bits))
-    folder.write("table.md", to_markdown(rows))
+    verdict = results.verdict(rows)
+    folder.write("table.md", f"{to_markdown(rows)}\n{verdict}".rstrip() + "\n")
     folder.write("table.json", to_json(rows, results.facts(run)))
     print_table(rows)
+    if verdict:
+        print(f"{verdict}\n")
     sample = results.written_text(run, narrow, prompt)
     folder.write("sample.txt", sample)
     print(f"The narrow model writes:\n\n{sample}\n\nAll of it is in {folder.path}/")

@@ -77,7 +77,13 @@ class TestRun:
         for row in rows:
             assert row["perplexity"] == pytest.approx(2 ** row["bits_per_byte"])
             assert row["step_ms"] > 0 and row["generation_speed"] > 0
-        assert len((run / "table.md").read_text().splitlines()) == 4 + len(rows)
+        lines = (run / "table.md").read_text().splitlines()
+        assert len(lines) == 4 + len(rows) + 3  # the legend, a line, two sentences
+        bits = {row["name"]: round(row["bits_per_byte"], 3) for row in rows}
+        gain = bits["narrow from scratch"] - bits["pruned"]
+        how = f"{'better' if gain > 0 else 'worse'} by {abs(gain):.3f}."
+        assert lines[-2].startswith(f"Pruned {bits['pruned']:.3f}, narrow from scratch")
+        assert lines[-2].endswith(how) or abs(gain) < 5e-4
 
     @each
     def test_metrics(self, run):
