@@ -159,7 +159,7 @@ def _add_export(commands: _Commands) -> None:
     )
     export.add_argument(
         "--gguf-dtype",
-        choices=("float32", "float16", "q8_0"),
+        choices=("float32", "float16", "q8_0", "q5_0", "q4_0"),
         help="of the matrices in a GGUF file (default float32)",
     )
     export.add_argument(

@@ -19,7 +19,7 @@ from keras_idea.extras import missing
 # Between logits of at most 1. In float32 llama.cpp still looks GELU up in a table of
 # float16; in Q8_0 it computes with values of 8 bits, too. What 24 layers of random
 # weights differ by, which make more of an error than trained ones, and some more.
-_TOLERANCES = {"float32": 6e-3, "float16": 5e-2, "q8_0": 0.5}
+_TOLERANCES = {"float32": 6e-3, "float16": 5e-2, "q8_0": 0.5, "q5_0": 1.2, "q4_0": 1.5}
 # Of the tokens of a mixture whose weights are rounded. With each matrix in its place
 # their logits were within the tolerance in 24 layers of random weights, too; with two
 # of them swapped none were, in float16.
@@ -28,6 +28,10 @@ _ROUTED = (
     "It is a mixture of experts: where two are about as likely, rounded weights choose "
     "the other one, and what follows differs. So a tenth of the tokens had to agree, "
     "and greedy tokens were counted. Export float32, too, to have all compared."
+)
+_COARSE = (
+    "Weights of 5 or 4 bits are rounded so much that the comparison of logits proves "
+    "little. Export float32, too, to have the layout compared."
 )
 _NOT_RUN = (
     "Its tensors and tokens were read back; it was NOT run: that needs llama.cpp, "
@@ -74,7 +78,8 @@ def check_file(
             _FEW if routed else 1.0,
         )
         _check_tokens(llama, vocabulary)
-    return match, (_ROUTED,) if routed else ()
+    coarse = (_COARSE,) if dtype in ("q5_0", "q4_0") else ()
+    return match, (_ROUTED, *coarse) if routed else coarse
 
 
 def _read_back(

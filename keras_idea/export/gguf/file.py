@@ -28,7 +28,7 @@ from keras_idea.validation import check_choice, check_int
 GGUF = ExportKind("a GGUF file", suffix=".gguf")
 _FALLBACK = (
     "{count} of {all} matrices are float16, because their rows are no multiple of 32 "
-    "long, as blocks of Q8_0 are: {names}. llama.cpp's own quantizer does the same; "
+    "long, as blocks are: {names}. llama.cpp's own quantizer does the same; "
     "widths that are such a multiple (`round_to = 32`) avoid it."
 )
 
@@ -51,9 +51,10 @@ def export_gguf(
             or this package's compacted decoder, which becomes a Llama, or a Mistral
             where heads were pruned.
         path: str or path of the file; it ends in ".gguf".
-        dtype: str, of the matrices: "float32", "float16" or "q8_0" (8 bits, a scale
-            for 32 values). Matrices whose rows are no multiple of 32 are float16 in
-            the last; vectors are float32 in each.
+        dtype: str, of the matrices: "float32", "float16", or "q8_0", "q5_0", "q4_0" (8,
+            5 or 4 bits, a scale for 32 values). In the last three, matrices whose rows
+            are no multiple of 32 are float16; in the last two, the table of tokens and
+            the last matrix are q8_0. Vectors are float32 in each.
         overwrite: bool, whether a file there may be replaced.
         length: int or None, tokens of context that a server may give the model; at
             most what its positions, or a sliding window that llama.cpp lacks, allow.
@@ -113,7 +114,7 @@ def _describe(
     """Everything that is said of the model, but its tokenizer."""
     _add(writer, "general.", {"type": "model", "file_type": DTYPES[dtype][1]})
     _add(writer, prefix, keys)
-    if dtype == "q8_0":
+    if dtype.startswith("q"):
         writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
 
 
@@ -161,7 +162,7 @@ def _fallback(parts: list[Written], dtype: str) -> tuple[str, ...]:
     """What the user should know of the types, as a tuple of notes."""
     matrices = [part for part in parts if len(part.tensor.shape) > 1]
     halves = [part.tensor.name for part in matrices if part.type == "F16"]
-    if dtype != "q8_0" or not halves:
+    if not dtype.startswith("q") or not halves:
         return ()
     some = ", ".join(halves[:3]) + (", ..." if len(halves) > 3 else "")
     return (_FALLBACK.format(count=len(halves), all=len(matrices), names=some),)

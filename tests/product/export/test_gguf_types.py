@@ -35,6 +35,26 @@ def q8_0_by_hand(rows):
     return values.astype("float32"), packed
 
 
+def few_bits_by_hand(rows, bits):
+    """Q4_0 or Q5_0: the values that are read, and the bytes of the file.
+
+    The value of the largest magnitude becomes the lowest integer. The scale is a
+    float16, then come the fifth bits of all, and four bits of values 16 apart.
+    """
+    blocks, middle = rows.astype("float32").reshape(-1, 32), 2 ** (bits - 1)
+    largest = np.abs(blocks).argmax(axis=1)[:, None]
+    scale = np.take_along_axis(blocks, largest, axis=1) / np.float32(-middle)
+    steps = np.trunc(blocks.astype("float64") / scale + (middle + 0.5))
+    whole = np.clip(steps, 0, 2 * middle - 1).astype("uint8")
+    halves = scale.astype("float16")
+    values = (whole.astype("float64") - middle) * halves.astype("float64")
+    fifth = np.packbits(whole >> 4, axis=1, bitorder="little")
+    parts = [halves.view("uint8"), *([fifth] if bits == 5 else [])]
+    low = whole & 15
+    packed = np.concatenate([*parts, low[:, :16] | low[:, 16:] << 4], axis=1)
+    return values.reshape(rows.shape).astype("float32"), packed
+
+
 def rows_by_hand(backbone):
     """Of each matrix of a Llama 3: tensor, variable, how its rows lie, and back."""
     yield "token_embd.weight", backbone.token_embedding.embeddings, np.copy, np.copy
@@ -130,6 +150,26 @@ def test_q8_0_by_hand(tmp_path):
     np.testing.assert_allclose(found, rounded, rtol=0, atol=5e-5)
     # Another model than before, by what rounding to 8 bits does.
     assert 1e-3 < np.abs(rounded - before).max() / np.abs(before).max() < 0.1
+
+
+@pytest.mark.parametrize("bits, file_type", [(5, 8), (4, 2)])
+def test_few_bits_by_hand(tmp_path, bits, file_type):
+    """Embedding and last matrix are Q8_0, and the file has few bytes."""
+    lm = tiny_lm("llama3", vocabulary_size=64, hidden_dim=64, intermediate_dim=96)
+    export = export_gguf(lm, tmp_path / "x.gguf", f"q{bits}_0")
+    assert "are float16" not in str(export)
+    fields, tensors = read(tmp_path / "x.gguf")
+    assert fields["general.file_type"] == file_type
+    for name, variable, rows_of, back in rows_by_hand(lm.backbone):
+        ends = name in ("token_embd.weight", "output.weight")
+        by_hand = q8_0_by_hand if ends else lambda rows: few_bits_by_hand(rows, bits)
+        expected, bytes_of = by_hand(rows_of(variable.numpy()))
+        assert tensors[name].tensor_type.name == ("Q8_0" if ends else f"Q{bits}_0")
+        assert tensors[name].data.tobytes() == bytes_of.tobytes()
+        variable.assign(back(expected).reshape(variable.shape))
+    found = logits_of(tmp_path / "x.gguf", IDS)
+    rounded = compare.model_subject(lm).logits(IDS)
+    np.testing.assert_allclose(found, rounded, rtol=0, atol=5e-5)
 
 
 @pytest.mark.daily("torch", rows=("qwen moe",), why="these suffice")
