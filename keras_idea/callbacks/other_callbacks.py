@@ -92,6 +92,6 @@ def _first_safe_epoch(prune: keras.callbacks.Callback) -> int | None:
 
 def _restores(name: str, cure: str) -> str:
     return (
-        f"{name} puts weights of an earlier step back, in which neurons live that have "
-        f"been pruned since, or cut out. {cure}"
+        f"{name} puts weights of an earlier step back, so pruned neurons would become "
+        f"active again. {cure}"
     )

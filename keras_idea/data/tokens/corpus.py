@@ -115,9 +115,11 @@ class Corpus:
         Raises:
             TextError: if either part is too short for one sequence.
         """
+        self._check(len(self.train), len(self.validation), length)
+
+    def _check(self, train: int, validation: int, length: int) -> None:
         unit = "byte" if (self.token_bytes == 1).all() else "token"
-        sizes = len(self.train), len(self.validation)
-        check_parts(*sizes, self.description, length, unit)
+        check_parts(train, validation, self.description, length, unit)
 
     def batch(self, step: int, *, seed: int, batch_size: int, length: int) -> Batch:
         """The training batch of one step: windows at random places.
@@ -135,6 +137,7 @@ class Corpus:
             Pair of int32 arrays `(batch_size, length)`: tokens, and the token
             that follows each.
         """
+        self._check(len(self.train), length + 1, length)
         random = np.random.default_rng([seed, step])
         starts = random.integers(0, len(self.train) - length, size=batch_size)
         x, y = _windows(self.train, starts, length)

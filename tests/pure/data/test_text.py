@@ -127,6 +127,8 @@ class TestRefused:
             corpus_of(100).check_length(50)
         with pytest.raises(TextError, match="The train text .* has 10 bytes"):
             corpus_of(10, validation=10).check_length(49)
+        with pytest.raises(TextError, match="The train text"):
+            next(corpus_of(10).batches(seed=0, batch_size=2, length=49))
 
 
 class TestWindows:
