@@ -2,8 +2,8 @@
 
     KERAS_BACKEND=torch python -m benchmarks.serve_checkpoint TEXT PRESET [PRESET ...]
 
-Each preset is exported to GGUF in float32, float16 and Q8_0 and loaded by llama.cpp on
-one thread. Its bits a byte and greedy tokens on held-out text stand beside Keras's in
+Each preset is exported to GGUF in each of `DTYPES` and loaded by llama.cpp on one
+thread. Its bits a byte and greedy tokens on held-out text stand beside Keras's in
 float32. Speeds are medians of rounds in which all files take turns: 512 tokens read as
 prompts of 128, and 96 tokens written one after another. About a minute.
 Writes benchmarks/results/serve_checkpoint.json and .md.
@@ -21,10 +21,11 @@ import numpy as np
 
 import keras_idea as ki
 from benchmarks import record
-from benchmarks.served import DTYPES, greedy, likelihoods, loaded, logits
+from benchmarks.served import greedy, likelihoods, loaded, logits
 from keras_idea.export import export_gguf
 from keras_idea.export.compare import model_subject
 
+DTYPES = ("float32", "float16", "q8_0", "q5_0", "q4_0")
 LENGTH, WINDOWS, PROMPT, NEW = 128, 64, 32, 64
 ROUNDS, READ, WRITTEN = 15, 4, 96
 
@@ -140,6 +141,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("text")
     parser.add_argument("presets", nargs="+")
+    parser.add_argument("--name", default="serve_checkpoint", help="of the record")
     parser.add_argument("--output", default=record.REPOSITORY / "benchmarks/results")
     given = parser.parse_args()
     facts = record.environment()
@@ -154,8 +156,7 @@ def main():
         timed([file for files in found for file in files.values()], ids_BT)
     tables = [table(found)]
     record.print_tables(tables)
-    name = "serve_checkpoint"
-    for path in record.write(given.output, name, facts, {"files": found}, tables):
+    for path in record.write(given.output, given.name, facts, {"files": found}, tables):
         print(path.name)
 
 

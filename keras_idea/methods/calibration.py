@@ -83,6 +83,12 @@ def refitting(
             "refit=True fits layers to `data`. Give samples of the model's inputs. "
             "Received: data=None."
         )
+    if isinstance(data, Iterator):
+        raise ArgumentError(
+            "refit=True reads `data` once for each layer, and a generator can be read "
+            f"once. Received: {type(data).__name__}. Give arrays, a list of batches, "
+            "or a dataset."
+        )
     return {
         "data": data,
         "num_samples": num_samples,

@@ -241,6 +241,10 @@ class TestRefused:
             with pytest.raises(ki.KerasIdeaError, match="fits layers to `data`"):
                 method(refit=True)
 
+    def test_data_that_can_be_read_once(self, x):
+        with pytest.raises(ki.KerasIdeaError, match="once for each layer"):
+            ki.shrink(chain(1), {"neurons": 9}, iter([x]), refit=True)
+
     def test_averages_of_weights(self, x):
         model = chain(1)
         model.compile(keras.optimizers.SGD(0.1, use_ema=True), "mse")
