@@ -58,7 +58,8 @@ def _measured_class(base: Any) -> type:
             state = self._measured_by.state
             if not issubclass(base, PlainFFN):
                 # The inputs of the layer that reads them are the hidden activations.
-                return super().call(state.hidden(inputs), *args, **kwargs)
+                hidden = state.hidden(inputs, mask=mask_of(inputs))
+                return super().call(hidden, *args, **kwargs)
             hidden = functools.partial(state.hidden, mask=mask_of(inputs))
             return self._feed_forward(inputs, hidden=hidden)
 

@@ -55,10 +55,18 @@ def as_mistral(model: keras.Model) -> keras.Model:
     config = _config(llama)
     backbone = keras_hub.models.MistralBackbone(**config, dtype=llama.dtype_policy)
     embedding = llama.token_embedding
-    values = [v.value for v in llama.variables]
+    pairs = [(v, v.value) for v in llama.variables]
     if embedding.tie_weights:
-        values.insert(1, keras.ops.transpose(embedding.embeddings.value))
-    for variable, value in zip(backbone.variables, values, strict=True):
+        table = embedding.embeddings
+        pairs.insert(1, (table, keras.ops.transpose(table.value)))
+    shapes = [tuple(value.shape) for _, value in pairs]
+    if shapes != [tuple(v.shape) for v in backbone.variables]:
+        raise ArgumentError(
+            f"'{llama.name}' has other variables than its config says: it has LoRA "
+            "enabled, or it is quantized. Give the model without."
+        )
+    for variable, (old, value) in zip(backbone.variables, pairs, strict=True):
+        variable.trainable = old.trainable
         variable.assign(value)
     check_same_function(llama, backbone)
     if not is_task(model):

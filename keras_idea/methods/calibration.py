@@ -1,30 +1,27 @@
 """Statistics of activations over given samples, with the weights as they are."""
 
 import contextlib
-import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import keras
 import numpy as np
-from keras import ops
 
 from keras_idea.errors import ArgumentError
 from keras_idea.functional.activation import Aggregation, activation_sums
-from keras_idea.keras_private.call_context import mask_of
-from keras_idea.keras_private.layers import first_argument, without_remat
-from keras_idea.keras_private.models import instead
+from keras_idea.keras_private.layers import without_remat
+from keras_idea.methods.captures import (
+    Capture,
+    HiddenStatistic,
+    LayerCapture,
+    Statistic,
+    Sums,
+    capture_of,
+)
 from keras_idea.typing import Tensor
 
 #: Arrays, a dict of them, or batches of either.
 Samples: TypeAlias = Tensor | dict[str, Tensor] | Iterable[Any]
-#: Sums over the samples of a batch, and how many were summed.
-Sums: TypeAlias = tuple[Tensor, Tensor]
-#: Function of what a layer is called on, of what it returns, and of the padding mask or
-#: None.
-Statistic: TypeAlias = Callable[[Tensor, Tensor, Tensor | None], Sums]
-#: Function of hidden activations, and of the padding mask or None.
-HiddenStatistic: TypeAlias = Callable[[Tensor, Tensor | None], Sums]
 
 
 def activation_statistics(
@@ -109,7 +106,7 @@ def layer_statistics(
 
     `eager`: nothing is compiled, which is faster for few samples.
     """
-    captures = [_LayerCapture(layer, statistic) for layer, statistic in layers]
+    captures = [LayerCapture(layer, statistic) for layer, statistic in layers]
     batches = _batches(data, None, batch_size, num_samples)
     with contextlib.ExitStack() as changes:
         for capture in captures:
@@ -123,29 +120,11 @@ def _hidden(
     batches: Iterable[Any],
     eager: bool,
 ) -> list[tuple[np.ndarray, float]] | None:
-    captures: list[_Capture] = []
+    captures = [capture_of(group, statistic) for group, statistic in groups]
     with contextlib.ExitStack() as changes:
-        for group, statistic in groups:
-            if group.kind == "neurons":
-                probe = _FFNCapture(group, statistic)
-                changes.callback(group.set_probe, group.state.probe)
-                group.set_probe(probe)
-                captures.append(probe)
-            else:
-                reader = _LayerCapture(group.weights.reader, _of_heads(statistic))
-                changes.enter_context(reader.looking())
-                captures.append(reader)
+        for capture in captures:
+            changes.enter_context(capture.looking())
         return _run(model, captures, batches, eager)
-
-
-def _of_heads(statistic: HiddenStatistic) -> Statistic:
-    def of_inputs(inputs: Tensor, outputs: Tensor, mask: Tensor | None) -> Sums:
-        if len(inputs.shape) > len(outputs.shape):  # heads have an axis of their own
-            features = inputs.shape[-2] * inputs.shape[-1]
-            inputs = ops.reshape(inputs, (*ops.shape(inputs)[:-2], features))
-        return statistic(inputs, mask)
-
-    return of_inputs
 
 
 def _some(
@@ -158,7 +137,7 @@ def _some(
 
 def _run(
     model: keras.Model,
-    captures: Sequence["_Capture"],
+    captures: Sequence[Capture],
     batches: Iterable[Any],
     eager: bool,
 ) -> list[tuple[np.ndarray, float]] | None:
@@ -179,78 +158,10 @@ def _run(
     return totals
 
 
-class _Capture:
-    """What keeps the statistics of the forward pass that it is traced in."""
-
-    def __init__(self, name: str, path: str) -> None:
-        self.name, self.path = name, path
-        self.padding_masks: dict[str, Tensor] = {}
-        self.found: Sums | None = None
-
-    def mask(self, own: Tensor | None) -> Tensor | None:
-        """The data's padding mask of what reaches it, else its own; once in a pass."""
-        if self.found is not None:
-            raise ArgumentError(
-                f"{self.name} is called more than once in a forward pass, so there "
-                "are no activations that are its own. Use a method without them: "
-                "'sensitivity' in a callback; in shrink() 'magnitude', no `refit`."
-            )
-        masks = self.padding_masks
-        if len(masks) < 2:
-            return next(iter(masks.values()), own)
-        # An encoder's and a decoder's: "encoder_padding_mask", "encoder_layer_0/mlp".
-        mine = [m for n, m in masks.items() if n.partition("_")[0] in self.path]
-        if len(mine) != 1:
-            raise ArgumentError(
-                f"The data have the padding masks {', '.join(masks)}, and the path of "
-                f"{self.name} does not tell which is its own. Use "
-                "method='sensitivity', or 'activation' without data."
-            )
-        return mine[0]
-
-
-class _LayerCapture(_Capture):
-    """Looks at what a layer is called on, and at what it returns."""
-
-    def __init__(self, layer: keras.layers.Layer, statistic: Statistic) -> None:
-        super().__init__(layer.path, layer.path)
-        self.layer, self.statistic = layer, statistic
-
-    def looking(self) -> contextlib.AbstractContextManager[None]:
-        """The time in which the layer's calls are looked at."""
-        call = self.layer.call
-
-        def seen(*args: Any, **kwargs: Any) -> Any:
-            inputs = first_argument(call, args, kwargs)
-            outputs = call(*args, **kwargs)
-            mask = self.mask(mask_of(inputs))
-            self.found = self.statistic(inputs, keras.tree.flatten(outputs)[0], mask)
-            return outputs
-
-        # Keras asks the signature of `call` for the arguments that it fills in.
-        return instead(self.layer, "call", functools.wraps(call)(seen))
-
-
-class _FFNCapture(_Capture):
-    """A probe."""
-
-    built, variables = True, ()
-
-    def __init__(self, ffn: Any, statistic: HiddenStatistic) -> None:
-        super().__init__(ffn.name, ffn.layer.path)
-        self.ffn, self.statistic = ffn, statistic
-
-    def tap(
-        self, activations: Tensor, training: bool = True, mask: Tensor | None = None
-    ) -> Tensor:
-        self.found = self.statistic(activations, self.mask(mask))
-        return activations
-
-
 class _Runner(keras.Model):
     """Runs the model, and returns what the captures found."""
 
-    def __init__(self, model: keras.Model, captures: Sequence[_Capture]) -> None:
+    def __init__(self, model: keras.Model, captures: Sequence[Capture]) -> None:
         super().__init__(name="calibration")
         self.model, self.captures = model, captures
         self.built = True
@@ -275,6 +186,8 @@ def _batches(
     data: Any, padding_mask: Tensor | None, batch_size: int, num_samples: int
 ) -> Iterator[dict[str, Any]]:
     """Yields dicts of the inputs and of the padding masks, cut to the number."""
+    if isinstance(data, tuple):  # the inputs of (x, y)
+        data = data[0]
     if hasattr(data, "shape") or isinstance(data, dict):
         data = _slices({"inputs": data, "mask": padding_mask}, batch_size)
     else:

@@ -18,7 +18,7 @@ from keras_idea.surgery.probes import (
     check_probes,
     detach_probes,
 )
-from keras_idea.surgery.refit import carry_out_and_refit, check_refit
+from keras_idea.surgery.refit import carry_out_and_refit, check_data, check_refit
 
 
 class Measuring:
@@ -96,6 +96,8 @@ class Measuring:
             check_probes(ffns, optimizer, self._method.name, replicas_of(model))
         if self._method.refit_data is not None:
             check_refit(ffns, model.optimizer, replicas_of(model))
+            targets = [(track.ffn, track.target_dim) for track in self._work]
+            check_data(student_of(model), targets, **self._method.refit_data)
 
 
 def _adopted(track: Track, start: int) -> bool:

@@ -14,12 +14,11 @@ from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN
 from keras_idea.functional.activation import activation_sums, importance_of_sums
 from keras_idea.methods.calibration import (
-    HiddenStatistic,
     Samples,
-    Sums,
     hidden_statistics,
     layer_statistics,
 )
+from keras_idea.methods.captures import HiddenStatistic, Sums
 from keras_idea.shapes.hidden_size import norms_of
 from keras_idea.surgery.probes import check_probes
 from keras_idea.typing import Tensor

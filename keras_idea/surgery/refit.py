@@ -5,7 +5,9 @@ Shapes: B samples, T tokens, R rows of the kernel that reads a group, D its outp
 
 import dataclasses
 import functools
+import math
 from collections.abc import Sequence
+from typing import Any
 
 import keras
 import numpy as np
@@ -17,13 +19,13 @@ from keras_idea.finding.find import FFN
 from keras_idea.functional.least_squares import output_error, refit_rows
 from keras_idea.keras_private.optimizer_parts import innermost
 from keras_idea.layers.ffn_layer import FFNLayer
-from keras_idea.methods.calibration import Samples, Sums, hidden_statistics
+from keras_idea.methods.calibration import Samples, hidden_statistics
+from keras_idea.methods.captures import Sums
 from keras_idea.methods.method import Decision
-from keras_idea.surgery.probes import carry_out_decision, check_probes
+from keras_idea.surgery.probes import carry_out_decision
+from keras_idea.surgery.products import HELD_OUT, Products, Tokens
 from keras_idea.typing import Tensor
 
-#: Of so many samples one is held out, to choose the ridge.
-_HELD_OUT = 4
 _RIDGES = tuple(10.0**power for power in range(-6, 2))
 
 
@@ -97,8 +99,10 @@ def carry_out_and_refit(
     found = []
     for place in dict.fromkeys(order):
         group, decision = decisions[place]
-        [(grams, _)] = samples([(group, _Grams())], num_samples=num_samples)
-        found.append(_fit(group, np.asarray(decision.mask) > 0, *grams))
+        products = Products()
+        [(grams, _)] = samples([(group, products)], num_samples=num_samples)
+        to_fit, held = map(products.unshifted, grams)
+        found.append(_fit(group, np.asarray(decision.mask) > 0, to_fit, held))
         carry_out_decision(group, decision)
     return found
 
@@ -107,10 +111,18 @@ def check_refit(
     groups: Sequence[FFN], optimizer: keras.Optimizer | None = None, replicas: int = 1
 ) -> None:
     """Refuses groups that cannot be fitted, and ways to train in which it is wrong."""
-    neurons = [group for group in groups if group.kind == "neurons"]
-    check_probes(neurons, None, "refit")
     for group in groups:
-        _kernel(group)
+        if group.kind == "neurons" and not group.shows_hidden:
+            raise ArgumentError(
+                f"refit=True needs the hidden activations of {group.name}, which no "
+                "single layer is called on (experts, or several layers that read "
+                "them). Leave `refit` out, or exclude that group."
+            )
+        if _kernel(group).constraint is not None:
+            raise ArgumentError(
+                f"refit=True does not support a kernel constraint, and what reads "
+                f"{group.name} has one. Leave `refit` out, or the constraint."
+            )
     if replicas > 1 or processes.count() > 1:
         raise ArgumentError(
             "refit=True fits layers on one device. Received: "
@@ -124,36 +136,20 @@ def check_refit(
         )
 
 
-class _Grams:
-    """Adds up the products of what a kernel reads: `(2, R + 1, R + 1)`.
+def check_data(
+    model: keras.Model, targets: Sequence[tuple[FFN, int]], data: Samples, **how: Any
+) -> None:
+    """Refuses, before anything is changed, data that do not do for a refit.
 
-    The first is of the samples to fit on, the second of those held out. The last row
-    and column are of a one, for the bias.
+    `targets`: the groups, each with the units that it will keep. It runs the model over
+    the samples once.
     """
-
-    def __init__(self) -> None:
-        self.samples = 0
-
-    def __call__(self, hidden: Tensor, mask: Tensor | None) -> Sums:
-        batch, rows = hidden.shape[0], hidden.shape[-1]
-        hidden = ops.reshape(ops.cast(hidden, "float32"), (batch, -1, rows))
-        ones = ops.ones_like(hidden[..., :1])
-        hidden_BTR = ops.concatenate([hidden, ones], axis=-1)
-        if mask is not None:
-            counts = ops.cast(ops.reshape(mask, (batch, -1, 1)), "float32")
-            # Not a product, in which padding that is not finite would remain.
-            hidden_BTR = ops.where(counts > 0, hidden_BTR, 0.0)
-        numbers = np.arange(self.samples, self.samples + batch)
-        self.samples += batch
-        held = numbers % _HELD_OUT == _HELD_OUT - 1
-        parts = [np.flatnonzero(part) for part in (~held, held)]
-        grams = [_gram(ops.take(hidden_BTR, part, axis=0)) for part in parts]
-        return ops.stack(grams), ops.ones(())
-
-
-def _gram(hidden_BTR: Tensor) -> Tensor:
-    flat = ops.reshape(hidden_BTR, (-1, hidden_BTR.shape[-1]))
-    return ops.matmul(ops.transpose(flat), flat)
+    counters = [(group, Tokens()) for group, _ in targets]
+    found = hidden_statistics(model, counters, data, eager=True, **how)
+    for (group, units), (tokens, _) in zip(targets, found, strict=True):
+        kernel = _kernel(group)
+        rows = math.prod(kernel.shape) // _outputs(group)
+        _check_tokens(group, rows // group.hidden_dim * units, *tokens)
 
 
 def _fit(
@@ -165,7 +161,7 @@ def _fit(
     rows = len(gram) - 1
     kept = np.flatnonzero(np.repeat(mask, rows // len(mask)))
     bias = _bias(group)
-    _check_samples(group, len(kept), gram, held_gram)
+    _check_samples(group, len(kept), gram, held_gram, kernel)
     kernel_RD = kernel.reshape(rows, -1).astype("float64")
     bias_1D = np.zeros((1, kernel_RD.shape[1]))
     if bias is not None:
@@ -176,7 +172,9 @@ def _fit(
     def fitted(gram: np.ndarray, ridge: float) -> np.ndarray:
         means = gram[:-1, -1] / gram[-1, -1] * (bias is not None)
         centered = gram[:-1, :-1] - gram[-1, -1] * np.outer(means, means)
-        new = refit_rows(centered, kernel_RD, kept, ridge)
+        new = kernel_RD[kept]
+        if (np.diagonal(centered)[kept] > 0).any():  # else nothing to fit with
+            new = refit_rows(centered, kernel_RD, kept, ridge)
         shift = means @ kernel_RD - means[kept] @ new
         return np.concatenate([new, bias_1D + shift])
 
@@ -213,6 +211,13 @@ def _kernel(group: FFN) -> keras.Variable:
     return last.variable
 
 
+def _outputs(group: FFN) -> int:
+    """The numbers that a row of the kernel makes."""
+    kernel = _kernel(group)
+    heads_apart = group.kind != "neurons" and len(kernel.shape) > 2
+    return math.prod(kernel.shape[2 if heads_apart else 1 :])
+
+
 def _bias(group: FFN) -> keras.Variable | None:
     if isinstance(group.layer, FFNLayer):
         return group.layer.down_bias
@@ -222,20 +227,29 @@ def _bias(group: FFN) -> keras.Variable | None:
 
 
 def _check_samples(
-    group: FFN, kept: int, gram: np.ndarray, held_gram: np.ndarray
+    group: FFN,
+    kept: int,
+    gram: np.ndarray,
+    held_gram: np.ndarray,
+    kernel: np.ndarray,
 ) -> None:
     """Refuses data that do not determine the kernel."""
-    if not (np.isfinite(gram).all() and np.isfinite(held_gram).all()):
+    known = gram, held_gram, kernel
+    if not all(np.isfinite(values).all() for values in known):
         raise ArgumentError(
-            f"The hidden activations of {group.name} are not all finite on the data, "
-            "so that nothing can be fitted to them. Look for NaN in the data, and in "
-            "the model's weights."
+            f"The hidden activations of {group.name} on the data, or the weights that "
+            "read them, are not all finite, so nothing can be fitted. Look for NaN in "
+            "the data and in the weights."
         )
-    tokens, held = int(gram[-1, -1]), int(held_gram[-1, -1])
+    _check_tokens(group, kept, gram[-1, -1], held_gram[-1, -1])
+
+
+def _check_tokens(group: FFN, kept: int, tokens: float, held: float) -> None:
+    tokens, held = round(tokens), round(held)
     if tokens < kept or not held:
         raise ArgumentError(
             f"The data are too few to fit what reads {group.name}: it keeps {kept} "
             f"rows, and there are {tokens} tokens to fit them on and {held} to choose "
-            f"the ridge with (every {_HELD_OUT}th sample). Give more `data`, raise "
+            f"the ridge with (every {HELD_OUT}th sample). Give more `data`, raise "
             "`num_samples`, or leave `refit` out."
         )

@@ -1,0 +1,175 @@
+"""What looks at the activations of a layer in a forward pass, for calibration."""
+
+import contextlib
+import functools
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+import keras
+from keras import ops
+
+from keras_idea.errors import ArgumentError
+from keras_idea.keras_private.call_context import mask_of
+from keras_idea.keras_private.layers import first_argument, stored_kernel
+from keras_idea.keras_private.models import instead
+from keras_idea.typing import Tensor
+
+#: Sums over the samples of a batch, and how many were summed.
+Sums: TypeAlias = tuple[Tensor, Tensor]
+#: Function of what a layer is called on, of what it returns, and of the padding mask or
+#: None.
+Statistic: TypeAlias = Callable[[Tensor, Tensor, Tensor | None], Sums]
+#: Function of hidden activations `(..., R)`, and of the padding mask or None.
+HiddenStatistic: TypeAlias = Callable[[Tensor, Tensor | None], Sums]
+
+
+class Capture:
+    """What keeps the statistics of the forward pass that it is traced in."""
+
+    def __init__(self, name: str, path: str) -> None:
+        self.name, self.path = name, path
+        self.padding_masks: dict[str, Tensor] = {}
+        self.found: Sums | None = None
+
+    def looking(self) -> contextlib.AbstractContextManager[None]:
+        """The time in which it looks."""
+        raise NotImplementedError
+
+    def mask(self, own: Tensor | None) -> Tensor | None:
+        """The data's padding mask of what reaches it, else its own; once in a pass."""
+        if self.found is not None:
+            raise ArgumentError(
+                f"{self.name} is called more than once in a forward pass, so there "
+                "are no activations that are its own. Use a method without them: "
+                "'sensitivity' in a callback; in shrink() 'magnitude', no `refit`."
+            )
+        masks = self.padding_masks
+        if len(masks) < 2:
+            return next(iter(masks.values()), own)
+        # An encoder's and a decoder's: "encoder_padding_mask", "encoder_layer_0/mlp".
+        mine = [m for n, m in masks.items() if n.partition("_")[0] in self.path]
+        if len(mine) != 1:
+            raise ArgumentError(
+                f"The data have the padding masks {', '.join(masks)}, and the path of "
+                f"{self.name} does not tell which is its own. Use "
+                "method='sensitivity', or 'activation' without data."
+            )
+        return mine[0]
+
+    def token_mask(self, own: Tensor | None, hidden: Tensor) -> Tensor | None:
+        """The mask of the tokens of hidden activations; None: each of them counts."""
+        mask = self.mask(own)
+        if mask is None or len(hidden.shape) < 3:  # one for each sample
+            return None
+        sizes = (*mask.shape[1:], *hidden.shape[1:-1])
+        if None in sizes or math.prod(mask.shape[1:]) == math.prod(hidden.shape[1:-1]):
+            return mask
+        raise ArgumentError(
+            f"The padding mask is of other tokens than {self.name} reads. Received: a "
+            f"mask of shape {tuple(mask.shape)} for activations of shape "
+            f"{tuple(hidden.shape)}. Give data without padding, and no mask."
+        )
+
+
+class LayerCapture(Capture):
+    """Looks at what a layer is called on, and at what it returns."""
+
+    def __init__(self, layer: keras.layers.Layer, statistic: Statistic) -> None:
+        super().__init__(layer.path, layer.path)
+        self.layer, self.statistic = layer, statistic
+
+    def looking(self) -> contextlib.AbstractContextManager[None]:
+        """The time in which the layer's calls are looked at."""
+        return _around(self.layer, self._see)
+
+    def _see(self, inputs: Tensor, outputs: Any) -> None:
+        outputs = keras.tree.flatten(outputs)[0]
+        self.found = self.statistic(inputs, outputs, self.mask(mask_of(inputs)))
+
+
+class HeadsCapture(Capture):
+    """Looks at what reads the heads of an attention layer, side by side."""
+
+    def __init__(self, group: Any, statistic: HiddenStatistic) -> None:
+        super().__init__(group.name, group.layer.path)
+        self.group, self.statistic = group.weights, statistic
+        self.owner_mask: Tensor | None = None
+
+    @contextlib.contextmanager
+    def looking(self) -> Iterator[None]:
+        """The time in which the reader's calls are looked at."""
+        with (
+            _before(self.group.owner, self._note),
+            _around(self.group.reader, self._see),
+        ):
+            yield
+
+    def _note(self, inputs: Tensor) -> None:
+        self.owner_mask = mask_of(inputs)
+
+    def _see(self, inputs: Tensor, outputs: Any) -> None:
+        if len(stored_kernel(self.group.reader).shape) > 2:  # heads have an axis
+            features = inputs.shape[-2] * inputs.shape[-1]
+            inputs = ops.reshape(inputs, (*ops.shape(inputs)[:-2], features))
+        self.found = self.statistic(inputs, self.token_mask(self.owner_mask, inputs))
+
+
+class FFNCapture(Capture):
+    """A probe."""
+
+    built, variables = True, ()
+
+    def __init__(self, ffn: Any, statistic: HiddenStatistic) -> None:
+        super().__init__(ffn.name, ffn.layer.path)
+        self.ffn, self.statistic = ffn, statistic
+
+    @contextlib.contextmanager
+    def looking(self) -> Iterator[None]:
+        """The time in which it is the FFN's probe."""
+        present = self.ffn.state.probe
+        self.ffn.set_probe(self)
+        try:
+            yield
+        finally:
+            self.ffn.set_probe(present)
+
+    def tap(
+        self, activations: Tensor, training: bool = True, mask: Tensor | None = None
+    ) -> Tensor:
+        """The activations unchanged; see `Probe`."""
+        self.found = self.statistic(activations, self.token_mask(mask, activations))
+        return activations
+
+
+def capture_of(group: Any, statistic: HiddenStatistic) -> FFNCapture | HeadsCapture:
+    """What looks at the activations of a group's units."""
+    return (FFNCapture if group.kind == "neurons" else HeadsCapture)(group, statistic)
+
+
+def _around(
+    layer: keras.layers.Layer, see: Callable[[Tensor, Any], None]
+) -> contextlib.AbstractContextManager[None]:
+    """The time in which a function sees what a layer is called on and returns."""
+    call = layer.call
+
+    def seen(*args: Any, **kwargs: Any) -> Any:
+        outputs = call(*args, **kwargs)
+        see(first_argument(call, args, kwargs), outputs)
+        return outputs
+
+    # Keras asks the signature of `call` for the arguments that it fills in.
+    return instead(layer, "call", functools.wraps(call)(seen))
+
+
+def _before(
+    layer: keras.layers.Layer, note: Callable[[Tensor], None]
+) -> contextlib.AbstractContextManager[None]:
+    """The time in which a function is told what a layer is called on, before it is."""
+    call = layer.call
+
+    def noted(*args: Any, **kwargs: Any) -> Any:
+        note(first_argument(call, args, kwargs))
+        return call(*args, **kwargs)
+
+    return instead(layer, "call", functools.wraps(call)(noted))
