@@ -70,7 +70,7 @@ is a small Llama 3, trained on a little text. The tokens of its tokenizer are by
 ## Load teacher and student
 
 Teacher and student are two models of one preset. The callback prunes only the student.
-The learning rate is that of fine-tuning, far below that of pretraining.
+The peak learning rate is a third of that of pretraining.
 
 The run needs no wide stage. `begin_step=0` works because a new optimizer counts its
 steps from
@@ -158,6 +158,7 @@ print(text)
 """
 ## Next steps
 
+- [Choose the settings](../recommended_settings.md) for your model and tokens.
 - Do the same from one file: `keras-idea train examples/prune_a_checkpoint.toml`. The
   file sets `preset`, `teacher` and `compare_without = true`. The last one also recovers
   the model without a teacher, so you see how much the teacher helps your model.

@@ -101,8 +101,7 @@ for group in ki.find_groups(lm):
 
 With `kinds` and a budget, the callback finds the one fraction that all kinds keep.
 Pruning starts at once (`begin_step=0`), because the model is already trained. In the
-last steps the model recovers. The learning rate is that of fine-tuning, far below that
-of pretraining.
+last steps the model recovers. The peak learning rate is a third of that of pretraining.
 """
 
 BUDGET = lm.backbone.count_params() * 2 // 3
