@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from collections.abc import Mapping
 
 import jupytext
 import nbformat
@@ -62,8 +63,11 @@ def to_notebook(guide: Guide) -> str:
     return jupytext.writes(notebook, fmt="ipynb")
 
 
-def to_page(guide: Guide, name: str) -> str:
-    """The guide as a page in Markdown, with links to its file and its notebook."""
+def to_page(guide: Guide, name: str, printed: Mapping[str, str] | None = None) -> str:
+    """The guide as a page in Markdown, with links to its file and its notebook.
+
+    `printed`: what a cell's code prints, by the code.
+    """
     header = guide.header
     parts = [
         f"# {header['Title']}",
@@ -73,4 +77,6 @@ def to_page(guide: Guide, name: str) -> str:
     ]
     for kind, part in guide.cells:
         parts.append(part if kind == "markdown" else f"```python\n{part}\n```")
+        if kind == "code" and (output := (printed or {}).get(part)):
+            parts.append(f"Output:\n\n```text\n{output}\n```")
     return "\n\n".join(parts) + "\n"

@@ -39,6 +39,12 @@ def outputs() -> dict[str, str]:
     return json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.exists() else {}
 
 
+def printed(name: str) -> dict[str, str]:
+    """What the cells of a guide printed when they were run last, by their code."""
+    kept = outputs()
+    return {code: kept.get(key(code), "") for code in code_cells(name)}
+
+
 def shortened(text: str) -> str:
     """An output without its end's blanks, of its middle only that it was there."""
     lines = [line.rstrip() for line in text.strip("\n").splitlines()]
@@ -59,7 +65,7 @@ def run_cells(name: str) -> dict[str, str]:
 
 
 def main(names: list[str]) -> None:
-    """Runs guides, each in a process and a folder of its own, and keeps their outputs."""
+    """Runs guides, each in its own process and folder, and keeps their outputs."""
     every = sorted(path.stem for path in GUIDES.glob("*.py"))
     kept = outputs()
     for name in names or every:

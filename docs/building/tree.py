@@ -8,6 +8,7 @@ import re
 import shutil
 
 from docs.building.guides import read_guide, to_notebook, to_page
+from docs.building.outputs import printed
 
 ROOT = pathlib.Path(__file__).parents[2]
 #: Pages and pictures, by patterns.
@@ -43,7 +44,8 @@ def make_tree(out: pathlib.Path) -> None:
         target.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, target / path.name)
         (target / f"{path.stem}.ipynb").write_text(to_notebook(guide))
-        (target / f"{path.stem}.md").write_text(to_page(guide, path.stem))
+        page = to_page(guide, path.stem, printed(path.stem))
+        (target / f"{path.stem}.md").write_text(page)
     decisions = out / "docs/decisions.md"
     title, _, rest = decisions.read_text().partition("\n")
     decisions.write_text(f"{title}\n\n[TOC]\n{rest}")

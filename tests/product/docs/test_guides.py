@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
+from docs.building import outputs
 from docs.building.guides import read_guide, to_notebook, to_page
 from keras_idea.keras_private.layer_walk import walk
 from tests.support import ROOT
@@ -68,6 +69,16 @@ def test_its_notebook_has_the_same_code(path):
     assert words[1:] == [text.strip() for text in texts[1:]]
     page = to_page(guide, path.stem)
     assert page.count("```python") == sum(c.cell_type == "code" for c in notebook.cells)
+
+
+@pytest.mark.parametrize("path", sorted(GUIDES.glob("*.py")), ids=lambda p: p.stem)
+def test_its_page_shows_what_it_prints(path):
+    """After a change of a guide: python -m docs.building.outputs NAME."""
+    guide, known = read_guide(path.read_text()), outputs.outputs()
+    assert all(outputs.key(code) in known for code in outputs.code_cells(path.stem))
+    said = outputs.printed(path.stem)
+    page = to_page(guide, path.stem, said)
+    assert page.count("```text") == sum(map(bool, said.values())) > 0
 
 
 def _is_text(statement):
