@@ -28,15 +28,15 @@ class MissingPackage(KerasIdeaError, ImportError):
 
 
 class TextError(KerasIdeaError, ValueError):
-    """Text that cannot be trained on; says what to give instead."""
+    """Raised for text that cannot be trained on; says what to give instead."""
 
 
 class CacheError(TextError):
-    """A cache of tokens that is damaged or was made of something else."""
+    """Raised for a token cache that is missing or damaged."""
 
 
 class PositionError(TextError):
-    """A saved position that belongs to other data."""
+    """Raised for a saved position that is invalid or belongs to other data."""
 
 
 class StreamError(KerasIdeaError, OSError):
