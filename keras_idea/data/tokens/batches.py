@@ -133,7 +133,7 @@ class TokenBatches:
         return self._ids[check_int("step", step, minimum=0)]
 
     def position(self, step: int) -> dict:
-        """Returns what a checkpoint keeps: the next step, and what data it is of.
+        """Returns the position to keep in a checkpoint: the next step, and its data.
 
         Args:
             step: int >= 0. Steps done.
