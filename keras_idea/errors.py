@@ -82,11 +82,11 @@ class EvaluationError(KerasIdeaError, ValueError):
 
 
 class ExportRefused(KerasIdeaError, ValueError):
-    """An export that cannot be right, or may not be written; nothing was done."""
+    """Raised before an impossible or disallowed export; nothing is written."""
 
 
 class ExportFailed(KerasIdeaError, RuntimeError):
-    """An export that did not pass its check; nothing of it is left behind."""
+    """Raised for an export that did not pass its check; nothing of it is left."""
 
     status = 1
 
