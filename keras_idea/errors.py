@@ -28,15 +28,15 @@ class MissingPackage(KerasIdeaError, ImportError):
 
 
 class TextError(KerasIdeaError, ValueError):
-    """Text that cannot be trained on; says what to give instead."""
+    """Raised for text that cannot be trained on; says what to give instead."""
 
 
 class CacheError(TextError):
-    """A cache of tokens that is damaged or was made of something else."""
+    """Raised for a token cache that is missing or damaged."""
 
 
 class PositionError(TextError):
-    """A saved position that belongs to other data."""
+    """Raised for a saved position that is invalid or belongs to other data."""
 
 
 class StreamError(KerasIdeaError, OSError):
@@ -82,11 +82,11 @@ class EvaluationError(KerasIdeaError, ValueError):
 
 
 class ExportRefused(KerasIdeaError, ValueError):
-    """An export that cannot be right, or may not be written; nothing was done."""
+    """Raised before an impossible or disallowed export; nothing is written."""
 
 
 class ExportFailed(KerasIdeaError, RuntimeError):
-    """An export that did not pass its check; nothing of it is left behind."""
+    """Raised for an export that did not pass its check; nothing of it is left."""
 
     status = 1
 

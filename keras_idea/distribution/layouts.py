@@ -38,23 +38,22 @@ _DENSE_ATTENTIONS = (
 
 
 def kernel_layouts(model: keras.Model, size: int) -> dict[str, tuple[str | None, ...]]:
-    """The layout of each kernel that is cut along the model axis.
+    """Computes the layout of each kernel that is cut along the model axis.
 
-    Key and value heads that the axis does not divide stay whole on each device, a
-    vocabulary too.
+    Key and value heads stay whole on each device if the axis does not divide their
+    number. So does a vocabulary.
 
     Args:
-        model: this package's decoder or a KerasHub `CausalLM`; its variables need no
-            values.
-        size: int, devices of the mesh's model axis.
+        model: keras.Model. This package's decoder or a KerasHub `CausalLM`. Its
+            variables need no values.
+        size: int. Devices of the mesh's model axis.
 
     Returns:
-        dict of a variable's path to its axes, as `keras.distribution.LayoutMap` takes
-        them.
+        dict. Maps a variable's path to its axes, as for `keras.distribution.LayoutMap`.
 
     Raises:
-        ConfigError: if the axis does not divide the neurons of an FFN or the query
-            heads, or the model holds experts.
+        ConfigError: If the axis does not divide the FFN width or the query heads, or if
+            the model holds experts and `size` is above 1.
 
     Example:
     >>> kernel_layouts(model, 2)["block_0/ffn_0/up_kernel"]

@@ -20,18 +20,18 @@ Distribution: TypeAlias = (
 def distribution_of(
     data: int, model: int, layouts: Mapping[str, tuple[str | None, ...]]
 ) -> Distribution:
-    """A `keras.distribution` of all devices of all processes, on jax.
+    """Makes a `keras.distribution` of all devices of all processes, on jax.
 
     Args:
-        data: int, devices along which the rows of a batch lie.
-        model: int, devices along which kernels are cut.
-        layouts: dict, as `kernel_layouts` returns it; not looked at if `model` is 1.
+        data: int. Devices that share the rows of a batch.
+        model: int. Devices that share the kernels.
+        layouts: dict. As `kernel_layouts` returns it. Not used if `model` is 1.
 
     Returns:
         `keras.distribution.DataParallel` or `ModelParallel`.
 
     Raises:
-        ConfigError: if there are not `data * model` devices.
+        ConfigError: If the number of devices is not `data * model`.
     """
     devices = keras.distribution.list_devices()
     if len(devices) != data * model:
@@ -56,11 +56,11 @@ def distribution_of(
 
 
 def local_rows(distribution: Distribution, rows: int) -> slice:
-    """The rows of a batch that this process hands to `fit`.
+    """Returns the rows of a batch that this process passes to `fit`.
 
     Args:
-        distribution: `Distribution`, as `distribution_of` made it.
-        rows: int, of the whole batch, a multiple of the data axis.
+        distribution: `Distribution`. As `distribution_of` returns it.
+        rows: int. Rows of the whole batch, a multiple of the data axis.
 
     Returns:
         slice. Processes that share a place on the data axis read the same rows.

@@ -13,12 +13,12 @@ from keras_idea.validation import check_int
 
 @dataclasses.dataclass(frozen=True)
 class Perplexity:
-    """How well a model predicts a text.
+    """Holds how well a model predicts a text.
 
     Attributes:
-        nats: float, the sum of -log p over all predicted tokens.
-        tokens: int, how many were predicted: all but the first.
-        bytes: float, of text that they stand for.
+        nats: float. The sum of -log p over all predicted tokens.
+        tokens: int. The number of predicted tokens: all but the first.
+        bytes: float. The bytes of text of these tokens.
     """
 
     nats: float
@@ -27,12 +27,12 @@ class Perplexity:
 
     @property
     def per_token(self) -> float:
-        """float, the perplexity of a token: exp(nats / tokens)."""
+        """float, the perplexity per token: exp(nats / tokens)."""
         return math.exp(self.nats / self.tokens)
 
     @property
     def bits_per_byte(self) -> float:
-        """float, nats / bytes / ln 2: comparable between tokenizers."""
+        """float, nats / bytes / ln 2. It can be compared between tokenizers."""
         return self.nats / self.bytes / math.log(2.0)
 
 
@@ -43,30 +43,30 @@ def perplexity(
     stride: int | None = None,
     progress: Callable[[int], object] | None = None,
 ) -> Perplexity:
-    r"""Predicts every token of a text but the first, each exactly once.
+    r"""Computes the perplexity of a text: predicts each token but the first once.
 
-    A window of `scorer.max_length` tokens slides over the text; of each window only
-    the tokens that no window before it has predicted count.
+    A window of `scorer.max_length` tokens slides over the text. Only tokens that no
+    earlier window has predicted count.
 
     $$\mathrm{ppl} = \exp\Bigl(-\frac{1}{N-1}\sum_{t=2}^{N}
     \log p(x_t \mid x_{s(t)}, \dots, x_{t-1})\Bigr)$$
 
     Args:
-        scorer: `TokenScorer`.
-        tokens: int array `(N,)`, N >= 2.
-        token_bytes: float array `(vocabulary,)`, the bytes each id stands for; None:
-            an id is a byte.
-        stride: int in [1, max_length], tokens from one window to the next: the less,
-            the more context a token has (at least `max_length - stride` tokens), and
-            the longer it takes. Default: half of `max_length`.
-        progress: function of the number of windows just done, or None.
+        scorer: `TokenScorer`. The model.
+        tokens: int array `(N,)`, N >= 2. The text.
+        token_bytes: float array or None. The bytes per id. Defaults to None: 1 each.
+        stride: int in [1, max_length] or None. Tokens from one window to the next. A
+            smaller stride gives more context (after the first window, more than
+            `max_length - stride` tokens) and takes longer. Defaults to None: half of
+            `max_length`.
+        progress: function or None. Takes the number of windows just done. Defaults to
+            None.
 
     Returns:
         `Perplexity`.
 
     Raises:
-        ValueError: for a text of fewer than two tokens, or a stride outside its
-            range.
+        ValueError: If the text has fewer than two tokens or `stride` is out of range.
 
     Example:
     >>> found = perplexity(TokenScorer(model, 16), np.arange(100))

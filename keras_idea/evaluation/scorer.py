@@ -27,20 +27,20 @@ class TokenScorer:
     """Scores the tokens of sequences with a causal model.
 
     Sequences are padded on the right to one of a few lengths (32, 64, ... and
-    `max_length`) and put into batches of a fixed size for each length, so that a
-    compiling backend compiles one program a length. The model is causal: what stands
-    on the right changes nothing. The logits `(B, L, V)` stay on the device.
+    `max_length`). Each length has a fixed batch size, so a compiling backend compiles
+    one program per length. Padding changes no score, because the model is causal. The
+    logits `(B, L, V)` stay on the device.
 
     Args:
-        model: keras.Model, int32 ids `(B, L)` to logits `(B, L, V)`.
-        max_length: int >= 1, tokens the model sees at once.
-        inputs: function of ids `(B, L)` that returns what the model takes; None: the
-            ids themselves.
-        batch_tokens: int >= 1, tokens of a batch, at most (but for one sequence).
-            Default 8192.
+        model: keras.Model. Maps int32 ids `(B, L)` to logits `(B, L, V)`.
+        max_length: int >= 1. Tokens that the model sees at once.
+        inputs: function or None. Takes ids `(B, L)` and returns the model's inputs.
+            None passes the ids. Defaults to None.
+        batch_tokens: int >= 1. The most tokens per batch (except for a single longer
+            sequence). Defaults to 8192.
 
     Raises:
-        ValueError: for an argument outside its range.
+        ValueError: If an argument is outside its range.
 
     Example:
     >>> scorer = TokenScorer(model, max_length=16)
@@ -65,19 +65,19 @@ class TokenScorer:
         sequences: Sequence[_Sequence],
         progress: Callable[[int], object] | None = None,
     ) -> list[_Score]:
-        """Scores each token of each sequence but its first.
+        """Scores each token of each sequence except the first.
 
         Args:
-            sequences: list of int sequences of 2 to `max_length + 1` tokens.
-            progress: function of the number of sequences just done, or None.
+            sequences: list of int sequences. Each has 2 to `max_length + 1` tokens.
+            progress: function or None. Takes the number just done. Defaults to None.
 
         Returns:
-            List, in the order of `sequences`, of pairs of arrays `(tokens - 1,)`:
-            the natural logarithm of each next token's probability (float32), and
-            whether it was the likeliest (bool).
+            List of pairs of arrays `(tokens - 1,)`, one per sequence: the natural
+            logarithm of each next token's probability (float32), and whether it was the
+            most likely (bool).
 
         Raises:
-            ValueError: for a sequence that is too short or too long.
+            ValueError: If a sequence is too short or too long.
         """
         for i, sequence in enumerate(sequences):
             if not 2 <= len(sequence) <= self.max_length + 1:
@@ -131,10 +131,10 @@ class TokenScorer:
         ]
 
     def next_tokens(self, sequences: Sequence[_Sequence]) -> list[int]:
-        """The likeliest token after each sequence.
+        """Returns the most likely token after each sequence.
 
         Args:
-            sequences: list of int sequences of 1 to `max_length` tokens.
+            sequences: list of int sequences. Each has 1 to `max_length` tokens.
 
         Returns:
             List of int.

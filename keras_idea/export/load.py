@@ -19,19 +19,20 @@ _WEIGHTS = ("model.weights.h5", "model.weights.json")
 def load_run(
     path: str | os.PathLike, purpose: str = "export", dtype: str = "float32"
 ) -> keras.Model:
-    """Loads the narrow model that a run has left.
+    """Loads the narrow model of a finished run.
 
     Args:
-        path: str or path of a run folder (with `preset/` or `narrow.keras`), or of
-            a KerasHub preset folder itself; or a preset's handle, "hf://...".
-        purpose: str, what the model is loaded to do, for messages. Default "export".
-        dtype: str, what it computes in; its weights are float32. Default "float32".
+        path: str or path. A run folder (`preset/` or `narrow.keras` in it), a KerasHub
+            preset folder, or a preset's handle, "hf://...".
+        purpose: str. The use of the model, for messages. Defaults to "export".
+        dtype: str. Dtype of the computations; a preset's weights follow this Keras
+            policy, a decoder's stay float32. Defaults to "float32".
 
     Returns:
         A KerasHub `CausalLM`, or the `keras.Model` of this package's decoder.
 
     Raises:
-        ExportRefused: if there is none, or it cannot be loaded.
+        ExportRefused: If there is no such model, or it cannot be loaded.
 
     Example:
     >>> load_run("run").name

@@ -46,26 +46,26 @@ def export_onnx(
 ) -> Export:
     """Saves a narrow model as an ONNX file: token ids to logits, in float32.
 
-    The file is loaded back before it is kept: logits and greedy tokens must be the
+    The file is loaded back before it is kept: logits and greedy tokens must match the
     model's.
 
     Args:
-        model: a stock KerasHub `CausalLM`, as `compact` or `load_run` returns it,
-            whose inputs are `token_ids` and `padding_mask`; or this package's
-            compacted decoder, of `token_ids` alone.
-        path: str or path of the file; it ends in ".onnx".
-        overwrite: bool, whether a file there may be replaced.
-        length: int or None. On torch, where Keras makes files of fixed shapes, the
-            tokens of its only sequence; shorter ones are padded on the right. On
-            tensorflow None: the file takes any number of sequences of any length.
+        model: keras.Model. A stock KerasHub `CausalLM`, as `compact` or `load_run`
+            returns it, with inputs `token_ids` and `padding_mask`; or this package's
+            compacted decoder, with `token_ids` alone.
+        path: str or path. The file. Its name ends in ".onnx".
+        overwrite: bool. Whether to replace an existing file. Defaults to False.
+        length: int or None. On torch, required: the file takes one sequence of so many
+            tokens; pad shorter ones on the right. On tensorflow None: the file takes
+            any number of sequences of any length. Defaults to None.
 
     Returns:
         `Export`.
 
     Raises:
-        ExportRefused: if the path is taken, a package is missing, the model cannot be
-            exported, or the backend cannot make such a file; which one can.
-        ExportFailed: if what was written is not the model. Nothing is left of it.
+        ExportRefused: If the path is taken, a package is missing, the model cannot be
+            exported, or the backend cannot make the file; says which one can.
+        ExportFailed: If the file does not match the model. Nothing of it is left.
 
     Example:
     >>> # On tensorflow; torch needs a `length`.

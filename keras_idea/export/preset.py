@@ -39,21 +39,22 @@ def export_preset(
 ) -> Export:
     """Saves a narrow model as a preset that stock KerasHub loads.
 
-    The preset is loaded back before it is kept: its class, logits, greedy tokens
-    and tokenizer must be the model's.
+    The preset is loaded back before it is kept: its class, logits, greedy tokens and
+    tokenizer must match the model's.
 
     Args:
-        model: a stock KerasHub `CausalLM`, as `compact` or `load_run` returns it;
-            or this package's compacted decoder, which becomes a `Llama3CausalLM`.
-        path: str or path of the folder.
-        overwrite: bool, whether an earlier preset there may be replaced.
+        model: keras.Model. A stock KerasHub `CausalLM`, as from `compact` or
+            `load_run`; or this package's compacted decoder: it becomes a Llama3 (a
+            Mistral if heads were pruned).
+        path: str or path. The folder.
+        overwrite: bool. Whether to replace an earlier preset. Defaults to False.
 
     Returns:
         `Export`.
 
     Raises:
-        ExportRefused: if the path is taken, or the model cannot be exported.
-        ExportFailed: if what was written is not the model. Nothing is left of it.
+        ExportRefused: If the path is taken, or the model cannot be exported.
+        ExportFailed: If the preset does not match the model. Nothing of it is left.
 
     Example:
     >>> print(export_preset(ki.compact(lm), "narrow"))

@@ -23,7 +23,7 @@ def activation_importance(
     padding_mask: Tensor | None = None,
     aggregation: Aggregation = "paper",
 ) -> Tensor:
-    r"""Importance of each neuron from the hidden activations of B samples.
+    r"""Computes each neuron's importance from the hidden activations of B samples.
 
     $$c_i = \frac1B \sum_n \lVert Z^{(n)}_{:,i} \rVert_2 \qquad\text{(paper)}$$
 
@@ -31,18 +31,18 @@ def activation_importance(
     \qquad\text{(minitron)}$$
 
     Args:
-        hidden: tensor `(B, ..., F)`; what lies between is the sequence.
-        padding_mask: tensor `(B, ...)`, 0 or False where a token is padding, which
-            does not count; None: all tokens count.
-        aggregation: "paper" (default): L2 over the sequence, mean over the
-            samples, as IDEA Prune prints it; "minitron": mean over the sequence
-            of the magnitudes, L2 over the samples, as NVIDIA's tool does.
+        hidden: tensor `(B, ..., F)`. The middle axes are the sequence.
+        padding_mask: tensor `(B, ...)` or None. 0 or False marks a token as padding,
+            which does not count. None counts all tokens. Defaults to None.
+        aggregation: str. "paper": L2 over the sequence, mean over the samples, as IDEA
+            Prune prints it. "minitron": mean of the magnitudes over the sequence, L2
+            over the samples, as NVIDIA's tool computes it. Defaults to "paper".
 
     Returns:
         Tensor `(F,)`, float32, at least zero.
 
     Raises:
-        ValueError: for an unknown aggregation.
+        ValueError: If the aggregation is unknown.
 
     Example:
     >>> importance = activation_importance(np.array([[[3.0, 1.0], [4.0, 0.0]]]))
@@ -60,19 +60,19 @@ def activation_sums(
     padding_mask: Tensor | None = None,
     aggregation: Aggregation = "paper",
 ) -> tuple[Tensor, Tensor]:
-    """What the samples of one batch add to the statistics.
+    """Computes what one batch of samples adds to the sums of `importance_of_sums`.
 
     Args:
-        hidden: tensor `(B, ..., F)`.
-        padding_mask: as in `activation_importance`.
-        aggregation: as in `activation_importance`.
+        hidden: tensor `(B, ..., F)`. The hidden activations.
+        padding_mask: tensor or None. As for `activation_importance`. Defaults to None.
+        aggregation: str. As for `activation_importance`. Defaults to "paper".
 
     Returns:
-        Tensor `(F,)`, the sum over the samples, and a scalar, the samples that
-        have a token that counts; both float32.
+        Tensor `(F,)`, the sum over the samples, and a scalar, the number of samples
+        with a token that counts. Both are float32.
 
     Raises:
-        ValueError: for an unknown aggregation.
+        ValueError: If the aggregation is unknown.
     """
     check_choice("aggregation", aggregation, AGGREGATIONS)
     hidden = ops.cast(hidden, "float32")
@@ -95,18 +95,18 @@ def activation_sums(
 def importance_of_sums(
     sums: Tensor, samples: float | Tensor, aggregation: Aggregation = "paper"
 ) -> Tensor:
-    """The importance that added-up statistics stand for.
+    """Computes the importance from the added sums of all batches.
 
     Args:
-        sums: tensor `(F,)`, the `activation_sums` of all batches, added.
-        samples: scalar, how many samples they hold.
-        aggregation: as in `activation_importance`.
+        sums: tensor `(F,)`. The `activation_sums` of all batches, added.
+        samples: scalar. The number of samples in them.
+        aggregation: str. As for `activation_importance`. Defaults to "paper".
 
     Returns:
         Tensor `(F,)`, float32.
 
     Raises:
-        ValueError: for an unknown aggregation.
+        ValueError: If the aggregation is unknown.
     """
     check_choice("aggregation", aggregation, AGGREGATIONS)
     sums = ops.cast(sums, "float32")

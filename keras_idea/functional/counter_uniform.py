@@ -11,7 +11,7 @@ from keras_idea.typing import Tensor
 
 
 def counter_uniform(key: int, counter: int | Tensor, size: int) -> Tensor:
-    r"""Uniform numbers in [0, 1), the same for the same arguments everywhere.
+    r"""Draws uniform numbers in [0, 1), equal everywhere for equal arguments.
 
     With `h` a mixing function of 32-bit integers (Wellons' lowbias32),
 
@@ -19,9 +19,9 @@ def counter_uniform(key: int, counter: int | Tensor, size: int) -> Tensor:
     a = h(key + h(counter)), \quad c = \mathtt{5BD1E995}_{16}$$
 
     Args:
-        key: int in [0, 2^32), which stream.
-        counter: int or integer scalar tensor, which draw of it.
-        size: int, how many numbers.
+        key: int in [0, 2^32). The stream.
+        counter: int or integer scalar tensor. The number of the draw in the stream.
+        size: int. How many numbers to draw.
 
     Returns:
         Tensor `(size,)`, float32.

@@ -4,18 +4,18 @@ from keras_idea.validation import check_int
 
 
 def ffn_parameters(input_dim: int, hidden_dim: int, use_bias: bool = False) -> int:
-    """Parameters of one gated FFN: three kernels, and biases if it has them.
+    """Counts the parameters of one gated FFN: three kernels, and biases if used.
 
     Args:
-        input_dim: int, the width `d` of the model.
-        hidden_dim: int, the number of neurons `h`.
-        use_bias: bool, whether up, gate and down have biases.
+        input_dim: int >= 1. The width `d` of the model.
+        hidden_dim: int >= 1. The FFN width `h`.
+        use_bias: bool. Whether up, gate and down have biases. Defaults to False.
 
     Returns:
         int, `3 d h` (`+ 2 h + d` with biases).
 
     Raises:
-        ValueError: for a width that is no integer >= 1.
+        ValueError: If a width is not an integer >= 1.
 
     Example:
     >>> ffn_parameters(2048, 6528) - ffn_parameters(2048, 6527)
@@ -30,21 +30,21 @@ def ffn_parameters(input_dim: int, hidden_dim: int, use_bias: bool = False) -> i
 def ffn_flops(
     input_dim: int, hidden_dim: int, tokens: int = 1, training: bool = False
 ) -> int:
-    """Floating point operations of the three products of one gated FFN.
+    """Counts the floating-point operations of the three products of one gated FFN.
 
-    A multiply-add counts two; the backward pass costs twice the forward one.
+    A multiply-add counts as two. The backward pass costs twice the forward pass.
 
     Args:
-        input_dim: int, the width `d` of the model.
-        hidden_dim: int, the number of neurons `h`.
-        tokens: int, how many tokens go through.
-        training: bool, whether the backward pass counts too.
+        input_dim: int >= 1. The width `d` of the model.
+        hidden_dim: int >= 1. The FFN width `h`.
+        tokens: int >= 0. The number of tokens. Defaults to 1.
+        training: bool. Whether to count the backward pass too. Defaults to False.
 
     Returns:
-        int, `6 d h` a token forward, `18 d h` in training.
+        int, per token `6 d h` for the forward pass, `18 d h` in training.
 
     Raises:
-        ValueError: for an argument outside its range.
+        ValueError: If an argument is outside its range.
     """
     weights = ffn_parameters(input_dim, hidden_dim)
     return 2 * weights * check_int("tokens", tokens, minimum=0) * (3 if training else 1)

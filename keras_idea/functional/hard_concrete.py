@@ -29,12 +29,12 @@ MAX_SPARSITY = 1 / (1 + math.exp(MINIMUM - _EDGE))
 
 
 def hard_concrete_noise(key: int, counter: int | Tensor, size: int) -> Tensor:
-    """The uniform numbers in [1e-6, 1 - 1e-6) of one draw.
+    """Draws uniform numbers in [1e-6, 1 - 1e-6).
 
     Args:
-        key: int in [0, 2^32), which stream.
-        counter: int or integer scalar tensor, which draw of it.
-        size: int, how many numbers.
+        key: int in [0, 2^32). The stream.
+        counter: int or integer scalar tensor. The number of the draw in the stream.
+        size: int. How many numbers to draw.
 
     Returns:
         Tensor `(size,)`, float32; see `counter_uniform`.
@@ -43,15 +43,15 @@ def hard_concrete_noise(key: int, counter: int | Tensor, size: int) -> Tensor:
 
 
 def hard_concrete_sample(log_alpha: Tensor, uniform: Tensor) -> Tensor:
-    r"""A random mask with entries in [0, 1], many of them exactly 0 or 1.
+    r"""Samples a mask with entries in [0, 1], many of them exactly 0 or 1.
 
     $$z = \mathrm{clip}(1.2\,y - 0.1,\ 0,\ 1), \quad
     y = \mathrm{sigmoid}\Bigl(\frac{\mathrm{logit}(u) + a}{\beta}\Bigr), \quad
     \beta = 2/3$$
 
     Args:
-        log_alpha: tensor `(F,)`.
-        uniform: tensor `(F,)` in (0, 1), the noise `u`.
+        log_alpha: tensor `(F,)`. The parameters `a`.
+        uniform: tensor `(F,)` in (0, 1). The noise `u`.
 
     Returns:
         Tensor `(F,)`, float32 in [0, 1].
@@ -65,14 +65,14 @@ def hard_concrete_sample(log_alpha: Tensor, uniform: Tensor) -> Tensor:
 
 
 def hard_concrete_slope(log_alpha: Tensor, uniform: Tensor) -> Tensor:
-    """The derivative of `hard_concrete_sample` by `log_alpha`, entry by entry.
+    """Computes the derivative of `hard_concrete_sample` by `log_alpha`, per entry.
 
     Args:
-        log_alpha: tensor `(F,)`.
-        uniform: tensor `(F,)` in (0, 1).
+        log_alpha: tensor `(F,)`. The parameters.
+        uniform: tensor `(F,)` in (0, 1). The noise.
 
     Returns:
-        Tensor `(F,)`, float32; zero where the sample is exactly 0 or 1.
+        Tensor `(F,)`, float32. It is zero if the sample is exactly 0 or 1.
     """
     y = _concrete(log_alpha, uniform)
     stretched = STRETCH * y + SHIFT
@@ -81,12 +81,12 @@ def hard_concrete_slope(log_alpha: Tensor, uniform: Tensor) -> Tensor:
 
 
 def hard_concrete_keep(log_alpha: Tensor) -> Tensor:
-    r"""The probability that a sample is not zero.
+    r"""Computes the probability that a sample is not zero.
 
     $$p = 1 - \mathrm{sigmoid}\Bigl(\beta\,\mathrm{logit}\frac{0.1}{1.2} - a\Bigr)$$
 
     Args:
-        log_alpha: tensor of any shape.
+        log_alpha: tensor of any shape. The parameters `a`.
 
     Returns:
         Tensor of the same shape, float32.
@@ -101,10 +101,10 @@ def hard_concrete_keep(log_alpha: Tensor) -> Tensor:
 
 
 def hard_concrete_sparsity(log_alpha: Tensor) -> Tensor:
-    """The expected fraction of the neurons whose sample is zero.
+    """Computes the expected fraction of the neurons whose sample is zero.
 
     Args:
-        log_alpha: tensor `(..., F)`.
+        log_alpha: tensor `(..., F)`. The parameters.
 
     Returns:
         Tensor `(...)`, float32, at most `MAX_SPARSITY` = 0.953.
@@ -115,15 +115,15 @@ def hard_concrete_sparsity(log_alpha: Tensor) -> Tensor:
 def hard_concrete_mask(
     log_alpha: Tensor, k: int, alive: Tensor | None = None
 ) -> Tensor:
-    r"""The deterministic mask: exactly k soft values, the others zero.
+    r"""Computes the deterministic mask: exactly k soft values, the others zero.
 
     $$\mathrm{soft} = \mathrm{sigmoid}(0.8\,a / \beta)$$
 
     Args:
-        log_alpha: tensor `(F,)`.
-        k: int, the neurons that keep their soft value: those of largest
-            `log_alpha`; of equal ones (the clamp makes them) the lower index.
-        alive: tensor `(F,)` in {0, 1}, which may be kept; None: all.
+        log_alpha: tensor `(F,)`. The parameters `a`.
+        k: int. The neurons that keep their soft value: those with the largest
+            `log_alpha`. Of equal ones (the clamp makes them) the lower index is kept.
+        alive: tensor `(F,)` in {0, 1} or None. Which may stay. Defaults to None: all.
 
     Returns:
         Tensor `(F,)`, float32 in [0, 1].
@@ -141,17 +141,17 @@ def hard_concrete_mask(
 def hard_concrete_lagrangian(
     sparsity: Tensor, target: float | Tensor, multipliers: Tensor
 ) -> Tensor:
-    r"""What holds the expected sparsity of the layers to its target.
+    r"""Computes the penalty that holds the layers' expected sparsity to its target.
 
     $$\frac1N \sum_{i=1}^N \lambda_1 (s_i - t_i) + \lambda_2 (s_i - t_i)^2$$
 
     Args:
-        sparsity: tensor `(N,)`, the expected sparsity of each layer.
-        target: scalar or tensor `(N,)`.
-        multipliers: the two multipliers.
+        sparsity: tensor `(N,)`. The expected sparsity of each layer.
+        target: scalar or tensor `(N,)`. The target sparsity.
+        multipliers: sequence or tensor `(2,)`. The two multipliers.
 
     Returns:
-        Scalar tensor, to be added to the loss.
+        Scalar tensor. Add it to the loss.
     """
     gaps = ops.cast(sparsity, "float32") - target
     return ops.mean(multipliers[0] * gaps + multipliers[1] * ops.square(gaps))
@@ -160,12 +160,12 @@ def hard_concrete_lagrangian(
 def hard_concrete_lagrangian_slope(
     log_alpha: Tensor, target: float | Tensor, multipliers: Tensor
 ) -> Tensor:
-    """The derivative of one layer's bracket in the Lagrangian by `log_alpha`.
+    """Computes the derivative by `log_alpha` of one layer's term in the Lagrangian.
 
     Args:
-        log_alpha: tensor `(F,)`.
-        target: scalar, the target sparsity.
-        multipliers: the two multipliers.
+        log_alpha: tensor `(F,)`. The parameters of the layer.
+        target: scalar. The target sparsity.
+        multipliers: sequence or tensor `(2,)`. The two multipliers.
 
     Returns:
         Tensor `(F,)`, float32.
@@ -177,14 +177,14 @@ def hard_concrete_lagrangian_slope(
 
 
 def hard_concrete_ascent(sparsity: Tensor, target: float | Tensor) -> Tensor:
-    """The derivative of the Lagrangian by the two multipliers.
+    """Computes the derivative of the Lagrangian by the two multipliers.
 
     Args:
-        sparsity: tensor `(N,)`, the expected sparsity of each layer.
-        target: scalar or tensor `(N,)`.
+        sparsity: tensor `(N,)`. The expected sparsity of each layer.
+        target: scalar or tensor `(N,)`. The target sparsity.
 
     Returns:
-        Tensor `(2,)`, float32: the direction in which they rise.
+        Tensor `(2,)`, float32. The multipliers rise in this direction.
     """
     gaps = ops.cast(sparsity, "float32") - target
     return ops.stack([ops.mean(gaps), ops.mean(ops.square(gaps))])

@@ -20,14 +20,14 @@ REDUCTIONS: dict[str, Callable[..., Tensor]] = {"mean": ops.mean, "max": ops.max
 
 
 def sensitivity(kernel: Tensor, gradient: Tensor) -> Tensor:
-    r"""First-order change of the loss when a weight is removed.
+    r"""Computes the first-order change of the loss when a weight is removed.
 
     $$T_{ij} = |g_{ij} \, w_{ij}|$$
 
     Args:
-        kernel: tensor of any shape, the weights `w`.
-        gradient: tensor of the same shape, the gradient `g` of the mini-batch
-            loss at these weights (before the update).
+        kernel: tensor of any shape. The weights `w`.
+        gradient: tensor of the same shape. The gradient `g` of the mini-batch loss at
+            these weights (before the update).
 
     Returns:
         Tensor of the same shape, float32, at least zero.
@@ -55,14 +55,14 @@ def memory_steps(ema_decay: float, share: float = 1e-8) -> int:
 
 
 def ema(new: Tensor, old: Tensor, decay: float) -> Tensor:
-    r"""Exponential moving average, without bias correction.
+    r"""Computes an exponential moving average, without bias correction.
 
     $$\tilde S_t = (1 - \lambda) \, T_t + \lambda \, \tilde S_{t-1}$$
 
     Args:
-        new: tensor, the newest value.
-        old: tensor of the same shape, the average so far (zero at first).
-        decay: float in [0, 1), the weight of the past.
+        new: tensor. The newest value.
+        old: tensor of the same shape. The average so far (zero at first).
+        decay: float in [0, 1). The weight of the past.
 
     Returns:
         Tensor of the same shape.
@@ -77,18 +77,18 @@ def ema(new: Tensor, old: Tensor, decay: float) -> Tensor:
 def reduce_rows(
     values: Tensor, axis: int | tuple[int, ...], row_reduce: Reduction
 ) -> Tensor:
-    """Reduces the weights of each neuron to one number: the paper's f1.
+    """Reduces the scores of each neuron's weights to one number: the paper's f1.
 
     Args:
-        values: tensor, scores of a kernel's weights.
-        axis: int, or tuple of int, the axes of the weights that belong to one neuron.
-        row_reduce: "mean" or "max".
+        values: tensor. The scores of a kernel's weights.
+        axis: int or tuple of int. The axes of the weights that belong to one neuron.
+        row_reduce: str. "mean" or "max".
 
     Returns:
         Tensor with `axis` removed.
 
     Raises:
-        ValueError: for an unknown reduction.
+        ValueError: If the reduction is unknown.
     """
     return REDUCTIONS[check_choice("row_reduce", row_reduce, list(REDUCTIONS))](
         values, axis=axis
@@ -98,22 +98,22 @@ def reduce_rows(
 def neuron_importance(
     scores: Tensor, row_reduce: Reduction = "mean", matrix_reduce: Reduction = "max"
 ) -> Tensor:
-    r"""Importance of each neuron from the scores of its rows.
+    r"""Computes the importance of each neuron from the scores of its rows.
 
     $$c_k = f_2(f_1(S^{up}_{k,:}), f_1(S^{gate}_{k,:}), f_1(S^{down}_{k,:}))$$
 
     Args:
-        scores: tensor `(M, hidden_dim, input_dim)`, or `(M, hidden_dim)` when the
-            rows are reduced already, of M >= 2 matrices: up, gate and down, or up and
-            down.
-        row_reduce: "mean" or "max", f1 (unused for 2-D scores).
-        matrix_reduce: "mean" or "max", f2.
+        scores: tensor `(M, hidden_dim, input_dim)`, or `(M, hidden_dim)` if the rows
+            are already reduced. M >= 2 is the number of matrices: up, gate and down, or
+            up and down.
+        row_reduce: str. "mean" or "max", f1 (not for 2-D scores). Defaults to "mean".
+        matrix_reduce: str. "mean" or "max", f2. Defaults to "max".
 
     Returns:
         Tensor `(hidden_dim,)`.
 
     Raises:
-        ValueError: for an unknown reduction or scores of another shape.
+        ValueError: If a reduction is unknown, or if the scores have another shape.
 
     Example:
     >>> importance = neuron_importance([[1.0, 2.0], [3.0, 0.0], [0.0, 1.0]])

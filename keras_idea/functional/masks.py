@@ -11,19 +11,19 @@ from keras_idea.typing import Tensor
 def top_k_mask(
     importance: Tensor, k: int | Tensor, alive: Tensor | None = None
 ) -> Tensor:
-    r"""Mask of the k most important neurons: exactly k ones.
+    r"""Computes the mask of the k most important neurons: exactly k ones.
 
     $$m_i = 1 \text{ if } c_i \text{ is among the } k \text{ largest of the
     living}$$
 
-    Equal importances keep the lower index. At least one neuron is kept, and
-    none that is dead is revived, so that k above the number of the living
-    keeps all the living. NaN counts as the least importance.
+    Ties keep the lower index. At least one neuron stays. No pruned neuron returns, so a
+    larger k keeps all active ones. NaN counts as the least importance.
 
     Args:
-        importance: tensor `(..., hidden_dim)`; of several FFNs each alone.
-        k: int or integer scalar tensor, the neurons to keep.
-        alive: tensor of the same shape in {0, 1}, the living; None: all live.
+        importance: tensor `(..., hidden_dim)`. Several FFNs are ranked separately.
+        k: int or integer scalar tensor. The neurons to keep.
+        alive: tensor of the same shape in {0, 1} or None. 1 marks the active neurons.
+            Defaults to None: all.
 
     Returns:
         Tensor of the same shape, float32 in {0, 1}.
@@ -64,16 +64,16 @@ def take_neurons(
 
     Args:
         tensor: tensor of any shape.
-        kept: ascending indices of the kept neurons; `(groups, kept)` where each entry
-            along `group` keeps others.
-        axis: int, the axis of the neurons; None: the tensor has none, and a copy
-            is returned. Never the tensor itself: on jax two variables that share
-            an array cannot both be donated to a train step.
-        group: int or None, an axis before or behind it, of experts each with neurons
-            of its own. Default None: there is none.
+        kept: int array. Ascending indices of the kept neurons; `(groups, kept)` if each
+            entry along `group` keeps others.
+        axis: int or None. The axis of the neurons. None means that the tensor has none,
+            and returns a copy: on jax two variables that share an array cannot both be
+            donated to a train step.
+        group: int or None. The axis of experts that have their own neurons, before or
+            after `axis`. None means that there is none. Defaults to None.
 
     Returns:
-        Tensor whose `axis` has as many entries as are kept.
+        Tensor whose `axis` has as many entries as neurons are kept.
 
     Example:
     >>> kernel = np.array([[1, 2, 3, 4], [5, 6, 7, 8]])

@@ -58,7 +58,7 @@ class FFNLayer(keras.layers.Layer):
         self.supports_masking = True
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Makes the variables for inputs `(..., input_dim)`."""
+        """Creates the variables for inputs `(..., input_dim)`."""
         input_dim, hidden_dim = input_shape[-1], self.hidden_dim
         if len(input_shape) < 2 or input_dim is None:
             raise ArgumentError(
@@ -133,7 +133,7 @@ class FFNLayer(keras.layers.Layer):
         return ops.reshape(outputs, (*axes, inputs.shape[-1]))
 
     def cuts(self) -> list[Cut]:
-        """How its neurons lie in its weights, the kernels first."""
+        """Returns a `Cut` of each weight that holds neurons, the kernels first."""
         *entrances, down = self._kernels()
         return [
             *(Cut(kernel, 1) for kernel in entrances),
@@ -142,11 +142,11 @@ class FFNLayer(keras.layers.Layer):
         ]
 
     def set_hidden_dim(self, hidden_dim: int) -> None:
-        """Follows kernels that were narrowed in place."""
+        """Sets `hidden_dim` after the kernels were narrowed in place."""
         self.hidden_dim = hidden_dim
 
     def load_own_variables(self, store: Mapping[str, Any]) -> None:
-        """Takes the kernels from a file, which must be of this width."""
+        """Loads the kernels from a file, which must have this width."""
         if not store.keys():
             name = type(self).__name__
             raise ArgumentError(
@@ -164,7 +164,7 @@ class FFNLayer(keras.layers.Layer):
     def compute_output_shape(
         self, input_shape: Sequence[int | None]
     ) -> tuple[int | None, ...]:
-        """The input's shape."""
+        """Returns the shape of the input."""
         return tuple(input_shape)
 
     def _arguments(self) -> dict[str, Any]:
@@ -176,7 +176,7 @@ class FFNLayer(keras.layers.Layer):
         }
 
     def get_config(self) -> dict[str, Any]:
-        """Dict of the constructor's arguments."""
+        """Returns a dict of the constructor's arguments."""
         # What a lambda becomes cannot be read back.
         config = {**super().get_config(), **self._arguments()}
         config["activation"] = keras.activations.serialize(self.activation)

@@ -17,10 +17,10 @@ from keras_idea.typing import Tensor
 
 
 class PlainFFN(FFNLayer):
-    """What `GatedFFN` and `UngatedFFN` are: an FFN of the kernels in `matrices`."""
+    """Base class of `GatedFFN` and `UngatedFFN`: kernels as in `matrices`."""
 
     def call(self, inputs: Tensor) -> Tensor:
-        """The layer's output, of the shape of `inputs`."""
+        """Returns the output, of the shape of `inputs`."""
         return self._feed_forward(inputs)
 
 
@@ -30,28 +30,27 @@ class GatedFFN(PlainFFN):
 
     $$y = W_{down}^T \left(\sigma(W_{up}^T x) \odot W_{gate}^T x\right)$$
 
-    `W_up` is the activated matrix, as in the paper; KerasHub and Hugging Face call
-    that one "gate", and the linear one "up".
+    `W_up` is the activated matrix, as in the paper. KerasHub and Hugging Face call it
+    "gate", and the linear one "up".
 
     Args:
-        hidden_dim: int >= 1, the number of neurons.
-        activation: str or function, `sigma`. Default "silu".
-        use_bias: bool, whether the three matrices have biases. Default False.
-        kernel_initializer: initializer of the three kernels.
-        bias_initializer: initializer of the three biases. Default "zeros".
-        kernel_regularizer: regularizer of each kernel, as of `keras.layers.Dense`,
-            or None (default).
-        bias_regularizer: regularizer of each bias, or None (default).
-        kernel_constraint: constraint of each kernel, or None (default). Up and gate
-            are `(input_dim, hidden_dim)`, down is `(hidden_dim, input_dim)`.
-        bias_constraint: constraint of each bias, or None (default).
+        hidden_dim: int >= 1. The FFN width.
+        activation: str or function. `sigma`. Defaults to "silu".
+        use_bias: bool. Whether the three matrices have biases. Defaults to False.
+        kernel_initializer: initializer of the kernels. Defaults to "glorot_uniform".
+        bias_initializer: initializer of the three biases. Defaults to "zeros".
+        kernel_regularizer: regularizer of each kernel or None. Defaults to None.
+        bias_regularizer: regularizer of each bias or None. Defaults to None.
+        kernel_constraint: constraint of each kernel or None. Up and gate: `(input_dim,
+            hidden_dim)`, down: `(hidden_dim, input_dim)`. Defaults to None.
+        bias_constraint: constraint of each bias or None. Defaults to None.
         **layer_kwargs: `name`, `dtype`, `trainable`, `activity_regularizer`, as of
             every Keras layer.
 
     Input shape: `(..., input_dim)`, rank 2 or more. Output shape: the same.
 
     Raises:
-        ValueError: for an argument outside its range.
+        ValueError: If an argument is outside its range.
 
     Example:
     >>> layer = GatedFFN(hidden_dim=32)
@@ -90,24 +89,23 @@ class UngatedFFN(PlainFFN):
     $$y = W_{down}^T \, \sigma(W_{up}^T x)$$
 
     Args:
-        hidden_dim: int >= 1, the number of neurons.
-        activation: str or function, `sigma`. Default "gelu".
-        use_bias: bool, whether the two matrices have biases. Default False.
-        kernel_initializer: initializer of the two kernels.
-        bias_initializer: initializer of the two biases. Default "zeros".
-        kernel_regularizer: regularizer of each kernel, as of `keras.layers.Dense`,
-            or None (default).
-        bias_regularizer: regularizer of each bias, or None (default).
-        kernel_constraint: constraint of each kernel, or None (default). Up is
-            `(input_dim, hidden_dim)`, down is `(hidden_dim, input_dim)`.
-        bias_constraint: constraint of each bias, or None (default).
+        hidden_dim: int >= 1. The FFN width.
+        activation: str or function. `sigma`. Defaults to "gelu".
+        use_bias: bool. Whether the two matrices have biases. Defaults to False.
+        kernel_initializer: initializer of the kernels. Defaults to "glorot_uniform".
+        bias_initializer: initializer of the two biases. Defaults to "zeros".
+        kernel_regularizer: regularizer of each kernel or None. Defaults to None.
+        bias_regularizer: regularizer of each bias or None. Defaults to None.
+        kernel_constraint: constraint of each kernel or None. Up is `(input_dim,
+            hidden_dim)`, down is `(hidden_dim, input_dim)`. Defaults to None.
+        bias_constraint: constraint of each bias or None. Defaults to None.
         **layer_kwargs: `name`, `dtype`, `trainable`, `activity_regularizer`, as of
             every Keras layer.
 
     Input shape: `(..., input_dim)`, rank 2 or more. Output shape: the same.
 
     Raises:
-        ValueError: for an argument outside its range.
+        ValueError: If an argument is outside its range.
 
     Example:
     >>> layer = UngatedFFN(hidden_dim=32)

@@ -17,49 +17,49 @@ from keras_idea.typing import Tensor
 
 
 class Prunable(FFNLayer):
-    """What `PrunableGatedFFN` and `PrunableFFN` are: an FFN with a pruning state.
+    """Base class of `PrunableGatedFFN` and `PrunableFFN`: an FFN with a pruning state.
 
     Attributes:
-        plain_class: what `compact` makes of it.
-        state: `NeuronState`, its scores and mask.
+        plain_class: type. The class that `compact` returns.
+        state: `NeuronState`. The scores and the mask.
     """
 
     plain_class: ClassVar[type[PlainFFN]]
     state: NeuronState
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Makes the variables for inputs `(..., input_dim)`."""
+        """Creates the variables for inputs `(..., input_dim)`."""
         super().build(input_shape)
         self.state.build(self.hidden_dim, self.up_kernel.shape[0], len(self.matrices))
 
     def call(self, inputs: Tensor) -> Tensor:
-        """The layer's output, of the shape of `inputs`."""
+        """Returns the output, of the shape of `inputs`."""
         # Not as an argument, which the narrow layer in its place would be given too.
         hidden = functools.partial(self.state.hidden, mask=mask_of(inputs))
         return self._feed_forward(inputs, self.state.masked, hidden)
 
     @property
     def mask(self) -> keras.Variable:
-        """Variable `(hidden_dim,)`, float32 in {0, 1}: which neurons live."""
+        """Variable `(hidden_dim,)`, float32 in {0, 1}: 1 marks the active neurons."""
         self._check_built("mask")
         return self.state.mask
 
     @property
     def scores(self) -> keras.Variable:
-        """Variable, float32: the averages of its M matrices.
+        """Variable, float32: the averaged scores of its M matrices.
 
-        `(M, hidden_dim)`; scored with row_reduce="max", `(M, hidden_dim, input_dim)`.
+        `(M, hidden_dim)`; with row_reduce="max", `(M, hidden_dim, input_dim)`.
         """
         self._check_built("scores")
         return self.state.scores
 
     @property
     def width(self) -> int:
-        """int, the neurons alive now."""
+        """int, the number of active neurons."""
         return len(self.state.kept_neurons()) if self.built else self.hidden_dim
 
     def importance(self) -> Tensor:
-        """Importance of each neuron by the present scores.
+        """Computes the importance of each neuron from the current scores.
 
         Returns:
             Tensor `(hidden_dim,)`, float32, at least zero.
@@ -68,15 +68,15 @@ class Prunable(FFNLayer):
         return self.state.importance()
 
     def compact(self) -> PlainFFN:
-        """A new plain FFN of the living neurons, with the same outputs.
+        """Makes a new plain FFN of the active neurons, with the same outputs.
 
         Returns:
-            A built `GatedFFN` (or `UngatedFFN`) with `hidden_dim == width`; this layer
-            is left as it is.
+            A built `GatedFFN` (or `UngatedFFN`) with `hidden_dim == width`. This layer
+            is not changed.
 
         Raises:
-            ValueError: if the layer is not built, or a pruning method is in the
-                middle of measuring it.
+            ValueError: If the layer is not built, or a pruning method is still
+                measuring it.
         """
         self._check_built("compact()")
         if self.state.probe is not None:
@@ -96,19 +96,19 @@ class Prunable(FFNLayer):
         return narrow
 
     def plain(self, hidden_dim: int) -> PlainFFN:
-        """An unbuilt plain FFN of the same arguments, but `hidden_dim`."""
+        """Makes an unbuilt plain FFN of the same arguments except `hidden_dim`."""
         # Not from a config, which cannot hold a lambda.
         config = {**keras.layers.Layer.get_config(self), **self._arguments()}
         return self.plain_class(**{**config, "hidden_dim": hidden_dim})
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "Prunable":
-        """A layer of a config; what older ones say of scoring is the method's now."""
+        """Makes a layer from a config, without the scoring arguments of older ones."""
         of_method = {field.name for field in dataclasses.fields(Scoring)}
         return cls(**{k: v for k, v in config.items() if k not in of_method})
 
     def get_build_config(self) -> dict[str, Any] | None:
-        """What `build_from_config` needs: the shape, and what the state holds."""
+        """Returns what `build_from_config` needs: input shape and pruning state."""
         config = super().get_build_config()
         probe = self.state.probe
         if probe is not None:
@@ -118,7 +118,7 @@ class Prunable(FFNLayer):
         return config and {**config, **state, "scoring": scoring}
 
     def build_from_config(self, config: dict[str, Any] | None) -> None:
-        """Builds the layer as it was saved: still to be pruned, or narrowed."""
+        """Builds the layer as it was saved, before or after narrowing."""
         if config:
             self.state.scoring = Scoring(**config.get("scoring", {}))
             self.build(config["input_shape"])

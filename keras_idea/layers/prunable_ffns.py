@@ -23,41 +23,33 @@ class PrunableGatedFFN(Prunable):
 
     $$y = (m \odot W_{down})^T \left(\sigma(W_{up}^T x) \odot W_{gate}^T x\right)$$
 
-    `W_up` is the activated matrix, as in the paper; KerasHub and Hugging Face call
-    that one "gate", and the linear one "up".
+    `W_up` is the activated matrix, as in the paper. KerasHub and Hugging Face call it
+    "gate", and the linear one "up".
 
-    Alone, it is a `GatedFFN` with a mask: it has the trainable variables of one,
-    is trained like one, by whatever optimizer or loop, and what is masked stays so.
-    While an `IdeaPruneCallback` is at work, each step of the optimizer averages the
-    sensitivity `|gradient * weight|` of the kernels into `scores`, and with method
-    "sensitivity" masks the neurons of least importance by the callback's schedule; a
-    pruned neuron never comes back. The gradient is the one that the optimizer is
-    given: the sum over the layer's calls, the mean over the micro-batches of an
-    accumulated step, unscaled, with the regularizers' share, and before the
-    optimizer's own clipping. Weights of neurons pruned so are zero, and Keras's
-    constraints leave them so; after pruning with `compact="off"` the optimizer's
-    moments may move them (on jax an L1 regularizer too, whose gradient at 0 is not 0),
-    and then regularizers and constraints count them, as nothing else does.
+    Without a callback it is a `GatedFFN` with a mask: any optimizer or loop trains the
+    same variables, and masked neurons stay masked. In each optimizer step, an
+    `IdeaPruneCallback` averages the sensitivity `|gradient * weight|` of the kernels
+    into `scores`. With method "sensitivity" it masks the least important neurons by its
+    schedule. A pruned neuron never returns.
 
     Args:
-        hidden_dim: int >= 1, the number of neurons of the enlarged layer.
-        activation: str or function, applied to the `up` branch. Default "silu".
-        use_bias: bool, whether the three matrices have biases. Default False.
-        kernel_initializer: initializer of the three kernels.
-        bias_initializer: initializer of the three biases. Default "zeros".
-        kernel_regularizer: regularizer of each kernel, as of `keras.layers.Dense`,
-            or None (default).
-        bias_regularizer: regularizer of each bias, or None (default).
-        kernel_constraint: constraint of each kernel, or None (default). Up and gate
-            are `(input_dim, hidden_dim)`, down is `(hidden_dim, input_dim)`.
-        bias_constraint: constraint of each bias, or None (default).
+        hidden_dim: int >= 1. The FFN width before pruning.
+        activation: str or function. Applied to the `up` branch. Defaults to "silu".
+        use_bias: bool. Whether the three matrices have biases. Defaults to False.
+        kernel_initializer: initializer of the kernels. Defaults to "glorot_uniform".
+        bias_initializer: initializer of the three biases. Defaults to "zeros".
+        kernel_regularizer: regularizer of each kernel or None. Defaults to None.
+        bias_regularizer: regularizer of each bias or None. Defaults to None.
+        kernel_constraint: constraint of each kernel or None. Up and gate: `(input_dim,
+            hidden_dim)`, down: `(hidden_dim, input_dim)`. Defaults to None.
+        bias_constraint: constraint of each bias or None. Defaults to None.
         **layer_kwargs: `name`, `dtype`, `trainable`, `activity_regularizer`, as of
             every Keras layer.
 
     Input shape: `(..., input_dim)`, rank 2 or more. Output shape: the same.
 
     Raises:
-        ValueError: for an argument outside its range.
+        ValueError: If an argument is outside its range.
 
     Example:
     >>> layer = PrunableGatedFFN(hidden_dim=32)
@@ -66,6 +58,15 @@ class PrunableGatedFFN(Prunable):
     >>> layer.width
     32
     >>> narrow = layer.compact()  # a GatedFFN
+
+    Notes:
+        The gradient is the one that the optimizer receives: the sum over the layer's
+        calls, the mean over the micro-batches of an accumulated step, unscaled,
+        including the regularizers, and before the optimizer's clipping. The weights of
+        neurons pruned by the schedule are zero, and Keras's constraints keep them zero.
+        After pruning with `compact="off"`, the optimizer's moments may move them (on
+        jax also an L1 regularizer, whose gradient at 0 is not 0). Then only
+        regularizers and constraints count them.
 
     Source: IDEA Prune (arXiv 2503.05920), Algorithm 1.
     """
@@ -99,28 +100,27 @@ class PrunableFFN(Prunable):
 
     $$y = (m \odot W_{down})^T \, \sigma(W_{up}^T x)$$
 
-    As `PrunableGatedFFN`, which see, with two matrices instead of three: a neuron's
-    importance is the larger (or the mean) of its two rows' scores.
+    It works as `PrunableGatedFFN`, with two matrices instead of three: the importance
+    of a neuron is the larger (or the mean) of its two rows' scores.
 
     Args:
-        hidden_dim: int >= 1, the number of neurons of the enlarged layer.
-        activation: str or function, `sigma`. Default "gelu".
-        use_bias: bool, whether the two matrices have biases. Default False.
-        kernel_initializer: initializer of the two kernels.
-        bias_initializer: initializer of the two biases. Default "zeros".
-        kernel_regularizer: regularizer of each kernel, as of `keras.layers.Dense`,
-            or None (default).
-        bias_regularizer: regularizer of each bias, or None (default).
-        kernel_constraint: constraint of each kernel, or None (default). Up is
-            `(input_dim, hidden_dim)`, down is `(hidden_dim, input_dim)`.
-        bias_constraint: constraint of each bias, or None (default).
+        hidden_dim: int >= 1. The FFN width before pruning.
+        activation: str or function. `sigma`. Defaults to "gelu".
+        use_bias: bool. Whether the two matrices have biases. Defaults to False.
+        kernel_initializer: initializer of the kernels. Defaults to "glorot_uniform".
+        bias_initializer: initializer of the two biases. Defaults to "zeros".
+        kernel_regularizer: regularizer of each kernel or None. Defaults to None.
+        bias_regularizer: regularizer of each bias or None. Defaults to None.
+        kernel_constraint: constraint of each kernel or None. Up is `(input_dim,
+            hidden_dim)`, down is `(hidden_dim, input_dim)`. Defaults to None.
+        bias_constraint: constraint of each bias or None. Defaults to None.
         **layer_kwargs: `name`, `dtype`, `trainable`, `activity_regularizer`, as of
             every Keras layer.
 
     Input shape: `(..., input_dim)`, rank 2 or more. Output shape: the same.
 
     Raises:
-        ValueError: for an argument outside its range.
+        ValueError: If an argument is outside its range.
 
     Example:
     >>> layer = PrunableFFN(hidden_dim=32, activation="relu")

@@ -10,17 +10,17 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class TrainingCurve:
-    """One training run, step by step.
+    """Holds the values of one training run, step by step.
 
     Args:
-        name: str, such as "pruned".
-        steps: int array `(n,)`, optimizer steps done.
-        loss: float array `(n,)`, bits per byte of that step's batch.
-        learning_rate: float array `(n,)`, the rate of that step.
-        width: int array `(n,)`, neurons alive in an FFN after that step.
-        validation: dict of step to bits per byte on the held-out text.
-        kv_groups: int array `(n,)`, key/value heads of an attention layer after that
-            step; or None, if none are pruned. Default None.
+        name: str. The name of the run, such as "pruned".
+        steps: int array `(n,)`. Optimizer steps done.
+        loss: float array `(n,)`. Bits per byte of that step's batch.
+        learning_rate: float array `(n,)`. The rate of that step.
+        width: int array `(n,)`. Active neurons per FFN after that step.
+        validation: dict. Maps a step to bits per byte on the held-out text.
+        kv_groups: int array `(n,)` or None. Active key/value heads per attention layer
+            after that step. None if no heads are pruned. Defaults to None.
     """
 
     name: str

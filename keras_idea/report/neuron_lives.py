@@ -7,14 +7,14 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class NeuronLives:
-    """How the neurons of one layer ranked at each reading, till they died.
+    """Holds the ranks of one layer's neurons at each reading, until they are pruned.
 
     Args:
-        layer: str, the layer's name.
-        steps: int array `(readings,)`, ascending: the steps at which it was read.
-        levels: uint8 array `(readings, neurons)`, see `rank_levels`: 0 dead, else
-            from 1 (least important) to 255 (most). Of a mixture the neurons of one
-            expert stand behind those of the other, each ranked among its own.
+        layer: str. The name of the layer.
+        steps: int array `(readings,)`. The steps of the readings, ascending.
+        levels: uint8 array `(readings, neurons)`. 0 is pruned; active neurons have 1
+            (least important) to 255 (most). See `rank_levels`. The neurons of a
+            mixture's experts follow one another, ranked per expert.
 
     Example:
     >>> importance = np.array([[3.0, 2.0, 1.0], [3.0, np.nan, 1.0]])
@@ -29,17 +29,17 @@ class NeuronLives:
 
     @property
     def death_step(self) -> np.ndarray:
-        """Float array `(neurons,)`: the first reading dead; inf: it lived on."""
+        """Float array `(neurons,)`: the first reading pruned; inf: never pruned."""
         dead = self.levels == 0
         first = self.steps[dead.argmax(axis=0)].astype("float64")
         return np.where(dead.any(axis=0), first, np.inf)
 
     def sorted_levels(self, rows: int) -> np.ndarray:
-        """The levels of so many of the neurons, evenly spaced in their order.
+        """Returns the levels of `rows` neurons, evenly spaced in their order.
 
-        They are sorted by the step at which they were pruned, the first on top; those
-        pruned together, and those that stay, by their mean level. More rows than
-        neurons repeat some.
+        Neurons are sorted by the step at which they were pruned, the first on top.
+        Those pruned together, and those that stay, are sorted by their mean level. If
+        `rows` is more than the neurons, some repeat.
 
         Returns:
             uint8 array `(rows, readings)`.

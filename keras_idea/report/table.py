@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class ResultRow:
-    """What is known of one model. None: not measured.
+    """Holds the results of one model. None means not measured.
 
     Args:
-        name: str, which model.
-        parameters: int, trained numbers.
-        bits_per_byte: float, cross-entropy on the held-out text.
-        step_ms: float, milliseconds per training step.
-        generation_speed: float, bytes generated per second.
+        name: str. The name of the model.
+        parameters: int or None. Trained parameters.
+        bits_per_byte: float or None. Cross-entropy on the held-out text.
+        step_ms: float or None. Milliseconds per training step.
+        generation_speed: float or None. Bytes generated per second.
     """
 
     name: str
@@ -31,7 +31,7 @@ class ResultRow:
 
     @property
     def perplexity(self) -> float | None:
-        """float, per byte: `2 ** bits_per_byte`."""
+        """Perplexity per byte, `2 ** bits_per_byte`; None if not measured."""
         return None if self.bits_per_byte is None else 2.0**self.bits_per_byte
 
 

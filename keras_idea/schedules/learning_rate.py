@@ -141,7 +141,7 @@ class CosineDecay(keras.optimizers.schedules.LearningRateSchedule):
         return _warmup(xp, t, self.peak_learning_rate, self.warmup_steps, cosine)
 
     def get_config(self) -> dict[str, Any]:
-        """Dict of the constructor's arguments."""
+        """Returns a dict of the constructor's arguments."""
         return {name: getattr(self, name) for name in ARGUMENTS}
 
 
@@ -165,8 +165,8 @@ class WarmupStableDecay(keras.optimizers.schedules.LearningRateSchedule):
         warmup_steps: int in [0, total_steps]. The steps of the warm-up, `T_0`. Defaults
             to 0.
         decay_steps: int in [1, total_steps - warmup_steps] or None. The steps of the
-            decay, `T_d`. None: a fifth of `total_steps` (at least 1, at most what the
-            warm-up leaves). Defaults to None.
+            decay, `T_d`. Defaults to None: a fifth of `total_steps` (at least 1, at
+            most what the warm-up leaves).
         start_step: int >= 0. The step of the curve at which the run resumes. Defaults
             to 0.
 
@@ -208,5 +208,5 @@ class WarmupStableDecay(keras.optimizers.schedules.LearningRateSchedule):
         return _warmup(xp, xp.multiply(t, 1.0), peak, self.warmup_steps, rate)
 
     def get_config(self) -> dict[str, Any]:
-        """Dict of the constructor's arguments."""
+        """Returns a dict of the constructor's arguments."""
         return {name: getattr(self, name) for name in (*ARGUMENTS, "decay_steps")}

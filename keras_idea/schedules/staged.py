@@ -86,7 +86,7 @@ class StagedSchedule(keras.optimizers.schedules.LearningRateSchedule):
         return self.stages[-1][0](step)
 
     def get_config(self) -> dict[str, Any]:
-        """Dict of the constructor's arguments, the schedules serialized."""
+        """Returns a dict of the constructor's arguments, the schedules serialized."""
         serialize = keras.saving.serialize_keras_object
         return {"stages": [[serialize(s), steps] for s, steps in self.stages]}
 

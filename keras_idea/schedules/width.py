@@ -15,21 +15,21 @@ from keras_idea.validation import check_int
 
 @dataclasses.dataclass(unsafe_hash=True)
 class CubicWidth:
-    r"""Cubic pruning schedule, in whole neurons.
+    r"""Computes the FFN width at each step by a cubic, in whole neurons.
 
     $$\text{kept}(t) = h' + (h - h') \left(1 - \frac{t - t_0}{T_p}\right)^3$$
 
-    is rounded to the nearest neuron, with `h = full_dim`, `h' = target_dim`,
-    `t_0 = begin_step` and `T_p = prune_steps`. The width is `h` up to `begin_step`, and
-    `h'` from `begin_step + prune_steps` on. It never rises.
+    is rounded to the nearest neuron, with `h = full_dim`, `h' = target_dim`, `t_0 =
+    begin_step` and `T_p = prune_steps`. The width is `h` up to `begin_step`, and `h'`
+    from `begin_step + prune_steps` on. It never rises.
 
     Args:
         full_dim: int >= 1. Neurons before pruning.
         target_dim: int in [1, full_dim]. Neurons after pruning.
         begin_step: int >= 0. The last step at full width.
         prune_steps: int >= 1. Steps from full width to the target.
-        update_every: int >= 1. The width changes only every so many steps after
-            `begin_step`, and at `begin_step + prune_steps`. Defaults to 1.
+        update_every: int >= 1. Steps between two changes of the width after
+            `begin_step`. It also changes at `begin_step + prune_steps`. Defaults to 1.
 
     Raises:
         ValueError: If an argument is outside its range.
@@ -62,7 +62,7 @@ class CubicWidth:
 
     @property
     def end_step(self) -> int:
-        """int, the first step at which the target is certain."""
+        """int, `begin_step + prune_steps`, from which the width is the target."""
         return self.begin_step + self.prune_steps
 
     @overload
@@ -98,7 +98,7 @@ class CubicWidth:
         return self.target_dim + (2 * going * left + whole) // (2 * whole)
 
     def get_config(self) -> dict[str, int]:
-        """Dict of the constructor's arguments."""
+        """Returns a dict of the constructor's arguments."""
         return dataclasses.asdict(self)
 
 

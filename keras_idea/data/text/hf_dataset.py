@@ -16,27 +16,27 @@ from keras_idea.validation import check_choice, check_int
 
 @dataclasses.dataclass(frozen=True)
 class StreamedDataset:
-    """Documents of a Hugging Face data set, streamed by its name.
+    """Streams the documents of a Hugging Face data set, by its name.
 
-    `datasets` reads several rows ahead, so that an error in one of them (broken JSON,
-    say) ends the reading, whatever `on_bad` is; and it takes a `.zst` that is cut off
-    between two lines for a whole one. For local files `TextSource` does better.
+    For local files use `TextSource`: `datasets` reads several rows ahead, so an error
+    in one of them (such as broken JSON) ends the reading, whatever `on_bad` is. It also
+    takes a `.zst` that is cut off between two lines as complete.
 
     Args:
-        name: str, as `datasets.load_dataset` takes it: a data set of the hub, a
-            folder, or a format ("json", "parquet", "text") with `data_files`.
-        config: str or None, the data set's configuration.
-        split: str, such as "train". Default "train".
-        data_files: str, sequence of str or None, of a format or data set only these.
-        revision: str or None, branch, tag or commit of the hub. A commit makes the
-            text the same; `key` knows no more of a hub's data set than its
-            name and revision.
-        field: str, column of the text. Default "text".
-        on_bad: "refuse" or "skip" bad records. Default "refuse".
-        max_characters: int, longer documents are bad records. Default 10,000,000.
+        name: str. As `datasets.load_dataset` takes it: a data set of the hub, a folder,
+            or a format ("json", "parquet", "text") with `data_files`.
+        config: str or None. The data set's configuration. Defaults to None.
+        split: str. The split, such as "train". Defaults to "train".
+        data_files: str, sequence of str or None. Reads only these files of a format or
+            data set. Defaults to None.
+        revision: str or None. Branch, tag or commit of the hub. A commit fixes the
+            text: on the hub, `key` knows only name and revision. Defaults to None.
+        field: str. Column of the text. Defaults to "text".
+        on_bad: str. "refuse" or "skip" bad records. Defaults to "refuse".
+        max_characters: int. Longer documents are bad records. Defaults to 10,000,000.
 
     Raises:
-        ValueError: if an argument is none of those allowed.
+        ValueError: If an argument is not allowed.
 
     Example:
     >>> source = StreamedDataset("HuggingFaceFW/fineweb-edu", config="sample-10BT")
@@ -63,25 +63,25 @@ class StreamedDataset:
         check_int("max_characters", self.max_characters, minimum=1)
 
     def total_bytes(self) -> None:
-        """None: it is not known before the end."""
+        """Returns None: the size is not known before the end."""
         return None
 
     def __iter__(self) -> Iterator[str]:
         return self.documents(ReadLog(self.on_bad))
 
     def documents(self, log: ReadLog) -> Iterator[str]:
-        """The documents, each once.
+        """Yields the documents, each once.
 
         Args:
-            log: `ReadLog`, which counts documents and bad records.
+            log: `ReadLog`. Counts documents and bad records.
 
         Yields:
             str.
 
         Raises:
-            BadRecordError: at a bad record, if the log's `on_bad` is "refuse".
-            MissingPackage: if `datasets` is not installed.
-            TextError: if the data set cannot be found or read to its end.
+            BadRecordError: At a bad record, if the log's `on_bad` is "refuse".
+            MissingPackage: If `datasets` is not installed.
+            TextError: If the data set cannot be found or read to its end.
         """
         row, title = 0, f"data set {self.name!r}, split {self.split!r}"
         # Outside of what is caught: a missing package is no fault of the data.
@@ -115,7 +115,7 @@ class StreamedDataset:
         )
 
     def key(self) -> dict:
-        """What the documents depend on: the arguments, and a local folder's files.
+        """Returns what the documents depend on: the arguments, and local files.
 
         Returns:
             dict, JSON-serializable.

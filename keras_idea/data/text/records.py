@@ -23,12 +23,12 @@ _LOGGER = logging.getLogger("keras_idea.data")
 
 
 class BadRecordError(TextError):
-    """A record that cannot be trained on.
+    """Raised for a record that cannot be trained on.
 
     Attributes:
-        kind: str, a key of `BAD_RECORDS`.
-        path: str, the file or data set.
-        line: int or None, line of a text file, row of a table; from 1.
+        kind: str. A key of `BAD_RECORDS`.
+        path: str. The file or data set.
+        line: int or None. Line of a text file or row of a table, from 1.
     """
 
     def __init__(
@@ -43,21 +43,21 @@ class BadRecordError(TextError):
 
 
 class ReadLog:
-    """What one reading of a source has met: documents, bytes and bad records.
+    """Counts the documents, bytes and bad records of one reading of a source.
 
-    Bad records are logged as warnings to the logger "keras_idea.data", with file and
-    line, up to a number of each kind; all of them are counted.
+    Pass it to `documents` of a source to see what was read. Bad records are logged as
+    warnings to the logger "keras_idea.data", with file and line, up to a limit per
+    kind. All of them are counted.
 
     Args:
-        on_bad: "refuse" (raise `BadRecordError` at the first bad record) or "skip".
-            Default "refuse".
-        log_limit: int, warnings of one kind. Default 10.
+        on_bad: str. "refuse" (raise `BadRecordError` at the first bad record) or
+            "skip". Defaults to "refuse".
+        log_limit: int >= 0. Warnings per kind. Defaults to 10.
 
     Attributes:
-        documents: int, documents read.
-        bytes_read: int, bytes of the files gone through (compressed ones, of
-            compressed files).
-        bad: `collections.Counter` of kind to records skipped.
+        documents: int. Documents read.
+        bytes_read: int. Bytes of the files on disk that were read.
+        bad: collections.Counter. Maps a kind to the number of records skipped.
 
     Example:
     >>> from keras_idea.data import TextSource
@@ -84,14 +84,14 @@ class ReadLog:
         """Raises an error for a bad record, or counts it and continues.
 
         Args:
-            kind: str, a key of `BAD_RECORDS`.
-            path: path of the file.
-            line: int or None, line or row, from 1.
-            detail: str, what was seen.
-            count: int, records of which this is said.
+            kind: str. A key of `BAD_RECORDS`.
+            path: str or path. The file.
+            line: int or None. Line or row, from 1. Defaults to None.
+            detail: str. What was seen. Defaults to "".
+            count: int. The number of such records. Defaults to 1.
 
         Raises:
-            BadRecordError: if `on_bad` is "refuse".
+            BadRecordError: If `on_bad` is "refuse".
         """
         if self.on_bad == "refuse":
             raise BadRecordError(kind, path, line, detail)
@@ -118,16 +118,16 @@ class ReadLog:
         """Counts a document, or rejects it.
 
         Args:
-            text: any value, the document; only a `str` is good.
-            path: path of the file.
-            line: int or None, line or row, from 1.
-            max_characters: int, longer documents are rejected.
+            text: any value. The document; only a `str` is good.
+            path: str or path. The file.
+            line: int or None. Line or row, from 1.
+            max_characters: int. Longer documents are rejected.
 
         Returns:
             bool, whether `text` is a document.
 
         Raises:
-            BadRecordError: if it is not and `on_bad` is "refuse".
+            BadRecordError: If it is not and `on_bad` is "refuse".
         """
         if not isinstance(text, str):
             self.reject("not_a_string", path, line, f"a {type(text).__name__}")
@@ -144,7 +144,7 @@ class ReadLog:
         return False
 
     def summary(self) -> str:
-        """One line: what was read and what was skipped."""
+        """Returns one line: what was read and what was skipped."""
         parts = [plural(self.documents, "document")]
         parts += [
             f"{count:,} {kind.replace('_', ' ')} skipped"

@@ -27,31 +27,31 @@ _Paths: TypeAlias = str | os.PathLike | Iterable[str | os.PathLike]
 
 @dataclasses.dataclass(frozen=True)
 class TextSource:
-    """Documents in files: text, JSON lines or parquet, plain or compressed.
+    """Reads documents from files: text, JSON lines or parquet, plain or compressed.
 
-    A file's name tells its format: `.txt`, `.text`, `.md` (text), `.jsonl`, `.ndjson`
-    (JSON lines), `.parquet`; text and JSON lines may end in `.zst` or `.gz` as well
-    (`.jsonl.zst` is the format of DCLM). Folders are read recursively, in the sorted
-    order of their files' paths; hidden files are left out.
+    Use it for text on your disk. The suffix of a file gives its format: `.txt`,
+    `.text`, `.md` (text), `.jsonl`, `.ndjson` (JSON lines), `.parquet`. Text and JSON
+    lines may also end in `.zst` or `.gz` (`.jsonl.zst` is the format of DCLM). Folders
+    are read recursively, in sorted order of their files' paths, without hidden files.
 
     Args:
-        paths: path of a file or folder, or a sequence of them, read in turn.
-        field: str, key or column of the text in a record. Default "text".
-        split: what a document of a text file is: "file" (all of it), "paragraphs"
-            (separated by blank lines) or "lines". Default "file".
-        pattern: str or None, of a folder only files whose path matches, such as
-            "*.py" or "train/*.txt"; of unknown suffix they are read as text. None:
-            all files of a known format. A file that is named is read in any case.
-        on_bad: "refuse" (an error at the first bad record) or "skip" (they are
-            counted and logged). Default "refuse".
-        max_characters: int, longer documents are bad records. A tokenizer needs some
-            100 bytes for each character. Default 10,000,000.
-        hash_contents: bool, whether `key` tells files by their contents rather than
-            by place, size and time of change; that reads every byte. Default False.
+        paths: str, path or sequence of them. Files and folders, read in turn.
+        field: str. Key or column of the text in a record. Defaults to "text".
+        split: str. What a document of a text file is: "file" (all of it), "paragraphs"
+            (separated by blank lines) or "lines". Defaults to "file".
+        pattern: str or None. Reads only files of a folder whose path matches, such as
+            "*.py" or "train/*.txt"; unknown suffixes are read as text. None reads all
+            known formats. A file that you name is always read. Defaults to None.
+        on_bad: str. "refuse" (an error at the first bad record) or "skip" (they are
+            counted and logged). Defaults to "refuse".
+        max_characters: int >= 1. Longer documents are bad records. A tokenizer needs
+            about 100 bytes per character. Defaults to 10,000,000.
+        hash_contents: bool. Whether `key` identifies files by contents, not by place,
+            size and time of change. This reads every byte. Defaults to False.
 
     Raises:
-        TextError: if there is no such file or folder, or no file that can be read.
-        ValueError: if an argument is none of those allowed.
+        TextError: If a file or folder does not exist, or there is no file to read.
+        ValueError: If an argument is not allowed.
 
     Example:
     >>> source = TextSource("corpus", on_bad="skip")
@@ -78,7 +78,7 @@ class TextSource:
         self.files()
 
     def files(self) -> list[pathlib.Path]:
-        """List of the files' `pathlib.Path`, in the order they are read."""
+        """Returns a list of the files' `pathlib.Path`, in the order they are read."""
         files = [file for path in _each(self.paths) for file in self._files_of(path)]
         if not files:
             raise TextError("No text: `paths` is empty. Give a file or a folder.")
@@ -111,25 +111,25 @@ class TextSource:
         return [files[name] for name in sorted(files)]
 
     def total_bytes(self) -> int:
-        """int, bytes of all files, as they lie on the disk."""
+        """Returns an int, the bytes of all files on the disk."""
         return sum(file.stat().st_size for file in self.files())
 
     def __iter__(self) -> Iterator[str]:
         return self.documents(ReadLog(self.on_bad))
 
     def documents(self, log: ReadLog) -> Iterator[str]:
-        """The documents, each once.
+        """Yields the documents, each once.
 
         Args:
-            log: `ReadLog`, which counts documents, bytes and bad records.
+            log: `ReadLog`. Counts documents, bytes and bad records.
 
         Yields:
             str.
 
         Raises:
-            BadRecordError: at a bad record, if the log's `on_bad` is "refuse".
-            TextError: if a file cannot be read or is cut off, whatever `on_bad` is;
-                says how many documents were read of it.
+            BadRecordError: At a bad record, if the log's `on_bad` is "refuse".
+            TextError: If a file cannot be read or is cut off, whatever `on_bad` is;
+                says how many of its documents were read.
         """
         options = ReadOptions(self.field, self.split, self.max_characters)
         for path in self.files():
@@ -143,7 +143,7 @@ class TextSource:
                     log.bytes_read = start + path.stat().st_size
 
     def key(self) -> dict:
-        """What the documents depend on: files and options.
+        """Returns what the documents depend on: files and options.
 
         Returns:
             dict, JSON-serializable.

@@ -37,22 +37,22 @@ def load_vocabulary(
     tokenizer: "str | os.PathLike | keras_hub.tokenizers.Tokenizer",
     end_token: str | None = None,
 ) -> Vocabulary:
-    """The vocabulary of any tokenizer known here.
+    """Loads the vocabulary of any supported tokenizer.
 
     Args:
-        tokenizer: "bytes"; or the path of a SentencePiece `.model` or of a Hugging
-            Face `tokenizer.json` (or a folder that holds one of them); or a
-            `keras_hub` tokenizer object.
-        end_token: str or None, the token that ends a document. None: the tokenizer's
-            own; of a `tokenizer.json` the first there is of the usual names.
+        tokenizer: "bytes", path or `keras_hub` tokenizer. A path names a SentencePiece
+            `.model`, a Hugging Face `tokenizer.json` or a folder with one of them.
+        end_token: str or None. The token that ends a document, for tokenizer files
+            only. None takes the tokenizer's own; of a `tokenizer.json` the first of the
+            usual names that it has. Defaults to None.
 
     Returns:
         `Vocabulary` with an `end_id`.
 
     Raises:
-        MissingPackage: if the package that reads the file is not installed.
-        TextError: if there is no such file, it holds no tokenizer, or no token ends
-            a document.
+        MissingPackage: If the package that reads the file is not installed.
+        TextError: If there is no such file, it holds no tokenizer, or no token ends a
+            document.
 
     Example:
     >>> vocabulary = load_vocabulary("tokenizer.model")
@@ -87,20 +87,20 @@ def load_vocabulary(
 def sentencepiece_vocabulary(
     path: str | os.PathLike, end_token: str | None = None
 ) -> Vocabulary:
-    """The vocabulary of a SentencePiece model.
+    """Loads the vocabulary of a SentencePiece model.
 
     Args:
-        path: path of the `.model` file.
-        end_token: str or None, the piece that ends a document. Default None: the
-            model's own end of sentence, `</s>` as a rule.
+        path: str or path. The `.model` file.
+        end_token: str or None. The piece that ends a document. None takes the model's
+            own end of sentence, usually `</s>`. Defaults to None.
 
     Returns:
-        `Vocabulary`. No text is encoded to a control piece such as `</s>`, whatever
-        it says.
+        `Vocabulary`. No text is encoded to a control piece such as `</s>`.
 
     Raises:
-        MissingPackage: if `sentencepiece` is not installed.
-        TextError: if it is no such file, or no piece ends a document.
+        MissingPackage: If `sentencepiece` is not installed.
+        TextError: If the file is not a SentencePiece model, or no piece ends a
+            document.
 
     Example:
     >>> vocabulary = sentencepiece_vocabulary("tokenizer.model", end_token="</s>")
@@ -150,24 +150,24 @@ def sentencepiece_vocabulary(
 def huggingface_vocabulary(
     path: str | os.PathLike, end_token: str | None = None
 ) -> Vocabulary:
-    """The vocabulary of a Hugging Face `tokenizers` file.
+    """Loads the vocabulary of a Hugging Face `tokenizers` file.
 
-    No special token is added, and none is read out of the text: a document that
-    says "<|endoftext|>" is encoded letter by letter. Nothing is cut or padded.
+    No special token is added or recognized in the text: "<|endoftext|>" in a document
+    is encoded like any other text. Nothing is truncated or padded.
 
     Args:
-        path: path of a `tokenizer.json`.
-        end_token: str or None, the token that ends a document. None: the first there
-            is of `<|endoftext|>`, `<|end_of_text|>`, `</s>`, `<eos>`, `<|im_end|>`
-            and `[SEP]`.
+        path: str or path. A `tokenizer.json`.
+        end_token: str or None. The token that ends a document. None takes the first
+            that exists of `<|endoftext|>`, `<|end_of_text|>`, `</s>`, `<eos>`,
+            `<|im_end|>` and `[SEP]`. Defaults to None.
 
     Returns:
-        `Vocabulary`. Its `token_bytes` are exact for byte-level BPE and for
-        tokenizers with byte fallback.
+        `Vocabulary`. Its `token_bytes` are exact for byte-level BPE and for tokenizers
+        with byte fallback.
 
     Raises:
-        MissingPackage: if `tokenizers` is not installed.
-        TextError: if it is no such file, or no token ends a document.
+        MissingPackage: If `tokenizers` is not installed.
+        TextError: If the file is not such a file, or no token ends a document.
 
     Example:
     >>> vocabulary = huggingface_vocabulary("tokenizer.json", "<|endoftext|>")

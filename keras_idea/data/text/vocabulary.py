@@ -23,18 +23,17 @@ _PROBE = "The  quick brown-fox's\t42.5 naïve ☃ 北京 🎉\r\n<s></s><|endoft
 
 @dataclasses.dataclass(frozen=True)
 class Vocabulary:
-    """Text to token ids and back.
+    """Converts text to token ids and back.
 
     Args:
-        encode: function of a str that returns an int32 array `(tokens,)`.
-        decode: function of an int array `(tokens,)` that returns a str.
-        token_bytes: float array `(vocabulary,)`, the bytes of text each id stands
-            for.
-        end_id: int or None, the token that ends a document. Default None.
-        fingerprint: str or None, the same for tokenizers that give the same ids, on
-            every machine. Default None: not known.
-        encode_batch: function of a list of str that returns a list of int arrays, or
-            None: `encode`, one by one. Default None.
+        encode: function. Takes a str and returns an int32 array `(tokens,)`.
+        decode: function. Takes an int array `(tokens,)` and returns a str.
+        token_bytes: float array `(vocabulary,)`. The bytes of text per id.
+        end_id: int or None. The token that ends a document. Defaults to None.
+        fingerprint: str or None. Equal on every machine for tokenizers that give the
+            same ids. None means that it is not known. Defaults to None.
+        encode_batch: function or None. Takes a list of str and returns a list of int
+            arrays. None calls `encode` one by one. Defaults to None.
     """
 
     encode: Callable[[str], np.ndarray]
@@ -50,10 +49,10 @@ class Vocabulary:
         return len(self.token_bytes)
 
     def encode_all(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """Token ids of several texts.
+        """Encodes several texts.
 
         Args:
-            texts: list of str.
+            texts: list of str. The texts.
 
         Returns:
             list of int arrays `(tokens,)`.
@@ -64,11 +63,11 @@ class Vocabulary:
 
 
 def byte_vocabulary(end: bool = False) -> Vocabulary:
-    """The 256 bytes, each its own id.
+    """Makes the vocabulary of the 256 bytes, each its own id.
 
     Args:
-        end: bool, whether there is a 257th id that ends a document, as packed
-            documents need it. Default False.
+        end: bool. Whether a 257th id ends a document, as packed documents need it.
+            Defaults to False.
 
     Returns:
         `Vocabulary`.
@@ -92,10 +91,10 @@ def byte_vocabulary(end: bool = False) -> Vocabulary:
 
 
 def tokenizer_vocabulary(tokenizer: "keras_hub.tokenizers.Tokenizer") -> Vocabulary:
-    """The vocabulary of a KerasHub tokenizer.
+    """Makes the vocabulary of a KerasHub tokenizer.
 
     Args:
-        tokenizer: a `keras_hub` tokenizer, byte-level BPE or SentencePiece.
+        tokenizer: `keras_hub` tokenizer. Byte-level BPE or SentencePiece.
 
     Returns:
         `Vocabulary`, whose `end_id` is the tokenizer's `end_token_id`.

@@ -20,31 +20,31 @@ _MOST_WINDOWS = 2**32 - 1
 
 
 class TokenBatches:
-    """Training batches of a token cache, each a function of its step alone.
+    """Makes training batches of a token cache, each a function of its step alone.
 
-    An epoch is a permutation of all windows, another one each time, and the epochs
-    follow one another without a gap: step `s` takes the windows at places
-    `s * batch_size` to `(s + 1) * batch_size - 1` of that endless row. So a run that
-    resumes at step `s` sees what it would have seen, and an epoch leaves out no
-    window, also where `batch_size` does not divide their number.
+    Use it to resume a run exactly. An epoch is a permutation of all windows, another
+    one each time. Epochs follow one another without a gap: step `s` takes the windows
+    at places `s * batch_size` to `(s + 1) * batch_size - 1` of that endless sequence. A
+    run that resumes at step `s` sees the batches that it would have seen. No epoch
+    omits a window, even if `batch_size` does not divide their number.
 
     Args:
-        cache: `TokenCache`, or a `TokenRange` of one.
-        length: int, tokens of a sequence.
-        batch_size: int, sequences per step, of all processes together.
-        seed: int >= 0, of the order. Default 0.
-        shard_index: int, this process's number, in [0, shard_count). Default 0.
-        shard_count: int, processes that share each step's batch; divides
-            `batch_size`. At each step they read different windows. Default 1.
+        cache: `TokenCache` or `TokenRange`. The tokens.
+        length: int >= 1. Tokens per sequence.
+        batch_size: int >= 1. Sequences per step, of all processes together.
+        seed: int >= 0. Seed of the order. Defaults to 0.
+        shard_index: int in [0, shard_count). The number of this process. Defaults to 0.
+        shard_count: int >= 1. Processes that share the batch of each step and read
+            different windows. Must divide `batch_size`. Defaults to 1.
 
     Attributes:
-        windows: `PackedWindows`, by number.
-        steps_per_epoch: float, steps in which each window is seen once.
+        windows: `PackedWindows`. The windows, by number.
+        steps_per_epoch: float. Steps in which each window is seen once.
 
     Raises:
-        MissingPackage: if grain is not installed.
-        TextError: if the cache is too small for one window, or too large to shuffle.
-        ValueError: if an argument is out of its range.
+        MissingPackage: If grain is not installed.
+        TextError: If the cache is too small for one window, or too large to shuffle.
+        ValueError: If an argument is outside its range.
 
     Example:
     >>> batches = TokenBatches(cache, length=16, batch_size=4, seed=0)
@@ -106,25 +106,25 @@ class TokenBatches:
         return parts[self.shard_index :: self.shard_count]
 
     def dataset(self, start_step: int = 0) -> "grain.MapDataset":
-        """The batches from a step on, without end.
+        """Returns the endless batches from a step on.
 
         Args:
-            start_step: int >= 0, the first batch's step. Default 0.
+            start_step: int >= 0. The step of the first batch. Defaults to 0.
 
         Returns:
             `grain.MapDataset` of pairs of int32 arrays `(batch_size / shard_count,
             length)`: tokens, and the token that follows each. `fit` needs
-            `steps_per_epoch` with it. grain reads ahead on 16 threads up to 500
-            batches; where that is much memory give `fit`
+            `steps_per_epoch` with it. grain reads up to 500 batches ahead on 16
+            threads. If this needs too much memory, give `fit`
             `dataset.to_iter_dataset(grain.ReadOptions(prefetch_buffer_size=16))`.
         """
         return self._batches[check_int("start_step", start_step, minimum=0) :]
 
     def sample_ids(self, step: int) -> np.ndarray:
-        """The numbers of the windows in one step's batch.
+        """Returns the numbers of the windows in the batch of one step.
 
         Args:
-            step: int >= 0.
+            step: int >= 0. The step.
 
         Returns:
             int array `(batch_size / shard_count,)`, each in [0, len(windows)), in the
@@ -133,10 +133,10 @@ class TokenBatches:
         return self._ids[check_int("step", step, minimum=0)]
 
     def position(self, step: int) -> dict:
-        """What a checkpoint keeps: the next step, and which data it belongs to.
+        """Returns the position to keep in a checkpoint: the next step, and its data.
 
         Args:
-            step: int >= 0, steps done.
+            step: int >= 0. Steps done.
 
         Returns:
             dict, JSON-serializable; the same on all processes.
@@ -145,16 +145,16 @@ class TokenBatches:
         return {"step": step, "data": self._identity()}
 
     def restore(self, position: Mapping) -> int:
-        """The step to go on with, after a look at whether this is the same data.
+        """Returns the step to resume at, after checking that the data are the same.
 
         Args:
-            position: dict, as `position` returned it.
+            position: dict. What `position` returned.
 
         Returns:
             int, the `start_step` for `dataset`.
 
         Raises:
-            PositionError: if the position is none, or belongs to other data.
+            PositionError: If it is not a position, or belongs to other data.
         """
         try:
             step = check_int("step", position["step"], minimum=0)

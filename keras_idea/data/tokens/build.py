@@ -46,37 +46,38 @@ def build_cache(
     verify: Verify = "contents",
     progress: bool | None = None,
 ) -> TokenCache:
-    """The tokens of a corpus, from the cache; the first time they are made.
+    """Opens the token cache of a corpus; the first time, makes it.
 
-    The cache's name comes from the source (files with place, size and time of
-    change, or contents; options), the tokenizer's fingerprint and the end token: what
-    changes makes another cache, and what lies there is never mistaken. A cache
-    appears with all its files or not at all, also if the process is killed or several
-    make it at once. Documents are tokenized on threads (the libraries do that outside
-    of Python's lock) and keep their order: the tokens do not depend on `workers`.
+    The source (files with place, size and time of change, or contents; options), the
+    tokenizer's fingerprint and the end token give the cache its name. If one of them
+    changes, another cache is made. A cache appears whole or not at all, even if the
+    process is killed or several make it at once. Documents are tokenized on threads
+    (the libraries release Python's lock) and keep their order: the tokens do not depend
+    on `workers`.
 
     Args:
-        source: `TextSource` or `StreamedDataset`.
-        vocabulary: `Vocabulary` with an `end_id` and a `fingerprint`.
-        folder: path of the folder in which caches lie; made if need be.
-        workers: int or None, threads. Default: the CPU cores this process may use.
-        shard_tokens: int, tokens a file. Default 67,108,864 (128 MiB of 2 bytes).
-        verify: "contents" or "sizes", how an existing cache is checked; see
-            `TokenCache`. Default "contents".
-        progress: bool or None, whether a bar is shown. Default: if standard error is
-            a terminal and `rich` is installed.
+        source: `TextSource` or `StreamedDataset`. The documents.
+        vocabulary: `Vocabulary`. It needs an `end_id` and a `fingerprint`.
+        folder: str or path. The folder of the caches. It is made if needed.
+        workers: int or None. Threads. Defaults to None: the CPU cores of this process.
+        shard_tokens: int >= 1. Tokens per file. Defaults to 67,108,864 (128 MiB of
+            2-byte ids).
+        verify: str. "contents" or "sizes": how an existing cache is checked; see
+            `TokenCache`. Defaults to "contents".
+        progress: bool or None. Whether to show a bar. Defaults to None: if standard
+            error is a terminal and `rich` is installed.
 
     Returns:
         `TokenCache`.
 
     Raises:
-        BadRecordError: at a bad record, if the source's `on_bad` is "refuse".
-        TextError: if a file cannot be read to its end or changes meanwhile, if there
-            is no document at all, or an id is not of the vocabulary.
-        CacheError: if the cache is there and damaged.
-        MissingPackage: for a bar without `rich`.
-        ValueError: if an argument is none of those allowed, or the vocabulary has no
-            `end_id` or no `fingerprint`.
+        BadRecordError: At a bad record, if the source's `on_bad` is "refuse".
+        TextError: If a file cannot be read to its end or changes meanwhile, if there is
+            no document, or if an id is not in the vocabulary.
+        CacheError: If the cache exists and is damaged.
+        MissingPackage: If a bar is requested and `rich` is not installed.
+        ValueError: If an argument is not allowed, or the vocabulary has no `end_id` or
+            no `fingerprint`.
 
     Example:
     >>> from keras_idea.data import byte_vocabulary

@@ -25,25 +25,25 @@ VERIFY: tuple[str, ...] = get_args(Verify)
 
 
 class TokenCache:
-    """The tokens of a corpus, joined to one stream, memory-mapped.
+    """Reads the tokens of a corpus, joined to one stream, memory-mapped.
 
-    Made by `build_cache`. A folder of `shard-00000.bin`, ... (unsigned integers,
-    little endian, 2 bytes up to 65,536 ids, else 4) and `index.json`.
+    `build_cache` makes it: a folder of `shard-00000.bin`, ... (unsigned integers,
+    little endian, 2 bytes up to 65,536 ids, otherwise 4) and `index.json`.
 
     Args:
-        path: path of the folder.
-        verify: "contents" (each shard is read and its SHA-256 compared, about 1.5
-            GB/s a core) or "sizes". The index is checked by its own sum in any case.
-            Default "contents".
+        path: str or path. The folder.
+        verify: str. "contents" reads each shard and compares its SHA-256 (about 1.5
+            GB/s per core). "sizes" compares sizes only. The index is always checked by
+            its own sum. Defaults to "contents".
 
     Attributes:
-        path: `pathlib.Path`.
-        index: dict, what `index.json` holds: "documents", "tokens", "bad_records",
+        path: pathlib.Path. The folder.
+        index: dict. Contents of `index.json`: "documents", "tokens", "bad_records",
             "vocabulary_size", "end_id", "key" and "shards".
-        fingerprint: str, the same for caches of the same tokens.
+        fingerprint: str. Equal for caches with equal shards.
 
     Raises:
-        CacheError: if there is no cache, or it is damaged; names the file.
+        CacheError: If there is no cache, or it is damaged; names the file.
 
     Example:
     >>> cache = TokenCache(cache.path)
@@ -69,7 +69,7 @@ class TokenCache:
 
     @property
     def fingerprint(self) -> str:
-        """str, the same for caches of the same tokens of the same vocabulary."""
+        """str, equal for caches with equal shards of the same vocabulary."""
         parts = [self.index[name] for name in ("dtype", "vocabulary_size", "end_id")]
         parts += [shard["sha256"] for shard in self._shards]
         return json_digest(parts)[:32]
@@ -94,7 +94,7 @@ class TokenCache:
         return np.concatenate(parts) if parts else np.zeros(0, self.dtype)
 
     def part(self, start: int, stop: int) -> "TokenRange":
-        """`TokenRange` of the tokens from `start` up to, not including, `stop`."""
+        """Returns a `TokenRange` of the tokens from `start` to `stop`, exclusive."""
         return TokenRange(self, start, stop)
 
     def _check_size(self, shard: dict) -> pathlib.Path:
@@ -117,12 +117,12 @@ class TokenCache:
 
 @dataclasses.dataclass(frozen=True)
 class TokenRange:
-    """Some consecutive tokens of a cache, where they are.
+    """Refers to consecutive tokens of a cache, without a copy.
 
     Args:
-        cache: `TokenCache`.
-        start: int, the first token.
-        stop: int, the first token behind them.
+        cache: `TokenCache`. The cache.
+        start: int. The first token.
+        stop: int. The end, exclusive.
 
     Example:
     >>> held_out = cache.part(len(cache) - 100, len(cache))
@@ -140,7 +140,7 @@ class TokenRange:
 
     @property
     def fingerprint(self) -> str:
-        """str, the same for the same part of caches of the same tokens."""
+        """str, equal for the same range of caches with equal fingerprints."""
         return json_digest([self.cache.fingerprint, self.start, self.stop])[:32]
 
     def __len__(self) -> int:

@@ -29,17 +29,17 @@ _SAMPLED, _PLACES = 1 << 22, 64
 
 @dataclasses.dataclass(frozen=True)
 class Documents:
-    """Documents before they are tokens, and where their tokens are to be kept.
+    """Holds the documents of a text too large for memory; see `tokenized`.
 
     Args:
-        source: `TextSource` or `StreamedDataset`.
-        cache: path of the folder of token caches; see `build_cache`.
-        validation: source of the documents held out; None: the last tokens of
-            `source` are. Default None.
-        validation_fraction: float in (0, 1), their share, without `validation`.
-            Default 0.05.
-        sample_bytes: int, at most so much text trains a tokenizer.
-        name: str, what the documents are called.
+        source: `TextSource` or `StreamedDataset`. The documents.
+        cache: str or path. The folder of token caches; see `build_cache`.
+        validation: source or None. The documents held out. None holds out the last
+            tokens of `source`. Defaults to None.
+        validation_fraction: float in (0, 1). The share, if `validation` is None.
+            Defaults to 0.05.
+        sample_bytes: int. The most bytes of text in `sample`. Defaults to 16,000,000.
+        name: str. A name for the documents. Defaults to "corpus".
 
     Example:
     >>> from keras_idea.data import TextSource, byte_vocabulary
@@ -57,7 +57,7 @@ class Documents:
     name: str = "corpus"
 
     def sample(self) -> bytes:
-        """The first documents, bytes: what a tokenizer may be trained on."""
+        """Returns the first documents, as bytes, to train a tokenizer on."""
         texts, size = [], 0
         # Bad records are told of when all of it is read, for the cache.
         for text in self.source.documents(ReadLog(self.source.on_bad, log_limit=0)):
@@ -70,18 +70,18 @@ class Documents:
     def tokenized(
         self, vocabulary: Vocabulary, start_id: int | None = None
     ) -> "CachedCorpus":
-        """Their tokens: from the cache, or made now.
+        """Returns the documents as tokens, from the cache or made now.
 
         Args:
-            vocabulary: `Vocabulary` with an `end_id`.
-            start_id: int or None, as of `Corpus.tokenized`.
+            vocabulary: `Vocabulary`. It needs an `end_id` and a `fingerprint`.
+            start_id: int or None. As for `Corpus.tokenized`. Defaults to None.
 
         Returns:
             `CachedCorpus`.
 
         Raises:
-            MissingPackage: if grain is not installed.
-            TextError, BadRecordError, CacheError, ValueError: as `build_cache`.
+            MissingPackage: If grain is not installed.
+            TextError, BadRecordError, CacheError, ValueError: As `build_cache`.
         """
         # Needed only later, but it must not be missed after hours of tokenizing.
         require("grain", "Training on documents")
@@ -108,18 +108,18 @@ class Documents:
 
 @dataclasses.dataclass(frozen=True)
 class CachedCorpus:
-    """What `Corpus` is to text in memory: tokens to train on and tokens held out.
+    """Holds training and held-out tokens in a cache, as `Corpus` does in memory.
 
-    Each window of the training tokens is seen once an epoch, in another order each
-    time; which ones a step sees depends on its number and the seed alone.
+    Each window of the training tokens is seen once per epoch, in another order each
+    time. The windows of a step depend on its number and the seed alone.
 
     Args:
-        train: `TokenRange`.
-        validation: `TokenRange`.
-        description: str, where the text comes from.
-        token_bytes: float array `(vocabulary,)`, the bytes each id stands for: none,
-            of the token that ends a document.
-        start_id: int or None, as of `Corpus`.
+        train: `TokenRange`. Tokens to train on.
+        validation: `TokenRange`. Tokens held out.
+        description: str. Where the text comes from.
+        token_bytes: float array `(vocabulary,)`. The bytes of text per id: none for the
+            token that ends a document.
+        start_id: int or None. As for `Corpus`. Defaults to None.
     """
 
     train: TokenRange
@@ -129,11 +129,11 @@ class CachedCorpus:
     start_id: int | None = None
 
     def bytes_per_token(self, ids: np.ndarray) -> float:
-        """As `Corpus.bytes_per_token`."""
+        """Returns the mean bytes per token, as `Corpus.bytes_per_token`."""
         return float(self.token_bytes[ids].mean())
 
     def train_bytes_per_token(self) -> float:
-        """As `bytes_per_token`, of tokens in many places of those to train on."""
+        """Returns the mean bytes per token, from a sample of the training tokens."""
         size = len(self.train)
         step = -(-size // _PLACES)
         parts = [
@@ -143,16 +143,16 @@ class CachedCorpus:
         return self.bytes_per_token(np.concatenate(parts))
 
     def fingerprint(self) -> str:
-        """A digest of its tokens, a str: tells this corpus from any other."""
+        """Returns a str, a digest that identifies the tokens and their shards."""
         return f"{self.train.fingerprint}-{self.validation.fingerprint}"
 
     def check_length(self, length: int) -> None:
-        """As `Corpus.check_length`."""
+        """Raises an error if sequences are too long, as `Corpus.check_length`."""
         sizes = len(self.train), len(self.validation)
         check_parts(*sizes, self.description, length, "token")
 
     def batch(self, step: int, *, seed: int, batch_size: int, length: int) -> Batch:
-        """As `Corpus.batch`, of windows in an order of the seed's."""
+        """Returns the batch of a step, of windows in an order given by the seed."""
         batches = TokenBatches(self.train, length, batch_size, seed)
         return self._with_starts(step, batches.dataset(step)[0])
 
@@ -165,7 +165,7 @@ class CachedCorpus:
         start_step: int = 0,
         share: Share = ALL,
     ) -> Iterator[Batch]:
-        """As `Corpus.batches`; grain reads a few ahead on threads."""
+        """Yields batches as `Corpus.batches`; grain reads some ahead on threads."""
         # A part of a batch is the batch of a run of smaller ones.
         size = batch_size // share.parts
         batches = TokenBatches(self.train, length, size, seed, share.index, share.count)
@@ -179,7 +179,7 @@ class CachedCorpus:
             yield self._with_starts(step, batch, rows.start)
 
     def validation_windows(self, *, length: int, limit: int | None = None) -> Batch:
-        """As `Corpus.validation_windows`."""
+        """Returns held-out windows, as `Corpus.validation_windows`."""
         return PackedWindows(self.validation, length).arrays(limit)
 
     def _with_starts(self, step: int, batch: Batch, first_row: int = 0) -> Batch:

@@ -18,17 +18,17 @@ from keras_idea.data.tokens.interfaces import (
 
 @dataclasses.dataclass(frozen=True)
 class Corpus:
-    """Text to train on and text held out, as token ids.
+    """Holds text to train on and text held out, as token ids in memory.
 
-    `load_text` gives one whose tokens are bytes; `tokenized` makes another of it.
+    `load_text` makes one of bytes; `tokenized` makes another from it. For text too
+    large for memory use `Documents`.
 
     Args:
-        train: int array `(tokens,)`.
-        validation: int array `(tokens,)`.
-        description: str, where the text comes from.
-        token_bytes: float array `(vocabulary,)`, the bytes of text that each id
-            stands for. Default: an id is a byte.
-        start_id: int or None, the token that some training windows begin with.
+        train: int array `(tokens,)`. Tokens to train on.
+        validation: int array `(tokens,)`. Tokens held out.
+        description: str. Where the text comes from.
+        token_bytes: float array `(vocabulary,)`. The bytes per id. Defaults to 1 each.
+        start_id: int or None. First token of some training windows. Defaults to None.
 
     Example:
     >>> from keras_idea.data import load_text
@@ -46,25 +46,25 @@ class Corpus:
     start_id: int | None = None
 
     def sample(self) -> bytes:
-        """The text to train on, bytes: what a tokenizer may be trained on."""
+        """Returns the training text, as bytes, to train a tokenizer on."""
         return self.train.tobytes()
 
     def tokenized(
         self, vocabulary: Vocabulary, start_id: int | None = None
     ) -> "Corpus":
-        """The same text, a corpus of bytes, in another vocabulary.
+        """Makes the same text, from a corpus of bytes, in another vocabulary.
 
         Args:
-            vocabulary: `Vocabulary`. A character that was cut in two at either end
-                of the text is left out. With that of bytes nothing changes.
-            start_id: int or None, the token that stands before a prompt when the
-                model writes. Every fourth training window then begins with it,
-                instead of its first token, so that the model knows both.
+            vocabulary: `Vocabulary`. A character that is cut in two at either end of
+                the text is left out. The vocabulary of bytes changes nothing.
+            start_id: int or None. The token before a prompt when the model generates.
+                Every fourth training window then begins with it, in place of its first
+                token, so that the model knows both. Defaults to None.
 
         Returns:
-            `Corpus`. If the tokenizer changes the text (folds characters, say), so
-            that its tokens' bytes do not add up to the text's, all of them are
-            scaled until they do.
+            `Corpus`. If the bytes of its tokens do not add up to those of the text (the
+            tokenizer folds characters, for example), `token_bytes` is scaled so that
+            they do.
         """
         if vocabulary.fingerprint == byte_vocabulary().fingerprint:
             return self
@@ -83,12 +83,12 @@ class Corpus:
         )
 
     def bytes_per_token(self, ids: np.ndarray) -> float:
-        """Bytes of text that tokens stand for, on average.
+        """Returns the mean bytes of text per token.
 
-        A loss in nats per token, divided by it and by ln 2, is in bits per byte.
+        Divide a loss in nats per token by it and by ln 2 to get bits per byte.
 
         Args:
-            ids: int array of any shape, not empty.
+            ids: int array of any shape. It must not be empty.
 
         Returns:
             float.
@@ -96,24 +96,24 @@ class Corpus:
         return float(self.token_bytes[ids].mean())
 
     def train_bytes_per_token(self) -> float:
-        """As `bytes_per_token`, of the text to train on."""
+        """Returns the mean bytes per token of the training text."""
         return self.bytes_per_token(self.train)
 
     def fingerprint(self) -> str:
-        """A digest of its tokens, a str: tells this corpus from any other."""
+        """Returns a str, a digest that identifies the tokens of this corpus."""
         digest = hashlib.blake2b(digest_size=8)
         for part in (self.train, self.validation):
             digest.update(len(part).to_bytes(8, "little") + part.tobytes())
         return digest.hexdigest()
 
     def check_length(self, length: int) -> None:
-        """Raises an error for sequences that do not fit in the text.
+        """Raises an error if sequences do not fit in the text.
 
         Args:
-            length: int, tokens per sequence.
+            length: int. Tokens per sequence.
 
         Raises:
-            TextError: if either part is too short for one sequence.
+            TextError: If either part is too short for one sequence.
         """
         self._check(len(self.train), len(self.validation), length)
 
@@ -122,20 +122,20 @@ class Corpus:
         check_parts(train, validation, self.description, length, unit)
 
     def batch(self, step: int, *, seed: int, batch_size: int, length: int) -> Batch:
-        """The training batch of one step: windows at random places.
+        """Returns the training batch of one step: windows at random places.
 
-        A function of its arguments alone, so that a resumed run, or another
-        model trained to compare, reads the same.
+        It depends on its arguments alone, so a resumed run, or another model trained
+        for comparison, reads the same.
 
         Args:
-            step: int >= 0.
-            seed: int >= 0.
-            batch_size: int, windows.
-            length: int, tokens a window.
+            step: int >= 0. The step.
+            seed: int >= 0. Seed of the places.
+            batch_size: int. Number of windows.
+            length: int. Tokens per window.
 
         Returns:
-            Pair of int32 arrays `(batch_size, length)`: tokens, and the token
-            that follows each.
+            Pair of int32 arrays `(batch_size, length)`: tokens, and the token that
+            follows each.
         """
         self._check(len(self.train), length + 1, length)
         random = np.random.default_rng([seed, step])
@@ -152,17 +152,17 @@ class Corpus:
         start_step: int = 0,
         share: Share = ALL,
     ) -> Iterator[Batch]:
-        """Endless generator of `batch` for `start_step`, `start_step + 1`, ...
+        """Yields `batch` of `start_step`, `start_step + 1`, ... without end.
 
         Args:
-            seed: int >= 0.
-            batch_size: int, windows, of all processes together.
-            length: int, tokens a window.
-            start_step: int, the step of the first batch: where a run resumes.
-            share: `Share`, which windows of a batch are asked for. Default: all.
+            seed: int >= 0. Seed of the places.
+            batch_size: int. Windows per step, of all processes together.
+            length: int. Tokens per window.
+            start_step: int. The step to begin or resume at. Defaults to 0.
+            share: `Share`. Which windows of a batch to yield. Defaults to all.
 
         Yields:
-            Pairs as `batch` returns them, as many a step as the share has parts.
+            Pairs as `batch` returns them; per step as many as the share has parts.
         """
         step = start_step
         while True:
@@ -173,11 +173,11 @@ class Corpus:
             step += 1
 
     def validation_windows(self, *, length: int, limit: int | None = None) -> Batch:
-        """The held-out text in windows that do not overlap.
+        """Returns the held-out text in windows that do not overlap.
 
         Args:
-            length: int, tokens a window.
-            limit: int or None, at most so many windows, evenly spread.
+            length: int. Tokens per window.
+            limit: int or None. The most windows, evenly spread. Defaults to None: all.
 
         Returns:
             Pair of int32 arrays `(windows, length)`, as `batch`.

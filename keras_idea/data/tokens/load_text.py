@@ -39,26 +39,26 @@ def load_text(
     validation_fraction: float = 0.05,
     max_bytes: int = 16_000_000,
 ) -> Corpus:
-    """Reads text and holds some of it out for validation.
+    """Reads text into memory and holds some of it out for validation.
 
-    Of several files, whole files are held out, chosen by a hash of their relative
-    path: the same ones on every machine, and files that come later change nothing
-    for the others. Where that cannot come near `validation_fraction` (a single
-    file, or one that outweighs the others), the end of the text is held out.
+    Of several files, whole files are held out, by a hash of their relative paths: the
+    same on every machine, but files added later may change the choice. If that cannot
+    come near `validation_fraction` (one file, or one that outweighs the others), the
+    end of the text is held out.
 
     Args:
-        source: "stdlib", the source text of Python's standard library; or the
-            path of a text file; or the path of a folder, read recursively.
-            Hidden files and binary ones (a NUL byte, or no UTF-8) are left out.
-        validation_fraction: float in (0, 1), share of the bytes held out.
-        max_bytes: int, at most so many bytes are read, of a folder from files
-            drawn by the same hash.
+        source: str or path. "stdlib" (the source text of Python's standard library), a
+            text file, or a folder, read recursively. Hidden and binary files (NUL byte,
+            or not UTF-8) are left out of it. Defaults to "stdlib".
+        validation_fraction: float in (0, 1). Share held out. Defaults to 0.05.
+        max_bytes: int. The most bytes to read, from files drawn by that hash. Defaults
+            to 16,000,000.
 
     Returns:
         `Corpus` of bytes.
 
     Raises:
-        TextError: if the path does not exist or holds no text.
+        TextError: If the path does not exist or holds no text.
 
     Example:
     >>> corpus = load_text("text.txt", validation_fraction=0.1)

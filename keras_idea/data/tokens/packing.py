@@ -12,15 +12,15 @@ from keras_idea.validation import check_int, plural
 def join_documents(
     documents: Iterable[Sequence[int] | np.ndarray], end_id: int, dtype: str = "int32"
 ) -> np.ndarray:
-    """Token ids of documents, each followed by the token that ends it.
+    """Joins the token ids of documents, each followed by the token that ends it.
 
     Args:
-        documents: sequence of int arrays `(tokens,)`.
-        end_id: int, the token that ends a document.
-        dtype: str, of the result. Default "int32".
+        documents: sequence of int arrays `(tokens,)`. The documents.
+        end_id: int. The token that ends a document.
+        dtype: str. Dtype of the result. Defaults to "int32".
 
     Returns:
-        Array `(tokens,)`, as long as all documents and one more for each.
+        Array `(tokens,)`, the length of all documents plus one per document.
 
     Example:
     >>> join_documents([[1, 2], [3]], end_id=0)
@@ -33,23 +33,23 @@ def join_documents(
 
 
 class PackedWindows:
-    """Windows of a stream of tokens, without padding, by number.
+    """Cuts a stream of tokens into numbered windows, without padding.
 
-    Window `i` is `tokens[i * length : (i + 1) * length + 1]`: its first `length`
-    tokens are read, its last `length` are to be predicted. So each window begins with
-    the token that the one before ends with, each token is read in one window and
-    predicted in one, and documents run on from window to window.
+    Window `i` is `tokens[i * length : (i + 1) * length + 1]`: its first `length` tokens
+    are read, its last `length` are predicted. Each window begins with the last token of
+    the window before, each token is read in one window and predicted in one, and
+    documents continue from window to window.
 
     Args:
-        tokens: `TokenCache`, `TokenRange` or int array `(tokens,)`.
-        length: int, tokens read in a window.
+        tokens: `TokenCache`, `TokenRange` or int array `(tokens,)`. The stream.
+        length: int >= 1. Tokens read per window.
 
     Attributes:
-        left_out: int, tokens at the end of the stream, fewer than `length`, that no
+        left_out: int. Tokens at the end of the stream, fewer than `length`, that no
             window predicts.
 
     Raises:
-        TextError: if there are not enough tokens for one window.
+        TextError: If there are not enough tokens for one window.
 
     Example:
     >>> windows = PackedWindows(np.arange(10), length=4)
@@ -76,13 +76,13 @@ class PackedWindows:
         return self._count
 
     def arrays(self, limit: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Windows as `fit` takes them for `validation_data`.
+        """Returns windows as `fit` takes them for `validation_data`.
 
         Args:
-            limit: int or None, at most so many windows, evenly spread. Default: all.
+            limit: int or None. The most windows, evenly spread. Defaults to None: all.
 
         Returns:
-            Pair of int32 arrays `(windows, length)`: tokens, and the one that follows
+            Pair of int32 arrays `(windows, length)`: tokens, and the token that follows
             each.
         """
         chosen = list(range(self._count))

@@ -42,33 +42,35 @@ def export_gguf(
 ) -> Export:
     """Saves a narrow model as a GGUF file, which llama.cpp loads.
 
-    The file is read back before it is kept: tensors and tokens must be what was
-    written. Where the package `llama_cpp` is installed, llama.cpp itself loads it:
-    logits, greedy tokens and token ids must be the model's.
+    The file is read back before it is kept: tensors and tokens must equal what was
+    written. If the package `llama_cpp` is installed, llama.cpp runs the file: logits,
+    greedy tokens and token ids must match the model's (of a mixture of experts below
+    float32, a tenth of the logits).
 
     Args:
-        model: a stock KerasHub `CausalLM`, as `compact` or `load_run` returns it;
-            or this package's compacted decoder, which becomes a Llama, or a Mistral
-            where heads were pruned.
-        path: str or path of the file; it ends in ".gguf".
-        dtype: str, of the matrices: "float32", "float16", or "q8_0", "q5_0", "q4_0" (8,
-            5 or 4 bits, a scale for 32 values). In the last three, matrices whose rows
-            are no multiple of 32 are float16; in the last two, the table of tokens and
-            the last matrix are q8_0. Vectors are float32 in each.
-        overwrite: bool, whether a file there may be replaced.
-        length: int or None, tokens of context that a server may give the model; at
-            most what its positions, or a sliding window that llama.cpp lacks, allow.
-            Default: so many; where nothing bounds them, its preprocessor's, or 1024.
+        model: keras.Model. A stock KerasHub `CausalLM`, as from `compact` or
+            `load_run`; or this package's compacted decoder, which becomes a Llama (a
+            Mistral if heads were pruned).
+        path: str or path. The file. Its name ends in ".gguf".
+        dtype: str. The type of the matrices: "float32", "float16", or "q8_0", "q5_0",
+            "q4_0" (8, 5 or 4 bits, and a scale per 32 values). In the last three,
+            matrices whose rows are not a multiple of 32 are float16. In the last two,
+            the table of tokens and the last matrix are q8_0. Vectors are always
+            float32. Defaults to "float32".
+        overwrite: bool. Whether to replace an existing file. Defaults to False.
+        length: int or None. Tokens of context for a server, at most what the model's
+            positions, or a sliding window that llama.cpp lacks, allow. Defaults to
+            None: that limit; without positions the preprocessor's length, or 1024.
 
     Returns:
         `Export`.
 
     Raises:
-        ValueError: for another `dtype`, or a `length` below 1.
-        ExportRefused: if the path is taken, the package `gguf` is missing, the model
-            is still prunable or takes more than text, or llama.cpp would compute
-            something else; why.
-        ExportFailed: if what was written is not the model. Nothing is left of it.
+        ValueError: If `dtype` is not allowed or `length` is below 1.
+        ExportRefused: If the path is taken, the package `gguf` is missing, the model is
+            still prunable or takes more than text, or llama.cpp would compute something
+            else; says why.
+        ExportFailed: If the file does not match the model. Nothing of it is left.
 
     Example:
     >>> print(export_gguf(ki.compact(lm), "narrow.gguf", "float16"))

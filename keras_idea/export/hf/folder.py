@@ -50,24 +50,24 @@ def export_hf(
 ) -> Export:
     """Saves a narrow model as a Hugging Face folder, in float32.
 
-    KerasHub writes it; `transformers`, where it is installed, loads it back before
-    it is kept: logits, greedy tokens and tokenizer must be the model's.
+    KerasHub writes it. If `transformers` and `torch` are installed, it is loaded back
+    before it is kept: logits and greedy tokens must match the model's. If the tokenizer
+    still differs, notes of the `Export` say so.
 
     Args:
-        model: a stock KerasHub `CausalLM`, as `compact` or `load_run` returns it;
-            or this package's compacted decoder, which becomes a Llama, or a Mistral
-            where heads were pruned.
-        path: str or path of the folder.
-        overwrite: bool, whether an earlier such folder there may be replaced.
+        model: keras.Model. A stock KerasHub `CausalLM`, as from `compact` or
+            `load_run`; or this package's compacted decoder, which becomes a Llama (a
+            Mistral if heads were pruned).
+        path: str or path. The folder.
+        overwrite: bool. Whether to replace an earlier such folder. Defaults to False.
 
     Returns:
         `Export`.
 
     Raises:
-        ExportRefused: if the path is taken, safetensors is missing, the model is still
-            prunable or takes more than text, or KerasHub is known to export such a
-            model wrongly or not at all.
-        ExportFailed: if what was written is not the model. Nothing is left of it.
+        ExportRefused: If the path is taken, safetensors is missing, the model is still
+            prunable or takes more than text, or KerasHub cannot export it correctly.
+        ExportFailed: If the folder does not match the model. Nothing of it is left.
 
     Example:
     >>> print(export_hf(ki.compact(lm), "narrow-hf"))
