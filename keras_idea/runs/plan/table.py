@@ -7,6 +7,7 @@ from keras_idea.extras import require
 from keras_idea.finding.find import Kind
 from keras_idea.runs.models.footprint import Footprint
 from keras_idea.runs.plan import RunPlan
+from keras_idea.runs.plan.advice import advice
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -49,6 +50,7 @@ def print_plan(
         *_notes(planned),
         *_time(planned, utilisation, price),
         _pays(planned),
+        *advice(planned),
     ]:
         say(line)
 

@@ -14,6 +14,7 @@ from keras_idea.hub.inputs import token_inputs
 from keras_idea.runs.config import load_config, parse_config
 from keras_idea.runs.models.build import pruning
 from keras_idea.runs.plan import plan
+from keras_idea.runs.plan.advice import advice
 from keras_idea.runs.plan.target_devices import parse_target
 from keras_idea.runs.run_folder import RunFolder
 from keras_idea.runs.train.prepare import prepare
@@ -118,8 +119,26 @@ def test_it_prints_and_leaves_nothing(in_folder, capsys):
     assert f"{budget}, 4× enlarged." in words
     assert "When pruning pays: docs/when_does_it_pay.md" in words
     assert (ROOT / "docs/when_does_it_pay.md").is_file()
+    assert "Advice: enlarge at most 2×" in words and "This run enlarges 4×." in words
+    assert "Advice: from 90" not in words  # it is a short run
+    assert (ROOT / "docs/recommended_settings.md").is_file()
     assert "26,000" not in printed  # no comparison with models of another size
     assert sorted(in_folder.iterdir()) == before
+
+
+@pytest.mark.daily("torch", why="words are the same on each backend")
+def test_advice_follows_from_the_run(in_folder):
+    long = CONFIG.replace("recover_steps = 5", "recover_steps = 19_997")
+    long = long.replace("hidden_dim = 32", "hidden_dim = 16")
+    long = long.replace("enlarge_steps = 4", "enlarge_steps = 20_000")
+    told = advice(plan(parse_config(long, "tiny")))
+    assert told[0].startswith("Advice: from 90 tokens per parameter on")
+    assert told[0].endswith("This run has 50%.") and len(told) == 2
+    short = long.replace("20_000", "8").replace("19_997", "9")
+    assert advice(plan(parse_config(short, "tiny"))) == []
+    here = long.replace("enlarge_steps = 20_000", "enlarge_steps = 0")
+    told = advice(plan(parse_config(here, "tiny")))
+    assert told[0].startswith("Advice: set `distillation.teacher`")
 
 
 def test_a_text_that_is_read_too_often_is_warned_of_first(in_folder, capsys):
