@@ -1,5 +1,6 @@
 """What looks at the activations of a layer in a forward pass, for calibration."""
 
+import abc
 import contextlib
 import functools
 import math
@@ -24,7 +25,7 @@ Statistic: TypeAlias = Callable[[Tensor, Tensor, Tensor | None], Sums]
 HiddenStatistic: TypeAlias = Callable[[Tensor, Tensor | None], Sums]
 
 
-class Capture:
+class Capture(abc.ABC):
     """What keeps the statistics of the forward pass that it is traced in."""
 
     def __init__(self, name: str, path: str) -> None:
@@ -32,9 +33,9 @@ class Capture:
         self.padding_masks: dict[str, Tensor] = {}
         self.found: Sums | None = None
 
+    @abc.abstractmethod
     def looking(self) -> contextlib.AbstractContextManager[None]:
         """The time in which it looks."""
-        raise NotImplementedError
 
     def mask(self, own: Tensor | None) -> Tensor | None:
         """The data's padding mask of what reaches it, else its own; once in a pass."""

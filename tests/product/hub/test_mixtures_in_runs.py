@@ -181,7 +181,7 @@ class TestRejected:
         mask = np.ones((4, FULL), "float32")
         mask[1, :3] = 0.0
         prune_by_hand(ki.find_ffns(model)[0], mask)
-        with pytest.raises(ValueError, match="have .24, 21, 24, 24. neurons"):
+        with pytest.raises(ValueError, match="have .24, 21, 24, 24. active neurons"):
             ki.compact(model)
 
     @pytest.mark.nightly(why="takes 5 s on torch")
