@@ -71,7 +71,8 @@ def exported(preset, ids_BT, per_token, folder):
     tokens = expected.greedy(prompts, NEW)[:, PROMPT:]
     found = {}
     for dtype in DTYPES:
-        path = folder / f"{pathlib.Path(preset).name}-{dtype}.gguf"
+        width = model.backbone.intermediate_dim
+        path = folder / f"{pathlib.Path(preset).name}-{width}-{dtype}.gguf"
         export_gguf(model, path, dtype)
         with loaded(path, LENGTH + 1) as llama:
             logits_BTV = np.stack([logits(llama, ids_T) for ids_T in ids_BT])
