@@ -5,7 +5,9 @@
 Each preset is exported to GGUF in each of `DTYPES` and loaded by llama.cpp on one
 thread. Its bits a byte and greedy tokens on held-out text stand beside Keras's in
 float32. Speeds are medians of rounds in which all files take turns: 512 tokens read as
-prompts of 128, and 96 tokens written one after another. About a minute.
+prompts of 128, and 96 tokens written one after another; --length changes both. It must
+not be above the models' window, beyond which llama.cpp computes something else. About a
+minute.
 Writes benchmarks/results/serve_checkpoint.json and .md.
 """
 
@@ -26,18 +28,17 @@ from keras_idea.export import export_gguf
 from keras_idea.export.compare import model_subject
 
 DTYPES = ("float32", "float16", "q8_0", "q5_0", "q4_0")
-LENGTH, WINDOWS, PROMPT, NEW = 128, 64, 32, 64
-ROUNDS, READ, WRITTEN = 15, 4, 96
+WINDOWS, ROUNDS, READ = 64, 15, 4
 
 
-def held_out(text, preset):
-    """Windows of the validation text: ids, one more than `LENGTH`; bytes a token."""
+def held_out(text, preset, length):
+    """Windows of the validation text: ids, one more than `length`; bytes a token."""
     models = keras_hub.models.CausalLMPreprocessor
     tokenizer = models.from_preset(preset).tokenizer
     corpus = ki.data.load_text(text).tokenized(
         ki.data.tokenizer_vocabulary(tokenizer), tokenizer.start_token_id
     )
-    x, y = corpus.validation_windows(length=LENGTH, limit=WINDOWS)
+    x, y = corpus.validation_windows(length=length, limit=WINDOWS)
     return np.concatenate([x, y[:, -1:]], axis=1), corpus.bytes_per_token(y)
 
 
@@ -49,17 +50,19 @@ def bits(logits_BTV, ids_BT, bytes_per_token):
 
 def seconds(llama, ids_BT):
     """(of reading, of writing): tokens a second."""
+    length = ids_BT.shape[1] - 1
+    written = 3 * length // 4
     begin = time.perf_counter()
-    for ids_T in ids_BT[:READ, :LENGTH]:
+    for ids_T in ids_BT[:READ, :length]:
         llama.reset()
         llama.eval(ids_T.tolist())
-    read = READ * LENGTH / (time.perf_counter() - begin)
+    read = READ * length / (time.perf_counter() - begin)
     llama.reset()
-    llama.eval(ids_BT[0, : LENGTH - WRITTEN].tolist())
+    llama.eval(ids_BT[0, : length - written].tolist())
     begin = time.perf_counter()
-    for _ in range(WRITTEN):
+    for _ in range(written):
         llama.eval([int(llama.scores[llama.n_tokens - 1].argmax())])
-    return read, WRITTEN / (time.perf_counter() - begin)
+    return read, written / (time.perf_counter() - begin)
 
 
 def exported(preset, ids_BT, per_token, folder):
@@ -67,16 +70,18 @@ def exported(preset, ids_BT, per_token, folder):
     model = keras_hub.models.CausalLM.from_preset(preset)
     expected = model_subject(model)
     exact = bits(expected.logits(ids_BT), ids_BT, per_token)
-    prompts = ids_BT[:8, :PROMPT]
-    tokens = expected.greedy(prompts, NEW)[:, PROMPT:]
+    length = ids_BT.shape[1] - 1
+    prompt, new = length // 4, length // 2
+    prompts = ids_BT[:8, :prompt]
+    tokens = expected.greedy(prompts, new)[:, prompt:]
     found = {}
     for dtype in DTYPES:
         width = model.backbone.intermediate_dim
         path = folder / f"{pathlib.Path(preset).name}-{width}-{dtype}.gguf"
         export_gguf(model, path, dtype)
-        with loaded(path, LENGTH + 1) as llama:
+        with loaded(path, length + 1) as llama:
             logits_BTV = np.stack([logits(llama, ids_T) for ids_T in ids_BT])
-            written = np.array([greedy(llama, ids_T, NEW) for ids_T in prompts])
+            written = np.array([greedy(llama, ids_T, new) for ids_T in prompts])
         found[dtype] = {
             "path": str(path),
             "neurons": model.backbone.intermediate_dim,
@@ -93,7 +98,9 @@ def exported(preset, ids_BT, per_token, folder):
 def timed(files, ids_BT):
     """Adds tokens a second to each file's facts; all take turns."""
     with contextlib.ExitStack() as stack:
-        opened = [stack.enter_context(loaded(f["path"], LENGTH + 1)) for f in files]
+        opened = [
+            stack.enter_context(loaded(f["path"], ids_BT.shape[1])) for f in files
+        ]
         rounds = [
             [seconds(llama, ids_BT) for llama in opened] for _ in range(ROUNDS + 1)
         ][1:]
@@ -102,7 +109,7 @@ def timed(files, ids_BT):
         del file["path"]
 
 
-def table(found):
+def table(found, length):
     """A row a file."""
     rows = [
         [
@@ -131,9 +138,9 @@ def table(found):
             "greedy tokens that are Keras's",
         ],
         "rows": rows,
-        "notes": f"{WINDOWS} windows of {LENGTH} tokens of held-out text; speeds are "
-        f"medians of {ROUNDS} rounds. Greedy: 8 prompts of {PROMPT} tokens, {NEW} more "
-        "up to the first that differs.",
+        "notes": f"{WINDOWS} windows of {length} tokens of held-out text; speeds are "
+        f"medians of {ROUNDS} rounds. Greedy: 8 prompts of {length // 4} tokens, "
+        f"{length // 2} more up to the first that differs.",
     }
 
 
@@ -142,20 +149,22 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("text")
     parser.add_argument("presets", nargs="+")
+    parser.add_argument("--length", type=int, default=128, help="tokens of a window")
     parser.add_argument("--name", default="serve_checkpoint", help="of the record")
     parser.add_argument("--output", default=record.REPOSITORY / "benchmarks/results")
     given = parser.parse_args()
     facts = record.environment()
     presets = " ".join(pathlib.Path(preset).name for preset in given.presets)
+    presets += f" --length {given.length} --name {given.name}"
     facts["command"] = f"python -m benchmarks.serve_checkpoint TEXT {presets}"
-    ids_BT, per_token = held_out(given.text, given.presets[0])
+    ids_BT, per_token = held_out(given.text, given.presets[0], given.length)
     with tempfile.TemporaryDirectory() as folder:
         found = [
             exported(preset, ids_BT, per_token, pathlib.Path(folder))
             for preset in given.presets
         ]
         timed([file for files in found for file in files.values()], ids_BT)
-    tables = [table(found)]
+    tables = [table(found, given.length)]
     record.print_tables(tables)
     for path in record.write(given.output, given.name, facts, {"files": found}, tables):
         print(path.name)
