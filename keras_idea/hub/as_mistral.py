@@ -42,6 +42,7 @@ def as_mistral(model: keras.Model) -> keras.Model:
             (Llama 3.1 and later), which a Mistral's config cannot say.
 
     Example:
+    >>> import keras_hub
     >>> llama = keras_hub.models.Llama3Backbone(
     ...     vocabulary_size=32, num_layers=2, num_query_heads=4,
     ...     num_key_value_heads=2, hidden_dim=16, intermediate_dim=24,
