@@ -6,7 +6,7 @@ Trains small stock Mistrals of several seeds (kept in --folder), brings the FFNs
 to two widths, and recovers them on 0 tokens to 800 thousand, by the arms of `ARMS`:
 gradually in `fit` or in one step, with and without the refit of `ki.shrink`, with and
 without the wide model as teacher, beside a narrow model that begins anew. The peak of
-the learning rate is searched for each arm alike, on the first checkpoint. Bits a byte
+the learning rate is searched for each arm and width alike, on the first checkpoint. Bits a byte
 of held-out text; differences are of pairs, with the same checkpoint and batches.
 Each cell is a file of --folder, with the machine it ran on; what is there is not
 computed again. Writes benchmarks/results/recover_tokens.json, .md and .png.
@@ -32,7 +32,7 @@ import keras_idea as ki
 SHARES = (0.7, 0.4)
 STEPS = (0, 48, 192, 768)
 PEAKS = (3e-4, 1e-3, 3e-3)
-SEARCHED = (0.4, 192)  # the share and the steps at which the peak is searched
+SEARCHED = 192  # steps after which the peaks are compared
 ONE_STEP = ("one step", "one step, refit")
 ARMS = (
     *("gradual", *ONE_STEP),
@@ -128,12 +128,11 @@ def applies(arm, steps):
     return steps > 0 or arm in ONE_STEP
 
 
-def peak_of(cells, arm, compute):
+def peak_of(cells, arm, share, compute):
     """The peak that is best for an arm, of those tried on the first checkpoint."""
-    share, steps = SEARCHED
 
     def tried(peak):
-        key = (0, arm, share, steps, peak)
+        key = (0, arm, share, SEARCHED, peak)
         make = (lambda: cell(cells.study(0), *key)) if compute else None
         found = cells.get(*key, make=make)
         return math.inf if found is None else found
@@ -144,13 +143,13 @@ def peak_of(cells, arm, compute):
 
 def compute(cells, seeds):
     """Computes what is missing, as far as the time allows."""
-    for arm in ARMS:
-        peak_of(cells, arm, compute=True)
+    for share, arm in itertools.product(SHARES, ARMS):
+        peak_of(cells, arm, share, compute=True)
     for seed in range(seeds):
         cells.get(seed, "checkpoint", make=lambda s=seed: checkpoint_bits(cells, s))
         for steps, share, arm in itertools.product(STEPS, SHARES, ARMS):
             if applies(arm, steps):
-                key = (seed, arm, share, steps, peak_of(cells, arm, False)[0])
+                key = (seed, arm, share, steps, peak_of(cells, arm, share, False)[0])
                 cells.get(*key, make=lambda key=key: cell(cells.study(key[0]), *key))
 
 
@@ -162,7 +161,7 @@ def checkpoint_bits(cells, seed):
 
 def bits_of(cells, arm, share, steps, seeds):
     """Array of an arm's bits, one a checkpoint; NaN where one is missing."""
-    peak = peak_of(cells, arm, False)[0]
+    peak = peak_of(cells, arm, share, False)[0]
     if not applies(arm, steps):
         return np.full(seeds, np.nan)
     found = [cells.get(seed, arm, share, steps, peak) for seed in range(seeds)]
@@ -203,17 +202,17 @@ def tables_of(cells, seeds, text):
             {"title": title, "columns": ["arm", *tokens], "rows": rows, "notes": notes}
         )
     searched = [
-        [arm, *(f"{bits:.4f}" for bits in peak_of(cells, arm, False)[1].values())]
-        for arm in ARMS
+        [f"{share:.0%}", arm]
+        + [f"{b:.4f}" for b in peak_of(cells, arm, share, False)[1].values()]
+        for share, arm in itertools.product(SHARES, ARMS)
     ]
-    share, steps = SEARCHED
     tables.append(
         {
             "title": "The peak of the learning rate, searched",
-            "columns": ["arm", *(f"{peak:g}" for peak in PEAKS)],
+            "columns": ["neurons", "arm", *(f"{peak:g}" for peak in PEAKS)],
             "rows": searched,
-            "notes": f"Bits per byte of the first checkpoint at {share:.0%} of the "
-            f"neurons after {steps} steps; each arm takes its best peak everywhere.",
+            "notes": f"Bits per byte of the first checkpoint after {SEARCHED} steps; "
+            "each arm takes its best peak of a width after any number of steps.",
         }
     )
     return tables
