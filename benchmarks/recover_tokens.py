@@ -5,9 +5,9 @@
 Trains small stock Mistrals of several seeds (kept in --folder), brings the FFNs of each
 to two widths, and recovers them on 0 tokens to 800 thousand, by the arms of `ARMS`:
 gradually in `fit` or in one step, with and without the refit of `ki.shrink`, with and
-without the wide model as teacher, beside a narrow model that begins anew. The peak of
-the learning rate is searched for each arm and width alike, on the first checkpoint. Bits a byte
-of held-out text; differences are of pairs, with the same checkpoint and batches.
+without the wide model as teacher, next to a narrow model from scratch. The peak of the
+learning rate is searched for each arm and width alike, on the first checkpoint. Bits
+per byte of held-out text; differences are of pairs: the same checkpoint and batches.
 Each cell is a file of --folder, with the machine it ran on; what is there is not
 computed again. Writes benchmarks/results/recover_tokens.json, .md and .png.
 """
