@@ -35,7 +35,7 @@ from keras_idea.schedules import CubicWidth
 "learned_mask" and "random". The callback narrows the model, carries over the
 optimizer's state, logs and checks. The method only decides which neurons stay.
 
-This package has no magnitude method. Many libraries prune by magnitude, so it is a
+The callback has no magnitude method (`ki.shrink` has one). Many libraries prune by magnitude, so it is a
 useful baseline. The method below chooses the neurons with the largest weights once, at
 `begin_step`.
 

@@ -77,7 +77,8 @@ The plot has four or five parts over the optimizer steps, from top to bottom:
    pruned. The color shows the neuron's rank of importance among the active neurons.
    Gray means pruned. If a row is pale long before its neuron is pruned, the neuron was
    never important and the ranking had settled. If colors still change when pruning
-   begins, either pruning begins too early or the neurons are alike.
+   begins, either pruning begins too early or the neurons are alike. On eager PyTorch,
+   scores are kept only shortly before pruning begins, so the colors do not change before.
 
 ## Read the table: runs/small/table.md
 

@@ -15,13 +15,23 @@ from keras_idea.typing import Tensor
 from keras_idea.validation import plural
 
 
-def warn_of_nothing_to_prune(targets: Sequence[tuple[FFN, int]]) -> None:
-    """Warns if every FFN is to keep the width that it was built with."""
+def warn_of_nothing_to_prune(targets: Sequence[tuple[FFN, int]], is_over: bool) -> None:
+    """Warns if every FFN has its target width already.
+
+    Not of a narrowed model if `is_over`, its run's pruning: then it is as it should be.
+    """
     if all(target >= ffn.full_dim for ffn, target in targets):
         warn_user(
             "Nothing will be pruned: the target is the width that every FFN has. "
             f"Received: a target of {_widths([n for _, n in targets])}. Lower it, or "
             "train without the IdeaPruneCallback."
+        )
+    elif not is_over and all(target == ffn.width for ffn, target in targets):
+        before = _widths([ffn.full_dim for ffn, _ in targets])
+        warn_user(
+            "Nothing is left to prune: every FFN has its target width. A fraction "
+            f"counts from the width before any narrowing, {before}. Received: a target "
+            f"of {_widths([n for _, n in targets])}. Give a smaller target."
         )
 
 

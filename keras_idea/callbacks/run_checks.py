@@ -52,7 +52,9 @@ def check_run(
         check_scores(ffn)
         if target > ffn.width:
             raise ArgumentError(_too_wide(prune, ffn, target))
-    warn_of_nothing_to_prune(targets)
+    optimizer = getattr(model, "optimizer", None)
+    is_over = optimizer is None or as_int(optimizer.iterations) >= prune.end_step
+    warn_of_nothing_to_prune(targets, is_over)
     check_backbones(model, targets)
     if prune.compact != "off":
         _check_parts(targets)
@@ -80,8 +82,14 @@ def _too_wide(prune: keras.callbacks.Callback, ffn: FFN, target: int) -> str:
     return (
         f"`{name}` must be at most {most}. Received: "
         f"{received}, which keeps {target} {units}, but {ffn.name} has {ffn.width}. "
-        f"{cure}"
+        f"{cure}{_of_at_first(given, ffn)}"
     )
+
+
+def _of_at_first(given: float, ffn: FFN) -> str:
+    if not isinstance(given, float) or ffn.full_dim == ffn.width:
+        return ""
+    return f" A fraction counts from the width before any narrowing, {ffn.full_dim}."
 
 
 def _check_parts(targets: list[tuple[FFN, int]]) -> None:

@@ -157,7 +157,13 @@ def _draw_units(
 
 
 def _draw_loss(axis: "Axes", curves: Sequence[TrainingCurve]) -> None:
+    # The first steps' losses are far above the rest and would flatten it.
+    late = np.concatenate([smooth(c.loss)[len(c.loss) // 15 :] for c in curves])
+    low, span = late.min(), max(late.max() - late.min(), 0.1)
+    low, high = low - 0.15 * span, low + 1.05 * span
     for curve, color in zip(curves, itertools.cycle(_COLORS)):
+        # Markers at the edge are drawn whole, so those outside are left out.
+        inside = {k: v for k, v in curve.validation.items() if low <= v <= high}
         axis.plot(curve.steps, curve.loss, color=color, alpha=0.16, linewidth=0.8)
         smoothed = smooth(curve.loss)
         axis.plot(
@@ -168,8 +174,8 @@ def _draw_loss(axis: "Axes", curves: Sequence[TrainingCurve]) -> None:
             label=f"{curve.name}: train",
         )
         axis.plot(
-            list(curve.validation),
-            list(curve.validation.values()),
+            list(inside),
+            list(inside.values()),
             "o",
             color=color,
             markeredgecolor="white",
@@ -178,10 +184,7 @@ def _draw_loss(axis: "Axes", curves: Sequence[TrainingCurve]) -> None:
             zorder=4 if color == _PRUNED else 3,
             label=f"{curve.name}: validation",
         )
-    # The first steps' losses are far above the rest and would flatten it.
-    late = np.concatenate([smooth(c.loss)[len(c.loss) // 15 :] for c in curves])
-    low, span = late.min(), max(late.max() - late.min(), 0.1)
-    axis.set_ylim(low - 0.15 * span, low + 1.05 * span)
+    axis.set_ylim(low, high)
     axis.set_ylabel("bits per byte")
     axis.legend(fontsize=10.5, loc="upper right", facecolor="white", edgecolor="none")
 

@@ -135,6 +135,26 @@ def test_pruning_what_is_compacted_already(data):
     assert {ffn.hidden_dim for ffn in ki.find_ffns(model)} == {4}
 
 
+@pytest.mark.daily("torch", why="told by the widths")
+def test_a_fraction_counts_from_the_width_at_first(data, recwarn):
+    model = residual_model()
+    model.compile("sgd", "mse")
+
+    def again(**arguments):
+        model.fit(*data, batch_size=8, callbacks=[prune(**arguments)], verbose=0)
+
+    again(target_dim=0.5)
+    again(target_dim=0.5)  # as a resumed run does
+    assert not [w for w in recwarn if "left to prune" in str(w.message)]
+    later = {"begin_step": 20, "prune_steps": 3}
+    with pytest.warns(
+        UserWarning, match="left to prune.*before any narrowing, .16, 12"
+    ):
+        again(target_dim=0.5, **later)
+    with pytest.raises(ValueError, match="counts from the width before any narrowing"):
+        again(target_dim=0.75, **later)
+
+
 def test_off_the_way_to_the_loss(data):
     inputs = keras.Input((5, 8))
     ffn = ki.PrunableGatedFFN(16)
