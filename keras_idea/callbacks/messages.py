@@ -15,10 +15,10 @@ from keras_idea.typing import Tensor
 from keras_idea.validation import plural
 
 
-def warn_of_nothing_to_prune(targets: Sequence[tuple[FFN, int]], is_over: bool) -> None:
+def warn_of_nothing_to_prune(targets: Sequence[tuple[FFN, int]], began: bool) -> None:
     """Warns if every FFN has its target width already.
 
-    Not of a narrowed model if `is_over`, its run's pruning: then it is as it should be.
+    Not of a narrow model whose run `began` to prune: then it is as it should be.
     """
     if all(target >= ffn.full_dim for ffn, target in targets):
         warn_user(
@@ -26,7 +26,7 @@ def warn_of_nothing_to_prune(targets: Sequence[tuple[FFN, int]], is_over: bool) 
             f"Received: a target of {_widths([n for _, n in targets])}. Lower it, or "
             "train without the IdeaPruneCallback."
         )
-    elif not is_over and all(target == ffn.width for ffn, target in targets):
+    elif not began and all(target == ffn.width for ffn, target in targets):
         before = _widths([ffn.full_dim for ffn, _ in targets])
         warn_user(
             "Nothing is left to prune: every FFN has its target width. A fraction "

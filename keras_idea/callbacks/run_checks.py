@@ -53,8 +53,8 @@ def check_run(
         if target > ffn.width:
             raise ArgumentError(_too_wide(prune, ffn, target))
     optimizer = getattr(model, "optimizer", None)
-    is_over = optimizer is None or as_int(optimizer.iterations) >= prune.end_step
-    warn_of_nothing_to_prune(targets, is_over)
+    began = optimizer is None or as_int(optimizer.iterations) > prune.begin_step
+    warn_of_nothing_to_prune(targets, began)
     check_backbones(model, targets)
     if prune.compact != "off":
         _check_parts(targets)
