@@ -141,6 +141,11 @@ def peak_of(cells, arm, share, compute):
     return min(found, key=found.get), found
 
 
+def rate_of(cells, arm, share, steps):
+    """The peak that an arm trains with; 0 where it does not train."""
+    return peak_of(cells, arm, share, False)[0] if steps else 0
+
+
 def compute(cells, seeds):
     """Computes what is missing, as far as the time allows."""
     for share, arm in itertools.product(SHARES, ARMS):
@@ -149,7 +154,7 @@ def compute(cells, seeds):
         cells.get(seed, "checkpoint", make=lambda s=seed: checkpoint_bits(cells, s))
         for steps, share, arm in itertools.product(STEPS, SHARES, ARMS):
             if applies(arm, steps):
-                key = (seed, arm, share, steps, peak_of(cells, arm, share, False)[0])
+                key = (seed, arm, share, steps, rate_of(cells, arm, share, steps))
                 cells.get(*key, make=lambda key=key: cell(cells.study(key[0]), *key))
 
 
@@ -161,7 +166,7 @@ def checkpoint_bits(cells, seed):
 
 def bits_of(cells, arm, share, steps, seeds):
     """Array of an arm's bits, one a checkpoint; NaN where one is missing."""
-    peak = peak_of(cells, arm, share, False)[0]
+    peak = rate_of(cells, arm, share, steps)
     if not applies(arm, steps):
         return np.full(seeds, np.nan)
     found = [cells.get(seed, arm, share, steps, peak) for seed in range(seeds)]
