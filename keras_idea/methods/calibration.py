@@ -62,7 +62,8 @@ def hidden_statistics(
     """As `layer_statistics`, of what reads the units of groups: neurons or heads.
 
     A statistic of heads is given `(..., R)`, the features of all heads side by side.
-    `padding_mask` is that of `Activation`.
+    `padding_mask` is that of `Activation`. `eager`: nothing is compiled, which is
+    faster for few samples.
     """
     batches = _batches(data, padding_mask, batch_size, num_samples)
     return _some(_hidden(model, groups, batches, eager))
@@ -100,18 +101,14 @@ def layer_statistics(
     data: Samples,
     num_samples: int,
     batch_size: int = 32,
-    eager: bool = False,
 ) -> list[tuple[np.ndarray, float]]:
-    """As `activation_statistics`, of any layers, each with its `Statistic`.
-
-    `eager`: nothing is compiled, which is faster for few samples.
-    """
+    """As `activation_statistics`, of any layers, each with its `Statistic`."""
     captures = [LayerCapture(layer, statistic) for layer, statistic in layers]
     batches = _batches(data, None, batch_size, num_samples)
     with contextlib.ExitStack() as changes:
         for capture in captures:
             changes.enter_context(capture.looking())
-        return _some(_run(model, captures, batches, eager))
+        return _some(_run(model, captures, batches, eager=False))
 
 
 def _hidden(

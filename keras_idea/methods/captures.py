@@ -82,7 +82,7 @@ class LayerCapture(Capture):
 
     def looking(self) -> contextlib.AbstractContextManager[None]:
         """The time in which the layer's calls are looked at."""
-        return _around(self.layer, self._see)
+        return _around(self.layer, after=self._see)
 
     def _see(self, inputs: Tensor, outputs: Any) -> None:
         outputs = keras.tree.flatten(outputs)[0]
@@ -101,8 +101,8 @@ class HeadsCapture(Capture):
     def looking(self) -> Iterator[None]:
         """The time in which the reader's calls are looked at."""
         with (
-            _before(self.group.owner, self._note),
-            _around(self.group.reader, self._see),
+            _around(self.group.owner, before=self._note),
+            _around(self.group.reader, after=self._see),
         ):
             yield
 
@@ -149,28 +149,19 @@ def capture_of(group: Any, statistic: HiddenStatistic) -> FFNCapture | HeadsCapt
 
 
 def _around(
-    layer: keras.layers.Layer, see: Callable[[Tensor, Any], None]
+    layer: keras.layers.Layer,
+    before: Callable[[Tensor], None] = lambda inputs: None,
+    after: Callable[[Tensor, Any], None] = lambda inputs, outputs: None,
 ) -> contextlib.AbstractContextManager[None]:
-    """The time in which a function sees what a layer is called on and returns."""
+    """The time in which functions see what a layer is called on, and returns."""
     call = layer.call
 
     def seen(*args: Any, **kwargs: Any) -> Any:
+        inputs = first_argument(call, args, kwargs)
+        before(inputs)
         outputs = call(*args, **kwargs)
-        see(first_argument(call, args, kwargs), outputs)
+        after(inputs, outputs)
         return outputs
 
     # Keras asks the signature of `call` for the arguments that it fills in.
     return instead(layer, "call", functools.wraps(call)(seen))
-
-
-def _before(
-    layer: keras.layers.Layer, note: Callable[[Tensor], None]
-) -> contextlib.AbstractContextManager[None]:
-    """The time in which a function is told what a layer is called on, before it is."""
-    call = layer.call
-
-    def noted(*args: Any, **kwargs: Any) -> Any:
-        note(first_argument(call, args, kwargs))
-        return call(*args, **kwargs)
-
-    return instead(layer, "call", functools.wraps(call)(noted))

@@ -1,7 +1,7 @@
 """Words that a reader stumbles over stay out of what a user reads.
 
 Pages, examples, the sentences that are printed or raised, and the docstrings of public
-names. What to write in their place: CONTRIBUTING.md.
+names.
 """
 
 import ast
@@ -14,7 +14,6 @@ import pytest
 from tests.pure.test_face import PACKAGES
 from tests.support import ROOT
 
-# "by itself" means "alone"; "of what", "that is there" and "told apart" stand for more.
 WORDS = (
     *("anew", "as ever", "asks for", "by itself", "fell", "for ever", "goes? on"),
     *("mends?", "mended", "of what", "passed over", "refuses", "shall", "told apart"),

@@ -2,14 +2,14 @@
 
 from keras_idea.runs.plan.planning import RunPlan
 
-# Neurons that one run may remove, and how much of a long run may be wide.
+# FFN width before over after; tokens per parameter of a long run; its wide share.
 _ENLARGED, _LONG, _WIDE = 2.0, 90.0, 0.3
 
 
 def advice(planned: RunPlan) -> list[str]:
     """Lines of what a plan could do better by our measurements; none if nothing."""
-    wide = sum(stage.steps for stage in planned.stages if stage.name == "wide")
-    lines = _of_a_checkpoint(planned) if not wide else _of_a_wide_stage(planned, wide)
+    lines_of = _of_a_checkpoint if planned.of_checkpoint else _from_nothing
+    lines = lines_of(planned)
     if lines:
         lines.append("The evidence: docs/recommended_settings.md")
     return lines
@@ -30,20 +30,18 @@ def _of_a_checkpoint(planned: RunPlan) -> list[str]:
     return lines
 
 
-def _of_a_wide_stage(planned: RunPlan, wide: int) -> list[str]:
-    lines = []
+def _from_nothing(planned: RunPlan) -> list[str]:
+    lines, stages = [], planned.own_stages
     if planned.enlargement > _ENLARGED:
         lines.append(
             f"Advice: enlarge at most {_ENLARGED:g}×, unless you want the wide model "
             f"too. This run enlarges {planned.enlargement:.3g}×."
         )
-    share = wide / sum(s.steps for s in planned.stages if s.name in _STAGES)
+    wide = sum(stage.steps for stage in stages if stage.name == "wide")
+    share = wide / sum(stage.steps for stage in stages)
     if planned.tokens_per_parameter >= _LONG and share > _WIDE:
         lines.append(
             f"Advice: from {_LONG:g} tokens per parameter on, keep the wide stage to "
             f"10 to {_WIDE:.0%} of the steps. This run has {share:.0%}."
         )
     return lines
-
-
-_STAGES = ("wide", "pruning", "recovery")

@@ -59,6 +59,7 @@ class RunPlan:
     compiled: dict[Sizes, CompiledStep]  # empty if no compiler was asked
     target: Target | None
     enlargement: float  # FFN width of the wide model over that of the narrow one
+    of_checkpoint: bool  # whether it begins with a preset
 
     @property
     def kinds(self) -> list[Kind]:
@@ -68,8 +69,12 @@ class RunPlan:
     @property
     def tokens_per_parameter(self) -> float:
         """float, tokens that the pruned model reads per parameter that it keeps."""
-        steps = [stage for stage in self.stages if stage.name not in (ALONE, SCRATCH)]
-        return sum(stage.tokens for stage in steps) / self.parameters[1]
+        return sum(stage.tokens for stage in self.own_stages) / self.parameters[1]
+
+    @property
+    def own_stages(self) -> list[StagePlan]:
+        """List of the stages of the pruned model, without those of its rivals."""
+        return [stage for stage in self.stages if stage.name not in (ALONE, SCRATCH)]
 
     def hours(self, utilisation: float) -> float | None:
         """Hours of all stages at a share of the peak rate; None: there is no target."""
@@ -139,6 +144,7 @@ def plan(
         compiled,
         target,
         wide.neurons / narrow.neurons,
+        config.model.preset is not None,
     )
 
 

@@ -1,5 +1,6 @@
 """What `keras-idea plan` says of a run, counted by hand."""
 
+import dataclasses
 import pathlib
 import re
 
@@ -136,9 +137,10 @@ def test_advice_follows_from_the_run(in_folder):
     assert told[0].endswith("This run has 50%.") and len(told) == 2
     short = long.replace("20_000", "8").replace("19_997", "9")
     assert advice(plan(parse_config(short, "tiny"))) == []
-    here = long.replace("enlarge_steps = 20_000", "enlarge_steps = 0")
-    told = advice(plan(parse_config(here, "tiny")))
+    planned = plan(parse_config(short, "tiny"))
+    told = advice(dataclasses.replace(planned, of_checkpoint=True))
     assert told[0].startswith("Advice: set `distillation.teacher`")
+    assert not planned.of_checkpoint
 
 
 def test_a_text_that_is_read_too_often_is_warned_of_first(in_folder, capsys):
