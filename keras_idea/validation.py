@@ -39,7 +39,10 @@ def check_int(
         or (minimum is not None and number < minimum)
         or (maximum is not None and number > maximum)
     ):
-        raise ArgumentError(f"`{name}` must be {allowed}. Received: {name}={value!r}.")
+        must_be = "is required:" if value is None else "must be"
+        raise ArgumentError(
+            f"`{name}` {must_be} {allowed}. Received: {name}={value!r}."
+        )
     return number
 
 

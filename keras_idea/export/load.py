@@ -69,7 +69,9 @@ def find_model(path: str | os.PathLike, purpose: str = "export") -> str:
             return str(preset)
     if (folder / "narrow.keras").is_file():
         return str(folder / "narrow.keras")
-    if not folder.is_dir():
+    if folder.is_file():
+        found = "it is a file"
+    elif not folder.is_dir():
         found = "there is no such folder"
     elif (folder / "config.toml").is_file():
         found = "its run has not come to its end"

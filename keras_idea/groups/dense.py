@@ -25,7 +25,11 @@ _LOUD = frozenset(
     Softplus Subtract TrueDivide""".split()
 )
 _OPAQUE = "a layer that holds it cannot be looked into"
-_END = "it enters or leaves a model, or a layer that cannot be looked into"
+_OUTPUT = "it is an output of the model"
+_INPUT = "it is combined with an input of the model"
+_END = (
+    "it enters a nested model, or enters or leaves a layer that cannot be looked into"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,7 +94,7 @@ def find_dense_groups(model: keras.layers.Layer) -> Found[DenseGroup]:
     >>> [group.hidden_dim for group in found.groups]
     [8]
     >>> list(found.left_out.values())
-    ['it enters or leaves a model, or a layer that cannot be looked into']
+    ['it is an output of the model']
     """
     dense = [layer for layer in walk(model) if is_dense(layer) and layer.built]
     if not dense or not student_of(model).built:
@@ -102,7 +106,7 @@ def find_dense_groups(model: keras.layers.Layer) -> Found[DenseGroup]:
     axes = Axes()
     for layer, activation in zip(dense, activations, strict=True):
         axes.join(_columns(layer), _columns(layer))
-        for tensor in activation.ends:
+        for tensor in (*activation.inputs, *activation.outputs):
             axes.join(_columns(layer), id(tensor))
         reason = why_not_plain(layer)
         if reason is not None:
@@ -112,8 +116,10 @@ def find_dense_groups(model: keras.layers.Layer) -> Found[DenseGroup]:
     for call in calls:
         _follow(call, axes, kernels)
     for each in recordings:
-        for tensor in each.ends:
-            axes.settle(id(tensor), _END)
+        ends = ((_OUTPUT, each.outputs), (_INPUT, each.inputs), (_END, each.ends))
+        for reason, tensors in ends:
+            for tensor in tensors:
+                axes.settle(id(tensor), reason)
         for layer in [kernels[id(v)] for v in each.read if id(v) in kernels]:
             _settle(layer, axes, "a layer computes with its kernel")
         for opaque in each.opaque.keys() - recording.opaque.keys():

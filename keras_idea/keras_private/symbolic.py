@@ -44,13 +44,17 @@ class Recording:
 
     Attributes:
         calls: list of `Call`, in their order.
-        ends: list of `KerasTensor`, what goes in and what comes out.
+        inputs, outputs: lists of `KerasTensor`, what goes into the layer and comes out.
+        ends: list of `KerasTensor`, what goes into a model in it, and into and out of
+            what could not be looked into.
         opaque: dict, layers that could not be looked into -> what was raised.
         read: list of the variables whose values were read by another layer than their
             own, or by a composite layer's call.
     """
 
     calls: list[Call] = dataclasses.field(default_factory=list)
+    inputs: list[keras.KerasTensor] = dataclasses.field(default_factory=list)
+    outputs: list[keras.KerasTensor] = dataclasses.field(default_factory=list)
     ends: list[keras.KerasTensor] = dataclasses.field(default_factory=list)
     opaque: dict[keras.layers.Layer, Exception] = dataclasses.field(
         default_factory=dict
@@ -75,7 +79,7 @@ def record(
     recorded = _recorded(recording, looked_into)
     with keras.StatelessScope(), begun_as_zeros(layer.variables), recorded:
         while todo:
-            _begin(todo.pop(), recording, training)
+            _begin(todo.pop(), layer, recording, training)
             for opaque in recording.opaque.keys() - seen:
                 seen.add(opaque)
                 todo += [part for part in opaque._layers if looked_into(part)]
@@ -115,7 +119,12 @@ def call_like(layer: keras.layers.Layer, known: keras.layers.Layer) -> None:
     layer(*arguments, **named)
 
 
-def _begin(layer: keras.layers.Layer, recording: Recording, training: bool) -> None:
+def _begin(
+    layer: keras.layers.Layer,
+    recorded: keras.layers.Layer,
+    recording: Recording,
+    training: bool,
+) -> None:
     """Records a call of a layer on what it was built for, if that is known."""
     try:
         arguments, named = _example_of(layer)
@@ -126,7 +135,11 @@ def _begin(layer: keras.layers.Layer, recording: Recording, training: bool) -> N
     except Exception as error:
         recording.opaque.setdefault(layer, error)
         return
-    recording.ends += _tensors((arguments, named, outputs))
+    inputs, outputs = _tensors((arguments, named)), _tensors(outputs)
+    if layer is recorded:
+        recording.inputs, recording.outputs = inputs, outputs
+    else:
+        recording.ends += [*inputs, *outputs]
 
 
 def _example_of(layer: keras.layers.Layer) -> tuple[tuple, dict[str, Any]]:

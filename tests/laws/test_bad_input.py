@@ -85,7 +85,7 @@ def fit(callback, data, model=None, compile_model=True, **arguments):
 
 def test_nothing_that_can_be_pruned(data):
     model = keras.Sequential([keras.Input((5, 8)), keras.layers.Dense(1, name="out")])
-    said = "no FFN whose neurons can be pruned.*out: it enters or leaves a model"
+    said = "no FFN whose neurons can be pruned.*out: it is an output of the model"
     with pytest.raises(ValueError, match=said):
         fit(prune(), data, model)
 

@@ -116,7 +116,8 @@ INPUTS = {
     "config preset nowhere": (
         TRAIN,
         m.config('[model]\npreset = "nowhere"\n[data]\ntext = "text.txt"'),
-        "`model.preset` gives no model to prune: .*Received: preset='nowhere'. Set",
+        "`model.preset` gives no model to prune: it is neither a folder here.*"
+        "Received: preset='nowhere'. Set",
     ),
     # Text.
     "text missing": (TRAIN, {"text.txt": m.is_gone}, "No text at 'text.txt'"),

@@ -129,9 +129,9 @@ def check_text(name: str, value: object) -> str:
 
 def check_kept(name: str, value: Any) -> int | float:
     """`value` if it is a whole number of neurons or heads, or the fraction kept."""
-    if not isinstance(value, float):
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
         return whole()(name, value)
-    if not 0.0 < value < 1.0:
+    if not isinstance(value, float) or not 0.0 < value < 1.0:
         raise ArgumentError(
             f"`{name}` must be a whole number >= 1 to keep, or a fraction of all in "
             f"(0, 1). Received: {name}={value!r}."

@@ -20,6 +20,9 @@ from keras_idea.keras_private.variables import without_parameters, without_value
 from keras_idea.runs.config.model_table import ModelConfig
 from keras_idea.runs.config.sizes import Sizes
 
+# How KerasHub's message begins where a preset is not found (0.32).
+_UNKNOWN = "Unknown preset identifier"
+
 
 @dataclasses.dataclass(frozen=True)
 class HubSource:
@@ -195,8 +198,14 @@ def loading(preset: str | None) -> Iterator[None]:
         yield
     # From many places: no such folder, no such handle, no network, no FFN to prune.
     except Exception as error:
+        reason = " ".join(str(error).split())
+        if reason.startswith(_UNKNOWN):  # what follows lists ways, but not this name's
+            reason = (
+                "it is neither a folder here, nor a built-in preset of KerasHub, nor a "
+                "handle such as 'hf://user/name'."
+            )
         raise ConfigError(
-            f"`model.preset` gives no model to prune: {' '.join(str(error).split())} "
+            f"`model.preset` gives no model to prune: {reason} "
             f"Received: preset={preset!r}. Set `model.preset` to the folder or handle "
             "of a preset of a KerasHub CausalLM with its tokenizer."
         ) from error

@@ -66,7 +66,7 @@ def two_layers(between, activation="relu"):
 @pytest.mark.parametrize(
     "between, reason",
     [
-        (lambda x, h, down: (down(h), h), "enters or leaves a model"),
+        (lambda x, h, down: (down(h), h), "is an output of the model"),
         (lambda x, h, down: down(h[..., ::-1]), "operation GetItem"),
         (lambda x, h, down: down(ops.softmax(h)), "operation Softmax"),
         (lambda x, h, down: down(keras.layers.Activation("softmax")(h)), "Softmax"),
@@ -83,6 +83,14 @@ def test_left_out(between, reason):
     found = find_dense_groups(two_layers(between))
     assert not found.groups
     assert re.search(reason, found.left_out["up"])
+
+
+def test_neurons_added_to_an_input_are_left_out():
+    inputs = keras.Input((8,))
+    hidden = inputs + keras.layers.Dense(8, name="up")(inputs)
+    model = keras.Model(inputs, keras.layers.Dense(2)(hidden))
+    reason = find_dense_groups(model).left_out["up"]
+    assert reason == "it is combined with an input of the model"
 
 
 def test_a_norm_with_numbers_of_each_neuron():
