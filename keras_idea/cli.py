@@ -109,13 +109,16 @@ def _export(options: argparse.Namespace) -> None:
         raise ExportRefused("`--length` is for --onnx and --gguf. Delete `--length`.")
     if options.gguf_dtype is not None and options.gguf is None:
         raise ExportRefused("`--gguf-dtype` is for --gguf only. Delete `--gguf-dtype`.")
+    if options.quantize is not None and options.preset is None:
+        raise ExportRefused("`--quantize` is for --preset only. Delete `--quantize`.")
     kinds = {"preset": PRESET, "hf": HF, "gguf": GGUF, "onnx": ONNX}
     for name, kind in kinds.items():  # before the model is loaded, which takes longer
         if getattr(options, name) is not None:
             check_target(getattr(options, name), kind, options.overwrite)
     model = load_run(options.run)
     if options.preset is not None:
-        export = export_preset(model, options.preset, options.overwrite)
+        how = (options.overwrite, options.quantize)
+        export = export_preset(model, options.preset, *how)
     elif options.hf is not None:
         export = export_hf(model, options.hf, options.overwrite)
     elif options.gguf is not None:

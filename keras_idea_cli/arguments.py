@@ -163,6 +163,11 @@ def _add_export(commands: _Commands) -> None:
         help="of the matrices in a GGUF file (default float32)",
     )
     export.add_argument(
+        "--quantize",
+        choices=("int8",),
+        help="of the matrices and embeddings in a preset (default: not quantized)",
+    )
+    export.add_argument(
         "--length",
         type=int,
         metavar="TOKENS",

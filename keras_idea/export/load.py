@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import zipfile
 
 import keras
@@ -26,7 +27,8 @@ def load_run(
             preset folder, or a preset's handle, "hf://...".
         purpose: str. The use of the model, for messages. Defaults to "export".
         dtype: str. Dtype of the computations; a preset's weights follow this Keras
-            policy, a decoder's stay float32. Defaults to "float32".
+            policy, a decoder's stay float32. A quantized preset keeps its own.
+            Defaults to "float32".
 
     Returns:
         A KerasHub `CausalLM`, or the `keras.Model` of this package's decoder.
@@ -94,11 +96,13 @@ def reads_bytes(model: keras.Model) -> bool:
     return not is_task(model) and size in (NUM_BYTES, NUM_BYTES + 1)
 
 
-def _load_preset(preset: str, dtype: str) -> keras.Model:
+def _load_preset(preset: str, dtype: str | None) -> keras.Model:
     hub = require("keras_hub", "A KerasHub model", "hub", ExportRefused)
     tokenizer = "://" in preset or (pathlib.Path(preset) / "tokenizer.json").is_file()
     # Where there is none KerasHub would not load a backbone's preset.
     options = {} if tokenizer else {"preprocessor": None}
+    if is_quantized(preset):
+        dtype = None  # its own: KerasHub reads its weights as no other
     try:
         lm = hub.models.CausalLM.from_preset(preset, dtype=dtype, **options)
         if tokenizer and lm.preprocessor is None:
@@ -111,6 +115,19 @@ def _load_preset(preset: str, dtype: str) -> keras.Model:
             f"The preset {preset!r} cannot be loaded as a KerasHub CausalLM: "
             f"{error} {_MEND}"
         ) from error
+
+
+def is_quantized(preset: str | os.PathLike) -> bool:
+    """bool, whether a preset folder holds a quantized model, as Keras's `quantize`."""
+    config = pathlib.Path(preset) / "config.json"
+    try:
+        text = config.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return False
+    return (
+        re.search(r'"(Quantized|QuantizedFloat8|Int4|GPTQ|AWQ)DTypePolicy"', text)
+        is not None
+    )
 
 
 def _load_decoder(file: pathlib.Path) -> keras.Model:

@@ -2,6 +2,8 @@
 
 import os
 import pathlib
+import warnings
+from typing import Any
 
 import keras
 
@@ -12,6 +14,7 @@ from keras_idea.export.result import Export
 from keras_idea.export.stock import stock
 from keras_idea.export.target import ExportKind, check_target, replacing_target
 from keras_idea.export.tokenizer_check import first_difference
+from keras_idea.validation import check_choice
 
 PRESET = ExportKind(
     "a KerasHub preset",
@@ -34,8 +37,15 @@ _TOLERANCES = {"float32": 1e-5}
 _HALF_TOLERANCE = 1e-2
 
 
+#: Ways to quantize a preset; KerasHub 0.32 computes int4 otherwise once it is loaded.
+QUANTIZED = ("int8",)
+
+
 def export_preset(
-    model: keras.Model, path: str | os.PathLike, overwrite: bool = False
+    model: keras.Model,
+    path: str | os.PathLike,
+    overwrite: bool = False,
+    quantize: str | None = None,
 ) -> Export:
     """Saves a narrow model as a preset that stock KerasHub loads.
 
@@ -48,6 +58,9 @@ def export_preset(
             Mistral if heads were pruned).
         path: str or path. The folder.
         overwrite: bool. Whether to replace an earlier preset. Defaults to False.
+        quantize: str or None. "int8" stores matrices and embeddings in 8 bits, by
+            Keras's own `quantize`. The model itself keeps its weights. Defaults to
+            None.
 
     Returns:
         `Export`.
@@ -60,16 +73,22 @@ def export_preset(
     >>> print(export_preset(ki.compact(lm), "narrow"))
     narrow: a KerasHub preset, Llama3CausalLM; loaded back: ... tokens equal.
     """
+    check_choice("quantize", quantize, (None, *QUANTIZED))
     check_target(path, PRESET, overwrite)
     source = stock(model)
+    subject, notes = source.subject, (*source.notes, *_precision(source.lm))
     size = weights_bytes(source.lm.count_params(), len(source.lm.variables))
     with replacing_target(path, size) as temporary:
         source.lm.save_to_preset(str(temporary))
+        if quantize is not None:
+            quantized = _quantized(temporary, source.lm, quantize)
+            subject = model_subject(quantized)
+            notes = (*notes, f"Its logits are those of {quantize}, not the model's.")
         _check_stock(temporary)
-        loaded = _load(temporary, source.lm)
+        loaded = _load(temporary, source.lm, quantize)
         tolerance = _TOLERANCES.get(source.lm.compute_dtype, _HALF_TOLERANCE)
         match = compare(
-            source.subject,
+            subject,
             model_subject(loaded),
             source.vocabulary_size,
             tolerance,
@@ -80,7 +99,17 @@ def export_preset(
             if other:
                 raise ExportFailed(f"The preset's tokenizer is another one: {other}")
     what = f"a KerasHub preset, {source.name}"
-    return Export(path, what, match, (*source.notes, *_precision(source.lm)))
+    return Export(path, what, match, notes)
+
+
+def _quantized(path: pathlib.Path, lm: keras.Model, quantize: str) -> keras.Model:
+    """Replaces a preset by its quantized model, which is returned."""
+    quantized: Any = _load(path, lm)
+    # Not the task: `quantize` of Keras 3.15 stops at its tokenizer.
+    with warnings.catch_warnings(action="ignore"):  # of layers without a matrix
+        quantized.backbone.quantize(quantize)
+    quantized.save_to_preset(str(path))
+    return quantized
 
 
 def _precision(lm: keras.Model) -> tuple[str, ...]:
@@ -94,13 +123,15 @@ def _precision(lm: keras.Model) -> tuple[str, ...]:
     )
 
 
-def _load(path: pathlib.Path, lm: keras.Model) -> keras.Model:
+def _load(
+    path: pathlib.Path, lm: keras.Model, quantize: str | None = None
+) -> keras.Model:
     import keras_hub
 
+    # A quantized preset names its own.
+    dtype = lm.backbone.dtype_policy if quantize is None else None
     try:
-        loaded = keras_hub.models.CausalLM.from_preset(
-            str(path), dtype=lm.backbone.dtype_policy
-        )
+        loaded = keras_hub.models.CausalLM.from_preset(str(path), dtype=dtype)
     except Exception as error:
         raise ExportFailed(f"KerasHub cannot load its preset back: {error}") from error
     if type(loaded) is not type(lm):

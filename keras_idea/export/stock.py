@@ -14,6 +14,7 @@ from keras_idea.finding.find import UNITS
 from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.hub.inputs import text_inputs
 from keras_idea.hub.rebuild import mend_get_config, rebuild_task
+from keras_idea.keras_private.layer_walk import walk
 from keras_idea.surgery import find_groups
 
 _BYTES = (
@@ -78,6 +79,7 @@ def stock(model: keras.Model) -> Stock:
             "Language models of KerasHub (`CausalLM`) can be exported. Received: "
             f"{type(lm).__name__}."
         )
+    _check_not_quantized(lm)
     check_text_alone(lm)
     mend_get_config(lm.backbone)
     source = Stock(lm, model_subject(model))
@@ -95,6 +97,16 @@ def check_text_alone(lm: keras.Model) -> None:
         raise ExportRefused(
             f"Models of text alone can be exported, so that it can be checked. {error}"
         ) from error
+
+
+def _check_not_quantized(lm: keras.Model) -> None:
+    for layer in walk(lm):
+        mode = getattr(layer, "quantization_mode", None)
+        if mode is not None:
+            raise ExportRefused(
+                f"'{layer.name}' of {type(lm).__name__} is quantized ({mode}). Export "
+                "the model or the run that was quantized."
+            )
 
 
 def check_compacted(model: keras.Model) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import keras
 
 from keras_idea.errors import ArgumentError, ConfigError, MissingPackage
+from keras_idea.export.load import is_quantized
 from keras_idea.extras import require
 from keras_idea.finding.find_heads import find_heads
 from keras_idea.hub.families import HUB_FAMILIES
@@ -162,6 +163,8 @@ def source_of_preset(shape: ModelConfig, dtype: str) -> HubSource:
     """
     hub, preset = keras_hub(), shape.preset
     with loading(preset):
+        if preset is not None and is_quantized(preset):
+            raise ArgumentError("It is quantized. Prune first, then quantize.")
         backbone = backbone_outline(preset, dtype)
         ffns = hub_ffns(backbone)
         if any(ffn.layout.experts for ffn in ffns):

@@ -6,7 +6,7 @@ import pytest
 
 import keras_idea as ki
 from keras_idea.errors import ExportFailed, ExportRefused
-from keras_idea.export import export_hf, export_onnx, export_preset
+from keras_idea.export import export_hf, export_onnx, export_preset, load_run
 from keras_idea.models import DecoderConfig, decoder
 from tests.support.exports import listing, logits, own_decoder
 from tests.support.hub_models import tiny_lm
@@ -31,6 +31,31 @@ class TestPreset:
         np.testing.assert_allclose(logits(loaded, ids), logits(lm, ids), atol=1e-5)
         tokens = np.asarray(loaded.preprocessor.tokenizer(TEXT))
         np.testing.assert_array_equal(tokens, lm.preprocessor.tokenizer(TEXT))
+
+    @pytest.mark.daily("torch", why="takes 20 s on jax, 12 s on tensorflow")
+    def test_quantized(self, tmp_path):
+        """As Keras's own `quantize` of the backbone; the model keeps its weights."""
+        import keras_hub
+
+        lm = tiny_lm("llama3", num_layers=1)
+        before = lm.get_weights()
+        export = export_preset(lm, tmp_path / "preset", quantize="int8")
+        assert "logits are those of int8" in str(export)
+        for a, b in zip(before, lm.get_weights(), strict=True):
+            np.testing.assert_array_equal(a, b)
+        loaded = keras_hub.models.CausalLM.from_preset(str(tmp_path / "preset"))
+        ids = np.arange(32, dtype="int32").reshape(2, 16)
+        apart = np.abs(logits(loaded, ids) - logits(lm, ids)).max()
+        assert 0 < apart < 0.05 * np.abs(logits(lm, ids)).max()
+        lm.backbone.quantize("int8")
+        np.testing.assert_allclose(logits(loaded, ids), logits(lm, ids), atol=1e-6)
+        # It is evaluated, but not exported again.
+        again = load_run(tmp_path / "preset")
+        np.testing.assert_allclose(logits(again, ids), logits(lm, ids), atol=1e-6)
+        with pytest.raises(ExportRefused, match=r"is quantized \(int8\). Export"):
+            export_hf(again, tmp_path / "hf")
+        with pytest.raises(ValueError, match="`quantize` must be one of None, 'int8'"):
+            export_preset(lm, tmp_path / "other", quantize="int4")
 
     @pytest.mark.skipif(BACKEND == "jax", reason="compiles each operation once more")
     def test_half_precision_is_compared_in_it(self, tmp_path):
