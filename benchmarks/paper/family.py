@@ -43,33 +43,43 @@ def carry_out(family: Family, corpus, seed: int, judge) -> dict[str, dict]:
     Returns:
         dict of a row's name to a dict: bits, width, tokens and flops.
     """
-    scale, steps, found = family.scale, family.steps, {}
-    tokens = scale.tokens_a_step
+    scale, found = family.scale, {}
+    if family.shape == family.shapes[0]:
+        found |= members(ONE_RUN, family, corpus, seed, judge)
+    for stages in family.apart(family.steps.times(family.share())).values():
+        end = None
+        for stage in stages:
+            end = run_stage(stage, scale, corpus, seed, end)
+        found |= _record("a run each", family, end, stages, judge)
+        alone = family.scratch(end.width, family.flops(stages))
+        narrow = run_stage(alone, scale, corpus, seed)
+        found |= _record("from scratch", family, narrow, [alone], judge)
+    return found
 
-    def note(name, end, stages):
-        found[f"{end.width} neurons, {name}"] = {
-            "bits": judge(end),
-            "width": end.width,
-            "tokens": sum(stage.steps for stage in stages) * tokens,
-            "flops": family.flops(stages),
-        }
 
-    first = family.shape == family.shapes[0]
-    trunk, end = family.trunk(family.widths, steps) if first else [], None
+def members(name: str, family: Family, corpus, seed: int, judge) -> dict[str, dict]:
+    """The part of `carry_out` that is made in one run, each width under a name."""
+    scale, steps, found, end = family.scale, family.steps, {}, None
+    trunk = family.trunk(family.widths, steps)
     for i, stage in enumerate(trunk):
         end = run_stage(stage, scale, corpus, seed, end)
         if i:
             branch = family.branch(stage, steps)
             member = run_stage(branch, scale, corpus, seed, end)
-            note(ONE_RUN, member, [*trunk[: i + 1], branch])
-    for stages in family.apart(steps.times(family.share())).values():
-        end = None
-        for stage in stages:
-            end = run_stage(stage, scale, corpus, seed, end)
-        note("a run each", end, stages)
-        alone = family.scratch(end.width, family.flops(stages))
-        note("from scratch", run_stage(alone, scale, corpus, seed), [alone])
+            way = [*trunk[: i + 1], branch]
+            found |= _record(name, family, member, way, judge)
     return found
+
+
+def _record(name, family, end, stages, judge):
+    steps = sum(stage.steps for stage in stages)
+    record = {
+        "bits": judge(end),
+        "width": end.width,
+        "tokens": steps * family.scale.tokens_a_step,
+        "flops": family.flops(stages),
+    }
+    return {f"{end.width} neurons, {name}": record}
 
 
 def chosen(results: dict[str, dict]) -> dict[str, tuple[float, str]]:
