@@ -95,8 +95,8 @@ def family_table() -> str:
     return (
         f"{table(lines)}\n\nEach rival uses the best of its peaks and curves, chosen "
         "in hindsight. The one run uses the peak and the curve that were best with a "
-        "seed outside the table. That seed tried each peak once, and only one curve for "
-        "the one run."
+        "seed outside the table. That seed tried each peak once, and only one curve "
+        "for the one run."
     )
 
 

@@ -112,8 +112,8 @@ def why_restarted() -> str:
         for name in names
     ]
     return (
-        f"{steps[1]:,} steps are far from enough to train these models fully. The scratch "
-        f"baseline still gains {plain(half)} bits per byte from {steps[0]:,} to "
+        f"{steps[1]:,} steps are far from enough to train these models fully. The "
+        f"scratch baseline still gains {plain(half)} bits per byte from {steps[0]:,} to "
         f"{steps[1]:,} steps, and {plain(longer)} from there to {steps[2]:,}."
     )
 
@@ -134,8 +134,8 @@ def errors() -> str:
         "that half width, in a single test. Tables 4 to 12 compare "
         f"{count.settings} rows with a reference: {shown[0]} differences are "
         f"significant, {shown[1]} after Holm's correction. "
-        f"With 80% power, they could detect {span([count.least, count.most])} bits; the "
-        f"paper's effect is about {PAPER_EFFECT:.3f}. {ONE_CPU}"
+        f"With 80% power, they could detect {span([count.least, count.most])} bits; "
+        f"the paper's effect is about {PAPER_EFFECT:.3f}. {ONE_CPU}"
     )
 
 
