@@ -113,8 +113,8 @@ def why_restarted() -> str:
     ]
     return (
         f"{steps[1]:,} steps are far from enough to train these models fully. The "
-        f"scratch baseline still gains {plain(half)} bits per byte from {steps[0]:,} to "
-        f"{steps[1]:,} steps, and {plain(longer)} from there to {steps[2]:,}."
+        f"scratch baseline still gains {plain(half)} bits per byte from {steps[0]:,} "
+        f"to {steps[1]:,} steps, and {plain(longer)} from there to {steps[2]:,}."
     )
 
 

@@ -59,7 +59,7 @@ def by_train_on_batch(model, prune, batches, epochs):
 """
 ## Write a loop from scratch
 
-These loops follow Keras's guides "Writing a training loop from scratch", with three
+These loops follow Keras's guides "Writing a training loop from scratch". Follow three
 rules:
 
 - Compile the model with the loop's optimizer, so that the callback finds it.
@@ -72,7 +72,7 @@ rules:
 
 Read the state from the model at the beginning of an epoch, and write it back before the
 epoch ends. The callback reads the model then and may change its shapes. `jax.jit`
-compiles the step function again for the new shapes; you do nothing.
+compiles the step function again for the new shapes.
 """
 
 
@@ -154,7 +154,7 @@ def by_hand_on_tensorflow(model, optimizer, loss_fn, prune, batches, epochs):
 ### PyTorch
 
 Use Keras's optimizer, as in Keras's guide. The callback cannot follow an optimizer of
-`torch.optim`: at the end of the first epoch the run stops with an error that says so.
+`torch.optim`: at the end of the first epoch, the run stops with an error that says so.
 """
 
 
