@@ -1,4 +1,4 @@
-"""A hook of mkdocs: in the search, pages of results and decisions come last."""
+"""A hook of mkdocs: in the search, answers come first, results and decisions last."""
 
 from typing import Any
 

@@ -15,11 +15,6 @@ last checkpoint. You also log the run for TensorBoard.
 
 You need a backend and `pip install "keras-idea[data,tensorboard]"`. In a run's TOML
 file, the same settings are in the tables `[corpus]` and `[run]`.
-
-## Tokenize documents
-
-`build_cache` tokenizes the documents once and packs the tokens, without padding, into a
-cache on disk.
 """
 
 import os
@@ -48,8 +43,12 @@ cache = build_cache(source, vocabulary, "cache")
 batches = TokenBatches(cache, length=32, batch_size=16, seed=0)
 
 """
-Each epoch reads every window once, in a new order. A bad record raises an error; with
-`on_bad="skip"`, it is counted and skipped. A truncated file always raises an error.
+## Tokenize documents
+
+Above, `build_cache` tokenizes the documents once and packs the tokens, without padding,
+into a cache on disk. Each epoch reads every window once, in a new order. A bad record
+raises an error; with `on_bad="skip"`, it is counted and skipped. A truncated file
+always raises an error.
 
 ## Train with checkpoints
 

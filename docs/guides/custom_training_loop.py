@@ -11,8 +11,7 @@ Accelerator: None
 ## Goal
 
 You prune a model without `fit`: in a loop over `train_on_batch`, and in loops from
-scratch on JAX, TensorFlow and PyTorch. Keras's own `CallbackList` calls the callback in
-these loops.
+scratch on JAX, TensorFlow and PyTorch.
 
 You need a backend; the variable KERAS_BACKEND chooses it ("jax", "tensorflow" or
 "torch"). If you call `fit` with your own `train_step`, you need no change.
@@ -39,7 +38,7 @@ loss.
 
 ## Loop over `train_on_batch`
 
-This loop is the same on every backend.
+This loop is the same on every backend. Keras's own `CallbackList` calls the callback.
 """
 
 

@@ -14,8 +14,7 @@ You prune a stock KerasHub model with one callback and convert nothing. At the e
 have a narrow stock model with a smaller `intermediate_dim`, saved by KerasHub's own
 `save_to_preset`.
 
-You need a backend and `pip install "keras-idea[hub]"`. The saved model loads without
-this package.
+You need a backend and `pip install "keras-idea[hub]"`.
 """
 
 import os

@@ -10,9 +10,8 @@ Accelerator: None
 """
 ## Goal
 
-You train a wide model, prune it in the middle of `fit`, and end with a narrow model.
-You use `ki.PrunableGatedFFN`, a gated feed-forward network (FFN) that shows its pruning
-state: `mask`, `scores` and `width`.
+You train a wide model and prune it in the middle of `fit`. You use `PrunableGatedFFN`,
+a gated feed-forward network (FFN) that shows its `mask`, `scores` and `width`.
 
 You need only a backend. If your model has `Dense` layers, start with [Prune
 any Keras model](any_keras_model.md): they are pruned in the same way.
