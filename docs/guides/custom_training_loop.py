@@ -33,8 +33,8 @@ scaled ones.
 
 The callback follows the `call` of the model. It cannot see what your `train_step` or
 `compute_loss` does with hidden activations. If one of them reads the neurons of an FFN,
-for example for a penalty, leave that FFN out with `groups=`: narrowing would change the
-loss.
+for example for a penalty, narrowing would change the loss. Leave that FFN out with
+`groups=`.
 
 ## Loop over `train_on_batch`
 

@@ -146,8 +146,8 @@ print("greatest difference of a logit:", difference.max())
   `target_flops`.
 
 In our measurements, a second warm-up of the learning rate when pruning begins was
-better in short runs, and in long runs in which more than half of the neurons are
-pruned. For this, use `ki.StagedSchedule([(whole, begin), (again, rest)])` with two
+better in short runs. It was also better in long runs that prune more than half of the
+neurons. For this, use `ki.StagedSchedule([(whole, begin), (again, rest)])` with two
 schedules and their steps.
 
 ## Next steps
