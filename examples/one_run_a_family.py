@@ -1,11 +1,11 @@
-"""Models of three widths from one run: each is a part of the one before.
+"""Trains models of three widths in one run: each is a part of the wider one.
 
     KERAS_BACKEND=jax python examples/one_run_a_family.py
 
-A language model of bytes is trained wide at a constant learning rate, then pruned to
-96, 64 and 32 neurons an FFN, one after another. From each width a copy recovers while
-its rate decays, and is left as family/96.keras and so on. For the same operations that
-is better than training three models: see docs/when_does_it_pay.md.
+A language model of bytes trains wide at a constant learning rate. Then its FFN width
+falls to 96, 64 and 32. At each width, a copy recovers while its learning rate decays,
+and is saved as family/96.keras and so on. At equal FLOPs, this is better than training
+three models: see docs/when_does_it_pay.md.
 """
 
 import math
@@ -32,7 +32,7 @@ def decoder():
 
 
 def main():
-    """Trains the family; prints what each member says of held-out text."""
+    """Trains the family; prints the loss of each member on held-out text."""
     keras.utils.set_random_seed(0)
     corpus, folder = ki.data.load_text("stdlib"), pathlib.Path("family")
     folder.mkdir(exist_ok=True)
@@ -55,7 +55,7 @@ def main():
     done = 0
     for width in WIDTHS:
         begin = done if done else ENLARGE
-        # Counted from the optimizer's first step on, over all of these `fit`s.
+        # Steps count from the optimizer's first step, over all of these `fit`s.
         prune = ki.IdeaPruneCallback(width, begin_step=begin, prune_steps=PRUNE)
         fit(model, done, begin + PRUNE - done, 1, prune)
         done = begin + PRUNE

@@ -1,10 +1,11 @@
-"""A small Llama 3 with a tokenizer of its own, trained on a folder of text.
+"""Trains a small Llama 3 with its own tokenizer on a folder of text.
 
     python examples/pretrain_llama3.py TEXT runs/small    # TEXT: a file or a folder
 
-Nothing is pruned here: it makes the checkpoint that examples/prune_a_checkpoint.toml
-prunes, where none can be fetched. 1.6 million parameters, 2,048 tokens by byte pairs,
-8 million tokens read: 40 minutes on one core of two. Killed, the same command resumes.
+Nothing is pruned here. If you cannot download a checkpoint, use this one with
+examples/prune_a_checkpoint.toml. The model has 1.6 million parameters and a vocabulary
+of 2,048 byte pairs. It trains on 8 million tokens, in 40 minutes on one core of two. If
+it is killed, the same command resumes it.
 """
 
 import sys

@@ -1,10 +1,10 @@
-"""A KerasHub preset, a third narrower, recovered with itself as the teacher.
+"""Prunes a third of a KerasHub preset's neurons, with the original model as teacher.
 
     make demo                                    # makes runs/demo/preset
     python examples/prune_a_checkpoint.py        # or the path of another preset
 
-The Python form of examples/prune_a_checkpoint.toml: `keras.distillation.Distiller` is
-what `fit` is called of, and the callback prunes its student.
+This is examples/prune_a_checkpoint.toml in Python. You call `fit` of Keras's own
+`keras.distillation.Distiller`, and the callback prunes its student.
 """
 
 import sys
@@ -22,7 +22,7 @@ PRUNE_STEPS, RECOVER_STEPS, BATCH, LENGTH = 100, 200, 32, 64
 def main() -> tuple[float, float]:
     """Prunes and saves the narrow preset; returns bits per byte before and after."""
     keras.utils.set_random_seed(0)
-    # Trained on tokens: beside an unused preprocessor Keras on jax predicts slowly.
+    # They train on tokens. On JAX, an unused preprocessor makes Keras predict slowly.
     teacher = keras_hub.models.CausalLM.from_preset(PRESET, preprocessor=None)
     student = keras_hub.models.CausalLM.from_preset(PRESET, preprocessor=None)
     preprocessor = keras_hub.models.CausalLMPreprocessor.from_preset(PRESET)

@@ -1,12 +1,12 @@
-"""Prunes in several processes with torch's DistributedDataParallel.
+"""Prunes in several processes with PyTorch's DistributedDataParallel.
 
     torchrun --nproc-per-node=2 examples/prune_ddp.py
 
-Each process reads its own half of every batch; torch averages the gradients over the
-processes while they are computed, and the Keras optimizer, in which the neurons are
-scored, takes the same step in all of them. The callback is called by hand, as in any
-loop of one's own (docs/guides/custom_training_loop.py). When the model becomes narrow
-its parameters are new ones, which a new wrapper must be told of.
+Each process reads its own half of every batch. PyTorch averages the gradients over the
+processes. The Keras optimizer, in which the neurons are scored, takes the same step in
+each process. The loop calls the callback itself, as in
+docs/guides/custom_training_loop.py. When the model becomes narrow, it has new
+parameters, so the loop wraps it again.
 """
 
 import gc
@@ -26,11 +26,11 @@ STEPS, BATCH = 24, 16
 
 
 def main() -> tuple[list[float], list[int]]:
-    """Trains; returns the loss of each step and the neurons that are left."""
+    """Trains; returns the loss of each step and the active neurons."""
     dist.init_process_group("gloo")
     results = train()
-    # What of gloo a wrapper holds waits, when it goes, for a thread that may be waiting
-    # for Python's lock: so all of it goes before the group does.
+    # A wrapper that is freed waits for a thread of gloo, which may wait for Python's
+    # lock. So free all wrappers before the group.
     gc.collect()
     dist.destroy_process_group()
     return results

@@ -1,10 +1,10 @@
-"""Prune a small classifier while `fit` trains it.
+"""Prunes a small classifier while `fit` trains it.
 
     KERAS_BACKEND=jax python examples/prune_in_fit.py
 
-Two wide FFNs learn to tell three spirals apart; in the middle of the one `fit`
-they lose 7/8 of their neurons, and the model becomes physically narrow. On 2 CPU
-cores it takes about 15 s and ends at a test accuracy of 0.99 or more.
+Two wide FFNs learn to distinguish three spirals. In the middle of `fit`, 7/8 of their
+neurons are pruned and the model becomes narrow. This takes about 15 s on 2 CPU cores
+and ends at a test accuracy of 0.99 or more.
 """
 
 import keras
@@ -14,7 +14,7 @@ import keras_idea as ki
 
 
 def spirals(count, arms=3, seed=0):
-    """Points on the arms of a spiral, and the arm that each lies on."""
+    """Points on the arms of a spiral, and the arm that each is on."""
     random = np.random.default_rng(seed)
     arm = random.integers(0, arms, count)
     radius = random.uniform(0.1, 1.0, count)
@@ -24,7 +24,7 @@ def spirals(count, arms=3, seed=0):
 
 
 def main():
-    """Trains wide, prunes and recovers in one `fit`; prints what is left."""
+    """Trains wide, prunes and recovers in one `fit`; prints size and accuracy."""
     keras.utils.set_random_seed(0)
     x, y = spirals(20_000)
     steps = 600  # 20,000 points in batches of 100, three times

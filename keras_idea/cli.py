@@ -21,11 +21,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line.
 
     Args:
-        arguments: list of str or None: those of the process.
+        arguments: list of str or None. Defaults to None: those of the process.
 
     Returns:
-        int, the exit status: 0; 2 if the run was refused, 1 if it failed, 130 if
-        it was interrupted.
+        int. The exit status: 0; 2 if the input is wrong, 1 if the run failed, 130
+        if it was interrupted.
 
     Example:
     >>> main(["plan", "run.toml"])

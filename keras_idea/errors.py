@@ -6,10 +6,10 @@ refusals are.
 
 
 class KerasIdeaError(Exception):
-    """Bad input, or something that failed. The message says what to do.
+    """The base class of this package's errors. The message says what to do.
 
     Attributes:
-        status: int, with which the command line ends: 2, refused; 1, failed.
+        status: int. The exit status of the command line: 2: bad input; 1: failure.
 
     Example:
     >>> issubclass(CheckpointError, KerasIdeaError)

@@ -33,7 +33,7 @@ def make_parser() -> argparse.ArgumentParser:
     """The `argparse` parser; `command` in its result names what is to be done."""
     parser = _Parser(
         prog="keras-idea",
-        description="Pretrain wide, prune while training, recover: in one fit.",
+        description="Trains wide, prunes while training, and recovers, in one fit.",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_train(commands)
@@ -48,17 +48,17 @@ def make_parser() -> argparse.ArgumentParser:
 def _add_train(commands: _Commands) -> None:
     train = commands.add_parser(
         "train",
-        help="train, prune and recover a model; leave a run folder",
-        description="Trains a wide language model, prunes it while it trains and "
-        "recovers it in one fit; leaves a folder with the narrow model, a picture "
-        "and a table. The same command resumes a run that was stopped, from its "
-        "last checkpoint. KERAS_BACKEND=jax|tensorflow|torch chooses the backend.",
+        help="train, prune and recover a model",
+        description="Trains a wide language model, prunes it while it trains, and "
+        "recovers it, in one fit. Writes a run folder with the narrow model, a plot "
+        "and a table. The same command resumes a stopped run from its last "
+        "checkpoint. KERAS_BACKEND=jax|tensorflow|torch chooses the backend.",
     )
     train.add_argument(
         "config",
         nargs="?",
         metavar="CONFIG.toml",
-        help="the run's description; default: a small model on the source text of "
+        help="the TOML file of the run; default: a small model on the source text of "
         "Python's standard library, about five minutes on 2 cores",
     )
     train.add_argument(
@@ -67,60 +67,59 @@ def _add_train(commands: _Commands) -> None:
     train.add_argument(
         "--overwrite",
         action="store_true",
-        help="replace the run that the folder holds",
+        help="replaces the run that the folder holds",
     )
 
 
 def _add_plan(commands: _Commands) -> None:
     plan = commands.add_parser(
         "plan",
-        help="what a run would do and cost, without training",
+        help="show what a run does and costs, without training",
         description="Prints the stages of a run: steps, tokens, widths, learning rates "
-        "and operations; and what its models take of a device, wide, at each narrowing "
-        "and narrow. Nothing is trained or made.",
+        "and operations. Estimates memory per device: wide, at each narrowing, and "
+        "narrow. Trains and creates nothing.",
     )
-    plan.add_argument("config", nargs="?", metavar="CONFIG.toml", help="as of `train`")
+    plan.add_argument("config", nargs="?", metavar="CONFIG.toml", help="as for `train`")
     plan.add_argument(
         "--devices", metavar="DATAxMODEL", help="a mesh, instead of distribution.mesh"
     )
     plan.add_argument(
         "--target",
         metavar="KIND",
-        help="v5e, v5p, v6e (with a topology: v5e:4x4), a100, h100 or h200: how long "
-        "it takes there",
+        help="estimates the time on v5e, v5p, v6e (with a topology: v5e:4x4), a100, "
+        "h100 or h200",
     )
     plan.add_argument(
         "--compile",
         action="store_true",
-        help="asks a compiler for the bytes of a step, on jax: for a TPU that need not "
-        "be there (extra `tpu`), else for this machine",
+        help="asks a compiler for the bytes of a step (on JAX): for a TPU that you "
+        "need not have (extra `tpu`), or for this machine",
     )
     plan.add_argument(
         "--without-text",
         action="store_true",
-        help="reads no text and trains no tokenizer: it is taken to have the tokens "
-        "that the run needs",
+        help="reads no text and trains no tokenizer; assumes that the text has the "
+        "tokens that the run needs",
     )
     plan.add_argument(
         "--utilisation",
         type=float,
         default=0.4,
         metavar="SHARE",
-        help="of the devices' peak rate that is made use of (default 0.4)",
+        help="the share of the devices' peak rate that the run uses (default 0.4)",
     )
     plan.add_argument(
-        "--price", type=float, metavar="AMOUNT", help="of one device and hour"
+        "--price", type=float, metavar="AMOUNT", help="the price of one device per hour"
     )
 
 
 def _add_status(commands: _Commands) -> None:
     status = commands.add_parser(
         "status",
-        help="where a run is: stage, step, loss, last checkpoint",
-        description="Prints where a run is: whether it is finished, running or "
-        "stopped, the stage, the step, the last logged loss, the last checkpoint and "
-        "the command that resumes it. Reads the run folder alone and imports no "
-        "backend.",
+        help="show the state of a run: stage, step, loss, last checkpoint",
+        description="Prints whether a run is finished, running or stopped, its stage, "
+        "its step, the last logged loss, the last checkpoint, and the command that "
+        "resumes it. Reads only the run folder and imports no backend.",
     )
     status.add_argument(
         "run",
@@ -133,11 +132,11 @@ def _add_status(commands: _Commands) -> None:
 def _add_export(commands: _Commands) -> None:
     export = commands.add_parser(
         "export",
-        help="export a run's narrow model: KerasHub, Hugging Face, llama.cpp, ONNX",
+        help="export a narrow model: KerasHub, Hugging Face, GGUF (llama.cpp), ONNX",
         description="Exports the narrow model of a run in float32, loads the export "
-        "back and compares its logits and greedy tokens with the model's. An export "
-        "that fails is not kept. KERAS_BACKEND=jax|tensorflow|torch chooses the "
-        "backend, which need not be the run's.",
+        "again, and compares its logits and greedy tokens with the model's. Does not "
+        "keep an export that fails. KERAS_BACKEND=jax|tensorflow|torch chooses the "
+        "backend, which can differ from the run's.",
     )
     export.add_argument(
         "run",
@@ -160,7 +159,7 @@ def _add_export(commands: _Commands) -> None:
     export.add_argument(
         "--gguf-dtype",
         choices=("float32", "float16", "q8_0", "q5_0", "q4_0"),
-        help="of the matrices in a GGUF file (default float32)",
+        help="the type of the matrices in a GGUF file (default float32)",
     )
     export.add_argument(
         "--quantize",
@@ -171,20 +170,20 @@ def _add_export(commands: _Commands) -> None:
         "--length",
         type=int,
         metavar="TOKENS",
-        help="of the sequence an ONNX file takes, on torch, which fixes it; of the "
-        "context of a GGUF file, where it is not the model's own",
+        help="the length of the sequences that an ONNX file takes (PyTorch fixes it), "
+        "or of the context of a GGUF file if it is not the model's own",
     )
     export.add_argument(
-        "--overwrite", action="store_true", help="replace an earlier export"
+        "--overwrite", action="store_true", help="replaces an earlier export"
     )
 
 
 def _add_evaluate(commands: _Commands) -> None:
     evaluate = commands.add_parser(
         "evaluate",
-        help="perplexity of a text, and benchmarks, of a saved model",
-        description="Judges the narrow model of a run, or a KerasHub preset, by the "
-        "perplexity of a text (a sliding window, every token predicted once) and by "
+        help="evaluate a saved model on a text and on benchmarks",
+        description="Evaluates the narrow model of a run, or a KerasHub preset, by its "
+        "perplexity on a text (a sliding window predicts every token once) and on "
         "tasks of lm-evaluation-harness (extra `eval`).",
     )
     evaluate.add_argument(
@@ -197,7 +196,7 @@ def _add_evaluate(commands: _Commands) -> None:
         "--stride",
         type=int,
         metavar="TOKENS",
-        help="from one window of the text to the next (default: half a window)",
+        help="from one window of the text to the next window (default: half a window)",
     )
     evaluate.add_argument(
         "--tasks",
@@ -207,24 +206,24 @@ def _add_evaluate(commands: _Commands) -> None:
     evaluate.add_argument(
         "--local",
         metavar="FOLDER",
-        help="takes the tasks' documents from files in this folder, not from the hub",
+        help="reads the tasks' documents from files in this folder, not from the hub",
     )
     evaluate.add_argument(
-        "--limit", type=int, metavar="N", help="documents of a task, at most"
+        "--limit", type=int, metavar="N", help="the most documents per task"
     )
     evaluate.add_argument(
         "--length",
         type=int,
         metavar="TOKENS",
-        help="that the model sees at once (default: as in its run, else 1024)",
+        help="the tokens that the model sees at once (default: as in its run, or 1024)",
     )
 
 
 def _add_report(commands: _Commands) -> None:
     report = commands.add_parser(
         "report",
-        help="one HTML page about one or several finished runs",
-        description="Writes one self-contained HTML page with the pictures and tables "
+        help="write one HTML page about one or several finished runs",
+        description="Writes one self-contained HTML page with the plots and tables "
         "of finished runs side by side, and prints the tables.",
     )
     report.add_argument("runs", nargs="+", metavar="RUN", help="run folders")

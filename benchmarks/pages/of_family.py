@@ -94,9 +94,9 @@ def family_table() -> str:
         lines.append([f"one run minus {rival}", *gaps])
     return (
         f"{table(lines)}\n\nEach rival uses the best of its peaks and curves, chosen "
-        "in hindsight. The one run uses the peak and the curve that a seed outside the "
-        "table chose. That seed tried each peak once, and only one curve for the one "
-        "run."
+        "in hindsight. The one run uses the peak and the curve that were best with a "
+        "seed outside the table. That seed tried each peak once, and only one curve "
+        "for the one run."
     )
 
 

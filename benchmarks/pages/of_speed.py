@@ -115,7 +115,7 @@ def whole_models() -> str:
         f"{_timed_table(True)}\n\nRatios of the time of a training step in `fit`: "
         "median (95% bootstrap interval). Lower is better. While pruning, the ratio is "
         "to the plain wide model. Once narrowed, it is to a model that was built "
-        "narrow. The benchmark fails if the pruner did nothing: masks must have the "
+        "narrow. The benchmark fails if nothing was pruned: masks must have the "
         "scheduled width, the weights of pruned neurons must be zero, and narrow "
         f"kernels must be narrow.{unproven}"
     )
@@ -150,7 +150,8 @@ def run_prices() -> str:
         for backend, said in BACKENDS.items()
     }
     ways = ("masked to the end", "end", "progressive", "plain wide", "plain narrow")
-    lines = [["seconds of a whole run", *ways, "rounds"]]
+    header = ['`compact="off"`', '`"end"`', '`"progressive"`', *ways[3:], "rounds"]
+    lines = [["seconds per run", *header]]
     for said, facts in found.items():
         rounds = facts["rounds"]
         whole = [statistics.median(r[way]["whole"] for r in rounds) for way in ways]
@@ -158,8 +159,8 @@ def run_prices() -> str:
     facts = next(iter(found.values()))
     steps = " + ".join(map(str, facts["steps"]))
     return (
-        f"Whole runs of {steps} steps (wide, pruning, recovery), with every "
-        f"compilation:\n\n{table(lines)}"
+        f"Each run has {steps} steps (wide, pruning, recovery). The times include "
+        f"every compilation:\n\n{table(lines)}"
     )
 
 

@@ -112,9 +112,9 @@ def why_restarted() -> str:
         for name in names
     ]
     return (
-        f"{steps[1]:,} steps are far from training these models out. The model from "
-        f"scratch still gains {plain(half)} bits from {steps[0]:,} to {steps[1]:,} "
-        f"steps and {plain(longer)} from there to {steps[2]:,}."
+        f"{steps[1]:,} steps are far from enough to train these models fully. The "
+        f"scratch baseline still gains {plain(half)} bits per byte from {steps[0]:,} "
+        f"to {steps[1]:,} steps, and {plain(longer)} from there to {steps[2]:,}."
     )
 
 
@@ -131,11 +131,11 @@ def errors() -> str:
     shown = count.worse + count.better, count.worse_holm + count.better_holm
     return (
         f"{plus_minus(counts)} A difference is significant at 5% if it is larger than "
-        "that half width, in a test for itself. Tables 4 to 12 compare "
+        "that half width, in a single test. Tables 4 to 12 compare "
         f"{count.settings} rows with a reference: {shown[0]} differences are "
         f"significant, {shown[1]} after Holm's correction. "
-        f"With 80% power they could detect {span([count.least, count.most])} bits; the "
-        f"paper's effect is about {PAPER_EFFECT:.3f}. {ONE_CPU}"
+        f"With 80% power, they could detect {span([count.least, count.most])} bits; "
+        f"the paper's effect is about {PAPER_EFFECT:.3f}. {ONE_CPU}"
     )
 
 

@@ -1,6 +1,7 @@
 """The site's sources: `python -m docs.building build/docs`, as `make docs` does."""
 
 import pathlib
+import shutil
 import sys
 
 from docs.building.reference import write_reference
@@ -14,6 +15,7 @@ def main(out: str) -> None:
     make_tree(folder)
     write_reference(folder)
     (folder / "docs/support.md").write_text(support_page())
+    shutil.copy(pathlib.Path(__file__).with_name("site.css"), folder)
 
 
 if __name__ == "__main__":

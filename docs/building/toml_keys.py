@@ -19,9 +19,9 @@ _MORE = re.compile(r"\s+#\s*(.*)")
 _OF_THE_DEMO = {("model", "hub"), ("sample", "prompt")}
 _HEAD = """# Keys of a run's TOML file
 
-`keras-idea train FILE.toml` reads these keys. You can leave out any key. A key without
-a default then has no effect. `keras-idea plan FILE.toml` checks a file without
-training. To begin, copy [demo.toml](../keras_idea/runs/demo.toml).
+`keras-idea train FILE.toml` reads these keys. You can leave out any key;
+a key without a default then has no effect. `keras-idea plan FILE.toml` checks a file
+without training. To begin, copy [demo.toml](../keras_idea/runs/demo.toml).
 """
 
 

@@ -13,7 +13,7 @@ Accelerator: None
 You write a pruning method that keeps the neurons with the largest weights. Then you
 compare it with random pruning and with the paper's method.
 
-You need a backend and nothing else.
+You need only a backend.
 """
 
 import os
@@ -32,12 +32,12 @@ from keras_idea.schedules import CubicWidth
 
 `IdeaPruneCallback(method=...)` takes a name, or an object of a subclass of
 `ki.methods.Method`. The names are "sensitivity" (the paper's method), "activation",
-"learned_mask" and "random". The callback narrows the model, carries over the
-optimizer's state, logs and checks. The method only decides which neurons stay.
+"learned_mask" and "random". The callback narrows the model, keeps the optimizer
+state, logs and checks. The method only decides which neurons stay.
 
-The callback has no magnitude method (`ki.shrink` has one). Many libraries prune by magnitude, so it is a
-useful baseline. The method below chooses the neurons with the largest weights once, at
-`begin_step`.
+The callback has no magnitude method, unlike `ki.shrink`. Many libraries prune by
+magnitude, so it is a useful baseline. The method below chooses the neurons with the
+largest weights once, at `begin_step`.
 
 ## Write the method
 
@@ -48,9 +48,9 @@ You define these three methods:
 - `decision_step` returns the step after which the method decides, on the host. If it
   returns `None`, the scores of the layers decide at each step.
 - `decide` is called once and returns one `Decision` per FFN, which holds the mask.
-  `job.ffn` is the handle that `ki.find_ffns` returns, for stock layers too. First in
-  `job.ffn.kernels` are the kernels that compute the neurons, of shape `(D, F)`; here
-  `up` and `gate`. Last is the kernel that reads them, of shape `(F, D)`; here `down`.
+  `job.ffn` is the handle that `ki.find_ffns` returns, for stock layers too. The
+  first `job.ffn.kernels` compute the neurons and have the shape `(D, F)`; here `up` and
+  `gate`. The last one reads them and has the shape `(F, D)`; here `down`.
 """
 
 
@@ -129,11 +129,11 @@ with standard errors.
 
 - In a mixture of experts, the mask has one row per expert. Each row has the same number
   of ones.
-- A mask whose number of ones is not `target_dim` raises `ValueError`.
+- If the number of ones in a mask is not `target_dim`, the callback raises `ValueError`.
 
 ## Next steps
 
 - Measure hidden activations: set `reads_hidden = True` and return one `Probe` per FFN.
-  `ki.methods.Activation` is an example to read.
+  See `ki.methods.Activation` for an example.
 - [Prune in your own training loop](custom_training_loop.md).
 """

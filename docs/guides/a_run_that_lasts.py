@@ -15,11 +15,6 @@ last checkpoint. You also log the run for TensorBoard.
 
 You need a backend and `pip install "keras-idea[data,tensorboard]"`. In a run's TOML
 file, the same settings are in the tables `[corpus]` and `[run]`.
-
-## Tokenize documents
-
-`build_cache` tokenizes the documents once, in parallel if you like. It packs the tokens
-without padding into a cache on disk.
 """
 
 import os
@@ -48,13 +43,16 @@ cache = build_cache(source, vocabulary, "cache")
 batches = TokenBatches(cache, length=32, batch_size=16, seed=0)
 
 """
-Each epoch sees every window once, in a new order. A bad record raises an error. With
-`on_bad="skip"` it is counted and skipped instead. A truncated file always raises an
-error.
+## Tokenize documents
+
+Above, `build_cache` tokenizes the documents once and packs the tokens, without padding,
+into a cache on disk. Each epoch reads every window once, in a new order. A bad record
+raises an error; with `on_bad="skip"`, it is counted and skipped. A truncated file
+always raises an error.
 
 ## Train with checkpoints
 
-`ki.Checkpoint` saves everything that the run needs to resume: weights, the optimizer's
+`ki.Checkpoint` saves everything that the run needs to resume: weights, optimizer
 state, scores, masks, widths and seeds. Follow two rules:
 
 - Put it last in `callbacks`.
@@ -121,8 +119,8 @@ def run(folder, kill_at=None):
 """
 ## Kill the run, then resume it
 
-The run is killed after the model became narrow. For comparison, a second run is never
-killed.
+The first run is killed after the model becomes narrow. For comparison, a second run is
+never killed.
 """
 
 try:
@@ -134,8 +132,8 @@ resumed = run("killed")
 whole = run("whole")
 
 """
-This cell compares the weights of the two runs. On JAX on a CPU they are equal to the
-last bit.
+This cell compares the weights of the two runs. On JAX on a CPU, they are equal, bit for
+bit.
 """
 
 for mine, other in zip(resumed.get_weights(), whole.get_weights(), strict=True):
@@ -148,8 +146,8 @@ Start TensorBoard and open its tab `#custom_scalars`:
 
     tensorboard --logdir killed/logs
 
-One dashboard shows loss, learning rate, width, churn, speed and memory. It does not
-need TensorFlow.
+One dashboard shows loss, learning rate, width, churn, speed and memory. You do not need
+TensorFlow.
 
 ## Next steps
 

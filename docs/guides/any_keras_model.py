@@ -11,10 +11,10 @@ Accelerator: None
 ## Goal
 
 You prune a text classifier of stock layers with one callback, and change nothing in the
-model. At the end you have a narrow model of the same layers, which Keras itself saves
+model. At the end, you have a narrow model of the same layers, which Keras itself saves
 and loads.
 
-You need a backend and nothing else.
+You need only a backend.
 """
 
 import os
@@ -37,8 +37,8 @@ You pass `ki.IdeaPruneCallback` to `fit`. The callback works in four steps:
 1. It finds the `Dense` layers whose neurons can be pruned.
 2. It ranks these neurons while the model trains.
 3. It masks the least important neurons: their weights become zero.
-4. It slices the kernels and the optimizer's state. The same `fit` continues with a
-   narrow model.
+4. It slices the kernels and the optimizer state. The same `fit` continues with a narrow
+   model.
 
 ## Make a model of stock layers
 
@@ -92,8 +92,8 @@ explained = ki.explain(model)
 print(explained)
 
 """
-The first FFN is the one in the block. It is named after the `Sequential` that holds it.
-The second is the hidden layer of the classifier. The attention heads are not pruned
+The first FFN is the one in the block. It has the name of the `Sequential` that holds
+it. The second is the hidden layer of the classifier. The attention heads are not pruned
 here; the guide [neurons and heads under one budget](several_axes.md) prunes them too.
 
 ## Train and prune in one `fit`
@@ -160,10 +160,10 @@ print("ff_dim in the file:", loaded.get_layer("block").get_config()["ff_dim"])
   widths, use a fraction or `groups`.
 - With `compact="off"` the model stays wide, and all weights of the pruned neurons are
   exactly zero. Then call `ki.compact(model)`, which returns the narrow model. If you
-  train the wide model further without the callback, the optimizer's moments may bring
-  pruned neurons back.
-- If a block makes its layers from a number, as `ff_dim` here, that number is in its
-  config. The number follows the width. If a config cannot follow, `fit` warns that the
+  train the wide model further without the callback, the optimizer's moments may make
+  pruned neurons active again.
+- If a block makes its layers from a number, such as `ff_dim` here, that number is in
+  its config, and follows the width. If a config cannot follow, `fit` warns that the
   saved file could not be loaded.
 
 ## Next steps

@@ -11,8 +11,7 @@ Accelerator: None
 ## Goal
 
 You prune a model without `fit`: in a loop over `train_on_batch`, and in loops from
-scratch on JAX, TensorFlow and PyTorch. Keras's own `CallbackList` calls the callback in
-these loops.
+scratch on JAX, TensorFlow and PyTorch.
 
 You need a backend; the variable KERAS_BACKEND chooses it ("jax", "tensorflow" or
 "torch"). If you call `fit` with your own `train_step`, you need no change.
@@ -34,12 +33,12 @@ scaled ones.
 
 The callback follows the `call` of the model. It cannot see what your `train_step` or
 `compute_loss` does with hidden activations. If one of them reads the neurons of an FFN,
-for example for a penalty, leave that FFN out with `groups=`: narrowing would change the
-loss.
+for example for a penalty, narrowing would change the loss. Leave that FFN out with
+`groups=`.
 
 ## Loop over `train_on_batch`
 
-This loop is the same on every backend.
+This loop is the same on every backend. Keras's own `CallbackList` calls the callback.
 """
 
 
@@ -59,7 +58,7 @@ def by_train_on_batch(model, prune, batches, epochs):
 """
 ## Write a loop from scratch
 
-These loops follow Keras's guides "Writing a training loop from scratch", with three
+These loops follow Keras's guides "Writing a training loop from scratch". Follow three
 rules:
 
 - Compile the model with the loop's optimizer, so that the callback finds it.
@@ -72,7 +71,7 @@ rules:
 
 Read the state from the model at the beginning of an epoch, and write it back before the
 epoch ends. The callback reads the model then and may change its shapes. `jax.jit`
-compiles the step function again for the new shapes; you do nothing.
+compiles the step function again for the new shapes.
 """
 
 
@@ -154,7 +153,7 @@ def by_hand_on_tensorflow(model, optimizer, loss_fn, prune, batches, epochs):
 ### PyTorch
 
 Use Keras's optimizer, as in Keras's guide. The callback cannot follow an optimizer of
-`torch.optim`: at the end of the first epoch the run stops with an error that says so.
+`torch.optim`: at the end of the first epoch, the run stops with an error that says so.
 """
 
 

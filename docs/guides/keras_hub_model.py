@@ -10,12 +10,11 @@ Accelerator: None
 """
 ## Goal
 
-You prune a stock KerasHub model with one callback and convert nothing. At the end you
+You prune a stock KerasHub model with one callback and convert nothing. At the end, you
 have a narrow stock model with a smaller `intermediate_dim`, saved by KerasHub's own
 `save_to_preset`.
 
-You need a backend and `pip install "keras-idea[hub]"`. The saved model loads without
-this package.
+You need a backend and `pip install "keras-idea[hub]"`.
 """
 
 import os
@@ -120,7 +119,7 @@ print("loaded back, off by at most", np.abs(difference).max())
 ## Train on strings, for other tasks
 
 You prune encoders and classifiers in the same way. A task with a preprocessor takes
-strings. Here BERT distinguishes good films from bad ones.
+strings. Here, BERT classifies films as good or bad.
 
 `groups` chooses the FFNs by name; here it chooses those of the backbone. The head of
 this classifier also has a `Dense` layer, but its width is not in the classifier's
@@ -179,8 +178,8 @@ print(loaded.backbone.intermediate_dim, verdicts.argmax(-1))
 - With `compact="off"` the model stays wide, and all weights of the pruned neurons are
   exactly zero. A checkpoint of it loads into the stock class. Then call
   `ki.compact(lm)`, which returns a narrow model of the same class. If you train the
-  wide model further without the callback, the optimizer's moments may bring pruned
-  neurons back.
+  wide model further without the callback, the optimizer's moments may make pruned
+  neurons active again.
 - Quantized layers and LoRA raise `ValueError` when `fit` begins. Prune first, then use
   Keras's own `quantize` and `enable_lora`.
 

@@ -14,7 +14,7 @@ You prune the same model on one device and on a mesh of four devices, and compar
 losses.
 
 You need the JAX backend. This guide makes four devices of one CPU, so it runs anywhere.
-For TensorFlow and PyTorch see [the end of the guide](#tensorflow-and-pytorch).
+For TensorFlow and PyTorch, see [the end of the guide](#tensorflow-and-pytorch).
 """
 
 import os
@@ -36,7 +36,7 @@ print(jax.devices())
 """
 ## How the mesh splits the model
 
-On JAX, a model lies on a mesh of devices with two axes:
+On JAX, a mesh of devices with two axes holds the model:
 
 - One axis splits the rows of a batch.
 - The other axis splits the heads, the neurons and the vocabulary.
@@ -46,9 +46,9 @@ keep the same number of neurons.
 
 ## Train the same model twice
 
-`kernel_layouts` says along which axis each kernel is split, for this package's own
-decoder and for KerasHub's families. `distribution_of` makes a `keras.distribution` from
-it. The mesh here is two by two.
+`kernel_layouts` returns the axis along which each kernel is split, for this package's
+own decoder and for KerasHub's families. `distribution_of` makes a `keras.distribution`
+from it. The mesh here is two by two.
 """
 
 config = DecoderConfig(
@@ -105,7 +105,7 @@ Add this table to a run's TOML file:
     mesh = { data = 4, model = 2 }
 
 Then start the same `keras-idea train my_run.toml` in every process. On Slurm, GKE and
-TPU pods JAX finds the other processes. Elsewhere, set three of Keras's variables in
+TPU pods, JAX finds the other processes. Elsewhere, set three of Keras's variables in
 each process: `KERAS_DISTRIBUTION_JOB_ADDRESSES`, `KERAS_DISTRIBUTION_NUM_PROCESSES` and
 `KERAS_DISTRIBUTION_PROCESS_ID`.
 

@@ -14,8 +14,7 @@ You start a run with one command and read its plot, its table and its logs. You 
 what each curve should look like.
 
 You need a backend and `pip install "keras-idea[cli]"`. The run below takes seconds. The
-demo, `keras-idea train` without a file, takes five to ten minutes on two
-cores.
+demo, `keras-idea train` without a file, takes five to ten minutes on two cores.
 """
 
 import os
@@ -54,9 +53,9 @@ main(["train", "small_run.toml"])
 print(sorted(path.name for path in pathlib.Path("runs/small").iterdir()))
 
 """
-The call of `main` does what `keras-idea train small_run.toml` does on the command line.
-The run folder holds the metrics, a table, a sample of text, the narrow model and a
-plot.
+This call of `main` does the same as `keras-idea train small_run.toml` on the command
+line. The run folder holds the metrics, a table, a sample of text, the narrow model and
+a plot.
 
 ## Read the plot: runs/small/run.png
 
@@ -66,19 +65,20 @@ The plot has four or five parts over the optimizer steps, from top to bottom:
 2. **Width.** It is flat, then falls by a cubic (fast at first, slow at the end), then
    is flat again. If the width does not fall, nothing was pruned, and the run stops with
    an error. The dashed line marks the step at which the model becomes narrow.
-3. **Loss.** Lines show the training loss and points the loss on held-out text. If the
+3. **Loss.** Lines show the training loss, and points the loss on held-out text. If the
    run trains the scratch baseline, its curve is in the same plot. A small bump during
    pruning is usual, and it disappears before the recovery stage ends. A bump that stays
    has two possible causes: too many neurons were pruned, or the learning rate was too
    low for the model to recover. Prune earlier, or try `rewarm = 1.0`.
-4. **Validation, close up.** The same points with a scale for the second half of the
-   run, where the models differ little. It is drawn if there are three of them.
+4. **Validation, close up.** The same points, with a scale for the second half of the
+   run, in which the models differ little. A run draws it if it has three such points.
 5. **Neurons.** One row per neuron, per layer, sorted by the step at which it was
    pruned. The color shows the neuron's rank of importance among the active neurons.
    Gray means pruned. If a row is pale long before its neuron is pruned, the neuron was
    never important and the ranking had settled. If colors still change when pruning
    begins, either pruning begins too early or the neurons are alike. On eager PyTorch,
-   scores are kept only shortly before pruning begins, so the colors do not change before.
+   scores are kept only shortly before pruning begins, so the colors do not change
+   before.
 
 ## Read the table: runs/small/table.md
 
@@ -88,7 +88,7 @@ The table compares three models in bits per byte of held-out text; lower is bett
 - the pruned model,
 - the scratch baseline, trained on the same batches.
 
-The difference between the last two says whether pruning paid. With one seed it is only
+The difference between the last two shows whether pruning paid. With one seed it is only
 a hint; the results in benchmarks/results/paper have standard errors.
 
 ## Compare two runs
@@ -99,11 +99,11 @@ This command prints the tables of both runs and writes one self-contained page.
 
 ## Watch a run
 
-Set `tensorboard = true` under `[run]`. Then call `tensorboard --logdir runs` and open
+Set `tensorboard = true` under `[run]`. Then start `tensorboard --logdir runs` and open
 the tab `#custom_scalars`.
 
-*Churn* counts the neurons that entered or left the most important ones since the last
-reading. The most important ones are as many as pruning will keep. Churn falls as the
+The neurons with the highest scores are those that pruning would keep now. *Churn*
+counts the neurons that joined or left them since the last reading. Churn falls as the
 scores settle. If it is still high when pruning begins, begin later.
 
 ## Next steps

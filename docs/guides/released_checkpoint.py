@@ -73,8 +73,7 @@ Teacher and student are two models of one preset. The callback prunes only the s
 The peak learning rate is a third of that of pretraining.
 
 The run needs no wide stage. `begin_step=0` works because a new optimizer counts its
-steps from
-0. Keras's own `keras.distillation.Distiller` connects the two models.
+steps from 0. Keras's own `keras.distillation.Distiller` connects the two models.
 
 The models train on tokens, so you load them without the preprocessor. (On JAX, an
 unused preprocessor makes Keras predict slowly.) Load the preprocessor separately and
@@ -136,14 +135,14 @@ after = bits(student)
 print(f"{before:.3f} bits per byte with 96 neurons, {after:.3f} with 64")
 
 """
-In our measurements the teacher lowered the loss by 0.009 bits per byte at FFN width 352
-of 512, and by 0.013 at 192. The model was a Llama 3 of 1.6 million parameters, with
+In our measurements, the teacher lowered the loss by 0.009 bits per byte at FFN width
+352 of 512, and by 0.013 at 192. The model was a Llama 3 of 1.6 million parameters, with
 three seeds (benchmarks/results/recover_checkpoint.md).
 
 ## Save the model with its tokenizer
 
-After `fit` the student is a narrow stock model. Set its preprocessor before you save
-it. A preset without a preprocessor loads without one and cannot generate text. For such
+After `fit`, the student is a narrow stock model. Set its preprocessor before you save
+it. A preset without a preprocessor cannot generate text after it is loaded. For such
 a preset, `keras-idea export` warns that the file has no tokenizer, and
 `keras-idea evaluate` raises an error.
 """
@@ -160,7 +159,7 @@ print(text)
 
 - [Choose the settings](../recommended_settings.md) for your model and tokens.
 - Do the same from one file: `keras-idea train examples/prune_a_checkpoint.toml`. The
-  file sets `preset`, `teacher` and `compare_without = true`. The last one also recovers
-  the model without a teacher, so you see how much the teacher helps your model.
+  file sets `preset`, `teacher` and `compare_without = true`. With the last one, the
+  run also recovers the model without a teacher, so you see how much the teacher helps.
 - [Prune neurons and heads under one budget](several_axes.md).
 """

@@ -76,7 +76,7 @@ def load():
 ## Two ways to a budget
 
 - **In `fit`**: `IdeaPruneCallback` prunes neurons and key/value heads while the model
-  trains. All kinds keep the same fraction, and the optimizer's state is carried over.
+  trains. All kinds keep the same fraction, and the optimizer state is kept.
 - **In one step**: `ki.search` judges shapes within the budget without training. It can
   also remove blocks and reduce the hidden size. `ki.shrink` makes the shape that you
   choose, and you train it.
@@ -86,7 +86,7 @@ Both ways end with a stock model.
 ## What can be pruned
 
 The checkpoint made above is a small Mistral. Any preset of a [family](../families.md)
-whose config holds `head_dim` can lose heads: Mistral, Qwen3, Gemma.
+whose config holds `head_dim` supports pruning of heads: Mistral, Qwen3, Gemma.
 
 `ki.find_groups` lists what the callback can prune: the neurons of each FFN, and the
 key/value heads of each attention layer. One unit is a key/value head with all query
@@ -97,7 +97,7 @@ for group in ki.find_groups(lm):
     print(group.name, group.hidden_dim, group.kind)
 
 """
-## Prune two kinds in `fit`, by one ratio
+## Prune neurons and heads in `fit`, by one ratio
 
 With `kinds` and a budget, the callback finds the one fraction that all kinds keep.
 Pruning starts at once (`begin_step=0`), because the model is already trained. In the
@@ -125,13 +125,13 @@ train(in_fit, 150, 1e-3, start=150, callbacks=[pruning])
 """
 ## Prune in one step: search, then shrink
 
-`ki.search` measures once how important the parts named in `kinds` are. Then it judges
-the shapes that fit the budget by their loss on the data. The plot shows each shape. The
+`ki.search` measures the importance of the parts in `kinds` once. Then it judges the
+shapes that fit the budget by their loss on the data. The plot shows each shape. The
 order before training only predicts the order after training, so train the best few
 shapes and compare.
 
-With `refit=True`, `ki.shrink` also fits the layers that read what is left, by least
-squares on the data. So the model is less damaged before it trains.
+With `refit=True`, `ki.shrink` also fits the layers that read the remaining units, by
+least squares on the data. The model then loses less before it trains.
 """
 
 windows = next(corpus.batches(seed=1, batch_size=256, length=LENGTH))
@@ -156,8 +156,8 @@ train(in_one_step, 150, 1e-3, start=150)
 ## Compare the two ways
 
 Both models trained for the same number of steps on the same batches. The numbers are
-bits per byte; lower is better. For a real decision use your data and several seeds.
-Differences of this size are within what another seed changes.
+bits per byte; lower is better. For a real decision, use your data and several seeds:
+another seed can change the results by as much as these differences.
 """
 
 for name, bits_per_byte, size in (
@@ -174,14 +174,15 @@ We measured a small Mistral of six blocks, with three seeds
 (`benchmarks/results/recover_shapes.md`):
 
 - The order of the search was nearly the order after recovery.
-- Shapes with fewer blocks were the best ones. Compared with pruning FFNs alone, the best
-  shape had 0.03 bits per byte less at two thirds of the parameters (five blocks), and
-  0.12 less at half (two blocks, the other axes whole).
+- Shapes with fewer blocks were the best. Compared with pruning FFNs alone, the best
+  shape had a loss lower by 0.03 bits per byte at two thirds of the parameters (five
+  blocks). At half of the parameters, it was lower by 0.12 (two blocks, nothing else
+  reduced).
 - Pruning FFNs alone was better in `fit` than in one step, by 0.02 to 0.05.
 
 ## Save the model
 
-The narrow model is a stock model. Its preset loads in a process without keras-idea.
+The narrow model is a stock model. Its preset loads without this package.
 """
 
 in_fit.save_to_preset("smaller")

@@ -10,11 +10,10 @@ Accelerator: None
 """
 ## Goal
 
-You train a wide model, prune it in the middle of `fit`, and end with a narrow model.
-You use `ki.PrunableGatedFFN`, a gated feed-forward network (FFN) that shows its pruning
-state: `mask`, `scores` and `width`.
+You train a wide model and prune it in the middle of `fit`. You use `PrunableGatedFFN`,
+a gated feed-forward network (FFN) that shows its `mask`, `scores` and `width`.
 
-You need a backend and nothing else. If your model has `Dense` layers, start with [Prune
+You need only a backend. If your model has `Dense` layers, start with [Prune
 any Keras model](any_keras_model.md): they are pruned in the same way.
 """
 
@@ -32,14 +31,14 @@ keras.utils.set_random_seed(0)
 """
 ## How it works
 
-In the middle of `fit` the least important neurons are masked, a few at a time. Then the
-kernels and the optimizer's state are sliced, and the same `fit` continues with a narrow
-model.
+In the middle of `fit`, the callback masks the least important neurons, a few at a time.
+Then it slices the kernels and the optimizer state, and the same `fit` continues with a
+narrow model.
 
 The FFN computes `down(silu(up(x)) * gate(x))`. A neuron is a column of `up` and of
-`gate` with a row of `down`. Training measures each neuron's importance: the mean of |w
-* dL/dw| over each of its three parts, the greatest of the three, smoothed over steps.
-The mask is saved with the model. It stays in force, whatever trains the model.
+`gate` with a row of `down`. Training measures each neuron's importance: the mean of
+|weight × gradient| over each of its three parts, then the largest, smoothed over
+steps. The mask is saved with the model and applies to all further training.
 
 ## Make a model
 
@@ -99,7 +98,7 @@ history = model.fit(
 )
 
 """
-The logs hold the mean FFN width and the fraction of neurons that are pruned:
+The logs contain the mean FFN width and the fraction of pruned neurons:
 """
 
 for epoch in range(total_steps // 50):
@@ -112,7 +111,7 @@ The FFNs of the model are narrow already. `compact` replaces them with `GatedFFN
 layers, which have three kernels and no pruning state. `GatedFFN` is a layer of this
 package, so import `keras_idea` before you load the file.
 
-To serve the model without this package, use Keras's `narrow.export(path)`. Or build
+To serve the model without this package, use Keras's `narrow.export(path)`, or build
 your FFNs from `Dense` layers.
 """
 
@@ -130,26 +129,26 @@ print("greatest difference of a logit:", difference.max())
 - `begin_step` and `prune_steps` are optimizer steps, counted as `optimizer.iterations`.
   An epoch has `ceil(len(x) / batch_size)` steps.
 - A second `fit` with the same optimizer continues the count. Add
-  `int(model.optimizer.iterations)`, or compile again. Pruning must end within the `fit`
-  in which it begins, unless a callback stops that `fit`.
+  `int(model.optimizer.iterations)` to `begin_step`, or compile again. Pruning must end
+  within the `fit` in which it begins, unless a callback stops that `fit`.
 - The run stops with an error if something else trains the model, or if no gradient
   reaches an FFN.
 - `ki.explain(model)` shows every FFN that will be pruned. The callback prunes all of
-  them, `Dense` FFNs too. Its argument `groups` chooses some.
+  them, including `Dense` FFNs. To choose some, pass `groups`.
 - `compact="progressive"` narrows the model several times during pruning. It pays if
   steps take long compared with a compilation.
 - `method=ki.methods.Sensitivity(ema_decay=..., row_reduce=..., matrix_reduce=...)` sets
   how importance is measured.
 - `validation_data`, metrics, clipped gradients and other callbacks work as usual. For a
   classifier see examples/prune_in_fit.py.
-- `EarlyStopping` may stop before pruning begins or ends. Give it `start_from_epoch`.
-- A budget may replace `target_dim`: `target_parameters`, `target_bytes` or
+- `EarlyStopping` may stop before pruning begins or ends. Set its `start_from_epoch`.
+- Instead of `target_dim`, you can pass a budget: `target_parameters`, `target_bytes` or
   `target_flops`.
 
-In our measurements, warming up the learning rate again when pruning begins was better
-in two cases. These are short runs, and long runs that lose more than half of their
-neurons. Use `ki.StagedSchedule([(whole, begin), (again, rest)])` with two schedules and
-their steps.
+In our measurements, a second warm-up of the learning rate when pruning begins was
+better in short runs. It was also better in long runs that prune more than half of the
+neurons. For this, use `ki.StagedSchedule([(whole, begin), (again, rest)])` with two
+schedules and their steps.
 
 ## Next steps
 

@@ -115,13 +115,14 @@ class IdeaPruneCallback(keras.callbacks.Callback):
     Notes:
         The logs of an epoch are read from the model; those of a batch follow from the
         schedule and the step count. The two are compared when an epoch ends and before
-        the model is narrowed; if they differ, the run stops. A batch's logs omit what
-        needs a wait for the device. If the model has its own train step, that is all
-        values. If a later callback sets the rate per batch, or it is a plain function,
-        it is the rate.
+        the model is narrowed; if they differ, the run stops. The logs of a batch omit
+        values that need a wait for the device. If the model has its own train step,
+        these are all values. If a later callback sets the learning rate per batch, or
+        the rate is a plain function, they omit the rate.
 
-        Old scores are forgotten. If nothing is compiled or the wide stage is very long,
-        scores rest from step 10 to shortly before `begin_step` (without a `Monitor`).
+        The scores forget old steps. So if nothing is compiled or the wide stage is very
+        long, they are not updated from step 10 until shortly before `begin_step`
+        (without a `Monitor`).
 
     Source: IDEA Prune (arXiv 2503.05920), Algorithm 1.
     """

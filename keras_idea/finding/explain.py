@@ -43,7 +43,7 @@ class Explanation:
 
 
 def explain(model: keras.layers.Layer) -> Explanation:
-    """Says which neurons and heads of a model can be pruned, and why others cannot.
+    """Shows which neurons and heads of a model can be pruned, and why others cannot.
 
     Print the result before you train, to see what `IdeaPruneCallback` will prune.
 

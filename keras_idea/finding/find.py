@@ -34,7 +34,7 @@ class FFN:
     """A handle for the neurons of one FFN, whatever layers hold them.
 
     If its kind is "kv_groups", it is a handle for the key/value heads of one attention
-    layer, each with its query heads. What is said of neurons then holds for heads.
+    layer, each with its query heads. Statements about neurons then apply to heads.
 
     Attributes:
         name: str. The path of its layer. An FFN of Dense layers has the path of the
@@ -72,7 +72,7 @@ class FFN:
 
     @property
     def held_state(self) -> NeuronState | None:
-        """Its `NeuronState`, or None if nobody has asked for one yet."""
+        """Its `NeuronState`, or None if there is none yet."""
         return self.layer.state if self.masks_itself else held_state(self.layer)
 
     @property

@@ -30,7 +30,7 @@ class PrunableGatedFFN(Prunable):
     same variables, and masked neurons stay masked. In each optimizer step, an
     `IdeaPruneCallback` averages the sensitivity `|gradient * weight|` of the kernels
     into `scores`. With method "sensitivity" it masks the least important neurons by its
-    schedule. A pruned neuron never returns.
+    schedule. A pruned neuron never becomes active again.
 
     Args:
         hidden_dim: int >= 1. The FFN width before pruning.
@@ -100,7 +100,7 @@ class PrunableFFN(Prunable):
 
     $$y = (m \odot W_{down})^T \, \sigma(W_{up}^T x)$$
 
-    It works as `PrunableGatedFFN`, with two matrices instead of three: the importance
+    It works like `PrunableGatedFFN`, with two matrices instead of three: the importance
     of a neuron is the larger (or the mean) of its two rows' scores.
 
     Args:

@@ -40,8 +40,8 @@ def search(
 
     Use it to choose the `targets` of `shrink`. The importance of all parts is measured
     once. The shapes are on a grid: some sizes of each axis, with as many neurons as the
-    budget then allows. Only those shapes count that cannot keep one step more of
-    anything. Up to `candidates` of them, as different as possible, are cut out of the
+    budget then allows. It considers only shapes that cannot keep one more step of any
+    axis. Up to `candidates` of them, as different as possible, are cut out of the
     model as in `shrink`. They are judged by their loss on the data, without training.
     The order before training is not always the order after it: train the best few.
 

@@ -76,7 +76,7 @@ def shrink(
             Defaults to "activation".
         refit: bool. Whether to fit what reads the units that stay (down kernels, output
             projections of attention) to the wide layer's outputs on the data, by ridge
-            least squares, layer after layer. It removes a part of the damage without
+            least squares, layer after layer. It lowers the new model's loss without
             training. The data need at least as many tokens as a layer keeps units.
             Defaults to False.
         blocks_by: str. Which blocks are removed. "influence": those that turn their
