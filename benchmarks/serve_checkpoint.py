@@ -13,7 +13,6 @@ Writes benchmarks/results/serve_checkpoint.json and .md.
 
 import argparse
 import contextlib
-import math
 import pathlib
 import tempfile
 import time
@@ -21,31 +20,14 @@ import time
 import keras_hub
 import numpy as np
 
-import keras_idea as ki
 from benchmarks import record
-from benchmarks.served import greedy, likelihoods, loaded, logits
+from benchmarks.held_out import WINDOWS, bits, held_out
+from benchmarks.served import greedy, loaded, logits
 from keras_idea.export import export_gguf
 from keras_idea.export.compare import model_subject
 
 DTYPES = ("float32", "float16", "q8_0", "q5_0", "q4_0")
-WINDOWS, ROUNDS, READ = 64, 15, 4
-
-
-def held_out(text, preset, length):
-    """Windows of the validation text: ids, one more than `length`; bytes a token."""
-    models = keras_hub.models.CausalLMPreprocessor
-    tokenizer = models.from_preset(preset).tokenizer
-    corpus = ki.data.load_text(text).tokenized(
-        ki.data.tokenizer_vocabulary(tokenizer), tokenizer.start_token_id
-    )
-    x, y = corpus.validation_windows(length=length, limit=WINDOWS)
-    return np.concatenate([x, y[:, -1:]], axis=1), corpus.bytes_per_token(y)
-
-
-def bits(logits_BTV, ids_BT, bytes_per_token):
-    """Bits a byte of what follows each token."""
-    nats = -likelihoods(logits_BTV, ids_BT).mean()
-    return float(nats / bytes_per_token / math.log(2.0))
+ROUNDS, READ = 15, 4
 
 
 def seconds(llama, ids_BT):

@@ -19,6 +19,7 @@ import numpy as np
 
 import keras_idea as ki
 from benchmarks import converter, record, served_tables
+from benchmarks.held_out import likelihoods
 from keras_idea.errors import KerasIdeaError
 from keras_idea.export import export_gguf
 from keras_idea.export.compare import model_subject
@@ -210,13 +211,6 @@ def greedy(llama, ids_P, count):
 def ids(llama, text, tokenizer):
     special = tokenizer is None or hasattr(tokenizer, "merges")
     return llama.tokenize(text.encode(), add_bos=False, special=special)
-
-
-def likelihoods(logits_BTV, ids_BT):
-    """Natural logarithms of the probabilities of the tokens that follow."""
-    shifted = logits_BTV[:, :-1] - logits_BTV[:, :-1].max(-1, keepdims=True)
-    log_BTV = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
-    return np.take_along_axis(log_BTV, ids_BT[:, 1:, None], axis=-1)
 
 
 def with_released(name, vocabulary, llama):
