@@ -9,7 +9,14 @@ import pathlib
 import sys
 import tempfile
 
-from benchmarks.pages import of_family, of_map, of_paper, of_speed, of_tables
+from benchmarks.pages import (
+    of_family,
+    of_map,
+    of_paper,
+    of_recover,
+    of_speed,
+    of_tables,
+)
 from benchmarks.pages.blocks import fill
 from benchmarks.pages.studies import write_studies
 from benchmarks.paper.records import RESULTS
@@ -23,6 +30,8 @@ PAGES = (
     "docs/speed.md",
     "benchmarks/results/paper/README.md",
 )
+#: A page with a block among figures that tests/pure/benchmarks/test_settings.py checks.
+PARTLY = ("docs/recommended_settings.md",)
 
 
 def in_short() -> str:
@@ -37,13 +46,14 @@ BLOCKS = {
     **of_tables.BLOCKS,
     **of_paper.BLOCKS,
     **of_family.BLOCKS,
+    **of_recover.BLOCKS,
     **of_speed.BLOCKS,
 }
 
 
 def filled() -> dict[pathlib.Path, str]:
     """The pages with blocks, as their records say."""
-    paths = [REPOSITORY / name for name in PAGES]
+    paths = [REPOSITORY / name for name in (*PAGES, *PARTLY)]
     return {path: fill(path.read_text(encoding="utf-8"), BLOCKS) for path in paths}
 
 

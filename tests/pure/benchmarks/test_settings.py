@@ -1,0 +1,143 @@
+"""The figures of docs/recommended_settings.md, computed from the records."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from benchmarks.pages import of_recover
+from benchmarks.pages.blocks import fill
+from tests.support import ROOT
+
+RESULTS = ROOT / "benchmarks" / "results"
+PAGE = ROOT / "docs" / "recommended_settings.md"
+
+
+def page():
+    return " ".join(PAGE.read_text(encoding="utf-8").split())
+
+
+def record(name):
+    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def paired(one, other):
+    """Mean of the differences and its standard error."""
+    gaps = np.subtract(one, other)
+    return gaps.mean(), scipy.stats.sem(gaps)
+
+
+def checkpoint(width, method, after):
+    """recover_checkpoint: bits of three seeds."""
+    bits = record("recover_checkpoint")["bits"]
+    return [bits[f"{width}-{method}-{after}-{seed}"] for seed in range(3)]
+
+
+def shape(parameters, arm):
+    """recover_shapes: bits of three seeds."""
+    cells = record("recover_shapes")["cells"]
+    return [cells[f"{parameters}/{arm}/{seed}"]["bits"] for seed in range(3)]
+
+
+def row(table, name):
+    """A row of a table of the paper's kind, by seed."""
+    rows = record(f"paper/{table}")["rows"]
+    [values] = [r["values"] for r in rows if r["name"] == name]
+    return [values[seed] for seed in sorted(values)]
+
+
+@pytest.mark.parametrize("width, told", [(352, "0.69"), (192, "0.38")])
+def test_what_a_checkpoint_loses(width, told):
+    wide = record("recover_checkpoint")["bits"]["teacher"]
+    taught, alone = (
+        np.mean(checkpoint(width, "sensitivity", how)) for how in ("teacher", "text")
+    )
+    untrained = np.mean(checkpoint(width, "activation", "nothing"))
+    said = page()
+    assert re.search(rf"{told}: (loss )?\+{taught - wide:.3f}", said)
+    assert re.search(rf"{told}: (loss )?\+{untrained - wide:.3f}", said)
+    assert f"{taught - alone:.3f} at {told}" in said
+
+
+def test_activation_next_to_sensitivity():
+    gaps = [
+        np.mean(checkpoint(width, "activation", "text"))
+        - np.mean(checkpoint(width, "sensitivity", "text"))
+        for width in (352, 192)
+    ]
+    assert f'"activation" is {gaps[0]:.3f} to {gaps[1]:.3f} worse' in page()
+
+
+@pytest.mark.parametrize(
+    "parameters, arm, words",
+    [
+        ("two thirds", "FFN and KV", "neurons and key/value heads in `fit`, one ratio"),
+        ("two thirds", "search 1", "first shape of `ki.search` over all kinds"),
+        ("half", "FFN and KV", "neurons and key/value heads in `fit`, one ratio"),
+        ("half", "blocks", "blocks alone (2 of 6: 42% of the parameters)"),
+        ("two thirds", "FFN in one step", "neurons in one step instead of in `fit`"),
+        ("half", "FFN in one step", "neurons in one step instead of in `fit`"),
+    ],
+)
+def test_shapes_minus_neurons_alone(parameters, arm, words):
+    mean, error = paired(shape(parameters, arm), shape(parameters, "FFN"))
+    [line] = [
+        line
+        for line in PAGE.read_text(encoding="utf-8").splitlines()
+        if line.startswith(f"| {parameters} | {words}")
+    ]
+    mean_told, error_told = re.search(r"([+-][\d.]+) ± ([\d.]+) \|$", line).groups()
+    digits = len(error_told.partition(".")[2])
+    assert mean_told == f"{mean:+.3f}" and error_told == f"{error:.{digits}f}"
+
+
+@pytest.mark.parametrize(
+    "table, name, reference, words",
+    [
+        ("mini-table-7", "every 125 steps", "a mask every step",
+         "125 steps cost {mean:.3f} ± {error:.3f}"),
+        ("mini-table-4", "pruning without distillation", "pruning with distillation",
+         "lowered the loss by {mean:.3f} ± {error:.3f}"),
+        ("mini-table-5", "enlarged 5.3 times", "from scratch, the same tokens",
+         "5.3× was worse by {mean:.3f} ± {error:.3f}"),
+    ],
+)  # fmt: skip
+def test_tables_of_the_papers_kind(table, name, reference, words):
+    mean, error = paired(row(table, name), row(table, reference))
+    assert words.format(mean=mean, error=error) in page()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "pruned from intermediate, restarted",
+        "pruned from decayed, restarted",
+        "pruned from decayed, resumed",
+        "enlarged, decayed checkpoint",
+    ],
+)
+def test_checkpoints_before_and_after_the_decay(name):
+    assert f"{np.mean(row('tiny-table-2', name)):.3f}" in page()
+
+
+def test_losses_by_tokens_of_recovery():
+    """The block is what the record says; a figure of it computed another way."""
+    text = PAGE.read_text(encoding="utf-8")
+    assert fill(text, {"recover-tokens": of_recover.recover_tokens}) == text
+    bits = record("recover_tokens")["bits"]
+    searched = {
+        peak: bits[f"0-gradual+teacher-0.4-192-{peak}"]
+        for peak in ("0.0003", "0.001", "0.003")
+    }
+    peak = min(searched, key=searched.get)
+    seeds = [s for s in range(9) if f"{s}-gradual+teacher-0.4-192-{peak}" in bits]
+    lost = [
+        bits[f"{s}-gradual+teacher-0.4-192-{peak}"] - bits[f"{s}-checkpoint"]
+        for s in seeds
+    ]
+    [line] = re.findall(
+        r"40% of the neurons.*?(\| gradual, teacher .*?)\n", text, re.DOTALL
+    )
+    assert f"{np.mean(lost):+.3f}" in line
