@@ -1,12 +1,15 @@
 """Models of which attention heads were pruned, as exports."""
 
+import json
+import pathlib
+
 import gguf
 import numpy as np
 import pytest
 import transformers
 
 import keras_idea as ki
-from keras_idea.export import export_gguf, export_hf
+from keras_idea.export import export_gguf, export_hf, export_preset
 from tests.support.exports import logits, own_decoder
 from tests.support.gguf_reading import logits_of
 from tests.support.hub_models import tiny_lm
@@ -30,6 +33,21 @@ def shrunken(name):
         x = {"token_ids": ids, "padding_mask": np.ones_like(ids)}
     model.compile(loss="sparse_categorical_crossentropy")
     return ki.shrink(model, {"kv_groups": 2}, (x, ids), method="magnitude")
+
+
+@pytest.mark.daily("torch", why="json of one preset")
+def test_what_vllm_is_told_of_a_preset(tmp_path):
+    """KerasHub's own set-up for vLLM sizes its cache by the heads that are left."""
+    from keras_hub.src.vllm.registry import setup_vllm_model
+
+    model = shrunken("mistral")
+    export_preset(model, tmp_path / "preset")
+    with setup_vllm_model(str(tmp_path / "preset")) as folder:
+        told = json.loads((pathlib.Path(folder) / "config.json").read_text())
+    assert told["architectures"] == ["KerasHubForCausalLM"]
+    sizes = ("num_attention_heads", "num_key_value_heads", "head_dim", "hidden_size")
+    assert [told[name] for name in sizes] == [4, 2, SIZE, 16]
+    assert told["intermediate_size"] == model.backbone.intermediate_dim
 
 
 @pytest.mark.daily("torch", rows=("mistral",), why="these suffice")
