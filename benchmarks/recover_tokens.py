@@ -23,6 +23,7 @@ import keras
 import keras_hub
 import numpy as np
 import record
+from followed import distiller
 from intervals import plus_minus
 from recover_checkpoint import NATS, Study, inputs, told
 from recover_shapes import BATCH, CALIBRATION, LENGTH, pretrain
@@ -37,6 +38,7 @@ ONE_STEP = ("one step", "one step, refit")
 ARMS = (
     *("gradual", *ONE_STEP),
     *("gradual, teacher", "one step, teacher", "one step, refit, teacher"),
+    *("one step, refit, features", "one step, refit, teacher and features"),
     "from scratch",
 )
 
@@ -94,24 +96,20 @@ def cell(study, seed, arm, share, steps, peak):
     elif steps:
         callbacks = [ki.IdeaPruneCallback(width, 0, steps // 4)]
     if steps:
-        recover(study, model, seed, steps, peak, callbacks, "teacher" in arm)
+        recover(study, model, seed, steps, peak, callbacks, arm.split(", ")[-1])
     return study.bits(model)
 
 
-def recover(study, model, seed, steps, peak, callbacks, taught):
-    """Trains a model under one cosine, with the checkpoint as teacher if `taught`."""
+def recover(study, model, seed, steps, peak, callbacks, follows):
+    """Trains a model under one cosine; what it `follows`, if that is a `distiller`'s."""
     schedule = ki.CosineDecay(peak, peak / 100, steps, warmup_steps=steps // 12)
     optimizer = keras.optimizers.AdamW(schedule)
     model.compile(optimizer, NATS, weighted_metrics=None)
     fitted = model
-    if taught:
-        distillation = keras.distillation.LogitsDistillation(
-            temperature=1.0, loss=keras.losses.KLDivergence()
-        )
-        fitted = keras.distillation.Distiller(
-            study.teacher, model, distillation, student_loss_weight=0.5
-        )
-        fitted.compile(optimizer, NATS)
+    if "teacher" in follows or "features" in follows:
+        ids, _ = study.corpus.batch(0, seed=seed, batch_size=BATCH, length=LENGTH)
+        fitted, loss = distiller(study.teacher, model, follows, inputs(ids))
+        fitted.compile(optimizer, loss)
     batches = study.corpus.batches(seed=seed, batch_size=BATCH, length=LENGTH)
     keras.Model.fit(
         fitted,
