@@ -1,4 +1,4 @@
-"""What a narrow model follows while it recovers: the wide model, by Keras's Distiller."""
+"""What a narrow model follows in its recovery: the wide model, by Keras's Distiller."""
 
 import keras
 import numpy as np

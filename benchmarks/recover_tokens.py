@@ -101,7 +101,7 @@ def cell(study, seed, arm, share, steps, peak):
 
 
 def recover(study, model, seed, steps, peak, callbacks, follows):
-    """Trains a model under one cosine; what it `follows`, if that is a `distiller`'s."""
+    """Trains a model under one cosine; it `follows` what `distiller` knows, or text."""
     schedule = ki.CosineDecay(peak, peak / 100, steps, warmup_steps=steps // 12)
     optimizer = keras.optimizers.AdamW(schedule)
     model.compile(optimizer, NATS, weighted_metrics=None)

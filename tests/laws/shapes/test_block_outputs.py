@@ -13,6 +13,9 @@ from tests.support.helpers import set_random_weights, to_numpy
 from tests.support.hub_models import tiny_lm
 
 RATE = 0.01
+FIT = {"batch_size": 16, "shuffle": False, "verbose": 0}
+# All else is Keras's; this package has its callback and `shrink` in it.
+pytestmark = pytest.mark.daily("torch", why="jax takes 36 s, tensorflow 90 s, crowded")
 
 
 def inside(model):
@@ -63,11 +66,12 @@ def test_it_is_the_blocks_mean_squared_error_and_falls(kind):
     wide, x = made(kind)
     narrow = ki.shrink(wide, {"neurons": 0.5}, x)
     targets, before = outputs(wide, x), outputs(narrow, x)
-    expected = sum(np.square(a - b).mean() for a, b in zip(targets, before, strict=True))
+    expected = sum(
+        np.square(a - b).mean() for a, b in zip(targets, before, strict=True)
+    )
     pair = follow(wide, narrow)
     weights = [to_numpy(v) for v in wide.variables]
-    fit = {"batch_size": 16, "shuffle": False, "verbose": 0}
-    losses = pair.fit(x, epochs=8, **fit).history["distillation_loss"]
+    losses = pair.fit(x, epochs=8, **FIT).history["distillation_loss"]
     np.testing.assert_allclose(losses[0], expected, rtol=1e-4)
 
     after = outputs(narrow, x)
@@ -77,6 +81,24 @@ def test_it_is_the_blocks_mean_squared_error_and_falls(kind):
         np.testing.assert_array_equal(old, to_numpy(variable))
     (width,) = {ffn.hidden_dim for ffn in ki.find_ffns(narrow)}
     assert 2 * width == ki.find_ffns(wide)[0].hidden_dim
+
+
+def test_neurons_go_while_it_follows():
+    wide, x = made("a KerasHub task")
+    gradual, _ = made("a KerasHub task")
+    pair = follow(wide, gradual)
+    width = ki.find_ffns(wide)[0].hidden_dim
+    # By activations: as long as both models are equal, the loss has no gradient.
+    prune = ki.IdeaPruneCallback(0.5, 2, 4, method="activation")
+    pair.fit(x, epochs=8, callbacks=[prune], **FIT)
+    for ffn in ki.find_ffns(gradual):
+        assert 2 * ffn.hidden_dim == width
+    assert [ffn.hidden_dim for ffn in ki.find_ffns(wide)] == [width] * 2
+    # One forward pass of the narrow arrays, through the extractor and without it.
+    found = outputs(gradual, x)[-1]
+    extractor = pair._student_feature_extractor
+    seen = extractor.predict(x, verbose=0)[inside(gradual)[1][-1]]
+    np.testing.assert_allclose(to_numpy(seen), found, atol=1e-5)
 
 
 def test_a_task_itself_has_its_blocks_inside_a_layer():
