@@ -5,9 +5,11 @@
 Trains small stock Mistrals of several seeds (kept in --folder), brings the FFNs of each
 to two widths, and recovers them on 0 tokens to 800 thousand, by the arms of `ARMS`:
 gradually in `fit` or in one step, with and without the refit of `ki.shrink`, with and
-without the wide model as teacher, next to a narrow model from scratch. The peak of the
-learning rate is searched for each arm and width alike, on the first checkpoint. Bits
-per byte of held-out text; differences are of pairs: the same checkpoint and batches.
+without the wide model as teacher, next to a narrow model from scratch. The arm
+"features" has no labels: each block follows what the wide model's block returns. The
+peak of the learning rate is searched for each arm and width alike, on the first
+checkpoint. Bits per byte of held-out text; differences are of pairs: the same
+checkpoint and batches.
 Each cell is a file of --folder, with the machine it ran on; what is there is not
 computed again. Writes benchmarks/results/recover_tokens.json, .md and .png.
 """
@@ -237,6 +239,7 @@ def draw(path, cells, seeds):
         for number, arm in enumerate(ARMS[:-1]):
             means = [np.nanmean(bits_of(cells, arm, share, s, seeds)) for s in STEPS]
             style = "--" if "teacher" in arm else "-"
+            style = ":" if "features" in arm else style
             axis.plot(
                 STEPS, means, style, marker="o", color=f"C{number % 3}", label=arm
             )

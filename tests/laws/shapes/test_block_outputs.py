@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
+from tests.support import ROOT
 from tests.support.block_chains import chain
 from tests.support.helpers import set_random_weights, to_numpy
 from tests.support.hub_models import tiny_lm
@@ -32,19 +33,25 @@ def outputs(model, x):
     return [to_numpy(out).astype("float64") for out in some.predict(x, verbose=0)]
 
 
+def recipe():
+    """The FAQ's code, without `shrink` and `fit`."""
+    page = (ROOT / "docs" / "faq.md").read_text(encoding="utf-8")
+    section = page.split("### Can I recover a shrunk model without labels?")[1]
+    section = section.split("\n### ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("    ")]
+    begun = ("small =", "distiller.fit")
+    return "\n".join(line[4:] for line in lines if not line[4:].startswith(begun))
+
+
 def follow(wide, narrow):
     """A compiled Distiller, as the FAQ makes it."""
-    teacher, _ = inside(wide)
-    student, names = inside(narrow)
-    distillation = keras.distillation
-    pair = distillation.Distiller(
-        teacher,
-        student,
-        [distillation.FeatureDistillation("mse", name, name) for name in names],
-        student_loss_weight=0.0,
-    )
-    pair.compile(keras.optimizers.AdamW(RATE), loss="mse")
-    return pair
+    code = recipe()
+    if not hasattr(wide, "backbone"):
+        code = code.replace(".backbone", "").replace("transformer_layer", "block_")
+    names = {"keras": keras, "wide": wide, "small": narrow}
+    exec(code, names)
+    names["distiller"].optimizer.learning_rate = RATE
+    return names["distiller"]
 
 
 def made(kind):
