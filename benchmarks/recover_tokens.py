@@ -5,9 +5,11 @@
 Trains small stock Mistrals of several seeds (kept in --folder), brings the FFNs of each
 to two widths, and recovers them on 0 tokens to 800 thousand, by the arms of `ARMS`:
 gradually in `fit` or in one step, with and without the refit of `ki.shrink`, with and
-without the wide model as teacher, next to a narrow model from scratch. The peak of the
-learning rate is searched for each arm and width alike, on the first checkpoint. Bits
-per byte of held-out text; differences are of pairs: the same checkpoint and batches.
+without the wide model as teacher, next to a narrow model from scratch. The arm
+"features" has no labels: each block follows what the wide model's block returns. The
+peak of the learning rate is searched for each arm and width alike, on the first
+checkpoint. Bits per byte of held-out text; differences are of pairs: the same
+checkpoint and batches.
 Each cell is a file of --folder, with the machine it ran on; what is there is not
 computed again. Writes benchmarks/results/recover_tokens.json, .md and .png.
 """
@@ -23,6 +25,7 @@ import keras
 import keras_hub
 import numpy as np
 import record
+from followed import distiller
 from intervals import plus_minus
 from recover_checkpoint import NATS, Study, inputs, told
 from recover_shapes import BATCH, CALIBRATION, LENGTH, pretrain
@@ -37,6 +40,7 @@ ONE_STEP = ("one step", "one step, refit")
 ARMS = (
     *("gradual", *ONE_STEP),
     *("gradual, teacher", "one step, teacher", "one step, refit, teacher"),
+    *("one step, refit, features", "one step, refit, teacher and features"),
     "from scratch",
 )
 
@@ -94,24 +98,20 @@ def cell(study, seed, arm, share, steps, peak):
     elif steps:
         callbacks = [ki.IdeaPruneCallback(width, 0, steps // 4)]
     if steps:
-        recover(study, model, seed, steps, peak, callbacks, "teacher" in arm)
+        recover(study, model, seed, steps, peak, callbacks, arm.split(", ")[-1])
     return study.bits(model)
 
 
-def recover(study, model, seed, steps, peak, callbacks, taught):
-    """Trains a model under one cosine, with the checkpoint as teacher if `taught`."""
+def recover(study, model, seed, steps, peak, callbacks, follows):
+    """Trains a model under one cosine; it `follows` what `distiller` knows, or text."""
     schedule = ki.CosineDecay(peak, peak / 100, steps, warmup_steps=steps // 12)
     optimizer = keras.optimizers.AdamW(schedule)
     model.compile(optimizer, NATS, weighted_metrics=None)
     fitted = model
-    if taught:
-        distillation = keras.distillation.LogitsDistillation(
-            temperature=1.0, loss=keras.losses.KLDivergence()
-        )
-        fitted = keras.distillation.Distiller(
-            study.teacher, model, distillation, student_loss_weight=0.5
-        )
-        fitted.compile(optimizer, NATS)
+    if "teacher" in follows or "features" in follows:
+        ids, _ = study.corpus.batch(0, seed=seed, batch_size=BATCH, length=LENGTH)
+        fitted, loss = distiller(study.teacher, model, follows, inputs(ids))
+        fitted.compile(optimizer, loss)
     batches = study.corpus.batches(seed=seed, batch_size=BATCH, length=LENGTH)
     keras.Model.fit(
         fitted,
@@ -239,6 +239,7 @@ def draw(path, cells, seeds):
         for number, arm in enumerate(ARMS[:-1]):
             means = [np.nanmean(bits_of(cells, arm, share, s, seeds)) for s in STEPS]
             style = "--" if "teacher" in arm else "-"
+            style = ":" if "features" in arm else style
             axis.plot(
                 STEPS, means, style, marker="o", color=f"C{number % 3}", label=arm
             )
