@@ -3,6 +3,7 @@
 import functools
 import json
 import math
+import re
 
 from benchmarks.intervals import Estimate, estimate, plus_minus
 from benchmarks.pages.words import table
@@ -18,7 +19,9 @@ SEARCHED = 192
 ARMS = (
     "gradual, teacher",
     "gradual",
+    "one step, refit, teacher and features",
     "one step, refit, teacher",
+    "one step, refit, features",
     "one step, refit",
     "one step",
 )
@@ -39,20 +42,20 @@ def cells() -> dict[tuple, float]:
     return found
 
 
-def peak(arm: str, share: float) -> float:
-    """The best peak of the learning rate of an arm, of those searched."""
+def peak(arm: str, share: float) -> float | None:
+    """The best peak of an arm, of those searched; None: not searched."""
     tried = {
         at[4]: bits
         for at, bits in cells().items()
         if at[:4] == (0, arm, share, SEARCHED)
     }
-    return min(tried, key=tried.__getitem__)
+    return min(tried, key=tried.__getitem__, default=None)
 
 
 def lost(arm: str, share: float, steps: int) -> Estimate | None:
     """Bits per byte above the checkpoint's, over checkpoints; None: not run."""
-    if steps == 0:  # nothing is trained: with a teacher or without
-        arm = arm.removesuffix(", teacher")
+    if steps == 0:  # nothing is trained, whatever would be followed
+        arm = re.sub(", (teacher|features|teacher and features)$", "", arm)
     rate = peak(arm, share) if steps else 0.0
     seeds = [at[0] for at in cells() if len(at) == 1]
     pairs = [(cells().get((s, arm, share, steps, rate)), s) for s in seeds]

@@ -3,7 +3,7 @@
 import json
 import pathlib
 
-from benchmarks.paper import family, rewarm, shares
+from benchmarks.paper import family, nested, regime, rewarm, shares
 from benchmarks.paper.family_plan import MAP_FAMILY
 from benchmarks.paper.map.arms import MAP
 from benchmarks.paper.map.findings import Findings
@@ -42,9 +42,13 @@ def write_studies(folder: pathlib.Path) -> None:
         (folder / name).mkdir(parents=True, exist_ok=True)
         cells = Recorded(RESULTS / name / "cells")
         study.write(folder / name, study.STUDY, cells)
-    (folder / "family").mkdir(parents=True, exist_ok=True)
-    known = json.loads((RESULTS / "family/cells.json").read_text(encoding="utf-8"))
-    family.write(folder / "family", MAP_FAMILY, known)
+    (folder / "regime").mkdir(parents=True, exist_ok=True)
+    regime.write(folder / "regime", Recorded(RESULTS / "regime/cells"))
+    for study in (family, nested):
+        name = study.__name__.rpartition(".")[2]
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        cells = (RESULTS / name / "cells.json").read_text(encoding="utf-8")
+        study.write(folder / name, MAP_FAMILY, json.loads(cells))
     for number in (number for numbers in TABLES.values() for number in numbers):
         recorded = table(number)
         facts, rows = recorded.facts, list(recorded.rows.values())

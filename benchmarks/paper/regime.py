@@ -47,6 +47,9 @@ PAIRS = (
 )
 #: Bits per byte by which the paper's pruned model beats scratch (0.8% of perplexity).
 PAPER_EFFECT = 0.003
+#: Known before the runs: the standard deviation of such differences at 540 tokens per
+#: parameter (shares.md: 0.0024 to 0.0028 times the root of 5).
+SPREAD_BEFORE = 0.006
 
 
 def cell(arm: str, peak: float) -> Cell:
@@ -158,6 +161,11 @@ def to_markdown(facts, core_hours: float) -> str:
         "and the narrow model from scratch at equal tokens. Negative: the first is "
         f"better. The paper's own effect is about {PAPER_EFFECT} bits. "
         f"{plus_minus(gap['count'] for gap in facts['gaps'].values())}",
+        "The power, computed before the runs: the standard deviation of such "
+        f"differences at 540 tokens per parameter is about {SPREAD_BEFORE}. With it, "
+        f"{needed_seeds(SPREAD_BEFORE)} seeds would show the paper's effect (5%, power "
+        "80%), and "
+        f"{needed_seeds(SPREAD_BEFORE, 0.01)} one of 0.01 bits.",
         "## The search for the rate",
         markdown_table(arms).rstrip(),
         f"Peaks are in units of {SCALE.peak_learning_rate:g}; seed {SEARCH_SEED} "
