@@ -27,7 +27,7 @@ from keras_idea.hub.inputs import token_inputs
 from keras_idea.runs.config import parse_config
 from keras_idea.runs.train.training import train
 
-LENGTH, BATCH, TUNE, PRUNE, RECOVER, PEAK = 128, 8, 2500, 60, 180, 1e-3
+LENGTH, BATCH, TUNE, PRUNE, RECOVER, PEAK = 128, 8, 800, 40, 140, 1e-3
 TASKS = {
     "Write in upper case": lambda words: " ".join(words).upper(),
     "Give the last word": lambda words: f"The last word is {words[-1]}.",
@@ -97,7 +97,7 @@ def tune(preset, corpus, folder):
     schedule = ki.CosineDecay(2e-3, 2e-5, TUNE, warmup_steps=100)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.AdamW(schedule), loss, weighted_metrics=None)
-    batches = corpus.batches(seed=0, batch_size=2 * BATCH, length=LENGTH)
+    batches = corpus.batches(seed=0, batch_size=BATCH, length=LENGTH)
     keras.Model.fit(
         model,
         ((token_inputs(model, x), y, w) for x, y, w in batches),
@@ -127,10 +127,10 @@ def judge(preset, chat_corpus, raw_corpus):
     """What a model knows of held-out responses and of raw text."""
     model = keras_hub.models.MistralCausalLM.from_preset(str(preset))
     model.preprocessor = None
-    x, y, w = chat_corpus.validation_windows(length=LENGTH, limit=96)
+    x, y, w = chat_corpus.validation_windows(length=LENGTH, limit=64)
     nats = -(log_probabilities(model, x, y) * w).sum() / w.sum()
     right = exact(model, x, y, w)
-    x, y = raw_corpus.validation_windows(length=LENGTH, limit=96)
+    x, y = raw_corpus.validation_windows(length=LENGTH, limit=64)
     bits = -log_probabilities(model, x, y).mean() / np.log(2)
     return {
         "response nats per token": float(nats),

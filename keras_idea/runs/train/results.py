@@ -18,6 +18,9 @@ from keras_idea.runs.train.recorder import Recorder
 from keras_idea.runs.train.run import ALONE, CUT, NARROW, SCRATCH, WIDE, Run
 from keras_idea.runs.train.timing import generation_speeds, step_times
 
+#: What the bits of a run on conversations are.
+OF_RESPONSES = "Bits and perplexity are those of the held-out responses alone."
+
 
 def draw(run: Run) -> None:
     """Draws the picture of a run into its folder."""

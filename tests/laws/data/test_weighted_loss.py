@@ -124,9 +124,7 @@ def test_what_has_no_weight_does_not_train():
     first, second = distiller(), distiller()
     one_step(first)
     targets = np.where(WEIGHTS > 0, Y, (Y + 1) % V)
-    keras.Model.fit(
-        second, X, targets, sample_weight=WEIGHTS, batch_size=B, verbose=0
-    )
+    keras.Model.fit(second, X, targets, sample_weight=WEIGHTS, batch_size=B, verbose=0)
     np.testing.assert_allclose(
         arrays(first.student)[2], arrays(second.student)[2], rtol=1e-6
     )

@@ -271,8 +271,6 @@ def test_batches_have_the_weights_of_responses(tmp_path):
     assert all((a == b).all() for a, b in zip(later, again, strict=True))
 
 
-
-
 def test_equal_prompts_are_in_one_part(tmp_path):
     pytest.importorskip("grain")
     twice = RECORDS + [{**record, "response": "yes"} for record in RECORDS]
