@@ -3,10 +3,10 @@
     KERAS_BACKEND=jax python benchmarks/recover_chat.py PRESET TEXT --folder DIR
 
 Tunes a small stock Mistral, PRESET, on prompts with responses that a rule makes of the
-words of TEXT (a folder with wikitext2). Then `keras-idea train` prunes 40% of its
-neurons four times, with as many tokens each: on the raw text, on the conversations with
-all of their tokens in the loss, on their responses alone, and on those with the tuned
-model as teacher. Nats per token of held-out responses, greedy answers that are right,
+words of TEXT (a folder with wikitext2). Then prunes 40% of its neurons four times, with
+as many tokens each: on the responses of the conversations, on raw text, on all tokens
+of the conversations, and on the responses with the tuned model as teacher. Nats per
+token of held-out responses, the share of them of which every token is the likeliest,
 and bits per byte of raw text. One seed. Writes DIR/recover_chat.json.
 """
 
@@ -22,12 +22,14 @@ import numpy as np
 
 import keras_idea as ki
 from keras_idea.data import TextSource, tokenizer_vocabulary
-from keras_idea.data.chat.chat_text import ChatText
+from keras_idea.data.chat.chat_text import COUNTED, ChatText
 from keras_idea.hub.inputs import token_inputs
-from keras_idea.runs.config import parse_config
-from keras_idea.runs.train.training import train
+from keras_idea.runs.train.teacher import FloatLogits, WeightedDistiller
 
-LENGTH, BATCH, TUNE, PRUNE, RECOVER, PEAK = 128, 8, 800, 40, 140, 1e-3
+NATS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+LENGTH, BATCH, TUNE, TUNE_PEAK = 128, 8, 320, 3e-3
+PRUNE, STEPS, PEAK, KEPT = 30, 120, 1e-3, 0.6
 TASKS = {
     "Write in upper case": lambda words: " ".join(words).upper(),
     "Give the last word": lambda words: f"The last word is {words[-1]}.",
@@ -35,33 +37,13 @@ TASKS = {
     "Count the words": lambda words: f"There are {len(words)} words.",
     "Put hyphens between": lambda words: "-".join(words),
 }
+# What the loss counts, and whether the tuned model teaches; None: raw text.
 ARMS = {
-    "raw text": '[data]\ntext = "{text}"\n',
-    "all tokens": '[chat]\npaths = "{chat}"\nloss = "all"\n',
-    "responses": '[chat]\npaths = "{chat}"\n',
-    "responses, teacher": '[chat]\npaths = "{chat}"\n[distillation]\n'
-    'teacher = "{tuned}"\n',
+    "responses": ("responses", False),
+    "raw text": (None, False),
+    "all tokens": ("all", False),
+    "responses, teacher": ("responses", True),
 }
-RUN = """
-[model]
-preset = "{tuned}"
-target_dim = 0.6
-sequence_length = {length}
-[budget]
-enlarge_steps = 0
-prune_steps = {prune}
-recover_steps = {recover}
-[optimizer]
-peak_learning_rate = {peak}
-end_learning_rate = 1e-5
-warmup_steps = 20
-[run]
-output = "{output}"
-validate_every = 60
-compare_from_scratch = false
-[sample]
-tokens = 8
-"""
 
 
 def write_records(path, text, count=20_000, seed=0):
@@ -78,36 +60,50 @@ def write_records(path, text, count=20_000, seed=0):
             file.write(json.dumps(record) + "\n")
 
 
-def corpus_of(preset, chat, folder):
-    """The conversations as every arm reads them."""
-    made = keras_hub.models.CausalLMPreprocessor.from_preset(str(preset))
-    vocabulary = tokenizer_vocabulary(made.tokenizer)
-    text = ChatText(TextSource(chat), folder / "cache", LENGTH, family="Mistral")
-    return text.tokenized(vocabulary), made, vocabulary
+def conversations(chat, vocabulary, folder, counted="responses"):
+    """The conversations in rows, as a run of `[chat]` reads them."""
+    source, cache = TextSource(chat), folder / "cache"
+    text = ChatText(source, cache, LENGTH, family="Mistral", counted=counted)
+    return text.tokenized(vocabulary)
+
+
+def model_of(preset):
+    """A preset's model, without its preprocessor."""
+    load = keras_hub.models.MistralCausalLM.from_preset
+    return load(str(preset), preprocessor=None)
+
+
+def fit(model, corpus, steps, peak, callbacks=(), teacher=None):
+    """Trains a model under one cosine."""
+    schedule = ki.CosineDecay(peak, peak / 100, steps, warmup_steps=steps // 12)
+    model.compile(keras.optimizers.AdamW(schedule), NATS, weighted_metrics=None)
+    fitted = model
+    if teacher is not None:
+        logits = FloatLogits(1.0, None)
+        fitted = WeightedDistiller(teacher, model, logits, student_loss_weight=0.5)
+        fitted.compile(optimizer=model.optimizer, loss=NATS)
+    batches = corpus.batches(seed=0, batch_size=BATCH, length=LENGTH)
+    keras.Model.fit(
+        fitted,
+        ((token_inputs(model, x), *rest) for x, *rest in batches),
+        steps_per_epoch=steps // 4,
+        epochs=4,
+        shuffle=False,
+        callbacks=list(callbacks),
+        verbose=2,
+    )
 
 
 def tune(preset, corpus, folder):
     """The tuned preset; made if it is not there."""
     tuned = folder / "tuned"
-    if tuned.exists():
-        return tuned
-    keras.utils.set_random_seed(0)
-    model = keras_hub.models.MistralCausalLM.from_preset(str(preset))
-    preprocessor, model.preprocessor = model.preprocessor, None
-    schedule = ki.CosineDecay(2e-3, 2e-5, TUNE, warmup_steps=100)
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.AdamW(schedule), loss, weighted_metrics=None)
-    batches = corpus.batches(seed=0, batch_size=BATCH, length=LENGTH)
-    keras.Model.fit(
-        model,
-        ((token_inputs(model, x), y, w) for x, y, w in batches),
-        steps_per_epoch=TUNE // 10,
-        epochs=10,
-        shuffle=False,
-        verbose=2,
-    )
-    model.preprocessor = preprocessor
-    model.save_to_preset(str(tuned))
+    if not tuned.exists():
+        keras.utils.set_random_seed(0)
+        model = model_of(preset)
+        fit(model, corpus, TUNE, TUNE_PEAK)
+        made = keras_hub.models.CausalLMPreprocessor.from_preset(str(preset))
+        task = keras_hub.models.MistralCausalLM(model.backbone, preprocessor=made)
+        task.save_to_preset(str(tuned))
     return tuned
 
 
@@ -123,19 +119,17 @@ def log_probabilities(model, x, y):
     return np.concatenate(found)
 
 
-def judge(preset, chat_corpus, raw_corpus):
+def judge(model, chat, raw):
     """What a model knows of held-out responses and of raw text."""
-    model = keras_hub.models.MistralCausalLM.from_preset(str(preset))
-    model.preprocessor = None
-    x, y, w = chat_corpus.validation_windows(length=LENGTH, limit=64)
+    x, y, w = chat.validation_windows(length=LENGTH, limit=64)
     nats = -(log_probabilities(model, x, y) * w).sum() / w.sum()
     right = exact(model, x, y, w)
-    x, y = raw_corpus.validation_windows(length=LENGTH, limit=64)
+    x, y = raw.validation_windows(length=LENGTH, limit=64)
     bits = -log_probabilities(model, x, y).mean() / np.log(2)
     return {
         "response nats per token": float(nats),
-        "responses all of whose tokens are the likeliest": right,
-        "raw bits per byte": float(bits / raw_corpus.bytes_per_token(y)),
+        "right responses": right,
+        "raw bits per byte": float(bits / raw.bytes_per_token(y)),
         "parameters": model.count_params(),
     }
 
@@ -159,44 +153,39 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("preset", type=pathlib.Path)
     parser.add_argument("text", type=pathlib.Path)
-    parser.add_argument("--folder", type=pathlib.Path, default="runs/recover_chat")
+    parser.add_argument(
+        "--folder", type=pathlib.Path, default=pathlib.Path("runs/recover_chat")
+    )
     arguments = parser.parse_args()
     folder = arguments.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     chat = folder / "chat.jsonl"
     if not chat.exists():
         write_records(chat, arguments.text / "wikitext2" / "train_1mb.txt")
-    corpus, made, vocabulary = corpus_of(arguments.preset, chat, folder)
-    print(corpus.description, flush=True)
-    raw = ki.data.load_text(arguments.text).tokenized(vocabulary)
-    tuned = tune(arguments.preset, corpus, folder)
+    made = keras_hub.models.CausalLMPreprocessor.from_preset(str(arguments.preset))
+    vocabulary = tokenizer_vocabulary(made.tokenizer)
+    corpora = {c: conversations(chat, vocabulary, folder, c) for c in COUNTED}
+    judged = corpora["responses"]
+    print(judged.description, flush=True)
+    raw = ki.data.load_text(arguments.text, max_bytes=2_000_000).tokenized(vocabulary)
+    corpora[None] = raw
+    tuned = tune(arguments.preset, judged, folder)
     found = {
-        "as released": judge(arguments.preset, corpus, raw),
-        "tuned": judge(tuned, corpus, raw),
+        "released": judge(model_of(arguments.preset), judged, raw),
+        "tuned": judge(model_of(tuned), judged, raw),
     }
-    for arm, lines in ARMS.items():
-        output = folder / arm.replace(", ", "-").replace(" ", "-")
-        names = {"text": arguments.text.resolve(), "chat": chat, "tuned": tuned}
-        toml = (lines + RUN).format(
-            **names,
-            output=output,
-            length=LENGTH,
-            prune=PRUNE,
-            recover=RECOVER,
-            peak=PEAK,
+    for arm, (counted, taught) in ARMS.items():
+        keras.utils.set_random_seed(0)
+        model, began = model_of(tuned), time.monotonic()
+        prune = ki.IdeaPruneCallback(
+            target_dim=KEPT, begin_step=0, prune_steps=PRUNE, compact="end"
         )
-        if "[data]" in toml:
-            toml = toml.replace("[data]\n", f"[data]\nbatch_size = {BATCH}\n")
-        else:
-            toml += f"[data]\nbatch_size = {BATCH}\n"
-        toml = toml.replace("[chat]\n", f'[chat]\ncache = "{folder}/cache"\n')
-        began = time.monotonic()
-        train(parse_config(toml), overwrite=True)
-        found[arm] = judge(output / "preset", corpus, raw)
+        teacher = model_of(tuned) if taught else None
+        fit(model, corpora[counted], STEPS, PEAK, [prune], teacher)
+        found[arm] = judge(model, judged, raw)
         found[arm]["seconds"] = round(time.monotonic() - began)
-        print(arm, found[arm], flush=True)
         (folder / "recover_chat.json").write_text(json.dumps(found, indent=1) + "\n")
-    print(json.dumps(found, indent=1))
+        print(json.dumps(found, indent=1), flush=True)
 
 
 if __name__ == "__main__":

@@ -162,5 +162,6 @@ print(text)
 - Do the same from one file: `keras-idea train examples/prune_a_checkpoint.toml`. The
   file sets `preset`, `teacher` and `compare_without = true`. The last one also recovers
   the model without a teacher, so you see how much the teacher helps your model.
+- [Recover an instruct model](../command_line.md#an-instruct-model) on conversations.
 - [Prune neurons and heads under one budget](several_axes.md).
 """
