@@ -22,14 +22,15 @@ import numpy as np
 
 import keras_idea as ki
 from keras_idea.data import TextSource, tokenizer_vocabulary
-from keras_idea.data.chat.chat_text import COUNTED, ChatText
+from keras_idea.data.chat.chat_text import ChatText
+from keras_idea.data.chat.row_cache import COUNTED
 from keras_idea.hub.inputs import token_inputs
 from keras_idea.runs.train.teacher import FloatLogits, WeightedDistiller
 
 NATS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
-LENGTH, BATCH, TUNE, TUNE_PEAK = 128, 8, 320, 3e-3
-PRUNE, STEPS, PEAK, KEPT = 30, 120, 1e-3, 0.6
+LENGTH, BATCH, TUNE, TUNE_PEAK, RECORDS = 64, 8, 200, 3e-3, 4_000
+PRUNE, STEPS, PEAK, KEPT = 20, 80, 1e-3, 0.6
 TASKS = {
     "Write in upper case": lambda words: " ".join(words).upper(),
     "Give the last word": lambda words: f"The last word is {words[-1]}.",
@@ -46,14 +47,14 @@ ARMS = {
 }
 
 
-def write_records(path, text, count=20_000, seed=0):
+def write_records(path, text, count=RECORDS, seed=0):
     """Prompts with responses that a rule makes of the words of a text."""
     rng = random.Random(seed)
-    words = [w for w in text.read_text().split() if w.isalpha() and len(w) < 9]
+    words = [w for w in text.read_text().split() if w.isalpha() and len(w) < 7]
     with path.open("w") as file:
         for _ in range(count):
             start = rng.randrange(len(words) - 5)
-            chosen = words[start : start + rng.randint(2, 5)]
+            chosen = words[start : start + rng.randint(2, 3)]
             task = rng.choice(sorted(TASKS))
             record = {"prompt": f"{task}: {' '.join(chosen)}"}
             record["response"] = TASKS[task](chosen)
@@ -85,13 +86,18 @@ def fit(model, corpus, steps, peak, callbacks=(), teacher=None):
     batches = corpus.batches(seed=0, batch_size=BATCH, length=LENGTH)
     keras.Model.fit(
         fitted,
-        ((token_inputs(model, x), *rest) for x, *rest in batches),
+        ((token_inputs(model, x), *rest, *ones(rest)) for x, *rest in batches),
         steps_per_epoch=steps // 4,
         epochs=4,
         shuffle=False,
         callbacks=list(callbacks),
         verbose=2,
     )
+
+
+def ones(rest):
+    """The weights of raw text, so that all arms compile the same program."""
+    return [np.ones(rest[0].shape, "float32")] if len(rest) == 1 else []
 
 
 def tune(preset, corpus, folder):
@@ -167,7 +173,7 @@ def main():
     corpora = {c: conversations(chat, vocabulary, folder, c) for c in COUNTED}
     judged = corpora["responses"]
     print(judged.description, flush=True)
-    raw = ki.data.load_text(arguments.text, max_bytes=2_000_000).tokenized(vocabulary)
+    raw = ki.data.load_text(arguments.text, max_bytes=300_000).tokenized(vocabulary)
     corpora[None] = raw
     tuned = tune(arguments.preset, judged, folder)
     found = {

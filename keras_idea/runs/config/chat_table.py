@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from keras_idea.data import TextSource
-from keras_idea.data.chat.chat_text import COUNTED, ON_LONG, ChatText
+from keras_idea.data.chat.chat_text import ChatText
+from keras_idea.data.chat.row_cache import COUNTED, ON_LONG
 from keras_idea.data.chat.templates import TEMPLATES, ChatTemplate
 from keras_idea.data.text.records import POLICIES
 from keras_idea.errors import ArgumentError
