@@ -29,8 +29,8 @@ from keras_idea.runs.train.teacher import FloatLogits, WeightedDistiller
 
 NATS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
-LENGTH, BATCH, TUNE, TUNE_PEAK, RECORDS = 64, 8, 200, 3e-3, 4_000
-PRUNE, STEPS, PEAK, KEPT = 20, 80, 1e-3, 0.6
+LENGTH, BATCH, TUNE, TUNE_PEAK, RECORDS = 64, 8, 1000, 3e-3, 4_000
+PRUNE, STEPS, PEAK, KEPT = 30, 120, 1e-3, 0.6
 TASKS = {
     "Write in upper case": lambda words: " ".join(words).upper(),
     "Give the last word": lambda words: f"The last word is {words[-1]}.",

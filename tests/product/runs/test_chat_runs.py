@@ -1,6 +1,8 @@
 """Runs on conversations: the whole command, killed and resumed, with a teacher."""
 
 import json
+import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +13,9 @@ import numpy as np
 import pytest
 
 from keras_idea.cli import main
+from keras_idea.data import TextSource, tokenizer_vocabulary
+from keras_idea.data.chat.chat_text import ChatText
+from keras_idea.hub.inputs import token_inputs
 from tests.support import ROOT
 from tests.support.tiny_run import ALONE, curve, load, with_hub
 
@@ -54,10 +59,6 @@ def test_a_run_judges_responses(done):
     assert "the loss counts " in told["text"] and "(responses)" in told["text"]
     assert "of the held-out responses" in (run / "table.md").read_text()
     # Bits per byte of the responses, from the model that is saved.
-    from keras_idea.data import TextSource, tokenizer_vocabulary
-    from keras_idea.data.chat.chat_text import ChatText
-    from keras_idea.hub.inputs import token_inputs
-
     lm = load(run)
     vocabulary = tokenizer_vocabulary(lm.preprocessor.tokenizer)
     text = ChatText(
@@ -87,7 +88,9 @@ class Stopped(BaseException):
     pass
 
 
-def test_a_stopped_run_ends_with_the_same_bits(done, tmp_path, monkeypatch, capsys):
+def test_a_stopped_run_ends_with_the_same_bits(
+    done, without_speeds, tmp_path, monkeypatch, capsys
+):
     write(tmp_path)
     monkeypatch.chdir(tmp_path)
 
@@ -132,12 +135,11 @@ def test_a_killed_run_ends_with_the_same_bits(done, tmp_path):
 
 
 def _environment():
-    import os
-
     return {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
-def test_with_a_teacher(done, tmp_path, monkeypatch):
+@pytest.mark.nightly(why="a run with a teacher; its loss is in laws/data")
+def test_with_a_teacher(done, without_speeds, tmp_path, monkeypatch):
     teacher = str(done / "runs" / "tiny")
     lines = f"\n[distillation]\nteacher = {teacher!r}\nweight = 0.5\n"
     write(tmp_path, CHAT + lines)
@@ -167,8 +169,6 @@ BAD = {
 
 @pytest.mark.parametrize("config, records, match", BAD.values(), ids=BAD.keys())
 def test_bad_input_is_told(tmp_path, monkeypatch, capsys, config, records, match):
-    import re
-
     write(tmp_path, config, records)
     monkeypatch.chdir(tmp_path)
     assert main(["train", "tiny.toml"]) == 2
