@@ -55,7 +55,7 @@ class ChatTemplate:
     >>> template = ChatTemplate("Q: {content} ", "A: {content}{end} ")
     >>> turns = [Message("user", "1 + 1?"), Message("assistant", "2")]
     >>> [piece.text for piece in render(template, turns) if piece.counts]
-    ['2', '{end}']
+    [' 2', '{end}']
     """
 
     user: str
