@@ -7,7 +7,8 @@ words of TEXT (a folder with wikitext2). Then prunes 40% of its neurons four tim
 as many tokens each: on the responses of the conversations, on raw text, on all tokens
 of the conversations, and on the responses with the tuned model as teacher. Nats per
 token of held-out responses, the share of them of which every token is the likeliest,
-and bits per byte of raw text. One seed. Writes DIR/recover_chat.json.
+and bits per byte of raw text. One seed. Arms that are done are kept in
+DIR/recover_chat.json.
 """
 
 import argparse
@@ -29,8 +30,8 @@ from keras_idea.runs.train.teacher import FloatLogits, WeightedDistiller
 
 NATS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
-LENGTH, BATCH, TUNE, TUNE_PEAK, RECORDS = 64, 8, 1000, 3e-3, 4_000
-PRUNE, STEPS, PEAK, KEPT = 30, 120, 1e-3, 0.6
+LENGTH, BATCH, TUNE, TUNE_PEAK, RECORDS = 64, 8, 200, 3e-3, 4_000
+PRUNE, STEPS, PEAK, KEPT = 20, 80, 1e-3, 0.6
 TASKS = {
     "Write in upper case": lambda words: " ".join(words).upper(),
     "Give the last word": lambda words: f"The last word is {words[-1]}.",
@@ -176,11 +177,14 @@ def main():
     raw = ki.data.load_text(arguments.text, max_bytes=300_000).tokenized(vocabulary)
     corpora[None] = raw
     tuned = tune(arguments.preset, judged, folder)
-    found = {
-        "released": judge(model_of(arguments.preset), judged, raw),
-        "tuned": judge(model_of(tuned), judged, raw),
-    }
+    path = folder / "recover_chat.json"
+    found = json.loads(path.read_text()) if path.exists() else {}
+    for name, preset in (("released", arguments.preset), ("tuned", tuned)):
+        if name not in found:
+            found[name] = judge(model_of(preset), judged, raw)
     for arm, (counted, taught) in ARMS.items():
+        if arm in found:
+            continue
         keras.utils.set_random_seed(0)
         model, began = model_of(tuned), time.monotonic()
         prune = ki.IdeaPruneCallback(
@@ -190,7 +194,7 @@ def main():
         fit(model, corpora[counted], STEPS, PEAK, [prune], teacher)
         found[arm] = judge(model, judged, raw)
         found[arm]["seconds"] = round(time.monotonic() - began)
-        (folder / "recover_chat.json").write_text(json.dumps(found, indent=1) + "\n")
+        path.write_text(json.dumps(found, indent=1) + "\n")
         print(json.dumps(found, indent=1), flush=True)
 
 
