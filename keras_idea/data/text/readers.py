@@ -83,7 +83,17 @@ def read_jsonl(
     file: BinaryIO, path: pathlib.Path, options: ReadOptions, log: ReadLog
 ) -> Iterator[str]:
     """Documents of a file of JSON lines; `options.field` holds each one's text."""
-    limit = _BYTES_A_CHARACTER * options.max_characters + _OTHER_FIELDS
+    for number, record in json_records(file, path, options.max_characters, log):
+        text = field_of(record, options.field, path, number, log)
+        if text is not None and log.accept(text, path, number, options.max_characters):
+            yield text
+
+
+def json_records(
+    file: BinaryIO, path: pathlib.Path, max_characters: int, log: ReadLog
+) -> Iterator[tuple[int, Any]]:
+    """Pairs of line and value of a file of JSON lines; of a bad line none."""
+    limit = _BYTES_A_CHARACTER * max_characters + _OTHER_FIELDS
     for number, line in numbered_lines(decompressed(file, path), limit):
         if line is None:
             log.reject("huge", path, number, f"a line over {limit:,} bytes")
@@ -99,9 +109,7 @@ def read_jsonl(
         except (ValueError, RecursionError) as error:
             log.reject("broken_json", path, number, str(error))
             continue
-        text = field_of(record, options.field, path, number, log)
-        if text is not None and log.accept(text, path, number, options.max_characters):
-            yield text
+        yield number, record
 
 
 def field_of(

@@ -16,6 +16,11 @@ BAD_RECORDS = {
     "invalid_utf8": "the text is not UTF-8; convert it",
     "empty": "the text holds nothing but white space",
     "huge": "the text is over `max_characters`; raise it, or cut the text with `split`",
+    "no_messages": 'a chat record holds "messages", or "prompt" and "response"',
+    "not_a_message": 'a message is an object with a string "role" and "content"',
+    "unknown_role": 'a role is "system", "user" or "assistant"',
+    "wrong_order": "after a system message, if any, user and assistant take turns",
+    "no_response": "the last message is the assistant's, and it is not empty",
 }
 POLICIES = ("refuse", "skip")
 

@@ -134,7 +134,7 @@ class TextSource:
         options = ReadOptions(self.field, self.split, self.max_characters)
         for path in self.files():
             start = log.bytes_read
-            with _named(path, log):
+            with named(path, log):
                 with path.open("rb") as file:
                     read = READERS.get(suffix_of(path), read_text)
                     for text in read(file, path, options, log):
@@ -161,7 +161,7 @@ def _each(paths: _Paths) -> tuple[pathlib.Path, ...]:
 
 
 @contextlib.contextmanager
-def _named(path: pathlib.Path, log: ReadLog) -> Iterator[None]:
+def named(path: pathlib.Path, log: ReadLog) -> Iterator[None]:
     """Errors of reading a file name it, and say how far the reading came."""
     before = log.documents
     try:

@@ -34,6 +34,9 @@ class Vocabulary:
             same ids. None means that it is not known. Defaults to None.
         encode_batch: function or None. Takes a list of str and returns a list of int
             arrays. None calls `encode` one by one. Defaults to None.
+        token_id: function or None. Takes the name of a token, such as "<s>", and
+            returns its id, or None if there is no such token. Chat templates need it.
+            Defaults to None.
     """
 
     encode: Callable[[str], np.ndarray]
@@ -42,6 +45,7 @@ class Vocabulary:
     end_id: int | None = None
     fingerprint: str | None = None
     encode_batch: Callable[[Sequence[str]], list[np.ndarray]] | None = None
+    token_id: Callable[[str], int | None] | None = None
 
     @property
     def vocabulary_size(self) -> int:
@@ -114,10 +118,12 @@ def tokenizer_vocabulary(tokenizer: "keras_hub.tokenizers.Tokenizer") -> Vocabul
     end_id = getattr(tokenizer, "end_token_id", None)
     if getattr(tokenizer, "merges", None) is not None:
         learnt: list = [sorted(tokenizer.vocabulary.items()), list(tokenizer.merges)]
+        ids = tokenizer.vocabulary
         # Byte-level BPE: a character is a byte. The ids may have gaps.
         sizes = {i: len(token) for token, i in tokenizer.vocabulary.items()}
     else:
         learnt = list(tokenizer.get_vocabulary())
+        ids = {piece: i for i, piece in enumerate(learnt)}
         sizes = dict(enumerate(map(piece_bytes, learnt)))
     token_bytes = np.zeros(max(sizes) + 1)
     token_bytes[list(sizes)] = list(sizes.values())
@@ -129,6 +135,7 @@ def tokenizer_vocabulary(tokenizer: "keras_hub.tokenizers.Tokenizer") -> Vocabul
         fingerprint=fingerprint_of(
             type(tokenizer).__name__, learnt, end_id, encode(_PROBE).tolist()
         ),
+        token_id=dict(ids).get,
     )
 
 

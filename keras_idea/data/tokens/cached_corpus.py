@@ -128,6 +128,11 @@ class CachedCorpus:
     token_bytes: np.ndarray
     start_id: int | None = None
 
+    @property
+    def counted(self) -> float:
+        """float, the share of the training tokens that the loss counts: all."""
+        return 1.0
+
     def bytes_per_token(self, ids: np.ndarray) -> float:
         """Returns the mean bytes per token, as `Corpus.bytes_per_token`."""
         return float(self.token_bytes[ids].mean())

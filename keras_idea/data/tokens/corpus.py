@@ -82,6 +82,11 @@ class Corpus:
             train, validation, self.description, token_bytes * scale, start_id
         )
 
+    @property
+    def counted(self) -> float:
+        """float, the share of the training tokens that the loss counts: all."""
+        return 1.0
+
     def bytes_per_token(self, ids: np.ndarray) -> float:
         """Returns the mean bytes of text per token.
 

@@ -10,8 +10,9 @@ from keras_idea.data.text.vocabulary import Vocabulary
 from keras_idea.errors import TextError
 from keras_idea.validation import plural
 
-#: Int32 arrays `(batch_size, length)`: tokens, and the token that follows each.
-Batch: TypeAlias = tuple[np.ndarray, np.ndarray]
+#: Arrays `(batch_size, length)`: int32 tokens, the token that follows each, and of
+#: chat records the float32 weight of that one in the loss.
+Batch: TypeAlias = tuple[np.ndarray, ...]
 
 # One window in so many begins with the start token, in corpora that have one.
 _START_EVERY = 4
@@ -67,11 +68,15 @@ class TokenizedText(Protocol):
     def token_bytes(self) -> np.ndarray:
         """The bytes of text each id stands for, floats `(vocabulary,)`."""
 
+    @property
+    def counted(self) -> float:
+        """The share of the training tokens that the loss counts."""
+
     def bytes_per_token(self, ids: np.ndarray) -> float:
         """Bytes of text that tokens stand for, on average."""
 
     def train_bytes_per_token(self) -> float:
-        """The same, of the tokens to train on."""
+        """The same, of the tokens to train on that the loss counts."""
 
     def fingerprint(self) -> str:
         """A digest that tells this text from any other."""

@@ -13,7 +13,7 @@ _OF_A_DATASET = ("dataset_config", "dataset_split", "dataset_revision")
 _OF_FILES = ("documents", "pattern")
 
 
-def _check_paths(name: str, value: object) -> tuple[str, ...] | None:
+def check_paths(name: str, value: object) -> tuple[str, ...] | None:
     """`value` as a tuple of str if it is a path or several; None stays None."""
     if value is None:
         return None
@@ -36,12 +36,12 @@ class CorpusConfig(fields.Table):
     """
 
     table = "corpus"
-    paths: tuple[str, ...] | None = fields.checked(None, _check_paths)
+    paths: tuple[str, ...] | None = fields.checked(None, check_paths)
     dataset: str | None = fields.optional(fields.check_text)
     dataset_config: str | None = fields.optional(fields.check_text)
     dataset_split: str = fields.checked("train", fields.check_text)
     dataset_revision: str | None = fields.optional(fields.check_text)
-    validation_paths: tuple[str, ...] | None = fields.checked(None, _check_paths)
+    validation_paths: tuple[str, ...] | None = fields.checked(None, check_paths)
     field: str = fields.checked("text", fields.check_text)
     documents: str = fields.choice("file", *SPLITS)
     pattern: str | None = fields.optional(fields.check_text)

@@ -8,6 +8,7 @@ import dataclasses
 
 from keras_idea.extras import require
 from keras_idea.runs.config import table_conflicts, tables
+from keras_idea.runs.config.chat_table import ChatConfig
 from keras_idea.runs.config.corpus_table import CorpusConfig
 from keras_idea.runs.config.model_table import ModelConfig
 
@@ -26,6 +27,7 @@ class RunConfig:
     model: ModelConfig = ModelConfig()
     data: tables.DataConfig = tables.DataConfig()
     corpus: CorpusConfig = CorpusConfig()
+    chat: ChatConfig = ChatConfig()
     budget: tables.BudgetConfig = tables.BudgetConfig()
     optimizer: tables.OptimizerConfig = tables.OptimizerConfig()
     distillation: tables.DistillationConfig = tables.DistillationConfig()
@@ -40,7 +42,8 @@ class RunConfig:
         table_conflicts.check_heads(self.model, self.pruning)
         table_conflicts.check_accumulation(data, optimizer, self.pruning, run)
         table_conflicts.check_sequences(data, optimizer, self.distribution)
-        table_conflicts.check_paths(self.model, data, self.corpus, run)
+        table_conflicts.check_paths(self.model, run)
+        table_conflicts.check_text(self.model, data, self.corpus, self.chat)
         table_conflicts.check_validations(self.budget, run)
         table_conflicts.check_checkpoints(run)
 

@@ -9,6 +9,7 @@ import pathlib
 from collections.abc import Iterable, Sequence
 
 from keras_idea.errors import ConfigError
+from keras_idea.runs.config.chat_table import ChatConfig
 from keras_idea.runs.config.corpus_table import CorpusConfig
 from keras_idea.runs.config.fields import divisors, nearest_multiple
 from keras_idea.runs.config.model_table import ModelConfig
@@ -107,16 +108,32 @@ def check_sequences(
         )
 
 
-def check_paths(
-    model: ModelConfig, data: DataConfig, corpus: CorpusConfig, run: RunSettings
-) -> None:
-    """One text is read, and nothing that is read is replaced."""
+def check_paths(model: ModelConfig, run: RunSettings) -> None:
+    """Nothing that is read is replaced."""
     preset, output = model.preset, pathlib.Path(run.output).resolve()
     if preset is not None and output in pathlib.Path(preset).resolve().parents:
         raise ConfigError(
             "`model.preset` must not be inside run.output, which the run may replace. "
             f"Received: preset={preset!r}, with run.{run.told('output')}. Set "
             "`run.output` to another folder."
+        )
+
+
+def check_text(
+    model: ModelConfig, data: DataConfig, corpus: CorpusConfig, chat: ChatConfig
+) -> None:
+    """One text is read, and the model has tokens for it."""
+    if chat.given and (corpus.given or data.text != DataConfig.text):
+        other = "[corpus]" if corpus.given else "`data.text`"
+        raise ConfigError(
+            f"{other} and [chat] cannot both be given: a run reads one of them. "
+            f"Received: {chat.told('paths')}, with {other}. Delete one of them."
+        )
+    if chat.given and not model.of_hub:
+        raise ConfigError(
+            "[chat] needs a KerasHub model, whose tokenizer has the tokens of a chat "
+            f"template. Received: {chat.told('paths')}, without `model.preset` and "
+            "`model.hub`. Set `model.preset` to a tuned model."
         )
     if corpus.given and data.text != DataConfig.text:
         raise ConfigError(

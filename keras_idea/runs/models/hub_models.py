@@ -6,6 +6,7 @@ from typing import Any
 import keras
 
 from keras_idea.data import tokenizer_vocabulary
+from keras_idea.data.chat.chat_text import ChatText
 from keras_idea.data.tokens.interfaces import RawText
 from keras_idea.hub.families import HUB_FAMILIES
 from keras_idea.hub.make_tokenizer import make_tokenizer
@@ -45,6 +46,9 @@ def hub_models(config: RunConfig, text: RawText) -> RunModels:
             preprocessor = made.from_preset(shape.preset)
     preprocessor.sequence_length = shape.sequence_length
     vocabulary = tokenizer_vocabulary(preprocessor.tokenizer)
+
+    if isinstance(text, ChatText):
+        text = text.of_family(source.backbone.__name__.removesuffix("Backbone"))
 
     def ready(model: keras.Model, pruned: bool = True) -> keras.Model:
         if config.run.rematerialize:

@@ -50,17 +50,19 @@ def fit(
             share=share,
         )
         judged = min(batch_size // share.parts, len(run.validation[0]))
-        x, y = own_rows(run.validation, judged, share)
-        held_out = (token_inputs(model, x), y)
+        x, *rest = own_rows(run.validation, judged, share)
+        held_out = (token_inputs(model, x), *rest)
         at_once = judged // share.count
         if epoch == 0 and run.timeline.begin == 0:
             # Before it is pruned: the model that a run begins with is trained already.
             told = {"batch_size": at_once, "verbose": 0, "return_dict": True}
-            recorder.begin_with(keras.Model.evaluate(fitted, *held_out, **told))
+            names = ("x", "y", "sample_weight")
+            given = dict(zip(names, held_out, strict=False))
+            recorder.begin_with(keras.Model.evaluate(fitted, **given, **told))
         # The base class's: KerasHub's takes no generator.
         keras.Model.fit(
             fitted,
-            ((token_inputs(model, ids), targets) for ids, targets in batches),
+            ((token_inputs(model, ids), *rest) for ids, *rest in batches),
             epochs=run.timeline.total // every,
             initial_epoch=epoch,
             steps_per_epoch=every * share.parts,

@@ -6,8 +6,6 @@ from keras_idea.data import load_text
 from keras_idea.data.tokens.interfaces import RawText
 from keras_idea.monitor.event_log import tensorboardx
 from keras_idea.runs.config import RunConfig
-from keras_idea.runs.config.corpus_table import CorpusConfig
-from keras_idea.runs.config.tables import DataConfig
 from keras_idea.runs.config.timeline import make_timeline
 from keras_idea.runs.models.build import decoder_models
 from keras_idea.runs.models.hub_models import hub_models
@@ -33,7 +31,7 @@ def prepare(config: RunConfig, folder: RunFolder) -> Run:
     if config.run.tensorboard:
         tensorboardx()  # before the run folder is claimed
     make_models = hub_models if config.model.of_hub else decoder_models
-    models = make_models(config, _read_text(config.data, config.corpus))
+    models = make_models(config, _read_text(config))
     models.corpus.check_length(config.model.sequence_length)
     timeline = make_timeline(config, models.at_start, models.at_end)
     return Run(config, models, timeline, folder)
@@ -71,7 +69,10 @@ def opening_lines(run: Run) -> str:
     return "\n".join(lines)
 
 
-def _read_text(data: DataConfig, corpus: CorpusConfig) -> RawText:
+def _read_text(config: RunConfig) -> RawText:
+    data, corpus, chat = config.data, config.corpus, config.chat
+    if chat.given:
+        return chat.read(data.validation_fraction, config.model.sequence_length)
     most = round(data.max_megabytes * 1e6)
     if corpus.given:
         return corpus.read(data.validation_fraction, most)

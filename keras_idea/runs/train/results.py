@@ -8,6 +8,7 @@ import keras
 import numpy as np
 
 from keras_idea.callbacks import IdeaPruneCallback
+from keras_idea.data.tokens.interfaces import Batch
 from keras_idea.hub.inputs import token_inputs
 from keras_idea.models.generate import generate
 from keras_idea.report import ResultRow
@@ -16,6 +17,9 @@ from keras_idea.runs.models.build import RunModels
 from keras_idea.runs.train.recorder import Recorder
 from keras_idea.runs.train.run import ALONE, CUT, NARROW, SCRATCH, WIDE, Run
 from keras_idea.runs.train.timing import generation_speeds, step_times
+
+#: What the bits of a run on conversations are.
+OF_RESPONSES = "Bits and perplexity are those of the held-out responses alone."
 
 
 def draw(run: Run) -> None:
@@ -91,11 +95,11 @@ def facts(run: Run) -> dict[str, str]:
 
 
 def opening(run: Run) -> str:
-    """How the validation text begins, at most 16 tokens: a prompt for any text."""
-    # It surely has a sequence of the run.
-    length = min(run.length, 16)
-    windows, _ = run.models.corpus.validation_windows(length=length, limit=1)
-    text = run.models.vocabulary.decode([int(i) for i in windows[0]])
+    """How the validation text begins, 16 tokens or a prompt: to be continued."""
+    tokens, _, *weights = run.validation
+    # Of a conversation, all before the first response.
+    most = int(np.argmax(weights[0][0])) + 1 if weights else 16
+    text = run.models.vocabulary.decode([int(i) for i in tokens[0, :most]])
     # A character of several bytes may have been cut at either end.
     return text.strip("\ufffd") or " "
 
@@ -145,11 +149,9 @@ def verdict(rows: Sequence[ResultRow]) -> str:
     return "\n".join(line[:1].upper() + line[1:] for line in lines)
 
 
-def _to_train(
-    models: RunModels, batch: tuple[np.ndarray, np.ndarray], parts: int
-) -> dict[str, keras.Model]:
+def _to_train(models: RunModels, batch: Batch, parts: int) -> dict[str, keras.Model]:
     """Dict of name to model that trains: wide with pruning on, and narrow."""
-    ids, following = (np.tile(array, (parts, 1)) for array in batch)
+    ids, following = (np.tile(array, (parts, 1)) for array in batch[:2])
     pruning = models.wide()
     prune = IdeaPruneCallback(
         begin_step=0,

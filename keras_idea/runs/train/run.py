@@ -6,6 +6,7 @@ import functools
 import keras
 import numpy as np
 
+from keras_idea.data.tokens.interfaces import Batch
 from keras_idea.distribution import Distribution
 from keras_idea.errors import TextError
 from keras_idea.runs.config import RunConfig
@@ -37,25 +38,26 @@ class Run:
     recorders: list[Recorder] = dataclasses.field(default_factory=list)
 
     @functools.cached_property
-    def validation(self) -> tuple[np.ndarray, np.ndarray]:
-        """Pair of int32 arrays `(windows, length)`: what every validation reads."""
+    def validation(self) -> Batch:
+        """Arrays `(windows, length)`: what every validation reads."""
         batch_size = self.config.data.batch_size
-        x, y = self.models.corpus.validation_windows(
+        arrays = self.models.corpus.validation_windows(
             length=self.length,
             limit=self.config.data.validation_batches * batch_size,
         )
         # Whole batches: a shorter last one would be compiled for itself; of the whole
         # text, if that is less, as many as the devices can share.
-        whole = len(x) - len(x) % batch_size
-        whole = whole or len(x) - len(x) % self.config.distribution.size[0]
+        count = len(arrays[0])
+        whole = count - count % batch_size
+        whole = whole or count - count % self.config.distribution.size[0]
         if not whole:
             raise TextError(
-                f"The validation text has {plural(len(x), 'sequence')}, fewer than the "
+                f"The validation text has {plural(count, 'sequence')}, fewer than the "
                 f"{self.config.distribution.size[0]} devices along the data axis of "
                 f"the mesh. Received: {self.config.data.told('validation_fraction')}. "
                 "Give more text, or set a larger `data.validation_fraction`."
             )
-        return x[:whole], y[:whole]
+        return tuple(array[:whole] for array in arrays)
 
     @property
     def length(self) -> int:
@@ -77,7 +79,11 @@ class Run:
     def bits(self) -> Bits:
         """`Bits`, from the losses of this run's tokens."""
         corpus = self.models.corpus
+        _, following, *weights = self.validation
+        counts = weights[0] > 0 if weights else np.ones(following.shape, bool)
         return Bits(
             train=corpus.train_bytes_per_token(),
-            validation=corpus.bytes_per_token(self.validation[1]),
+            validation=corpus.bytes_per_token(following[counts]),
+            train_counted=corpus.counted,
+            validation_counted=float(counts.mean()),
         )

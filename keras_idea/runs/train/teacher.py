@@ -2,6 +2,7 @@
 
 import json
 import zipfile
+from typing import Any
 
 import keras
 import numpy as np
@@ -81,10 +82,10 @@ def taught(config: RunConfig, student: keras.Model, teacher: keras.Model) -> Dis
     if teacher.output.dtype != student.output.dtype:
         logits = keras.ops.cast(teacher.output, student.output.dtype)
         teacher = keras.Model(teacher.input, logits)  # the layers are the same
-    distiller = Distiller(
+    distiller = WeightedDistiller(
         teacher,
         student,
-        _FloatLogits(settings.temperature, settings.top_k),
+        FloatLogits(settings.temperature, settings.top_k),
         student_loss_weight=1.0 - settings.weight,
     )
     distiller.compile(
@@ -97,15 +98,48 @@ def taught(config: RunConfig, student: keras.Model, teacher: keras.Model) -> Dis
 
 def teacher_bits(run: Run, teacher: keras.Model) -> float:
     """Bits a byte of a teacher, on one device, on what the models are judged by."""
-    x, y = run.validation
+    x, y, *weights = run.validation
     teacher.compile(loss=cross_entropy(), **jit_argument(run.config.run.jit_compile))
     size = min(run.config.data.batch_size, len(x))
-    told = {"batch_size": size, "verbose": 0, "return_dict": True}
+    told: dict[str, Any] = {"batch_size": size, "verbose": 0, "return_dict": True}
+    if weights:
+        told["sample_weight"] = weights[0]
     logs = keras.Model.evaluate(teacher, token_inputs(teacher, x), y, **told)
     return run.bits.of_validation(text_loss(logs))
 
 
-class _FloatLogits(LogitsDistillation):
+class WeightedDistiller(Distiller):
+    """Keras's `Distiller`, whose two losses take the weights of the tokens.
+
+    That of Keras 3.15 takes sample weights and does not use them. Both losses are the
+    sum of the weighted values over the number of all tokens, as in any `fit`.
+    """
+
+    def compute_loss(
+        self,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Any = None,
+        sample_weight: Any = None,
+        training: bool = True,
+    ) -> Tensor:
+        """`Distiller`'s; with weights, of those."""
+        if sample_weight is None:
+            return super().compute_loss(x, y, y_pred, training=training)
+        (distillation,) = self.distillation_losses
+        text = cross_entropy()(y, y_pred, sample_weight)
+        followed = distillation.compute_loss(
+            self.teacher(x, training=False), y_pred, sample_weight=sample_weight
+        )
+        share = self.student_loss_weight
+        total = share * text + (1.0 - share) * followed
+        self.student_loss_tracker.update_state(text)
+        self.distillation_loss_tracker.update_state(followed)
+        self.total_loss_tracker.update_state(total)
+        return total
+
+
+class FloatLogits(LogitsDistillation):
     """Softmax and divergence in float32, whatever the logits were computed in.
 
     The loss is an object: given as a string, Keras 3.15 takes the divergence of the
@@ -117,12 +151,23 @@ class _FloatLogits(LogitsDistillation):
         self._top_k = top_k
 
     def compute_loss(
-        self, teacher_outputs: Tensor, student_outputs: Tensor, **kwargs: object
+        self,
+        teacher_outputs: Tensor,
+        student_outputs: Tensor,
+        sample_weight: Any = None,
+        **kwargs: object,
     ) -> Tensor:
-        """`LogitsDistillation`'s, of float32."""
+        """`LogitsDistillation`'s, of float32; with weights, of the weighted tokens."""
         outputs = (teacher_outputs, student_outputs)
         if self._top_k is not None and self._top_k < teacher_outputs.shape[-1]:
             likeliest, places = keras.ops.top_k(teacher_outputs, self._top_k)
             theirs = keras.ops.take_along_axis(student_outputs, places, axis=-1)
             outputs = (likeliest, theirs)
-        return super().compute_loss(*(keras.ops.cast(o, "float32") for o in outputs))
+        theirs, ours = (keras.ops.cast(o, "float32") for o in outputs)
+        if sample_weight is None:
+            return super().compute_loss(theirs, ours)
+        probabilities = (
+            keras.ops.softmax(logits / self.temperature, axis=-1)
+            for logits in (theirs, ours)
+        )
+        return self.loss(*probabilities, sample_weight) * self.temperature**2

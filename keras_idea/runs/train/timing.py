@@ -80,7 +80,7 @@ def step_seconds(
 
 def step_times(
     models: Mapping[str, keras.Model],
-    batch: tuple[np.ndarray, np.ndarray],
+    batch: tuple[np.ndarray, ...],
     turns: int = 5,
     steps: int = 6,
 ) -> dict[str, float]:
@@ -101,7 +101,7 @@ def step_times(
 
 def _fit(
     model: keras.Model,
-    batch: tuple[np.ndarray, np.ndarray],
+    batch: tuple[np.ndarray, ...],
     steps: int,
     clock: Clock,
 ) -> None:

@@ -226,6 +226,8 @@ def _tell(run: Run, narrow: keras.Model) -> list[ResultRow]:
         bits = None if run.distribution is not None else teacher_bits(run, run.teacher)
         rows.insert(0, ResultRow(TEACHER, run.teacher.count_params(), bits))
     verdict = results.verdict(rows)
+    if run.config.chat.given:
+        verdict = f"{results.OF_RESPONSES}\n{verdict}".rstrip()
     folder.write("table.md", f"{to_markdown(rows)}\n{verdict}".rstrip() + "\n")
     folder.write("table.json", to_json(rows, results.facts(run)))
     print_table(rows)

@@ -69,10 +69,11 @@ def test_no_other_page_has_code_that_no_test_runs():
     assert holding == {"README.md"}
 
 
-def test_the_run_file_of_the_command_line_s_page_is_one():
+def test_the_run_files_of_the_command_line_s_page_are_some():
     page = (ROOT / "docs/command_line.md").read_text()
-    [lines] = re.findall(r"\n\n((?:    .*\n|\n)*    \[model\]\n(?:    .*\n|\n)*)", page)
-    config = parse_config(textwrap.dedent(lines))
+    found = re.findall(r"\n\n((?:    .*\n|\n)*    \[model\]\n(?:    .*\n|\n)*)", page)
+    config, chat = (parse_config(textwrap.dedent(lines)) for lines in found)
+    assert chat.chat.given and chat.model.preset and not chat.budget.enlarge_steps
     assert config.model.hub == "llama3" and config.model.target_dim == 192
     assert config.run.output == "runs/mine" and config.optimizer.name == "adamw"
 

@@ -36,16 +36,6 @@ def llama3(tmp_path_factory):
     return run_in(tmp_path_factory.mktemp("hub"), with_hub(ONE_LAYER, "hub = 'llama3'"))
 
 
-@pytest.fixture
-def without_speeds(monkeypatch):
-    """Runs whose speeds are not measured: one that does is enough."""
-    for name in ("step_times", "generation_speeds"):
-        monkeypatch.setattr(
-            f"keras_idea.runs.train.results.{name}",
-            lambda models, *arguments: dict.fromkeys(models, 1.0),
-        )
-
-
 def rows(run):
     return json.loads((run / "table.json").read_text())["rows"]
 

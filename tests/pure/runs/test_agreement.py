@@ -54,6 +54,14 @@ REFUSED = {
         "[model]\npreset = 'runs/a/preset'\n[run]\noutput = './runs/a'",
         "`model.preset` must not be inside run.output.*output='./runs/a'. Set `run.out",
     ),
+    "conversations and documents": (
+        "[model]\npreset = 'a'\n[chat]\npaths = 'c'\n[corpus]\npaths = 'b.jsonl'",
+        r"\[corpus\] and \[chat\] cannot both be given: .*paths=\('c',\), .*Delete",
+    ),
+    "conversations for a model of bytes": (
+        "[chat]\npaths = 'c'",
+        r"\[chat\] needs a KerasHub model.*Received: paths=\('c',\), without .*Set",
+    ),
     "two texts": (
         "[data]\ntext = 'a.txt'\n[corpus]\npaths = 'b.jsonl'",
         "`data.text` and .corpus. cannot both be given: .*text='a.txt', .*Delete",

@@ -145,6 +145,27 @@ REFUSED = {
         "[corpus]\npaths = 3",
         "`corpus.paths` must be a path or a list of paths. Received: .*=3",
     ),
+    "chat template of no name": (
+        "[chat]\npaths = 'a'\ntemplate = 'lama3'",
+        "`chat.template` must be one of 'llama3', .*Received: .*'lama3'. Did you mean",
+    ),
+    "chat template without a response": (
+        "[chat]\npaths = 'a'\ntemplate = { user = '{content}' }",
+        "a table of .*`user` and `assistant` are needed. Received: the keys user",
+    ),
+    "chat template without a place": (
+        "[chat]\npaths = 'a'\ntemplate = { user = 'Q:', assistant = '{content}' }",
+        "`user` of a chat template must hold {content} once. Received: user='Q:'. Put",
+    ),
+    "tokens of a chat template": (
+        "[chat]\npaths = 'a'\n"
+        "template = { user = '{content}', assistant = '{content}', tokens = [1] }",
+        r"`chat.template.tokens` must be a list of strings. Received: tokens=\[1\]",
+    ),
+    "chat template without conversations": (
+        "[chat]\ntemplate = 'gemma'",
+        r"\[chat\] needs `paths`.*Received: template='gemma'. Set `chat.paths`, or",
+    ),
     "no paths": ("[corpus]\npaths = []", r"must be a path or a list of .*paths=\[\]"),
     "an empty path": (
         "[corpus]\npaths = ['a', '']",
@@ -240,6 +261,9 @@ def test_demo_names_every_key():
     tables = tomllib.loads(text)
     # The keys whose default is to be left out.
     optional = {
+        "chat.paths",
+        "chat.template",
+        "chat.validation_paths",
         "corpus.dataset",
         "corpus.dataset_config",
         "corpus.dataset_revision",
@@ -290,6 +314,9 @@ def test_keys_left_out_have_defaults():
         "[model]\npreset = 'mine'\ntarget_dim = 0.5\nsequence_length = 32",
         "[corpus]\npaths = ['a', 'b']\npattern = '*.py'\nvalidation_paths = 'c'",
         "[corpus]\ndataset = 'a'\ndataset_config = 'b'\non_bad = 'skip'",
+        "[model]\npreset = 'mine'\n[chat]\npaths = 'a'\ntemplate = 'gemma'",
+        "[model]\npreset = 'mine'\n[chat]\npaths = ['a']\nloss = 'all'\n"
+        "template = { user = 'Q: {content}', assistant = 'A: {content}{end}' }",
     ],
 )
 def test_toml_round_trip(text):

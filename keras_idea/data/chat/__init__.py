@@ -1,0 +1,1 @@
+"""Conversations: records, templates, and rows in which only responses count."""
