@@ -159,13 +159,8 @@ print(text)
 
 - [Choose the settings](../recommended_settings.md) for your model and tokens.
 - Do the same from one file: `keras-idea train examples/prune_a_checkpoint.toml`. The
-<<<<<<< HEAD
   file sets `preset`, `teacher` and `compare_without = true`. With the last one, the
   run also recovers the model without a teacher, so you see how much the teacher helps.
-=======
-  file sets `preset`, `teacher` and `compare_without = true`. The last one also recovers
-  the model without a teacher, so you see how much the teacher helps your model.
 - [Recover an instruct model](../command_line.md#an-instruct-model) on conversations.
->>>>>>> 8aca2bff2dfa415e40edb2c38ca8a7948c616104
 - [Prune neurons and heads under one budget](several_axes.md).
 """
