@@ -110,7 +110,10 @@ def _export(options: argparse.Namespace) -> None:
     if options.gguf_dtype is not None and options.gguf is None:
         raise ExportRefused("`--gguf-dtype` is for --gguf only. Delete `--gguf-dtype`.")
     if options.quantize is not None and options.preset is None:
-        raise ExportRefused("`--quantize` is for --preset only. Delete `--quantize`.")
+        raise ExportRefused(
+            "`--quantize` is for --preset only. Delete `--quantize`, or use "
+            "`--gguf FILE --gguf-dtype q8_0`."
+        )
     kinds = {"preset": PRESET, "hf": HF, "gguf": GGUF, "onnx": ONNX}
     for name, kind in kinds.items():  # before the model is loaded, which takes longer
         if getattr(options, name) is not None:

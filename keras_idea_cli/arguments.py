@@ -26,6 +26,8 @@ class _Parser(argparse.ArgumentParser):
             hint = did_you_mean(words[1], re.findall(r"--[\w-]+", self.format_help()))
         if choice:
             hint = did_you_mean(choice[1], re.findall(r"[\w-]+", choice[2]))
+            if choice[1] == "resume":
+                hint = " The same `keras-idea train` command resumes a run."
         super().error(f"{message}.{hint}" if hint else message)
 
 

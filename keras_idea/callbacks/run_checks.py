@@ -74,7 +74,7 @@ def _too_wide(prune: keras.callbacks.Callback, ffn: FFN, target: int) -> str:
         name = f"targets[{ffn.kind!r}]"
     if ffn.kind == "kv_groups":
         most = "the key/value heads of each attention layer"
-    cure = f"Give at most {ffn.width}."
+    cure = f"Give at most {ffn.width}, or a fraction such as 0.5."
     received = f"{name}={given}"
     if isinstance(given, float) and prune.round_to > 1 and ffn.kind == "neurons":
         received += f", round_to={prune.round_to}"

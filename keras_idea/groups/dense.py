@@ -104,8 +104,11 @@ def find_dense_groups(model: keras.layers.Layer) -> Found[DenseGroup]:
     recording = recordings[0]
     activations = [activation_of(layer) for layer in dense]
     axes = Axes()
-    for layer, activation in zip(dense, activations, strict=True):
+    for layer in dense:
         axes.join(_columns(layer), _columns(layer))
+    for layer in _output_layers(recordings):  # the first reason, before a softmax
+        axes.settle(_columns(layer), _OUTPUT)
+    for layer, activation in zip(dense, activations, strict=True):
         for tensor in (*activation.inputs, *activation.outputs):
             axes.join(_columns(layer), id(tensor))
         reason = why_not_plain(layer)
@@ -145,6 +148,14 @@ def follow_model(model: keras.layers.Layer) -> list[Recording]:
         trained = record(student, lambda layer: id(layer) in holders, training=True)
         recordings.append(trained)
     return recordings
+
+
+def _output_layers(recordings: list[Recording]) -> list[keras.layers.Layer]:
+    """The dense layers whose output is one of the model's."""
+    outputs = {id(tensor) for each in recordings for tensor in each.outputs}
+    calls = [call for each in recordings for call in each.calls]
+    found = [call.operation for call in calls if id(call.outputs[0]) in outputs]
+    return [operation for operation in found if is_dense(operation)]
 
 
 def _has_code(layer: keras.layers.Layer) -> bool:

@@ -64,6 +64,8 @@ def parse_config(text: str, name: str = "run") -> RunConfig:
         _refuse_unknown(f"key in [{table}]", values, _keys(kind))
         parsed[table] = kind(**values)
     parsed["run"] = parsed["run"].with_defaults(output=f"runs/{name}")
+    if parsed["model"].preset is not None:  # which is trained already
+        parsed["budget"] = parsed["budget"].with_defaults(enlarge_steps=0)
     return RunConfig(**parsed)
 
 

@@ -376,3 +376,10 @@ def test_a_file_with_a_byte_order_mark(tmp_path):
 def test_config_is_frozen():
     with pytest.raises(dataclasses.FrozenInstanceError):
         RunConfig().model.hidden_dim = 3
+
+
+def test_a_preset_has_no_wide_stage_by_default():
+    assert parse_config('[model]\npreset = "there"').budget.enlarge_steps == 0
+    assert parse_config("").budget.enlarge_steps == 500
+    given = '[model]\npreset = "there"\n[budget]\nenlarge_steps = 100'
+    assert parse_config(given).budget.enlarge_steps == 100
