@@ -67,9 +67,8 @@ def main() -> tuple[float, float]:
         verbose=2,
     )
     after = bits()
-    narrow = ki.compact(student)
-    narrow.preprocessor = preprocessor  # the tokenizer is saved with the model
-    narrow.save_to_preset("runs/checkpoint-preset")
+    student.preprocessor = preprocessor  # the tokenizer is saved with the model
+    student.save_to_preset("runs/checkpoint-preset")
     print(f"{before:.3f} bits per byte before, {after:.3f} after")
     print("Preset: runs/checkpoint-preset")
     return before, after

@@ -15,6 +15,8 @@ model is the teacher from which the narrow model recovers.
 
 You need a backend and `pip install "keras-idea[hub]"`. This guide trains its own small
 checkpoint, so it needs no network.
+
+## Make a checkpoint
 """
 
 import os
@@ -62,8 +64,6 @@ lm.preprocessor = keras_hub.models.Llama3CausalLMPreprocessor(tokenizer, LENGTH)
 lm.save_to_preset("checkpoint")
 
 """
-## Make a checkpoint
-
 You can use any KerasHub preset, by its handle or its folder. The checkpoint made above
 is a small Llama 3, trained on a little text. The tokens of its tokenizer are bytes.
 

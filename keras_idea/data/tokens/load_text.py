@@ -95,13 +95,14 @@ def load_text(
 
 
 def _split(files: dict[str, bytes], held_out: set[str], name: str, note: str) -> Corpus:
+    names = f" ({', '.join(sorted(held_out))})" if len(held_out) <= 2 else ""
     validation = [text for path, text in files.items() if path in held_out]
     train = [text for path, text in files.items() if path not in held_out]
     return Corpus(
         _as_array(b"".join(train)),
         _as_array(b"".join(validation)),
         f"{name}: {plural(len(train), 'file')} to train on, {len(validation)} held out"
-        f"{note}",
+        f"{names}{note}",
     )
 
 
