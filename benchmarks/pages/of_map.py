@@ -82,10 +82,10 @@ def unseen() -> str:
     return (
         "- **At equal tokens, pruning showed no gain.** Pruning was worse in "
         f"{count.worse} of {count.settings} settings ({count.worse_holm} after Holm's "
-        "correction): long runs that stay wide for half of their steps. The other "
-        f"{len(silent)} settings show no significant difference. The smallest "
-        f"difference that they could detect is {span(silent)} bits per byte; the "
-        f"paper's gain is about {PAPER_EFFECT:.3f}."
+        "correction), all of them long runs. The other "
+        f"{len(silent)} settings show no significant difference. They could detect "
+        f"differences from {span(silent)} bits per byte; the paper's gain, about "
+        f"{PAPER_EFFECT:.3f}, is smaller."
     )
 
 
