@@ -7,9 +7,11 @@ from collections.abc import Callable
 
 from benchmarks.intervals import Estimate, estimate
 from benchmarks.pages.words import plain, signed, span, table
+from benchmarks.paper import nested
 from benchmarks.paper.family import ONE_RUN, SEARCH_SEED, chosen, parts
 from benchmarks.paper.family_plan import MAP_FAMILY
 from benchmarks.paper.map.sizes import parameters
+from benchmarks.paper.paper_table import SeededRow, paired_difference
 from benchmarks.paper.records import RESULTS
 
 ALONE, SCRATCH = "a run each", "from scratch"
@@ -100,4 +102,40 @@ def family_table() -> str:
     )
 
 
-BLOCKS: dict[str, Callable[[], str]] = {"family": family_table}
+@functools.cache
+def _nested() -> dict[str, SeededRow]:
+    path = RESULTS / "nested/cells.json"
+    cells = json.loads(path.read_text(encoding="utf-8"))
+    return {row.name: row for row in nested.rows(MAP_FAMILY, cells)}
+
+
+def joint_gap(width: int, name: str) -> Estimate:
+    """A way of joint training minus one run with branches, paired by seed."""
+    one, other = (
+        _nested()[f"{width} neurons, {way}"] for way in (name, nested.BRANCHES)
+    )
+    found = paired_difference(one, other)
+    assert found is not None
+    return found
+
+
+def joint_table() -> str:
+    """Widths trained jointly and one run with branches, at equal FLOPs."""
+    widths, ways = MAP_FAMILY.widths, (nested.BRANCHES, nested.JOINT, nested.SORTED)
+    lines = [["bits per byte", *(f"FFN width {width}" for width in widths)]]
+    for name in ways:
+        rows = [_nested()[f"{width} neurons, {name}"] for width in widths]
+        means = [estimate(row.values.values()) for row in rows]
+        lines.append([name, *(plain(mean, 4) for mean in means if mean)])
+    for name in ways[1:]:
+        gaps = [joint_gap(width, name) for width in widths]
+        lines.append([f"{name} minus branches", *(signed(gap, 4) for gap in gaps)])
+    count = joint_gap(widths[0], nested.JOINT).count
+    return (
+        f"{table(lines)}\n\nAll ways have the same FLOPs for the three widths "
+        f"together, and {count} paired seeds. Peak and curve of the joint ways were "
+        "searched with a seed outside the table."
+    )
+
+
+BLOCKS: dict[str, Callable[[], str]] = {"family": family_table, "joint": joint_table}
