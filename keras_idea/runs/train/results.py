@@ -155,7 +155,7 @@ _VERDICTS = {
 }
 _ONE_RUN = (
     "This is one run of each. In measurements with small models, another seed changed "
-    "such a difference by about 0.01."
+    "such a difference by 0.01 to 0.03."
 )
 
 
