@@ -31,7 +31,7 @@ ENLARGEMENT = 8 / 3
 #: Tokens per parameter, as many as the paper's 1.3B model sees.
 TOKENS = 1540.0
 #: Peaks of the learning rate in units of the scale's, each searched for every arm.
-PEAKS = (1.5, 3.0, 6.0)
+PEAKS = (1.5, 3.0, 6.0, 12.0)
 SEARCH_SEED = 100
 #: Name on the page: the cell at a peak.
 ARMS = {
@@ -169,7 +169,7 @@ def to_markdown(facts, core_hours: float) -> str:
         "## The search for the rate",
         markdown_table(arms).rstrip(),
         f"Peaks are in units of {SCALE.peak_learning_rate:g}; seed {SEARCH_SEED} "
-        "searched, the lowest point of the parabola through three peaks is used, and "
+        "searched, the lowest point of the parabola through the best peak and its neighbors is used, and "
         "the last column is the mean over the other seeds.",
         f"{TEXT_NOTE} That text is read {_epochs():.1f} times. "
         f"{size_note(SCALE, ENLARGEMENT)} {ONE_CPU} All cells together took "

@@ -76,7 +76,7 @@ def test_activation_next_to_sensitivity():
         ("two thirds", "FFN and KV", "neurons and key/value heads in `fit`, one ratio"),
         ("two thirds", "search 1", "first shape of `ki.search` over all kinds"),
         ("half", "FFN and KV", "neurons and key/value heads in `fit`, one ratio"),
-        ("half", "blocks", "blocks alone (2 of 6: 42% of the parameters)"),
+        ("half", "blocks", "blocks alone (2 of 6 stay: 42% of the parameters)"),
         ("two thirds", "FFN in one step", "neurons in one step instead of in `fit`"),
         ("half", "FFN in one step", "neurons in one step instead of in `fit`"),
     ],
