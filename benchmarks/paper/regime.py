@@ -169,8 +169,8 @@ def to_markdown(facts, core_hours: float) -> str:
         "## The search for the rate",
         markdown_table(arms).rstrip(),
         f"Peaks are in units of {SCALE.peak_learning_rate:g}; seed {SEARCH_SEED} "
-        "searched, the lowest point of the parabola through the best peak and its neighbors is used, and "
-        "the last column is the mean over the other seeds.",
+        "searched, the lowest point of the parabola through the best peak and its "
+        "neighbors is used, and the last column is the mean over the other seeds.",
         f"{TEXT_NOTE} That text is read {_epochs():.1f} times. "
         f"{size_note(SCALE, ENLARGEMENT)} {ONE_CPU} All cells together took "
         f"{core_hours:.1f} core-hours.",
