@@ -77,7 +77,9 @@ def test_the_list_finds_what_it_should():
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_pages(path):
-    assert stumbles(path.read_text(encoding="utf-8")) == []
+    text = path.read_text(encoding="utf-8")
+    assert stumbles(text) == []
+    assert re.findall("^(?:<{7}|>{7}).*", text, re.MULTILINE) == []  # of a merge
 
 
 @pytest.mark.parametrize("path", CODE, ids=lambda p: str(p.relative_to(ROOT)))
