@@ -122,6 +122,19 @@ def test_checkpoints_before_and_after_the_decay(name):
     assert f"{np.mean(row('tiny-table-2', name)):.3f}" in page()
 
 
+def test_widths_trained_jointly():
+    rows = {row["name"]: row for row in record("paper/nested/nested")["rows"]}
+    gaps = []
+    for width in (171, 114, 64):
+        one, other = (
+            rows[f"{width} neurons, {way}"]["values"]
+            for way in ("joint", "one run, branches")
+        )
+        assert len(one) == 5
+        gaps.append(-paired(*([v[s] for s in sorted(one)] for v in (one, other)))[0])
+    assert f"{min(gaps):.3f} to {max(gaps):.3f} at equal" in page()
+
+
 def test_losses_by_tokens_of_recovery():
     """The block is what the record says; a figure of it computed another way."""
     text = PAGE.read_text(encoding="utf-8")
