@@ -72,7 +72,7 @@ def messages_of(
 
 
 def _messages(record: dict) -> list:
-    if "messages" in record:
+    if isinstance(record.get("messages"), list):
         return record["messages"]
     return [
         {"role": "user", "content": record["prompt"]},

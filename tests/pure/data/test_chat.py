@@ -226,6 +226,18 @@ def test_bad_records_are_named_with_file_and_line(tmp_path, record, kind, receiv
     assert sum(log.bad.values()) == 1
 
 
+@pytest.mark.parametrize("empty", [None, 3])
+def test_columns_of_the_other_form_may_be_empty(tmp_path, empty):
+    """As a table of both forms is written to JSON lines."""
+    path = tmp_path / "chat.jsonl"
+    turns = messages(("user", "Hi"), ("assistant", "Hello"))
+    none = dict.fromkeys(("prompt", "response"))
+    records = [{"messages": empty, **GOOD}, {**turns, **none}]
+    path.write_text("\n".join(map(json.dumps, records)))
+    first, second = read_conversations(TextSource(path), ReadLog())
+    assert first.messages == second.messages
+
+
 def test_files_of_other_kinds(tmp_path):
     (tmp_path / "a.txt").write_text("text")
     with pytest.raises(TextError, match=r"Chat records are JSON lines.*a.txt'. Conv"):
