@@ -23,8 +23,8 @@ class Conversation(NamedTuple):
 
     @property
     def prompt(self) -> str:
-        """All that stands before the last response."""
-        return "\n".join(f"{m.role}: {m.content}" for m in self.messages[:-1])
+        """All that stands before the last response, as it is rendered: stripped."""
+        return "\n".join(f"{m.role}: {m.content.strip()}" for m in self.messages[:-1])
 
 
 def read_conversations(source: TextSource, log: ReadLog) -> Iterator[Conversation]:

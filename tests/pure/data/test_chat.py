@@ -285,7 +285,10 @@ def test_batches_have_the_weights_of_responses(tmp_path):
 
 def test_equal_prompts_are_in_one_part(tmp_path):
     pytest.importorskip("grain")
-    twice = RECORDS + [{**record, "response": "yes"} for record in RECORDS]
+    # White space at the ends is not rendered.
+    twice = RECORDS + [
+        {"prompt": f"{record['prompt']}\n", "response": "yes"} for record in RECORDS
+    ]
     corpus = chat_text(tmp_path, twice).tokenized(toy_vocabulary())
     parts = []
     for ids in (corpus.train, corpus.validation):
