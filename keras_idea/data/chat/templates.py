@@ -193,6 +193,7 @@ def render(template: ChatTemplate, messages: Sequence[Message]) -> list[Piece]:
 
 def _split(text: str, tokens: Iterable[str], counts: bool = False) -> list[Piece]:
     """The pieces of a part of a template; `{end}` is a token of any."""
-    tokens = (*tokens, END)
+    # The longer first: "<s" must not be found in "<s>".
+    tokens = sorted({*tokens, END}, key=lambda token: (-len(token), token))
     parts = re.split(f"({'|'.join(map(re.escape, tokens))})", text)
     return [Piece(part, part in tokens, counts) for part in parts if part]

@@ -101,6 +101,12 @@ def test_the_listed_tokens_are_pieces_of_their_own(name):
     assert all(p.is_token or not any(t in p.text for t in tokens) for p in pieces)
 
 
+def test_a_token_may_begin_like_another():
+    template = ChatTemplate("<s>{content}", "{content}</s>", tokens=("<s", "<s>"))
+    pieces = render(template, TURNS[:2])
+    assert [p.text for p in pieces if p.is_token] == ["<s>"]
+
+
 def test_family_templates():
     assert family_template("Mistral", {"<s>", "</s>"}) == "mistral"
     every = {"<s>", "</s>", "[INST]", "[/INST]"}
