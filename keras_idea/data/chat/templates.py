@@ -151,8 +151,8 @@ def family_template(family: str, known: Collection[str]) -> str:
     names = _OF_FAMILY.get(family)
     if names is None:
         raise ArgumentError(
-            f"The chat template of a {family} is not known. Received: no `chat."
-            f"template`. Set it to one of {', '.join(TEMPLATES)}, or to a table."
+            f"The chat template of a {family or 'decoder'} is not known. Received: no "
+            f"`chat.template`. Set it to one of {', '.join(TEMPLATES)}, or to a table."
         )
     fit = [name for name in names if set(TEMPLATES[name].tokens) <= set(known)]
     return (fit or list(names))[0]

@@ -114,6 +114,8 @@ def test_family_templates():
     assert family_template("Qwen3", set()) == "chatml"
     with pytest.raises(ArgumentError, match="template of a Bloom is not known.*Set it"):
         family_template("Bloom", set())
+    with pytest.raises(ArgumentError, match="template of a decoder is not known.*Set"):
+        family_template("", set())
 
 
 def toy_vocabulary(adds_space=False):
