@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import shutil
 import warnings
 from typing import Any
 
@@ -108,6 +109,7 @@ def _quantized(path: pathlib.Path, lm: keras.Model, quantize: str) -> keras.Mode
     # Not the task: `quantize` of Keras 3.15 stops at its tokenizer.
     with warnings.catch_warnings(action="ignore"):  # of layers without a matrix
         quantized.backbone.quantize(quantize)
+    shutil.rmtree(path)  # shards of the larger weights would stay beside the others
     quantized.save_to_preset(str(path))
     return quantized
 

@@ -1,5 +1,7 @@
 """A KerasHub preset, loaded back."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -39,7 +41,10 @@ class TestPreset:
 
         lm = tiny_lm("llama3", num_layers=1)
         before = lm.get_weights()
+        # As if it had more than 10 GB, and its int8 fewer.
+        lm.save_to_preset = functools.partial(lm.save_to_preset, max_shard_size=1e-5)
         export = export_preset(lm, tmp_path / "preset", quantize="int8")
+        assert not list((tmp_path / "preset").glob("model_*"))
         assert "logits are those of int8" in str(export)
         for a, b in zip(before, lm.get_weights(), strict=True):
             np.testing.assert_array_equal(a, b)
