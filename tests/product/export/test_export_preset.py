@@ -68,6 +68,15 @@ class TestPreset:
         export = export_preset(lm, tmp_path / "preset")
         assert export.match.difference <= 1e-2
 
+    @pytest.mark.skipif(BACKEND == "jax", reason="compiles each operation once more")
+    @pytest.mark.parametrize("dtype", ["bfloat16", "mixed_bfloat16"])
+    def test_half_precision_is_quantized(self, tmp_path, dtype):
+        """In float32, to be loaded as any quantized preset."""
+        lm = tiny_lm("llama3", num_layers=1, dtype=dtype)
+        export = export_preset(lm, tmp_path / "preset", quantize="int8")
+        assert export.match.difference <= 1e-5
+        assert "cannot read the dtype" not in str(export)
+
     @pytest.mark.nightly(why="takes 9 s on jax, 5 s on tensorflow, 2 s on torch")
     def test_own_decoder_becomes_a_llama3(self, tmp_path):
         import keras_hub
