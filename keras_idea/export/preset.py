@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import shutil
 import warnings
 from typing import Any
 
@@ -59,8 +60,8 @@ def export_preset(
         path: str or path. The folder.
         overwrite: bool. Whether to replace an earlier preset. Defaults to False.
         quantize: str or None. "int8" stores matrices and embeddings in 8 bits, by
-            Keras's own `quantize`. The model itself keeps its weights. Defaults to
-            None.
+            Keras's own `quantize`; the rest is float32. The model itself keeps its
+            weights. Defaults to None.
 
     Returns:
         `Export`.
@@ -76,17 +77,20 @@ def export_preset(
     check_choice("quantize", quantize, (None, *QUANTIZED))
     check_target(path, PRESET, overwrite)
     source = stock(model)
-    subject, notes = source.subject, (*source.notes, *_precision(source.lm))
+    subject, saved = source.subject, source.lm
+    dtype: keras.DTypePolicy | None = _policy(saved)
+    logits: tuple[str, ...] = ()
     size = weights_bytes(source.lm.count_params(), len(source.lm.variables))
     with replacing_target(path, size) as temporary:
         source.lm.save_to_preset(str(temporary))
         if quantize is not None:
-            quantized = _quantized(temporary, source.lm, quantize)
-            subject = model_subject(quantized)
-            notes = (*notes, f"Its logits are those of {quantize}, not the model's.")
+            saved, dtype = _quantized(temporary, source.lm, quantize), None
+            subject = model_subject(saved)
+            logits = (f"Its logits are those of {quantize}, not the model's.",)
+        notes = (*source.notes, *_precision(saved), *logits)
         _check_stock(temporary)
-        loaded = _load(temporary, source.lm, quantize)
-        tolerance = _TOLERANCES.get(source.lm.compute_dtype, _HALF_TOLERANCE)
+        loaded = _load(temporary, source.lm, dtype)
+        tolerance = _TOLERANCES.get(saved.compute_dtype, _HALF_TOLERANCE)
         match = compare(
             subject,
             model_subject(loaded),
@@ -104,17 +108,23 @@ def export_preset(
 
 def _quantized(path: pathlib.Path, lm: keras.Model, quantize: str) -> keras.Model:
     """Replaces a preset by its quantized model, which is returned."""
-    quantized: Any = _load(path, lm)
+    # In float32: KerasHub 0.32 does not read all the dtypes of others back.
+    quantized: Any = _load(path, lm, "float32")
     # Not the task: `quantize` of Keras 3.15 stops at its tokenizer.
     with warnings.catch_warnings(action="ignore"):  # of layers without a matrix
         quantized.backbone.quantize(quantize)
+    shutil.rmtree(path)  # shards of the larger weights would stay beside the others
     quantized.save_to_preset(str(path))
     return quantized
 
 
+def _policy(lm: Any) -> keras.DTypePolicy:
+    return lm.backbone.dtype_policy
+
+
 def _precision(lm: keras.Model) -> tuple[str, ...]:
     """What must be known of a preset of mixed precision, as a tuple of notes."""
-    policy = lm.backbone.dtype_policy.name
+    policy = _policy(lm).name
     if not policy.startswith("mixed"):
         return ()
     return (
@@ -124,12 +134,11 @@ def _precision(lm: keras.Model) -> tuple[str, ...]:
 
 
 def _load(
-    path: pathlib.Path, lm: keras.Model, quantize: str | None = None
+    path: pathlib.Path, lm: keras.Model, dtype: str | keras.DTypePolicy | None
 ) -> keras.Model:
+    """A preset as KerasHub loads it; a quantized one names its own dtypes: None."""
     import keras_hub
 
-    # A quantized preset names its own.
-    dtype = lm.backbone.dtype_policy if quantize is None else None
     try:
         loaded = keras_hub.models.CausalLM.from_preset(str(path), dtype=dtype)
     except Exception as error:

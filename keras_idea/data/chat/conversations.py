@@ -23,8 +23,8 @@ class Conversation(NamedTuple):
 
     @property
     def prompt(self) -> str:
-        """All that stands before the last response."""
-        return "\n".join(f"{m.role}: {m.content}" for m in self.messages[:-1])
+        """All that stands before the last response, as it is rendered: stripped."""
+        return "\n".join(f"{m.role}: {m.content.strip()}" for m in self.messages[:-1])
 
 
 def read_conversations(source: TextSource, log: ReadLog) -> Iterator[Conversation]:
@@ -72,7 +72,7 @@ def messages_of(
 
 
 def _messages(record: dict) -> list:
-    if "messages" in record:
+    if isinstance(record.get("messages"), list):
         return record["messages"]
     return [
         {"role": "user", "content": record["prompt"]},

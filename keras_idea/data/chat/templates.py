@@ -151,8 +151,8 @@ def family_template(family: str, known: Collection[str]) -> str:
     names = _OF_FAMILY.get(family)
     if names is None:
         raise ArgumentError(
-            f"The chat template of a {family} is not known. Received: no `chat."
-            f"template`. Set it to one of {', '.join(TEMPLATES)}, or to a table."
+            f"The chat template of a {family or 'decoder'} is not known. Received: no "
+            f"`chat.template`. Set it to one of {', '.join(TEMPLATES)}, or to a table."
         )
     fit = [name for name in names if set(TEMPLATES[name].tokens) <= set(known)]
     return (fit or list(names))[0]
@@ -193,6 +193,7 @@ def render(template: ChatTemplate, messages: Sequence[Message]) -> list[Piece]:
 
 def _split(text: str, tokens: Iterable[str], counts: bool = False) -> list[Piece]:
     """The pieces of a part of a template; `{end}` is a token of any."""
-    tokens = (*tokens, END)
+    # The longer first: "<s" must not be found in "<s>".
+    tokens = sorted({*tokens, END}, key=lambda token: (-len(token), token))
     parts = re.split(f"({'|'.join(map(re.escape, tokens))})", text)
     return [Piece(part, part in tokens, counts) for part in parts if part]

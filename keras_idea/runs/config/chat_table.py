@@ -30,8 +30,11 @@ def check_template(name: str, value: Any) -> str | dict[str, Any]:
             f"{', '.join(map(str, value))}.{did_you_mean(wrong, _KEYS)}"
         )
     for key, text in value.items():
-        listed = isinstance(text, list | tuple) and key == "tokens"
-        if not all(isinstance(t, str) and t for t in (text if listed else [text])):
+        listed = isinstance(text, list | tuple)
+        texts = text if listed else [text]
+        if listed != (key == "tokens") or not all(
+            isinstance(t, str) and t for t in texts
+        ):
             kind = "a list of strings" if key == "tokens" else "a non-empty string"
             raise ArgumentError(
                 f"`{name}.{key}` must be {kind}. Received: {key}={text!r}."

@@ -1,5 +1,7 @@
 """A KerasHub preset, loaded back."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -39,7 +41,10 @@ class TestPreset:
 
         lm = tiny_lm("llama3", num_layers=1)
         before = lm.get_weights()
+        # As if it had more than 10 GB, and its int8 fewer.
+        lm.save_to_preset = functools.partial(lm.save_to_preset, max_shard_size=1e-5)
         export = export_preset(lm, tmp_path / "preset", quantize="int8")
+        assert not list((tmp_path / "preset").glob("model_*"))
         assert "logits are those of int8" in str(export)
         for a, b in zip(before, lm.get_weights(), strict=True):
             np.testing.assert_array_equal(a, b)
@@ -62,6 +67,15 @@ class TestPreset:
         lm = tiny_lm("llama3", num_layers=1, dtype="mixed_bfloat16")
         export = export_preset(lm, tmp_path / "preset")
         assert export.match.difference <= 1e-2
+
+    @pytest.mark.skipif(BACKEND == "jax", reason="compiles each operation once more")
+    @pytest.mark.parametrize("dtype", ["bfloat16", "mixed_bfloat16"])
+    def test_half_precision_is_quantized(self, tmp_path, dtype):
+        """In float32, to be loaded as any quantized preset."""
+        lm = tiny_lm("llama3", num_layers=1, dtype=dtype)
+        export = export_preset(lm, tmp_path / "preset", quantize="int8")
+        assert export.match.difference <= 1e-5
+        assert "cannot read the dtype" not in str(export)
 
     @pytest.mark.nightly(why="takes 9 s on jax, 5 s on tensorflow, 2 s on torch")
     def test_own_decoder_becomes_a_llama3(self, tmp_path):

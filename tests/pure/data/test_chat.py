@@ -101,6 +101,12 @@ def test_the_listed_tokens_are_pieces_of_their_own(name):
     assert all(p.is_token or not any(t in p.text for t in tokens) for p in pieces)
 
 
+def test_a_token_may_begin_like_another():
+    template = ChatTemplate("<s>{content}", "{content}</s>", tokens=("<s", "<s>"))
+    pieces = render(template, TURNS[:2])
+    assert [p.text for p in pieces if p.is_token] == ["<s>"]
+
+
 def test_family_templates():
     assert family_template("Mistral", {"<s>", "</s>"}) == "mistral"
     every = {"<s>", "</s>", "[INST]", "[/INST]"}
@@ -108,6 +114,8 @@ def test_family_templates():
     assert family_template("Qwen3", set()) == "chatml"
     with pytest.raises(ArgumentError, match="template of a Bloom is not known.*Set it"):
         family_template("Bloom", set())
+    with pytest.raises(ArgumentError, match="template of a decoder is not known.*Set"):
+        family_template("", set())
 
 
 def toy_vocabulary(adds_space=False):
@@ -226,6 +234,18 @@ def test_bad_records_are_named_with_file_and_line(tmp_path, record, kind, receiv
     assert sum(log.bad.values()) == 1
 
 
+@pytest.mark.parametrize("empty", [None, 3])
+def test_columns_of_the_other_form_may_be_empty(tmp_path, empty):
+    """As a table of both forms is written to JSON lines."""
+    path = tmp_path / "chat.jsonl"
+    turns = messages(("user", "Hi"), ("assistant", "Hello"))
+    none = dict.fromkeys(("prompt", "response"))
+    records = [{"messages": empty, **GOOD}, {**turns, **none}]
+    path.write_text("\n".join(map(json.dumps, records)))
+    first, second = read_conversations(TextSource(path), ReadLog())
+    assert first.messages == second.messages
+
+
 def test_files_of_other_kinds(tmp_path):
     (tmp_path / "a.txt").write_text("text")
     with pytest.raises(TextError, match=r"Chat records are JSON lines.*a.txt'. Conv"):
@@ -273,7 +293,10 @@ def test_batches_have_the_weights_of_responses(tmp_path):
 
 def test_equal_prompts_are_in_one_part(tmp_path):
     pytest.importorskip("grain")
-    twice = RECORDS + [{**record, "response": "yes"} for record in RECORDS]
+    # White space at the ends is not rendered.
+    twice = RECORDS + [
+        {"prompt": f"{record['prompt']}\n", "response": "yes"} for record in RECORDS
+    ]
     corpus = chat_text(tmp_path, twice).tokenized(toy_vocabulary())
     parts = []
     for ids in (corpus.train, corpus.validation):

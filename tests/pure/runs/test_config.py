@@ -162,6 +162,11 @@ REFUSED = {
         "template = { user = '{content}', assistant = '{content}', tokens = [1] }",
         r"`chat.template.tokens` must be a list of strings. Received: tokens=\[1\]",
     ),
+    "one token of a chat template": (
+        "[chat]\npaths = 'a'\n"
+        "template = { user = '{content}', assistant = '{content}', tokens = '</s>' }",
+        "`chat.template.tokens` must be a list of strings. Received: tokens='</s>'",
+    ),
     "chat template without conversations": (
         "[chat]\ntemplate = 'gemma'",
         r"\[chat\] needs `paths`.*Received: template='gemma'. Set `chat.paths`, or",
