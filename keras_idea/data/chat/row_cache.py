@@ -121,6 +121,11 @@ def _coded(
 ) -> Iterator[np.ndarray]:
     """Each conversation that fits in a row, coded; counts what is met."""
     for conversation in filter(rows.takes, read_conversations(rows.source, log)):
+        held = _control_token(conversation, rows.template)
+        if held is not None:
+            path, line = conversation.path, conversation.line
+            log.reject("control_token", path, line, f"received: {held!r}")
+            continue
         pieces = render(rows.template, conversation.messages)
         ids, counts = weighted_tokens(pieces, rows.vocabulary)
         if len(ids) > rows.length:
@@ -138,6 +143,13 @@ def _coded(
         tally["counted_tokens"] += int(counts.sum())
         tally["counted_bytes"] += round(rows.token_bytes[ids[counts]].sum())
         yield coded(ids, counts)
+
+
+def _control_token(conversation: Conversation, template: ChatTemplate) -> str | None:
+    """The first token of a template that a message holds: some tokenizers obey it."""
+    texts = [message.content for message in conversation.messages]
+    held = (token for token in template.tokens if any(token in t for t in texts))
+    return next(held, None)
 
 
 def _too_long(conversation: Conversation, tokens: int, length: int) -> str:

@@ -20,6 +20,7 @@ BAD_RECORDS = {
     "not_a_message": 'a message is an object with a string "role" and "content"',
     "unknown_role": 'a role is "system", "user" or "assistant"',
     "wrong_order": "after a system message, if any, user and assistant take turns",
+    "control_token": "a message must not hold a special token of the chat template",
     "no_response": "the last message is the assistant's, and it is not empty",
 }
 POLICIES = ("refuse", "skip")

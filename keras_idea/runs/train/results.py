@@ -1,6 +1,7 @@
 """What a run leaves when its models are trained: picture, table and text."""
 
 import dataclasses
+import math
 import platform
 from collections.abc import Mapping, Sequence
 
@@ -96,20 +97,26 @@ def facts(run: Run) -> dict[str, str]:
 
 def opening(run: Run) -> str:
     """How the validation text begins, 16 tokens or a prompt: to be continued."""
+    text = run.models.vocabulary.decode(_opening_ids(run))
+    # A character of several bytes may have been cut at either end.
+    return text.strip("\ufffd") or " "
+
+
+def _opening_ids(run: Run) -> list[int]:
     tokens, _, *weights = run.validation
     # Of a conversation, all before the first response.
     most = int(np.argmax(weights[0][0])) + 1 if weights else 16
-    text = run.models.vocabulary.decode([int(i) for i in tokens[0, :most]])
-    # A character of several bytes may have been cut at either end.
-    return text.strip("\ufffd") or " "
+    return [int(i) for i in tokens[0, :most]]
 
 
 def written_text(run: Run, narrow: keras.Model, prompt: str) -> str:
     """Text that the narrow model writes, its prompt at the beginning."""
     settings, vocabulary = run.config.sample, run.models.vocabulary
+    # The text of a conversation may lack the tokens of its template.
+    by_ids = run.config.chat.given and not settings.prompt
     ids = generate(
         narrow,
-        vocabulary.encode(prompt),
+        _opening_ids(run) if by_ids else vocabulary.encode(prompt),
         settings.tokens,
         temperature=settings.temperature,
         top_k=settings.top_k,
@@ -160,6 +167,8 @@ _ONE_RUN = (
 
 
 def _gap(gap: float) -> str:
+    if not math.isfinite(gap):
+        return "not comparable"
     if abs(gap) < 5e-4:
         return "equal to three digits"
     return f"{'better' if gap < 0 else 'worse'} by {abs(gap):.3f}"

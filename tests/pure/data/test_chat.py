@@ -1,5 +1,6 @@
 """Conversations: templates as published, tokens that count, rows, bad records."""
 
+import dataclasses
 import json
 import logging
 
@@ -361,3 +362,13 @@ def test_bad_records_are_told_of_in_the_description(tmp_path, caplog):
         corpus = text.tokenized(toy_vocabulary())
     assert "1 bad record left out" in corpus.description
     assert f"{path}, line 41: no response: skipped" in caplog.text
+
+
+@pytest.mark.parametrize("record", [{"prompt": "a<b>", "response": "c"}])
+def test_a_message_with_a_token_of_the_template(tmp_path, record):
+    """A tokenizer that obeys it would begin a turn in the middle of a message."""
+    pytest.importorskip("grain")
+    template = dataclasses.replace(QA, tokens=("<b>",))
+    text = chat_text(tmp_path, [record, *RECORDS], template=template)
+    with pytest.raises(BadRecordError, match=r"line 1: control token.*received: '<b>'"):
+        text.tokenized(toy_vocabulary())

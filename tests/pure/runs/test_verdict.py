@@ -39,3 +39,7 @@ def test_a_difference_that_is_not_shown_is_none(ours, gap):
 def test_nothing_to_compare_with():
     assert said(pruned=2.0) == ""
     assert said(teacher=None, pruned=2.0) == ""
+
+
+def test_what_is_no_number_is_not_compared():
+    assert "is not comparable" in said(teacher=1.0, pruned=float("nan"))
