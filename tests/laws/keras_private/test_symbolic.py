@@ -36,9 +36,9 @@ def test_a_composite_layer(looked_into, called):
     layer.build((None, 4))
     recording = record(layer, looked_into)
     assert names(recording) == called and not recording.opaque
-    assert recording.calls[0].inputs[0] is recording.ends[0]
-    assert recording.calls[-1].outputs[0] is recording.ends[-1]
-    assert recording.ends[0].shape == (2, 4)
+    assert recording.calls[0].inputs[0] is recording.inputs[0]
+    assert recording.calls[-1].outputs[0] is recording.outputs[0]
+    assert recording.inputs[0].shape == (2, 4) and not recording.ends
 
 
 def test_keras_is_as_before():

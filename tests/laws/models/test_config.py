@@ -68,7 +68,10 @@ def test_paper_shapes_have_the_paper_parameters(
         ({"num_layers": 2.5}, r"`num_layers` .* Received: num_layers=2\.5"),
         ({"num_heads": True}, "`num_heads` must be .* Received: num_heads=True"),
         ({"hidden_dim": "24"}, "`hidden_dim` must be .* Received: hidden_dim='24'"),
-        ({"hidden_dim": None}, "`hidden_dim` must be .* Received: hidden_dim=None"),
+        (
+            {"hidden_dim": None},
+            "`hidden_dim` is required: .* Received: hidden_dim=None",
+        ),
         ({"sequence_length": 0}, "`sequence_length` must be an integer >= 1"),
         ({"num_key_value_heads": 0}, "`num_key_value_heads` must be an integer >= 1"),
         ({"num_key_value_heads": 3}, "`num_key_value_heads` must divide `num_heads`"),

@@ -293,7 +293,10 @@ def test_a_target_with_its_hours_price_and_room(in_folder, capsys):
     "words, match",
     [
         (["--target", "v9"], "must be one of v5e, .*Received: 'v9'"),
-        (["--target", "v5:4x4"], r"Received: 'v5:4x4'. Did you mean 'v5[ep]'\?"),
+        (
+            ["--target", "v5:4x4"],
+            r"Received: 'v5:4x4'. Did you mean 'v5[ep]' or 'v5[ep]'\?",
+        ),
         (["--devices", "4"], "must be DATAxMODEL.*Received: '4'"),
         (
             ["--devices", "3x1"],
