@@ -165,9 +165,10 @@ def checkpoint_bits(cells, seed):
 
 
 def bits_of(cells, arm, share, steps, seeds):
-    """Array of an arm's bits, one a checkpoint; NaN where one is missing."""
+    """Array of an arm's bits, one a checkpoint; NaN where it, or a peak, is missing."""
     peak = rate_of(cells, arm, share, steps)
-    if not applies(arm, steps):
+    searched = math.inf not in peak_of(cells, arm, share, False)[1].values()
+    if not applies(arm, steps) or (steps and not searched):
         return np.full(seeds, np.nan)
     found = [cells.get(seed, arm, share, steps, peak) for seed in range(seeds)]
     return np.array([np.nan if bits is None else bits for bits in found])

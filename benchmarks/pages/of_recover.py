@@ -13,8 +13,8 @@ RECORD = REPOSITORY / "benchmarks/results/recover_tokens.json"
 SHARES, STEPS = (0.7, 0.4), (0, 48, 192, 768)
 #: Of all models of the study.
 TOKENS_A_STEP, PARAMETERS = 1024, 763_104
-#: The steps after which the first checkpoint's peaks were compared.
-SEARCHED = 192
+#: The steps after which the first checkpoint's peaks were compared, and how many.
+SEARCHED, PEAKS = 192, 3
 #: Arms that the page shows; a comma is a "+" in the record.
 ARMS = (
     "gradual, teacher",
@@ -43,13 +43,13 @@ def cells() -> dict[tuple, float]:
 
 
 def peak(arm: str, share: float) -> float | None:
-    """The best peak of an arm, of those searched; None: not searched."""
+    """The best peak of an arm, of those searched; None: not all were."""
     tried = {
         at[4]: bits
         for at, bits in cells().items()
         if at[:4] == (0, arm, share, SEARCHED)
     }
-    return min(tried, key=tried.__getitem__, default=None)
+    return min(tried, key=tried.__getitem__) if len(tried) == PEAKS else None
 
 
 def lost(arm: str, share: float, steps: int) -> Estimate | None:

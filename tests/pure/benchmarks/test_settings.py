@@ -154,3 +154,29 @@ def test_losses_by_tokens_of_recovery():
         r"40% of the neurons.*?(\| gradual, teacher .*?)\n", text, re.DOTALL
     )
     assert f"{np.mean(lost):+.3f}" in line
+
+
+def test_what_is_left_of_a_refit():
+    bits = record("recover_tokens")["bits"]
+
+    def gain(share, steps):
+        def best(arm):
+            if not steps:
+                return bits[f"0-{arm}-{share}-0-0"]
+            searched = {
+                peak: bits[f"0-{arm}-{share}-192-{peak}"]
+                for peak in ("0.0003", "0.001", "0.003")
+            }
+            return bits[f"0-{arm}-{share}-{steps}-{min(searched, key=searched.get)}"]
+
+        return f"{best('one step') - best('one step+refit'):.3f}"
+
+    at = {
+        (share, steps): gain(share, steps)
+        for share in (0.7, 0.4)
+        for steps in (0, 48, 192)
+    }
+    said = page()
+    assert f"{at[0.7, 0]} (at 0.7 of the neurons) and {at[0.4, 0]} (at 0.4)" in said
+    assert f"{at[0.7, 48]} and {at[0.4, 48]} remained after 49 thousand" in said
+    assert f"{at[0.7, 192]} and {at[0.4, 192]} after 197 thousand" in said
