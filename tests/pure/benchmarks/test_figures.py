@@ -22,7 +22,17 @@ BACKENDS = ("torch", "jax", "tensorflow")
 WIDE_NARROW = 8 / 3
 #: Figures that stand on a page by hand, and are no measurements.
 SETTINGS = {"0.3", "3.2e-2", "3.2e-4", "3.07", "1.6", "1.9", "1.0", "0.10.2"}
-SETTINGS |= {"3.11", "3.13.2", "3.15", "3.15.1", "2.4.6", "3.11.7", "2.67", "2.0"}
+SETTINGS |= {
+    "2310.07707",
+    "3.11",
+    "3.13.2",
+    "3.15",
+    "3.15.1",
+    "2.4.6",
+    "3.11.7",
+    "2.67",
+    "2.0",
+}
 
 
 def read(name):
