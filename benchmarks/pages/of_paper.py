@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from benchmarks.intervals import Estimate, detectable
-from benchmarks.pages.of_map import MIDDLE, PAPER_BUDGET, places, share_gap
+from benchmarks.pages.of_map import MIDDLE, PAPER_BUDGET, places, regime_gap, share_gap
 from benchmarks.pages.of_tables import (
     BASE,
     FROM_DOCS,
@@ -18,7 +18,6 @@ from benchmarks.paper.map.arms import IDEA as PRUNED
 from benchmarks.paper.map.compared import PAPER_EFFECT
 from benchmarks.paper.map.sizes import parameters
 from benchmarks.paper.methods import METHODS
-from benchmarks.paper.records import RESULTS, Recorded
 from benchmarks.paper.tables import IDEA, SAME_TOKENS
 
 
@@ -162,7 +161,7 @@ def _at_the_papers_length() -> str:
     """What is seen at 540 tokens per parameter, and at the paper's 1,540."""
     long_run = share_gap(540, 0.1, "tokens")
     wide_half = places()[PRUNED, "tokens", 540, MIDDLE].difference
-    gaps = [_regime(f"wide for {share}", "scratch") for share in ("10%", "50%")]
+    gaps = [regime_gap(f"wide for {share}", "scratch") for share in ("10%", "50%")]
     tenth, half = (f"{signed(x, 4)} ({verdict(x)})" for x in gaps)
     least = " and ".join(f"{detectable(x):.3f}" for x in gaps)
     return (
@@ -177,11 +176,6 @@ def _at_the_papers_length() -> str:
         f"and {half} with half. That study could detect {least} bits; the paper's gain "
         f"is about {PAPER_EFFECT:.3f}."
     )
-
-
-def _regime(arm: str, rival: str) -> Estimate:
-    facts = regime.facts_of(Recorded(RESULTS / "regime/cells"))
-    return Estimate(**facts["gaps"][f"{arm} minus {rival}"])
 
 
 def _best_naive() -> Estimate:

@@ -12,6 +12,7 @@ import math
 import sys
 
 from benchmarks.intervals import Estimate, detectable, estimate, plus_minus
+from benchmarks.pages.words import signed
 from benchmarks.paper.carry_out import Laboratory, carry_out
 from benchmarks.paper.cell import SCRATCH, Cell
 from benchmarks.paper.compile_cache import kept_compilations
@@ -143,8 +144,8 @@ def to_markdown(facts, core_hours: float) -> str:
     """The page: the differences first, then the arms and the search."""
     gaps = [["difference", "bits per byte", "could have been seen", "seeds"]]
     for name, gap in facts["gaps"].items():
-        seen = detectable(Estimate(**gap))
-        gaps.append([name, _signed(gap), _number(seen), str(gap["count"])])
+        own = Estimate(**gap)
+        gaps.append([name, signed(own, 4), _number(detectable(own)), str(own.count)])
     arms = [["arm", *(f"peak {p:g}" for p in PEAKS), "peak used", "bits per byte"]]
     for arm, search in facts["search"].items():
         own = facts["bits"][arm]
@@ -188,11 +189,6 @@ def _difference(own, other):
 
 def _seeds(values):
     return {str(seed): value for seed, value in sorted(values.items())}
-
-
-def _signed(gap):
-    error = "" if gap["error"] is None else f" ± {gap['error']:.4f}"
-    return f"{gap['mean']:+.4f}{error}"
 
 
 def _number(value):

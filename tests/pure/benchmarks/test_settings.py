@@ -9,6 +9,7 @@ import scipy.stats
 
 from benchmarks.pages import of_recover
 from benchmarks.pages.blocks import fill
+from benchmarks.paper.regime import needed_seeds
 from tests.support import ROOT
 
 RESULTS = ROOT / "benchmarks" / "results"
@@ -133,6 +134,45 @@ def test_widths_trained_jointly():
         assert len(one) == 5
         gaps.append(-paired(*([v[s] for s in sorted(one)] for v in (one, other)))[0])
     assert f"{min(gaps):.3f} to {max(gaps):.3f} at equal" in page()
+
+
+def test_the_papers_length_is_that_of_the_cells():
+    cells = [
+        r
+        for path in sorted((RESULTS / "paper/regime/cells").glob("seed-*.json"))
+        for r in json.loads(path.read_text()).values()
+    ]
+
+    def of(peak, **wanted):
+        return {
+            r["seed"]: r["bits_per_byte"]
+            for r in cells
+            if r["seed"] < 100
+            and r["cell"]["peak"] == peak
+            and all(r["cell"].get(key) == value for key, value in wanted.items())
+        }
+
+    tenth, scratch = of(4.87, enlarge_share=0.1), of(4.88, pipeline="scratch")
+    half = of(6.43, enlarge_share=None, pipeline=None)
+    seeds = sorted(tenth.keys() & scratch.keys() & half.keys())
+    assert seeds == [0, 1, 3, 4]
+    page = (ROOT / "docs/when_does_it_pay.md").read_text(encoding="utf-8")
+    for own in (tenth, half):
+        mean, error = paired(*([x[s] for s in seeds] for x in (own, scratch)))
+        assert f"{mean:+.4f} ± {error:.4f}" in page
+
+
+def test_how_many_seeds_an_effect_needs():
+    """The least n at which 5 % and a power of 80 % leave an effect to be seen."""
+    for spread, effect in ((0.006, 0.003), (0.006, 0.01), (0.003, 0.003)):
+        seen = {
+            n: (scipy.stats.t.ppf(0.975, n - 1) + scipy.stats.t.ppf(0.8, n - 1))
+            * spread
+            / n**0.5
+            for n in range(2, 100)
+        }
+        least = min(n for n, smallest in seen.items() if smallest <= effect)
+        assert needed_seeds(spread, effect) == least
 
 
 def test_losses_by_tokens_of_recovery():
