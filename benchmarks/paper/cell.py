@@ -50,6 +50,8 @@ class Cell:
             is as much higher or lower.
         restart: float, the peak of a rewarmed or restarted learning rate after the
             enlarged stage, in units of the cell's.
+        wait: bool, whether pruning by sensitivity begins only after the second
+            warm-up of such a rate, or with it as `optimizer.rewarm` does.
         stop: float in (0, 1], the share of its schedule after which a scratch
             cell stops: 0.5 gives the intermediate checkpoint at half time.
         enlarge_share: float in (0, 1), the share of all steps spent enlarged.
@@ -91,6 +93,7 @@ class Cell:
     flops_of: float = 1.0
     peak: float = 1.0
     restart: float = 1.0
+    wait: bool = True
 
     def __post_init__(self):
         check_choice("pipeline", self.pipeline, tuple(PIPELINES))

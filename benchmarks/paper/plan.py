@@ -179,7 +179,7 @@ def _pruned(cell, scale):
 
 def _pruning(cell, scale, prune, steps):
     resumed = cell.learning_rate == RESUMED
-    waits = METHODS[cell.method].awaits_warmup and not resumed
+    waits = cell.wait and METHODS[cell.method].awaits_warmup and not resumed
     begin = _warmup(scale, steps) if waits else 0
     return Pruning(
         cell.method,

@@ -3,7 +3,8 @@
 Over peaks of the learning rate, lengths of training and shares of neurons pruned, the
 same enlarged model is pruned and recovered under the rest of its schedule ("resumed"),
 or under a new one with a warm-up, lower or as high ("rewarmed"; "restarted" with a new
-optimizer too). Writes rewarm.md, rewarm.json and rewarm.png.
+optimizer too). These prune after that warm-up, or at once as `optimizer.rewarm` does.
+Writes rewarm.md, rewarm.json and rewarm.png.
 """
 
 import dataclasses
@@ -23,10 +24,11 @@ from benchmarks.paper.study import TEXT_NOTE, seeds_of, study_parser, text_of
 from keras_idea.files import write_atomically
 from keras_idea.report.table import markdown_table
 
-#: What is compared with "resumed": its name -> (learning_rate, restart) of a cell.
+#: What is compared with "resumed": its name -> (learning_rate, restart, wait) of a cell.
 WAYS = {
     "rewarmed to 50 %": (REWARMED, 0.5),
     "rewarmed to 100 %": (REWARMED, 1.0),
+    "to 100 %, pruned at once": (REWARMED, 1.0, False),
     "restarted": (RESTARTED, 1.0),
 }
 
@@ -47,7 +49,7 @@ class Place:
     peak: float
     enlarge_share: float = 0.5
 
-    def cell(self, learning_rate=RESUMED, restart=1.0) -> Cell:
+    def cell(self, learning_rate=RESUMED, restart=1.0, wait=True) -> Cell:
         """The `Cell` of one way."""
         return Cell(
             hidden=self.enlargement,
@@ -56,6 +58,7 @@ class Place:
             enlarge_share=self.enlarge_share,
             learning_rate=learning_rate,
             restart=restart,
+            wait=wait,
         )
 
 
