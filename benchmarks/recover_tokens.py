@@ -8,8 +8,10 @@ gradually in `fit` or in one step, with and without the refit of `ki.shrink`, wi
 without the wide model as teacher, next to a narrow model from scratch. The arm
 "features" has no labels: each block follows what the wide model's block returns. The
 peak of the learning rate is searched for each arm and width alike, on the first
-checkpoint. Bits per byte of held-out text; differences are of pairs: the same
-checkpoint and batches.
+checkpoint. The arm "all tokens" trains the narrow model from scratch, at the
+checkpoint's own peak, on as many tokens as the checkpoint and a recovery had together.
+Bits per byte of held-out text; differences are of pairs: the same checkpoint and
+batches.
 Each cell is a file of --folder, with the machine it ran on; what is there is not
 computed again. Writes benchmarks/results/recover_tokens.json, .md and .png.
 """
@@ -28,7 +30,15 @@ import record
 from followed import distiller
 from intervals import plus_minus
 from recover_checkpoint import NATS, Study, inputs, told
-from recover_shapes import BATCH, CALIBRATION, LENGTH, pretrain
+from recover_shapes import (
+    BATCH,
+    CALIBRATION,
+    LENGTH,
+    PRETRAIN,
+    PRETRAIN_PEAK,
+    pretrain,
+    train,
+)
 
 import keras_idea as ki
 
@@ -37,11 +47,12 @@ STEPS = (0, 48, 192, 768)
 PEAKS = (3e-4, 1e-3, 3e-3)
 SEARCHED = 192  # steps after which the peaks are compared
 ONE_STEP = ("one step", "one step, refit")
+ALL_TOKENS = "from scratch, all tokens"
 ARMS = (
     *("gradual", *ONE_STEP),
     *("gradual, teacher", "one step, teacher", "one step, refit, teacher"),
     *("one step, refit, features", "one step, refit, teacher and features"),
-    "from scratch",
+    *("from scratch", ALL_TOKENS),
 )
 
 
@@ -82,7 +93,7 @@ def cell(study, seed, arm, share, steps, peak):
     keras.utils.set_random_seed(seed)
     model, callbacks = study.model(), []
     width = round(share * study.hidden_dim)
-    if arm == "from scratch":
+    if arm.startswith("from scratch"):
         config = {**model.backbone.get_config(), "intermediate_dim": width}
         backbone = keras_hub.models.MistralBackbone.from_config(config)
         model = keras_hub.models.MistralCausalLM(backbone, preprocessor=None)
@@ -97,7 +108,11 @@ def cell(study, seed, arm, share, steps, peak):
         )
     elif steps:
         callbacks = [ki.IdeaPruneCallback(width, 0, steps // 4)]
-    if steps:
+    if arm == ALL_TOKENS:
+        batch_size = 2 * BATCH  # the checkpoint's
+        steps = PRETRAIN + steps * BATCH // batch_size
+        train(model, study.corpus, seed, steps, peak, batch_size)
+    elif steps:
         recover(study, model, seed, steps, peak, callbacks, arm.split(", ")[-1])
     return study.bits(model)
 
@@ -124,8 +139,15 @@ def recover(study, model, seed, steps, peak, callbacks, follows):
 
 
 def applies(arm, steps):
-    """Whether an arm is something else than another one after so many steps."""
+    """Whether an arm is computed after so many steps, and is not another one there."""
+    if arm == ALL_TOKENS:
+        return steps == SEARCHED
     return steps > 0 or arm in ONE_STEP
+
+
+def peaks_of(arm):
+    """The peaks that are tried for an arm."""
+    return (PRETRAIN_PEAK,) if arm == ALL_TOKENS else PEAKS
 
 
 def peak_of(cells, arm, share, compute):
@@ -137,7 +159,7 @@ def peak_of(cells, arm, share, compute):
         found = cells.get(*key, make=make)
         return math.inf if found is None else found
 
-    found = {peak: tried(peak) for peak in PEAKS}
+    found = {peak: tried(peak) for peak in peaks_of(arm)}
     return min(found, key=found.get), found
 
 
@@ -211,6 +233,7 @@ def tables_of(cells, seeds, text):
         [f"{share:.0%}", arm]
         + [f"{b:.4f}" for b in peak_of(cells, arm, share, False)[1].values()]
         for share, arm in itertools.product(SHARES, ARMS)
+        if arm != ALL_TOKENS
     ]
     tables.append(
         {
@@ -237,7 +260,7 @@ def draw(path, cells, seeds):
 
     figure, axes = pyplot.subplots(1, len(SHARES), figsize=(11, 4.2))
     for axis, share in zip(axes, SHARES, strict=True):
-        for number, arm in enumerate(ARMS[:-1]):
+        for number, arm in enumerate(ARMS[:-2]):
             means = [np.nanmean(bits_of(cells, arm, share, s, seeds)) for s in STEPS]
             style = "--" if "teacher" in arm else "-"
             style = ":" if "features" in arm else style
@@ -271,14 +294,15 @@ def main():
     compute(cells, given.seeds)
     said = cells.study(0).corpus.description
     said = said.replace(given.text, pathlib.Path(given.text).name)
-    tables = tables_of(cells, given.seeds, f"Text: {said}.")
+    kept = {p.stem: json.loads(p.read_text()) for p in sorted(folder.glob("*.json"))}
+    hours = sum(cell["seconds"] for cell in kept.values()) / 3600
+    text = (
+        f"Text: {said}. All cells together took {hours:.1f} hours, on about one core."
+    )
+    tables = tables_of(cells, given.seeds, text)
     record.print_tables(tables)
     name = "recover_tokens"
-    bits = {
-        path.stem: json.loads(path.read_text())["bits"]
-        for path in sorted(folder.glob("*.json"))
-    }
-    results = {"bits": bits}
+    results = {"bits": {stem: cell["bits"] for stem, cell in kept.items()}}
     written = record.write(given.output, name, cells.facts, results, tables)
     draw(written[0].with_suffix(".png"), cells, given.seeds)
 

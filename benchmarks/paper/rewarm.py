@@ -24,7 +24,7 @@ from benchmarks.paper.study import TEXT_NOTE, seeds_of, study_parser, text_of
 from keras_idea.files import write_atomically
 from keras_idea.report.table import markdown_table
 
-#: What is compared with "resumed": its name -> (learning_rate, restart, wait) of a cell.
+#: What is compared with "resumed": its name -> learning_rate, restart, wait of a cell.
 WAYS = {
     "rewarmed to 50 %": (REWARMED, 0.5),
     "rewarmed to 100 %": (REWARMED, 1.0),
