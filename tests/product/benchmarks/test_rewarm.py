@@ -39,6 +39,19 @@ def test_a_rewarmed_rate_is_a_curve_of_its_own_for_an_optimizer_that_goes_on(sha
     np.testing.assert_allclose(rates, expected, rtol=1e-5)
 
 
+def test_a_rewarmed_run_prunes_after_its_warm_up_or_at_once():
+    scale = SCALES["tiny"]
+    place = Place(1, 8 / 3, 1.0)
+    resumed, late, at_once = (
+        plan(place.cell(*way), scale)[1]
+        for way in (("resumed",), ("rewarmed", 1.0), ("rewarmed", 1.0, False))
+    )
+    assert (late.pruning.begin, late.pruning.end) == (50, 50 + 375)
+    assert (at_once.pruning.begin, at_once.pruning.end) == (0, 375)
+    assert at_once.pruning == resumed.pruning
+    assert at_once.rate == late.rate != resumed.rate
+
+
 def test_places_are_distinct_and_share_their_enlarged_stage():
     places = STUDY.places()
     assert len(set(places)) == len(places) == 4 * 3 + 3 + 2
@@ -73,6 +86,7 @@ def test_a_study_is_carried_out_and_resumed(tmp_path, capsys):
             place = cell["hidden"], cell.get("peak"), cell.get("enlarge_share")
             if place == (1.5, 0.5, None):
                 name = cell["learning_rate"], cell.get("restart", 1.0)
+                name += () if cell.get("wait", True) else (False,)
                 ways.setdefault(name, []).append(record["bits_per_byte"])
     for name, way in WAYS.items():
         expected = statistics.fmean(ways[way]) - statistics.fmean(ways["resumed", 1.0])
