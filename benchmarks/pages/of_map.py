@@ -58,7 +58,7 @@ def share_gap(budget, share, against) -> Estimate:
 
 def regime_gap(arm: str, rival: str) -> Estimate:
     """An arm of the study at the paper's length minus another."""
-    facts = regime.facts_of(Recorded(RESULTS / "regime/cells"))
+    facts = regime.STUDY.facts_of(Recorded(RESULTS / "regime/cells"))
     return Estimate(**facts["gaps"][f"{arm} minus {rival}"])
 
 

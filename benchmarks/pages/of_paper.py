@@ -163,6 +163,7 @@ def _at_the_papers_length() -> str:
     wide_half = places()[PRUNED, "tokens", 540, MIDDLE].difference
     gaps = [regime_gap(f"wide for {share}", "scratch") for share in ("10%", "50%")]
     tenth, half = (f"{signed(x, 4)} ({verdict(x)})" for x in gaps)
+    narrow = parameters(regime.STUDY.scale, regime.STUDY.scale.width(1))
     least = " and ".join(f"{detectable(x):.3f}" for x in gaps)
     return (
         f"The paper prunes a model from 2.8B to 1.3B parameters and trains it on "
@@ -171,7 +172,7 @@ def _at_the_papers_length() -> str:
         f"{signed(wide_half)} with half of the steps wide. With a tenth of the steps "
         f"wide, it is {signed(long_run)}. [At {regime.TOKENS:,.0f} tokens per "
         f"parameter]({FROM_DOCS}regime/regime.md), with a narrow model of "
-        f"{parameters(regime.SCALE, regime.SCALE.width(1)):,} parameters and "
+        f"{narrow:,} parameters and "
         f"{gaps[0].count} paired seeds, it is {tenth} with a tenth of the steps wide "
         f"and {half} with half. That study could detect {least} bits; the paper's gain "
         f"is about {PAPER_EFFECT:.3f}."

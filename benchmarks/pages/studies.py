@@ -3,7 +3,15 @@
 import json
 import pathlib
 
-from benchmarks.paper import family, nested, regime, rewarm, shares
+from benchmarks.paper import (
+    family,
+    nested,
+    optimizers,
+    regime,
+    rewarm,
+    searched,
+    shares,
+)
 from benchmarks.paper.family_plan import MAP_FAMILY
 from benchmarks.paper.map.arms import MAP
 from benchmarks.paper.map.findings import Findings
@@ -42,8 +50,11 @@ def write_studies(folder: pathlib.Path) -> None:
         (folder / name).mkdir(parents=True, exist_ok=True)
         cells = Recorded(RESULTS / name / "cells")
         study.write(folder / name, study.STUDY, cells)
-    (folder / "regime").mkdir(parents=True, exist_ok=True)
-    regime.write(folder / "regime", Recorded(RESULTS / "regime/cells"))
+    for study in (regime, optimizers):
+        name = study.STUDY.name
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        cells = Recorded(RESULTS / name / "cells")
+        searched.write(folder / name, study.STUDY, cells, study.to_markdown)
     for study in (family, nested):
         name = study.__name__.rpartition(".")[2]
         (folder / name).mkdir(parents=True, exist_ok=True)
