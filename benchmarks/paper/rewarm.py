@@ -174,9 +174,9 @@ def write(folder, study, ledger) -> None:
         f"{plus_minus(counts)} All ways of a row share the wide stage. Rewarmed: a "
         "second warm-up and cosine for the other steps, to that share of the peak, "
         "with the optimizer's state. Restarted: to the peak, with a new optimizer.",
-        "Rewarmed and restarted runs prune only after their second warm-up, while "
-        "`optimizer.rewarm` prunes at once. At equal tokens they take "
-        f"{_more(ledger, study)}% more FLOPs than the resumed run of their row.",
+        "Rewarmed and restarted runs prune only after their second warm-up: they take "
+        f"{_more(ledger, study)}% more FLOPs than the resumed run of their row. Those "
+        "pruned at once, as `optimizer.rewarm` does, take as many as the resumed run.",
         f"{TEXT_NOTE} {size_note(study.scale, study.middle.enlargement)} {ONE_CPU}",
     ]
     write_atomically(folder / "rewarm.md", "\n\n".join(parts) + "\n")
@@ -193,15 +193,14 @@ def write(folder, study, ledger) -> None:
 
 
 def _more(ledger, study):
-    """How many more FLOPs the other ways take than the resumed run, in text."""
+    """How many more FLOPs the ways that wait take than the resumed run, in text."""
+    late = [way for way in WAYS.values() if study.middle.cell(*way).wait]
     shares = []
     for place in study.places():
-        spent = [
-            next((r["flops"] for r in _records(ledger, place.cell(*way))), None)
-            for way in ((RESUMED, 1.0), *WAYS.values())
-        ]
-        if None not in spent:
-            shares += [100 * (other / spent[0] - 1) for other in spent[1:]]
+        cells = [place.cell(), *(place.cell(*way) for way in late)]
+        spent = [[r["flops"] for r in _records(ledger, cell)] for cell in cells]
+        if all(spent):
+            shares += [100 * (other[0] / spent[0][0] - 1) for other in spent[1:]]
     return f"{min(shares):.1f} to {max(shares):.1f}" if shares else "some"
 
 
