@@ -24,11 +24,13 @@ from benchmarks.paper.study import TEXT_NOTE, seeds_of, study_parser, text_of
 from keras_idea.files import write_atomically
 from keras_idea.report.table import markdown_table
 
+#: As `optimizer.rewarm` does it.
+AT_ONCE = "to 100 %, pruned at once"
 #: What is compared with "resumed": its name -> learning_rate, restart, wait of a cell.
 WAYS = {
     "rewarmed to 50 %": (REWARMED, 0.5),
     "rewarmed to 100 %": (REWARMED, 1.0),
-    "to 100 %, pruned at once": (REWARMED, 1.0, False),
+    AT_ONCE: (REWARMED, 1.0, False),
     "restarted": (RESTARTED, 1.0),
 }
 
