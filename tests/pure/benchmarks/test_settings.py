@@ -11,8 +11,8 @@ from benchmarks.pages import of_recover
 from benchmarks.pages.blocks import fill
 from benchmarks.paper.regime import needed_seeds
 from tests.support import ROOT
+from tests.support.recorded import RESULTS, bits, cells, difference
 
-RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "recommended_settings.md"
 
 
@@ -137,28 +137,15 @@ def test_widths_trained_jointly():
 
 
 def test_the_papers_length_is_that_of_the_cells():
-    cells = [
-        r
-        for path in sorted((RESULTS / "paper/regime/cells").glob("seed-*.json"))
-        for r in json.loads(path.read_text()).values()
-    ]
-
-    def of(peak, **wanted):
-        return {
-            r["seed"]: r["bits_per_byte"]
-            for r in cells
-            if r["seed"] < 100
-            and r["cell"]["peak"] == peak
-            and all(r["cell"].get(key) == value for key, value in wanted.items())
-        }
-
-    tenth, scratch = of(4.87, enlarge_share=0.1), of(4.88, pipeline="scratch")
-    half = of(6.43, enlarge_share=None, pipeline=None)
+    records = cells("regime")
+    tenth = bits(records, peak=4.87, enlarge_share=0.1)
+    half = bits(records, peak=6.43, enlarge_share=None, pipeline=None)
+    scratch = bits(records, peak=4.88, pipeline="scratch")
     seeds = sorted(tenth.keys() & scratch.keys() & half.keys())
     assert seeds == [0, 1, 2, 3, 4]
     page = (ROOT / "docs/when_does_it_pay.md").read_text(encoding="utf-8")
     for own in (tenth, half):
-        mean, error = paired(*([x[s] for s in seeds] for x in (own, scratch)))
+        mean, error, _ = difference(own, scratch)
         assert f"{mean:+.4f} ± {error:.4f}" in page
 
 
