@@ -93,11 +93,12 @@ def unseen() -> str:
         "was worse in "
         f"{count.worse} of {count.settings} settings ({count.worse_holm} after Holm's "
         "correction), all of them long runs. The other "
-        f"{len(silent)} settings show no significant difference. They could detect "
-        f"differences from {span(silent)} bits per byte; the paper's gain, about "
-        f"{PAPER_EFFECT:.3f}, is smaller. At the paper's length, {regime.TOKENS:,.0f} "
-        "tokens per parameter, with a tenth of the steps wide, pruning gained "
-        f"{-long.mean:.3f} ± {long.error:.3f} ({long.count} seeds)."
+        f"{len(silent)} settings show no significant difference. The smallest "
+        f"difference that they could detect is {span(silent)} bits per byte, by "
+        f"setting; the paper's gain, about {PAPER_EFFECT:.3f}, is smaller. At the "
+        f"paper's length, {regime.TOKENS:,.0f} tokens per parameter, with a tenth of "
+        f"the steps wide, a smaller model gained {-long.mean:.4f} ± {long.error:.4f} "
+        f"by pruning ({long.count} seeds)."
     )
 
 

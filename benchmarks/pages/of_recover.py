@@ -3,7 +3,6 @@
 import functools
 import json
 import math
-import re
 
 from benchmarks.intervals import Estimate, estimate, plus_minus
 from benchmarks.pages.words import table
@@ -54,8 +53,6 @@ def peak(arm: str, share: float) -> float | None:
 
 def lost(arm: str, share: float, steps: int) -> Estimate | None:
     """Bits per byte above the checkpoint's, over checkpoints; None: not run."""
-    if steps == 0:  # nothing is trained, whatever would be followed
-        arm = re.sub(", (teacher|features|teacher and features)$", "", arm)
     rate = peak(arm, share) if steps else 0.0
     seeds = [at[0] for at in cells() if len(at) == 1]
     pairs = [(cells().get((s, arm, share, steps, rate)), s) for s in seeds]
@@ -88,7 +85,7 @@ def recover_tokens() -> str:
 def _tokens(steps):
     tokens = steps * TOKENS_A_STEP
     ratio = tokens / PARAMETERS
-    return f"{tokens // 1000}k ({ratio:.1f})" if steps else "0"
+    return f"{tokens / 1000:.0f}k ({ratio:.1f})" if steps else "0"
 
 
 def _cell(value, best):

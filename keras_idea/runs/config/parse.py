@@ -66,6 +66,7 @@ def parse_config(text: str, name: str = "run") -> RunConfig:
     parsed["run"] = parsed["run"].with_defaults(output=f"runs/{name}")
     if parsed["model"].preset is not None:  # which is trained already
         parsed["budget"] = parsed["budget"].with_defaults(enlarge_steps=0)
+        parsed["run"] = parsed["run"].with_defaults(compare_from_scratch=False)
     return RunConfig(**parsed)
 
 

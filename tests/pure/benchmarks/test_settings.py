@@ -149,6 +149,31 @@ def test_the_papers_length_is_that_of_the_cells():
         assert f"{mean:+.4f} ± {error:.4f}" in page
 
 
+def test_what_rewarming_as_the_option_does_it_gains():
+    """Of cells that prune with the second warm-up, for the FLOPs of one cosine."""
+    records = cells("rewarm")
+    wanted = {"peak": 3.0, "hidden": None, "enlarge_share": None}
+    for tokens in (10, 30, 90, 270):
+        rewarmed, resumed = (
+            {**wanted, "budget": float(tokens), "learning_rate": rate, "wait": wait}
+            for rate, wait in (("rewarmed", False), ("resumed", None))
+        )
+        mean, error, count = difference(
+            bits(records, **rewarmed), bits(records, **resumed)
+        )
+        said = f"{-mean:.3f} ± {error:.3f}"
+        sure = abs(mean) > scipy.stats.t.ppf(0.975, count - 1) * error
+        said += {10: " at 10", 30: " at 30"}.get(tokens, "")
+        assert said + ("" if sure else " (not significant)") in page()
+        spent = {
+            record["flops"]
+            for record in records
+            for fields in (rewarmed, resumed)
+            if all(record["cell"].get(k) == v for k, v in fields.items())
+        }
+        assert count == 3 and len(spent) == 1
+
+
 def test_how_many_seeds_an_effect_needs():
     """The least n at which 5 % and a power of 80 % leave an effect to be seen."""
     for spread, effect in ((0.006, 0.003), (0.006, 0.01), (0.003, 0.003)):

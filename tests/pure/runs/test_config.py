@@ -144,8 +144,11 @@ def test_config_is_frozen():
         RunConfig().model.hidden_dim = 3
 
 
-def test_a_preset_has_no_wide_stage_by_default():
-    assert parse_config('[model]\npreset = "there"').budget.enlarge_steps == 0
-    assert parse_config("").budget.enlarge_steps == 500
-    given = '[model]\npreset = "there"\n[budget]\nenlarge_steps = 100'
-    assert parse_config(given).budget.enlarge_steps == 100
+def test_a_preset_has_no_wide_stage_and_no_baseline_by_default():
+    preset = '[model]\npreset = "there"\n'
+    own, other = parse_config(preset), parse_config("")
+    assert own.budget.enlarge_steps == 0 and not own.run.compare_from_scratch
+    assert other.budget.enlarge_steps == 500 and other.run.compare_from_scratch
+    given = "[budget]\nenlarge_steps = 100\n[run]\ncompare_from_scratch = true"
+    asked = parse_config(preset + given)
+    assert asked.budget.enlarge_steps == 100 and asked.run.compare_from_scratch
