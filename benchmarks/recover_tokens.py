@@ -52,6 +52,7 @@ ARMS = (
     *("gradual", *ONE_STEP),
     *("gradual, teacher", "one step, teacher", "one step, refit, teacher"),
     *("one step, refit, features", "one step, refit, teacher and features"),
+    "gradual, teacher and features",
     *("from scratch", ALL_TOKENS),
 )
 
