@@ -10,6 +10,7 @@ import sys
 import tempfile
 
 from benchmarks.pages import (
+    of_chat,
     of_family,
     of_map,
     of_paper,
@@ -30,8 +31,8 @@ PAGES = (
     "docs/speed.md",
     "benchmarks/results/paper/README.md",
 )
-#: A page with a block among figures that tests/pure/benchmarks/test_settings.py checks.
-PARTLY = ("docs/recommended_settings.md",)
+#: Pages with a block among figures that other tests of tests/pure/benchmarks check.
+PARTLY = ("docs/recommended_settings.md", "docs/command_line.md")
 
 
 def in_short() -> str:
@@ -48,6 +49,7 @@ BLOCKS = {
     **of_family.BLOCKS,
     **of_recover.BLOCKS,
     **of_speed.BLOCKS,
+    **of_chat.BLOCKS,
 }
 
 

@@ -16,6 +16,7 @@ TOKENS_A_STEP, PARAMETERS = 1024, 763_104
 SEARCHED, PEAKS = 192, 3
 #: Arms that the page shows; a comma is a "+" in the record.
 ARMS = (
+    "gradual, teacher and features",
     "gradual, teacher",
     "gradual",
     "one step, refit, teacher and features",
@@ -38,9 +39,17 @@ CHANGES = {
         "gradual, teacher",
         "one step, refit, teacher",
     ),
+    "features besides a teacher": (
+        "gradual, teacher and features",
+        "gradual, teacher",
+    ),
     "features besides a teacher, after a refit": (
         "one step, refit, teacher and features",
         "one step, refit, teacher",
+    ),
+    "gradual instead of one step and refit, with both": (
+        "gradual, teacher and features",
+        "one step, refit, teacher and features",
     ),
     "gradual with a teacher instead of from scratch on all tokens": (
         "gradual, teacher",
