@@ -1,6 +1,6 @@
-"""Keras's FeatureDistillation recovers a shrunk model by the wide blocks' outputs.
+"""Keras's FeatureDistillation recovers a model by the wide blocks' outputs.
 
-The recipe of `docs/faq.md`: no code of this package, and no labels.
+The recipes of `docs/faq.md`: after `shrink` without labels, and in `fit` with them.
 """
 
 import keras
@@ -33,19 +33,18 @@ def outputs(model, x):
     return [to_numpy(out).astype("float64") for out in some.predict(x, verbose=0)]
 
 
-def recipe():
-    """The FAQ's code, without `shrink` and `fit`."""
+def recipe(question):
+    """The FAQ's code, without `shrink`, `fit` and what comes after it."""
     page = (ROOT / "docs" / "faq.md").read_text(encoding="utf-8")
-    section = page.split("### Can I recover a shrunk model without labels?")[1]
-    section = section.split("\n### ")[0]
-    lines = [line for line in section.splitlines() if line.startswith("    ")]
-    begun = ("small =", "distiller.fit")
-    return "\n".join(line[4:] for line in lines if not line[4:].startswith(begun))
+    section = page.split(f"### {question}?")[1].split("\n### ")[0]
+    lines = [line[4:] for line in section.splitlines() if line.startswith("    ")]
+    code = "\n".join(line for line in lines if not line.startswith("small ="))
+    return code[: code.index("distiller.fit")]
 
 
 def follow(wide, narrow):
     """A compiled Distiller, as the FAQ makes it."""
-    code = recipe()
+    code = recipe("Can I recover a shrunk model without labels")
     if not hasattr(wide, "backbone"):
         code = code.replace(".backbone", "").replace("transformer_layer", "block_")
     names = {"keras": keras, "wide": wide, "small": narrow}
@@ -106,6 +105,49 @@ def test_neurons_go_while_it_follows():
     extractor = pair._student_feature_extractor
     seen = extractor.predict(x, verbose=0)[inside(gradual)[1][-1]]
     np.testing.assert_allclose(to_numpy(seen), found, atol=1e-5)
+
+
+def log_softmax(logits):
+    shifted = logits - logits.max(-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+
+
+def test_all_three_losses_while_neurons_go():
+    """Text, the teacher's logits, and its blocks divided by their mean squares."""
+    wide, x = made("a KerasHub task")
+    model, _ = made("a KerasHub task")
+    rng = np.random.default_rng(1)
+    for variable in model.trainable_variables:
+        noise = 0.1 * rng.standard_normal(variable.shape)
+        variable.assign_add(noise.astype("float32"))
+    y = np.roll(x["token_ids"], -1, axis=1)
+    names = {"keras": keras, "ki": ki, "np": np, "wide": wide, "model": model, "x": x}
+    exec(recipe("What recovers a pruned checkpoint best"), names)
+    distiller, flat = names["distiller"], names["flat"]
+    theirs, ours = (
+        to_numpy(m.predict(x, verbose=0)).astype("float64") for m in (wide, model)
+    )
+    np.testing.assert_allclose(flat(wide).predict(x, verbose=0), theirs, atol=1e-5)
+    theirs, ours = map(log_softmax, (theirs, ours))
+    text = -np.take_along_axis(ours, y[..., None], -1).mean()
+    divergence = (np.exp(theirs) * (theirs - ours)).sum(-1).mean()
+    blocks = sum(
+        np.square(a - b).mean() / np.square(a).mean()
+        for a, b in zip(outputs(wide, x), outputs(model, x), strict=True)
+    )
+
+    width = ki.find_ffns(wide)[0].hidden_dim
+    prune = ki.IdeaPruneCallback(0.5, 0, 4)
+    history = distiller.fit(x, y, epochs=6, callbacks=[prune], **FIT).history
+    np.testing.assert_allclose(history["student_loss"][0], text, rtol=1e-4)
+    followed = history["distillation_loss"][0]
+    np.testing.assert_allclose(followed, divergence + blocks, rtol=1e-4)
+    total = 0.5 * (text + divergence + blocks)
+    np.testing.assert_allclose(history["loss"][0], total, rtol=1e-4)
+    assert [2 * ffn.hidden_dim for ffn in ki.find_ffns(model)] == [width] * 2
+    model.compile()
+    own = model.predict(x, verbose=0)
+    np.testing.assert_allclose(flat(model).predict(x, verbose=0), own, atol=1e-5)
 
 
 def test_a_task_itself_has_its_blocks_inside_a_layer():
