@@ -13,6 +13,7 @@ from benchmarks.pages import (
     of_chat,
     of_family,
     of_map,
+    of_optimizers,
     of_paper,
     of_recover,
     of_speed,
@@ -50,6 +51,7 @@ BLOCKS = {
     **of_recover.BLOCKS,
     **of_speed.BLOCKS,
     **of_chat.BLOCKS,
+    **of_optimizers.BLOCKS,
 }
 
 

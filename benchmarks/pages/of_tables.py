@@ -61,17 +61,6 @@ def varied() -> str:
     plain_run = "pruning without distillation"
     taught = gap(4, "pruning with distillation", plain_run)
     rows.append((4, "with the trained wide model as teacher", taught))
-    muon = gap(10, "muon, scratch", "adamw, scratch")
-    rows.append((10, "Muon instead of AdamW, both from scratch", muon))
-    for name, said in (
-        ("adamw", "AdamW"),
-        ("muon", "Muon"),
-        ("adafactor", "Adafactor"),
-    ):
-        pair = (f"{name}, integrated", f"{name}, scratch")
-        rows.append(
-            (10, f"pruned vs. scratch baseline, both with {said}", gap(10, *pair))
-        )
     lines = [["what", "difference", "verdict", "table"]]
     for number, what, difference in rows:
         link = f"[{number}]({FROM_DOCS}{recorded_table(number).path.stem}.md)"

@@ -30,7 +30,10 @@ STUDY = Searched(
         for optimizer in OPTIMIZERS
         for way, fields in WAYS.items()
     },
-    pairs=tuple((f"{o}, pruned", f"{o}, scratch") for o in OPTIMIZERS),
+    pairs=(
+        *((f"{o}, pruned", f"{o}, scratch") for o in OPTIMIZERS),
+        ("muon, scratch", "adamw, scratch"),
+    ),
     peaks=(0.125, 0.25, 0.5, 1.0, 2.0),
 )
 

@@ -148,6 +148,13 @@ def search_table(study: Searched, facts) -> str:
         "searched, the lowest point of the parabola through the best peak and its "
         "neighbors is used, and the last column is the mean over the other seeds."
     )
+    ends = [
+        arm
+        for arm, p in facts["peaks"].items()
+        if p in study.peaks[:: len(study.peaks) - 1]
+    ]
+    if ends:
+        note += f" The best may lie beyond the peaks tried: {'; '.join(ends)}."
     return f"{markdown_table(lines).rstrip()}\n\n{note}"
 
 

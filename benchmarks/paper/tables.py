@@ -55,8 +55,8 @@ _NAIVE = (
 )
 _OPTIMIZERS = (
     "Each optimizer's factor of the learning rate is the best of a search from scratch "
-    "with one seed, which is not recorded. It was not searched for pruned runs. Lion "
-    "trains badly at every factor that was tried."
+    "with one seed, which is not recorded. It was not searched for pruned runs, "
+    "which the study in optimizers/optimizers.md does."
 )
 IDEA = "sensitivity, integrated (IDEA)"
 SAME_TOKENS = "from scratch, the same tokens"

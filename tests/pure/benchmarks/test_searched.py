@@ -59,6 +59,11 @@ def test_the_peak_is_the_parabolas_or_the_end_of_those_tried(searched):
     assert STUDY.peak_of("scratch", searched) == 1.0
 
 
+def test_a_peak_at_an_end_is_told_of(searched):
+    said = search_table(STUDY, STUDY.facts_of(searched))
+    assert said.endswith("The best may lie beyond the peaks tried: scratch.")
+
+
 def test_a_search_that_is_unfinished_gives_no_peak_and_no_number(searched):
     del searched.bits[STUDY.cell("wide", 8.0), SEARCH_SEED]
     facts = STUDY.facts_of(searched)
@@ -89,4 +94,5 @@ def test_rivals_see_as_many_tokens_and_the_peaks_rise_by_one_factor(study):
     assert np.allclose(factors, factors[0]) and factors[0] > 1
     for pair in study.pairs:
         own, rival = (study.cell(arm, 1.0) for arm in pair)
-        assert (own.budget, own.optimizer) == (rival.budget, rival.optimizer)
+        assert own.budget == rival.budget
+        assert own.optimizer == rival.optimizer or own.pipeline == rival.pipeline

@@ -203,7 +203,7 @@ def test_losses_by_tokens_of_recovery():
         for s in seeds
     ]
     [line] = re.findall(
-        r"40% of the neurons.*?(\| gradual, teacher .*?)\n", text, re.DOTALL
+        r"40% of the neurons.*?(\| gradual, teacher \|.*?)\n", text, re.DOTALL
     )
     assert f"{np.mean(lost):+.3f}" in line
 
