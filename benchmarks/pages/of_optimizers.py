@@ -21,8 +21,8 @@ def searched() -> str:
     link = f"[optimizers]({FROM_DOCS}optimizers/optimizers.md), n = {muon.count}"
     return (
         f"With the learning rate of every arm searched alike ({link}), pruned minus "
-        f"scratch baseline at equal tokens is: {pruned}. From scratch, Muon minus AdamW "
-        f"is {_said(muon)}."
+        f"scratch baseline at equal tokens is: {pruned}. From scratch, Muon minus "
+        f"AdamW is {_said(muon)}."
     )
 
 
