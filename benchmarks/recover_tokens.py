@@ -253,16 +253,18 @@ def _rival(arm, steps):
 
 
 def draw(path, cells, seeds):
-    """Bits over tokens of recovery, one line an arm."""
+    """Bits above the checkpoint's over tokens of recovery, one line an arm."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
+    wide = np.array([cells.get(seed, "checkpoint") for seed in range(seeds)], float)
     figure, axes = pyplot.subplots(1, len(SHARES), figsize=(11, 4.2))
     for axis, share in zip(axes, SHARES, strict=True):
         for number, arm in enumerate(ARMS[:-2]):
-            means = [np.nanmean(bits_of(cells, arm, share, s, seeds)) for s in STEPS]
+            lost = [bits_of(cells, arm, share, s, seeds) - wide for s in STEPS]
+            means = [np.nan if np.isnan(x).all() else np.nanmean(x) for x in lost]
             style = "--" if "teacher" in arm else "-"
             style = ":" if "features" in arm else style
             axis.plot(
@@ -272,7 +274,7 @@ def draw(path, cells, seeds):
         axis.set_xticks(STEPS, [f"{s * BATCH * LENGTH // 1000}k" for s in STEPS])
         axis.set_title(f"{share:.0%} of the neurons", fontsize=10)
         axis.set_xlabel("tokens of recovery")
-    axes[0].set_ylabel("bits per byte, held-out text")
+    axes[0].set_ylabel("bits per byte above the checkpoint")
     axes[0].legend(frameon=False, fontsize=8)
     figure.tight_layout()
     figure.savefig(path, dpi=120)

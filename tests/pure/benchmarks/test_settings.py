@@ -209,26 +209,25 @@ def test_losses_by_tokens_of_recovery():
 
 
 def test_what_is_left_of_a_refit():
-    bits = record("recover_tokens")["bits"]
+    found = record("recover_tokens")["bits"]
 
     def gain(share, steps):
-        def best(arm):
-            if not steps:
-                return bits[f"0-{arm}-{share}-0-0"]
+        """One step minus one step and refit, over the checkpoints."""
+
+        def of(arm, seed):
             searched = {
-                peak: bits[f"0-{arm}-{share}-192-{peak}"]
+                peak: found[f"0-{arm}-{share}-192-{peak}"]
                 for peak in ("0.0003", "0.001", "0.003")
             }
-            return bits[f"0-{arm}-{share}-{steps}-{min(searched, key=searched.get)}"]
+            peak = min(searched, key=searched.get) if steps else "0"
+            return found[f"{seed}-{arm}-{share}-{steps}-{peak}"]
 
-        return f"{best('one step') - best('one step+refit'):.3f}"
+        arms = ("one step", "one step+refit")
+        return paired(*([of(arm, seed) for seed in range(3)] for arm in arms))
 
-    at = {
-        (share, steps): gain(share, steps)
-        for share in (0.7, 0.4)
-        for steps in (0, 48, 192)
-    }
+    (soft, error), (hard, spread) = gain(0.7, 0), gain(0.4, 0)
     said = page()
-    assert f"{at[0.7, 0]} (at 0.7 of the neurons) and {at[0.4, 0]} (at 0.4)" in said
-    assert f"{at[0.7, 48]} and {at[0.4, 48]} remained after 49 thousand" in said
-    assert f"{at[0.7, 192]} and {at[0.4, 192]} after 197 thousand" in said
+    assert f"by {soft:.3f} ± {error:.3f} at 0.7 of the neurons" in said
+    assert f"by {hard:.3f} ± {spread:.3f} at 0.4" in said
+    left = " and ".join(f"{gain(share, 192)[0]:.3f}" for share in (0.7, 0.4))
+    assert f"After 197 thousand tokens of recovery, {left} of this" in said
