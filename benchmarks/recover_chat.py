@@ -264,7 +264,7 @@ def main():
     hours = sum(cell["seconds"] for seed in found for cell in seed.values()) / 3600
     said = cells[0].corpora["responses"].description
     said = said.replace(str(folder), folder.name)
-    tables = tables_of(found, f"{said} {hours:.1f} core-hours.")
+    tables = tables_of(found, f"{said} {hours:.1f} core-hours, without the tuning.")
     record.print_tables(tables)
     results = dict(enumerate(found))
     record.write(given.output, "recover_chat", facts, results, tables)

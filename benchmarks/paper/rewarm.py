@@ -179,7 +179,8 @@ def write(folder, study, ledger) -> None:
         "Rewarmed and restarted runs prune only after their second warm-up: they take "
         f"{_more(ledger, study)}% more FLOPs than the resumed run of their row. Those "
         "pruned at once, as `optimizer.rewarm` does, take as many as the resumed run.",
-        f"{TEXT_NOTE} {size_note(study.scale, study.middle.enlargement)} {ONE_CPU}",
+        f"{TEXT_NOTE} {size_note(study.scale, study.middle.enlargement)} {ONE_CPU} "
+        f"All cells together took {ledger.core_hours():.1f} core-hours.",
     ]
     write_atomically(folder / "rewarm.md", "\n\n".join(parts) + "\n")
     facts = [

@@ -173,7 +173,8 @@ def to_markdown(study, facts) -> str:
         "equal FLOPs. The peaks of the learning rates are the map's, searched for "
         f"{USUAL:.0%} and for the narrow model at equal tokens: not for the other "
         "shares, and not for the longer runs of the narrow model.",
-        f"{TEXT_NOTE} {size_note(study.scale, study.enlargement)} {ONE_CPU}",
+        f"{TEXT_NOTE} {size_note(study.scale, study.enlargement)} {ONE_CPU} "
+        f"All cells together took {ledger.core_hours():.1f} core-hours.",
     ]
     return "\n\n".join(parts) + "\n"
 
