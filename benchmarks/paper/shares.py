@@ -135,7 +135,9 @@ def write(folder, study, ledger) -> None:
     """Writes both files."""
     facts = facts_of(study, ledger)
     write_atomically(folder / "shares.json", _lines(facts))
-    write_atomically(folder / "shares.md", to_markdown(study, facts))
+    write_atomically(
+        folder / "shares.md", to_markdown(study, facts, ledger.core_hours())
+    )
 
 
 def difference(study, ledger, budget, share, against) -> Estimate | None:
@@ -145,7 +147,7 @@ def difference(study, ledger, budget, share, against) -> Estimate | None:
     return estimate(own[seed] - other[seed] for seed in sorted(own.keys() & other))
 
 
-def to_markdown(study, facts) -> str:
+def to_markdown(study, facts, core_hours: float) -> str:
     """The table, a line a length and share."""
     header = ["tokens per parameter", "wide stage"]
     lines = [[*header, *(f"against {name}" for name in AGAINST.values()), "seeds"]]
@@ -174,7 +176,7 @@ def to_markdown(study, facts) -> str:
         f"{USUAL:.0%} and for the narrow model at equal tokens: not for the other "
         "shares, and not for the longer runs of the narrow model.",
         f"{TEXT_NOTE} {size_note(study.scale, study.enlargement)} {ONE_CPU} "
-        f"All cells together took {ledger.core_hours():.1f} core-hours.",
+        f"All cells together took {core_hours:.1f} core-hours.",
     ]
     return "\n\n".join(parts) + "\n"
 
