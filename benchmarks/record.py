@@ -76,12 +76,18 @@ def _commit():
     return (git("rev-parse", "HEAD") or "unknown") + (" (changed)" if changed else "")
 
 
-def cpu_name() -> str:
-    """What the processor calls itself."""
-    path = pathlib.Path("/proc/cpuinfo")
-    lines = path.read_text().splitlines() if path.exists() else []
-    names = [line.split(":")[1].strip() for line in lines if "model name" in line]
-    return names[0] if names else platform.processor() or platform.machine()
+def cpu_name(path: str = "/proc/cpuinfo") -> str:
+    """What the processor calls itself; on Linux with its family and model.
+
+    A virtual machine may say "AMD EPYC" on several generations, whose bits differ.
+    """
+    file = pathlib.Path(path)
+    lines = file.read_text().splitlines() if file.exists() else []
+    pairs = (line.split(":", 1) for line in lines if ":" in line)
+    facts = {name.strip(): value.strip() for name, value in pairs}
+    name = facts.get("model name") or platform.processor() or platform.machine()
+    known = [f"{k} {facts[k]}" for k in ("cpu family", "model") if k in facts]
+    return f"{name} ({', '.join(known)})" if known else name
 
 
 def _device_name(backend):
