@@ -61,10 +61,11 @@ LEGEND = (
     "difference is paired by seed: negative is better. {plus_minus} Tokens and FLOPs "
     "are those of the whole pipeline, the wide stage included. {one_cpu}"
 )
-#: As map/moved.json has it. Cells name their CPU since then.
+#: As map/moved.json and nested/cores.json have it. Cells name their CPU since then.
 ONE_CPU = (
     "The same run with the same seed moves by up to 0.006 bits from one machine to "
-    "another: compare runs on one type of CPU only."
+    "another, and by up to 0.011 bits with another number of cores: compare runs on "
+    "one type of CPU and as many cores only."
 )
 
 

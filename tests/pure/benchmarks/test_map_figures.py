@@ -173,3 +173,15 @@ def test_a_cell_computed_on_another_machine_moves_as_the_pages_say(of_map):
         assert recorded["bits_per_byte"] == record["recorded"]
     moved = max(abs(record["again"] - record["recorded"]) for record in again)
     assert f"up to {moved:.3f} bits" in ONE_CPU
+
+
+def test_a_cell_moves_with_the_number_of_cores_and_not_without():
+    again = json.loads((PAPER / "nested/cores.json").read_text())
+    recorded = json.loads((PAPER / "nested/cells.json").read_text())
+    for record in again:
+        member = recorded[record["cell"]]["members"][record["member"]]
+        assert record["recorded"] == member["bits"]
+    same = [record for record in again if "two cores" in record]
+    assert same and all(r["two cores"] == r["recorded"] for r in same)
+    moved = max(abs(record["one core"] - record["recorded"]) for record in again)
+    assert f"up to {moved:.3f} bits with another number of cores" in ONE_CPU
