@@ -76,7 +76,7 @@ def _commit():
     return (git("rev-parse", "HEAD") or "unknown") + (" (changed)" if changed else "")
 
 
-def cpu_name(path: str = "/proc/cpuinfo") -> str:
+def cpu_name(path="/proc/cpuinfo") -> str:
     """What the processor calls itself; on Linux with its family and model.
 
     A virtual machine may say "AMD EPYC" on several generations, whose bits differ.
