@@ -14,6 +14,7 @@ from keras_idea.pruning.compile_ahead import CompileAhead
 from keras_idea.pruning.measuring import Measuring
 from keras_idea.pruning.narrowing import milestones_to_come, narrow, steps_to_come
 from keras_idea.schedules.narrowing_steps import Compact
+from keras_idea.signals import held_back
 from keras_idea.step.pruner import NeuronPruner
 from keras_idea.step.track import Track
 from keras_idea.surgery.optimizer_state import check_carriable
@@ -160,6 +161,7 @@ class Session:
             action(model, step)
         return narrows and self._narrow not in self._agenda
 
+    @held_back()
     def end(self, model: keras.Model) -> bool:
         """Leaves the masks as they are, and nothing that goes on pruning.
 
@@ -230,6 +232,7 @@ class Session:
     def _decide(self, model: keras.Model, step: int) -> None:
         self._measuring.decide(model)
 
+    @held_back()
     def _narrow(self, model: keras.Model, step: int) -> None:
         check_carriable(model.optimizer)  # it may have been built only now
         last = self._narrow not in self._agenda

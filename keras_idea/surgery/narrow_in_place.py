@@ -1,5 +1,6 @@
 """Narrowing a model where it stands, in the middle of `fit`."""
 
+import contextlib
 from collections.abc import Sequence
 
 import keras
@@ -11,6 +12,7 @@ from keras_idea.hub.ffn import known_ffns
 from keras_idea.keras_private.layer_walk import all_layers, sublayers, walk
 from keras_idea.keras_private.layers import retrack_parameters
 from keras_idea.keras_private.models import make_train_function, renew_shapes
+from keras_idea.signals import held_back
 from keras_idea.step.replicas import scope_of
 from keras_idea.surgery.condition import check_at_rest
 from keras_idea.surgery.narrow_variable import narrow_variable
@@ -47,6 +49,7 @@ def shrink_in_place(model: keras.Model) -> list[FFN]:
     return ffns
 
 
+@held_back()
 def narrow_to(
     model: keras.Model,
     pairs: Sequence[tuple[FFN, np.ndarray]],
@@ -54,17 +57,20 @@ def narrow_to(
     """Keeps given neurons of FFNs, as `shrink_in_place` does those alive.
 
     Their indices are ascending, see `Cut.take`. Refuses an optimizer whose state cannot
-    be cut, before anything is.
+    be cut, before anything is. If a cut fails (no memory is left), all FFNs are as wide
+    as before, with zeros for the neurons that were to go.
     """
     optimizer = built_optimizer(model)
     if optimizer is not None and pairs:
         # Before anything is cut.
         check_carriable(optimizer, [cut for ffn, _ in pairs for cut in ffn.cuts()])
-    with scope_of(model):
+    with scope_of(model), contextlib.ExitStack() as undo:
         for ffn, kept in pairs:
+            undo.callback(ffn.weights.set_hidden_dim, ffn.hidden_dim)
             for cut in [*ffn.cuts(), *ffn.state.cuts()]:
-                narrow_variable(optimizer, cut, kept)
+                undo.callback(narrow_variable(optimizer, cut, kept))
             ffn.weights.set_hidden_dim(kept.shape[-1])
+        undo.pop_all()  # all are narrow: nothing is put back
     if pairs:
         for layer in walk(model):
             if is_backbone(layer):

@@ -14,6 +14,7 @@ from keras_idea.finding.find import FFN
 from keras_idea.groups.dense import DenseGroup
 from keras_idea.keras_private.layers import set_config_number
 from keras_idea.keras_private.variables import shaped
+from keras_idea.signals import held_back
 from keras_idea.surgery.own_config import set_widths
 from keras_idea.surgery.same_numbers import calls_of, first_difference
 
@@ -38,6 +39,7 @@ def check_width_in_code(model: keras.Model, ffns: Sequence[FFN]) -> None:
             )
 
 
+@held_back()  # for the model says meanwhile that it is narrower
 def _difference(model: keras.Model, ffns: Sequence[FFN]) -> str | None:
     """The first operation that is given another number in the narrower model."""
     wide = calls_of(model)
