@@ -54,16 +54,23 @@ class _Held:
 
     def end(self) -> None:
         self._over = True
-        # In the order of a stack: the answers are put back first. One that raises keeps
-        # no other from its turn.
-        with contextlib.ExitStack() as stack:
-            for number in reversed(dict.fromkeys(self._came)):
-                stack.callback(signal.raise_signal, number)
+        try:
             for number, answer in self._answers.items():
-                stack.callback(signal.signal, number, answer)
+                signal.signal(number, answer)
+        finally:
+            _raise_each(list(dict.fromkeys(self._came)))
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self._over:  # it came while the answers were put back
             self._answers[number](number, frame)
         else:
             self._came.append(number)
+
+
+def _raise_each(numbers: list[int]) -> None:
+    """Has each signal answered, though the answer to another one raises."""
+    if numbers:
+        try:
+            signal.raise_signal(numbers[0])
+        finally:
+            _raise_each(numbers[1:])

@@ -110,7 +110,9 @@ def warn_of_unfinished(
     counts = _by_kind(ffns, lambda ffn: ffn.width)
     widths = ", ".join(f"{what} is {n}" for what, n in counts.items())
     state = f"The {widths}, masked and not narrowed"
-    if step <= begin_step or all(ffn.width == ffn.full_dim for ffn in ffns):
+    masked = any(ffn.width < ffn.hidden_dim for ffn in ffns)
+    behind = step > begin_step and any(ffn.width < ffn.full_dim for ffn in ffns)
+    if not masked and not behind:
         state = f"The model was not pruned, and its {widths}"
     warn_user(
         f"Training ended at step {step}, and pruning would have ended at step "

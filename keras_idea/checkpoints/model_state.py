@@ -113,7 +113,7 @@ def restore_state(
             *zip(ffns, facts["ffns"], strict=True),
             *zip(heads.values(), facts.get("kv_groups", []), strict=True),
         ]
-        if ffn.full_dim == saved["full_dim"]  # else it is another model's: see below
+        if _was_as_wide(ffn, saved["full_dim"])  # else it is another model's: see below
     ]
     # Whichever neurons: what they hold is read below.
     narrow_to(
@@ -129,6 +129,17 @@ def restore_state(
     _check_same_variables(named, shapes)
     for name, variable in named:
         variable.assign(read(name))
+    for ffn, saved in [
+        *zip(ffns, facts["ffns"], strict=True),
+        *zip(heads.values(), facts.get("kv_groups", []), strict=True),
+    ]:
+        ffn.state.full_dim = saved["full_dim"]
+
+
+def _was_as_wide(ffn: FFN, full_dim: int) -> bool:
+    """Whether an FFN was so wide at first, as far as is known."""
+    unknown = ffn.state.full_dim is None
+    return ffn.full_dim == full_dim or (unknown and ffn.hidden_dim < full_dim)
 
 
 def _first(ffn: FFN, width: int) -> np.ndarray:
@@ -243,7 +254,8 @@ def _check_known(facts: dict) -> None:
     ffns = facts.get("ffns")
     names = ("full_dim", "hidden_dim", "probe")
     if not isinstance(ffns, list) or not all(
-        isinstance(ffn, dict) and set(names) <= set(ffn) for ffn in ffns
+        isinstance(ffn, dict) and set(names) <= set(ffn) and _are_widths(ffn)
+        for ffn in ffns
     ):
         raise ArgumentError(
             f"The checkpoint tells of no FFNs, or not of their {', '.join(names)}. "
@@ -259,6 +271,11 @@ def _check_known(facts: dict) -> None:
                 "The checkpoint does not tell how many heads its attention layers "
                 "have. Restore it from a copy, or resume from the one before."
             )
+
+
+def _are_widths(ffn: dict) -> bool:
+    widths = ffn["hidden_dim"], ffn["full_dim"]
+    return all(type(n) is int for n in widths) and 1 <= widths[0] <= widths[1]
 
 
 def _check_same_variables(

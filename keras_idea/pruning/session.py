@@ -58,6 +58,7 @@ class Session:
         for ffn, target in targets:
             ffn.state.score_by(method.scoring)
             ffn.state.target_dim = target  # for who watches the run
+            ffn.state.full_dim = ffn.full_dim  # of which a later fraction is one too
             schedule = method.width_schedule(ffn.full_dim, target, *span, update_every)
             scheduled = self._decision_step is None
             track = Track(ffn, target, schedule, ffn.width, scheduled=scheduled)

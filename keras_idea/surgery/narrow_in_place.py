@@ -66,6 +66,7 @@ def narrow_to(
         check_carriable(optimizer, [cut for ffn, _ in pairs for cut in ffn.cuts()])
     with scope_of(model), contextlib.ExitStack() as undo:
         for ffn, kept in pairs:
+            ffn.state.full_dim = ffn.full_dim
             undo.callback(ffn.weights.set_hidden_dim, ffn.hidden_dim)
             for cut in [*ffn.cuts(), *ffn.state.cuts()]:
                 undo.callback(narrow_variable(optimizer, cut, kept))
