@@ -142,8 +142,8 @@ def test_no_memory_while_it_narrows(ffn, cut, data, monkeypatch):
             np.testing.assert_allclose(
                 to_numpy(one.variable), to_numpy(other.variable), atol=1e-6
             )
-    narrow, other = ki.compact(model), ki.compact(expected)
-    for one, other in zip(arrays(narrow), arrays(other), strict=True):
+    narrow = [arrays(ki.compact(each)) for each in (model, expected)]
+    for one, other in zip(*narrow, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
     assert_usable(model, prune, data)
 
