@@ -5,7 +5,11 @@ import numpy as np
 from keras import ops
 
 from keras_idea.callbacks.fractions import check_fractions
-from keras_idea.callbacks.messages import warn_of_means, warn_of_nothing_to_prune
+from keras_idea.callbacks.messages import (
+    warn_of_lost_backbones,
+    warn_of_means,
+    warn_of_nothing_to_prune,
+)
 from keras_idea.errors import ArgumentError, PruningStopped
 from keras_idea.finding.find import FFN, UNITS
 from keras_idea.keras_private.callbacks import initial_epoch
@@ -65,6 +69,7 @@ def check_run(
         _check_parts(targets)
         check_width_in_code(model, ffns)
         warn_of_means(ffns)
+        warn_of_lost_backbones(model, ffns)
     check_length(prune)
     if prune.compact != "off" and model.optimizer.built:
         check_carriable(model.optimizer, [c for ffn in ffns for c in ffn.cuts()])

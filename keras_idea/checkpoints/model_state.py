@@ -16,7 +16,7 @@ from keras_idea.methods.probe import Probe
 from keras_idea.step.pruner import own_variables
 from keras_idea.step.replicas import scope_of
 from keras_idea.surgery.condition import is_pruned
-from keras_idea.surgery.narrow_in_place import narrow_to
+from keras_idea.surgery.narrow_in_place import narrow_whole
 from keras_idea.surgery.probes import attach_probes, detach_probes
 
 
@@ -116,7 +116,7 @@ def restore_state(
         if _was_as_wide(ffn, saved["full_dim"])  # else it is another model's: see below
     ]
     # Whichever neurons: what they hold is read below.
-    narrow_to(
+    narrow_whole(
         model,
         [(ffn, _first(ffn, width)) for ffn, width in widths if width < ffn.hidden_dim],
     )

@@ -6,6 +6,7 @@ Some of its layers may be frozen, quantized or have LoRA, and its optimizer may 
 other variables than its own.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -16,6 +17,7 @@ from keras_idea.finding.explain import why_nothing
 from keras_idea.finding.find import FFN, Kind, find_groups
 from keras_idea.hub.families import check_family, is_backbone
 from keras_idea.hub.rebuild import check_rebuildable
+from keras_idea.keras_private.around import layers_around
 from keras_idea.keras_private.layer_walk import walk
 from keras_idea.keras_private.optimizer_parts import innermost, parts
 from keras_idea.keras_private.optimizer_variables import trained_variables
@@ -99,13 +101,26 @@ def check_trainable(
     return ffns
 
 
+def layers_of(ffns: Sequence[FFN]) -> list[keras.layers.Layer]:
+    """The layers that hold the weights of FFNs."""
+    return [layer for ffn in ffns for layer in ffn.layers]
+
+
+def backbones_of(model: keras.layers.Layer, ffns: Sequence[FFN]) -> list[keras.Model]:
+    """The KerasHub backbones in a model, and those around it that hold its FFNs."""
+    parts = [walk(layer) for layer in layers_around(model, layers_of(ffns))]
+    layers = itertools.chain(walk(model), *parts)
+    found = {id(layer): layer for layer in layers if is_backbone(layer)}
+    return list(found.values())
+
+
 def check_backbones(model: keras.Model, targets: Sequence[tuple[FFN, int]]) -> None:
     """Refuses KerasHub models that could not be saved or made again once narrow.
 
     With each FFN comes how many neurons it is to keep.
     """
     widths = {id(ffn.layer): target for ffn, target in targets}
-    for backbone in [layer for layer in walk(model) if is_backbone(layer)]:
+    for backbone in backbones_of(model, [ffn for ffn, _ in targets]):
         if not any(id(layer) in widths for layer in walk(backbone)):
             continue
         check_family(backbone)

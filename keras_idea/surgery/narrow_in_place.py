@@ -7,19 +7,20 @@ import keras
 import numpy as np
 
 from keras_idea.finding.find import FFN, find_groups
-from keras_idea.hub.families import is_backbone
 from keras_idea.hub.ffn import known_ffns
-from keras_idea.keras_private.layer_walk import all_layers, sublayers, walk
+from keras_idea.keras_private.around import layers_around
+from keras_idea.keras_private.layer_walk import all_layers, sublayers
 from keras_idea.keras_private.layers import retrack_parameters
 from keras_idea.keras_private.models import make_train_function, renew_shapes
 from keras_idea.signals import held_back
 from keras_idea.step.replicas import scope_of
-from keras_idea.surgery.condition import check_at_rest
+from keras_idea.surgery.condition import backbones_of, check_at_rest, layers_of
 from keras_idea.surgery.narrow_variable import narrow_variable
 from keras_idea.surgery.optimizer_state import (
     built_optimizer,
     check_carriable,
 )
+from keras_idea.surgery.own_config import follow_widths
 from keras_idea.surgery.pairing import plain_variables
 
 
@@ -73,11 +74,24 @@ def narrow_to(
             ffn.weights.set_hidden_dim(kept.shape[-1])
         undo.pop_all()  # all are narrow: nothing is put back
     if pairs:
-        for layer in walk(model):
-            if is_backbone(layer):
-                for known in known_ffns(layer):
-                    known.tell_width()
+        for backbone in backbones_of(model, [ffn for ffn, _ in pairs]):
+            for known in known_ffns(backbone):
+                known.tell_width()
         refresh(model)
+
+
+@held_back()
+def narrow_whole(model: keras.Model, pairs: Sequence[tuple[FFN, np.ndarray]]) -> None:
+    """As `narrow_to`; and the configs of blocks, and what shows shapes, follow."""
+    if not pairs:
+        return
+    ffns = [ffn for ffn, _ in pairs]
+    before = [(ffn, width) for ffn in ffns for width in (ffn.full_dim, ffn.hidden_dim)]
+    narrow_to(model, pairs)
+    widths = {(width, ffn.hidden_dim) for ffn, width in before}
+    for each in [model, *layers_around(model, layers_of(ffns))]:
+        follow_widths(each, widths)
+    refresh_graphs(model, ffns)
 
 
 def narrow_copy(
