@@ -13,7 +13,8 @@ from keras_idea.callbacks.messages import (
 from keras_idea.errors import ArgumentError, PruningStopped
 from keras_idea.finding.find import FFN, UNITS
 from keras_idea.keras_private.callbacks import initial_epoch
-from keras_idea.keras_private.layer_walk import walk
+from keras_idea.keras_private.layer_walk import all_layers, walk
+from keras_idea.keras_private.layers import has_lost_parameters, retrack_parameters
 from keras_idea.keras_private.optimizer_parts import innermost
 from keras_idea.keras_private.optimizer_variables import apply_count, as_int
 from keras_idea.keras_private.train_step import has_own_train_step
@@ -23,8 +24,9 @@ from keras_idea.step.replicas import scope_of
 from keras_idea.step.track import Track
 from keras_idea.surgery.condition import check_backbones, check_trainable
 from keras_idea.surgery.optimizer_state import check_carriable
+from keras_idea.surgery.own_config import warn_of_stuck
 from keras_idea.surgery.proof import prove
-from keras_idea.surgery.width_in_code import check_width_in_code
+from keras_idea.surgery.width_in_code import check_width_in_code, stuck_blocks
 from keras_idea.targets.target_widths import (
     budget_line,
     target_name,
@@ -53,6 +55,8 @@ def check_run(
             with scope_of(model):
                 model.optimizer.build(model.trainable_variables)
     ffns = check_trainable(model, prune.groups, list(prune.targets))
+    if has_lost_parameters(model):
+        retrack_parameters(all_layers(model))
     budget = prune.budget
     targets = target_widths(prune.targets, budget, model, ffns, prune.round_to)
     if budget and (prune.params or {}).get("verbose"):
@@ -68,6 +72,7 @@ def check_run(
     if prune.compact != "off":
         _check_parts(targets)
         check_width_in_code(model, ffns)
+        warn_of_stuck(stuck_blocks(model, targets))
         warn_of_means(ffns)
         warn_of_lost_backbones(model, ffns)
     check_length(prune)

@@ -17,6 +17,7 @@ from keras_idea.step.pruner import own_variables
 from keras_idea.step.replicas import scope_of
 from keras_idea.surgery.condition import is_pruned
 from keras_idea.surgery.narrow_in_place import narrow_whole
+from keras_idea.surgery.own_config import warn_of_stuck
 from keras_idea.surgery.probes import attach_probes, detach_probes
 
 
@@ -116,10 +117,11 @@ def restore_state(
         if _was_as_wide(ffn, saved["full_dim"])  # else it is another model's: see below
     ]
     # Whichever neurons: what they hold is read below.
-    narrow_whole(
+    stuck = narrow_whole(
         model,
         [(ffn, _first(ffn, width)) for ffn, width in widths if width < ffn.hidden_dim],
     )
+    warn_of_stuck(stuck)
     _restore_probes(model, ffns, facts)
     optimizer = getattr(model, "optimizer", None)
     if optimizer is not None and not optimizer.built:

@@ -9,6 +9,7 @@ from typing import Any
 import keras
 
 from keras_idea.keras_private.call_context import called_again
+from keras_idea.keras_private.models import Functional
 
 
 def stored_kernel(layer: keras.layers.Layer) -> keras.Variable:
@@ -135,12 +136,27 @@ def _has_tensor(value: Any) -> bool:
 def retrack_parameters(layers: Iterable[keras.layers.Layer]) -> None:
     """Makes torch know the parameters that built layers have now.
 
-    There each holds a dictionary of its parameters, made when it was built, and
-    `zero_grad` would miss the new ones. Other backends have none.
+    There each holds a dictionary of its parameters by path, made when it was built, and
+    `zero_grad` would miss the new ones. Of variables with one path Keras has one alone:
+    the gradients of the others would add up from step to step. Other backends have
+    none.
     """
     if keras.backend.backend() == "torch":
         for layer in layers:
             layer._track_variables()
+            known = layer._torch_params
+            values = {id(parameter) for parameter in known.values()}
+            for variable in layer.variables:
+                if id(variable.value) not in values:
+                    known[f"{variable.path}_{len(known)}"] = variable.value
+
+
+def has_lost_parameters(model: keras.layers.Layer) -> bool:
+    """Whether torch does not know all that a model trains: some have one path."""
+    if keras.backend.backend() != "torch":
+        return False
+    known = {id(parameter) for parameter in model.parameters()}
+    return any(id(v.value) not in known for v in model.trainable_variables)
 
 
 def first_argument(call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -152,7 +168,8 @@ def own_attributes(layer: keras.layers.Layer) -> dict[str, Any]:
     """The attributes that a layer's class gave it, the framework's left out."""
     # torch keeps sublayers apart, in `_modules`.
     names = {**vars(layer), **vars(layer).get("_modules", {})}
-    framework = _framework_attributes(isinstance(layer, keras.Model))
+    kinds = (keras.Sequential, Functional, keras.Model, keras.layers.Layer)
+    framework = _framework_attributes(next(k for k in kinds if isinstance(layer, k)))
     # `_self_...` is tensorflow's own tracking of what the layer depends on.
     return {
         name: value
@@ -162,6 +179,15 @@ def own_attributes(layer: keras.layers.Layer) -> dict[str, Any]:
 
 
 @functools.cache
-def _framework_attributes(of_model: bool) -> frozenset[str]:
-    framework = vars(keras.Model() if of_model else keras.layers.Layer())
-    return frozenset(framework) | {"_torch_params"}  # of a built layer
+def _framework_attributes(kind: type) -> frozenset[str]:
+    """What Keras itself gives a layer of a kind, also by `compile` and `fit`."""
+    # With names of their own, or those of layers made later would be others.
+    if kind is Functional:
+        inputs = keras.Input((1,), name="framework_input")
+        layer = keras.Model(inputs, inputs, name="framework")
+    else:
+        layer = kind(name="framework")
+    later = {"optimizer", "history", "stop_training", "_eval_epoch_iterator"}
+    later |= {"_compile_config", "_compiled_trainable_state"}
+    # Of a built layer on torch; of a task of KerasHub's that has generated.
+    return frozenset(vars(layer)) | later | {"_torch_params", "generate_function"}

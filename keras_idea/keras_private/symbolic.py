@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import keras
 import numpy as np
@@ -19,6 +19,9 @@ from keras.src.ops import operation as keras_operation
 
 from keras_idea.keras_private.models import Functional, instead
 from keras_idea.keras_private.variables import begun_as_zeros
+
+#: The arguments of a call, and the named ones.
+Given: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
 
 # What stands for a size that a model leaves open: the batch, any other.
 _BATCH, _SIZE = 2, 8
@@ -50,6 +53,8 @@ class Recording:
         opaque: dict, layers that could not be looked into -> what was raised.
         read: list of the variables whose values were read by another layer than their
             own, or by a composite layer's call.
+        called: dict, each layer that was looked into -> the arguments, and the named
+            ones, of its first call.
     """
 
     calls: list[Call] = dataclasses.field(default_factory=list)
@@ -60,6 +65,7 @@ class Recording:
         default_factory=dict
     )
     read: list[keras.Variable] = dataclasses.field(default_factory=list)
+    called: "dict[keras.layers.Layer, Given]" = dataclasses.field(default_factory=dict)
 
 
 def record(
@@ -109,14 +115,24 @@ def example_arrays(model: keras.layers.Layer) -> Any:
     return keras.tree.map_structure(array, arguments[0])
 
 
-def call_like(layer: keras.layers.Layer, known: keras.layers.Layer) -> None:
+def call_like(
+    layer: keras.layers.Layer, known: keras.layers.Layer, given: Given | None = None
+) -> None:
     """Builds a layer by a symbolic call, as a functional model would make one.
 
-    On tensors of the shapes that the built layer `known` is called on; a ValueError
-    where that is not known.
+    On tensors like those that the built layer `known` was `given`, or of the shapes
+    that it was built for; a ValueError where these are not known.
     """
-    arguments, named = _example_of(known)
-    layer(*arguments, **named)
+    arguments, named = given or _example_of(known)
+    layer(*_all_fresh(arguments), **_all_fresh(named))
+
+
+def _all_fresh(structure: Any) -> Any:
+    return keras.tree.map_structure(
+        lambda leaf: _fresh(leaf) if isinstance(leaf, keras.KerasTensor) else leaf,
+        structure,
+        none_is_leaf=True,
+    )
 
 
 def _begin(
@@ -217,6 +233,7 @@ def _recorded(
     def symbolic_call(self: keras.layers.Layer, *args: Any, **kwargs: Any) -> Any:
         if not looked_into(self) or self in recording.opaque:
             return outputs_of(self, args, kwargs)
+        recording.called.setdefault(self, (args, kwargs))
         if isinstance(self, (Functional, keras.Sequential)):
             # The shapes of what it is called on are fixed in it.
             recording.ends += _tensors((args, kwargs))

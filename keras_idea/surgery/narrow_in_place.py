@@ -20,7 +20,7 @@ from keras_idea.surgery.optimizer_state import (
     built_optimizer,
     check_carriable,
 )
-from keras_idea.surgery.own_config import follow_widths
+from keras_idea.surgery.own_config import follow_widths, warn_of_stuck
 from keras_idea.surgery.pairing import plain_variables
 
 
@@ -81,17 +81,25 @@ def narrow_to(
 
 
 @held_back()
-def narrow_whole(model: keras.Model, pairs: Sequence[tuple[FFN, np.ndarray]]) -> None:
-    """As `narrow_to`; and the configs of blocks, and what shows shapes, follow."""
+def narrow_whole(
+    model: keras.Model, pairs: Sequence[tuple[FFN, np.ndarray]]
+) -> list[keras.layers.Layer]:
+    """As `narrow_to`; and the configs of blocks, and what shows shapes, follow.
+
+    Returns the blocks in the model whose configs cannot follow; of layers around it, it
+    warns.
+    """
     if not pairs:
-        return
+        return []
     ffns = [ffn for ffn, _ in pairs]
     before = [(ffn, width) for ffn in ffns for width in (ffn.full_dim, ffn.hidden_dim)]
     narrow_to(model, pairs)
     widths = {(width, ffn.hidden_dim) for ffn, width in before}
-    for each in [model, *layers_around(model, layers_of(ffns))]:
-        follow_widths(each, widths)
+    for layer in layers_around(model, layers_of(ffns)):
+        warn_of_stuck(follow_widths(layer, widths))
+    stuck = follow_widths(model, widths)
     refresh_graphs(model, ffns)
+    return stuck
 
 
 def narrow_copy(
