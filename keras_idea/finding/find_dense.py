@@ -37,8 +37,8 @@ def _within_configs(
 ) -> Found[DenseGroup]:
     """Without neurons of KerasHub's models that no config counts."""
     left_out, stay = dict(found.left_out), list(found.groups)
-    layers = [layer for group in found.groups for layer in group.layers]
-    for holder in [*walk(model), *layers_around(model, layers)]:
+    held = [layer for group in found.groups for layer in group.layers]
+    for holder in [*walk(model), *layers_around(model, held)]:
         if not is_task(holder) and not is_backbone(holder):
             continue
         counted = _counted(holder)
