@@ -63,7 +63,8 @@ def carried_over(
     """
     here = _batches(optimizer)
     if saved is None:
-        return _check_unknown(optimizer, shapes, read, step)
+        _check_unknown(optimizer, shapes, read, step)
+        return None
     _check_known(saved)
     if saved["batches"] == here or len(saved["batches"]) != len(here):
         return None  # else of another kind of optimizer: its variables tell

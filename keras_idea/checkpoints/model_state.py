@@ -101,8 +101,10 @@ def restore_state(
     """Puts a model into the state that was saved, narrowing it first where it was.
 
     `facts` are those of `state_facts`, `shapes` those of all arrays that were saved, by
-    the names that `read` takes, and `step` the optimizer's, if it is known. Refuses another model, and one that is being pruned: it
-    may have been narrowed by then, but no value was changed.
+    the names that `read` takes, and `step` is the optimizer's, if it is known. Where a
+    step has another number of batches now, it stays the same step: see `accumulation`.
+    Refuses another model, and one that is being pruned: it may have been narrowed by
+    then, but no value was changed.
     """
     _check_same_kind(model, facts)
     ffns, heads = find_ffns(model), _saved_heads(model, facts)
