@@ -89,8 +89,9 @@ class Monitor(keras.callbacks.Callback):
         sequence_length: int | None = None,
     ) -> None:
         super().__init__()
-        check_folder("log_dir", log_dir)
-        self.log_dir = os.fspath(log_dir)  # not a Path's: it may be a URL
+        folder = check_folder("log_dir", log_dir)
+        given = os.fspath(log_dir)
+        self.log_dir = given if "://" in given else str(folder)  # a URL stays one
         self.update_every = check_int("update_every", update_every, minimum=1)
         self.neurons_every = check_int("neurons_every", neurons_every, minimum=1)
         self.tokens_per_batch, self.sequence_length = tokens_per_batch, sequence_length
