@@ -48,7 +48,8 @@ class Monitor(keras.callbacks.Callback):
     - `memory`: of this process on the host; of the devices if the backend reports it.
 
     Args:
-        log_dir: path. The folder of the logs.
+        log_dir: path. The folder of the logs. A relative path counts from the working
+            directory at this call.
         update_every: int >= 1. Optimizer steps between two points. Defaults to 10.
         neurons_every: int >= 1. Optimizer steps between two readings of the neurons. A
             reading syncs the model on JAX. Defaults to 50.

@@ -41,8 +41,12 @@ def check_places(config: RunConfig) -> None:
         ConfigError: names both keys, and what to set.
     """
     output = config.run.output
-    for key, path in [*_inputs(config), *_texts(config), *_caches(config)]:
+    for key, path in [*_inputs(config), *_texts(config)]:
         if _is_replaced(path, output):
+            _refuse_inside(config, f"`{key}`", path)
+    for key, path in _caches(config):
+        # Wherever it is there: with it, the folder is one of others.
+        if _is_in(path, output):
             _refuse_inside(config, f"`{key}`", path)
     for key, path in _texts(config):
         written = [(output, _RUN, f"run.{config.run.told('output')}")]

@@ -35,7 +35,9 @@ class TextSource:
     are read recursively, in sorted order of their files' paths, without hidden files.
 
     Args:
-        paths: str, path or sequence of them. Files and folders, read in turn.
+        paths: str, path or sequence of them. Files and folders, read in turn. Relative
+            paths count from the working directory at this call. A byte order mark at
+            the start of a file is left out.
         field: str. Key or column of the text in a record. Defaults to "text".
         split: str. What a document of a text file is: "file" (all of it), "paragraphs"
             (separated by blank lines) or "lines". Defaults to "file".

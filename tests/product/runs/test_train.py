@@ -223,6 +223,11 @@ class TestCommandLine:
                 ("sequence_length = 16", "sequence_length = 3000"),
                 "sequence of 3,000 bytes needs at least 3001",
             ),
+            (
+                ["tiny.toml", "--overwrite"],
+                ('text = "text.txt"', 'text = "."'),
+                "`data.text` must not be a folder that holds what the run writes",
+            ),
             (["tiny.toml", "--output", "text.txt"], None, "text.txt' is a file"),
             (["tiny.toml", "--output", ""], None, "`run.output` must be a non-empty"),
             (["tiny.toml", "--output", ".", "--overwrite"], None, "is no run folder"),
