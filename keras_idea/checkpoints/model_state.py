@@ -8,6 +8,7 @@ import keras
 import numpy as np
 
 from keras_idea import processes
+from keras_idea.checkpoints.accumulation import accumulation_facts, carried_over
 from keras_idea.checkpoints.arrays import piece_name
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN, find_ffns, find_groups
@@ -68,7 +69,7 @@ def state_facts(model: keras.Model) -> dict:
 
     Of each FFN its width at first and now, and the probe of a pruning method; of each
     attention layer that was pruned its place and its heads at first and now; and the
-    class of the optimizer.
+    class of the optimizer, with how it accumulates gradients.
     """
     ffns = [
         {
@@ -85,6 +86,8 @@ def state_facts(model: keras.Model) -> dict:
     ]
     optimizer = getattr(model, "optimizer", None)
     facts = {"ffns": ffns, "optimizer": optimizer and type(optimizer).__name__}
+    if optimizer is not None and optimizer.built:
+        facts["accumulation"] = accumulation_facts(optimizer)
     return {**facts, "kv_groups": heads} if heads else facts
 
 
@@ -93,12 +96,15 @@ def restore_state(
     facts: dict,
     shapes: Mapping[str, tuple[int, ...]],
     read: Callable[[str], np.ndarray],
+    step: int | None = None,
 ) -> None:
     """Puts a model into the state that was saved, narrowing it first where it was.
 
     `facts` are those of `state_facts`, `shapes` those of all arrays that were saved, by
-    the names that `read` takes. Refuses another model, and one that is being pruned: it
-    may have been narrowed by then, but no value was changed.
+    the names that `read` takes, and `step` is the optimizer's, if it is known. Where a
+    step has another number of batches now, it stays the same step: see `accumulation`.
+    Refuses another model, and one that is being pruned: it may have been narrowed by
+    then, but no value was changed.
     """
     _check_same_kind(model, facts)
     ffns, heads = find_ffns(model), _saved_heads(model, facts)
@@ -125,10 +131,17 @@ def restore_state(
     if optimizer is not None and not optimizer.built:
         with scope_of(model):
             optimizer.build(model.trainable_variables)
-    named = _named(model, heads)
+    named, other = _named(model, heads), None
+    if optimizer is not None:
+        known = facts.get("accumulation")
+        other = carried_over(optimizer, known, shapes, read, step)
+    if other is not None:
+        named, shapes = other.match(named)
     _check_same_variables(named, shapes)
     for name, variable in named:
         variable.assign(read(name))
+    if other is not None:
+        other.finish()
 
 
 def _first(ffn: FFN, width: int) -> np.ndarray:
