@@ -17,6 +17,7 @@ from keras.src.backend.common import global_state
 from keras.src.layers import layer as keras_layer
 from keras.src.ops import operation as keras_operation
 
+from keras_idea.keras_private.layer_walk import all_layers, has_call, sublayers
 from keras_idea.keras_private.models import Functional, instead
 from keras_idea.keras_private.variables import begun_as_zeros
 
@@ -44,10 +45,13 @@ class Recording:
 
     Attributes:
         calls: list of `Call`, in their order.
-        inputs, outputs: lists of `KerasTensor`, what goes into the layer and comes out.
+        inputs, outputs: lists of `KerasTensor`, what goes into the layer and comes out;
+            of `holders`, into and out of what they hold.
         ends: list of `KerasTensor`, what goes into a model in it, and into and out of
             what could not be looked into.
         opaque: dict, layers that could not be looked into -> what was raised.
+        holders: list of the layers whose `call` calls nothing that they hold, as it is
+            missing or a stub: somebody else calls that.
         read: list of the variables whose values were read by another layer than their
             own, or by a composite layer's call.
     """
@@ -59,6 +63,7 @@ class Recording:
     opaque: dict[keras.layers.Layer, Exception] = dataclasses.field(
         default_factory=dict
     )
+    holders: list[keras.layers.Layer] = dataclasses.field(default_factory=list)
     read: list[keras.Variable] = dataclasses.field(default_factory=list)
 
 
@@ -70,19 +75,25 @@ def record(
     """Calls a layer on symbolic tensors, and records the operations.
 
     No variable changes. A layer of which `looked_into` says no is one operation. So is
-    what cannot be called so, but that is looked into by itself if it is known what it
-    was called on.
+    what cannot be called so, or whose `call` calls nothing that it holds; but what that
+    holds is looked into by itself if it is known what it was called on.
     """
     recording = Recording()
     seen: set[keras.layers.Layer] = set()
-    todo = [layer]
+    todo, models = [layer], {layer}
     recorded = _recorded(recording, looked_into)
-    with keras.StatelessScope(), begun_as_zeros(layer.variables), recorded:
+    with keras.StatelessScope(), begun_as_zeros(layer.variables), recorded as entered:
         while todo:
-            _begin(todo.pop(), layer, recording, training)
-            for opaque in recording.opaque.keys() - seen:
-                seen.add(opaque)
-                todo += [part for part in opaque._layers if looked_into(part)]
+            begun = todo.pop()
+            _begin(begun, recording, training, begun in models)
+            if _calls_nothing(begun, recording, entered):
+                recording.opaque.pop(begun, None)
+                recording.holders.append(begun)
+                models.update(sublayers(begun))
+            for apart in (*recording.opaque, *recording.holders):
+                if apart not in seen:
+                    seen.add(apart)
+                    todo += [part for part in sublayers(apart) if looked_into(part)]
     return recording
 
 
@@ -119,13 +130,25 @@ def call_like(layer: keras.layers.Layer, known: keras.layers.Layer) -> None:
     layer(*arguments, **named)
 
 
+def _calls_nothing(
+    layer: keras.layers.Layer, recording: Recording, entered: set[int]
+) -> bool:
+    """Whether a layer's `call` is missing, or a stub: `return x`, for one."""
+    error = recording.opaque.get(layer)
+    if error is not None:
+        return not has_call(layer) or isinstance(error, NotImplementedError)
+    called = entered | {id(call.operation) for call in recording.calls}
+    held = [part for part in all_layers(layer) if part is not layer]
+    return bool(held) and called.isdisjoint(map(id, held))
+
+
 def _begin(
-    layer: keras.layers.Layer,
-    recorded: keras.layers.Layer,
-    recording: Recording,
-    training: bool,
+    layer: keras.layers.Layer, recording: Recording, training: bool, whole: bool
 ) -> None:
-    """Records a call of a layer on what it was built for, if that is known."""
+    """Records a call of a layer on what it was built for, if that is known.
+
+    `whole`: somebody outside calls it, and it is not looked into in another's place.
+    """
     try:
         arguments, named = _example_of(layer)
         if training and layer._call_has_training_arg:
@@ -136,8 +159,9 @@ def _begin(
         recording.opaque.setdefault(layer, error)
         return
     inputs, outputs = _tensors((arguments, named)), _tensors(outputs)
-    if layer is recorded:
-        recording.inputs, recording.outputs = inputs, outputs
+    if whole:
+        recording.inputs += inputs
+        recording.outputs += outputs
     else:
         recording.ends += [*inputs, *outputs]
 
@@ -160,6 +184,8 @@ def _example_of(layer: keras.layers.Layer) -> tuple[tuple, dict[str, Any]]:
 
 
 def _of_shape(shape: Any) -> Any:
+    if shape is None:  # of a call that failed
+        raise ValueError("it is not known what it is called on")
     if isinstance(shape, dict):
         return {name: _of_shape(part) for name, part in shape.items()}
     if shape and not isinstance(shape[0], (int, type(None))):
@@ -183,8 +209,11 @@ def _tensors(structure: Any) -> list[keras.KerasTensor]:
 @contextlib.contextmanager
 def _recorded(
     recording: Recording, looked_into: Callable[[keras.layers.Layer], bool]
-) -> Iterator[None]:
-    """A scope in which symbolic calls are recorded, instead of noted in the layers."""
+) -> Iterator[set[int]]:
+    """A scope in which symbolic calls are recorded, instead of noted in the layers.
+
+    Yields the `id`s of the layers that were looked into so far.
+    """
     entered: set[int] = set()
     own: list[set[int]] = []  # the variables of the operations under way
     current_value = keras.StatelessScope.get_current_value
@@ -245,7 +274,7 @@ def _recorded(
             instead(keras.layers.Layer, "symbolic_call", symbolic_call),
             instead(keras.StatelessScope, "get_current_value", get_current_value),
         ):
-            yield
+            yield entered
     finally:
         if as_array is not None:
             keras.KerasTensor.__jax_array__ = as_array

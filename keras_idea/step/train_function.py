@@ -86,10 +86,12 @@ def _check_values(model: keras.Model) -> None:
 def at_first_step(model: keras.Model, act: Callable[[], None]) -> Callable[[], None]:
     """Calls `act` when a model's optimizer is first applied, and so all is built.
 
-    On tensorflow alone `fit` builds a model by tracing its train function. `act` may
-    wrap the optimizer's `apply`. The function that is returned calls it off.
+    On tensorflow alone `fit` builds a model by tracing its train function. It is made
+    anew, as one that was traced in an earlier `fit` calls no Python. `act` may wrap the
+    optimizer's `apply`. The function that is returned calls it off.
     """
     optimizer = innermost(model.optimizer)
+    make_train_function(model)
 
     def apply(
         grads: list[Tensor], trainable_variables: Iterable[keras.Variable] | None = None

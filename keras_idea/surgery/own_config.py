@@ -19,7 +19,7 @@ from keras_idea.finding.find_heads import ATTENTION_LAYERS
 from keras_idea.groups.dense import is_dense
 from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.hub.ffn import known_ffns
-from keras_idea.keras_private.layer_walk import sublayers, walk
+from keras_idea.keras_private.layer_walk import has_call, sublayers, walk
 from keras_idea.keras_private.layers import config_number, set_config_number
 from keras_idea.keras_private.models import Functional
 from keras_idea.keras_private.symbolic import call_like
@@ -130,6 +130,9 @@ def _of_own_classes(layer: keras.layers.Layer) -> Iterator[keras.layers.Layer]:
             yield from _of_own_classes(sublayer)
     elif any(is_dense(part) or isinstance(part, _PRUNED) for part in walk(layer)):
         yield layer
+        if not has_call(layer):  # the models in it are saved each by itself
+            for sublayer in sublayers(layer):
+                yield from _of_own_classes(sublayer)
 
 
 def _shapes(layer: keras.layers.Layer) -> list[tuple[int, ...]]:
@@ -157,6 +160,9 @@ def _made_again(layer: keras.layers.Layer) -> keras.layers.Layer | None:
     try:
         with contextlib.suppress(Exception), warnings.catch_warnings(action="ignore"):
             made = type(layer).from_config(layer.get_config())
+            if not has_call(layer):  # nothing builds what does not begin with inputs
+                same = len(made.variables) == len(layer.variables)
+                return made if same else None
             call_like(made, layer)
             return made
         return None
