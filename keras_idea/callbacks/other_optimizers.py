@@ -1,4 +1,4 @@
-"""The optimizers that a model's own train step uses besides the one it is compiled with.
+"""The optimizers of a train step besides the one that the model is compiled with.
 
 A GAN has one for its generator and one for its discriminator. Pruning is part of the
 steps of `model.optimizer` alone.
@@ -35,18 +35,34 @@ class OtherOptimizers:
     def check(self, ffns: Sequence[FFN]) -> None:
         """Stops a run in which one of them trains FFNs that are to be pruned."""
         self.checked = True
-        for name, optimizer, before in self._counts:
-            if as_int(apply_count(optimizer)) == before:
-                continue
-            theirs = set(map(id, trained_variables(optimizer)))
-            trained = [f for f in ffns if theirs.intersection(map(id, f.kernels))]
-            if trained:
-                names = [ffn.name for ffn in trained]
-                raise PruningStopped(
-                    f"The optimizer `{name}` of model '{self._model}' trains "
-                    f"{', '.join(names)}, and pruning follows the optimizer that the "
-                    "model is compiled with. Compile the model with the optimizer that "
-                    "trains what is to be pruned, let `train_step` use it as "
-                    "`self.optimizer`, and leave out what others train: "
-                    f"groups=lambda ffn: ffn.name not in {names!r}."
-                )
+        trained = {
+            name: names
+            for name, optimizer, before in self._counts
+            if as_int(apply_count(optimizer)) != before
+            and (names := _trained(optimizer, ffns))
+        }
+        if not trained:
+            return
+        told = [
+            f"`{name}` trains {', '.join(names)}" for name, names in trained.items()
+        ]
+        theirs = list(dict.fromkeys(sum(trained.values(), [])))
+        cure = "Leave out what others train: "
+        groups = f"groups=lambda ffn: ffn.name not in {theirs}"
+        if len(theirs) == len(ffns):
+            name, names = next(iter(trained.items()))
+            cure = (
+                "Compile it with the one that trains what is to be pruned, and name "
+                f"that: for example compile(optimizer={name}) and "
+            )
+            groups = f"groups=lambda ffn: ffn.name in {names}"
+        raise PruningStopped(
+            f"Model '{self._model}' has several optimizers, and pruning follows only "
+            f"the one that it is compiled with: {'; '.join(told)}. {cure}{groups}."
+        )
+
+
+def _trained(optimizer: keras.Optimizer, ffns: Sequence[FFN]) -> list[str]:
+    """The names of the FFNs whose kernels an optimizer trains."""
+    variables = set(map(id, trained_variables(optimizer)))
+    return [f.name for f in ffns if variables.intersection(map(id, f.kernels))]

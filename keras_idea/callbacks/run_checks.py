@@ -16,7 +16,11 @@ from keras_idea.keras_private.user_warning import warn_user
 from keras_idea.pruning.session import Session
 from keras_idea.step.replicas import scope_of
 from keras_idea.step.track import Track
-from keras_idea.surgery.condition import check_backbones, check_compiled, check_trainable
+from keras_idea.surgery.condition import (
+    check_backbones,
+    check_compiled,
+    check_trainable,
+)
 from keras_idea.surgery.optimizer_state import check_carriable
 from keras_idea.surgery.proof import prove
 from keras_idea.surgery.width_in_code import check_width_in_code

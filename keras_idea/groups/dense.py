@@ -41,8 +41,8 @@ _HELD = (
     "known: put the layers in a Sequential or functional model, and call that"
 )
 _UNBUILT = (
-    "the model is not built, so what its `call` does is not known: call it on data "
-    "first (or leave `call` out, if only `train_step` calls the layers)"
+    "the model is not built, so its `call` is not known: call it on data (or remove "
+    "`call`, if only `train_step` calls the layers)"
 )
 
 

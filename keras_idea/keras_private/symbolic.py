@@ -47,8 +47,8 @@ class Recording:
         calls: list of `Call`, in their order.
         inputs, outputs: lists of `KerasTensor`, what goes into the layer and comes out;
             of `holders`, into and out of what they hold.
-        ends: list of `KerasTensor`, what goes into a model in it, and into and out of
-            what could not be looked into.
+        ends: list of `KerasTensor`, what goes into a model in it, into and out of what
+            could not be looked into, and into `add_loss`.
         opaque: dict, layers that could not be looked into -> what was raised.
         holders: list of the layers whose `call` calls nothing that they hold, as it is
             missing or a stub: somebody else calls that.
@@ -259,6 +259,10 @@ def _recorded(
             recording.opaque[self] = error
             return outputs_of(self, args, kwargs)
 
+    def add_loss(self: keras.layers.Layer, loss: Any) -> None:
+        # Keras's own refuses tensors without numbers.
+        recording.ends += _tensors(loss)
+
     # With it jax takes the sum of an array and a symbolic tensor for its own.
     as_array = vars(keras.KerasTensor).get("__jax_array__")
     # Operations get names too, which layers that are made later would miss.
@@ -272,6 +276,7 @@ def _recorded(
             instead(keras_layer, "Node", node),
             instead(keras_operation, "Node", node),
             instead(keras.layers.Layer, "symbolic_call", symbolic_call),
+            instead(keras.layers.Layer, "add_loss", add_loss),
             instead(keras.StatelessScope, "get_current_value", get_current_value),
         ):
             yield entered

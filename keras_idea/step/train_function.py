@@ -10,6 +10,7 @@ import keras
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import find_groups
 from keras_idea.keras_private.call_context import in_train_step
+from keras_idea.keras_private.layer_walk import has_call, sublayers
 from keras_idea.keras_private.models import compilation, make_train_function
 from keras_idea.keras_private.optimizer_parts import innermost
 from keras_idea.typing import Tensor
@@ -72,15 +73,20 @@ def awaiting(gradients: Sequence[Tensor]) -> contextlib.AbstractContextManager:
 
 def _check_values(model: keras.Model) -> None:
     """Refuses a model whose variables get values in the function under way."""
-    values = [variable.value for variable in model.variables]
-    if not all(
-        bool(v.is_initialized()) for v in values if hasattr(v, "is_initialized")
-    ):
-        raise ArgumentError(
-            f"Model '{model.name}' is built inside its first train step, so its "
-            "weights have no values yet. Call it on a batch before `fit`, or begin it "
-            "with `keras.Input`."
-        )
+    if _has_values(model):
+        return
+    empty = model.name
+    if not has_call(model):
+        empty = next(part.name for part in sublayers(model) if not _has_values(part))
+    raise ArgumentError(
+        f"Model '{empty}' is built inside its first train step, so its weights have no "
+        "values yet. Call it on a batch before `fit`, or begin it with `keras.Input`."
+    )
+
+
+def _has_values(layer: keras.layers.Layer) -> bool:
+    values = [variable.value for variable in layer.variables]
+    return all(bool(v.is_initialized()) for v in values if hasattr(v, "is_initialized"))
 
 
 def at_first_step(model: keras.Model, act: Callable[[], None]) -> Callable[[], None]:

@@ -39,9 +39,9 @@ def prove(model: keras.Model, ffns: Sequence[FFN]) -> None:
     """Takes a neuron out of each FFN of Dense layers in two ways, and compares.
 
     Of each attention layer a key/value head with its query heads. The model, in sync,
-    is left as it was. Nothing is proved of a model whose inputs are not known, that
-    cannot be called on them, or whose outputs are random, nor where several processes
-    train. Of one without `call` each model in it is asked. Refuses an FFN of which the
+    is left as it was, its random numbers too. Nothing is proved of a model whose inputs
+    are not known or that cannot be called on them, nor where several processes train.
+    Of one without `call` each model in it is asked. Refuses an FFN of which the
     two ways give different outputs.
     """
     provable = DenseGroup, AttentionGroup
@@ -55,9 +55,7 @@ def prove(model: keras.Model, ffns: Sequence[FFN]) -> None:
             _prove(model, part, theirs)
 
 
-def _prove(
-    model: keras.Model, part: keras.layers.Layer, found: Sequence[FFN]
-) -> None:
+def _prove(model: keras.Model, part: keras.layers.Layer, found: Sequence[FFN]) -> None:
     """As `prove`, of FFNs in a part of a model that can be called."""
     inputs = example_arrays(part)
     if inputs is None:
@@ -126,7 +124,15 @@ def _put(cut: Cut, neuron: int, value: Tensor | float) -> None:
 
 
 def _answers(asked: keras.Model, inputs: Any) -> list[np.ndarray]:
-    return keras.tree.flatten(asked.predict_on_batch(inputs))
+    """What the model answers, with the same random numbers each time."""
+    weights = set(map(id, asked.weights))
+    seeds = [v for v in asked.variables if id(v) not in weights]
+    before = [keras.ops.copy(seed.value) for seed in seeds]
+    try:
+        return keras.tree.flatten(asked.predict_on_batch(inputs))
+    finally:
+        for seed, value in zip(seeds, before, strict=True):
+            seed.assign(value)
 
 
 def _equal(some: list[np.ndarray], others: list[np.ndarray]) -> bool:
