@@ -11,7 +11,11 @@ from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import find_groups
 from keras_idea.keras_private.call_context import in_train_step
 from keras_idea.keras_private.layer_walk import has_call, sublayers
-from keras_idea.keras_private.models import compilation, make_train_function
+from keras_idea.keras_private.models import (
+    compilation,
+    make_train_function,
+    renew_state,
+)
 from keras_idea.keras_private.optimizer_parts import innermost
 from keras_idea.typing import Tensor
 
@@ -28,6 +32,7 @@ def swap_train_function(
     `others` is what this returned when the set was changed last, and the present
     function is returned. `known`: `train_step_of` is to find its train step.
     """
+    renew_state(model)
     compiled = compilation(model)
     present = getattr(model, "train_function", None)
     if others is not None and others[0] is compiled:
@@ -75,12 +80,13 @@ def _check_values(model: keras.Model) -> None:
     """Refuses a model whose variables get values in the function under way."""
     if _has_values(model):
         return
-    empty = model.name
+    empty = model
     if not has_call(model):
-        empty = next(part.name for part in sublayers(model) if not _has_values(part))
+        empty = next(part for part in sublayers(model) if not _has_values(part))
     raise ArgumentError(
-        f"Model '{empty}' is built inside its first train step, so its weights have no "
-        "values yet. Call it on a batch before `fit`, or begin it with `keras.Input`."
+        f"{type(empty).__name__} '{empty.name}' is built inside its first train step, "
+        "so its weights have no values yet. Call it on a batch before `fit`, or begin "
+        "it with `keras.Input`."
     )
 
 
