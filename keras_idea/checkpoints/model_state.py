@@ -12,7 +12,7 @@ from keras_idea.checkpoints.accumulation import accumulation_facts, carried_over
 from keras_idea.checkpoints.arrays import piece_name
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN, find_ffns, find_groups
-from keras_idea.keras_private.layer_walk import student_of
+from keras_idea.keras_private.layer_walk import is_built, student_of
 from keras_idea.methods.probe import Probe
 from keras_idea.step.pruner import own_variables
 from keras_idea.step.replicas import scope_of
@@ -230,7 +230,7 @@ def _probe_of(config: dict) -> Probe:
 
 def _check_same_kind(model: keras.Model, facts: dict) -> None:
     _check_known(facts)
-    if not student_of(model).built:
+    if not is_built(student_of(model)) or not student_of(model).variables:
         raise ArgumentError(
             f"Model '{model.name}' has no variables yet. Build it, or call it once, "
             "before a checkpoint is restored."

@@ -11,7 +11,10 @@ from keras_idea.groups.dense import is_dense
 from keras_idea.keras_private.layer_walk import walk
 from keras_idea.validation import plural
 
-_NOTHING = "It holds no built Dense layer. Build it, or call it on data, first."
+_NOTHING = (
+    "It holds no built Dense layer. Build it, or call it on data, first (or the models "
+    "in it, if it has no `call`)."
+)
 
 
 @dataclasses.dataclass(frozen=True)

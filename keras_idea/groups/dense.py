@@ -8,7 +8,12 @@ import keras
 
 from keras_idea.groups.axes import Axes
 from keras_idea.groups.dense_reasons import why_not_on_each, why_not_plain
-from keras_idea.keras_private.layer_walk import student_of, walk
+from keras_idea.keras_private.layer_walk import (
+    is_built,
+    student_of,
+    sublayers,
+    walk,
+)
 from keras_idea.keras_private.layers import (
     set_input_dim,
     set_output_dim,
@@ -29,6 +34,15 @@ _OUTPUT = "it is an output of the model"
 _INPUT = "it is combined with an input of the model"
 _END = (
     "it enters a nested model, or enters or leaves a layer that cannot be looked into"
+)
+_UNCALLED = "the model's `call` does not call it"
+_HELD = (
+    "the model has no `call` that calls it, so what reads it in `train_step` is not "
+    "known: put the layers in a Sequential or functional model, and call that"
+)
+_UNBUILT = (
+    "the model is not built, so its `call` is not known: call it on data (or remove "
+    "`call`, if only `train_step` calls the layers)"
 )
 
 
@@ -97,7 +111,9 @@ def find_dense_groups(model: keras.layers.Layer) -> Found[DenseGroup]:
     ['it is an output of the model']
     """
     dense = [layer for layer in walk(model) if is_dense(layer) and layer.built]
-    if not dense or not student_of(model).built:
+    if not is_built(student_of(model)):
+        return Found([], {layer.path: _UNBUILT for layer in dense})
+    if not dense:
         return Found([], {})
     # Kept until the end: tensors are told apart by their `id`.
     recordings = follow_model(model)
@@ -128,10 +144,15 @@ def find_dense_groups(model: keras.layers.Layer) -> Found[DenseGroup]:
         for opaque in each.opaque.keys() - recording.opaque.keys():
             for layer in filter(is_dense, walk(opaque)):
                 _settle(layer, axes, f"{_OPAQUE}, as it is called in training")
+        for holder in each.holders:
+            for layer in filter(is_dense, sublayers(holder)):
+                if layer.built:
+                    _settle(layer, axes, _HELD)
     for name in _compared_by_distillers(model):
         for tensor in [t for c in calls if c.operation.name == name for t in c.outputs]:
             axes.settle(id(tensor), "a loss of the Distiller reads it")
-    return _found(dense, axes, calls)
+    hidden = {id(part) for opaque in recording.opaque for part in walk(opaque)}
+    return _found(dense, axes, calls, hidden)
 
 
 def follow_model(model: keras.layers.Layer) -> list[Recording]:
@@ -234,8 +255,9 @@ def _follow(call: Call, axes: Axes, kernels: dict[int, keras.layers.Layer]) -> N
 
 
 def _found(
-    dense: list[keras.layers.Layer], axes: Axes, calls: list[Call]
+    dense: list[keras.layers.Layer], axes: Axes, calls: list[Call], hidden: set[int]
 ) -> Found[DenseGroup]:
+    """Groups of joined axes; `hidden` are the `id`s of what lies in opaque layers."""
     groups: list[DenseGroup] = []
     left_out: dict[str, str] = {}
     loud = {id(t) for call in calls if _named(call, _LOUD) for t in call.outputs}
@@ -253,7 +275,8 @@ def _found(
             groups.append(DenseGroup(makers, readers, quiet=ours.isdisjoint(loud)))
         else:
             for layer in makers:
-                seen = "no Dense layer reads it" if id(layer) in called else _OPAQUE
+                unseen = _OPAQUE if id(layer) in hidden else _UNCALLED
+                seen = "no Dense layer reads it" if id(layer) in called else unseen
                 left_out[layer.path] = reason or seen
     return Found(groups, left_out)
 

@@ -17,6 +17,7 @@ from keras.src.backend.common import global_state
 from keras.src.layers import layer as keras_layer
 from keras.src.ops import operation as keras_operation
 
+from keras_idea.keras_private.layer_walk import all_layers, has_call, sublayers
 from keras_idea.keras_private.models import Functional, instead
 from keras_idea.keras_private.variables import begun_as_zeros
 
@@ -47,10 +48,13 @@ class Recording:
 
     Attributes:
         calls: list of `Call`, in their order.
-        inputs, outputs: lists of `KerasTensor`, what goes into the layer and comes out.
-        ends: list of `KerasTensor`, what goes into a model in it, and into and out of
-            what could not be looked into.
+        inputs, outputs: lists of `KerasTensor`, what goes into the layer and comes out;
+            of `holders`, into and out of what they hold.
+        ends: list of `KerasTensor`, what goes into a model in it, into and out of what
+            could not be looked into, and into `add_loss`.
         opaque: dict, layers that could not be looked into -> what was raised.
+        holders: list of the layers whose `call` calls nothing that they hold, as it is
+            missing or a stub: somebody else calls that.
         read: list of the variables whose values were read by another layer than their
             own, or by a composite layer's call.
         called: dict, each layer that was looked into -> the arguments, and the named
@@ -64,6 +68,7 @@ class Recording:
     opaque: dict[keras.layers.Layer, Exception] = dataclasses.field(
         default_factory=dict
     )
+    holders: list[keras.layers.Layer] = dataclasses.field(default_factory=list)
     read: list[keras.Variable] = dataclasses.field(default_factory=list)
     called: "dict[keras.layers.Layer, Given]" = dataclasses.field(default_factory=dict)
 
@@ -76,19 +81,25 @@ def record(
     """Calls a layer on symbolic tensors, and records the operations.
 
     No variable changes. A layer of which `looked_into` says no is one operation. So is
-    what cannot be called so, but that is looked into by itself if it is known what it
-    was called on.
+    what cannot be called so, or whose `call` calls nothing that it holds; but what that
+    holds is looked into by itself if it is known what it was called on.
     """
     recording = Recording()
     seen: set[keras.layers.Layer] = set()
-    todo = [layer]
+    todo, models = [layer], {layer}
     recorded = _recorded(recording, looked_into)
-    with keras.StatelessScope(), begun_as_zeros(layer.variables), recorded:
+    with keras.StatelessScope(), begun_as_zeros(layer.variables), recorded as entered:
         while todo:
-            _begin(todo.pop(), layer, recording, training)
-            for opaque in recording.opaque.keys() - seen:
-                seen.add(opaque)
-                todo += [part for part in opaque._layers if looked_into(part)]
+            begun = todo.pop()
+            _begin(begun, recording, training, begun in models)
+            if _calls_nothing(begun, recording, entered):
+                recording.opaque.pop(begun, None)
+                recording.holders.append(begun)
+                models.update(sublayers(begun))
+            for apart in (*recording.opaque, *recording.holders):
+                if apart not in seen:
+                    seen.add(apart)
+                    todo += [part for part in sublayers(apart) if looked_into(part)]
     return recording
 
 
@@ -135,13 +146,25 @@ def _all_fresh(structure: Any) -> Any:
     )
 
 
+def _calls_nothing(
+    layer: keras.layers.Layer, recording: Recording, entered: set[int]
+) -> bool:
+    """Whether a layer's `call` is missing, or a stub: `return x`, for one."""
+    error = recording.opaque.get(layer)
+    if error is not None:
+        return not has_call(layer) or isinstance(error, NotImplementedError)
+    called = entered | {id(call.operation) for call in recording.calls}
+    held = [part for part in all_layers(layer) if part is not layer]
+    return bool(held) and called.isdisjoint(map(id, held))
+
+
 def _begin(
-    layer: keras.layers.Layer,
-    recorded: keras.layers.Layer,
-    recording: Recording,
-    training: bool,
+    layer: keras.layers.Layer, recording: Recording, training: bool, whole: bool
 ) -> None:
-    """Records a call of a layer on what it was built for, if that is known."""
+    """Records a call of a layer on what it was built for, if that is known.
+
+    `whole`: somebody outside calls it, and it is not looked into in another's place.
+    """
     try:
         arguments, named = _example_of(layer)
         if training and layer._call_has_training_arg:
@@ -152,8 +175,9 @@ def _begin(
         recording.opaque.setdefault(layer, error)
         return
     inputs, outputs = _tensors((arguments, named)), _tensors(outputs)
-    if layer is recorded:
-        recording.inputs, recording.outputs = inputs, outputs
+    if whole:
+        recording.inputs += inputs
+        recording.outputs += outputs
     else:
         recording.ends += [*inputs, *outputs]
 
@@ -176,6 +200,8 @@ def _example_of(layer: keras.layers.Layer) -> tuple[tuple, dict[str, Any]]:
 
 
 def _of_shape(shape: Any) -> Any:
+    if shape is None:  # of a call that failed
+        raise ValueError("it is not known what it is called on")
     if isinstance(shape, dict):
         return {name: _of_shape(part) for name, part in shape.items()}
     if shape and not isinstance(shape[0], (int, type(None))):
@@ -199,8 +225,11 @@ def _tensors(structure: Any) -> list[keras.KerasTensor]:
 @contextlib.contextmanager
 def _recorded(
     recording: Recording, looked_into: Callable[[keras.layers.Layer], bool]
-) -> Iterator[None]:
-    """A scope in which symbolic calls are recorded, instead of noted in the layers."""
+) -> Iterator[set[int]]:
+    """A scope in which symbolic calls are recorded, instead of noted in the layers.
+
+    Yields the `id`s of the layers that were looked into so far.
+    """
     entered: set[int] = set()
     own: list[set[int]] = []  # the variables of the operations under way
     current_value = keras.StatelessScope.get_current_value
@@ -247,6 +276,10 @@ def _recorded(
             recording.opaque[self] = error
             return outputs_of(self, args, kwargs)
 
+    def add_loss(self: keras.layers.Layer, loss: Any) -> None:
+        # Keras's own refuses tensors without numbers.
+        recording.ends += _tensors(loss)
+
     # With it jax takes the sum of an array and a symbolic tensor for its own.
     as_array = vars(keras.KerasTensor).get("__jax_array__")
     # Operations get names too, which layers that are made later would miss.
@@ -260,9 +293,10 @@ def _recorded(
             instead(keras_layer, "Node", node),
             instead(keras_operation, "Node", node),
             instead(keras.layers.Layer, "symbolic_call", symbolic_call),
+            instead(keras.layers.Layer, "add_loss", add_loss),
             instead(keras.StatelessScope, "get_current_value", get_current_value),
         ):
-            yield
+            yield entered
     finally:
         if as_array is not None:
             keras.KerasTensor.__jax_array__ = as_array

@@ -9,6 +9,7 @@ import numpy as np
 
 from keras_idea.errors import ArgumentError
 from keras_idea.functional.activation import Aggregation, activation_sums
+from keras_idea.keras_private.layer_walk import has_call
 from keras_idea.keras_private.layers import without_remat
 from keras_idea.methods.captures import (
     Capture,
@@ -67,6 +68,16 @@ def hidden_statistics(
     """
     batches = _batches(data, padding_mask, batch_size, num_samples)
     return _some(_hidden(model, groups, batches, eager))
+
+
+def check_callable(model: keras.layers.Layer) -> None:
+    """Refuses a model without `call`, which no samples can be run through."""
+    if not has_call(model):
+        raise ArgumentError(
+            f"Model '{model.name}' has no `call`, so a pruning method cannot run it on "
+            "`data`. Use method='sensitivity', or 'activation' without `data` and "
+            "`refit`; or give the model a `call`."
+        )
 
 
 def refitting(
@@ -139,6 +150,7 @@ def _run(
     eager: bool,
 ) -> list[tuple[np.ndarray, float]] | None:
     """The sums of what captures find, over all batches; None: there was none."""
+    check_callable(model)
     runner = _Runner(model, captures)
     runner.run_eagerly = eager
     totals = None

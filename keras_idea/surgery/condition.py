@@ -16,7 +16,7 @@ from keras_idea.finding.explain import why_nothing
 from keras_idea.finding.find import FFN, Kind, find_groups
 from keras_idea.hub.families import check_family, is_backbone
 from keras_idea.hub.rebuild import check_rebuildable
-from keras_idea.keras_private.layer_walk import walk
+from keras_idea.keras_private.layer_walk import has_call, walk
 from keras_idea.keras_private.optimizer_parts import innermost, parts
 from keras_idea.keras_private.optimizer_variables import trained_variables
 from keras_idea.step.pruner import pruner_of
@@ -41,6 +41,15 @@ _HOLDERS: dict[Kind, str] = {
 }
 
 
+def check_compiled(model: keras.Model) -> None:
+    """Refuses a model without an optimizer."""
+    if getattr(model, "optimizer", None) is None:
+        raise ArgumentError(
+            f"Model '{model.name}' is not compiled with an optimizer. Call "
+            "`model.compile(optimizer=..., loss=...)` before `fit`."
+        )
+
+
 def check_trainable(
     model: keras.Model, groups: Groups = None, kinds: Sequence[Kind] = ("neurons",)
 ) -> list[FFN]:
@@ -48,11 +57,6 @@ def check_trainable(
 
     Returns the FFNs, one at least, of these kinds that `groups` takes.
     """
-    if getattr(model, "optimizer", None) is None:
-        raise ArgumentError(
-            f"Model '{model.name}' is not compiled with an optimizer. Call "
-            "`model.compile(optimizer=..., loss=...)` before `fit`."
-        )
     all_found = find_groups(model, kinds)
     ffns = [ffn for ffn in all_found if groups is None or groups(ffn)]
     _check_plain(model)
@@ -72,9 +76,12 @@ def check_trainable(
                 f"{why_nothing(model, kind)}"
             )
     if not all(ffn.built for ffn in ffns):
+        cure = "Call it on data, or `model.build(input_shape)`,"
+        if not has_call(model):
+            cure = "Begin each model in it with `keras.Input`, or call it on data,"
         raise ArgumentError(
             f"Model '{model.name}' is not built, so there are no neurons to rank yet. "
-            "Call it on data, or `model.build(input_shape)`, before training begins."
+            f"{cure} before training begins."
         )
     frozen = [ffn.name for ffn in ffns if not all(k.trainable for k in ffn.kernels)]
     if frozen:

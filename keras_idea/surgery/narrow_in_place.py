@@ -10,7 +10,11 @@ from keras_idea.hub.families import is_backbone
 from keras_idea.hub.ffn import known_ffns
 from keras_idea.keras_private.layer_walk import all_layers, sublayers, walk
 from keras_idea.keras_private.layers import retrack_parameters
-from keras_idea.keras_private.models import make_train_function, renew_shapes
+from keras_idea.keras_private.models import (
+    make_train_function,
+    renew_shapes,
+    renew_state,
+)
 from keras_idea.step.replicas import scope_of
 from keras_idea.surgery.condition import check_at_rest
 from keras_idea.surgery.narrow_variable import narrow_variable
@@ -116,6 +120,7 @@ def refresh(model: keras.Model) -> None:
     again.
     """
     retrack_parameters(all_layers(model))
+    renew_state(model)
     for part in all_layers(model):
         if getattr(part, "train_function", None) is not None:
             make_train_function(part)
