@@ -173,6 +173,13 @@ class FFN:
         """Where its neurons are in the weights, the kernels first."""
         return self.weights.cuts()
 
+    def held_cuts(self) -> list[Cut]:
+        """Where its neurons are in all variables of its layers: what narrowing slices.
+
+        Those that are not weights, such as moving means, are not zero for pruned ones.
+        """
+        return [*self.cuts(), *getattr(self.weights, "statistics", list)()]
+
     def cuts_with_gradients(self) -> list[Cut]:
         """The cuts in which neurons of zeros may have gradients other than zero.
 

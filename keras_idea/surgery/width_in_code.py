@@ -55,7 +55,7 @@ def _narrower(model: keras.Model, ffns: Sequence[FFN]) -> Iterator[None]:
         for ffn in ffns:
             full, width = ffn.hidden_dim, max(1, ffn.hidden_dim // 2)
             widths.add((full, width))
-            for cut in ffn.cuts():
+            for cut in ffn.held_cuts():
                 scopes.enter_context(shaped(cut.variable, cut.shape(width)))
             scopes.callback(ffn.weights.set_hidden_dim, full)
             ffn.weights.set_hidden_dim(width)
