@@ -15,9 +15,9 @@ import numpy as np
 
 _Some: TypeAlias = Sequence[np.ndarray]
 _Arrays: TypeAlias = Callable[[_Some], _Some]
-#: What has steeper a slope, or none, at the numbers of a pruned neuron is refused: its
-#: gradient times 0 is NaN.
-_STEP, _STEEP = 1e-36, 1e4
+#: Slopes at the numbers of a pruned neuron are looked at by these steps. What is
+#: steeper is refused: an infinite gradient times 0 is NaN.
+_STEPS, _STEEP = (1e-36, 1e-30), 1e4
 
 
 def why_not_each_number(function: Callable, shape: Sequence[int]) -> str | None:
@@ -52,6 +52,7 @@ def why_not_each_number(function: Callable, shape: Sequence[int]) -> str | None:
                 and _equal(call([others])[0][half], made[half])
                 and _equal(call([array[few]])[0], made[few])
                 and _equal(of_zeros, np.full_like(zeros, of_zeros.flat[0]))
+                and _equal(made[array == 0], of_zeros[array == 0])
             )
     # Whatever a function raises for numbers that it was not made for.
     except Exception as error:
@@ -99,22 +100,30 @@ class PrunedNumbers:
 
     def _why_not(self, call: _Arrays, given: _Some, made: _Some) -> str | None:
         width = given[0].shape[-1]
-        orders = [np.arange(width)[::-1], self._rng.permutation(width)[: -(-width // 2)]]
+        some = self._rng.permutation(width)[: -(-width // 2)]
+        orders = [np.arange(width)[::-1], some]
         others = "does not act on each neuron alone"
         if width < 2 or any(array.shape[-1:] != (width,) for array in made):
             return others
         if not all(map(_equal, call(given), made)):
             return "makes other numbers each time"
         for order in orders:
-            few = call([array[..., order] for array in given])
+            try:
+                few = call([array[..., order] for array in given])
+            except Exception as error:
+                return f"cannot be called on fewer neurons ({what_was_raised(error)})"
             if not all(map(_equal, few, [array[..., order] for array in made])):
                 return others
         if not all(np.isfinite(a[..., _pruned(a)]).all() for a in made):
             return "makes what is not finite of a pruned neuron"
-        for step in (_STEP, -_STEP):
-            for a, b in zip(call(_moved(given, step)), made, strict=True):
-                moved = a[..., _pruned(a)].astype(float) - b[..., _pruned(a)]
-                if not (abs(moved) <= _STEEP * _STEP).all():
+        for sign in (1, -1):
+            near, far = (
+                list(map(_change, call(_moved(given, sign * step)), made))
+                for step in _STEPS
+            )
+            for a, b in zip(near, far, strict=True):
+                # A step, as of `sign`, has the same change; its slope counts as 0.
+                if not ((abs(a) <= _STEEP * _STEPS[0]) | (a == b)).all():
                     return "has no finite slope for a pruned neuron"
         return None
 
@@ -139,7 +148,8 @@ class PrunedNumbers:
 
 def what_was_raised(error: Exception) -> str:
     """The class of an error, and the first line that says what is wrong."""
-    lines = [line.strip() for line in str(error).splitlines()]
+    cause = str(error).rpartition("Error encountered:")[-1]  # in what Keras wraps
+    lines = [line.strip() for line in cause.splitlines()]
     told = [line for line in lines if line and not line.startswith("Exception enc")]
     said = (told or [""])[0].replace("\x1b[1m", "").replace("\x1b[0m", "")
     said = said if len(said) <= 100 else f"{said[:97]}..."
@@ -162,6 +172,12 @@ def _on_arrays(function: Callable) -> Iterator[_Arrays]:
 
 def _pruned(array: np.ndarray) -> np.ndarray:
     return np.arange(array.shape[-1]) % 2 == 0
+
+
+def _change(new: np.ndarray, old: np.ndarray) -> np.ndarray:
+    """How far the numbers of pruned neurons have moved."""
+    new, old = (array[..., _pruned(array)].astype("float64") for array in (new, old))
+    return new - old
 
 
 def _moved(arrays: Sequence[np.ndarray], step: float) -> list[np.ndarray]:

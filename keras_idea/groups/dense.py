@@ -77,7 +77,7 @@ class DenseGroup:
         return list({id(cut.variable): cut for cut in cuts}.values())
 
     def statistics(self) -> list[Cut]:
-        """How the neurons lie in what is no weight, and not zero once they are pruned."""
+        """How the neurons lie in what is no weight: not zero once they are pruned."""
         return [cut for layer in self.between for cut in statistics_of(layer)]
 
     def set_hidden_dim(self, hidden_dim: int) -> None:
@@ -161,7 +161,9 @@ def _output_layers(recordings: list[Recording]) -> list[keras.layers.Layer]:
     """The dense layers whose output is one of the model's."""
     outputs = {id(tensor) for each in recordings for tensor in each.outputs}
     calls = [call for each in recordings for call in each.calls]
-    found = [dense_of(call.operation) for call in calls if id(call.outputs[0]) in outputs]
+    found = [
+        dense_of(call.operation) for call in calls if id(call.outputs[0]) in outputs
+    ]
     return [layer for layer in found if layer is not None]
 
 

@@ -1,4 +1,4 @@
-"""Why a Dense layer's outputs are no neurons that can be pruned, whatever reads them."""
+"""Why the outputs of a Dense layer cannot be pruned, whatever reads them."""
 
 import operator
 
@@ -19,7 +19,7 @@ def why_not_plain(layer: keras.layers.Layer) -> str | None:
 
 
 def why_not_called(layer: keras.layers.Layer, recordings: list[Recording]) -> str:
-    """Why a layer was not called as its model was: what holds it, or nobody calls it."""
+    """Why a layer was not called as its model was: by what holds it, or at all."""
     held = []
     for recording in recordings:
         for holder in recording.opaque:

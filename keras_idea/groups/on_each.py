@@ -49,6 +49,8 @@ _LAYERS = {
 }
 #: Layers that make random numbers of zeros.
 _NOISE = {keras.layers.AlphaDropout, keras.layers.GaussianNoise}
+#: Regularizers to which each neuron counts alone, and one of zeros not at all.
+_SUMS = (keras.regularizers.L1, keras.regularizers.L2, keras.regularizers.L1L2)
 #: Layers that look at all numbers of a place for one that numbers would not meet.
 _ACROSS = {keras.layers.Masking}
 
@@ -113,6 +115,8 @@ class OnEach:
     ) -> str | None:
         before = keras.KerasTensor(output.shape, "float32")
         if isinstance(function, keras.layers.Layer):
+            if function.variables or has_own_weights(function):
+                return f"{what} has weights or seeds of its own"
             return self.why_not(Call(function, ((before,), {}), [output]))
         if function in _ACTIVATIONS:
             return None
@@ -131,6 +135,9 @@ class OnEach:
 
     def _why_not_layer(self, call: Call) -> str | None:
         layer: Any = call.operation
+        regularizer = layer.activity_regularizer
+        if regularizer is not None and not isinstance(regularizer, _SUMS):
+            return f"an activity regularizer of {_described(call)} reads it"
         if is_known(call):
             shaped = getattr(layer, "noise_shape", None) is not None  # a Dropout's
             if shaped or getattr(layer, "data_format", "") == "channels_first":

@@ -208,9 +208,7 @@ def _fresh(tensor: keras.KerasTensor) -> keras.KerasTensor:
     return keras.KerasTensor(shape, tensor.dtype)
 
 
-def _noted_outputs(
-    operation: keras.Operation, given: list[keras.KerasTensor]
-) -> Any:
+def _noted_outputs(operation: keras.Operation, given: list[keras.KerasTensor]) -> Any:
     """What a functional model's graph says that an operation makes of such tensors.
 
     Of one that cannot be called on the sizes that stand for open ones; None: no graph

@@ -31,7 +31,9 @@ def calls_of(model: keras.layers.Layer) -> list[Call] | None:
 
 
 def _calls_in(activation: Any, shape: tuple[int, ...]) -> list[Call]:
-    """The calls in an activation; none of a backend's own function."""
+    """The calls in an activation; none of a backend's own function, or of a layer."""
+    if isinstance(activation, keras.layers.Layer):
+        return []  # it would be built for this shape
     layer = keras.layers.Activation(activation, name="activation")
     layer.build(shape)
     recording = record(layer, lambda part: part is layer)
