@@ -18,8 +18,9 @@ from keras_idea.step.replicas import scope_of
 from keras_idea.step.track import Track
 from keras_idea.surgery.condition import check_backbones, check_trainable
 from keras_idea.surgery.optimizer_state import check_carriable
+from keras_idea.surgery.own_config import warn_of_stuck
 from keras_idea.surgery.proof import prove
-from keras_idea.surgery.width_in_code import check_width_in_code
+from keras_idea.surgery.width_in_code import check_width_in_code, stuck_blocks
 from keras_idea.targets.target_widths import budget_line, target_widths
 from keras_idea.validation import multiples_beside
 
@@ -59,6 +60,7 @@ def check_run(
     if prune.compact != "off":
         _check_parts(targets)
         check_width_in_code(model, ffns)
+        warn_of_stuck(stuck_blocks(model, targets))
         warn_of_means(ffns)
     check_length(prune)
     if prune.compact != "off" and model.optimizer.built:

@@ -26,7 +26,7 @@ from keras_idea.keras_private.layers import (
     stored_kernel,
 )
 from keras_idea.keras_private.models import Functional
-from keras_idea.keras_private.symbolic import Call, Recording, record
+from keras_idea.keras_private.symbolic import Call, Given, Recording, record
 from keras_idea.layers.cut import Cut
 
 Group = TypeVar("Group")
@@ -155,6 +155,11 @@ def follow_model(model: keras.layers.Layer) -> list[Recording]:
         trained = record(student, lambda layer: id(layer) in holders, training=True)
         recordings.append(trained)
     return recordings
+
+
+def called_in(model: keras.layers.Layer) -> dict[keras.layers.Layer, Given]:
+    """What each layer that holds dense ones is called on in a model, where known."""
+    return {k: v for each in follow_model(model) for k, v in each.called.items()}
 
 
 def _output_layers(recordings: list[Recording]) -> list[keras.layers.Layer]:

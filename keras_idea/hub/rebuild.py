@@ -8,7 +8,7 @@ from typing import Any
 import keras
 
 from keras_idea.errors import ArgumentError
-from keras_idea.keras_private.variables import without_values
+from keras_idea.keras_private.variables import plain_name, without_values
 
 
 def rebuild_backbone(
@@ -40,7 +40,8 @@ def check_rebuildable(backbone: keras.Model) -> None:
     pairs = itertools.zip_longest(backbone.variables, copy.variables)
     for old, new in pairs:
         kinds = [
-            None if v is None else (v.name, tuple(v.shape), v.dtype) for v in (old, new)
+            None if v is None else (plain_name(v), tuple(v.shape), v.dtype)
+            for v in (old, new)
         ]
         if kinds[0] != kinds[1]:
             raise ArgumentError(

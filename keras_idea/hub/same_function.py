@@ -1,5 +1,7 @@
 """A KerasHub model and its narrow copy, compared by what they compute."""
 
+from typing import Any
+
 import keras
 import numpy as np
 
@@ -26,17 +28,31 @@ def check_same_function(model: keras.layers.Layer, copy: keras.layers.Layer) -> 
         probe = _probe(old)
         if probe is None:
             continue
-        expected, received = (_run(m, probe) for m in (old, new))
-        error = np.linalg.norm(expected - received)
-        error /= max(np.linalg.norm(expected), np.finfo("float32").tiny)
-        limit = _TOLERANCES.get(old.compute_dtype, _HALF_TOLERANCE)
-        if not error <= limit:
-            raise ArgumentError(
-                f"The narrow copy of {type(old).__name__} '{old.name}' computes "
-                f"something else: its outputs differ by {error:.2g} (relative, limit "
-                f"{limit} in {old.compute_dtype}). Its config does not describe it "
-                "fully, or its weights are not finite."
-            )
+        check_same_outputs(old, *(outputs_of(m, probe) for m in (old, new)))
+
+
+def check_same_outputs(
+    model: keras.layers.Layer, expected: np.ndarray, received: np.ndarray
+) -> None:
+    """Refuses outputs of a copy that differ by more than the dtype explains."""
+    error = np.linalg.norm(expected - received)
+    error /= max(np.linalg.norm(expected), np.finfo("float32").tiny)
+    limit = _TOLERANCES.get(model.compute_dtype, _HALF_TOLERANCE)
+    if not error <= limit:
+        raise ArgumentError(
+            f"The narrow copy of {type(model).__name__} '{model.name}' computes "
+            f"something else: its outputs differ by {error:.2g} (relative, limit "
+            f"{limit} in {model.compute_dtype}). Its config does not describe it "
+            "fully, its weights are not finite, or its code uses layers that it does "
+            "not hold."
+        )
+
+
+def outputs_of(model: keras.layers.Layer, inputs: Any) -> np.ndarray:
+    """All outputs of a model in evaluation mode, as one vector."""
+    outputs = keras.tree.flatten(model(inputs, training=False))
+    arrays = [np.ravel(keras.ops.convert_to_numpy(o)) for o in outputs]
+    return np.concatenate(arrays).astype("float64")
 
 
 def _runnable(model: keras.layers.Layer) -> list[keras.Model]:
@@ -63,9 +79,3 @@ def _probe(model: keras.Model) -> dict[str, np.ndarray] | None:
     except ArgumentError:
         return None
     return {name: arrays[plain[name]] for name in plain}
-
-
-def _run(model: keras.Model, probe: dict[str, np.ndarray]) -> np.ndarray:
-    outputs = keras.tree.flatten(model(probe, training=False))
-    arrays = [np.ravel(keras.ops.convert_to_numpy(o)) for o in outputs]
-    return np.concatenate(arrays).astype("float64")

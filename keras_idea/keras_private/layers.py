@@ -9,6 +9,7 @@ from typing import Any
 import keras
 
 from keras_idea.keras_private.call_context import called_again
+from keras_idea.keras_private.models import Functional
 
 
 def stored_kernel(layer: keras.layers.Layer) -> keras.Variable:
@@ -176,7 +177,8 @@ def own_attributes(layer: keras.layers.Layer) -> dict[str, Any]:
     """The attributes that a layer's class gave it, the framework's left out."""
     # torch keeps sublayers apart, in `_modules`.
     names = {**vars(layer), **vars(layer).get("_modules", {})}
-    framework = _framework_attributes(isinstance(layer, keras.Model))
+    kinds = (keras.Sequential, Functional, keras.Model, keras.layers.Layer)
+    framework = _framework_attributes(next(k for k in kinds if isinstance(layer, k)))
     # `_self_...` is tensorflow's own tracking of what the layer depends on.
     return {
         name: value
@@ -186,6 +188,15 @@ def own_attributes(layer: keras.layers.Layer) -> dict[str, Any]:
 
 
 @functools.cache
-def _framework_attributes(of_model: bool) -> frozenset[str]:
-    framework = vars(keras.Model() if of_model else keras.layers.Layer())
-    return frozenset(framework) | {"_torch_params"}  # of a built layer
+def _framework_attributes(kind: type) -> frozenset[str]:
+    """What Keras itself gives a layer of a kind, also by `compile` and `fit`."""
+    # With names of their own, or those of layers made later would be others.
+    if kind is Functional:
+        inputs = keras.Input((1,), name="framework_input")
+        layer = keras.Model(inputs, inputs, name="framework")
+    else:
+        layer = kind(name="framework")
+    later = {"optimizer", "history", "stop_training", "_eval_epoch_iterator"}
+    later |= {"_compile_config", "_compiled_trainable_state"}
+    # Of a built layer on torch; of a task of KerasHub's that has generated.
+    return frozenset(vars(layer)) | later | {"_torch_params", "generate_function"}

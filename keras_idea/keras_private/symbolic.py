@@ -20,6 +20,8 @@ from keras.src.layers import layer as keras_layer
 from keras_idea.keras_private.models import Functional, instead
 from keras_idea.keras_private.variables import begun_as_zeros
 
+#: The arguments of a call, and the named ones.
+Given: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
 #: What could not be called on the example, and what it raised.
 Cause: TypeAlias = tuple[keras.Operation, Exception]
 # What stands for a size that a model leaves open: the batch, any other.
@@ -31,7 +33,7 @@ class Call:
     """One operation that was called, often a layer, on `(args, kwargs)`."""
 
     operation: keras.Operation
-    given: tuple[tuple, dict[str, Any]]
+    given: Given
     outputs: list[keras.KerasTensor]
 
     @property
@@ -82,6 +84,8 @@ class Recording:
             graph says what it makes -> the layer or operation that raised, and what.
         read: list of the variables whose values were read by another layer than their
             own, or by a composite layer's call.
+        called: dict, each layer that was looked into -> the arguments, and the named
+            ones, of its first call.
     """
 
     calls: list[Call] = dataclasses.field(default_factory=list)
@@ -93,6 +97,7 @@ class Recording:
     )
     causes: dict[keras.Operation, Cause] = dataclasses.field(default_factory=dict)
     read: list[keras.Variable] = dataclasses.field(default_factory=list)
+    called: "dict[keras.layers.Layer, Given]" = dataclasses.field(default_factory=dict)
 
 
 def record(
@@ -142,14 +147,24 @@ def example_arrays(model: keras.layers.Layer) -> Any:
     return keras.tree.map_structure(array, arguments[0])
 
 
-def call_like(layer: keras.layers.Layer, known: keras.layers.Layer) -> None:
+def call_like(
+    layer: keras.layers.Layer, known: keras.layers.Layer, given: Given | None = None
+) -> None:
     """Builds a layer by a symbolic call, as a functional model would make one.
 
-    On tensors of the shapes that the built layer `known` is called on; a ValueError
-    where that is not known.
+    On tensors like those that the built layer `known` was `given`, or of the shapes
+    that it was built for; a ValueError where these are not known.
     """
-    arguments, named = _example_of(known)
-    layer(*arguments, **named)
+    arguments, named = given or _example_of(known)
+    layer(*_all_fresh(arguments), **_all_fresh(named))
+
+
+def _all_fresh(structure: Any) -> Any:
+    return keras.tree.map_structure(
+        lambda leaf: _fresh(leaf) if isinstance(leaf, keras.KerasTensor) else leaf,
+        structure,
+        none_is_leaf=True,
+    )
 
 
 def _begin(
@@ -278,6 +293,7 @@ def _recorded(
     def symbolic_call(self: keras.layers.Layer, *args: Any, **kwargs: Any) -> Any:
         if not looked_into(self) or self in recording.opaque:
             return outputs_of(self, args, kwargs)
+        recording.called.setdefault(self, (args, kwargs))
         if isinstance(self, (Functional, keras.Sequential)):
             # The shapes of what it is called on are fixed in it.
             recording.ends += _tensors((args, kwargs))

@@ -1,6 +1,7 @@
 """A variable's shape and its first value, which the public interface never changes."""
 
 import contextlib
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -18,6 +19,15 @@ def give_value(variable: keras.Variable, value: Any) -> None:
     """
     variable._initialize(value)
     variable._shape = variable._validate_shape(value.shape)
+
+
+def plain_name(variable: keras.Variable) -> str:
+    """A variable's name, without the number of one that was given none.
+
+    Keras counts those in the process, so that a copy has other numbers.
+    """
+    numbered = re.fullmatch(r"(variable)(_\d+)?", variable.name)
+    return numbered[1] if numbered else variable.name
 
 
 def shaped(

@@ -17,7 +17,7 @@ from keras_idea.keras_private.layer_walk import sublayers, walk
 from keras_idea.keras_private.layers import first_argument, own_attributes
 from keras_idea.keras_private.models import Functional, calls_in, instead
 from keras_idea.keras_private.variables import without_values
-from keras_idea.surgery.compact import rebuild
+from keras_idea.surgery.copying import Copier
 
 # What KerasHub's backbones call the number of their blocks.
 _DEPTH = "num_layers"
@@ -196,13 +196,14 @@ def _without_layers(model: keras.Model, gone: set[int]) -> keras.Model:
     if isinstance(model, keras.Sequential):
         stay = [layer for layer in model.layers if id(layer) not in gone]
         inputs = keras.Input(tensor=None, batch_shape=model.input_shape)
-        layers = [inputs, *(rebuild(layer, {}) for layer in stay)]
+        copier = Copier()
+        layers = [inputs, *map(copier.layer, stay)]
         return keras.Sequential(layers, name=model.name)
-    memo: dict[int, keras.layers.Layer] = {}
+    copier = Copier()
     places: dict[int, int] = {}
 
     def clone(layer: keras.layers.Layer) -> keras.layers.Layer:
-        copy = rebuild(layer, memo)
+        copy = copier.layer(layer)
         places[id(copy)] = id(layer)
         return copy
 

@@ -2,27 +2,30 @@
 
 import weakref
 from collections.abc import Sequence
-from typing import Any, TypeAlias, TypeVar, overload
+from typing import TypeVar, overload
 
 import keras
+import numpy as np
 
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN
-from keras_idea.hub.families import is_backbone, is_task
-from keras_idea.hub.rebuild import rebuild_backbone, rebuild_task
-from keras_idea.hub.same_function import check_same_function
-from keras_idea.keras_private.layer_walk import student_of, sublayers, walk
-from keras_idea.keras_private.layers import own_attributes
-from keras_idea.keras_private.models import (
-    Functional,
-    compile_arguments,
-    made_of_tensors,
+from keras_idea.hub.families import is_backbone
+from keras_idea.hub.same_function import (
+    check_same_function,
+    check_same_outputs,
+    outputs_of,
 )
-from keras_idea.keras_private.unlocked import put_in_place
+from keras_idea.keras_private.layer_walk import student_of, walk
+from keras_idea.keras_private.layers import retrack_parameters
+from keras_idea.keras_private.models import (
+    compile_arguments,
+)
+from keras_idea.keras_private.symbolic import example_arrays
 from keras_idea.keras_private.user_warning import warn_user
 from keras_idea.layers.plain_ffns import PlainFFN
 from keras_idea.layers.prunable import Prunable
 from keras_idea.surgery.condition import check_at_rest
+from keras_idea.surgery.copying import Copier, fresh_metric
 from keras_idea.surgery.narrow_in_place import narrow_copy
 from keras_idea.surgery.one_number import check_one_count, check_one_width
 from keras_idea.surgery.optimizer_state import (
@@ -31,10 +34,9 @@ from keras_idea.surgery.optimizer_state import (
     copy_optimizer,
     optimizer_like,
 )
-from keras_idea.surgery.own_config import follow_widths, has_own_classes
+from keras_idea.surgery.own_config import follow_widths, warn_of_stuck
 from keras_idea.surgery.pairing import Pair, cut_to, paired_variables
 from keras_idea.surgery.proof import prove
-from keras_idea.surgery.same_numbers import calls_of, first_difference
 from keras_idea.surgery.width_in_code import check_width_in_code
 
 Model = TypeVar("Model", bound=keras.layers.Layer)
@@ -52,7 +54,7 @@ def compact(model: keras.layers.Layer) -> keras.layers.Layer:
     every `PrunableFFN` an `UngatedFFN`, with the neurons that are active now. Other
     layers keep their class. FFNs of Dense layers keep the neurons that have a weight
     other than zero, and attention layers keep such heads. A KerasHub model is checked
-    on a probe batch.
+    on a probe batch, and a model with code of your own on an example.
 
     If the model is compiled, the new model is compiled too, and the optimizer's state
     is sliced in the same way. Its next train step equals the next train step of the old
@@ -61,9 +63,8 @@ def compact(model: keras.layers.Layer) -> keras.layers.Layer:
     Args:
         model: keras.layers.Layer. A built functional, Sequential or subclassed Keras
             model, a KerasHub task or backbone, or an FFN of this package. It is not
-            changed. A subclassed model holds its FFNs as attributes, or in lists,
-            tuples or dicts of them. A subclassed model or layer that holds FFNs needs a
-            `get_config` that its constructor understands, as for saving.
+            changed. A subclassed model or layer needs no `get_config`: what it holds
+            is copied.
 
     Returns:
         A new model or layer. `compact(compact(model))` equals `compact(model)`.
@@ -71,8 +72,8 @@ def compact(model: keras.layers.Layer) -> keras.layers.Layer:
     Raises:
         ValueError: If `model` is not a Keras layer, is not built, is a `Distiller`, or
             is being measured by a method. If a KerasHub model in it has LoRA, is
-            quantized, or would need widths that its config cannot hold. If a class
-            cannot be rebuilt from its config, or if the copy has other variables or
+            quantized, or would need widths that its config cannot hold. If a layer
+            holds state that Keras does not know (a torch module), or if the copy
             computes something else. If the optimizer's state cannot be carried over.
 
     Example:
@@ -119,34 +120,39 @@ def narrowed(
     cut = [ffn for ffn, stay in kept if stay.shape[-1] < ffn.hidden_dim]
     check_width_in_code(model, cut)
     prove(model, [ffn for ffn in cut if ffn.kind == "kv_groups"])
-    narrow = rebuild(model, {})
+    narrow = Copier().layer(model)
     if not narrow.built:
         narrow.build_from_config(model.get_build_config())
         narrow.built = True  # as Keras's own loading does
-    if model.variables and not narrow.variables:
-        raise ArgumentError(
-            f"The copy of model '{model.name}' could not be built from the model's "
-            "`get_build_config()`. Define `build` (or `build_from_config`), as loading "
-            "a saved one needs too, or let `call` take one (nested) input."
-        )
-    if has_own_classes(model):
-        calls = calls_of(model)
-        operation = first_difference(calls, calls_of(narrow))
-        if operation is not None and not first_difference(calls, calls_of(model)):
-            raise ArgumentError(
-                f"The copy of model '{model.name}' computes with another number than "
-                f"the model does (in {operation}): its config does not hold what the "
-                "model has now. Give the layer that number as an argument, which its "
-                "config holds."
-            )
+    retrack_parameters(walk(narrow))
     narrow_copy(model, narrow, kept)
     pairs = paired_variables(model, narrow, kept)
     for old, new, stays in pairs:
         new.trainable = old.trainable
         new.assign(cut_to(old, stays))
     check_same_function(model, narrow)
-    follow_widths(narrow, {(ffn.hidden_dim, stay.shape[-1]) for ffn, stay in kept})
+    _check_own_code(model, narrow)
+    widths = {(ffn.hidden_dim, stay.shape[-1]) for ffn, stay in kept}
+    warn_of_stuck(follow_widths(narrow, widths))
     return narrow, pairs
+
+
+def _check_own_code(model: keras.layers.Layer, narrow: keras.layers.Layer) -> None:
+    """Compares the two on an example, where a class that Keras does not know has code.
+
+    Nothing is compared where it is not known what the model is called on, or where its
+    outputs are random.
+    """
+    known = ("keras.", "keras_hub.", "keras_idea.")
+    if all(type(layer).__module__.startswith(known) for layer in walk(model)):
+        return
+    inputs = example_arrays(model)
+    try:
+        expected, again = (outputs_of(model, inputs) for _ in range(2))
+    except Exception:  # it may be called on something else than it was built for
+        return
+    if np.array_equal(expected, again, equal_nan=True):
+        check_same_outputs(model, expected, outputs_of(narrow, inputs))
 
 
 # What `compact` has returned: to compact it again is no mistake.
@@ -162,110 +168,6 @@ def _warn_of_nothing(model: keras.layers.Layer, ffns: list[FFN]) -> None:
         )
 
 
-# By the id of a layer its copy, so that a layer used twice stays one.
-Copies: TypeAlias = dict[int, keras.layers.Layer]
-# What a parent's copy is given whole; of other layers only the FFNs are replaced.
-_REBUILT_WHOLE = (Prunable, PlainFFN, keras.Sequential, Functional)
-
-
-def rebuild(layer: keras.layers.Layer, memo: Copies) -> keras.layers.Layer:
-    """A new layer of the same config, of its FFNs the prunable ones plain and narrow.
-
-    It may not be built yet. FFNs of stock layers are still wide in it.
-    """
-    if id(layer) not in memo:
-        memo[id(layer)] = _rebuild_once(layer, memo)
-    return memo[id(layer)]
-
-
-def _rebuild_once(layer: keras.layers.Layer, memo: Copies) -> keras.layers.Layer:
-    if isinstance(layer, Prunable):
-        return layer.plain(layer.width)
-    if not isinstance(layer, keras.layers.Layer):
-        return layer  # an operation of a functional graph: it has no state
-
-    def clone(sublayer: keras.layers.Layer) -> keras.layers.Layer:
-        return rebuild(sublayer, memo)
-
-    if is_backbone(layer):
-        copy = rebuild_backbone(layer)
-        # A layer of it may be used outside of it too, as embeddings are.
-        memo.update(zip(map(id, walk(layer)), walk(copy), strict=True))
-        return copy
-    if is_task(layer):
-        return rebuild_task(layer, clone(layer.backbone))
-    if isinstance(layer, keras.Sequential):
-        layers = [clone(sublayer) for sublayer in sublayers(layer)]
-        return keras.Sequential(layers, name=layer.name, trainable=layer.trainable)
-    if type(layer) is Functional:
-        # Not `layer` itself: clone_model would compile its copy from a config,
-        # which fails for a loss that is a plain function.
-        view = keras.Model(layer.input, layer.output, name=layer.name)
-        return keras.models.clone_model(view, clone_function=clone)
-    if isinstance(layer, Functional):
-        if not made_of_tensors(type(layer)):
-            raise ArgumentError(
-                f"{type(layer).__name__} '{layer.name}' is a functional model of a "
-                "class whose constructor does not take inputs and outputs alone, so "
-                "that compact() cannot make it again around narrower layers. Compact "
-                "the plain model instead: "
-                "compact(keras.Model(model.input, model.output))."
-            )
-        plain = _rebuild_once(keras.Model(layer.input, layer.output), memo)
-        return type(layer)(plain.input, plain.output, name=layer.name)
-    try:
-        copy = type(layer).from_config(layer.get_config())
-    except Exception as error:
-        raise ArgumentError(
-            f"{type(layer).__name__} '{layer.name}' cannot be made again from its "
-            "config, as compact() must do (so must saving and loading). Give the "
-            "class a `get_config` whose result its constructor takes. "
-            f"The constructor said: {error}"
-        ) from error
-    _replace_ffns(layer, copy, memo)
-    return copy
-
-
-def _replace_ffns(
-    original: keras.layers.Layer, copy: keras.layers.Layer, memo: Copies
-) -> None:
-    """Replaces the FFNs below `copy` by the plain, narrow ones of `original`."""
-    replaceable = own_attributes(copy)
-    for name, value in own_attributes(original).items():
-        if name in replaceable:
-            replacement = _replacement(value, replaceable[name], copy, memo)
-            if replacement is not replaceable[name]:
-                setattr(copy, name, replacement)
-
-
-def _replacement(old: Any, new: Any, owner: keras.layers.Layer, memo: Copies) -> Any:
-    """What must stand in the copy where `new` stands; often `new` itself."""
-    if isinstance(old, _REBUILT_WHOLE):
-        narrow = rebuild(old, memo)
-        # In the place of the old one, so that the order of variables stays; once
-        # only, where two attributes hold the same layer.
-        put_in_place(owner, new, narrow)
-        return narrow
-    if isinstance(old, tuple) and _holds_layers(old):
-        pairs = zip(old, new, strict=True)
-        make = getattr(old, "_make", tuple)  # a named one's
-        return make(_replacement(a, b, owner, memo) for a, b in pairs)
-    if isinstance(old, (list, dict)) and _holds_layers(old):
-        for key in old if isinstance(old, dict) else range(len(old)):
-            new[key] = _replacement(old[key], new[key], owner, memo)
-    elif isinstance(old, keras.layers.Layer) and id(old) not in memo:
-        memo[id(old)] = new
-        _replace_ffns(old, new, memo)
-    return new
-
-
-def _holds_layers(structure: Any) -> bool:
-    if isinstance(structure, tuple):
-        structure = list(structure)  # tensorflow wraps it, and it counts as a leaf
-    leaves = keras.tree.flatten(structure)
-    return any(isinstance(leaf, keras.layers.Layer) for leaf in leaves)
-
-
 def compile_like(
     narrow: keras.Model, model: keras.Model, pairs: Sequence[Pair] | None
 ) -> None:
@@ -275,7 +177,7 @@ def compile_like(
     """
     config = compile_arguments(model)
     for name in ("metrics", "weighted_metrics"):
-        config[name] = keras.tree.map_structure(_fresh_metric, config[name])
+        config[name] = keras.tree.map_structure(fresh_metric, config[name])
     # An optimizer that is not built yet has no state, and pairs are then none.
     if model.optimizer is not None:
         config["optimizer"] = (
@@ -287,17 +189,3 @@ def compile_like(
     keras.Model.compile(narrow, **config)
     if hasattr(model, "sampler"):  # of a KerasHub task that generates
         narrow.sampler, narrow.generate_function = model.sampler, None
-
-
-def _fresh_metric(metric: object) -> object:
-    if not isinstance(metric, keras.metrics.Metric):
-        return metric
-    try:
-        return type(metric).from_config(metric.get_config())
-    except Exception as error:
-        raise ArgumentError(
-            f"Metric '{metric.name}' cannot be made again from its config, as "
-            "compact() must do to compile the narrow model. Pass a plain function as "
-            "metric, give the class a `get_config`, or compile without it first. "
-            f"Keras said: {error}"
-        ) from error

@@ -10,19 +10,19 @@ import contextlib
 import itertools
 import random
 import warnings
-from collections.abc import Iterable, Iterator
-from typing import TypeAlias
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
 
 import keras
 
 from keras_idea.finding.find_heads import ATTENTION_LAYERS
-from keras_idea.groups.dense import is_dense
+from keras_idea.groups.dense import called_in, is_dense
 from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.hub.ffn import known_ffns
 from keras_idea.keras_private.layer_walk import sublayers, walk
 from keras_idea.keras_private.layers import config_number, set_config_number
-from keras_idea.keras_private.models import Functional
-from keras_idea.keras_private.symbolic import call_like
+from keras_idea.keras_private.models import Functional, made_of_tensors
+from keras_idea.keras_private.symbolic import Given, call_like
 from keras_idea.keras_private.user_warning import warn_user
 from keras_idea.layers.plain_ffns import PlainFFN
 from keras_idea.layers.prunable import Prunable
@@ -38,23 +38,29 @@ Change: TypeAlias = tuple[keras.layers.Layer, str, int]
 
 def follow_widths(
     model: keras.layers.Layer, narrowed: Iterable[tuple[int, int]]
-) -> None:
-    """Has the configs of blocks say how wide their FFNs are now, or warns.
+) -> list[keras.layers.Layer]:
+    """Has the configs of blocks say how wide their FFNs are now.
 
-    `narrowed` are the FFN widths before and after, as pairs.
+    `narrowed` are the FFN widths before and after, as pairs. Returns the blocks whose
+    configs cannot follow.
     """
     changed, stuck = set_widths(model, narrowed)
     for layer in {id(layer): layer for layer, _, _ in changed}.values():
         _warn_of_numbers(layer)
+    return stuck
+
+
+def warn_of_stuck(stuck: Iterable[keras.layers.Layer]) -> None:
+    """Warns of blocks that Keras saves narrow, and could not load so."""
     for layer in stuck:
-        warnings.warn(
+        warn_user(
             f"The config of {type(layer).__name__} '{layer.name}' makes layers of "
-            "another width than it has now: a file of it, saved whole (.keras), "
-            "cannot be loaded. Let its config follow: take the FFN as an argument "
-            "and serialize it in `get_config`, as keras_idea.models.DecoderBlock "
-            "does; of an attention layer take `key_dim` as an argument, which must "
-            "not follow from the number of heads.",
-            stacklevel=2,
+            "another width than pruning leaves in it: a file of the narrow model, "
+            "saved whole (.keras), cannot be loaded. Give the block an argument for "
+            "the width of each FFN, or for the FFN itself, which `get_config` returns; "
+            "of an attention layer one for `key_dim`, which must not follow from the "
+            "number of heads. Or pass compact='off': a file of the masked model loads, "
+            "and `keras_idea.compact` narrows what was loaded."
         )
 
 
@@ -63,34 +69,36 @@ def set_widths(
 ) -> tuple[list[Change], list[keras.layers.Layer]]:
     """What was changed in the configs of blocks, and the blocks that cannot follow."""
     widths, changed = set(narrowed), list[Change]()
-    stuck = []
-    for layer in _of_own_classes(model):
+    own, stuck = list(_of_own_classes(model)), []
+    calls = called_in(model) if own else {}
+    for layer in own:
         # A config may hold those of blocks in it, a backbone's does not.
         parts = [] if is_backbone(layer) else list(walk(layer))[1:]
         for block in reversed(parts):
             # Keras's own layers were told when they were narrowed.
             told = type(block).__module__.startswith("keras.")
             if not told and not isinstance(block, _FFNS) and _shapes(block):
-                _follow(block, widths, changed)
-        made = _follow(layer, widths, changed)
-        if made is not None and made != _shapes(layer):
+                _follow(block, widths, changed, calls)
+        if not _follow(layer, widths, changed, calls):
             stuck.append(layer)
     return changed, stuck
 
 
 def _follow(
-    layer: keras.layers.Layer, widths: set[tuple[int, int]], changed: list[Change]
-) -> list | None:
-    """Sets the numbers in a layer's config; the shapes of a layer made of it.
+    layer: keras.layers.Layer,
+    widths: set[tuple[int, int]],
+    changed: list[Change],
+    calls: Mapping[keras.layers.Layer, Given],
+) -> bool:
+    """Sets the numbers in a layer's config, so that what it makes is the layer again.
 
-    None: none can be made, of which Keras tells when it saves.
+    Returns whether it does. It counts as such if nothing can be made of it: then Keras
+    tells so when it saves or loads, at any width.
     """
-    present, again = _shapes(layer), _made_again(layer)
-    if again is None:
-        return None
-    made = _shapes(again)
-    if made == present:
-        return made
+    given = calls.get(layer)
+    fits = _makes(layer, given)
+    if fits is not False:
+        return True
     changes = [
         (name, old, new)
         for old, new in sorted(widths)
@@ -103,18 +111,26 @@ def _follow(
     for trial in itertools.chain.from_iterable(trials):
         for name, _, new in trial:
             set_config_number(layer, name, new)
-        again = _made_again(layer)
-        if again is not None and _shapes(again) == present:
+        if _makes(layer, given):
             changed += [(layer, name, old) for name, old, _ in trial]
-            return present
+            return True
         for name, old, _ in trial:
             set_config_number(layer, name, old)
-    return made
+    return False
 
 
-def has_own_classes(model: keras.layers.Layer) -> bool:
-    """Whether a model holds FFNs or heads in layers of the user's own classes."""
-    return any(True for _ in _of_own_classes(model))
+def _makes(layer: keras.layers.Layer, given: Given | None) -> bool | None:
+    """Whether a layer's config makes one of the same shapes; None: it makes none.
+
+    Where the new one cannot be called, what its constructor made is compared.
+    """
+    made = _of_config(layer)
+    if made is None:
+        return None
+    if _built_like(made, layer, given):
+        return _shapes(made) == _shapes(layer)
+    kinds = [[type(part) for part in walk(each)] for each in (made, layer)]
+    return kinds[0] == kinds[1] and _sizes(made) == _sizes(layer)
 
 
 def _of_own_classes(layer: keras.layers.Layer) -> Iterator[keras.layers.Layer]:
@@ -125,21 +141,33 @@ def _of_own_classes(layer: keras.layers.Layer) -> Iterator[keras.layers.Layer]:
         if not known_ffns(layer):  # else it has been told
             yield layer
         return
-    if isinstance(layer, (Functional, keras.Sequential)) or is_task(layer):
+    plain = type(layer) is Functional or type(layer) is keras.Sequential
+    if plain or is_task(layer) or _is_of_tensors(layer):
         for sublayer in sublayers(layer):
             yield from _of_own_classes(sublayer)
     elif any(is_dense(part) or isinstance(part, _PRUNED) for part in walk(layer)):
         yield layer
 
 
+def _is_of_tensors(layer: keras.layers.Layer) -> bool:
+    """Whether Keras saves a functional model of a class of its own by its graph."""
+    return isinstance(layer, Functional) and made_of_tensors(type(layer))
+
+
 def _shapes(layer: keras.layers.Layer) -> list[tuple[int, ...]]:
     return [tuple(variable.shape) for variable in layer.variables]
 
 
+def _sizes(layer: keras.layers.Layer) -> list[Any]:
+    """What the constructors of the layers in a layer were told of their sizes."""
+    names = ("units", "partial_output_shape", "hidden_dim")
+    return [getattr(part, name, None) for part in walk(layer) for name in names]
+
+
 def _warn_of_numbers(layer: keras.layers.Layer) -> None:
     """Warns if a layer made of the config computes with another number."""
-    again = _made_again(layer)
-    if again is None:
+    again = _of_config(layer)
+    if again is None or not _built_like(again, layer, None):
         return
     operation = first_difference(calls_of(layer), calls_of(again))
     if operation is not None:
@@ -151,14 +179,29 @@ def _warn_of_numbers(layer: keras.layers.Layer) -> None:
         )
 
 
-def _made_again(layer: keras.layers.Layer) -> keras.layers.Layer | None:
-    """A layer of the same config, built; None where none can be made."""
+def _of_config(layer: keras.layers.Layer) -> keras.layers.Layer | None:
+    """A layer of the same config, not built; None where none can be made."""
+    with _untouched(), contextlib.suppress(Exception):
+        return type(layer).from_config(layer.get_config())
+    return None
+
+
+def _built_like(
+    made: keras.layers.Layer, layer: keras.layers.Layer, given: Given | None
+) -> bool:
+    """Whether a layer could be built on what another was called on."""
+    with _untouched(), contextlib.suppress(Exception):
+        call_like(made, layer, given)
+        return made.built
+    return False
+
+
+@contextlib.contextmanager
+def _untouched() -> Iterator[None]:
+    """A scope that leaves Python's random state, and says nothing."""
     state = random.getstate()  # Keras draws the seeds of Dropout and such from it
     try:
-        with contextlib.suppress(Exception), warnings.catch_warnings(action="ignore"):
-            made = type(layer).from_config(layer.get_config())
-            call_like(made, layer)
-            return made
-        return None
+        with warnings.catch_warnings(action="ignore"):
+            yield
     finally:
         random.setstate(state)

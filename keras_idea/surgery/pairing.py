@@ -10,6 +10,7 @@ from keras import ops
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN
 from keras_idea.keras_private.layer_walk import walk
+from keras_idea.keras_private.variables import plain_name
 from keras_idea.layers.cut import Cut
 from keras_idea.layers.neuron_state import NeuronState
 from keras_idea.typing import Tensor
@@ -48,16 +49,15 @@ def paired_variables(
         shape = list(a.shape)
         for neurons, cut in stays:
             shape[cut.axis] = cut.shape(neurons.shape[-1])[cut.axis]
-        if (tuple(shape), a.name) != (tuple(b.shape), b.name):
+        if (tuple(shape), plain_name(a)) != (tuple(b.shape), plain_name(b)):
             break
     else:
         if len(old) == len(new):
             return pairs
     raise ArgumentError(
         f"The copy of model '{model.name}' has other variables than the model: "
-        f"{len(new)} against {len(old)}. compact() finds FFNs held as attributes, or "
-        "in lists, tuples and dicts, since the constructor, of layers that are made "
-        "again from their config; hold them so."
+        f"{len(new)} against {len(old)}. Its config does not describe it fully: give "
+        "a model of KerasHub's to compact() as it was made, without layers added to it."
     )
 
 

@@ -38,27 +38,45 @@ def check_width_in_code(model: keras.Model, ffns: Sequence[FFN]) -> None:
             )
 
 
+def stuck_blocks(
+    model: keras.Model, targets: Sequence[tuple[FFN, int]]
+) -> list[keras.layers.Layer]:
+    """The blocks whose configs would not make them again once they are narrow."""
+    narrower = [(ffn, target) for ffn, target in targets if target < ffn.hidden_dim]
+    if not narrower:
+        return []
+    with _narrower(model, narrower) as stuck:
+        return stuck
+
+
 def _difference(model: keras.Model, ffns: Sequence[FFN]) -> str | None:
     """The first operation that is given another number in the narrower model."""
-    wide = calls_of(model)
-    with _narrower(model, ffns):
+    wide, half = calls_of(model), [(ffn, max(1, ffn.hidden_dim // 2)) for ffn in ffns]
+    with _narrower(model, half):
         found = first_difference(wide, calls_of(model))
     # Code that does something else each time says nothing.
     return None if found and first_difference(wide, calls_of(model)) else found
 
 
 @contextlib.contextmanager
-def _narrower(model: keras.Model, ffns: Sequence[FFN]) -> Iterator[None]:
-    """A scope in which a model says that its FFNs are half as wide; its values stay."""
+def _narrower(
+    model: keras.Model, targets: Sequence[tuple[FFN, int]]
+) -> Iterator[list[keras.layers.Layer]]:
+    """A scope in which a model says that its FFNs are narrower; its values stay.
+
+    Yields the blocks whose configs cannot follow.
+    """
     with contextlib.ExitStack() as scopes:
         widths = set()
-        for ffn in ffns:
-            full, width = ffn.hidden_dim, max(1, ffn.hidden_dim // 2)
-            widths.add((full, width))
-            for cut in ffn.held_cuts():
+        for ffn, width in targets:
+            wide, held = ffn.hidden_dim, ffn.held_state
+            widths |= {(wide, width), (held and held.full_dim or wide, width)}
+            states = held.cuts() if held and ffn.masks_itself else []
+            for cut in [*ffn.held_cuts(), *states]:
                 scopes.enter_context(shaped(cut.variable, cut.shape(width)))
-            scopes.callback(ffn.weights.set_hidden_dim, full)
+            scopes.callback(ffn.weights.set_hidden_dim, wide)
             ffn.weights.set_hidden_dim(width)
-        for layer, name, number in set_widths(model, widths)[0]:
+        changed, stuck = set_widths(model, widths)
+        for layer, name, number in changed:
             scopes.callback(set_config_number, layer, name, number)
-        yield
+        yield stuck

@@ -258,16 +258,6 @@ def test_a_functional_model_with_a_train_step_of_its_own_is_compacted():
     np.testing.assert_allclose(first, second, rtol=1e-5)
 
 
-def test_one_that_takes_other_arguments_is_refused():
-    class Own(keras.Model):
-        def __init__(self, width):
-            inputs = keras.Input((8,))
-            super().__init__(inputs, ki.PrunableGatedFFN(width)(inputs))
-
-    with pytest.raises(ValueError, match="does not take inputs and outputs alone"):
-        ki.compact(Own(12))
-
-
 def test_two_pruning_callbacks_are_refused():
     model = around(ki.PrunableGatedFFN(12))
     both = [ki.IdeaPruneCallback(n, **PRUNE) for n in (8, 4)]

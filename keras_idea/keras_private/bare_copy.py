@@ -1,0 +1,102 @@
+"""A layer copied as the object that it is. Seen with Keras 3.15.1.
+
+No constructor of its class runs and no config is read: what a layer computes with is in
+its attributes, and a config may hold less, or, for a `keras.Model` without a
+`get_config`, the defaults of its constructor.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+
+from keras_idea.keras_private.models import Functional
+
+#: What Keras gives each layer, and a copy takes over as it is.
+KEPT = (
+    *("_allow_non_tensor_positional_args", "_build_shapes_dict", "_call_context_args"),
+    *("_call_has_context_arg", "_call_has_mask_arg", "_call_has_training_arg"),
+    *("_call_signature", "_called", "_convert_input_args", "_input_spec"),
+    *("_parent_path", "_path", "_remat_mode", "_supports_masking", "_trainable"),
+    *("activity_regularizer", "autocast", "built", "call_signature_parameters"),
+    *("rematerialized_call", "supports_jit", "_run_eagerly", "_jit_compile"),
+    *("steps_per_execution", "_compute_loss_has_training_arg", "_input_shape_arg"),
+)
+_STORES = (
+    *("trainable_variables", "non_trainable_variables", "layers"),
+    *("metrics", "seed_generators"),
+)
+
+
+def bare_copy(layer: keras.layers.Layer) -> keras.layers.Layer:
+    """A layer of the same class, name and dtype that holds nothing of its own yet."""
+    copy = type(layer).__new__(type(layer))
+    framework = keras.Model if isinstance(layer, keras.Model) else keras.layers.Layer
+    framework.__init__(copy, name=layer.name, dtype=layer.dtype_policy)
+    held = vars(layer)
+    # Not by `setattr`: `trainable` would reach into sublayers.
+    vars(copy).update({name: held[name] for name in KEPT if name in held})
+    _take_config(layer, copy)
+    return copy
+
+
+def bare_graph(model: keras.Model, plain: keras.Model) -> keras.Model:
+    """A model of a class derived from `Functional`, around the graph of a plain one."""
+    copy = type(model).__new__(type(model))
+    inputs, outputs = plain._inputs_struct, plain._outputs_struct
+    Functional.__init__(copy, inputs, outputs, name=model.name)
+    _take_config(model, copy)
+    return copy
+
+
+def bare_sequence(
+    model: keras.Model, layers: list[keras.layers.Layer]
+) -> keras.Sequential:
+    """A `Sequential`, or one of a class derived from it, of other layers."""
+    copy = type(model).__new__(type(model))
+    keras.Sequential.__init__(copy, layers, trainable=model.trainable, name=model.name)
+    _take_config(model, copy)
+    return copy
+
+
+def set_attribute(layer: keras.layers.Layer, name: str, value: Any) -> None:
+    """Sets an attribute as Keras does, whatever the layer's own class does then."""
+    framework = keras.Model if isinstance(layer, keras.Model) else keras.layers.Layer
+    framework.__setattr__(layer, name, value)
+
+
+def mirror_state(
+    layer: keras.layers.Layer, copy: keras.layers.Layer, copied: Callable[[Any], Any]
+) -> None:
+    """Has a copy track the copies of what its layer tracks, in the same order."""
+    for store in _STORES:
+        held = layer._tracker.config[store][1]
+        mirrored = [copied(value) for value in held]
+        copy._tracker.config[store][1][:] = mirrored
+        copy._tracker.stored_ids[store] = set(map(id, mirrored))
+    if layer._tracker.locked:
+        copy._lock_state()
+
+
+def variable_like(variable: keras.Variable) -> keras.Variable:
+    """A variable with the same value and settings, that trains by itself."""
+    copy = keras.Variable(
+        # On jax two variables that share an array cannot both be donated to a step.
+        keras.ops.copy(variable.value),
+        dtype=variable.dtype,
+        trainable=variable.trainable,
+        autocast=variable._autocast,
+        aggregation=variable.aggregation,
+        name=variable.name,
+    )
+    copy._path = variable.path
+    copy.regularizer, copy.constraint = variable.regularizer, variable.constraint
+    copy.overwrite_with_gradient = variable.overwrite_with_gradient
+    return copy
+
+
+def _take_config(layer: keras.layers.Layer, copy: keras.layers.Layer) -> None:
+    """Has a copy say what its layer's constructor was given, where Keras notes that."""
+    noted = getattr(layer, "_auto_config", None)
+    # A dict of its own: it is changed when the layer is narrowed.
+    vars(copy)["_auto_config"] = noted and type(noted)(**noted.config)

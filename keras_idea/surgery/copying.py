@@ -1,0 +1,199 @@
+"""A model copied as it is, with plain, narrow FFNs in place of this package's own.
+
+Functional and `Sequential` models are made again around copies of their layers, and
+KerasHub's from their configs. Any other layer is copied as an object: its attributes
+and variables, and those of whatever it holds. So the copy computes with the numbers
+that the model has, and needs no config.
+"""
+
+import collections
+import contextlib
+import copy
+import functools
+import types
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+
+from keras_idea.errors import ArgumentError
+from keras_idea.hub.families import is_backbone, is_task
+from keras_idea.hub.rebuild import rebuild_backbone, rebuild_task
+from keras_idea.keras_private.bare_copy import (
+    bare_copy,
+    bare_graph,
+    bare_sequence,
+    mirror_state,
+    set_attribute,
+    variable_like,
+)
+from keras_idea.keras_private.layer_walk import sublayers, walk
+from keras_idea.keras_private.layers import own_attributes
+from keras_idea.keras_private.models import Functional
+from keras_idea.layers.neuron_state import scope_at
+from keras_idea.layers.prunable import Prunable
+from keras_idea.surgery.held_values import holds_state, is_foreign_state
+
+
+class _NotCopied(Exception):
+    """A value has state that Keras does not know."""
+
+
+class Copier:
+    """Copies layers and what they hold, each once, so that what is shared stays so.
+
+    FFNs of stock layers are still wide in a copy, and what KerasHub's backbones hold
+    has new values.
+    """
+
+    def __init__(self) -> None:
+        self._copies: dict[int, Any] = {}
+        self._originals: list[Any] = []  # while they are held, their `id`s are theirs
+
+    def layer(self, layer: Any) -> Any:
+        """The copy of a built layer, or of an operation in a functional graph."""
+        if id(layer) not in self._copies:
+            self._remember(layer, self._made(layer))
+        return self._copies[id(layer)]
+
+    def value(self, value: Any) -> Any:
+        """The copy of what a layer holds; the value itself where it holds no state."""
+        if id(value) in self._copies:
+            return self._copies[id(value)]
+        if isinstance(value, keras.layers.Layer):
+            return self.layer(value)
+        if isinstance(value, keras.Variable):
+            return self._remember(value, variable_like(value))
+        if isinstance(value, keras.metrics.Metric):
+            return self._remember(value, fresh_metric(value))
+        if isinstance(value, (list, tuple, dict, set)):
+            return self._container(value)
+        return self._object(value) if holds_state(value) else value
+
+    def _remember(self, original: Any, made: Any) -> Any:
+        self._originals.append(original)
+        self._copies[id(original)] = made
+        return made
+
+    def _made(self, layer: Any) -> Any:
+        if not isinstance(layer, keras.layers.Layer):
+            return layer  # an operation of a functional graph: it has no state
+        if isinstance(layer, Prunable):
+            return _plain(layer)
+        if isinstance(layer, keras.layers.InputLayer):
+            return type(layer).from_config(layer.get_config())
+        if is_backbone(layer):
+            made = rebuild_backbone(layer)
+            # A layer of it may be used outside of it too, as embeddings are.
+            for old, new in zip(walk(layer), walk(made), strict=True):
+                self._remember(old, new)
+            return made
+        if is_task(layer):
+            return rebuild_task(layer, self.layer(layer.backbone))
+        if isinstance(layer, keras.Sequential):
+            layers = [self.layer(sublayer) for sublayer in sublayers(layer)]
+            return self._with_attributes(layer, bare_sequence(layer, layers))
+        if isinstance(layer, Functional):
+            # Not `layer` itself: clone_model would compile its copy from a config,
+            # which fails for a loss that is a plain function.
+            view = keras.Model(layer.input, layer.output, name=layer.name)
+            graph = keras.models.clone_model(view, clone_function=self.layer)
+            if type(layer) is not Functional:
+                graph = bare_graph(layer, graph)
+            return self._with_attributes(layer, graph)
+        # Before what it holds, which may refer to it.
+        made = self._remember(layer, bare_copy(layer))
+        self._with_attributes(layer, made)
+        mirror_state(layer, made, self.value)
+        return made
+
+    def _with_attributes(self, layer: keras.layers.Layer, made: Any) -> Any:
+        self._remember(layer, made)
+        for name, value in own_attributes(layer).items():
+            # An optimizer's state is that of the original's variables.
+            if not isinstance(value, keras.optimizers.Optimizer):
+                with _named(layer, name):
+                    set_attribute(made, name, self.value(value))
+        return made
+
+    def _container(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            items = {self.value(key): self.value(value[key]) for key in value}
+            if isinstance(value, collections.defaultdict):
+                return collections.defaultdict(value.default_factory, items)
+            ordered = isinstance(value, collections.OrderedDict)
+            return collections.OrderedDict(items) if ordered else items
+        parts = [self.value(part) for part in value]
+        if isinstance(value, tuple):
+            return getattr(value, "_make", tuple)(parts)  # a named one's
+        return set(parts) if isinstance(value, set) else parts
+
+    def _object(self, value: Any) -> Any:
+        """The copy of a plain Python object, or function, that holds layers."""
+        if is_foreign_state(value):
+            raise _NotCopied
+        if isinstance(value, types.MethodType):
+            return types.MethodType(value.__func__, self.value(value.__self__))
+        if isinstance(value, functools.partial):
+            function, named = self.value(value.func), self.value(value.keywords)
+            return functools.partial(function, *self.value(value.args), **named)
+        if isinstance(value, weakref.ref):
+            return weakref.ref(self.value(value()))
+        if isinstance(value, types.FunctionType):
+            return self._function(value)
+        made = self._remember(value, copy.copy(value))
+        for name, part in vars(value).items():
+            object.__setattr__(made, name, self.value(part))
+        return made
+
+    def _function(self, function: types.FunctionType) -> types.FunctionType:
+        cells = tuple(
+            types.CellType(self.value(cell.cell_contents))
+            for cell in function.__closure__ or ()
+        )
+        named = (function.__name__, self.value(function.__defaults__))
+        made = types.FunctionType(
+            function.__code__, function.__globals__, *named, cells
+        )
+        made.__kwdefaults__ = self.value(function.__kwdefaults__)
+        return self._remember(function, made)
+
+
+def fresh_metric(metric: Any) -> Any:
+    """A metric like another one that has seen nothing; what is no metric stays."""
+    if not isinstance(metric, keras.metrics.Metric):
+        return metric
+    try:
+        return type(metric).from_config(metric.get_config())
+    except Exception as error:
+        raise ArgumentError(
+            f"Metric '{metric.name}' cannot be made again from its config, as "
+            "compact() must do to compile the narrow model. Pass a plain function as "
+            "metric, give the class a `get_config`, or compile without it first. "
+            f"Keras said: {error}"
+        ) from error
+
+
+def _plain(layer: Prunable) -> keras.layers.Layer:
+    plain = layer.plain(layer.width)
+    if layer.built:
+        holder = layer.path.rpartition("/")[0]
+        with scope_at(holder) if holder else contextlib.nullcontext():
+            plain.build_from_config(layer.get_build_config())
+    return plain
+
+
+@contextlib.contextmanager
+def _named(layer: keras.layers.Layer, attribute: str) -> Iterator[None]:
+    """A scope in which what cannot be copied is named in an error."""
+    try:
+        yield
+    except _NotCopied as error:
+        held = type(getattr(layer, attribute, None)).__name__
+        raise ArgumentError(
+            f"{type(layer).__name__} '{layer.name}' cannot be copied, as compact() "
+            f"must do: its attribute '{attribute}' ({held}) holds state that Keras "
+            "does not know. Let Keras hold it (`add_weight`, or layers), or narrow the "
+            "model in `fit`, with compact='end', which copies nothing."
+        ) from error

@@ -1,0 +1,73 @@
+"""What a layer's attribute holds: whether a copy of the layer can share it."""
+
+import contextlib
+import functools
+import types
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+
+_STATE = (keras.layers.Layer, keras.Variable, keras.metrics.Metric)
+_LEAVES = (str, bytes, int, float, complex, bool, type(None), type, types.ModuleType)
+_BACKENDS = {"torch", "tensorflow", "jax", "jaxlib", "flax"}
+
+
+def holds_state(value: Any) -> bool:
+    """Whether layers, variables or a backend's own state are reached through a value.
+
+    Through containers, attributes, bound methods and what functions close over.
+    """
+    seen: dict[int, Any] = {}
+    todo = [value]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, _LEAVES) or id(part) in seen:
+            continue
+        if isinstance(part, _STATE) or is_foreign_state(part):
+            return True
+        seen[id(part)] = part
+        todo += _parts(part)
+    return False
+
+
+def is_foreign_state(value: Any) -> bool:
+    """Whether a value has state that Keras does not know, such as a torch module."""
+    if isinstance(value, _STATE) or isinstance(value, type):
+        return False
+    roots = {cls.__module__.split(".")[0] for cls in type(value).__mro__}
+    if roots.isdisjoint(_BACKENDS):
+        return False
+    if keras.ops.is_tensor(value):
+        return hasattr(value, "assign") or bool(getattr(value, "requires_grad", False))
+    # A module, or a compiled function, which calls what it was made of.
+    return (
+        hasattr(value, "parameters")
+        or hasattr(value, "variables")
+        or any(
+            isinstance(part, types.MethodType) and isinstance(part.__self__, _STATE)
+            for part in (getattr(value, "__wrapped__", None),)
+        )
+    )
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        yield from value
+        yield from value.values()
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        yield from value
+    elif isinstance(value, types.MethodType):
+        yield value.__self__
+    elif isinstance(value, functools.partial):
+        yield from (value.func, value.args, value.keywords)
+    elif isinstance(value, weakref.ref):
+        yield value()
+    elif isinstance(value, types.FunctionType):
+        yield from (value.__defaults__, value.__kwdefaults__)
+        for cell in value.__closure__ or ():
+            with contextlib.suppress(ValueError):  # one that is not filled yet
+                yield cell.cell_contents
+    elif not isinstance(value, keras.KerasTensor):
+        yield from getattr(value, "__dict__", {}).values()
