@@ -13,6 +13,8 @@ from typing import Any, TypeAlias
 import keras
 import numpy as np
 
+from keras_idea.validation import what_was_raised
+
 _Some: TypeAlias = Sequence[np.ndarray]
 _Arrays: TypeAlias = Callable[[_Some], _Some]
 #: Slopes at the numbers of a pruned neuron are looked at by these steps. What is
@@ -144,16 +146,6 @@ class PrunedNumbers:
             return array > 0
         whole = not keras.backend.is_float_dtype(tensor.dtype)
         return array.astype(tensor.dtype if whole else "float32")
-
-
-def what_was_raised(error: Exception) -> str:
-    """The class of an error, and the first line that says what is wrong."""
-    cause = str(error).rpartition("Error encountered:")[-1]  # in what Keras wraps
-    lines = [line.strip() for line in cause.splitlines()]
-    told = [line for line in lines if line and not line.startswith("Exception enc")]
-    said = (told or [""])[0].replace("\x1b[1m", "").replace("\x1b[0m", "")
-    said = said if len(said) <= 100 else f"{said[:97]}..."
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
 @contextlib.contextmanager

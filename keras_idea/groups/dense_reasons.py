@@ -4,9 +4,9 @@ import operator
 
 import keras
 
-from keras_idea.groups.by_numbers import what_was_raised
 from keras_idea.keras_private.layer_walk import walk
 from keras_idea.keras_private.symbolic import Recording
+from keras_idea.validation import what_was_raised
 
 
 def why_not_plain(layer: keras.layers.Layer) -> str | None:
