@@ -1,8 +1,8 @@
 """Layers between two Dense layers that have weights, or statistics, of each neuron.
 
-What they make of a pruned neuron reaches no layer, whose rows for it are zeros. Its
-weights are zeros all the same, so that nothing of it has a gradient; its statistics
-stay as they are until they are cut out with it.
+What they make of a pruned neuron reaches nothing: the rows of its readers are zeros.
+Its weights become zeros all the same, so that nothing of it has a gradient. What is
+frozen, and statistics such as moving means, stay as they are until they are cut out.
 """
 
 import keras
@@ -34,21 +34,8 @@ def why_not_own_weights(
     return None
 
 
-def weights_of(layer: keras.layers.Layer) -> list[Cut]:
-    """How the neurons lie in the weights of such a layer."""
-    return [cut for cut in _cuts(layer) if cut.variable.name in _names(layer)]
-
-
-def statistics_of(layer: keras.layers.Layer) -> list[Cut]:
-    """How the neurons lie in what it has besides."""
-    return [cut for cut in _cuts(layer) if cut.variable.name not in _names(layer)]
-
-
-def _names(layer: keras.layers.Layer) -> tuple[str, ...]:
-    return _WEIGHTS[type(layer)]
-
-
-def _cuts(layer: keras.layers.Layer) -> list[Cut]:
+def cuts_of(layer: keras.layers.Layer) -> list[Cut]:
+    """How the neurons lie in all variables of such a layer."""
     # An `alpha` that the neurons share has one number along their axis.
     shapes = [(variable, tuple(variable.shape)) for variable in layer.variables]
     width = max(shape[-1] for _, shape in shapes)
@@ -57,3 +44,9 @@ def _cuts(layer: keras.layers.Layer) -> list[Cut]:
         for variable, shape in shapes
         if shape[-1] == width > 1
     ]
+
+
+def weights_of(layer: keras.layers.Layer) -> list[Cut]:
+    """How the neurons lie in its weights, which are zero for a pruned neuron."""
+    names = _WEIGHTS[type(layer)]
+    return [cut for cut in cuts_of(layer) if cut.variable.name in names]

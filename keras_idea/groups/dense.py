@@ -8,8 +8,8 @@ import keras
 
 from keras_idea.groups.axes import Axes
 from keras_idea.groups.between import (
+    cuts_of,
     has_own_weights,
-    statistics_of,
     weights_of,
 )
 from keras_idea.groups.dense_reasons import (
@@ -44,7 +44,7 @@ class DenseGroup:
     They are the columns of each of the makers, of which one whose output is multiplied
     as it is, a gate, comes after the others, and the rows of the readers.
     `calls_readers`: the readers are called, so that their input can be looked at.
-    `quiet`: what is between gives 0 for a neuron of zeros.
+    `keeps_zeros`: what is between gives 0 for a neuron of zeros.
     `between`: layers on the way that have weights of each neuron, as normalizations do.
     `wrappers`: layers that call a reader on their own input.
     """
@@ -52,7 +52,7 @@ class DenseGroup:
     makers: list[keras.layers.Layer]
     readers: list[keras.layers.Layer]
     calls_readers: bool = True
-    quiet: bool = True
+    keeps_zeros: bool = True
     between: Sequence[keras.layers.Layer] = ()
     wrappers: Sequence[keras.layers.Layer] = ()
 
@@ -66,19 +66,37 @@ class DenseGroup:
         """int, neurons that the kernels have places for."""
         return stored_kernel(self.readers[0]).shape[0]
 
-    def cuts(self) -> list[Cut]:
-        """How the neurons lie in the layers' weights, the kernels first."""
-        kernels = [Cut(stored_kernel(layer), 1) for layer in self.makers]
-        kernels += [Cut(stored_kernel(layer), 0) for layer in self.readers]
-        biases = [layer.bias for layer in self.makers if layer.bias is not None]
-        cuts = [*kernels, *(Cut(bias, 0, is_bias=True) for bias in biases)]
-        cuts += [cut for layer in self.between for cut in weights_of(layer)]
+    @property
+    def quiet(self) -> bool:
+        """bool, whether a pruned neuron is 0 for its readers."""
+        others = (*self._biases(), *(c for la in self.between for c in weights_of(la)))
+        return self.keeps_zeros and all(cut.variable.trainable for cut in others)
+
+    def own_cuts(self) -> list[Cut]:
+        """How the neurons lie in their kernels, which come first, and biases.
+
+        A neuron of zeros in these is pruned. Frozen biases say nothing, and stay.
+        """
+        cuts = [Cut(stored_kernel(layer), 1) for layer in self.makers]
+        cuts += [Cut(stored_kernel(layer), 0) for layer in self.readers]
+        cuts += [cut for cut in self._biases() if cut.variable.trainable]
         # Two layers may have one kernel.
         return list({id(cut.variable): cut for cut in cuts}.values())
 
-    def statistics(self) -> list[Cut]:
-        """How the neurons lie in what is no weight: not zero once they are pruned."""
-        return [cut for layer in self.between for cut in statistics_of(layer)]
+    def cuts(self) -> list[Cut]:
+        """How the neurons lie in all weights that are zero for a pruned neuron."""
+        between = [cut for layer in self.between for cut in weights_of(layer)]
+        return [*self.own_cuts(), *(c for c in between if c.variable.trainable)]
+
+    def held_cuts(self) -> list[Cut]:
+        """How the neurons lie in all variables, also in what is frozen or measured."""
+        between = [cut for layer in self.between for cut in cuts_of(layer)]
+        cuts = [*self.own_cuts(), *self._biases(), *between]
+        return list({id(cut.variable): cut for cut in cuts}.values())
+
+    def _biases(self) -> list[Cut]:
+        biases = [layer.bias for layer in self.makers if layer.bias is not None]
+        return [Cut(bias, 0, is_bias=True) for bias in biases]
 
     def set_hidden_dim(self, hidden_dim: int) -> None:
         """Tells the layers that their kernels were narrowed."""
@@ -325,7 +343,9 @@ def _found(
                 makers,
                 readers,
                 calls_readers=not wrappers,
-                quiet=way.on_each.is_zero(tensors[i] for i in ours & tensors.keys()),
+                keeps_zeros=way.on_each.is_zero(
+                    tensors[i] for i in ours & tensors.keys()
+                ),
                 between=[layer for layer in others if _neurons(layer) in ours],
                 wrappers=wrappers,
             )
