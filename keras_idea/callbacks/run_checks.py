@@ -8,7 +8,8 @@ from keras_idea.callbacks.messages import warn_of_means, warn_of_nothing_to_prun
 from keras_idea.errors import ArgumentError, PruningStopped
 from keras_idea.finding.find import FFN, UNITS
 from keras_idea.keras_private.callbacks import initial_epoch
-from keras_idea.keras_private.layer_walk import walk
+from keras_idea.keras_private.layer_walk import all_layers, walk
+from keras_idea.keras_private.layers import has_lost_parameters, retrack_parameters
 from keras_idea.keras_private.optimizer_parts import innermost
 from keras_idea.keras_private.optimizer_variables import apply_count, as_int
 from keras_idea.keras_private.train_step import has_own_train_step
@@ -45,6 +46,8 @@ def check_run(
             with scope_of(model):
                 model.optimizer.build(model.trainable_variables)
     ffns = check_trainable(model, prune.groups, list(prune.targets))
+    if has_lost_parameters(model):
+        retrack_parameters(all_layers(model))
     budget = prune.budget
     targets = target_widths(prune.targets, budget, model, ffns, prune.round_to)
     if budget and (prune.params or {}).get("verbose"):

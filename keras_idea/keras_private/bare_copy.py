@@ -30,7 +30,7 @@ _STORES = (
 
 def bare_copy(layer: keras.layers.Layer) -> keras.layers.Layer:
     """A layer of the same class, name and dtype that holds nothing of its own yet."""
-    copy = type(layer).__new__(type(layer))
+    copy = _new(layer)
     framework = keras.Model if isinstance(layer, keras.Model) else keras.layers.Layer
     framework.__init__(copy, name=layer.name, dtype=layer.dtype_policy)
     held = vars(layer)
@@ -42,7 +42,7 @@ def bare_copy(layer: keras.layers.Layer) -> keras.layers.Layer:
 
 def bare_graph(model: keras.Model, plain: keras.Model) -> keras.Model:
     """A model of a class derived from `Functional`, around the graph of a plain one."""
-    copy = type(model).__new__(type(model))
+    copy = _new(model)
     inputs, outputs = plain._inputs_struct, plain._outputs_struct
     Functional.__init__(copy, inputs, outputs, name=model.name)
     _take_config(model, copy)
@@ -53,7 +53,7 @@ def bare_sequence(
     model: keras.Model, layers: list[keras.layers.Layer]
 ) -> keras.Sequential:
     """A `Sequential`, or one of a class derived from it, of other layers."""
-    copy = type(model).__new__(type(model))
+    copy = _new(model)
     keras.Sequential.__init__(copy, layers, trainable=model.trainable, name=model.name)
     _take_config(model, copy)
     return copy
@@ -93,6 +93,11 @@ def variable_like(variable: keras.Variable) -> keras.Variable:
     copy.regularizer, copy.constraint = variable.regularizer, variable.constraint
     copy.overwrite_with_gradient = variable.overwrite_with_gradient
     return copy
+
+
+def _new(layer: keras.layers.Layer) -> Any:
+    cls: Any = type(layer)
+    return cls.__new__(cls)
 
 
 def _take_config(layer: keras.layers.Layer, copy: keras.layers.Layer) -> None:

@@ -160,12 +160,27 @@ def _has_tensor(value: Any) -> bool:
 def retrack_parameters(layers: Iterable[keras.layers.Layer]) -> None:
     """Makes torch know the parameters that built layers have now.
 
-    There each holds a dictionary of its parameters, made when it was built, and
-    `zero_grad` would miss the new ones. Other backends have none.
+    There each holds a dictionary of its parameters by path, made when it was built, and
+    `zero_grad` would miss the new ones. Of variables with one path Keras has one alone:
+    the gradients of the others would add up from step to step. Other backends have
+    none.
     """
     if keras.backend.backend() == "torch":
         for layer in layers:
             layer._track_variables()
+            known = layer._torch_params
+            values = {id(parameter) for parameter in known.values()}
+            for variable in layer.variables:
+                if id(variable.value) not in values:
+                    known[f"{variable.path}_{len(known)}"] = variable.value
+
+
+def has_lost_parameters(model: keras.layers.Layer) -> bool:
+    """Whether torch does not know all that a model trains: some have one path."""
+    if keras.backend.backend() != "torch":
+        return False
+    known = {id(parameter) for parameter in model.parameters()}
+    return any(id(v.value) not in known for v in model.trainable_variables)
 
 
 def first_argument(call: Callable[..., Any], args: Any, kwargs: Any) -> Any:

@@ -24,18 +24,6 @@ def untrack(owner: keras.layers.Layer, sublayer: keras.layers.Layer) -> None:
     owner._tracker.untrack(sublayer)
 
 
-def put_in_place(
-    owner: keras.layers.Layer, old: keras.layers.Layer, new: keras.layers.Layer
-) -> None:
-    """Tracks a sublayer in the place of another, so that the order of variables stays.
-
-    An attribute that is set anew comes last. Nothing is done where `owner` does not
-    hold `old` itself.
-    """
-    if owner._tracker.is_in_store("layers", old):
-        owner._tracker.replace_tracked_value("layers", old, new)
-
-
 def renew_weight(
     layer: keras.layers.Layer, name: str, make: Callable[[], keras.Variable]
 ) -> None:

@@ -132,8 +132,8 @@ def narrowed(
         new.assign(cut_to(old, stays))
     check_same_function(model, narrow)
     _check_own_code(model, narrow)
-    widths = {(ffn.hidden_dim, stay.shape[-1]) for ffn, stay in kept}
-    warn_of_stuck(follow_widths(narrow, widths))
+    narrowed_to = {(ffn.hidden_dim, stay.shape[-1]) for ffn, stay in kept}
+    warn_of_stuck(follow_widths(narrow, narrowed_to))
     return narrow, pairs
 
 

@@ -95,7 +95,6 @@ def check_trainable(
             "the model again, with the one optimizer that trains its FFNs."
         )
     _check_steps(model)
-    _check_paths(ffns)
     return ffns
 
 
@@ -180,18 +179,6 @@ def _check_steps(model: keras.Model) -> None:
             "MultiOptimizer whose optimizers accumulate gradients: they would take "
             "their steps at other times than pruning. Set no "
             "gradient_accumulation_steps in them."
-        )
-
-
-def _check_paths(ffns: list[FFN]) -> None:
-    paths = [ffn.layer.path for ffn in ffns]
-    same = {path for path in paths if paths.count(path) > 1}
-    if same and keras.backend.backend() == "torch":
-        # Keras on torch finds parameters by path: the gradients of one of the two
-        # would never be set back.
-        raise ArgumentError(
-            f"Several layers have the path {', '.join(map(repr, sorted(same)))}. Give "
-            "each FFN a name of its own: on torch Keras tells parameters apart by path."
         )
 
 

@@ -72,11 +72,13 @@ def set_widths(
     own, stuck = list(_of_own_classes(model)), []
     calls = called_in(model) if own else {}
     for layer in own:
-        # A config may hold those of blocks in it, a backbone's does not.
-        parts = [] if is_backbone(layer) else list(walk(layer))[1:]
+        parts = list(walk(layer))[1:]
+        if is_backbone(layer):  # its config holds those of backbones in it alone
+            parts = [part for part in parts if is_backbone(part)]
         for block in reversed(parts):
             # Keras's own layers were told when they were narrowed.
             told = type(block).__module__.startswith("keras.")
+            told |= is_backbone(block) and bool(known_ffns(block))
             if not told and not isinstance(block, _FFNS) and _shapes(block):
                 _follow(block, widths, changed, calls)
         if not _follow(layer, widths, changed, calls):

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 
+from keras_idea.keras_private.bare_copy import KEPT, bare_copy, mirror_state
 from keras_idea.keras_private.layer_walk import all_layers, sublayers, walk
 from keras_idea.keras_private.layers import (
     become,
@@ -18,7 +19,6 @@ from keras_idea.keras_private.layers import (
     without_remat,
 )
 from keras_idea.keras_private.unlocked import (
-    put_in_place,
     renew_weight,
     unlocked,
     untrack,
@@ -75,14 +75,19 @@ def test_sublayer_can_be_untracked():
     assert len(pair.variables) == 2
 
 
-def test_sublayer_can_be_put_in_the_place_of_another():
-    pair, other = Pair(), keras.layers.Dense(3, name="other")
-    put_in_place(pair, pair.first, other)
-    pair.first = other
-    pair.build((1, 4))
-    assert [layer.name for layer in sublayers(pair)] == ["other", "second"]
-    assert pair.variables[0] is other.kernel
-    put_in_place(pair, keras.layers.Dense(1), other)  # not its own: nothing happens
+def test_a_copy_tracks_copies_in_the_order_of_the_original():
+    """Whatever order its attributes are set in, and what no attribute holds."""
+    pair = built_pair()
+    copy, copies = bare_copy(pair), {}
+
+    def copied(layer):
+        return copies.setdefault(id(layer), keras.layers.Dense(1, name=layer.name))
+
+    copy.more, copy.first = [copied(pair.more[0])], copied(pair.first)
+    mirror_state(pair, copy, copied)
+    assert [layer.name for layer in sublayers(copy)] == ["first", "second"]
+    with pytest.raises(ValueError, match="already built"):
+        copy.late = keras.layers.Dense(1)
 
 
 def test_sublayers_can_be_listed():
@@ -241,3 +246,25 @@ def test_numbers_of_a_config_are_set():
         set_config_number(layer, "width", 5)
         assert layer.get_config()["width"] == 5
     assert config_number(layer, "trainable") is None
+
+
+def test_each_attribute_that_keras_gives_a_layer_is_kept_or_made_anew():
+    """Keras may come to give more: then somebody must say which it is."""
+    made = {"name", "_dtype_policy", "_auto_config", "build", "quantize", "_lock"}
+    made |= {"_inbound_nodes", "_outbound_nodes", "_losses", "_loss_ids", "_tracker"}
+    made |= {"_losses_override", "_layers", "_metrics", "_seed_generators"}
+    made |= {"_trainable_variables", "_non_trainable_variables"}
+    # Of a backend's own class, of which Keras's is derived.
+    made |= set(vars(keras.layers.Layer.__base__())) | {"_tracked"}
+    left = set(vars(keras.layers.Layer())) - set(KEPT) - made
+    assert {name for name in left if not name.startswith("_self_")} == set()
+
+
+def test_a_bare_copy_is_of_its_class_and_holds_nothing():
+    dense = keras.layers.Dense(3, name="first", dtype="bfloat16", trainable=False)
+    dense.build((2, 4))
+    copy = bare_copy(dense)
+    assert type(copy) is keras.layers.Dense and copy.name == "first"
+    assert copy.path == dense.path and copy.dtype_policy == dense.dtype_policy
+    assert copy.built and not copy.trainable and not copy.variables
+    assert dense.variables

@@ -117,6 +117,77 @@ class OfHeads(keras.layers.Layer):
         return x + self.attention(x, x)
 
 
+@keras.saving.register_keras_serializable(package="keras_idea_tests")
+class Crossed(keras.layers.Layer):
+    """A decoder's: its call takes two tensors, and it may need a mask."""
+
+    def __init__(self, dim, hidden, needs_mask=False, **kwargs):
+        super().__init__(**kwargs)
+        self.dim, self.hidden, self.needs_mask = dim, hidden, needs_mask
+        self.up = keras.layers.Dense(hidden, "relu")
+        self.down = keras.layers.Dense(dim)
+
+    def call(self, x, context, mask=None):
+        y = self.down(self.up(x + context))
+        if self.needs_mask:
+            y = y * keras.ops.cast(mask, y.dtype)
+        return x + y
+
+    def get_config(self):
+        own = {"dim": self.dim, "hidden": self.hidden, "needs_mask": self.needs_mask}
+        return {**super().get_config(), **own}
+
+
+@keras.saving.register_keras_serializable(package="keras_idea_tests")
+class AroundCrossed(keras.layers.Layer):
+    """Hands its own numbers on to the block in it."""
+
+    def __init__(self, dim, hidden, **kwargs):
+        super().__init__(**kwargs)
+        self.dim, self.hidden = dim, hidden
+        self.block = Crossed(dim, hidden)
+
+    def call(self, x, context):
+        return self.block(x, context=context)
+
+    def get_config(self):
+        return {**super().get_config(), "dim": self.dim, "hidden": self.hidden}
+
+
+@keras.saving.register_keras_serializable(package="keras_idea_tests")
+class Unseen(Crossed):
+    """What it is called on is known to nobody: only its constructor tells of it."""
+
+    def call(self, x, context):
+        if isinstance(x, keras.KerasTensor) and x.shape[0] is not None:
+            raise TypeError("no tensors without numbers")
+        return super().call(x, context)
+
+    def compute_output_spec(self, x, context):
+        return keras.KerasTensor(x.shape, x.dtype)
+
+    def build(self, shape):
+        self.up.build(shape)
+        self.down.build((*shape[:-1], self.hidden))
+
+
+@keras.saving.register_keras_serializable(package="keras_idea_tests")
+class Mixing(keras.layers.Layer):
+    """One number for two widths, as in MLP-Mixer and FNet."""
+
+    def __init__(self, dim, **kwargs):
+        super().__init__(**kwargs)
+        self.dim = dim
+        dense = keras.layers.Dense
+        self.ffn = keras.Sequential([dense(dim, "gelu"), dense(dim)])
+
+    def call(self, x):
+        return x + self.ffn(x)
+
+    def get_config(self):
+        return {**super().get_config(), "dim": self.dim}
+
+
 BLOCKS = {
     "a layer": lambda: Following(ki.PrunableGatedFFN(12)),
     "a number": lambda: OfGated(12),
@@ -194,6 +265,65 @@ def test_a_config_that_cannot_follow_is_told(block, compact, tmp_path):
     narrow.save(tmp_path / "narrow.keras")
     with pytest.raises(ValueError):
         keras.models.load_model(tmp_path / "narrow.keras")
+
+
+def crossing(kind):
+    two = [keras.Input((8,)), keras.Input((8,))]
+    mask = keras.Input((1,))
+    if kind == "two tensors":
+        inputs, x = two, Crossed(8, 12)(*two)
+    elif kind == "a mask":
+        inputs, x = [*two, mask], Crossed(8, 12, True)(*two, mask=mask)
+    elif kind == "a block in a block":
+        inputs, x = two, AroundCrossed(8, 12)(*two)
+    else:
+        inputs, x = two, Unseen(8, 12)(*two)
+    model = keras.Model(inputs, keras.layers.Dense(1)(x))
+    model.compile("adam", "mse")
+    return model
+
+
+@once
+@pytest.mark.filterwarnings("ignore:`build\\(\\)` was called on layer")
+@pytest.mark.filterwarnings("ignore:Skipping variable loading for optimizer")
+@pytest.mark.parametrize("kind", ["two tensors", "a mask", "a block in a block"])
+def test_a_config_follows_whatever_a_block_is_called_on(kind, tmp_path):
+    model = crossing(kind)
+    x = [X, X[::-1].copy(), (X[:, :1] > 0).astype("float32")][: len(model.inputs)]
+    callback = ki.IdeaPruneCallback(4, **PRUNE)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=IN_VAIN)
+        model.fit(x, X[:, :1], epochs=2, callbacks=[callback], **FIT)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert [ffn.hidden_dim for ffn in ki.find_ffns(loaded)] == [4]
+    found, expected = (m.predict(x, verbose=0) for m in (loaded, model))
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+@once
+@pytest.mark.parametrize("block", [lambda: Mixing(8), lambda: FixedDense()])
+def test_what_will_not_load_is_told_before_the_first_step(block, tmp_path):
+    """And what the warning advises is so: masked, the file loads, and is narrowed."""
+    model, steps = around(block()), []
+    count = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: steps.append(batch)
+    )
+    callback = ki.IdeaPruneCallback(4, **PRUNE)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=IN_VAIN)
+        with pytest.raises(UserWarning, match="compact='off'"):
+            model.fit(X, X[:, :1], epochs=2, callbacks=[callback, count], **FIT)
+    assert not steps
+    model = around(block())
+    prune(model, "off")
+    model.save(tmp_path / "masked.keras")
+    loaded = keras.models.load_model(tmp_path / "masked.keras")
+    with pytest.warns(UserWarning, match=IN_VAIN):
+        narrow = ki.compact(loaded)
+    assert [ffn.hidden_dim for ffn in ki.find_ffns(narrow)] == [4]
+    found, expected = (m.predict(X, verbose=0) for m in (narrow, model))
+    np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 @once
