@@ -147,7 +147,7 @@ class FFN:
         """
         state = self.state
         if state.live is None and not self.masks_itself:
-            state.see(used_neurons(self.cuts()))
+            state.see(used_neurons(self._own_cuts()))
         return state.mask
 
     @property
@@ -162,7 +162,7 @@ class FFN:
     def kept_neurons(self) -> np.ndarray:
         """Indices of the active neurons, ascending: `NeuronState.kept_neurons`."""
         if self.held_state is None:  # whoever only looks makes none
-            return indices_of(used_neurons(self.cuts()), self.name)
+            return indices_of(used_neurons(self._own_cuts()), self.name)
         return indices_of(self.mask, self.name)
 
     def kernel_cuts(self) -> list[Cut]:
@@ -172,6 +172,17 @@ class FFN:
     def cuts(self) -> list[Cut]:
         """Where its neurons are in the weights, the kernels first."""
         return self.weights.cuts()
+
+    def held_cuts(self) -> list[Cut]:
+        """Where its neurons are in all variables of its layers: what narrowing slices.
+
+        Also in what stays as it is if they are pruned: moving means, frozen biases.
+        """
+        return getattr(self.weights, "held_cuts", self.weights.cuts)()
+
+    def _own_cuts(self) -> list[Cut]:
+        """Where its neurons are in the weights whose zeros say that one is pruned."""
+        return getattr(self.weights, "own_cuts", self.weights.cuts)()
 
     def cuts_with_gradients(self) -> list[Cut]:
         """The cuts in which neurons of zeros may have gradients other than zero.

@@ -7,6 +7,7 @@ Seen with Keras 3.15.1.
 
 import contextlib
 import dataclasses
+import functools
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
@@ -15,7 +16,6 @@ import keras
 import numpy as np
 from keras.src.backend.common import global_state
 from keras.src.layers import layer as keras_layer
-from keras.src.ops import operation as keras_operation
 
 from keras_idea.keras_private.layer_walk import all_layers, has_call, sublayers
 from keras_idea.keras_private.models import Functional, instead
@@ -23,23 +23,52 @@ from keras_idea.keras_private.variables import begun_as_zeros
 
 #: The arguments of a call, and the named ones.
 Given: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
-
+#: What could not be called on the example, and what it raised.
+Cause: TypeAlias = tuple[keras.Operation, Exception]
 # What stands for a size that a model leaves open: the batch, any other.
 _BATCH, _SIZE = 2, 8
 
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """One operation that was called, often a layer; its arguments are flattened."""
+    """One operation that was called, often a layer, on `(args, kwargs)`."""
 
     operation: keras.Operation
-    arguments: list[Any]
+    given: Given
     outputs: list[keras.KerasTensor]
 
     @property
+    def arguments(self) -> list[Any]:
+        """List of what it was called on, flattened."""
+        return keras.tree.flatten(self.given)
+
+    @property
     def inputs(self) -> list[keras.KerasTensor]:
-        """List of the `KerasTensor`s among the arguments."""
-        return [a for a in self.arguments if isinstance(a, keras.KerasTensor)]
+        """List of the `KerasTensor`s among the arguments, without a layer's mask."""
+        args, named = self.given
+        if isinstance(self.operation, keras.layers.Layer):
+            named = {name: v for name, v in named.items() if name != "mask"}
+        return _tensors((args, named))
+
+    def function(self, training: bool | None = None) -> Callable[..., Any]:
+        """What it does, as a function of tensors in the place of its inputs.
+
+        `training` is what a layer is told; None: nothing.
+        """
+        keys = list(map(id, self.inputs))
+
+        def called(*tensors: Any) -> Any:
+            known = dict(zip(keys, tensors, strict=True))
+            args, named = keras.tree.map_structure(
+                lambda leaf: known.get(id(leaf), leaf), self.given
+            )
+            if isinstance(self.operation, keras.layers.Layer):
+                named.pop("mask", None)
+            if training is not None:
+                named["training"] = training
+            return self.operation.call(*args, **named)
+
+        return called
 
 
 @dataclasses.dataclass
@@ -55,6 +84,8 @@ class Recording:
         opaque: dict, layers that could not be looked into -> what was raised.
         holders: list of the layers whose `call` calls nothing that they hold, as it is
             missing or a stub: somebody else calls that.
+        causes: dict, those layers, and all else that could not be called but of which a
+            graph says what it makes -> the layer or operation that raised, and what.
         read: list of the variables whose values were read by another layer than their
             own, or by a composite layer's call.
         called: dict, each layer that was looked into -> the arguments, and the named
@@ -69,6 +100,7 @@ class Recording:
         default_factory=dict
     )
     holders: list[keras.layers.Layer] = dataclasses.field(default_factory=list)
+    causes: dict[keras.Operation, Cause] = dataclasses.field(default_factory=dict)
     read: list[keras.Variable] = dataclasses.field(default_factory=list)
     called: "dict[keras.layers.Layer, Given]" = dataclasses.field(default_factory=dict)
 
@@ -217,6 +249,20 @@ def _fresh(tensor: keras.KerasTensor) -> keras.KerasTensor:
     return keras.KerasTensor(shape, tensor.dtype)
 
 
+def _noted_outputs(operation: keras.Operation, given: list[keras.KerasTensor]) -> Any:
+    """What a functional model's graph says that an operation makes of such tensors.
+
+    Of one that cannot be called on the sizes that stand for open ones; None: no graph
+    has it, or on others.
+    """
+    for node in operation._inbound_nodes:
+        noted = [(len(t.shape), t.shape[-1:]) for t in node.input_tensors]
+        if noted == [(len(t.shape), t.shape[-1:]) for t in given]:
+            made = [_fresh(tensor) for tensor in node.outputs]
+            return made[0] if len(made) == 1 else made
+    return None
+
+
 def _tensors(structure: Any) -> list[keras.KerasTensor]:
     leaves = keras.tree.flatten(structure)
     return [leaf for leaf in leaves if isinstance(leaf, keras.KerasTensor)]
@@ -232,6 +278,7 @@ def _recorded(
     """
     entered: set[int] = set()
     own: list[set[int]] = []  # the variables of the operations under way
+    raising: list[Cause] = []  # on its way out of the layers around it
     current_value = keras.StatelessScope.get_current_value
 
     def get_current_value(self: keras.StatelessScope, variable: Any) -> Any:
@@ -245,9 +292,22 @@ def _recorded(
             return layer.compute_output_spec(*args, **kwargs)
         # A layer's own rule of shapes may not know all that it is called with.
         except Exception:
-            return keras.Operation.compute_output_spec(layer, *args, **kwargs)
+            spec = functools.partial(keras.Operation.compute_output_spec, layer)
+            return or_noted(layer, spec, args, kwargs)
         finally:
             own.pop()
+
+    def or_noted(operation: Any, spec: Callable, args: Any, kwargs: Any) -> Any:
+        """The outputs by a rule of shapes, or as a graph of the model has them."""
+        try:
+            return spec(*args, **kwargs)
+        except Exception as error:
+            cause = recording.causes.setdefault(operation, (operation, error))
+            noted = _noted_outputs(operation, _tensors((args, kwargs)))
+            if noted is None:
+                raising[:] = raising or [cause]
+                raise
+            return noted
 
     def node(
         operation: keras.Operation, call_args: Any, call_kwargs: Any, outputs: Any
@@ -256,7 +316,7 @@ def _recorded(
             # A product with a number counts as sparse, which jax then computes.
             tensor._sparse = False
         if id(operation) not in entered or operation in recording.opaque:
-            given = keras.tree.flatten((call_args, call_kwargs))
+            given = (call_args, call_kwargs)
             recording.calls.append(Call(operation, given, _tensors(outputs)))
 
     def symbolic_call(self: keras.layers.Layer, *args: Any, **kwargs: Any) -> Any:
@@ -269,16 +329,24 @@ def _recorded(
         so_far = len(recording.calls)
         try:
             entered.add(id(self))
-            return self.call(*args, **kwargs)
+            outputs = self.call(*args, **kwargs)
+            raising.clear()  # its own code has taken care of it
+            return outputs
         # As in `_begin`.
         except Exception as error:
             del recording.calls[so_far:]
             recording.opaque[self] = error
+            recording.causes[self] = raising.pop() if raising else (self, error)
             return outputs_of(self, args, kwargs)
 
     def add_loss(self: keras.layers.Layer, loss: Any) -> None:
         # Keras's own refuses tensors without numbers.
         recording.ends += _tensors(loss)
+
+    def operate(self: keras.Operation, *args: Any, **kwargs: Any) -> Any:
+        outputs = or_noted(self, self.compute_output_spec, args, kwargs)
+        node(self, args, kwargs, outputs)
+        return outputs
 
     # With it jax takes the sum of an array and a symbolic tensor for its own.
     as_array = vars(keras.KerasTensor).get("__jax_array__")
@@ -291,7 +359,7 @@ def _recorded(
         with (
             warnings.catch_warnings(action="ignore"),
             instead(keras_layer, "Node", node),
-            instead(keras_operation, "Node", node),
+            instead(keras.Operation, "symbolic_call", operate),
             instead(keras.layers.Layer, "symbolic_call", symbolic_call),
             instead(keras.layers.Layer, "add_loss", add_loss),
             instead(keras.StatelessScope, "get_current_value", get_current_value),

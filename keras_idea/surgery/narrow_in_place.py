@@ -66,7 +66,7 @@ def narrow_to(
         check_carriable(optimizer, [cut for ffn, _ in pairs for cut in ffn.cuts()])
     with scope_of(model):
         for ffn, kept in pairs:
-            for cut in [*ffn.cuts(), *ffn.state.cuts()]:
+            for cut in [*ffn.held_cuts(), *ffn.state.cuts()]:
                 narrow_variable(optimizer, cut, kept)
             ffn.weights.set_hidden_dim(kept.shape[-1])
     if pairs:

@@ -79,7 +79,7 @@ def _narrower(
             wide, held = ffn.hidden_dim, ffn.held_state
             widths |= {(wide, width), (held and held.full_dim or wide, width)}
             states = held.cuts() if held and ffn.masks_itself else []
-            for cut in [*ffn.cuts(), *states]:
+            for cut in [*ffn.held_cuts(), *states]:
                 scopes.enter_context(shaped(cut.variable, cut.shape(width)))
             scopes.callback(ffn.weights.set_hidden_dim, wide)
             ffn.weights.set_hidden_dim(width)
