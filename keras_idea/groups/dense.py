@@ -243,7 +243,7 @@ def is_dense(layer: object) -> bool:
     )
 
 
-def dense_of(operation: object) -> Any:
+def dense_of(operation: Any) -> Any:
     """The dense layer that an operation is, or calls on every place; else None."""
     if type(operation) is keras.layers.TimeDistributed and operation.built:
         operation = operation.layer
@@ -363,7 +363,7 @@ def _found(
                 readers,
                 calls_readers=not wrappers,
                 keeps_zeros=way.on_each.is_zero(
-                    tensors[i] for i in ours & tensors.keys()
+                    tensors[i] for i in tensors.keys() & ours
                 ),
                 between=[layer for layer in others if _neurons(layer) in ours],
                 wrappers=wrappers,
