@@ -1,8 +1,9 @@
 """Tries the models of keras.io's examples: `python -m benchmarks.examples`.
 
 KERAS_BACKEND chooses the backend. One record per example and backend is kept in
-`--folder`; records of the present commit are not made again. `--table` writes
-benchmarks/results/examples.json and .md from the records of all backends.
+`--folder`; records of the present commit are not made again. On torch it takes some two
+minutes of two free cores. TensorFlow alone trains the rest: `--needed` runs only that.
+`--table` writes benchmarks/results/examples.json and .md from all records.
 """
 
 import argparse
@@ -25,6 +26,9 @@ def main() -> None:
         prog="python -m benchmarks.examples", description=__doc__.splitlines()[0]
     )
     parser.add_argument("--only", nargs="+", metavar="TEXT", help="parts of names")
+    parser.add_argument(
+        "--needed", action="store_true", help="only what no earlier backend can train"
+    )
     parser.add_argument("--jobs", type=int, default=2, help="examples at once")
     parser.add_argument("--folder", type=pathlib.Path, default=RUNS, help="of records")
     parser.add_argument("--output", type=pathlib.Path, default=RESULTS)
@@ -37,10 +41,14 @@ def main() -> None:
     backend = os.environ.setdefault("KERAS_BACKEND", "torch")
     if backend not in BACKENDS:
         parser.error(f"KERAS_BACKEND must be one of {BACKENDS}. Received: {backend}.")
-    try_all(arguments.folder / backend, arguments.only, arguments.jobs)
+    try_all(
+        arguments.folder / backend, arguments.only, arguments.needed, arguments.jobs
+    )
 
 
-def try_all(folder: pathlib.Path, only: list[str] | None, jobs: int) -> None:
+def try_all(
+    folder: pathlib.Path, only: list[str] | None, needed: bool, jobs: int
+) -> None:
     """Tries what is named, or what has no record of this commit."""
     folder.mkdir(parents=True, exist_ok=True)
     from benchmarks.examples.example import all_examples
@@ -49,7 +57,8 @@ def try_all(folder: pathlib.Path, only: list[str] | None, jobs: int) -> None:
     (folder / "facts.json").write_text(json.dumps(facts, indent=1))
     backend = facts["backend"]
     places = {name: place for place, name in enumerate(all_examples())}
-    possible = [n for n, e in all_examples().items() if e.backend in (None, backend)]
+    allowed = {backend} if needed else {None, backend}
+    possible = [n for n, e in all_examples().items() if e.backend in allowed]
     chosen = [
         name
         for name in possible
