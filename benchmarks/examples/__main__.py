@@ -54,6 +54,9 @@ def try_all(
     from benchmarks.examples.example import all_examples
 
     facts = {**record.environment(), "backend": folder.name}
+    words = ["python -m benchmarks.examples", *(["--needed"] if needed else [])]
+    words += ["--only", *only] if only else []
+    facts["command"] = f"KERAS_BACKEND={folder.name} {' '.join(words)}"
     (folder / "facts.json").write_text(json.dumps(facts, indent=1))
     backend = facts["backend"]
     places = {name: place for place, name in enumerate(all_examples())}

@@ -14,10 +14,11 @@ from typing import Any
 from benchmarks.examples.example import all_examples
 from benchmarks.examples.trial import beginning, call
 
-#: One server of processes: it has imported Keras, and nothing else of this.
+#: One server of processes: it has imported Keras (not JAX), and nothing of this.
 CONTEXT = multiprocessing.get_context("forkserver")
-#: Keras imports TensorFlow where it is installed, at the latest when it saves.
-PRELOADED = ["keras", "tensorflow"]
+#: Keras imports TensorFlow where it is installed, at the latest when it saves. JAX has
+#: threads when it is imported, so that a fork of it may hang.
+PRELOADED = {"jax": []}
 LIMIT = 240
 
 
@@ -33,7 +34,8 @@ def carry_out(
     """
     os.environ |= {"OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    CONTEXT.set_forkserver_preload(PRELOADED)
+    backend = os.environ["KERAS_BACKEND"]
+    CONTEXT.set_forkserver_preload(PRELOADED.get(backend, ["keras", "tensorflow"]))
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         waiting = {pool.submit(_try, name): name for name in names}
         for future in concurrent.futures.as_completed(waiting):

@@ -144,8 +144,8 @@ def left_out(found: dict[str, Any]) -> list[str]:
         kind = re.sub(r" '[^']*'", "", why)
         kinds[kind] = kinds.get(kind, 0) + 1
     if not kinds:
-        said = found["errors"].get("pruned", "")
-        return [f"not found: {first(said.partition('can be pruned. ')[2])}"]
+        said = found["errors"].get("pruned", "").partition("can be pruned. ")[2]
+        return [f"not found: {first(said) or '`ki.explain` tells of no Dense layer'}"]
     ordered = sorted(kinds, key=lambda kind: -kinds[kind])
     return [
         "not found: " + ", ".join(f"{kind} ({kinds[kind]})" for kind in ordered[:3])
@@ -154,25 +154,26 @@ def left_out(found: dict[str, Any]) -> list[str]:
 
 def first(error: str) -> str:
     """The first sentence or so of an error, without its type if it is our own."""
-    plain = re.sub(r"\x1b\[\d*m", "", error)
-    plain = re.sub(r"^(ArgumentError|PruningStopped): ", "", plain)
+    plain = re.sub(r"^(ArgumentError|PruningStopped): ", "", error)
     plain = re.split(r"(?<=[a-z)'`])[.;] ", plain)[0].rstrip(".")
     return plain if len(plain) <= 160 else plain[:157] + "..."
 
 
 def read(folder: pathlib.Path) -> dict[str, Any]:
-    """Facts and records of each backend that has been run."""
+    """Facts and records of each backend that has been run, of its last commit."""
     found = {}
     for backend in BACKENDS:
         facts = folder / backend / "facts.json"
         if facts.exists():
+            told = json.loads(facts.read_text())
             paths = [p for p in (folder / backend).glob("*.json") if p != facts]
             records = [json.loads(path.read_text()) for path in paths]
+            records = [one for one in records if one["commit"] == told["commit"]]
             records.sort(key=lambda one: one["place"])
-            found[backend] = {
-                **json.loads(facts.read_text()),
-                "examples": {one.pop("example"): one for one in records},
-            }
+            for one in records:  # a trace names folders of this machine
+                one.pop("traces", None)
+            named = {one.pop("example"): one for one in records}
+            found[backend] = {**told, "examples": named}
     return found
 
 
@@ -219,21 +220,18 @@ def tables(backends: dict[str, Any]) -> list[dict[str, Any]]:
 
 def first_of_each(backends: dict[str, Any]) -> dict[str, tuple[str, dict]]:
     """Each example's first backend and its record there, in the order of the files."""
-    names = sorted(
-        {
-            name: one["place"]
-            for b in backends.values()
-            for name, one in b["examples"].items()
-        }.items(),
-        key=lambda item: item[1],
-    )
+    places = {
+        name: found["place"]
+        for ran in backends.values()
+        for name, found in ran["examples"].items()
+    }
     return {
         name: next(
             (backend, ran["examples"][name])
             for backend, ran in backends.items()
             if name in ran["examples"]
         )
-        for name, _ in names
+        for name in sorted(places, key=lambda name: places[name])
     }
 
 
@@ -278,6 +276,5 @@ def facts_of(backends: dict[str, Any]) -> dict[str, Any]:
         for found in backends.values()
         for name, version in found["versions"].items()
     }
-    command = "python -m benchmarks.examples"
-    facts["command"] = "; ".join(f"KERAS_BACKEND={b} {command}" for b in backends)
+    facts["command"] = "\n    ".join(ran["command"] for ran in backends.values())
     return facts

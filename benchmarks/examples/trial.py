@@ -11,6 +11,7 @@ import os
 import pathlib
 import pickle
 import random
+import re
 import sys
 import time
 import traceback
@@ -136,8 +137,7 @@ class Trial:
         try:
             yield
         except Exception as error:
-            told = f"{type(error).__name__}: {' '.join(str(error).split())}"
-            self.record["errors"].setdefault(stage, told)
+            self.record["errors"].setdefault(stage, words(error))
             (self.folder / "traces.txt").open("a").write(traceback.format_exc())
         (self.folder / "pruned.json").write_text(json.dumps(self.record))
 
@@ -236,8 +236,8 @@ def load_example(name: str, folder: pathlib.Path) -> None:
     all_examples()
     found: dict[str, Any] = {"wide": {}, "narrow": {}}
     for kind, parts in found.items():
-        for path in sorted(folder.glob(f"{kind}-*.keras")):
-            parts[path.stem.partition("-")[2]] = _loaded(path)
+        for path in sorted(folder.glob(f"{kind}-*.pickle")):
+            parts[path.stem.partition("-")[2]] = _loaded(path.with_suffix(".keras"))
     assert not any(module.startswith("keras_idea") for module in sys.modules)
     (folder / "loaded.json").write_text(json.dumps(found))
 
@@ -251,7 +251,13 @@ def _loaded(path: pathlib.Path) -> float | str:
         loaded = keras.saving.load_model(path, own_classes(), safe_mode=False)
         return difference(expected, outputs(Part(loaded, inputs)), steady)
     except Exception as error:
-        return f"{type(error).__name__}: {' '.join(str(error).split())}"
+        return words(error)
+
+
+def words(error: Exception) -> str:
+    """The type of an error, and the beginning of what it says."""
+    plain = re.sub(r"\x1b\[\d*m", "", " ".join(str(error).split()))
+    return f"{type(error).__name__}: {plain}"[:600]
 
 
 def own_classes() -> dict[str, Any]:
