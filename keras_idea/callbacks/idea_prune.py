@@ -26,6 +26,7 @@ from keras_idea.monitor.monitor import Monitor
 from keras_idea.pruning.compile_ahead import pays
 from keras_idea.pruning.session import Session
 from keras_idea.schedules.narrowing_steps import COMPACT, Compact
+from keras_idea.signals import held_back
 from keras_idea.step.pruner import end_pruning
 from keras_idea.step.rate_log import RateLog
 from keras_idea.step.step_count import StepCount
@@ -281,8 +282,9 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             self._call_off()
         if self._session is None:  # it has not begun, or was ended before
             return
-        session, self._session = self._session, None
-        done = session.end(self.model)
+        with held_back():
+            session, self._session = self._session, None
+            done = session.end(self.model)
         if self.compact == "off":
             self._narrowed.tell_masked((self.params or {}).get("verbose", 0))
         if not done and id(sys.exc_info()[1]) == self._outer:  # no error says more

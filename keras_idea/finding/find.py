@@ -92,7 +92,10 @@ class FFN:
 
     @property
     def full_dim(self) -> int:
-        """int, neurons that it was built with, before any narrowing."""
+        """int, neurons that it had before any narrowing that is known.
+
+        A file of stock layers holds their present width alone.
+        """
         return (self.built and self.state.full_dim) or self.hidden_dim
 
     @property

@@ -122,7 +122,7 @@ class Prunable(FFNLayer):
         if config:
             self.state.scoring = Scoring(**config.get("scoring", {}))
             self.build(config["input_shape"])
-            self.state.full_dim = config.get("full_dim", self.hidden_dim)
+            self.state.full_dim = config.get("full_dim")
             if config.get("probe"):
                 probe = keras.saving.deserialize_keras_object(config["probe"])
                 self.state.set_probe(probe)

@@ -26,6 +26,7 @@ from keras_idea.layers.plain_ffns import PlainFFN
 from keras_idea.layers.prunable import Prunable
 from keras_idea.surgery.condition import check_at_rest
 from keras_idea.surgery.copying import Copier, fresh_metric
+from keras_idea.surgery.first_width import hand_on_first_widths
 from keras_idea.surgery.narrow_in_place import narrow_copy
 from keras_idea.surgery.one_number import check_one_count, check_one_width
 from keras_idea.surgery.optimizer_state import (
@@ -83,6 +84,7 @@ def compact(model: keras.layers.Layer) -> keras.layers.Layer:
     >>> narrow.save("narrow.keras")
     """
     narrow, pairs = narrowed(model, "compact()")
+    hand_on_first_widths(model, narrow, pairs)
     if getattr(model, "compiled", False):
         trained = {id(variable) for variable in narrow.trainable_variables}
         compile_like(narrow, model, [p for p in pairs if id(p[1]) in trained])
