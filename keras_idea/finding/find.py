@@ -9,7 +9,9 @@ import numpy as np
 
 from keras_idea.finding.find_dense import dense_groups
 from keras_idea.finding.find_heads import find_heads
+from keras_idea.functional.by_numbers import why_not_each_number
 from keras_idea.groups.dense import DenseGroup
+from keras_idea.groups.on_each import name_of
 from keras_idea.groups.probed_layers import end_measuring, is_measured, measure
 from keras_idea.groups.states import held_state, state_of
 from keras_idea.hub.families import is_backbone
@@ -298,7 +300,8 @@ def find_ffns(model: keras.layers.Layer) -> list[FFN]:
     held: dict[int, tuple[keras.layers.Layer, Any, str]] = {}
     for layer in layers:
         if isinstance(layer, (Prunable, PlainFFN)):
-            held[id(layer)] = (layer, layer, layer.path or layer.name)
+            if why_not_ours(layer) is None:
+                held[id(layer)] = (layer, layer, layer.path or layer.name)
         elif is_backbone(layer):
             for ffn in known_ffns(layer):
                 if not ffn.traceable:
@@ -318,6 +321,15 @@ def find_ffns(model: keras.layers.Layer) -> list[FFN]:
         )
         for i, (layer, weights, name) in enumerate(found)
     ]
+
+
+def why_not_ours(layer: keras.layers.Layer) -> str | None:
+    """Why the neurons of an FFN of this package cannot be pruned; None: they can."""
+    shape = 2, layer.hidden_dim
+    why_not = isinstance(layer, PlainFFN) and why_not_each_number(
+        layer.activation, shape
+    )
+    return f"its activation {name_of(layer.activation)} {why_not}" if why_not else None
 
 
 def _quiet(activation: Any) -> bool:
