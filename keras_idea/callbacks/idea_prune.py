@@ -59,14 +59,16 @@ class IdeaPruneCallback(keras.callbacks.Callback):
     If a run stops during pruning (EarlyStopping, Ctrl-C), the model stays masked at its
     present width, and `keras_idea.compact(model)` gives that width. After an exception,
     Keras calls no hook: call `on_train_end()` before you train the same model without
-    the callback, or pruning continues.
+    the callback, or pruning continues. Ctrl-C during the narrowing takes effect after
+    it.
 
     In your own train step, the callback scores what the model's optimizer applies. For
     your own loops see docs/guides/custom_training_loop.py.
 
     Args:
         target_dim: int >= 1, float in (0, 1) or None. Neurons to keep in each FFN, or
-            the fraction of those that it was built with. Defaults to None.
+            the fraction of those before any narrowing, as far as this process or a
+            `Checkpoint` knows. Defaults to None.
         begin_step: int >= 0. The last step at full width. Steps are optimizer steps, as
             `optimizer.iterations` counts them since the optimizer was made. Required.
         prune_steps: int >= 1. Steps from full width to the target. Required.
@@ -106,8 +108,9 @@ class IdeaPruneCallback(keras.callbacks.Callback):
     Raises:
         ValueError: If an argument is outside its range. When `fit` begins: if the model
             has no prunable FFN or is not compiled, or if the target is wider than an
-            FFN or cannot be met. If the steps do not fit in the run, the optimizer's
-            state cannot be carried over, or the method cannot work there.
+            FFN or cannot be met, or is a fraction of a width that is not known. If the
+            steps do not fit in the run, the optimizer's state cannot be carried over,
+            or the method cannot work there.
 
     Example:
     >>> prune = IdeaPruneCallback(target_dim=4, begin_step=1, prune_steps=2)
