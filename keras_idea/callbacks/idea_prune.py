@@ -62,8 +62,9 @@ class IdeaPruneCallback(keras.callbacks.Callback):
     the callback, or pruning continues. Ctrl-C during the narrowing takes effect after
     it.
 
-    In your own train step, the callback scores what the model's optimizer applies. For
-    your own loops see docs/guides/custom_training_loop.py.
+    In your own train step, the callback scores what the model's optimizer applies. In a
+    model without `call` (a VAE, for one) it prunes inside each model that the train
+    step calls. For your own loops see docs/guides/custom_training_loop.py.
 
     Args:
         target_dim: int >= 1, float in (0, 1) or None. Neurons to keep in each FFN, or

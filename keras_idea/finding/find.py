@@ -277,8 +277,8 @@ def find_ffns(model: keras.layers.Layer) -> list[FFN]:
     These are the FFNs of this package, and FFNs of Dense (or similar EinsumDense)
     layers. The outputs of such a layer must reach Dense layers, and nothing else,
     through operations on each neuron alone. The data is followed through the model,
-    composite layers included. For KerasHub's mixtures of experts, a table says where
-    the FFNs are.
+    composite layers included. In a model without `call`, each model in it is
+    followed alone. For KerasHub's mixtures of experts, a table says where the FFNs are.
 
     Args:
         model: keras.layers.Layer. A built Keras model or layer: functional, Sequential,
