@@ -62,11 +62,14 @@ def carry_out(
 def _train(options: argparse.Namespace) -> None:
     # Imported where they are needed: each command loads what it uses alone.
     from keras_idea.runs.config import load_config
+    from keras_idea.runs.places import check_file
     from keras_idea.runs.train import train
 
     config = load_config(options.config)
     if options.output is not None:
         config = config.with_output(options.output)
+    if options.config is not None:
+        check_file(options.config, config)
     train(config, overwrite=options.overwrite)
 
 

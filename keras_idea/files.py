@@ -79,7 +79,9 @@ def flush(path: str | os.PathLike) -> None:
 
 
 def check_folder(name: str, value: Any) -> pathlib.Path:
-    """Returns the path of a folder that exists or can be made.
+    """Returns the absolute path of a folder that exists or can be made.
+
+    Absolute, because a callback may change the working directory in mid-run.
 
     Raises:
         ArgumentError: if `value` is no path, or a folder cannot be there.
@@ -98,7 +100,7 @@ def check_folder(name: str, value: Any) -> pathlib.Path:
     if not isinstance(path, str) or not path:
         raise ArgumentError(f"{what}. {mend}")
     check_place(pathlib.Path(path), ArgumentError, what, mend, folder=True)
-    return pathlib.Path(path)
+    return pathlib.Path(os.path.abspath(path))
 
 
 def check_place(

@@ -16,6 +16,7 @@ __all__ = [
     "did_you_mean",
     "multiples_beside",
     "plural",
+    "what_was_raised",
 ]
 
 T = TypeVar("T")
@@ -92,3 +93,18 @@ def multiples_beside(value: int, factor: int) -> str:
     """
     below = value // factor * factor
     return " or ".join(str(n) for n in (below, below + factor) if n)
+
+
+def what_was_raised(error: Exception) -> str:
+    """The class of an error, and the first line that says what is wrong.
+
+    Example:
+    >>> what_was_raised(KeyError("mask"))
+    "KeyError: 'mask'"
+    """
+    cause = str(error).rpartition("Error encountered:")[-1]  # in what Keras wraps
+    lines = [line.strip() for line in cause.splitlines()]
+    told = [line for line in lines if line and not line.startswith("Exception enc")]
+    said = (told or [""])[0].replace("\x1b[1m", "").replace("\x1b[0m", "")
+    said = said if len(said) <= 160 else f"{said[:157]}..."
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__

@@ -69,7 +69,8 @@ def _add_train(commands: _Commands) -> None:
     train.add_argument(
         "--overwrite",
         action="store_true",
-        help="replaces the run that the folder holds",
+        help="replaces a finished run in the folder, or another run; if this run is "
+        "there and is not finished, it resumes",
     )
 
 

@@ -12,12 +12,14 @@ from keras_idea import methods
 from keras_idea.callbacks.log_dir import LogDir, call_after, monitor_for
 from keras_idea.callbacks.messages import Narrowed, warn_of_jumps, warn_of_unfinished
 from keras_idea.callbacks.other_callbacks import check_kept_weights, check_peers
+from keras_idea.callbacks.other_optimizers import OtherOptimizers
 from keras_idea.callbacks.run_checks import (
     check_end,
     check_progress,
     check_run,
-    is_built,
+    has_variables,
 )
+from keras_idea.finding.find import FFN, find_groups
 from keras_idea.keras_private.callbacks import peers
 from keras_idea.keras_private.optimizer_variables import as_int
 from keras_idea.monitor.monitor import Monitor
@@ -29,7 +31,7 @@ from keras_idea.step.pruner import end_pruning
 from keras_idea.step.rate_log import RateLog
 from keras_idea.step.step_count import StepCount
 from keras_idea.step.train_function import at_first_step
-from keras_idea.surgery.condition import Groups
+from keras_idea.surgery.condition import Groups, check_compiled
 from keras_idea.targets.budget import Budget
 from keras_idea.targets.target_widths import Targets, check_groups, check_targets
 from keras_idea.validation import check_choice, check_int
@@ -60,8 +62,9 @@ class IdeaPruneCallback(keras.callbacks.Callback):
     the callback, or pruning continues. Ctrl-C during the narrowing takes effect after
     it.
 
-    In your own train step, the callback scores what the model's optimizer applies. For
-    your own loops see docs/guides/custom_training_loop.py.
+    In your own train step, the callback scores what the model's optimizer applies. In a
+    model without `call` (a VAE, for one) it prunes inside each model that the train
+    step calls. For your own loops see docs/guides/custom_training_loop.py.
 
     Args:
         target_dim: int >= 1, float in (0, 1) or None. Neurons to keep in each FFN, or
@@ -198,7 +201,9 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         """Checks everything that can fail, and starts the method."""
         self._session, self._call_off = None, None
         self._outer = id(sys.exc_info()[1])  # `fit` may be called in an `except`
-        if keras.backend.backend() == "tensorflow" and not is_built(self.model):
+        check_compiled(self.model)
+        self._others = OtherOptimizers(self.model)
+        if keras.backend.backend() == "tensorflow" and not has_variables(self.model):
             check_peers(self)
             begin_late = functools.partial(self._begin, self.model, tracing=True)
             self._call_off = at_first_step(self.model, begin_late)
@@ -243,6 +248,8 @@ class IdeaPruneCallback(keras.callbacks.Callback):
                 watched = any(isinstance(peer, Monitor) for peer in peers(self))
                 watched |= self._monitor is not None
                 self._session.wait(self.model, self._count.after(0), watched)
+        elif not self._others.checked:
+            self._or_end(self._others.check, self._ffns())
         self._advance(batches=batch)
         self._rate.note(batch)
 
@@ -260,6 +267,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         """Adds the same to the logs; narrows the model if pruning ended here."""
         model = self.model
         batches = self._count.batches(model.optimizer)
+        self._or_end(self._others.check, self._ffns())
         self._check(model, begun=True)
         self._advance(batches)
         self._or_end(check_end, self._session, as_int(model.optimizer.iterations))
@@ -312,6 +320,13 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             self._or_end(check_kept_weights, self)
         if self._or_end(session.advance, model, step):
             self._narrowed.tell(model, step, (self.params or {}).get("verbose", 0))
+
+    def _ffns(self) -> list[FFN]:
+        """What is pruned, or will be once the first step has built the model."""
+        if self._session is not None:
+            return [track.ffn for track in self._session.tracks]
+        found = find_groups(self.model, list(self.targets))
+        return [ffn for ffn in found if self.groups is None or self.groups(ffn)]
 
     def _check(self, model: keras.Model, begun: bool) -> None:
         """Compares what was planned with what has happened."""

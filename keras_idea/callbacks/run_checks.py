@@ -13,7 +13,7 @@ from keras_idea.callbacks.messages import (
 from keras_idea.errors import ArgumentError, PruningStopped
 from keras_idea.finding.find import FFN, UNITS
 from keras_idea.keras_private.callbacks import initial_epoch
-from keras_idea.keras_private.layer_walk import all_layers, walk
+from keras_idea.keras_private.layer_walk import all_layers, is_built, walk
 from keras_idea.keras_private.layers import has_lost_parameters, retrack_parameters
 from keras_idea.keras_private.optimizer_parts import innermost
 from keras_idea.keras_private.optimizer_variables import apply_count, as_int
@@ -22,7 +22,11 @@ from keras_idea.keras_private.user_warning import warn_user
 from keras_idea.pruning.session import Session
 from keras_idea.step.replicas import scope_of
 from keras_idea.step.track import Track
-from keras_idea.surgery.condition import check_backbones, check_trainable
+from keras_idea.surgery.condition import (
+    check_backbones,
+    check_compiled,
+    check_trainable,
+)
 from keras_idea.surgery.optimizer_state import check_carriable
 from keras_idea.surgery.own_config import warn_of_stuck
 from keras_idea.surgery.proof import prove
@@ -35,9 +39,9 @@ from keras_idea.targets.target_widths import (
 from keras_idea.validation import multiples_beside
 
 
-def is_built(model: keras.Model) -> bool:
+def has_variables(model: keras.Model) -> bool:
     """Whether a model and the layers in it have all their variables."""
-    return model.built and all(layer.built for layer in walk(model))
+    return all(is_built(layer) for layer in walk(model))
 
 
 def check_run(
@@ -50,10 +54,10 @@ def check_run(
     Returns:
         List of (`FFN` handle, the neurons that it keeps), of those that are pruned.
     """
-    if getattr(model, "optimizer", None) is not None and model.built:
-        if not model.optimizer.built:
-            with scope_of(model):
-                model.optimizer.build(model.trainable_variables)
+    check_compiled(model)
+    if is_built(model) and not model.optimizer.built:
+        with scope_of(model):
+            model.optimizer.build(model.trainable_variables)
     ffns = check_trainable(model, prune.groups, list(prune.targets))
     if has_lost_parameters(model):
         retrack_parameters(all_layers(model))
@@ -160,6 +164,12 @@ def check_end(session: Session, step: int) -> None:
         )
 
 
+_STEPS = (
+    "Only `optimizer.apply`, `apply_gradients` or `stateless_apply` may take them; "
+    "make functions that were traced before training began again."
+)
+
+
 def check_progress(model: keras.Model, session: Session | None, idle: bool) -> None:
     """What was counted, planned and seen of a run must be the same.
 
@@ -168,7 +178,10 @@ def check_progress(model: keras.Model, session: Session | None, idle: bool) -> N
     """
     if session is None:
         _check_trained(model, idle)
-        return
+        raise PruningStopped(
+            f"Pruning saw no step of the optimizer of model '{model.name}', which took "
+            f"some. {_STEPS}"
+        )
     pruner = session.pruner
     if pruner is None or not pruner.attached:
         return
@@ -180,9 +193,7 @@ def check_progress(model: keras.Model, session: Session | None, idle: bool) -> N
     if pruner.steps != taken:
         raise PruningStopped(
             f"The optimizer of model '{model.name}' took {taken} steps since step "
-            f"{pruner.start}, and pruning saw {pruner.steps} of them. Only "
-            "`optimizer.apply`, `apply_gradients` or `stateless_apply` may take them; "
-            "make functions that were traced before training began again."
+            f"{pruner.start}, and pruning saw {pruner.steps} of them. {_STEPS}"
         )
     for track in pruner.tracks:
         _check_track(track, steps, pruner.steps)

@@ -58,6 +58,10 @@ class Checkpoint(keras.callbacks.Callback):
     resumed run equals one that was never stopped: bit for bit on a CPU, where it was
     tested. It must be last in `callbacks`.
 
+    If memory runs out, resume with half the batch and twice
+    `gradient_accumulation_steps`: the optimizer step stays the same. Where it would
+    not, `restore` raises an error.
+
     Call `restore(model)` before `fit`, in every run. A folder with checkpoints that
     were not restored raises an error when `fit` begins. Later calls of `fit` with the
     same object add to the same folder, but `restore` returns the epochs of the last one
@@ -67,7 +71,8 @@ class Checkpoint(keras.callbacks.Callback):
     with too little room when training begins. The earlier checkpoints stay intact.
 
     Args:
-        folder: path. The folder of the checkpoints, one per run.
+        folder: path. The folder of the checkpoints, one per run. A relative path
+            counts from the working directory at this call.
         every: int >= 1. Epochs between two checkpoints. The last epoch always has a
             checkpoint. Defaults to 1.
         keep: int >= 1. How many of the last checkpoints are kept. Defaults to 3.

@@ -49,7 +49,7 @@ class CheckpointFiles:
     def __init__(
         self, folder: str | os.PathLike, keep: int = 3, shard_bytes: int = 2**30
     ):
-        self.folder = pathlib.Path(folder)
+        self.folder = pathlib.Path(os.path.abspath(folder))
         self._keep, self._shard_bytes = keep, shard_bytes
         self._writer = uuid.uuid4().hex[:8]
 

@@ -8,10 +8,11 @@ import keras
 import numpy as np
 
 from keras_idea import processes
+from keras_idea.checkpoints.accumulation import accumulation_facts, carried_over
 from keras_idea.checkpoints.arrays import piece_name
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN, find_ffns, find_groups
-from keras_idea.keras_private.layer_walk import student_of
+from keras_idea.keras_private.layer_walk import is_built, student_of
 from keras_idea.methods.probe import Probe
 from keras_idea.step.pruner import own_variables
 from keras_idea.step.replicas import scope_of
@@ -69,7 +70,7 @@ def state_facts(model: keras.Model) -> dict:
 
     Of each FFN its width at first and now, and the probe of a pruning method; of each
     attention layer that was pruned its place and its heads at first and now; and the
-    class of the optimizer.
+    class of the optimizer, with how it accumulates gradients.
     """
     ffns = [
         {
@@ -86,6 +87,8 @@ def state_facts(model: keras.Model) -> dict:
     ]
     optimizer = getattr(model, "optimizer", None)
     facts = {"ffns": ffns, "optimizer": optimizer and type(optimizer).__name__}
+    if optimizer is not None and optimizer.built:
+        facts["accumulation"] = accumulation_facts(optimizer)
     return {**facts, "kv_groups": heads} if heads else facts
 
 
@@ -94,12 +97,15 @@ def restore_state(
     facts: dict,
     shapes: Mapping[str, tuple[int, ...]],
     read: Callable[[str], np.ndarray],
+    step: int | None = None,
 ) -> None:
     """Puts a model into the state that was saved, narrowing it first where it was.
 
     `facts` are those of `state_facts`, `shapes` those of all arrays that were saved, by
-    the names that `read` takes. Refuses another model, and one that is being pruned: it
-    may have been narrowed by then, but no value was changed.
+    the names that `read` takes, and `step` is the optimizer's, if it is known. Where a
+    step has another number of batches now, it stays the same step: see `accumulation`.
+    Refuses another model, and one that is being pruned: it may have been narrowed by
+    then, but no value was changed.
     """
     _check_same_kind(model, facts)
     ffns, heads = find_ffns(model), _saved_heads(model, facts)
@@ -127,7 +133,12 @@ def restore_state(
     if optimizer is not None and not optimizer.built:
         with scope_of(model):
             optimizer.build(model.trainable_variables)
-    named = _named(model, heads)
+    named, other = _named(model, heads), None
+    if optimizer is not None:
+        known = facts.get("accumulation")
+        other = carried_over(optimizer, known, shapes, read, step)
+    if other is not None:
+        named, shapes = other.match(named)
     _check_same_variables(named, shapes)
     for name, variable in named:
         variable.assign(read(name))
@@ -136,6 +147,8 @@ def restore_state(
         *zip(heads.values(), facts.get("kv_groups", []), strict=True),
     ]:
         ffn.state.full_dim = saved["full_dim"]
+    if other is not None:
+        other.finish()
 
 
 def _was_as_wide(ffn: FFN, full_dim: int) -> bool:
@@ -230,7 +243,7 @@ def _probe_of(config: dict) -> Probe:
 
 def _check_same_kind(model: keras.Model, facts: dict) -> None:
     _check_known(facts)
-    if not student_of(model).built:
+    if not is_built(student_of(model)) or not student_of(model).variables:
         raise ArgumentError(
             f"Model '{model.name}' has no variables yet. Build it, or call it once, "
             "before a checkpoint is restored."

@@ -54,7 +54,8 @@ def restore_model(saved: SavedCheckpoint, model: keras.Model) -> None:
         if name.startswith(("model/", "neurons/", "kv_groups/", "optimizer/"))
     }
     try:
-        restore_state(model, saved.facts["model"], shapes, saved.array)
+        facts, step = saved.facts["model"], saved.step
+        restore_state(model, facts, shapes, saved.array, step)
     except ValueError as error:
         raise CheckpointError(f"{saved.folder.name}: {error}") from error
 

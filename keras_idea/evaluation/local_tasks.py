@@ -80,7 +80,7 @@ def local_tasks(names: Iterable[str], folder: str | os.PathLike) -> list[dict]:
 def _read(path: pathlib.Path, fields: tuple[str, ...]) -> list[dict]:
     try:
         # Not `splitlines`, which splits at characters that JSON may hold.
-        lines = path.read_text(encoding="utf-8").rstrip("\n").split("\n")
+        lines = path.read_text(encoding="utf-8-sig").rstrip("\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise EvaluationError(
             f"The file {str(path)!r} cannot be read: {error}. Name the folder that "

@@ -4,14 +4,17 @@ import dataclasses
 
 import keras
 
-from keras_idea.finding.find import Kind, find_groups
+from keras_idea.finding.find import Kind, find_groups, why_not_ours
 from keras_idea.finding.find_dense import dense_groups
 from keras_idea.finding.find_heads import find_heads
 from keras_idea.groups.dense import is_dense
-from keras_idea.keras_private.layer_walk import walk
+from keras_idea.keras_private.layer_walk import student_of, walk
+from keras_idea.layers.plain_ffns import PlainFFN
 from keras_idea.validation import plural
 
-_NOTHING = "It holds no built Dense layer. Build it, or call it on data, first."
+_UNBUILT = (
+    "Build it, or call it on data, first (or the models in it, if it has no `call`)."
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,19 +28,27 @@ class Explanation:
         left_out: dict. Maps the path of a layer to a reason. For a Dense or EinsumDense
             layer: why its outputs are not neurons that can be pruned. For an attention
             layer: why its heads cannot be pruned.
+        readers: dict. Maps the path of a layer in `left_out` that reads neurons which
+            can be pruned to the name of their FFN.
+        nothing: str. What to say if there is none of these.
     """
 
     taken: dict[str, int]
     heads: dict[str, int]
     left_out: dict[str, str]
+    readers: dict[str, str] = dataclasses.field(default_factory=dict)
+    nothing: str = ""
 
     def __str__(self) -> str:
         """A table: one line per FFN, attention layer, and layer that is left out."""
         if not (self.taken or self.heads or self.left_out):
-            return _NOTHING
+            return self.nothing
         rows = [(name, plural(n, "neuron")) for name, n in self.taken.items()]
         rows += [(name, plural(n, "key/value head")) for name, n in self.heads.items()]
-        rows += [(path, f"no: {why}") for path, why in self.left_out.items()]
+        for path, why in self.left_out.items():
+            reads = self.readers.get(path)
+            but = f"reads the neurons of {reads}; its own outputs: " if reads else ""
+            rows.append((path, f"{but}no, {why}" if but else f"no: {why}"))
         width = max((len(name) for name, _ in rows), default=0)
         return "\n".join(f"{name:{width}}  {what}" for name, what in rows)
 
@@ -51,8 +62,9 @@ def explain(model: keras.layers.Layer) -> Explanation:
         model: keras.layers.Layer. A built Keras model or layer.
 
     Returns:
-        `Explanation`. Printed, it is a table of every Dense, EinsumDense and attention
-        layer. The projections inside an attention layer have no lines of their own.
+        `Explanation`. Printed, it is a table of every FFN, and of every other Dense,
+        EinsumDense and attention layer. The projections inside an attention layer have
+        no lines of their own.
 
     Raises:
         ValueError: If `model` is not a Keras layer.
@@ -62,7 +74,15 @@ def explain(model: keras.layers.Layer) -> Explanation:
     {'block_0/ffn_0': 8, 'block_1/ffn_1': 8}
     """
     groups = find_groups(model)
-    taken = {layer.path for group in groups for layer in group.layers}
+    followed = {id(weights) for weights in dense_groups(model).groups}
+    taken: set[str] = set()
+    readers: dict[str, str] = {}
+    for group in groups:
+        layers = group.layers
+        if id(group.weights) in followed:
+            layers = group.weights.makers
+            readers |= {layer.path: group.name for layer in group.weights.readers}
+        taken |= {layer.path for layer in layers}
     numbers: dict[Kind, dict[str, int]] = {"neurons": {}, "kv_groups": {}}
     for group in groups:
         numbers[group.kind][group.name] = group.hidden_dim
@@ -73,13 +93,17 @@ def explain(model: keras.layers.Layer) -> Explanation:
         if path not in taken and path.rpartition("/")[0] not in attention
     }
     return Explanation(
-        numbers["neurons"], numbers["kv_groups"], {**left_out, **attention}
+        numbers["neurons"],
+        numbers["kv_groups"],
+        {**left_out, **attention},
+        {path: name for path, name in readers.items() if path in left_out},
+        _nothing_in(model),
     )
 
 
 def why_nothing(model: keras.layers.Layer, kind: Kind) -> str:
     """What to say of a model in which nothing of a kind can be pruned: why."""
-    layers, nothing, left_out = "Dense layers", _NOTHING, {}
+    layers, nothing, left_out = "Dense layers", _nothing_in(model), {}
     if kind == "neurons":
         left_out = _left_out(model)
     else:
@@ -92,6 +116,16 @@ def why_nothing(model: keras.layers.Layer, kind: Kind) -> str:
     return f"Its {layers}: {told}{more}. See `keras_idea.explain(model)`."
 
 
+def _nothing_in(model: keras.layers.Layer) -> str:
+    """What to say of a model without any built Dense or attention layer."""
+    if any(is_dense(layer) for layer in walk(model)):
+        return f"It holds no built Dense layer. {_UNBUILT}"
+    what = "Dense, EinsumDense or attention layer, so nothing in it can be pruned."
+    if student_of(model).built:
+        return f"It holds no {what}"
+    return f"It is not built, and holds no Dense layer yet. {_UNBUILT}"
+
+
 def _left_out(model: keras.layers.Layer) -> dict[str, str]:
     """Path of a Dense or EinsumDense layer -> why its outputs are no such neurons."""
     others = {
@@ -99,4 +133,9 @@ def _left_out(model: keras.layers.Layer) -> dict[str, str]:
         for layer in walk(model)
         if isinstance(layer, keras.layers.EinsumDense) and not is_dense(layer)
     }
-    return {**others, **dense_groups(model).left_out}
+    ours = {
+        layer.path: why
+        for layer in walk(model)
+        if isinstance(layer, PlainFFN) and (why := why_not_ours(layer)) is not None
+    }
+    return {**ours, **others, **dense_groups(model).left_out}

@@ -9,7 +9,9 @@ import numpy as np
 
 from keras_idea.finding.find_dense import dense_groups
 from keras_idea.finding.find_heads import find_heads
+from keras_idea.functional.by_numbers import why_not_each_number
 from keras_idea.groups.dense import DenseGroup
+from keras_idea.groups.on_each import name_of
 from keras_idea.groups.probed_layers import end_measuring, is_measured, measure
 from keras_idea.groups.states import held_state, state_of
 from keras_idea.hub.families import is_backbone
@@ -150,7 +152,7 @@ class FFN:
         """
         state = self.state
         if state.live is None and not self.masks_itself:
-            state.see(used_neurons(self.cuts()))
+            state.see(used_neurons(self._own_cuts()))
         return state.mask
 
     @property
@@ -165,7 +167,7 @@ class FFN:
     def kept_neurons(self) -> np.ndarray:
         """Indices of the active neurons, ascending: `NeuronState.kept_neurons`."""
         if self.held_state is None:  # whoever only looks makes none
-            return indices_of(used_neurons(self.cuts()), self.name)
+            return indices_of(used_neurons(self._own_cuts()), self.name)
         return indices_of(self.mask, self.name)
 
     def kernel_cuts(self) -> list[Cut]:
@@ -175,6 +177,17 @@ class FFN:
     def cuts(self) -> list[Cut]:
         """Where its neurons are in the weights, the kernels first."""
         return self.weights.cuts()
+
+    def held_cuts(self) -> list[Cut]:
+        """Where its neurons are in all variables of its layers: what narrowing slices.
+
+        Also in what stays as it is if they are pruned: moving means, frozen biases.
+        """
+        return getattr(self.weights, "held_cuts", self.weights.cuts)()
+
+    def _own_cuts(self) -> list[Cut]:
+        """Where its neurons are in the weights whose zeros say that one is pruned."""
+        return getattr(self.weights, "own_cuts", self.weights.cuts)()
 
     def cuts_with_gradients(self) -> list[Cut]:
         """The cuts in which neurons of zeros may have gradients other than zero.
@@ -264,8 +277,8 @@ def find_ffns(model: keras.layers.Layer) -> list[FFN]:
     These are the FFNs of this package, and FFNs of Dense (or similar EinsumDense)
     layers. The outputs of such a layer must reach Dense layers, and nothing else,
     through operations on each neuron alone. The data is followed through the model,
-    composite layers included. For KerasHub's mixtures of experts, a table says where
-    the FFNs are.
+    composite layers included. In a model without `call`, each model in it is
+    followed alone. For KerasHub's mixtures of experts, a table says where the FFNs are.
 
     Args:
         model: keras.layers.Layer. A built Keras model or layer: functional, Sequential,
@@ -287,7 +300,8 @@ def find_ffns(model: keras.layers.Layer) -> list[FFN]:
     held: dict[int, tuple[keras.layers.Layer, Any, str]] = {}
     for layer in layers:
         if isinstance(layer, (Prunable, PlainFFN)):
-            held[id(layer)] = (layer, layer, layer.path or layer.name)
+            if why_not_ours(layer) is None:
+                held[id(layer)] = (layer, layer, layer.path or layer.name)
         elif is_backbone(layer):
             for ffn in known_ffns(layer):
                 if not ffn.traceable:
@@ -307,6 +321,15 @@ def find_ffns(model: keras.layers.Layer) -> list[FFN]:
         )
         for i, (layer, weights, name) in enumerate(found)
     ]
+
+
+def why_not_ours(layer: keras.layers.Layer) -> str | None:
+    """Why the neurons of an FFN of this package cannot be pruned; None: they can."""
+    shape = 2, layer.hidden_dim
+    why_not = isinstance(layer, PlainFFN) and why_not_each_number(
+        layer.activation, shape
+    )
+    return f"its activation {name_of(layer.activation)} {why_not}" if why_not else None
 
 
 def _quiet(activation: Any) -> bool:

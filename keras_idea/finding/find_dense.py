@@ -20,11 +20,13 @@ _FOUND: weakref.WeakKeyDictionary[keras.layers.Layer, tuple[list, Found]] = (
 
 def dense_groups(model: keras.layers.Layer) -> Found[DenseGroup]:
     """As `find_dense_groups`; a model is followed once, as long as its layers stay."""
-    dense = [layer for layer in walk(model) if is_dense(layer) and layer.built]
-    present = [
+    layers = list(walk(model))
+    dense = [layer for layer in layers if is_dense(layer) and layer.built]
+    present: list = [
         (id(stored_kernel(layer)), layer.lora_enabled, layer.quantization_mode)
         for layer in dense
     ]
+    present += [layer.built for layer in layers]
     known = _FOUND.get(model)
     if known is None or known[0] != present:
         found = _within_configs(model, find_dense_groups(model))

@@ -48,13 +48,17 @@ def find_heads(model: keras.layers.Layer) -> Found[AttentionGroup]:
     hub = {id(p) for layer in layers if _of_hub(layer) for p in walk(layer)}
     for layer in layers:
         if (
-            type(layer) not in ATTENTION_LAYERS
+            not isinstance(layer, ATTENTION_LAYERS)
             or not layer.built
             or layer.path in left_out
+            or (id(layer) in hub and type(layer) not in ATTENTION_LAYERS)
         ):
             continue
         why_not = _why_not(layer)
-        if id(layer) in hub:
+        if type(layer) not in ATTENTION_LAYERS:
+            known = next(k for k in ATTENTION_LAYERS if isinstance(layer, k)).__name__
+            why_not = f"it is a {type(layer).__name__}, a class made from {known}"
+        elif id(layer) in hub:
             why_not = f"it lies in a layer of KerasHub's, {_HELD_BY_HUB}"
         if why_not is None:
             groups.append(_group(layer, holders[id(layer)], None))

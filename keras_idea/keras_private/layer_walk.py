@@ -43,6 +43,27 @@ def student_of(model: Any) -> Any:
     return model.student if distilled else model
 
 
+def has_call(layer: keras.layers.Layer) -> bool:
+    """Whether a layer can be called; a model that is only trained need have no `call`.
+
+    Its `train_step` calls what it holds: an encoder and a decoder, for one.
+    """
+    none = keras.Model.call, keras.layers.Layer.call
+    return getattr(layer.call, "__func__", None) not in none
+
+
+def is_built(layer: keras.layers.Layer) -> bool:
+    """Whether a layer has its variables, itself; of one without `call` they say so."""
+    return layer.built or not has_call(layer)
+
+
+def called_parts(layer: keras.layers.Layer) -> list[keras.layers.Layer]:
+    """The layer, if it can be called; else what it holds that can be."""
+    if has_call(layer):
+        return [layer]
+    return [part for held in sublayers(layer) for part in called_parts(held)]
+
+
 def _walk(layer: Any, seen: set[int]) -> Iterator[Any]:
     if id(layer) in seen:  # held by two others
         return

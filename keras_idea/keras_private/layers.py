@@ -41,6 +41,30 @@ def set_input_dim(layer: keras.layers.Layer, size: int, axis: int = -1) -> None:
     layer._build_shapes_dict = resized
 
 
+def set_last_dim(layer: keras.layers.Layer, size: int) -> None:
+    """Tells any layer that the last axis of what it is called on has another size.
+
+    Of a layer without variables only a file of the model tells it.
+    """
+    shapes = layer._build_shapes_dict or {}
+    ranks = {len(shape) for shape in shapes.values()}
+    spec = layer.input_spec
+    if isinstance(spec, keras.layers.InputSpec) and spec.axes:
+        last = {-1, *(rank - 1 for rank in ranks)}
+        axes = {axis: size if axis in last else n for axis, n in spec.axes.items()}
+        layer.input_spec = keras.layers.InputSpec(
+            ndim=spec.ndim, min_ndim=spec.min_ndim, axes=axes
+        )
+    layer._build_shapes_dict = {
+        name: _resized(shape, size, -1) for name, shape in shapes.items()
+    }
+
+
+def takes_training(layer: keras.layers.Layer) -> bool:
+    """bool, whether a layer's `call` has an argument `training`."""
+    return layer._call_has_training_arg
+
+
 def renew_head_shapes(layer: keras.layers.Layer, heads: int, reads: bool) -> None:
     """Tells what makes (or `reads`) heads how many there are; Dense: the features."""
     axis = -1 if isinstance(layer, keras.layers.Dense) else -2

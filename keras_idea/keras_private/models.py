@@ -46,6 +46,19 @@ def state_is_out(model: keras.Model) -> bool:
     return not getattr(model, "_jax_state_synced", True)
 
 
+def renew_state(model: keras.Model) -> None:
+    """Has a `fit` on jax know the values of a model whose variables are others now.
+
+    The model is in sync. If the next step fails, as it is traced, Keras puts back the
+    values that the last one has left, of the variables that there were then: that error
+    would hide the first.
+    """
+    if getattr(model, "_jax_state", None):
+        names = list(model._jax_state)
+        values = model._get_jax_state(**dict.fromkeys(names, True))
+        model._jax_state = dict(zip(names, values, strict=True))
+
+
 def make_train_function(model: keras.Model, known: bool = False) -> None:
     """Makes a model's train function anew, one that shares no trace with another.
 

@@ -7,6 +7,7 @@ Seen with Keras 3.15.1.
 
 import contextlib
 import dataclasses
+import functools
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
@@ -15,30 +16,59 @@ import keras
 import numpy as np
 from keras.src.backend.common import global_state
 from keras.src.layers import layer as keras_layer
-from keras.src.ops import operation as keras_operation
 
+from keras_idea.keras_private.layer_walk import all_layers, has_call, sublayers
 from keras_idea.keras_private.models import Functional, instead
 from keras_idea.keras_private.variables import begun_as_zeros
 
 #: The arguments of a call, and the named ones.
 Given: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
-
+#: What could not be called on the example, and what it raised.
+Cause: TypeAlias = tuple[keras.Operation, Exception]
 # What stands for a size that a model leaves open: the batch, any other.
 _BATCH, _SIZE = 2, 8
 
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """One operation that was called, often a layer; its arguments are flattened."""
+    """One operation that was called, often a layer, on `(args, kwargs)`."""
 
     operation: keras.Operation
-    arguments: list[Any]
+    given: Given
     outputs: list[keras.KerasTensor]
 
     @property
+    def arguments(self) -> list[Any]:
+        """List of what it was called on, flattened."""
+        return keras.tree.flatten(self.given)
+
+    @property
     def inputs(self) -> list[keras.KerasTensor]:
-        """List of the `KerasTensor`s among the arguments."""
-        return [a for a in self.arguments if isinstance(a, keras.KerasTensor)]
+        """List of the `KerasTensor`s among the arguments, without a layer's mask."""
+        args, named = self.given
+        if isinstance(self.operation, keras.layers.Layer):
+            named = {name: v for name, v in named.items() if name != "mask"}
+        return _tensors((args, named))
+
+    def function(self, training: bool | None = None) -> Callable[..., Any]:
+        """What it does, as a function of tensors in the place of its inputs.
+
+        `training` is what a layer is told; None: nothing.
+        """
+        keys = list(map(id, self.inputs))
+
+        def called(*tensors: Any) -> Any:
+            known = dict(zip(keys, tensors, strict=True))
+            args, named = keras.tree.map_structure(
+                lambda leaf: known.get(id(leaf), leaf), self.given
+            )
+            if isinstance(self.operation, keras.layers.Layer):
+                named.pop("mask", None)
+            if training is not None:
+                named["training"] = training
+            return self.operation.call(*args, **named)
+
+        return called
 
 
 @dataclasses.dataclass
@@ -47,10 +77,15 @@ class Recording:
 
     Attributes:
         calls: list of `Call`, in their order.
-        inputs, outputs: lists of `KerasTensor`, what goes into the layer and comes out.
-        ends: list of `KerasTensor`, what goes into a model in it, and into and out of
-            what could not be looked into.
+        inputs, outputs: lists of `KerasTensor`, what goes into the layer and comes out;
+            of `holders`, into and out of what they hold.
+        ends: list of `KerasTensor`, what goes into a model in it, into and out of what
+            could not be looked into, and into `add_loss`.
         opaque: dict, layers that could not be looked into -> what was raised.
+        holders: list of the layers whose `call` calls nothing that they hold, as it is
+            missing or a stub: somebody else calls that.
+        causes: dict, those layers, and all else that could not be called but of which a
+            graph says what it makes -> the layer or operation that raised, and what.
         read: list of the variables whose values were read by another layer than their
             own, or by a composite layer's call.
         called: dict, each layer that was looked into -> the arguments, and the named
@@ -64,6 +99,8 @@ class Recording:
     opaque: dict[keras.layers.Layer, Exception] = dataclasses.field(
         default_factory=dict
     )
+    holders: list[keras.layers.Layer] = dataclasses.field(default_factory=list)
+    causes: dict[keras.Operation, Cause] = dataclasses.field(default_factory=dict)
     read: list[keras.Variable] = dataclasses.field(default_factory=list)
     called: "dict[keras.layers.Layer, Given]" = dataclasses.field(default_factory=dict)
 
@@ -76,19 +113,25 @@ def record(
     """Calls a layer on symbolic tensors, and records the operations.
 
     No variable changes. A layer of which `looked_into` says no is one operation. So is
-    what cannot be called so, but that is looked into by itself if it is known what it
-    was called on.
+    what cannot be called so, or whose `call` calls nothing that it holds; but what that
+    holds is looked into by itself if it is known what it was called on.
     """
     recording = Recording()
     seen: set[keras.layers.Layer] = set()
-    todo = [layer]
+    todo, models = [layer], {layer}
     recorded = _recorded(recording, looked_into)
-    with keras.StatelessScope(), begun_as_zeros(layer.variables), recorded:
+    with keras.StatelessScope(), begun_as_zeros(layer.variables), recorded as entered:
         while todo:
-            _begin(todo.pop(), layer, recording, training)
-            for opaque in recording.opaque.keys() - seen:
-                seen.add(opaque)
-                todo += [part for part in opaque._layers if looked_into(part)]
+            begun = todo.pop()
+            _begin(begun, recording, training, begun in models)
+            if _calls_nothing(begun, recording, entered):
+                recording.opaque.pop(begun, None)
+                recording.holders.append(begun)
+                models.update(sublayers(begun))
+            for apart in (*recording.opaque, *recording.holders):
+                if apart not in seen:
+                    seen.add(apart)
+                    todo += [part for part in sublayers(apart) if looked_into(part)]
     return recording
 
 
@@ -135,13 +178,25 @@ def _all_fresh(structure: Any) -> Any:
     )
 
 
+def _calls_nothing(
+    layer: keras.layers.Layer, recording: Recording, entered: set[int]
+) -> bool:
+    """Whether a layer's `call` is missing, or a stub: `return x`, for one."""
+    error = recording.opaque.get(layer)
+    if error is not None:
+        return not has_call(layer) or isinstance(error, NotImplementedError)
+    called = entered | {id(call.operation) for call in recording.calls}
+    held = [part for part in all_layers(layer) if part is not layer]
+    return bool(held) and called.isdisjoint(map(id, held))
+
+
 def _begin(
-    layer: keras.layers.Layer,
-    recorded: keras.layers.Layer,
-    recording: Recording,
-    training: bool,
+    layer: keras.layers.Layer, recording: Recording, training: bool, whole: bool
 ) -> None:
-    """Records a call of a layer on what it was built for, if that is known."""
+    """Records a call of a layer on what it was built for, if that is known.
+
+    `whole`: somebody outside calls it, and it is not looked into in another's place.
+    """
     try:
         arguments, named = _example_of(layer)
         if training and layer._call_has_training_arg:
@@ -152,8 +207,9 @@ def _begin(
         recording.opaque.setdefault(layer, error)
         return
     inputs, outputs = _tensors((arguments, named)), _tensors(outputs)
-    if layer is recorded:
-        recording.inputs, recording.outputs = inputs, outputs
+    if whole:
+        recording.inputs += inputs
+        recording.outputs += outputs
     else:
         recording.ends += [*inputs, *outputs]
 
@@ -176,6 +232,8 @@ def _example_of(layer: keras.layers.Layer) -> tuple[tuple, dict[str, Any]]:
 
 
 def _of_shape(shape: Any) -> Any:
+    if shape is None:  # of a call that failed
+        raise ValueError("it is not known what it is called on")
     if isinstance(shape, dict):
         return {name: _of_shape(part) for name, part in shape.items()}
     if shape and not isinstance(shape[0], (int, type(None))):
@@ -191,6 +249,20 @@ def _fresh(tensor: keras.KerasTensor) -> keras.KerasTensor:
     return keras.KerasTensor(shape, tensor.dtype)
 
 
+def _noted_outputs(operation: keras.Operation, given: list[keras.KerasTensor]) -> Any:
+    """What a functional model's graph says that an operation makes of such tensors.
+
+    Of one that cannot be called on the sizes that stand for open ones; None: no graph
+    has it, or on others.
+    """
+    for node in operation._inbound_nodes:
+        noted = [(len(t.shape), t.shape[-1:]) for t in node.input_tensors]
+        if noted == [(len(t.shape), t.shape[-1:]) for t in given]:
+            made = [_fresh(tensor) for tensor in node.outputs]
+            return made[0] if len(made) == 1 else made
+    return None
+
+
 def _tensors(structure: Any) -> list[keras.KerasTensor]:
     leaves = keras.tree.flatten(structure)
     return [leaf for leaf in leaves if isinstance(leaf, keras.KerasTensor)]
@@ -199,10 +271,14 @@ def _tensors(structure: Any) -> list[keras.KerasTensor]:
 @contextlib.contextmanager
 def _recorded(
     recording: Recording, looked_into: Callable[[keras.layers.Layer], bool]
-) -> Iterator[None]:
-    """A scope in which symbolic calls are recorded, instead of noted in the layers."""
+) -> Iterator[set[int]]:
+    """A scope in which symbolic calls are recorded, instead of noted in the layers.
+
+    Yields the `id`s of the layers that were looked into so far.
+    """
     entered: set[int] = set()
     own: list[set[int]] = []  # the variables of the operations under way
+    raising: list[Cause] = []  # on its way out of the layers around it
     current_value = keras.StatelessScope.get_current_value
 
     def get_current_value(self: keras.StatelessScope, variable: Any) -> Any:
@@ -216,9 +292,22 @@ def _recorded(
             return layer.compute_output_spec(*args, **kwargs)
         # A layer's own rule of shapes may not know all that it is called with.
         except Exception:
-            return keras.Operation.compute_output_spec(layer, *args, **kwargs)
+            spec = functools.partial(keras.Operation.compute_output_spec, layer)
+            return or_noted(layer, spec, args, kwargs)
         finally:
             own.pop()
+
+    def or_noted(operation: Any, spec: Callable, args: Any, kwargs: Any) -> Any:
+        """The outputs by a rule of shapes, or as a graph of the model has them."""
+        try:
+            return spec(*args, **kwargs)
+        except Exception as error:
+            cause = recording.causes.setdefault(operation, (operation, error))
+            noted = _noted_outputs(operation, _tensors((args, kwargs)))
+            if noted is None:
+                raising[:] = raising or [cause]
+                raise
+            return noted
 
     def node(
         operation: keras.Operation, call_args: Any, call_kwargs: Any, outputs: Any
@@ -227,7 +316,7 @@ def _recorded(
             # A product with a number counts as sparse, which jax then computes.
             tensor._sparse = False
         if id(operation) not in entered or operation in recording.opaque:
-            given = keras.tree.flatten((call_args, call_kwargs))
+            given = (call_args, call_kwargs)
             recording.calls.append(Call(operation, given, _tensors(outputs)))
 
     def symbolic_call(self: keras.layers.Layer, *args: Any, **kwargs: Any) -> Any:
@@ -240,12 +329,24 @@ def _recorded(
         so_far = len(recording.calls)
         try:
             entered.add(id(self))
-            return self.call(*args, **kwargs)
+            outputs = self.call(*args, **kwargs)
+            raising.clear()  # its own code has taken care of it
+            return outputs
         # As in `_begin`.
         except Exception as error:
             del recording.calls[so_far:]
             recording.opaque[self] = error
+            recording.causes[self] = raising.pop() if raising else (self, error)
             return outputs_of(self, args, kwargs)
+
+    def add_loss(self: keras.layers.Layer, loss: Any) -> None:
+        # Keras's own refuses tensors without numbers.
+        recording.ends += _tensors(loss)
+
+    def operate(self: keras.Operation, *args: Any, **kwargs: Any) -> Any:
+        outputs = or_noted(self, self.compute_output_spec, args, kwargs)
+        node(self, args, kwargs, outputs)
+        return outputs
 
     # With it jax takes the sum of an array and a symbolic tensor for its own.
     as_array = vars(keras.KerasTensor).get("__jax_array__")
@@ -258,11 +359,12 @@ def _recorded(
         with (
             warnings.catch_warnings(action="ignore"),
             instead(keras_layer, "Node", node),
-            instead(keras_operation, "Node", node),
+            instead(keras.Operation, "symbolic_call", operate),
             instead(keras.layers.Layer, "symbolic_call", symbolic_call),
+            instead(keras.layers.Layer, "add_loss", add_loss),
             instead(keras.StatelessScope, "get_current_value", get_current_value),
         ):
-            yield
+            yield entered
     finally:
         if as_array is not None:
             keras.KerasTensor.__jax_array__ = as_array

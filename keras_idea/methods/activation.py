@@ -13,7 +13,13 @@ from keras_idea.functional.activation import (
     importance_of_sums,
 )
 from keras_idea.functional.masks import top_k_mask
-from keras_idea.methods.calibration import Samples, activation_statistics, refitting
+from keras_idea.keras_private.layer_walk import student_of
+from keras_idea.methods.calibration import (
+    Samples,
+    activation_statistics,
+    check_callable,
+    refitting,
+)
 from keras_idea.methods.gather_probe import GatherProbe
 from keras_idea.methods.method import Decision, Job, Method
 from keras_idea.typing import Tensor
@@ -97,6 +103,8 @@ class Activation(Method):
 
     def check(self, jobs: Sequence[Job], model: keras.Model, start: int) -> None:
         """Raises an error if there is nothing to gather from; see `Method.check`."""
+        if self.data is not None:
+            check_callable(student_of(model))
         begin_step = jobs[0].begin_step
         if self.data is None and start >= begin_step:
             raise ArgumentError(

@@ -9,6 +9,7 @@ import numpy as np
 
 from keras_idea.errors import ArgumentError
 from keras_idea.functional.activation import Aggregation, activation_sums
+from keras_idea.keras_private.layer_walk import has_call
 from keras_idea.keras_private.layers import without_remat
 from keras_idea.methods.captures import (
     Capture,
@@ -19,7 +20,12 @@ from keras_idea.methods.captures import (
     capture_of,
 )
 from keras_idea.typing import Tensor
+from keras_idea.validation import what_was_raised
 
+_MUST_BE = (
+    "`data` must be samples of the model's inputs: an array, (x, y), a dict of arrays, "
+    "or batches of such."
+)
 #: Arrays, a dict of them, or batches of either.
 Samples: TypeAlias = Tensor | dict[str, Tensor] | Iterable[Any]
 
@@ -67,6 +73,16 @@ def hidden_statistics(
     """
     batches = _batches(data, padding_mask, batch_size, num_samples)
     return _some(_hidden(model, groups, batches, eager))
+
+
+def check_callable(model: keras.layers.Layer) -> None:
+    """Refuses a model without `call`, which no samples can be run through."""
+    if not has_call(model):
+        raise ArgumentError(
+            f"Model '{model.name}' has no `call`, so a pruning method cannot run it on "
+            "`data`. Use method='sensitivity', or 'activation' without `data` and "
+            "`refit`; or give the model a `call`."
+        )
 
 
 def refitting(
@@ -138,14 +154,19 @@ def _run(
     batches: Iterable[Any],
     eager: bool,
 ) -> list[tuple[np.ndarray, float]] | None:
-    """The sums of what captures find, over all batches; None: there was none."""
+    """The sums of what captures find, over all batches; None: there was none.
+
+    Refuses data that the model cannot be called on.
+    """
+    check_callable(model)
     runner = _Runner(model, captures)
     runner.run_eagerly = eager
     totals = None
     # A rematerialized call would not let the statistics out.
     with without_remat(model):
         for batch in batches:
-            found = runner.predict_on_batch(batch)
+            with calling(model, batch["inputs"]):
+                found = runner.predict_on_batch(batch)
             found = [(sums.astype("float64"), float(n)) for sums, n in found]
             if totals is None:
                 totals = found
@@ -183,26 +204,69 @@ def _batches(
     data: Any, padding_mask: Tensor | None, batch_size: int, num_samples: int
 ) -> Iterator[dict[str, Any]]:
     """Yields dicts of the inputs and of the padding masks, cut to the number."""
-    if isinstance(data, tuple):  # the inputs of (x, y)
+    if isinstance(data, tuple) and data:  # the inputs of (x, y)
         data = data[0]
     if hasattr(data, "shape") or isinstance(data, dict):
-        data = _slices({"inputs": data, "mask": padding_mask}, batch_size)
+        _check_arrays(data, data)
+        batches = _slices({"inputs": data, "mask": padding_mask}, batch_size)
     else:
-        data = ({"inputs": item, "mask": None} for item in data)
+        batches = _iterator(data)
+        batches = ({"inputs": item, "mask": None} for item in batches)
     left = num_samples
-    for batch in data:
+    for batch in batches:
         inputs, mask = batch["inputs"], batch["mask"]
         if isinstance(inputs, (tuple, list)):
-            inputs = inputs[0]  # and not the targets
+            inputs = inputs[0] if inputs else None  # and not the targets
         masks = {} if mask is None else {"padding_mask": mask}
         if isinstance(inputs, dict) and not masks:
             masks = {k: v for k, v in inputs.items() if k.endswith("padding_mask")}
+        _check_arrays(inputs, data)
         batch = {"inputs": inputs, "masks": masks}
         size = len(keras.tree.flatten(inputs)[0])
         yield batch if size <= left else _cut(batch, 0, left)
         left -= size
         if left <= 0:
             return
+
+
+def _iterator(data: Any) -> Iterator[Any]:
+    try:
+        return iter(data)
+    except TypeError:
+        raise ArgumentError(
+            f"{_MUST_BE} Received: an object of type {type(data).__name__}. Call it, "
+            "or make arrays of it, first."
+        ) from None
+
+
+def _check_arrays(inputs: Any, data: Any) -> None:
+    """Refuses inputs in which something is no array with an axis of samples."""
+    wrong = [a for a in keras.tree.flatten(inputs) if not len(getattr(a, "shape", ()))]
+    if wrong:
+        raise ArgumentError(
+            f"{_MUST_BE} Received: a {type(data).__name__} that holds "
+            f"{type(wrong[0]).__name__}. Make arrays of it: numpy.asarray(data)."
+        )
+
+
+@contextlib.contextmanager
+def calling(model: keras.Model, inputs: Any) -> Iterator[None]:
+    """A scope in which a model is called; says of data that it cannot be called on."""
+    try:
+        yield
+    except ArgumentError:
+        raise
+    except (KeyError, TypeError, ValueError) as error:
+        shapes = [tuple(getattr(a, "shape", ())) for a in keras.tree.flatten(inputs)]
+        of = (
+            f"inputs of shape {' and '.join(map(str, shapes))}"
+            if all(shapes)
+            else (f"a {type(inputs).__name__}")
+        )
+        raise ArgumentError(
+            f"Model '{model.name}' cannot be called on `data`. Received: {of} "
+            f"({what_was_raised(error)}). Give samples of the model's inputs."
+        ) from error
 
 
 def _slices(arrays: dict[str, Any], size: int) -> Iterator[dict[str, Any]]:

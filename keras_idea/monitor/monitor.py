@@ -48,7 +48,8 @@ class Monitor(keras.callbacks.Callback):
     - `memory`: of this process on the host; of the devices if the backend reports it.
 
     Args:
-        log_dir: path. The folder of the logs.
+        log_dir: path. The folder of the logs. A relative path counts from the working
+            directory at this call.
         update_every: int >= 1. Optimizer steps between two points. Defaults to 10.
         neurons_every: int >= 1. Optimizer steps between two readings of the neurons. A
             reading syncs the model on JAX. Defaults to 50.
@@ -89,8 +90,9 @@ class Monitor(keras.callbacks.Callback):
         sequence_length: int | None = None,
     ) -> None:
         super().__init__()
-        check_folder("log_dir", log_dir)
-        self.log_dir = os.fspath(log_dir)  # not a Path's: it may be a URL
+        folder = check_folder("log_dir", log_dir)
+        given = os.fspath(log_dir)
+        self.log_dir = given if "://" in given else str(folder)  # a URL stays one
         self.update_every = check_int("update_every", update_every, minimum=1)
         self.neurons_every = check_int("neurons_every", neurons_every, minimum=1)
         self.tokens_per_batch, self.sequence_length = tokens_per_batch, sequence_length

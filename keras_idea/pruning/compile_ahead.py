@@ -168,7 +168,7 @@ def _narrow_step(
 
 def _of_neurons(ffn: FFN, optimizer: keras.Optimizer) -> list[Cut]:
     """How an FFN's neurons lie in all variables of a training run that have them."""
-    found = [each for cut in ffn.cuts() for each in with_slots(optimizer, cut)]
+    found = [each for cut in ffn.held_cuts() for each in with_slots(optimizer, cut)]
     state, track = ffn.state, ffn.state.live
     newest = []
     if track is not None:

@@ -4,6 +4,7 @@ import contextlib
 import os
 import pathlib
 import shutil
+import tempfile
 from collections.abc import Iterator
 
 from keras_idea.checkpoints.files import CheckpointFiles
@@ -13,8 +14,9 @@ from keras_idea.files import TEMPORARY, check_place, replacing
 from keras_idea_cli.locks import is_locked, locked
 from keras_idea_cli.run_files import LAST, LOCK
 
+_CONFIG = "config.toml"
 FILES = (
-    "config.toml",
+    _CONFIG,
     "metrics.csv",
     "run.png",
     "table.md",
@@ -33,18 +35,23 @@ class RunFolder:
     """A folder that holds one run and nothing else.
 
     Args:
-        path: path of the folder; relative to the working directory.
+        path: path of the folder; relative to the working directory of this moment.
+
+    Attributes:
+        path: Path, absolute.
+        shown: str, the path as it was given, for messages.
 
     Example:
     >>> folder = RunFolder("runs/demo")
     >>> folder.check(overwrite=False)  # before any work
     >>> with folder.locked():
-    ...     folder.claim()  # once the run can begin
+    ...     folder.claim("[run]")  # once the run can begin
     ...     folder.write("table.md", "| model | bits/byte |")
     """
 
     def __init__(self, path: str | os.PathLike):
-        self.path = pathlib.Path(path)
+        self.shown = str(pathlib.Path(path))
+        self.path = pathlib.Path(os.path.abspath(path))
 
     def check(self, overwrite: bool = False) -> None:
         """Refuses a folder that may not be written to, with a `RunFolderError`.
@@ -55,18 +62,18 @@ class RunFolder:
         """
         self._check_path()
         found = self._entries()
-        if not found:
+        if all(map(_is_leftover, found)):
             return
         foreign = sorted(entry.name for entry in found if not _ours(entry))
-        if foreign or not (self.path / "config.toml").is_file():
+        if foreign or not (self.path / _CONFIG).is_file():
             holds = foreign[0] if foreign else found[0].name
             raise RunFolderError(
-                f"{str(self.path)!r} is no run folder (it holds {holds!r}) and is "
+                f"{self.shown!r} is no run folder (it holds {holds!r}) and is "
                 "never overwritten. Give another folder with --output."
             )
         if not overwrite:
             raise RunFolderError(
-                f"{str(self.path)!r} holds a run already. Give another folder with "
+                f"{self.shown!r} holds a run already. Give another folder with "
                 "--output, or --overwrite to replace that run."
             )
 
@@ -100,7 +107,7 @@ class RunFolder:
         except BlockingIOError as error:
             raise RunFolderError(
                 "Another process carries out a run in this folder. Received: "
-                f"{str(self.path)!r}, held by {error}. Wait until that run ends, or "
+                f"{self.shown!r}, held by {error}. Wait until that run ends, or "
                 "give another folder with --output."
             ) from None
 
@@ -115,7 +122,7 @@ class RunFolder:
     def unfinished(self) -> pathlib.Path | None:
         """Path of the config of the unfinished run that the folder holds, or None."""
         self._check_path()
-        config = self.path / "config.toml"
+        config = self.path / _CONFIG
         ended = (self.path / LAST).exists() or not config.is_file()
         return None if ended else config
 
@@ -123,10 +130,13 @@ class RunFolder:
         """Path of the folder for the checkpoints of one of the run's trainings."""
         return self.path / "checkpoints" / training.replace(" ", "-")
 
+    def checkpoint_files(self) -> list[CheckpointFiles]:
+        """Of each training of the run that has left some, its checkpoints."""
+        return [CheckpointFiles(path) for path in self.path.glob("checkpoints/*")]
+
     def has_checkpoints(self) -> bool:
         """Whether a training of the run has left a checkpoint, damaged or not."""
-        trainings = self.path.glob("checkpoints/*")
-        return any(CheckpointFiles(folder).names() for folder in trainings)
+        return any(files.names() for files in self.checkpoint_files())
 
     def tensorboard(self, training: str) -> pathlib.Path:
         """Path of the folder for the TensorBoard logs of one of its trainings."""
@@ -139,12 +149,20 @@ class RunFolder:
             if _is_leftover(entry):
                 _remove(entry)
 
-    def claim(self) -> None:
-        """Makes the folder, or empties it of the earlier run."""
+    def claim(self, config: str) -> None:
+        """Makes the folder, or empties it of the earlier run; writes the config.
+
+        If it is killed meanwhile, the earlier run is there whole, or an unfinished run
+        of the earlier config without some of its files: it may be overwritten, or
+        begins again.
+        """
         self.path.mkdir(parents=True, exist_ok=True)
-        for entry in self._entries():
-            if _ours(entry):
+        # What tells that the run is finished goes first, its config never.
+        earlier = [path for path in self._entries() if _ours(path)]
+        for entry in sorted(earlier, key=lambda path: path.name != LAST):
+            if entry.name != _CONFIG:
                 _remove(entry)
+        self.write(_CONFIG, config)
 
     @contextlib.contextmanager
     def replacing(self, name: str, size: int = 0) -> Iterator[pathlib.Path]:
@@ -174,7 +192,7 @@ class RunFolder:
         check_place(
             self.path,
             RunFolderError,
-            f"The run folder {str(self.path)!r} cannot be made",
+            f"The run folder {self.shown!r} cannot be made",
             "Give another folder with --output.",
             folder=True,
         )
@@ -199,7 +217,12 @@ def _is_leftover(entry: pathlib.Path) -> bool:
 
 
 def _remove(entry: pathlib.Path) -> None:
-    if entry.is_dir():
+    if not entry.is_dir():
+        entry.unlink(missing_ok=True)
+    elif _is_leftover(entry):
         shutil.rmtree(entry)
     else:
-        entry.unlink(missing_ok=True)
+        # First out of sight: checkpoints removed in part would be taken for damaged.
+        room = pathlib.Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=entry.parent))
+        os.replace(entry, room / entry.name)
+        shutil.rmtree(room)

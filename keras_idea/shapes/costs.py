@@ -55,7 +55,7 @@ class ShapeCosts:
             if group.kind in shape:
                 target = shape[group.kind]
                 size = size_of(group.kind, target, group.hidden_dim, group.name)
-                for cut in group.cuts():
+                for cut in group.held_cuts():
                     narrow = cut.shape(size)[cut.axis]
                     shapes[id(cut.variable)][cut.axis] = narrow
         if "hidden_dim" in shape:

@@ -7,6 +7,7 @@ from typing import Any
 import keras
 
 from keras_idea.errors import ArgumentError
+from keras_idea.methods.calibration import calling
 
 
 def inputs_of(data: Any) -> Any:
@@ -39,7 +40,8 @@ def loss_of(model: keras.Model, data: Any, batch_size: int) -> float:
     else:
         x, arguments = data, {}
     # The base class's: a KerasHub task's own preprocesses what is data already.
-    found = keras.Model.evaluate(model, x, **arguments, verbose=0, return_dict=True)
+    with calling(model, x):
+        found = keras.Model.evaluate(model, x, **arguments, verbose=0, return_dict=True)
     loss = float(found["loss"])
     return math.inf if math.isnan(loss) else loss
 

@@ -10,7 +10,12 @@ import keras
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import find_groups
 from keras_idea.keras_private.call_context import in_train_step
-from keras_idea.keras_private.models import compilation, make_train_function
+from keras_idea.keras_private.layer_walk import has_call, sublayers
+from keras_idea.keras_private.models import (
+    compilation,
+    make_train_function,
+    renew_state,
+)
 from keras_idea.keras_private.optimizer_parts import innermost
 from keras_idea.typing import Tensor
 
@@ -27,6 +32,7 @@ def swap_train_function(
     `others` is what this returned when the set was changed last, and the present
     function is returned. `known`: `train_step_of` is to find its train step.
     """
+    renew_state(model)
     compiled = compilation(model)
     present = getattr(model, "train_function", None)
     if others is not None and others[0] is compiled:
@@ -72,24 +78,33 @@ def awaiting(gradients: Sequence[Tensor]) -> contextlib.AbstractContextManager:
 
 def _check_values(model: keras.Model) -> None:
     """Refuses a model whose variables get values in the function under way."""
-    values = [variable.value for variable in model.variables]
-    if not all(
-        bool(v.is_initialized()) for v in values if hasattr(v, "is_initialized")
-    ):
-        raise ArgumentError(
-            f"Model '{model.name}' is built inside its first train step, so its "
-            "weights have no values yet. Call it on a batch before `fit`, or begin it "
-            "with `keras.Input`."
-        )
+    if _has_values(model):
+        return
+    empty = model
+    if not has_call(model):
+        empty = next(part for part in sublayers(model) if not _has_values(part))
+    what = "Model" if isinstance(empty, keras.Model) else "Layer"
+    raise ArgumentError(
+        f"{what} '{empty.name}' is built inside its first train step, so its weights "
+        "have no values yet. Call it on a batch before `fit`, or begin it with "
+        "`keras.Input`."
+    )
+
+
+def _has_values(layer: keras.layers.Layer) -> bool:
+    values = [variable.value for variable in layer.variables]
+    return all(bool(v.is_initialized()) for v in values if hasattr(v, "is_initialized"))
 
 
 def at_first_step(model: keras.Model, act: Callable[[], None]) -> Callable[[], None]:
     """Calls `act` when a model's optimizer is first applied, and so all is built.
 
-    On tensorflow alone `fit` builds a model by tracing its train function. `act` may
-    wrap the optimizer's `apply`. The function that is returned calls it off.
+    On tensorflow alone `fit` builds a model by tracing its train function. It is made
+    anew, as one that was traced in an earlier `fit` calls no Python. `act` may wrap the
+    optimizer's `apply`. The function that is returned calls it off.
     """
     optimizer = innermost(model.optimizer)
+    make_train_function(model)
 
     def apply(
         grads: list[Tensor], trainable_variables: Iterable[keras.Variable] | None = None

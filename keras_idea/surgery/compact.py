@@ -15,7 +15,7 @@ from keras_idea.hub.same_function import (
     check_same_outputs,
     outputs_of,
 )
-from keras_idea.keras_private.layer_walk import student_of, walk
+from keras_idea.keras_private.layer_walk import is_built, student_of, walk
 from keras_idea.keras_private.layers import retrack_parameters
 from keras_idea.keras_private.models import (
     compile_arguments,
@@ -106,7 +106,7 @@ def narrowed(
             "it has trained: compact(distiller.student)."
         )
     _warn_of_nothing(model, ffns)
-    if not model.built:
+    if not is_built(model):
         raise ArgumentError(
             f"Model '{model.name}' is not built, so there is nothing to copy. Call "
             "it on data, or `model.build(input_shape)`, first."
@@ -123,7 +123,7 @@ def narrowed(
     check_width_in_code(model, cut)
     prove(model, [ffn for ffn in cut if ffn.kind == "kv_groups"])
     narrow = Copier().layer(model)
-    if not narrow.built:
+    if not is_built(narrow):
         narrow.build_from_config(model.get_build_config())
         narrow.built = True  # as Keras's own loading does
     retrack_parameters(walk(narrow))

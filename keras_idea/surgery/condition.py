@@ -18,7 +18,7 @@ from keras_idea.finding.find import FFN, Kind, find_groups
 from keras_idea.hub.families import check_family, is_backbone
 from keras_idea.hub.rebuild import check_rebuildable
 from keras_idea.keras_private.around import layers_around
-from keras_idea.keras_private.layer_walk import walk
+from keras_idea.keras_private.layer_walk import has_call, walk
 from keras_idea.keras_private.optimizer_parts import innermost, parts
 from keras_idea.keras_private.optimizer_variables import trained_variables
 from keras_idea.keras_private.user_warning import warn_user
@@ -44,6 +44,15 @@ _HOLDERS: dict[Kind, str] = {
 }
 
 
+def check_compiled(model: keras.Model) -> None:
+    """Refuses a model without an optimizer."""
+    if getattr(model, "optimizer", None) is None:
+        raise ArgumentError(
+            f"Model '{model.name}' is not compiled with an optimizer. Call "
+            "`model.compile(optimizer=..., loss=...)` before `fit`."
+        )
+
+
 def check_trainable(
     model: keras.Model, groups: Groups = None, kinds: Sequence[Kind] = ("neurons",)
 ) -> list[FFN]:
@@ -51,11 +60,6 @@ def check_trainable(
 
     Returns the FFNs, one at least, of these kinds that `groups` takes.
     """
-    if getattr(model, "optimizer", None) is None:
-        raise ArgumentError(
-            f"Model '{model.name}' is not compiled with an optimizer. Call "
-            "`model.compile(optimizer=..., loss=...)` before `fit`."
-        )
     all_found = find_groups(model, kinds)
     ffns = [ffn for ffn in all_found if groups is None or groups(ffn)]
     _check_plain(model)
@@ -75,9 +79,12 @@ def check_trainable(
                 f"{why_nothing(model, kind)}"
             )
     if not all(ffn.built for ffn in ffns):
+        cure = "Call it on data, or `model.build(input_shape)`,"
+        if not has_call(model):
+            cure = "Begin each model in it with `keras.Input`, or call it on data,"
         raise ArgumentError(
             f"Model '{model.name}' is not built, so there are no neurons to rank yet. "
-            "Call it on data, or `model.build(input_shape)`, before training begins."
+            f"{cure} before training begins."
         )
     frozen = [ffn.name for ffn in ffns if not all(k.trainable for k in ffn.kernels)]
     if frozen:

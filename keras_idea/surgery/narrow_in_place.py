@@ -11,7 +11,11 @@ from keras_idea.hub.ffn import known_ffns
 from keras_idea.keras_private.around import layers_around
 from keras_idea.keras_private.layer_walk import all_layers, sublayers
 from keras_idea.keras_private.layers import retrack_parameters
-from keras_idea.keras_private.models import make_train_function, renew_shapes
+from keras_idea.keras_private.models import (
+    make_train_function,
+    renew_shapes,
+    renew_state,
+)
 from keras_idea.signals import held_back
 from keras_idea.step.replicas import scope_of
 from keras_idea.surgery.condition import backbones_of, check_at_rest, layers_of
@@ -69,7 +73,7 @@ def narrow_to(
         for ffn, kept in pairs:
             ffn.state.full_dim = ffn.full_dim
             undo.callback(ffn.weights.set_hidden_dim, ffn.hidden_dim)
-            for cut in [*ffn.cuts(), *ffn.state.cuts()]:
+            for cut in [*ffn.held_cuts(), *ffn.state.cuts()]:
                 undo.callback(narrow_variable(optimizer, cut, kept))
             ffn.weights.set_hidden_dim(kept.shape[-1])
         undo.pop_all()  # all are narrow: nothing is put back
@@ -145,6 +149,7 @@ def refresh(model: keras.Model) -> None:
     again.
     """
     retrack_parameters(all_layers(model))
+    renew_state(model)
     for part in all_layers(model):
         if getattr(part, "train_function", None) is not None:
             make_train_function(part)

@@ -19,7 +19,7 @@ from keras_idea.finding.find_heads import ATTENTION_LAYERS
 from keras_idea.groups.dense import called_in, is_dense
 from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.hub.ffn import known_ffns
-from keras_idea.keras_private.layer_walk import sublayers, walk
+from keras_idea.keras_private.layer_walk import has_call, sublayers, walk
 from keras_idea.keras_private.layers import config_number, set_config_number
 from keras_idea.keras_private.models import Functional, made_of_tensors
 from keras_idea.keras_private.symbolic import Given, call_like
@@ -74,11 +74,13 @@ def set_widths(
     own, stuck = list(_of_own_classes(model)), []
     calls = called_in(model) if own else {}
     for layer in own:
-        # A config may hold those of blocks in it, a backbone's does not.
-        parts = [] if is_backbone(layer) else list(walk(layer))[1:]
+        parts = list(walk(layer))[1:]
+        if is_backbone(layer):  # its config holds those of backbones in it alone
+            parts = [part for part in parts if is_backbone(part)]
         for block in reversed(parts):
             # Keras's own layers were told when they were narrowed.
             told = type(block).__module__.startswith("keras.")
+            told |= is_backbone(block) and bool(known_ffns(block))
             if not told and not isinstance(block, _FFNS) and _shapes(block):
                 _follow(block, widths, changed, calls)
         if not _follow(layer, widths, changed, calls):
@@ -149,6 +151,9 @@ def _of_own_classes(layer: keras.layers.Layer) -> Iterator[keras.layers.Layer]:
             yield from _of_own_classes(sublayer)
     elif any(is_dense(part) or isinstance(part, _PRUNED) for part in walk(layer)):
         yield layer
+        if not has_call(layer):  # the models in it are saved each by itself
+            for sublayer in sublayers(layer):
+                yield from _of_own_classes(sublayer)
 
 
 def _is_of_tensors(layer: keras.layers.Layer) -> bool:
@@ -192,6 +197,8 @@ def _built_like(
     made: keras.layers.Layer, layer: keras.layers.Layer, given: Given | None
 ) -> bool:
     """Whether a layer could be built on what another was called on."""
+    if not has_call(layer):  # nothing builds what does not begin with inputs
+        return len(made.variables) == len(layer.variables)
     with _untouched(), contextlib.suppress(Exception):
         call_like(made, layer, given)
         return made.built

@@ -41,7 +41,7 @@ def paired_variables(
     """
     cuts: dict[int, list[Kept]] = {}
     for ffn, neurons in kept:
-        for cut in ffn.cuts():
+        for cut in ffn.held_cuts():
             cuts.setdefault(id(cut.variable), []).append((neurons, cut))
     old, new = plain_variables(model), narrow.variables
     pairs = [(a, b, cuts.get(id(a), [])) for a, b in zip(old, new, strict=False)]

@@ -16,7 +16,7 @@ from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN
 from keras_idea.groups.attention import AttentionGroup
 from keras_idea.groups.dense import DenseGroup
-from keras_idea.keras_private.layer_walk import student_of
+from keras_idea.keras_private.layer_walk import called_parts, student_of, walk
 from keras_idea.keras_private.symbolic import example_arrays
 from keras_idea.layers.cut import Cut
 from keras_idea.signals import held_back
@@ -27,7 +27,7 @@ from keras_idea.typing import Tensor
 class _Asked(keras.Model):
     """A model in evaluation mode, whose `predict` traces nothing of the model's own."""
 
-    def __init__(self, model: keras.Model) -> None:
+    def __init__(self, model: keras.layers.Layer) -> None:
         super().__init__(name="asked")
         self.model = model
         self.built = True  # else Keras calls it once, operation by operation
@@ -40,17 +40,29 @@ def prove(model: keras.Model, ffns: Sequence[FFN]) -> None:
     """Takes a neuron out of each FFN of Dense layers in two ways, and compares.
 
     Of each attention layer a key/value head with its query heads. The model, in sync,
-    is left as it was. Nothing is proved of a model whose inputs are not known, that
-    cannot be called on them, or whose outputs are random, nor where several processes
-    train. Refuses an FFN of which the two ways give different outputs.
+    is left as it was, its random numbers too. Nothing is proved of a model whose inputs
+    are not known or that cannot be called on them, nor where several processes train.
+    Of one without `call` each model in it is asked. Refuses an FFN of which the
+    two ways give different outputs.
     """
     provable = DenseGroup, AttentionGroup
     found = [ffn for ffn in ffns if isinstance(ffn.weights, provable)]
-    inputs = example_arrays(student_of(model)) if found else None
-    if inputs is None or processes.count() > 1:
+    if processes.count() > 1:
+        return
+    for part in called_parts(student_of(model)):
+        inside = set(map(id, walk(part)))
+        theirs = [f for f in found if inside.issuperset(map(id, f.layers))]
+        if theirs:
+            _prove(model, part, theirs)
+
+
+def _prove(model: keras.Model, part: keras.layers.Layer, found: Sequence[FFN]) -> None:
+    """As `prove`, of FFNs in a part of a model that can be called."""
+    inputs = example_arrays(part)
+    if inputs is None:
         return
     with scope_of(model):
-        asked = _Asked(student_of(model))
+        asked = _Asked(part)
     try:
         if _same(asked, inputs, found) is not False:
             return
@@ -114,7 +126,15 @@ def _put(cut: Cut, neuron: int, value: Tensor | float) -> None:
 
 
 def _answers(asked: keras.Model, inputs: Any) -> list[np.ndarray]:
-    return keras.tree.flatten(asked.predict_on_batch(inputs))
+    """What the model answers, with the same random numbers each time."""
+    weights = set(map(id, asked.weights))
+    seeds = [v for v in asked.variables if id(v) not in weights]
+    before = [keras.ops.copy(seed.value) for seed in seeds]
+    try:
+        return keras.tree.flatten(asked.predict_on_batch(inputs))
+    finally:
+        for seed, value in zip(seeds, before, strict=True):
+            seed.assign(value)
 
 
 def _equal(some: list[np.ndarray], others: list[np.ndarray]) -> bool:

@@ -5,18 +5,39 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_idea.groups.dense import activation_of, follow_model, is_dense
+from keras_idea.groups.dense import follow_model, is_dense
 from keras_idea.keras_private.layer_walk import walk
-from keras_idea.keras_private.symbolic import Call
+from keras_idea.keras_private.layers import stored_kernel
+from keras_idea.keras_private.symbolic import Call, record
 
 
 def calls_of(model: keras.layers.Layer) -> list[Call] | None:
     """All calls in a model, in their order; None: not all of it can be followed."""
-    dense = [layer for layer in walk(model) if is_dense(layer) and layer.built]
-    recordings = [*follow_model(model), *map(activation_of, dense)]
+    recordings = follow_model(model)
     if any(recording.opaque for recording in recordings):
         return None
-    return [call for recording in recordings for call in recording.calls]
+    calls = [call for recording in recordings for call in recording.calls]
+    functions = [
+        (call.operation.activation, call.inputs[0].shape)
+        for call in calls
+        if type(call.operation) is keras.layers.Activation
+    ]
+    functions += [
+        (layer.activation, (2, stored_kernel(layer).shape[-1]))
+        for layer in walk(model)
+        if is_dense(layer) and layer.built
+    ]
+    return calls + [call for function in functions for call in _calls_in(*function)]
+
+
+def _calls_in(activation: Any, shape: tuple[int, ...]) -> list[Call]:
+    """The calls in an activation; none of a backend's own function, or of a layer."""
+    if isinstance(activation, keras.layers.Layer):
+        return []  # it would be built for this shape
+    layer = keras.layers.Activation(activation, name="activation")
+    layer.build(shape)
+    recording = record(layer, lambda part: part is layer)
+    return [] if recording.opaque else recording.calls
 
 
 def first_difference(some: list[Call] | None, others: list[Call] | None) -> str | None:

@@ -12,6 +12,9 @@ import keras
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN
 from keras_idea.groups.dense import DenseGroup
+from keras_idea.hub.families import is_backbone
+from keras_idea.hub.ffn import known_ffns
+from keras_idea.keras_private.layer_walk import walk
 from keras_idea.keras_private.layers import set_config_number
 from keras_idea.keras_private.variables import shaped
 from keras_idea.signals import held_back
@@ -69,16 +72,22 @@ def _narrower(
 
     Yields the blocks whose configs cannot follow.
     """
+    backbones = [layer for layer in walk(model) if is_backbone(layer)]
+    known = [ffn for backbone in backbones for ffn in known_ffns(backbone)]
     with contextlib.ExitStack() as scopes:
+        for each in known:
+            scopes.callback(each.tell_width)  # once the widths are as before
         widths = set()
         for ffn, width in targets:
             wide, held = ffn.hidden_dim, ffn.held_state
             widths |= {(wide, width), (held and held.full_dim or wide, width)}
             states = held.cuts() if held and ffn.masks_itself else []
-            for cut in [*ffn.cuts(), *states]:
+            for cut in [*ffn.held_cuts(), *states]:
                 scopes.enter_context(shaped(cut.variable, cut.shape(width)))
             scopes.callback(ffn.weights.set_hidden_dim, wide)
             ffn.weights.set_hidden_dim(width)
+        for each in known:
+            each.tell_width()
         changed, stuck = set_widths(model, widths)
         for layer, name, number in changed:
             scopes.callback(set_config_number, layer, name, number)

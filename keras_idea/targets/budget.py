@@ -139,7 +139,7 @@ def costs_of(
     """
     wide = {id(variable): tuple(variable.shape) for variable in _plain_weights(model)}
     multiplied = set(map(id, matrices(student_of(model))))
-    cuts = [(place, cut) for place, ffn in enumerate(ffns) for cut in ffn.cuts()]
+    cuts = [(place, cut) for place, ffn in enumerate(ffns) for cut in ffn.held_cuts()]
 
     def costs(widths: Sequence[int]) -> Costs:
         shapes = {key: list(shape) for key, shape in wide.items()}

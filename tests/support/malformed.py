@@ -65,8 +65,7 @@ def make_unfinished(folder):
     model.optimizer.build(model.trainable_variables)
     model.optimizer.iterations.assign(4)
     run = RunFolder(folder / "runs/tiny")
-    run.claim()
-    run.write("config.toml", config.to_toml())
+    run.claim(config.to_toml())
     recorder = Recorder(
         "pruned", Sizes(32), learning_rate(config.optimizer, config.budget), Bits()
     )

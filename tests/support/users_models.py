@@ -192,7 +192,7 @@ USERS_MODELS = {
     sequential: [WIDTH],
     blocks_in_a_list: [WIDTH, WIDTH, WIDTH],
     shared_blocks: [WIDTH, WIDTH],
-    batch_norm_inside: [6],
+    batch_norm_inside: [WIDTH, 6],
     two_towers: [WIDTH, WIDTH],
     lora_removed: [24, 24],
 }

@@ -17,6 +17,7 @@ from keras_idea.data.text.sources import TextSource
 from keras_idea.data.text.vocabulary import Vocabulary
 from keras_idea.data.tokens.cache import TokenCache
 from keras_idea.extras import require
+from keras_idea.files import check_folder
 from keras_idea.validation import plural
 
 TRAIN, HELD_OUT = "to train on", "held out"
@@ -51,6 +52,9 @@ class ChatText:
     on_long: OnLong = "skip"
     validation: TextSource | None = None
     validation_fraction: float = 0.05
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "cache", check_folder("cache", self.cache))
 
     def of_family(self, family: str) -> "ChatText":
         """The same conversations, for models of another KerasHub family."""

@@ -6,12 +6,15 @@ import pathlib
 from collections.abc import Iterator, Sequence
 from types import ModuleType
 
+from keras_idea.data.text.file_streams import BYTE_ORDER_MARK
 from keras_idea.data.text.readers import field_of
 from keras_idea.data.text.records import POLICIES, ReadLog
 from keras_idea.data.text.sources import place_of
 from keras_idea.errors import TextError
 from keras_idea.extras import require
 from keras_idea.validation import check_choice, check_int
+
+_MARK = BYTE_ORDER_MARK.decode()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +108,7 @@ class StreamedDataset:
 
     def _records(self, datasets: ModuleType) -> Iterator[object]:
         files = self.data_files
-        yield from datasets.load_dataset(
+        found = datasets.load_dataset(
             self.name,
             self.config,
             split=self.split,
@@ -113,6 +116,10 @@ class StreamedDataset:
             revision=self.revision,
             streaming=True,
         )
+        # Of text files alone: of others it leaves the byte order mark out itself.
+        if found.info.builder_name == "text":
+            found = map(_unmarked, found)
+        yield from found
 
     def key(self) -> dict:
         """Returns what the documents depend on: the arguments, and local files.
@@ -130,3 +137,8 @@ class StreamedDataset:
             if f.is_file()
         ]
         return {**dataclasses.asdict(self), "files": sorted(places)}
+
+
+def _unmarked(record: dict[str, str]) -> dict[str, str]:
+    """A line of a text file without the mark that some editors write first."""
+    return {name: text.removeprefix(_MARK) for name, text in record.items()}

@@ -35,7 +35,9 @@ class TextSource:
     are read recursively, in sorted order of their files' paths, without hidden files.
 
     Args:
-        paths: str, path or sequence of them. Files and folders, read in turn.
+        paths: str, path or sequence of them. Files and folders, read in turn. Relative
+            paths count from the working directory at this call. A byte order mark at
+            the start of a file is left out.
         field: str. Key or column of the text in a record. Defaults to "text".
         split: str. What a document of a text file is: "file" (all of it), "paragraphs"
             (separated by blank lines) or "lines". Defaults to "file".
@@ -72,6 +74,8 @@ class TextSource:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "paths", _each(self.paths))
+        # Relative paths count from here, also if they are read somewhere else.
+        object.__setattr__(self, "_here", os.getcwd())
         check_choice("split", self.split, SPLITS)
         check_choice("on_bad", self.on_bad, POLICIES)
         check_int("max_characters", self.max_characters, minimum=1)
@@ -79,7 +83,10 @@ class TextSource:
 
     def files(self) -> list[pathlib.Path]:
         """Returns a list of the files' `pathlib.Path`, in the order they are read."""
-        files = [file for path in _each(self.paths) for file in self._files_of(path)]
+        here = vars(self)["_here"]
+        root = pathlib.Path("" if os.getcwd() == here else here)
+        paths = [root / path for path in _each(self.paths)]
+        files = [file for path in paths for file in self._files_of(path)]
         if not files:
             raise TextError("No text: `paths` is empty. Give a file or a folder.")
         return files

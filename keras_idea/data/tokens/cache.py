@@ -37,7 +37,7 @@ class TokenCache:
             its own sum. Defaults to "contents".
 
     Attributes:
-        path: pathlib.Path. The folder.
+        path: pathlib.Path. The folder, absolute.
         index: dict. Contents of `index.json`: "documents", "tokens", "bad_records",
             "vocabulary_size", "end_id", "key" and "shards".
         fingerprint: str. Equal for caches with equal shards.
@@ -52,7 +52,7 @@ class TokenCache:
     """
 
     def __init__(self, path: str | os.PathLike, verify: Verify = "contents") -> None:
-        self.path = pathlib.Path(path)
+        self.path = pathlib.Path(os.path.abspath(path))
         check_choice("verify", verify, VERIFY)
         self.index = _read_index(self.path)
         self.dtype = np.dtype(self.index["dtype"])

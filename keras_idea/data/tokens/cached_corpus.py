@@ -20,6 +20,7 @@ from keras_idea.data.tokens.interfaces import (
 )
 from keras_idea.data.tokens.packing import PackedWindows
 from keras_idea.extras import require
+from keras_idea.files import check_folder
 
 # Batches that are read ahead of training.
 _AHEAD = 16
@@ -55,6 +56,9 @@ class Documents:
     validation_fraction: float = 0.05
     sample_bytes: int = 16_000_000
     name: str = "corpus"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "cache", check_folder("cache", self.cache))
 
     def sample(self) -> bytes:
         """Returns the first documents, as bytes, to train a tokenizer on."""

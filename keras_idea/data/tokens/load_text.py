@@ -13,6 +13,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from keras_idea.data.text.file_streams import BYTE_ORDER_MARK
 from keras_idea.data.text.held_out import held_out_files, name_hash
 from keras_idea.data.text.sources import is_hidden
 from keras_idea.data.tokens.corpus import Corpus
@@ -148,7 +149,10 @@ def _read_files(
 
 
 def _read(path: pathlib.Path, max_bytes: int) -> bytes | None:
-    """The first `max_bytes` bytes of a file, or None if they are no UTF-8."""
+    """The first `max_bytes` bytes of a file, or None if they are no UTF-8.
+
+    Without the byte order mark that some editors write first.
+    """
     try:
         with path.open("rb") as file:
             data = file.read(max_bytes)
@@ -159,7 +163,7 @@ def _read(path: pathlib.Path, max_bytes: int) -> bytes | None:
         codecs.getincrementaldecoder("utf-8")().decode(data, final=False)
     except UnicodeDecodeError:
         return None
-    return data
+    return data.removeprefix(BYTE_ORDER_MARK)  # which is no text
 
 
 def _excluded(relative: pathlib.PurePath) -> bool:

@@ -42,7 +42,6 @@ class RunConfig:
         table_conflicts.check_heads(self.model, self.pruning)
         table_conflicts.check_accumulation(data, optimizer, self.pruning, run)
         table_conflicts.check_sequences(data, optimizer, self.distribution)
-        table_conflicts.check_paths(self.model, run)
         table_conflicts.check_text(self.model, data, self.corpus, self.chat)
         table_conflicts.check_validations(self.budget, run)
         table_conflicts.check_checkpoints(run)
@@ -77,10 +76,16 @@ class RunConfig:
     def changes_from(self, other: "RunConfig") -> str:
         """The first key that differs from another run, with both values, or "".
 
-        Where the results go does not count, nor on which devices they are computed.
+        Where the results go does not count, nor on which devices, and in how many parts
+        of a step, they are computed.
         """
+        parts = dataclasses.replace(
+            other.optimizer, gradient_accumulation_steps=self.micro_batches
+        )
         same_place = dataclasses.replace(
-            other.with_output(self.run.output), distribution=self.distribution
+            other.with_output(self.run.output),
+            distribution=self.distribution,
+            optimizer=parts,
         )
         here, there = map(dataclasses.asdict, (self, same_place))
         for table, values in here.items():

@@ -5,7 +5,6 @@ raises a `ConfigError` that names both keys and what to set.
 """
 
 import math
-import pathlib
 from collections.abc import Iterable, Sequence
 
 from keras_idea.errors import ConfigError
@@ -105,17 +104,6 @@ def check_sequences(
             f"data axis: data.{data.told('batch_size')} / optimizer."
             f"{optimizer.told(_PARTS)} = {at_once}. Received: data={rows}. Set "
             f"`data.batch_size` to {sequences}{_or_near('data', at_once, rows)}."
-        )
-
-
-def check_paths(model: ModelConfig, run: RunSettings) -> None:
-    """Nothing that is read is replaced."""
-    preset, output = model.preset, pathlib.Path(run.output).resolve()
-    if preset is not None and output in pathlib.Path(preset).resolve().parents:
-        raise ConfigError(
-            "`model.preset` must not be inside run.output, which the run may replace. "
-            f"Received: preset={preset!r}, with run.{run.told('output')}. Set "
-            "`run.output` to another folder."
         )
 
 

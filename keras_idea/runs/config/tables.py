@@ -20,7 +20,8 @@ _DTYPES = ("float32", "bfloat16", "float16", *_MIXED)
 class DataConfig(fields.Table):
     """`[data]`: the text, held in memory (`[corpus]` is for more), and how it is cut.
 
-    A relative path counts from the working directory.
+    A relative path counts from the working directory. A folder of text must not hold
+    the run folder.
     """
 
     table = "data"

@@ -19,6 +19,7 @@ from keras_idea.runs.models.footprint import (
 from keras_idea.runs.models.learning_rate import learning_rate
 from keras_idea.runs.models.narrow_sizes import linear_in_sizes, narrow_sizes
 from keras_idea.runs.models.outlines import Outlines, outlines
+from keras_idea.runs.places import check_places
 from keras_idea.runs.plan.compiled_step import CompiledStep, compiled_steps
 from keras_idea.runs.plan.target_devices import Target
 from keras_idea.runs.run_folder import RunFolder
@@ -114,6 +115,7 @@ def plan(
     recovery 5 (8, 8)
     narrow from scratch 12 (8, 8)
     """
+    check_places(config)
     outline, text = _outline(config, read_text)
     wide, parts = outline.at_start, config.distribution.size[1]
     narrow = narrow_sizes(config.model, wide, outline.make, parts)

@@ -16,6 +16,7 @@ from keras_idea.runs.train.devices import own_rows, share_of, spread
 from keras_idea.runs.train.recorder import Recorder, ShortBar
 from keras_idea.runs.train.room import results_bytes
 from keras_idea.runs.train.run import Run
+from keras_idea.runs.train.take_folder import text_identity
 from keras_idea.runs.train.teacher import taught
 
 
@@ -82,7 +83,7 @@ def _checkpoint_of(run: Run, recorder: Recorder) -> Checkpoint:
         every=(settings.checkpoint_every or every) // every,
         keep=settings.keep_checkpoints,
         stateful={"recorder": recorder},
-        identity={"text": run.models.corpus.fingerprint()},
+        identity=text_identity(run.models.corpus.fingerprint()),
     )
     if not (run.folder.path / run.models.saved_as).exists():
         checkpoint.reserve = results_bytes(run)

@@ -46,7 +46,7 @@ def opening_lines(run: Run) -> str:
         f"{'time' if times == 1 else 'times'}",
         f"Vocabulary: {plural(len(corpus.token_bytes), 'token')}, "
         f"{corpus.train_bytes_per_token():.2f} bytes per token",
-        f"Backend: {keras.backend.backend()}. Run folder: {run.folder.path}",
+        f"Backend: {keras.backend.backend()}. Run folder: {run.folder.shown}",
     ]
     if times > _PASSES:
         steps = int(_PASSES / times * run.timeline.total)

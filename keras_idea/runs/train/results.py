@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import pathlib
 import platform
 from collections.abc import Mapping, Sequence
 
@@ -128,7 +129,7 @@ def written_text(run: Run, narrow: keras.Model, prompt: str) -> str:
 
 def how_to_load(run: Run, prompt: str) -> str:
     """What to type to use the preset that a run has left, without this package."""
-    preset = run.folder.path / "preset"
+    preset = pathlib.Path(run.folder.shown) / "preset"
     return (
         f"The narrow model is a stock KerasHub model, in {preset}/. It needs no "
         "keras_idea:\n\n"

@@ -22,16 +22,17 @@ from keras_idea.hub.inputs import token_inputs
 from keras_idea.models.dtype import compute_in
 from keras_idea.report import ResultRow
 from keras_idea.report.table import print_table, to_json, to_markdown
-from keras_idea.runs.config import RunConfig
+from keras_idea.runs.config import RunConfig, load_config
 from keras_idea.runs.config.sizes import Sizes
 from keras_idea.runs.models.build import pruning
+from keras_idea.runs.places import check_places
 from keras_idea.runs.run_folder import RunFolder
 from keras_idea.runs.train import devices, results
 from keras_idea.runs.train.fitting import fit, monitor_of, recorder_of
 from keras_idea.runs.train.prepare import opening_lines, prepare
 from keras_idea.runs.train.room import results_bytes
 from keras_idea.runs.train.run import ALONE, NARROW, SCRATCH, TEACHER, Run
-from keras_idea.runs.train.take_folder import take_folder
+from keras_idea.runs.train.take_folder import is_of_text, take_folder
 from keras_idea.runs.train.teacher import load_teacher, teacher_bits
 from keras_idea.surgery import compact
 
@@ -48,7 +49,8 @@ def train(config: RunConfig, overwrite: bool = False) -> list[ResultRow]:
 
     Args:
         config: `RunConfig`.
-        overwrite: bool, whether an earlier run in the folder may be replaced.
+        overwrite: bool, whether another run in the folder, or a finished one, may be
+            replaced. This run goes on there if it is not finished.
 
     Returns:
         List of `ResultRow`: the teacher, if there is one, then as `results.rows`.
@@ -56,7 +58,7 @@ def train(config: RunConfig, overwrite: bool = False) -> list[ResultRow]:
 
     Raises:
         ConfigError: if the model cannot be made: keras_hub is missing, say, or a
-            preset cannot be loaded.
+            preset cannot be loaded. If the run would read what it writes.
         MissingPackage: if a package of an extra that the run needs is not installed.
         ProcessError: if the processes are not of one mind.
         DiskError: if something cannot be written, or there is no room for it.
@@ -74,19 +76,22 @@ def train(config: RunConfig, overwrite: bool = False) -> list[ResultRow]:
     """
     for package in _PACKAGES:
         require(package, "Carrying out a run", "cli")
+    check_places(config)
     devices.join_mesh(config)
     folder = RunFolder(config.run.output)
     with contextlib.ExitStack() as stack:
         goes_on = processes.from_first(
             lambda: take_folder(folder, config, overwrite, stack)
         )
-        return _carry_out(config, folder, goes_on)
+        return _carry_out(config, folder, goes_on, overwrite)
 
 
-def _carry_out(config: RunConfig, folder: RunFolder, goes_on: bool) -> list[ResultRow]:
+def _carry_out(
+    config: RunConfig, folder: RunFolder, goes_on: bool, overwrite: bool
+) -> list[ResultRow]:
     run = devices.first_then_others(lambda: _prepare(config, folder))
     processes.check_same({"the text": run.models.corpus.fingerprint()})
-    processes.from_first(lambda: _claim(run, goes_on))
+    processes.from_first(lambda: _claim(run, goes_on, overwrite))
     devices.check_shared(folder.path)
     narrow = _train_and_prune(run)
     if config.distillation.compare_without and run.teacher is not None:
@@ -109,13 +114,23 @@ def _prepare(config: RunConfig, folder: RunFolder) -> Run:
     return dataclasses.replace(run, teacher=teacher, distribution=distribution)
 
 
-def _claim(run: Run, goes_on: bool) -> None:
+def _claim(run: Run, goes_on: bool, overwrite: bool) -> None:
+    folder, config = run.folder, run.config
+    if goes_on and overwrite:
+        goes_on = is_of_text(folder, run.models.corpus.fingerprint())
     if not goes_on:
-        run.folder.claim()
-        run.folder.write("config.toml", run.config.to_toml())
+        folder.claim(config.to_toml())
+    elif load_config(folder.unfinished()) != config:  # on other devices, say
+        folder.write("config.toml", config.to_toml())
     print(opening_lines(run), flush=True)
-    if goes_on and not run.folder.has_checkpoints():
-        print(f"No checkpoint yet in {run.folder.path}: starting at step 0", flush=True)
+    if goes_on and overwrite:
+        print(
+            f"The run in {folder.shown} is unfinished, so it resumes: --overwrite does "
+            "not replace it. Delete that folder to begin again.",
+            flush=True,
+        )
+    if goes_on and not folder.has_checkpoints():
+        print(f"No checkpoint yet in {folder.shown}: starting at step 0", flush=True)
 
 
 def _train_and_prune(run: Run) -> keras.Model | None:
@@ -180,7 +195,7 @@ def _on_one_device(run: Run) -> keras.Model:
             return model
     raise RunFolderError(
         "The trained model is put together from the last checkpoint, which is damaged. "
-        f"Received: a run in {str(run.folder.path)!r}. Give the same command again; it "
+        f"Received: a run in {run.folder.shown!r}. Give the same command again; it "
         "resumes from the checkpoint before."
     )
 
@@ -235,7 +250,7 @@ def _tell(run: Run, narrow: keras.Model) -> list[ResultRow]:
         print(f"{verdict}\n")
     sample = results.written_text(run, narrow, prompt)
     folder.write("sample.txt", sample)
-    print(f"The narrow model writes:\n\n{sample}\n\nAll of it is in {folder.path}/")
+    print(f"The narrow model writes:\n\n{sample}\n\nAll of it is in {folder.shown}/")
     if run.config.model.of_hub:
         print(results.how_to_load(run, prompt))
     return rows

@@ -129,7 +129,7 @@ class Elsewhere(Clipped):
     """A train step whose weights another optimizer trains."""
 
     def train_step(self, *arguments):
-        mine, self.optimizer = self.optimizer, self.other
+        mine, (self.optimizer,) = self.optimizer, self.others
         try:
             return super().train_step(*arguments)
         finally:
@@ -137,7 +137,7 @@ class Elsewhere(Clipped):
 
     def _jax_step(self, state, data):
         trainable, resting, slots, metrics = state
-        others = [v.value for v in self.other.variables]
+        others = [v.value for v in self.others[0].variables]
         logs, state = super()._jax_step((trainable, resting, others, metrics), data)
         return logs, (*state[:2], slots, metrics)
 
@@ -172,8 +172,8 @@ def test_an_optimizer_that_is_gone_round_stops_the_run(batches, data):
 def test_weights_that_something_else_trains_stop_the_run(data, begin):
     model = model_of(ki.PrunableGatedFFN, cls=Elsewhere)
     model.compile("sgd", "mse")
-    model.other = keras.optimizers.SGD(0.01)
-    model.other.build(model.trainable_variables)
+    model.others = (keras.optimizers.SGD(0.01),)  # no attribute that has a name
+    model.others[0].build(model.trainable_variables)
     prune, epochs = ki.IdeaPruneCallback(TARGET, begin, 6), LossRecorder()
     with pytest.raises(RuntimeError, match="took no step.*trained by something else"):
         model.fit(*data, epochs=9, callbacks=[epochs, prune], **FIT)

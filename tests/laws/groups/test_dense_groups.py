@@ -9,7 +9,7 @@ from keras import ops
 
 from keras_idea.groups.dense import find_dense_groups
 from tests.support.helpers import to_numpy
-from tests.support.users_models import USERS_MODELS, batch_norm_inside, inputs_of
+from tests.support.users_models import USERS_MODELS, inputs_of
 
 SAME = "what Keras records is the same on each backend"
 OF_EXAMPLES = ("blocks_in_a_list",)
@@ -69,7 +69,7 @@ def two_layers(between, activation="relu"):
         (lambda x, h, down: (down(h), h), "is an output of the model"),
         (lambda x, h, down: down(h[..., ::-1]), "operation GetItem"),
         (lambda x, h, down: down(ops.softmax(h)), "operation Softmax"),
-        (lambda x, h, down: down(keras.layers.Activation("softmax")(h)), "Softmax"),
+        (lambda x, h, down: down(keras.layers.Activation("softmax")(h)), "softmax of"),
         (lambda x, h, down: down(keras.layers.Softmax()(h)), "Softmax"),
         (lambda x, h, down: down(h) + ops.matmul(h, down.kernel), "Matmul"),
         (lambda x, h, down: down(h / ops.sum(h, -1, keepdims=True)), "Sum|broadcasts"),
@@ -91,11 +91,6 @@ def test_neurons_added_to_an_input_are_left_out():
     model = keras.Model(inputs, keras.layers.Dense(2)(hidden))
     reason = find_dense_groups(model).left_out["up"]
     assert reason == "it is combined with an input of the model"
-
-
-def test_a_norm_with_numbers_of_each_neuron():
-    left_out = find_dense_groups(batch_norm_inside()).left_out
-    assert left_out["normed"] == "BatchNormalization 'norm' reads or makes it"
 
 
 @pytest.mark.daily("torch", why=SAME)
@@ -148,7 +143,8 @@ def test_what_cannot_be_called_is_looked_into_by_its_parts():
 )
 def test_an_activation_across_neurons_is_left_out(activation):
     found = find_dense_groups(two_layers(lambda x, h, down: down(h), activation))
-    assert not found.groups and "the operation" in found.left_out["up"]
+    assert not found.groups
+    assert re.search("its activation .* each number alone", found.left_out["up"])
 
 
 @pytest.mark.daily("torch", why=SAME)

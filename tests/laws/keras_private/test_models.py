@@ -2,6 +2,7 @@
 
 import keras
 import numpy as np
+import pytest
 
 import keras_idea as ki
 from keras_idea.keras_private.callbacks import acts_at, initial_epoch, peers
@@ -10,6 +11,7 @@ from keras_idea.keras_private.models import (
     compilation,
     compile_arguments,
     make_train_function,
+    renew_state,
 )
 
 X, Y = np.ones((2, 4), "float32"), np.ones((2, 1), "float32")
@@ -47,6 +49,28 @@ def test_compile_arguments_are_the_objects_themselves():
     assert arguments["optimizer"] is model.optimizer
     assert arguments["metrics"] == ["mae"]
     small_model().compile(**arguments)  # all that `compile` takes
+
+
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="the state is jax's")
+def test_what_a_failed_step_puts_back_is_the_newest():
+    """A step that cannot be traced, after other variables were given to the model."""
+    model = small_model()
+    model.compile("sgd", a_loss)
+
+    class Assigns(keras.callbacks.Callback):
+        def on_train_batch_begin(self, batch, logs=None):
+            if batch == 1:
+                kernel = self.model.get_layer("head").kernel
+                kernel.assign(np.full((4, 1), 7.0))
+                renew_state(self.model)
+                self.model.train_function = fails
+
+    def fails(*arguments):
+        raise TypeError("traced")
+
+    with pytest.raises(TypeError, match="traced"):
+        model.fit(X, Y, batch_size=1, callbacks=[Assigns()], verbose=0)
+    np.testing.assert_array_equal(model.get_layer("head").kernel, np.full((4, 1), 7.0))
 
 
 def test_train_function_is_made_and_traced_anew():

@@ -10,6 +10,7 @@ from keras_idea.keras_private.optimizer_variables import (
     apply_count,
     change_mark,
     copy_decay_exclusions,
+    gradient_sums,
     index_of,
     rate_source,
     rename_key,
@@ -88,6 +89,9 @@ def test_accumulated_gradients_are_known():
     step(optimizer, variables, 3 * ONES)
     found = accumulated_gradient(optimizer, variables[1])
     np.testing.assert_allclose(to_numpy(found), 5 * ONES)
+    every = gradient_sums(optimizer)
+    assert len(every) == 2 and every[1] is found
+    assert gradient_sums(o.SGD(0.1)) == []
 
 
 def test_variable_can_be_untracked_and_tracked_again():

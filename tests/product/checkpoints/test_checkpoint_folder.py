@@ -90,6 +90,20 @@ class TestWhose:
         assert steps(tmp_path / "new" / "deep") == [2]
 
 
+def test_a_relative_folder_stays_where_it_was(data, tmp_path, monkeypatch):
+    """Although a callback changes the working directory in mid-run."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    move = keras.callbacks.LambdaCallback(
+        on_epoch_end=lambda epoch, logs: monkeypatch.chdir(tmp_path / "elsewhere")
+    )
+    checkpoint = ki.Checkpoint("saved")
+    made().fit(*data, epochs=2, callbacks=[move, checkpoint], **FIT)
+    assert steps(tmp_path / "saved") == [2, 4]
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    assert checkpoint.restore(made()) == 2
+
+
 @pytest.mark.parametrize(
     "folder, reason",
     [

@@ -50,6 +50,20 @@ def test_a_builder_with_files(tmp_path, builder, name, content):
     assert list(TextSource(path)) == TEXTS
 
 
+def test_a_byte_order_mark_is_no_text(tmp_path):
+    """`datasets` leaves it in the first line of a text file, not of other formats."""
+    mark = "\ufeff".encode()
+    text = mark + "".join(f"line {i}\n" for i in range(4)).encode()
+    write(tmp_path / "texts", {"a.txt": text, "b.txt": mark + b"b \xef\xbb\xbf b"})
+    lines = [*(f"line {i}" for i in range(4)), "b \ufeff b"]
+    assert list(StreamedDataset(str(tmp_path / "texts"))) == lines
+    files = str(tmp_path / "texts" / "*.txt")
+    assert list(StreamedDataset("text", data_files=files)) == lines
+    record = write(tmp_path, {"a.jsonl": mark + jsonl(["\ufeffa", "b"])}) / "a.jsonl"
+    for source in (StreamedDataset("json", data_files=str(record)), TextSource(record)):
+        assert list(source) == ["\ufeffa", "b"]  # of a record it is as it was written
+
+
 def test_bad_records(tmp_path):
     path = write(tmp_path, {"a.jsonl": jsonl(["a", "", "x" * 51, None, "b"])})
     options = {"data_files": str(path / "a.jsonl"), "max_characters": 50}

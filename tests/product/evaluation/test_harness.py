@@ -219,6 +219,16 @@ def log_likelihood_of_all(model, context, continuation):
     return total
 
 
+def test_a_file_with_a_byte_order_mark(tmp_path):
+    text = json.dumps({"text": "a page"})
+    tasks = []
+    for start in ("", "\ufeff"):
+        (tmp_path / FILES["openwebtext"]).write_text(start + text, encoding="utf-8")
+        (task,) = local_tasks(["openwebtext"], tmp_path)
+        tasks.append(list(task["custom_dataset"]()["test"]))
+    assert tasks[0] == tasks[1] == [json.loads(text)]
+
+
 class TestRefusals:
     def test_a_task_without_a_file(self, folder):
         with pytest.raises(ValueError, match="'gsm8k' has no local file; those that"):

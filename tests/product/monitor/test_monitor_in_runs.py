@@ -36,6 +36,20 @@ def test_several_fits_go_on(data, tmp_path):
     assert events.scalars("sparsity/ffn_0")[24] == 0.75
 
 
+def test_a_relative_folder_stays_where_it_was(data, tmp_path, monkeypatch):
+    """Although the working directory changes between two fits."""
+    monkeypatch.chdir(tmp_path)
+    model, monitor = compiled(), ki.Monitor("logs", update_every=4, neurons_every=99)
+    for place in ("one", "other"):
+        (tmp_path / place).mkdir()
+        monkeypatch.chdir(tmp_path / place)
+        model.fit(*data, callbacks=[monitor], **FIT)
+    assert Events(tmp_path / "logs").steps("loss/train") == [4, 8, 12, 16]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["logs", "one", "other"]
+    assert copy.copy(monitor).log_dir == str(tmp_path / "logs")
+    assert ki.Monitor("gs://bucket/logs").log_dir == "gs://bucket/logs"
+
+
 def test_a_resumed_run_replaces_what_was_lost(data, tmp_path):
     """Killed at step 14, resumed from a checkpoint of step 8: each step once."""
     x, y = data

@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,10 +15,12 @@ import numpy as np
 import pytest
 
 from keras_idea.cli import main
+from keras_idea.runs import run_folder
+from keras_idea.runs.config import load_config
 from tests import ENDURANCE
 from tests.support import ROOT
 from tests.support.text_files import jsonl, zst
-from tests.support.tiny_run import CONFIG, write_inputs
+from tests.support.tiny_run import CONFIG, curve, write_inputs
 
 RUN = CONFIG.replace("steps = 4\nprune_steps = 3", "steps = 8\nprune_steps = 8")
 RUN = RUN.replace("recover_steps = 5", "recover_steps = 84")
@@ -170,24 +173,122 @@ def test_killed_at_random_moments(tmp_path):
     assert not (killed / "runs" / "tiny" / "checkpoints").exists()
 
 
+class Stopped(BaseException):
+    """What ends a process, in its place."""
+
+
+def train_until(epoch, *options):
+    """The command in a process that is killed right before an epoch's checkpoint."""
+
+    def stop(callback, number, logs=None):
+        if number == epoch:
+            raise Stopped
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("keras_idea.runs.train.recorder.ShortBar.on_epoch_end", stop)
+        with pytest.raises(Stopped):
+            main(["train", "tiny.toml", *options])
+
+
 @pytest.fixture
 def unfinished(tmp_path, monkeypatch):
     """The folder of a run whose process stopped in the middle of pruning."""
     monkeypatch.chdir(tmp_path)
     write_inputs(tmp_path, RUN)
-
-    class Stopped(BaseException):
-        pass
-
-    def stop(callback, epoch, logs=None):
-        if epoch == 2:
-            raise Stopped
-
-    with monkeypatch.context() as patch:
-        patch.setattr("keras_idea.runs.train.recorder.ShortBar.on_epoch_end", stop)
-        with pytest.raises(Stopped):
-            main(["train", "tiny.toml"])
+    train_until(2)
     return tmp_path
+
+
+def saved_steps(folder):
+    """Of the checkpoints of the pruned model, in the order of writing."""
+    places = sorted((folder / "runs/tiny/checkpoints/pruned").glob("checkpoint-*"))
+    return [int(path.name.split("-")[3]) for path in places]
+
+
+class TestOverwrite:
+    """The same command resumes a run, whatever it is, also one that is queued again."""
+
+    def test_the_same_run_resumes(self, unfinished, capsys):
+        assert saved_steps(unfinished) == [2, 4]
+        for epoch in (3, 4):
+            train_until(epoch, "--overwrite")
+            out = capsys.readouterr().out
+            assert f"Resuming at step {2 * epoch - 2} of 100" in out
+            assert "The run in runs/tiny is unfinished, so it resumes: --over" in out
+        assert saved_steps(unfinished) == [6, 8]
+
+    @pytest.mark.parametrize("changed", ["the config", "the text", "the config's text"])
+    def test_another_run_is_replaced(self, unfinished, capsys, changed):
+        run = unfinished / "runs/tiny"
+        if changed == "the config":
+            config = RUN.replace("warmup_steps = 2", "warmup_steps = 3")
+            (unfinished / "tiny.toml").write_text(config)
+        elif changed == "the text":
+            text = (unfinished / "text.txt").read_text()
+            (unfinished / "text.txt").write_text(text.replace("quick", "quiet"))
+        else:
+            (run / "config.toml").write_text("[run")
+        train_until(0, "--overwrite")
+        out = capsys.readouterr().out
+        assert "Resuming" not in out and "No checkpoint" not in out
+        assert saved_steps(unfinished) == [] and load_config(run / "config.toml")
+        train_until(1, "--overwrite")
+        assert "No checkpoint yet in runs/tiny" in capsys.readouterr().out
+        assert saved_steps(unfinished) == [2]
+
+    def test_its_deletion_may_be_killed(self, unfinished, monkeypatch, capsys):
+        """At any moment of it: the same command then does as it was told."""
+        changed = RUN.replace("warmup_steps = 2", "warmup_steps = 3")
+        (unfinished / "tiny.toml").write_text(changed)
+        run = unfinished / "runs/tiny"
+        for name in ("sample.txt", "table.md"):  # as of a finished run
+            (run / name).write_text(name)
+        remove, left = run_folder._remove, 0
+
+        def kill(entry):
+            if len(list(run.glob("[!.]*"))) == left:
+                raise Stopped
+            remove(entry)
+
+        for left in (5, 4, 3, 2):
+            with monkeypatch.context() as patch:
+                patch.setattr(run_folder, "_remove", kill)
+                with pytest.raises(Stopped):
+                    main(["train", "tiny.toml", "--overwrite"])
+            assert (run / "sample.txt").exists() == (left == 5)
+            assert "warmup_steps = 2" in (run / "config.toml").read_text()
+            capsys.readouterr()
+        train_until(1, "--overwrite")
+        assert saved_steps(unfinished) == [2]
+        assert "Resuming" not in capsys.readouterr().out
+        assert "warmup_steps = 3" in (run / "config.toml").read_text()
+
+
+@pytest.mark.nightly(why="takes 5 s on torch; laws/checkpoints compares the numbers")
+def test_fewer_sequences_at_once_resume_the_run(unfinished, capsys):
+    """What people do who ran out of memory; the steps are the same."""
+    changed = RUN.replace("[optimizer]\n", "[optimizer]\n" + PARTS)
+    (unfinished / "tiny.toml").write_text(changed)
+    train_until(3)
+    assert "Resuming at step 4 of 100" in capsys.readouterr().out
+    found = load_config(unfinished / "runs/tiny/config.toml")
+    assert found.micro_batches == 2
+    train_until(4)
+    assert "Resuming at step 6 of 100" in capsys.readouterr().out
+    parts = losses(unfinished)
+    shutil.rmtree(unfinished / "runs")
+    (unfinished / "tiny.toml").write_text(RUN)
+    train_until(4)
+    assert len(parts) == 10
+    np.testing.assert_allclose(parts, losses(unfinished), rtol=1e-4)
+
+
+PARTS = "gradient_accumulation_steps = 2\n"
+
+
+def losses(folder):
+    """Of the steps so far, as `metrics.csv` tells them."""
+    return curve(folder / "runs/tiny")["bits_per_byte"]
 
 
 @pytest.mark.daily("torch", why="a process is killed; takes 7 s on jax")
@@ -195,9 +296,6 @@ def test_killed_before_the_first_checkpoint(tmp_path, monkeypatch, capsys):
     """That it starts again is said, once; a resumed run says where it resumes."""
     monkeypatch.chdir(tmp_path)
     write_inputs(tmp_path, CONFIG)
-
-    class Stopped(BaseException):
-        pass
 
     def stop_at(step):
         def stop(callback, batch, logs=None):

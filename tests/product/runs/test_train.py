@@ -223,7 +223,12 @@ class TestCommandLine:
                 ("sequence_length = 16", "sequence_length = 3000"),
                 "sequence of 3,000 bytes needs at least 3001",
             ),
-            (["tiny.toml", "--output", "text.txt"], None, "'text.txt' is a file"),
+            (
+                ["tiny.toml", "--overwrite"],
+                ('text = "text.txt"', 'text = "."'),
+                "`data.text` must not be a folder that holds what the run writes",
+            ),
+            (["tiny.toml", "--output", "text.txt"], None, "text.txt' is a file"),
             (["tiny.toml", "--output", ""], None, "`run.output` must be a non-empty"),
             (["tiny.toml", "--output", ".", "--overwrite"], None, "is no run folder"),
         ],
@@ -274,8 +279,9 @@ class TestRunFolder:
         with pytest.raises(RunFolderError, match="holds a run already"):
             folder.check()
         folder.check(overwrite=True)
-        folder.claim()
-        assert list(folder.path.iterdir()) == []
+        folder.claim("new")
+        assert [path.name for path in folder.path.iterdir()] == ["config.toml"]
+        assert (folder.path / "config.toml").read_text() == "new"
 
     def test_a_preset_is_a_folder_that_is_written_whole(self, tmp_path):
         folder = self.fill(tmp_path / "run", "config.toml")
@@ -294,8 +300,9 @@ class TestRunFolder:
         earlier = folder.path / f"{TEMPORARY}aside" / TEMPORARY / "preset"
         earlier.mkdir(parents=True)
         folder.check(overwrite=True)
-        folder.claim()
-        assert list(folder.path.iterdir()) == []
+        folder.claim("new")
+        assert [path.name for path in folder.path.iterdir()] == ["config.toml"]
+        assert (folder.path / "config.toml").read_text() == "new"
 
     def test_what_a_killed_run_left_goes_when_the_run_ends(self, tmp_path):
         folder = self.fill(tmp_path / "run", "config.toml")
@@ -327,9 +334,8 @@ class TestRunFolder:
         self.fill(tmp_path / "empty").check()
         folder = RunFolder(tmp_path / "a/b/c")
         folder.check()
-        folder.claim()
-        folder.write("table.md", "text")
-        assert [path.name for path in folder.path.iterdir()] == ["table.md"]
+        folder.claim("new")
+        assert [path.name for path in folder.path.iterdir()] == ["config.toml"]
 
     def test_a_failed_write_leaves_the_old_file(self, tmp_path):
         folder = self.fill(tmp_path / "run", "table.md")

@@ -77,7 +77,7 @@ class TestLocked:
             with pytest.raises(RunFolderError, match=f"process {os.getpid()} on"):
                 with RunFolder(tmp_path / "a/b").locked():
                     pass
-            folder.claim()
+            folder.claim("")
             assert folder.is_running()
         assert not folder.is_running()
 

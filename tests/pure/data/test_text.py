@@ -57,6 +57,24 @@ class TestLoad:
         corpus = load_text(tmp_path, validation_fraction=0.1)
         assert numbers(corpus.validation) == {b"02", b"08", b"13", b"34"}
 
+    def test_a_byte_order_mark_is_no_text(self, tmp_path):
+        """With it and without, the same bytes are trained on and held out."""
+        mark = b"\xef\xbb\xbf"
+        files = {name: mark + text for name, text in many_files(count=4).items()}
+        files |= {"only a mark.txt": mark, "in the middle.txt": b"a" + mark + b"b" * 99}
+        write(tmp_path / "marked", files)
+        plain = {name: text.removeprefix(mark) for name, text in files.items()}
+        write(tmp_path / "plain", plain)
+        (tmp_path / "one.txt").write_bytes(mark + b"one text " * 20)
+        names = ("marked", "plain", "one.txt")
+        corpora = [load_text(tmp_path / name, 0.2) for name in names]
+        for name in ("train", "validation"):
+            found = [getattr(corpus, name).tobytes() for corpus in corpora]
+            assert found[0] == found[1] and not found[2].startswith(mark)
+        assert len(corpora[2].train) + len(corpora[2].validation) == 180
+        with pytest.raises(TextError, match="is empty"):
+            load_text(tmp_path / "marked/only a mark.txt")
+
     def test_few_files_hold_out_one(self, tmp_path):
         write(tmp_path, many_files(count=4))
         corpus = load_text(tmp_path, validation_fraction=0.05)

@@ -50,10 +50,6 @@ REFUSED = {
         r"must divide data.batch_size=32 \(default\).*Received: .*=5. Set `data."
         "batch_size` to 30, or `gradient_accumulation_steps` to 4 or 8.$",
     ),
-    "preset that the run would replace": (
-        "[model]\npreset = 'runs/a/preset'\n[run]\noutput = './runs/a'",
-        "`model.preset` must not be inside run.output.*output='./runs/a'. Set `run.out",
-    ),
     "conversations and documents": (
         "[model]\npreset = 'a'\n[chat]\npaths = 'c'\n[corpus]\npaths = 'b.jsonl'",
         r"\[corpus\] and \[chat\] cannot both be given: .*paths=\('c',\), .*Delete",

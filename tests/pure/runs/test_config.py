@@ -152,3 +152,12 @@ def test_a_preset_has_no_wide_stage_and_no_baseline_by_default():
     given = "[budget]\nenlarge_steps = 100\n[run]\ncompare_from_scratch = true"
     asked = parse_config(preset + given)
     assert asked.budget.enlarge_steps == 100 and asked.run.compare_from_scratch
+
+
+def test_what_may_change_when_a_run_resumes():
+    """Where it writes, on which devices, in how many parts of a step; nothing else."""
+    before = parse_config("[optimizer]\ngradient_accumulation_steps = 2\n")
+    other = "[run]\noutput = 'b'\n[distribution]\nmesh = { data = 4 }\n"
+    assert parse_config(other).changes_from(before) == ""
+    changed = parse_config("[optimizer]\nwarmup_steps = 3\n").changes_from(before)
+    assert changed == "optimizer.warmup_steps was 50 there and is 3"

@@ -1,0 +1,200 @@
+"""What acts on each number, or on each neuron, alone: found by calling it on numbers.
+
+Keras's symbolic tensors cannot pass through a backend's own functions, and a list of
+names is never whole. So a function is called on arrays: what it makes of one number
+must not depend on the others, on its place, or on chance. The numbers of a pruned
+neuron, zeros at first, are followed through all that lies between two Dense layers.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import keras
+import numpy as np
+
+from keras_idea.validation import what_was_raised
+
+_Some: TypeAlias = Sequence[np.ndarray]
+_Arrays: TypeAlias = Callable[[_Some], _Some]
+#: Slopes at the numbers of a pruned neuron are looked at by these steps. What is
+#: steeper is refused: an infinite gradient times 0 is NaN.
+_STEPS, _STEEP = (1e-36, 1e-30), 1e4
+
+
+#: Keras's activations of each number alone.
+_ACTIVATIONS = {
+    getattr(keras.activations, name, None)
+    for name in """celu elu exponential gelu hard_shrink hard_sigmoid hard_silu
+    hard_tanh leaky_relu linear log_sigmoid mish relu relu6 selu sigmoid silu
+    soft_shrink softplus softsign sparse_plus sparse_sigmoid squareplus tanh
+    tanh_shrink""".split()
+}
+
+
+def why_not_each_number(function: Callable, shape: Sequence[int]) -> str | None:
+    """Why a function of an array does not act on each number alone; None if it does.
+
+    It is called on arrays of a shape, and of smaller ones, and no state of Keras's
+    changes; most of Keras's own activations are known.
+
+    Example:
+    >>> why_not_each_number(keras.ops.relu, (2, 8))
+    >>> why_not_each_number(lambda x: x / keras.ops.max(x), (2, 8))
+    'does not act on each number alone'
+    """
+    if function in _ACTIVATIONS:
+        return None
+    rng = np.random.default_rng(0)
+    array = rng.normal(size=shape) * rng.choice([1e-3, 1.0, 30.0], shape)
+    array = np.where(rng.random(shape) < 0.2, 0.0, array).astype("float32")
+    order, half = rng.permutation(array.size), rng.random(shape) < 0.5
+    others = np.where(half, array, array[::-1, ..., ::-1] + 1).astype("float32")
+    few = (slice(0, 1), ..., slice(0, -(-shape[-1] // 2)))
+    zeros = np.zeros(shape, "float32")
+    try:
+        with _on_arrays(function) as call:
+            (made,) = call([array])
+            if made.shape != array.shape or made.dtype.kind != "f":
+                return "makes another shape or type of what it is given"
+            if not _equal(call([array])[0], made):
+                return "makes other numbers each time"
+            shuffled = call([array.reshape(-1)[order].reshape(shape)])[0]
+            of_zeros = call([zeros])[0]
+            alone = (
+                _equal(shuffled, made.reshape(-1)[order].reshape(shape))
+                and _equal(call([others])[0][half], made[half])
+                and _equal(call([array[few]])[0], made[few])
+                and _equal(of_zeros, np.full_like(zeros, of_zeros.flat[0]))
+                and _equal(made[array == 0], of_zeros[array == 0])
+            )
+    # Whatever a function raises for numbers that it was not made for.
+    except Exception as error:
+        return f"cannot be called on numbers ({what_was_raised(error)})"
+    return None if alone else "does not act on each number alone"
+
+
+class PrunedNumbers:
+    """The numbers that neurons of zeros are on their way, by the tensors.
+
+    Every second neuron of an array is a pruned one, which is 0 at first; the others are
+    random. What only zeros are known of has no array.
+    """
+
+    def __init__(self) -> None:
+        self._arrays: dict[int, np.ndarray] = {}
+        self._rng = np.random.default_rng(0)
+
+    def are_zero(self, tensors: Iterable[keras.KerasTensor]) -> bool:
+        """bool, whether a pruned neuron is 0 in all of some tensors."""
+        arrays = [self._arrays.get(id(tensor)) for tensor in tensors]
+        return all(a is None or not a[..., _pruned(a)].any() for a in arrays)
+
+    def make(
+        self,
+        function: Callable[..., Any],
+        inputs: Sequence[keras.KerasTensor],
+        outputs: Sequence[keras.KerasTensor],
+    ) -> str | None:
+        """Calls a function on the numbers of its inputs; why its outputs are no such.
+
+        It must make of fewer neurons, in another order, those of what it makes of all.
+        """
+        given = [self._array(tensor) for tensor in inputs]
+        try:
+            with _on_arrays(function) as call:
+                made = call(given)
+                why_not = self._why_not(call, given, made)
+        # As above.
+        except Exception as error:
+            return f"cannot be called on numbers ({what_was_raised(error)})"
+        if why_not is None:
+            self._arrays |= {id(t): a for t, a in zip(outputs, made, strict=True)}
+        return why_not
+
+    def _why_not(self, call: _Arrays, given: _Some, made: _Some) -> str | None:
+        width = given[0].shape[-1]
+        some = self._rng.permutation(width)[: -(-width // 2)]
+        orders = [np.arange(width)[::-1], some]
+        others = "does not act on each neuron alone"
+        if width < 2 or any(array.shape[-1:] != (width,) for array in made):
+            return others
+        if not all(map(_equal, call(given), made)):
+            return "makes other numbers each time"
+        for order in orders:
+            try:
+                few = call([array[..., order] for array in given])
+            except Exception as error:
+                return f"cannot be called on fewer neurons ({what_was_raised(error)})"
+            if not all(map(_equal, few, [array[..., order] for array in made])):
+                return others
+        if not all(np.isfinite(a[..., _pruned(a)]).all() for a in made):
+            return "makes what is not finite of a pruned neuron"
+        for sign in (1, -1):
+            near, far = (
+                list(map(_change, call(_moved(given, sign * step)), made))
+                for step in _STEPS
+            )
+            for a, b in zip(near, far, strict=True):
+                # A step, as of `sign`, has the same change; its slope counts as 0.
+                if not ((abs(a) <= _STEEP * _STEPS[0]) | (a == b)).all():
+                    return "has no finite slope for a pruned neuron"
+        return None
+
+    def draw(self, tensor: keras.KerasTensor) -> None:
+        """Has pruned neurons be random numbers in a tensor."""
+        self._arrays[id(tensor)] = self._random(tensor)
+
+    def _array(self, tensor: keras.KerasTensor) -> np.ndarray:
+        if id(tensor) not in self._arrays:
+            array = self._random(tensor)
+            array[..., _pruned(array)] = 0
+            self._arrays[id(tensor)] = array
+        return self._arrays[id(tensor)]
+
+    def _random(self, tensor: keras.KerasTensor) -> np.ndarray:
+        array = 2 * self._rng.normal(size=tensor.shape)
+        if tensor.dtype == "bool":
+            return array > 0
+        whole = not keras.backend.is_float_dtype(tensor.dtype)
+        return array.astype(tensor.dtype if whole else "float32")
+
+
+@contextlib.contextmanager
+def _on_arrays(function: Callable) -> Iterator[_Arrays]:
+    """A function of tensors as one of arrays; what it changes lasts for the scope."""
+    with keras.StatelessScope(collect_losses=True) as scope:
+
+        def call(arrays: _Some) -> _Some:
+            made = function(*map(keras.ops.convert_to_tensor, arrays))
+            if scope.losses:
+                raise ValueError("it adds a loss")
+            return list(map(keras.ops.convert_to_numpy, keras.tree.flatten(made)))
+
+        yield call
+
+
+def _pruned(array: np.ndarray) -> np.ndarray:
+    return np.arange(array.shape[-1]) % 2 == 0
+
+
+def _change(new: np.ndarray, old: np.ndarray) -> np.ndarray:
+    """How far the numbers of pruned neurons have moved."""
+    new, old = (array[..., _pruned(array)].astype("float64") for array in (new, old))
+    return new - old
+
+
+def _moved(arrays: Sequence[np.ndarray], step: float) -> list[np.ndarray]:
+    """The numbers of pruned neurons a step away, where they can be."""
+    return [
+        np.where(_pruned(array), array + np.float32(step), array)
+        if array.dtype.kind == "f"
+        else array
+        for array in arrays
+    ]
+
+
+def _equal(one: np.ndarray, other: np.ndarray) -> bool:
+    return one.shape == other.shape and np.allclose(
+        one, other, rtol=1e-4, atol=1e-6, equal_nan=True
+    )
