@@ -292,7 +292,8 @@ def indices_of(mask: Tensor, name: str) -> np.ndarray:
 
 
 def _numbers(shape: Sequence[int], dtype: str) -> Tensor:
-    return ops.broadcast_to(ops.arange(shape[-1], dtype=dtype), shape)
+    # A sum, as torch's broadcast could not be assigned to.
+    return ops.zeros(shape, dtype) + ops.arange(shape[-1], dtype=dtype)
 
 
 @contextlib.contextmanager
