@@ -169,7 +169,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a compact copy shares its metrics",
-        "surgery/compact.py",
+        "surgery/copying.py",
         "    if not isinstance(metric, keras.metrics.Metric):",
         "    if True:",
         "laws",

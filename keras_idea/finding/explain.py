@@ -7,7 +7,7 @@ import keras
 from keras_idea.finding.find import Kind, find_groups, why_not_ours
 from keras_idea.finding.find_dense import dense_groups
 from keras_idea.finding.find_heads import find_heads
-from keras_idea.groups.dense import is_dense
+from keras_idea.groups.follow import is_dense
 from keras_idea.keras_private.layer_walk import student_of, walk
 from keras_idea.layers.plain_ffns import PlainFFN
 from keras_idea.validation import plural

@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 import keras
 
-from keras_idea.groups.dense import DenseGroup, Found, find_dense_groups, is_dense
+from keras_idea.groups.dense import DenseGroup, Found, find_dense_groups
+from keras_idea.groups.follow import is_dense
 from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.hub.ffn import known_ffns
 from keras_idea.keras_private.around import layers_around

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import keras
 import numpy as np
 
+from keras_idea.errors import ArgumentError
 from keras_idea.validation import what_was_raised
 
 _Some: TypeAlias = Sequence[np.ndarray]
@@ -56,7 +57,7 @@ def why_not_each_number(function: Callable, shape: Sequence[int]) -> str | None:
         with _on_arrays(function) as call:
             (made,) = call([array])
             if made.shape != array.shape or made.dtype.kind != "f":
-                return "makes another shape or type of what it is given"
+                return "returns another shape or dtype than it is given"
             if not _equal(call([array])[0], made):
                 return "makes other numbers each time"
             shuffled = call([array.reshape(-1)[order].reshape(shape)])[0]
@@ -168,7 +169,7 @@ def _on_arrays(function: Callable) -> Iterator[_Arrays]:
         def call(arrays: _Some) -> _Some:
             made = function(*map(keras.ops.convert_to_tensor, arrays))
             if scope.losses:
-                raise ValueError("it adds a loss")
+                raise ArgumentError("it adds a loss")
             return list(map(keras.ops.convert_to_numpy, keras.tree.flatten(made)))
 
         yield call

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import keras
 
 from keras_idea.finding.find_heads import ATTENTION_LAYERS
-from keras_idea.groups.dense import called_in, is_dense
+from keras_idea.groups.follow import called_in, is_dense
 from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.hub.ffn import known_ffns
 from keras_idea.keras_private.layer_walk import has_call, sublayers, walk

@@ -5,7 +5,8 @@ weights, must be the same to the model: else something looks at it on its way, o
 another neuron has its number in one of the matrices.
 """
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import keras
@@ -22,6 +23,9 @@ from keras_idea.layers.cut import Cut
 from keras_idea.signals import held_back
 from keras_idea.step.replicas import scope_of
 from keras_idea.typing import Tensor
+
+# Of batches.
+_SIZES = (1, 4, 8, 16, 32, 50, 64, 100, 128, 256)
 
 
 class _Asked(keras.Model):
@@ -41,9 +45,9 @@ def prove(model: keras.Model, ffns: Sequence[FFN]) -> None:
 
     Of each attention layer a key/value head with its query heads. The model, in sync,
     is left as it was, its random numbers too. Nothing is proved of a model whose inputs
-    are not known or that cannot be called on them, nor where several processes train.
-    Of one without `call` each model in it is asked. Refuses an FFN of which the
-    two ways give different outputs.
+    are not known or that cannot be called on them, in any usual batch, nor where
+    several processes train. Of one without `call` each model in it is asked. Refuses an
+    FFN of which the two ways give different outputs.
     """
     provable = DenseGroup, AttentionGroup
     found = [ffn for ffn in ffns if isinstance(ffn.weights, provable)]
@@ -63,13 +67,18 @@ def _prove(model: keras.Model, part: keras.layers.Layer, found: Sequence[FFN]) -
         return
     with scope_of(model):
         asked = _Asked(part)
-    try:
-        if _same(asked, inputs, found) is not False:
-            return
-    except Exception:  # it may be called on something else than it was built for
+    for batch in _batches(inputs):
+        try:
+            same = _same(asked, batch, found)
+        except Exception:  # it may be called on something else than it was built for
+            continue
+        break
+    else:
+        return
+    if same is not False:
         return
     for ffn in found:
-        if _same(asked, inputs, [ffn]) is False:
+        if _same(asked, batch, [ffn]) is False:
             unit, reads = "neurons", "no layer reads"
             if ffn.kind == "kv_groups":
                 unit, reads = "key/value heads", "the output projection does not read"
@@ -80,6 +89,21 @@ def _prove(model: keras.Model, part: keras.layers.Layer, found: Sequence[FFN]) -
                 "returned, for one). Leave it out: groups=lambda ffn: ffn.name != "
                 f"{ffn.name!r}."
             )
+
+
+def _batches(inputs: Any) -> Iterator[Any]:
+    """The inputs, and batches of other sizes that have their samples again and again.
+
+    For a model whose code needs a certain batch.
+    """
+    yield inputs
+    for size in _SIZES:
+        resize = functools.partial(_resized, size=size)
+        yield keras.tree.map_structure(resize, inputs)
+
+
+def _resized(array: np.ndarray, size: int) -> np.ndarray:
+    return np.resize(array, (size, *array.shape[1:]))
 
 
 def _same(asked: keras.Model, inputs: Any, ffns: Sequence[FFN]) -> bool | None:

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_idea.groups.dense import follow_model, is_dense
+from keras_idea.groups.follow import follow_model, is_dense
 from keras_idea.keras_private.layer_walk import walk
 from keras_idea.keras_private.layers import stored_kernel
 from keras_idea.keras_private.symbolic import Call, record

@@ -1,13 +1,11 @@
 """What is refused, and the message: which argument, what came, what is allowed."""
 
 import keras
-import numpy as np
 import pytest
 
 import keras_idea as ki
 from keras_idea.methods import Sensitivity
 from tests.support.helpers import residual_model
-from tests.support.older_keras import needs_3_15
 
 
 def prune(target_dim=4, begin_step=2, prune_steps=3, **arguments):
@@ -183,17 +181,6 @@ def test_steps_beyond_the_end_when_epochs_begin_later(data):
     assert [ffn.width for ffn in ki.find_ffns(model)] == [16, 12]
 
 
-@needs_3_15
-def test_a_functional_model_of_another_class():
-    class Own(keras.Model):
-        def __init__(self):
-            inputs = keras.Input((5, 8))
-            super().__init__(inputs, ki.PrunableGatedFFN(16)(inputs))
-
-    with pytest.raises(ValueError, match=r"Own .*keras.Model\(model.input, model.out"):
-        ki.compact(Own())
-
-
 def test_a_metric_that_no_config_makes(data):
     class Odd(keras.metrics.Mean):
         def __init__(self, scale):
@@ -205,50 +192,4 @@ def test_a_metric_that_no_config_makes(data):
     model = residual_model()
     model.compile("adam", "mse", metrics=[Odd(2)])
     with pytest.raises(ValueError, match="Metric 'odd' cannot be made again"):
-        ki.compact(model)
-
-
-@pytest.mark.skipif(
-    keras.backend.backend() != "torch", reason="only there paths must differ"
-)
-def test_two_layers_of_one_path(data):
-    def inner():
-        inputs = keras.Input((5, 8))
-        return keras.Model(inputs, ki.PrunableGatedFFN(16, name="same")(inputs))
-
-    model = keras.Sequential([keras.Input((5, 8)), inner(), inner()])
-    with pytest.raises(ValueError, match="Several layers have the path 'same'"):
-        fit(prune(), data, model)
-    assert [ffn.name for ffn in ki.find_ffns(model)] == ["same_0", "same_1"]
-
-
-def test_a_class_that_no_config_makes(data):
-    class Net(keras.Model):
-        def __init__(self, ffn):
-            super().__init__()
-            self.ffn = ffn
-
-        def call(self, x):
-            return self.ffn(x)
-
-        def get_config(self):
-            return {"width": 3}
-
-    model = Net(ki.PrunableGatedFFN(4))
-    model.predict(np.ones((1, 5, 8)), verbose=0)
-    with pytest.raises(ValueError, match="(?s)Net.*cannot be made again from its conf"):
-        ki.compact(model)
-
-
-def test_a_layer_made_late(data):
-    class Late(keras.layers.Layer):
-        def build(self, input_shape):
-            self.ffn = ki.PrunableGatedFFN(16)
-            self.ffn.build(input_shape)
-
-        def call(self, x):
-            return self.ffn(x)
-
-    model = keras.Sequential([keras.Input((5, 8)), Late()])
-    with pytest.raises(ValueError, match="(?s)other variables than the model.*since"):
         ki.compact(model)
