@@ -18,13 +18,6 @@ def held_back() -> Iterator[None]:
 
     Signals that Python does not answer (SIGKILL; mostly SIGTERM) end the process as
     ever. It is for what takes seconds at most, and works as a decorator too.
-
-    Example:
-    >>> with held_back():
-    ...     signal.raise_signal(signal.SIGINT)
-    ...     print("whole")
-    Traceback (most recent call last):
-    KeyboardInterrupt
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -292,8 +292,8 @@ def indices_of(mask: Tensor, name: str) -> np.ndarray:
 
 
 def _numbers(shape: Sequence[int], dtype: str) -> Tensor:
-    # A sum, as torch's broadcast could not be assigned to.
-    return ops.zeros(shape, dtype) + ops.arange(shape[-1], dtype=dtype)
+    # Not broadcast: torch could not assign to what is one row in memory.
+    return ops.tile(ops.arange(shape[-1], dtype=dtype), (*shape[:-1], 1))
 
 
 @contextlib.contextmanager
