@@ -177,8 +177,8 @@ MUTATIONS = (
     Mutation(
         "the optimizer forgets a narrowed variable",
         "surgery/narrow_variable.py",
-        "        rename_key(part, key, variable_key(part, cut.variable))",
-        "        pass",
+        "            rename_key(part, key, variable_key(part, variable))",
+        "            pass",
         "laws",
         "tensorflow",
     ),

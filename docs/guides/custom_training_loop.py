@@ -36,6 +36,11 @@ The callback follows the `call` of the model. It cannot see what your `train_ste
 for example for a penalty, narrowing would change the loss. Leave that FFN out with
 `groups=`.
 
+If the model has no `call`, because `train_step` calls an encoder and a decoder, the
+callback follows each of these models alone. It prunes inside them, and their inputs and
+outputs stay. Save them, or `ki.compact(model.encoder)`. A `Dense` layer that
+`train_step` calls directly stays wide: put the layers in a `Sequential`.
+
 ## Loop over `train_on_batch`
 
 This loop is the same on every backend. Keras's own `CallbackList` calls the callback.

@@ -26,6 +26,7 @@ from keras_idea.monitor.monitor import Monitor
 from keras_idea.pruning.compile_ahead import pays
 from keras_idea.pruning.session import Session
 from keras_idea.schedules.narrowing_steps import COMPACT, Compact
+from keras_idea.signals import held_back
 from keras_idea.step.pruner import end_pruning
 from keras_idea.step.rate_log import RateLog
 from keras_idea.step.step_count import StepCount
@@ -58,14 +59,17 @@ class IdeaPruneCallback(keras.callbacks.Callback):
     If a run stops during pruning (EarlyStopping, Ctrl-C), the model stays masked at its
     present width, and `keras_idea.compact(model)` gives that width. After an exception,
     Keras calls no hook: call `on_train_end()` before you train the same model without
-    the callback, or pruning continues.
+    the callback, or pruning continues. Ctrl-C during the narrowing takes effect after
+    it.
 
-    In your own train step, the callback scores what the model's optimizer applies. For
-    your own loops see docs/guides/custom_training_loop.py.
+    In your own train step, the callback scores what the model's optimizer applies. In a
+    model without `call` (a VAE, for one) it prunes inside each model that the train
+    step calls. For your own loops see docs/guides/custom_training_loop.py.
 
     Args:
         target_dim: int >= 1, float in (0, 1) or None. Neurons to keep in each FFN, or
-            the fraction of those that it was built with. Defaults to None.
+            the fraction of those before any narrowing, as far as this process or a
+            `Checkpoint` knows. Defaults to None.
         begin_step: int >= 0. The last step at full width. Steps are optimizer steps, as
             `optimizer.iterations` counts them since the optimizer was made. Required.
         prune_steps: int >= 1. Steps from full width to the target. Required.
@@ -105,8 +109,9 @@ class IdeaPruneCallback(keras.callbacks.Callback):
     Raises:
         ValueError: If an argument is outside its range. When `fit` begins: if the model
             has no prunable FFN or is not compiled, or if the target is wider than an
-            FFN or cannot be met. If the steps do not fit in the run, the optimizer's
-            state cannot be carried over, or the method cannot work there.
+            FFN or cannot be met, or is a fraction of a width that is not known. If the
+            steps do not fit in the run, the optimizer's state cannot be carried over,
+            or the method cannot work there.
 
     Example:
     >>> prune = IdeaPruneCallback(target_dim=4, begin_step=1, prune_steps=2)
@@ -281,8 +286,9 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             self._call_off()
         if self._session is None:  # it has not begun, or was ended before
             return
-        session, self._session = self._session, None
-        done = session.end(self.model)
+        with held_back():
+            session, self._session = self._session, None
+            done = session.end(self.model)
         if self.compact == "off":
             self._narrowed.tell_masked((self.params or {}).get("verbose", 0))
         if not done and id(sys.exc_info()[1]) == self._outer:  # no error says more

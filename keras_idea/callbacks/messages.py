@@ -8,8 +8,11 @@ import numpy as np
 
 from keras_idea import processes
 from keras_idea.finding.find import FFN
+from keras_idea.hub.families import is_backbone, is_task
+from keras_idea.keras_private.layer_walk import walk
 from keras_idea.keras_private.user_warning import warn_user
 from keras_idea.step.track import Track
+from keras_idea.surgery.condition import backbones_of, layers_of
 from keras_idea.targets.budget import plain_parameters
 from keras_idea.typing import Tensor
 from keras_idea.validation import plural
@@ -33,6 +36,35 @@ def warn_of_nothing_to_prune(targets: Sequence[tuple[FFN, int]], began: bool) ->
             f"counts from the width before any narrowing, {before}. Received: a target "
             f"of {_widths([n for _, n in targets])}. Give a smaller target."
         )
+
+
+def warn_of_lost_backbones(model: keras.Model, ffns: Sequence[FFN]) -> None:
+    """Warns of blocks of a KerasHub backbone that cannot be found, so not be told."""
+    known = {
+        id(part) for backbone in backbones_of(model, ffns) for part in walk(backbone)
+    }
+    narrowed = set(map(id, layers_of(ffns)))
+    for block in walk(model):
+        if _is_block(block) and id(block) not in known:
+            if narrowed.isdisjoint(map(id, walk(block))):
+                continue
+            warn_user(
+                f"{type(block).__name__} '{block.name}' becomes narrower, and the "
+                "config of its KerasHub backbone cannot follow, because that backbone "
+                f"was not found: a file of it could not be loaded. Received: model "
+                f"'{model.name}', which holds the block without the backbone. If you "
+                "will save the backbone, call `backbone(backbone.input)` once before "
+                "`fit`, as KerasHub's tasks do."
+            )
+            return
+
+
+def _is_block(layer: keras.layers.Layer) -> bool:
+    """Whether it looks like a block that a backbone made, which numbers them."""
+    module = type(layer).__module__
+    if not module.startswith("keras_hub.") or is_backbone(layer) or is_task(layer):
+        return False
+    return ".models." in module or "layer_" in layer.name
 
 
 _SUMS = (keras.regularizers.L1, keras.regularizers.L2, keras.regularizers.L1L2)
@@ -110,7 +142,9 @@ def warn_of_unfinished(
     counts = _by_kind(ffns, lambda ffn: ffn.width)
     widths = ", ".join(f"{what} is {n}" for what, n in counts.items())
     state = f"The {widths}, masked and not narrowed"
-    if step <= begin_step or all(ffn.width == ffn.full_dim for ffn in ffns):
+    masked = any(ffn.width < ffn.hidden_dim for ffn in ffns)
+    behind = step > begin_step and any(ffn.width < ffn.full_dim for ffn in ffns)
+    if not masked and not behind:
         state = f"The model was not pruned, and its {widths}"
     warn_user(
         f"Training ended at step {step}, and pruning would have ended at step "

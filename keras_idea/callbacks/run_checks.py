@@ -4,7 +4,12 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_idea.callbacks.messages import warn_of_means, warn_of_nothing_to_prune
+from keras_idea.callbacks.fractions import check_fractions
+from keras_idea.callbacks.messages import (
+    warn_of_lost_backbones,
+    warn_of_means,
+    warn_of_nothing_to_prune,
+)
 from keras_idea.errors import ArgumentError, PruningStopped
 from keras_idea.finding.find import FFN, UNITS
 from keras_idea.keras_private.callbacks import initial_epoch
@@ -26,7 +31,11 @@ from keras_idea.surgery.optimizer_state import check_carriable
 from keras_idea.surgery.own_config import warn_of_stuck
 from keras_idea.surgery.proof import prove
 from keras_idea.surgery.width_in_code import check_width_in_code, stuck_blocks
-from keras_idea.targets.target_widths import budget_line, target_widths
+from keras_idea.targets.target_widths import (
+    budget_line,
+    target_name,
+    target_widths,
+)
 from keras_idea.validation import multiples_beside
 
 
@@ -60,14 +69,16 @@ def check_run(
         check_scores(ffn)
         if target > ffn.width:
             raise ArgumentError(_too_wide(prune, ffn, target))
-    began = as_int(model.optimizer.iterations) > prune.begin_step
-    warn_of_nothing_to_prune(targets, began)
+    start = as_int(model.optimizer.iterations)
+    check_fractions(prune, targets, start)
+    warn_of_nothing_to_prune(targets, began=start > prune.begin_step)
     check_backbones(model, targets)
     if prune.compact != "off":
         _check_parts(targets)
         check_width_in_code(model, ffns)
         warn_of_stuck(stuck_blocks(model, targets))
         warn_of_means(ffns)
+        warn_of_lost_backbones(model, ffns)
     check_length(prune)
     if prune.compact != "off" and model.optimizer.built:
         check_carriable(model.optimizer, [c for ffn in ffns for c in ffn.cuts()])
@@ -76,10 +87,8 @@ def check_run(
 
 
 def _too_wide(prune: keras.callbacks.Callback, ffn: FFN, target: int) -> str:
-    given, units, name = prune.targets[ffn.kind], UNITS[ffn.kind], "target_dim"
-    most = "the width of each FFN"
-    if len(prune.targets) > 1 or ffn.kind == "kv_groups":
-        name = f"targets[{ffn.kind!r}]"
+    given, units = prune.targets[ffn.kind], UNITS[ffn.kind]
+    name, most = target_name(prune.targets, ffn.kind), "the width of each FFN"
     if ffn.kind == "kv_groups":
         most = "the key/value heads of each attention layer"
     cure = f"Give at most {ffn.width}, or a fraction such as 0.5."

@@ -17,7 +17,8 @@ from keras_idea.methods.probe import Probe
 from keras_idea.step.pruner import own_variables
 from keras_idea.step.replicas import scope_of
 from keras_idea.surgery.condition import is_pruned
-from keras_idea.surgery.narrow_in_place import narrow_to
+from keras_idea.surgery.narrow_in_place import narrow_whole
+from keras_idea.surgery.own_config import warn_of_stuck
 from keras_idea.surgery.probes import attach_probes, detach_probes
 
 
@@ -119,13 +120,14 @@ def restore_state(
             *zip(ffns, facts["ffns"], strict=True),
             *zip(heads.values(), facts.get("kv_groups", []), strict=True),
         ]
-        if ffn.full_dim == saved["full_dim"]  # else it is another model's: see below
+        if _was_as_wide(ffn, saved["full_dim"])  # else it is another model's: see below
     ]
     # Whichever neurons: what they hold is read below.
-    narrow_to(
+    stuck = narrow_whole(
         model,
         [(ffn, _first(ffn, width)) for ffn, width in widths if width < ffn.hidden_dim],
     )
+    warn_of_stuck(stuck)
     _restore_probes(model, ffns, facts)
     optimizer = getattr(model, "optimizer", None)
     if optimizer is not None and not optimizer.built:
@@ -140,8 +142,19 @@ def restore_state(
     _check_same_variables(named, shapes)
     for name, variable in named:
         variable.assign(read(name))
+    for ffn, saved in [
+        *zip(ffns, facts["ffns"], strict=True),
+        *zip(heads.values(), facts.get("kv_groups", []), strict=True),
+    ]:
+        ffn.state.full_dim = saved["full_dim"]
     if other is not None:
         other.finish()
+
+
+def _was_as_wide(ffn: FFN, full_dim: int) -> bool:
+    """Whether an FFN was so wide at first, as far as is known."""
+    unknown = ffn.state.full_dim is None
+    return ffn.full_dim == full_dim or (unknown and ffn.hidden_dim < full_dim)
 
 
 def _first(ffn: FFN, width: int) -> np.ndarray:
@@ -256,7 +269,8 @@ def _check_known(facts: dict) -> None:
     ffns = facts.get("ffns")
     names = ("full_dim", "hidden_dim", "probe")
     if not isinstance(ffns, list) or not all(
-        isinstance(ffn, dict) and set(names) <= set(ffn) for ffn in ffns
+        isinstance(ffn, dict) and set(names) <= set(ffn) and _are_widths(ffn)
+        for ffn in ffns
     ):
         raise ArgumentError(
             f"The checkpoint tells of no FFNs, or not of their {', '.join(names)}. "
@@ -272,6 +286,11 @@ def _check_known(facts: dict) -> None:
                 "The checkpoint does not tell how many heads its attention layers "
                 "have. Restore it from a copy, or resume from the one before."
             )
+
+
+def _are_widths(ffn: dict) -> bool:
+    widths = ffn["hidden_dim"], ffn["full_dim"]
+    return all(type(n) is int for n in widths) and 1 <= widths[0] <= widths[1]
 
 
 def _check_same_variables(

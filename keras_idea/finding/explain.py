@@ -4,11 +4,12 @@ import dataclasses
 
 import keras
 
-from keras_idea.finding.find import Kind, find_groups
+from keras_idea.finding.find import Kind, find_groups, why_not_ours
 from keras_idea.finding.find_dense import dense_groups
 from keras_idea.finding.find_heads import find_heads
 from keras_idea.groups.follow import is_dense
 from keras_idea.keras_private.layer_walk import student_of, walk
+from keras_idea.layers.plain_ffns import PlainFFN
 from keras_idea.validation import plural
 
 _UNBUILT = (
@@ -132,4 +133,9 @@ def _left_out(model: keras.layers.Layer) -> dict[str, str]:
         for layer in walk(model)
         if isinstance(layer, keras.layers.EinsumDense) and not is_dense(layer)
     }
-    return {**others, **dense_groups(model).left_out}
+    ours = {
+        layer.path: why
+        for layer in walk(model)
+        if isinstance(layer, PlainFFN) and (why := why_not_ours(layer)) is not None
+    }
+    return {**ours, **others, **dense_groups(model).left_out}

@@ -9,7 +9,9 @@ import numpy as np
 
 from keras_idea.finding.find_dense import dense_groups
 from keras_idea.finding.find_heads import find_heads
+from keras_idea.functional.by_numbers import why_not_each_number
 from keras_idea.groups.dense import DenseGroup
+from keras_idea.groups.on_each import name_of
 from keras_idea.groups.probed_layers import end_measuring, is_measured, measure
 from keras_idea.groups.states import held_state, state_of
 from keras_idea.hub.families import is_backbone
@@ -92,7 +94,10 @@ class FFN:
 
     @property
     def full_dim(self) -> int:
-        """int, neurons that it was built with, before any narrowing."""
+        """int, neurons that it had before any narrowing that is known.
+
+        A file of stock layers holds their present width alone.
+        """
         return (self.built and self.state.full_dim) or self.hidden_dim
 
     @property
@@ -272,8 +277,8 @@ def find_ffns(model: keras.layers.Layer) -> list[FFN]:
     These are the FFNs of this package, and FFNs of Dense (or similar EinsumDense)
     layers. The outputs of such a layer must reach Dense layers, and nothing else,
     through operations on each neuron alone. The data is followed through the model,
-    composite layers included. For KerasHub's mixtures of experts, a table says where
-    the FFNs are.
+    composite layers included. In a model without `call`, each model in it is
+    followed alone. For KerasHub's mixtures of experts, a table says where the FFNs are.
 
     Args:
         model: keras.layers.Layer. A built Keras model or layer: functional, Sequential,
@@ -295,7 +300,8 @@ def find_ffns(model: keras.layers.Layer) -> list[FFN]:
     held: dict[int, tuple[keras.layers.Layer, Any, str]] = {}
     for layer in layers:
         if isinstance(layer, (Prunable, PlainFFN)):
-            held[id(layer)] = (layer, layer, layer.path or layer.name)
+            if why_not_ours(layer) is None:
+                held[id(layer)] = (layer, layer, layer.path or layer.name)
         elif is_backbone(layer):
             for ffn in known_ffns(layer):
                 if not ffn.traceable:
@@ -315,6 +321,15 @@ def find_ffns(model: keras.layers.Layer) -> list[FFN]:
         )
         for i, (layer, weights, name) in enumerate(found)
     ]
+
+
+def why_not_ours(layer: keras.layers.Layer) -> str | None:
+    """Why the neurons of an FFN of this package cannot be pruned; None: they can."""
+    shape = 2, layer.hidden_dim
+    why_not = isinstance(layer, PlainFFN) and why_not_each_number(
+        layer.activation, shape
+    )
+    return f"its activation {name_of(layer.activation)} {why_not}" if why_not else None
 
 
 def _quiet(activation: Any) -> bool:

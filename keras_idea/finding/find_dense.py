@@ -9,6 +9,7 @@ from keras_idea.groups.dense import DenseGroup, Found, find_dense_groups
 from keras_idea.groups.follow import is_dense
 from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.hub.ffn import known_ffns
+from keras_idea.keras_private.around import layers_around
 from keras_idea.keras_private.layer_walk import walk
 from keras_idea.keras_private.layers import stored_kernel
 
@@ -39,7 +40,8 @@ def _within_configs(
 ) -> Found[DenseGroup]:
     """Without neurons of KerasHub's models that no config counts."""
     left_out, stay = dict(found.left_out), list(found.groups)
-    for holder in walk(model):
+    held = [layer for group in found.groups for layer in group.layers]
+    for holder in [*walk(model), *layers_around(model, held)]:
         if not is_task(holder) and not is_backbone(holder):
             continue
         counted = _counted(holder)

@@ -4,7 +4,8 @@ import inspect
 import types
 import warnings
 
-_INSIDE = ("keras_idea", "keras", "keras_hub")
+# The last one's frames are those of functions that a scope is around.
+_INSIDE = ("keras_idea", "keras", "keras_hub", "contextlib")
 
 
 def warn_user(message: str) -> None:

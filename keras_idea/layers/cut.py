@@ -130,15 +130,33 @@ class Cut:
         They are ascending, `(K,)` or `(E, K)`.
         """
         value = self.variable.value if value is None else value
-        places = kept
+        return take_neurons(value, self.places(kept), self.axis, self.group)
+
+    def places(self, kept: np.ndarray) -> np.ndarray:
+        """Where the entries of the neurons `kept` lie along the axis."""
         if self.packing == "halves":
-            places = np.concatenate([kept, kept + self.neurons], axis=-1)
-        elif self.packing == "pairs":
+            return np.concatenate([kept, kept + self.neurons], axis=-1)
+        if self.packing == "pairs":
             places = np.stack([2 * kept, 2 * kept + 1], axis=-1)
-            places = places.reshape(*kept.shape[:-1], -1)
-        elif self.size > 1:
-            places = (kept[:, None] * self.size + np.arange(self.size)).reshape(-1)
-        return take_neurons(value, places, self.axis, self.group)
+            return places.reshape(*kept.shape[:-1], -1)
+        if self.size > 1:
+            return (kept[:, None] * self.size + np.arange(self.size)).reshape(-1)
+        return kept
+
+    def widened(self, places: np.ndarray, length: int) -> Tensor:
+        """The value with its entries at `places` of an axis so long, among zeros.
+
+        `take` the other way round.
+        """
+        value = ops.convert_to_tensor(self.variable.value)
+        entries = places.shape[-1]
+        zero = (*self.variable.shape[: self.axis], 1)
+        zero = (*zero, *self.variable.shape[self.axis + 1 :])
+        zeros = ops.zeros(zero, dtype=value.dtype)
+        value = ops.concatenate([value, zeros], axis=self.axis)
+        sources = np.full((*places.shape[:-1], length), entries)
+        np.put_along_axis(sources, places, np.arange(entries), axis=-1)
+        return take_neurons(value, sources, self.axis, self.group)
 
 
 def used_neurons(cuts: Sequence[Cut]) -> Tensor:

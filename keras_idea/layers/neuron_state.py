@@ -79,7 +79,8 @@ class NeuronState(keras.layers.Layer):
         super().__init__(name=name, dtype="float32")
         #: `Scoring`, how the scores are made: as the last pruning run has it.
         self.scoring = Scoring()
-        #: int, the neurons it had at first, before any narrowing.
+        #: int, the neurons it had at first, before any narrowing; None: nobody knows,
+        #: a file of a stock layer may be of one that was wider once.
         self.full_dim: int | None = None
         self.probe: Any = None
         self._measured: Any = None  # the last forward pass that came to a probe
@@ -100,7 +101,7 @@ class NeuronState(keras.layers.Layer):
         experts: int | None = None,
     ) -> None:
         """Makes the variables, of so many matrices' scores."""
-        self.full_dim, self.experts = hidden_dim, experts
+        self.experts = experts
         neurons = (hidden_dim,) if experts is None else (experts, hidden_dim)
         self._by_weight = (matrices, *neurons, input_dim)
         self._scores = self._add("scores", self._scores_shape, "zeros")

@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from keras_idea.errors import ArgumentError
+from keras_idea.functional.by_numbers import why_not_each_number
 from keras_idea.keras_private.call_context import mask_of
 from keras_idea.layers.ffn_layer import FFNLayer
 from keras_idea.layers.neuron_state import NeuronState, Scoring
@@ -26,6 +27,18 @@ class Prunable(FFNLayer):
 
     plain_class: ClassVar[type[PlainFFN]]
     state: NeuronState
+
+    def _set_arguments(self, hidden_dim: int, *arguments: Any) -> None:
+        super()._set_arguments(hidden_dim, *arguments)
+        why_not = why_not_each_number(self.activation, (2, self.hidden_dim))
+        if why_not is not None:
+            given = getattr(self.activation, "__name__", self.activation)
+            raise ArgumentError(
+                "`activation` must act on each neuron alone, or a narrow layer would "
+                f"compute something else. Received: activation={given}, which "
+                f"{why_not}. Use another activation, or {self.plain_class.__name__}, "
+                "which is not pruned then."
+            )
 
     def build(self, input_shape: Sequence[int | None]) -> None:
         """Creates the variables for inputs `(..., input_dim)`."""
@@ -122,7 +135,7 @@ class Prunable(FFNLayer):
         if config:
             self.state.scoring = Scoring(**config.get("scoring", {}))
             self.build(config["input_shape"])
-            self.state.full_dim = config.get("full_dim", self.hidden_dim)
+            self.state.full_dim = config.get("full_dim")
             if config.get("probe"):
                 probe = keras.saving.deserialize_keras_object(config["probe"])
                 self.state.set_probe(probe)

@@ -22,6 +22,7 @@ from keras_idea.keras_private.models import make_train_function
 from keras_idea.keras_private.train_step import lower, train_step_of
 from keras_idea.keras_private.variables import shaped
 from keras_idea.layers.cut import Cut
+from keras_idea.signals import held_back
 from keras_idea.step.pruner import pruner_of
 from keras_idea.surgery.optimizer_state import with_slots
 
@@ -77,6 +78,7 @@ class CompileAhead:
             self._data = train_step.data  # None before it is called
         return self._data is not None
 
+    @held_back()  # for the model says meanwhile that it is narrower
     def advance(self, model: keras.Model) -> None:
         """Begins with the next program, if `ready`; the model's state is in sync."""
         step, widths, last = self._milestones.pop(0)

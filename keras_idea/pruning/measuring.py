@@ -8,6 +8,7 @@ import keras
 from keras_idea.finding.find import FFN
 from keras_idea.keras_private.layer_walk import student_of
 from keras_idea.methods.method import Job, Method
+from keras_idea.signals import held_back
 from keras_idea.step.replicas import replicas_of
 from keras_idea.step.track import Track
 from keras_idea.step.train_function import mark_train_step
@@ -69,8 +70,9 @@ class Measuring:
         if samples is not None:
             carry_out_and_refit(student, decisions, **samples)
         else:
-            for ffn, decision in decisions:
-                carry_out_decision(ffn, decision)
+            with held_back():
+                for ffn, decision in decisions:
+                    carry_out_decision(ffn, decision)
         self.end(model)
 
     def end(self, model: keras.Model) -> None:

@@ -15,8 +15,7 @@ from keras_idea.finding.find import FFN
 from keras_idea.pruning.compile_ahead import Milestone
 from keras_idea.schedules.narrowing_steps import Compact, narrowing_steps, stored_width
 from keras_idea.step.track import Track
-from keras_idea.surgery.narrow_in_place import narrow_to, refresh_graphs
-from keras_idea.surgery.own_config import follow_widths
+from keras_idea.surgery.narrow_in_place import narrow_whole
 
 
 def stored_neurons(mask: np.ndarray, width: int) -> np.ndarray:
@@ -65,11 +64,7 @@ def narrow(model: keras.Model, tracks: Sequence[Track], last: bool) -> None:
 
     The variables of the model are in sync; after the last time nothing is pruned.
     """
-    ffns = [track.ffn for track in tracks]
-    before = [(ffn, width) for ffn in ffns for width in (ffn.full_dim, ffn.hidden_dim)]
-    narrow_to(model, _cuts(tracks, last))
-    follow_widths(model, {(width, ffn.hidden_dim) for ffn, width in before})
-    refresh_graphs(model, ffns)
+    narrow_whole(model, _cuts(tracks, last))
 
 
 def _done(tracks: Sequence[Track], step: int) -> bool:

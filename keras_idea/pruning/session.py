@@ -14,6 +14,7 @@ from keras_idea.pruning.compile_ahead import CompileAhead
 from keras_idea.pruning.measuring import Measuring
 from keras_idea.pruning.narrowing import milestones_to_come, narrow, steps_to_come
 from keras_idea.schedules.narrowing_steps import Compact
+from keras_idea.signals import held_back
 from keras_idea.step.pruner import NeuronPruner
 from keras_idea.step.track import Track
 from keras_idea.surgery.optimizer_state import check_carriable
@@ -57,6 +58,7 @@ class Session:
         for ffn, target in targets:
             ffn.state.score_by(method.scoring)
             ffn.state.target_dim = target  # for who watches the run
+            ffn.state.full_dim = ffn.full_dim  # of which a later fraction is one too
             schedule = method.width_schedule(ffn.full_dim, target, *span, update_every)
             scheduled = self._decision_step is None
             track = Track(ffn, target, schedule, ffn.width, scheduled=scheduled)
@@ -160,6 +162,7 @@ class Session:
             action(model, step)
         return narrows and self._narrow not in self._agenda
 
+    @held_back()
     def end(self, model: keras.Model) -> bool:
         """Leaves the masks as they are, and nothing that goes on pruning.
 
@@ -230,6 +233,7 @@ class Session:
     def _decide(self, model: keras.Model, step: int) -> None:
         self._measuring.decide(model)
 
+    @held_back()
     def _narrow(self, model: keras.Model, step: int) -> None:
         check_carriable(model.optimizer)  # it may have been built only now
         last = self._narrow not in self._agenda

@@ -33,6 +33,7 @@ from keras_idea.keras_private.optimizer_variables import (
     untrack_variable,
     variable_key,
 )
+from keras_idea.signals import held_back
 from keras_idea.step.replicas import once_for_all_replicas, scope_of
 from keras_idea.step.row_ops import of_active, zero_rows
 from keras_idea.step.scores_and_masks import update_scores_and_masks
@@ -90,6 +91,7 @@ class NeuronPruner:
         self.tracks = tracks
         return True
 
+    @held_back()
     def attach(self, model: keras.Model, tracing: bool = False) -> None:
         """Sets it to work, from the scores and masks that the FFNs have.
 
@@ -128,6 +130,7 @@ class NeuronPruner:
         if not tracing:
             self._functions = swap_train_function(model, self._functions, known=True)
 
+    @held_back()
     def detach(self, model: keras.Model) -> None:
         """Leaves scores and masks with the FFNs, and the optimizer as it was.
 

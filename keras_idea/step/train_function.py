@@ -83,10 +83,11 @@ def _check_values(model: keras.Model) -> None:
     empty = model
     if not has_call(model):
         empty = next(part for part in sublayers(model) if not _has_values(part))
+    what = "Model" if isinstance(empty, keras.Model) else "Layer"
     raise ArgumentError(
-        f"{type(empty).__name__} '{empty.name}' is built inside its first train step, "
-        "so its weights have no values yet. Call it on a batch before `fit`, or begin "
-        "it with `keras.Input`."
+        f"{what} '{empty.name}' is built inside its first train step, so its weights "
+        "have no values yet. Call it on a batch before `fit`, or begin it with "
+        "`keras.Input`."
     )
 
 

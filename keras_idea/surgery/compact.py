@@ -15,7 +15,7 @@ from keras_idea.hub.same_function import (
     check_same_outputs,
     outputs_of,
 )
-from keras_idea.keras_private.layer_walk import student_of, walk
+from keras_idea.keras_private.layer_walk import is_built, student_of, walk
 from keras_idea.keras_private.layers import retrack_parameters
 from keras_idea.keras_private.models import (
     compile_arguments,
@@ -26,6 +26,7 @@ from keras_idea.layers.plain_ffns import PlainFFN
 from keras_idea.layers.prunable import Prunable
 from keras_idea.surgery.condition import check_at_rest
 from keras_idea.surgery.copying import Copier, fresh_metric
+from keras_idea.surgery.first_width import hand_on_first_widths
 from keras_idea.surgery.narrow_in_place import narrow_copy
 from keras_idea.surgery.one_number import check_one_count, check_one_width
 from keras_idea.surgery.optimizer_state import (
@@ -83,6 +84,7 @@ def compact(model: keras.layers.Layer) -> keras.layers.Layer:
     >>> narrow.save("narrow.keras")
     """
     narrow, pairs = narrowed(model, "compact()")
+    hand_on_first_widths(model, narrow, pairs)
     if getattr(model, "compiled", False):
         trained = {id(variable) for variable in narrow.trainable_variables}
         compile_like(narrow, model, [p for p in pairs if id(p[1]) in trained])
@@ -104,7 +106,7 @@ def narrowed(
             "it has trained: compact(distiller.student)."
         )
     _warn_of_nothing(model, ffns)
-    if not model.built:
+    if not is_built(model):
         raise ArgumentError(
             f"Model '{model.name}' is not built, so there is nothing to copy. Call "
             "it on data, or `model.build(input_shape)`, first."
@@ -121,7 +123,7 @@ def narrowed(
     check_width_in_code(model, cut)
     prove(model, [ffn for ffn in cut if ffn.kind == "kv_groups"])
     narrow = Copier().layer(model)
-    if not narrow.built:
+    if not is_built(narrow):
         narrow.build_from_config(model.get_build_config())
         narrow.built = True  # as Keras's own loading does
     retrack_parameters(walk(narrow))

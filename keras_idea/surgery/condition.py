@@ -6,6 +6,7 @@ Some of its layers may be frozen, quantized or have LoRA, and its optimizer may 
 other variables than its own.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -16,9 +17,11 @@ from keras_idea.finding.explain import why_nothing
 from keras_idea.finding.find import FFN, Kind, find_groups
 from keras_idea.hub.families import check_family, is_backbone
 from keras_idea.hub.rebuild import check_rebuildable
+from keras_idea.keras_private.around import layers_around
 from keras_idea.keras_private.layer_walk import has_call, walk
 from keras_idea.keras_private.optimizer_parts import innermost, parts
 from keras_idea.keras_private.optimizer_variables import trained_variables
+from keras_idea.keras_private.user_warning import warn_user
 from keras_idea.step.pruner import pruner_of
 from keras_idea.step.replicas import replicas_of
 from keras_idea.surgery.one_number import check_one_count, check_one_width
@@ -105,19 +108,43 @@ def check_trainable(
     return ffns
 
 
+def layers_of(ffns: Sequence[FFN]) -> list[keras.layers.Layer]:
+    """The layers that hold the weights of FFNs."""
+    return [layer for ffn in ffns for layer in ffn.layers]
+
+
+def backbones_of(model: keras.layers.Layer, ffns: Sequence[FFN]) -> list[keras.Model]:
+    """The KerasHub backbones in a model, and those around it that hold its FFNs."""
+    parts = [walk(layer) for layer in layers_around(model, layers_of(ffns))]
+    layers = itertools.chain(walk(model), *parts)
+    found = {id(layer): layer for layer in layers if is_backbone(layer)}
+    return list(found.values())
+
+
 def check_backbones(model: keras.Model, targets: Sequence[tuple[FFN, int]]) -> None:
     """Refuses KerasHub models that could not be saved or made again once narrow.
 
-    With each FFN comes how many neurons it is to keep.
+    With each FFN comes how many neurons it is to keep. Of those around the model, which
+    it is not made of, it warns.
     """
     widths = {id(ffn.layer): target for ffn, target in targets}
-    for backbone in [layer for layer in walk(model) if is_backbone(layer)]:
+    inside = set(map(id, walk(model)))
+    for backbone in backbones_of(model, [ffn for ffn, _ in targets]):
         if not any(id(layer) in widths for layer in walk(backbone)):
             continue
-        check_family(backbone)
-        check_rebuildable(backbone)
-        check_one_width(backbone, widths)
-        check_one_count(backbone, widths)
+        try:
+            check_family(backbone)
+            check_rebuildable(backbone)
+            check_one_width(backbone, widths)
+            check_one_count(backbone, widths)
+        except ArgumentError as error:
+            if id(backbone) in inside:
+                raise
+            warn_user(
+                f"{type(backbone).__name__} '{backbone.name}' has layers of model "
+                f"'{model.name}', and a file of it could not be loaded once they are "
+                f"narrow. {error}"
+            )
 
 
 def check_at_rest(model: keras.layers.Layer, what: str) -> list[FFN]:

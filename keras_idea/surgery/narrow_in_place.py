@@ -1,27 +1,30 @@
 """Narrowing a model where it stands, in the middle of `fit`."""
 
+import contextlib
 from collections.abc import Sequence
 
 import keras
 import numpy as np
 
 from keras_idea.finding.find import FFN, find_groups
-from keras_idea.hub.families import is_backbone
 from keras_idea.hub.ffn import known_ffns
-from keras_idea.keras_private.layer_walk import all_layers, sublayers, walk
+from keras_idea.keras_private.around import layers_around
+from keras_idea.keras_private.layer_walk import all_layers, sublayers
 from keras_idea.keras_private.layers import retrack_parameters
 from keras_idea.keras_private.models import (
     make_train_function,
     renew_shapes,
     renew_state,
 )
+from keras_idea.signals import held_back
 from keras_idea.step.replicas import scope_of
-from keras_idea.surgery.condition import check_at_rest
+from keras_idea.surgery.condition import backbones_of, check_at_rest, layers_of
 from keras_idea.surgery.narrow_variable import narrow_variable
 from keras_idea.surgery.optimizer_state import (
     built_optimizer,
     check_carriable,
 )
+from keras_idea.surgery.own_config import follow_widths, warn_of_stuck
 from keras_idea.surgery.pairing import plain_variables
 
 
@@ -51,6 +54,7 @@ def shrink_in_place(model: keras.Model) -> list[FFN]:
     return ffns
 
 
+@held_back()
 def narrow_to(
     model: keras.Model,
     pairs: Sequence[tuple[FFN, np.ndarray]],
@@ -58,23 +62,48 @@ def narrow_to(
     """Keeps given neurons of FFNs, as `shrink_in_place` does those alive.
 
     Their indices are ascending, see `Cut.take`. Refuses an optimizer whose state cannot
-    be cut, before anything is.
+    be cut, before anything is. If a cut fails (no memory is left), all FFNs are as wide
+    as before, with zeros for the neurons that were to go.
     """
     optimizer = built_optimizer(model)
     if optimizer is not None and pairs:
         # Before anything is cut.
         check_carriable(optimizer, [cut for ffn, _ in pairs for cut in ffn.cuts()])
-    with scope_of(model):
+    with scope_of(model), contextlib.ExitStack() as undo:
         for ffn, kept in pairs:
+            ffn.state.full_dim = ffn.full_dim
+            undo.callback(ffn.weights.set_hidden_dim, ffn.hidden_dim)
             for cut in [*ffn.held_cuts(), *ffn.state.cuts()]:
-                narrow_variable(optimizer, cut, kept)
+                undo.callback(narrow_variable(optimizer, cut, kept))
             ffn.weights.set_hidden_dim(kept.shape[-1])
+        undo.pop_all()  # all are narrow: nothing is put back
     if pairs:
-        for layer in walk(model):
-            if is_backbone(layer):
-                for known in known_ffns(layer):
-                    known.tell_width()
+        for backbone in backbones_of(model, [ffn for ffn, _ in pairs]):
+            for known in known_ffns(backbone):
+                known.tell_width()
         refresh(model)
+
+
+@held_back()
+def narrow_whole(
+    model: keras.Model, pairs: Sequence[tuple[FFN, np.ndarray]]
+) -> list[keras.layers.Layer]:
+    """As `narrow_to`; and the configs of blocks, and what shows shapes, follow.
+
+    Returns the blocks in the model whose configs cannot follow; of layers around it, it
+    warns.
+    """
+    if not pairs:
+        return []
+    ffns = [ffn for ffn, _ in pairs]
+    before = [(ffn, width) for ffn in ffns for width in (ffn.full_dim, ffn.hidden_dim)]
+    narrow_to(model, pairs)
+    widths = {(width, ffn.hidden_dim) for ffn, width in before}
+    for layer in layers_around(model, layers_of(ffns)):
+        warn_of_stuck(follow_widths(layer, widths))
+    stuck = follow_widths(model, widths)
+    refresh_graphs(model, ffns)
+    return stuck
 
 
 def narrow_copy(

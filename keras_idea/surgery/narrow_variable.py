@@ -1,7 +1,12 @@
 """A variable and its slots of the optimizer, cut to the kept units in place."""
 
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+
 import keras
 import numpy as np
+from keras import ops
 
 from keras_idea.keras_private.optimizer_parts import parts
 from keras_idea.keras_private.optimizer_variables import rename_key, variable_key
@@ -13,17 +18,52 @@ from keras_idea.typing import Tensor
 
 def narrow_variable(
     optimizer: keras.Optimizer | None, cut: Cut, kept: np.ndarray
-) -> None:
+) -> Callable[[], None]:
     """Slices, in place, a trained variable and its slots to the kept neurons.
 
-    `kept` is ascending, see `Cut.take`. Without an optimizer there are no slots.
+    `kept` is ascending, see `Cut.take`. Without an optimizer there are no slots. If it
+    fails (no memory is left), all of them are as wide as they were.
+
+    Returns:
+        A function that makes them as wide as they were. The neurons that went are zeros
+        then, in what has several numbers of each. Called for one variable after the
+        other, the last first, it needs no more memory than narrowing did.
     """
+    with _known(optimizer, cut.variable), contextlib.ExitStack() as undo:
+        for each in with_slots(optimizer, cut):
+            widen = _widen(each, kept)
+            resize(each.variable, each.take(kept))
+            undo.callback(widen)
+        done = undo.pop_all()
+
+    def put_back() -> None:
+        with _known(optimizer, cut.variable):
+            done.close()
+
+    return put_back
+
+
+@contextlib.contextmanager
+def _known(
+    optimizer: keras.Optimizer | None, variable: keras.Variable
+) -> Iterator[None]:
+    """A scope after which an optimizer knows a variable that has changed its shape."""
     trainers = [] if optimizer is None else parts(optimizer)
-    keys = [variable_key(part, cut.variable) for part in trainers]
-    for each in with_slots(optimizer, cut):
-        resize(each.variable, each.take(kept))
-    for part, key in zip(trainers, keys, strict=True):
-        rename_key(part, key, variable_key(part, cut.variable))
+    keys = [variable_key(part, variable) for part in trainers]
+    try:
+        yield
+    finally:
+        for part, key in zip(trainers, keys, strict=True):
+            rename_key(part, key, variable_key(part, variable))
+
+
+def _widen(cut: Cut, kept: np.ndarray) -> Callable[[], None]:
+    """What will make a variable, narrow by then, as wide as it is now."""
+    variable = cut.variable
+    if not cut.weights_axes:  # a number a neuron: biases, masks and what counts them
+        return functools.partial(resize, variable, ops.copy(variable.value))
+    places, length = cut.places(kept), variable.shape[cut.axis]
+    return lambda: resize(variable, cut.widened(places, length))
 
 
 def resize(variable: keras.Variable, value: Tensor) -> None:

@@ -10,6 +10,7 @@ from keras_idea.finding.find import FFN
 from keras_idea.keras_private.call_context import call_without_values
 from keras_idea.keras_private.optimizer_parts import innermost
 from keras_idea.methods.method import Decision
+from keras_idea.signals import held_back
 from keras_idea.step.row_ops import zero_rows
 from keras_idea.step.train_function import mark_train_step, unmark_train_step
 from keras_idea.surgery.narrow_in_place import refresh
@@ -66,6 +67,7 @@ def check_probes(
         )
 
 
+@held_back()
 def attach_probes(
     model: keras.Model, pairs: Iterable[tuple[FFN, keras.layers.Layer]]
 ) -> None:
@@ -101,6 +103,7 @@ def check_calls(model: keras.Model) -> None:
         call_without_values(model, inputs, training=True)
 
 
+@held_back()
 def detach_probes(model: keras.Model, ffns: Iterable[FFN]) -> None:
     """Takes the probes off again, in place; of FFNs without one nothing."""
     unmark_train_step(model)
@@ -113,6 +116,7 @@ def detach_probes(model: keras.Model, ffns: Iterable[FFN]) -> None:
     refresh(model)
 
 
+@held_back()
 def carry_out_decision(ffn: FFN, decision: Decision) -> None:
     """Masks all neurons of an FFN but those decided for, in place."""
     if decision.scale is not None:

@@ -20,6 +20,7 @@ from keras_idea.groups.dense import DenseGroup
 from keras_idea.keras_private.layer_walk import called_parts, student_of, walk
 from keras_idea.keras_private.symbolic import example_arrays
 from keras_idea.layers.cut import Cut
+from keras_idea.signals import held_back
 from keras_idea.step.replicas import scope_of
 from keras_idea.typing import Tensor
 
@@ -123,8 +124,9 @@ def _same(asked: keras.Model, inputs: Any, ffns: Sequence[FFN]) -> bool | None:
             _put(cut, neuron, 0.0)
         zeros = _answers(asked, inputs)
     finally:
-        for (cut, neuron), value in zip(cuts, saved, strict=True):
-            _put(cut, neuron, value)
+        with held_back():
+            for (cut, neuron), value in zip(cuts, saved, strict=True):
+                _put(cut, neuron, value)
     if not _equal(unread, again):
         return None
     return _equal(unread, zeros)

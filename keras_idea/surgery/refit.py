@@ -22,6 +22,7 @@ from keras_idea.layers.ffn_layer import FFNLayer
 from keras_idea.methods.calibration import Samples, hidden_statistics
 from keras_idea.methods.captures import Sums
 from keras_idea.methods.method import Decision
+from keras_idea.signals import held_back
 from keras_idea.surgery.probes import carry_out_decision
 from keras_idea.surgery.products import HELD_OUT, Products, Tokens
 from keras_idea.typing import Tensor
@@ -102,8 +103,9 @@ def carry_out_and_refit(
         products = Products()
         [(grams, _)] = samples([(group, products)], num_samples=num_samples)
         to_fit, held = map(products.unshifted, grams)
-        found.append(_fit(group, np.asarray(decision.mask) > 0, to_fit, held))
-        carry_out_decision(group, decision)
+        with held_back():  # a kernel that was fitted is of this mask alone
+            found.append(_fit(group, np.asarray(decision.mask) > 0, to_fit, held))
+            carry_out_decision(group, decision)
     return found
 
 

@@ -17,6 +17,7 @@ from keras_idea.hub.ffn import known_ffns
 from keras_idea.keras_private.layer_walk import walk
 from keras_idea.keras_private.layers import set_config_number
 from keras_idea.keras_private.variables import shaped
+from keras_idea.signals import held_back
 from keras_idea.surgery.own_config import set_widths
 from keras_idea.surgery.same_numbers import calls_of, first_difference
 
@@ -41,6 +42,7 @@ def check_width_in_code(model: keras.Model, ffns: Sequence[FFN]) -> None:
             )
 
 
+@held_back()  # for the model says meanwhile that it is narrower
 def stuck_blocks(
     model: keras.Model, targets: Sequence[tuple[FFN, int]]
 ) -> list[keras.layers.Layer]:
@@ -52,6 +54,7 @@ def stuck_blocks(
         return stuck
 
 
+@held_back()  # for the model says meanwhile that it is narrower
 def _difference(model: keras.Model, ffns: Sequence[FFN]) -> str | None:
     """The first operation that is given another number in the narrower model."""
     wide, half = calls_of(model), [(ffn, max(1, ffn.hidden_dim // 2)) for ffn in ffns]

@@ -100,6 +100,13 @@ def check_groups(groups: Any) -> Any:
     return groups
 
 
+def target_name(targets: Targets, kind: Kind) -> str:
+    """What a user calls the target of a kind."""
+    if len(targets) > 1 or kind == "kv_groups":
+        return f"targets[{kind!r}]"
+    return "target_dim"
+
+
 def target_width(target_dim: int | float, full_dim: int, round_to: int) -> int:
     """The neurons that an FFN keeps; a fraction becomes the nearest multiple, not 0.
 

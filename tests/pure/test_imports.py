@@ -15,7 +15,7 @@ PACKAGE = ROOT / "keras_idea"
 # folder.
 FLOORS = [
     {"errors"},
-    {"validation", "files", "disk", "extras", "typing"},
+    {"validation", "files", "disk", "extras", "signals", "typing"},
     {"keras_private"},
     {"processes"},
     {"functional", "schedules", "data", "report"},

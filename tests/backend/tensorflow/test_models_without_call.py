@@ -95,7 +95,7 @@ def test_parts_that_the_first_step_builds(first, x):
 @pytest.mark.parametrize(
     ("cls", "first", "words"),
     [
-        (Empty, "nothing", "Patches .patches. is built inside its first train step"),
+        (Empty, "nothing", "Layer 'patches' is built inside its first train step"),
         (NotCalled, "nothing", "is not built, so its `call` is not known: call it on"),
         (NotCalled, "a fit", "is not built, so its `call` is not known: call it on"),
     ],

@@ -251,3 +251,29 @@ def test_layer_compacts_to_its_living_neurons(data):
     assert len(narrow.weights) == 6
     np.testing.assert_allclose(to_numpy(narrow(x)), to_numpy(layer(x)), atol=1e-5)
     assert layer.hidden_dim == 16
+
+
+def over_all(x):
+    return x / (1 + keras.ops.max(keras.ops.abs(x), axis=-1, keepdims=True))
+
+
+@pytest.mark.parametrize("activation", ["softmax", over_all])
+@pytest.mark.parametrize("layer", [ki.PrunableFFN, ki.PrunableGatedFFN])
+def test_an_activation_over_the_neurons_is_refused(layer, activation):
+    """Fewer neurons would have another softmax."""
+    with pytest.raises(ValueError, match=r"each neuron alone.*(softmax|over_all)"):
+        layer(8, activation=activation)
+
+
+@pytest.mark.daily("torch", why="what is found is Python's")
+@pytest.mark.parametrize("ffn", [ki.UngatedFFN, ki.GatedFFN])
+def test_a_plain_layer_with_such_an_activation_is_left_out(ffn):
+    layers = [ffn(8, "softmax", name="ffn"), keras.layers.Dense(2)]
+    model = keras.Sequential([keras.Input((4,)), *layers])
+    assert ki.find_ffns(model) == []
+    told = ki.explain(model).left_out
+    assert "activation softmax does not act" in told[model.layers[0].path]
+    model.compile("adam", "mse")
+    with pytest.raises(ValueError, match="activation softmax does not act"):
+        prune = ki.IdeaPruneCallback(4, begin_step=1, prune_steps=1)
+        model.fit(np.ones((8, 4)), np.ones((8, 2)), callbacks=[prune], verbose=0)

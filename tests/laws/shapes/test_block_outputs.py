@@ -4,6 +4,7 @@ The recipes of `docs/faq.md`: after `shrink` without labels, and in `fit` with t
 """
 
 import keras
+import keras_hub
 import numpy as np
 import pytest
 
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.daily("torch", why="jax takes 36 s, tensorflow 90 s, cr
 def inside(model):
     """What has the blocks as layers of its own, and the blocks' names."""
     model = getattr(model, "backbone", model)
-    named = ("transformer_layer", "block_")
+    named = ("transformer_layer", "decoder_block", "block_")
     return model, [b.name for b in model.layers if b.name.startswith(named)]
 
 
@@ -33,13 +34,14 @@ def outputs(model, x):
     return [to_numpy(out).astype("float64") for out in some.predict(x, verbose=0)]
 
 
-def recipe(question):
-    """The FAQ's code, without `shrink`, `fit` and what comes after it."""
+def recipe(question, after=False):
+    """The FAQ's code, without `shrink` and `fit`: up to it, or what comes after it."""
     page = (ROOT / "docs" / "faq.md").read_text(encoding="utf-8")
     section = page.split(f"### {question}?")[1].split("\n### ")[0]
     lines = [line[4:] for line in section.splitlines() if line.startswith("    ")]
     code = "\n".join(line for line in lines if not line.startswith("small ="))
-    return code[: code.index("distiller.fit")]
+    before, fit, rest = code.partition("distiller.fit")
+    return rest.partition("\n")[2] if after else before
 
 
 def follow(wide, narrow):
@@ -53,13 +55,13 @@ def follow(wide, narrow):
     return names["distiller"]
 
 
-def made(kind):
+def made(kind, family="mistral"):
     """A wide model and inputs of it."""
     rng = np.random.default_rng(0)
     if kind == "a KerasHub task":
         ids = rng.integers(0, 32, (16, 8))
         inputs = {"token_ids": ids, "padding_mask": np.ones_like(ids)}
-        return tiny_lm("mistral"), inputs
+        return tiny_lm(family), inputs
     x = rng.standard_normal((16, 6, 12)).astype("float32")
     # A clone: the layers of `chain` have been called by another model, too.
     model = keras.models.clone_model(chain(2, sequential=kind == "sequential"))
@@ -112,17 +114,24 @@ def log_softmax(logits):
     return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
 
 
-def test_all_three_losses_while_neurons_go():
+@pytest.mark.daily("torch", rows=("mistral",), why="this suffices")
+@pytest.mark.nightly(why="the rest takes 11 s on torch")
+@pytest.mark.parametrize("family", ["mistral", "gemma2"])
+def test_all_three_losses_while_neurons_go(family, tmp_path, monkeypatch):
     """Text, the teacher's logits, and its blocks divided by their mean squares."""
-    wide, x = made("a KerasHub task")
-    model, _ = made("a KerasHub task")
+    wide, x = made("a KerasHub task", family)
+    model, _ = made("a KerasHub task", family)
     rng = np.random.default_rng(1)
     for variable in model.trainable_variables:
         noise = 0.1 * rng.standard_normal(variable.shape)
         variable.assign_add(noise.astype("float32"))
     y = np.roll(x["token_ids"], -1, axis=1)
     names = {"keras": keras, "ki": ki, "np": np, "wide": wide, "model": model, "x": x}
-    exec(recipe("What recovers a pruned checkpoint best"), names)
+    code = recipe("What recovers a pruned checkpoint best")
+    if family == "gemma2":  # whose logits are capped, and whose blocks have other names
+        assert wide.backbone.final_logit_soft_cap
+        code = code.replace("transformer_layer", "decoder_block")
+    exec(code, names)
     distiller, flat = names["distiller"], names["flat"]
     theirs, ours = (
         to_numpy(m.predict(x, verbose=0)).astype("float64") for m in (wide, model)
@@ -145,9 +154,14 @@ def test_all_three_losses_while_neurons_go():
     total = 0.5 * (text + divergence + blocks)
     np.testing.assert_allclose(history["loss"][0], total, rtol=1e-4)
     assert [2 * ffn.hidden_dim for ffn in ki.find_ffns(model)] == [width] * 2
-    model.compile()
+    monkeypatch.chdir(tmp_path)
+    exec(recipe("What recovers a pruned checkpoint best", after=True), names)
     own = model.predict(x, verbose=0)
     np.testing.assert_allclose(flat(model).predict(x, verbose=0), own, atol=1e-5)
+    loaded = keras_hub.models.CausalLM.from_preset("narrow", preprocessor=None)
+    told = [each.backbone.intermediate_dim for each in (loaded, wide)]
+    assert 2 * told[0] == told[1]
+    np.testing.assert_allclose(loaded.predict(x, verbose=0), own, atol=1e-6)
 
 
 def test_a_task_itself_has_its_blocks_inside_a_layer():

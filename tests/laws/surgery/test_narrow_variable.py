@@ -2,8 +2,10 @@
 
 import keras
 import numpy as np
+import pytest
 
-from keras_idea.surgery.narrow_variable import resize
+from keras_idea.layers.cut import Cut
+from keras_idea.surgery.narrow_variable import narrow_variable, resize
 from tests.support.helpers import to_numpy
 
 
@@ -29,3 +31,41 @@ def test_a_resized_variable():
     assert size(old) in (0, None)
     variable.assign(np.ones((2, 3)))
     np.testing.assert_array_equal(to_numpy(variable), np.ones((2, 3)))
+
+
+EXPERTS = np.array([[0, 2, 3], [1, 2, 5]])
+# What narrowing slices, in which 6 neurons lie, and which of them stay.
+CUTS = {
+    "columns": ((4, 6), {"axis": 1}, [0, 2, 5]),
+    "rows": ((6, 4), {"axis": 0}, [0, 2, 5]),
+    "a bias": ((6,), {"axis": 0}, [1, 2]),
+    "side by side": ((4, 12), {"axis": 1, "size": 2}, [0, 2, 5]),
+    "two matrices": ((4, 12), {"axis": 1, "packing": "halves"}, [0, 2, 5]),
+    "in pairs": ((4, 12), {"axis": 1, "packing": "pairs"}, [0, 2, 5]),
+    "of experts": ((2, 4, 6), {"axis": 2, "group": 0}, EXPERTS),
+    "of experts, in pairs": (
+        (2, 4, 12),
+        {"axis": 2, "group": 0, "packing": "pairs"},
+        EXPERTS,
+    ),
+}
+
+
+@pytest.mark.daily("torch", why="compiles 50 programs on jax")
+@pytest.mark.parametrize("shape, how, kept", CUTS.values(), ids=CUTS.keys())
+def test_what_was_cut_is_put_back(shape, how, kept):
+    """The neurons that went are zeros; of a bias, and what is like it, nothing is."""
+    values = np.random.default_rng(0).normal(size=shape).astype("float32")
+    variable = keras.Variable(values)
+    cut = Cut(variable, **how)
+    kept = np.asarray(kept)
+    narrow = to_numpy(cut.take(kept))
+    put_back = narrow_variable(None, cut, kept)
+    np.testing.assert_array_equal(to_numpy(variable), narrow)
+    put_back()
+    stays = np.zeros((*kept.shape[:-1], 6), "float32")
+    np.put_along_axis(stays, kept, 1.0, axis=-1)
+    expected = values * to_numpy(cut.spread(keras.ops.convert_to_tensor(stays)))
+    if len(shape) == 1:
+        expected = values
+    np.testing.assert_array_equal(to_numpy(variable), expected)
