@@ -45,7 +45,7 @@ def prove(model: keras.Model, ffns: Sequence[FFN]) -> None:
 
     Of each attention layer a key/value head with its query heads. The model, in sync,
     is left as it was, its random numbers too. Nothing is proved of a model whose inputs
-    are not known or that cannot be called on them, in any usual batch, nor where
+    are not known, or that cannot be called on them in any usual batch, nor where
     several processes train. Of one without `call` each model in it is asked. Refuses an
     FFN of which the two ways give different outputs.
     """

@@ -41,9 +41,11 @@ def trained(make, callbacks, compact):
 
 
 @pytest.mark.daily(*EACH, rows=("text_classifier",), why="these suffice")
-@pytest.mark.daily("torch", rows=("mlp", "sequential"), why="these suffice")
+@pytest.mark.daily(
+    "torch", rows=("mlp", "sequential", "batch_norm_inside"), why="these suffice"
+)
 @pytest.mark.nightly(
-    why="three of them on each backend; the rest takes 6 s on jax, 8 s on "
+    why="four of them on each backend; the rest takes 6 s on jax, 8 s on "
     "tensorflow, 4 s on torch"
 )
 @of_users

@@ -1,0 +1,259 @@
+"""What may lie between two Dense layers, by the numbers of the model itself.
+
+A model with pruned neurons is zero in them; narrowed in place it must give the same
+outputs, in training too. What must not lie there is refused, by its name.
+"""
+
+import re
+
+import keras
+import numpy as np
+import pytest
+from keras import layers, ops
+
+import keras_idea as ki
+from keras_idea.step.row_ops import zero_rows
+from keras_idea.surgery import shrink_in_place
+from tests.support.helpers import to_numpy
+
+WIDTH, LENGTH, KEPT = 12, 6, 8
+BATCH_NORM = layers.BatchNormalization
+FEW = "the operations are Keras's; the rest compiles some 300 programs on jax"
+ROWS = ("batch_norm", "pooled", "absolute", "noise")
+
+
+class Of(layers.Layer):
+    """A layer of a user's own that has no weights: a function."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def call(self, x):
+        return self.function(x)
+
+
+class OfWidth(Of):
+    def build(self, shape):
+        self.scale = shape[-1] ** -0.5
+
+    def call(self, x):
+        return x * self.scale
+
+
+class InTraining(layers.Layer):
+    def call(self, x, training=False):
+        return x - ops.mean(x, -1, keepdims=True) if training else x
+
+
+class WithLoss(layers.Layer):
+    def call(self, x):
+        self.add_loss(ops.mean(x**2))
+        return x
+
+
+class OwnNorm(layers.BatchNormalization):
+    pass
+
+
+def model_of(*between, activation="tanh"):
+    x = inputs = keras.Input((LENGTH, 5))
+    for layer in (layers.Dense(WIDTH, activation, name="up"), *between):
+        x = layer(x)
+    model = keras.Model(inputs, layers.Dense(3, name="down")(x))
+    rng = np.random.default_rng(0)
+    for variable in model.weights:
+        values = rng.normal(size=variable.shape)
+        positive = "variance" in variable.name or "std" in variable.name
+        variable.assign(abs(values) + 0.1 if positive else values)
+    return model
+
+
+def pruned(model):
+    """Its FFN, of which every third neuron is made zero."""
+    (ffn,) = ki.find_ffns(model)
+    mask = (np.arange(WIDTH) % 3 > 0).astype("float32")
+    zero_rows(ffn.cuts(), ops.convert_to_tensor(mask))
+    assert ffn.width == KEPT
+    return ffn, mask
+
+
+# Whether they give zeros for zeros; "random": in training it is another noise.
+TAKEN = {
+    "batch_norm": (lambda: [BATCH_NORM()], True),
+    "two batch_norms": (lambda: [BATCH_NORM(), layers.ReLU(), BATCH_NORM()], True),
+    "no scale": (lambda: [BATCH_NORM(scale=False)], False),
+    "no center": (lambda: [BATCH_NORM(center=False)], True),
+    "frozen": (lambda: [BATCH_NORM(trainable=False)], False),
+    "axis": (lambda: [BATCH_NORM(axis=2)], True),
+    "prelu": (lambda: [layers.PReLU("ones")], True),
+    "prelu of all": (lambda: [layers.PReLU("ones", shared_axes=[1, 2])], True),
+    "prelu of places": (lambda: [layers.PReLU("ones", shared_axes=[1])], True),
+    "pooled": (lambda: [layers.AveragePooling1D(2)], True),
+    "pooled, padded": (lambda: [layers.MaxPooling1D(4, padding="same")], True),
+    "pooled whole": (lambda: [layers.GlobalAveragePooling1D()], True),
+    "repeated": (lambda: [layers.GlobalMaxPooling1D(), layers.RepeatVector(2)], True),
+    "padded": (lambda: [layers.ZeroPadding1D(1), layers.Cropping1D(2)], True),
+    "reshaped": (lambda: [layers.Reshape((2, 3, -1))], True),
+    "rescaled": (lambda: [layers.Rescaling(0.5)], True),
+    "shifted": (lambda: [layers.Rescaling(0.5, 1.0)], False),
+    "noise": (lambda: [layers.GaussianNoise(0.5)], "random"),
+    "alpha": (lambda: [layers.AlphaDropout(0.5)], "random"),
+    "l2": (lambda: [layers.ActivityRegularization(l2=0.1)], True),
+    "absolute": (lambda: [Of(ops.abs)], True),
+    "step": (lambda: [Of(ops.sign)], True),
+    "log1p": (lambda: [Of(lambda x: ops.log1p(ops.abs(x)))], True),
+    "rsqrt": (lambda: [Of(lambda x: ops.rsqrt(x**2 + 1))], False),
+    "where": (lambda: [Of(lambda x: ops.where(x > 0, x, 0.1 * x))], True),
+    "by hand": (lambda: [Of(lambda x: x / (1 + ops.exp(-x)))], True),
+    "lambda": (lambda: [layers.Lambda(lambda x: ops.relu(x) ** 2)], True),
+}
+
+
+@pytest.mark.daily("jax", "tensorflow", "torch", rows=ROWS, why="these suffice")
+@pytest.mark.daily("torch", why=FEW)
+@pytest.mark.parametrize("between, quiet", TAKEN.values(), ids=TAKEN.keys())
+def test_masked_equals_narrow(between, quiet):
+    model = model_of(*between())
+    ffn, _ = pruned(model)
+    x = np.random.default_rng(1).normal(size=(4, LENGTH, 5)).astype("float32")
+    # Batch normalization forgets nothing in training that it would need at rest.
+    masked = [to_numpy(model(x, training=training)) for training in (True, False)]
+    state = [to_numpy(v) for v in model.non_trainable_variables]
+    shrink_in_place(model)
+    assert ffn.hidden_dim == KEPT
+    narrow = to_numpy(model(x, training=False))
+    np.testing.assert_allclose(narrow, masked[1], rtol=2e-5, atol=2e-5)
+    if quiet == "random":
+        return
+    assert len(state) == len(model.non_trainable_variables)
+    again = to_numpy(model(x, training=True))
+    np.testing.assert_allclose(again, masked[0], rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="gradients are asked")
+@pytest.mark.parametrize("between, quiet", TAKEN.values(), ids=TAKEN.keys())
+def test_a_quiet_neuron_has_no_gradient(between, quiet):
+    """Only of the others the step has to make the gradients zero."""
+    model = model_of(*between())
+    ffn, mask = pruned(model)
+    assert ffn.weights.quiet is (quiet is True)
+    x = np.random.default_rng(1).normal(size=(4, LENGTH, 5)).astype("float32")
+    ops.sum(model(x, training=True) ** 2).backward()
+    found = []
+    for cut in ffn.cuts():
+        gradient = np.moveaxis(to_numpy(cut.variable.value.grad), cut.axis, -1)
+        found.append(abs(gradient[..., mask == 0]).max())
+    if quiet is True:
+        assert not any(found)
+    elif "scale=False" not in repr(between):  # of zeros it makes zeros in training
+        assert len(ffn.cuts_with_gradients()) == len(ffn.cuts())
+
+
+def mean_square(array):
+    return ops.mean(array**2)
+
+
+REFUSED = [
+    (lambda: BATCH_NORM(axis=1), "'batch_normalization' normalizes along axis 1"),
+    (lambda: BATCH_NORM(epsilon=0.0), "epsilon=0, which makes NaN of a pruned"),
+    (lambda: OwnNorm(), "OwnNorm 'own_norm' reads or makes it"),
+    (lambda: layers.LayerNormalization(), "LayerNormalization 'layer_normalization'"),
+    (lambda: layers.GroupNormalization(4), "GroupNormalization 'group_normaliz"),
+    (lambda: layers.UnitNormalization(), "does not act on each neuron alone"),
+    (lambda: layers.Softmax(), "Softmax 'softmax' does not act on each neuron alone"),
+    (lambda: layers.Masking(0.3), "operation Any reads or makes it"),
+    (lambda: layers.Rescaling([1.0] * WIDTH), "Rescaling 'rescaling' does not|fewer"),
+    (lambda: layers.Reshape((LENGTH, WIDTH)), "cannot be called on fewer neurons"),
+    (
+        lambda: layers.GlobalAveragePooling1D(data_format="channels_first"),
+        "GlobalAveragePooling1D 'global_average_pooling1d' reads or makes it",
+    ),
+    (lambda: layers.LSTM(WIDTH), "LSTM 'lstm' reads or makes it"),
+    (
+        lambda: layers.ReLU(activity_regularizer=mean_square),
+        "an activity regularizer of ReLU",
+    ),
+    (lambda: Of(lambda x: ops.sort(x, -1)), "Of 'of' does not act on each neuron"),
+    (lambda: Of(ops.reciprocal), "Of 'of' makes what is not finite of a pruned"),
+    (lambda: Of(lambda x: ops.sqrt(ops.abs(x))), "no finite slope for a pruned"),
+    (lambda: Of(lambda x: x * np.arange(WIDTH)), "Of 'of' does not act on each neuron"),
+    (lambda: Of(lambda x: x * np.ones(WIDTH)), "cannot be called on fewer neurons"),
+    (lambda: OfWidth(None), "OfWidth 'of_width' reads or makes it"),
+    (lambda: InTraining(), "InTraining 'in_training' does not act on each neuron"),
+    (lambda: WithLoss(), "WithLoss 'with_loss' .*adds a loss"),
+]
+
+
+@pytest.mark.daily("torch", why=FEW)
+@pytest.mark.parametrize("make, reason", REFUSED)
+def test_what_is_not_on_each_neuron_is_named(make, reason):
+    explained = ki.explain(model_of(make()))
+    assert not explained.taken
+    assert re.search(reason, explained.left_out["up"])
+
+
+def fitted(kind, compact, *callbacks):
+    """A model with normalizations, pruned under a norm that clips all gradients."""
+    keras.utils.set_random_seed(0)
+    norm, up = BATCH_NORM(scale=kind != "no scale"), layers.Dense(WIDTH, "gelu")
+    down = layers.Dense(3)
+    if kind == "over time":
+        up, down = layers.TimeDistributed(up), layers.TimeDistributed(down)
+    if kind == "step":
+        up = layers.Dense(WIDTH, "squareplus")
+    model = keras.Sequential([keras.Input((LENGTH, 5)), up, norm, layers.PReLU(), down])
+    rng = np.random.default_rng(1)
+    for variable in model.weights:
+        values = rng.normal(size=variable.shape)
+        variable.assign(abs(values) + 0.1 if "variance" in variable.name else values)
+    if kind == "frozen":
+        norm.trainable = False
+    if kind == "frozen bias":
+        up.bias.trainable = False
+    x = rng.normal(size=(32, LENGTH, 5)).astype("float32")
+    y = np.tanh(x[..., :3])
+    model.compile(keras.optimizers.SGD(0.1, global_clipnorm=0.1), "mse")
+    prune = ki.IdeaPruneCallback(4, 1, 8, compact=compact)
+    fit = {"batch_size": 4, "epochs": 2, "shuffle": False, "verbose": 0}
+    losses = model.fit(x, y, callbacks=[prune, *callbacks], **fit).history["loss"]
+    assert [ffn.width for ffn in ki.find_ffns(model)] == [4]
+    return model, [*losses, to_numpy(model(x))]
+
+
+@pytest.mark.daily("torch", why="takes 20 s on jax, 30 s on tensorflow")
+@pytest.mark.parametrize(
+    "kind", ["plain", "no scale", "frozen", "frozen bias", "over time", "step"]
+)
+def test_fit_narrows_what_it_masks(kind):
+    _, masked = fitted(kind, "off")
+    for compact in ("end", "progressive"):
+        model, narrow = fitted(kind, compact)
+        assert {v.shape[-1] for v in model.layers[1].variables} == {4}
+        for one, other in zip(masked, narrow, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.daily("torch", why="takes 6 s on jax, 8 s on tensorflow")
+def test_a_narrow_norm_is_saved_compacted_and_put_back(tmp_path):
+    saving = ki.Checkpoint(tmp_path / "c")
+    model, _ = fitted("over time", "progressive", saving)
+    masked, _ = fitted("over time", "off")
+    model.save(tmp_path / "m.keras")
+    wide = keras.models.clone_model(masked)
+    wide.compile(keras.optimizers.SGD(0.1, global_clipnorm=0.1), "mse")
+    ki.Checkpoint(tmp_path / "c").restore(wide)
+    loaded = keras.models.load_model(tmp_path / "m.keras")
+    for again in (loaded, ki.compact(masked), wide):
+        for one, same in zip(model.weights, again.weights, strict=True):
+            np.testing.assert_allclose(to_numpy(one), to_numpy(same), atol=1e-6)
+
+
+def test_gamma_and_beta_do_not_say_whether_a_neuron_is_used():
+    model = model_of(BATCH_NORM(name="norm"))
+    ffn, _ = pruned(model)
+    norm = model.get_layer("norm")
+    for variable in norm.weights:
+        variable.assign(np.ones(WIDTH))
+    assert ffn.width == KEPT
+    assert sum(not cut.is_bias for cut in ffn.cuts()) == 2  # what scores are made of
