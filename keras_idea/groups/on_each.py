@@ -118,7 +118,7 @@ class OnEach:
             if function.variables or has_own_weights(function):
                 return f"{what} has weights or seeds of its own"
             return self.why_not(Call(function, ((before,), {}), [output]))
-        if function in _ACTIVATIONS:
+        if any(function is known for known in _ACTIVATIONS):
             return None
         why_not = why_not_each_number(function, output.shape)
         why_not = why_not or self._numbers.make(function, [before], [output])

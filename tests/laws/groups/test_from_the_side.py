@@ -8,6 +8,7 @@ import pytest
 from keras import layers, ops
 
 import keras_idea as ki
+from keras_idea.shapes.samples import loss_of
 from tests.support.helpers import to_numpy
 
 WIDTH, TARGET = 16, 4
@@ -235,7 +236,42 @@ def test_a_masked_model_is_shrunk(method, xy):
         np.testing.assert_array_equal(to_numpy(one), to_numpy(other))
 
 
-def test_data_that_are_no_samples():
+SAMPLES = np.ones((6, 8), "float32")
+NO_SAMPLES = {
+    "a path": ("text.txt", "`data` must be samples.*'text.txt'"),
+    "a function": (lambda: SAMPLES, "an object of type function"),
+    "a class": (keras.Sequential, "an object of type type"),
+    "lists": (SAMPLES.tolist(), "a list that holds float. Make arrays of it"),
+    "(lists, y)": ((SAMPLES.tolist(), SAMPLES), "a list that holds float"),
+    "a dict of lists": ({"x": SAMPLES.tolist()}, "a dict that holds float"),
+    "None in a list": ([None], "a list that holds NoneType"),
+    "a number": (np.float32(3), "a float32 that holds float32"),
+    "nothing": ([], "hold no sample"),
+    "other columns": (SAMPLES[:, :5], r"inputs of shape \(6, 5\) \(ValueError: .*8"),
+    "one sample": (SAMPLES[0], r"cannot be called on `data`.*shape \(8,\)"),
+    "a wrong batch": ([SAMPLES[:, :5]], r"inputs of shape \(6, 5\)"),
+    "names": ({"y": SAMPLES}, r"cannot be called on `data`.*shape \(6, 8\)"),
+    "texts": (np.array(["a", "b"]), r"cannot be called on `data`.*shape \(2,\)"),
+}
+
+
+@pytest.mark.daily("torch", why=FEW)
+@pytest.mark.parametrize("data, match", NO_SAMPLES.values(), ids=NO_SAMPLES.keys())
+def test_data_that_are_no_samples(data, match):
     model = keras.Sequential([keras.Input((8,)), layers.Dense(16), layers.Dense(4)])
-    with pytest.raises(ValueError, match="`data` must be samples.*'text.txt'"):
-        ki.shrink(model, {"neurons": 2}, "text.txt")
+    with pytest.raises(ki.KerasIdeaError, match=match):
+        ki.shrink(model, {"neurons": 2}, data)
+    model.compile("adam", "mse")
+    method = ki.methods.Activation(data=data)
+    prune = ki.IdeaPruneCallback(2, begin_step=0, prune_steps=1, method=method)
+    with pytest.raises(ki.KerasIdeaError):
+        model.fit(SAMPLES, SAMPLES[:, :4], verbose=0, callbacks=[prune])
+
+
+@pytest.mark.daily("torch", why=FEW)
+def test_data_that_a_loss_cannot_be_of():
+    model = keras.Sequential([keras.Input((8,)), layers.Dense(16), layers.Dense(4)])
+    model.compile("adam", "mse")
+    for data in ((SAMPLES[:, :5], SAMPLES[:, :4]), [(SAMPLES[:, :5], SAMPLES[:, :4])]):
+        with pytest.raises(ki.KerasIdeaError, match="cannot be called on `data`"):
+            loss_of(model, data, 2)

@@ -14,8 +14,10 @@ from keras_idea.keras_private.layers import (
     retrack_parameters,
     set_config_number,
     set_input_dim,
+    set_last_dim,
     set_output_dim,
     stored_kernel,
+    takes_training,
     without_remat,
 )
 from keras_idea.keras_private.unlocked import (
@@ -181,6 +183,29 @@ def test_own_attributes_are_told_from_the_frameworks():
             self.pair = Pair()
 
     assert set(own_attributes(Model())) == {"pair"}
+
+
+def layers_on_channels():
+    yield keras.layers.BatchNormalization(), (None, 5)
+    yield keras.layers.BatchNormalization(axis=2), (None, 3, 5)
+    yield keras.layers.PReLU(shared_axes=[1]), (None, 3, 5)
+    yield keras.layers.TimeDistributed(keras.layers.Dense(2)), (None, 3, 5)
+
+
+def test_a_layer_is_told_its_last_axis():
+    for layer, shape in layers_on_channels():
+        layer.build(shape)
+        set_last_dim(layer, 4)
+        same = type(layer).from_config(layer.get_config())
+        same.build((*shape[:-1], 4))
+        assert layer.get_build_config() == same.get_build_config()
+        told, made = (getattr(la.input_spec, "axes", None) for la in (layer, same))
+        assert told == made
+
+
+def test_which_layers_take_training():
+    assert takes_training(keras.layers.Dropout(0.1))
+    assert not takes_training(keras.layers.ReLU())
 
 
 def test_a_layer_is_rematerialized_from_now_on():

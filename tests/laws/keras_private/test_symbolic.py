@@ -72,3 +72,57 @@ def test_what_is_unknown_is_told():
     recording = record(layer, lambda layer: isinstance(layer, Twice))
     assert list(recording.opaque) == [layer]
     assert "not known" in str(recording.opaque[layer])
+
+
+class OfSixteen(keras.layers.Layer):
+    """Its code needs a batch of 16."""
+
+    def call(self, x):
+        return keras.ops.reshape(keras.ops.reshape(x, (16, 4)), (-1, 4))
+
+
+@pytest.mark.skipif(
+    keras.backend.backend() == "torch", reason="Keras on torch cannot make the model"
+)
+def test_what_a_graph_notes_stands_for_what_cannot_be_called():
+    inputs = keras.Input((4,))
+    sixteen = OfSixteen()
+    model = keras.Model(inputs, keras.layers.Dense(2)(sixteen(inputs)))
+    recording = record(model, lambda layer: layer is model)
+    *_, of_sixteen, dense = recording.calls
+    assert of_sixteen.operation is sixteen and not recording.opaque
+    assert dense.inputs == of_sixteen.outputs and dense.inputs[0].shape == (2, 4)
+    cause, error = recording.causes[sixteen]
+    assert cause is sixteen and isinstance(error, Exception)
+
+
+def test_what_raised_is_told():
+    class Around(keras.layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.inner, self.sixteen = keras.layers.Dense(4), OfSixteen()
+
+        def build(self, shape):
+            self.inner.build(shape)
+
+        def compute_output_shape(self, shape):
+            return shape
+
+        def call(self, x):
+            return self.inner(self.sixteen(x))
+
+    around = Around()
+    around.build((None, 4))
+    recording = record(around, lambda layer: layer is around)
+    assert list(recording.opaque) == [around] and not recording.called.keys() - {around}
+    assert recording.causes[around][0] is around.sixteen
+
+
+def test_a_call_is_a_function_of_tensors():
+    inputs = keras.Input((3,))
+    dropped = keras.layers.Dropout(0.5)(inputs * 2.0)
+    recording = record(keras.Model(inputs, dropped), lambda layer: True)
+    *_, product, dropout = recording.calls
+    ones = keras.ops.ones((2, 3))
+    assert float(keras.ops.sum(product.function()(ones))) == 12
+    assert float(keras.ops.sum(dropout.function(training=False)(ones))) == 6
