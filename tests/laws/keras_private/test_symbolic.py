@@ -122,10 +122,7 @@ def test_a_call_is_a_function_of_tensors():
     inputs = keras.Input((3,))
     dropped = keras.layers.Dropout(0.5)(inputs * 2.0)
     recording = record(keras.Model(inputs, dropped), lambda layer: True)
-    dropout = recording.calls[-1]
-    (product,) = (
-        call for call in recording.calls if type(call.operation).__name__ == "Multiply"
-    )
+    *_, product, dropout = recording.calls
     ones = keras.ops.ones((2, 3))
     assert float(keras.ops.sum(product.function()(ones))) == 12
     assert float(keras.ops.sum(dropout.function(training=False)(ones))) == 6
