@@ -155,7 +155,8 @@ print("ff_dim in the file:", loaded.get_layer("block").get_config()["ff_dim"])
 - The outputs of a `Dense` layer can be pruned under one condition. They must reach
   other `Dense` layers, and nothing else, through operations on each neuron alone. Such
   operations are activations, sums, products, `Dropout` and `BatchNormalization`;
-  `softmax` and `LayerNormalization` are not. `ki.explain(model)` gives the reason for each layer that is not pruned.
+  `softmax` and `LayerNormalization` are not. `ki.explain(model)` gives the reason for
+  each layer that is not pruned.
 - An integer `target_dim` is the width of every chosen FFN. If your FFNs have different
   widths, use a fraction or `groups`.
 - With `compact="off"` the model stays wide, and all weights of the pruned neurons are
