@@ -102,14 +102,12 @@ class Copier:
             if type(layer) is not Functional:
                 graph = bare_graph(layer, graph)
             return self._with_attributes(layer, graph)
-        # Before what it holds, which may refer to it.
-        made = self._remember(layer, bare_copy(layer))
-        self._with_attributes(layer, made)
+        made = self._with_attributes(layer, bare_copy(layer))
         mirror_state(layer, made, self.value)
         return made
 
     def _with_attributes(self, layer: keras.layers.Layer, made: Any) -> Any:
-        self._remember(layer, made)
+        self._remember(layer, made)  # what it holds may refer to it
         for name, value in own_attributes(layer).items():
             # An optimizer's state is that of the original's variables.
             if not isinstance(value, keras.optimizers.Optimizer):
