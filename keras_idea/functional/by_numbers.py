@@ -161,15 +161,28 @@ class PrunedNumbers:
         return array.astype(tensor.dtype if whole else "float32")
 
 
+class _Watching(keras.StatelessScope):
+    """A scope that knows whether a variable was read, which training would change."""
+
+    reads = False
+
+    def get_current_value(self, variable: keras.Variable) -> Any:
+        # A seed is told by its numbers.
+        self.reads |= keras.backend.is_float_dtype(variable.dtype)
+        return super().get_current_value(variable)
+
+
 @contextlib.contextmanager
 def _on_arrays(function: Callable) -> Iterator[_Arrays]:
     """A function of tensors as one of arrays; what it changes lasts for the scope."""
-    with keras.StatelessScope(collect_losses=True) as scope:
+    with _Watching(collect_losses=True) as scope:
 
         def call(arrays: _Some) -> _Some:
             made = function(*map(keras.ops.convert_to_tensor, arrays))
             if scope.losses:
                 raise ArgumentError("it adds a loss")
+            if scope.reads:
+                raise ArgumentError("it reads a variable")
             return list(map(keras.ops.convert_to_numpy, keras.tree.flatten(made)))
 
         yield call

@@ -31,6 +31,7 @@ from keras_idea.surgery.narrow_in_place import narrow_copy
 from keras_idea.surgery.one_number import check_one_count, check_one_width
 from keras_idea.surgery.optimizer_state import (
     built_optimizer,
+    carry_state,
     check_carriable,
     copy_optimizer,
     optimizer_like,
@@ -122,7 +123,8 @@ def narrowed(
     cut = [ffn for ffn, stay in kept if stay.shape[-1] < ffn.hidden_dim]
     check_width_in_code(model, cut)
     prove(model, [ffn for ffn in cut if ffn.kind == "kv_groups"])
-    narrow = Copier().layer(model)
+    copier = Copier()
+    narrow = copier.layer(model)
     if not is_built(narrow):
         narrow.build_from_config(model.get_build_config())
         narrow.built = True  # as Keras's own loading does
@@ -132,6 +134,8 @@ def narrowed(
     for old, new, stays in pairs:
         new.trainable = old.trainable
         new.assign(cut_to(old, stays))
+    for held, copied in copier.optimizers:
+        carry_state(held, copied, pairs)
     check_same_function(model, narrow)
     _check_own_code(model, narrow)
     narrowed_to = {(ffn.hidden_dim, stay.shape[-1]) for ffn, stay in kept}

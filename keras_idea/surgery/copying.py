@@ -33,7 +33,10 @@ from keras_idea.keras_private.layers import own_attributes
 from keras_idea.keras_private.models import Functional
 from keras_idea.layers.neuron_state import scope_at
 from keras_idea.layers.prunable import Prunable
-from keras_idea.surgery.held_values import holds_state, is_foreign_state
+from keras_idea.surgery.held_values import attributes, holds_state, is_foreign_state
+from keras_idea.surgery.optimizer_state import optimizer_like
+
+_CONTAINERS = (list, tuple, dict, set, frozenset, collections.deque)
 
 
 class _NotCopied(Exception):
@@ -44,10 +47,12 @@ class Copier:
     """Copies layers and what they hold, each once, so that what is shared stays so.
 
     FFNs of stock layers are still wide in a copy, and what KerasHub's backbones hold
-    has new values.
+    has new values. `optimizers` are pairs of those that layers hold, and of copies
+    without their state.
     """
 
     def __init__(self) -> None:
+        self.optimizers: list[tuple[keras.Optimizer, keras.Optimizer]] = []
         self._copies: dict[int, Any] = {}
         self._originals: list[Any] = []  # while they are held, their `id`s are theirs
 
@@ -67,8 +72,12 @@ class Copier:
             return self._remember(value, variable_like(value))
         if isinstance(value, keras.metrics.Metric):
             return self._remember(value, fresh_metric(value))
-        if isinstance(value, (list, tuple, dict, set)):
-            return self._container(value)
+        if isinstance(value, keras.optimizers.Optimizer):
+            self.optimizers.append((value, optimizer_like(value)))
+            return self._remember(*self.optimizers[-1])
+        if isinstance(value, _CONTAINERS):
+            plain = type(value) in _CONTAINERS or hasattr(value, "tracker")
+            return self._container(value) if plain or holds_state(value) else value
         return self._object(value) if holds_state(value) else value
 
     def _remember(self, original: Any, made: Any) -> Any:
@@ -109,23 +118,30 @@ class Copier:
     def _with_attributes(self, layer: keras.layers.Layer, made: Any) -> Any:
         self._remember(layer, made)  # what it holds may refer to it
         for name, value in own_attributes(layer).items():
-            # An optimizer's state is that of the original's variables.
-            if not isinstance(value, keras.optimizers.Optimizer):
-                with _named(layer, name):
-                    set_attribute(made, name, self.value(value))
+            with _named(layer, name):
+                set_attribute(made, name, self.value(value))
         return made
 
     def _container(self, value: Any) -> Any:
-        if isinstance(value, dict):
-            items = {self.value(key): self.value(value[key]) for key in value}
-            if isinstance(value, collections.defaultdict):
-                return collections.defaultdict(value.default_factory, items)
-            ordered = isinstance(value, collections.OrderedDict)
-            return collections.OrderedDict(items) if ordered else items
-        parts = [self.value(part) for part in value]
         if isinstance(value, tuple):
-            return getattr(value, "_make", tuple)(parts)  # a named one's
-        return set(parts) if isinstance(value, set) else parts
+            # A named one's; a plain one has no `_make`.
+            return getattr(value, "_make", tuple)(map(self.value, value))
+        if isinstance(value, frozenset):
+            return frozenset(map(self.value, value))
+        made = self._remember(value, _shell_of(value))
+        if isinstance(value, dict):
+            made.update({self.value(key): self.value(value[key]) for key in value})
+        else:
+            add = made.update if isinstance(value, set) else made.extend
+            add([self.value(part) for part in value])
+        own = type(value) not in _CONTAINERS and not hasattr(value, "tracker")
+        return self._with_parts(value, made) if own else made
+
+    def _with_parts(self, value: Any, made: Any) -> Any:
+        """Has the copy of an object hold copies."""
+        for name, part in attributes(value).items():
+            object.__setattr__(made, name, self.value(part))
+        return made
 
     def _object(self, value: Any) -> Any:
         """The copy of a plain Python object, or function, that holds layers."""
@@ -140,22 +156,23 @@ class Copier:
             return weakref.ref(self.value(value()))
         if isinstance(value, types.FunctionType):
             return self._function(value)
-        made = self._remember(value, copy.copy(value))
-        for name, part in vars(value).items():
-            object.__setattr__(made, name, self.value(part))
-        return made
+        made = copy.copy(value)
+        if made is value or not attributes(value):  # what it holds is out of reach
+            raise _NotCopied
+        return self._with_parts(value, self._remember(value, made))
 
     def _function(self, function: types.FunctionType) -> types.FunctionType:
-        cells = tuple(
-            types.CellType(self.value(cell.cell_contents))
-            for cell in function.__closure__ or ()
-        )
-        named = (function.__name__, self.value(function.__defaults__))
-        made = types.FunctionType(
-            function.__code__, function.__globals__, *named, cells
-        )
+        cells = tuple(types.CellType() for _ in function.__closure__ or ())
+        code, scope = function.__code__, function.__globals__
+        made = types.FunctionType(code, scope, function.__name__, None, cells)
+        self._remember(function, made)  # it may refer to itself
+        for cell, old in zip(cells, function.__closure__ or (), strict=True):
+            with contextlib.suppress(ValueError):  # one that is not filled yet
+                cell.cell_contents = self.value(old.cell_contents)
+        made.__defaults__ = self.value(function.__defaults__)
         made.__kwdefaults__ = self.value(function.__kwdefaults__)
-        return self._remember(function, made)
+        made.__dict__.update(self.value(function.__dict__))
+        return made
 
 
 def fresh_metric(metric: Any) -> Any:
@@ -171,6 +188,16 @@ def fresh_metric(metric: Any) -> Any:
             "metric, give the class a `get_config`, or compile without it first. "
             f"Keras said: {error}"
         ) from error
+
+
+def _shell_of(value: Any) -> Any:
+    """An empty container of the same kind."""
+    if hasattr(value, "tracker"):  # Keras's own, which track for the original
+        kinds = (collections.OrderedDict, dict, list, set)
+        return next(kind for kind in kinds if isinstance(value, kind))()
+    shell = copy.copy(value)
+    shell.clear()
+    return shell
 
 
 def _plain(layer: Prunable) -> keras.layers.Layer:

@@ -1,5 +1,6 @@
 """What a layer's attribute holds: whether a copy of the layer can share it."""
 
+import collections
 import contextlib
 import functools
 import types
@@ -9,7 +10,10 @@ from typing import Any
 
 import keras
 
-_STATE = (keras.layers.Layer, keras.Variable, keras.metrics.Metric)
+_STATE = (
+    *(keras.layers.Layer, keras.Variable, keras.metrics.Metric),
+    keras.optimizers.Optimizer,
+)
 _LEAVES = (str, bytes, int, float, complex, bool, type(None), type, types.ModuleType)
 _BACKENDS = {"torch", "tensorflow", "jax", "jaxlib", "flax"}
 
@@ -52,22 +56,31 @@ def is_foreign_state(value: Any) -> bool:
     )
 
 
+def attributes(value: Any) -> dict[str, Any]:
+    """The attributes of an object, those in slots too."""
+    slots = [vars(cls).get("__slots__", ()) for cls in type(value).__mro__]
+    each = [(names,) if isinstance(names, str) else names for names in slots]
+    names = [name for some in each for name in some if not name.startswith("__")]
+    held = {name: getattr(value, name) for name in names if hasattr(value, name)}
+    return held | getattr(value, "__dict__", {})
+
+
 def _parts(value: Any) -> Iterator[Any]:
     if isinstance(value, dict):
         yield from value
         yield from value.values()
-    elif isinstance(value, (list, tuple, set, frozenset)):
+    if isinstance(value, (list, tuple, set, frozenset, collections.deque)):
         yield from value
-    elif isinstance(value, types.MethodType):
+    if isinstance(value, types.MethodType):
         yield value.__self__
     elif isinstance(value, functools.partial):
         yield from (value.func, value.args, value.keywords)
     elif isinstance(value, weakref.ref):
         yield value()
     elif isinstance(value, types.FunctionType):
-        yield from (value.__defaults__, value.__kwdefaults__)
+        yield from (value.__defaults__, value.__kwdefaults__, value.__dict__)
         for cell in value.__closure__ or ():
             with contextlib.suppress(ValueError):  # one that is not filled yet
                 yield cell.cell_contents
-    elif not isinstance(value, keras.KerasTensor):
-        yield from getattr(value, "__dict__", {}).values()
+    elif not isinstance(value, keras.KerasTensor) and not hasattr(value, "tracker"):
+        yield from attributes(value).values()

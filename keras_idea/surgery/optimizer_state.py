@@ -124,12 +124,25 @@ def copy_optimizer(
     It is built if the old one is. Refuses one that its config does not describe.
     """
     copy = optimizer_like(optimizer)
-    if not optimizer.built:
-        return copy
-    copy.build([new for _, new, _ in pairs])
-    for source, target in zip(parts(optimizer), parts(copy), strict=True):
-        _copy_part(source, target, pairs)
+    carry_state(optimizer, copy, pairs)
     return copy
+
+
+def carry_state(
+    optimizer: keras.Optimizer, copy: keras.Optimizer, pairs: Sequence[Pair]
+) -> None:
+    """Gives an optimizer's state to one of the same config, over new variables.
+
+    Of pairs whose variable the first does not train nothing is carried, and nothing if
+    it is not built.
+    """
+    if not optimizer.built:
+        return
+    trained = {id(v) for part in parts(optimizer) for v in trained_variables(part)}
+    own = [pair for pair in pairs if id(pair[0]) in trained]
+    copy.build([new for _, new, _ in own])
+    for source, target in zip(parts(optimizer), parts(copy), strict=True):
+        _copy_part(source, target, own)
 
 
 def _copy_part(

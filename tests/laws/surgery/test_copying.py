@@ -76,6 +76,41 @@ class Closing(Net):
         return self.run(self.parent[0]().normed(x))
 
 
+class Slots:
+    """An object without a `__dict__`."""
+
+    __slots__ = ("layer",)
+
+    def __init__(self, layer):
+        self.layer = layer
+
+
+class Calling(dict):
+    """A dict that can be called."""
+
+    def __call__(self, x):
+        return self["norm"](x)
+
+
+class Holding(Net):
+    """Layers in what is no plain list or dict, and an optimizer of its own."""
+
+    def __init__(self):
+        super().__init__()
+        up, self.queue = self.up, collections.deque([Slots(self.down)])
+        self.holder = Slots([frozenset([up]), Calling(norm=self.norm)])
+        self.another = keras.optimizers.SGD(0.1, momentum=0.9)
+
+        def repeated(x, times=2):
+            return up(x) if times == 0 else repeated(x, times - 1)
+
+        self.repeated = repeated
+
+    def call(self, x):
+        (up,), norm = self.holder.layer
+        return self.queue[0].layer(up(norm(x)) + self.repeated(x))
+
+
 class Cell(keras.layers.Layer):
     """A recurrent cell that makes its own FFN."""
 
@@ -133,6 +168,7 @@ MODELS = {
     "unnamed weights": Unnamed,
     "places": with_places,
     "functions": Closing,
+    "other holders": Holding,
     "a cell": recurrent,
     "a sequence": lambda: Chain(3.0),
     "a graph": lambda: Graph(3.0),
@@ -154,7 +190,7 @@ def example(model):
 @pytest.mark.parametrize("kind", MODELS)
 def test_a_copy_is_the_model_and_shares_nothing(kind):
     model = MODELS[kind]()
-    x = X if kind in ("no config", "unnamed weights", "functions") else example(model)
+    x = X if isinstance(model, Net) else example(model)
     model(x)
     prune_half(model)
     expected = keras.ops.convert_to_numpy(model(x))
@@ -182,6 +218,34 @@ def test_a_copy_has_the_attributes_of_the_model():
     # It trains as one that was made so: nothing is locked or left out.
     narrow.trainable = True
     assert len(narrow.trainable_variables) == 6
+
+
+@pytest.mark.daily("torch", why="attributes are Python's")
+def test_an_optimizer_that_a_model_holds_goes_on_with_its_state():
+    model = Holding()
+    model(X)
+    prune_half(model)
+    another, kernel = model.another, model.down.kernel
+    another.build([model.up.kernel, kernel])
+    another.apply([keras.ops.ones(v.shape) for v in (model.up.kernel, kernel)])
+    prune_half(model)
+    narrow = ki.compact(model)
+    assert narrow.another is not another
+    slots = [o.variables[-1] for o in (narrow.another, another)]
+    assert tuple(slots[0].shape) == tuple(narrow.down.kernel.shape)
+    found, expected = (keras.ops.convert_to_numpy(slot) for slot in slots)
+    np.testing.assert_array_equal(found, expected[1::2])
+
+
+@pytest.mark.daily("torch", why="attributes are Python's")
+def test_a_layer_that_is_out_of_reach_is_refused():
+    model = Net()
+    model.cached = functools.lru_cache(model.up)
+    model(X)
+    with pytest.raises(
+        ValueError, match="attribute 'cached' .* cannot|cannot .* 'cached'"
+    ):
+        ki.compact(model)
 
 
 @pytest.mark.daily("torch", why="the comparison is NumPy's")
