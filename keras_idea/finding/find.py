@@ -175,8 +175,12 @@ class FFN:
         return [cut for cut in self.cuts() if not cut.is_bias]
 
     def cuts(self) -> list[Cut]:
-        """Where its neurons are in the weights, the kernels first."""
-        return self.weights.cuts()
+        """Where its neurons are in the weights, the kernels first.
+
+        These are zero for a pruned neuron. What is frozen besides the kernels is not
+        among them: it stays as it is.
+        """
+        return _not_frozen(self.weights.cuts())
 
     def held_cuts(self) -> list[Cut]:
         """Where its neurons are in all variables of its layers: what narrowing slices.
@@ -187,7 +191,7 @@ class FFN:
 
     def _own_cuts(self) -> list[Cut]:
         """Where its neurons are in the weights whose zeros say that one is pruned."""
-        return getattr(self.weights, "own_cuts", self.weights.cuts)()
+        return _not_frozen(getattr(self.weights, "own_cuts", self.weights.cuts)())
 
     def cuts_with_gradients(self) -> list[Cut]:
         """The cuts in which neurons of zeros may have gradients other than zero.
@@ -202,6 +206,8 @@ class FFN:
     def _is_quiet(self) -> bool:
         """bool, whether the hidden activation of a neuron of zeros is 0."""
         if any(layer.activity_regularizer is not None for layer in self.layers):
+            return False
+        if len(self.cuts()) < len(self.weights.cuts()):  # a frozen bias is added
             return False
         if isinstance(self.layer, (Prunable, PlainFFN)):
             return len(self.layer.matrices) > 2 or _quiet(self.layer.activation)
@@ -330,6 +336,10 @@ def why_not_ours(layer: keras.layers.Layer) -> str | None:
         layer.activation, shape
     )
     return f"its activation {name_of(layer.activation)} {why_not}" if why_not else None
+
+
+def _not_frozen(cuts: Sequence[Cut]) -> list[Cut]:
+    return [cut for cut in cuts if cut.variable.trainable or not cut.is_bias]
 
 
 def _quiet(activation: Any) -> bool:

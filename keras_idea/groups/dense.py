@@ -44,7 +44,7 @@ class DenseGroup:
     They are the columns of each of the makers, of which one whose output is multiplied
     as it is, a gate, comes after the others, and the rows of the readers.
     `calls_readers`: the readers are called, so that their input can be looked at.
-    `keeps_zeros`: what is between gives 0 for a neuron of zeros.
+    `quiet`: what is between gives 0 for a neuron of zeros.
     `between`: layers on the way that have weights of each neuron, as normalizations do.
     `wrappers`: layers that call a reader on their own input.
     """
@@ -52,7 +52,7 @@ class DenseGroup:
     makers: list[keras.layers.Layer]
     readers: list[keras.layers.Layer]
     calls_readers: bool = True
-    keeps_zeros: bool = True
+    quiet: bool = True
     between: Sequence[keras.layers.Layer] = ()
     wrappers: Sequence[keras.layers.Layer] = ()
 
@@ -66,37 +66,24 @@ class DenseGroup:
         """int, neurons that the kernels have places for."""
         return stored_kernel(self.readers[0]).shape[0]
 
-    @property
-    def quiet(self) -> bool:
-        """bool, whether a pruned neuron is 0 for its readers."""
-        others = (*self._biases(), *(c for la in self.between for c in weights_of(la)))
-        return self.keeps_zeros and all(cut.variable.trainable for cut in others)
-
     def own_cuts(self) -> list[Cut]:
-        """How the neurons lie in their kernels, which come first, and biases.
-
-        A neuron of zeros in these is pruned. Frozen biases say nothing, and stay.
-        """
-        cuts = [Cut(stored_kernel(layer), 1) for layer in self.makers]
-        cuts += [Cut(stored_kernel(layer), 0) for layer in self.readers]
-        cuts += [cut for cut in self._biases() if cut.variable.trainable]
+        """How the neurons lie in their kernels, which come first, and biases."""
+        kernels = [Cut(stored_kernel(layer), 1) for layer in self.makers]
+        kernels += [Cut(stored_kernel(layer), 0) for layer in self.readers]
+        biases = [layer.bias for layer in self.makers if layer.bias is not None]
+        cuts = [*kernels, *(Cut(bias, 0, is_bias=True) for bias in biases)]
         # Two layers may have one kernel.
         return list({id(cut.variable): cut for cut in cuts}.values())
 
     def cuts(self) -> list[Cut]:
-        """How the neurons lie in all weights that are zero for a pruned neuron."""
+        """How the neurons lie in all weights, also of the layers between."""
         between = [cut for layer in self.between for cut in weights_of(layer)]
-        return [*self.own_cuts(), *(c for c in between if c.variable.trainable)]
+        return [*self.own_cuts(), *between]
 
     def held_cuts(self) -> list[Cut]:
-        """How the neurons lie in all variables, also in what is frozen or measured."""
+        """How the neurons lie in all variables, also in what is measured of them."""
         between = [cut for layer in self.between for cut in cuts_of(layer)]
-        cuts = [*self.own_cuts(), *self._biases(), *between]
-        return list({id(cut.variable): cut for cut in cuts}.values())
-
-    def _biases(self) -> list[Cut]:
-        biases = [layer.bias for layer in self.makers if layer.bias is not None]
-        return [Cut(bias, 0, is_bias=True) for bias in biases]
+        return [*self.own_cuts(), *between]
 
     def set_hidden_dim(self, hidden_dim: int) -> None:
         """Tells the layers that their kernels were narrowed."""
@@ -207,7 +194,7 @@ def _found(
                 makers,
                 readers,
                 calls_readers=not wrappers,
-                keeps_zeros=way.on_each.is_zero(
+                quiet=way.on_each.is_zero(
                     tensor for key, tensor in tensors.items() if key in ours
                 ),
                 between=[layer for layer in others if neurons(layer) in ours],
