@@ -147,3 +147,11 @@ def test_asking_changes_no_random_number():
             assert why_not_each_number(random_numbers, (2, WIDTH))
         drawn.append(to_numpy(keras.random.normal((4,))))
     np.testing.assert_array_equal(*drawn)
+
+
+@pytest.mark.daily("torch", why=FEW)
+def test_one_that_reads_a_variable_is_refused():
+    """A gate of 0 hides what it will do once it is trained."""
+    gate = keras.Variable(0.0)
+    across = model_of(lambda x: ops.relu(x) + gate * ops.mean(x, -1, keepdims=True))
+    assert "it reads a variable" in " ".join(ki.explain(across).left_out.values())
