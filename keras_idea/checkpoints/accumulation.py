@@ -28,13 +28,15 @@ _Named = list[tuple[str, keras.Variable]]
 _PREFIX = "optimizer/"
 # Rates as close as that are of the same schedule, its steps given in other batches.
 _CLOSE = 1e-3
+#: How many powers of two of steps ahead a schedule is looked at.
+_POWERS = 20
 
 
 def accumulation_facts(optimizer: keras.Optimizer) -> dict[str, Any]:
     """What must be known of an optimizer to resume it under another accumulation.
 
     The batches of a step, by part (see `parts`); where among its variables the sums of
-    gradients are; and the rate of a schedule, which Keras asks per batch.
+    gradients are; and the rates of a schedule, which Keras asks per batch.
     """
     sums = _sums(optimizer)
     own = enumerate(own_variables(optimizer))
@@ -42,7 +44,7 @@ def accumulation_facts(optimizer: keras.Optimizer) -> dict[str, Any]:
     return {
         "batches": _batches(optimizer),
         "sums": [place for place, variable in own if id(variable) in sums],
-        "rate": _scheduled_rate(optimizer, calls),
+        "rates": _scheduled_rates(optimizer, calls, every=_batches(optimizer)[0]),
     }
 
 
@@ -98,7 +100,7 @@ class CarriedOver:
                 f"{self._was} to resume it."
             )
         self._calls = steps * self._now
-        self._check_rate(saved["rate"])
+        self._check_rates(saved["rates"])
         self._saved = {n: s for n, s in shapes.items() if n not in self._sums}
 
     def match(self, named: _Named) -> tuple[_Named, dict[str, tuple[int, ...]]]:
@@ -138,16 +140,17 @@ class CarriedOver:
                 f"gradient_accumulation_steps={_told(self._was)}."
             )
 
-    def _check_rate(self, was: float | None) -> None:
-        now = _scheduled_rate(self._optimizer, self._calls)
-        if was is None or now is None or math.isclose(was, now, rel_tol=_CLOSE):
-            return
-        raise ArgumentError(
-            f"The learning rate would jump from {was:.3g} to {now:.3g}, because Keras "
-            "counts the steps of a schedule in batches. "
-            f"{self._received} Multiply the steps of your schedule by "
-            f"{self._now / self._was:.3g}."
-        )
+    def _check_rates(self, before: list[float] | None) -> None:
+        every = _batches(self._optimizer)[0]
+        after = _scheduled_rates(self._optimizer, self._calls, every)
+        for was, now in zip(before or [], after or [], strict=False):
+            if not math.isclose(was, now, rel_tol=_CLOSE):
+                raise ArgumentError(
+                    f"The learning rate would jump from {was:.3g} to {now:.3g}, now or "
+                    "later, because Keras counts the steps of a schedule in batches. "
+                    f"{self._received} Multiply the steps of your schedule by "
+                    f"{self._now / self._was:.3g}."
+                )
 
 
 def _batches(optimizer: keras.Optimizer) -> list[int]:
@@ -165,13 +168,20 @@ def _name_of(variable: keras.Variable, optimizer: keras.Optimizer) -> str:
     return f"{_PREFIX}{own.index(id(variable)):05d}"
 
 
-def _scheduled_rate(optimizer: keras.Optimizer, calls: int) -> float | None:
-    """The rate of a schedule after so many batches; None: it is no schedule."""
+def _scheduled_rates(
+    optimizer: keras.Optimizer, calls: int, every: int
+) -> list[float] | None:
+    """The rates of a schedule, from so many batches on; None: it is no schedule.
+
+    Now and after 1, 2, 4, ... steps of `every` batches: a boundary that moves by a
+    factor of two or more moves over one of them.
+    """
     inner = innermost(optimizer)
     source = None if hasattr(inner, "optimizers") else rate_source(inner)
-    if isinstance(source, keras.optimizers.schedules.LearningRateSchedule):
-        return as_float(source(calls))
-    return None
+    if not isinstance(source, keras.optimizers.schedules.LearningRateSchedule):
+        return None
+    steps = [0, *(2**power for power in range(_POWERS))]
+    return [as_float(source(calls + every * step)) for step in steps]
 
 
 def _told(batches: int) -> str:
@@ -201,10 +211,11 @@ def _check_unknown(
 def _check_known(saved: Any) -> None:
     entries = saved if isinstance(saved, Mapping) else {}
     lists = [entries.get(name) for name in ("batches", "sums")]
-    rate = entries.get("rate", "")
+    rates = entries.get("rates", "")
     if (
         not all(isinstance(x, list) and all(type(n) is int for n in x) for x in lists)
-        or not (rate is None or isinstance(rate, float))
+        or not (rates is None or isinstance(rates, list))
+        or not all(isinstance(rate, float) for rate in rates or [])
         or any(n < 1 for n in entries["batches"])
     ):
         raise ArgumentError(

@@ -85,6 +85,7 @@ def attach_probes(
     refresh(model)
 
 
+@held_back()
 def check_calls(model: keras.Model) -> None:
     """Has probes find FFNs that a model calls twice, before a step is taken.
 

@@ -138,6 +138,22 @@ def test_a_schedule_whose_steps_are_not_given_in_the_new_batches():
     resume(model_with(cosine(2, 400)), *saved(old))
 
 
+def falling(batches, boundary):
+    schedule = keras.optimizers.schedules.PiecewiseConstantDecay(
+        [boundary], [0.1, 0.01]
+    )
+    return keras.optimizers.SGD(schedule, gradient_accumulation_steps=batches)
+
+
+def test_a_schedule_that_will_fall_at_another_step():
+    """Its rate is the same now; Keras counts the boundary in batches."""
+    old = model_with(falling(2, 100))
+    give_values(old, 12)
+    with pytest.raises(ValueError, match="now or later"):
+        resume(model_with(falling(4, 100)), *saved(old))
+    resume(model_with(falling(4, 200)), *saved(old))
+
+
 def test_checkpoints_of_earlier_versions():
     """They do not say how many batches a step has; their step does."""
     old = model_with(adam(2))
@@ -152,7 +168,7 @@ def test_checkpoints_of_earlier_versions():
 
 
 @pytest.mark.parametrize(
-    "told", [{"batches": [0]}, {"batches": ["2"]}, {"sums": None}, {"rate": "high"}]
+    "told", [{"batches": [0]}, {"batches": ["2"]}, {"sums": None}, {"rates": "high"}]
 )
 def test_facts_that_no_checkpoint_holds(told):
     old = model_with(adam(2))
