@@ -19,7 +19,7 @@ CONTEXT = multiprocessing.get_context("forkserver")
 #: Keras imports TensorFlow where it is installed, at the latest when it saves. JAX has
 #: threads when it is imported, so that a fork of it may hang.
 PRELOADED = {"jax": []}
-LIMIT = 240
+LIMIT = 400
 
 
 def carry_out(

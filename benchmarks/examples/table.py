@@ -90,7 +90,7 @@ def compacted(found: dict[str, Any]) -> str:
         return "-"
     if "compacted" in found["errors"] or "masked" in found["errors"]:
         return "no"
-    return judged(found["compacted"].values())
+    return judged(found.get("compacted", {}).values())
 
 
 def good(found: dict[str, Any]) -> bool:
@@ -245,7 +245,7 @@ def counts(examples: dict[str, Any]) -> str:
     pairs = [found for found in examples.values() if found["pairs"]]
     whole = [f for f in pairs if len(f.get("found", ())) >= f["pairs"]]
     fits = [f for f in pairs if "pruned" in f]
-    can = [f for f in fits if by_keras(f)]
+    can = [f for f in fits if loaded(f) != "Keras cannot"]
     loads = [f for f in can if not loaded(f).startswith("no")]
     small = [f for f in fits if not compacted(f).startswith("no")]
     example = {name.partition(": ")[0] for name in examples}

@@ -21,6 +21,7 @@ from keras_idea.keras_private.layer_walk import all_layers, has_call, sublayers
 from keras_idea.keras_private.models import Functional, instead
 from keras_idea.keras_private.variables import begun_as_zeros
 
+_DENSE = (keras.layers.Dense, keras.layers.EinsumDense)
 #: The arguments of a call, and the named ones.
 Given: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
 #: What could not be called on the example, and what it raised.
@@ -263,6 +264,13 @@ def _noted_outputs(operation: keras.Operation, given: list[keras.KerasTensor]) -
     return None
 
 
+def _symbolic(leaf: Any) -> Any:
+    """A symbolic tensor in the place of one with values; anything else as it is."""
+    if isinstance(leaf, keras.KerasTensor) or not keras.ops.is_tensor(leaf):
+        return leaf
+    return keras.KerasTensor(leaf.shape, keras.backend.standardize_dtype(leaf.dtype))
+
+
 def _tensors(structure: Any) -> list[keras.KerasTensor]:
     leaves = keras.tree.flatten(structure)
     return [leaf for leaf in leaves if isinstance(leaf, keras.KerasTensor)]
@@ -280,6 +288,7 @@ def _recorded(
     own: list[set[int]] = []  # the variables of the operations under way
     raising: list[Cause] = []  # on its way out of the layers around it
     current_value = keras.StatelessScope.get_current_value
+    layer_call = keras.layers.Layer.__call__
 
     def get_current_value(self: keras.StatelessScope, variable: Any) -> Any:
         if not own or id(variable) not in own[-1]:
@@ -339,6 +348,12 @@ def _recorded(
             recording.causes[self] = raising.pop() if raising else (self, error)
             return outputs_of(self, args, kwargs)
 
+    def call(self: keras.layers.Layer, *args: Any, **kwargs: Any) -> Any:
+        # What a model holds itself, the nodes of a graph for one, is followed too.
+        if not own and (looked_into(self) or isinstance(self, _DENSE)):
+            args, kwargs = keras.tree.map_structure(_symbolic, (args, kwargs))
+        return layer_call(self, *args, **kwargs)
+
     def add_loss(self: keras.layers.Layer, loss: Any) -> None:
         # Keras's own refuses tensors without numbers.
         recording.ends += _tensors(loss)
@@ -360,6 +375,7 @@ def _recorded(
             warnings.catch_warnings(action="ignore"),
             instead(keras_layer, "Node", node),
             instead(keras.Operation, "symbolic_call", operate),
+            instead(keras.layers.Layer, "__call__", call),
             instead(keras.layers.Layer, "symbolic_call", symbolic_call),
             instead(keras.layers.Layer, "add_loss", add_loss),
             instead(keras.StatelessScope, "get_current_value", get_current_value),

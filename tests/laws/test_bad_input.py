@@ -172,6 +172,7 @@ def _nothing():
     return contextlib.nullcontext()
 
 
+@pytest.mark.daily("jax", "torch", why="8 programs on tensorflow")
 def test_steps_beyond_the_end_when_epochs_begin_later(data):
     model = residual_model()
     with pytest.raises(ValueError, match=r"8 steps when this `fit` ends"):

@@ -91,6 +91,7 @@ def test_parts_that_the_first_step_builds(first, x):
     assert fitted(model, x) == [4, 4]
 
 
+@pytest.mark.nightly(rows=("NotCalled-a fit",), why="12 programs")
 @pytest.mark.daily("tensorflow", why="models are built in the train step here alone")
 @pytest.mark.parametrize(
     ("cls", "first", "words"),

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 from keras import ops
 
+import keras_idea as ki
 from keras_idea.groups.dense import find_dense_groups
 from tests.support.helpers import to_numpy
+from tests.support.masks import prune_by_hand
 from tests.support.users_models import USERS_MODELS, inputs_of
 
 SAME = "what Keras records is the same on each backend"
@@ -162,3 +164,30 @@ def test_names_that_come_later_are_as_without_it():
     before = int(keras.layers.Softmax().name.rpartition("_")[2])
     find_dense_groups(model)
     assert keras.layers.Softmax().name == f"softmax_{before + 1}"
+
+
+def test_layers_called_on_what_the_model_holds_are_followed():
+    """The nodes of a graph, say; the model's input only says which of them to take."""
+
+    class Graph(keras.Model):
+        def __init__(self):
+            super().__init__()
+            nodes = np.random.default_rng(0).normal(size=(5, 8)).astype("float32")
+            self.nodes = keras.ops.convert_to_tensor(nodes)
+            dense = keras.layers.Dense
+            self.ffn = keras.Sequential([dense(16, "relu"), dense(8)])
+            self.up, self.down = dense(12, "relu"), dense(3)
+
+        def call(self, index):
+            x = self.ffn(self.nodes)
+            return self.down(self.up(keras.ops.take(x, index, axis=0)))
+
+    model, index = Graph(), np.array([0, 3, 3])
+    model(index)
+    assert list(ki.explain(model).taken.values()) == [16, 12]
+    for ffn in ki.find_ffns(model):
+        prune_by_hand(ffn, np.arange(ffn.hidden_dim) % 2)
+    narrow = ki.compact(model)
+    answers = [keras.ops.convert_to_numpy(m(index)) for m in (model, narrow)]
+    np.testing.assert_allclose(*answers, atol=1e-6)
+    assert [ffn.hidden_dim for ffn in ki.find_ffns(narrow)] == [8, 6]

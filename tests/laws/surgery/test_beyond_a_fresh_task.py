@@ -111,7 +111,7 @@ def test_a_whole_saved_model_is_stock(lm, compact, tmp_path):
     )
 
 
-@pytest.mark.daily("jax", "torch", why="takes 4 s on tensorflow")
+@pytest.mark.daily("torch", why="takes 4 s on tensorflow, 46 programs on jax")
 def test_unequal_widths_are_rejected(lm):
     for ffn, active in zip(ki.find_ffns(lm), (12, 13), strict=True):
         prune_by_hand(ffn, np.arange(24) < active)
@@ -130,7 +130,7 @@ def test_ffns_that_are_left_out_would_be_wider(lm):
         np.testing.assert_array_equal(old, to_numpy(variable))
 
 
-@pytest.mark.daily("jax", "torch", why="takes 2 s on tensorflow")
+@pytest.mark.daily("torch", why="takes 2 s on tensorflow, 76 programs on jax")
 def test_a_copy_that_computes_something_else_is_rejected(lm, monkeypatch):
     """Here a constructor that ignores what its config says."""
     original = type(lm.backbone).from_config.__func__

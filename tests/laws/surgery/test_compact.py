@@ -207,10 +207,7 @@ def test_an_uncompiled_model_stays_so(data):
     assert not narrow.compiled
 
 
-@pytest.mark.daily("tensorflow", "torch", rows=("sequential",), why="these suffice")
-@pytest.mark.daily(
-    "jax", "torch", why="the rest takes 0.8 s on jax, 1.1 s on tensorflow"
-)
+@pytest.mark.daily("jax", "torch", why="8 programs on tensorflow")
 @pytest.mark.parametrize("kind", ["functional", "sequential"])
 def test_a_loss_that_is_a_plain_function(kind, data):
     model = MODELS[kind]()
@@ -292,7 +289,7 @@ def test_a_model_with_nothing_to_prune_is_told(data):
 
 @pytest.mark.daily("jax", "torch", rows=("True-PrunableGatedFFN",), why="these suffice")
 @pytest.mark.daily("torch", rows=("True-PrunableFFN",), why="these suffice")
-@pytest.mark.daily(*EACH, why="the rest takes 0.2 s on jax, 1.1 s on tensorflow")
+@pytest.mark.daily("jax", "torch", why="the rest is 16 programs on tensorflow")
 @pytest.mark.parametrize("ffn", [ki.PrunableGatedFFN, ki.PrunableFFN])
 @pytest.mark.parametrize("nested", [False, True])
 def test_functions_without_a_config_are_handed_over(ffn, nested, data):
