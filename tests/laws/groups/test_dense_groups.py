@@ -166,6 +166,7 @@ def test_names_that_come_later_are_as_without_it():
     assert keras.layers.Softmax().name == f"softmax_{before + 1}"
 
 
+@pytest.mark.daily("torch", why="62 programs on jax")
 def test_layers_called_on_what_the_model_holds_are_followed():
     """The nodes of a graph, say; the model's input only says which of them to take."""
 

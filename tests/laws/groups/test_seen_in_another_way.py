@@ -208,7 +208,7 @@ def test_a_layer_with_two_parents_is_one(xy):
     assert [ffn.hidden_dim for ffn in ki.find_ffns(model)] == [4, 2]
 
 
-@pytest.mark.daily("jax", "torch", why="takes 3 s on tensorflow")
+@pytest.mark.daily("torch", why="a warning; 73 programs on jax")
 def test_a_regularizer_of_pairs_is_warned_of(xy):
     pairs = keras.regularizers.OrthogonalRegularizer(0.1, mode="columns")
     model = normed(

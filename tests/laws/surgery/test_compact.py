@@ -207,7 +207,7 @@ def test_an_uncompiled_model_stays_so(data):
     assert not narrow.compiled
 
 
-@pytest.mark.daily("jax", "torch", why="8 programs on tensorflow")
+@pytest.mark.daily("torch", why="handed over as it is; 20 programs elsewhere")
 @pytest.mark.parametrize("kind", ["functional", "sequential"])
 def test_a_loss_that_is_a_plain_function(kind, data):
     model = MODELS[kind]()
@@ -288,8 +288,7 @@ def test_a_model_with_nothing_to_prune_is_told(data):
 
 
 @pytest.mark.daily("jax", "torch", rows=("True-PrunableGatedFFN",), why="these suffice")
-@pytest.mark.daily("torch", rows=("True-PrunableFFN",), why="these suffice")
-@pytest.mark.daily("jax", "torch", why="the rest is 16 programs on tensorflow")
+@pytest.mark.daily("torch", why="handed over as they are; 30 programs elsewhere")
 @pytest.mark.parametrize("ffn", [ki.PrunableGatedFFN, ki.PrunableFFN])
 @pytest.mark.parametrize("nested", [False, True])
 def test_functions_without_a_config_are_handed_over(ffn, nested, data):
