@@ -64,6 +64,7 @@ def test_it_is_told(data):
         trained_twice(data, "end", 0, 4)
 
 
+@pytest.mark.daily("tensorflow", "torch", why="39 programs on jax")
 def test_what_was_not_pruned_ends_the_run():
     """The steps went by, and no mask was made."""
     model = residual_model()

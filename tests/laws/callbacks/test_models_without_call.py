@@ -183,7 +183,7 @@ def test_methods_that_run_the_model_on_data_say_that_they_cannot(x):
     assert [ffn.hidden_dim for ffn in ki.find_ffns(model)] == [TARGET, TARGET]
 
 
-@pytest.mark.daily("jax", "torch", why="takes 3 s on tensorflow")
+@pytest.mark.daily("torch", why="words; 22 programs on jax")
 def test_two_calls_stop_a_method_that_measures_with_its_own_words(x):
     """In the midst of `fit`: on jax the state that Keras puts back is the newest."""
     model = compiled(MODELS["SimSiam"])

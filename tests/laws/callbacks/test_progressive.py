@@ -149,7 +149,7 @@ BACKEND = keras.backend.backend()
 
 
 @pytest.mark.daily(
-    "jax", "torch", rows=("a fraction, every third step",), why="these suffice"
+    "torch", rows=("a fraction, every third step",), why="82 programs on jax"
 )
 @pytest.mark.nightly(
     why="where milestones lie is Python's; the rest takes 7 s on torch"

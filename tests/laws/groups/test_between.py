@@ -259,7 +259,6 @@ def test_gamma_and_beta_do_not_say_whether_a_neuron_is_used():
     assert sum(not cut.is_bias for cut in ffn.cuts()) == 2  # what scores are made of
 
 
-@pytest.mark.daily("jax", rows=("own",), why="the others take the same way")
 @pytest.mark.daily("torch", why="takes 12 s on jax, 10 s on tensorflow")
 @pytest.mark.parametrize("kind", ["own", "heads", "dense"])
 def test_a_frozen_bias_stays(kind):

@@ -218,8 +218,7 @@ def test_a_regularizer_of_pairs_is_warned_of(xy):
         fitted(model, xy, ki.IdeaPruneCallback(TARGET, 8, 8))
 
 
-@pytest.mark.daily("torch", rows=("learned_mask",), why="these suffice")
-@pytest.mark.daily("jax", "torch", why="the rest takes 1.1 s on jax, 7 s on tensorflow")
+@pytest.mark.daily("torch", why="takes 7 s on tensorflow, 20 programs on jax")
 @pytest.mark.parametrize("method", ["activation", "learned_mask"])
 def test_a_sequential_model_is_measured(method, xy):
     model = normed(layers.Dense(WIDTH, "relu"), layers.Dense(3))

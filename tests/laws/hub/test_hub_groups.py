@@ -25,7 +25,6 @@ from tests.support.selection import EACH
     ),
     why="these suffice",
 )
-@pytest.mark.daily("jax", rows=("gpt2",), why="these suffice")
 @pytest.mark.nightly(
     why="Keras records the same on each backend, but for bugs; the rest takes 3"
     " s on jax, 2 s on tensorflow, 10 s on torch"
