@@ -145,6 +145,7 @@ def falling(batches, boundary):
     return keras.optimizers.SGD(schedule, gradient_accumulation_steps=batches)
 
 
+@pytest.mark.daily("torch", why="refused by Python; 5 programs on jax")
 def test_a_schedule_that_will_fall_at_another_step():
     """Its rate is the same now; Keras counts the boundary in batches."""
     old = model_with(falling(2, 100))

@@ -138,6 +138,7 @@ def test_another_function_is_named(function, reason):
         assert re.search(reason, explained.left_out["up"])
 
 
+@pytest.mark.daily("tensorflow", "torch", why="14 programs on jax")
 def test_asking_changes_no_random_number():
     drawn = []
     for asks in (True, False):

@@ -262,6 +262,7 @@ class InTuples(keras.Model):
         return self.named.second(self.named.first(hidden))
 
 
+@pytest.mark.daily("torch", why="tuples are Python's; 15 programs on jax")
 def test_held_in_tuples(data):
     model = InTuples()
     model(data[0])
