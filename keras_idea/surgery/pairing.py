@@ -56,8 +56,9 @@ def paired_variables(
             return pairs
     raise ArgumentError(
         f"The copy of model '{model.name}' has other variables than the model: "
-        f"{len(new)} against {len(old)}. Its config does not describe it fully: give "
-        "a model of KerasHub's to compact() as it was made, without layers added to it."
+        f"{len(new)} against {len(old)}. Other FFNs were found in the copy, or a "
+        "config of KerasHub's does not describe the model fully. Narrow the model in `fit`, "
+        "with compact='end', which copies nothing."
     )
 
 
