@@ -57,8 +57,8 @@ def paired_variables(
     raise ArgumentError(
         f"The copy of model '{model.name}' has other variables than the model: "
         f"{len(new)} against {len(old)}. Other FFNs were found in the copy, or a "
-        "config of KerasHub's does not describe the model fully. Narrow the model in `fit`, "
-        "with compact='end', which copies nothing."
+        "config of KerasHub's does not describe the model fully. Narrow the "
+        "model in `fit`, with compact='end', which copies nothing."
     )
 
 
