@@ -81,6 +81,10 @@ class EvaluationError(KerasIdeaError, ValueError):
     """What cannot be evaluated; says what to give instead."""
 
 
+class LoadRefused(KerasIdeaError, ValueError):
+    """A checkpoint that cannot be loaded, or not exactly; says how far off and why."""
+
+
 class ExportRefused(KerasIdeaError, ValueError):
     """Raised before an impossible or disallowed export; nothing is written."""
 

@@ -1,16 +1,17 @@
-"""The narrow model of a run folder, or of a preset folder."""
+"""The narrow model of a run folder, or any checkpoint that `hub.load` takes."""
 
 import os
 import pathlib
-import re
 import zipfile
 
 import keras
 
-from keras_idea.errors import ExportRefused
-from keras_idea.extras import require
+from keras_idea.errors import ExportRefused, LoadRefused
 from keras_idea.hub.families import is_task
 from keras_idea.hub.family import NUM_BYTES
+from keras_idea.hub.hf.gguf import is_gguf
+from keras_idea.hub.hf.stage import is_hf_folder
+from keras_idea.hub.loading import load
 from keras_idea.models.dtype import compute_in
 
 _MEND = "Restore it from a copy, or train that run again."
@@ -23,8 +24,9 @@ def load_run(
     """Loads the narrow model of a finished run.
 
     Args:
-        path: str or path. A run folder (`preset/` or `narrow.keras` in it), a KerasHub
-            preset folder, or a preset's handle, "hf://...".
+        path: str or path. A run folder (`preset/` or `narrow.keras` in it), or what
+            `keras_idea.hub.load` takes: a KerasHub preset's folder or handle, a
+            Hugging Face folder, or a GGUF file.
         purpose: str. The use of the model, for messages. Defaults to "export".
         dtype: str. Dtype of the computations; a preset's weights follow this Keras
             policy, a decoder's stay float32. A quantized preset keeps its own.
@@ -43,13 +45,16 @@ def load_run(
     found = find_model(path, purpose)
     if found.endswith(".keras"):
         return compute_in(_load_decoder(pathlib.Path(found)), dtype)
-    return _load_preset(found, dtype)
+    try:
+        return load(found, dtype)
+    except LoadRefused as error:
+        raise ExportRefused(str(error)) from error
 
 
 def find_model(path: str | os.PathLike, purpose: str = "export") -> str:
     """Where the narrow model lies that `load_run` would load.
 
-    A preset folder, a `.keras` file, or a preset's handle.
+    A `.keras` file, or what `keras_idea.hub.load` takes.
 
     Raises:
         ExportRefused: if there is none.
@@ -69,6 +74,8 @@ def find_model(path: str | os.PathLike, purpose: str = "export") -> str:
         weights = any((preset / name).is_file() for name in _WEIGHTS)
         if weights and (preset / "config.json").is_file():
             return str(preset)
+    if is_hf_folder(folder) or is_gguf(folder):
+        return str(folder)
     if (folder / "narrow.keras").is_file():
         return str(folder / "narrow.keras")
     if folder.is_file():
@@ -81,8 +88,8 @@ def find_model(path: str | os.PathLike, purpose: str = "export") -> str:
         found = "it is neither a run folder nor a preset"
     raise ExportRefused(
         f"No model to {purpose} in {str(path)!r}: {found}. Give the folder of a "
-        "finished `keras-idea train` (with preset/ or narrow.keras), or a KerasHub "
-        "preset folder (with config.json and its weights)."
+        "finished `keras-idea train` (with preset/ or narrow.keras), a KerasHub preset "
+        "folder, a Hugging Face folder or a GGUF file."
     )
 
 
@@ -94,40 +101,6 @@ def reads_bytes(model: keras.Model) -> bool:
     """
     size = model.output_shape[-1]
     return not is_task(model) and size in (NUM_BYTES, NUM_BYTES + 1)
-
-
-def _load_preset(preset: str, dtype: str | None) -> keras.Model:
-    hub = require("keras_hub", "A KerasHub model", "hub", ExportRefused)
-    tokenizer = "://" in preset or (pathlib.Path(preset) / "tokenizer.json").is_file()
-    # Where there is none KerasHub would not load a backbone's preset.
-    options = {} if tokenizer else {"preprocessor": None}
-    if is_quantized(preset):
-        dtype = None  # its own: KerasHub reads its weights as no other
-    try:
-        lm = hub.models.CausalLM.from_preset(preset, dtype=dtype, **options)
-        if tokenizer and lm.preprocessor is None:
-            # Saved beside a task that had none.
-            lm.preprocessor = hub.models.CausalLMPreprocessor.from_preset(preset)
-        return lm
-    # From many places: files that are damaged, a task of another kind.
-    except Exception as error:
-        raise ExportRefused(
-            f"The preset {preset!r} cannot be loaded as a KerasHub CausalLM: "
-            f"{error} {_MEND}"
-        ) from error
-
-
-def is_quantized(preset: str | os.PathLike) -> bool:
-    """bool, whether a preset folder holds a quantized model, as Keras's `quantize`."""
-    config = pathlib.Path(preset) / "config.json"
-    try:
-        text = config.read_text(encoding="utf-8")
-    except (OSError, ValueError):
-        return False
-    return (
-        re.search(r'"(Quantized|QuantizedFloat8|Int4|GPTQ|AWQ)DTypePolicy"', text)
-        is not None
-    )
 
 
 def _load_decoder(file: pathlib.Path) -> keras.Model:

@@ -15,13 +15,13 @@ from keras_idea.export.hf.supported import hf_export_of
 from keras_idea.export.hf.tokenizer import (
     APART,
     TOKENIZER_FILES,
-    quiet,
     settle_tokenizer,
 )
 from keras_idea.export.result import Export
 from keras_idea.export.stock import Stock, copy_in_float32, in_float32, stock
 from keras_idea.export.target import ExportKind, check_target, replacing_target
 from keras_idea.extras import missing, require_installed
+from keras_idea.hub.hf.quiet import quiet
 
 HF = ExportKind(
     "a Hugging Face folder",

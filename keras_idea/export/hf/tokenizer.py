@@ -1,11 +1,9 @@
 """The tokenizer of an export to Hugging Face, made exactly the model's own."""
 
-import contextlib
 import json
 import pathlib
 import shutil
-import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -13,6 +11,7 @@ import numpy as np
 
 from keras_idea.export.gguf.released import AS_RELEASED, merges_of, released_name
 from keras_idea.export.tokenizer_check import first_difference
+from keras_idea.hub.hf.quiet import quiet
 from keras_idea.hub.inputs import start_token
 
 # Where a tokenizer goes that must not lie beside the model.
@@ -206,17 +205,3 @@ def _write(exact: Any, tokenizer: Any, path: pathlib.Path, start: str | None) ->
     _add_settings(path, {"tokenizer_class": "PreTrainedTokenizerFast"})
     for name in ("vocab.json", "merges.txt"):
         (path / name).unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def quiet(transformers: types.ModuleType) -> Iterator[None]:
-    """Without progress bars and warnings: what matters is told in an error."""
-    logging = transformers.utils.logging
-    verbosity = logging.get_verbosity()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(verbosity)
-        logging.enable_progress_bar()

@@ -8,7 +8,9 @@ import keras
 from keras_idea.data import tokenizer_vocabulary
 from keras_idea.data.chat.chat_text import ChatText
 from keras_idea.data.tokens.interfaces import RawText
+from keras_idea.errors import ArgumentError
 from keras_idea.hub.families import HUB_FAMILIES
+from keras_idea.hub.loading import preprocessor_of
 from keras_idea.hub.make_tokenizer import make_tokenizer
 from keras_idea.runs.config import RunConfig
 from keras_idea.runs.config.model_table import ModelConfig
@@ -42,8 +44,9 @@ def hub_models(config: RunConfig, text: RawText) -> RunModels:
     else:
         source = source_of_preset(shape, dtype)
         with loading(shape.preset):
-            made = keras_hub().models.CausalLMPreprocessor
-            preprocessor = made.from_preset(shape.preset)
+            preprocessor = preprocessor_of(str(shape.preset))
+            if preprocessor is None:
+                raise ArgumentError("It has no tokenizer.")
     preprocessor.sequence_length = shape.sequence_length
     vocabulary = tokenizer_vocabulary(preprocessor.tokenizer)
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import inspect
 import warnings
 from collections.abc import Iterator
 from types import ModuleType
@@ -11,18 +10,17 @@ from typing import Any
 import keras
 
 from keras_idea.errors import ArgumentError, ConfigError, MissingPackage
-from keras_idea.export.load import is_quantized
 from keras_idea.extras import require
 from keras_idea.finding.find_heads import find_heads
 from keras_idea.hub.families import HUB_FAMILIES
 from keras_idea.hub.ffn import hub_ffns
 from keras_idea.hub.head_arguments import HEAD_ARGUMENTS
+from keras_idea.hub.hf.folder import task_class
+from keras_idea.hub.loading import is_quantized, load, outline
+from keras_idea.hub.rebuild import mend_get_config
 from keras_idea.keras_private.variables import without_parameters, without_values
 from keras_idea.runs.config.model_table import ModelConfig
 from keras_idea.runs.config.sizes import Sizes
-
-# How KerasHub's message begins where a preset is not found (0.32).
-_UNKNOWN = "Unknown preset identifier"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,9 +52,10 @@ class HubSource:
         """The wide model, not compiled."""
         if self.preset is None:
             return self.stock(self.at_start)
-        task: Any = self.task
         with loading(self.preset):
-            return task.from_preset(self.preset, dtype=self.dtype, preprocessor=None)
+            model: Any = load(self.preset, self.dtype)
+        model.preprocessor = None  # it trains on tokens
+        return model
 
     def stock(self, sizes: Sizes) -> keras.Model:
         """A stock model with fresh weights, of given sizes."""
@@ -165,7 +164,8 @@ def source_of_preset(shape: ModelConfig, dtype: str) -> HubSource:
     with loading(preset):
         if preset is not None and is_quantized(preset):
             raise ArgumentError("It is quantized. Prune first, then quantize.")
-        backbone = backbone_outline(preset, dtype)
+        backbone: Any = outline(str(preset), dtype)
+        mend_get_config(backbone)
         ffns = hub_ffns(backbone)
         if any(ffn.layout.experts for ffn in ffns):
             raise ArgumentError(
@@ -173,7 +173,10 @@ def source_of_preset(shape: ModelConfig, dtype: str) -> HubSource:
                 "which a run would count as bits. Prune it in a script, with "
                 "`keras_idea.IdeaPruneCallback`."
             )
-        task = _task_of(hub, type(backbone))
+        task = task_class(hub.models.CausalLM, type(backbone))
+        if task is None:
+            name = type(backbone).__name__
+            raise ArgumentError(f"KerasHub has no CausalLM of a {name}.")
     source = HubSource(
         task=task,
         backbone=type(backbone),
@@ -186,31 +189,19 @@ def source_of_preset(shape: ModelConfig, dtype: str) -> HubSource:
     return _checked(source, f"model.preset={preset!r}")
 
 
-def backbone_outline(preset: str | None, dtype: str) -> keras.Model:
-    """The backbone of a preset, its variables without values."""
-    with without_values():
-        return keras_hub().models.Backbone.from_preset(
-            preset, load_weights=False, dtype=dtype
-        )
-
-
 @contextlib.contextmanager
 def loading(preset: str | None) -> Iterator[None]:
     """Turns each error of the block into a `ConfigError` about the preset."""
     try:
         yield
+    except MissingPackage:
+        raise
     # From many places: no such folder, no such handle, no network, no FFN to prune.
     except Exception as error:
-        reason = " ".join(str(error).split())
-        if reason.startswith(_UNKNOWN):  # what follows lists ways, but not this name's
-            reason = (
-                "it is neither a folder here, nor a built-in preset of KerasHub, nor a "
-                "handle such as 'hf://user/name'."
-            )
         raise ConfigError(
-            f"`model.preset` gives no model to prune: {reason} "
-            f"Received: preset={preset!r}. Set `model.preset` to the folder or handle "
-            "of a preset of a KerasHub CausalLM with its tokenizer."
+            f"`model.preset` gives no model to prune: {' '.join(str(error).split())} "
+            f"Received: preset={preset!r}. Set `model.preset` to a language model with "
+            "its tokenizer: a KerasHub preset, a Hugging Face folder or a GGUF file."
         ) from error
 
 
@@ -223,12 +214,3 @@ def keras_hub() -> ModuleType:
             f"{error}. Or delete the line `hub` (or `preset`) from [model] to train "
             "this package's own decoder."
         ) from None
-
-
-def _task_of(hub: ModuleType, backbone: type) -> type[keras.Model]:
-    known: Any = filter(inspect.isclass, vars(hub.models).values())
-    for task in known:
-        if issubclass(task, hub.models.CausalLM):
-            if task.backbone_cls in backbone.__mro__:
-                return task
-    raise ArgumentError(f"KerasHub has no CausalLM of a {backbone.__name__}.")

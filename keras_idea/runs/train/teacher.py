@@ -12,12 +12,12 @@ from keras_idea.data import Vocabulary
 from keras_idea.errors import ConfigError, ExportRefused
 from keras_idea.export.load import find_model, load_run
 from keras_idea.hub.inputs import token_inputs
+from keras_idea.hub.loading import outline
 from keras_idea.keras_private.variables import without_values
 from keras_idea.models.dtype import compute_in
 from keras_idea.runs.config import RunConfig
 from keras_idea.runs.judge.judged import ADD_TOKENIZER, vocabulary_of
 from keras_idea.runs.models.compiling import cross_entropy, jit_argument
-from keras_idea.runs.models.hub_source import backbone_outline
 from keras_idea.runs.train.bits_per_byte import text_loss
 from keras_idea.runs.train.run import Run
 from keras_idea.typing import Tensor
@@ -65,7 +65,7 @@ def teacher_outline(source: str, dtype: str) -> keras.Model:
     except ExportRefused as error:
         raise ConfigError(f"`distillation.teacher`: {error}") from error
     if not found.endswith(".keras"):
-        return backbone_outline(found, dtype)
+        return outline(found, dtype)
     with zipfile.ZipFile(found) as archive:
         shape = json.loads(archive.read("config.json"))
     shape.pop("compile_config", None)  # its optimizer would be made

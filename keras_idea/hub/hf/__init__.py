@@ -1,0 +1,1 @@
+"""Checkpoints of Hugging Face, loaded into KerasHub and compared with transformers."""

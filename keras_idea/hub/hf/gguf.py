@@ -1,0 +1,100 @@
+"""A GGUF file as a Hugging Face folder: its numbers dequantized to float32."""
+
+import atexit
+import dataclasses
+import functools
+import os
+import pathlib
+import shutil
+import tempfile
+from collections import Counter
+from typing import Any
+
+from keras_idea.disk import reserve
+from keras_idea.errors import LoadRefused
+from keras_idea.extras import require, require_installed
+from keras_idea.hub.hf.quiet import quiet
+
+_BEGINS = b"GGUF"
+
+
+@dataclasses.dataclass(frozen=True)
+class Dequantized:
+    """A folder of transformers' that was made of a GGUF file.
+
+    Attributes:
+        folder: path; it is removed when the process ends.
+        types: str, the types of its numbers, the commonest first.
+    """
+
+    folder: pathlib.Path
+    types: str
+
+
+def is_gguf(path: str | os.PathLike) -> bool:
+    """Whether a file begins as GGUF files do."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(_BEGINS)) == _BEGINS
+    except OSError:
+        return False
+
+
+def dequantized(path: str | os.PathLike) -> Dequantized:
+    """The file as a folder; made once a process.
+
+    Raises:
+        LoadRefused: if transformers cannot read the file.
+        MissingPackage: if transformers, torch or gguf is not installed.
+    """
+    file = pathlib.Path(path).resolve()
+    return _dequantized(file, file.stat().st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=4)
+def _dequantized(file: pathlib.Path, changed: int) -> Dequantized:
+    what = "A GGUF file"
+    require_installed(["transformers"], what, "export")
+    require_installed(["torch"], what, "torch")
+    gguf = require("gguf", what, "gguf")
+    import transformers
+
+    try:
+        reader = gguf.GGUFReader(file)
+        types = _types(reader)
+    except Exception as error:
+        raise LoadRefused(
+            f"{str(file)!r} is damaged: {' '.join(str(error).split())} Get it again."
+        ) from error
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="keras_idea_gguf_"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    reserve(folder, 4 * sum(int(tensor.n_elements) for tensor in reader.tensors))
+    told = {"gguf_file": file.name}
+    auto: Any = transformers.AutoModelForCausalLM
+    try:
+        with quiet(transformers):
+            model = auto.from_pretrained(file.parent, dtype="float32", **told)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(file.parent, **told)
+    except Exception as error:
+        raise LoadRefused(
+            f"transformers cannot read the GGUF file {str(file)!r}: "
+            f"{' '.join(str(error).split())} Give another checkpoint."
+        ) from error
+    # Its numbers are float32 now.
+    model.hf_quantizer, model.is_quantized = None, False
+    if hasattr(model.config, "quantization_config"):
+        del model.config.quantization_config
+    with quiet(transformers):
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+    return Dequantized(folder, types)
+
+
+def _types(reader: Any) -> str:
+    """Such as "Q4_1 (85 %), Q6_K (15 %)", by numbers."""
+    numbers: Counter[str] = Counter()
+    for tensor in reader.tensors:
+        numbers[tensor.tensor_type.name] += int(tensor.n_elements)
+    total = sum(numbers.values())
+    shares = [(name, count / total) for name, count in numbers.most_common()]
+    return ", ".join(f"{name} ({share:.0%})" for name, share in shares if share > 0.005)

@@ -1,0 +1,94 @@
+"""A Hugging Face folder, laid out so that KerasHub's converters find all they read."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+from keras_idea.errors import LoadRefused
+from keras_idea.extras import require_installed
+from keras_idea.hub.hf.config import (
+    as_dict,
+    check_fixed,
+    check_rotary,
+    read_config,
+    staged_config,
+)
+from keras_idea.hub.hf.tokenizer import read_tokenizer, write_tokenizer
+
+#: Files by which a folder is known to be Hugging Face's, and not KerasHub's.
+CONFIG = "config.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """What is known of a checkpoint, and a folder that KerasHub can read.
+
+    Attributes:
+        source: path of the folder that was given.
+        folder: path of the folder for KerasHub.
+        config: the `PretrainedConfig`.
+        told: dict, all keys of that config.
+        tokenizer: transformers' tokenizer, or None.
+    """
+
+    source: pathlib.Path
+    folder: pathlib.Path
+    config: Any
+    told: dict[str, Any]
+    tokenizer: Any
+
+
+def is_hf_folder(path: str | os.PathLike) -> bool:
+    """Whether `path` is a folder that transformers wrote, and no KerasHub preset."""
+    file = pathlib.Path(path) / CONFIG
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(config, dict) and "model_type" in config
+
+
+@contextlib.contextmanager
+def staged(source: str | os.PathLike) -> Iterator[Stage]:
+    """A `Stage` of a Hugging Face folder; its own folder is removed at the end.
+
+    Raises:
+        LoadRefused: if the folder or its config cannot be read.
+        MissingPackage: if transformers or torch is not installed.
+    """
+    what = "A Hugging Face checkpoint"
+    require_installed(["transformers"], what, "export")
+    require_installed(["torch"], what, "torch")
+    given = pathlib.Path(source)
+    config = read_config(given)
+    told = as_dict(config)
+    check_rotary(told)
+    check_fixed(told)
+    tokenizer = read_tokenizer(given)
+    with tempfile.TemporaryDirectory(prefix="keras_idea_") as made:
+        folder = pathlib.Path(made)
+        text = json.dumps(staged_config(told), indent=1, default=str)
+        (folder / CONFIG).write_text(text, encoding="utf-8")
+        _link_weights(given, folder)
+        if tokenizer is not None:
+            write_tokenizer(tokenizer, given, folder, told["model_type"])
+        yield Stage(given, folder, config, told, tokenizer)
+
+
+def _link_weights(given: pathlib.Path, folder: pathlib.Path) -> None:
+    files = [*given.glob("*.safetensors"), *given.glob("*.safetensors.index.json")]
+    if not files:
+        raise LoadRefused(
+            f"No weights in {str(given)!r}: there is no *.safetensors file. Load it "
+            "with transformers, and save it with `model.save_pretrained(folder)`."
+        )
+    for file in [*files, *given.glob("modules.json"), *given.glob("sentence_bert*")]:
+        os.symlink(file.resolve(), folder / file.name)
+    pooling = given / "1_Pooling"
+    if pooling.is_dir():
+        os.symlink(pooling.resolve(), folder / pooling.name)

@@ -1,0 +1,80 @@
+"""Weights that KerasHub 0.32 converts otherwise than transformers reads them."""
+
+import math
+import pathlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_idea.errors import LoadRefused
+
+# What a Mistral's variables are called, and whether the matrix is transposed.
+_MISTRAL = {
+    "self_attention_layernorm/scale": ("input_layernorm", False),
+    "self_attention/query/kernel": ("self_attn.q_proj", True),
+    "self_attention/key/kernel": ("self_attn.k_proj", True),
+    "self_attention/value/kernel": ("self_attn.v_proj", True),
+    "self_attention/attention_output/kernel": ("self_attn.o_proj", True),
+    "feedforward_layernorm/scale": ("post_attention_layernorm", False),
+    "feedforward_gate_dense/kernel": ("mlp.gate_proj", True),
+    "feedforward_intermediate_dense/kernel": ("mlp.up_proj", True),
+    "feedforward_output_dense/kernel": ("mlp.down_proj", True),
+}
+# KerasHub's Qwen 3 normalizes queries and keys with it, whatever the config says.
+_QWEN3_EPSILON = 1e-5
+
+
+def mend_weights(backbone: Any, told: Mapping[str, Any], folder: pathlib.Path) -> None:
+    """Assigns what KerasHub's converter rounds or scales wrongly."""
+    if told["model_type"] == "mistral":
+        _unrounded(backbone, folder)
+    if told["model_type"] == "qwen3":
+        _scale_queries_and_keys(backbone, told["rms_norm_eps"])
+
+
+def _unrounded(backbone: Any, folder: pathlib.Path) -> None:
+    """A Mistral's weights, which the converter rounds to float16."""
+    tensors = dict(_tensors(folder))
+    head = {
+        "token_embedding/embeddings": ("model.embed_tokens.weight", False),
+        "token_embedding/reverse_embeddings": ("lm_head.weight", True),
+        "sequence_output_layernorm/scale": ("model.norm.weight", False),
+    }
+    for variable in backbone.variables:
+        key, transposed = head.get(variable.path, ("", False))
+        block, _, rest = variable.path.partition("/")
+        if not key:
+            name, transposed = _MISTRAL[rest]
+            key = f"model.layers.{block.rpartition('_')[2]}.{name}.weight"
+        value = tensors[key]()
+        value = np.transpose(value) if transposed else value
+        variable.assign(value.reshape(variable.shape))
+
+
+def _tensors(folder: pathlib.Path) -> Iterator[tuple[str, Any]]:
+    """Name and function that reads it, of each tensor of a folder."""
+    import safetensors
+
+    for file in sorted(folder.glob("*.safetensors")):
+        opened = safetensors.safe_open(file, framework="np")
+        for name in opened.keys():
+            yield name, lambda opened=opened, name=name: opened.get_tensor(name)
+
+
+def _scale_queries_and_keys(backbone: Any, epsilon: float) -> None:
+    r"""Makes KerasHub's fixed epsilon act as the checkpoint's own.
+
+    $c x / \sqrt{c^2 m + \epsilon'} = x / \sqrt{m + \epsilon}$ for
+    $c = \sqrt{\epsilon' / \epsilon}$, so the kernels in front of the norms are scaled.
+    """
+    if epsilon <= 0:
+        raise LoadRefused(
+            f"`rms_norm_eps` must be positive. Received: rms_norm_eps={epsilon}. "
+            "Correct the config."
+        )
+    factor = math.sqrt(_QWEN3_EPSILON / epsilon)
+    for variable in backbone.variables:
+        if variable.path.endswith(("attention/query/kernel", "attention/key/kernel")):
+            variable.assign(keras.ops.multiply(variable.value, factor))

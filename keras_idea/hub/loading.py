@@ -1,0 +1,223 @@
+"""One way in for checkpoints: KerasHub's, Hugging Face's, and GGUF files."""
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+
+from keras_idea.errors import LoadRefused
+from keras_idea.extras import require
+from keras_idea.hub.hf.folder import (
+    folder_outline,
+    folder_preprocessor,
+    load_folder,
+    task_class,
+)
+from keras_idea.hub.hf.gguf import dequantized, is_gguf
+from keras_idea.hub.hf.stage import is_hf_folder
+from keras_idea.hub.hf.tokenizer import mend_tokenizer_config, restore_cut
+from keras_idea.hub.rebuild import mend_get_config
+from keras_idea.keras_private.variables import without_values
+
+# How KerasHub's message begins where a preset is not found (0.32).
+_UNKNOWN = "Unknown preset identifier"
+# What is downloaded of a Hugging Face checkpoint.
+_FILES = ["*.safetensors", "*.json", "*.model", "*.txt", "*.jinja"]
+_GGUF = "Its numbers were {types}; they are float32 now, as they were rounded."
+
+
+@dataclasses.dataclass(frozen=True)
+class Loaded:
+    """A model and what is to be said of it.
+
+    Attributes:
+        model: KerasHub task, or the backbone of an encoder that has no task.
+        lines: tuple of str: how it was compared, and notes. Empty of a preset.
+    """
+
+    model: keras.Model
+    lines: tuple[str, ...] = ()
+
+
+def load(source: str | os.PathLike, dtype: str | None = None) -> keras.Model:
+    """Loads a released checkpoint as a stock KerasHub model, and checks it.
+
+    A Hugging Face folder or a GGUF file is compared with transformers first: logits on
+    a few rows of tokens, greedy tokens, and the token ids of texts. What KerasHub 0.32
+    loses on the way is corrected where that can be exact. The rest is refused, so that
+    a loaded model computes what the checkpoint does.
+
+    Args:
+        source: str or path. One of: a KerasHub preset, as a folder or a handle
+            ("hf://user/name", "llama3_8b_en"); a folder as transformers'
+            `save_pretrained` writes it; a GGUF file (its numbers are dequantized).
+        dtype: str or None. The dtype policy to compute in. Defaults to None: Keras's
+            own, `keras.config.dtype_policy()`.
+
+    Returns:
+        A KerasHub task: a `CausalLM` with its preprocessor, of an encoder a
+        `TextEmbedder`, or its backbone where KerasHub has no task for it.
+
+    Raises:
+        ValueError: If there is no such checkpoint, it cannot be loaded, or KerasHub
+            computes something else: how far off, and which keys of the config KerasHub
+            did not take over.
+        ImportError: If a package is missing: `keras-idea[hub,export,torch]`, of GGUF
+            files also `[gguf]`.
+
+    Example:
+    >>> lm = keras_idea.hub.load("SmolLM2-135M")
+    >>> lm.count_params()
+    134515008
+    """
+    return load_told(source, dtype).model
+
+
+def load_told(source: str | os.PathLike, dtype: str | None = None) -> Loaded:
+    """As `load`, with what is to be said of it."""
+    policy = dtype or keras.config.dtype_policy().name
+    lines: tuple[str, ...] = ()
+    folder = hf_folder(source)
+    if folder is None:
+        return Loaded(_preset(source, dtype))
+    if is_gguf(source):
+        lines = (_GGUF.format(types=dequantized(source).types),)
+    model, checked = load_folder(folder, policy)
+    return Loaded(model, (f"{checked}.", *lines, *checked.notes))
+
+
+def outline(source: str | os.PathLike, dtype: Any) -> keras.Model:
+    """The backbone of a checkpoint, its variables without values."""
+    folder = hf_folder(source)
+    if folder is not None:
+        return folder_outline(folder, dtype)
+    hub = require("keras_hub", "A KerasHub model", "hub")
+    with _known(source), without_values():
+        return hub.models.Backbone.from_preset(
+            str(source), load_weights=False, dtype=dtype
+        )
+
+
+def preprocessor_of(source: str | os.PathLike) -> Any:
+    """The `CausalLMPreprocessor` of a checkpoint."""
+    folder = hf_folder(source)
+    if folder is not None:
+        return folder_preprocessor(folder)
+    hub = require("keras_hub", "A KerasHub model", "hub")
+    with _known(source):
+        made = hub.models.CausalLMPreprocessor.from_preset(str(source))
+    return _with_own_cut(made, source)
+
+
+def hf_folder(source: str | os.PathLike) -> pathlib.Path | None:
+    """The Hugging Face folder of a source, of a GGUF file one that is made of it.
+
+    None: it is a preset of KerasHub's, or nothing.
+    """
+    text = str(source)
+    if text.startswith("hf://"):
+        return _downloaded(text)
+    if "://" in text:
+        return None
+    path = pathlib.Path(source)
+    if is_gguf(path):
+        return dequantized(path).folder
+    if path.suffix.lower() == ".gguf" and path.exists():
+        raise LoadRefused(
+            f"{text!r} is no GGUF file: it does not begin with 'GGUF'. Get it again."
+        )
+    return path if is_hf_folder(path) else None
+
+
+def is_quantized(preset: str | os.PathLike) -> bool:
+    """bool, whether a preset folder holds a quantized model, as Keras's `quantize`."""
+    config = pathlib.Path(preset) / "config.json"
+    try:
+        text = config.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return False
+    return (
+        re.search(r'"(Quantized|QuantizedFloat8|Int4|GPTQ|AWQ)DTypePolicy"', text)
+        is not None
+    )
+
+
+def _preset(source: str | os.PathLike, dtype: str | None) -> keras.Model:
+    """The task of a KerasHub preset, of an encoder without one its backbone."""
+    hub, preset = require("keras_hub", "A KerasHub model", "hub"), str(source)
+    models, local = hub.models, pathlib.Path(preset)
+    tokenizer = not local.is_dir() or (local / "tokenizer.json").is_file()
+    if is_quantized(preset):
+        dtype = None  # its own: KerasHub reads its weights as no other
+    # Without a tokenizer KerasHub would not load a backbone's preset.
+    options = {} if tokenizer else {"preprocessor": None}
+    with _known(source):
+        try:
+            task = models.CausalLM.from_preset(preset, dtype=dtype, **options)
+        except Exception:
+            kind = type(outline(source, dtype))
+            if task_class(models.CausalLM, kind) is not None:
+                raise
+            if task_class(models.TextEmbedder, kind) is None:
+                return models.Backbone.from_preset(preset, dtype=dtype)
+            return models.TextEmbedder.from_preset(preset, dtype=dtype, **options)
+        if tokenizer and task.preprocessor is None:
+            # Saved beside a task that had none.
+            task.preprocessor = models.CausalLMPreprocessor.from_preset(preset)
+    _with_own_cut(task.preprocessor, source)
+    mend_get_config(task.backbone)
+    return task
+
+
+def _with_own_cut(preprocessor: Any, source: str | os.PathLike) -> Any:
+    """A preset's preprocessor, whose tokenizer cuts words as its checkpoint's does."""
+    tokenizer = getattr(preprocessor, "tokenizer", None)
+    if tokenizer is not None:
+        mend_tokenizer_config(tokenizer)
+        restore_cut(tokenizer, source)
+    return preprocessor
+
+
+@contextlib.contextmanager
+def _known(source: str | os.PathLike) -> Iterator[None]:
+    """Turns KerasHub's errors about a preset into `LoadRefused`."""
+    try:
+        yield
+    # From many places: no such folder or handle, no network, files that are damaged.
+    except Exception as error:
+        if isinstance(error, LoadRefused):
+            raise
+        reason = " ".join(str(error).split())
+        if reason.startswith(_UNKNOWN):  # what follows lists ways, but not this name's
+            reason = (
+                "it is neither a folder here, nor a built-in preset of KerasHub, nor a "
+                "handle such as 'hf://user/name'."
+            )
+        raise LoadRefused(
+            f"No checkpoint can be loaded from {str(source)!r}: {reason} Give a "
+            "KerasHub preset, a Hugging Face folder or a GGUF file."
+        ) from error
+
+
+def _downloaded(handle: str) -> pathlib.Path | None:
+    """The local copy of a Hugging Face checkpoint; None: it is a KerasHub preset."""
+    import huggingface_hub
+
+    name = handle.removeprefix("hf://")
+    try:
+        config = huggingface_hub.hf_hub_download(name, "config.json")
+        if not is_hf_folder(pathlib.Path(config).parent):
+            return None
+        return pathlib.Path(
+            huggingface_hub.snapshot_download(name, allow_patterns=_FILES)
+        )
+    except Exception as error:  # no such repository, no network, a gated model
+        raise LoadRefused(
+            f"{handle!r} cannot be downloaded: {' '.join(str(error).split())} Give a "
+            "folder, or log in with `hf auth login`."
+        ) from error
