@@ -1,4 +1,4 @@
-"""The command line: `keras-idea train`, `plan`, `export`, `evaluate`, `report`..."""
+"""The command line: `keras-idea train`, `plan`, `import`, `export`, `evaluate`..."""
 
 import argparse
 import sys
@@ -136,6 +136,17 @@ def _export(options: argparse.Namespace) -> None:
     print(export)
 
 
+def _import(options: argparse.Namespace) -> None:
+    from keras_idea.export.preset import PRESET, export_preset
+    from keras_idea.export.target import check_target
+    from keras_idea.hub.loading import load_told
+
+    check_target(options.preset, PRESET, options.overwrite)
+    loaded = load_told(options.source, "float32")
+    print("\n".join(loaded.lines), flush=True)
+    print(export_preset(loaded.model, options.preset, options.overwrite))
+
+
 def _evaluate(options: argparse.Namespace) -> None:
     require("rich", "`keras-idea evaluate`", "cli")
     from keras_idea.runs.judge.evaluate import judge_tasks, judge_text
@@ -183,6 +194,7 @@ _COMMANDS = {
     "train": _train,
     "plan": _plan,
     "export": _export,
+    "import": _import,
     "evaluate": _evaluate,
     "report": _report,
 }

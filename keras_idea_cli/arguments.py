@@ -41,6 +41,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_train(commands)
     _add_plan(commands)
     _add_status(commands)
+    _add_import(commands)
     _add_export(commands)
     _add_evaluate(commands)
     _add_report(commands)
@@ -132,6 +133,28 @@ def _add_status(commands: _Commands) -> None:
     )
 
 
+def _add_import(commands: _Commands) -> None:
+    command = commands.add_parser(
+        "import",
+        help="load a released checkpoint, check it, and save it as a KerasHub preset",
+        description="Loads a Hugging Face folder or a GGUF file into KerasHub, "
+        "compares logits, greedy tokens and token ids with transformers, and saves a "
+        "preset. Rejects a checkpoint of which KerasHub computes something else. "
+        "`train`, `evaluate` and `export` also take such a folder or file directly.",
+    )
+    command.add_argument(
+        "source",
+        metavar="SOURCE",
+        help="a Hugging Face folder, a GGUF file, or a handle (hf://user/name)",
+    )
+    command.add_argument(
+        "--preset", metavar="FOLDER", required=True, help="where the preset is saved"
+    )
+    command.add_argument(
+        "--overwrite", action="store_true", help="replaces an earlier preset"
+    )
+
+
 def _add_export(commands: _Commands) -> None:
     export = commands.add_parser(
         "export",
@@ -144,7 +167,7 @@ def _add_export(commands: _Commands) -> None:
     export.add_argument(
         "run",
         metavar="RUN",
-        help="a run folder, or a KerasHub preset folder",
+        help="a run folder, a KerasHub preset, a Hugging Face folder or a GGUF file",
     )
     formats = export.add_mutually_exclusive_group(required=True)
     formats.add_argument(

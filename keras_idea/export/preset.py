@@ -15,6 +15,7 @@ from keras_idea.export.result import Export
 from keras_idea.export.stock import stock
 from keras_idea.export.target import ExportKind, check_target, replacing_target
 from keras_idea.export.tokenizer_check import first_difference
+from keras_idea.hub.hf.tokenizer import OWN_CUT, cuts_as_released, restore_cut
 from keras_idea.validation import check_choice
 
 PRESET = ExportKind(
@@ -99,11 +100,23 @@ def export_preset(
             source.probe_length,
         )
         if source.tokenizer is not None:
-            other = first_difference(source.tokenizer, loaded.preprocessor.tokenizer)
-            if other:
-                raise ExportFailed(f"The preset's tokenizer is another one: {other}")
+            notes += _check_tokenizer(source.tokenizer, loaded, temporary)
     what = f"a KerasHub preset, {source.name}"
     return Export(path, what, match, notes)
+
+
+def _check_tokenizer(
+    tokenizer: keras.layers.Layer, loaded: Any, path: pathlib.Path
+) -> tuple[str, ...]:
+    """Compares the tokenizer of a preset; what to know of it, as a tuple of notes."""
+    read = loaded.preprocessor.tokenizer
+    own_cut = cuts_as_released(tokenizer)
+    notes = (OWN_CUT,) if own_cut and first_difference(tokenizer, read) else ()
+    restore_cut(read, path)
+    other = first_difference(tokenizer, read)
+    if other:
+        raise ExportFailed(f"The preset's tokenizer is another one: {other}")
+    return notes
 
 
 def _quantized(path: pathlib.Path, lm: keras.Model, quantize: str) -> keras.Model:

@@ -16,6 +16,7 @@ from keras_idea.hub.hf.check import Checked, check_ids, check_numbers, is_causal
 from keras_idea.hub.hf.config import backbone_arguments
 from keras_idea.hub.hf.stage import Stage, staged
 from keras_idea.hub.hf.tokenizer import (
+    OWN_CUT,
     cut_as,
     ids_of,
     mend_tokenizer_config,
@@ -26,11 +27,6 @@ from keras_idea.hub.rebuild import mend_get_config
 from keras_idea.keras_private.variables import without_values
 
 _NO_TOKENIZER = "It has no tokenizer."
-_OWN_CUT = (
-    "Its tokenizer cuts text into words, and KerasHub 0.32 cuts nothing: here it gives "
-    "the ids of transformers. A preset keeps that for `keras_idea`; stock KerasHub, "
-    "which loads it too, makes other ids of some texts."
-)
 _SPECIAL = "In a text KerasHub spells out {tokens}, which transformers reads as tokens."
 
 
@@ -164,7 +160,7 @@ def _preprocessor(stage: Stage) -> tuple[Any, tuple[str, ...]]:
     if getattr(tokenizer, "merges", None) is not None:
         if check_ids(lambda text: ids_of(tokenizer, text), encode):
             cut_as(tokenizer, plain_backend(theirs))
-            notes.append(_OWN_CUT)
+            notes.append(OWN_CUT)
     difference = check_ids(lambda text: ids_of(tokenizer, text), encode)
     if difference:
         raise LoadRefused(

@@ -20,6 +20,11 @@ from keras_idea.keras_private.hub_tokenizers import (
 
 #: What a preset keeps of a byte-level tokenizer that KerasHub alone cuts otherwise.
 OWN_FILE = "tokenizers.json"
+OWN_CUT = (
+    "Its tokenizer cuts text into words, and KerasHub 0.32 cuts nothing: loaded by "
+    "keras_idea it gives the ids of transformers, by KerasHub alone other ids of some "
+    "texts."
+)
 _FILES = (
     "tokenizer.json",
     "tokenizer.model",

@@ -44,7 +44,7 @@ def opening_lines(run: Run) -> str:
         f"Text: {corpus.description} ({plural(len(corpus.train), 'token')} to train "
         f"on, {len(corpus.validation):,} held out), read {times:,.3g} "
         f"{'time' if times == 1 else 'times'}",
-        f"Vocabulary: {plural(len(corpus.token_bytes), 'token')}, "
+        f"Vocabulary: {plural(_known_tokens(run), 'token')}, "
         f"{corpus.train_bytes_per_token():.2f} bytes per token",
         f"Backend: {keras.backend.backend()}. Run folder: {run.folder.shown}",
     ]
@@ -67,6 +67,12 @@ def opening_lines(run: Run) -> str:
             "`model.preset` to prune a trained model.",
         )
     return "\n".join(lines)
+
+
+def _known_tokens(run: Run) -> int:
+    # KerasHub's tokenizer may demand tokens that a model does not have.
+    known = run.outline.vocabulary_size
+    return min(len(run.models.corpus.token_bytes), known)
 
 
 def _read_text(config: RunConfig) -> RawText:
