@@ -1,0 +1,1 @@
+"""Released checkpoints made smaller: untrained, and recovered on real text."""

@@ -1,0 +1,166 @@
+"""A cell of the study: one way to make a checkpoint smaller, and what it costs."""
+
+import dataclasses
+import math
+from collections.abc import Callable
+
+import keras
+import numpy as np
+
+import keras_idea as ki
+from benchmarks.checkpoints.follow import follower
+from benchmarks.checkpoints.texts import HELD_OUT, WINDOW, Texts
+
+SHARES = (0.8, 0.67, 0.5)
+LENGTH, BATCH = 128, 4  # of a training step
+CALIBRATION = 128  # rows of LENGTH tokens: 16 thousand
+NATS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+#: Arm -> whether it has a teacher, and block outputs.
+ARMS = {
+    "gradual": (True, True),
+    "refit": (True, True),
+    "refit, logits": (True, False),
+    "refit, text alone": (False, False),
+    "control": (True, True),  # the wide model, tuned on the same tokens
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """What is done to a checkpoint.
+
+    Attributes:
+        share: float, of the neurons that stay.
+        how: str, a method for one step ("activation", "magnitude", "sensitivity",
+            "random"), with ", refit"; or an arm of `ARMS`.
+        tokens: int, of the recovery.
+        peak: float, its learning rate.
+        seed: int, of its batches.
+    """
+
+    share: float
+    how: str
+    tokens: int = 0
+    peak: float = 0.0
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        """str, of its file."""
+        trained = f"-{self.tokens}-{self.peak:g}-{self.seed}" if self.tokens else ""
+        return (
+            f"{self.share:g}-{self.how.replace(', ', '+').replace(' ', '_')}{trained}"
+        )
+
+
+def untrained() -> list[Cell]:
+    """Each method in one step, with the refit where it can have one."""
+    ways = ("activation", "magnitude", "activation, refit", "magnitude, refit")
+    return [Cell(1.0, "as it is")] + [
+        Cell(share, how)
+        for share in (0.67, 0.5, 0.8)
+        for how in (*ways, "random", "sensitivity")
+    ]
+
+
+def recovered(tokens: int, peaks: tuple[float, ...], share: float) -> list[Cell]:
+    """Each arm at each peak."""
+    return [Cell(share, arm, tokens, peak) for arm in ARMS for peak in peaks]
+
+
+def carry_out(cell: Cell, load: Callable, texts: Texts) -> dict:
+    """Makes the model of a cell and judges it; dict of figures."""
+    keras.utils.set_random_seed(cell.seed)
+    model = load()
+    width = _width(model, cell.share)
+    if cell.how in ARMS:
+        model = _recovered(cell, model, width, load, texts)
+    elif cell.how == "sensitivity":
+        model = _one_pass(model, width, texts)
+    elif cell.how == "random":
+        _fit(model, cell, texts, 1, 0.0, ki.IdeaPruneCallback(width, 0, 1, "random"))
+    elif cell.share < 1.0:
+        model = _one_step(model, width, cell.how, texts)
+    return {"parameters": model.count_params()} | {
+        name: judge(model, texts, name) for name in HELD_OUT
+    }
+
+
+def judge(model, texts: Texts, name: str) -> float:
+    """Nats per token of a held-out text, in windows of `WINDOW`, stride `WINDOW`."""
+    rows = texts.windows(name)
+    logs = [
+        float(np.mean(_losses(model, rows[i : i + BATCH])))
+        for i in range(0, len(rows), BATCH)
+    ]
+    return math.fsum(logs) / len(logs)
+
+
+def _losses(model, rows):
+    logits = keras.Model.predict_on_batch(model, inputs(rows[:, :-1])).astype("float64")
+    logits -= logits.max(-1, keepdims=True)
+    chosen = np.take_along_axis(logits, rows[:, 1:, None], -1)[..., 0]
+    return np.log(np.exp(logits).sum(-1)) - chosen
+
+
+def inputs(ids):
+    """Token ids as a KerasHub model takes them."""
+    return {"token_ids": ids, "padding_mask": np.ones_like(ids)}
+
+
+def _width(model, share):
+    full = model.backbone.intermediate_dim
+    return full if share == 1.0 else 32 * round(share * full / 32)
+
+
+def _one_step(model, width, how, texts):
+    data = inputs(texts.rows(CALIBRATION, LENGTH, seed=0)[:, :-1])
+    method, _, refit = how.partition(", ")
+    told = {"method": method, "refit": bool(refit), "batch_size": 8}
+    return ki.shrink(model, {"neurons": width}, data, **told)
+
+
+def _one_pass(model, width, texts):
+    """Gradients of 16 thousand tokens rank the neurons; no weight moves."""
+    steps = CALIBRATION // BATCH
+    prune = ki.IdeaPruneCallback(width, steps, 1)
+    _fit(model, Cell(0.0, ""), texts, steps + 2, 0.0, prune)
+    return model
+
+
+def _recovered(cell, model, width, load, texts):
+    steps = cell.tokens // (LENGTH * BATCH)
+    callbacks = []
+    if cell.how == "gradual":
+        callbacks = [ki.IdeaPruneCallback(width, 0, max(1, steps // 4))]
+    elif cell.how.startswith("refit"):
+        model = _one_step(model, width, "activation, refit", texts)
+    _fit(model, cell, texts, steps, cell.peak, *callbacks, teacher=load)
+    return model
+
+
+def _fit(model, cell, texts, steps, peak, *callbacks, teacher=None):
+    if peak:
+        rate = ki.CosineDecay(peak, peak / 100, steps, warmup_steps=steps // 12)
+        optimizer = keras.optimizers.AdamW(rate)
+    else:
+        optimizer = keras.optimizers.SGD(0.0)
+    model.compile(optimizer, NATS, weighted_metrics=None)
+    rows = texts.rows(steps * BATCH, LENGTH, seed=cell.seed + 1)
+    fitted, (logits, features) = model, ARMS.get(cell.how, (False, False))
+    if logits:
+        sample = inputs(rows[:BATCH, :-1])
+        fitted = follower(teacher(), model, features, sample)
+        fitted.compile(optimizer, NATS)
+    batches = (rows[i : i + BATCH] for i in range(0, len(rows), BATCH))
+    keras.Model.fit(
+        fitted,
+        ((inputs(batch[:, :-1]), batch[:, 1:]) for batch in batches),
+        steps_per_epoch=steps,
+        shuffle=False,
+        callbacks=list(callbacks),
+        verbose=2,
+    )
+
+
+__all__ = ["ARMS", "Cell", "WINDOW", "carry_out", "recovered", "untrained"]

@@ -1,0 +1,53 @@
+"""The texts of the study, as tokens of a checkpoint."""
+
+import dataclasses
+import json
+import pathlib
+
+import numpy as np
+
+import keras_idea as ki
+
+#: Tokens of a window that a checkpoint is judged on; each is predicted once.
+WINDOW = 256
+#: Tokens of each held-out text that are judged.
+JUDGED = 8192
+#: The held-out texts: the domain of the recovery, and another.
+HELD_OUT = ("openwebtext", "wikitext2")
+
+
+@dataclasses.dataclass(frozen=True)
+class Texts:
+    """Token ids: `train` to recover on, `held_out` by name to judge by."""
+
+    train: np.ndarray
+    held_out: dict[str, np.ndarray]
+    vocabulary: ki.data.Vocabulary
+
+    def rows(self, count: int, length: int, seed: int) -> np.ndarray:
+        """Rows of `length + 1` tokens of the training text, drawn without order."""
+        rng = np.random.default_rng(seed)
+        starts = rng.integers(0, len(self.train) - length, count)
+        return np.stack([self.train[start : start + length + 1] for start in starts])
+
+    def windows(self, name: str) -> np.ndarray:
+        """Rows of `WINDOW + 1` tokens, each beginning with the last's last token."""
+        tokens = self.held_out[name][: JUDGED + 1]
+        starts = range(0, len(tokens) - WINDOW, WINDOW)
+        return np.stack([tokens[start : start + WINDOW + 1] for start in starts])
+
+
+def read_texts(folder: pathlib.Path, tokenizer) -> Texts:
+    """Reads `folder`, as `../shared/data/text`, in a KerasHub tokenizer's tokens."""
+    vocabulary = ki.data.tokenizer_vocabulary(tokenizer)
+
+    def of_jsonl(name):
+        lines = (folder / "openwebtext" / name).read_text("utf-8").splitlines()
+        texts = [json.loads(line)["text"] for line in lines]
+        return np.concatenate([vocabulary.encode(f"{text}\n\n") for text in texts])
+
+    wiki = (folder / "wikitext2" / "test.txt").read_text("utf-8")
+    held_out = (of_jsonl("valid.jsonl"), vocabulary.encode(wiki[:200_000]))
+    return Texts(
+        of_jsonl("train.jsonl"), dict(zip(HELD_OUT, held_out, strict=True)), vocabulary
+    )
