@@ -116,7 +116,8 @@ INPUTS = {
     "config preset nowhere": (
         TRAIN,
         m.config('[model]\npreset = "nowhere"\n[data]\ntext = "text.txt"'),
-        "`model.preset` gives no model to prune: it is neither a folder here.*"
+        "`model.preset` gives no model to prune: No checkpoint can be loaded from .*: it is neither a "
+        "folder here.*"
         "Received: preset='nowhere'. Set",
     ),
     # Text.

@@ -9,7 +9,12 @@ from typing import Any
 
 import keras
 
-from keras_idea.errors import ArgumentError, ConfigError, MissingPackage
+from keras_idea.errors import (
+    ArgumentError,
+    ConfigError,
+    LoadRefused,
+    MissingPackage,
+)
 from keras_idea.extras import require
 from keras_idea.finding.find_heads import find_heads
 from keras_idea.hub.families import HUB_FAMILIES
@@ -196,6 +201,11 @@ def loading(preset: str | None) -> Iterator[None]:
         yield
     except MissingPackage:
         raise
+    except LoadRefused as error:
+        raise ConfigError(
+            f"`model.preset` gives no model to prune: {error} Received: "
+            f"preset={preset!r}."
+        ) from error
     # From many places: no such folder, no such handle, no network, no FFN to prune.
     except Exception as error:
         raise ConfigError(
