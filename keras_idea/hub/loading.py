@@ -193,6 +193,11 @@ def _known(source: str | os.PathLike) -> Iterator[None]:
         if isinstance(error, LoadRefused):
             raise
         reason = " ".join(str(error).split())
+        if (pathlib.Path(source) / "config.json").is_file():
+            raise LoadRefused(
+                f"The preset {str(source)!r} cannot be loaded: {reason} Restore it "
+                "from a copy, or train that run again."
+            ) from error
         if reason.startswith(_UNKNOWN):  # what follows lists ways, but not this name's
             reason = (
                 "it is neither a folder here, nor a built-in preset of KerasHub, nor a "

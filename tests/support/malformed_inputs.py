@@ -116,9 +116,8 @@ INPUTS = {
     "config preset nowhere": (
         TRAIN,
         m.config('[model]\npreset = "nowhere"\n[data]\ntext = "text.txt"'),
-        "`model.preset` gives no model to prune: No checkpoint can be loaded from .*: it is neither a "
-        "folder here.*"
-        "Received: preset='nowhere'. Set",
+        "gives no model to prune: No checkpoint can be loaded from .*: it is neither a "
+        "folder here.*Give a KerasHub preset.*Received: preset='nowhere'.",
     ),
     # Text.
     "text missing": (TRAIN, {"text.txt": m.is_gone}, "No text at 'text.txt'"),

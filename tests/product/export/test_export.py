@@ -110,7 +110,7 @@ class TestLoad:
             ([], "neither a run folder nor a preset"),
             (["config.toml"], "its run has not come to its end"),
             (["narrow.keras"], "narrow.keras' cannot be loaded"),
-            (["config.json", "model.weights.h5"], "No checkpoint can be loaded"),
+            (["config.json", "model.weights.h5"], "cannot be loaded"),
         ],
     )
     def test_refused(self, tmp_path, files, match):
