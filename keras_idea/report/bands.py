@@ -13,7 +13,7 @@ MOST_BANDS = 12
 
 # Neurons of each layer that stand for it among all layers.
 _SAMPLE = 512
-_LONGEST_NAME = 80
+_LONGEST_NAME = 60
 # By kind: its layer, its unit, and the height of a band relative to the others.
 _KINDS = {
     "neurons": ("FFN", "neuron", 1.0),

@@ -1,7 +1,7 @@
 """The heat maps of a run: which neurons were active when, and how important."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _ACTIVE = "#9ccfc9"
 _PRUNED = "#eceef0"
-_RANKS = {"cmap": "YlGnBu", "vmin": -0.1, "vmax": 1.0}
+_RANKS: dict[str, Any] = {"cmap": "YlGnBu", "vmin": -0.1, "vmax": 1.0}
 # Of all heat maps together, in units of the panels and in rows of cells.
 _HEIGHT, _ROWS = 2.6, 640
 
@@ -72,7 +72,12 @@ def _draw_map(axis: "Axes", band: Band, most_rows: int, last_step: int) -> None:
     )
     axis.set_ylim(rows, 0)
     # A name of a layer is no formula, whatever signs are in it.
-    look = {"fontsize": 10.5, "color": INK, "pad": 4, "parse_math": False}
+    look: dict[str, Any] = {
+        "fontsize": 10.5,
+        "color": INK,
+        "pad": 4,
+        "parse_math": False,
+    }
     axis.set_title(band.title, loc="left", **look)
 
 

@@ -24,7 +24,7 @@ _RAMP = np.array(
 _PRUNED = (222, 226, 230)
 _INK = (31, 41, 51)
 #: Height of the title of a heat map, in pixels.
-TITLE = 18
+TITLE = 20
 
 
 def neuron_image(
@@ -53,7 +53,7 @@ def _title(text: str, width: int) -> np.ndarray:
     images = require("PIL.Image", "Logging to TensorBoard", "tensorboard")
     drawing = require("PIL.ImageDraw", "Logging to TensorBoard", "tensorboard")
     image = images.new("RGB", (width, TITLE), "white")
-    drawing.Draw(image).text((1, TITLE // 2), text, _INK, anchor="lm", font_size=12)
+    drawing.Draw(image).text((1, TITLE // 2), text, _INK, anchor="lm", font_size=14)
     return np.asarray(image)
 
 

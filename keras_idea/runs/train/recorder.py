@@ -58,7 +58,7 @@ class Recorder(keras.callbacks.Callback):
         self._loss: list[float] = []
         self._validation: dict[int, float] = {}
         self._epoch_logs: list[dict[str, float]] = []
-        # Levels of the neurons, by kind, layer and step: four times smaller than scores.
+        # Levels of the neurons by kind, layer and step: a quarter of the scores' size.
         self._levels: dict[tuple[str, str], dict[int, np.ndarray]] = {}
 
     def on_train_batch_end(
@@ -109,7 +109,9 @@ class Recorder(keras.callbacks.Callback):
     def neurons(self) -> list[NeuronLives]:
         """List of `NeuronLives`, one for each layer that is pruned."""
         return [
-            NeuronLives(layer, np.array(list(read)), np.stack(list(read.values())), kind)
+            NeuronLives(
+                layer, np.array(list(read)), np.stack(list(read.values())), kind
+            )
             for (kind, layer), read in self._levels.items()
         ]
 
