@@ -109,17 +109,18 @@ def _mark_compaction(
     if not steps:
         return
     step = steps[-1]
-    # To whichever side of the last line there is room.
+    # To whichever side of the last line, and of the curve, there is room.
     left = step > 0.75 * curve.steps[-1]
+    above = curve.width[-1] < 0.75 * curve.width[0]
     text = "the model is narrowed\nhere, inside fit"
     axes[1].annotate(
         text if len(steps) == 1 else text.replace("narrowed", "narrowed last"),
-        (step, 0.96),
+        (step, 0.96 if above else 0.06),
         xycoords=("data", "axes fraction"),
         xytext=(-10 if left else 10, 0),
         textcoords="offset points",
         ha="right" if left else "left",
-        va="top",
+        va="top" if above else "bottom",
         fontsize=10.5,
         color=INK,
     )
