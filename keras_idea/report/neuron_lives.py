@@ -74,8 +74,6 @@ def rank_levels(importance: np.ndarray) -> np.ndarray:
     living = ~np.isnan(importance)
     # Finite, so that the dead alone come last.
     values = np.where(living, np.nan_to_num(importance), np.inf)
-    rank = np.empty(values.shape, "int64")
-    ascending = np.broadcast_to(np.arange(values.shape[-1]), values.shape)
-    np.put_along_axis(rank, values.argsort(axis=-1, kind="stable"), ascending, axis=-1)
+    rank = values.argsort(axis=-1, kind="stable").argsort(axis=-1)
     most = np.maximum(living.sum(axis=-1, keepdims=True) - 1, 1)
     return np.where(living, 1 + (254 * rank) // most, 0).astype("uint8")
