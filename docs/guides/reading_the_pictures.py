@@ -72,13 +72,15 @@ The plot has four or five parts over the optimizer steps, from top to bottom:
    low for the model to recover. Prune earlier, or try `rewarm = 1.0`.
 4. **Validation, close up.** The same points, with a scale for the second half of the
    run, in which the models differ little. A run draws it if it has three such points.
-5. **Neurons.** One row per neuron, per layer, sorted by the step at which it was
-   pruned. The color shows the neuron's rank of importance among the active neurons.
-   Gray means pruned. If a row is pale long before its neuron is pruned, the neuron was
-   never important and the ranking had settled. If colors still change when pruning
-   begins, either pruning begins too early or the neurons are alike. On eager PyTorch,
-   scores are kept only shortly before pruning begins, so the colors do not change
-   before.
+5. **Neurons.** A heat map per layer, with one row per neuron, sorted by the step at
+   which it was pruned. If heads are pruned, the heat maps of the attention layers
+   follow. If there are more than 12 heat maps, the neurons of all FFNs are sorted
+   together into one, and the heads of all attention layers into another. The color
+   shows the neuron's rank of importance among the active neurons. Gray means pruned. If
+   a row is pale long before its neuron is pruned, the neuron was never important and
+   the ranking had settled. If colors still change when pruning begins, either pruning
+   begins too early or the neurons are alike. On eager PyTorch, scores are kept only
+   shortly before pruning begins, so the colors do not change before.
 
 ## Read the table: runs/small/table.md
 

@@ -35,7 +35,9 @@ class Monitor(keras.callbacks.Callback):
     rate, width, sparsity, churn, speed, minutes left, FLOPs and memory. Width and
     sparsity are shown as means, per FFN, and per attention layer whose key/value heads
     are pruned. "Histograms" shows the importance of the active neurons, or heads, of
-    each layer. "Images" shows a heat map of when each neuron was active.
+    each layer. "Images" shows heat maps of when each neuron was active: blue is
+    important, yellow unimportant, gray pruned. More than 12 layers share one heat map
+    for all neurons, and one for all heads.
 
     - `loss/train`: mean over the batches since the last point; `loss/validation`.
     - `churn`: neurons that entered or left the k most important ones since the last

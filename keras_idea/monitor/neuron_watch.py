@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_idea.finding.find import FFN, find_groups
+from keras_idea.finding.find import FFN, Kind, find_groups
 from keras_idea.report.neuron_lives import NeuronLives, rank_levels
 
 # Columns of the heat map that are kept; then every other one goes.
@@ -78,7 +78,7 @@ class NeuronWatch:
         width = ffn.width
         memory = self._memories.get(ffn.name)
         if memory is None:
-            memory = self._memories[ffn.name] = _Memory(ffn.full_dim)
+            memory = self._memories[ffn.name] = _Memory(ffn.full_dim, ffn.kind)
         sparsity = 1 - width / memory.full_dim
         at_rest = ffn.state.live is None and not last
         if at_rest and width == ffn.hidden_dim < ffn.full_dim:
@@ -95,8 +95,8 @@ class NeuronWatch:
 class _Memory:
     """What is remembered of one FFN."""
 
-    def __init__(self, full_dim: int) -> None:
-        self.full_dim = full_dim
+    def __init__(self, full_dim: int, kind: Kind) -> None:
+        self.full_dim, self._kind = full_dim, kind
         self._top: np.ndarray | None = None
         self._last: Any = None  # importance by first number; NaN: dead
         self._last_step = 0
@@ -129,7 +129,7 @@ class _Memory:
         if steps[-1:] != [self._last_step]:
             steps.append(self._last_step)
             levels.append(rank_levels(self._last).ravel())
-        return NeuronLives(name, np.array(steps), np.stack(levels))
+        return NeuronLives(name, np.array(steps), np.stack(levels), self._kind)
 
     def _keep(self) -> None:
         self._steps.append(self._last_step)

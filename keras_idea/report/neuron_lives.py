@@ -15,6 +15,7 @@ class NeuronLives:
         levels: uint8 array `(readings, neurons)`. 0 is pruned; active neurons have 1
             (least important) to 255 (most). See `rank_levels`. The neurons of a
             mixture's experts follow one another, ranked per expert.
+        kind: str. "neurons" or "kv_groups". Defaults to "neurons".
 
     Example:
     >>> importance = np.array([[3.0, 2.0, 1.0], [3.0, np.nan, 1.0]])
@@ -26,6 +27,7 @@ class NeuronLives:
     layer: str
     steps: np.ndarray
     levels: np.ndarray
+    kind: str = "neurons"
 
     @property
     def death_step(self) -> np.ndarray:
@@ -33,6 +35,13 @@ class NeuronLives:
         dead = self.levels == 0
         first = self.steps[dead.argmax(axis=0)].astype("float64")
         return np.where(dead.any(axis=0), first, np.inf)
+
+    def reading_at(self, steps: np.ndarray) -> np.ndarray:
+        """Int array: the reading shown at each step.
+
+        A reading reaches back to the one before it; the last one also reaches forward.
+        """
+        return np.minimum(np.searchsorted(self.steps, steps), len(self.steps) - 1)
 
     def sorted_levels(self, rows: int) -> np.ndarray:
         """Returns the levels of `rows` neurons, evenly spaced in their order.

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from keras_idea.report.bands import bands
 from keras_idea.report.curves import TrainingCurve
-from keras_idea.report.heat_map import draw_neurons
+from keras_idea.report.heat_map import draw_heat_maps, draw_key, map_heights
 from keras_idea.report.neuron_lives import NeuronLives
 from keras_idea.report.style import INK, MUTED, dress, figure
 from keras_idea.validation import plural
@@ -24,6 +25,7 @@ _COLORS = ("#0b7285", "#e8590c", "#9c36b5")
 _PRUNED = _COLORS[0]
 _RATE = "#5f3dc4"
 _HEADS = "#2b8a3e"
+_NEAR_TICKS = 0.15  # of an axis of widths
 _STAGES = {"wide": "#ffffff", "pruning": "#fff3d6", "recovery": "#e6f7ee"}
 
 
@@ -38,8 +40,9 @@ def draw_run(
     """Draws a run as a PNG, 1200 pixels wide.
 
     Its panels share the axis of steps: learning rate, width, loss in bits per byte
-    (each batch, smoothed, and validation points), the validation close up, and a heat
-    map of the neurons of every layer, sorted by the step at which they were pruned.
+    (each batch, smoothed, and validation points), the validation close up, and heat
+    maps of the neurons, sorted by the step at which they were pruned. Each layer has
+    its own heat map, unless they are more than 12 (see `bands`).
 
     Args:
         path: path of the PNG.
@@ -51,42 +54,50 @@ def draw_run(
         compaction_steps: ascending, the steps after which the model became narrower.
         title: str, drawn above.
     """
-    late = _close_up(curves)
-    ratios = [1, 1, 2.2, 1.2, 2.6] if late else [1, 1, 2.2, 2.6]
-    panels = {"nrows": len(ratios), "ncols": 1, "sharex": True, "height_ratios": ratios}
-    height = 2 * sum(ratios)
-    with figure(path, 12, height, title, title_size=15, **panels) as axes:
+    late, shown, total = _close_up(curves), bands(neurons), stages[-1][2]
+    heights = [1, 1, 2.2, 1.2] if late else [1, 1, 2.2]
+    curve_panels = len(heights)
+    heights += [*map_heights(shown), 0.15]
+    # Beside the panels, room for the title of each heat map.
+    height = 2 * sum(heights) + 0.27 * len(shown)
+    panels = {"nrows": len(heights), "ncols": 1, "height_ratios": heights}
+    with figure(path, 12, height, title, title_size=15, **panels) as (*axes, key):
         axes[0].figure.get_layout_engine().set(h_pad=0.06, hspace=0.02)
         _draw_learning_rate(axes[0], curves)
         _draw_width(axes[1], curves[0])
         _draw_loss(axes[2], curves)
         if late:
             _draw_close_up(axes[3], curves, late)
-        draw_neurons(axes[-1], neurons, stages[-1][2])
-        for axis in axes[:-1]:
+        for axis in axes[:curve_panels]:
             dress(axis)
             for name, first, last in stages:
                 axis.axvspan(first, last, color=_STAGES[name], zorder=-2, linewidth=0)
-        dress(axes[-1], grid=None)
+        draw_heat_maps(axes[curve_panels:], shown, total)
+        draw_key(key, shown)
+        for axis in axes:
+            axis.set_xlim(0, total)
+            axis.tick_params(labelbottom=axis is axes[-1])
+        axes[-1].set_xlabel("optimizer steps")
         _label_stages(axes[0], stages)
         _mark_compaction(axes, compaction_steps, curves[0])
-        axes[-1].set_xlabel("optimizer steps")
-        axes[-1].set_xlim(0, stages[-1][2])
 
 
 def _label_stages(axis: "Axes", stages: Sequence[_Stage]) -> None:
-    whole = stages[-1][2]
+    pixels = axis.bbox.width / stages[-1][2]  # a step's; a little less than drawn
     for name, first, last in stages:
-        # A stage too short for its name goes without.
-        if last - first > 0.06 * whole:
-            axis.annotate(
-                f"{name}: {plural(last - first, 'step')}",
+        # A stage too short for its steps, or for its name, goes without.
+        for text in (f"{name}: {plural(last - first, 'step')}", name):
+            label = axis.annotate(
+                text,
                 ((first + last) / 2, 1.04),
                 xycoords=("data", "axes fraction"),
                 ha="center",
                 color=MUTED,
                 fontsize=11,
             )
+            if label.get_window_extent().width < pixels * (last - first):
+                break
+            label.remove()
 
 
 def _mark_compaction(
@@ -98,17 +109,18 @@ def _mark_compaction(
     if not steps:
         return
     step = steps[-1]
-    # To whichever side of the last line there is room.
+    # To whichever side of the last line, and of the curve, there is room.
     left = step > 0.75 * curve.steps[-1]
+    above = curve.width[-1] < 0.75 * curve.width[0]
     text = "the model is narrowed\nhere, inside fit"
     axes[1].annotate(
         text if len(steps) == 1 else text.replace("narrowed", "narrowed last"),
-        (step, 0.96),
+        (step, 0.96 if above else 0.06),
         xycoords=("data", "axes fraction"),
         xytext=(-10 if left else 10, 0),
         textcoords="offset points",
         ha="right" if left else "left",
-        va="top",
+        va="top" if above else "bottom",
         fontsize=10.5,
         color=INK,
     )
@@ -127,7 +139,7 @@ def _draw_learning_rate(axis: "Axes", curves: Sequence[TrainingCurve]) -> None:
         axis.legend(fontsize=10.5, loc="lower left")
     axis.set_ylabel("learning rate")
     axis.set_ylim(bottom=0)
-    axis.ticklabel_format(axis="y", style="sci", scilimits=(-3, 3))
+    axis.yaxis.set_major_formatter("{x:g}")
 
 
 def _same(rates: np.ndarray, others: np.ndarray) -> bool:
@@ -151,8 +163,13 @@ def _draw_units(
     units = np.concatenate([units[:1], units])
     axis.step(steps, units, where="post", color=color, linewidth=2)
     axis.fill_between(steps, units, step="post", color=color, alpha=0.12, linewidth=0)
-    axis.set_yticks(sorted({0, int(units[-1]), int(units[0])}))
-    axis.set_ylim(0, 1.08 * units[0])
+    first, last = int(units[0]), int(units[-1])
+    near = _NEAR_TICKS * first  # labels nearer to each other would overlap
+    axis.set_yticks(sorted({last, first} | ({0} if last > near else set())))
+    if 0 < first - last < near:
+        axis.get_yticklabels()[-1].set_verticalalignment("bottom")
+        axis.get_yticklabels()[-2].set_verticalalignment("top")
+    axis.set_ylim(0, 1.08 * first)
     axis.set_ylabel(label)
 
 

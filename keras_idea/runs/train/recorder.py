@@ -1,6 +1,5 @@
 """Callbacks of a run: what is kept for its folder, and what is shown meanwhile."""
 
-import itertools
 import math
 from collections.abc import Callable, Iterable
 
@@ -59,7 +58,8 @@ class Recorder(keras.callbacks.Callback):
         self._loss: list[float] = []
         self._validation: dict[int, float] = {}
         self._epoch_logs: list[dict[str, float]] = []
-        self._readings: dict[str, dict[int, np.ndarray]] = {}
+        # Levels of the neurons by kind, layer and step: a quarter of the scores' size.
+        self._levels: dict[tuple[str, str], dict[int, np.ndarray]] = {}
 
     def on_train_batch_end(
         self, batch: int, logs: dict[str, float] | None = None
@@ -110,13 +110,9 @@ class Recorder(keras.callbacks.Callback):
         """List of `NeuronLives`, one for each layer that is pruned."""
         return [
             NeuronLives(
-                name,
-                np.array(sorted(readings)),
-                rank_levels(np.stack(list(readings.values()))).reshape(
-                    len(readings), -1
-                ),
+                layer, np.array(list(read)), np.stack(list(read.values())), kind
             )
-            for name, readings in self._readings.items()
+            for (kind, layer), read in self._levels.items()
         ]
 
     def get_state(self) -> dict[str, np.ndarray]:
@@ -128,9 +124,9 @@ class Recorder(keras.callbacks.Callback):
             "validated": np.array(list(self._validation), "int64"),
             "validation": np.array(list(self._validation.values())),
         }
-        for name, readings in self._readings.items():
-            state[f"read/{name}"] = np.array(list(readings), "int64")
-            state[f"readings/{name}"] = np.stack(list(readings.values()))
+        for (kind, layer), read in self._levels.items():
+            state[f"levels_at/{kind}/{layer}"] = np.array(list(read), "int64")
+            state[f"levels/{kind}/{layer}"] = np.stack(list(read.values()))
         return state
 
     def set_state(self, state: dict[str, np.ndarray]) -> None:
@@ -141,10 +137,10 @@ class Recorder(keras.callbacks.Callback):
         pairs = zip(state["validated"], state["validation"], strict=True)
         self._validation = {int(step): float(bits) for step, bits in pairs}
         for key, steps in state.items():
-            if key.startswith("read/"):
-                name = key.removeprefix("read/")
-                rows = zip(steps.tolist(), state[f"readings/{name}"], strict=True)
-                self._readings[name] = dict(rows)
+            if key.startswith("levels_at/"):
+                _, kind, layer = key.split("/", 2)
+                rows = zip(steps.tolist(), state[f"levels/{kind}/{layer}"], strict=True)
+                self._levels[kind, layer] = dict(rows)
 
     def _settle_epoch(self) -> None:
         # Of the epoch so far: parts of equal size, so the steps' are their means too.
@@ -160,18 +156,15 @@ class Recorder(keras.callbacks.Callback):
 
     def _read_neurons(self) -> None:
         # `self.model` syncs the state on jax; without it these are stale.
-        heads = itertools.count()
         for ffn in find_groups(self.model):
-            # The path of an attention layer is longer than its rows are high.
-            of_heads = ffn.kind == "kv_groups"
-            name = f"heads {next(heads)}" if of_heads else ffn.name
             state = ffn.held_state
             if state is None or state.live is None:
                 continue  # nobody ranks them: all that are left live on
             importance = keras.ops.convert_to_numpy(ffn.importance())
             alive = keras.ops.convert_to_numpy(ffn.mask) > 0
             every = ffn.by_first_number(np.where(alive, importance, np.nan))
-            self._readings.setdefault(name, {})[self.step] = every
+            read = self._levels.setdefault((ffn.kind, ffn.name), {})
+            read[self.step] = rank_levels(every).ravel()
 
 
 class ShortBar(keras.callbacks.ProgbarLogger):

@@ -245,16 +245,18 @@ class TestImage:
     def test_the_dead_are_on_top_and_from_their_step_on(self):
         levels = np.array([[1, 128, 255], [0, 1, 255]], "uint8")
         layer = NeuronLives("ffn", np.array([10, 20]), levels)
-        pixels = neuron_image([layer, layer], width=40, height=68)
-        assert pixels.shape == (64, 40, 3) and pixels.dtype == np.uint8
+        pixels = neuron_image([layer, layer], width=40, height=60)
+        assert pixels.shape == (100, 40, 3) and pixels.dtype == np.uint8
         dead = (pixels == (222, 226, 230)).all(axis=-1)
-        assert dead[:7, 21:].all() and not dead[:, :19].any()
-        assert not dead[12:30].any() and dead[34:41, 21:].all()
-        assert (pixels[29, 5] == (37, 52, 148)).all()  # the most important
+        # Below a title of 20 pixels, the neurons of the first layer and of the other.
+        for map_ in (dead[20:50], dead[70:]):
+            assert map_[:7, 21:].all() and not map_[:, :19].any()
+            assert not map_[12:].any()
+        assert (pixels[49, 5] == (37, 52, 148)).all()  # the most important
 
     def test_one_reading_of_one_neuron(self):
         layer = NeuronLives("ffn", np.array([1]), np.array([[255]], "uint8"))
-        assert neuron_image([layer]).std(axis=(0, 1)).max() == 0
+        assert (neuron_image([layer])[20:] == (37, 52, 148)).all()
 
 
 def test_the_step_after_batches():

@@ -17,6 +17,8 @@ from keras_idea.runs.config.sizes import Sizes
 from keras_idea.runs.models.footprint import footprint
 from keras_idea.runs.models.outlines import outlines
 from keras_idea.runs.plan import plan
+from keras_idea.runs.train.bits_per_byte import Bits
+from keras_idea.runs.train.recorder import Recorder
 from keras_idea_cli.status import status
 from tests.support.tiny_run import ONE_LAYER, run_in, with_hub
 
@@ -111,6 +113,36 @@ def test_a_whole_run(tmp_path, text):
     record = read_run(folder)
     pruned, scratch = record.curves
     assert pruned.kv_groups.tolist() == heads and scratch.kv_groups is None
+
+
+def test_a_recorder_tells_the_kinds_apart_also_after_a_kill():
+    """What was read is drawn from the checkpoint, whose layers nobody ranks again."""
+    config = ki.models.DecoderConfig(16, 16, 2, 4, 12, 5, num_key_value_heads=2)
+    model = ki.models.decoder(config)
+    model.compile(
+        keras.optimizers.SGD(0.1), keras.losses.SparseCategoricalCrossentropy()
+    )
+    rate = keras.optimizers.schedules.CosineDecay(0.1, 6)
+    recorder, resumed = (
+        Recorder("pruned", Sizes(12, 2), rate, Bits(), range(1, 7)) for _ in range(2)
+    )
+    prune = ki.IdeaPruneCallback(None, 1, 4, targets={"neurons": 0.5, "kv_groups": 0.5})
+    tokens = np.random.default_rng(0).integers(0, 16, (12, 5))
+    fit = {"batch_size": 2, "verbose": 0, "callbacks": [recorder, prune]}
+    model.fit(tokens, tokens, **fit)
+    groups = find_groups(model)
+    assert [group.hidden_dim for group in groups] == [6, 6, 1, 1]
+    resumed.set_state(recorder.get_state())
+    assert len(recorder.neurons()) == len(groups)
+    rows = zip(groups, recorder.neurons(), resumed.neurons(), strict=True)
+    for group, lives, again in rows:
+        assert (lives.layer, lives.kind) == (group.name, group.kind)
+        assert lives.levels.shape == (len(lives.steps), group.full_dim)
+        active = (lives.levels > 0).sum(axis=1)
+        assert active[0] == group.full_dim and active[-1] == group.hidden_dim
+        assert (again.layer, again.kind) == (lives.layer, lives.kind)
+        np.testing.assert_array_equal(again.steps, lives.steps)
+        np.testing.assert_array_equal(again.levels, lives.levels)
 
 
 def test_status_tells_of_heads(tmp_path, capsys):
