@@ -9,9 +9,12 @@ from keras_idea.export.gguf.keys import Value
 from keras_idea.export.gguf.released import AS_RELEASED, merges_of, released_name
 from keras_idea.export.result import NO_TOKENIZER
 from keras_idea.extras import require
+from keras_idea.hub.cuts import llama_cpp_name
 from keras_idea.hub.family import NUM_BYTES
+from keras_idea.hub.hf.tokenizer import cuts_as_released
 from keras_idea.hub.inputs import start_token
 from keras_idea.keras_private.byte_characters import byte_characters
+from keras_idea.keras_private.hub_tokenizers import python_tokenizer
 
 # llama.cpp's types of tokens, which are SentencePiece's.
 NORMAL, UNKNOWN, CONTROL, UNUSED = 1, 2, 3, 5
@@ -61,7 +64,7 @@ def vocabulary_of(preprocessor: Any, size: int) -> TokenTable:
     if tokenizer is None:
         return TokenTable("none", notes=(NO_TOKENIZER,))
     known = tokenizer.vocabulary_size()
-    if known > size:
+    if known > size and not cuts_as_released(tokenizer):
         raise ExportRefused(
             f"The tokenizer has {known} tokens, the model knows {size}: llama.cpp "
             "would not load it."
@@ -104,6 +107,8 @@ def vocabulary_of_bytes(size: int) -> TokenTable:
 
 
 def _byte_pairs(tokenizer: Any, size: int) -> TokenTable:
+    if cuts_as_released(tokenizer):
+        return _as_released(tokenizer, size)
     merges = merges_of(tokenizer)
     released = released_name(tokenizer)
     if not released:
@@ -118,6 +123,28 @@ def _byte_pairs(tokenizer: Any, size: int) -> TokenTable:
         merges=merges or _no_merges(),
         encode=None if released else tokenizer,
         notes=(AS_RELEASED.format(name=released),) if released else (),
+    )
+
+
+def _as_released(tokenizer: Any, size: int) -> TokenTable:
+    """Of one that cuts text as its checkpoint does, which llama.cpp has a name for."""
+    backend = python_tokenizer(tokenizer)
+    name = llama_cpp_name(backend)
+    if name is None:
+        raise ExportRefused(
+            "llama.cpp has no name for the way in which this tokenizer cuts text into "
+            f"words: {backend.pre_tokenizer}. Export it by --hf."
+        )
+    ids = {text: i for text, i in backend.get_vocab().items() if i < size}
+    special = [t.content for t in backend.get_added_tokens_decoder().values()]
+    tokens, types = _padded(ids, special, size)
+    return TokenTable(
+        "gpt2",
+        tokens,
+        types,
+        {"pre": name},
+        merges=merges_of(tokenizer),
+        encode=tokenizer,
     )
 
 

@@ -12,7 +12,9 @@ import numpy as np
 from keras_idea.export.gguf.released import AS_RELEASED, merges_of, released_name
 from keras_idea.export.tokenizer_check import first_difference
 from keras_idea.hub.hf.quiet import quiet
+from keras_idea.hub.hf.tokenizer import OWN_FILE, cuts_as_released
 from keras_idea.hub.inputs import start_token
+from keras_idea.keras_private.hub_tokenizers import python_tokenizer
 
 # Where a tokenizer goes that must not lie beside the model.
 APART = "tokenizer"
@@ -59,6 +61,7 @@ def settle_tokenizer(
     if preprocessor is None:
         return ()
     tokenizer = preprocessor.tokenizer
+    (path / OWN_FILE).unlink(missing_ok=True)
     byte_level = getattr(tokenizer, "merges", None) is not None
     if not byte_level:
         # In any case: versions of transformers differ in what they do without.
@@ -66,7 +69,7 @@ def settle_tokenizer(
     difference = _tokenizer_difference(preprocessor, path)
     if difference:
         released = released_name(tokenizer)
-        if released:
+        if released and not cuts_as_released(tokenizer):
             return (AS_RELEASED.format(name=released),)
         exact = (
             _byte_level(tokenizer) if byte_level else _sentencepiece(tokenizer, path)
@@ -176,6 +179,8 @@ def _byte_level(tokenizer: keras.layers.Layer) -> Any:
     """
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
+    if cuts_as_released(tokenizer):
+        return Tokenizer.from_str(python_tokenizer(tokenizer).to_str())
     merges = [(a, b) for a, b in (merge.split(" ") for merge in merges_of(tokenizer))]
     exact = Tokenizer(models.BPE(vocab=dict(tokenizer.vocabulary), merges=merges))
     # Sorted by id: a set has no order.
@@ -202,6 +207,7 @@ def _write(exact: Any, tokenizer: Any, path: pathlib.Path, start: str | None) ->
             special_tokens=[(start, tokenizer.token_to_id(start))],
         )
     exact.save(str(path / "tokenizer.json"))
-    _add_settings(path, {"tokenizer_class": "PreTrainedTokenizerFast"})
+    told = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    _add_settings(path, told | {"add_bos_token": start is not None})
     for name in ("vocab.json", "merges.txt"):
         (path / name).unlink(missing_ok=True)
