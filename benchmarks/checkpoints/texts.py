@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import pathlib
+from collections.abc import Callable
 
 import numpy as np
 
@@ -22,7 +23,6 @@ class Texts:
 
     train: np.ndarray
     held_out: dict[str, np.ndarray]
-    vocabulary: ki.data.Vocabulary
 
     def rows(self, count: int, length: int, seed: int) -> np.ndarray:
         """Rows of `length + 1` tokens of the training text, drawn without order."""
@@ -39,15 +39,18 @@ class Texts:
 
 def read_texts(folder: pathlib.Path, tokenizer) -> Texts:
     """Reads `folder`, as `../shared/data/text`, in a KerasHub tokenizer's tokens."""
-    vocabulary = ki.data.tokenizer_vocabulary(tokenizer)
+    return read_with(folder, ki.data.tokenizer_vocabulary(tokenizer).encode)
+
+
+def read_with(folder: pathlib.Path, encode: Callable) -> Texts:
+    """As `read_texts`, by a function of a text that returns token ids."""
 
     def of_jsonl(name):
         lines = (folder / "openwebtext" / name).read_text("utf-8").splitlines()
         texts = [json.loads(line)["text"] for line in lines]
-        return np.concatenate([vocabulary.encode(f"{text}\n\n") for text in texts])
+        found = [np.asarray(encode(f"{text}\n\n"), "int32") for text in texts]
+        return np.concatenate(found)
 
-    wiki = (folder / "wikitext2" / "test.txt").read_text("utf-8")
-    held_out = (of_jsonl("valid.jsonl"), vocabulary.encode(wiki[:200_000]))
-    return Texts(
-        of_jsonl("train.jsonl"), dict(zip(HELD_OUT, held_out, strict=True)), vocabulary
-    )
+    wiki = (folder / "wikitext2" / "test.txt").read_text("utf-8")[:200_000]
+    held_out = (of_jsonl("valid.jsonl"), np.asarray(encode(wiki), "int32"))
+    return Texts(of_jsonl("train.jsonl"), dict(zip(HELD_OUT, held_out, strict=True)))

@@ -1,0 +1,131 @@
+"""optipfair and Torch-Pruning on the same Hugging Face folder, text and windows.
+
+    pip install --no-deps optipfair==0.4.2 torch-pruning==1.6.1
+    python -m benchmarks.checkpoints.peers smollm2 HF_FOLDER --text ../shared/data/text
+
+In plain torch, without keras_idea's code for pruning. Writes cells beside the others.
+"""
+
+import argparse
+import importlib.metadata
+import json
+import pathlib
+import time
+
+import numpy as np
+import torch
+import transformers
+
+from benchmarks import record
+from benchmarks.checkpoints.cells import CALIBRATION, LENGTH, SHARES
+from benchmarks.checkpoints.texts import HELD_OUT, read_with
+
+
+def main() -> None:
+    """Runs the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.checkpoints.peers")
+    parser.add_argument("name")
+    parser.add_argument("folder", help="a Hugging Face folder")
+    parser.add_argument("--text", type=pathlib.Path, default="../shared/data/text")
+    results = record.REPOSITORY / "benchmarks" / "results" / "checkpoints"
+    parser.add_argument("--results", type=pathlib.Path, default=results)
+    told = parser.parse_args()
+    auto = transformers.AutoTokenizer.from_pretrained(told.folder)
+    texts = read_with(
+        told.text, lambda text: auto.encode(text, add_special_tokens=False)
+    )
+    names = ("torch", "transformers", "optipfair", "torch-pruning")
+    versions = {name: importlib.metadata.version(name) for name in names}
+    command = f"python -m benchmarks.checkpoints.peers {told.name} HF_FOLDER"
+    facts = record.facts(command, versions, "cpu")
+    for share in (*SHARES, 1.0):
+        for how, prune in (
+            METHODS.items() if share < 1 else {"transformers": None}.items()
+        ):
+            path = told.results / told.name / f"{share:g}-{how.replace(' ', '_')}.json"
+            if path.exists():
+                continue
+            began = time.monotonic()
+            model = transformers.AutoModelForCausalLM.from_pretrained(
+                told.folder, dtype=torch.float32
+            )
+            full = model.config.intermediate_size
+            if prune is not None:
+                width = 32 * round(share * full / 32)
+                rows = texts.rows(CALIBRATION, LENGTH, seed=0)
+                prune(model, width, torch.tensor(rows[:, :-1].astype("int64")))
+            found = {"share": share, "how": how, "tokens": 0, "peak": 0.0, "seed": 0}
+            found["parameters"] = sum(p.numel() for p in model.parameters())
+            found |= {name: judge(model, texts.windows(name)) for name in HELD_OUT}
+            found |= {"seconds": round(time.monotonic() - began, 1), **facts}
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(found, indent=1) + "\n")
+            print(how, share, *(f"{found[name]:.4f}" for name in HELD_OUT), flush=True)
+
+
+@torch.no_grad()
+def judge(model, rows: np.ndarray) -> float:
+    """Nats per token, as `cells.judge`."""
+    model.eval()
+    sums = []
+    for start in range(0, len(rows), 4):
+        ids = torch.tensor(rows[start : start + 4].astype("int64"))
+        logits = model(ids[:, :-1]).logits
+        loss = torch.nn.functional.cross_entropy(
+            logits.flatten(0, 1).double(), ids[:, 1:].flatten()
+        )
+        sums.append(float(loss))
+    return float(np.mean(sums))
+
+
+def _optipfair(model, width, ids, data=False):
+    import optipfair
+
+    loader = torch.utils.data.DataLoader(
+        [{"input_ids": row, "attention_mask": torch.ones_like(row)} for row in ids],
+        batch_size=8,
+    )
+    full = model.config.intermediate_size
+    optipfair.prune_model(
+        model,
+        "MLP_GLU",
+        "MAW",
+        pruning_percentage=100 * (full - width) / full,
+        dataloader=loader if data else None,
+        show_progress=False,
+    )
+    kept = model.model.layers[0].mlp.gate_proj.out_features
+    assert kept == width, (kept, width)
+
+
+def _torch_pruning(model, width, ids, taylor=False):
+    import torch_pruning as tp
+
+    if taylor:
+        for rows in ids.split(4):
+            model(rows, labels=rows).loss.backward()
+        importance = tp.importance.GroupTaylorImportance()
+    else:
+        importance = tp.importance.GroupMagnitudeImportance(p=2)
+    graph = tp.DependencyGraph().build_dependency(
+        model, example_inputs=ids[:1], output_transform=lambda out: out.logits
+    )
+    for layer in model.model.layers:
+        gate, cut = layer.mlp.gate_proj, tp.prune_linear_out_channels
+        every = list(range(gate.out_features))
+        group = graph.get_pruning_group(gate, cut, idxs=every)
+        scores = importance(group)
+        gone = scores.argsort()[: gate.out_features - width].tolist()
+        graph.get_pruning_group(gate, cut, idxs=gone).prune()
+    model.config.intermediate_size = width
+
+
+METHODS = {
+    "optipfair": _optipfair,
+    "optipfair with data": lambda *told: _optipfair(*told, data=True),
+    "Torch-Pruning, magnitude": _torch_pruning,
+    "Torch-Pruning, Taylor": lambda *told: _torch_pruning(*told, taylor=True),
+}
+
+if __name__ == "__main__":
+    main()
