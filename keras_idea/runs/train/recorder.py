@@ -94,6 +94,7 @@ class Recorder(keras.callbacks.Callback):
 
     def curve(self) -> TrainingCurve:
         """The `TrainingCurve` so far."""
+        judged = self._validation.items()
         return TrainingCurve(
             name=self.name,
             steps=np.arange(1, len(self._loss) + 1),
@@ -104,6 +105,7 @@ class Recorder(keras.callbacks.Callback):
             width=np.array(self._width[1:], dtype="int64"),
             validation=dict(self._validation),
             kv_groups=np.array(self._heads[1:], "int64") if self._heads else None,
+            perplexity={step: self._bits.perplexity(bits) for step, bits in judged},
         )
 
     def neurons(self) -> list[NeuronLives]:
@@ -177,6 +179,8 @@ class Recorder(keras.callbacks.Callback):
 class ShortBar(keras.callbacks.ProgbarLogger):
     """Keras's own progress bar, in bits per byte and within 80 columns.
 
+    A validation adds its bits per byte and its perplexity per token.
+
     A line longer than the terminal is drawn anew below itself at each update. It
     stands behind the callbacks that add to the logs.
     """
@@ -204,5 +208,6 @@ class ShortBar(keras.callbacks.ProgbarLogger):
         if "val_loss" in logs:
             nats = text_loss(logs, "val_")
             shown["validation bits"] = self._bits.of_validation(nats)
-            shown["perplexity"] = 2.0 ** shown["validation bits"]
+            perplexity = self._bits.perplexity(shown["validation bits"])
+            shown["perplexity per token"] = perplexity
         return shown

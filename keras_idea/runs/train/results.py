@@ -73,16 +73,23 @@ def rows(run: Run, costs: Mapping[str, ResultRow]) -> list[ResultRow]:
     recorders, timeline = run.recorders, run.timeline
 
     def row(name: str, recorder: Recorder, step: int, cost: ResultRow) -> ResultRow:
-        bits = recorder.curve().validation[step]
-        return dataclasses.replace(cost, name=name, bits_per_byte=bits)
+        return judged(run, cost, name, recorder.curve().validation[step])
 
     found = [row(WIDE, recorders[0], timeline.begin, costs[WIDE])]
     if timeline.end < timeline.total:
         bits = recorders[0].curve().validation.get(timeline.end)
         if bits is not None:  # a validation fell on that step
-            found.append(ResultRow(CUT, costs[NARROW].parameters, bits))
+            parameters = costs[NARROW].parameters
+            found.append(judged(run, ResultRow(CUT, parameters), CUT, bits))
     at_end = [row(each.name, each, timeline.total, costs[NARROW]) for each in recorders]
     return found + at_end
+
+
+def judged(run: Run, cost: ResultRow, name: str, bits: float | None) -> ResultRow:
+    """A row with the bits per byte of a validation, and its perplexity per token."""
+    perplexity = None if bits is None else run.bits.perplexity(bits)
+    values = {"bits_per_byte": bits, "perplexity_per_token": perplexity}
+    return dataclasses.replace(cost, name=name, **values)
 
 
 def facts(run: Run) -> dict[str, str]:

@@ -239,7 +239,8 @@ def _tell(run: Run, narrow: keras.Model) -> list[ResultRow]:
     if run.teacher is not None:
         # Over a mesh it lies on the devices of all processes.
         bits = None if run.distribution is not None else teacher_bits(run, run.teacher)
-        rows.insert(0, ResultRow(TEACHER, run.teacher.count_params(), bits))
+        cost = ResultRow(TEACHER, run.teacher.count_params())
+        rows.insert(0, results.judged(run, cost, TEACHER, bits))
     verdict = results.verdict(rows)
     if run.config.chat.given:
         verdict = f"{results.OF_RESPONSES}\n{verdict}".rstrip()

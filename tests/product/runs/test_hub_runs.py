@@ -1,5 +1,6 @@
 """Whole tiny runs of KerasHub models, and what a stranger can do with the presets."""
 
+import csv
 import json
 import subprocess
 import sys
@@ -55,6 +56,30 @@ def bits_per_byte(run):
     return nats / sum(len(text.encode()) for text in texts) / np.log(2.0)
 
 
+def perplexity_in_transformers(run):
+    """Per token, of the run's held-out windows, in plain torch on its exported model.
+
+    A window is 16 tokens that are read, and the 16 after each of them. 8 of all windows
+    that do not overlap are chosen, evenly spread; of fewer, whole batches of 4.
+    """
+    import torch
+    import transformers
+
+    folder = run.parent / "hf"
+    assert main(["export", str(run), "--hf", str(folder)]) == 0
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    text = load_text(run.parent.parent / "text.txt", validation_fraction=0.2)
+    tokenizer = load(run).preprocessor.tokenizer
+    ids = torch.tensor(np.array(tokenizer.tokenize(text.validation.tobytes().decode())))
+    whole = (len(ids) - 1) // 16
+    chosen = [i * whole // 8 for i in range(8)] if whole > 8 else range(whole // 4 * 4)
+    windows = torch.stack([ids[16 * i : 16 * i + 17] for i in chosen]).long()
+    with torch.no_grad():
+        logits = model(windows[:, :-1]).logits.double()
+    loss = torch.nn.functional.cross_entropy(logits.mT, windows[:, 1:])
+    return float(loss.exp())
+
+
 class TestBytes:
     @pytest.mark.daily("torch", why="takes 18 s on jax")
     def test_leaves_a_preset_instead_of_a_keras_file(self, llama3):
@@ -84,6 +109,17 @@ class TestBytes:
             assert row["step_ms"] > 0 and row["generation_speed"] > 0
             assert 6.0 < row["bits_per_byte"] < 8.5
         assert "Vocabulary: 261 tokens, 1.00 bytes per token" in printed
+
+    @some
+    def test_the_perplexity_is_that_of_transformers(self, llama3):
+        run, printed = llama3
+        expected = perplexity_in_transformers(run)
+        told = rows(run)[1]["perplexity_per_token"]
+        assert told == pytest.approx(expected, rel=1e-5)
+        assert f"perplexity per token: {expected:.4f}"[:-1] in printed
+        *_, last = csv.DictReader((run / "metrics.csv").read_text().splitlines()[:13])
+        told = float(last["validation_perplexity_per_token"])
+        assert told == pytest.approx(expected, rel=1e-5)
 
     @some
     def test_the_widths_fall_as_scheduled(self, llama3):
@@ -151,6 +187,9 @@ def test_a_trained_tokenizer(tmp_path, without_speeds, hub, tokenizer, size):
     wide, pruned = rows(run)
     assert pruned["bits_per_byte"] == pytest.approx(bits_per_byte(run), abs=1e-4)
     assert pruned["bits_per_byte"] < wide["bits_per_byte"] < 8.0
+    if hub == "gemma":  # KerasHub exports no Qwen3 to Hugging Face
+        expected = perplexity_in_transformers(run)
+        assert pruned["perplexity_per_token"] == pytest.approx(expected, rel=1e-5)
     sample = (run / "sample.txt").read_text(encoding="utf-8")
     assert sample.startswith("the ")
 
