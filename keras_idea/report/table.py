@@ -94,7 +94,10 @@ def print_table(
         caption_justify="left",
     )
     for index, (header, _, _) in enumerate(COLUMNS):
-        table.add_column(header, justify="right" if index else "left")
+        # In two lines, so that the names of the models need but one.
+        table.add_column(
+            header.replace(" per ", "\nper "), justify="right" if index else "left"
+        )
     for row in rows:
         table.add_row(*cells(row))
     console.print(table)

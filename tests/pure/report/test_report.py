@@ -186,7 +186,9 @@ class TestMetrics:
 class TestTable:
     def test_markdown(self):
         *lines, blank, legend = to_markdown(ROWS).splitlines()
-        assert blank == "" and legend.startswith("Bits per byte and perplexity per token")
+        assert blank == "" and legend.startswith(
+            "Bits per byte and perplexity per token"
+        )
         assert len({len(line) for line in lines}) == 1
         cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
         assert cells[0][0] == "model" and set(cells[1][1]) == {"-", ":"}
