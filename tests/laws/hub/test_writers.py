@@ -95,7 +95,5 @@ def test_a_model_without_a_cache_draws_as_generate():
     writer = writer_of(model, 8, 99, temperature=0.5, top_k=4, seed=3)
     assert isinstance(writer, PlainWriter)
     text = writer.add(writer.add(PROMPT_BP, 3, 1), 4, 1)
-    expected = generate(
-        model, PROMPT_BP, 7, temperature=0.5, top_k=4, seed=3, window=8
-    )
+    expected = generate(model, PROMPT_BP, 7, temperature=0.5, top_k=4, seed=3, window=8)
     np.testing.assert_array_equal(text, expected)

@@ -26,7 +26,8 @@ from tests.support.tiny_run import (
 some = pytest.mark.daily("torch", why="jax has a whole run of our decoder")
 
 
-MASKED = ONE_LAYER + "compare_from_scratch = false\n[pruning]\ncompact = 'off'\n"
+ONE_MODEL = ONE_LAYER + "compare_from_scratch = false\nmeasure = false\n"
+MASKED = ONE_MODEL + "[pruning]\ncompact = 'off'\n"
 # What another process must not be able to import.
 WITHOUT_US = "import sys; sys.modules['keras_idea'] = None\n"
 
@@ -154,7 +155,7 @@ class TestBytes:
         assert text.startswith("the ") and len(text) >= 15
 
     @pytest.mark.nightly(why="takes 9 s on jax, 4 s on torch")
-    def test_another_run_begins_with_the_preset(self, llama3, without_speeds):
+    def test_another_run_begins_with_the_preset(self, llama3):
         run, _ = llama3
         others = MASKED[MASKED.index("sequence_length") :]
         config = f"[model]\npreset = '{run / 'preset'}'\ntarget_dim = 4\n{others}"
@@ -175,7 +176,7 @@ class TestBytes:
     "hub, tokenizer, size",
     [("qwen3", "bpe", 297), ("gemma", "sentencepiece", 340)],
 )
-def test_a_trained_tokenizer(tmp_path, without_speeds, hub, tokenizer, size):
+def test_a_trained_tokenizer(tmp_path, hub, tokenizer, size):
     keys = f"hub = {hub!r}", f"tokenizer = {tokenizer!r}", f"vocabulary_size = {size}"
     run, printed = run_in(tmp_path, with_hub(MASKED, *keys))
     model = load(run)

@@ -76,6 +76,14 @@ def slow_to_train(seconds):
     return model
 
 
+@pytest.fixture
+def warm():
+    """Keras's first `fit` takes longer than all others."""
+    batch = np.ones((2, 4), "int32"), np.ones((2, 4), "int32")
+    timing.step_times({WIDE: slow_to_train(0.0)}, batch, TimeLimit(1.0))
+
+
+@pytest.mark.usefixtures("warm")
 @pytest.mark.skipif(
     keras.backend.backend() != "torch", reason="a traced pass does not sleep"
 )
@@ -88,7 +96,7 @@ class TestStepTimes:
         return found, time.perf_counter() - start
 
     def test_the_first_steps_tell_what_the_others_cost(self):
-        """3 steps of each to begin with: 0.9 s; a turn of one step would take as long."""
+        """3 steps of each to begin with take 0.9 s, and a turn of one step as long."""
         found, took = self.measured(0.15, 1.6)
         assert took < 1.6 and found.brief == "1 step"
         assert found.values[WIDE] == pytest.approx(150, rel=0.2)
@@ -96,8 +104,8 @@ class TestStepTimes:
         assert took < 2.2 and found.brief in ("1 turn of 1 step", "2 turns of 1 step")
 
     def test_no_figure_rather_than_too_long(self):
-        found, took = self.measured(0.15, 0.7)
-        assert took < 0.7 and found.values == {}
+        found, took = self.measured(0.2, 1.0)
+        assert took < 1.0 and found.values == {}
 
     def test_in_time(self):
         found, _ = self.measured(0.0, 60.0)
