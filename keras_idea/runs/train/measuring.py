@@ -1,6 +1,7 @@
 """What the models of a run cost, measured when they are trained."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 
 import keras
@@ -93,7 +94,8 @@ def _measured(
     generating()
     half = TimeLimit((limit.seconds - limit.spent) / 2)  # the rest is for the steps
     ids = models.vocabulary.encode(prompt)
-    speeds = generation_speeds(made, ids, length, half, generating)
+    step = _step_seconds(run) or math.inf
+    speeds = generation_speeds(made, ids, length, half, generating, step)
     made.clear()
     if not limit.allows(2 * (to_make + _first_steps(run))):
         return speeds, Timed({})
@@ -106,14 +108,18 @@ def _measured(
 
 def _first_steps(run: Run) -> float:
     """Seconds that the first steps of one model take, as the trainings tell; or 0."""
-    devices = run.config.distribution.size
-    found = [0.0]
-    for recorder in run.recorders:
-        if recorder.step:
-            step = recorder.seconds / recorder.step / run.config.micro_batches
-            # What a mesh trained is measured on one device.
-            found.append(recorder.first_step + step * LEAD_IN * devices[0] * devices[1])
-    return max(found)
+    compiling = max(recorder.first_step for recorder in run.recorders)
+    return compiling + LEAD_IN * _step_seconds(run)
+
+
+def _step_seconds(run: Run) -> float:
+    """Seconds of a step of a part of a batch on one device, at most; or 0."""
+    of_all = max(
+        (recorder.seconds - recorder.first_step) / max(1, recorder.step - 1)
+        for recorder in run.recorders
+    )
+    devices = math.prod(run.config.distribution.size)
+    return of_all * devices / run.config.micro_batches
 
 
 def _scaled(value: float | None, factor: float) -> float | None:

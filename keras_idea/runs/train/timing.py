@@ -6,14 +6,14 @@ import itertools
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import keras
 import numpy as np
 
 from keras_idea.hub.inputs import token_inputs
-from keras_idea.models.writers import writer_of
+from keras_idea.models.writers import CachedWriter, PlainWriter, writer_of
 from keras_idea.runs.train.time_limit import TimeLimit
 from keras_idea.validation import plural
 
@@ -183,50 +183,68 @@ def generation_speeds(
     window: int,
     limit: TimeLimit,
     on_turn: Callable[[], object] = lambda: None,
+    one_pass: float = math.inf,
 ) -> Timed:
     """Tokens that several models generate a second: the median of their rounds.
 
     Texts that begin with `prompt` are written on side by side; `window` are the tokens
-    that a model sees at once. No round begins that would not end within the limit,
-    as far as the shorter ones before it tell: one of more texts takes at most in
-    proportion, and compiles as long as they did.
+    that a model sees at once. No round begins that would not end within the limit, as
+    far as the shorter ones before it tell: one of more texts takes at most in
+    proportion, and compiles as long as they did. `one_pass` are the seconds that a pass
+    over one text takes at most, if that is known.
     """
     found, first, later = Timed({}), 0.0, 0.0
     for i, (texts, tokens) in enumerate(SIZES):
         if i:
             more = texts * tokens / math.prod(SIZES[i - 1])
             first, later = first + more * later, more * later
+        if texts == 1:
+            passes = (tokens + 1) * one_pass * len(models)
+            later = min(later, passes) if i else passes
+        # A size counts only if its second round can be had, too.
+        if not limit.allows(first + (later if i else 0.0)):
+            return found
         prompts = np.tile(prompt, (texts, 1))
         writers = {
             name: writer_of(model, window, prompts.shape[1] + tokens)
             for name, model in models.items()
         }
-        rounds: dict[str, list[float]] = {name: [] for name in models}
-        last = (texts, tokens) == SIZES[-1]
-        for turn in range(1 + (ROUNDS if last else 1)):
-            # A size counts only if its second round can be had, too.
-            if not limit.allows(first + later if turn == 0 else later):
+        first = sum(_round(writers, prompts, tokens, on_turn).values())
+        later = min(first, later)
+        rounds: list[dict[str, float]] = []
+        while len(rounds) < (ROUNDS if i == len(SIZES) - 1 else 1):
+            if not limit.allows(later):
                 return found
-            took = 0.0
-            for name, writer in writers.items():
-                start = time.perf_counter()
-                writer.add(prompts, tokens, tokens)
-                seconds = time.perf_counter() - start
-                took += seconds
-                if turn:
-                    rounds[name].append(seconds)
-                on_turn()
-            if turn:
-                later, found = took, _speeds(rounds, texts, tokens)
-            else:
-                first, later = took, min(took, later) if i else took
+            rounds.append(_round(writers, prompts, tokens, on_turn))
+            later = sum(rounds[-1].values())
+            found = _speeds(rounds, texts, tokens)
     return found
 
 
-def _speeds(rounds: Mapping[str, list[float]], texts: int, tokens: int) -> Timed:
-    count = min(map(len, rounds.values()))
+def _round(
+    writers: Mapping[str, PlainWriter | CachedWriter],
+    prompts: np.ndarray,
+    tokens: int,
+    on_turn: Callable[[], object],
+) -> dict[str, float]:
+    """Seconds that each model takes for the texts."""
+    seconds = {}
+    for name, writer in writers.items():
+        start = time.perf_counter()
+        writer.add(prompts, tokens, tokens)
+        seconds[name] = time.perf_counter() - start
+        on_turn()
+    return seconds
+
+
+def _speeds(rounds: Sequence[dict[str, float]], texts: int, tokens: int) -> Timed:
+    count = len(rounds)
     told = f"{plural(count, 'round')} of {plural(texts, 'text')} of {tokens} tokens"
+    medians = {
+        name: statistics.median(seconds[name] for seconds in rounds)
+        for name in rounds[0]
+    }
     return Timed(
-        {name: texts * tokens / statistics.median(s) for name, s in rounds.items()},
+        {name: texts * tokens / seconds for name, seconds in medians.items()},
         "" if (texts, tokens, count) == (*SIZES[-1], ROUNDS) else told,
     )
