@@ -46,6 +46,10 @@ class TestGenerationSpeeds:
         found, took, passes = self.measured(0.05, 0.6)
         assert took < 0.6 and passes == 4 and found.values == {}
 
+    def test_one_model_tells_that_there_is_no_time_for_the_other(self):
+        found, took, passes = self.measured(0.1, 0.6)
+        assert took < 0.6 and passes == 4 and found.values == {}
+
     def test_as_much_as_is_in_time(self):
         found, took, _ = self.measured(0.01, 3.0)
         assert took < 3.0 and found.brief == "1 round of 1 text of 24 tokens"
