@@ -209,7 +209,8 @@ def _add_evaluate(commands: _Commands) -> None:
         "evaluate",
         help="evaluate a saved model on a text and on benchmarks",
         description="Evaluates the narrow model of a run, or a KerasHub preset, by its "
-        "perplexity on a text (a sliding window predicts every token once) and on "
+        "bits per byte and perplexity per token on a text (a sliding window predicts "
+        "every token but the first once; the window and the stride are printed) and on "
         "tasks of lm-evaluation-harness (extra `eval`).",
     )
     evaluate.add_argument(

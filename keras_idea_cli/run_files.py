@@ -51,6 +51,10 @@ class Logged:
     kv_groups: int | None  # key/value heads a layer; None: none are pruned
     loss: float  # bits per byte of the step's batch
     validation: tuple[int, float] | None  # step and bits per byte of the last one
+    perplexity: float | None = None  # per token, of the last validation
+
+
+_NOTHING = Logged(0, 0, None, math.nan, None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -215,12 +219,17 @@ def _read_metrics(path: pathlib.Path) -> dict[str, Logged]:
                 name, step = line["run"], int(line["step"])
                 loss, width = float(line["bits_per_byte"]), int(line["width"])
                 heads = line.get("kv_groups")
-                before = found[name].validation if name in found else None
-                bits = line["validation"]
-                validation = (step, float(bits)) if bits else before
+                last = found.get(name, _NOTHING)
+                validation, perplexity = last.validation, last.perplexity
+                if bits := line["validation"]:
+                    validation = step, float(bits)
+                    told = line.get("validation_perplexity_per_token")
+                    perplexity = float(told) if told else None
                 if math.isfinite(loss):
                     kv_groups = int(heads) if heads else None
-                    found[name] = Logged(step, width, kv_groups, loss, validation)
+                    found[name] = Logged(
+                        step, width, kv_groups, loss, validation, perplexity
+                    )
     except (OSError, ValueError, KeyError, TypeError, csv.Error):
         pass
     return found

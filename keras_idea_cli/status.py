@@ -117,7 +117,10 @@ def _figures(training: Training) -> list[tuple[str, str]]:
     ]
     if logged.validation is not None:
         step, bits = logged.validation
-        lines.append(("Validation", f"{bits:.4f} bits per byte at step {step:,}"))
+        said = f"{bits:.4f} bits per byte"
+        if logged.perplexity is not None:
+            said += f", perplexity per token {logged.perplexity:.2f}"
+        lines.append(("Validation", f"{said} at step {step:,}"))
     return lines
 
 

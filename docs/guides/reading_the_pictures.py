@@ -84,7 +84,8 @@ The plot has four or five parts over the optimizer steps, from top to bottom:
 
 ## Read the table: runs/small/table.md
 
-The table compares three models in bits per byte of held-out text; lower is better:
+The table compares three models in bits per byte of held-out text, and in perplexity per
+token (here a token is a byte); lower is better:
 
 - the wide model just before pruning,
 - the pruned model,

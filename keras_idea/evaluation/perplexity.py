@@ -11,6 +11,14 @@ from keras_idea.evaluation.scorer import TokenScorer
 from keras_idea.validation import check_int
 
 
+def perplexity_of(nats: float) -> float:
+    """exp(nats), of nats per token; infinite where no float holds it."""
+    try:
+        return math.exp(nats)
+    except OverflowError:
+        return math.inf
+
+
 @dataclasses.dataclass(frozen=True)
 class Perplexity:
     """Holds how well a model predicts a text.
@@ -19,16 +27,22 @@ class Perplexity:
         nats: float. The sum of -log p over all predicted tokens.
         tokens: int. The number of predicted tokens: all but the first.
         bytes: float. The bytes of text of these tokens.
+        window: int or None. The tokens that the model saw at once. Defaults to None:
+            unknown.
+        stride: int or None. The tokens from one window to the next. Defaults to None:
+            unknown.
     """
 
     nats: float
     tokens: int
     bytes: float
+    window: int | None = None
+    stride: int | None = None
 
     @property
     def per_token(self) -> float:
         """float, the perplexity per token: exp(nats / tokens)."""
-        return math.exp(self.nats / self.tokens)
+        return perplexity_of(self.nats / self.tokens)
 
     @property
     def bits_per_byte(self) -> float:
@@ -45,8 +59,11 @@ def perplexity(
 ) -> Perplexity:
     r"""Computes the perplexity of a text: predicts each token but the first once.
 
-    A window of `scorer.max_length` tokens slides over the text. Only tokens that no
-    earlier window has predicted count.
+    A window slides over the text. The model reads `L = scorer.max_length` tokens of it
+    at once and predicts the `L` tokens that follow each, so a window covers `L + 1`
+    tokens of the text. Only tokens that no earlier window has predicted count: `L` in
+    the first window, `stride` in each later one. A loop of Hugging Face transformers
+    that passes `L` ids as `labels` too predicts `L - 1` tokens per window.
 
     $$\mathrm{ppl} = \exp\Bigl(-\frac{1}{N-1}\sum_{t=2}^{N}
     \log p(x_t \mid x_{s(t)}, \dots, x_{t-1})\Bigr)$$
@@ -95,4 +112,4 @@ def perplexity(
     )
     predicted = tokens[1:]
     size = len(predicted) if token_bytes is None else token_bytes[predicted].sum()
-    return Perplexity(nats, len(predicted), float(size))
+    return Perplexity(nats, len(predicted), float(size), length, stride)

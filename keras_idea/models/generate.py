@@ -207,16 +207,28 @@ def generate(
     if window is None:
         window = _input_length(model) or prompt_ids.shape[-1] + num_tokens
     window = check_int("window", window, minimum=1)
+    next_tokens = drawn_by(model, window, temperature, top_k, seed)
+    rows = write_on(next_tokens, np.atleast_2d(prompt_ids), num_tokens)
+    return np.array(rows, "int32").reshape(*prompt_ids.shape[:-1], -1)
+
+
+def drawn_by(
+    model: keras.Model,
+    window: int,
+    temperature: float = 0.8,
+    top_k: int | None = None,
+    seed: int = 0,
+) -> Callable[[Sequence[Sequence[int]]], np.ndarray]:
+    """A function of rows of ids that draws the next token of each, without a cache."""
     rng = np.random.default_rng(seed)
 
     def logits(ids_BW: np.ndarray, mask_BW: np.ndarray) -> np.ndarray:
         return model.predict_on_batch(token_inputs(model, ids_BW, mask_BW))
 
-    def next_tokens(rows: list[list[int]]) -> np.ndarray:
+    def next_tokens(rows: Sequence[Sequence[int]]) -> np.ndarray:
         return sample(last_logits(logits, rows, window), rng, temperature, top_k)
 
-    rows = write_on(next_tokens, np.atleast_2d(prompt_ids), num_tokens)
-    return np.array(rows, "int32").reshape(*prompt_ids.shape[:-1], -1)
+    return next_tokens
 
 
 def _input_length(model: keras.Model) -> int | None:

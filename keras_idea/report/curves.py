@@ -21,6 +21,8 @@ class TrainingCurve:
         validation: dict. Maps a step to bits per byte on the held-out text.
         kv_groups: int array `(n,)` or None. Active key/value heads per attention layer
             after that step. None if no heads are pruned. Defaults to None.
+        perplexity: dict. Maps a step to the perplexity per token of that validation.
+            Defaults to none.
     """
 
     name: str
@@ -30,23 +32,26 @@ class TrainingCurve:
     width: np.ndarray
     validation: dict[int, float]
     kv_groups: np.ndarray | None = None
+    perplexity: dict[int, float] = dataclasses.field(default_factory=dict)
 
 
 def metrics_csv(curves: Iterable[TrainingCurve]) -> str:
     """The curves as CSV text, one line a step of each run.
 
     The losses are in bits per byte: of the step's batch, and of the validation, which
-    is empty where it was not measured; as are the heads where none are pruned.
+    is empty where it was not measured, and so is its perplexity per token; as are the
+    heads where none are pruned.
     """
     text = io.StringIO(newline="")
     lines = csv.writer(text, lineterminator="\n")
     names = ("run", "step", "learning_rate", "width", "bits_per_byte", "validation")
-    lines.writerow([*names, "kv_groups"])
+    lines.writerow([*names, "kv_groups", "validation_perplexity_per_token"])
     for curve in curves:
         heads = [""] * len(curve.steps) if curve.kv_groups is None else curve.kv_groups
         columns = (curve.steps, curve.learning_rate, curve.width, curve.loss, heads)
         for step, rate, width, loss, kv_groups in zip(*columns, strict=True):
             validation = curve.validation.get(int(step))
+            perplexity = curve.perplexity.get(int(step))
             lines.writerow(
                 [
                     curve.name,
@@ -56,6 +61,7 @@ def metrics_csv(curves: Iterable[TrainingCurve]) -> str:
                     f"{loss:.5f}",
                     "" if validation is None else f"{validation:.5f}",
                     kv_groups,
+                    "" if perplexity is None else f"{perplexity:.6g}",
                 ]
             )
     return text.getvalue()

@@ -126,7 +126,9 @@ def _table(content: bytes) -> tuple[list[ResultRow], dict]:
     if not isinstance(facts, dict) or not isinstance(facts.get("rows"), list):
         raise ValueError("it holds no rows")
     names = [field.name for field in dataclasses.fields(ResultRow)]
-    rows = [ResultRow(**{name: row[name] for name in names}) for row in facts["rows"]]
+    # Tables of earlier versions have no perplexity per token.
+    given = [{"perplexity_per_token": None, **row} for row in facts["rows"]]
+    rows = [ResultRow(**{name: row[name] for name in names}) for row in given]
     for row in rows:
         numbers = [getattr(row, name) for name in names[1:]]
         if not isinstance(row.name, str) or not all(
@@ -147,8 +149,9 @@ def _curves(content: bytes) -> list[TrainingCurve]:
                 float(line[key]) for key in ("step", "bits_per_byte", "learning_rate")
             ]
             values.append(int(line["width"]))
-            # Files of earlier versions have no column of heads.
-            for last in (line["validation"], line.get("kv_groups")):
+            # Files of earlier versions do not have the last two columns.
+            kv_groups, perplexity = map(line.get, _LATER)
+            for last in (line["validation"], kv_groups, perplexity):
                 values.append(float(last) if last else math.nan)
             lines.setdefault(line["run"], []).append(values)
         except (ValueError, KeyError, TypeError) as error:
@@ -158,19 +161,25 @@ def _curves(content: bytes) -> list[TrainingCurve]:
     return [_curve(name, np.array(values)) for name, values in lines.items()]
 
 
+_LATER = ("kv_groups", "validation_perplexity_per_token")
+
+
 def _curve(name: str, values: np.ndarray) -> TrainingCurve:
-    step, loss, rate, width, validation, heads = values.T
-    measured = ~np.isnan(validation)
+    step, loss, rate, width, validation, heads, perplexity = values.T
+
+    def at_steps(judged: np.ndarray) -> dict[int, float]:
+        known = ~np.isnan(judged)
+        return dict(zip(step[known].astype(int), judged[known], strict=True))
+
     return TrainingCurve(
         name=name,
         steps=step.astype(int),
         loss=loss,
         learning_rate=rate,
         width=width.astype(int),
-        validation=dict(
-            zip(step[measured].astype(int), validation[measured], strict=True)
-        ),
+        validation=at_steps(validation),
         kv_groups=None if np.isnan(heads).any() else heads.astype(int),
+        perplexity=at_steps(perplexity),
     )
 
 

@@ -21,6 +21,8 @@ class ResultRow:
         bits_per_byte: float or None. Cross-entropy on the held-out text.
         step_ms: float or None. Milliseconds per training step.
         generation_speed: float or None. Bytes generated per second.
+        perplexity_per_token: float or None. Perplexity on the held-out text, per token
+            of the model's tokenizer.
     """
 
     name: str
@@ -28,11 +30,7 @@ class ResultRow:
     bits_per_byte: float | None = None
     step_ms: float | None = None
     generation_speed: float | None = None
-
-    @property
-    def perplexity(self) -> float | None:
-        """Perplexity per byte, `2 ** bits_per_byte`; None if not measured."""
-        return None if self.bits_per_byte is None else 2.0**self.bits_per_byte
+    perplexity_per_token: float | None = None
 
 
 # Header, attribute, format. Short, so that the table fits 80 columns.
@@ -40,13 +38,14 @@ COLUMNS = (
     ("model", "name", "{}"),
     ("parameters", "parameters", "{:,}"),
     ("bits/byte", "bits_per_byte", "{:.3f}"),
-    ("perplexity", "perplexity", "{:.2f}"),
+    ("perplexity per token", "perplexity_per_token", "{:.2f}"),
     ("ms/step", "step_ms", "{:.1f}"),
     ("bytes/s", "generation_speed", "{:,.0f}"),
 )
 LEGEND = (
-    "Bits and perplexity per byte of held-out text (lower is better), milliseconds "
-    "per training step, and bytes generated per second."
+    "Bits per byte and perplexity per token of held-out text (lower is better), in "
+    "windows of one sequence without overlap; milliseconds per training step; bytes "
+    "generated per second."
 )
 
 
@@ -79,10 +78,8 @@ def markdown_table(lines: Sequence[Sequence[str]]) -> str:
 
 def to_json(rows: Sequence[ResultRow], facts: dict | None = None) -> str:
     """The table as JSON: `rows`, and what is worth knowing about the run."""
-    records = [
-        {**dataclasses.asdict(row), "perplexity": row.perplexity} for row in rows
-    ]
-    return json.dumps({"rows": records, **(facts or {})}, indent=2) + "\n"
+    records = {"rows": [dataclasses.asdict(row) for row in rows]}
+    return json.dumps({**records, **(facts or {})}, indent=2) + "\n"
 
 
 def print_table(
@@ -97,7 +94,10 @@ def print_table(
         caption_justify="left",
     )
     for index, (header, _, _) in enumerate(COLUMNS):
-        table.add_column(header, justify="right" if index else "left")
+        # In two lines, so that the names of the models need but one.
+        table.add_column(
+            header.replace(" per ", "\nper "), justify="right" if index else "left"
+        )
     for row in rows:
         table.add_row(*cells(row))
     console.print(table)

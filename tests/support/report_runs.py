@@ -1,5 +1,7 @@
 """Run folders as `keras-idea train` leaves them, written by hand."""
 
+import dataclasses
+
 import numpy as np
 
 from keras_idea.report import ResultRow, TrainingCurve
@@ -37,12 +39,13 @@ def write_run(folder, method="sensitivity", floor=2.0, sample="<script>x()</scri
     """A finished run; the pruned model ends at `floor + 0.1` bits per byte."""
     folder.mkdir(parents=True)
     rows = [
-        ResultRow("wide before pruning", 5_000, floor + 0.5, 10.0, 900.0),
-        ResultRow("pruned", 1_234_567, floor + 0.1, 4.25, 1500.0),
+        ResultRow("wide before pruning", 5_000, floor + 0.5, 10.0, 900.0, 6.5),
+        ResultRow("pruned", 1_234_567, floor + 0.1, 4.25, 1500.0, 4.5),
         ResultRow("narrow from scratch", 1_234_567, floor + 0.2, 4.25),
     ]
     facts = {"text": "a text & more", "backend": "jax", "machine": "Linux x86_64"}
-    curves = [curve("pruned", floor), curve("narrow from scratch", floor + 0.1)]
+    judged = dataclasses.replace(curve("pruned", floor), perplexity={30: 6.5, 60: 4.5})
+    curves = [judged, curve("narrow from scratch", floor + 0.1)]
     (folder / "config.toml").write_text(CONFIG.format(method=method))
     (folder / "metrics.csv").write_text(metrics_csv(curves))
     (folder / "table.json").write_text(to_json(rows, facts))

@@ -77,15 +77,19 @@ class RunConfig:
         """The first key that differs from another run, with both values, or "".
 
         Where the results go does not count, nor on which devices, and in how many parts
-        of a step, they are computed.
+        of a step, they are computed; nor what is done once the models are trained.
         """
         parts = dataclasses.replace(
             other.optimizer, gradient_accumulation_steps=self.micro_batches
         )
         same_place = dataclasses.replace(
-            other.with_output(self.run.output),
+            other,
             distribution=self.distribution,
             optimizer=parts,
+            sample=self.sample,
+            run=dataclasses.replace(
+                other.run, output=self.run.output, measure=self.run.measure
+            ),
         )
         here, there = map(dataclasses.asdict, (self, same_place))
         for table, values in here.items():

@@ -176,7 +176,8 @@ class RunSettings(fields.Table):
     weights, the batches and the sample. Weights and the optimizer's state are float32
     with any `dtype`. To rematerialize takes about a third more time. `validate_every`
     divides `budget.enlarge_steps`: the wide model is judged right before pruning.
-    A run that is killed loses at most `checkpoint_every` steps.
+    A run that is killed loses at most `checkpoint_every` steps. To measure takes at
+    most a tenth of the training's time, or 30 seconds if that is longer.
     """
 
     table = "run"
@@ -190,3 +191,4 @@ class RunSettings(fields.Table):
     keep_checkpoints: int = fields.integer(2, minimum=1)
     tensorboard: bool = fields.checked(False, fields.check_bool)
     compare_from_scratch: bool = fields.checked(True, fields.check_bool)
+    measure: bool = fields.checked(True, fields.check_bool)

@@ -4,15 +4,19 @@ import rich.console
 import rich.table
 
 from keras_idea.evaluation import Perplexity
+from keras_idea.validation import plural
 
 
 def print_text(found: Perplexity) -> None:
     """Prints what `judge_text` found as a table."""
     metrics = {
         "bits per byte": f"{found.bits_per_byte:.4f}",
-        "perplexity a token": f"{found.per_token:.4f}",
-        "tokens": f"{found.tokens:,}",
+        "perplexity per token": f"{found.per_token:.4f}",
+        "predicted tokens": f"{found.tokens:,}",
     }
+    if found.window is not None and found.stride is not None:
+        metrics["window"] = plural(found.window, "token")
+        metrics["stride"] = plural(found.stride, "token")
     _print({"text": metrics})
 
 

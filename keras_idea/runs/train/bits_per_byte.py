@@ -1,4 +1,4 @@
-"""From the loss of a run's text, in nats per token, to bits per byte."""
+"""From the loss of a run's text, in nats per token, to what is shown of it."""
 
 import dataclasses
 import math
@@ -7,12 +7,14 @@ from typing import TypeVar
 
 import numpy as np
 
+from keras_idea.evaluation.perplexity import perplexity_of
+
 Nats = TypeVar("Nats", float, np.ndarray)
 
 
 @dataclasses.dataclass(frozen=True)
 class Bits:
-    """From a loss in nats per token to bits per byte of text.
+    """From a loss in nats per token to bits per byte of text, and to perplexity.
 
     Keras divides a weighted loss by the number of all tokens. So the bits per byte of
     responses are the loss, over the share of the tokens that it counts, over the bytes
@@ -35,6 +37,10 @@ class Bits:
     def of_validation(self, nats: Nats) -> Nats:
         """Bits a byte of a validation loss."""
         return nats / self.validation_counted / self.validation / math.log(2.0)
+
+    def perplexity(self, validation_bits: float) -> float:
+        """Perplexity per token, of the bits per byte of a validation."""
+        return perplexity_of(validation_bits * self.validation * math.log(2.0))
 
 
 def text_loss(logs: Mapping[str, float], prefix: str = "") -> float:

@@ -1,6 +1,7 @@
 """Callbacks of a run: what is kept for its folder, and what is shown meanwhile."""
 
 import math
+import time
 from collections.abc import Callable, Iterable
 
 import keras
@@ -33,6 +34,10 @@ class Recorder(keras.callbacks.Callback):
         on_validation: function without arguments or None, called after each
             validation.
         micro_batches: int, batches of an optimizer step.
+
+    Attributes:
+        seconds: float, the time of its `fit`s so far, those before a kill too.
+        first_step: float, the seconds of the first step, which compiles.
     """
 
     def __init__(
@@ -60,6 +65,12 @@ class Recorder(keras.callbacks.Callback):
         self._epoch_logs: list[dict[str, float]] = []
         # Levels of the neurons by kind, layer and step: a quarter of the scores' size.
         self._levels: dict[tuple[str, str], dict[int, np.ndarray]] = {}
+        self.seconds = self.first_step = 0.0
+        self._since = math.nan
+
+    def on_train_begin(self, logs: dict[str, float] | None = None) -> None:
+        """Starts the clock."""
+        self._since = time.perf_counter()
 
     def on_train_batch_end(
         self, batch: int, logs: dict[str, float] | None = None
@@ -70,6 +81,8 @@ class Recorder(keras.callbacks.Callback):
         self.step += 1
         # The dict itself: callbacks that come later add to it (the width).
         self._epoch_logs.append({} if logs is None else logs)
+        if not self.first_step:
+            self.first_step = time.perf_counter() - self._since
         if self.step in self.reading_steps:
             self._read_neurons()
 
@@ -79,6 +92,8 @@ class Recorder(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
         """Settles the interval; stops a run whose loss is no number."""
+        now = time.perf_counter()
+        self.seconds, self._since = self.seconds + now - self._since, now
         self._settle_epoch()
         if logs and "val_loss" in logs:
             nats = text_loss(logs, "val_")
@@ -94,6 +109,7 @@ class Recorder(keras.callbacks.Callback):
 
     def curve(self) -> TrainingCurve:
         """The `TrainingCurve` so far."""
+        judged = self._validation.items()
         return TrainingCurve(
             name=self.name,
             steps=np.arange(1, len(self._loss) + 1),
@@ -104,6 +120,7 @@ class Recorder(keras.callbacks.Callback):
             width=np.array(self._width[1:], dtype="int64"),
             validation=dict(self._validation),
             kv_groups=np.array(self._heads[1:], "int64") if self._heads else None,
+            perplexity={step: self._bits.perplexity(bits) for step, bits in judged},
         )
 
     def neurons(self) -> list[NeuronLives]:
@@ -123,6 +140,7 @@ class Recorder(keras.callbacks.Callback):
             "kv_groups": np.array(self._heads, "float64"),
             "validated": np.array(list(self._validation), "int64"),
             "validation": np.array(list(self._validation.values())),
+            "seconds": np.array([self.seconds, self.first_step]),
         }
         for (kind, layer), read in self._levels.items():
             state[f"levels_at/{kind}/{layer}"] = np.array(list(read), "int64")
@@ -134,6 +152,8 @@ class Recorder(keras.callbacks.Callback):
         self._loss, self._width = state["loss"].tolist(), state["width"].tolist()
         self._heads = state["kv_groups"].tolist() if self._heads else []
         self.step = len(self._loss)
+        # Checkpoints of earlier versions do not tell the time.
+        self.seconds, self.first_step = state.get("seconds", np.zeros(2)).tolist()
         pairs = zip(state["validated"], state["validation"], strict=True)
         self._validation = {int(step): float(bits) for step, bits in pairs}
         for key, steps in state.items():
@@ -170,6 +190,8 @@ class Recorder(keras.callbacks.Callback):
 class ShortBar(keras.callbacks.ProgbarLogger):
     """Keras's own progress bar, in bits per byte and within 80 columns.
 
+    A validation adds its bits per byte and its perplexity per token.
+
     A line longer than the terminal is drawn anew below itself at each update. It
     stands behind the callbacks that add to the logs.
     """
@@ -197,5 +219,6 @@ class ShortBar(keras.callbacks.ProgbarLogger):
         if "val_loss" in logs:
             nats = text_loss(logs, "val_")
             shown["validation bits"] = self._bits.of_validation(nats)
-            shown["perplexity"] = 2.0 ** shown["validation bits"]
+            perplexity = self._bits.perplexity(shown["validation bits"])
+            shown["perplexity per token"] = perplexity
         return shown

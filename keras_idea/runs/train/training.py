@@ -29,12 +29,15 @@ from keras_idea.runs.places import check_places
 from keras_idea.runs.run_folder import RunFolder
 from keras_idea.runs.train import devices, results
 from keras_idea.runs.train.fitting import fit, monitor_of, recorder_of
+from keras_idea.runs.train.measuring import measure
 from keras_idea.runs.train.prepare import opening_lines, prepare
 from keras_idea.runs.train.room import results_bytes
 from keras_idea.runs.train.run import ALONE, NARROW, SCRATCH, TEACHER, Run
 from keras_idea.runs.train.take_folder import is_of_text, take_folder
 from keras_idea.runs.train.teacher import load_teacher, teacher_bits
+from keras_idea.runs.train.written import opening, written_text
 from keras_idea.surgery import compact
+from keras_idea.validation import plural
 
 # Readings of the neurons before and during pruning: columns of the heat map.
 _READINGS = 60
@@ -147,6 +150,7 @@ def _train_and_prune(run: Run) -> keras.Model | None:
         size = results_bytes(run)
         with run.folder.replacing(run.models.saved_as, size) as path:
             run.models.save(narrow[0], path)
+        print(f"\n{results.where_it_lies(run)}", flush=True)
 
     processes.from_first(save)
     return narrow[0] if narrow else None
@@ -233,24 +237,29 @@ def _finish(run: Run, narrow: keras.Model) -> list[ResultRow]:
 def _tell(run: Run, narrow: keras.Model) -> list[ResultRow]:
     """Writes and prints what a trained run has to say."""
     folder = run.folder
-    prompt = run.config.sample.prompt or results.opening(run)
+    prompt = run.config.sample.prompt or opening(run)
     results.draw(run)
-    rows = results.rows(run, results.measure(run, narrow, prompt))
+    costs = measure(run, narrow, prompt)
+    rows = results.rows(run, costs.rows)
     if run.teacher is not None:
         # Over a mesh it lies on the devices of all processes.
         bits = None if run.distribution is not None else teacher_bits(run, run.teacher)
-        rows.insert(0, ResultRow(TEACHER, run.teacher.count_params(), bits))
-    verdict = results.verdict(rows)
-    if run.config.chat.given:
-        verdict = f"{results.OF_RESPONSES}\n{verdict}".rstrip()
-    folder.write("table.md", f"{to_markdown(rows)}\n{verdict}".rstrip() + "\n")
-    folder.write("table.json", to_json(rows, results.facts(run)))
+        cost = ResultRow(TEACHER, run.teacher.count_params())
+        rows.insert(0, results.judged(run, cost, TEACHER, bits))
+    of_responses = results.OF_RESPONSES if run.config.chat.given else ""
+    notes = [of_responses, costs.left_out, results.verdict(rows)]
+    told = "\n".join(filter(None, notes))
+    folder.write("table.md", f"{to_markdown(rows)}\n{told}".rstrip() + "\n")
+    folder.write("table.json", to_json(rows, results.facts(run, costs)))
     print_table(rows)
-    if verdict:
-        print(f"{verdict}\n")
-    sample = results.written_text(run, narrow, prompt)
+    if told:
+        print(f"{told}\n", flush=True)
+    sample, count = written_text(run, narrow, prompt)
     folder.write("sample.txt", sample)
-    print(f"The narrow model writes:\n\n{sample}\n\nAll of it is in {folder.shown}/")
+    print(f"The narrow model writes:\n\n{sample}\n")
+    if count < run.config.sample.tokens:
+        print(f"It ends after {plural(count, 'token')}: there was no time for more.\n")
+    print(f"All of it is in {folder.shown}/")
     if run.config.model.of_hub:
         print(results.how_to_load(run, prompt))
     return rows

@@ -75,7 +75,10 @@ def test_the_bits_are_those_of_the_counted_tokens():
     counts = WEIGHTS > 0
     bits = Bits(validation=sizes[Y[counts]].mean(), validation_counted=counts.mean())
     expected = nats[counts].sum() / sizes[Y[counts]].sum() / np.log(2)
-    assert bits.of_validation(loss) == pytest.approx(expected, rel=1e-5)
+    found = bits.of_validation(loss)
+    assert found == pytest.approx(expected, rel=1e-5)
+    assert bits.perplexity(found) == pytest.approx(np.exp(nats[counts].mean()))
+    assert bits.perplexity(1e6) == np.inf  # of a model that has diverged
 
 
 def distiller(top_k=None):

@@ -6,16 +6,19 @@ the folder is our export, once it is a stock checkpoint that KerasHub converts.
 
 import dataclasses
 import json
+import re
 
 import lm_eval
 import numpy as np
 import pytest
+import torch
 from lm_eval.api.instance import Instance
 from lm_eval.models.huggingface import HFLM
 from lm_eval.tasks import TaskManager
 
 import keras_idea as ki
 from keras_idea.cli import main
+from keras_idea.evaluation import perplexity
 from keras_idea.evaluation.local_tasks import FILES, local_tasks
 from keras_idea.export import export_hf, export_preset
 from keras_idea.hub.families import HUB_FAMILIES
@@ -217,6 +220,51 @@ def test_rolling_log_likelihoods(pair):
     ours, theirs = ask(pair, "loglikelihood_rolling", arguments)
     assert min(theirs) < -500
     np.testing.assert_allclose(ours, theirs, atol=TOLERANCE)
+
+
+def nats_of_windows(model, ids, length, stride):
+    """-log p of every token but the first, by a loop over windows in plain torch.
+
+    A window is `length` tokens that are read, and as many that are predicted: those
+    after each. The next one begins `stride` tokens later; it counts what is new.
+    """
+    nats, done, end = [], 0, min(length, len(ids) - 1)
+    while done < len(ids) - 1:
+        window = torch.tensor(ids[max(0, end - length) : end + 1])
+        with torch.no_grad():
+            logits = model(window[None, :-1]).logits[0].double()
+        every = torch.nn.functional.cross_entropy(logits, window[1:], reduction="none")
+        nats += every[-(end - done) :].tolist()
+        done, end = end, min(end + stride, len(ids) - 1)
+    return nats
+
+
+@pytest.mark.daily("torch", rows=("converted by KerasHub",), why="this suffices")
+@pytest.mark.nightly(why="the rest takes 0.5 s on torch")
+@pytest.mark.parametrize("stride", [None, 7, LENGTH])
+def test_perplexity_per_token(pair, tmp_path, capsys, stride):
+    """In Python and on the command line, on the same windows."""
+    (tmp_path / "text.txt").write_text(TEXT)
+    ids = pair.theirs.tokenizer(TEXT, add_special_tokens=False)["input_ids"]
+    assert len(ids) > 4 * LENGTH
+    nats = nats_of_windows(pair.theirs.model, ids, LENGTH, stride or LENGTH // 2)
+    assert len(nats) == len(ids) - 1
+    size = len(TEXT) - len(pair.theirs.tokenizer.decode(ids[:1]))
+    expected, bits = np.exp(np.mean(nats)), np.sum(nats) / size / np.log(2)
+    judged = load_judged(pair.preset, length=LENGTH, batch_tokens=512)
+    found = perplexity(judged.scorer, np.array(ids), stride=stride)
+    assert found.per_token == pytest.approx(expected, rel=1e-5)
+    assert (found.window, found.stride) == (LENGTH, stride or LENGTH // 2)
+    command = ["evaluate", pair.preset, "--text", str(tmp_path / "text.txt")]
+    command += ["--length", str(LENGTH)]
+    capsys.readouterr()
+    assert main([*command, *([] if stride is None else ["--stride", f"{stride}"])]) == 0
+    printed = capsys.readouterr().out
+    told = dict(re.findall(r"(per token|per byte|window|stride) +([\d.]+)", printed))
+    assert float(told["per token"]) == pytest.approx(expected, rel=1e-5)
+    assert float(told["per byte"]) == pytest.approx(bits, rel=1e-4)
+    assert told["window"] == f"{LENGTH}"
+    assert told["stride"] == f"{stride or LENGTH // 2}"
 
 
 @pytest.mark.daily("torch", rows=("llama3, BPE",), why="these suffice")

@@ -21,13 +21,3 @@ def trained(tmp_path, monkeypatch):
         return tmp_path / "runs" / name
 
     return train
-
-
-@pytest.fixture
-def without_speeds(monkeypatch):
-    """Runs whose speeds are not measured: one that does is enough."""
-    for name in ("step_times", "generation_speeds"):
-        monkeypatch.setattr(
-            f"keras_idea.runs.train.results.{name}",
-            lambda models, *arguments: dict.fromkeys(models, 1.0),
-        )

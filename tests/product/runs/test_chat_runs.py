@@ -27,6 +27,7 @@ CHAT = (
 CHAT = CHAT.replace("num_layers = 2", "num_layers = 1").replace(
     "sequence_length = 16", "sequence_length = 48"
 )
+WITHOUT_SPEEDS = "measure = false\n"
 RECORDS = [{"prompt": f"add {i} to {i}", "response": f"{2 * i}"} for i in range(80)]
 
 
@@ -88,10 +89,8 @@ class Stopped(BaseException):
     pass
 
 
-def test_a_stopped_run_ends_with_the_same_bits(
-    done, without_speeds, tmp_path, monkeypatch, capsys
-):
-    write(tmp_path)
+def test_a_stopped_run_ends_with_the_same_bits(done, tmp_path, monkeypatch, capsys):
+    write(tmp_path, CHAT + WITHOUT_SPEEDS)
     monkeypatch.chdir(tmp_path)
 
     def stop(callback, batch, logs=None):
@@ -139,10 +138,10 @@ def _environment():
 
 
 @pytest.mark.nightly(why="a run with a teacher; its loss is in laws/data")
-def test_with_a_teacher(done, without_speeds, tmp_path, monkeypatch):
+def test_with_a_teacher(done, tmp_path, monkeypatch):
     teacher = str(done / "runs" / "tiny")
     lines = f"\n[distillation]\nteacher = {teacher!r}\nweight = 0.5\n"
-    write(tmp_path, CHAT + lines)
+    write(tmp_path, CHAT + WITHOUT_SPEEDS + lines)
     monkeypatch.chdir(tmp_path)
     assert main(["train", "tiny.toml"]) == 0
     rows = json.loads((tmp_path / "runs/tiny/table.json").read_text())["rows"]

@@ -19,9 +19,6 @@ import keras_idea.models  # noqa: F401  its layers are in the saved model
 from benchmarks.paper.compile_cache import kept_compilations
 from keras_idea.checkpoints.files import CheckpointFiles
 from keras_idea.cli import main
-from keras_idea.report import ResultRow
-from keras_idea.runs.train import results
-from keras_idea.runs.train.run import NARROW, WIDE
 from tests.support import ROOT
 from tests.support.tiny_run import CONFIG, write_inputs
 
@@ -31,6 +28,7 @@ RUN = RUN.replace("prune_steps = 3", "prune_steps = 2")
 RUN = RUN.replace("recover_steps = 5", "recover_steps = 4")
 RUN = RUN.replace("validate_every = 4", "validate_every = 2")
 RUN = RUN.replace("tokens = 20", "tokens = 4") + "compare_from_scratch = false\n"
+RUN += "measure = false\n"
 CHECKPOINTS = "checkpoints/pruned"
 BEFORE, NEWEST = 6, 8  # the steps of the two checkpoints
 BACKEND = keras.backend.backend()
@@ -42,16 +40,8 @@ class Stopped(BaseException):
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled_at_most_once(tmp_path_factory):
-    """All runs are alike: jax keeps what it compiles, tensorflow goes without.
-
-    How fast they are, which takes most of the time of so short a run, is not measured.
-    """
-    with (
-        kept_compilations(tmp_path_factory.mktemp("compiled")),
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        costs = dict.fromkeys((WIDE, NARROW), ResultRow("", 1, None, 1.0, 1.0))
-        patch.setattr(results, "measure", lambda *arguments: costs)
+    """All runs are alike: jax keeps what it compiles, tensorflow goes without."""
+    with kept_compilations(tmp_path_factory.mktemp("compiled")):
         if BACKEND == "tensorflow":
             run_eagerly(True)
         yield

@@ -1,5 +1,6 @@
 """Whole tiny runs of KerasHub models, and what a stranger can do with the presets."""
 
+import csv
 import json
 import subprocess
 import sys
@@ -25,7 +26,8 @@ from tests.support.tiny_run import (
 some = pytest.mark.daily("torch", why="jax has a whole run of our decoder")
 
 
-MASKED = ONE_LAYER + "compare_from_scratch = false\n[pruning]\ncompact = 'off'\n"
+ONE_MODEL = ONE_LAYER + "compare_from_scratch = false\nmeasure = false\n"
+MASKED = ONE_MODEL + "[pruning]\ncompact = 'off'\n"
 # What another process must not be able to import.
 WITHOUT_US = "import sys; sys.modules['keras_idea'] = None\n"
 
@@ -53,6 +55,30 @@ def bits_per_byte(run):
     nats = float(keras.ops.convert_to_numpy(loss(windows[:, 1:], logits)))
     texts = tokenizer.detokenize([row.tolist() for row in windows[:, 1:]])
     return nats / sum(len(text.encode()) for text in texts) / np.log(2.0)
+
+
+def perplexity_in_transformers(run):
+    """Per token, of the run's held-out windows, in plain torch on its exported model.
+
+    A window is 16 tokens that are read, and the 16 after each of them. 8 of all windows
+    that do not overlap are chosen, evenly spread; of fewer, whole batches of 4.
+    """
+    import torch
+    import transformers
+
+    folder = run.parent / "hf"
+    assert main(["export", str(run), "--hf", str(folder)]) == 0
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    text = load_text(run.parent.parent / "text.txt", validation_fraction=0.2)
+    tokenizer = load(run).preprocessor.tokenizer
+    ids = torch.tensor(np.array(tokenizer.tokenize(text.validation.tobytes().decode())))
+    whole = (len(ids) - 1) // 16
+    chosen = [i * whole // 8 for i in range(8)] if whole > 8 else range(whole // 4 * 4)
+    windows = torch.stack([ids[16 * i : 16 * i + 17] for i in chosen]).long()
+    with torch.no_grad():
+        logits = model(windows[:, :-1]).logits.double()
+    loss = torch.nn.functional.cross_entropy(logits.mT, windows[:, 1:])
+    return float(loss.exp())
 
 
 class TestBytes:
@@ -84,6 +110,17 @@ class TestBytes:
             assert row["step_ms"] > 0 and row["generation_speed"] > 0
             assert 6.0 < row["bits_per_byte"] < 8.5
         assert "Vocabulary: 261 tokens, 1.00 bytes per token" in printed
+
+    @some
+    def test_the_perplexity_is_that_of_transformers(self, llama3):
+        run, printed = llama3
+        expected = perplexity_in_transformers(run)
+        told = rows(run)[1]["perplexity_per_token"]
+        assert told == pytest.approx(expected, rel=1e-5)
+        assert f"perplexity per token: {expected:.4f}"[:-1] in printed
+        *_, last = csv.DictReader((run / "metrics.csv").read_text().splitlines()[:13])
+        told = float(last["validation_perplexity_per_token"])
+        assert told == pytest.approx(expected, rel=1e-5)
 
     @some
     def test_the_widths_fall_as_scheduled(self, llama3):
@@ -118,7 +155,7 @@ class TestBytes:
         assert text.startswith("the ") and len(text) >= 15
 
     @pytest.mark.nightly(why="takes 9 s on jax, 4 s on torch")
-    def test_another_run_begins_with_the_preset(self, llama3, without_speeds):
+    def test_another_run_begins_with_the_preset(self, llama3):
         run, _ = llama3
         others = MASKED[MASKED.index("sequence_length") :]
         config = f"[model]\npreset = '{run / 'preset'}'\ntarget_dim = 4\n{others}"
@@ -139,7 +176,7 @@ class TestBytes:
     "hub, tokenizer, size",
     [("qwen3", "bpe", 297), ("gemma", "sentencepiece", 340)],
 )
-def test_a_trained_tokenizer(tmp_path, without_speeds, hub, tokenizer, size):
+def test_a_trained_tokenizer(tmp_path, hub, tokenizer, size):
     keys = f"hub = {hub!r}", f"tokenizer = {tokenizer!r}", f"vocabulary_size = {size}"
     run, printed = run_in(tmp_path, with_hub(MASKED, *keys))
     model = load(run)
@@ -151,6 +188,9 @@ def test_a_trained_tokenizer(tmp_path, without_speeds, hub, tokenizer, size):
     wide, pruned = rows(run)
     assert pruned["bits_per_byte"] == pytest.approx(bits_per_byte(run), abs=1e-4)
     assert pruned["bits_per_byte"] < wide["bits_per_byte"] < 8.0
+    if hub == "gemma":  # KerasHub exports no Qwen3 to Hugging Face
+        expected = perplexity_in_transformers(run)
+        assert pruned["perplexity_per_token"] == pytest.approx(expected, rel=1e-5)
     sample = (run / "sample.txt").read_text(encoding="utf-8")
     assert sample.startswith("the ")
 

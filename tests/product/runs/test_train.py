@@ -75,7 +75,9 @@ class TestRun:
         assert pruned["parameters"] == scratch["parameters"] == model.count_params()
         assert wide["parameters"] - pruned["parameters"] == 2 * 3 * 16 * (32 - 8)
         for row in rows:
-            assert row["perplexity"] == pytest.approx(2 ** row["bits_per_byte"])
+            # A token is a byte.
+            perplexity = 2 ** row["bits_per_byte"]
+            assert row["perplexity_per_token"] == pytest.approx(perplexity)
             assert row["step_ms"] > 0 and row["generation_speed"] > 0
         lines = (run / "table.md").read_text().splitlines()
         assert len(lines) == 4 + len(rows) + 3  # the legend, a line, two sentences

@@ -21,7 +21,7 @@ STEPS = 120
 STAGES = [("wide", 0, 60), ("pruning", 60, 90), ("recovery", 90, 120)]
 RATE = np.array([0x5F, 0x3D, 0xC4]) / 255
 ROWS = [
-    ResultRow("narrow from scratch", 1_234_567, 3.0, 12.345, 1234.5),
+    ResultRow("narrow from scratch", 1_234_567, 3.0, 12.345, 1234.5, 33.9),
     ResultRow("narrow", 999, 2.5),
 ]
 
@@ -35,6 +35,7 @@ def curve(name, floor):
         learning_rate=np.linspace(1e-3, 0.0, STEPS),
         width=np.where(steps < 75, 64, 24),
         validation={60: floor + 0.5, 120: floor + 0.1},
+        perplexity={60: 33.9, 120: 22.5},
     )
 
 
@@ -178,12 +179,16 @@ class TestMetrics:
             curves[1].loss[59], abs=1e-5
         )
         assert lines[58]["validation"] == ""
+        assert line["validation_perplexity_per_token"] == "33.9"
+        assert lines[58]["validation_perplexity_per_token"] == ""
 
 
 class TestTable:
     def test_markdown(self):
         *lines, blank, legend = to_markdown(ROWS).splitlines()
-        assert blank == "" and legend.startswith("Bits and perplexity per byte")
+        assert blank == "" and legend.startswith(
+            "Bits per byte and perplexity per token"
+        )
         assert len({len(line) for line in lines}) == 1
         cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
         assert cells[0][0] == "model" and set(cells[1][1]) == {"-", ":"}
@@ -191,11 +196,11 @@ class TestTable:
             "narrow from scratch",
             "1,234,567",
             "3.000",
-            "8.00",
+            "33.90",
             "12.3",
             "1,234",
         ]
-        assert cells[3] == ["narrow", "999", "2.500", "5.66", "-", "-"]
+        assert cells[3] == ["narrow", "999", "2.500", "-", "-", "-"]
 
     def test_json(self):
         record = json.loads(to_json(ROWS, {"backend": "jax"}))
@@ -206,7 +211,7 @@ class TestTable:
             "bits_per_byte": 3.0,
             "step_ms": 12.345,
             "generation_speed": 1234.5,
-            "perplexity": 8.0,
+            "perplexity_per_token": 33.9,
         }
         assert record["rows"][1]["step_ms"] is None
 

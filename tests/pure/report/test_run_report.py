@@ -3,6 +3,7 @@
 import base64
 import html
 import io
+import json
 import re
 from html.parser import HTMLParser
 
@@ -75,6 +76,24 @@ class TestRead:
         assert first.width[[0, -1]].tolist() == [64, 24]
         assert first.validation == {30: 2.5, 60: 2.1}
         np.testing.assert_allclose(first.loss[9], 2 + 4 * np.exp(-0.5), atol=1e-5)
+        assert first.perplexity == {30: 6.5, 60: 4.5} and second.perplexity == {}
+        perplexities = [row.perplexity_per_token for row in record.rows]
+        assert perplexities == [6.5, 4.5, None]
+
+    def test_a_run_of_an_earlier_version(self, runs):
+        """Its rows tell the perplexity per byte, and its metrics none."""
+        table, metrics = (runs[0] / name for name in ("table.json", "metrics.csv"))
+        told = json.loads(table.read_text())
+        for row in told["rows"]:
+            row["perplexity"] = row.pop("perplexity_per_token")
+        table.write_text(json.dumps(told))
+        lines = [line.rpartition(",")[0] for line in metrics.read_text().splitlines()]
+        metrics.write_text("\n".join(lines) + "\n")
+        record = read_run(runs[0])
+        assert [row.perplexity_per_token for row in record.rows] == [None] * 3
+        assert record.rows[0].bits_per_byte == 2.5
+        assert record.curves[0].perplexity == {}
+        assert record.curves[0].validation == {30: 2.5, 60: 2.1}
 
     def test_runs_that_are_called_alike(self, tmp_path, runs):
         other = write_run(tmp_path / "b" / "one")
@@ -142,7 +161,7 @@ class TestPage:
     def test_holds_everything(self, tmp_path, runs):
         path = report(runs, tmp_path / "new" / "page.html", quiet())
         page = Page(path.read_text())
-        for cell in ("1,234,567", "2.100", "2.600", "4.29", "4.2", "one", "two <&>"):
+        for cell in ("1,234,567", "2.100", "2.600", "4.50", "4.2", "one", "two <&>"):
             assert cell in page.cells, cell
         assert {"pruning.method", "sensitivity", "random"} <= set(page.cells)
         # Both runs, and their curves in one picture.
