@@ -14,6 +14,7 @@ PACKAGES = (
     "evaluation",
     "export",
     "functional",
+    "hub",
     "layers",
     "methods",
     "models",
