@@ -35,6 +35,7 @@ def test_greedy_tokens_are_those_without_a_cache(family):
     assert len(np.unique(text[:, 3:])) > 2 or family != "llama3"
 
 
+@pytest.mark.daily("torch", why="its pieces are arithmetic; the tokens are above")
 def test_a_text_longer_than_the_window(llama3):
     """Each piece is that after the last tokens that leave room for it."""
     writer, text, pieces = CachedWriter(llama3, 8, temperature=0), PROMPT_BP, []
@@ -52,7 +53,6 @@ def test_a_text_longer_than_the_window(llama3):
     np.testing.assert_array_equal(whole[:, :7], text[:, :7])
 
 
-@pytest.mark.daily("jax", "torch", rows=("2",), why="these suffice")
 @pytest.mark.daily("torch", why="each compiles 2 s on jax, 4 s on tensorflow")
 @pytest.mark.parametrize("top_k", [1, 2, VOCABULARY + 9, None])
 def test_draws_are_among_the_likeliest(llama3, top_k):
