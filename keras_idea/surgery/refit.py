@@ -165,8 +165,9 @@ def _fit(
         shift = means @ kernel_RD - means[kept] @ new
         return np.concatenate([new, bias_1D + shift])
 
+    total = output_error(held_gram, whole, np.arange(0), np.zeros((0, 1)))
+
     def error(rows_KD: np.ndarray) -> float:
-        total = output_error(held_gram, whole, np.arange(0), np.zeros((0, 1)))
         return output_error(held_gram, whole, places, rows_KD) / max(total, 1e-30)
 
     cut_error = error(whole[places])

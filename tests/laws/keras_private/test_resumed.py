@@ -119,7 +119,8 @@ def test_masks_are_as_they_were_before_the_call():
     middle = Unmasking(name="a")(same)
     model = keras.Model(inputs, Unmasking(name="b")(h) + middle)
     expected = to_numpy(model(x, training=False))
-    [found], *_ = passes(model, x, "aab")
+    [found], _, calls = passes(model, x, "bba")
+    assert calls == "b" + "b" + "ba" + "a"
     np.testing.assert_array_equal(found, expected)
 
 
