@@ -83,7 +83,7 @@ def calls_in(model: keras.Model) -> list[tuple[Any, Any, Any]]:
     (Layer, what it was called on, what came out: lists.) A layer of it may have been
     called in other graphs too. Seen with Keras 3.15.1.
     """
-    nodes = _nodes_of(getattr(model, "_functional", model))
+    nodes = nodes_of(getattr(model, "_functional", model))
     return [(node.operation, node.input_tensors, node.outputs) for node in nodes]
 
 
@@ -95,14 +95,14 @@ def renew_shapes(model: keras.layers.Layer) -> None:
     graph = getattr(model, "_functional", model)  # a Sequential's own
     if not isinstance(graph, Functional):
         return
-    for node in _nodes_of(graph):
+    for node in nodes_of(graph):
         given = node.arguments
         new = node.operation.compute_output_spec(*given.args, **given.kwargs)
         for tensor, spec in zip(node.outputs, keras.tree.flatten(new), strict=True):
             tensor._shape = spec.shape
 
 
-def _nodes_of(graph: Any) -> list[Any]:
+def nodes_of(graph: Any) -> list[Any]:
     """The calls of a graph, as Keras notes them, in their order."""
     return [
         node

@@ -1,16 +1,20 @@
 """Statistics of activations over given samples, with the weights as they are."""
 
 import contextlib
+import functools
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import keras
 import numpy as np
+from keras import ops
 
 from keras_idea.errors import ArgumentError
 from keras_idea.functional.activation import Aggregation, activation_sums
 from keras_idea.keras_private.layer_walk import has_call
 from keras_idea.keras_private.layers import without_remat
+from keras_idea.keras_private.resumed import Kept, PassEnd, resuming
 from keras_idea.methods.captures import (
     Capture,
     HiddenStatistic,
@@ -75,6 +79,53 @@ def hidden_statistics(
     return _some(_hidden(model, groups, batches, eager))
 
 
+class Passes:
+    """Passes over the same samples, for one group after another in a model's order.
+
+    Between two passes the weights of a group may change, from where it was looked at
+    on. In a functional model, a model in one, and a `Sequential`, a pass begins with
+    the outermost layer in which the last one ended: of each batch the host's memory
+    holds what the layers from there on read. So all passes together call such a layer
+    once, and once more for each group in it. A model with a `call` of its own is run
+    from its beginning each time. Nothing is compiled.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        data: Samples,
+        num_samples: int,
+        batch_size: int = 32,
+        padding_mask: Tensor | None = None,
+    ) -> None:
+        """Reads the data once; the arguments are those of `hidden_statistics`."""
+        self._model = model
+        self._batches = list(_batches(data, padding_mask, batch_size, num_samples))
+        self._kept: list[Kept] = [{} for _ in self._batches]
+
+    def order(self, groups: Sequence[Any]) -> list[int]:
+        """The places of the groups in the order in which the first batch calls them."""
+        order: list[int] = []
+
+        def note(place: int, hidden: Tensor, mask: Tensor | None) -> Sums:
+            order.append(place)
+            return ops.zeros(()), ops.ones(())
+
+        looked_at = [(g, functools.partial(note, i)) for i, g in enumerate(groups)]
+        _some(_hidden(self._model, looked_at, self._batches[:1], eager=True))
+        return list(dict.fromkeys(order))
+
+    def sums(self, group: Any, statistic: HiddenStatistic) -> np.ndarray:
+        """The sums of a group's statistic, over all samples: a pass up to it."""
+        capture = capture_of(group, statistic)
+        capture.ends_pass = True
+        scopes = [resuming(self._model, kept) for kept in self._kept]
+        with capture.looking():
+            found = _run(self._model, [capture], self._batches, True, scopes)
+        [(sums, _)] = _some(found)
+        return sums
+
+
 def check_callable(model: keras.layers.Layer) -> None:
     """Refuses a model without `call`, which no samples can be run through."""
     if not has_call(model):
@@ -99,8 +150,8 @@ def refitting(
         )
     if isinstance(data, Iterator):
         raise ArgumentError(
-            "refit=True reads `data` once for each layer, and a generator can be read "
-            f"once. Received: {type(data).__name__}. Give arrays, a list of batches, "
+            "refit=True reads `data` more than once, and a generator can be read once. "
+            f"Received: {type(data).__name__}. Give arrays, a list of batches, "
             "or a dataset."
         )
     return {
@@ -153,10 +204,12 @@ def _run(
     captures: Sequence[Capture],
     batches: Iterable[Any],
     eager: bool,
+    scopes: Iterable[contextlib.AbstractContextManager[None]] | None = None,
 ) -> list[tuple[np.ndarray, float]] | None:
     """The sums of what captures find, over all batches; None: there was none.
 
-    Refuses data that the model cannot be called on.
+    Each batch in a scope of its own, if there are any. Refuses data that the model
+    cannot be called on.
     """
     check_callable(model)
     runner = _Runner(model, captures)
@@ -164,8 +217,9 @@ def _run(
     totals = None
     # A rematerialized call would not let the statistics out.
     with without_remat(model):
-        for batch in batches:
-            with calling(model, batch["inputs"]):
+        scopes = scopes or itertools.repeat(contextlib.nullcontext())
+        for batch, scope in zip(batches, scopes, strict=False):
+            with calling(model, batch["inputs"]), scope:
                 found = runner.predict_on_batch(batch)
             found = [(sums.astype("float64"), float(n)) for sums, n in found]
             if totals is None:
@@ -188,7 +242,8 @@ class _Runner(keras.Model):
         masks = dict(batch["masks"])
         for capture in self.captures:
             capture.padding_masks, capture.found = masks, None
-        self.model(batch["inputs"], training=False)
+        with contextlib.suppress(PassEnd):
+            self.model(batch["inputs"], training=False)
         found = [c.found for c in self.captures if c.found is not None]
         if len(found) < len(self.captures):
             uncalled = [c.name for c in self.captures if c.found is None]

@@ -14,6 +14,7 @@ from keras_idea.errors import ArgumentError
 from keras_idea.keras_private.call_context import mask_of
 from keras_idea.keras_private.layers import first_argument, stored_kernel
 from keras_idea.keras_private.models import instead
+from keras_idea.keras_private.resumed import PassEnd
 from keras_idea.typing import Tensor
 
 #: Sums over the samples of a batch, and how many were summed.
@@ -32,10 +33,17 @@ class Capture(abc.ABC):
         self.name, self.path = name, path
         self.padding_masks: dict[str, Tensor] = {}
         self.found: Sums | None = None
+        self.ends_pass = False
 
     @abc.abstractmethod
     def looking(self) -> contextlib.AbstractContextManager[None]:
         """The time in which it looks."""
+
+    def keep(self, sums: Sums) -> None:
+        """Keeps what was found, and ends the pass if that was all to be found."""
+        self.found = sums
+        if self.ends_pass:
+            raise PassEnd
 
     def mask(self, own: Tensor | None) -> Tensor | None:
         """The data's padding mask of what reaches it, else its own; once in a pass."""
@@ -86,7 +94,7 @@ class LayerCapture(Capture):
 
     def _see(self, inputs: Tensor, outputs: Any) -> None:
         outputs = keras.tree.flatten(outputs)[0]
-        self.found = self.statistic(inputs, outputs, self.mask(mask_of(inputs)))
+        self.keep(self.statistic(inputs, outputs, self.mask(mask_of(inputs))))
 
 
 class HeadsCapture(Capture):
@@ -113,7 +121,8 @@ class HeadsCapture(Capture):
         if len(stored_kernel(self.group.reader).shape) > 2:  # heads have an axis
             features = inputs.shape[-2] * inputs.shape[-1]
             inputs = ops.reshape(inputs, (*ops.shape(inputs)[:-2], features))
-        self.found = self.statistic(inputs, self.token_mask(self.owner_mask, inputs))
+        mask = self.token_mask(self.owner_mask, inputs)
+        self.keep(self.statistic(inputs, mask))
 
 
 class FFNCapture(Capture):
@@ -139,7 +148,7 @@ class FFNCapture(Capture):
         self, activations: Tensor, training: bool = True, mask: Tensor | None = None
     ) -> Tensor:
         """The activations unchanged; see `Probe`."""
-        self.found = self.statistic(activations, self.token_mask(mask, activations))
+        self.keep(self.statistic(activations, self.token_mask(mask, activations)))
         return activations
 
 

@@ -71,7 +71,8 @@ def _counts(hidden_BTR: Tensor, mask: Tensor | None) -> Tensor:
     counts_BT1 = ops.ones_like(hidden_BTR[..., :1], dtype="float32")
     if mask is None:
         return counts_BT1
-    return ops.cast(ops.reshape(mask, ops.shape(counts_BT1)) != 0, "float32")
+    mask_BT1 = ops.reshape(mask, ops.shape(counts_BT1))
+    return ops.cast(ops.cast(mask_BT1, "bool"), "float32")  # of any type
 
 
 def _parts(before: int, batch: int) -> list[np.ndarray]:

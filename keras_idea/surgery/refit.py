@@ -4,7 +4,6 @@ Shapes: B samples, T tokens, R rows of the kernel that reads a group, D its outp
 """
 
 import dataclasses
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -19,8 +18,7 @@ from keras_idea.finding.find import FFN
 from keras_idea.functional.least_squares import output_error, refit_rows
 from keras_idea.keras_private.optimizer_parts import innermost
 from keras_idea.layers.ffn_layer import FFNLayer
-from keras_idea.methods.calibration import Samples, hidden_statistics
-from keras_idea.methods.captures import Sums
+from keras_idea.methods.calibration import Passes, Samples, hidden_statistics
 from keras_idea.methods.method import Decision
 from keras_idea.signals import held_back
 from keras_idea.surgery.probes import carry_out_decision
@@ -68,6 +66,9 @@ def carry_out_and_refit(
     `H` is what the reader's kernel `W` is called on, `K` are the rows that stay; see
     `refit_rows`. A bias of the reader is fitted too, without a penalty. `lambda` is
     chosen by the error on every fourth sample, which is held out. Nothing is compiled.
+    Of a functional model each layer is called once on the data, and once more for each
+    group in it (see `Passes`); a model with a `call` of its own as often as it has
+    groups.
 
     Args:
         model: keras.Model. Built.
@@ -81,28 +82,12 @@ def carry_out_and_refit(
         list of `Refit`, in the order in which the groups were fitted.
     """
     groups = [group for group, _ in decisions]
-    samples = functools.partial(
-        hidden_statistics,
-        model,
-        data=data,
-        batch_size=batch_size,
-        padding_mask=padding_mask,
-        eager=True,
-    )
-    order: list[int] = []
-
-    def note(place: int, hidden: Tensor, mask: Tensor | None) -> Sums:
-        order.append(place)
-        return ops.zeros(()), ops.ones(())
-
-    looked_at = [(g, functools.partial(note, i)) for i, g in enumerate(groups)]
-    samples(looked_at, num_samples=batch_size)
+    passes = Passes(model, data, num_samples, batch_size, padding_mask)
     found = []
-    for place in dict.fromkeys(order):
+    for place in passes.order(groups):
         group, decision = decisions[place]
         products = Products()
-        [(grams, _)] = samples([(group, products)], num_samples=num_samples)
-        to_fit, held = map(products.unshifted, grams)
+        to_fit, held = map(products.unshifted, passes.sums(group, products))
         with held_back():  # a kernel that was fitted is of this mask alone
             found.append(_fit(group, np.asarray(decision.mask) > 0, to_fit, held))
             carry_out_decision(group, decision)
@@ -180,8 +165,9 @@ def _fit(
         shift = means @ kernel_RD - means[kept] @ new
         return np.concatenate([new, bias_1D + shift])
 
+    total = output_error(held_gram, whole, np.arange(0), np.zeros((0, 1)))
+
     def error(rows_KD: np.ndarray) -> float:
-        total = output_error(held_gram, whole, np.arange(0), np.zeros((0, 1)))
         return output_error(held_gram, whole, places, rows_KD) / max(total, 1e-30)
 
     cut_error = error(whole[places])
