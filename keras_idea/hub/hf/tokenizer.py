@@ -70,7 +70,7 @@ def write_tokenizer(
     if backend is None:  # of Python code alone
         return
     spec = json.loads(backend.to_str())
-    if model_type == "llama":
+    if model_type == "llama" and not spec["model"].get("byte_fallback"):
         _add_demanded(spec["model"]["vocab"], spec["added_tokens"])
     (folder / "tokenizer.json").write_text(json.dumps(spec), encoding="utf-8")
     settings = folder / "tokenizer_config.json"
@@ -90,8 +90,25 @@ def write_tokenizer(
         _write_if_absent(folder / "merges.txt", f"#version: 0.2\n{merges}\n")
     elif model["type"] == "BPE" and model.get("byte_fallback"):
         path = folder / "tokenizer.model"
-        if not path.exists():
-            path.write_bytes(sentencepiece_model(spec))
+        path.unlink(missing_ok=True)
+        path.write_bytes(sentencepiece_model(spec))
+
+
+def is_sentencepiece(tokenizer: Any) -> bool:
+    """Whether a tokenizer of transformers is of SentencePiece's kind."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        return tokenizer is not None
+    return bool(json.loads(backend.to_str())["model"].get("byte_fallback"))
+
+
+def cuts_words(tokenizer: Any) -> bool:
+    """Whether a byte-level tokenizer cuts a text before it merges, by `tokenizers`."""
+    spec = json.loads(tokenizer.backend_tokenizer.to_str())
+    cut = spec.get("pre_tokenizer")
+    whole = {"type": "ByteLevel", "use_regex": False, "add_prefix_space": False}
+    plain = cut is not None and whole.items() <= cut.items()
+    return not plain or spec.get("normalizer") is not None
 
 
 def _write_if_absent(path: pathlib.Path, text: str) -> None:
