@@ -23,8 +23,8 @@ _TOLERANCE = 2e-5
 _LENGTH, _PROMPT, _NEW = 64, 8, 16
 _GELU = (
     "KerasHub 0.32 computes the GELU of this family by its approximation, with the "
-    "tangent: outputs differ by {apart:.1e} of {largest:.3g} from the checkpoint's own. "
-    "All else is exact."
+    "tangent: outputs differ from its own by {apart:.1e} of {largest:.3g}. All else is "
+    "exact."
 )
 _MORE = (
     "transformers has no place for some tensors of its file, and they are left out: "
@@ -291,3 +291,5 @@ TEXTS = (
     "  It's 2024, naïve e\u0301 漢字 🙂\t\tend \n\n",
     "WE'LL they'd\r\nnew\u00a0line  3,141,592",
 )
+#: What KerasHub's word pieces fold, drop or split otherwise.
+RARE = "\u00a0\u0000\u200bß"

@@ -14,6 +14,7 @@ import numpy as np
 from keras_idea.errors import LoadRefused
 from keras_idea.extras import require
 from keras_idea.hub.hf.check import (
+    RARE,
     TEXTS,
     Checked,
     check_ids,
@@ -36,6 +37,7 @@ from keras_idea.hub.hf.tokenizer import (
     is_sentencepiece,
     mend_tokenizer_config,
     plain_backend,
+    settle_word_pieces,
 )
 from keras_idea.hub.hf.weights import mend_weights
 from keras_idea.hub.rebuild import mend_get_config
@@ -46,9 +48,8 @@ _NO_TOKENIZER = "It has no tokenizer."
 _NO_TASK = (
     "KerasHub has no task of this encoder, so it is a backbone without its tokenizer."
 )
-_SPACED = (
-    "A text that begins with a space: KerasHub makes of it what SentencePiece does, "
-    "transformers other ids ({difference})."
+_OTHERS = (
+    "Of some texts KerasHub makes other token ids than transformers: {difference}."
 )
 _SPECIAL = "In a text KerasHub spells out {tokens}, which transformers reads as tokens."
 
@@ -205,13 +206,18 @@ def _preprocessor(stage: Stage, kind: Any) -> tuple[Any, tuple[str, ...]]:
     if getattr(tokenizer, "merges", None) is not None and cuts_words(theirs):
         cut_as(tokenizer, plain_backend(theirs))
         notes.append(OWN_CUT)
-    texts = texts_of(theirs)
+    texts, others = texts_of(theirs), []
     if is_sentencepiece(theirs):
-        # SentencePiece puts its space before each text; transformers before some.
-        spaced = [text for text in texts if text[:1].isspace()]
-        texts = [text for text in texts if text not in spaced]
-        difference = check_ids(own, encode, spaced)
-        notes += [_SPACED.format(difference=difference)] if difference else []
+        # SentencePiece puts its space before each text, transformers before some.
+        others = [text for text in texts if text[:1].isspace()]
+        texts = [text for text in texts if text not in others]
+    elif not causal:
+        settle_word_pieces(tokenizer, theirs)
+        others = [text for text in texts if set(text) & set(RARE)]
+        texts = [text for text in texts if text not in others]
+        others += [f"a{rare}b" for rare in RARE]
+    difference = check_ids(own, encode, others)
+    notes += [_OTHERS.format(difference=difference)] if difference else []
     difference = check_ids(own, encode, texts)
     if not causal:
         difference = difference or _packed_difference(made, theirs)

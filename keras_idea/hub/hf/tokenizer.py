@@ -183,6 +183,22 @@ def plain_backend(tokenizer: Any) -> Any:
     return tokenizers.Tokenizer.from_str(json.dumps(spec))
 
 
+def settle_word_pieces(tokenizer: Any, theirs: Any) -> None:
+    """Makes a KerasHub WordPiece tokenizer fold a text as transformers' does.
+
+    Its converter leaves accents, and spells out the special tokens in a text.
+    """
+    spec = json.loads(theirs.backend_tokenizer.to_str())
+    if spec["model"]["type"] != "WordPiece":
+        return
+    told = spec.get("normalizer") or {}
+    tokenizer.lowercase = bool(told.get("lowercase"))
+    accents = told.get("strip_accents")
+    tokenizer.strip_accents = tokenizer.lowercase if accents is None else accents
+    tokenizer.split_on_cjk = bool(told.get("handle_chinese_chars", True))
+    tokenizer.special_tokens_in_strings = True
+
+
 def cut_as(tokenizer: Any, backend: Any) -> None:
     """Makes a KerasHub byte-level tokenizer encode as a `tokenizers.Tokenizer`.
 
