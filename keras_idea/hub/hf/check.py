@@ -5,6 +5,7 @@ Shapes: B batch, T tokens, V vocabulary (of an encoder: its width).
 
 import dataclasses
 import os
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -291,5 +292,17 @@ TEXTS = (
     "  It's 2024, naïve e\u0301 漢字 🙂\t\tend \n\n",
     "WE'LL they'd\r\nnew\u00a0line  3,141,592",
 )
-#: What KerasHub's word pieces fold, drop or split otherwise.
-RARE = "\u00a0\u0000\u200bß"
+_BLANKS = "\t\n\r"
+
+
+def folds_otherwise(text: str) -> bool:
+    """Whether KerasHub's word pieces may fold, drop or split a character otherwise."""
+    return any(
+        unicodedata.normalize("NFKC", c.casefold()) != c.lower()
+        or (unicodedata.category(c) in ("Cc", "Cf", "Zs") and c not in f" {_BLANKS}")
+        for c in text
+    )
+
+
+#: Of what a tokenizer of word pieces folds.
+RARE = ("Straße", "a\u00a0b", "a\u200bb")

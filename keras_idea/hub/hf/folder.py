@@ -19,6 +19,7 @@ from keras_idea.hub.hf.check import (
     Checked,
     check_ids,
     check_numbers,
+    folds_otherwise,
     texts_of,
 )
 from keras_idea.hub.hf.config import (
@@ -213,9 +214,9 @@ def _preprocessor(stage: Stage, kind: Any) -> tuple[Any, tuple[str, ...]]:
         texts = [text for text in texts if text not in others]
     elif not causal:
         settle_word_pieces(tokenizer, theirs)
-        others = [text for text in texts if set(text) & set(RARE)]
+        others = [text for text in texts if folds_otherwise(text)]
         texts = [text for text in texts if text not in others]
-        others += [f"a{rare}b" for rare in RARE]
+        others += RARE
     difference = check_ids(own, encode, others)
     notes += [_OTHERS.format(difference=difference)] if difference else []
     difference = check_ids(own, encode, texts)
