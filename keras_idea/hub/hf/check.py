@@ -17,6 +17,7 @@ from keras_idea.hub.hf.config import compared_length
 from keras_idea.hub.hf.quiet import quiet
 from keras_idea.hub.hf.rules import rules_of
 from keras_idea.hub.hf.stage import Stage
+from keras_idea.hub.hf.tensors import tensor_names
 from keras_idea.hub.inputs import text_inputs
 
 # Largest difference for outputs of at most 1; it grows with the largest output.
@@ -92,6 +93,11 @@ def check_numbers(backbone: Any, task: Any, stage: Stage, causal: bool) -> Check
             raise _refusal(stage, f"{b_BTV.shape[-1]} outputs, not {a_BTV.shape[-1]}")
     difference = _largest(a_BTV - b_BTV for a_BTV, b_BTV in pairs)
     largest = _largest(a_BTV for a_BTV, _ in pairs)
+    if not np.isfinite(largest):
+        raise LoadRefused(
+            "transformers computes values of this checkpoint that are not finite. "
+            f"Received: {str(stage.source)!r}. Get its weights again."
+        )
     allowed = _TOLERANCE * max(1.0, largest)
     if not difference <= allowed:
         raise _refusal(
@@ -119,10 +125,17 @@ def _largest(arrays: Iterable[np.ndarray]) -> float:
 
 
 def _refusal(stage: Stage, what: str) -> LoadRefused:
+    cure = "Give another checkpoint: this one would be trained as another model."
+    tie = "tie_word_embeddings"
+    own_head = any("lm_head.weight" in tensor_names(f) for f in stage.weights)
+    if own_head and stage.told.get(tie):
+        cure = (
+            f"Its config says {tie}=True, and its weights have a head of their own, "
+            f"lm_head.weight: set {tie} to false in its config."
+        )
     return LoadRefused(
-        f"KerasHub computes {what}. Received: "
-        f"{str(stage.source)!r}, model_type={stage.told['model_type']!r}. Give another "
-        "checkpoint: this one would be trained as another model than it is."
+        f"KerasHub computes {what}. Received: {str(stage.source)!r}, model_type="
+        f"{stage.told['model_type']!r}. {cure}"
     )
 
 

@@ -52,7 +52,10 @@ _NO_TASK = (
 _OTHERS = (
     "Of some texts KerasHub makes other token ids than transformers: {difference}."
 )
-_SPECIAL = "In a text KerasHub spells out {tokens}, which transformers reads as tokens."
+_SPECIAL = (
+    "In a text transformers reads {tokens} as special tokens; KerasHub spells them out, "
+    "or makes other ids of what follows."
+)
 
 
 # What was compared in this process already: a run loads its model more than once.

@@ -39,14 +39,27 @@ class Stage:
     tokenizer: Any
     notes: tuple[str, ...] = ()
 
+    @property
+    def weights(self) -> list[pathlib.Path]:
+        """The files of its weights."""
+        return sorted(self.folder.glob("*.safetensors"))
+
 
 def is_hf_folder(path: str | os.PathLike) -> bool:
-    """Whether `path` is a folder that transformers wrote, and no KerasHub preset."""
+    """Whether `path` is a folder that transformers wrote, and no KerasHub preset.
+
+    Raises:
+        LoadRefused: if its config is no JSON.
+    """
     file = pathlib.Path(path) / CONFIG
     try:
         config = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except OSError:
         return False
+    except ValueError as error:
+        raise LoadRefused(
+            f"{str(file)!r} is damaged, because it is no JSON: {error}. Get it again."
+        ) from error
     return isinstance(config, dict) and "model_type" in config
 
 

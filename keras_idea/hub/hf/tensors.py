@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from keras_idea.disk import reserve
+from keras_idea.errors import LoadRefused
 
 _INDEX = "model.safetensors.index.json"
 # KerasHub's converters demand the prefix that a model with a head has, and that a bare
@@ -57,9 +58,20 @@ def stage_tensors(folder: pathlib.Path, told: Mapping[str, Any]) -> tuple[str, .
 
 
 def tensor_names(file: pathlib.Path) -> list[str]:
-    """The names of a file's tensors."""
-    with open(file, "rb") as opened:
-        return [name for name in _header(opened) if name != "__metadata__"]
+    """The names of a file's tensors.
+
+    Raises:
+        LoadRefused: if it is damaged.
+    """
+    import safetensors
+
+    try:
+        with safetensors.safe_open(file, framework="np") as opened:
+            return list(opened.keys())
+    except Exception as error:  # of safetensors, or of the system
+        raise LoadRefused(
+            f"{file.name!r} is no whole safetensors file: {error}. Get it again."
+        ) from error
 
 
 def _header(opened: Any) -> dict[str, Any]:

@@ -91,7 +91,8 @@ def write_tokenizer(
     elif model["type"] == "BPE" and model.get("byte_fallback"):
         path = folder / "tokenizer.model"
         path.unlink(missing_ok=True)
-        path.write_bytes(sentencepiece_model(spec))
+        first = tokenizer.tokenize("x")[0]
+        path.write_bytes(sentencepiece_model(spec, first.startswith(_SPACE)))
 
 
 def is_sentencepiece(tokenizer: Any) -> bool:
@@ -135,8 +136,11 @@ def _lowers(spec: Mapping[str, Any]) -> bool:
     return '"lowercase": true' in json.dumps(spec.get("normalizer"))
 
 
-def sentencepiece_model(spec: Mapping[str, Any]) -> bytes:
-    """A SentencePiece model, serialized, of a `tokenizer.json` of BPE with bytes."""
+def sentencepiece_model(spec: Mapping[str, Any], prefixed: bool) -> bytes:
+    """A SentencePiece model, serialized, of a `tokenizer.json` of BPE with bytes.
+
+    `prefixed`: whether a space is put before a text.
+    """
     proto = importlib.import_module("sentencepiece.sentencepiece_model_pb2")
     model, kinds = proto.ModelProto(), proto.ModelProto.SentencePiece
     bpe = spec["model"]
@@ -161,7 +165,6 @@ def sentencepiece_model(spec: Mapping[str, Any]) -> bytes:
         model.trainer_spec.unk_id = ids[unknown]
         model.trainer_spec.unk_piece = unknown
     model.normalizer_spec.name = "identity"
-    prefixed = f'"prepend": "{_SPACE}"' in json.dumps(spec, ensure_ascii=False)
     model.normalizer_spec.add_dummy_prefix = prefixed
     model.normalizer_spec.escape_whitespaces = True
     model.normalizer_spec.remove_extra_whitespaces = False
