@@ -11,9 +11,7 @@ TEXT = (
     "def f(x):\n    if x > 1024:\n        return x + 10.25\n\n"
     "The capital of France is Paris. We'll read naïve words and 漢字 again\n"
 ) * 8
-_GPT2 = (
-    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-)
+_GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
     r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -40,9 +38,16 @@ SIZE = 400
 
 def byte_level(name, starts=False):
     """A byte-level BPE tokenizer of transformers; `starts`: texts get its start."""
-    from tokenizers import Regex, Tokenizer, decoders, models, normalizers
+    from tokenizers import (
+        Regex,
+        Tokenizer,
+        decoders,
+        models,
+        normalizers,
+        processors,
+        trainers,
+    )
     from tokenizers import pre_tokenizers as pre
-    from tokenizers import processors, trainers
 
     regex, special, start, _ = BYTE_LEVEL[name]
     made = Tokenizer(models.BPE())
@@ -137,9 +142,7 @@ def word_piece(lowercase=True):
     made.train_from_iterator([TEXT], vocab_size=300, show_progress=False)
     from transformers import BertTokenizerFast
 
-    return BertTokenizerFast(
-        tokenizer_object=made._tokenizer, do_lower_case=lowercase
-    )
+    return BertTokenizerFast(tokenizer_object=made._tokenizer, do_lower_case=lowercase)
 
 
 def _fast(tokenizer, **special):

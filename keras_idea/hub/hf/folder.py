@@ -53,8 +53,8 @@ _OTHERS = (
     "Of some texts KerasHub makes other token ids than transformers: {difference}."
 )
 _SPECIAL = (
-    "In a text transformers reads {tokens} as special tokens; KerasHub spells them out, "
-    "or makes other ids of what follows."
+    "In a text transformers reads {tokens} as special tokens; KerasHub spells them "
+    "out, or makes other ids of what follows."
 )
 
 
