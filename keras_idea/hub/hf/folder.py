@@ -175,9 +175,9 @@ def task_class(base: type, backbone: type) -> Any:
     kinds = [kind for kind in known if issubclass(kind, base) and kind.backbone_cls]
     # A class before those that it is derived from: a Llama 3 is a Llama too.
     for own in backbone.__mro__:
-        for kind in kinds:
-            if kind.backbone_cls is own:
-                return kind
+        found = [kind for kind in kinds if kind.backbone_cls is own]
+        if found:  # a Gemma4CausalLM before a Gemma4AssistantCausalLM
+            return min(found, key=lambda kind: len(kind.__name__))
     return None
 
 
