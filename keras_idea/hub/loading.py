@@ -72,9 +72,9 @@ def load(source: str | os.PathLike, dtype: str | None = None) -> keras.Model:
             files also `[gguf]`.
 
     Example:
-    >>> lm = keras_idea.hub.load("SmolLM2-135M")
-    >>> lm.count_params()
-    134515008
+    >>> lm = load("preset")  # or "SmolLM2-135M", "model-q4_k_m.gguf"
+    >>> type(lm).__name__
+    'Llama3CausalLM'
     """
     return load_told(source, dtype).model
 

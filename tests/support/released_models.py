@@ -45,7 +45,7 @@ _LLAMA3 = {
     "factor": 4.0,
     "low_freq_factor": 1.0,
     "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 16,
+    "original_max_position_embeddings": 64,
     "rope_theta": 777.0,
 }
 
@@ -229,6 +229,12 @@ CAUSAL = {
                 "layer_types=",
             ),
             "untied": ({"tie_word_embeddings": False}, "tie_word_embeddings=False"),
+            # Too high to be seen in logits.
+            "cap": ({"attn_logit_softcapping": 50.0}, "attn_logit_softcapping=50.0"),
+            "last cap": (
+                {"final_logit_softcapping": 30.0},
+                "final_logit_softcapping=30.0",
+            ),
         },
     ),
     **_rows(
@@ -263,6 +269,8 @@ CAUSAL = {
             ),
             "theta": (_rope("default", 321.0), ""),
             "untied": ({"tie_word_embeddings": False}, "tie_word_embeddings=False"),
+            "biases": ({"attention_bias": True}, "attention_bias=True"),
+            "FFN biases": ({"mlp_bias": True}, "mlp_bias=True"),
             "linear": (_LINEAR, "rope_type='linear'"),
             "window": (
                 {"use_sliding_window": True, "sliding_window": 8},
@@ -307,6 +315,17 @@ CAUSAL = {
 }
 #: Of other families, or of no text: refused, never an error of another kind.
 REFUSED = {
+    "gemma4": Released(
+        "Gemma4Text",
+        {**_SIX, "head_dim": 6, "sliding_window": 8},
+        "rope_type='proportional'",
+    ),
+    "qwen3.5": Released(
+        "Qwen3_5Text",
+        {**_SIZES, "num_hidden_layers": 4, "head_dim": 8},
+        "no converter.*model_type='qwen3_5_text'",
+    ),
+    "llama without its head": Released("Llama", _SIZES, "embed_tokens", "Model"),
     "gptoss": Released(
         "GptOss",
         {**_SIZES, "num_hidden_layers": 2, "head_dim": 8, "num_local_experts": 4},

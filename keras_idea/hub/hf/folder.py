@@ -54,7 +54,7 @@ _OTHERS = (
 )
 _SPECIAL = (
     "In a text transformers reads {tokens} as special tokens; KerasHub spells them "
-    "out, or makes other ids of what follows."
+    "out, or makes other ids of the text after them."
 )
 
 

@@ -96,6 +96,8 @@ def _gemma3(told: Told) -> Config:
         "rms_norm_eps": 1e-6,
         "layer_types": [_SLIDING if (i + 1) % 6 else _FULL for i in numbers],
         "use_bidirectional_attention": False,
+        "attn_logit_softcapping": None,
+        "final_logit_softcapping": None,
     }
 
 
@@ -122,7 +124,13 @@ _RULES: Mapping[str, Rules] = {
     "qwen3": _UNWINDOWED,
     "qwen2_moe": _EVERY_BLOCK,
     "qwen3_moe": _EVERY_BLOCK,
-    "smollm3": Rules(fixed=_without_window),
+    "smollm3": Rules(
+        fixed=lambda told: {
+            **_without_window(told),
+            "attention_bias": False,
+            "mlp_bias": False,
+        }
+    ),
     "gemma": Rules(wavelengths={"": 1e4}, fixed=_always(rms_norm_eps=1e-6)),
     "gemma2": Rules(wavelengths={"": 1e4}, fixed=_gemma2, arguments=_by_head),
     "gemma3_text": Rules(
