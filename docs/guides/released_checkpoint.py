@@ -64,7 +64,9 @@ lm.preprocessor = keras_hub.models.Llama3CausalLMPreprocessor(tokenizer, LENGTH)
 lm.save_to_preset("checkpoint")
 
 """
-You can use any KerasHub preset, by its handle or its folder. The checkpoint made above
+You can use any KerasHub preset, by its handle or its folder. For a Hugging Face folder
+or a GGUF file, use `ki.hub.load(source)`, which
+[compares it](../released_checkpoints.md) with transformers. The checkpoint made above
 is a small Llama 3, trained on a little text. The tokens of its tokenizer are bytes.
 
 ## Load teacher and student

@@ -22,6 +22,7 @@ from keras_idea.hub.hf.gguf import dequantized, is_gguf
 from keras_idea.hub.hf.stage import is_hf_folder
 from keras_idea.hub.hf.tokenizer import mend_tokenizer_config, restore_cut
 from keras_idea.hub.rebuild import mend_get_config
+from keras_idea.hub.whole_preset import whole_preset
 from keras_idea.keras_private.variables import without_values
 
 # How KerasHub's message begins where a preset is not found (0.32).
@@ -71,9 +72,9 @@ def load(source: str | os.PathLike, dtype: str | None = None) -> keras.Model:
             files also `[gguf]`.
 
     Example:
-    >>> lm = keras_idea.hub.load("SmolLM2-135M")
-    >>> lm.count_params()
-    134515008
+    >>> lm = load("preset")  # or "SmolLM2-135M", "model-q4_k_m.gguf"
+    >>> type(lm).__name__
+    'Llama3CausalLM'
     """
     return load_told(source, dtype).model
 
@@ -97,10 +98,8 @@ def outline(source: str | os.PathLike, dtype: Any) -> keras.Model:
     if folder is not None:
         return folder_outline(folder, dtype)
     hub = require("keras_hub", "A KerasHub model", "hub")
-    with _known(source), without_values():
-        return hub.models.Backbone.from_preset(
-            str(source), load_weights=False, dtype=dtype
-        )
+    with _known(source), whole_preset(source) as preset, without_values():
+        return hub.models.Backbone.from_preset(preset, load_weights=False, dtype=dtype)
 
 
 def preprocessor_of(source: str | os.PathLike) -> Any:
@@ -149,23 +148,26 @@ def is_quantized(preset: str | os.PathLike) -> bool:
 
 def _preset(source: str | os.PathLike, dtype: str | None) -> keras.Model:
     """The task of a KerasHub preset, of an encoder without one its backbone."""
-    hub, preset = require("keras_hub", "A KerasHub model", "hub"), str(source)
-    models, local = hub.models, pathlib.Path(preset)
+    hub = require("keras_hub", "A KerasHub model", "hub")
+    models, local = hub.models, pathlib.Path(source)
     tokenizer = not local.is_dir() or (local / "tokenizer.json").is_file()
-    if is_quantized(preset):
+    if is_quantized(source):
         dtype = None  # its own: KerasHub reads its weights as no other
     # Without a tokenizer KerasHub would not load a backbone's preset.
     options = {} if tokenizer else {"preprocessor": None}
-    with _known(source):
+    with _known(source), whole_preset(source) as preset:
         try:
             task = models.CausalLM.from_preset(preset, dtype=dtype, **options)
         except Exception:
             kind = type(outline(source, dtype))
-            if task_class(models.CausalLM, kind) is not None:
-                raise
-            if task_class(models.TextEmbedder, kind) is None:
+            causal = task_class(models.CausalLM, kind)
+            if causal is not None:
+                # Its own class: KerasHub takes an assistant for a Gemma 4.
+                task = causal.from_preset(preset, dtype=dtype, **options)
+            elif task_class(models.TextEmbedder, kind) is None:
                 return models.Backbone.from_preset(preset, dtype=dtype)
-            return models.TextEmbedder.from_preset(preset, dtype=dtype, **options)
+            else:
+                return models.TextEmbedder.from_preset(preset, dtype=dtype, **options)
         if tokenizer and task.preprocessor is None:
             # Saved beside a task that had none.
             task.preprocessor = models.CausalLMPreprocessor.from_preset(preset)

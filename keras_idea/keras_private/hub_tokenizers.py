@@ -1,18 +1,8 @@
 """What KerasHub's tokenizers keep inside, and what their converters read (0.32)."""
 
-import importlib
+import inspect
 from collections.abc import Mapping
 from typing import Any
-
-# Hugging Face's `model_type` -> the module that converts it, where the two differ.
-_CONVERTERS = {
-    "llama": "llama3",
-    "qwen2": "qwen",
-    "gemma2": "gemma",
-    "gemma3_text": "gemma3",
-    "qwen2_moe": "qwen_moe",
-    "xlm-roberta": "xlm_roberta",
-}
 
 
 def python_tokenizer(tokenizer: Any) -> Any:
@@ -45,16 +35,28 @@ class _Read(dict):
         return super().get(key, default)
 
 
+def _loader(preset: str, config: Mapping[str, Any]) -> Any:
+    from keras_hub.src.utils.transformers.preset_loader import TransformersPresetLoader
+
+    return TransformersPresetLoader(preset, config)
+
+
 def keys_read(config: Mapping[str, Any]) -> set[str]:
-    """The keys of a Hugging Face config that KerasHub's converter reads."""
-    kind = config["model_type"]
-    name = _CONVERTERS.get(kind, kind)
+    """The keys of a Hugging Face config that KerasHub's converter reads.
+
+    Raises:
+        ValueError: by KerasHub, if it has no converter of this `model_type`.
+    """
     noted = _Read(config)
-    try:
-        module = importlib.import_module(
-            f"keras_hub.src.utils.transformers.convert_{name}"
-        )
-        module.convert_backbone_config(noted)
-    except Exception:  # a module of another name, another signature, a missing key
-        pass
+    convert = _loader("", config).converter.convert_backbone_config
+    if len(inspect.signature(convert).parameters) == 1:
+        convert(noted)
     return noted.read
+
+
+def converted_as(cls: type, folder: str, config: Mapping[str, Any], **told: Any) -> Any:
+    """A backbone of a Hugging Face folder, by KerasHub's converter, of another class.
+
+    `told` are its `load_weights` and arguments of the backbone.
+    """
+    return _loader(folder, config).load_backbone(cls, **told)

@@ -4,23 +4,34 @@ Shapes: B batch, T tokens, V vocabulary (of an encoder: its width).
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import Any
+import os
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import keras
 import numpy as np
 
 from keras_idea.errors import LoadRefused
-from keras_idea.hub.hf.config import compared_length, not_taken_over
+from keras_idea.hub.hf.config import compared_length
 from keras_idea.hub.hf.quiet import quiet
+from keras_idea.hub.hf.rules import rules_of
 from keras_idea.hub.hf.stage import Stage
+from keras_idea.hub.hf.tensors import tensor_names
 from keras_idea.hub.inputs import text_inputs
 
 # Largest difference for outputs of at most 1; it grows with the largest output.
 _TOLERANCE = 2e-5
 _LENGTH, _PROMPT, _NEW = 64, 8, 16
-# Positions of a sequence whose logits are compared, where it is long.
-_LAST = 64
+_GELU = (
+    "KerasHub 0.32 computes the GELU of this family by its approximation, with the "
+    "tangent: outputs differ from its own by {apart:.1e} of {largest:.3g}. All else is "
+    "exact."
+)
+_MORE = (
+    "transformers has no place for some tensors of its file, and they are left out: "
+    "{names}."
+)
 _TEXT = (
     "The capital of France is Paris. In 2024, 1,234 people read:\n\n    it's a naïve "
     "test of words, numbers and spaces, such as  these.\n"
@@ -49,8 +60,9 @@ class Checked:
 
     def __str__(self) -> str:
         greedy = f", {self.greedy} greedy tokens equal" if self.greedy else ""
+        what = "logits" if self.greedy else "outputs"
         return (
-            f"Compared with transformers on {self.tokens} tokens: logits within "
+            f"Compared with transformers on {self.tokens} tokens: {what} within "
             f"{self.difference:.1e} of {self.largest:.3g} (allowed {self.allowed:.1e})"
             f"{greedy}"
         )
@@ -69,53 +81,79 @@ def check_numbers(backbone: Any, task: Any, stage: Stage, causal: bool) -> Check
         LoadRefused: if they compute something else; how far off, and the keys of the
             config that KerasHub did not take over.
     """
-    theirs = _Theirs(stage, causal)
+    # KerasHub's own activation, so that all else is compared exactly.
+    approximated = rules_of(stage.told).approximated
+    own = stage.told.get(approximated) == "gelu"
+    theirs = _Theirs(stage, causal, {approximated: "gelu_pytorch_tanh"} if own else {})
     ours = _ours_causal(task) if causal else _ours_encoder(backbone)
-    size = stage.told["vocab_size"]
-    difference, largest, tokens, greedy = 0.0, 0.0, 0, 0
-    for ids_BT in _rows(stage, size):
-        a_BTV, b_BTV = theirs.outputs(ids_BT), ours(ids_BT)
+    rows = _rows(stage, stage.told["vocab_size"])
+    pairs = [(theirs.outputs(ids_BT), ours(ids_BT)) for ids_BT in rows]
+    for a_BTV, b_BTV in pairs:
         if a_BTV.shape[-1] != b_BTV.shape[-1]:
             raise _refusal(stage, f"{b_BTV.shape[-1]} outputs, not {a_BTV.shape[-1]}")
-        apart = float(np.abs(a_BTV - b_BTV).max())
-        difference = max(difference, apart) if np.isfinite(apart) else np.inf
-        largest = max(largest, float(np.abs(a_BTV).max()))
-        tokens += ids_BT.size
+    difference = _largest(a_BTV - b_BTV for a_BTV, b_BTV in pairs)
+    largest = _largest(a_BTV for a_BTV, _ in pairs)
+    if not np.isfinite(largest):
+        raise LoadRefused(
+            "transformers computes values of this checkpoint that are not finite. "
+            f"Received: {str(stage.source)!r}. Get its weights again."
+        )
     allowed = _TOLERANCE * max(1.0, largest)
     if not difference <= allowed:
         raise _refusal(
             stage,
-            f"other logits: they differ by {difference:.2g} of {largest:.3g}, allowed "
-            f"are {allowed:.1e}",
+            f"other {'logits' if causal else 'outputs'}: they differ by "
+            f"{difference:.2g} of {largest:.3g}, allowed are {allowed:.1e}",
         )
-    if causal:
-        greedy = _compare_greedy(theirs, ours, stage, size, allowed)
-    return Checked(difference, allowed, largest, tokens, greedy)
+    tokens = sum(ids_BT.size for ids_BT in rows)
+    greedy = _compare_greedy(theirs, ours, rows[-1], stage, allowed) if causal else 0
+    notes = theirs.notes
+    if own:
+        exact = _Theirs(stage, causal, {})
+        others = [exact.outputs(ids_BT) for ids_BT in rows]
+        apart = _largest(
+            other - pair[1] for other, pair in zip(others, pairs, strict=True)
+        )
+        notes += (_GELU.format(apart=apart, largest=largest),)
+    return Checked(difference, allowed, largest, tokens, greedy, notes)
+
+
+def _largest(arrays: Iterable[np.ndarray]) -> float:
+    """The largest absolute value; infinity if one is not finite."""
+    found = [float(np.abs(array).max()) for array in arrays]
+    return max(found) if np.isfinite(found).all() else np.inf
 
 
 def _refusal(stage: Stage, what: str) -> LoadRefused:
-    lost = not_taken_over(stage.config)
-    keys = f" Its config has keys that KerasHub does not read: {', '.join(lost)}."
+    cure = "Give another checkpoint: this one would be trained as another model."
+    tie = "tie_word_embeddings"
+    own_head = any("lm_head.weight" in tensor_names(f) for f in stage.weights)
+    if own_head and stage.told.get(tie):
+        cure = (
+            f"Its config says {tie}=True, and its weights have a head of their own, "
+            f"lm_head.weight: set {tie} to false in its config."
+        )
     return LoadRefused(
-        f"KerasHub computes {what}.{keys if lost else ''} Received: "
-        f"{str(stage.source)!r}, model_type={stage.told['model_type']!r}. Give another "
-        "checkpoint: this one would be trained as another model than it is."
+        f"KerasHub computes {what}. Received: {str(stage.source)!r}, model_type="
+        f"{stage.told['model_type']!r}. {cure}"
     )
 
 
 class _Theirs:
     """The model in transformers."""
 
-    def __init__(self, stage: Stage, causal: bool) -> None:
+    def __init__(self, stage: Stage, causal: bool, told: Mapping[str, Any]) -> None:
         import transformers
 
         auto: Any = (
             transformers.AutoModelForCausalLM if causal else transformers.AutoModel
         )
         # Of "sdpa" some models leave out the caps on their scores.
-        told = {"dtype": "float32", "attn_implementation": "eager"}
+        told = {**told, "dtype": "float32", "attn_implementation": "eager"}
+        told["output_loading_info"] = True
         with quiet(transformers):
-            self._model = auto.from_pretrained(stage.source, **told)
+            self._model, found = auto.from_pretrained(stage.source, **told)
+        self.notes = _notes_of_weights(stage, found)
         self._model.eval().requires_grad_(False)
         self._causal = causal
         if causal:  # what ends a text is not what is compared
@@ -131,6 +169,25 @@ class _Theirs:
         told = {"do_sample": False, "max_new_tokens": num_tokens}
         told["min_new_tokens"] = num_tokens
         return self._model.generate(**_as_torch(ids_BP), **told).numpy().astype("int32")
+
+
+def _notes_of_weights(stage: Stage, found: Mapping[str, Any]) -> tuple[str, ...]:
+    """What transformers says of the weights; refuses a file that lacks some."""
+    lacking = [name for name in found["missing_keys"] if "pooler" not in name]
+    lacking += [str(name) for name in found.get("mismatched_keys") or ()]
+    if lacking:
+        raise LoadRefused(
+            f"Its weights lack {len(lacking)} of the tensors that its config describes. "
+            f"Received: {str(stage.source)!r}, without {_some(lacking)}. Get the "
+            "checkpoint again, or correct its config."
+        )
+    more = sorted(found["unexpected_keys"])
+    return (_MORE.format(names=_some(more)),) if more else ()
+
+
+def _some(names: Sequence[str]) -> str:
+    names = sorted(names)
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" * (len(names) > 3))
 
 
 def _as_torch(ids_BT: np.ndarray) -> Any:
@@ -170,23 +227,33 @@ def _rows(stage: Stage, size: int) -> list[np.ndarray]:
     length = compared_length(stage.told, _LENGTH)
     short = min(length, _LENGTH)
     random = np.random.default_rng(0).integers(0, size, (1, max(length, short)))
+    padding = stage.told.get("pad_token_id")
+    random[random == padding] = size - 1 if padding != size - 1 else 0
     rows = [random[:, :short]]
     if length > short:
         rows.append(random)
-    ids = [] if stage.tokenizer is None else stage.tokenizer.encode(_TEXT * 4)
+    ids = [] if stage.tokenizer is None else stage.tokenizer.encode(_TEXT * 4)[:short]
+    if max(ids, default=0) >= size:
+        raise LoadRefused(
+            "Its tokenizer has more tokens than its model. Received: token id "
+            f"{max(ids)}, vocab_size={size}. Give the checkpoint its own tokenizer."
+        )
     if 1 < len(ids):
-        rows.append(np.asarray([ids[:short]]))
+        rows.append(np.asarray([ids]))
     return [row.astype("int32") for row in rows]
 
 
 def _compare_greedy(
-    theirs: "_Theirs", ours: Callable, stage: Stage, size: int, allowed: float
+    theirs: "_Theirs",
+    ours: Callable[[np.ndarray], np.ndarray],
+    row: np.ndarray,
+    stage: Stage,
+    allowed: float,
 ) -> int:
     """Greedy tokens of transformers that KerasHub chooses too, but for ties.
 
     One pass says what it would choose after each of them.
     """
-    row = _rows(stage, size)[-1]
     prompt = min(_PROMPT, max(1, row.shape[1] - 1))
     ids_BT = theirs.greedy(row[:, :prompt], min(_NEW, row.shape[1] - prompt))
     logits_TV = ours(ids_BT)[0, prompt - 1 : -1]
@@ -197,15 +264,37 @@ def _compare_greedy(
     return len(chosen_T)
 
 
-def check_ids(
-    ours: Callable[[str], Sequence[int]], theirs: Callable[[str], Sequence[int]]
-) -> str:
+Encode: TypeAlias = Callable[[str], Sequence[int]]
+
+
+def check_ids(ours: Encode, theirs: Encode, texts: Iterable[str]) -> str:
     """Where a tokenizer makes other ids of a text than transformers', or ""."""
-    for text in TEXTS:
+    for text in texts:
         received, expected = list(ours(text)), list(theirs(text))
         if received != expected:
-            return f"{text[:60]!r} becomes {received[:12]}, not {expected[:12]}"
+            n = len(os.path.commonprefix([received, expected]))
+            return (
+                f"{text[:60]!r} becomes {received[n : n + 8]}, not "
+                f"{expected[n : n + 8]}, from token {n} on"
+            )
     return ""
+
+
+def texts_of(tokenizer: Any) -> list[str]:
+    """Texts on which to compare with a tokenizer of transformers.
+
+    Some of them are made of its own tokens, in a random order.
+    """
+    size, special = tokenizer.vocab_size, set(tokenizer.all_special_ids)
+    drawn = np.random.default_rng(0).integers(0, size, 400).tolist()
+    drawn = [index for index in drawn if index not in special]
+    words = [tokenizer.decode([index]).strip() for index in drawn]
+    made = [" ".join(words), "".join(words), tokenizer.decode(drawn)]
+    # What is no UTF-8, or read as a special token, is compared in another place.
+    made = [text.replace("\ufffd", "") for text in made]
+    for token in tokenizer.all_special_tokens:
+        made = [text.replace(token, "") for text in made]
+    return [*TEXTS, *made]
 
 
 #: Where tokenizers differ: runs of spaces and lines, digits, apostrophes, scripts.
@@ -216,9 +305,17 @@ TEXTS = (
     "  It's 2024, naïve e\u0301 漢字 🙂\t\tend \n\n",
     "WE'LL they'd\r\nnew\u00a0line  3,141,592",
 )
+_BLANKS = "\t\n\r"
 
 
-def is_causal(config: Any) -> bool:
-    """Whether a checkpoint is a language model, by its architecture."""
-    names = getattr(config, "architectures", None) or [""]
-    return any(end in names[0] for end in ("ForCausalLM", "LMHeadModel"))
+def folds_otherwise(text: str) -> bool:
+    """Whether KerasHub's word pieces may fold, drop or split a character otherwise."""
+    return any(
+        unicodedata.normalize("NFKC", c.casefold()) != c.lower()
+        or (unicodedata.category(c) in ("Cc", "Cf", "Zs") and c not in f" {_BLANKS}")
+        for c in text
+    )
+
+
+#: Of what a tokenizer of word pieces folds.
+RARE = ("Straße", "a\u00a0b", "a\u200bb")

@@ -1,34 +1,44 @@
-"""The config of a Hugging Face checkpoint: what KerasHub 0.32 loses of it, and rules.
-
-Each rule that mends something has a test that fails once KerasHub mends it itself.
-"""
+"""The config of a Hugging Face checkpoint, and what KerasHub 0.32 loses of it."""
 
 import copy
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from keras_idea.errors import LoadRefused
+from keras_idea.hub.hf.rules import (
+    Config,
+    Rules,
+    rotary_parts,
+    rotary_type,
+    rules_of,
+)
 from keras_idea.keras_private.hub_tokenizers import keys_read
 
-Config = dict[str, Any]
-
-# Rotary positions beyond the first: of these types KerasHub's arguments say all.
-_ROTARY_TYPES = ("default", "linear", "llama3")
-# What changes no number that a model computes, or is asked for in another place.
+# What changes no number that a model computes, or is compared in another place: by
+# `check_rotary`, or by the shapes of the weights.
 _HARMLESS = frozenset(
     "architectures attn_implementation auto_map bos_token_id eos_token_id pad_token_id "
     "unk_token_id sep_token_id decoder_start_token_id torch_dtype dtype id2label "
     "label2id initializer_range use_cache transformers_version model_type "
     "max_position_embeddings attention_dropout hidden_dropout_prob resid_pdrop "
     "embd_pdrop attn_pdrop attention_probs_dropout_prob classifier_dropout dropout "
+    "classifier_dropout_prob qa_dropout seq_classif_dropout "
     "output_attentions output_hidden_states return_dict pretraining_tp problem_type "
     "chunk_size_feed_forward task_specific_params gradient_checkpointing "
     "summary_type summary_use_proj summary_activation summary_proj_to_labels "
-    "summary_first_dropout is_encoder_decoder name_or_path _name_or_path "
+    "summary_first_dropout name_or_path _name_or_path reorder_and_upcast_attn "
     "router_aux_loss_coef output_router_logits router_jitter_noise "
+    "rope_parameters rope_scaling rope_theta max_window_layers sliding_window_pattern "
+    "_sliding_window_pattern no_rope_layer_interval type_vocab_size "
     "n_ctx n_positions".split()
+)
+_ALIASES = {"gelu_new": "gelu_pytorch_tanh", "swish": "silu"}
+# What one part of the rotary positions may say.
+_ROTARY_KEYS = frozenset(
+    "rope_theta rope_type type factor low_freq_factor high_freq_factor "
+    "original_max_position_embeddings".split()
 )
 
 
@@ -51,129 +61,146 @@ def as_dict(config: Any) -> Config:
     told: Config = config.to_dict()
     # What transformers 5 leaves out where it is the default.
     told.setdefault("tie_word_embeddings", getattr(config, "tie_word_embeddings", True))
+    if told["model_type"] == "qwen3_moe":  # KerasHub's name of it
+        told.setdefault("num_experts", told.pop("num_local_experts", None))
     return told
-
-
-def rotary(config: Mapping[str, Any]) -> Config:
-    """The rotary positions of a config: of transformers 5, or of its forerunners."""
-    told = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    if "full_attention" in told:  # by the type of the layer
-        told = {k: v for part in told.values() for k, v in (part or {}).items()}
-    return dict(told)
-
-
-def check_rotary(config: Mapping[str, Any]) -> None:
-    """Refuses rotary positions that KerasHub cannot compute.
-
-    Some are scaled only beyond the length that a comparison reads.
-    """
-    parts = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    if not isinstance(next(iter(parts.values()), None), dict):
-        parts = {"": parts}
-    for part in filter(None, parts.values()):
-        kind = part.get("rope_type", part.get("type", "default"))
-        if kind not in _ROTARY_TYPES:
-            raise LoadRefused(
-                f"KerasHub 0.32 cannot compute rotary positions of this kind. Received:"
-                f" rope_type={kind!r}. Give a checkpoint with one of "
-                f"{', '.join(_ROTARY_TYPES)}."
-            )
 
 
 def staged_config(told: Config) -> Config:
     """A config in which KerasHub's converter finds what it would lose."""
     told = copy.deepcopy(told)
-    rope = rotary(told)
+    rope = rotary_parts(told).get("", {})
     if told["model_type"] == "llama":
         # It reads the scaling from where transformers 4 had it.
         told.pop("rope_scaling", None)
-        if rope.get("rope_type") == "llama3":
-            told["rope_scaling"] = rope
-    if "rope_theta" not in told and "rope_theta" in rope:
-        told["rope_theta"] = rope["rope_theta"]
-    if told["model_type"] == "qwen3_moe":
-        told.setdefault("num_experts", told.get("num_local_experts"))
+        if rotary_type(rope) == "llama3":
+            told["rope_scaling"] = {**rope, "rope_type": "llama3"}
+    if "rope_theta" in rope:
+        told.setdefault("rope_theta", rope["rope_theta"])
     return told
 
 
 def backbone_arguments(told: Mapping[str, Any]) -> Config:
     """Arguments of the backbone that KerasHub's converter leaves at their defaults."""
-    rule = _ARGUMENTS.get(told["model_type"])
-    return {} if rule is None else rule(told)
+    return rules_of(told).arguments(told)
 
 
-def _epsilon(told: Mapping[str, Any]) -> Config:
-    return {"layer_norm_epsilon": told["rms_norm_eps"]}
+def check_config(config: Any) -> None:
+    """Refuses what KerasHub's class replaces by something else.
+
+    Raises:
+        LoadRefused: the message has the keys, and their values.
+    """
+    told = as_dict(config)
+    if told.get("quantization_config"):
+        raise LoadRefused(
+            "Its weights are quantized, which KerasHub's converters cannot read. "
+            f"Received: quantization_config={told['quantization_config']!r}. Give the "
+            "checkpoint that was quantized."
+        )
+    if told.get("is_encoder_decoder") or not told.get("vocab_size"):
+        raise LoadRefused(
+            "Only language models and encoders of text are loaded. Received: "
+            f"model_type={told['model_type']!r}. Give such a checkpoint, or load it "
+            "with `keras_hub` and compare it yourself."
+        )
+    lost = not_taken_over(config)
+    _check_rotary(told, rules_of(told))
+    if lost:
+        raise LoadRefused(
+            "KerasHub 0.32 has no model of this family with such a config: it would "
+            f"compute something else. Received: {', '.join(lost)}. Give another "
+            "checkpoint."
+        )
 
 
-def _linear(told: Mapping[str, Any], name: str) -> Config:
-    rope = rotary(told)
-    if rope.get("rope_type", rope.get("type")) != "linear":
-        return {}
-    return {name: rope["factor"]}
-
-
-def _llama(told: Mapping[str, Any]) -> Config:
-    return _epsilon(told) | _linear(told, "rope_position_scaling_factor")
-
-
-def _scaled(told: Mapping[str, Any]) -> Config:
-    return _linear(told, "rope_scaling_factor")
-
-
-def _qwen2(told: Mapping[str, Any]) -> Config:
-    window = bool(told.get("use_sliding_window"))
-    return _scaled(told) | {"use_sliding_window_attention": window}
-
-
-def _gpt2(told: Mapping[str, Any]) -> Config:
-    inner = told.get("n_inner")
-    return {} if inner is None else {"intermediate_dim": inner}
-
-
-_ARGUMENTS: Mapping[str, Callable[[Mapping[str, Any]], Config]] = {
-    "llama": _llama,
-    "mistral": _scaled,
-    "mixtral": _scaled,
-    "qwen2": _qwen2,
-    "qwen3": _scaled,
-    "gpt2": _gpt2,
-}
-# What KerasHub computes with whatever the config says: too small a difference to be
-# seen in the logits of every checkpoint.
-_FIXED: Mapping[str, Config] = {
-    "gemma": {"rms_norm_eps": 1e-6},
-    "gemma2": {"rms_norm_eps": 1e-6},
-    "gemma3_text": {"rms_norm_eps": 1e-6},
-    "gpt2": {"layer_norm_epsilon": 1e-5},
-    "bert": {"layer_norm_eps": 1e-12},
-}
-
-
-def check_fixed(told: Mapping[str, Any]) -> None:
-    """Refuses a value that KerasHub's class replaces by another."""
-    for key, fixed in _FIXED.get(told["model_type"], {}).items():
-        if not math.isclose(told[key], fixed, rel_tol=1e-4):
+def _check_rotary(told: Config, rules: Rules) -> None:
+    for kind, part in rotary_parts(told).items():
+        scaled = rotary_type(part)
+        if scaled not in rules.rotary:
             raise LoadRefused(
-                f"KerasHub 0.32 computes this family with {key}={fixed}, whatever its "
-                f"config says. Received: {key}={told[key]}. Give another checkpoint."
+                "KerasHub 0.32 cannot compute rotary positions of this kind. Received:"
+                f" model_type={told['model_type']!r}, rope_type={scaled!r}. Give a "
+                f"checkpoint with rope_type={' or '.join(map(repr, rules.rotary))}."
+            )
+        others = {k: v for k, v in part.items() if k not in _ROTARY_KEYS}
+        if others.pop("partial_rotary_factor", None) not in (None, 1):
+            others["partial_rotary_factor"] = part["partial_rotary_factor"]
+        wavelength = rules.wavelengths.get(kind, part.get("rope_theta"))
+        if not _same(part.get("rope_theta", wavelength), wavelength):
+            others["rope_theta"] = part["rope_theta"]
+        others = {k: v for k, v in others.items() if v is not None}
+        if others:
+            raise LoadRefused(
+                "KerasHub 0.32 computes other rotary positions in this family. "
+                f"Received: {_said(others)}. Give another checkpoint."
             )
 
 
 def not_taken_over(config: Any) -> list[str]:
-    """Keys of a config, with their values, that KerasHub's converter does not read.
+    """Keys of a config, with their values, that KerasHub does not compute with.
 
-    Those that are at the default of their class are left out.
+    A key counts if the config's class knows it, KerasHub's converter does not read it
+    or its class replaces it, and it is at another value than the class's default, with
+    which KerasHub was compared.
     """
     told, usual = as_dict(config), as_dict(type(config)())
+    rules = rules_of(told)
     heads = told.get("num_attention_heads")
     if heads and told.get("head_dim") == told.get("hidden_size", 0) // heads:
         usual["head_dim"] = told["head_dim"]  # follows from the others
     if set(told.get("layer_types") or ()) <= {"full_attention"}:
         usual["layer_types"] = told.get("layer_types")
-    known = keys_read(staged_config(told)) | _HARMLESS
-    left = [k for k in told if k not in known and told[k] != usual.get(k)]
-    return [f"{key}={told[key]!r}" for key in sorted(left)]
+    known = _read(told) | _HARMLESS | set(rules.takes)
+    if not is_causal(config):
+        known = known | {"tie_word_embeddings"}
+    fixed = dict(rules.fixed(told))
+    if _alias(told.get(rules.approximated)) == "gelu_pytorch_tanh":
+        fixed[rules.approximated] = told[rules.approximated]
+    wanted = {k: v for k, v in usual.items() if k not in known} | fixed
+    left = {k: told[k] for k in wanted if k in told and not _same(told[k], wanted[k])}
+    return [_said({key: left[key]}) for key in sorted(left)]
+
+
+def _read(told: Config) -> set[str]:
+    try:
+        return keys_read(staged_config(told))
+    except Exception as error:  # no such converter, or a config that it cannot read
+        raise LoadRefused(
+            f"KerasHub cannot convert this checkpoint: {' '.join(str(error).split())} "
+            f"Received: model_type={told['model_type']!r}. Give a checkpoint of "
+            "another family; docs/families.md lists those that can be loaded."
+        ) from error
+
+
+def is_causal(config: Any) -> bool:
+    """Whether a checkpoint is a language model, by its architecture."""
+    names = getattr(config, "architectures", None)
+    if not names:  # not said: what KerasHub takes its family for
+        return config.model_type in LANGUAGE_MODELS
+    return any(end in names[0] for end in ("ForCausalLM", "LMHeadModel"))
+
+
+#: Families that KerasHub has as language models.
+LANGUAGE_MODELS = frozenset(
+    "llama mistral mixtral qwen2 qwen2_moe qwen3 qwen3_moe gemma gemma2 gemma3_text "
+    "gpt2 gpt_oss smollm3".split()
+)
+
+
+def _said(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key}={value!r}" for key, value in values.items())
+
+
+def _alias(value: Any) -> Any:
+    return _ALIASES.get(value, value) if isinstance(value, str) else value
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, float) or isinstance(b, float):
+        # A GGUF file has them in float32.
+        return a is not None and b is not None and math.isclose(a, b, rel_tol=1e-6)
+    return bool(_alias(a) == _alias(b))
 
 
 #: Tokens of the longest sequence that is compared.

@@ -9,25 +9,53 @@ from collections.abc import Iterator
 from typing import Any
 
 import keras
+import numpy as np
 
 from keras_idea.errors import LoadRefused
 from keras_idea.extras import require
-from keras_idea.hub.hf.check import Checked, check_ids, check_numbers, is_causal
-from keras_idea.hub.hf.config import backbone_arguments
+from keras_idea.hub.hf.check import (
+    RARE,
+    TEXTS,
+    Checked,
+    check_ids,
+    check_numbers,
+    folds_otherwise,
+    texts_of,
+)
+from keras_idea.hub.hf.config import (
+    LANGUAGE_MODELS,
+    backbone_arguments,
+    is_causal,
+    staged_config,
+)
+from keras_idea.hub.hf.embedder import embedder_options
 from keras_idea.hub.hf.stage import Stage, staged
 from keras_idea.hub.hf.tokenizer import (
     OWN_CUT,
     cut_as,
+    cuts_words,
     ids_of,
+    is_sentencepiece,
     mend_tokenizer_config,
     plain_backend,
+    settle_word_pieces,
 )
 from keras_idea.hub.hf.weights import mend_weights
 from keras_idea.hub.rebuild import mend_get_config
+from keras_idea.keras_private.hub_tokenizers import converted_as
 from keras_idea.keras_private.variables import without_values
 
 _NO_TOKENIZER = "It has no tokenizer."
-_SPECIAL = "In a text KerasHub spells out {tokens}, which transformers reads as tokens."
+_NO_TASK = (
+    "KerasHub has no task of this encoder, so it is a backbone without its tokenizer."
+)
+_OTHERS = (
+    "Of some texts KerasHub makes other token ids than transformers: {difference}."
+)
+_SPECIAL = (
+    "In a text transformers reads {tokens} as special tokens; KerasHub spells them "
+    "out, or makes other ids of the text after them."
+)
 
 
 # What was compared in this process already: a run loads its model more than once.
@@ -53,14 +81,17 @@ def load_folder(
             backbone: Any = _backbone(stage, "float32", load_weights=True)
             mend_weights(backbone, stage.told, stage.folder)
             mend_get_config(backbone)
-            preprocessor, notes = _preprocessor(stage)
             causal = is_causal(stage.config)
             kind = _task_class(type(backbone), causal, stage)
-            model = _around(kind, backbone, preprocessor)
-        known = _state(stage.source)
-        if known not in _AGREED:
-            _AGREED[known] = check_numbers(backbone, model, stage, causal)
-        checked = dataclasses.replace(_AGREED[known], notes=notes)
+            preprocessor, notes = _preprocessor(stage, kind)
+            options, told = ({}, ()) if causal else embedder_options(stage, kind)
+            model = _around(kind, backbone, preprocessor, options)
+            known = _state(stage.source)
+            if known not in _AGREED:
+                _AGREED[known] = check_numbers(backbone, model, stage, causal)
+        checked = _AGREED[known]
+        notes = (*stage.notes, *checked.notes, *notes, *told)
+        checked = dataclasses.replace(checked, notes=notes)
         policy = keras.dtype_policies.get(dtype or "float32")
         if policy.name == "float32":
             return model, checked
@@ -68,7 +99,7 @@ def load_folder(
         other = _backbone(stage, policy, load_weights=False)
         for new, old in zip(other.variables, backbone.variables, strict=True):
             new.assign(old.value)
-        return _around(kind, other, preprocessor), checked
+        return _around(kind, other, preprocessor, options), checked
 
 
 def folder_outline(source: str | os.PathLike, dtype: Any) -> keras.Model:
@@ -80,7 +111,10 @@ def folder_outline(source: str | os.PathLike, dtype: Any) -> keras.Model:
 def folder_preprocessor(source: str | os.PathLike) -> Any:
     """The preprocessor of a Hugging Face folder, None if it has no tokenizer."""
     with staged(source) as stage, _told(stage):
-        return _preprocessor(stage)[0]
+        with without_values():
+            backbone = type(_backbone(stage, "float32", load_weights=False))
+        kind = _task_class(backbone, is_causal(stage.config), stage)
+        return _preprocessor(stage, kind)[0]
 
 
 @contextlib.contextmanager
@@ -105,22 +139,33 @@ def _hub() -> Any:
 
 
 def _backbone(stage: Stage, dtype: Any, load_weights: bool) -> keras.Model:
-    return _hub().models.Backbone.from_preset(
-        str(stage.folder),
-        load_weights=load_weights,
-        dtype=dtype,
-        **backbone_arguments(stage.told),
-    )
+    told = {"load_weights": load_weights, "dtype": dtype}
+    told |= backbone_arguments(stage.told)
+    models = _hub().models
+    if _is_llama2(stage):
+        # KerasHub converts every Llama to a Llama 3, whose tokenizer is byte-level.
+        kind, config = models.LlamaBackbone, staged_config(stage.told)
+        made: keras.Model = converted_as(kind, str(stage.folder), config, **told)
+        return made
+    return models.Backbone.from_preset(str(stage.folder), **told)
+
+
+def _is_llama2(stage: Stage) -> bool:
+    llama = stage.told["model_type"] == "llama"
+    return llama and is_sentencepiece(stage.tokenizer)
 
 
 def _task_class(backbone: type, causal: bool, stage: Stage) -> Any:
     """The class of the task around a backbone; None: an encoder remains a backbone."""
     models = _hub().models
-    if not causal and not (stage.folder / "modules.json").exists():
+    if not causal and stage.told["model_type"] in LANGUAGE_MODELS:
         return None
     kind = task_class(models.CausalLM if causal else models.TextEmbedder, backbone)
     if kind is None and causal:
-        raise LoadRefused(f"KerasHub has no CausalLM of a {backbone.__name__}.")
+        raise LoadRefused(
+            f"KerasHub has no CausalLM of a {backbone.__name__}. Received: "
+            f"architectures={stage.config.architectures}. Give another checkpoint."
+        )
     return kind
 
 
@@ -130,38 +175,56 @@ def task_class(base: type, backbone: type) -> Any:
     kinds = [kind for kind in known if issubclass(kind, base) and kind.backbone_cls]
     # A class before those that it is derived from: a Llama 3 is a Llama too.
     for own in backbone.__mro__:
-        for kind in kinds:
-            if kind.backbone_cls is own:
-                return kind
+        found = [kind for kind in kinds if kind.backbone_cls is own]
+        if found:  # a Gemma4CausalLM before a Gemma4AssistantCausalLM
+            return min(found, key=lambda kind: len(kind.__name__))
     return None
 
 
-def _around(kind: Any, backbone: keras.Model, preprocessor: Any) -> keras.Model:
+def _around(
+    kind: Any, backbone: keras.Model, preprocessor: Any, told: dict[str, Any]
+) -> keras.Model:
     if kind is None:
         return backbone
-    return kind(backbone=backbone, preprocessor=preprocessor)
+    return kind(backbone=backbone, preprocessor=preprocessor, **told)
 
 
-def _preprocessor(stage: Stage) -> tuple[Any, tuple[str, ...]]:
+def _preprocessor(stage: Stage, kind: Any) -> tuple[Any, tuple[str, ...]]:
     """The preprocessor whose ids are transformers' own, and notes about it."""
-    if stage.tokenizer is None:
+    theirs = stage.tokenizer
+    if theirs is None:
         return None, (_NO_TOKENIZER,)
-    models = _hub().models
-    causal = is_causal(stage.config)
-    base = models.CausalLMPreprocessor if causal else models.TextEmbedderPreprocessor
-    made: Any = base.from_preset(str(stage.folder))
-    tokenizer, theirs = made.tokenizer, stage.tokenizer
+    if kind is None:
+        return None, (_NO_TASK,)
+    made = _converted_preprocessor(stage, kind)
+    tokenizer, causal = made.tokenizer, is_causal(stage.config)
     mend_tokenizer_config(tokenizer)
 
     def encode(text: str) -> list[int]:
         return theirs.encode(text, add_special_tokens=False)
 
+    def own(text: str) -> list[int]:
+        return ids_of(tokenizer, text)
+
     notes: list[str] = []
-    if getattr(tokenizer, "merges", None) is not None:
-        if check_ids(lambda text: ids_of(tokenizer, text), encode):
-            cut_as(tokenizer, plain_backend(theirs))
-            notes.append(OWN_CUT)
-    difference = check_ids(lambda text: ids_of(tokenizer, text), encode)
+    if getattr(tokenizer, "merges", None) is not None and cuts_words(theirs):
+        cut_as(tokenizer, plain_backend(theirs))
+        notes.append(OWN_CUT)
+    texts, others = texts_of(theirs), []
+    if is_sentencepiece(theirs):
+        # SentencePiece puts its space before each text, transformers before some.
+        others = [text for text in texts if text[:1].isspace()]
+        texts = [text for text in texts if text not in others]
+    elif not causal:
+        settle_word_pieces(tokenizer, theirs)
+        others = [text for text in texts if folds_otherwise(text)]
+        texts = [text for text in texts if text not in others]
+        others += RARE
+    difference = check_ids(own, encode, others)
+    notes += [_OTHERS.format(difference=difference)] if difference else []
+    difference = check_ids(own, encode, texts)
+    if not causal:
+        difference = difference or _packed_difference(made, theirs)
     if difference:
         raise LoadRefused(
             f"KerasHub's {type(tokenizer).__name__} makes other token ids than "
@@ -171,13 +234,32 @@ def _preprocessor(stage: Stage) -> tuple[Any, tuple[str, ...]]:
     spelt = [
         token
         for token in dict.fromkeys(theirs.all_special_tokens)
-        if ids_of(tokenizer, f"a {token}b") != encode(f"a {token}b")
+        if own(f"a {token}b") != encode(f"a {token}b")
     ]
     if spelt:
         notes.append(_SPECIAL.format(tokens=", ".join(spelt)))
-    if hasattr(made, "add_start_token"):
+    if causal:
         made.add_start_token = _begins_with_start(theirs)
     return made, tuple(notes)
+
+
+def _converted_preprocessor(stage: Stage, kind: Any) -> Any:
+    if _is_llama2(stage):
+        models = _hub().models
+        tokenizer = models.LlamaTokenizer(str(stage.folder / "tokenizer.model"))
+        return models.LlamaCausalLMPreprocessor(tokenizer)
+    return kind.preprocessor_cls.from_preset(str(stage.folder))
+
+
+def _packed_difference(preprocessor: Any, theirs: Any) -> str:
+    """Where an encoder is given other ids of a text, with those around it."""
+
+    def packed(text: str) -> list[int]:
+        made = {k: np.asarray(v) for k, v in preprocessor(text).items()}
+        ids: list[int] = made["token_ids"][made["padding_mask"].astype(bool)].tolist()
+        return ids
+
+    return check_ids(packed, theirs.encode, TEXTS[:1])
 
 
 def _begins_with_start(tokenizer: Any) -> bool:

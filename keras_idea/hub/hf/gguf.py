@@ -13,6 +13,7 @@ from typing import Any
 from keras_idea.disk import reserve
 from keras_idea.errors import LoadRefused
 from keras_idea.extras import require, require_installed
+from keras_idea.hub.hf.gguf_tokenizer import settled_tokenizer
 from keras_idea.hub.hf.quiet import quiet
 
 _BEGINS = b"GGUF"
@@ -75,6 +76,9 @@ def _dequantized(file: pathlib.Path, changed: int) -> Dequantized:
         with quiet(transformers):
             model = auto.from_pretrained(file.parent, dtype="float32", **told)
             tokenizer = transformers.AutoTokenizer.from_pretrained(file.parent, **told)
+        tokenizer = settled_tokenizer(tokenizer, reader)
+    except LoadRefused:
+        raise
     except Exception as error:
         raise LoadRefused(
             f"transformers cannot read the GGUF file {str(file)!r}: "

@@ -11,13 +11,8 @@ from typing import Any
 
 from keras_idea.errors import LoadRefused
 from keras_idea.extras import require_installed
-from keras_idea.hub.hf.config import (
-    as_dict,
-    check_fixed,
-    check_rotary,
-    read_config,
-    staged_config,
-)
+from keras_idea.hub.hf.config import as_dict, check_config, read_config, staged_config
+from keras_idea.hub.hf.tensors import stage_tensors
 from keras_idea.hub.hf.tokenizer import read_tokenizer, write_tokenizer
 
 #: Files by which a folder is known to be Hugging Face's, and not KerasHub's.
@@ -34,6 +29,7 @@ class Stage:
         config: the `PretrainedConfig`.
         told: dict, all keys of that config.
         tokenizer: transformers' tokenizer, or None.
+        notes: tuple of str, what the user should know of its weights.
     """
 
     source: pathlib.Path
@@ -41,15 +37,29 @@ class Stage:
     config: Any
     told: dict[str, Any]
     tokenizer: Any
+    notes: tuple[str, ...] = ()
+
+    @property
+    def weights(self) -> list[pathlib.Path]:
+        """The files of its weights."""
+        return sorted(self.folder.glob("*.safetensors"))
 
 
 def is_hf_folder(path: str | os.PathLike) -> bool:
-    """Whether `path` is a folder that transformers wrote, and no KerasHub preset."""
+    """Whether `path` is a folder that transformers wrote, and no KerasHub preset.
+
+    Raises:
+        LoadRefused: if its config is no JSON.
+    """
     file = pathlib.Path(path) / CONFIG
     try:
         config = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except OSError:
         return False
+    except ValueError as error:
+        raise LoadRefused(
+            f"{str(file)!r} is damaged, because it is no JSON: {error}. Get it again."
+        ) from error
     return isinstance(config, dict) and "model_type" in config
 
 
@@ -67,22 +77,23 @@ def staged(source: str | os.PathLike) -> Iterator[Stage]:
     given = pathlib.Path(source)
     config = read_config(given)
     told = as_dict(config)
-    check_rotary(told)
-    check_fixed(told)
+    check_config(config)
     tokenizer = read_tokenizer(given)
     with tempfile.TemporaryDirectory(prefix="keras_idea_") as made:
         folder = pathlib.Path(made)
         text = json.dumps(staged_config(told), indent=1, default=str)
         (folder / CONFIG).write_text(text, encoding="utf-8")
-        _link_weights(given, folder)
+        notes = _stage_weights(given, folder, told)
         if tokenizer is not None:
             write_tokenizer(tokenizer, given, folder, told["model_type"])
-        yield Stage(given, folder, config, told, tokenizer)
+        yield Stage(given, folder, config, told, tokenizer, notes)
 
 
-def _link_weights(given: pathlib.Path, folder: pathlib.Path) -> None:
+def _stage_weights(
+    given: pathlib.Path, folder: pathlib.Path, told: dict[str, Any]
+) -> tuple[str, ...]:
     files = [*given.glob("*.safetensors"), *given.glob("*.safetensors.index.json")]
-    if not files:
+    if not any(file.suffix == ".safetensors" for file in files):
         raise LoadRefused(
             f"No weights in {str(given)!r}: there is no *.safetensors file. Load it "
             "with transformers, and save it with `model.save_pretrained(folder)`."
@@ -92,3 +103,4 @@ def _link_weights(given: pathlib.Path, folder: pathlib.Path) -> None:
     pooling = given / "1_Pooling"
     if pooling.is_dir():
         os.symlink(pooling.resolve(), folder / pooling.name)
+    return stage_tensors(folder, told)

@@ -70,7 +70,7 @@ def write_tokenizer(
     if backend is None:  # of Python code alone
         return
     spec = json.loads(backend.to_str())
-    if model_type == "llama":
+    if model_type == "llama" and not spec["model"].get("byte_fallback"):
         _add_demanded(spec["model"]["vocab"], spec["added_tokens"])
     (folder / "tokenizer.json").write_text(json.dumps(spec), encoding="utf-8")
     settings = folder / "tokenizer_config.json"
@@ -90,8 +90,26 @@ def write_tokenizer(
         _write_if_absent(folder / "merges.txt", f"#version: 0.2\n{merges}\n")
     elif model["type"] == "BPE" and model.get("byte_fallback"):
         path = folder / "tokenizer.model"
-        if not path.exists():
-            path.write_bytes(sentencepiece_model(spec))
+        path.unlink(missing_ok=True)
+        first = tokenizer.tokenize("x")[0]
+        path.write_bytes(sentencepiece_model(spec, first.startswith(_SPACE)))
+
+
+def is_sentencepiece(tokenizer: Any) -> bool:
+    """Whether a tokenizer of transformers is of SentencePiece's kind."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        return tokenizer is not None
+    return bool(json.loads(backend.to_str())["model"].get("byte_fallback"))
+
+
+def cuts_words(tokenizer: Any) -> bool:
+    """Whether a byte-level tokenizer cuts a text before it merges, by `tokenizers`."""
+    spec = json.loads(tokenizer.backend_tokenizer.to_str())
+    cut = spec.get("pre_tokenizer")
+    whole = {"type": "ByteLevel", "use_regex": False, "add_prefix_space": False}
+    plain = cut is not None and whole.items() <= cut.items()
+    return not plain or spec.get("normalizer") is not None
 
 
 def _write_if_absent(path: pathlib.Path, text: str) -> None:
@@ -118,8 +136,11 @@ def _lowers(spec: Mapping[str, Any]) -> bool:
     return '"lowercase": true' in json.dumps(spec.get("normalizer"))
 
 
-def sentencepiece_model(spec: Mapping[str, Any]) -> bytes:
-    """A SentencePiece model, serialized, of a `tokenizer.json` of BPE with bytes."""
+def sentencepiece_model(spec: Mapping[str, Any], prefixed: bool) -> bytes:
+    """A SentencePiece model, serialized, of a `tokenizer.json` of BPE with bytes.
+
+    `prefixed`: whether a space is put before a text.
+    """
     proto = importlib.import_module("sentencepiece.sentencepiece_model_pb2")
     model, kinds = proto.ModelProto(), proto.ModelProto.SentencePiece
     bpe = spec["model"]
@@ -144,7 +165,6 @@ def sentencepiece_model(spec: Mapping[str, Any]) -> bytes:
         model.trainer_spec.unk_id = ids[unknown]
         model.trainer_spec.unk_piece = unknown
     model.normalizer_spec.name = "identity"
-    prefixed = f'"prepend": "{_SPACE}"' in json.dumps(spec, ensure_ascii=False)
     model.normalizer_spec.add_dummy_prefix = prefixed
     model.normalizer_spec.escape_whitespaces = True
     model.normalizer_spec.remove_extra_whitespaces = False
@@ -164,6 +184,22 @@ def plain_backend(tokenizer: Any) -> Any:
     spec = json.loads(backend.to_str())
     spec.update(post_processor=None, truncation=None, padding=None)
     return tokenizers.Tokenizer.from_str(json.dumps(spec))
+
+
+def settle_word_pieces(tokenizer: Any, theirs: Any) -> None:
+    """Makes a KerasHub WordPiece tokenizer fold a text as transformers' does.
+
+    Its converter leaves accents, and spells out the special tokens in a text.
+    """
+    spec = json.loads(theirs.backend_tokenizer.to_str())
+    if spec["model"]["type"] != "WordPiece":
+        return
+    told = spec.get("normalizer") or {}
+    tokenizer.lowercase = bool(told.get("lowercase"))
+    accents = told.get("strip_accents")
+    tokenizer.strip_accents = tokenizer.lowercase if accents is None else accents
+    tokenizer.split_on_cjk = bool(told.get("handle_chinese_chars", True))
+    tokenizer.special_tokens_in_strings = True
 
 
 def cut_as(tokenizer: Any, backend: Any) -> None:

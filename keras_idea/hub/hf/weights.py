@@ -22,16 +22,21 @@ _MISTRAL = {
     "feedforward_intermediate_dense/kernel": ("mlp.up_proj", True),
     "feedforward_output_dense/kernel": ("mlp.down_proj", True),
 }
-# KerasHub's Qwen 3 normalizes queries and keys with it, whatever the config says.
-_QWEN3_EPSILON = 1e-5
+# KerasHub normalizes queries and keys with it, whatever the config says.
+_QK_EPSILON = {"qwen3": 1e-5, "qwen3_moe": 1e-6}
 
 
 def mend_weights(backbone: Any, told: Mapping[str, Any], folder: pathlib.Path) -> None:
     """Assigns what KerasHub's converter rounds or scales wrongly."""
-    if told["model_type"] == "mistral":
+    kind = told["model_type"]
+    if kind == "mistral":
         _unrounded(backbone, folder)
-    if told["model_type"] == "qwen3":
-        _scale_queries_and_keys(backbone, told["rms_norm_eps"])
+    if kind in _QK_EPSILON:
+        _scale_queries_and_keys(backbone, told["rms_norm_eps"], _QK_EPSILON[kind])
+    if kind in ("gemma2", "gemma3_text"):
+        _scale_queries(backbone, told["head_dim"] / told["query_pre_attn_scalar"])
+    if kind == "roberta":
+        _add_segment(backbone, folder)
 
 
 def _unrounded(backbone: Any, folder: pathlib.Path) -> None:
@@ -63,7 +68,7 @@ def _tensors(folder: pathlib.Path) -> Iterator[tuple[str, Any]]:
             yield name, lambda opened=opened, name=name: opened.get_tensor(name)
 
 
-def _scale_queries_and_keys(backbone: Any, epsilon: float) -> None:
+def _scale_queries_and_keys(backbone: Any, epsilon: float, fixed: float) -> None:
     r"""Makes KerasHub's fixed epsilon act as the checkpoint's own.
 
     $c x / \sqrt{c^2 m + \epsilon'} = x / \sqrt{m + \epsilon}$ for
@@ -74,7 +79,38 @@ def _scale_queries_and_keys(backbone: Any, epsilon: float) -> None:
             f"`rms_norm_eps` must be positive. Received: rms_norm_eps={epsilon}. "
             "Correct the config."
         )
-    factor = math.sqrt(_QWEN3_EPSILON / epsilon)
+    factor = math.sqrt(fixed / epsilon)
     for variable in backbone.variables:
         if variable.path.endswith(("attention/query/kernel", "attention/key/kernel")):
             variable.assign(keras.ops.multiply(variable.value, factor))
+
+
+def _scale_queries(backbone: Any, share: float) -> None:
+    r"""Makes KerasHub's division by the root of a head's size the checkpoint's own.
+
+    $c q / \sqrt{d} = q / \sqrt{s}$ for $c = \sqrt{d / s}$: the queries' kernels are
+    scaled, or the norm behind them, which multiplies by $1 + w$.
+    """
+    if share == 1:
+        return
+    factor, paths = math.sqrt(share), {v.path: v for v in backbone.variables}
+    for path, variable in paths.items():
+        norm = path.replace("query/kernel", "query_norm/scale")
+        if not path.endswith("attention/query/kernel"):
+            continue
+        if norm in paths:
+            paths[norm].assign(factor * (1 + paths[norm].value) - 1)
+        else:
+            variable.assign(factor * variable.value)
+
+
+def _add_segment(backbone: Any, folder: pathlib.Path) -> None:
+    """Adds a RoBERTa's embedding of the first segment, which the converter leaves out.
+
+    KerasHub's has no segments, so it goes to every position.
+    """
+    name = "roberta.embeddings.token_type_embeddings.weight"
+    added = np.asarray(dict(_tensors(folder))[name]()[0], "float32")
+    for variable in backbone.variables:
+        if variable.path.endswith("position_embedding/embeddings"):
+            variable.assign_add(added)

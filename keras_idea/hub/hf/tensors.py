@@ -1,0 +1,105 @@
+"""Weights of encoders under the names that KerasHub 0.32 looks for.
+
+A safetensors file is the size of a header in 8 bytes, the header in JSON, and the
+numbers, whose places the header tells from its own end on.
+"""
+
+import json
+import math
+import pathlib
+import shutil
+from collections.abc import Mapping
+from typing import Any
+
+from keras_idea.disk import reserve
+from keras_idea.errors import LoadRefused
+
+_INDEX = "model.safetensors.index.json"
+# KerasHub's converters demand the prefix that a model with a head has, and that a bare
+# encoder of transformers has not.
+_PREFIXES = {"roberta": "roberta.", "distilbert": "distilbert.", "albert": "albert."}
+# They demand a pooler, which a model with a head for masked words has not.
+_POOLERS = {
+    "bert": ("pooler.dense.weight", "pooler.dense.bias"),
+    "albert": ("albert.pooler.weight", "albert.pooler.bias"),
+}
+_NO_POOLER = "Its file has no pooler: `pooled_output` is always 0."
+
+
+def stage_tensors(folder: pathlib.Path, told: Mapping[str, Any]) -> tuple[str, ...]:
+    """Replaces links to weights by files in which KerasHub finds all it looks for.
+
+    Returns:
+        tuple of str, what the user should know.
+    """
+    kind = told["model_type"]
+    prefix, poolers = _PREFIXES.get(kind, ""), _POOLERS.get(kind, ())
+    files = sorted(folder.glob("*.safetensors"))
+    names = {name for file in files for name in tensor_names(file)}
+    if any(name.startswith(prefix) for name in names):
+        prefix = ""
+    names = {prefix + name for name in names}
+    zeros: dict[str, tuple[int, ...]] = {}
+    if not all(any(name.endswith(end) for name in names) for end in poolers):
+        width = told["hidden_size"]
+        zeros = dict(zip(poolers, [(width, width), (width,)], strict=True))
+    if not prefix and not zeros:
+        return ()
+    places = {}
+    for file in files:
+        last = file is files[-1]
+        for name in _rewrite(file, prefix, zeros if last else {}):
+            places[name] = file.name
+    index = folder / _INDEX
+    if index.exists():
+        index.unlink()
+        index.write_text(json.dumps({"weight_map": places}), encoding="utf-8")
+    return (_NO_POOLER,) if zeros else ()
+
+
+def tensor_names(file: pathlib.Path) -> list[str]:
+    """The names of a file's tensors.
+
+    Raises:
+        LoadRefused: if it is damaged.
+    """
+    import safetensors
+
+    try:
+        with safetensors.safe_open(file, framework="np") as opened:
+            return list(opened.keys())
+    except Exception as error:  # of safetensors, or of the system
+        raise LoadRefused(
+            f"{file.name!r} is no whole safetensors file: {error}. Get it again."
+        ) from error
+
+
+def _header(opened: Any) -> dict[str, Any]:
+    size = int.from_bytes(opened.read(8), "little")
+    header: dict[str, Any] = json.loads(opened.read(size))
+    return header
+
+
+def _rewrite(
+    link: pathlib.Path, prefix: str, zeros: Mapping[str, tuple[int, ...]]
+) -> list[str]:
+    """Makes a file of a link: a prefix before each name, and more tensors, of zeros."""
+    source = link.resolve()
+    link.unlink()
+    reserve(link.parent, source.stat().st_size)
+    with open(source, "rb") as read, open(link, "wb") as write:
+        header = _header(read)
+        header.pop("__metadata__", None)
+        end = max(told["data_offsets"][1] for told in header.values())
+        header = {prefix + name: told for name, told in header.items()}
+        start = end
+        for name, shape in zeros.items():
+            places = [start, start + 4 * math.prod(shape)]
+            header[name] = {"dtype": "F32", "shape": shape, "data_offsets": places}
+            start = places[1]
+        text = json.dumps(header).encode()
+        text += b" " * (-len(text) % 8)
+        write.write(len(text).to_bytes(8, "little") + text)
+        shutil.copyfileobj(read, write)
+        write.write(bytes(start - end))
+    return list(header)

@@ -1,0 +1,59 @@
+"""What KerasHub's byte-level tokenizers keep inside, and what its converters read."""
+
+import json
+
+import numpy as np
+import pytest
+
+from keras_idea.keras_private.hub_tokenizers import (
+    converted_as,
+    keys_read,
+    python_tokenizer,
+    replace_python_tokenizer,
+)
+from keras_idea.keras_private.variables import without_values
+
+keras_hub = pytest.importorskip("keras_hub")
+
+CONFIG = {
+    "model_type": "llama",
+    "vocab_size": 32,
+    "hidden_size": 16,
+    "intermediate_size": 24,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "tie_word_embeddings": False,
+    "rope_theta": 10000.0,
+    "mlp_bias": True,
+}
+
+
+def test_a_byte_level_tokenizer_encodes_by_another():
+    vocabulary = {"a": 0, "b": 1, "ab": 2}
+    tokenizer = keras_hub.tokenizers.BytePairTokenizer(vocabulary, ["a b"])
+    inside = python_tokenizer(tokenizer)
+    assert inside.encode("ab").ids == [2]
+    spec = json.loads(inside.to_str())
+    spec["model"]["merges"] = []
+    replace_python_tokenizer(tokenizer, type(inside).from_str(json.dumps(spec)))
+    assert np.asarray(tokenizer("ab")).tolist() == [0, 1]
+    assert tokenizer.detokenize([0, 1]) == "ab"
+
+
+def test_keys_that_a_converter_reads():
+    read = keys_read(CONFIG)
+    assert {"vocab_size", "tie_word_embeddings", "rope_theta"} <= read
+    assert "mlp_bias" not in read
+    with pytest.raises(ValueError, match="no converter"):
+        keys_read({"model_type": "phi"})
+
+
+def test_a_checkpoint_converted_as_another_class():
+    cls = keras_hub.models.LlamaBackbone
+    with without_values():
+        made = converted_as(
+            cls, "nowhere", CONFIG, load_weights=False, layer_norm_epsilon=0.25
+        )
+    assert type(made) is cls
+    assert made.layer_norm_epsilon == 0.25 and made.intermediate_dim == 24

@@ -1,0 +1,124 @@
+"""Files of released checkpoints: dtypes, shards, more or fewer tensors, damage."""
+
+import numpy as np
+import pytest
+
+import keras_idea as ki
+from keras_idea.hub.loading import load_told
+from tests.product.hub.test_released_models import assert_same
+from tests.support.released_models import ALL, release, rewrite_config
+
+WEIGHTS = "model.safetensors"
+
+
+def tensors_of(folder):
+    import safetensors.torch
+
+    return safetensors.torch.load_file(folder / WEIGHTS)
+
+
+def save(folder, tensors):
+    import safetensors.torch
+
+    safetensors.torch.save_file(tensors, folder / WEIGHTS, {"format": "pt"})
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+# A Mistral's weights are assigned once more, unrounded; a RoBERTa's are added to.
+@pytest.mark.parametrize("name", ["llama", "mistral", "roberta"])
+def test_weights_of_half_precision(name, dtype, tmp_path):
+    import torch
+
+    release(tmp_path, ALL[name])
+    kind = getattr(torch, dtype)
+    save(tmp_path, {k: v.to(kind) for k, v in tensors_of(tmp_path).items()})
+    rewrite_config(tmp_path, dtype=dtype)
+    assert_same(ki.hub.load(tmp_path), tmp_path)
+
+
+@pytest.mark.parametrize("name", ["llama", "mistral", "roberta", "albert masked"])
+def test_sharded_weights(name, tmp_path):
+    """Their names and places are in an index, which may have to be changed too."""
+    release(tmp_path, ALL[name], max_shard_size="4KB")
+    assert len(list(tmp_path.glob("*.safetensors"))) > 2
+    assert_same(ki.hub.load(tmp_path), tmp_path)
+
+
+def test_tensors_that_no_model_has_are_told(tmp_path):
+    import torch
+
+    release(tmp_path, ALL["llama"])
+    more = {f"score.{i}.weight": torch.zeros(2) for i in range(5)}
+    save(tmp_path, tensors_of(tmp_path) | more)
+    loaded = load_told(tmp_path)
+    assert_same(loaded.model, tmp_path)
+    (told,) = [line for line in loaded.lines if "score.0.weight" in line]
+    assert "and 2 more" in told
+
+
+@pytest.mark.parametrize(
+    "name, gone",
+    [
+        ("llama", "model.layers.1.mlp.up_proj.weight"),
+        ("llama", "lm_head.weight"),
+        ("llama tied", "model.embed_tokens.weight"),
+        # KerasHub takes "norm.weight" for any tensor that ends so.
+        ("qwen3", "model.norm.weight"),
+        ("gpt2", "transformer.h.0.ln_1.bias"),
+        ("bert", "embeddings.LayerNorm.bias"),
+        ("roberta", "encoder.layer.2.output.dense.weight"),
+    ],
+)
+def test_weights_that_lack_a_tensor_are_refused(name, gone, tmp_path):
+    release(tmp_path, ALL[name])
+    tensors = tensors_of(tmp_path)
+    del tensors[gone]
+    save(tmp_path, tensors)
+    with pytest.raises(ki.errors.LoadRefused, match=gone.removeprefix("transformer.")):
+        ki.hub.load(tmp_path)
+
+
+DAMAGED = {
+    "cut": lambda file: file.write_bytes(file.read_bytes()[:-1000]),
+    "empty": lambda file: file.write_bytes(b""),
+    "no header": lambda file: file.write_bytes(b"\0" * 64),
+    "another file": lambda file: file.write_text("version https://git-lfs.example"),
+    "missing": lambda file: file.unlink(),
+}
+
+
+@pytest.mark.parametrize("name", ["llama", "roberta"])
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_damaged_weights_are_refused(name, damage, tmp_path):
+    release(tmp_path, ALL[name])
+    DAMAGED[damage](tmp_path / WEIGHTS)
+    with pytest.raises(ki.errors.LoadRefused, match="safetensors"):
+        ki.hub.load(tmp_path)
+
+
+def test_a_damaged_config_is_refused(tmp_path):
+    release(tmp_path, ALL["llama"])
+    (tmp_path / "config.json").write_text('{"model_type": "llama", ')
+    with pytest.raises(ki.errors.LoadRefused, match=r"config\.json"):
+        ki.hub.load(tmp_path)
+
+
+def test_not_a_number_is_refused(tmp_path):
+    release(tmp_path, ALL["llama"])
+    tensors = tensors_of(tmp_path)
+    tensors["model.layers.0.mlp.up_proj.weight"][0, 0] = np.nan
+    save(tmp_path, tensors)
+    with pytest.raises(ki.errors.LoadRefused, match="not finite"):
+        ki.hub.load(tmp_path)
+
+
+def test_a_folder_that_changes_is_compared_again(tmp_path):
+    """A run loads its model more than once, and compares it once."""
+    release(tmp_path, ALL["llama"])
+    ki.hub.load(tmp_path)
+    tensors = tensors_of(tmp_path)
+    tensors["model.norm.weight"] *= 2
+    save(tmp_path, tensors)
+    assert_same(ki.hub.load(tmp_path), tmp_path)
+    rewrite_config(tmp_path, rms_norm_eps=0.5)
+    assert_same(ki.hub.load(tmp_path), tmp_path)
