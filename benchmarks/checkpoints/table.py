@@ -45,11 +45,16 @@ def markdown(cells: dict[str, list[dict]]) -> str:
             lines += ["", f"## {ORIGINS[name]}", "", *_table(found)]
     machines = {
         f"{c['hardware']['cpu']}, {c['hardware']['cores']} cores; {c['date'][:10]}; "
-        f"{c['command'].split()[0]}; keras {c['versions']['keras']}"
+        f"{_versions(c)}"
         for found in cells.values()
         for c in found
     }
     return "\n".join([*lines, "", *(f"- {m}" for m in sorted(machines))]) + "\n"
+
+
+def _versions(cell: dict) -> str:
+    names = ("keras", "tensorflow", "jax", "torch", "optipfair", "torch-pruning")
+    return ", ".join(f"{n} {v}" for n, v in cell["versions"].items() if n in names)
 
 
 def _table(found: list[dict]) -> list[str]:

@@ -80,6 +80,7 @@ def test_the_model_keeps_its_own_sampler(llama3):
     assert llama3.sampler is sampler and llama3.generate_function is function
 
 
+@pytest.mark.daily("torch", why="ten programs on jax")
 def test_a_model_without_a_cache_draws_as_generate():
     keras.utils.set_random_seed(0)
     config = DecoderConfig(
