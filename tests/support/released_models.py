@@ -317,7 +317,12 @@ CAUSAL = {
 REFUSED = {
     "gemma4": Released(
         "Gemma4Text",
-        {**_SIX, "head_dim": 6, "sliding_window": 8},
+        {
+            **_SIX,
+            "head_dim": 6,
+            "sliding_window": 8,
+            "vocab_size_per_layer_input": VOCABULARY,
+        },
         "rope_type='proportional'",
     ),
     "qwen3.5": Released(

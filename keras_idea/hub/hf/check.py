@@ -177,9 +177,9 @@ def _notes_of_weights(stage: Stage, found: Mapping[str, Any]) -> tuple[str, ...]
     lacking += [str(name) for name in found.get("mismatched_keys") or ()]
     if lacking:
         raise LoadRefused(
-            f"Its weights lack {len(lacking)} tensors that its config describes. "
-            f"Received: {str(stage.source)!r}, without {_some(lacking)}. Get the "
-            "checkpoint again, or correct its config."
+            f"Its weights lack {len(lacking)} of the tensors that its config "
+            f"describes. Received: {str(stage.source)!r}, without {_some(lacking)}. "
+            "Get the checkpoint again, or correct its config."
         )
     more = sorted(found["unexpected_keys"])
     return (_MORE.format(names=_some(more)),) if more else ()

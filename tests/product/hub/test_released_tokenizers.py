@@ -186,6 +186,18 @@ def test_a_saved_preset_has_the_same_ids_and_outputs(name, loaded, saved):
         np.testing.assert_array_equal(*map(keras.ops.convert_to_numpy, (a, b)))
 
 
+@pytest.mark.parametrize("name", ["smollm", "llama2"])
+def test_stock_kerashub_loads_a_preset_and_generates(name, loaded, saved):
+    import keras_hub
+
+    stock = keras_hub.models.CausalLM.from_preset(str(saved(name)))
+    tokenizer = loaded(name).model.preprocessor.tokenizer
+    assert ids(stock.preprocessor.tokenizer, "dog") == ids(tokenizer, "dog")
+    stock.compile(sampler="greedy")
+    text = stock.generate("the quick", max_length=20)
+    assert text.startswith("the quick") and len(text) > len("the quick")
+
+
 # Nothing of ours can be imported in this process.
 STRANGER = """
 import json, sys
@@ -201,7 +213,8 @@ print(json.dumps(found))
 """
 
 
-def test_stock_kerashub_loads_the_presets_and_generates(loaded, saved):
+@pytest.mark.nightly(why="a process of its own; the test before loads two of them")
+def test_a_process_without_us_loads_the_presets_and_generates(loaded, saved):
     names = ("smollm", "instruct", "qwen3", "llama2", "mistral")
     presets = {name: str(saved(name)) for name in names}
     command = [sys.executable, "-c", STRANGER, json.dumps(presets)]
