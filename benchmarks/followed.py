@@ -2,15 +2,17 @@
 
 import keras
 import numpy as np
-from recover_checkpoint import NATS
+
+NATS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
 
-def distiller(teacher, model, follows, sample):
+def distiller(teacher, model, follows, sample, block_weight=1.0):
     """A Distiller, not compiled, and its loss of the labels.
 
     `follows`: "teacher" (labels and logits), "features" (the output of each block, no
     labels) or "teacher and features". `sample`: inputs to measure the blocks' outputs
-    on, whose mean squares the losses are divided by if there are logits too.
+    on, whose mean squares the losses are divided by if there are logits too; their sum
+    is multiplied by `block_weight`.
     """
     if follows == "features":
         wide, narrow = teacher.backbone, model.backbone
@@ -26,7 +28,7 @@ def distiller(teacher, model, follows, sample):
             teacher, model, logits, student_loss_weight=0.5
         ), NATS
     wide, narrow = map(_flat, (teacher, model))
-    weights = [1.0, *(1.0 / size for size in _mean_squares(wide, sample))]
+    weights = [1.0, *(block_weight / size for size in _mean_squares(wide, sample))]
     losses = [logits, *_features(narrow)]
     return keras.distillation.Distiller(
         wide, narrow, losses, weights, student_loss_weight=0.5
@@ -41,7 +43,8 @@ def _features(model):
 
 
 def _blocks(model):
-    return [layer.name for layer in model.layers if "transformer_layer" in layer.name]
+    kinds = ("transformer_layer", "decoder_block")
+    return [layer.name for layer in model.layers if layer.name.startswith(kinds)]
 
 
 def _flat(task):

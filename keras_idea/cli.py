@@ -139,12 +139,11 @@ def _export(options: argparse.Namespace) -> None:
 def _import(options: argparse.Namespace) -> None:
     from keras_idea.export.preset import PRESET, export_preset
     from keras_idea.export.target import check_target
-    from keras_idea.hub.loading import load_told
+    from keras_idea.hub import load
 
     check_target(options.preset, PRESET, options.overwrite)
-    loaded = load_told(options.source, "float32")
-    print("\n".join(loaded.lines), flush=True)
-    print(export_preset(loaded.model, options.preset, options.overwrite))
+    model = load(options.source, "float32")
+    print(export_preset(model, options.preset, options.overwrite))
 
 
 def _evaluate(options: argparse.Namespace) -> None:

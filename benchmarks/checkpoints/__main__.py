@@ -5,7 +5,7 @@
 
 SOURCE is what `keras_idea.hub.load` takes. Each cell is a file of --folder, with the
 machine it ran on; what is there is not computed again. `--table` writes
-benchmarks/results/checkpoints.json and .md of all cells.
+benchmarks/results/checkpoints.md of all cells.
 """
 
 import argparse

@@ -1,20 +1,20 @@
 """A cell of the study: one way to make a checkpoint smaller, and what it costs."""
 
 import dataclasses
-import math
+import functools
 from collections.abc import Callable
 
 import keras
-import numpy as np
 
 import keras_idea as ki
-from benchmarks.checkpoints.follow import follower
 from benchmarks.checkpoints.texts import HELD_OUT, WINDOW, Texts
+from benchmarks.followed import NATS, distiller
+from keras_idea.evaluation import TokenScorer, perplexity
+from keras_idea.hub.inputs import text_inputs, token_inputs
 
 SHARES = (0.8, 0.67, 0.5)
 LENGTH, BATCH = 128, 4  # of a training step
 CALIBRATION = 128  # rows of LENGTH tokens: 16 thousand
-NATS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 #: Arm -> whether it has a teacher, and block outputs.
 ARMS = {
     "gradual": (True, True),
@@ -88,24 +88,14 @@ def carry_out(cell: Cell, load: Callable, texts: Texts) -> dict:
 
 def judge(model, texts: Texts, name: str) -> float:
     """Nats per token of a held-out text, in windows of `WINDOW`, stride `WINDOW`."""
-    rows = texts.windows(name)
-    logs = [
-        float(np.mean(_losses(model, rows[i : i + BATCH])))
-        for i in range(0, len(rows), BATCH)
-    ]
-    return math.fsum(logs) / len(logs)
-
-
-def _losses(model, rows):
-    logits = keras.Model.predict_on_batch(model, inputs(rows[:, :-1])).astype("float64")
-    logits -= logits.max(-1, keepdims=True)
-    chosen = np.take_along_axis(logits, rows[:, 1:, None], -1)[..., 0]
-    return np.log(np.exp(logits).sum(-1)) - chosen
+    scorer = TokenScorer(model, WINDOW, functools.partial(token_inputs, model))
+    found = perplexity(scorer, texts.judged(name), stride=WINDOW)
+    return found.nats / found.tokens
 
 
 def inputs(ids):
     """Token ids as a KerasHub model takes them."""
-    return {"token_ids": ids, "padding_mask": np.ones_like(ids)}
+    return text_inputs(("token_ids", "padding_mask"), ids)
 
 
 def _width(model, share):
@@ -149,9 +139,11 @@ def _fit(model, cell, texts, steps, peak, *callbacks, teacher=None):
     rows = texts.rows(steps * BATCH, LENGTH, seed=cell.seed + 1)
     fitted, (logits, features) = model, ARMS.get(cell.how, (False, False))
     if logits:
-        sample = inputs(rows[:BATCH, :-1])
-        fitted = follower(teacher(), model, features, sample)
-        fitted.compile(optimizer, NATS)
+        follows = "teacher and features" if features else "teacher"
+        sample, blocks = inputs(rows[:BATCH, :-1]), model.backbone.num_layers
+        # The mean over the blocks, however many there are.
+        fitted, loss = distiller(teacher(), model, follows, sample, 1.0 / blocks)
+        fitted.compile(optimizer, loss)
     batches = (rows[i : i + BATCH] for i in range(0, len(rows), BATCH))
     keras.Model.fit(
         fitted,
@@ -161,6 +153,3 @@ def _fit(model, cell, texts, steps, peak, *callbacks, teacher=None):
         callbacks=list(callbacks),
         verbose=2,
     )
-
-
-__all__ = ["ARMS", "Cell", "WINDOW", "carry_out", "recovered", "untrained"]

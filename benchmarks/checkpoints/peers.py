@@ -18,7 +18,7 @@ import transformers
 
 from benchmarks import record
 from benchmarks.checkpoints.cells import CALIBRATION, LENGTH, SHARES
-from benchmarks.checkpoints.texts import HELD_OUT, read_with
+from benchmarks.checkpoints.texts import HELD_OUT, WINDOW, read_with
 
 
 def main() -> None:
@@ -56,7 +56,7 @@ def main() -> None:
                 prune(model, width, torch.tensor(rows[:, :-1].astype("int64")))
             found = {"share": share, "how": how, "tokens": 0, "peak": 0.0, "seed": 0}
             found["parameters"] = sum(p.numel() for p in model.parameters())
-            found |= {name: judge(model, texts.windows(name)) for name in HELD_OUT}
+            found |= {name: judge(model, texts.judged(name)) for name in HELD_OUT}
             found |= {"seconds": round(time.monotonic() - began, 1), **facts}
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(found, indent=1) + "\n")
@@ -64,18 +64,19 @@ def main() -> None:
 
 
 @torch.no_grad()
-def judge(model, rows: np.ndarray) -> float:
-    """Nats per token, as `cells.judge`."""
+def judge(model, tokens: np.ndarray) -> float:
+    """Nats per token, as `cells.judge`, in plain torch."""
     model.eval()
     sums = []
-    for start in range(0, len(rows), 4):
-        ids = torch.tensor(rows[start : start + 4].astype("int64"))
+    for start in range(0, len(tokens) - 1, WINDOW):
+        ids = torch.tensor(tokens[None, start : start + WINDOW + 1].astype("int64"))
         logits = model(ids[:, :-1]).logits
-        loss = torch.nn.functional.cross_entropy(
-            logits.flatten(0, 1).double(), ids[:, 1:].flatten()
+        sums.append(
+            torch.nn.functional.cross_entropy(
+                logits[0].double(), ids[0, 1:], reduction="sum"
+            )
         )
-        sums.append(float(loss))
-    return float(np.mean(sums))
+    return float(sum(sums)) / (len(tokens) - 1)
 
 
 def _optipfair(model, width, ids, data=False):

@@ -14,7 +14,7 @@ ORIGINS = {
 
 
 def write(folder: pathlib.Path, results: pathlib.Path) -> None:
-    """Writes checkpoints.md and .json of all cells in a folder."""
+    """Writes checkpoints.md of all cells in a folder, and prints it."""
     cells = {
         name: [
             json.loads(path.read_text())
@@ -22,7 +22,6 @@ def write(folder: pathlib.Path, results: pathlib.Path) -> None:
         ]
         for name in ORIGINS
     }
-    (results / "checkpoints.json").write_text(json.dumps(cells, indent=1) + "\n")
     text = markdown(cells)
     (results / "checkpoints.md").write_text(text, encoding="utf-8")
     print(text)

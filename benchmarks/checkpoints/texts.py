@@ -30,11 +30,9 @@ class Texts:
         starts = rng.integers(0, len(self.train) - length, count)
         return np.stack([self.train[start : start + length + 1] for start in starts])
 
-    def windows(self, name: str) -> np.ndarray:
-        """Rows of `WINDOW + 1` tokens, each beginning with the last's last token."""
-        tokens = self.held_out[name][: JUDGED + 1]
-        starts = range(0, len(tokens) - WINDOW, WINDOW)
-        return np.stack([tokens[start : start + WINDOW + 1] for start in starts])
+    def judged(self, name: str) -> np.ndarray:
+        """The tokens of a held-out text that are judged, and the one before them."""
+        return self.held_out[name][: JUDGED + 1]
 
 
 def read_texts(folder: pathlib.Path, tokenizer) -> Texts:

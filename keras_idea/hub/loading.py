@@ -10,7 +10,8 @@ from typing import Any
 
 import keras
 
-from keras_idea.errors import LoadRefused
+from keras_idea import processes
+from keras_idea.errors import KerasIdeaError, LoadRefused
 from keras_idea.extras import require
 from keras_idea.hub.hf.folder import (
     folder_outline,
@@ -45,13 +46,18 @@ class Loaded:
     lines: tuple[str, ...] = ()
 
 
+# What was said in this process already: a run loads its model more than once.
+_SAID: set[tuple[str, ...]] = {()}
+
+
 def load(source: str | os.PathLike, dtype: str | None = None) -> keras.Model:
     """Loads a released checkpoint as a stock KerasHub model, and checks it.
 
     A Hugging Face folder or a GGUF file is compared with transformers first: logits on
     a few rows of tokens, greedy tokens, and the token ids of texts. What KerasHub 0.32
     loses on the way is corrected where that can be exact. The rest is refused, so that
-    a loaded model computes what the checkpoint does.
+    a loaded model computes what the checkpoint does. How it was compared, and what
+    differs all the same, is printed once per process.
 
     Args:
         source: str or path. One of: a KerasHub preset, as a folder or a handle
@@ -76,20 +82,23 @@ def load(source: str | os.PathLike, dtype: str | None = None) -> keras.Model:
     >>> type(lm).__name__
     'Llama3CausalLM'
     """
-    return load_told(source, dtype).model
+    loaded = load_told(source, dtype)
+    if loaded.lines not in _SAID and processes.is_first():
+        print("\n".join((f"Loaded {source}", *loaded.lines)), flush=True)
+    _SAID.add(loaded.lines)
+    return loaded.model
 
 
 def load_told(source: str | os.PathLike, dtype: str | None = None) -> Loaded:
-    """As `load`, with what is to be said of it."""
-    policy = dtype or keras.config.dtype_policy().name
-    lines: tuple[str, ...] = ()
+    """As `load`, which prints what is to be said."""
     folder = hf_folder(source)
     if folder is None:
         return Loaded(_preset(source, dtype))
+    model, checked = load_folder(folder, dtype or keras.config.dtype_policy().name)
+    lines: tuple[str, ...] = (f"{checked}.", *checked.notes)
     if is_gguf(source):
-        lines = (_GGUF.format(types=dequantized(source).types),)
-    model, checked = load_folder(folder, policy)
-    return Loaded(model, (f"{checked}.", *lines, *checked.notes))
+        lines += (_GGUF.format(types=dequantized(source).types),)
+    return Loaded(model, lines)
 
 
 def outline(source: str | os.PathLike, dtype: Any) -> keras.Model:
@@ -192,7 +201,7 @@ def _known(source: str | os.PathLike) -> Iterator[None]:
         yield
     # From many places: no such folder or handle, no network, files that are damaged.
     except Exception as error:
-        if isinstance(error, LoadRefused):
+        if isinstance(error, KerasIdeaError):
             raise
         reason = " ".join(str(error).split())
         if (pathlib.Path(source) / "config.json").is_file():

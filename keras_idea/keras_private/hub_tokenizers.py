@@ -1,6 +1,7 @@
 """What KerasHub's tokenizers keep inside, and what their converters read (0.32)."""
 
 import inspect
+import types
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,9 +15,14 @@ def python_tokenizer(tokenizer: Any) -> Any:
 def replace_python_tokenizer(tokenizer: Any, other: Any) -> None:
     """Makes a KerasHub `BytePairTokenizer` encode and decode as `other` does.
 
-    In a `tf.data` pipeline it still encodes by its own TensorFlow code.
+    In a `tf.data` pipeline too: there KerasHub has TensorFlow code of its own, which
+    cuts as GPT-2 does, and for Mistral a call of the Python object.
     """
+    from keras_hub.tokenizers import MistralTekkenTokenizer
+
     tokenizer._tokenizer = other
+    in_graph = MistralTekkenTokenizer._tokenize_tf
+    tokenizer._tokenize_tf = types.MethodType(in_graph, tokenizer)
 
 
 class _Read(dict):

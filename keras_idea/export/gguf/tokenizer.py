@@ -9,7 +9,7 @@ from keras_idea.export.gguf.keys import Value
 from keras_idea.export.gguf.released import AS_RELEASED, merges_of, released_name
 from keras_idea.export.result import NO_TOKENIZER
 from keras_idea.extras import require
-from keras_idea.hub.cuts import llama_cpp_name
+from keras_idea.hub.cuts import UNCUT, llama_cpp_name
 from keras_idea.hub.family import NUM_BYTES
 from keras_idea.hub.hf.tokenizer import cuts_as_released
 from keras_idea.hub.inputs import start_token
@@ -18,9 +18,6 @@ from keras_idea.keras_private.hub_tokenizers import python_tokenizer
 
 # llama.cpp's types of tokens, which are SentencePiece's.
 NORMAL, UNKNOWN, CONTROL, UNUSED = 1, 2, 3, 5
-# KerasHub 0.32 merges bytes across words. Of all of llama.cpp's ways to cut text
-# into words, this one alone cuts nothing but numbers.
-_UNCUT = "superbpe"
 # No byte of UTF-8 text: it ends the texts of a model of bytes that has no end.
 _NO_BYTE = 0xFF
 
@@ -91,7 +88,7 @@ def vocabulary_of_bytes(size: int) -> TokenTable:
     tokens, types = _padded(ids, (), size)
     end = NUM_BYTES if size > NUM_BYTES else _NO_BYTE
     settings: dict[str, Value] = {
-        "pre": _UNCUT,
+        "pre": UNCUT,
         "add_bos_token": False,
         "bos_token_id": end,
         "eos_token_id": end,
@@ -119,7 +116,7 @@ def _byte_pairs(tokenizer: Any, size: int) -> TokenTable:
         "gpt2",
         tokens,
         types,
-        {"pre": released or _UNCUT},
+        {"pre": released or UNCUT},
         merges=merges or _no_merges(),
         encode=None if released else tokenizer,
         notes=(AS_RELEASED.format(name=released),) if released else (),

@@ -78,8 +78,7 @@ def check_numbers(backbone: Any, task: Any, stage: Stage, causal: bool) -> Check
         causal: bool, whether it is a language model.
 
     Raises:
-        LoadRefused: if they compute something else; how far off, and the keys of the
-            config that KerasHub did not take over.
+        LoadRefused: if they compute something else; how far off.
     """
     # KerasHub's own activation, so that all else is compared exactly.
     approximated = rules_of(stage.told).approximated

@@ -11,7 +11,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_idea.errors import LoadRefused
+from keras_idea.errors import KerasIdeaError, LoadRefused
 from keras_idea.extras import require
 from keras_idea.hub.hf.check import (
     RARE,
@@ -119,15 +119,15 @@ def folder_preprocessor(source: str | os.PathLike) -> Any:
 
 @contextlib.contextmanager
 def _told(stage: Stage) -> Iterator[None]:
-    """Turns what KerasHub's converters raise into `LoadRefused`."""
+    """Turns what KerasHub or transformers raise into `LoadRefused`."""
     try:
         yield
-    except LoadRefused:
+    except KerasIdeaError:  # which says what to do
         raise
     except Exception as error:
         reason = " ".join(str(error).split())[:400]
         raise LoadRefused(
-            f"KerasHub cannot convert this checkpoint: {type(error).__name__}: "
+            f"It cannot be converted and compared: {type(error).__name__}: "
             f"{reason} Received: {str(stage.source)!r}, model_type="
             f"{stage.told['model_type']!r}. Give another checkpoint; docs/families.md "
             "lists the families that can be loaded."

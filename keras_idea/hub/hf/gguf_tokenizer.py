@@ -8,14 +8,9 @@ import importlib
 from typing import Any
 
 from keras_idea.errors import LoadRefused
+from keras_idea.hub.cuts import pre_tokenizer
 
 _SPACE = "▁"
-# llama.cpp's names of GPT-2's way to cut, which transformers takes where it knows none.
-_AS_GPT2 = frozenset("gpt-2 phi-2 mpt olmo jais".split())
-# GPT-2's way, but each digit is a word.
-_DIGITS = frozenset("smollm starcoder refact command-r codeshell exaone".split())
-# Numbers by groups of three, from the right; nothing else.
-_UNCUT = "superbpe"
 
 
 def settled_tokenizer(tokenizer: Any, reader: Any) -> Any:
@@ -50,18 +45,10 @@ def _told(reader: Any, key: str) -> Any:
 
 
 def _cut(backend: Any, name: str | None) -> None:
-    from tokenizers import Regex
-    from tokenizers import pre_tokenizers as pre
-
-    whole = pre.ByteLevel(add_prefix_space=False, use_regex=False)
-    if name in _DIGITS:
-        words = pre.ByteLevel(add_prefix_space=False, use_regex=True)
-        backend.pre_tokenizer = pre.Sequence([pre.Digits(True), words])
-    elif name == _UNCUT:
-        cuts = [r"\p{N}+", r"(?=(\d{3})+(?!\d))"]
-        splits: list[Any] = [pre.Split(Regex(cut), "isolated") for cut in cuts]
-        backend.pre_tokenizer = pre.Sequence([*splits, whole])
-    elif name not in _AS_GPT2 | _known_to_transformers():
+    known = pre_tokenizer(name)
+    if known is not None:
+        backend.pre_tokenizer = known
+    elif name not in _known_to_transformers():
         raise LoadRefused(
             "It is not known how this GGUF file's tokenizer cuts text into words. "
             f"Received: tokenizer.ggml.pre={name!r}. Give the Hugging Face folder that "

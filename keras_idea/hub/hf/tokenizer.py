@@ -118,10 +118,10 @@ def _write_if_absent(path: pathlib.Path, text: str) -> None:
 
 
 def _add_demanded(vocabulary: dict[str, int], added: list[dict[str, Any]]) -> None:
-    """Adds the tokens that are missing, with ids that no text gets and no model has."""
-    known = {**vocabulary, **{token["content"]: token["id"] for token in added}}
-    for token in sorted(_LLAMA3 - set(known)):
-        vocabulary[token] = max(known.values()) + 1 + len(set(vocabulary) - set(known))
+    """Adds the tokens that are missing, with ids that no text gets."""
+    known = vocabulary | {token["content"]: token["id"] for token in added}
+    missing = enumerate(sorted(_LLAMA3 - set(known)), start=max(known.values()) + 1)
+    vocabulary.update({token: index for index, token in missing})
 
 
 def _by_id(vocabulary: Mapping[str, int]) -> list[str]:

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 
+from keras_idea.hub.inputs import token_inputs
 from keras_idea.layers import GatedFFN
 from keras_idea.models import DecoderConfig, decoder, generate
 from keras_idea.models.writers import CachedWriter, PlainWriter, has_cache, writer_of
@@ -58,7 +59,9 @@ def test_a_text_longer_than_the_window(llama3):
 def test_draws_are_among_the_likeliest(llama3, top_k):
     """And with several of them they are not always the first, nor twice the same."""
     text = np.tile(PROMPT_BP[:1], (12, 1))
-    likeliest = np.array(llama3.predict_on_batch(inputs(text)))[0, -1].argsort()
+    likeliest = np.array(llama3.predict_on_batch(token_inputs(llama3, text)))[
+        0, -1
+    ].argsort()
     writer = CachedWriter(llama3, 8, temperature=2.0, top_k=top_k, seed=1)
     draws = [writer.add(text, 1, piece=5)[:, -1] for _ in range(2)]
     assert set(np.ravel(draws)) <= set(likeliest[-(top_k or VOCABULARY) :])
@@ -66,10 +69,6 @@ def test_draws_are_among_the_likeliest(llama3, top_k):
         assert (draws[0] != draws[1]).any() and len(np.unique(draws)) > 1
     again = CachedWriter(llama3, 8, temperature=2.0, top_k=top_k, seed=1)
     np.testing.assert_array_equal(again.add(text, 1, piece=5)[:, -1], draws[0])
-
-
-def inputs(ids):
-    return {"token_ids": ids, "padding_mask": np.ones_like(ids)}
 
 
 @pytest.mark.daily("torch", why="it compiles for a second")

@@ -41,6 +41,21 @@ def test_a_byte_level_tokenizer_encodes_by_another():
     assert tokenizer.detokenize([0, 1]) == "ab"
 
 
+def test_also_in_a_pipeline_of_tensorflow():
+    """KerasHub's own code there would make one token of "ab"."""
+    tf = pytest.importorskip("tensorflow")
+    vocabulary = {"a": 0, "b": 1, "ab": 2}
+    tokenizer = keras_hub.tokenizers.BytePairTokenizer(vocabulary, ["a b"])
+    texts = tf.data.Dataset.from_tensor_slices(["ab", "b"])
+    assert [x.tolist() for x in texts.map(tokenizer).as_numpy_iterator()] == [[2], [1]]
+    spec = json.loads(python_tokenizer(tokenizer).to_str())
+    spec["model"]["merges"] = []
+    inside = type(python_tokenizer(tokenizer))
+    replace_python_tokenizer(tokenizer, inside.from_str(json.dumps(spec)))
+    found = [x.tolist() for x in texts.map(tokenizer).as_numpy_iterator()]
+    assert found == [[0, 1], [1]]
+
+
 def test_keys_that_a_converter_reads():
     read = keys_read(CONFIG)
     assert {"vocab_size", "tie_word_embeddings", "rope_theta"} <= read

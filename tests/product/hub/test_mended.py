@@ -19,7 +19,8 @@ from tests.product.hub.test_released_models import ids_of, outputs
 from tests.product.hub.test_released_tokenizers import save
 from tests.support import released_tokenizers as made
 from tests.support.hub_models import tiny_backbone
-from tests.support.released_models import ALL, release, rewrite_config, theirs
+from tests.support.released_models import release, rewrite_config, theirs
+from tests.support.released_rows import ALL
 
 
 def raw(folder):

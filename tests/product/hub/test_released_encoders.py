@@ -10,7 +10,8 @@ from keras_idea.hub.loading import load_told
 from tests.product.hub.test_released_models import ids_of
 from tests.product.hub.test_released_tokenizers import save
 from tests.support import released_tokenizers as made
-from tests.support.released_models import ALL, LENGTH, release, rewrite_config, theirs
+from tests.support.released_models import release, rewrite_config, theirs
+from tests.support.released_rows import ALL, LENGTH
 
 TANH = {"hidden_act": "gelu_pytorch_tanh"}
 POOLINGS = {

@@ -6,7 +6,8 @@ import pytest
 import keras_idea as ki
 from keras_idea.hub.loading import load_told
 from tests.product.hub.test_released_models import assert_same
-from tests.support.released_models import ALL, release, rewrite_config
+from tests.support.released_models import release, rewrite_config
+from tests.support.released_rows import ALL
 
 WEIGHTS = "model.safetensors"
 
@@ -122,3 +123,12 @@ def test_a_folder_that_changes_is_compared_again(tmp_path):
     assert_same(ki.hub.load(tmp_path), tmp_path)
     rewrite_config(tmp_path, rms_norm_eps=0.5)
     assert_same(ki.hub.load(tmp_path), tmp_path)
+
+
+def test_how_it_was_compared_is_printed_once(tmp_path, capsys):
+    release(tmp_path, ALL["llama"])
+    for _ in range(2):
+        ki.hub.load(tmp_path)
+    printed = capsys.readouterr().out
+    assert printed.count(f"Loaded {tmp_path}\nCompared with transformers") == 1
+    assert "It has no tokenizer." in printed

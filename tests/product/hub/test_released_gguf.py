@@ -72,3 +72,19 @@ def test_a_damaged_file_is_refused(damage, written, tmp_path):
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(ki.errors.LoadRefused, match=r"absent\.gguf"):
         ki.hub.load(tmp_path / "absent.gguf")
+
+
+def test_what_came_from_a_file_goes_into_one(written, tmp_path):
+    """Its way to cut text is known by name in both directions."""
+    loaded, again = ki.hub.load(written[1]), tmp_path / "again.gguf"
+    export_gguf(loaded, again)
+    text = "again, 'again' 1234567 and 3.14"
+    first, second = (
+        np.asarray(lm.preprocessor.tokenizer(text)).tolist()
+        for lm in (loaded, ki.hub.load(again))
+    )
+    assert first == second
+    ids_BT = np.random.default_rng(6).integers(0, 290, (1, 16), dtype="int32")
+    np.testing.assert_allclose(
+        theirs(again, ids_BT), theirs(written[1], ids_BT), atol=1e-6
+    )

@@ -9,14 +9,8 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from tests.support.released_models import (
-    ALL,
-    LENGTH,
-    VOCABULARY,
-    release,
-    rewrite_config,
-    theirs,
-)
+from tests.support.released_models import release, rewrite_config, theirs
+from tests.support.released_rows import ALL, LENGTH, VOCABULARY
 
 EXACT = [name for name, row in ALL.items() if not row.lost]
 LOST = [name for name, row in ALL.items() if row.lost]

@@ -13,7 +13,8 @@ import pytest
 import keras_idea as ki
 from keras_idea.hub.loading import load_told
 from tests.support import released_tokenizers as made
-from tests.support.released_models import ALL, release
+from tests.support.released_models import release
+from tests.support.released_rows import ALL
 
 # Not those that `hub.load` compares on.
 PLAIN = (

@@ -11,7 +11,8 @@ from keras_idea.runs.config import parse_config
 from keras_idea.runs.models.hub_source import source_of_preset
 from keras_idea.runs.models.outlines import outlines
 from tests.support.hub_models import MIXTURES, MODELS, tiny_lm
-from tests.support.released_models import ALL, release
+from tests.support.released_models import release
+from tests.support.released_rows import ALL
 
 ROWS = {
     name: row
