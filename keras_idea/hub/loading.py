@@ -46,8 +46,8 @@ class Loaded:
     lines: tuple[str, ...] = ()
 
 
-# What was said in this process already: a run loads its model more than once.
-_SAID: set[tuple[str, ...]] = {()}
+# Sources and what was said of them: a run loads its model more than once.
+_SAID: set[tuple[str, tuple[str, ...]]] = set()
 
 
 def load(source: str | os.PathLike, dtype: str | None = None) -> keras.Model:
@@ -83,9 +83,10 @@ def load(source: str | os.PathLike, dtype: str | None = None) -> keras.Model:
     'Llama3CausalLM'
     """
     loaded = load_told(source, dtype)
-    if loaded.lines not in _SAID and processes.is_first():
+    said = (str(source), loaded.lines)
+    if loaded.lines and said not in _SAID and processes.is_first():
         print("\n".join((f"Loaded {source}", *loaded.lines)), flush=True)
-    _SAID.add(loaded.lines)
+    _SAID.add(said)
     return loaded.model
 
 

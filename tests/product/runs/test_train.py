@@ -26,12 +26,7 @@ each = pytest.mark.daily("jax", "torch", why="a whole run; tensorflow takes 48 s
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """The folder of one tiny run, made through the command line."""
-    folder = tmp_path_factory.mktemp("run")
-    write_inputs(folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        assert main(["train", "tiny.toml"]) == 0
-    return folder / "runs" / "tiny"
+    return run_in(tmp_path_factory.mktemp("run"), CONFIG)[0]
 
 
 def validation_bits(model, folder):
