@@ -18,6 +18,7 @@ FOLDER = pathlib.Path("runs/released")
 CONFIG = pathlib.Path(__file__).with_suffix(".toml")
 FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 PROMPT = "The capital of France is"
+CONTEXT = 8192  # tokens, as `import` prints
 
 
 def main() -> None:
@@ -36,7 +37,8 @@ def main() -> None:
         command("plan", told.config)
         command("train", told.config)
     if not gguf.exists():
-        command("export", run, "--gguf", gguf, "--gguf-dtype", "q8_0")
+        quantized = ("--gguf-dtype", "q8_0", "--length", CONTEXT)
+        command("export", run, "--gguf", gguf, *quantized)
     narrow = run / "preset"
     texts = {
         name: written(path) for name, path in (("before", preset), ("after", narrow))

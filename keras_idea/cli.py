@@ -106,7 +106,7 @@ def _export(options: argparse.Namespace) -> None:
     from keras_idea.export.onnx_file import ONNX
     from keras_idea.export.preset import PRESET
     from keras_idea.export.target import check_target
-    from keras_idea.runs.judge.judged import trained_length
+    from keras_idea.runs.judge.judged import served_length
 
     if options.length is not None and (options.onnx or options.gguf) is None:
         raise ExportRefused("`--length` is for --onnx and --gguf. Delete `--length`.")
@@ -129,7 +129,7 @@ def _export(options: argparse.Namespace) -> None:
         export = export_hf(model, options.hf, options.overwrite)
     elif options.gguf is not None:
         dtype = options.gguf_dtype or "float32"
-        length = options.length or trained_length(options.run)
+        length = options.length or served_length(options.run)
         export = export_gguf(model, options.gguf, dtype, options.overwrite, length)
     else:
         export = export_onnx(model, options.onnx, options.overwrite, options.length)

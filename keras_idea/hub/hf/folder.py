@@ -57,6 +57,17 @@ _SPECIAL = (
     "out, or makes other ids of the text after them."
 )
 
+_START = (
+    "KerasHub's `generate` puts {token} before each prompt, transformers does not. To "
+    "leave it out: `lm.preprocessor.build(None)`, then "
+    "`lm.preprocessor.packer.start_value = None`."
+)
+
+_CONTEXT = (
+    "Its context is {length:,} tokens, which KerasHub does not keep: for a GGUF file, "
+    "set it with `--length`."
+)
+
 
 # What was compared in this process already: a run loads its model more than once.
 _AGREED: dict[tuple, Checked] = {}
@@ -86,6 +97,7 @@ def load_folder(
             preprocessor, notes = _preprocessor(stage, kind)
             options, told = ({}, ()) if causal else embedder_options(stage, kind)
             model = _around(kind, backbone, preprocessor, options)
+            told += _context(stage, backbone, causal)
             known = _state(stage.source)
             if known not in _AGREED:
                 _AGREED[known] = check_numbers(backbone, model, stage, causal)
@@ -240,7 +252,18 @@ def _preprocessor(stage: Stage, kind: Any) -> tuple[Any, tuple[str, ...]]:
         notes.append(_SPECIAL.format(tokens=", ".join(spelt)))
     if causal:
         made.add_start_token = _begins_with_start(theirs)
+        prompt = np.asarray(made.generate_preprocess("x", 16)["token_ids"])
+        if not made.add_start_token and prompt[0] != encode("x")[0]:
+            notes.append(_START.format(token=made.tokenizer.start_token))
     return made, tuple(notes)
+
+
+def _context(stage: Stage, backbone: keras.Model, causal: bool) -> tuple[str, ...]:
+    """A note about the most positions, if the backbone does not have them."""
+    length = stage.told.get("max_position_embeddings")
+    if not causal or not length or getattr(backbone, "max_sequence_length", None):
+        return ()
+    return (_CONTEXT.format(length=length),)
 
 
 def _converted_preprocessor(stage: Stage, kind: Any) -> Any:

@@ -17,7 +17,7 @@ from keras_idea.evaluation import TokenScorer
 from keras_idea.export.load import load_run, reads_bytes
 from keras_idea.hub.family import NUM_BYTES
 from keras_idea.hub.inputs import start_token, token_inputs
-from keras_idea.runs.config import load_config
+from keras_idea.runs.config import RunConfig, load_config
 
 #: What to do about a preset that was saved without its tokenizer.
 ADD_TOKENIZER = (
@@ -102,10 +102,23 @@ def trained_length(path: str | os.PathLike) -> int | None:
 
     None: it is none, or one of another version.
     """
+    config = _config_of(path)
+    return None if config is None else config.model.sequence_length
+
+
+def served_length(path: str | os.PathLike) -> int | None:
+    """As `trained_length`; None of a checkpoint's run too: that was trained longer."""
+    config = _config_of(path)
+    if config is None or config.model.preset is not None:
+        return None
+    return config.model.sequence_length
+
+
+def _config_of(path: str | os.PathLike) -> RunConfig | None:
     config = pathlib.Path(path) / "config.toml"
     if not config.is_file():
         return None
     try:
-        return load_config(config).model.sequence_length
+        return load_config(config)
     except ConfigError:
         return None  # the caller can say --length

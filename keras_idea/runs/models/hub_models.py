@@ -41,13 +41,13 @@ def hub_models(config: RunConfig, text: RawText) -> RunModels:
         preprocessor = _preprocessor(shape, shape.hub, text)
         size = preprocessor.tokenizer.vocabulary_size()
         source = source_of_family(shape, shape.hub, size, dtype)
+        preprocessor.sequence_length = shape.sequence_length
     else:
         source = source_of_preset(shape, dtype)
         with loading(shape.preset):
             preprocessor = preprocessor_of(str(shape.preset))
             if preprocessor is None:
                 raise ArgumentError("It has no tokenizer.")
-    preprocessor.sequence_length = shape.sequence_length
     vocabulary = tokenizer_vocabulary(preprocessor.tokenizer)
 
     if isinstance(text, ChatText):

@@ -5,9 +5,11 @@ import pytest
 
 import keras_idea as ki
 from keras_idea.hub.loading import load_told
+from keras_idea.runs.judge.judged import served_length
 from tests.product.hub.test_released_models import assert_same
 from tests.support.released_models import release, rewrite_config
 from tests.support.released_rows import ALL
+from tests.support.tiny_run import CONFIG, with_hub
 
 WEIGHTS = "model.safetensors"
 
@@ -132,3 +134,14 @@ def test_how_it_was_compared_is_printed_once(tmp_path, capsys):
     printed = capsys.readouterr().out
     assert printed.count(f"Loaded {tmp_path}\nCompared with transformers") == 1
     assert "It has no tokenizer." in printed
+
+
+def test_the_context_is_told_which_kerashub_does_not_keep(tmp_path):
+    """And a checkpoint's run does not bound what is served, one from nothing does."""
+    release(tmp_path, ALL["llama"])
+    rewrite_config(tmp_path, max_position_embeddings=4096)
+    [told] = [n for n in load_told(tmp_path).lines if "context" in n]
+    assert "4,096 tokens" in told and "--length" in told
+    for key, length in (("preset = 'x'", None), ("hub = 'llama3'", 16)):
+        (tmp_path / "config.toml").write_text(with_hub(CONFIG, key))
+        assert served_length(tmp_path) == length

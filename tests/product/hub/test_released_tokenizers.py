@@ -227,3 +227,27 @@ def test_a_process_without_us_loads_the_presets_and_generates(loaded, saved):
         received, text = found[name]
         assert received == ids(model.preprocessor.tokenizer, "dog")
         assert text.startswith("the quick") and len(text) > len("the quick")
+
+
+@pytest.mark.parametrize("name", CUT)
+def test_a_start_token_that_generate_alone_puts(name, loaded, released):
+    """Before a prompt, where transformers puts none; and how to leave it out."""
+    import transformers
+
+    model, lines = loaded(name).model, loaded(name).lines
+    theirs = transformers.AutoTokenizer.from_pretrained(released(name)).encode("the")
+    preprocessor = model.preprocessor
+
+    def ids():
+        made = preprocessor.generate_preprocess("the", 16)
+        ids, mask = (np.asarray(made[n]) for n in ("token_ids", "padding_mask"))
+        return ids[mask.astype(bool)].tolist()
+
+    told = any("`generate` puts" in line for line in lines)
+    assert told == (ids() != theirs)
+    if told:
+        assert name in ("gpt2", "instruct", "smollm")
+        start = preprocessor.packer.start_value
+        preprocessor.packer.start_value = None
+        assert ids() == theirs
+        preprocessor.packer.start_value = start
