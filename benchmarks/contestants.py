@@ -4,6 +4,7 @@ Not run by itself; see step_cost.py.
 """
 
 import dataclasses
+import functools
 
 import keras
 import numpy as np
@@ -65,6 +66,19 @@ SHAPES = {
     "small": Shape(64, 2, 4, 512, 192, 64, 32, steps=160, steps_per_turn=4),
     "large": Shape(256, 4, 4, 2048, 768, 64, 8, steps=48, steps_per_turn=3),
     "medium": Shape(128, 4, 4, 1024, 384, 128, 16, steps=48, steps_per_turn=3),
+    # Of SmolLM2-135M, for `--model smollm2`.
+    "smollm2": Shape(
+        576,
+        30,
+        9,
+        1536,
+        1024,
+        128,
+        4,
+        steps=24,
+        steps_per_turn=2,
+        vocabulary_size=49152,
+    ),
     # For memory: the parameters weigh more than the activations, as at scale.
     "parameters": Shape(512, 4, 8, 8192, 3072, 32, 4, steps=24, steps_per_turn=2),
     # For a GPU: the paper's models whole, as wide as they begin.
@@ -125,7 +139,7 @@ def make_decoder(shape, hidden_dim, prunable):
     return decoder(config, ffn=ffn, dtype=shape.dtype)
 
 
-def make_llama3(shape, hidden_dim, prunable):
+def make_llama3(shape, hidden_dim, prunable, num_key_value_heads=None, tied=False):
     """KerasHub's Llama3: the same stock model, prunable or not."""
     import keras_hub
 
@@ -133,9 +147,10 @@ def make_llama3(shape, hidden_dim, prunable):
         vocabulary_size=shape.vocabulary_size,
         num_layers=shape.num_layers,
         num_query_heads=shape.num_heads,
-        num_key_value_heads=shape.num_heads,
+        num_key_value_heads=num_key_value_heads or shape.num_heads,
         hidden_dim=shape.model_dim,
         intermediate_dim=hidden_dim,
+        tie_word_embeddings=tied,
         dtype=shape.dtype,
     )
     task = keras_hub.models.Llama3CausalLM(backbone=backbone, preprocessor=None)
@@ -155,7 +170,13 @@ def make_ffns(shape, hidden_dim, prunable):
     return keras.Model(ids, logits)
 
 
-MODELS = {"decoder": make_decoder, "llama3": make_llama3, "ffns": make_ffns}
+MODELS = {
+    "decoder": make_decoder,
+    "llama3": make_llama3,
+    # With random weights, which cost as much as the released ones.
+    "smollm2": functools.partial(make_llama3, num_key_value_heads=3, tied=True),
+    "ffns": make_ffns,
+}
 
 
 def make_model(kind, shape, hidden_dim, prunable, jit_compile="auto"):

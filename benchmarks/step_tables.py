@@ -31,7 +31,8 @@ def ratio_row(what, ratio, aim):
 
 
 def step_table(name, shape, timed):
-    rows = [ratio_row(w, timed["ratios"][w], aim) for w, _, _, aim in STEP_RATIOS]
+    found = timed["ratios"]
+    rows = [ratio_row(w, found[w], aim) for w, _, _, aim in STEP_RATIOS if w in found]
     typical = {
         name: 1000 * statistics.median(seconds)
         for name, seconds in timed["seconds per step"].items()

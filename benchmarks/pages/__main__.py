@@ -11,6 +11,7 @@ import tempfile
 
 from benchmarks.pages import (
     of_chat,
+    of_checkpoints,
     of_family,
     of_map,
     of_optimizers,
@@ -43,7 +44,7 @@ def in_short() -> str:
 
 BLOCKS = {
     "in-short": in_short,
-    "readme-in-short": lambda: f"{in_short()}\n\n{of_map.readme_table()}",
+    "readme-in-short": in_short,
     **of_map.BLOCKS,
     **of_tables.BLOCKS,
     **of_paper.BLOCKS,
@@ -51,6 +52,7 @@ BLOCKS = {
     **of_recover.BLOCKS,
     **of_speed.BLOCKS,
     **of_chat.BLOCKS,
+    **of_checkpoints.BLOCKS,
     **of_optimizers.BLOCKS,
 }
 

@@ -9,7 +9,6 @@ from benchmarks.intervals import (
     estimate,
     holm,
     p_value,
-    plus_minus,
     tally,
 )
 from benchmarks.pages.studies import map_findings
@@ -17,7 +16,6 @@ from benchmarks.pages.words import BETTER, NEITHER, signed, span, table, verdict
 from benchmarks.paper import regime, rewarm, shares
 from benchmarks.paper.map.arms import IDEA, REWARMED, SAME_TOKENS, WIDE, Arm
 from benchmarks.paper.map.compared import PAPER_EFFECT, conditions, families
-from benchmarks.paper.map.sizes import parameters
 from benchmarks.paper.records import RESULTS, Recorded
 
 #: Of the map; the enlargement that the README shows.
@@ -154,32 +152,6 @@ def wide_models() -> str:
         f"baseline: {signed(gap)} bits per byte at {budget} tokens per parameter and "
         f"{enlargement:.3g}× (n = {gap.count}). After pruning, nothing of this "
         "advantage remains."
-    )
-
-
-def readme_table() -> str:
-    """The README's table: one enlargement, and what its numbers are."""
-    lines = [["tokens per parameter", "equal tokens", "equal tokens, rewarmed"]]
-    lines[0].append("equal FLOPs")
-    columns = ((IDEA, "tokens"), (REWARMED, "tokens"), (IDEA, "flops"))
-    for budget in findings().grid.budgets:
-        gaps = [places()[way, a, budget, MIDDLE].difference for way, a in columns]
-        lines.append([f"{budget}", *(signed(gap) for gap in gaps)])
-    return (
-        f"Pruned minus scratch baseline, in bits per byte, {MIDDLE:.3g}× enlarged "
-        f"(negative: pruning is better):\n\n{table(lines)}\n\n{_readme_conditions()}"
-    )
-
-
-def _readme_conditions():
-    """What the README's table is, in short."""
-    grid = findings().grid
-    counts = [place.difference.count for place in places().values()]
-    narrow = parameters(grid.scale, grid.scale.target_dim)
-    return (
-        f"The narrow models have {narrow:,} parameters; a token is a byte. "
-        f"{plus_minus(counts)} Rewarmed: the learning rate warms up a second time when "
-        "pruning begins."
     )
 
 

@@ -16,7 +16,12 @@ BACKENDS = {"torch": "eager PyTorch", "jax": "JAX", "tensorflow": "TensorFlow"}
 PRUNING = ("pruning / plain wide", "pruning with its callback / plain wide")
 NARROWED = ("compacted in place / built narrow", "compact(model) / built narrow")
 NOISE = "noise: plain wide / plain wide"
-MODELS = {"": "own decoder", "llama3": "KerasHub's Llama 3", "ffns": "FFNs alone"}
+MODELS = {
+    "": "own decoder",
+    "llama3": "KerasHub's Llama 3",
+    "smollm2": "SmolLM2-135M",
+    "ffns": "FFNs alone",
+}
 #: From when on `step_cost.py` fails if a pruner did nothing.
 PROVEN = "2026-11-24"
 #: FFN widths of which the price of narrowing is computed.
@@ -55,7 +60,7 @@ def medians(names: tuple[str, ...], backend: str | None = None) -> list[float]:
         ratios[name]["median"]
         for _, _, own, ratios, _ in timed(whole=True)
         for name in names
-        if backend in (None, own)
+        if backend in (None, own) and name in ratios
     ]
 
 

@@ -59,16 +59,6 @@ def test_how_many_settings_show_something_is_counted_after_holm(of_map):
     assert (len(flops), holm([p_value(*gap) for gap in flops])) == (15, 12)
 
 
-def test_the_readme_s_table_is_that_of_the_cells(of_map):
-    rows = rows_of(read("README.md"), "tokens per parameter | equal tokens | equal")
-    assert [row[0] for row in rows] == ["10", "30", "90", "270", "540"]
-    for budget, *told in rows:
-        columns = (("tokens",), ("tokens", "rewarmed"), ("flops",))
-        for text, column in zip(told, columns, strict=True):
-            mean, error, _ = map_gap(of_map, float(budget), WIDE_NARROW, *column)
-            assert text == f"{mean:+.3f} ± {error:.3f}"
-
-
 def test_what_the_page_says_of_the_map_is_that_of_the_cells(of_map):
     rows = rows_of(read("docs/when_does_it_pay.md"), "tokens per parameter | equal tok")
     for budget, *told in rows:

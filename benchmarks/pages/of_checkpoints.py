@@ -1,0 +1,82 @@
+"""What released checkpoints lose, as blocks of pages."""
+
+import functools
+import json
+import math
+
+from benchmarks.checkpoints.table import ORIGINS, excess_removed
+from benchmarks.checkpoints.texts import HELD_OUT
+from benchmarks.pages.words import table
+from benchmarks.record import REPOSITORY
+
+FOLDER = REPOSITORY / "benchmarks" / "results" / "checkpoints"
+SHARE = 0.67
+TEXTS = {"openwebtext": "OpenWebText", "wikitext2": "WikiText-2"}
+#: What is done -> (how, whether it is trained).
+STEPS = {
+    "cut in one step (`ki.shrink`)": ("activation", False),
+    "cut and refit (`refit=True`)": ("activation, refit", False),
+    "cut by optipfair 0.4.2": ("optipfair", False),
+    "cut by optipfair 0.4.2, with data": ("optipfair with data", False),
+    "cut by Torch-Pruning 1.6.1, magnitude": ("Torch-Pruning, magnitude", False),
+    "cut by Torch-Pruning 1.6.1, Taylor": ("Torch-Pruning, Taylor", False),
+    "pruned in `fit`, with a teacher and its block outputs": ("gradual", True),
+    "cut, refit and recovered in the same way": ("refit", True),
+}
+
+
+@functools.cache
+def cells(name: str) -> list[dict]:
+    """Those of a checkpoint."""
+    paths = sorted((FOLDER / name).glob("*.json"))
+    return [json.loads(path.read_text("utf-8")) for path in paths]
+
+
+def best(name: str, how: str, trained: bool, share: float = SHARE) -> dict | None:
+    """The cell of the most tokens, at the best of its peaks; None: not run."""
+    found = [
+        cell
+        for cell in cells(name)
+        if (cell["share"], cell["how"]) == (share, how)
+        and bool(cell["tokens"]) == trained
+    ]
+    key = "openwebtext"
+    return min(found, key=lambda c: (-c["tokens"], c[key]), default=None)
+
+
+def short() -> str:
+    """A table a checkpoint: two thirds of the neurons."""
+    lines = [["two thirds of the neurons", "parameters", "tokens", *TEXTS.values()]]
+    for name, origin in ORIGINS.items():
+        wide = best(name, "as it is", False, 1.0)
+        if wide is None:
+            continue
+        lines.append([f"**{origin.partition(',')[0]}**, as it is", *_row(name, wide)])
+        found = {label: best(name, *step) for label, step in STEPS.items()}
+        lines += [[label, *_row(name, c)] for label, c in found.items() if c]
+    return (
+        f"{table(lines)}\n\nPerplexity per token of held-out text, in windows of 256; "
+        "tokens: of OpenWebText, to recover on. In parentheses: the share of the "
+        "excess loss of the cut that is removed. Both checkpoints are dequantized from "
+        "4 bits. CPU, one seed ([every cell](benchmarks/results/checkpoints.md))."
+    )
+
+
+def _row(name, cell):
+    tokens = f"{cell['tokens']:,}" if cell["tokens"] else "0"
+    figures = [_figure(name, cell, text) for text in HELD_OUT]
+    return [f"{cell['parameters'] / 1e6:.1f}M", tokens, *figures]
+
+
+def _figure(name, cell, text):
+    found = f"{math.exp(cell[text]):,.1f}"
+    if not cell["tokens"]:
+        return found
+    wide, cut = best(name, "as it is", False, 1.0), best(name, "activation", False)
+    return f"{found} ({excess_removed(wide[text], cut[text], cell[text]):.0%})"
+
+
+BLOCKS = {
+    "readme-checkpoints": short,
+    "checkpoints": lambda: short().replace("(benchmarks/", "(../benchmarks/"),
+}
