@@ -28,9 +28,9 @@ def main() -> None:
     parser.add_argument("--folder", type=pathlib.Path, default=RESULTS / "checkpoints")
     parser.add_argument("--only", default="untrained", help="untrained, recovered")
     parser.add_argument("--tokens", type=int, default=65_536)
-    parser.add_argument("--share", type=float, default=0.67)
+    parser.add_argument("--share", type=float, help="of the neurons (recovered: 0.67)")
     parser.add_argument("--peaks", type=float, nargs="+", default=PEAKS)
-    parser.add_argument("--arms", nargs="+", help="some of the arms")
+    parser.add_argument("--arms", nargs="+", help="some arms, or ways")
     parser.add_argument("--minutes", type=float, default=600.0, help="begin no later")
     parser.add_argument("--table", action="store_true", help="run nothing: the table")
     told = parser.parse_args()
@@ -50,10 +50,12 @@ def compute(told: argparse.Namespace) -> None:
     from benchmarks.checkpoints.texts import read_texts
 
     until = time.monotonic() + 60 * told.minutes
-    wanted = cells.untrained()
+    wanted = cells.untrained(told.name)
     if told.only == "recovered":
-        wanted = cells.recovered(told.tokens, tuple(told.peaks), told.share)
-        wanted = [c for c in wanted if not told.arms or c.how in told.arms]
+        wanted = cells.recovered(told.tokens, tuple(told.peaks), told.share or 0.67)
+    wanted = [c for c in wanted if not told.arms or c.how in told.arms]
+    if told.only == "untrained" and told.share:
+        wanted = [c for c in wanted if c.share in (told.share, 1.0)]
     folder = told.folder / told.name
     folder.mkdir(parents=True, exist_ok=True)
     first = ki.hub.load(told.source, "float32")

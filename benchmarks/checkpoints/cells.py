@@ -32,7 +32,7 @@ class Cell:
     Attributes:
         share: float, of the neurons that stay.
         how: str, a method for one step ("activation", "magnitude", "sensitivity",
-            "random"), with ", refit"; or an arm of `ARMS`.
+            "random"), with ", refit"; "14 blocks", their number; an arm of `ARMS`.
         tokens: int, of the recovery.
         peak: float, its learning rate.
         seed: int, of its batches.
@@ -53,13 +53,22 @@ class Cell:
         )
 
 
-def untrained() -> list[Cell]:
-    """Each method in one step, with the refit where it can have one."""
+def untrained(name: str) -> list[Cell]:
+    """Each method in one step, with the refit where it can have one.
+
+    Of Gemma 3 also 14 of its 18 blocks, as many as were published: those that KerasHub
+    can leave out, since its global attention is in every sixth block.
+    """
     ways = ("activation", "magnitude", "activation, refit", "magnitude, refit")
-    return [Cell(1.0, "as it is")] + [
-        Cell(share, how)
-        for share in (0.67, 0.5, 0.8)
-        for how in (*ways, "random", "sensitivity")
+    blocks = [Cell(0.78, "14 blocks")] if name == "gemma3" else []
+    return [
+        Cell(1.0, "as it is"),
+        *blocks,
+        *(
+            Cell(share, how)
+            for share in (0.67, 0.5, 0.8)
+            for how in (*ways, "random", "sensitivity")
+        ),
     ]
 
 
@@ -105,6 +114,8 @@ def _width(model, share):
 
 def _one_step(model, width, how, texts):
     data = inputs(texts.rows(CALIBRATION, LENGTH, seed=0)[:, :-1])
+    if how.endswith(" blocks"):
+        return ki.shrink(model, {"blocks": int(how.split()[0])}, data, batch_size=8)
     method, _, refit = how.partition(", ")
     told = {"method": method, "refit": bool(refit), "batch_size": 8}
     return ki.shrink(model, {"neurons": width}, data, **told)

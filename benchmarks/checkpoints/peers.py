@@ -29,6 +29,7 @@ def main() -> None:
     parser.add_argument("--text", type=pathlib.Path, default="../shared/data/text")
     results = record.REPOSITORY / "benchmarks" / "results" / "checkpoints"
     parser.add_argument("--results", type=pathlib.Path, default=results)
+    parser.add_argument("--shares", type=float, nargs="*", default=SHARES)
     told = parser.parse_args()
     auto = transformers.AutoTokenizer.from_pretrained(told.folder)
     texts = read_with(
@@ -38,10 +39,11 @@ def main() -> None:
     versions = {name: importlib.metadata.version(name) for name in names}
     command = f"python -m benchmarks.checkpoints.peers {told.name} HF_FOLDER"
     facts = record.facts(command, versions, "cpu")
-    for share in (*SHARES, 1.0):
-        for how, prune in (
-            METHODS.items() if share < 1 else {"transformers": None}.items()
-        ):
+    methods = {share: METHODS for share in told.shares} | {1.0: {"transformers": None}}
+    if told.name == "gemma3":
+        methods[0.78] = {"blocks 8, 9, 14, 16 out": _without_blocks}
+    for share, ways in methods.items():
+        for how, prune in ways.items():
             path = told.results / told.name / f"{share:g}-{how.replace(' ', '_')}.json"
             if path.exists():
                 continue
@@ -119,6 +121,16 @@ def _torch_pruning(model, width, ids, taylor=False):
         gone = scores.argsort()[: gate.out_features - width].tolist()
         graph.get_pruning_group(gate, cut, idxs=gone).prune()
     model.config.intermediate_size = width
+
+
+def _without_blocks(model, width, ids, gone=(8, 9, 14, 16)):
+    """Gemma 3 270M as in peremartra/Rearchitecting-LLMs; its neurons stay."""
+    for stack in (model.model.layers, model.config.layer_types):
+        for place in reversed(gone):
+            del stack[place]
+    model.config.num_hidden_layers = len(model.model.layers)
+    for place, layer in enumerate(model.model.layers):
+        layer.self_attn.layer_idx = place
 
 
 METHODS = {

@@ -63,6 +63,10 @@ _START = (
     "`lm.preprocessor.packer.start_value = None`."
 )
 
+_TEMPLATE = (
+    "KerasHub does not keep its chat template: put chat_template.jinja beside what you "
+    "export."
+)
 _CONTEXT = (
     "Its context is {length:,} tokens, which KerasHub does not keep: for a GGUF file, "
     "set it with `--length`."
@@ -255,6 +259,8 @@ def _preprocessor(stage: Stage, kind: Any) -> tuple[Any, tuple[str, ...]]:
         prompt = np.asarray(made.generate_preprocess("x", 16)["token_ids"])
         if not made.add_start_token and prompt[0] != encode("x")[0]:
             notes.append(_START.format(token=made.tokenizer.start_token))
+        if theirs.chat_template:
+            notes.append(_TEMPLATE)
     return made, tuple(notes)
 
 

@@ -1,6 +1,7 @@
 """`make checkpoint` in small: examples/released_checkpoint.py on a tiny GGUF file."""
 
 import json
+import re
 
 import pytest
 
@@ -39,11 +40,13 @@ def test_a_gguf_file_in_a_smaller_one_out(tmp_path, monkeypatch, capsys):
     released_checkpoint.main()
     folder = tmp_path / "runs/released"
     table = (folder / "table.md").read_text("utf-8")
-    wide, pruned = json.loads((folder / "run/table.json").read_text("utf-8"))["rows"]
-    for row in (wide, pruned):
+    rows = json.loads((folder / "run/table.json").read_text("utf-8"))["rows"]
+    for row in rows:
         assert f"| {row['name']} | {row['parameters']:,} |" in table
-    assert pruned["parameters"] < wide["parameters"]
-    assert "before: " in table and "after: " in table
+    sizes = {row["name"]: row["parameters"] for row in rows}
+    assert sizes["pruned"] < sizes["wide before pruning"]
+    assert all(f"\n{name}: " in table for name in ("wide before pruning", "pruned"))
+    assert len(re.findall(r"\| \d+\.\d \|$", table, re.M)) == 2  # tokens a second
     assert (folder / "narrow.gguf").is_file()
     written = (folder / "run/table.json").stat().st_mtime_ns
     capsys.readouterr()

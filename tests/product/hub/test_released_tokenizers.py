@@ -251,3 +251,11 @@ def test_a_start_token_that_generate_alone_puts(name, loaded, released):
         preprocessor.packer.start_value = None
         assert ids() == theirs
         preprocessor.packer.start_value = start
+
+
+def test_a_chat_template_that_is_not_kept_is_told(tmp_path, loaded):
+    tokenizer = made.byte_level("smollm")
+    tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
+    save(tmp_path, "llama tied", tokenizer)
+    assert any("chat template" in line for line in load_told(tmp_path).lines)
+    assert not any("chat template" in line for line in loaded("smollm").lines)
