@@ -32,6 +32,8 @@ def main() -> None:
     parser.add_argument("--peaks", type=float, nargs="+", default=PEAKS)
     parser.add_argument("--arms", nargs="+", help="some arms, or ways")
     parser.add_argument("--minutes", type=float, default=600.0, help="begin no later")
+    made = "a preset that `keras-idea train` made: judged, as the one arm and peak"
+    parser.add_argument("--made", help=made)
     parser.add_argument("--table", action="store_true", help="run nothing: the table")
     told = parser.parse_args()
     if told.table:
@@ -54,7 +56,10 @@ def compute(told: argparse.Namespace) -> None:
     if told.only == "recovered":
         wanted = cells.recovered(told.tokens, tuple(told.peaks), told.share or 0.67)
     wanted = [c for c in wanted if not told.arms or c.how in told.arms]
-    if told.only == "untrained" and told.share:
+    if told.made:
+        share, (how,), (peak,) = told.share or 0.67, told.arms, told.peaks
+        wanted = [cells.Cell(share, how, told.tokens, peak)]
+    elif told.only == "untrained" and told.share:
         wanted = [c for c in wanted if c.share in (told.share, 1.0)]
     folder = told.folder / told.name
     folder.mkdir(parents=True, exist_ok=True)
@@ -63,8 +68,8 @@ def compute(told: argparse.Namespace) -> None:
     del first
     facts = record.environment()
 
-    def load() -> keras.Model:
-        model = ki.hub.load(told.source, "float32")
+    def load(source: str = told.source) -> keras.Model:
+        model = ki.hub.load(source, "float32")
         model.preprocessor = None
         return model
 
@@ -73,7 +78,10 @@ def compute(told: argparse.Namespace) -> None:
         if path.exists() or time.monotonic() > until:
             continue
         began = time.monotonic()
-        found = cells.carry_out(cell, load, texts)
+        if told.made:
+            found = cells.judged(load(told.made), texts)
+        else:
+            found = cells.carry_out(cell, load, texts)
         seconds = round(time.monotonic() - began, 1)
         found = {**vars(cell), **found, "seconds": seconds, **facts}
         path.with_suffix(".new").write_text(json.dumps(found, indent=1) + "\n")

@@ -18,6 +18,7 @@ CALIBRATION = 128  # rows of LENGTH tokens: 16 thousand
 #: Arm -> whether it has a teacher, and block outputs.
 ARMS = {
     "gradual": (True, True),
+    "gradual, logits": (True, False),  # what `keras-idea train` does
     "refit": (True, True),
     "refit, logits": (True, False),
     "refit, text alone": (False, False),
@@ -90,6 +91,11 @@ def carry_out(cell: Cell, load: Callable, texts: Texts) -> dict:
         _fit(model, cell, texts, 1, 0.0, ki.IdeaPruneCallback(width, 0, 1, "random"))
     elif cell.share < 1.0:
         model = _one_step(model, width, cell.how, texts)
+    return judged(model, texts)
+
+
+def judged(model: keras.Model, texts: Texts) -> dict:
+    """Dict of a model's figures."""
     return {"parameters": model.count_params()} | {
         name: judge(model, texts, name) for name in HELD_OUT
     }
@@ -132,7 +138,7 @@ def _one_pass(model, width, texts):
 def _recovered(cell, model, width, load, texts):
     steps = cell.tokens // (LENGTH * BATCH)
     callbacks = []
-    if cell.how == "gradual":
+    if cell.how.startswith("gradual"):
         callbacks = [ki.IdeaPruneCallback(width, 0, max(1, steps // 4))]
     elif cell.how.startswith("refit"):
         model = _one_step(model, width, "activation, refit", texts)

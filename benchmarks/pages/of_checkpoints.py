@@ -20,8 +20,9 @@ STEPS = {
     "cut by optipfair 0.4.2, with data": ("optipfair with data", False),
     "cut by Torch-Pruning 1.6.1, magnitude": ("Torch-Pruning, magnitude", False),
     "cut by Torch-Pruning 1.6.1, Taylor": ("Torch-Pruning, Taylor", False),
+    "pruned in `fit`, with a teacher": ("gradual, logits", True),
     "pruned in `fit`, with a teacher and its block outputs": ("gradual", True),
-    "cut, refit and recovered in the same way": ("refit", True),
+    "cut, refit and recovered with both": ("refit", True),
 }
 
 
