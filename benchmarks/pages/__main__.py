@@ -44,7 +44,6 @@ def in_short() -> str:
 
 BLOCKS = {
     "in-short": in_short,
-    "readme-in-short": in_short,
     **of_map.BLOCKS,
     **of_tables.BLOCKS,
     **of_paper.BLOCKS,

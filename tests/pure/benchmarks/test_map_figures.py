@@ -48,7 +48,7 @@ def test_the_map_is_that_of_its_cells(of_map):
 
 
 def test_how_many_settings_show_something_is_counted_after_holm(of_map):
-    text = read("README.md")
+    text = read("docs/when_does_it_pay.md")
     flops, tokens = (all_gaps(of_map, against) for against in ("flops", "tokens"))
     for gaps, before in ((flops, "lower loss in "), (tokens, "worse in ")):
         worse = sum(mean > 0 and p_value(mean, e, n) < 0.05 for mean, e, n in gaps)
@@ -150,7 +150,7 @@ def test_one_run_for_three_widths_is_that_of_the_cells():
             assert count == 5
             gaps += [-mean] * (rival == "from scratch")
     said = f"by {min(gaps):.3f}–{max(gaps):.3f} bits per byte at equal total FLOPs"
-    assert said in read("README.md").replace("\n ", "")
+    assert said in read("docs/when_does_it_pay.md").replace("\n ", "")
 
 
 def test_a_cell_computed_on_another_machine_moves_as_the_pages_say(of_map):

@@ -1,0 +1,59 @@
+"""What the pages say of released checkpoints is what the cells of the study hold."""
+
+import json
+import math
+
+import pytest
+
+from benchmarks.checkpoints import table
+from benchmarks.record import REPOSITORY
+
+RESULTS = REPOSITORY / "benchmarks" / "results"
+NAMES = {"SmolLM2-135M-Instruct": "smollm2", "Gemma 3 270M": "gemma3"}
+
+
+def nats(name, file):
+    return json.loads((RESULTS / "checkpoints" / name / f"{file}.json").read_text())
+
+
+def test_the_page_of_all_cells(tmp_path):
+    table.write(RESULTS / "checkpoints", tmp_path)
+    written = (tmp_path / "checkpoints.md").read_text("utf-8")
+    assert written == (RESULTS / "checkpoints.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/recommended_settings.md"])
+def test_the_table_of_two_thirds(page):
+    """Perplexities, and the share of the excess loss that a recovery removes."""
+    lines = (REPOSITORY / page).read_text("utf-8").splitlines()
+    start = next(i for i, line in enumerate(lines) if "| two thirds of" in line)
+    name, seen = None, 0
+    for line in lines[start + 2 :]:
+        if not line.startswith("|"):
+            break
+        label, size, tokens, *told = (c.strip() for c in line.strip("|").split("|"))
+        name = NAMES.get(label.partition("**, as it is")[0].strip("*"), name)
+        wide, cut = nats(name, "1-as_it_is"), nats(name, "0.67-activation")
+        if "as it is" in label:
+            expected = wide
+        elif "one step" in label:
+            expected = cut
+        elif tokens != "0":
+            count = int(tokens.replace(",", ""))
+            paths = (RESULTS / "checkpoints" / name).glob(f"0.67-*-{count}-*.json")
+            cells = [json.loads(path.read_text()) for path in paths]
+            arm = "gradual" if "block outputs" in label else "gradual, logits"
+            arm = "refit" if "refit" in label else arm
+            found = [c for c in cells if c["how"] == arm]
+            expected = min(found, key=lambda c: c["openwebtext"])
+        else:
+            continue
+        seen += 1
+        assert size == f"{expected['parameters'] / 1e6:.1f}M"
+        for text, said in zip(("openwebtext", "wikitext2"), told, strict=True):
+            figure = f"{math.exp(expected[text]):,.1f}"
+            if tokens != "0":
+                share = (cut[text] - expected[text]) / (cut[text] - wide[text])
+                figure += f" ({100 * share:.0f}%)"
+            assert said == figure
+    assert seen >= 2
