@@ -1,6 +1,7 @@
 """What is known of a KerasHub family: the parts of a row of the table of families."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -90,10 +91,15 @@ class Rule:
 
 def has(attribute: str, value: object, reason: str) -> Rule:
     """A `Rule`: an attribute of the backbone, if it has it, has its usual value."""
-    return Rule(
-        lambda backbone: getattr(backbone, attribute, value) == value,
-        f"{reason}. Train with {attribute}={value!r}.",
-    )
+
+    def usual(backbone: Any) -> bool:
+        found = getattr(backbone, attribute, value)
+        if isinstance(value, float) and isinstance(found, float):
+            # A GGUF file has them in float32.
+            return math.isclose(found, value, rel_tol=1e-6)
+        return bool(found == value)
+
+    return Rule(usual, f"{reason}. Train with {attribute}={value!r}.")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -123,6 +123,14 @@ class TestHuggingFace:
         with pytest.raises(ExportRefused, match=match):
             hf_rules.hf_export_of(tiny_backbone(name, **arguments))
 
+    @pytest.mark.parametrize("name", ["gemma", "gemma3"])
+    def test_an_epsilon_in_float32_is_the_same_one(self, name):
+        """As a GGUF file has it: Gemma 3 270M, dequantized."""
+        usual = float(np.float32(1e-6))
+        assert usual != 1e-6
+        backbone = tiny_backbone(name, layer_norm_epsilon=usual)
+        assert hf_rules.hf_export_of(backbone).rules
+
     @pytest.mark.parametrize("name", ["Mixtral", "QwenMoe", "Qwen3Moe", "GptOss"])
     def test_experts_are_refused(self, name):
         backbone = type(f"{name}Backbone", (), {})()
