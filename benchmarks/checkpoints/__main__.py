@@ -64,7 +64,7 @@ def compute(told: argparse.Namespace) -> None:
     folder = told.folder / told.name
     folder.mkdir(parents=True, exist_ok=True)
     first = ki.hub.load(told.source, "float32")
-    texts = read_texts(told.text, first.preprocessor.tokenizer)
+    texts = read_texts(told.text, first)
     del first
     facts = record.environment()
 

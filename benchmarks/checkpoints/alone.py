@@ -27,14 +27,16 @@ def main() -> None:
     parser.add_argument("library", choices=LIBRARIES)
     parser.add_argument("model")
     parser.add_argument("text", type=pathlib.Path)
+    parser.add_argument("--start", type=int, help="the token that each row begins with")
     parser.add_argument("--ids", type=pathlib.Path, help="a JSON list, instead of own")
     told = parser.parse_args()
     encode, logits, generate = LIBRARIES[told.library](told.model)
     own = [int(i) for i in encode(told.text.read_text("utf-8"))]
     ids = np.array(json.loads(told.ids.read_text()) if told.ids else own, "int32")
-    nats = np.mean([_nats(logits, row) for row in _windows(ids)])
-    greedy = [generate(row[:PROMPT], NEW) for row in _windows(ids)[:PROMPTS]]
-    prompt = ids[:PROMPT]
+    rows = _windows(ids, told.start)
+    nats = np.mean([_nats(logits, row) for row in rows])
+    greedy = [generate(row[:PROMPT], NEW) for row in rows[:PROMPTS]]
+    prompt = rows[0][:PROMPT]
     generate(prompt, TIMED)  # compiles
     began = time.perf_counter()
     generate(prompt, TIMED)
@@ -45,9 +47,12 @@ def main() -> None:
     print("\n" + json.dumps(found | {"tokens_s": speed, "peak_mib": peak}))
 
 
-def _windows(ids):
-    """Rows of WINDOW tokens and the one after them."""
-    return [ids[i * WINDOW : (i + 1) * WINDOW + 1] for i in range(WINDOWS)]
+def _windows(ids, start):
+    """Rows of WINDOW tokens and the one after them; `start` in the first place."""
+    rows = [ids[i * WINDOW : (i + 1) * WINDOW + 1].copy() for i in range(WINDOWS)]
+    for row in rows if start is not None else ():
+        row[0] = start
+    return rows
 
 
 def _nats(logits, row):

@@ -104,7 +104,8 @@ def judged(model: keras.Model, texts: Texts) -> dict:
 def judge(model, texts: Texts, name: str) -> float:
     """Nats per token of a held-out text, in windows of `WINDOW`, stride `WINDOW`."""
     scorer = TokenScorer(model, WINDOW, functools.partial(token_inputs, model))
-    found = perplexity(scorer, texts.judged(name), stride=WINDOW)
+    told = {"stride": WINDOW, "start_id": texts.start_id}
+    found = perplexity(scorer, texts.judged(name), **told)
     return found.nats / found.tokens
 
 

@@ -12,7 +12,6 @@ import json
 import pathlib
 import time
 
-import numpy as np
 import torch
 import transformers
 
@@ -33,7 +32,9 @@ def main() -> None:
     told = parser.parse_args()
     auto = transformers.AutoTokenizer.from_pretrained(told.folder)
     texts = read_with(
-        told.text, lambda text: auto.encode(text, add_special_tokens=False)
+        told.text,
+        lambda text: auto.encode(text, add_special_tokens=False),
+        auto.bos_token_id if told.name.startswith("gemma") else None,
     )
     names = ("torch", "transformers", "optipfair", "torch-pruning")
     versions = {name: importlib.metadata.version(name) for name in names}
@@ -58,7 +59,7 @@ def main() -> None:
                 prune(model, width, torch.tensor(rows[:, :-1].astype("int64")))
             found = {"share": share, "how": how, "tokens": 0, "peak": 0.0, "seed": 0}
             found["parameters"] = sum(p.numel() for p in model.parameters())
-            found |= {name: judge(model, texts.judged(name)) for name in HELD_OUT}
+            found |= {name: judge(model, texts, name) for name in HELD_OUT}
             found |= {"seconds": round(time.monotonic() - began, 1), **facts}
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(found, indent=1) + "\n")
@@ -66,12 +67,14 @@ def main() -> None:
 
 
 @torch.no_grad()
-def judge(model, tokens: np.ndarray) -> float:
+def judge(model, texts, name: str) -> float:
     """Nats per token, as `cells.judge`, in plain torch."""
     model.eval()
-    sums = []
+    tokens, sums = texts.judged(name), []
     for start in range(0, len(tokens) - 1, WINDOW):
         ids = torch.tensor(tokens[None, start : start + WINDOW + 1].astype("int64"))
+        if texts.start_id is not None:
+            ids[:, 0] = texts.start_id
         logits = model(ids[:, :-1]).logits
         sums.append(
             torch.nn.functional.cross_entropy(

@@ -21,6 +21,8 @@ import tempfile
 from benchmarks import record
 
 RESULTS = record.REPOSITORY / "benchmarks" / "results" / "checkpoints" / "round_trip"
+#: What Gemma needs before every sequence.
+GEMMA_START = 2
 #: Row of the table -> library, and the file that it reads.
 ROWS = {
     "preset, KerasHub": ("keras_hub", "preset"),
@@ -75,7 +77,8 @@ def loaded(folder: pathlib.Path, library: str, file: str) -> dict:
     if not ids.exists():
         own = _alone("transformers", folder / "hf", folder / "text.txt")["ids"]
         ids.write_text(json.dumps(own))
-    return _alone(library, folder / file, folder / "text.txt", "--ids", ids)
+    start = ("--start", GEMMA_START) if "gemma" in _class(folder / "preset") else ()
+    return _alone(library, folder / file, folder / "text.txt", "--ids", ids, *start)
 
 
 def compared(found: dict[str, dict], sizes: dict[str, int]) -> dict[str, dict]:
@@ -123,6 +126,12 @@ def run(*words: object) -> str:
         env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
     )
     return done.stdout
+
+
+def _class(preset: pathlib.Path) -> str:
+    """The class of a preset's backbone, in small letters."""
+    told = json.loads((preset / "config.json").read_text("utf-8"))
+    return str(told["class_name"]).lower()
 
 
 def _files(path: pathlib.Path) -> list[pathlib.Path]:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 import keras_idea as ki
+from keras_idea.hub.families import needs_start
 
 #: Tokens of a window that a checkpoint is judged on; each is predicted once.
 WINDOW = 256
@@ -19,28 +20,40 @@ HELD_OUT = ("openwebtext", "wikitext2")
 
 @dataclasses.dataclass(frozen=True)
 class Texts:
-    """Token ids: `train` to recover on, `held_out` by name to judge by."""
+    """Token ids: `train` to recover on, `held_out` by name to judge by.
+
+    `start_id`: what every row and window begins with, in place of its first token, as
+    Gemma needs it; None: nothing.
+    """
 
     train: np.ndarray
     held_out: dict[str, np.ndarray]
+    start_id: int | None = None
 
     def rows(self, count: int, length: int, seed: int) -> np.ndarray:
         """Rows of `length + 1` tokens of the training text, drawn without order."""
         rng = np.random.default_rng(seed)
         starts = rng.integers(0, len(self.train) - length, count)
-        return np.stack([self.train[start : start + length + 1] for start in starts])
+        rows = np.stack([self.train[start : start + length + 1] for start in starts])
+        if self.start_id is not None:
+            rows[:, 0] = self.start_id
+        return rows
 
     def judged(self, name: str) -> np.ndarray:
         """The tokens of a held-out text that are judged, and the one before them."""
         return self.held_out[name][: JUDGED + 1]
 
 
-def read_texts(folder: pathlib.Path, tokenizer) -> Texts:
-    """Reads `folder`, as `../shared/data/text`, in a KerasHub tokenizer's tokens."""
-    return read_with(folder, ki.data.tokenizer_vocabulary(tokenizer).encode)
+def read_texts(folder: pathlib.Path, model) -> Texts:
+    """Reads `folder`, as `../shared/data/text`, in the tokens of a KerasHub task."""
+    tokenizer = model.preprocessor.tokenizer
+    start = tokenizer.start_token_id if needs_start(type(model.backbone)) else None
+    return read_with(folder, ki.data.tokenizer_vocabulary(tokenizer).encode, start)
 
 
-def read_with(folder: pathlib.Path, encode: Callable) -> Texts:
+def read_with(
+    folder: pathlib.Path, encode: Callable, start_id: int | None = None
+) -> Texts:
     """As `read_texts`, by a function of a text that returns token ids."""
 
     def of_jsonl(name):
@@ -51,4 +64,5 @@ def read_with(folder: pathlib.Path, encode: Callable) -> Texts:
 
     wiki = (folder / "wikitext2" / "test.txt").read_text("utf-8")[:200_000]
     held_out = (of_jsonl("valid.jsonl"), np.asarray(encode(wiki), "int32"))
-    return Texts(of_jsonl("train.jsonl"), dict(zip(HELD_OUT, held_out, strict=True)))
+    judged = dict(zip(HELD_OUT, held_out, strict=True))
+    return Texts(of_jsonl("train.jsonl"), judged, start_id)

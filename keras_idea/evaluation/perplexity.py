@@ -31,6 +31,7 @@ class Perplexity:
             unknown.
         stride: int or None. The tokens from one window to the next. Defaults to None:
             unknown.
+        start_id: int or None. The token that every window began with. Defaults to None.
     """
 
     nats: float
@@ -38,6 +39,7 @@ class Perplexity:
     bytes: float
     window: int | None = None
     stride: int | None = None
+    start_id: int | None = None
 
     @property
     def per_token(self) -> float:
@@ -56,6 +58,7 @@ def perplexity(
     token_bytes: np.ndarray | None = None,
     stride: int | None = None,
     progress: Callable[[int], object] | None = None,
+    start_id: int | None = None,
 ) -> Perplexity:
     r"""Computes the perplexity of a text: predicts each token but the first once.
 
@@ -78,6 +81,9 @@ def perplexity(
             `max_length`.
         progress: function or None. Takes the number of windows just done. Defaults to
             None.
+        start_id: int or None. The start token, if the model needs it first in every
+            sequence, as Gemma does. It takes the place of a window's first token.
+            Defaults to None.
 
     Returns:
         `Perplexity`.
@@ -104,6 +110,8 @@ def perplexity(
     while ends[-1] < len(tokens) - 1:
         ends.append(min(ends[-1] + stride, len(tokens) - 1))
     windows = [tokens[max(0, end - length) : end + 1] for end in ends]
+    if start_id is not None:
+        windows = [np.append(start_id, window[1:]) for window in windows]
     scores = scorer.score(windows, progress)
     fresh = np.diff([0, *ends])
     nats = -sum(
@@ -112,4 +120,4 @@ def perplexity(
     )
     predicted = tokens[1:]
     size = len(predicted) if token_bytes is None else token_bytes[predicted].sum()
-    return Perplexity(nats, len(predicted), float(size), length, stride)
+    return Perplexity(nats, len(predicted), float(size), length, stride, start_id)

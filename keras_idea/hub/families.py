@@ -91,8 +91,15 @@ _ROWS = (
         ),
         hf=hf_rules.GEMMA,
         onnx_wrong=_GEMMA_ONNX,
+        needs_start=True,
     ),
-    Family("Gemma3", ffns=_GEMMA3, hf=hf_rules.GEMMA3, onnx_wrong=_GEMMA_ONNX),
+    Family(
+        "Gemma3",
+        ffns=_GEMMA3,
+        hf=hf_rules.GEMMA3,
+        onnx_wrong=_GEMMA_ONNX,
+        needs_start=True,
+    ),
     Family(
         "Gemma4",
         ffns=dataclasses.replace(
@@ -109,6 +116,7 @@ _ROWS = (
         ),
         hf=HFExport(),
         onnx_wrong=_GEMMA_ONNX,
+        needs_start=True,
     ),
     Family("SmolLM3", ffns=_PROJ),
     Family(
@@ -173,6 +181,16 @@ def is_backbone(layer: object) -> bool:
 def is_task(layer: object) -> bool:
     """bool, whether `layer` is a KerasHub task, such as a `CausalLM`."""
     return _is_of_hub(layer, "Task")
+
+
+def needs_start(backbone: type) -> bool:
+    """Whether released models with backbones of a class need the start token.
+
+    Gemma 3 270M: 5.70 nats per token of WikiText-2 in windows of 256 without it, 4.35
+    with it (6 windows, in transformers).
+    """
+    rows = [FAMILIES.get(cls.__name__) for cls in backbone.__mro__ if _from_hub(cls)]
+    return any(row is not None and row.needs_start for row in rows)
 
 
 def check_family(backbone: keras.Model) -> None:

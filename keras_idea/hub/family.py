@@ -129,6 +129,8 @@ class Family:
         from_nothing: `FromNothing`, or None if no run can begin with it.
         hf: `HFExport`, or None if KerasHub has no export for it.
         onnx_wrong: dict, backend -> why Keras's ONNX file of it is wrong there.
+        needs_start: bool, whether its released models were trained with the start token
+            before every sequence, and lose much without it.
     """
 
     prefix: str
@@ -138,6 +140,7 @@ class Family:
     from_nothing: FromNothing | None = None
     hf: HFExport | None = None
     onnx_wrong: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    needs_start: bool = False
 
     @property
     def backbone(self) -> str:

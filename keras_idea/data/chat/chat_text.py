@@ -16,6 +16,7 @@ from keras_idea.data.text.records import ReadLog
 from keras_idea.data.text.sources import TextSource
 from keras_idea.data.text.vocabulary import Vocabulary
 from keras_idea.data.tokens.cache import TokenCache
+from keras_idea.data.tokens.interfaces import START_EVERY
 from keras_idea.extras import require
 from keras_idea.files import check_folder
 from keras_idea.validation import plural
@@ -67,11 +68,14 @@ class ChatText:
         return "\n".join(texts).encode()
 
     def tokenized(
-        self, vocabulary: Vocabulary, start_id: int | None = None
+        self,
+        vocabulary: Vocabulary,
+        start_id: int | None = None,
+        start_every: int = START_EVERY,
     ) -> ChatCorpus:
         """The conversations as rows of tokens, from the cache or made now.
 
-        `start_id` is not used: a template has its own begin.
+        `start_id` and `start_every` are not used: a template has its own begin.
 
         Raises:
             ArgumentError: if the tokenizer lacks a token of the template.

@@ -13,9 +13,11 @@ from keras_idea.data.tokens.build import Source, build_cache
 from keras_idea.data.tokens.cache import TokenRange
 from keras_idea.data.tokens.interfaces import (
     ALL,
+    START_EVERY,
     Batch,
     Share,
     check_parts,
+    started,
     with_starts,
 )
 from keras_idea.data.tokens.packing import PackedWindows
@@ -72,13 +74,17 @@ class Documents:
         return b"\n".join(texts)[: self.sample_bytes]
 
     def tokenized(
-        self, vocabulary: Vocabulary, start_id: int | None = None
+        self,
+        vocabulary: Vocabulary,
+        start_id: int | None = None,
+        start_every: int = START_EVERY,
     ) -> "CachedCorpus":
         """Returns the documents as tokens, from the cache or made now.
 
         Args:
             vocabulary: `Vocabulary`. It needs an `end_id` and a `fingerprint`.
             start_id: int or None. As for `Corpus.tokenized`. Defaults to None.
+            start_every: int >= 1. Likewise. Defaults to 4.
 
         Returns:
             `CachedCorpus`.
@@ -107,6 +113,7 @@ class Documents:
             f"{f', {bad:,} bad records left out' if bad else ''}",
             token_bytes,
             start_id,
+            start_every,
         )
 
 
@@ -124,6 +131,7 @@ class CachedCorpus:
         token_bytes: float array `(vocabulary,)`. The bytes of text per id: none for the
             token that ends a document.
         start_id: int or None. As for `Corpus`. Defaults to None.
+        start_every: int >= 1. As for `Corpus`. Defaults to 4.
     """
 
     train: TokenRange
@@ -131,6 +139,7 @@ class CachedCorpus:
     description: str
     token_bytes: np.ndarray
     start_id: int | None = None
+    start_every: int = START_EVERY
 
     @property
     def counted(self) -> float:
@@ -189,8 +198,9 @@ class CachedCorpus:
 
     def validation_windows(self, *, length: int, limit: int | None = None) -> Batch:
         """Returns held-out windows, as `Corpus.validation_windows`."""
-        return PackedWindows(self.validation, length).arrays(limit)
+        found = PackedWindows(self.validation, length).arrays(limit)
+        return started(found, self.start_id, self.start_every)
 
     def _with_starts(self, step: int, batch: Batch, first_row: int = 0) -> Batch:
         x, y = batch
-        return with_starts(x, step, self.start_id, first_row), y
+        return with_starts(x, step, self.start_id, first_row, self.start_every), y

@@ -9,9 +9,11 @@ import numpy as np
 from keras_idea.data.text.vocabulary import Vocabulary, byte_vocabulary
 from keras_idea.data.tokens.interfaces import (
     ALL,
+    START_EVERY,
     Batch,
     Share,
     check_parts,
+    started,
     with_starts,
 )
 
@@ -29,6 +31,8 @@ class Corpus:
         description: str. Where the text comes from.
         token_bytes: float array `(vocabulary,)`. The bytes per id. Defaults to 1 each.
         start_id: int or None. First token of some training windows. Defaults to None.
+        start_every: int >= 1. One in so many windows begins with it. With 1 each does,
+            of the held-out text too. Defaults to 4.
 
     Example:
     >>> from keras_idea.data import load_text
@@ -44,13 +48,17 @@ class Corpus:
     description: str
     token_bytes: np.ndarray = dataclasses.field(default_factory=lambda: np.ones(256))
     start_id: int | None = None
+    start_every: int = START_EVERY
 
     def sample(self) -> bytes:
         """Returns the training text, as bytes, to train a tokenizer on."""
         return self.train.tobytes()
 
     def tokenized(
-        self, vocabulary: Vocabulary, start_id: int | None = None
+        self,
+        vocabulary: Vocabulary,
+        start_id: int | None = None,
+        start_every: int = START_EVERY,
     ) -> "Corpus":
         """Makes the same text, from a corpus of bytes, in another vocabulary.
 
@@ -58,8 +66,10 @@ class Corpus:
             vocabulary: `Vocabulary`. A character that is cut in two at either end of
                 the text is left out. The vocabulary of bytes changes nothing.
             start_id: int or None. The token before a prompt when the model generates.
-                Every fourth training window then begins with it, in place of its first
-                token, so that the model knows both. Defaults to None.
+                Some training windows then begin with it, in place of their first token,
+                so that the model knows both. Defaults to None.
+            start_every: int >= 1. One in so many windows does. With 1 each does, of the
+                held-out text too: what Gemma needs. Defaults to 4.
 
         Returns:
             `Corpus`. If the bytes of its tokens do not add up to those of the text (the
@@ -78,9 +88,8 @@ class Corpus:
         counted = token_bytes[train].sum() + token_bytes[validation].sum()
         there = sum(len(text.encode()) for text in texts)
         scale = there / counted if counted else 1.0
-        return Corpus(
-            train, validation, self.description, token_bytes * scale, start_id
-        )
+        text = (train, validation, self.description, token_bytes * scale)
+        return Corpus(*text, start_id, start_every)
 
     @property
     def counted(self) -> float:
@@ -146,7 +155,7 @@ class Corpus:
         random = np.random.default_rng([seed, step])
         starts = random.integers(0, len(self.train) - length, size=batch_size)
         x, y = _windows(self.train, starts, length)
-        return with_starts(x, step, self.start_id), y
+        return with_starts(x, step, self.start_id, every=self.start_every), y
 
     def batches(
         self,
@@ -191,7 +200,8 @@ class Corpus:
         chosen = np.arange(count)
         if limit is not None and limit < count:
             chosen = np.arange(limit) * count // limit
-        return _windows(self.validation, chosen * length, length)
+        found = _windows(self.validation, chosen * length, length)
+        return started(found, self.start_id, self.start_every)
 
 
 def _windows(tokens: np.ndarray, starts: np.ndarray, length: int) -> Batch:

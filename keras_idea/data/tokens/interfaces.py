@@ -15,7 +15,7 @@ from keras_idea.validation import plural
 Batch: TypeAlias = tuple[np.ndarray, ...]
 
 # One window in so many begins with the start token, in corpora that have one.
-_START_EVERY = 4
+START_EVERY = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +109,10 @@ class RawText(Protocol):
         """What a tokenizer may be trained on."""
 
     def tokenized(
-        self, vocabulary: Vocabulary, start_id: int | None = None
+        self,
+        vocabulary: Vocabulary,
+        start_id: int | None = None,
+        start_every: int = START_EVERY,
     ) -> TokenizedText:
         """The text in a vocabulary."""
 
@@ -129,13 +132,25 @@ def check_parts(
 
 
 def with_starts(
-    x: np.ndarray, step: int, start_id: int | None, first_row: int = 0
+    x: np.ndarray,
+    step: int,
+    start_id: int | None,
+    first_row: int = 0,
+    every: int = START_EVERY,
 ) -> np.ndarray:
-    """`x`, changed in place: some windows begin with the start token, if there is one.
+    """`x`, changed in place: one in `every` windows begins with the start token.
 
-    Another window of the batch is the first to change each `step`; `first_row` is the
-    place in the batch of the first one in `x`.
+    If there is one. Another window of the batch is the first to change each `step`;
+    `first_row` is the place in the batch of the first one in `x`.
     """
     if start_id is not None:
-        x[(step + first_row + np.arange(len(x))) % _START_EVERY == 0, 0] = start_id
+        x[(step + first_row + np.arange(len(x))) % every == 0, 0] = start_id
     return x
+
+
+def started(windows: Batch, start_id: int | None, every: int) -> Batch:
+    """Held-out windows: each begins with the start token if all training windows do."""
+    x, y = windows
+    if every != 1 or start_id is None:
+        return x, y
+    return with_starts(x.copy(), 0, start_id, every=1), y

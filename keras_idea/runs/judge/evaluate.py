@@ -50,6 +50,7 @@ def judge_text(
             judged.vocabulary.token_bytes,
             stride,
             functools.partial(progress.advance, task),
+            judged.window_start,
         )
 
 

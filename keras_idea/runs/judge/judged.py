@@ -15,6 +15,7 @@ from keras_idea.data.text.vocabulary import (
 from keras_idea.errors import ConfigError, EvaluationError, ExportRefused
 from keras_idea.evaluation import TokenScorer
 from keras_idea.export.load import load_run, reads_bytes
+from keras_idea.hub.families import needs_start
 from keras_idea.hub.family import NUM_BYTES
 from keras_idea.hub.inputs import start_token, token_inputs
 from keras_idea.runs.config import RunConfig, load_config
@@ -38,6 +39,7 @@ class Judged:
     end_id: int | None  # the token at which generated text ends
     add_start: bool = False  # whether `start_id` begins every text
     special_ids: frozenset[int] = frozenset()  # tokens that stand for no text
+    window_start: int | None = None  # the token that every window of a text begins with
 
 
 def load_judged(
@@ -56,7 +58,7 @@ def load_judged(
         raise EvaluationError(str(error)) from error
     preprocessor = getattr(model, "preprocessor", None)
     tokenizer = getattr(preprocessor, "tokenizer", None)
-    add_start, special_ids = False, frozenset[int]()
+    add_start, special_ids, window_start = False, frozenset[int](), None
     vocabulary = vocabulary_of(model)
     if vocabulary is None:
         raise EvaluationError(
@@ -74,13 +76,17 @@ def load_judged(
         add_start = start_token(preprocessor) is not None
         special_ids = frozenset(getattr(tokenizer, "special_token_ids", None) or ())
         model.preprocessor = None
+        config = _config_of(path)
+        if needs_start(type(model.backbone)) and not (config and config.model.hub):
+            window_start = start
     scorer = TokenScorer(
         model,
         length or trained_length(path) or DEFAULT_LENGTH,
         functools.partial(token_inputs, model),
         batch_tokens,
     )
-    return Judged(scorer, vocabulary, start or 0, end, add_start, special_ids)
+    known = (scorer, vocabulary, start or 0, end, add_start, special_ids)
+    return Judged(*known, window_start)
 
 
 def vocabulary_of(model: keras.Model) -> Vocabulary | None:

@@ -7,9 +7,9 @@ import keras
 
 from keras_idea.data import tokenizer_vocabulary
 from keras_idea.data.chat.chat_text import ChatText
-from keras_idea.data.tokens.interfaces import RawText
+from keras_idea.data.tokens.interfaces import START_EVERY, RawText
 from keras_idea.errors import ArgumentError
-from keras_idea.hub.families import HUB_FAMILIES
+from keras_idea.hub.families import HUB_FAMILIES, needs_start
 from keras_idea.hub.loading import preprocessor_of
 from keras_idea.hub.make_tokenizer import make_tokenizer
 from keras_idea.runs.config import RunConfig
@@ -64,8 +64,12 @@ def hub_models(config: RunConfig, text: RawText) -> RunModels:
         task = source.task(backbone=narrow.backbone, preprocessor=preprocessor)
         task.save_to_preset(str(path))
 
+    # Of a released Gemma every sequence, of others some.
+    every = 1 if shape.preset and needs_start(source.backbone) else START_EVERY
+    start_id = preprocessor.tokenizer.start_token_id
+
     return RunModels(
-        corpus=text.tokenized(vocabulary, preprocessor.tokenizer.start_token_id),
+        corpus=text.tokenized(vocabulary, start_id, every),
         vocabulary=vocabulary,
         at_start=source.at_start,
         at_end=narrow_sizes(shape, source.at_start, source.outline, parts),

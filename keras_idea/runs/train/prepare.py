@@ -37,6 +37,9 @@ def prepare(config: RunConfig, folder: RunFolder) -> Run:
     return Run(config, models, timeline, folder)
 
 
+_STARTED = "; every sequence begins with the start token"
+
+
 def opening_lines(run: Run) -> str:
     """What a run reads, and where it goes, in three lines; before them warnings."""
     corpus, times = run.models.corpus, run.passes
@@ -45,7 +48,8 @@ def opening_lines(run: Run) -> str:
         f"on, {len(corpus.validation):,} held out), read {times:,.3g} "
         f"{'time' if times == 1 else 'times'}",
         f"Vocabulary: {plural(_known_tokens(run), 'token')}, "
-        f"{corpus.train_bytes_per_token():.2f} bytes per token",
+        f"{corpus.train_bytes_per_token():.2f} bytes per token"
+        f"{_STARTED if getattr(corpus, 'start_every', None) == 1 else ''}",
         f"Backend: {keras.backend.backend()}. Run folder: {run.folder.shown}",
     ]
     if times > _PASSES:

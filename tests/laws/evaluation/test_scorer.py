@@ -112,6 +112,19 @@ def test_perplexity_predicts_each_token_once(model, size, stride):
     assert found.bits_per_byte == pytest.approx(bits, rel=1e-5)
 
 
+def test_every_window_can_begin_with_the_start_token(model):
+    """In place of its first token: each token is still predicted once."""
+    tokens = random_tokens(np.random.default_rng(1), 33)
+    windows = [tokens[:17].copy(), tokens[16:].copy()]
+    for window in windows:
+        window[0] = 0
+    expected = -sum(expected_scores(model, window)[0].sum() for window in windows)
+    found = perplexity(TokenScorer(model, 16), tokens, stride=16, start_id=0)
+    assert found.nats == pytest.approx(expected, rel=1e-5) and found.tokens == 32
+    plain = perplexity(TokenScorer(model, 16), tokens, stride=16)
+    assert abs(plain.nats - expected) > 1e-3
+
+
 def test_bytes_of_tokens(model):
     token_bytes = np.arange(VOCABULARY) + 1.0
     found = perplexity(TokenScorer(model, 16), np.array([9, 0, 3, 4]), token_bytes)

@@ -194,15 +194,15 @@ class TestTokens:
 
     PAIRS = {"ab": 1, "ü": 3}
 
-    def corpus(self, text, start_id=None, token_bytes=(0, 2, 2, 2)):
+    def corpus(self, text, start_id=None, token_bytes=(0, 2, 2, 2), **told):
         def encode(text):
             pairs = [p for p in self.PAIRS for _ in range(text.count(p))]
             return np.array([self.PAIRS[pair] for pair in pairs])
 
         array = np.frombuffer(text, "uint8")
-        of_bytes = Corpus(array, array[:4], "pairs")
+        of_bytes = Corpus(array, told.pop("held_out", array[:4]), "pairs")
         vocabulary = Vocabulary(encode, None, np.array(token_bytes, float))
-        return of_bytes.tokenized(vocabulary, start_id)
+        return of_bytes.tokenized(vocabulary, start_id, **told)
 
     def test_bytes_are_counted_exactly(self):
         corpus = self.corpus("abüü".encode())
@@ -233,6 +233,17 @@ class TestTokens:
             assert (x[:, 1:] == 1).all() and (y == 1).all()
         x, _ = self.corpus(b"ab" * 50).batch(0, seed=0, **shape)
         assert (x == 1).all()
+
+    def test_every_window_can_begin_with_the_start_token(self):
+        """Of the held-out text too, whose tokens stay as they are."""
+        held_out = np.frombuffer(b"ab" * 20, "uint8")
+        corpus = self.corpus(b"ab" * 50, 0, start_every=1, held_out=held_out)
+        held = corpus.validation_windows(length=5)
+        for x, y in (corpus.batch(3, seed=0, batch_size=8, length=5), held, held):
+            assert (x[:, 0] == 0).all() and (x[:, 1:] == 1).all() and (y == 1).all()
+        assert (corpus.validation == 1).all()
+        plain = self.corpus(b"ab" * 50, 0, held_out=held_out)
+        assert (plain.validation_windows(length=5)[0] == 1).all()
 
     def test_too_short_in_tokens(self):
         with pytest.raises(TextError, match="validation text .* has 2 tokens; a s"):
