@@ -22,7 +22,7 @@ PROMPT = "The capital of France is"
 WIDE, NARROW = "wide before pruning", "pruned"
 LEGEND = (
     "Perplexity of held-out source text of Python, on which the model recovered: below "
-    "the teacher's, it has adapted to such text. Tokens written a second with KerasHub."
+    "the teacher's, it has adapted to such text. Tokens written per second with KerasHub."
 )
 CONTEXT = 8192  # tokens, as `import` prints
 
@@ -85,7 +85,7 @@ def written(preset: pathlib.Path) -> dict:
         "seconds = time.perf_counter() - start\n"
         "prompt = len(lm.preprocessor.tokenizer(sys.argv[2]))\n"
         "assert 'keras_idea' not in sys.modules\n"
-        "found = {'text': text, 'tokens a second': (128 - prompt) / seconds}\n"
+        "found = {'text': text, 'tokens per second': (128 - prompt) / seconds}\n"
         "print('\\n' + json.dumps(found))\n"
     )
     words = [sys.executable, "-c", code, str(preset), PROMPT]
@@ -111,7 +111,7 @@ def table(
     ]
     for row in rows:
         perplexity = row.get("perplexity_per_token")
-        speed = wrote.get(row["name"], {}).get("tokens a second")
+        speed = wrote.get(row["name"], {}).get("tokens per second")
         lines.append(
             f"| {row['name']} | {row['parameters']:,} | "
             f"{'–' if perplexity is None else f'{perplexity:.2f}'} | "

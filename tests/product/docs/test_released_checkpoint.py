@@ -46,7 +46,7 @@ def test_a_gguf_file_in_a_smaller_one_out(tmp_path, monkeypatch, capsys):
     sizes = {row["name"]: row["parameters"] for row in rows}
     assert sizes["pruned"] < sizes["wide before pruning"]
     assert all(f"\n{name}: " in table for name in ("wide before pruning", "pruned"))
-    assert len(re.findall(r"\| \d+\.\d \|$", table, re.M)) == 2  # tokens a second
+    assert len(re.findall(r"\| \d+\.\d \|$", table, re.M)) == 2  # tokens per second
     assert (folder / "narrow.gguf").is_file()
     written = (folder / "run/table.json").stat().st_mtime_ns
     capsys.readouterr()
