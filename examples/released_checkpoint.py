@@ -22,7 +22,7 @@ PROMPT = "The capital of France is"
 WIDE, NARROW = "wide before pruning", "pruned"
 LEGEND = (
     "Perplexity of held-out source text of Python, on which the model recovered: below "
-    "the teacher's, it has adapted to such text. Tokens written per second with KerasHub."
+    "the teacher's, it has adapted to such text. Tokens per second are KerasHub's."
 )
 CONTEXT = 8192  # tokens, as `import` prints
 
