@@ -27,11 +27,14 @@ def main() -> None:
     parser.add_argument("library", choices=LIBRARIES)
     parser.add_argument("model")
     parser.add_argument("text", type=pathlib.Path)
+    parser.add_argument("--only-ids", action="store_true")
     parser.add_argument("--start", type=int, help="the token that each row begins with")
     parser.add_argument("--ids", type=pathlib.Path, help="a JSON list, instead of own")
     told = parser.parse_args()
     encode, logits, generate = LIBRARIES[told.library](told.model)
     own = [int(i) for i in encode(told.text.read_text("utf-8"))]
+    if told.only_ids:
+        return print("\n" + json.dumps({"ids": own}))
     ids = np.array(json.loads(told.ids.read_text()) if told.ids else own, "int32")
     rows = _windows(ids, told.start)
     nats = np.mean([_nats(logits, row) for row in rows])
@@ -79,7 +82,12 @@ def keras_hub_alone(preset):
     def generate(prompt, new):
         made = batch([*prompt, *[0] * new])
         made["padding_mask"][:, len(prompt) :] = 0
-        out = model.generate(made, stop_token_ids=None)["token_ids"]
+        tensors = {k: keras.ops.convert_to_tensor(v) for k, v in made.items()}
+        # As `generate`, which fails in Gemma 3 without a preprocessor.
+        function = model.make_generate_function()
+        out = keras.ops.convert_to_numpy(
+            function(tensors, stop_token_ids=None)["token_ids"]
+        )
         return [int(i) for i in np.asarray(out)[0, len(prompt) :]]
 
     def logits(ids):

@@ -23,6 +23,7 @@ from benchmarks import record
 RESULTS = record.REPOSITORY / "benchmarks" / "results" / "checkpoints" / "round_trip"
 #: What Gemma needs before every sequence.
 GEMMA_START = 2
+DTYPES = ("float32", "q8_0")
 #: Row of the table -> library, and the file that it reads.
 ROWS = {
     "preset, KerasHub": ("keras_hub", "preset"),
@@ -38,6 +39,7 @@ def main() -> None:
     parser.add_argument("name", help="of the cell, such as smollm2-wide")
     parser.add_argument("preset", type=pathlib.Path)
     parser.add_argument("text", type=pathlib.Path)
+    parser.add_argument("--dtypes", nargs="+", default=DTYPES, help="of GGUF files")
     parser.add_argument("--results", type=pathlib.Path, default=RESULTS)
     told = parser.parse_args()
     with tempfile.TemporaryDirectory() as made:
@@ -45,8 +47,12 @@ def main() -> None:
         (folder / "preset").symlink_to(told.preset.resolve())
         text = folder / "text.txt"
         text.write_text(told.text.read_text("utf-8")[:20_000], "utf-8")
-        sizes = exported(folder)
-        found = {row: loaded(folder, *ways) for row, ways in ROWS.items()}
+        sizes = exported(folder, told.dtypes)
+        found = {
+            row: loaded(folder, library, file)
+            for row, (library, file) in ROWS.items()
+            if file in sizes
+        }
     rows = compared(found, sizes)
     facts = record.environment()
     for package in ("keras-hub", "transformers", "gguf", "llama-cpp-python"):
@@ -58,16 +64,16 @@ def main() -> None:
     print(json.dumps(rows, indent=1))
 
 
-def exported(folder: pathlib.Path) -> dict[str, int]:
+def exported(folder: pathlib.Path, dtypes: list[str]) -> dict[str, int]:
     """Exports the preset by the command line; bytes of each file."""
     preset, export = folder / "preset", [sys.executable, "-m", "keras_idea", "export"]
     run(*export, preset, "--hf", folder / "hf")
-    for dtype in ("float32", "q8_0"):
+    for dtype in dtypes:
         gguf = folder / f"{dtype}.gguf"
         run(*export, preset, "--gguf", gguf, "--gguf-dtype", dtype)
     return {
         file: sum(p.stat().st_size for p in _files(folder / file))
-        for _, file in ROWS.values()
+        for file in ("preset", "hf", *(f"{dtype}.gguf" for dtype in dtypes))
     }
 
 
@@ -75,7 +81,8 @@ def loaded(folder: pathlib.Path, library: str, file: str) -> dict:
     """What a library computes with a file; all judge transformers' token ids."""
     ids = folder / "ids.json"
     if not ids.exists():
-        own = _alone("transformers", folder / "hf", folder / "text.txt")["ids"]
+        text = (folder / "hf", folder / "text.txt", "--only-ids")
+        own = _alone("transformers", *text)["ids"]
         ids.write_text(json.dumps(own))
     start = ("--start", GEMMA_START) if "gemma" in _class(folder / "preset") else ()
     return _alone(library, folder / file, folder / "text.txt", "--ids", ids, *start)
