@@ -16,6 +16,8 @@ from keras_idea.validation import check_int, plural
 
 #: The shortest bucket; each next one is twice as long.
 _SHORTEST = 32
+# At most of a batch: tokens, and numbers among the logits.
+_TOKENS, _LOGITS = 8192, 2**27
 _Sequence: TypeAlias = Sequence[int] | np.ndarray
 # Log-probabilities, and whether each token was the likeliest.
 _Score: TypeAlias = tuple[np.ndarray, np.ndarray]
@@ -36,8 +38,9 @@ class TokenScorer:
         max_length: int >= 1. Tokens that the model sees at once.
         inputs: function or None. Takes ids `(B, L)` and returns the model's inputs.
             None passes the ids. Defaults to None.
-        batch_tokens: int >= 1. The most tokens per batch (except for a single longer
-            sequence). Defaults to 8192.
+        batch_tokens: int >= 1 or None. The most tokens per batch (except for a single
+            longer sequence). Defaults to None: 8192, fewer with a large vocabulary, so
+            that the logits of a batch take 0.5 GB in float32 or less.
 
     Raises:
         ValueError: If an argument is outside its range.
@@ -54,9 +57,11 @@ class TokenScorer:
         model: keras.Model,
         max_length: int,
         inputs: _Inputs | None = None,
-        batch_tokens: int = 8192,
+        batch_tokens: int | None = None,
     ) -> None:
         self.max_length = check_int("max_length", max_length, minimum=1)
+        if batch_tokens is None:
+            batch_tokens = _most_tokens(model)
         self._batch_tokens = check_int("batch_tokens", batch_tokens, minimum=1)
         self._scores = _Scores(model, inputs or (lambda ids: ids))
 
@@ -151,6 +156,13 @@ class TokenScorer:
             likeliest = np.asarray(scored["likeliest"])
             found += [int(likeliest[row, len(s) - 1]) for row, s in enumerate(batch)]
         return found
+
+
+def _most_tokens(model: keras.Model) -> int:
+    """Tokens of a batch whose logits have `_LOGITS` numbers or fewer."""
+    shape = getattr(model, "output_shape", None)
+    vocabulary = shape[-1] if isinstance(shape, tuple) else None
+    return min(_TOKENS, max(1, _LOGITS // (vocabulary or 1)))
 
 
 class _Scores(keras.Model):

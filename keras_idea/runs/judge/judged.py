@@ -43,7 +43,7 @@ class Judged:
 
 
 def load_judged(
-    path: str | os.PathLike, length: int | None = None, batch_tokens: int = 8192
+    path: str | os.PathLike, length: int | None = None, batch_tokens: int | None = None
 ) -> Judged:
     """Loads a saved model, of a run folder or a KerasHub preset, to judge it.
 
