@@ -58,8 +58,8 @@ def short() -> str:
     return (
         f"{table(lines)}\n\nPerplexity per token of held-out text, in windows of 256; "
         "tokens: of OpenWebText, to recover on. In parentheses: the share of the "
-        "excess loss of the cut that is removed (negative: added). Both are dequantized from "
-        "4 bits. CPU, one seed ([every cell](benchmarks/results/checkpoints.md))."
+        "excess loss of the cut that is removed (negative: added). Both are "
+        "dequantized from 4 bits. CPU, one seed ([every cell](benchmarks/results/checkpoints.md))."
     )
 
 
