@@ -59,7 +59,8 @@ def short() -> str:
         f"{table(lines)}\n\nPerplexity per token of held-out text, in windows of 256; "
         "tokens: of OpenWebText, to recover on. In parentheses: the share of the "
         "excess loss of the cut that is removed (negative: added). Both are "
-        "dequantized from 4 bits. CPU, one seed ([every cell](benchmarks/results/checkpoints.md))."
+        "dequantized from 4 bits. CPU, one seed "
+        "([every cell](benchmarks/results/checkpoints.md))."
     )
 
 
