@@ -11,6 +11,8 @@ benchmarks/results/checkpoints.md of all cells.
 import argparse
 import json
 import pathlib
+import shlex
+import sys
 import time
 
 from benchmarks import record
@@ -67,6 +69,10 @@ def compute(told: argparse.Namespace) -> None:
     texts = read_texts(told.text, first)
     del first
     facts = record.environment()
+    # Without the folders of this machine.
+    places = {told.source: "SOURCE", told.made: "PRESET", str(told.text): "TEXT"}
+    words = [places.get(word, word) for word in sys.argv[1:]]
+    facts["command"] = f"python -m benchmarks.checkpoints {shlex.join(words)}"
 
     def load(source: str = told.source) -> keras.Model:
         model = ki.hub.load(source, "float32")
