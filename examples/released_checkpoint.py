@@ -43,8 +43,10 @@ def main() -> None:
         command("plan", told.config)
         command("train", told.config)
     if not gguf.exists():
-        quantized = ("--gguf-dtype", "q8_0", "--length", CONTEXT)
-        command("export", run, "--gguf", gguf, *quantized)
+        words = ("--gguf", gguf, "--gguf-dtype", "q8_0")
+        # Of another source `export` says what its context is.
+        words += () if told.source else ("--length", CONTEXT)
+        command("export", run, *words)
     narrow = run / "preset"
     wrote = {WIDE: written(preset), NARROW: written(narrow)}
     text = table(source, run, preset, gguf, wrote)

@@ -7,7 +7,6 @@ the text, nats per token, greedy tokens, generated tokens a second, the peak mem
 """
 
 import argparse
-import itertools
 import json
 import pathlib
 import resource
@@ -140,7 +139,7 @@ def llama_cpp_alone(file):
     def generate(prompt, new):
         last = logits(prompt)[-1]
         found = [int(last.argmax())]
-        for _ in itertools.repeat(None, new - 1):
+        for _ in range(new - 1):
             llama.eval(found[-1:])
             found.append(int(llama.scores[llama.n_tokens - 1].argmax()))
         return found

@@ -23,6 +23,7 @@ from keras_idea.data.tokens.interfaces import (
 from keras_idea.data.tokens.packing import PackedWindows
 from keras_idea.extras import require
 from keras_idea.files import check_folder
+from keras_idea.validation import check_int
 
 # Batches that are read ahead of training.
 _AHEAD = 16
@@ -140,6 +141,9 @@ class CachedCorpus:
     token_bytes: np.ndarray
     start_id: int | None = None
     start_every: int = START_EVERY
+
+    def __post_init__(self) -> None:
+        check_int("start_every", self.start_every, minimum=1)
 
     @property
     def counted(self) -> float:

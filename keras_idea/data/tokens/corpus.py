@@ -16,6 +16,7 @@ from keras_idea.data.tokens.interfaces import (
     started,
     with_starts,
 )
+from keras_idea.validation import check_int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +50,9 @@ class Corpus:
     token_bytes: np.ndarray = dataclasses.field(default_factory=lambda: np.ones(256))
     start_id: int | None = None
     start_every: int = START_EVERY
+
+    def __post_init__(self) -> None:
+        check_int("start_every", self.start_every, minimum=1)
 
     def sample(self) -> bytes:
         """Returns the training text, as bytes, to train a tokenizer on."""

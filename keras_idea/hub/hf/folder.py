@@ -257,7 +257,7 @@ def _preprocessor(stage: Stage, kind: Any) -> tuple[Any, tuple[str, ...]]:
     if causal:
         made.add_start_token = _begins_with_start(theirs)
         prompt = np.asarray(made.generate_preprocess("x", 16)["token_ids"])
-        if not made.add_start_token and prompt[0] != encode("x")[0]:
+        if not made.add_start_token and list(prompt[:1]) != encode("x")[:1]:
             notes.append(_START.format(token=made.tokenizer.start_token))
         if theirs.chat_template:
             notes.append(_TEMPLATE)

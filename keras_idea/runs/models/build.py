@@ -38,6 +38,7 @@ class RunModels:
     plain: Callable[[Sizes], keras.Model]
     save: Callable[[keras.Model, pathlib.Path], None]  # of a compacted model
     saved_as: str  # the entry of the run folder that it writes
+    start_id: int | None = None  # what every sequence begins with, if each does
 
 
 def bare_decoder(

@@ -64,12 +64,14 @@ def hub_models(config: RunConfig, text: RawText) -> RunModels:
         task = source.task(backbone=narrow.backbone, preprocessor=preprocessor)
         task.save_to_preset(str(path))
 
-    # Of a released Gemma every sequence, of others some.
-    every = 1 if shape.preset and needs_start(source.backbone) else START_EVERY
+    # Of a released Gemma every sequence begins so, of others some; a chat template has
+    # its own begin.
     start_id = preprocessor.tokenizer.start_token_id
+    each = bool(shape.preset) and needs_start(source.backbone)
+    each = each and not isinstance(text, ChatText)
 
     return RunModels(
-        corpus=text.tokenized(vocabulary, start_id, every),
+        corpus=text.tokenized(vocabulary, start_id, 1 if each else START_EVERY),
         vocabulary=vocabulary,
         at_start=source.at_start,
         at_end=narrow_sizes(shape, source.at_start, source.outline, parts),
@@ -77,6 +79,7 @@ def hub_models(config: RunConfig, text: RawText) -> RunModels:
         plain=lambda sizes: ready(source.stock(sizes), False),
         save=save,
         saved_as="preset",
+        start_id=start_id if each else None,
     )
 
 

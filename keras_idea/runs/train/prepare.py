@@ -49,7 +49,7 @@ def opening_lines(run: Run) -> str:
         f"{'time' if times == 1 else 'times'}",
         f"Vocabulary: {plural(_known_tokens(run), 'token')}, "
         f"{corpus.train_bytes_per_token():.2f} bytes per token"
-        f"{_STARTED if getattr(corpus, 'start_every', None) == 1 else ''}",
+        f"{_STARTED if run.models.start_id is not None else ''}",
         f"Backend: {keras.backend.backend()}. Run folder: {run.folder.shown}",
     ]
     if times > _PASSES:

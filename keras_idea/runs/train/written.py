@@ -19,7 +19,12 @@ def _opening_ids(run: Run) -> list[int]:
     tokens, _, *weights = run.validation
     # Of a conversation, all before the first response.
     most = int(np.argmax(weights[0][0])) + 1 if weights else 16
-    return [int(i) for i in tokens[0, :most]]
+    return [int(i) for i in tokens[0, len(_start(run)) : most]]
+
+
+def _start(run: Run) -> list[int]:
+    """The token before a prompt, if the models need it there; it is no text."""
+    return [] if run.models.start_id is None else [run.models.start_id]
 
 
 def written_text(run: Run, narrow: keras.Model, prompt: str) -> tuple[str, int]:
@@ -34,9 +39,11 @@ def written_text(run: Run, narrow: keras.Model, prompt: str) -> tuple[str, int]:
     # The text of a conversation may lack the tokens of its template.
     by_ids = run.config.chat.given and not settings.prompt
     prompt_ids = _opening_ids(run) if by_ids else vocabulary.encode(prompt)
+    start = _start(run)
     limit = time_limit(run.recorders)
     with shown(limit):
-        ids = _written(run, narrow, np.asarray(prompt_ids, "int32"), limit)
+        whole = np.array([*start, *prompt_ids], "int32")
+        ids = _written(run, narrow, whole, limit)[len(start) :]
     return vocabulary.decode(ids), len(ids) - len(prompt_ids)
 
 

@@ -1,11 +1,13 @@
 """A released Gemma needs its start token before every sequence: runs, `evaluate`."""
 
+import numpy as np
 import pytest
 
 from keras_idea.cli import main
 from keras_idea.runs.config import parse_config
 from keras_idea.runs.judge.judged import load_judged
 from keras_idea.runs.run_folder import RunFolder
+from keras_idea.runs.train import written
 from keras_idea.runs.train.prepare import opening_lines, prepare
 from tests.support.gguf_models import TEXT, with_tokenizer
 from tests.support.tiny_run import ONE_LAYER
@@ -39,3 +41,16 @@ def test_every_sequence_begins_with_it(name, needs, tmp_path, monkeypatch, capsy
     batch = corpus.batch(1, seed=0, batch_size=8, length=16)
     for x, _ in (batch, corpus.validation_windows(length=16)):
         assert (x[:, 0] == start).all() == needs
+    # The text that it writes goes on after the token too, which is no text.
+    given = []
+
+    def first_ids(run, narrow, ids, limit):
+        given.append(ids.tolist())
+        return np.append(ids, ids[-2:])
+
+    monkeypatch.setattr(written, "_written", first_ids)
+    prompt = written.opening(run)
+    text, count = written.written_text(run, lm, prompt)
+    own = run.models.vocabulary.encode(prompt).tolist()
+    assert given == [[start, *own] if needs else own]
+    assert text.startswith(prompt) and count == 2

@@ -38,6 +38,8 @@ def test_the_table_of_two_thirds(page):
             expected = wide
         elif "one step" in label:
             expected = cut
+        elif "refit=True" in label:
+            expected = nats(name, "0.67-activation+refit")
         elif tokens != "0":
             count = int(tokens.replace(",", ""))
             paths = (RESULTS / "checkpoints" / name).glob(f"0.67-*-{count}-*.json")

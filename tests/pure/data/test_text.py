@@ -242,6 +242,8 @@ class TestTokens:
         for x, y in (corpus.batch(3, seed=0, batch_size=8, length=5), held, held):
             assert (x[:, 0] == 0).all() and (x[:, 1:] == 1).all() and (y == 1).all()
         assert (corpus.validation == 1).all()
+        with pytest.raises(ValueError, match="`start_every` must be .*1"):
+            self.corpus(b"ab" * 50, 0, start_every=0)
         plain = self.corpus(b"ab" * 50, 0, held_out=held_out)
         assert (plain.validation_windows(length=5)[0] == 1).all()
 
