@@ -19,8 +19,13 @@ PROMPT = np.array([1, 2, 3])
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A time that only sleeping takes: no other program on the machine does."""
+    """A time that only sleeping takes: no other program on the machine does.
+
+    So no thread may note it while another sleeps: Keras's does, for a callback that
+    is `async_safe`.
+    """
     now = [0.0]
+    monkeypatch.setattr(timing.Clock, "async_safe", False)
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
     monkeypatch.setattr(time, "sleep", lambda seconds: now.append(now.pop() + seconds))
 
