@@ -36,6 +36,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=600.0, help="begin no later")
     made = "a preset that `keras-idea train` made: judged, as the one arm and peak"
     parser.add_argument("--made", help=made)
+    parser.add_argument("--save", type=pathlib.Path, help="folder of their presets")
     parser.add_argument("--table", action="store_true", help="run nothing: the table")
     told = parser.parse_args()
     if told.table:
@@ -66,13 +67,16 @@ def compute(told: argparse.Namespace) -> None:
     folder = told.folder / told.name
     folder.mkdir(parents=True, exist_ok=True)
     first = ki.hub.load(told.source, "float32")
-    texts = read_texts(told.text, first)
+    texts, preprocessor = read_texts(told.text, first), first.preprocessor
     del first
     facts = record.environment()
     # Without the folders of this machine.
     places = {told.source: "SOURCE", told.made: "PRESET", str(told.text): "TEXT"}
-    words = [places.get(word, word) for word in sys.argv[1:]]
-    facts["command"] = f"python -m benchmarks.checkpoints {shlex.join(words)}"
+    places[str(told.save)] = "PRESETS"
+    words = shlex.join(places.get(word, word) for word in sys.argv[1:])
+    backend = keras.backend.backend()
+    command = f"KERAS_BACKEND={backend} python -m benchmarks.checkpoints {words}"
+    facts["command"] = command
 
     def load(source: str = told.source) -> keras.Model:
         model = ki.hub.load(source, "float32")
@@ -84,16 +88,17 @@ def compute(told: argparse.Namespace) -> None:
         if path.exists() or time.monotonic() > until:
             continue
         began = time.monotonic()
-        if told.made:
-            found = cells.judged(load(told.made), texts)
-        else:
-            found = cells.carry_out(cell, load, texts)
+        model = load(told.made) if told.made else cells.carry_out(cell, load, texts)
+        found = cells.judged(model, texts)
         seconds = round(time.monotonic() - began, 1)
         found = {**vars(cell), **found, "seconds": seconds, **facts}
         path.with_suffix(".new").write_text(json.dumps(found, indent=1) + "\n")
         path.with_suffix(".new").rename(path)
         nats = ", ".join(f"{n} {found[n]:.4f}" for n in ("openwebtext", "wikitext2"))
         print(f"{cell.name}: {nats} nats per token, {seconds} s", flush=True)
+        if told.save and not told.made:
+            model.preprocessor = preprocessor
+            print(ki.export.export_preset(model, told.save / cell.name), flush=True)
         keras.backend.clear_session(free_memory=True)
 
 

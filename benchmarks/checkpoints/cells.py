@@ -78,8 +78,8 @@ def recovered(tokens: int, peaks: tuple[float, ...], share: float) -> list[Cell]
     return [Cell(share, arm, tokens, peak) for arm in ARMS for peak in peaks]
 
 
-def carry_out(cell: Cell, load: Callable, texts: Texts) -> dict:
-    """Makes the model of a cell and judges it; dict of figures."""
+def carry_out(cell: Cell, load: Callable, texts: Texts) -> keras.Model:
+    """The model of a cell."""
     keras.utils.set_random_seed(cell.seed)
     model = load()
     width = _width(model, cell.share)
@@ -91,7 +91,7 @@ def carry_out(cell: Cell, load: Callable, texts: Texts) -> dict:
         _fit(model, cell, texts, 1, 0.0, ki.IdeaPruneCallback(width, 0, 1, "random"))
     elif cell.share < 1.0:
         model = _one_step(model, width, cell.how, texts)
-    return judged(model, texts)
+    return model
 
 
 def judged(model: keras.Model, texts: Texts) -> dict:

@@ -187,14 +187,28 @@ def _task_class(backbone: type, causal: bool, stage: Stage) -> Any:
 
 def task_class(base: type, backbone: type) -> Any:
     """KerasHub's class of a task around backbones of a class, or None."""
-    known: Any = filter(inspect.isclass, vars(_hub().models).values())
-    kinds = [kind for kind in known if issubclass(kind, base) and kind.backbone_cls]
     # A class before those that it is derived from: a Llama 3 is a Llama too.
     for own in backbone.__mro__:
-        found = [kind for kind in kinds if kind.backbone_cls is own]
+        found = _tasks(base, own)
         if found:  # a Gemma4CausalLM before a Gemma4AssistantCausalLM
             return min(found, key=lambda kind: len(kind.__name__))
     return None
+
+
+def loading_class(task: Any) -> str:
+    """Name of the class of KerasHub whose `from_preset` finds a causal LM's own class.
+
+    `CausalLM`, where one class alone is for such backbones; else its own.
+    """
+    causal = _hub().models.CausalLM
+    alone = len(_tasks(causal, type(task.backbone))) == 1
+    return (causal if alone else type(task)).__name__
+
+
+def _tasks(base: type, backbone: type) -> list[Any]:
+    known: Any = filter(inspect.isclass, vars(_hub().models).values())
+    kinds = [kind for kind in known if issubclass(kind, base)]
+    return [kind for kind in kinds if kind.backbone_cls is backbone]
 
 
 def _around(

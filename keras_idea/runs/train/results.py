@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import keras
 
+from keras_idea.hub.hf.folder import loading_class
 from keras_idea.report import ResultRow
 from keras_idea.report.picture import draw_run
 from keras_idea.runs.train.measuring import Costs
@@ -74,23 +75,24 @@ def facts(run: Run, costs: Costs) -> dict[str, str]:
     }
 
 
-def where_it_lies(run: Run) -> str:
+def where_it_lies(run: Run, narrow: keras.Model) -> str:
     """A line that says where the narrow model is saved, and what loads it."""
     path = str(pathlib.Path(run.folder.shown) / run.models.saved_as)
     load = "`import keras_idea` and keras.models.load_model"
     if run.config.model.of_hub:
-        load = "keras_hub.models.CausalLM.from_preset"
+        load = f"keras_hub.models.{loading_class(narrow)}.from_preset"
     return f"The narrow model is saved: {path}. Load it with {load}({path!r})."
 
 
-def how_to_load(run: Run, prompt: str) -> str:
+def how_to_load(run: Run, narrow: keras.Model, prompt: str) -> str:
     """What to type to use the preset that a run has left, without this package."""
     preset = pathlib.Path(run.folder.shown) / "preset"
+    load = f"keras_hub.models.{loading_class(narrow)}.from_preset"
     return (
         f"The narrow model is a stock KerasHub model, in {preset}/. It needs no "
         "keras_idea:\n\n"
         "    import keras_hub\n"
-        f"    lm = keras_hub.models.CausalLM.from_preset({str(preset)!r})\n"
+        f"    lm = {load}({str(preset)!r})\n"
         f"    print(lm.generate({prompt!r}, max_length={run.length}))\n"
     )
 

@@ -150,7 +150,7 @@ def _train_and_prune(run: Run) -> keras.Model | None:
         size = results_bytes(run)
         with run.folder.replacing(run.models.saved_as, size) as path:
             run.models.save(narrow[0], path)
-        print(f"\n{results.where_it_lies(run)}", flush=True)
+        print(f"\n{results.where_it_lies(run, narrow[0])}", flush=True)
 
     processes.from_first(save)
     return narrow[0] if narrow else None
@@ -261,7 +261,7 @@ def _tell(run: Run, narrow: keras.Model) -> list[ResultRow]:
         print(f"It ends after {plural(count, 'token')}: there was no time for more.\n")
     print(f"All of it is in {folder.shown}/")
     if run.config.model.of_hub:
-        print(results.how_to_load(run, prompt))
+        print(results.how_to_load(run, narrow, prompt))
     return rows
 
 

@@ -60,13 +60,10 @@ def test_a_model_is_judged_as_numpy_does(texts):
 def test_an_untrained_cell(how, texts, monkeypatch):
     monkeypatch.setattr(cells, "CALIBRATION", 8)
     monkeypatch.setattr(cells, "LENGTH", 16)
-    made = []
-    monkeypatch.setattr(cells, "judge", lambda model, *told: made.append(model) or 1.0)
     share = 1.0 if how == "as it is" else 0.5
-    found = carry_out(Cell(share, how), load, texts)
+    made = carry_out(Cell(share, how), load, texts)
     width = 64 if share == 1.0 else 32
-    assert {ffn.hidden_dim for ffn in ki.find_ffns(made[0])} == {width}
-    assert found["parameters"] == made[0].count_params()
+    assert {ffn.hidden_dim for ffn in ki.find_ffns(made)} == {width}
 
 
 @pytest.mark.parametrize("arm", cells.ARMS)
@@ -74,15 +71,12 @@ def test_a_recovered_cell(arm, texts, monkeypatch):
     """It is narrow, of the control wide, and trained."""
     monkeypatch.setattr(cells, "CALIBRATION", 8)
     monkeypatch.setattr(cells, "LENGTH", 16)
-    made = []
-    monkeypatch.setattr(cells, "judge", lambda model, *told: made.append(model) or 1.0)
-    found = carry_out(Cell(0.5, arm, 4 * 64, 1e-2), load, texts)
+    made = carry_out(Cell(0.5, arm, 4 * 64, 1e-2), load, texts)
     narrow = load().count_params() - 2 * 3 * 16 * 32
     wide = arm == "control"
-    assert found["parameters"] == (load().count_params() if wide else narrow)
+    assert made.count_params() == (load().count_params() if wide else narrow)
     before, after = (
-        to_numpy(model.backbone.token_embedding.embeddings)
-        for model in (load(), made[0])
+        to_numpy(model.backbone.token_embedding.embeddings) for model in (load(), made)
     )
     assert np.isfinite(after).all() and np.abs(after - before).max() > 1e-3
 
@@ -105,6 +99,7 @@ def test_a_cell_is_computed_again(name):
     texts = read_texts(TEXT, ki.hub.load(source, "float32"))
     recorded = json.loads((RESULTS / f"checkpoints/smollm2/{name}.json").read_text())
     names = ("share", "how", "tokens", "peak", "seed")
-    found = carry_out(Cell(*(recorded[n] for n in names)), wide, texts)
+    made = carry_out(Cell(*(recorded[n] for n in names)), wide, texts)
+    found = cells.judged(made, texts)
     for figure in (*HELD_OUT, "parameters"):
         assert found[figure] == pytest.approx(recorded[figure], abs=1e-3)

@@ -9,6 +9,7 @@ import pytest
 import keras_idea as ki
 from keras_idea.errors import ExportFailed, ExportRefused
 from keras_idea.export import export_hf, export_onnx, export_preset, load_run
+from keras_idea.hub.hf.folder import loading_class
 from keras_idea.models import DecoderConfig, decoder
 from tests.support.exports import listing, logits, own_decoder
 from tests.support.hub_models import tiny_lm
@@ -33,6 +34,22 @@ class TestPreset:
         np.testing.assert_allclose(logits(loaded, ids), logits(lm, ids), atol=1e-5)
         tokens = np.asarray(loaded.preprocessor.tokenizer(TEXT))
         np.testing.assert_array_equal(tokens, lm.preprocessor.tokenizer(TEXT))
+
+    @pytest.mark.daily("torch", why="builds a model; the loading is KerasHub's")
+    def test_two_classes_of_one_backbone(self, tmp_path):
+        """`CausalLM.from_preset` takes a Gemma 4 for its assistant, and fails."""
+        import keras_hub
+
+        lm = tiny_lm("gemma4")
+        export_preset(lm, tmp_path / "preset")
+        assert loading_class(lm) == "Gemma4CausalLM"
+        assert loading_class(tiny_lm("llama3", num_layers=1)) == "CausalLM"
+        kind = getattr(keras_hub.models, loading_class(lm))
+        loaded = kind.from_preset(str(tmp_path / "preset"), preprocessor=None)
+        ids = np.arange(32, dtype="int32").reshape(2, 16)
+        np.testing.assert_allclose(logits(loaded, ids), logits(lm, ids), atol=1e-6)
+        with pytest.raises(TypeError, match="Gemma4AssistantCausalLM"):  # mended?
+            keras_hub.models.CausalLM.from_preset(str(tmp_path / "preset"))
 
     @pytest.mark.daily("torch", why="takes 20 s on jax, 12 s on tensorflow")
     def test_quantized(self, tmp_path):
