@@ -33,7 +33,7 @@ PIP = pip install --quiet --disable-pip-version-check --no-compile
 	test-browser test-site test-core $(PARTS) $(BACKENDS:%=endurance-%)
 
 demo: .venv-demo/ready
-	KERAS_BACKEND=jax .venv-demo/bin/python -m keras_idea train --output runs/demo --overwrite
+	KERAS_BACKEND=jax .venv-demo/bin/python -m keras_idea_cli train --output runs/demo --overwrite
 
 # A released checkpoint, made smaller and ready to serve; TensorFlow is fastest here.
 checkpoint: .venv-checkpoint/ready

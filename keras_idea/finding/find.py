@@ -10,16 +10,16 @@ import numpy as np
 from keras_idea.finding.find_dense import dense_groups
 from keras_idea.finding.find_heads import find_heads
 from keras_idea.functional.by_numbers import why_not_each_number
+from keras_idea.groups.cut import Cut, used_neurons
 from keras_idea.groups.dense import DenseGroup
 from keras_idea.groups.on_each import name_of
-from keras_idea.groups.probed_layers import end_measuring, is_measured, measure
+from keras_idea.groups.state import NeuronState, indices_of
 from keras_idea.groups.states import held_state, state_of
 from keras_idea.hub.families import is_backbone
 from keras_idea.hub.ffn import known_ffns
 from keras_idea.keras_private.layer_walk import walk
-from keras_idea.layers.cut import Cut, used_neurons
-from keras_idea.layers.neuron_state import NeuronState, indices_of
 from keras_idea.layers.plain_ffns import PlainFFN
+from keras_idea.layers.probed import end_measuring, is_measured, measure
 from keras_idea.layers.prunable import Prunable
 from keras_idea.typing import Tensor
 from keras_idea.validation import check_choice

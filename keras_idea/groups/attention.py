@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import keras
 
+from keras_idea.groups.cut import Cut
 from keras_idea.keras_private.attention import set_numbers_of_heads
 from keras_idea.keras_private.layers import renew_head_shapes, stored_kernel
-from keras_idea.layers.cut import Cut
 
 
 @dataclasses.dataclass(frozen=True)

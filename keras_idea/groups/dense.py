@@ -8,7 +8,12 @@ import keras
 
 from keras_idea.groups.axes import Axes
 from keras_idea.groups.between import cuts_of, weights_of
-from keras_idea.groups.dense_reasons import why_not_called, why_not_plain, why_opaque
+from keras_idea.groups.cut import Cut
+from keras_idea.groups.dense_reasons import (
+    why_not_called,
+    why_not_plain,
+    why_opaque,
+)
 from keras_idea.groups.follow import (
     OUTPUT,
     Way,
@@ -28,7 +33,6 @@ from keras_idea.keras_private.layers import (
     stored_kernel,
 )
 from keras_idea.keras_private.symbolic import Call, Recording
-from keras_idea.layers.cut import Cut
 
 Group = TypeVar("Group")
 _UNBUILT = (

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import keras
 
-from keras_idea.layers.cut import Cut, Packing
+from keras_idea.groups.cut import Cut, Packing
 
 
 @dataclasses.dataclass(frozen=True)

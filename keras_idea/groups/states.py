@@ -10,8 +10,8 @@ from contextlib import nullcontext
 
 import keras
 
-from keras_idea.layers.cut import Cut
-from keras_idea.layers.neuron_state import NeuronState, scope_at
+from keras_idea.groups.cut import Cut
+from keras_idea.groups.state import NeuronState, scope_at
 
 _STATES: weakref.WeakKeyDictionary[keras.layers.Layer, NeuronState] = (
     weakref.WeakKeyDictionary()

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from keras_idea.layers.cut import Packing
+from keras_idea.groups.cut import Packing
 
 #: The tokens of every vocabulary besides the special ones: all text has an id.
 NUM_BYTES = 256

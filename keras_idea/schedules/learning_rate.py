@@ -2,7 +2,7 @@
 
 A second cosine (`optimizer.rewarm`) is in `annealed.py`, one schedule behind another in
 `staged.py`, steps of several batches in `accumulated.py`; what a run described in TOML
-makes of them in `keras_idea.runs.models.learning_rate`.
+makes of them in `keras_idea.lm.runs.models.learning_rate`.
 """
 
 import math

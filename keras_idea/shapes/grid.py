@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from keras_idea.errors import ArgumentError
+from keras_idea.finding.budget import Budget, Costs
 from keras_idea.shapes.targets import Axis, Shape
-from keras_idea.targets.budget import Budget, Costs
 
 # The least share of each axis that stays. Depth and the residual stream bear least.
 LEAST: Mapping[Axis, float] = {

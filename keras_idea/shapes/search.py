@@ -7,6 +7,7 @@ from typing import Any
 import keras
 
 from keras_idea.errors import ArgumentError
+from keras_idea.finding.budget import Budget
 from keras_idea.shapes.candidate import Candidate, draw, table
 from keras_idea.shapes.costs import ShapeCosts
 from keras_idea.shapes.grid import LEAST, shapes_within, spread
@@ -15,7 +16,6 @@ from keras_idea.shapes.shape_losses import ShapeLosses
 from keras_idea.shapes.shrink import measure
 from keras_idea.shapes.targets import AXES, Axis, Shape
 from keras_idea.surgery.compact import compile_like, narrowed
-from keras_idea.targets.budget import Budget
 from keras_idea.validation import check_choice, check_int
 
 

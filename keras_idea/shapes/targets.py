@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 from keras_idea.errors import ArgumentError
-from keras_idea.targets.target_widths import target_width
+from keras_idea.finding.targets import target_width
 from keras_idea.validation import check_choice
 
 #: What can be made smaller: the neurons of FFNs; key/value heads with their query

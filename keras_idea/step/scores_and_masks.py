@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_idea.functional.importance import ema
 from keras_idea.functional.masks import top_k_mask
-from keras_idea.schedules.width import CubicWidth
+from keras_idea.functional.width import CubicWidth
 from keras_idea.step.row_ops import known_count, narrower_mask, zero_rows
 from keras_idea.step.track import Track
 from keras_idea.typing import Tensor

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import keras
 
 from keras_idea.finding.find import FFN
+from keras_idea.functional.width import CubicWidth
 from keras_idea.methods.probe import Probe
-from keras_idea.schedules.width import CubicWidth
 
 
 @dataclasses.dataclass(eq=False)

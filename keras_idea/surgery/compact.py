@@ -9,6 +9,7 @@ import numpy as np
 
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN
+from keras_idea.finding.pairing import Pair, cut_to, paired_variables
 from keras_idea.hub.families import is_backbone
 from keras_idea.hub.same_function import (
     check_same_function,
@@ -17,9 +18,7 @@ from keras_idea.hub.same_function import (
 )
 from keras_idea.keras_private.layer_walk import is_built, student_of, walk
 from keras_idea.keras_private.layers import retrack_parameters
-from keras_idea.keras_private.models import (
-    compile_arguments,
-)
+from keras_idea.keras_private.models import compile_arguments
 from keras_idea.keras_private.symbolic import example_arrays
 from keras_idea.keras_private.user_warning import warn_user
 from keras_idea.layers.plain_ffns import PlainFFN
@@ -37,7 +36,6 @@ from keras_idea.surgery.optimizer_state import (
     optimizer_like,
 )
 from keras_idea.surgery.own_config import follow_widths, warn_of_stuck
-from keras_idea.surgery.pairing import Pair, cut_to, paired_variables
 from keras_idea.surgery.proof import prove
 from keras_idea.surgery.width_in_code import check_width_in_code
 

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 
 from keras_idea.finding.find import find_groups
-from keras_idea.surgery.pairing import Pair
+from keras_idea.finding.pairing import Pair
 
 
 def hand_on_first_widths(

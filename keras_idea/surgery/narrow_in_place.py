@@ -7,6 +7,7 @@ import keras
 import numpy as np
 
 from keras_idea.finding.find import FFN, find_groups
+from keras_idea.finding.pairing import plain_variables
 from keras_idea.hub.ffn import known_ffns
 from keras_idea.keras_private.around import layers_around
 from keras_idea.keras_private.layer_walk import all_layers, sublayers
@@ -20,12 +21,8 @@ from keras_idea.signals import held_back
 from keras_idea.step.replicas import scope_of
 from keras_idea.surgery.condition import backbones_of, check_at_rest, layers_of
 from keras_idea.surgery.narrow_variable import narrow_variable
-from keras_idea.surgery.optimizer_state import (
-    built_optimizer,
-    check_carriable,
-)
+from keras_idea.surgery.optimizer_state import built_optimizer, check_carriable
 from keras_idea.surgery.own_config import follow_widths, warn_of_stuck
-from keras_idea.surgery.pairing import plain_variables
 
 
 def shrink_in_place(model: keras.Model) -> list[FFN]:

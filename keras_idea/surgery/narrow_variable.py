@@ -8,10 +8,10 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_idea.groups.cut import Cut
 from keras_idea.keras_private.optimizer_parts import parts
 from keras_idea.keras_private.optimizer_variables import rename_key, variable_key
 from keras_idea.keras_private.variables import give_value
-from keras_idea.layers.cut import Cut
 from keras_idea.surgery.optimizer_state import with_slots
 from keras_idea.typing import Tensor
 

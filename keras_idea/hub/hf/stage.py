@@ -11,7 +11,12 @@ from typing import Any
 
 from keras_idea.errors import LoadRefused
 from keras_idea.extras import require_installed
-from keras_idea.hub.hf.config import as_dict, check_config, read_config, staged_config
+from keras_idea.hub.hf.config import (
+    as_dict,
+    check_config,
+    read_config,
+    staged_config,
+)
 from keras_idea.hub.hf.tensors import stage_tensors
 from keras_idea.hub.hf.tokenizer import read_tokenizer, write_tokenizer
 

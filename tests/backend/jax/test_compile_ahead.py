@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.pruning.compile_ahead import pays
+from keras_idea.callbacks.prune.compile_ahead import pays
 from tests.support.dense_ffns import dense_gated
 from tests.support.helpers import (
     LossRecorder,

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
+from keras_idea.callbacks.prune.narrowing import stored_neurons
+from keras_idea.functional.milestones import bucket, milestones
 from keras_idea.methods import Sensitivity
-from keras_idea.pruning.narrowing import stored_neurons
-from keras_idea.schedules.milestones import bucket, milestones
 from tests.support import algorithm_reference as reference
 from tests.support.dense_ffns import dense_gated
 from tests.support.helpers import (

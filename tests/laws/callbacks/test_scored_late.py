@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
+from keras_idea.callbacks.prune import session
 from keras_idea.functional.importance import memory_steps
-from keras_idea.pruning import session
 from tests.support import algorithm_reference as reference
 from tests.support.helpers import residual_model, set_random_weights, to_numpy
 from tests.support.kernels import kernels

@@ -20,11 +20,7 @@ from keras_idea.keras_private.layers import (
     takes_training,
     without_remat,
 )
-from keras_idea.keras_private.unlocked import (
-    renew_weight,
-    unlocked,
-    untrack,
-)
+from keras_idea.keras_private.unlocked import renew_weight, unlocked, untrack
 from keras_idea.keras_private.variables import give_value
 from tests.support.helpers import to_numpy
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from keras_idea.cli import main
-from keras_idea.runs.config import parse_config
-from keras_idea.runs.judge.judged import load_judged
-from keras_idea.runs.run_folder import RunFolder
-from keras_idea.runs.train import written
-from keras_idea.runs.train.prepare import opening_lines, prepare
+from keras_idea.lm.cli import main
+from keras_idea.lm.runs.config import parse_config
+from keras_idea.lm.runs.judge.judged import load_judged
+from keras_idea.lm.runs.run_folder import RunFolder
+from keras_idea.lm.runs.train import written
+from keras_idea.lm.runs.train.prepare import opening_lines, prepare
 from tests.support.gguf_models import TEXT, with_tokenizer
 from tests.support.tiny_run import ONE_LAYER
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from keras_idea.data import Documents, TextSource, byte_vocabulary, load_text
-from keras_idea.data.tokens.interfaces import Share
-from keras_idea.runs.train.devices import own_rows
+from keras_idea.lm.data.tokens.interfaces import Share
+from keras_idea.lm.runs.train.devices import own_rows
 from tests.support.text_files import jsonl, write
 
 ARGUMENTS = {"seed": 3, "batch_size": 12, "length": 8}

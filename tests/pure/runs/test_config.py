@@ -8,8 +8,8 @@ import pytest
 
 from keras_idea.errors import ConfigError
 from keras_idea.hub.families import HUB_FAMILIES
-from keras_idea.runs.config import RunConfig, load_config, parse_config
-from keras_idea.runs.config.sizes import Sizes
+from keras_idea.lm.runs.config import RunConfig, load_config, parse_config
+from keras_idea.lm.runs.config.sizes import Sizes
 
 
 # What is wrong: the TOML, and what the message must say.
@@ -22,7 +22,7 @@ def test_demo_spells_out_the_defaults():
 
 def test_demo_names_every_key():
     # The file is the documentation of the keys: a new one must be in it.
-    demo = importlib.resources.files("keras_idea.runs") / "demo.toml"
+    demo = importlib.resources.files("keras_idea.lm.runs") / "demo.toml"
     text = demo.read_text(encoding="utf-8")
     tables = tomllib.loads(text)
     # The keys whose default is to be left out.

@@ -9,10 +9,10 @@ import tomli_w
 from hypothesis import given, settings
 
 from keras_idea.errors import ConfigError
+from keras_idea.functional.narrowing_steps import COMPACT
 from keras_idea.hub.families import HUB_FAMILIES
+from keras_idea.lm.runs.config import RunConfig, load_config, parse_config
 from keras_idea.methods import METHODS
-from keras_idea.runs.config import RunConfig, load_config, parse_config
-from keras_idea.schedules.narrowing_steps import COMPACT
 
 TABLES = {
     table.name: [field.name for field in dataclasses.fields(table.type)]

@@ -1,0 +1,139 @@
+"""The neurons of a model, read now and then: who lives, who ranks where."""
+
+import dataclasses
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_idea.callbacks.monitor.neuron_lives import NeuronLives, rank_levels
+from keras_idea.finding.find import FFN, Kind, find_groups
+
+# Columns of the heat map that are kept; then every other one goes.
+_MOST_READINGS = 160
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """What was seen of one FFN."""
+
+    name: str
+    width: int  # neurons alive
+    sparsity: float  # the fraction pruned of those it began with
+    importance: np.ndarray  # of the living; empty once the FFN was compacted
+    # Neurons that entered or left the k of greatest importance since the last reading;
+    # None for the first one, and once the FFN was compacted. k is the width that
+    # pruning aims at, or the neurons alive.
+    churn: int | None
+
+
+def watched_groups(model: keras.layers.Layer) -> list[FFN]:
+    """The FFNs of a built model, and the attention layers of which heads are pruned.
+
+    A head that nobody prunes has no state to look at.
+    """
+    return [
+        group
+        for group in find_groups(model)
+        if group.kind == "neurons" or group.held_state is not None
+    ]
+
+
+class NeuronWatch:
+    """Reads FFNs and remembers of every neuron when it lived and how it ranked.
+
+    Neurons keep the number that they had at first, also when their FFN was narrowed
+    in between.
+    """
+
+    def __init__(self) -> None:
+        self._memories: dict[str, _Memory] = {}
+        self._dims: list[int] = []
+
+    def narrowed(self, ffns: list[FFN]) -> bool:
+        """Whether pruning has ended with a narrowing since this was asked last.
+
+        Only shapes are looked at, so nothing syncs. `ffns` are all of the model.
+        """
+        before, self._dims = self._dims, [ffn.hidden_dim for ffn in ffns]
+        if len(before) != len(ffns) or self._dims == before:
+            return False
+        return all(ffn.state.live is None for ffn in ffns)
+
+    def read(self, ffns: list[FFN], step: int, last: bool = False) -> list[Reading]:
+        """Reads the neurons; the model's variables must be in sync.
+
+        `last`: those that are left are ranked one last time, because their scores are
+        still those of the step that pruned the others.
+        """
+        return [self._read(ffn, step, last) for ffn in ffns]
+
+    def levels(self) -> list[NeuronLives]:
+        """What was read so far, one an FFN."""
+        pairs = self._memories.items()
+        return [memory.levels(name) for name, memory in pairs if memory.ranked]
+
+    def _read(self, ffn: FFN, step: int, last: bool) -> Reading:
+        alive = keras.ops.convert_to_numpy(ffn.mask) > 0
+        width = ffn.width
+        memory = self._memories.get(ffn.name)
+        if memory is None:
+            memory = self._memories[ffn.name] = _Memory(ffn.full_dim, ffn.kind)
+        sparsity = 1 - width / memory.full_dim
+        at_rest = ffn.state.live is None and not last
+        if at_rest and width == ffn.hidden_dim < ffn.full_dim:
+            # All that are left live on: nobody is ranked any more.
+            return Reading(ffn.name, width, sparsity, np.zeros(0), None)
+        importance = keras.ops.convert_to_numpy(ffn.importance()).astype("float64")
+        # Alive, even one whose importance is no number.
+        ranked = np.where(alive, np.nan_to_num(importance, nan=-np.inf), np.nan)
+        k = ffn.state.target_dim or width
+        churn = memory.remember(step, ffn.by_first_number(ranked), k)
+        return Reading(ffn.name, width, sparsity, importance[alive], churn)
+
+
+class _Memory:
+    """What is remembered of one FFN."""
+
+    def __init__(self, full_dim: int, kind: Kind) -> None:
+        self.full_dim, self._kind = full_dim, kind
+        self._top: np.ndarray | None = None
+        self._last: Any = None  # importance by first number; NaN: dead
+        self._last_step = 0
+        self._steps: list[int] = []
+        self._levels: list[np.ndarray] = []
+        self._stride, self._skipped = 1, 0
+
+    def remember(self, step: int, importance: np.ndarray, k: int) -> int | None:
+        """Notes a reading, NaN where dead; the churn of the top k since the last."""
+        order = np.argsort(
+            np.where(np.isnan(importance), np.inf, -importance), kind="stable"
+        )
+        best = np.zeros(importance.shape, bool)
+        np.put_along_axis(best, order[..., :k], True, axis=-1)
+        churn = None if self._top is None else int((best != self._top).sum())
+        self._top, self._last_step, self._last = best, step, importance
+        if self._skipped % self._stride == 0:
+            self._keep()
+        self._skipped += 1
+        return churn
+
+    @property
+    def ranked(self) -> bool:
+        """bool, whether anything was remembered."""
+        return self._last is not None
+
+    def levels(self, name: str) -> NeuronLives:
+        """All readings that are kept, and the latest one."""
+        steps, levels = list(self._steps), list(self._levels)
+        if steps[-1:] != [self._last_step]:
+            steps.append(self._last_step)
+            levels.append(rank_levels(self._last).ravel())
+        return NeuronLives(name, np.array(steps), np.stack(levels), self._kind)
+
+    def _keep(self) -> None:
+        self._steps.append(self._last_step)
+        self._levels.append(rank_levels(self._last).ravel())
+        if len(self._steps) > _MOST_READINGS:
+            self._steps, self._levels = self._steps[1::2], self._levels[1::2]
+            self._stride *= 2
