@@ -200,9 +200,11 @@ def resumed():
         folder = pathlib.Path(made) / "kept"
         for last in ([Killed()], []):
             model = compiled(own_decoder())
-            callbacks = prune("sensitivity", "end"), ki.Checkpoint(folder, every=2)
+            checkpoint = ki.Checkpoint(folder)
+            told = {"initial_epoch": checkpoint.restore(model)} if not last else {}
+            callbacks = prune("sensitivity", "end"), checkpoint
             with contextlib.suppress(InterruptedError):
-                found = fitted(model, x, y, *callbacks, *last)
+                found = fitted(model, x, y, *callbacks, *last, **told)
         yield "resumed", found
 
 
@@ -271,11 +273,11 @@ def main() -> int:
     path = told.folder / f"{keras.backend.backend()}.json"
     with contextlib.redirect_stdout(sys.stderr):
         found = json.loads(json.dumps(numbers(parts)))
+    kept = json.loads(path.read_text()) if path.exists() else {}
     if told.what == "write":
         told.folder.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(found, indent=1) + "\n")
+        path.write_text(json.dumps({**kept, **found}, indent=1) + "\n")
         return 0
-    kept = json.loads(path.read_text())
     names = {part.__name__ for part in parts}
     kept = {n: v for n, v in kept.items() if n.partition(":")[0] in names}
     other = [n for n in kept if found.get(n) != kept[n]] + [

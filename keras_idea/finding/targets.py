@@ -9,12 +9,13 @@ import keras
 
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.budget import Budget, check_round_to, costs_of
-from keras_idea.finding.find import FFN, KINDS, UNITS, Kind
+from keras_idea.finding.find import FFN
+from keras_idea.groups.kinds import KINDS, NEURONS, KindName
 from keras_idea.validation import check_choice, check_int
 
 #: By kind: an int, what each keeps; or a float in (0, 1), the fraction of it; None: as
 #: the budget says.
-Targets: TypeAlias = dict[Kind, int | float | None]
+Targets: TypeAlias = dict[KindName, int | float | None]
 
 _INSTEAD = (
     "or give target_parameters, target_bytes or target_flops in its place. Received: "
@@ -43,7 +44,7 @@ def check_targets(
                 f"narrow to prune. Received: {told[0]} too."
             )
         return dict.fromkeys(kinds, None)
-    if tuple(kinds) != ("neurons",):
+    if tuple(kinds) != (NEURONS,):
         raise ArgumentError(
             "`kinds` says what a budget may prune, and there is none. Received: "
             f"kinds={tuple(kinds)!r}. Give `targets`, a target for each kind, alone; "
@@ -55,7 +56,7 @@ def check_targets(
             f'{{"neurons": x}}. Received: {", ".join(told)}.'
         )
     if targets is None:
-        return {"neurons": _check_target("target_dim", target_dim, "neurons", round_to)}
+        return {NEURONS: _check_target("target_dim", target_dim, NEURONS, round_to)}
     if not isinstance(targets, Mapping) or not targets:
         raise ArgumentError(
             '`targets` must be a dict such as {"neurons": 0.4, "kv_groups": 0.5}. '
@@ -69,10 +70,10 @@ def check_targets(
     }
 
 
-def _check_target(name: str, target: Any, kind: Kind, round_to: int) -> int | float:
+def _check_target(name: str, target: Any, kind: KindName, round_to: int) -> int | float:
     if isinstance(target, numbers.Integral) and not isinstance(target, bool):
         target = check_int(name, target, minimum=1)
-        if kind == "neurons" and target % round_to:
+        if KINDS[kind].rounded and target % round_to:
             raise ArgumentError(
                 f"`{name}` must be a multiple of round_to={round_to}. "
                 f"Received: {name}={target}."
@@ -80,9 +81,7 @@ def _check_target(name: str, target: Any, kind: Kind, round_to: int) -> int | fl
         return target
     if isinstance(target, numbers.Real) and 0 < float(target) < 1:
         return float(target)
-    units = "neurons to keep in each FFN"
-    if kind == "kv_groups":
-        units = "key/value heads to keep in each attention layer"
+    units = f"{KINDS[kind].units} to keep in each {KINDS[kind].holder}"
     raise ArgumentError(
         f"`{name}` must be an integer >= 1 ({units}) or a float in (0, 1) (the "
         f"fraction to keep); {_INSTEAD}{name}={target!r}."
@@ -100,9 +99,9 @@ def check_groups(groups: Any) -> Any:
     return groups
 
 
-def target_name(targets: Targets, kind: Kind) -> str:
+def target_name(targets: Targets, kind: KindName) -> str:
     """What a user calls the target of a kind."""
-    if len(targets) > 1 or kind == "kv_groups":
+    if len(targets) > 1 or kind != NEURONS:
         return f"targets[{kind!r}]"
     return "target_dim"
 
@@ -140,7 +139,7 @@ def target_widths(
             if (target := targets[ffn.kind]) is not None
         ]
     costs = costs_of(model, ffns)
-    if all(ffn.kind == "neurons" for ffn in ffns):
+    if all(ffn.kind == NEURONS for ffn in ffns):
 
         def least(width: int) -> list[int]:
             return [min(width, ffn.full_dim) for ffn in ffns]
@@ -154,7 +153,7 @@ def target_widths(
 
 
 def _step(ffn: FFN, round_to: int) -> int:
-    return round_to if ffn.kind == "neurons" else 1
+    return round_to if KINDS[ffn.kind].rounded else 1
 
 
 def sizes_at_one_ratio(steps: Sequence[tuple[int, int]]) -> list[list[int]]:
@@ -196,10 +195,10 @@ def budget_line(
     """What a budget comes to: a line for whoever watches the run."""
     costs = costs_of(model, [ffn for ffn, _ in targets])([n for _, n in targets])
     stay = []
-    whats: dict[Kind, str] = {"neurons": "FFN", "kv_groups": "attention layer"}
-    for kind, what in whats.items():
-        most = max((n for ffn, n in targets if ffn.kind == kind), default=0)
-        stay += [f"at most {most} {UNITS[kind]} stay in each {what}"] if most else []
+    for name, kind in KINDS.items():
+        most = max((n for ffn, n in targets if ffn.kind == name), default=0)
+        told = f"at most {most} {kind.units} stay in each {kind.holder}"
+        stay += [told] if most else []
     return (
         f"{budget}: {', '.join(stay)}. The narrow model has "
         f"{costs.parameters:,} parameters and takes {costs.flops:,} FLOPs per token."

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import keras
 
 from keras_idea.groups.cut import Cut
+from keras_idea.groups.kinds import KV_GROUPS
 from keras_idea.keras_private.attention import set_numbers_of_heads
 from keras_idea.keras_private.layers import renew_head_shapes, stored_kernel
 
@@ -50,8 +51,19 @@ class AttentionGroup:
     sinks: keras.Variable | None = None
     holders: Sequence[keras.layers.Layer] = ()
     arguments: HeadArguments | None = None
-    kind = "kv_groups"
+    kind = KV_GROUPS
     quiet = True  # a head that nobody reads has no gradient
+    probed = None  # a head has several activations
+
+    @property
+    def readers(self) -> list[keras.layers.Layer]:
+        """List of the one layer."""
+        return [self.reader]
+
+    @property
+    def reader_bias(self) -> keras.Variable | None:
+        """The bias of the reader, or None."""
+        return self.reader.bias
 
     @property
     def layers(self) -> list[keras.layers.Layer]:
@@ -81,6 +93,8 @@ class AttentionGroup:
         if self.sinks is not None:
             cuts.append(Cut(self.sinks, 0, size=self.query_heads, is_bias=True))
         return cuts
+
+    own_cuts = held_cuts = cuts
 
     def _size(self, layer: keras.layers.Layer) -> int:
         shared = layer in self.makers[1:3]  # keys and values

@@ -25,6 +25,7 @@ from keras_idea.groups.follow import (
     rows,
     settle,
 )
+from keras_idea.groups.kinds import NEURONS
 from keras_idea.keras_private.layer_walk import is_built, student_of, walk
 from keras_idea.keras_private.layers import (
     set_input_dim,
@@ -59,6 +60,18 @@ class DenseGroup:
     quiet: bool = True
     between: Sequence[keras.layers.Layer] = ()
     wrappers: Sequence[keras.layers.Layer] = ()
+    kind = NEURONS
+
+    @property
+    def probed(self) -> keras.layers.Layer | None:
+        """The one layer that is called on the hidden activations, or None."""
+        alone = self.calls_readers and len(self.readers) == 1
+        return self.readers[0] if alone else None
+
+    @property
+    def reader_bias(self) -> keras.Variable | None:
+        """The bias of the first reader, or None."""
+        return self.readers[0].bias
 
     @property
     def layers(self) -> list[keras.layers.Layer]:

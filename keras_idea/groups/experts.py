@@ -2,10 +2,12 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import ClassVar
 
 import keras
 
 from keras_idea.groups.cut import Cut, Packing
+from keras_idea.groups.kinds import NEURONS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +22,11 @@ class ExpertGroup:
     owner: keras.layers.Layer
     names: Sequence[str]
     packing: Packing = ""
+    kind = NEURONS
     quiet = True  # whatever the gate, a neuron of zeros is 0
+    makers: ClassVar[Sequence[keras.layers.Layer]] = ()
+    readers: ClassVar[Sequence[keras.layers.Layer]] = ()
+    probed = reader_bias = None
 
     @property
     def layers(self) -> list[keras.layers.Layer]:
@@ -45,6 +51,8 @@ class ExpertGroup:
                 if bias is not None
             ),
         ]
+
+    own_cuts = held_cuts = cuts
 
     def set_hidden_dim(self, hidden_dim: int) -> None:
         """There is nothing to tell: whoever holds the layer is told its width."""

@@ -11,6 +11,7 @@ import keras
 from keras import ops
 
 from keras_idea.errors import ArgumentError
+from keras_idea.groups.kinds import KINDS
 from keras_idea.keras_private.call_context import mask_of
 from keras_idea.keras_private.layers import first_argument, stored_kernel
 from keras_idea.keras_private.models import instead
@@ -102,15 +103,16 @@ class HeadsCapture(Capture):
 
     def __init__(self, group: Any, statistic: HiddenStatistic) -> None:
         super().__init__(group.name, group.layer.path)
-        self.group, self.statistic = group.weights, statistic
+        self.owner, (self.reader, *_) = group.layer, group.weights.readers
+        self.statistic = statistic
         self.owner_mask: Tensor | None = None
 
     @contextlib.contextmanager
     def looking(self) -> Iterator[None]:
         """The time in which the reader's calls are looked at."""
         with (
-            _around(self.group.owner, before=self._note),
-            _around(self.group.reader, after=self._see),
+            _around(self.owner, before=self._note),
+            _around(self.reader, after=self._see),
         ):
             yield
 
@@ -118,7 +120,7 @@ class HeadsCapture(Capture):
         self.owner_mask = mask_of(inputs)
 
     def _see(self, inputs: Tensor, outputs: Any) -> None:
-        if len(stored_kernel(self.group.reader).shape) > 2:  # heads have an axis
+        if len(stored_kernel(self.reader).shape) > 2:  # heads have an axis
             features = inputs.shape[-2] * inputs.shape[-1]
             inputs = ops.reshape(inputs, (*ops.shape(inputs)[:-2], features))
         mask = self.token_mask(self.owner_mask, inputs)
@@ -154,7 +156,7 @@ class FFNCapture(Capture):
 
 def capture_of(group: Any, statistic: HiddenStatistic) -> FFNCapture | HeadsCapture:
     """What looks at the activations of a group's units."""
-    return (FFNCapture if group.kind == "neurons" else HeadsCapture)(group, statistic)
+    return (FFNCapture if KINDS[group.kind].probed else HeadsCapture)(group, statistic)
 
 
 def _around(

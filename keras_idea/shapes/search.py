@@ -10,11 +10,11 @@ from keras_idea.errors import ArgumentError
 from keras_idea.finding.budget import Budget
 from keras_idea.shapes.candidate import Candidate, draw, table
 from keras_idea.shapes.costs import ShapeCosts
-from keras_idea.shapes.grid import LEAST, shapes_within, spread
+from keras_idea.shapes.grid import shapes_within, spread
 from keras_idea.shapes.samples import check_compiled, check_finite, loss_of
 from keras_idea.shapes.shape_losses import ShapeLosses
 from keras_idea.shapes.shrink import measure
-from keras_idea.shapes.targets import AXES, Axis, Shape
+from keras_idea.shapes.targets import Axis, Shape, axes
 from keras_idea.surgery.compact import compile_like, narrowed
 from keras_idea.validation import check_choice, check_int
 
@@ -98,18 +98,18 @@ def search(
     check_compiled(model, "search()")
     check_int("candidates", candidates, minimum=1)
     check_int("round_to", round_to, minimum=1)
-    axes: Shape = {}
+    wanted: Shape = {}
     for axis in kinds:
-        axes[check_choice("kinds", axis, AXES)] = 1
-    least = {**LEAST, **_check_limits(limits)}
+        wanted[check_choice("kinds", axis, tuple(axes()))] = 1
+    least = {**axes(), **_check_limits(limits)}
     plain, _ = narrowed(model, "search()")
     compile_like(plain, model, None)
     itself = loss_of(plain, data, batch_size)
     check_finite(itself, f"model '{model.name}' as it is")
     importance = measure(
-        plain, axes, data, "activation", "influence", num_samples, batch_size
+        plain, wanted, data, "activation", "influence", num_samples, batch_size
     )
-    costs = ShapeCosts(plain, axes, importance)
+    costs = ShapeCosts(plain, wanted, importance)
     within = shapes_within(budget, costs.of, costs.full, least, round_to)
     chosen = spread(within, costs.full, candidates)
     # Those of one depth and hidden size one after another, which share a program.
@@ -139,7 +139,7 @@ def _check_limits(limits: Any) -> dict[Axis, float]:
     if limits is None:
         return {}
     for axis, share in limits.items():
-        check_choice("limits", axis, AXES)
+        check_choice("limits", axis, tuple(axes()))
         if not 0 < share <= 1:
             raise ArgumentError(
                 f"`limits[{axis!r}]` must be a float in (0, 1], the least share that "

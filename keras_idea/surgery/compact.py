@@ -10,6 +10,7 @@ import numpy as np
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN
 from keras_idea.finding.pairing import Pair, cut_to, paired_variables
+from keras_idea.groups.kinds import NEURONS
 from keras_idea.hub.families import is_backbone
 from keras_idea.hub.same_function import (
     check_same_function,
@@ -120,7 +121,7 @@ def narrowed(
         check_one_count(backbone, widths)
     cut = [ffn for ffn, stay in kept if stay.shape[-1] < ffn.hidden_dim]
     check_width_in_code(model, cut)
-    prove(model, [ffn for ffn in cut if ffn.kind == "kv_groups"])
+    prove(model, [ffn for ffn in cut if ffn.kind != NEURONS])
     copier = Copier()
     narrow = copier.layer(model)
     if not is_built(narrow):

@@ -14,7 +14,8 @@ import keras
 
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.explain import why_nothing
-from keras_idea.finding.find import FFN, Kind, find_groups
+from keras_idea.finding.find import FFN, find_groups
+from keras_idea.groups.kinds import KINDS, NEURONS, KindName
 from keras_idea.hub.families import check_family, is_backbone
 from keras_idea.hub.rebuild import check_rebuildable
 from keras_idea.keras_private.around import layers_around
@@ -38,12 +39,6 @@ def is_pruned(model: keras.layers.Layer, ffns: Sequence[FFN]) -> bool:
     return any(state is not None and state.live is not None for state in states)
 
 
-_HOLDERS: dict[Kind, str] = {
-    "neurons": "FFN whose neurons",
-    "kv_groups": "attention layer whose heads",
-}
-
-
 def check_compiled(model: keras.Model) -> None:
     """Refuses a model without an optimizer."""
     if getattr(model, "optimizer", None) is None:
@@ -54,7 +49,7 @@ def check_compiled(model: keras.Model) -> None:
 
 
 def check_trainable(
-    model: keras.Model, groups: Groups = None, kinds: Sequence[Kind] = ("neurons",)
+    model: keras.Model, groups: Groups = None, kinds: Sequence[KindName] = (NEURONS,)
 ) -> list[FFN]:
     """Refuses, when `fit` begins, a model whose FFNs cannot be pruned as it stands.
 
@@ -71,11 +66,12 @@ def check_trainable(
         )
     for kind in kinds:
         if all(ffn.kind != kind for ffn in all_found):
-            if kind == "neurons":
+            if kind == NEURONS:
                 for backbone in [layer for layer in walk(model) if is_backbone(layer)]:
                     check_family(backbone)
             raise ArgumentError(
-                f"Model '{model.name}' has no {_HOLDERS[kind]} can be pruned. "
+                f"Model '{model.name}' has no {KINDS[kind].holder} whose "
+                f"{KINDS[kind].units} can be pruned. "
                 f"{why_nothing(model, kind)}"
             )
     if not all(ffn.built for ffn in ffns):

@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN
+from keras_idea.groups.kinds import KINDS
 from keras_idea.keras_private.call_context import call_without_values
 from keras_idea.keras_private.optimizer_parts import innermost
 from keras_idea.methods.method import Decision
@@ -33,11 +34,11 @@ def check_probes(
     train in which they would not measure what they should.
     """
     for ffn in ffns:
-        if ffn.kind == "kv_groups":
+        if not KINDS[ffn.kind].probed:
             raise ArgumentError(
                 f"Method '{method}' needs hidden activations, so it does not support "
-                f"key/value heads. Received: the heads of {ffn.name}. Use "
-                "method='sensitivity' or 'random', or leave 'kv_groups' out."
+                f"{ffn.units}. Received: those of {ffn.name}. Use "
+                f"method='sensitivity' or 'random', or leave {ffn.kind!r} out."
             )
         if not ffn.shows_hidden:
             raise ArgumentError(

@@ -15,9 +15,7 @@ import numpy as np
 from keras_idea import processes
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN
-from keras_idea.groups.attention import AttentionGroup
 from keras_idea.groups.cut import Cut
-from keras_idea.groups.dense import DenseGroup
 from keras_idea.keras_private.layer_walk import called_parts, student_of, walk
 from keras_idea.keras_private.symbolic import example_arrays
 from keras_idea.signals import held_back
@@ -57,8 +55,7 @@ def prove(model: keras.Model, ffns: Sequence[FFN]) -> None:
     several processes train. Of one without `call` each model in it is asked. Refuses an
     FFN of which the two ways give different outputs.
     """
-    provable = DenseGroup, AttentionGroup
-    found = [ffn for ffn in ffns if isinstance(ffn.weights, provable)]
+    found = [ffn for ffn in ffns if ffn.weights.makers]
     if processes.count() > 1:
         return
     for part in called_parts(student_of(model)):
@@ -87,12 +84,10 @@ def _prove(model: keras.Model, part: keras.layers.Layer, found: Sequence[FFN]) -
         return
     for ffn in found:
         if _same(asked, batch, [ffn]) is False:
-            unit, reads = "neurons", "no layer reads"
-            if ffn.kind == "kv_groups":
-                unit, reads = "key/value heads", "the output projection does not read"
             raise ArgumentError(
-                f"The {unit} of {ffn.name} do not act each on its own, so they cannot "
-                f"be pruned: the model's output changes when one of them that {reads} "
+                f"The {ffn.units} of {ffn.name} do not act each on its own, "
+                "so they cannot be pruned: the model's output changes when one of them "
+                "that no layer reads "
                 "is removed, so something else reads them (attention scores that are "
                 "returned, for one). Leave it out: groups=lambda ffn: ffn.name != "
                 f"{ffn.name!r}."

@@ -16,8 +16,8 @@ from keras_idea import processes
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN
 from keras_idea.functional.least_squares import output_error, refit_rows
+from keras_idea.groups.kinds import KINDS, NEURONS
 from keras_idea.keras_private.optimizer_parts import innermost
-from keras_idea.layers.ffn_layer import FFNLayer
 from keras_idea.methods.calibration import Passes, Samples, hidden_statistics
 from keras_idea.methods.method import Decision
 from keras_idea.signals import held_back
@@ -99,7 +99,7 @@ def check_refit(
 ) -> None:
     """Refuses groups that cannot be fitted, and ways to train in which it is wrong."""
     for group in groups:
-        if group.kind == "neurons" and not group.shows_hidden:
+        if KINDS[group.kind].probed and not group.shows_hidden:
             raise ArgumentError(
                 f"refit=True needs the hidden activations of {group.name}, which no "
                 "single layer is called on (experts, or several layers that read "
@@ -186,11 +186,11 @@ def _fit(
 def _kernel(group: FFN) -> keras.Variable:
     """The kernel that reads a group, of which its units are the first axes."""
     last = group.kernel_cuts()[-1]
-    reader = getattr(group.weights, "reader", None)
     first = last.axis == 0
-    if isinstance(reader, keras.layers.EinsumDense):
-        inputs, kernel = reader.equation.split("->")[0].split(",")
-        first = kernel[:2] == inputs[-2:]
+    for reader in group.weights.readers[:1]:
+        if group.kind != NEURONS and isinstance(reader, keras.layers.EinsumDense):
+            inputs, kernel = reader.equation.split("->")[0].split(",")
+            first = kernel[:2] == inputs[-2:]
     if not first:
         raise ArgumentError(
             f"refit cannot fit {group.name}: its heads are not the first axes of the "
@@ -202,16 +202,12 @@ def _kernel(group: FFN) -> keras.Variable:
 def _outputs(group: FFN) -> int:
     """The numbers that a row of the kernel makes."""
     kernel = _kernel(group)
-    heads_apart = group.kind != "neurons" and len(kernel.shape) > 2
+    heads_apart = group.kind != NEURONS and len(kernel.shape) > 2
     return math.prod(kernel.shape[2 if heads_apart else 1 :])
 
 
 def _bias(group: FFN) -> keras.Variable | None:
-    if isinstance(group.layer, FFNLayer):
-        return group.layer.down_bias
-    weights = group.weights
-    reader = weights.readers[0] if group.kind == "neurons" else weights.reader
-    return reader.bias
+    return group.weights.reader_bias
 
 
 def _check_samples(

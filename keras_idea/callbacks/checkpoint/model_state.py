@@ -15,6 +15,7 @@ from keras_idea.callbacks.checkpoint.accumulation import (
 from keras_idea.callbacks.checkpoint.arrays import piece_name
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN, find_ffns, find_groups
+from keras_idea.groups.kinds import KINDS, NEURONS
 from keras_idea.keras_private.layer_walk import is_built, student_of
 from keras_idea.methods.probe import Probe
 from keras_idea.step.pruner import own_variables
@@ -30,7 +31,7 @@ def state_arrays(model: keras.Model) -> list[tuple[str, Callable[[], np.ndarray]
 
     Functions by name: nothing is copied before it is asked for. A name is
     `model/<place>/<variable's name>`, `neurons/<place>/<name>` of an FFN whose layers
-    have none, `kv_groups/...` of an attention layer that was pruned, or
+    have none, `KIND/...` of another group that was pruned, or
     `optimizer/<place>`: places, because Keras numbers paths by what else a process has
     made. Of several processes each has the pieces that it alone holds, see
     `piece_name`. In `fit` on jax the model must be in sync.
@@ -39,7 +40,7 @@ def state_arrays(model: keras.Model) -> list[tuple[str, Callable[[], np.ndarray]
     def reader(value: Any) -> Callable[[], np.ndarray]:
         return lambda: np.asarray(keras.ops.convert_to_numpy(value))
 
-    for ffn in [*find_ffns(model), *_pruned_heads(model).values()]:
+    for ffn in [*find_ffns(model), *_pruned_others(model).values()]:
         _ = ffn.mask  # brings it, and the scores, up to date
     if processes.count() == 1:
         return [(name, reader(variable.value)) for name, variable in _named(model)]
@@ -84,15 +85,15 @@ def state_facts(model: keras.Model) -> dict:
         }
         for ffn in find_ffns(model)
     ]
-    heads = [
-        {"place": place, "full_dim": ffn.full_dim, "hidden_dim": ffn.hidden_dim}
-        for place, ffn in _pruned_heads(model).items()
-    ]
+    others: dict[str, list[dict]] = {}
+    for (kind, place), ffn in _pruned_others(model).items():
+        sizes = {"full_dim": ffn.full_dim, "hidden_dim": ffn.hidden_dim}
+        others.setdefault(kind, []).append({"place": place, **sizes})
     optimizer = getattr(model, "optimizer", None)
     facts = {"ffns": ffns, "optimizer": optimizer and type(optimizer).__name__}
     if optimizer is not None and optimizer.built:
         facts["accumulation"] = accumulation_facts(optimizer)
-    return {**facts, "kv_groups": heads} if heads else facts
+    return {**facts, **others}
 
 
 def restore_state(
@@ -111,7 +112,8 @@ def restore_state(
     then, but no value was changed.
     """
     _check_same_kind(model, facts)
-    ffns, heads = find_ffns(model), _saved_heads(model, facts)
+    ffns, others = find_ffns(model), _saved_others(model, facts)
+    groups = [*zip(ffns, facts["ffns"], strict=True), *others.values()]
     if is_pruned(model, find_groups(model)):
         raise ArgumentError(
             f"Model '{model.name}' is being pruned. End that with "
@@ -119,10 +121,7 @@ def restore_state(
         )
     widths = [
         (ffn, saved["hidden_dim"])
-        for ffn, saved in [
-            *zip(ffns, facts["ffns"], strict=True),
-            *zip(heads.values(), facts.get("kv_groups", []), strict=True),
-        ]
+        for ffn, saved in groups
         if _was_as_wide(ffn, saved["full_dim"])  # else it is another model's: see below
     ]
     # Whichever neurons: what they hold is read below.
@@ -136,7 +135,7 @@ def restore_state(
     if optimizer is not None and not optimizer.built:
         with scope_of(model):
             optimizer.build(model.trainable_variables)
-    named, other = _named(model, heads), None
+    named, other = _named(model, {key: ffn for key, (ffn, _) in others.items()}), None
     if optimizer is not None:
         known = facts.get("accumulation")
         other = carried_over(optimizer, known, shapes, read, step)
@@ -145,10 +144,7 @@ def restore_state(
     _check_same_variables(named, shapes)
     for name, variable in named:
         variable.assign(read(name))
-    for ffn, saved in [
-        *zip(ffns, facts["ffns"], strict=True),
-        *zip(heads.values(), facts.get("kv_groups", []), strict=True),
-    ]:
+    for ffn, saved in groups:
         ffn.state.full_dim = saved["full_dim"]
     if other is not None:
         other.finish()
@@ -165,31 +161,50 @@ def _first(ffn: FFN, width: int) -> np.ndarray:
     return np.broadcast_to(np.arange(width), (*neurons[:-1], width))
 
 
-def _pruned_heads(model: keras.Model) -> dict[int, FFN]:
-    """By place, the attention layers of a model whose heads were pruned or scored."""
-    heads = enumerate(find_groups(model, ["kv_groups"]))
-    return {place: ffn for place, ffn in heads if ffn.held_state is not None}
+def _other_groups(model: keras.Model) -> dict[tuple[str, int], FFN]:
+    """By kind and place, all groups of a model but its FFNs."""
+    kinds = [kind for kind in KINDS if kind != NEURONS]
+    return {
+        (kind, place): group
+        for kind in kinds
+        for place, group in enumerate(find_groups(model, [kind]))
+    }
 
 
-def _saved_heads(model: keras.Model, facts: dict) -> dict[int, FFN]:
-    """As `_pruned_heads`, of those that a checkpoint tells of."""
-    saved = facts.get("kv_groups", [])
-    heads = find_groups(model, ["kv_groups"]) if saved else []
-    kept = [(one["place"], one["hidden_dim"]) for one in saved]
-    if any(p >= len(heads) or heads[p].hidden_dim < width for p, width in kept):
-        raise ArgumentError(
-            "The checkpoint holds attention layers with the key/value heads "
-            f"{[width for _, width in kept]}, which the model's, "
-            f"{[ffn.hidden_dim for ffn in heads]}, cannot become. Make the model as it "
-            "was."
-        )
-    return {place: heads[place] for place, _ in kept}
+def _pruned_others(model: keras.Model) -> dict[tuple[str, int], FFN]:
+    """Those of `_other_groups` whose units were pruned or scored."""
+    every = _other_groups(model)
+    return {key: group for key, group in every.items() if group.held_state is not None}
+
+
+def _saved_others(
+    model: keras.Model, facts: dict
+) -> dict[tuple[str, int], tuple[FFN, dict]]:
+    """As `_pruned_others`, of those that a checkpoint tells of, with what it tells."""
+    saved = {
+        (kind, one["place"]): one
+        for kind in KINDS
+        if kind != NEURONS
+        for one in facts.get(kind, [])
+    }
+    every = _other_groups(model) if saved else {}
+    for kind, place in saved:
+        wide = every.get((kind, place))
+        if wide is None or wide.hidden_dim < saved[kind, place]["hidden_dim"]:
+            had = [one["hidden_dim"] for key, one in saved.items() if key[0] == kind]
+            has = [one.hidden_dim for key, one in every.items() if key[0] == kind]
+            row = KINDS[kind]
+            raise ArgumentError(
+                f"The checkpoint holds {row.holder}s with the {row.units} {had}, which "
+                f"the model's, {has}, cannot become. Make the model as it was."
+            )
+    return {key: (every[key], one) for key, one in saved.items()}
 
 
 def _named(
-    model: keras.Model, heads: Mapping[int, FFN] | None = None
+    model: keras.Model, others: Mapping[tuple[str, int], FFN] | None = None
 ) -> list[tuple[str, keras.Variable]]:
-    """Every variable by its name, with those of `heads`; None: of the pruned ones."""
+    """Every variable by its name, with those of `others`; None: of the pruned ones."""
     # Not the teacher's: it is not trained, and may be the larger one.
     named = [
         (f"model/{place:05d}/{variable.name}", variable)
@@ -201,10 +216,10 @@ def _named(
         if not ffn.masks_itself and ffn.built
         for variable in ffn.state.variables_of_neurons
     ]
-    heads = _pruned_heads(model) if heads is None else heads
+    others = _pruned_others(model) if others is None else others
     named += [
-        (f"kv_groups/{place:05d}/{variable.name}", variable)
-        for place, ffn in heads.items()
+        (f"{kind}/{place:05d}/{variable.name}", variable)
+        for (kind, place), ffn in others.items()
         for variable in ffn.state.variables_of_neurons
     ]
     optimizer = getattr(model, "optimizer", None)
@@ -279,16 +294,18 @@ def _check_known(facts: dict) -> None:
             f"The checkpoint tells of no FFNs, or not of their {', '.join(names)}. "
             "Restore it from a copy, or resume from the one before."
         )
-    heads = facts.get("kv_groups", [])
-    for one in heads if isinstance(heads, list) else [heads]:
-        numbers = ("place", "full_dim", "hidden_dim")
-        if not isinstance(one, dict) or not all(
-            type(one.get(name)) is int and one[name] >= 0 for name in numbers
-        ):
-            raise ArgumentError(
-                "The checkpoint does not tell how many heads its attention layers "
-                "have. Restore it from a copy, or resume from the one before."
-            )
+    for kind, row in KINDS.items():
+        others = facts.get(kind, [])
+        for one in others if isinstance(others, list) else [others]:
+            numbers = ("place", "full_dim", "hidden_dim")
+            if not isinstance(one, dict) or not all(
+                type(one.get(name)) is int and one[name] >= 0 for name in numbers
+            ):
+                raise ArgumentError(
+                    f"The checkpoint does not tell how many {row.units} its "
+                    f"{row.holder}s have. Restore it from a copy, or resume from the "
+                    "one before."
+                )
 
 
 def _are_widths(ffn: dict) -> bool:

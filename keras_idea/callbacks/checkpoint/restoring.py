@@ -11,6 +11,7 @@ import numpy as np
 from keras_idea.callbacks.checkpoint.arrays import SavedCheckpoint
 from keras_idea.callbacks.checkpoint.model_state import restore_state
 from keras_idea.errors import ArgumentError, CheckpointError
+from keras_idea.groups.kinds import KINDS
 
 
 def check_identity(identity: Any) -> dict[str, Any]:
@@ -51,7 +52,7 @@ def restore_model(saved: SavedCheckpoint, model: keras.Model) -> None:
     shapes = {
         name: saved.shape(name)
         for name in saved.names
-        if name.startswith(("model/", "neurons/", "kv_groups/", "optimizer/"))
+        if name.startswith(("model/", "optimizer/", *(f"{kind}/" for kind in KINDS)))
     }
     try:
         facts, step = saved.facts["model"], saved.step

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from keras_idea.callbacks.monitor.neuron_lives import NeuronLives
+from keras_idea.groups.kinds import KINDS
 from keras_idea.validation import plural
 
 #: Heat maps below one another that can still be read.
@@ -14,11 +15,6 @@ MOST_BANDS = 12
 # Neurons of each layer that stand for it among all layers.
 _SAMPLE = 512
 _LONGEST_NAME = 60
-# By kind: its layer, its unit, and the height of a band relative to the others.
-_KINDS = {
-    "neurons": ("FFN", "neuron", 1.0),
-    "kv_groups": ("attention layer", "key/value head", 0.5),
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,9 +43,9 @@ def bands(layers: Sequence[NeuronLives]) -> list[Band]:
     if len(layers) <= MOST_BANDS:
         parts = [(_short(lives.layer), [lives]) for lives in layers]
     else:
-        kinds = {kind: [x for x in layers if x.kind == kind] for kind in _KINDS}
+        kinds = {kind: [x for x in layers if x.kind == kind] for kind in KINDS}
         parts = [
-            (f"{plural(len(alike), _KINDS[kind][0])} together", alike)
+            (f"{plural(len(alike), KINDS[kind].holder)} together", alike)
             for kind, alike in kinds.items()
             if alike
         ]
@@ -60,10 +56,10 @@ def bands(layers: Sequence[NeuronLives]) -> list[Band]:
 
 
 def _band(name: str, layers: Sequence[NeuronLives], order: str) -> Band:
-    _, unit, height = _KINDS[layers[0].kind]
+    kind = KINDS[layers[0].kind]
     units = sum(lives.levels.shape[1] for lives in layers)
     shown = layers[0] if len(layers) == 1 else _together(layers)
-    return Band(f"{name}: {plural(units, unit)}{order}", shown, height)
+    return Band(f"{name}: {plural(units, kind.unit)}{order}", shown, kind.height)
 
 
 def _together(layers: Sequence[NeuronLives]) -> NeuronLives:

@@ -7,7 +7,8 @@ import keras
 import numpy as np
 
 from keras_idea.callbacks.monitor.neuron_lives import NeuronLives, rank_levels
-from keras_idea.finding.find import FFN, Kind, find_groups
+from keras_idea.finding.find import FFN, find_groups
+from keras_idea.groups.kinds import NEURONS, KindName
 
 # Columns of the heat map that are kept; then every other one goes.
 _MOST_READINGS = 160
@@ -35,7 +36,7 @@ def watched_groups(model: keras.layers.Layer) -> list[FFN]:
     return [
         group
         for group in find_groups(model)
-        if group.kind == "neurons" or group.held_state is not None
+        if group.kind == NEURONS or group.held_state is not None
     ]
 
 
@@ -95,7 +96,7 @@ class NeuronWatch:
 class _Memory:
     """What is remembered of one FFN."""
 
-    def __init__(self, full_dim: int, kind: Kind) -> None:
+    def __init__(self, full_dim: int, kind: KindName) -> None:
         self.full_dim, self._kind = full_dim, kind
         self._top: np.ndarray | None = None
         self._last: Any = None  # importance by first number; NaN: dead

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import keras
 
 from keras_idea.errors import ArgumentError
-from keras_idea.finding.find import FFN, UNITS
+from keras_idea.finding.find import FFN
 from keras_idea.finding.targets import target_name
 
 
@@ -51,7 +51,7 @@ def _differs(
 def _of_which_width(
     prune: keras.callbacks.Callback, ffn: FFN, target: int, start: int
 ) -> str:
-    name, units = target_name(prune.targets, ffn.kind), UNITS[ffn.kind]
+    name, units = target_name(prune.targets, ffn.kind), ffn.units
     given = prune.targets[ffn.kind]
     received = f"{name}={given}" if given is not None else str(prune.budget)
     return (

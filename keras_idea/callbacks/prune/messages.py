@@ -9,6 +9,7 @@ import numpy as np
 from keras_idea import processes
 from keras_idea.finding.budget import plain_parameters
 from keras_idea.finding.find import FFN
+from keras_idea.groups.kinds import KINDS
 from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.keras_private.layer_walk import walk
 from keras_idea.keras_private.user_warning import warn_user
@@ -78,7 +79,7 @@ def warn_of_means(ffns: Sequence[FFN]) -> None:
             (cut.variable.regularizer, tuple(cut.variable.shape), cut.shape(half))
             for cut in ffn.cuts()
         ]
-        for layer in getattr(ffn.weights, "makers", []):
+        for layer in ffn.weights.makers:
             found.append((layer.activity_regularizer, (2, ffn.hidden_dim), (2, half)))
         for regularizer, wide, narrow in found:
             if regularizer is None or isinstance(regularizer, _SUMS):
@@ -193,14 +194,11 @@ class Narrowed:
         return widths, plain_parameters(model)
 
 
-_WHAT = {"neurons": "FFN width", "kv_groups": "key/value heads"}
-
-
 def _by_kind(ffns: Sequence[FFN], count: Callable[[FFN], int]) -> dict[str, str]:
     """What is said of each kind -> the counts of those of that kind."""
     return {
-        what: _widths(counts)
-        for kind, what in _WHAT.items()
+        KINDS[kind].width: _widths(counts)
+        for kind in KINDS
         if (counts := [count(ffn) for ffn in ffns if ffn.kind == kind])
     }
 

@@ -12,8 +12,9 @@ from keras_idea.callbacks.prune.messages import (
 )
 from keras_idea.callbacks.prune.session import Session
 from keras_idea.errors import ArgumentError, PruningStopped
-from keras_idea.finding.find import FFN, UNITS
+from keras_idea.finding.find import FFN
 from keras_idea.finding.targets import budget_line, target_name, target_widths
+from keras_idea.groups.kinds import KINDS
 from keras_idea.keras_private.callbacks import initial_epoch
 from keras_idea.keras_private.layer_walk import all_layers, is_built, walk
 from keras_idea.keras_private.layers import (
@@ -86,19 +87,17 @@ def check_run(
 
 
 def _too_wide(prune: keras.callbacks.Callback, ffn: FFN, target: int) -> str:
-    given, units = prune.targets[ffn.kind], UNITS[ffn.kind]
-    name, most = target_name(prune.targets, ffn.kind), "the width of each FFN"
-    if ffn.kind == "kv_groups":
-        most = "the key/value heads of each attention layer"
+    given, kind = prune.targets[ffn.kind], KINDS[ffn.kind]
+    name = target_name(prune.targets, ffn.kind)
     cure = f"Give at most {ffn.width}, or a fraction such as 0.5."
     received = f"{name}={given}"
-    if isinstance(given, float) and prune.round_to > 1 and ffn.kind == "neurons":
+    if isinstance(given, float) and prune.round_to > 1 and kind.rounded:
         received += f", round_to={prune.round_to}"
         cure = f"Lower `round_to` or `{name}`."
     return (
-        f"`{name}` must be at most {most}. Received: "
-        f"{received}, which keeps {target} {units}, but {ffn.name} has {ffn.width}. "
-        f"{cure}{_of_at_first(given, ffn)}"
+        f"`{name}` must be at most the {kind.units} of each {kind.holder}. Received: "
+        f"{received}, which keeps {target} {kind.units}, but {ffn.name} has "
+        f"{ffn.width}. {cure}{_of_at_first(given, ffn)}"
     )
 
 
@@ -116,7 +115,7 @@ def _check_parts(targets: list[tuple[FFN, int]]) -> None:
             keep = multiples_beside(target, parts)
             raise ArgumentError(
                 f"A target must be a multiple of {parts}, the devices that share the "
-                f"{UNITS[ffn.kind]} of {ffn.name}. Received: a target that keeps "
+                f"{ffn.units} of {ffn.name}. Received: a target that keeps "
                 f"{target}. Keep {keep} (for neurons, round_to={parts} with a fraction "
                 "does)."
             )
@@ -158,7 +157,7 @@ def check_end(session: Session, step: int) -> None:
     if wide:
         raise PruningStopped(
             f"Pruning should have ended with step {session.last_step}, and after step "
-            f"{step} {wide[0].name} still has {wide[0].width} {UNITS[wide[0].kind]}. "
+            f"{step} {wide[0].name} still has {wide[0].width} {wide[0].units}. "
             "Something has put pruned ones back, or kept the masks from being made."
         )
 
@@ -230,13 +229,13 @@ def _check_track(track: Track, steps: int, seen: int) -> None:
     if unknown and (pruning or seen >= 10):
         raise PruningStopped(
             f"No finite gradient has reached {ffn.name} in {seen} steps, so "
-            f"there is nothing to rank its {UNITS[ffn.kind]} by: it lies off the way "
+            f"there is nothing to rank its {ffn.units} by: it lies off the way "
             "to the loss, a custom train step leaves its kernels out, or every "
             "gradient was NaN. Leave it out (`groups`), or train it."
         )
     if width > due:
         raise PruningStopped(
-            f"{ffn.name} should have {due} {UNITS[ffn.kind]} after {steps} steps by "
+            f"{ffn.name} should have {due} {ffn.units} after {steps} steps by "
             f"its schedule, and has {width}: the optimizer's steps do not reach it."
         )
 
@@ -246,7 +245,7 @@ def check_scores(ffn: FFN) -> None:
     bad = int((~np.isfinite(ops.convert_to_numpy(ffn.scores))).sum())
     if bad:
         raise ArgumentError(
-            f"The scores of {ffn.name} cannot rank its {UNITS[ffn.kind]}: some are NaN "
+            f"The scores of {ffn.name} cannot rank its {ffn.units}: some are NaN "
             f"or infinite. Received: {bad} such entries. Assign zeros to "
             "`scores`, and train for some steps before pruning begins."
         )

@@ -16,6 +16,7 @@ from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN
 from keras_idea.functional.importance import memory_steps
 from keras_idea.functional.narrowing_steps import Compact
+from keras_idea.groups.kinds import KINDS, NEURONS
 from keras_idea.keras_private.user_warning import warn_user
 from keras_idea.methods.method import Method
 from keras_idea.signals import held_back
@@ -194,14 +195,15 @@ class Session:
 
     def _logs(self, width_of: Callable[[Track], int]) -> dict[str, float]:
         logs = {}
-        neurons = [t for t in self.tracks if t.ffn.kind == "neurons"]
+        neurons = [t for t in self.tracks if t.ffn.kind == NEURONS]
         if neurons:
             active = sum(map(width_of, neurons))
             logs["width"] = active / len(neurons)
             logs["sparsity"] = 1 - active / sum(t.schedule.full_dim for t in neurons)
-        heads = [width_of(t) for t in self.tracks if t.ffn.kind == "kv_groups"]
-        if heads:
-            logs["kv_groups"] = sum(heads) / len(heads)
+        for kind in set(KINDS) - {NEURONS}:
+            sizes = [width_of(t) for t in self.tracks if t.ffn.kind == kind]
+            if sizes:
+                logs[kind] = sum(sizes) / len(sizes)
         return logs
 
     def _prune(self, model: keras.Model, step: int = 0, tracing: bool = False) -> None:

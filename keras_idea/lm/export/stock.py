@@ -6,7 +6,6 @@ import keras
 import numpy as np
 
 from keras_idea.errors import ArgumentError, ExportRefused
-from keras_idea.finding.find import UNITS
 from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.hub.inputs import text_inputs
 from keras_idea.hub.rebuild import mend_get_config, rebuild_task
@@ -115,7 +114,7 @@ def check_compacted(model: keras.Model) -> None:
         if ffn.masks_itself or ffn.width < ffn.hidden_dim:
             raise ExportRefused(
                 f"{type(model).__name__} '{model.name}' is not compact: {ffn.name} "
-                f"has {ffn.width} active {UNITS[ffn.kind]} of {ffn.hidden_dim}. "
+                f"has {ffn.width} active {ffn.units} of {ffn.hidden_dim}. "
                 "Export what `keras_idea.compact(model)` returns."
             )
 

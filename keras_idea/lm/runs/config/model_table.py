@@ -7,8 +7,8 @@ from typing import NoReturn
 
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.budget import BYTES, Budget
-from keras_idea.finding.find import Kind
 from keras_idea.finding.targets import target_width
+from keras_idea.groups.kinds import KindName
 from keras_idea.hub.families import HUB_FAMILIES
 from keras_idea.lm.data.text.make_tokenizer import TOKENIZERS, check_tokenizer
 from keras_idea.lm.runs.config import fields
@@ -25,7 +25,7 @@ _DIMENSIONS = {
 }
 _TARGET_DIM = 192
 # What says how many units of a kind there are at the start.
-_AT_START: dict[Kind, str] = {
+_AT_START: dict[KindName, str] = {
     "neurons": "hidden_dim",
     "kv_groups": "num_key_value_heads",
 }
@@ -54,8 +54,8 @@ class ModelConfig(fields.Table):
     num_key_value_heads: int | None = fields.optional(fields.whole())
     hidden_dim: int = fields.optional(fields.whole(minimum=2))
     target_dim: int | float = fields.optional(fields.check_kept)
-    targets: Mapping[Kind, int | float] | None = fields.optional(check_targets)
-    kinds: tuple[Kind, ...] = fields.checked(("neurons",), check_kinds)
+    targets: Mapping[KindName, int | float] | None = fields.optional(check_targets)
+    kinds: tuple[KindName, ...] = fields.checked(("neurons",), check_kinds)
     target_parameters: int | None = fields.optional(fields.count)
     target_bytes: int | None = fields.optional(fields.count)
     target_flops: int | None = fields.optional(fields.count)
@@ -161,7 +161,7 @@ class ModelConfig(fields.Table):
         return self.num_key_value_heads or of_family or self.num_heads
 
     @property
-    def pruned_kinds(self) -> tuple[Kind, ...]:
+    def pruned_kinds(self) -> tuple[KindName, ...]:
         """Tuple of the kinds that are pruned."""
         if self.budget:
             return self.kinds
@@ -184,7 +184,7 @@ class ModelConfig(fields.Table):
         kept: dict[str, int] = {k: self._kept(k, units[k]) for k in self.pruned_kinds}
         return dataclasses.replace(start, **kept)
 
-    def _kept(self, kind: Kind, full: int) -> int:
+    def _kept(self, kind: KindName, full: int) -> int:
         name, target = "target_dim", self.target_dim
         if self.targets is not None:
             name, target = f"targets.{kind}", self.targets[kind]

@@ -5,10 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from keras_idea.errors import ArgumentError
-from keras_idea.finding.find import KINDS, Kind
+from keras_idea.groups.kinds import KINDS, KindName
 from keras_idea.lm.runs.config import fields
-
-_WORDS: dict[Kind, str] = {"neurons": "FFN width", "kv_groups": "key/value heads"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,30 +28,30 @@ class Sizes:
 
     def __str__(self) -> str:
         """The sizes in words."""
-        return ", ".join(f"{_WORDS[k]} {n:,}" for k, n in self.by_kind().items())
+        return ", ".join(f"{KINDS[k].width} {n:,}" for k, n in self.by_kind().items())
 
     def pruned_to(self, end: "Sizes") -> str:
         """What becomes of the sizes, in words: of those that become smaller."""
         before = self.by_kind()
         return ", ".join(
-            f"{_WORDS[kind]} {before[kind]:,} to {units:,}"
+            f"{KINDS[kind].width} {before[kind]:,} to {units:,}"
             for kind, units in self.smaller_in(end).items()
         )
 
-    def smaller_in(self, end: "Sizes") -> dict[Kind, int]:
+    def smaller_in(self, end: "Sizes") -> dict[KindName, int]:
         """Dict of the kinds of which `end` has fewer units, to those."""
         before = self.by_kind()
         return {k: n for k, n in end.by_kind().items() if n < before[k]}
 
-    def by_kind(self) -> dict[Kind, int]:
+    def by_kind(self) -> dict[KindName, int]:
         """Dict of a kind to its units; without heads where none are pruned."""
-        sizes: dict[Kind, int] = {"neurons": self.neurons}
+        sizes: dict[KindName, int] = {"neurons": self.neurons}
         if self.kv_groups is not None:
             sizes["kv_groups"] = self.kv_groups
         return sizes
 
 
-def check_targets(name: str, value: Any) -> dict[Kind, int | float]:
+def check_targets(name: str, value: Any) -> dict[KindName, int | float]:
     """`value` if it is a table of kinds, each with what is kept of it."""
     if not isinstance(value, Mapping) or not value or set(value) - set(KINDS):
         raise ArgumentError(
@@ -67,7 +65,7 @@ def check_targets(name: str, value: Any) -> dict[Kind, int | float]:
     }
 
 
-def check_kinds(name: str, value: Any) -> tuple[Kind, ...]:
+def check_kinds(name: str, value: Any) -> tuple[KindName, ...]:
     """`value` as a tuple if it lists kinds."""
     listed = isinstance(value, list | tuple) and value
     if not listed or any(kind not in KINDS for kind in value):

@@ -7,8 +7,8 @@ import keras
 
 from keras_idea import methods
 from keras_idea.errors import ConfigError
-from keras_idea.finding.find import UNITS
 from keras_idea.functional.narrowing_steps import compaction_widths
+from keras_idea.groups.kinds import KINDS
 from keras_idea.lm.runs.config.run_config import RunConfig
 from keras_idea.lm.runs.config.sizes import Sizes
 
@@ -49,9 +49,9 @@ def _check_divides(wide: Sizes, narrow: Sizes, parts: int) -> None:
             if fit and start[kind] % parts == 0:
                 keep = f"Keep {' or '.join(fit)} of them, or set "
             raise ConfigError(
-                f"`distribution.mesh` must divide the {UNITS[kind]} at the start and "
-                f"at the end, {start[kind]} and {kept}, along its model axis. Received:"
-                f" model={parts}. {keep or 'Set '}`distribution.mesh` to "
+                f"`distribution.mesh` must divide the {KINDS[kind].units} at the start "
+                f"and at the end, {start[kind]} and {kept}, along its model axis. "
+                f"Received: model={parts}. {keep or 'Set '}`distribution.mesh` to "
                 "{ data = ... }."
             )
 

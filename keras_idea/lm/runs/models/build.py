@@ -10,7 +10,7 @@ import keras
 from keras_idea import methods
 from keras_idea.callbacks import IdeaPruneCallback
 from keras_idea.callbacks.monitor.monitor import Monitor
-from keras_idea.finding.find import Kind
+from keras_idea.groups.kinds import KindName
 from keras_idea.keras_private.variables import without_values
 from keras_idea.layers import GatedFFN, PrunableGatedFFN
 from keras_idea.lm.data.text.vocabulary import Vocabulary, byte_vocabulary
@@ -101,7 +101,7 @@ def outline_of(config: RunConfig) -> Callable[[Sizes], keras.Model]:
 def pruning(
     settings: PruningConfig,
     budget: BudgetConfig,
-    targets: Mapping[Kind, int],
+    targets: Mapping[KindName, int],
     samples: Any = None,
     log_dir: Monitor | None = None,
 ) -> IdeaPruneCallback:

@@ -8,9 +8,9 @@ import keras
 
 from keras_idea.errors import ArgumentError, ConfigError
 from keras_idea.finding.budget import Costs
-from keras_idea.finding.find import Kind
 from keras_idea.finding.targets import sizes_at_one_ratio
 from keras_idea.finding.work_count import matrix_weights
+from keras_idea.groups.kinds import KindName
 from keras_idea.lm.runs.config.model_table import ModelConfig
 from keras_idea.lm.runs.config.sizes import Sizes
 
@@ -68,7 +68,7 @@ def linear_in_sizes(
     outline: Outline,
     measure: Callable[[keras.Model], Sequence[int]],
     start: Sizes,
-    kinds: Sequence[Kind],
+    kinds: Sequence[KindName],
 ) -> Callable[[Sizes], list[int]]:
     """What models of any sizes cost, from one outline, and one more for each kind.
 

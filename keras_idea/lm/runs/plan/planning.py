@@ -4,9 +4,9 @@ import dataclasses
 import math
 from collections.abc import Iterator, Mapping
 
-from keras_idea.finding.find import Kind
 from keras_idea.finding.work_count import multiply_adds
 from keras_idea.functional.counts import train_flops
+from keras_idea.groups.kinds import KindName
 from keras_idea.lm.runs.config import RunConfig
 from keras_idea.lm.runs.config.sizes import Sizes
 from keras_idea.lm.runs.config.timeline import Timeline, make_timeline
@@ -40,7 +40,7 @@ class StagePlan:
     # All products of matrices of its training, FFNs as wide as they are physically.
     flops: float
 
-    def units(self, kind: Kind) -> tuple[int, int]:
+    def units(self, kind: KindName) -> tuple[int, int]:
         """Pair of int, the units of a kind at its begin and end."""
         begin, end = self.sizes
         return begin.by_kind()[kind], end.by_kind()[kind]
@@ -63,7 +63,7 @@ class RunPlan:
     of_checkpoint: bool  # whether it begins with a preset
 
     @property
-    def kinds(self) -> list[Kind]:
+    def kinds(self) -> list[KindName]:
         """List of the kinds that are pruned, neurons in any case."""
         return list(self.stages[0].sizes[0].by_kind())
 

@@ -4,7 +4,7 @@ import functools
 from typing import TYPE_CHECKING
 
 from keras_idea.extras import require
-from keras_idea.finding.find import Kind
+from keras_idea.groups.kinds import KINDS
 from keras_idea.lm.runs.models.footprint import Footprint
 from keras_idea.lm.runs.plan import RunPlan
 from keras_idea.lm.runs.plan.advice import advice
@@ -12,7 +12,6 @@ from keras_idea.lm.runs.plan.advice import advice
 if TYPE_CHECKING:
     from rich.table import Table
 
-_WORDS: dict[Kind, str] = {"neurons": "FFN width", "kv_groups": "KV heads"}
 _BYTES = [
     "weights",
     "gradients",
@@ -65,7 +64,7 @@ def _pays(planned: RunPlan) -> str:
 
 
 def _stages(planned: RunPlan) -> "Table":
-    words = [_WORDS[kind] for kind in planned.kinds]
+    words = [KINDS[kind].short for kind in planned.kinds]
     table = _table(["stage", "steps", "tokens", *words, "learning rate", "train FLOPs"])
     for stage in planned.stages:
         table.add_row(

@@ -17,7 +17,7 @@ from keras_idea.callbacks.checkpoint.files import CheckpointFiles
 from keras_idea.callbacks.checkpoint.restoring import restore_model
 from keras_idea.errors import RunFolderError, TrainingDiverged
 from keras_idea.extras import require
-from keras_idea.finding.find import UNITS, find_groups
+from keras_idea.finding.find import find_groups
 from keras_idea.hub.inputs import token_inputs
 from keras_idea.lm.report.table import ResultRow, print_table, to_json, to_markdown
 from keras_idea.lm.runs.config import RunConfig, load_config
@@ -209,7 +209,7 @@ def _check_pruned(model: keras.Model, sizes: Sizes) -> None:
         if group.width != kept[group.kind]:
             raise TrainingDiverged(
                 f"Pruning did not finish: {group.name} has {group.width} "
-                f"{UNITS[group.kind]} and should have {kept[group.kind]}. In "
+                f"{group.units} and should have {kept[group.kind]}. In "
                 "mixed_float16, steps whose gradients overflow are skipped. Set a "
                 'larger `budget.recover_steps`, or `run.dtype` to "mixed_bfloat16".'
             )
