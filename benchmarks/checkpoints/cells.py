@@ -9,9 +9,8 @@ import keras
 import keras_idea as ki
 from benchmarks.checkpoints.texts import HELD_OUT, WINDOW, Texts
 from benchmarks.followed import NATS, distiller
-from keras_idea.evaluation import TokenScorer
+from keras_idea.evaluation import TokenScorer, perplexity
 from keras_idea.hub.inputs import text_inputs, token_inputs
-from keras_idea.lm.evaluation import perplexity
 
 SHARES = (0.8, 0.67, 0.5)
 LENGTH, BATCH = 128, 4  # of a training step

@@ -63,7 +63,7 @@ def check_targets(
             f"Received: targets={targets!r}."
         )
     for kind in targets:
-        check_choice("targets", kind, KINDS)
+        check_choice("targets", kind, tuple(KINDS))
     return {
         kind: _check_target(f"targets[{kind!r}]", value, kind, round_to)
         for kind, value in targets.items()

@@ -121,7 +121,7 @@ class NeuronState(keras.layers.Layer):
         return every if self.scoring.row_reduce == "max" else every[:-1]
 
     def _add(
-        self, name: str, shape: tuple[int, ...], initializer: str
+        self, name: str, shape: tuple[int, ...], initializer: Any
     ) -> keras.Variable:
         kwargs = {"dtype": "float32", "autocast": False, "trainable": False}
         return self.add_weight(shape, initializer, name=name, **kwargs)

@@ -6,8 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_idea.evaluation import TokenScorer
-from keras_idea.lm.evaluation import perplexity
+from keras_idea.evaluation import TokenScorer, perplexity
 from tests.support.selection import EACH
 
 VOCABULARY = 11

@@ -10,8 +10,7 @@ import rich.progress
 from keras_idea.errors import EvaluationError
 from keras_idea.extras import require
 from keras_idea.lm.data.tokens.load_text import load_text
-from keras_idea.lm.evaluation import perplexity
-from keras_idea.lm.evaluation.perplexity import Perplexity
+from keras_idea.lm.evaluation.perplexity import Perplexity, perplexity
 from keras_idea.lm.runs.judge.judged import Judged
 from keras_idea.validation import plural
 
