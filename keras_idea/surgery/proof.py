@@ -111,7 +111,8 @@ def _resized(array: np.ndarray, size: int) -> np.ndarray:
 
 def _same(asked: keras.Model, inputs: Any, ffns: Sequence[FFN]) -> bool | None:
     """Whether neurons that are not read equal neurons of zeros; None: not known."""
-    cuts = [(cut, _active(ffn)) for ffn in ffns for cut in ffn.cuts()]
+    active = [(ffn, _active(ffn)) for ffn in ffns]
+    cuts = [(cut, neuron) for ffn, neuron in active for cut in ffn.cuts()]
     readers = {
         (id(cut.variable), cut.axis)
         for ffn in ffns
