@@ -152,8 +152,8 @@ class FFN:
         zero.
         """
         state = self.state
-        if state.live is None and not self.masks_itself:
-            state.see(used_neurons(self._own_cuts()))
+        if state.active_track is None and not self.masks_itself:
+            state.set_mask_from_weights(used_neurons(self._own_cuts()))
         return state.mask
 
     @property
@@ -210,7 +210,7 @@ class FFN:
             return False
         if len(self.cuts()) < len(self.weights.cuts()):  # a frozen bias is added
             return False
-        return self.weights.quiet
+        return self.weights.preserves_zero
 
     @property
     def shows_hidden(self) -> bool:

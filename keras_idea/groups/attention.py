@@ -52,7 +52,7 @@ class AttentionGroup:
     holders: Sequence[keras.layers.Layer] = ()
     arguments: HeadArguments | None = None
     kind = KV_GROUPS
-    quiet = True  # a head that nobody reads has no gradient
+    preserves_zero = True  # a head that nobody reads has no gradient
     probed = None  # a head has several activations
 
     @property

@@ -49,7 +49,7 @@ class DenseGroup:
     They are the columns of each of the makers, of which one whose output is multiplied
     as it is, a gate, comes after the others, and the rows of the readers.
     `calls_readers`: the readers are called, so that their input can be looked at.
-    `quiet`: what is between gives 0 for a neuron of zeros.
+    `preserves_zero`: what is between gives 0 for a neuron of zeros.
     `between`: layers on the way that have weights of each neuron, as normalizations do.
     `wrappers`: layers that call a reader on their own input.
     """
@@ -57,7 +57,7 @@ class DenseGroup:
     makers: list[keras.layers.Layer]
     readers: list[keras.layers.Layer]
     calls_readers: bool = True
-    quiet: bool = True
+    preserves_zero: bool = True
     between: Sequence[keras.layers.Layer] = ()
     wrappers: Sequence[keras.layers.Layer] = ()
     kind = NEURONS
@@ -211,7 +211,7 @@ def _found(
                 makers,
                 readers,
                 calls_readers=not wrappers,
-                quiet=way.on_each.is_zero(
+                preserves_zero=way.on_each.is_zero(
                     tensor for key, tensor in tensors.items() if key in ours
                 ),
                 between=[layer for layer in others if neurons(layer) in ours],

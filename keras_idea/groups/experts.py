@@ -23,7 +23,7 @@ class ExpertGroup:
     names: Sequence[str]
     packing: Packing = ""
     kind = NEURONS
-    quiet = True  # whatever the gate, a neuron of zeros is 0
+    preserves_zero = True  # whatever the gate, a neuron of zeros is 0
     makers: ClassVar[Sequence[keras.layers.Layer]] = ()
     readers: ClassVar[Sequence[keras.layers.Layer]] = ()
     probed = reader_bias = None

@@ -88,7 +88,7 @@ class Group(Protocol):
         """str, a key of `KINDS`."""
 
     @property
-    def quiet(self) -> bool:
+    def preserves_zero(self) -> bool:
         """bool, whether nothing that reads a unit of zeros has a gradient from it."""
 
     @property

@@ -88,7 +88,7 @@ class NeuronState(keras.layers.Layer):
         self.probe: Any = None
         self._measured: Any = None  # the last forward pass that came to a probe
         #: None, or while a pruner is at work the `Track` with its scores and mask.
-        self.live: Any = None
+        self.active_track: Any = None
         #: None, or the neurons that are to be left, as the last pruning run has it.
         self.target_dim: int | None = None
         #: int or None, the experts whose neurons these are, each ranked by itself.
@@ -172,7 +172,7 @@ class NeuronState(keras.layers.Layer):
             return down
         return down * ops.cast(ops.expand_dims(self._mask.value, -1), down.dtype)
 
-    def answering(self, down: Tensor) -> Tensor:
+    def effective_down(self, down: Tensor) -> Tensor:
         """The down kernel `(F, D)` that answers as the model does in evaluation."""
         scale = None if self.probe is None else self.probe.scale()
         down = self.masked(down)
@@ -223,20 +223,20 @@ class NeuronState(keras.layers.Layer):
         """List of the variables, without a probe's."""
         return [self._scores, self._mask, self.original_index]
 
-    def see(self, mask: Tensor) -> None:
+    def set_mask_from_weights(self, mask: Tensor) -> None:
         """Takes the mask that the weights show, of layers that hold none themselves."""
         self._mask.assign(mask)
 
     def publish(self) -> None:
         """Brings `scores` and `mask` up to the last optimizer step."""
-        if self.live is None:
+        if self.active_track is None:
             return
         # A mask that was assigned from outside holds too. Copies: on jax two
         # variables that share one array cannot both be donated to the next step.
-        mask = self._mask.value * self.live.mask.value
+        mask = self._mask.value * self.active_track.mask.value
         self._mask.assign(mask)
-        self.live.mask.assign(ops.copy(mask))
-        self._scores.assign(ops.copy(self.live.scores.value))
+        self.active_track.mask.assign(ops.copy(mask))
+        self._scores.assign(ops.copy(self.active_track.scores.value))
 
     def reset(self) -> None:
         """Gives the variables their initial values: all live, nothing is known."""

@@ -9,7 +9,7 @@ import keras
 
 from keras_idea.errors import ArgumentError
 from keras_idea.hub import hf_rules
-from keras_idea.hub.family import Family, FFNLayout, FromNothing, HFExport
+from keras_idea.hub.family import Family, FFNLayout, HFExport, ScratchSpec
 from keras_idea.hub.mixtures import MIXTURE_ROWS
 from keras_idea.hub.ungated import TWO_STACKS, UNGATED_ROWS
 
@@ -29,13 +29,13 @@ _ROWS = (
     Family(
         "Llama",
         ffns=_LLAMA,
-        from_nothing=FromNothing("sentencepiece", _LLAMA_TOKENS),
+        from_nothing=ScratchSpec("sentencepiece", _LLAMA_TOKENS),
         hf=HFExport(export_as="Llama3", tokenizer_as="MistralTokenizer"),
     ),
     Family(
         "Llama3",
         ffns=_LLAMA,
-        from_nothing=FromNothing(
+        from_nothing=ScratchSpec(
             "bpe",
             (
                 "<|begin_of_text|>",
@@ -50,19 +50,19 @@ _ROWS = (
     Family(
         "Mistral",
         ffns=_LLAMA,
-        from_nothing=FromNothing("sentencepiece", _LLAMA_TOKENS),
+        from_nothing=ScratchSpec("sentencepiece", _LLAMA_TOKENS),
         hf=hf_rules.PLAIN_POSITIONS,
     ),
     Family(
         "Qwen",
         ffns=_LLAMA,
-        from_nothing=FromNothing("bpe", ("<|endoftext|>",)),
+        from_nothing=ScratchSpec("bpe", ("<|endoftext|>",)),
         hf=hf_rules.PLAIN_POSITIONS,
     ),
     Family(
         "Qwen3",
         ffns=_LLAMA,
-        from_nothing=FromNothing(
+        from_nothing=ScratchSpec(
             "bpe", ("<|endoftext|>", "<|im_end|>"), needs_head_dim=True
         ),
     ),
@@ -74,13 +74,13 @@ _ROWS = (
             gate="feedforward_intermediate_dense",
             down="feedforward_output_dense",
         ),
-        from_nothing=FromNothing("sentencepiece", ("<unk>", "<s>", "<|endoftext|>")),
+        from_nothing=ScratchSpec("sentencepiece", ("<unk>", "<s>", "<|endoftext|>")),
     ),
     # Gemma and Gemma2 are one class.
     Family(
         "Gemma",
         ffns=dataclasses.replace(_GEMMA3, per_neuron=2),
-        from_nothing=FromNothing(
+        from_nothing=ScratchSpec(
             "sentencepiece",
             # KerasHub's class demands the first three, its export to Hugging Face
             # names the last two.

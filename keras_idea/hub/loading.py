@@ -22,7 +22,7 @@ from keras_idea.hub.hf.folder import (
 from keras_idea.hub.hf.gguf import dequantized, is_gguf
 from keras_idea.hub.hf.stage import is_hf_folder
 from keras_idea.hub.hf.tokenizer import mend_tokenizer_config, restore_cut
-from keras_idea.hub.rebuild import mend_get_config
+from keras_idea.hub.rebuild import patch_get_config
 from keras_idea.hub.whole_preset import whole_preset
 from keras_idea.keras_private.variables import without_values
 
@@ -182,7 +182,7 @@ def _preset(source: str | os.PathLike, dtype: str | None) -> keras.Model:
             # Saved beside a task that had none.
             task.preprocessor = models.CausalLMPreprocessor.from_preset(preset)
     _with_own_cut(task.preprocessor, source)
-    mend_get_config(task.backbone)
+    patch_get_config(task.backbone)
     return task
 
 

@@ -15,7 +15,7 @@ def rebuild_backbone(
     backbone: keras.Model, told: Mapping[str, Any] | None = None
 ) -> keras.Model:
     """A backbone of the same class and config but for `told`; its values are new."""
-    mend_get_config(backbone)
+    patch_get_config(backbone)
     return type(backbone).from_config(_plain({**backbone.get_config(), **(told or {})}))
 
 
@@ -61,7 +61,7 @@ def rebuild_task(task: keras.Model, backbone: keras.Model) -> keras.Model:
     return type(task).from_config(config)
 
 
-def mend_get_config(backbone: keras.Model) -> None:
+def patch_get_config(backbone: keras.Model) -> None:
     """Mends, once a process, a config of KerasHub that forgets an argument.
 
     `LlamaBackbone.get_config` (0.32) leaves out `tie_word_embeddings`, so that a tied

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any
 
-# Their configs leave out the tie, see `rebuild.mend_get_config`.
+# Their configs leave out the tie, see `rebuild.patch_get_config`.
 _FORGETFUL = ("LlamaBackbone", "Llama3Backbone")
 _TIE = "tie_word_embeddings"
 _CONFIGS = ("config.json", "task.json")

@@ -26,7 +26,7 @@ class OwnGroup:
         return [self.layer]
 
     @property
-    def quiet(self) -> bool:
+    def preserves_zero(self) -> bool:
         """bool, whether a gate, or the activation itself, makes 0 of zeros."""
         gated = len(self.layer.matrices) > 2
         return gated or _of_zero(self.layer.activation) == 0

@@ -70,7 +70,7 @@ def _measured_class(base: Any) -> type:
             last = isinstance(self, PlainFFN) and len(self.matrices) - 1
             down = self.down_kernel if last else stored_kernel(self)
             place = str(int(last))
-            values[place] = self._measured_by.state.answering(down.value)
+            values[place] = self._measured_by.state.effective_down(down.value)
             for key, value in values.items():
                 store[key] = value
 

@@ -34,7 +34,7 @@ class Track:
     schedule: CubicWidth
     began: int
     probe: Probe | None = None
-    release: Callable[[keras.Model], None] | None = None
+    detach: Callable[[keras.Model], None] | None = None
     scores: keras.Variable = None
     mask: keras.Variable = None
     scheduled: bool = True

@@ -63,7 +63,9 @@ def unmark_train_step(model: keras.Model) -> None:
             model.train_step = original
 
 
-def awaiting(gradients: Sequence[Tensor]) -> contextlib.AbstractContextManager:
+def wait_for_gradients(
+    gradients: Sequence[Tensor],
+) -> contextlib.AbstractContextManager:
     """A scope in which an optimizer's step waits for gradients.
 
     Where data of unknown length end, Keras on tensorflow calls the train function once

@@ -36,7 +36,7 @@ def is_pruned(model: keras.layers.Layer, ffns: Sequence[FFN]) -> bool:
     if pruner_of(getattr(model, "optimizer", None)) is not None:
         return True
     states = [ffn.held_state for ffn in ffns]
-    return any(state is not None and state.live is not None for state in states)
+    return any(state is not None and state.active_track is not None for state in states)
 
 
 def check_compiled(model: keras.Model) -> None:
@@ -143,7 +143,7 @@ def check_backbones(model: keras.Model, targets: Sequence[tuple[FFN, int]]) -> N
             )
 
 
-def check_at_rest(model: keras.layers.Layer, what: str) -> list[FFN]:
+def check_not_pruning(model: keras.layers.Layer, what: str) -> list[FFN]:
     """The FFNs of a model, unless it is in the middle of pruning.
 
     `what` is asked for: "compact()" is allowed while a pruner is at work, but not of

@@ -19,7 +19,7 @@ from keras_idea.keras_private.models import (
 )
 from keras_idea.signals import held_back
 from keras_idea.step.replicas import scope_of
-from keras_idea.surgery.condition import backbones_of, check_at_rest, layers_of
+from keras_idea.surgery.condition import backbones_of, check_not_pruning, layers_of
 from keras_idea.surgery.narrow_variable import narrow_variable
 from keras_idea.surgery.optimizer_state import built_optimizer, check_carriable
 from keras_idea.surgery.own_config import follow_widths, warn_of_stuck
@@ -46,7 +46,7 @@ def shrink_in_place(model: keras.Model) -> list[FFN]:
         ValueError: if the model is being pruned or measured, or the optimizer's state
             cannot be cut. It is left as it was.
     """
-    ffns = check_at_rest(model, "shrink_in_place()")
+    ffns = check_not_pruning(model, "shrink_in_place()")
     narrow_to(model, [(ffn, ffn.kept_neurons()) for ffn in ffns])
     return ffns
 

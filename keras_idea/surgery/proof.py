@@ -26,7 +26,7 @@ from keras_idea.typing import Tensor
 _SIZES = (1, 4, 8, 16, 32, 50, 64, 100, 128, 256)
 
 
-class _Asked(keras.Model):
+class _InferenceModel(keras.Model):
     """A model in evaluation mode, whose `predict` traces nothing of the model's own."""
 
     def __init__(self, model: keras.layers.Layer) -> None:
@@ -71,7 +71,7 @@ def _prove(model: keras.Model, part: keras.layers.Layer, found: Sequence[FFN]) -
     if inputs is None:
         return
     with scope_of(model):
-        asked = _Asked(part)
+        asked = _InferenceModel(part)
     for batch in _batches(inputs):
         try:
             same = _same(asked, batch, found)
@@ -123,10 +123,10 @@ def _same(asked: keras.Model, inputs: Any, ffns: Sequence[FFN]) -> bool | None:
         for cut, neuron in cuts:
             if (id(cut.variable), cut.axis) in readers:
                 _put(cut, neuron, 0.0)
-        unread, again = _answers(asked, inputs), _answers(asked, inputs)
+        unread, again = _predict(asked, inputs), _predict(asked, inputs)
         for cut, neuron in cuts:
             _put(cut, neuron, 0.0)
-        zeros = _answers(asked, inputs)
+        zeros = _predict(asked, inputs)
     finally:
         with held_back():
             for (cut, neuron), value in zip(cuts, saved, strict=True):
@@ -153,7 +153,7 @@ def _put(cut: Cut, neuron: int, value: Tensor | float) -> None:
     cut.variable.assign(new)
 
 
-def _answers(asked: keras.Model, inputs: Any) -> list[np.ndarray]:
+def _predict(asked: keras.Model, inputs: Any) -> list[np.ndarray]:
     """What the model answers, with the same random numbers each time."""
     weights = set(map(id, asked.weights))
     seeds = [v for v in asked.variables if id(v) not in weights]

@@ -59,7 +59,7 @@ class NeuronWatch:
         before, self._dims = self._dims, [ffn.hidden_dim for ffn in ffns]
         if len(before) != len(ffns) or self._dims == before:
             return False
-        return all(ffn.state.live is None for ffn in ffns)
+        return all(ffn.state.active_track is None for ffn in ffns)
 
     def read(self, ffns: list[FFN], step: int, last: bool = False) -> list[Reading]:
         """Reads the neurons; the model's variables must be in sync.
@@ -81,7 +81,7 @@ class NeuronWatch:
         if memory is None:
             memory = self._memories[ffn.name] = _Memory(ffn.full_dim, ffn.kind)
         sparsity = 1 - width / memory.full_dim
-        at_rest = ffn.state.live is None and not last
+        at_rest = ffn.state.active_track is None and not last
         if at_rest and width == ffn.hidden_dim < ffn.full_dim:
             # All that are left live on: nobody is ranked any more.
             return Reading(ffn.name, width, sparsity, np.zeros(0), None)

@@ -34,7 +34,7 @@ _CALLS_PYTHON = ("callback", "stablehlo.send", "stablehlo.recv")
 Milestone: TypeAlias = tuple[int, list[tuple[FFN, int]], bool]
 
 
-def pays(wanted: bool | None) -> bool:
+def should_compile_ahead(wanted: bool | None) -> bool:
     """Whether to compile ahead: as is wanted; None: where CPUs do not take the steps.
 
     On two cores that do, a run with five milestones was slower by the compilations
@@ -97,7 +97,7 @@ class CompileAhead:
             return
         self._programs.compile(program)
 
-    def take_over(self, model: keras.Model) -> None:
+    def use_compiled_step(self, model: keras.Model) -> None:
         """Gives a model that became narrower what was compiled for it."""
         if not self._begun:
             return
@@ -169,7 +169,7 @@ def _narrow_step(
 def _of_neurons(ffn: FFN, optimizer: keras.Optimizer) -> list[Cut]:
     """How an FFN's neurons lie in all variables of a training run that have them."""
     found = [each for cut in ffn.held_cuts() for each in with_slots(optimizer, cut)]
-    state, track = ffn.state, ffn.state.live
+    state, track = ffn.state, ffn.state.active_track
     newest = []
     if track is not None:
         newest = [state.scores_cut(track.scores), state.mask_cut(track.mask)]

@@ -10,7 +10,7 @@ import keras
 
 from keras_idea import methods
 from keras_idea.callbacks.monitor.monitor import Monitor
-from keras_idea.callbacks.prune.compile_ahead import pays
+from keras_idea.callbacks.prune.compile_ahead import should_compile_ahead
 from keras_idea.callbacks.prune.log_dir import LogDir, call_after, monitor_for
 from keras_idea.callbacks.prune.messages import (
     Narrowed,
@@ -178,13 +178,13 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         self.compile_ahead, self._monitor = compile_ahead, monitor_for(log_dir)
         if self._monitor is not None:
             call_after(self, self._monitor)
-        self._at_rest()
+        self._reset()
 
-    def _at_rest(self) -> None:
+    def _reset(self) -> None:
         self._session: Any = None  # the `Session` of the `fit` under way
         self._last: Session | None = None  # that of the `fit` before, of this model
-        self._fitted: Callable[[], keras.Model | None] = lambda: None
-        self._call_off: Callable[[], None] | None = None
+        self._model_ref: Callable[[], keras.Model | None] = lambda: None
+        self._cancel_deferred_start: Callable[[], None] | None = None
 
     def __reduce__(self) -> tuple:
         """A copy, or a pickle, begins at rest: nothing of a model goes with it."""
@@ -203,21 +203,21 @@ class IdeaPruneCallback(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         """Checks everything that can fail, and starts the method."""
-        self._session, self._call_off = None, None
+        self._session, self._cancel_deferred_start = None, None
         self._outer = id(sys.exc_info()[1])  # `fit` may be called in an `except`
         check_compiled(self.model)
         self._others = OtherOptimizers(self.model)
         if keras.backend.backend() == "tensorflow" and not has_variables(self.model):
             check_peers(self)
             begin_late = functools.partial(self._begin, self.model, tracing=True)
-            self._call_off = at_first_step(self.model, begin_late)
+            self._cancel_deferred_start = at_first_step(self.model, begin_late)
         else:
             self._begin(self.model)
 
     def _begin(self, model: keras.Model, tracing: bool = False) -> None:
-        if self._fitted() is not model:
-            self._at_rest()
-            self._fitted = weakref.ref(model)
+        if self._model_ref() is not model:
+            self._reset()
+            self._model_ref = weakref.ref(model)
         end_pruning(model)  # of a fit that an exception has ended
         targets = check_run(self, model)
         start, self._batches = as_int(model.optimizer.iterations), 0
@@ -226,7 +226,9 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         span = (self.begin_step, self.prune_steps, self.update_every)
         session = Session(self.method, targets, *span, self._last)
         eager = keras.backend.backend() == "torch" and not model.jit_compile
-        session.plan_narrowing(self.compact, start, eager, pays(self.compile_ahead))
+        session.plan_narrowing(
+            self.compact, start, eager, should_compile_ahead(self.compile_ahead)
+        )
         self._session, self._last = session, session
         self._narrowed = Narrowed(model, [ffn for ffn, _ in targets])
         if session.has_work:
@@ -242,7 +244,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         self._count_epoch(self.model)
         self._batches = 0
         if self._session is not None:
-            self._or_end(check_kept_weights, self, self._session)
+            self._stop_on_error(check_kept_weights, self, self._session)
 
     def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
         """Does what is due between two batches, such as narrowing the model."""
@@ -253,7 +255,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
                 watched |= self._monitor is not None
                 self._session.wait(self.model, self._count.after(0), watched)
         elif not self._others.checked:
-            self._or_end(self._others.check, self._ffns())
+            self._stop_on_error(self._others.check, self._ffns())
         self._advance(batches=batch)
         self._rate.note(batch)
 
@@ -271,10 +273,12 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         """Adds the same to the logs; narrows the model if pruning ended here."""
         model = self.model
         batches = self._count.batches(model.optimizer)
-        self._or_end(self._others.check, self._ffns())
+        self._stop_on_error(self._others.check, self._ffns())
         self._check(model, begun=True)
         self._advance(batches)
-        self._or_end(check_end, self._session, as_int(model.optimizer.iterations))
+        self._stop_on_error(
+            check_end, self._session, as_int(model.optimizer.iterations)
+        )
         if logs is not None:
             logs.update(self._session.seen())
             rate = self._rate.at_end(self._batches)
@@ -286,8 +290,8 @@ class IdeaPruneCallback(keras.callbacks.Callback):
 
         Warns if training ended before pruning did.
         """
-        if self._call_off is not None:
-            self._call_off()
+        if self._cancel_deferred_start is not None:
+            self._cancel_deferred_start()
         if self._session is None:  # it has not begun, or was ended before
             return
         with held_back():
@@ -311,7 +315,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             return
         step = self._count.after(batches)
         if step < session.due_step:
-            if session.ahead.ready(self._fitted(), step):
+            if session.ahead.ready(self._model_ref(), step):
                 session.ahead.advance(self.model)
             return
         model = self.model  # on jax this syncs the variables
@@ -321,8 +325,8 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             return
         self._check(model, begun=self._batches > 0)
         if session.narrows(step):
-            self._or_end(check_kept_weights, self)
-        if self._or_end(session.advance, model, step):
+            self._stop_on_error(check_kept_weights, self)
+        if self._stop_on_error(session.advance, model, step):
             self._narrowed.tell(model, step, (self.params or {}).get("verbose", 0))
 
     def _ffns(self) -> list[FFN]:
@@ -335,9 +339,9 @@ class IdeaPruneCallback(keras.callbacks.Callback):
     def _check(self, model: keras.Model, begun: bool) -> None:
         """Compares what was planned with what has happened."""
         idle = begun and not self._count.batches(model.optimizer)
-        self._or_end(check_progress, model, self._session, idle)
+        self._stop_on_error(check_progress, model, self._session, idle)
 
-    def _or_end(self, act: Callable[..., Any], *arguments: Any) -> Any:
+    def _stop_on_error(self, act: Callable[..., Any], *arguments: Any) -> Any:
         try:
             return act(*arguments)
         except (ValueError, RuntimeError):

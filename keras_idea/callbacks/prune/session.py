@@ -247,4 +247,4 @@ class Session:
         narrow(model, self.tracks, last)
         if not last:
             self._prune(model)
-        self.ahead.take_over(model)
+        self.ahead.use_compiled_step(model)

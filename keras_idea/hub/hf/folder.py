@@ -41,7 +41,7 @@ from keras_idea.hub.hf.tokenizer import (
     settle_word_pieces,
 )
 from keras_idea.hub.hf.weights import mend_weights
-from keras_idea.hub.rebuild import mend_get_config
+from keras_idea.hub.rebuild import patch_get_config
 from keras_idea.keras_private.hub_tokenizers import converted_as
 from keras_idea.keras_private.variables import without_values
 
@@ -95,7 +95,7 @@ def load_folder(
         with _told(stage):
             backbone: Any = _backbone(stage, "float32", load_weights=True)
             mend_weights(backbone, stage.told, stage.folder)
-            mend_get_config(backbone)
+            patch_get_config(backbone)
             causal = is_causal(stage.config)
             kind = _task_class(type(backbone), causal, stage)
             preprocessor, notes = _preprocessor(stage, kind)

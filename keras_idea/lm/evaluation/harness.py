@@ -10,7 +10,7 @@ from lm_eval.utils import get_rolling_token_windows
 
 from keras_idea.errors import EvaluationError
 from keras_idea.lm.evaluation.scorer import TokenScorer
-from keras_idea.models.generate import write_on
+from keras_idea.models.generate import extend_rows
 
 _LOGGER = logging.getLogger("keras_idea.evaluation")
 # As the harness's own models, for a request that does not say.
@@ -201,7 +201,7 @@ class HarnessModel(TemplateLM):
                 texts[i] = texts[i][: min(found)]
             return bool(found) or at_end
 
-        write_on(next_tokens, prompts, rooms, ended)
+        extend_rows(next_tokens, prompts, rooms, ended)
         return texts
 
     def _text_of(self, ids: list[int]) -> str:

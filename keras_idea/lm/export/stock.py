@@ -8,7 +8,7 @@ import numpy as np
 from keras_idea.errors import ArgumentError, ExportRefused
 from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.hub.inputs import text_inputs
-from keras_idea.hub.rebuild import mend_get_config, rebuild_task
+from keras_idea.hub.rebuild import patch_get_config, rebuild_task
 from keras_idea.keras_private.layer_walk import walk
 from keras_idea.lm.export.compare import Subject, model_subject, probe_length
 from keras_idea.lm.export.hf.own_decoder import as_kerashub
@@ -69,8 +69,8 @@ def stock(model: keras.Model) -> Stock:
             neither of the two.
     """
     check_compacted(model)
-    of_hub = is_task(model) or is_backbone(model)
-    lm = model if of_hub else as_kerashub(model)
+    uses_keras_hub = is_task(model) or is_backbone(model)
+    lm = model if uses_keras_hub else as_kerashub(model)
     import keras_hub
 
     if not isinstance(lm, keras_hub.models.CausalLM):
@@ -80,7 +80,7 @@ def stock(model: keras.Model) -> Stock:
         )
     _check_not_quantized(lm)
     check_text_alone(lm)
-    mend_get_config(lm.backbone)
+    patch_get_config(lm.backbone)
     source = Stock(lm, model_subject(model))
     if source.tokenizer is not None:
         return source

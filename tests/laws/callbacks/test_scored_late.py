@@ -29,7 +29,7 @@ class Seen(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         ffns = ki.find_ffns(self.model)
         self.masks.append([to_numpy(f.mask) for f in ffns])
-        self.scored.append(all(f.state.live is not None for f in ffns))
+        self.scored.append(all(f.state.active_track is not None for f in ffns))
 
 
 def fitted(data, more=(), **settings):

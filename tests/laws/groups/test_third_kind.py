@@ -36,7 +36,7 @@ class Features:
 
     embedding: keras.layers.Embedding
     reader: keras.layers.Dense
-    kind, quiet, probed = "features", True, None
+    kind, preserves_zero, probed = "features", True, None
 
     @property
     def layers(self):

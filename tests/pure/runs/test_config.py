@@ -98,7 +98,7 @@ def test_target_width(target, width):
 
 def test_a_preset_decides_the_dimensions():
     model = parse_config("[model]\npreset = 'mine'").model
-    assert model.tokenizer == "preset" and model.of_hub
+    assert model.tokenizer == "preset" and model.uses_keras_hub
     assert {model.model_dim, model.num_layers, model.hidden_dim} == {None}
     below = r"below hidden_dim=192 of the preset: .*=192 \(default\). Lower"
     with pytest.raises(ConfigError, match=below):
@@ -108,7 +108,9 @@ def test_a_preset_decides_the_dimensions():
 @pytest.mark.parametrize("hub", HUB_FAMILIES)
 def test_a_hub_model_reads_bytes_by_default(hub):
     model = parse_config(f"[model]\nhub = {hub!r}").model
-    assert model.tokenizer == "bytes" and model.hidden_dim == 512 and model.of_hub
+    assert (
+        model.tokenizer == "bytes" and model.hidden_dim == 512 and model.uses_keras_hub
+    )
 
 
 def test_whole_numbers_pass_for_rates():

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from keras_idea.lm.data.chat.rows import decoded
 from keras_idea.lm.data.tokens.cached_corpus import CachedCorpus
-from keras_idea.lm.data.tokens.interfaces import ALL, Batch, Share
+from keras_idea.lm.data.tokens.interfaces import ALL, Batch, BatchShard
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +43,7 @@ class ChatCorpus(CachedCorpus):
         batch_size: int,
         length: int,
         start_step: int = 0,
-        share: Share = ALL,
+        share: BatchShard = ALL,
     ) -> Iterator[Batch]:
         """Yields batches as `CachedCorpus.batches`, and their weights."""
         pairs = super().batches(

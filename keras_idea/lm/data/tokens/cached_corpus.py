@@ -17,7 +17,7 @@ from keras_idea.lm.data.tokens.interfaces import (
     ALL,
     START_EVERY,
     Batch,
-    Share,
+    BatchShard,
     check_parts,
     started,
     with_starts,
@@ -185,7 +185,7 @@ class CachedCorpus:
         batch_size: int,
         length: int,
         start_step: int = 0,
-        share: Share = ALL,
+        share: BatchShard = ALL,
     ) -> Iterator[Batch]:
         """Yields batches as `Corpus.batches`; grain reads some ahead on threads."""
         # A part of a batch is the batch of a run of smaller ones.

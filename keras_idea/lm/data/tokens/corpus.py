@@ -11,7 +11,7 @@ from keras_idea.lm.data.tokens.interfaces import (
     ALL,
     START_EVERY,
     Batch,
-    Share,
+    BatchShard,
     check_parts,
     started,
     with_starts,
@@ -168,7 +168,7 @@ class Corpus:
         batch_size: int,
         length: int,
         start_step: int = 0,
-        share: Share = ALL,
+        share: BatchShard = ALL,
     ) -> Iterator[Batch]:
         """Yields `batch` of `start_step`, `start_step + 1`, ... without end.
 
@@ -177,7 +177,7 @@ class Corpus:
             batch_size: int. Windows per step, of all processes together.
             length: int. Tokens per window.
             start_step: int. The step to begin or resume at. Defaults to 0.
-            share: `Share`. Which windows of a batch to yield. Defaults to all.
+            share: `BatchShard`. Which windows of a batch to yield. Defaults to all.
 
         Yields:
             Pairs as `batch` returns them; per step as many as the share has parts.

@@ -19,7 +19,7 @@ START_EVERY = 4
 
 
 @dataclasses.dataclass(frozen=True)
-class Share:
+class BatchShard:
     """Which windows of a batch are asked for: in parts, and one process's of each.
 
     Args:
@@ -43,7 +43,7 @@ class Share:
         return slice(first, first + size)
 
 
-ALL = Share()
+ALL = BatchShard()
 
 
 class TokenizedText(Protocol):
@@ -94,7 +94,7 @@ class TokenizedText(Protocol):
         batch_size: int,
         length: int,
         start_step: int = 0,
-        share: Share = ALL,
+        share: BatchShard = ALL,
     ) -> Iterator[Batch]:
         """The training batches from a step on."""
 

@@ -139,7 +139,7 @@ class ModelConfig(fields.Table):
             )
 
     @property
-    def of_hub(self) -> bool:
+    def uses_keras_hub(self) -> bool:
         """bool, whether the models are KerasHub's."""
         return self.hub is not None or self.preset is not None
 

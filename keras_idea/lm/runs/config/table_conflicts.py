@@ -117,7 +117,7 @@ def check_text(
             f"{other} and [chat] cannot both be given: a run reads one of them. "
             f"Received: {chat.told('paths')}, with {other}. Delete one of them."
         )
-    if chat.given and not model.of_hub:
+    if chat.given and not model.uses_keras_hub:
         raise ConfigError(
             "[chat] needs a KerasHub model, whose tokenizer has the tokens of a chat "
             f"template. Received: {chat.told('paths')}, without `model.preset` and "

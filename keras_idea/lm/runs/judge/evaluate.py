@@ -11,7 +11,7 @@ from keras_idea.errors import EvaluationError
 from keras_idea.extras import require
 from keras_idea.lm.data.tokens.load_text import load_text
 from keras_idea.lm.evaluation.perplexity import Perplexity, perplexity
-from keras_idea.lm.runs.judge.judged import Judged
+from keras_idea.lm.runs.judge.judged import LoadedModel
 from keras_idea.validation import plural
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _MOST_BYTES = 512_000_000
 
 
 def judge_text(
-    judged: Judged, source: str | os.PathLike, stride: int | None = None
+    judged: LoadedModel, source: str | os.PathLike, stride: int | None = None
 ) -> Perplexity:
     """Perplexity over the whole of a text: a file or folder, or "stdlib".
 
@@ -55,7 +55,7 @@ def judge_text(
 
 
 def judge_tasks(
-    judged: Judged,
+    judged: LoadedModel,
     names: list[str],
     local: str | os.PathLike | None = None,
     limit: int | None = None,
@@ -63,7 +63,7 @@ def judge_tasks(
     """Carries out benchmarks of lm-evaluation-harness.
 
     Args:
-        judged: `Judged`.
+        judged: `LoadedModel`.
         names: list of str, its tasks.
         local: path of a folder of local files, or None: from the hub, by name.
         limit: int or None, documents of each task, at most.
@@ -94,7 +94,7 @@ def judge_tasks(
     }
 
 
-def harness_model(judged: Judged) -> "HarnessModel":
+def harness_model(judged: LoadedModel) -> "HarnessModel":
     """A model as lm-evaluation-harness takes it."""
     from keras_idea.lm.evaluation.harness import HarnessModel
 

@@ -30,7 +30,7 @@ DEFAULT_LENGTH = 1024
 
 
 @dataclasses.dataclass(frozen=True)
-class Judged:
+class LoadedModel:
     """A saved model, ready to be judged."""
 
     scorer: TokenScorer
@@ -44,7 +44,7 @@ class Judged:
 
 def load_judged(
     path: str | os.PathLike, length: int | None = None, batch_tokens: int | None = None
-) -> Judged:
+) -> LoadedModel:
     """Loads a saved model, of a run folder or a KerasHub preset, to judge it.
 
     `length` are the tokens that it sees at once; None: as in its run, else 1024.
@@ -86,7 +86,7 @@ def load_judged(
         batch_tokens,
     )
     known = (scorer, vocabulary, start or 0, end, add_start, special_ids)
-    return Judged(*known, window_start)
+    return LoadedModel(*known, window_start)
 
 
 def vocabulary_of(model: keras.Model) -> Vocabulary | None:

@@ -22,7 +22,7 @@ from keras_idea.hub.ffn import hub_ffns
 from keras_idea.hub.head_arguments import HEAD_ARGUMENTS
 from keras_idea.hub.hf.folder import task_class
 from keras_idea.hub.loading import is_quantized, load, outline
-from keras_idea.hub.rebuild import mend_get_config
+from keras_idea.hub.rebuild import patch_get_config
 from keras_idea.keras_private.variables import without_parameters, without_values
 from keras_idea.lm.runs.config.model_table import ModelConfig
 from keras_idea.lm.runs.config.sizes import Sizes
@@ -170,7 +170,7 @@ def source_of_preset(shape: ModelConfig, dtype: str) -> HubSource:
         if preset is not None and is_quantized(preset):
             raise ArgumentError("It is quantized. Prune first, then quantize.")
         backbone: Any = outline(str(preset), dtype)
-        mend_get_config(backbone)
+        patch_get_config(backbone)
         ffns = hub_ffns(backbone)
         if any(ffn.layout.experts for ffn in ffns):
             raise ArgumentError(

@@ -38,7 +38,7 @@ def outlines(config: RunConfig, vocabulary_size: int | None = None) -> Outlines:
         ConfigError: if keras_hub is missing, or the preset cannot be pruned.
     """
     shape = config.model
-    if not shape.of_hub:
+    if not shape.uses_keras_hub:
         make_bare = outline_of(config)
         return Outlines(
             make_bare,

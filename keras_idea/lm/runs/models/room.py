@@ -21,6 +21,6 @@ def results_bytes(run: Run) -> int:
     size = weights_bytes(narrow.parameters, variables)
     if run.models.saved_as.endswith(".keras"):  # with its optimizer
         size = weights_bytes(narrow.checkpoint // 4, 3 * variables)
-    if run.config.model.of_hub:
+    if run.config.model.uses_keras_hub:
         size += _PER_TOKEN * run.models.vocabulary.vocabulary_size
     return size + _PER_STEP * run.timeline.total + _REST

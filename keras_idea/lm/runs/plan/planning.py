@@ -23,8 +23,8 @@ from keras_idea.lm.runs.places import check_places
 from keras_idea.lm.runs.plan.compiled_step import CompiledStep, compiled_steps
 from keras_idea.lm.runs.plan.target_devices import Target
 from keras_idea.lm.runs.run_folder import RunFolder
-from keras_idea.lm.runs.train.prepare import opening_lines, prepare
-from keras_idea.lm.runs.train.run import ALONE, SCRATCH
+from keras_idea.lm.runs.train.prepare import prepare, run_summary
+from keras_idea.lm.runs.train.run import PRUNED_WITHOUT_TEACHER, SCRATCH
 from keras_idea.lm.runs.train.teacher import teacher_outline
 
 
@@ -75,7 +75,11 @@ class RunPlan:
     @property
     def own_stages(self) -> list[StagePlan]:
         """List of the stages of the pruned model, without those of its rivals."""
-        return [stage for stage in self.stages if stage.name not in (ALONE, SCRATCH)]
+        return [
+            stage
+            for stage in self.stages
+            if stage.name not in (PRUNED_WITHOUT_TEACHER, SCRATCH)
+        ]
 
     def hours(self, utilisation: float) -> float | None:
         """Hours of all stages at a share of the peak rate; None: there is no target."""
@@ -160,7 +164,7 @@ def _outline(config: RunConfig, read_text: bool) -> tuple[Outlines, str]:
     """The models in outline, and what is said of their text."""
     if read_text:
         run = prepare(config, RunFolder(config.run.output))
-        return run.outline, opening_lines(run)
+        return run.outline, run_summary(run)
     outline = outlines(config)
     return outline, f"Text: not read. Vocabulary: {outline.vocabulary_size:,} tokens"
 
@@ -208,7 +212,9 @@ def _stages(
     for name, first, last in timeline.stages:
         yield stage(name, first, last, alive.get(name, at_end), in_run)
     if config.distillation.compare_without:
-        yield stage(ALONE, 0, timeline.total, (wide, narrow), in_run, taught=0)
+        yield stage(
+            PRUNED_WITHOUT_TEACHER, 0, timeline.total, (wide, narrow), in_run, taught=0
+        )
     if config.run.compare_from_scratch:
         yield stage(SCRATCH, 0, timeline.total, at_end, {0: narrow})
 

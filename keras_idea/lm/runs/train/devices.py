@@ -13,7 +13,7 @@ import numpy as np
 from keras_idea import processes
 from keras_idea.errors import ConfigError, RunFolderError
 from keras_idea.files import TEMPORARY, json_digest
-from keras_idea.lm.data.tokens.interfaces import Share
+from keras_idea.lm.data.tokens.interfaces import BatchShard
 from keras_idea.lm.distribution import (
     Distribution,
     distribution_of,
@@ -119,28 +119,30 @@ def spread(distribution: Distribution | None) -> contextlib.AbstractContextManag
     return contextlib.nullcontext() if distribution is None else distribution.scope()
 
 
-def share_of(batch_size: int, parts: int, distribution: Distribution | None) -> Share:
+def share_of(
+    batch_size: int, parts: int, distribution: Distribution | None
+) -> BatchShard:
     """Which sequences of each batch, computed in `parts`, this process reads."""
     if distribution is None:
-        return Share(parts)
+        return BatchShard(parts)
     at_once = batch_size // parts
     rows = local_rows(distribution, at_once)
     size = rows.stop - rows.start
-    return Share(parts, rows.start // size, at_once // size)
+    return BatchShard(parts, rows.start // size, at_once // size)
 
 
-def own_rows(arrays: tuple[np.ndarray, ...], size: int, share: Share) -> tuple:
+def own_rows(arrays: tuple[np.ndarray, ...], size: int, share: BatchShard) -> tuple:
     """Of whole batches one after another, the rows that this process reads.
 
     Args:
         arrays: tuple of arrays `(batches * size, ...)`.
         size: int, rows of a batch.
-        share: `Share`.
+        share: `BatchShard`.
 
     Returns:
         tuple of arrays `(batches * size / share.count, ...)`.
     """
-    rows = Share(1, share.index, share.count).rows(0, size)
+    rows = BatchShard(1, share.index, share.count).rows(0, size)
     return tuple(
         array.reshape(-1, size, *array.shape[1:])[:, rows].reshape(-1, *array.shape[1:])
         for array in arrays

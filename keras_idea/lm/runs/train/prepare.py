@@ -30,7 +30,7 @@ def prepare(config: RunConfig, folder: RunFolder) -> Run:
     """
     if config.run.tensorboard:
         tensorboardx()  # before the run folder is claimed
-    make_models = hub_models if config.model.of_hub else decoder_models
+    make_models = hub_models if config.model.uses_keras_hub else decoder_models
     models = make_models(config, _read_text(config))
     models.corpus.check_length(config.model.sequence_length)
     timeline = make_timeline(config, models.at_start, models.at_end)
@@ -40,7 +40,7 @@ def prepare(config: RunConfig, folder: RunFolder) -> Run:
 _STARTED = "; every sequence begins with the start token"
 
 
-def opening_lines(run: Run) -> str:
+def run_summary(run: Run) -> str:
     """What a run reads, and where it goes, in three lines; before them warnings."""
     corpus, times = run.models.corpus, run.passes
     lines = [

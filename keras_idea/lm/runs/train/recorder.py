@@ -178,7 +178,7 @@ class Recorder(keras.callbacks.Callback):
         # `self.model` syncs the state on jax; without it these are stale.
         for ffn in find_groups(self.model):
             state = ffn.held_state
-            if state is None or state.live is None:
+            if state is None or state.active_track is None:
                 continue  # nobody ranks them: all that are left live on
             importance = keras.ops.convert_to_numpy(ffn.importance())
             alive = keras.ops.convert_to_numpy(ffn.mask) > 0

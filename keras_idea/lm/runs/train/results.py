@@ -14,9 +14,9 @@ from keras_idea.lm.report.table import ResultRow
 from keras_idea.lm.runs.train.measuring import Costs
 from keras_idea.lm.runs.train.recorder import Recorder
 from keras_idea.lm.runs.train.run import (
-    ALONE,
     CUT,
     NARROW,
+    PRUNED_WITHOUT_TEACHER,
     SCRATCH,
     TEACHER,
     WIDE,
@@ -87,7 +87,7 @@ def where_it_lies(run: Run, narrow: keras.Model) -> str:
     """A line that says where the narrow model is saved, and what loads it."""
     path = str(pathlib.Path(run.folder.shown) / run.models.saved_as)
     load = "`import keras_idea` and keras.models.load_model"
-    if run.config.model.of_hub:
+    if run.config.model.uses_keras_hub:
         load = f"keras_hub.models.{loading_class(narrow)}.from_preset"
     return f"The narrow model is saved: {path}. Load it with {load}({path!r})."
 
@@ -122,8 +122,8 @@ def verdict(rows: Sequence[ResultRow]) -> str:
 _VERDICTS = {
     TEACHER: "Pruned {ours}, teacher {theirs} bits per byte: the pruned model is "
     "{gap}.",
-    ALONE: "With the teacher {ours}, without it {theirs} bits per byte: the pruned "
-    "model with the teacher is {gap}.",
+    PRUNED_WITHOUT_TEACHER: "With the teacher {ours}, without it {theirs} bits per "
+    "byte: the pruned model with the teacher is {gap}.",
     SCRATCH: "Pruned {ours}, narrow from scratch {theirs} bits per byte at equal "
     "tokens: the pruned model is {gap}. It took more FLOPs (`keras-idea plan`).",
 }

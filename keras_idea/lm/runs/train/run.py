@@ -20,7 +20,7 @@ from keras_idea.validation import plural
 from keras_idea_cli.run_files import TRAININGS
 
 #: The models that a run tells of.
-NARROW, ALONE, SCRATCH = TRAININGS
+NARROW, PRUNED_WITHOUT_TEACHER, SCRATCH = TRAININGS
 WIDE, CUT, TEACHER = "wide before pruning", "pruned, not recovered", "teacher"
 
 

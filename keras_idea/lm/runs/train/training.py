@@ -27,13 +27,19 @@ from keras_idea.lm.runs.models.room import results_bytes
 from keras_idea.lm.runs.places import check_places
 from keras_idea.lm.runs.run_folder import RunFolder
 from keras_idea.lm.runs.train import devices, results
+from keras_idea.lm.runs.train.claim_or_resume import claim_or_resume, is_of_text
 from keras_idea.lm.runs.train.fitting import fit, monitor_of, recorder_of
 from keras_idea.lm.runs.train.measuring import measure
-from keras_idea.lm.runs.train.prepare import opening_lines, prepare
-from keras_idea.lm.runs.train.run import ALONE, NARROW, SCRATCH, TEACHER, Run
-from keras_idea.lm.runs.train.take_folder import is_of_text, take_folder
+from keras_idea.lm.runs.train.prepare import prepare, run_summary
+from keras_idea.lm.runs.train.run import (
+    NARROW,
+    PRUNED_WITHOUT_TEACHER,
+    SCRATCH,
+    TEACHER,
+    Run,
+)
 from keras_idea.lm.runs.train.teacher import load_teacher, teacher_bits
-from keras_idea.lm.runs.train.written import opening, written_text
+from keras_idea.lm.runs.train.written import default_prompt, written_text
 from keras_idea.models.dtype import compute_in
 from keras_idea.surgery import compact
 from keras_idea.validation import plural
@@ -83,7 +89,7 @@ def train(config: RunConfig, overwrite: bool = False) -> list[ResultRow]:
     folder = RunFolder(config.run.output)
     with contextlib.ExitStack() as stack:
         goes_on = processes.from_first(
-            lambda: take_folder(folder, config, overwrite, stack)
+            lambda: claim_or_resume(folder, config, overwrite, stack)
         )
         return _carry_out(config, folder, goes_on, overwrite)
 
@@ -98,7 +104,7 @@ def _carry_out(
     narrow = _train_and_prune(run)
     if config.distillation.compare_without and run.teacher is not None:
         _say("\nTraining the same without the teacher")
-        _pruned(dataclasses.replace(run, teacher=None), ALONE)
+        _pruned(dataclasses.replace(run, teacher=None), PRUNED_WITHOUT_TEACHER)
     if config.run.compare_from_scratch:
         _train_from_scratch(run)
     rows: list[ResultRow] = []
@@ -124,7 +130,7 @@ def _claim(run: Run, goes_on: bool, overwrite: bool) -> None:
         folder.claim(config.to_toml())
     elif load_config(folder.unfinished()) != config:  # on other devices, say
         folder.write("config.toml", config.to_toml())
-    print(opening_lines(run), flush=True)
+    print(run_summary(run), flush=True)
     if goes_on and overwrite:
         print(
             f"The run in {folder.shown} is unfinished, so it resumes: --overwrite does "
@@ -236,7 +242,7 @@ def _finish(run: Run, narrow: keras.Model) -> list[ResultRow]:
 def _tell(run: Run, narrow: keras.Model) -> list[ResultRow]:
     """Writes and prints what a trained run has to say."""
     folder = run.folder
-    prompt = run.config.sample.prompt or opening(run)
+    prompt = run.config.sample.prompt or default_prompt(run)
     results.draw(run)
     costs = measure(run, narrow, prompt)
     rows = results.rows(run, costs.rows)
@@ -259,7 +265,7 @@ def _tell(run: Run, narrow: keras.Model) -> list[ResultRow]:
     if count < run.config.sample.tokens:
         print(f"It ends after {plural(count, 'token')}: there was no time for more.\n")
     print(f"All of it is in {folder.shown}/")
-    if run.config.model.of_hub:
+    if run.config.model.uses_keras_hub:
         print(results.how_to_load(run, narrow, prompt))
     return rows
 

@@ -8,7 +8,7 @@ from keras_idea.lm.runs.train.time_limit import TimeLimit, shown, time_limit
 from keras_idea.models.writers import writer_of
 
 
-def opening(run: Run) -> str:
+def default_prompt(run: Run) -> str:
     """How the validation text begins, 16 tokens or a prompt: to be continued."""
     text = run.models.vocabulary.decode(_opening_ids(run))
     # A character of several bytes may have been cut at either end.

@@ -18,7 +18,7 @@ from keras_idea.lm.runs.config import RunConfig, load_config
 from keras_idea.lm.runs.run_folder import RunFolder
 
 
-def take_folder(
+def claim_or_resume(
     folder: RunFolder,
     config: RunConfig,
     overwrite: bool,
@@ -34,10 +34,11 @@ def take_folder(
     """
     if folder.is_running():
         stack.enter_context(folder.locked())  # says so, if it still is
-    _may_begin(config, folder, overwrite)  # nothing is put into a folder of others
+    # Nothing is put into a folder of others.
+    _check_can_start(config, folder, overwrite)
     stack.enter_context(folder.locked())
     # Another process may have begun a run there, or ended one, in the meantime.
-    return _may_begin(config, folder, overwrite)
+    return _check_can_start(config, folder, overwrite)
 
 
 def is_of_text(folder: RunFolder, fingerprint: str) -> bool:
@@ -63,15 +64,15 @@ def text_identity(fingerprint: str) -> dict[str, str]:
     return {"text": fingerprint}
 
 
-def _may_begin(config: RunConfig, folder: RunFolder, overwrite: bool) -> bool:
+def _check_can_start(config: RunConfig, folder: RunFolder, overwrite: bool) -> bool:
     """Whether the folder's run goes on; refuses a folder that may not be taken."""
-    goes_on = _goes_on(config, folder, overwrite)
+    goes_on = _can_resume(config, folder, overwrite)
     if not goes_on:
         folder.check(overwrite)
     return goes_on
 
 
-def _goes_on(config: RunConfig, folder: RunFolder, overwrite: bool) -> bool:
+def _can_resume(config: RunConfig, folder: RunFolder, overwrite: bool) -> bool:
     """Whether the folder holds this run, begun and not finished."""
     begun = folder.unfinished()
     if begun is None:
