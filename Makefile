@@ -20,8 +20,7 @@ CHECKED ?= tests/pure tests/laws --ignore=tests/laws/hub
 
 # Its source package, in which llama.cpp's converter lies too.
 LLAMA ?= llama-cpp-python==0.3.36
-# Not for this processor alone: in some sandboxes its matrix units are named, and end
-# the process that uses them.
+# GGML_NATIVE=OFF: some sandboxes advertise AMX, but kill the process that uses it.
 LLAMA_CMAKE ?= -DGGML_NATIVE=OFF -DLLAVA_BUILD=OFF
 
 export TF_CPP_MIN_LOG_LEVEL = 3
@@ -91,12 +90,12 @@ endurance: $(BACKENDS:%=endurance-%) test-site
 $(BACKENDS:%=endurance-%): endurance-%: .venv/ready
 	KERAS_BACKEND=$* .venv/bin/python -m tests.endurance
 
-# Is each of some twenty faults found? By which test? For half an hour.
+# Mutation tests: puts faults into a copy, and reports which test finds each (30 minutes).
 mutations: .venv/ready
 	.venv/bin/python -m tests.mutations
 
 # What of Keras has moved? First what we know of its insides, each by name, then all.
-# pip says that these versions are outside of pyproject.toml's range: so they shall be.
+# pip says that these versions are outside of pyproject.toml's range: this is intended.
 newest:
 	$(PYTHON) -m venv .venv-newest
 	.venv-newest/bin/$(PIP) $(TORCH)

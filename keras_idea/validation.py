@@ -94,8 +94,10 @@ def what_was_raised(error: Exception) -> str:
     """
     cause = str(error).rpartition("Error encountered:")[-1]  # in what Keras wraps
     lines = [line.strip() for line in cause.splitlines()]
-    told = [line for line in lines if line and not line.startswith("Exception enc")]
-    said = (told or [""])[0].replace("\x1b[1m", "").replace("\x1b[0m", "")
+    meaningful = [
+        line for line in lines if line and not line.startswith("Exception enc")
+    ]
+    said = (meaningful or [""])[0].replace("\x1b[1m", "").replace("\x1b[0m", "")
     said = said if len(said) <= 160 else f"{said[:157]}..."
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
 

@@ -93,12 +93,12 @@ class Budget:
         if not count:
             raise ArgumentError(
                 f"{self} cannot be met by pruning. At the smallest {smallest}, the "
-                f"model still has {self.told(costs(sizes[0]))}. Raise the budget, or "
+                f"model still has {self.format(costs(sizes[0]))}. Raise the budget, or "
                 "begin with a model of fewer layers or features."
             )
         return sizes[count - 1]
 
-    def told(self, costs: Costs) -> str:
+    def format(self, costs: Costs) -> str:
         """Costs in the unit that the limit was given in."""
         if self.flops is not None:
             return f"{costs.flops:,} FLOPs per token"

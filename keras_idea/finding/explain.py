@@ -122,9 +122,11 @@ def why_nothing(model: keras.layers.Layer, kind: KindName) -> str:
         left_out = find_heads(model).left_out
     if not left_out:
         return f"{nothing} See `keras_idea.explain(model)`."
-    told = "; ".join(f"{path}: {why}" for path, why in list(left_out.items())[:3])
+    reasons = "; ".join(f"{path}: {why}" for path, why in list(left_out.items())[:3])
     more = f"; and {len(left_out) - 3} more" if len(left_out) > 3 else ""
-    return f"Its {KINDS[kind].layers}: {told}{more}. See `keras_idea.explain(model)`."
+    return (
+        f"Its {KINDS[kind].layers}: {reasons}{more}. See `keras_idea.explain(model)`."
+    )
 
 
 def _nothing_in(model: keras.layers.Layer) -> str:

@@ -99,8 +99,11 @@ def _of_backbone(
             first = next(iter(reasons.values()))
             left_out |= {layer.path: reasons.get(layer.path, first) for layer in layers}
         else:
-            told = HeadArguments(backbone, *arguments)
-            groups += [_group(layer, holders[id(layer)], told) for layer in layers]
+            arguments_of_heads = HeadArguments(backbone, *arguments)
+            groups += [
+                _group(layer, holders[id(layer)], arguments_of_heads)
+                for layer in layers
+            ]
     return groups, left_out
 
 

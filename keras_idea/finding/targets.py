@@ -36,12 +36,14 @@ def check_targets(
             f'kinds={kinds!r}. For example kinds=("neurons", "kv_groups").'
         )
     given = {"target_dim": target_dim, "targets": targets}
-    told = [f"{name}={value!r}" for name, value in given.items() if value is not None]
+    received = [
+        f"{name}={value!r}" for name, value in given.items() if value is not None
+    ]
     if budget:
-        if told:
+        if received:
             raise ArgumentError(
-                f"Give one of `{told[0].partition('=')[0]}` and {budget}: both say how "
-                f"narrow to prune. Received: {told[0]} too."
+                f"Give one of `{received[0].partition('=')[0]}` and {budget}: both "
+                f"say how narrow to prune. Received: {received[0]} too."
             )
         return dict.fromkeys(kinds, None)
     if tuple(kinds) != (NEURONS,):
@@ -50,10 +52,10 @@ def check_targets(
             f"kinds={tuple(kinds)!r}. Give `targets`, a target for each kind, alone; "
             "or a budget, such as target_parameters."
         )
-    if len(told) > 1:
+    if len(received) > 1:
         raise ArgumentError(
             "Give one of `target_dim` and `targets`: target_dim=x is targets="
-            f'{{"neurons": x}}. Received: {", ".join(told)}.'
+            f'{{"neurons": x}}. Received: {", ".join(received)}.'
         )
     if targets is None:
         return {NEURONS: _check_target("target_dim", target_dim, NEURONS, round_to)}
@@ -197,8 +199,8 @@ def budget_line(
     stay = []
     for name, kind in KINDS.items():
         most = max((n for ffn, n in targets if ffn.kind == name), default=0)
-        told = f"at most {most} {kind.units} stay in each {kind.holder}"
-        stay += [told] if most else []
+        received = f"at most {most} {kind.units} stay in each {kind.holder}"
+        stay += [received] if most else []
     return (
         f"{budget}: {', '.join(stay)}. The narrow model has "
         f"{costs.parameters:,} parameters and takes {costs.flops:,} FLOPs per token."

@@ -113,11 +113,13 @@ class AttentionGroup:
             counts = hidden_dim * self.query_heads, hidden_dim
             set_numbers_of_heads(layer, *counts, self.head_dim)
         if self.arguments is not None:
-            told = self.arguments
-            setattr(told.backbone, told.query_heads, hidden_dim * self.query_heads)
-            setattr(told.backbone, told.key_value_heads, hidden_dim)
-            if getattr(told.backbone, told.head_dim) is None:
-                setattr(told.backbone, told.head_dim, self.head_dim)
+            arguments = self.arguments
+            setattr(
+                arguments.backbone, arguments.query_heads, hidden_dim * self.query_heads
+            )
+            setattr(arguments.backbone, arguments.key_value_heads, hidden_dim)
+            if getattr(arguments.backbone, arguments.head_dim) is None:
+                setattr(arguments.backbone, arguments.head_dim, self.head_dim)
 
 
 def _head_axis(layer: keras.layers.Layer, reads: bool) -> int:

@@ -55,4 +55,4 @@ class ExpertGroup:
     own_cuts = held_cuts = cuts
 
     def set_hidden_dim(self, hidden_dim: int) -> None:
-        """There is nothing to tell: whoever holds the layer is told its width."""
+        """Does nothing: the layer that holds this one stores the width."""

@@ -38,7 +38,7 @@ class Capture(abc.ABC):
 
     @abc.abstractmethod
     def looking(self) -> contextlib.AbstractContextManager[None]:
-        """The time in which it looks."""
+        """Context manager: records while it is active."""
 
     def keep(self, sums: Sums) -> None:
         """Keeps what was found, and ends the pass if that was all to be found."""
@@ -90,7 +90,7 @@ class LayerCapture(Capture):
         self.layer, self.statistic = layer, statistic
 
     def looking(self) -> contextlib.AbstractContextManager[None]:
-        """The time in which the layer's calls are looked at."""
+        """Context manager: records the layer's calls while it is active."""
         return _around(self.layer, after=self._see)
 
     def _see(self, inputs: Tensor, outputs: Any) -> None:
@@ -109,7 +109,7 @@ class HeadsCapture(Capture):
 
     @contextlib.contextmanager
     def looking(self) -> Iterator[None]:
-        """The time in which the reader's calls are looked at."""
+        """Context manager: records the reader's calls while it is active."""
         with (
             _around(self.owner, before=self._note),
             _around(self.reader, after=self._see),
@@ -138,7 +138,7 @@ class FFNCapture(Capture):
 
     @contextlib.contextmanager
     def looking(self) -> Iterator[None]:
-        """The time in which it is the FFN's probe."""
+        """Context manager: is the FFN's probe while it is active."""
         present = self.ffn.state.probe
         self.ffn.set_probe(self)
         try:
@@ -164,7 +164,7 @@ def _around(
     before: Callable[[Tensor], None] = lambda inputs: None,
     after: Callable[[Tensor, Any], None] = lambda inputs, outputs: None,
 ) -> contextlib.AbstractContextManager[None]:
-    """The time in which functions see what a layer is called on, and returns."""
+    """Context manager: functions see what a layer is called on, and returns."""
     call = layer.call
 
     def seen(*args: Any, **kwargs: Any) -> Any:

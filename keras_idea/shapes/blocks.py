@@ -154,8 +154,8 @@ def _passing(call: Callable[..., Any], alive: Any) -> Callable[..., Any]:
 def _of_blocks(backbone: keras.Model, depth: int, kept: Sequence[int]) -> keras.Model:
     """A backbone made again from its config, of some of its blocks."""
     lists = _by_block(backbone, depth)
-    told = {name: [values[i] for i in kept] for name, values in lists.items()}
-    return rebuild_backbone(backbone, {**told, _DEPTH: len(kept)})
+    overrides = {name: [values[i] for i in kept] for name, values in lists.items()}
+    return rebuild_backbone(backbone, {**overrides, _DEPTH: len(kept)})
 
 
 def _by_block(backbone: keras.Model, depth: int) -> dict[str, Any]:

@@ -31,7 +31,7 @@ def shapes_within(
     """
     if budget.allows(costs({})):
         raise ArgumentError(
-            f"The model itself is within {budget}: it has {budget.told(costs({}))}. "
+            f"The model itself is within {budget}: it has {budget.format(costs({}))}. "
             "Lower the budget."
         )
     sizes = {
@@ -62,8 +62,8 @@ def shapes_within(
         raise ArgumentError(
             f"{budget} cannot be met: at the smallest shape that `limits` allow, "
             f"{smallest}, the model still has "
-            f"{budget.told(costs(_partial(smallest, full)))}. Raise the budget, lower "
-            "`limits`, or add to `kinds`."
+            f"{budget.format(costs(_partial(smallest, full)))}. Raise the budget, "
+            "lower `limits`, or add to `kinds`."
         )
     return [
         _partial({axis: sizes[axis][i] for axis, i in zip(axes, f, strict=True)}, full)

@@ -98,10 +98,10 @@ def take_features(model: keras.Model, kept: np.ndarray) -> keras.Model:
 def _with_size(backbone: keras.Model, size: int) -> keras.Model:
     head_dim = HEAD_ARGUMENTS[type(backbone).__name__][2]
     widths = {group.head_dim for group in find_heads(backbone).groups}
-    told: dict[str, Any] = {_SIZE: size}
+    overrides: dict[str, Any] = {_SIZE: size}
     if len(widths) == 1:  # it may follow from the size where it is not given
-        told[head_dim] = widths.pop()
-    return rebuild_backbone(backbone, told)
+        overrides[head_dim] = widths.pop()
+    return rebuild_backbone(backbone, overrides)
 
 
 def _cut(old: keras.Variable, new: keras.Variable, size: int, kept: np.ndarray) -> Any:

@@ -24,7 +24,7 @@ from keras_idea.keras_private.symbolic import example_arrays
 from keras_idea.keras_private.user_warning import warn_user
 from keras_idea.layers.plain_ffns import PlainFFN
 from keras_idea.layers.prunable import Prunable
-from keras_idea.surgery.condition import check_not_pruning
+from keras_idea.surgery.checks import check_not_pruning
 from keras_idea.surgery.copying import Copier, fresh_metric
 from keras_idea.surgery.first_width import hand_on_first_widths
 from keras_idea.surgery.narrow_in_place import narrow_copy

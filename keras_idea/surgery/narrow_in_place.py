@@ -19,7 +19,7 @@ from keras_idea.keras_private.models import (
 )
 from keras_idea.signals import held_back
 from keras_idea.step.replicas import scope_of
-from keras_idea.surgery.condition import backbones_of, check_not_pruning, layers_of
+from keras_idea.surgery.checks import backbones_of, check_not_pruning, layers_of
 from keras_idea.surgery.narrow_variable import narrow_variable
 from keras_idea.surgery.optimizer_state import built_optimizer, check_carriable
 from keras_idea.surgery.own_config import follow_widths, warn_of_stuck

@@ -34,9 +34,9 @@ def check_one_count(model: keras.layers.Layer, kept: Mapping[int, int]) -> None:
     """
     by_argument: dict[tuple[int, str], dict[str, int]] = {}
     for group in find_heads(model).groups:
-        told = group.arguments
-        if told is not None:
-            key = id(told.backbone), told.key_value_heads
+        arguments = group.arguments
+        if arguments is not None:
+            key = id(arguments.backbone), arguments.key_value_heads
             heads = kept.get(id(group.owner), group.hidden_dim)
             by_argument.setdefault(key, {})[group.owner.path] = heads
     for (_, argument), of_layers in by_argument.items():

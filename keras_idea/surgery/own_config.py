@@ -79,9 +79,9 @@ def set_widths(
             parts = [part for part in parts if is_backbone(part)]
         for block in reversed(parts):
             # Keras's own layers were told when they were narrowed.
-            told = type(block).__module__.startswith("keras.")
-            told |= is_backbone(block) and bool(known_ffns(block))
-            if not told and not isinstance(block, _FFNS) and _shapes(block):
+            follows_config = type(block).__module__.startswith("keras.")
+            follows_config |= is_backbone(block) and bool(known_ffns(block))
+            if not follows_config and not isinstance(block, _FFNS) and _shapes(block):
                 _follow(block, widths, changed, calls)
         if not _follow(layer, widths, changed, calls):
             stuck.append(layer)

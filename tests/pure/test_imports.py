@@ -232,7 +232,7 @@ def test_the_guard_sees_secrets(tmp_path):
     assert not list(secrets(path))
 
 
-def test_keras_private_stands_on_the_ground():
+def test_keras_private_imports_only_ground_modules():
     for path in (PACKAGE / "keras_private").glob("*.py"):
         own = [m for m in imported_modules(path) if m.startswith("keras_idea.")]
         floors = {module.split(".")[1] for module in own}

@@ -106,8 +106,8 @@ def _companions(
         if kind := kind_of(callback):
             # The best of one metric is nothing to another.
             monitor = getattr(callback, "monitor", None)
-            told = kind if monitor is None else f"{kind} of {monitor}"
-            found.append((told, callback))
+            label = kind if monitor is None else f"{kind} of {monitor}"
+            found.append((label, callback))
     return found
 
 

@@ -20,7 +20,7 @@ from keras_idea.keras_private.layer_walk import is_built, student_of
 from keras_idea.methods.probe import Probe
 from keras_idea.step.pruner import own_variables
 from keras_idea.step.replicas import scope_of
-from keras_idea.surgery.condition import is_pruned
+from keras_idea.surgery.checks import is_pruned
 from keras_idea.surgery.narrow_in_place import narrow_whole
 from keras_idea.surgery.own_config import warn_of_stuck
 from keras_idea.surgery.probes import attach_probes, detach_probes

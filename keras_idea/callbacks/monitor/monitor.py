@@ -243,8 +243,8 @@ class Monitor(keras.callbacks.Callback):
             self._points.popleft()
             values = self._figures.at(interval, before + batches, work)
             # What the pruning callback has told, or left out; alone its own notes.
-            told = "width" in interval.logs or not self._count.known
-            rate = None if told else self._rate.of(batches)
+            is_covered = "width" in interval.logs or not self._count.known
+            rate = None if is_covered else self._rate.of(batches)
             values["learning_rate"] = interval.logs.get("learning_rate", rate)
             if interval.batches_per_second is not None and self._count.known:
                 speed = interval.batches_per_second / self._count.per_step

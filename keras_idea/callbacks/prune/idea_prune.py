@@ -37,7 +37,7 @@ from keras_idea.step.pruner import end_pruning
 from keras_idea.step.rate_log import RateLog
 from keras_idea.step.step_count import StepCount
 from keras_idea.step.train_function import at_first_step
-from keras_idea.surgery.condition import Groups, check_compiled
+from keras_idea.surgery.checks import Groups, check_compiled
 from keras_idea.validation import check_choice, check_int
 
 

@@ -14,7 +14,7 @@ from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.keras_private.layer_walk import walk
 from keras_idea.keras_private.user_warning import warn_user
 from keras_idea.step.track import Track
-from keras_idea.surgery.condition import backbones_of, layers_of
+from keras_idea.surgery.checks import backbones_of, layers_of
 from keras_idea.typing import Tensor
 from keras_idea.validation import plural
 
@@ -100,7 +100,7 @@ def _same_without_zeros(
     wide: tuple[int, ...],
     narrow: tuple[int, ...],
 ) -> bool:
-    """Whether to have neurons of zeros, or not to have them, is the same to it.
+    """Whether it has the same value with and without neurons of zeros.
 
     True of one that takes other shapes only: nothing is known of it.
     """
@@ -166,11 +166,11 @@ class Narrowed:
         if not verbose or not processes.is_first():
             return
         (widths, parameters), (narrow, fewer) = self._before, self._figures(model)
-        told = ", ".join(f"{what} {n} to {narrow[what]}" for what, n in widths.items())
+        parts = ", ".join(f"{what} {n} to {narrow[what]}" for what, n in widths.items())
         # A progress bar may stand on this line.
         print(
             f"{'' if verbose == 2 else chr(10)}Narrowed at step {step}: "
-            f"{told}, {parameters:,} to {fewer:,} parameters."
+            f"{parts}, {parameters:,} to {fewer:,} parameters."
         )
 
     def tell_masked(self, verbose: int | str) -> None:
@@ -182,9 +182,9 @@ class Narrowed:
         if masked:
             widths = _by_kind(masked, lambda ffn: ffn.hidden_dim)
             active = _by_kind(masked, lambda ffn: ffn.width)
-            told = [f"{what} {n}, {active[what]} active" for what, n in widths.items()]
+            parts = [f"{what} {n}, {active[what]} active" for what, n in widths.items()]
             print(
-                f"Masked: {', '.join(told)}; the others are "
+                f"Masked: {', '.join(parts)}; the others are "
                 "zeros. keras_idea.compact(model) makes the narrow model. Training on "
                 "without the callback may bring them back."
             )
@@ -207,5 +207,5 @@ def _widths(widths: Sequence[int]) -> str:
     """A width that all have, or those of all, or of the first few."""
     if len(set(widths)) == 1:
         return str(widths[0])
-    told = ", ".join(map(str, widths[:6]))
-    return f"[{told}]" if len(widths) <= 6 else f"[{told}, ...]"
+    parts = ", ".join(map(str, widths[:6]))
+    return f"[{parts}]" if len(widths) <= 6 else f"[{parts}, ...]"

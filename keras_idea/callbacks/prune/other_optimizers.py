@@ -43,7 +43,7 @@ class OtherOptimizers:
         }
         if not trained:
             return
-        told = [
+        reasons = [
             f"`{name}` trains {', '.join(names)}" for name, names in trained.items()
         ]
         theirs = list(dict.fromkeys(sum(trained.values(), [])))
@@ -58,7 +58,7 @@ class OtherOptimizers:
             groups = f"groups=lambda ffn: ffn.name in {names}"
         raise PruningStopped(
             f"Model '{self._model}' has several optimizers, and pruning follows only "
-            f"the one that it is compiled with: {'; '.join(told)}. {cure}{groups}."
+            f"the one that it is compiled with: {'; '.join(reasons)}. {cure}{groups}."
         )
 
 

@@ -27,7 +27,7 @@ from keras_idea.keras_private.train_step import has_own_train_step
 from keras_idea.keras_private.user_warning import warn_user
 from keras_idea.step.replicas import scope_of
 from keras_idea.step.track import Track
-from keras_idea.surgery.condition import (
+from keras_idea.surgery.checks import (
     check_backbones,
     check_compiled,
     check_trainable,

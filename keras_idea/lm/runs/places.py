@@ -49,15 +49,15 @@ def check_places(config: RunConfig) -> None:
         if _is_in(path, output):
             _refuse_inside(config, f"`{key}`", path)
     for key, path in _texts(config):
-        written = [(output, _RUN, f"run.{config.run.told('output')}")]
+        written = [(output, _RUN, f"run.{config.run.describe('output')}")]
         for name, cache in _caches(config):
             written.append((cache, _CACHE, f"{name}={cache!r}"))
-        for folder, names, told in written:
+        for folder, names, setting in written:
             if _reads(config, key, path, folder, names):
                 raise ConfigError(
                     f"`{key}` must not be a folder that holds what the run writes, "
-                    f"which it would read as text. Received: {path!r}, with {told}. "
-                    f"Set `{told.partition('=')[0]}` to a folder outside of it, or "
+                    f"which it would read as text. Received: {path!r}, with {setting}. "
+                    f"Set `{setting.partition('=')[0]}` to a folder outside of it, or "
                     f"`{key}` to one of its folders."
                 )
 
@@ -65,8 +65,8 @@ def check_places(config: RunConfig) -> None:
 def _refuse_inside(config: RunConfig, what: str, path: str) -> None:
     raise ConfigError(
         f"{what} must not be inside run.output, which the run may replace. Received: "
-        f"{path!r}, with run.{config.run.told('output')}. Set `run.output` to another "
-        "folder."
+        f"{path!r}, with run.{config.run.describe('output')}. Set `run.output` to "
+        "another folder."
     )
 
 

@@ -145,7 +145,7 @@ class ChatText:
         left_out = sum(cache.index["left_out"] for cache in (train, held_out))
         read = [train] if self.validation is None else [train, held_out]
         bad = sum(sum(cache.index["bad_records"].values()) for cache in read)
-        told = [
+        parts = [
             f"{names}: {plural(index['conversations'], 'conversation')} to train on, "
             f"{held_out.index['conversations']:,} held out",
             f"{plural(bad, 'bad record')} left out" if bad else "",
@@ -157,4 +157,4 @@ class ChatText:
             f"training tokens ({self.counted})",
             f"{1 - index['tokens'] / len(train):.1%} is padding",
         ]
-        return "; ".join(filter(None, told))
+        return "; ".join(filter(None, parts))

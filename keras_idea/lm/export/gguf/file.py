@@ -106,8 +106,8 @@ def export_gguf(
     name = type(source.lm).__name__
     name += "" if vocabulary.tokens else " without a tokenizer"
     what = f"a GGUF file of {name} for llama.cpp's {family.arch!r}, {dtype}"
-    told = (*vocabulary.notes, str(context), *_fallback(parts, dtype), *notes)
-    return Export(path, what, match, told)
+    all_notes = (*vocabulary.notes, str(context), *_fallback(parts, dtype), *notes)
+    return Export(path, what, match, all_notes)
 
 
 def _describe(

@@ -211,7 +211,7 @@ def _write(exact: Any, tokenizer: Any, path: pathlib.Path, start: str | None) ->
             special_tokens=[(start, tokenizer.token_to_id(start))],
         )
     exact.save(str(path / "tokenizer.json"))
-    told = {"tokenizer_class": "PreTrainedTokenizerFast"}
-    _add_settings(path, told | {"add_bos_token": start is not None})
+    tokenizer_config = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    _add_settings(path, tokenizer_config | {"add_bos_token": start is not None})
     for name in ("vocab.json", "merges.txt"):
         (path / name).unlink(missing_ok=True)

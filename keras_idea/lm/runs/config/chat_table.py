@@ -77,7 +77,7 @@ class ChatConfig(fields.Table):
         if not self.given and set_:
             raise fields.ConfigError(
                 "[chat] needs `paths`, the conversations to train on. Received: "
-                f"{self.told(*set_)}. Set `chat.paths`, or delete the table."
+                f"{self.describe(*set_)}. Set `chat.paths`, or delete the table."
             )
 
     def read(self, validation_fraction: float, length: int) -> ChatText:

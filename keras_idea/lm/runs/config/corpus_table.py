@@ -75,7 +75,7 @@ class CorpusConfig(fields.Table):
         for name in filter(self._is_set, () if there else names):
             raise fields.ConfigError(
                 f"`corpus.{name}` belongs to corpus.{needed}, which is not given. "
-                f"Received: {self.told(name)}. Set `corpus.{needed}`, or delete "
+                f"Received: {self.describe(name)}. Set `corpus.{needed}`, or delete "
                 f"`{name}`."
             )
 

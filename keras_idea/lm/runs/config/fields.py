@@ -185,12 +185,12 @@ class Table:
         object.__setattr__(made, "_given", given)
         return made
 
-    def told(self, *keys: str) -> str:
+    def describe(self, *keys: str) -> str:
         """Keys with their values, for a message; marks those that nobody has set.
 
         Example:
         >>> from keras_idea.lm.runs.config.tables import DataConfig
-        >>> DataConfig(text="mine.txt").told("text", "batch_size")
+        >>> DataConfig(text="mine.txt").describe("text", "batch_size")
         "text='mine.txt', batch_size=32 (default)"
         """
         given: frozenset[str] = vars(self)["_given"]

@@ -76,20 +76,20 @@ class ModelConfig(fields.Table):
             self.sizes_at_end(self.sizes_at_start)
 
     def _check_how_narrow(self) -> None:
-        told = [n for n in ("target_dim", "targets") if getattr(self, n) is not None]
-        if len(told) > 1 or (told and self.budget):
+        given = [n for n in ("target_dim", "targets") if getattr(self, n) is not None]
+        if len(given) > 1 or (given and self.budget):
             other = self.budget or "`model.targets`"
             raise fields.ConfigError(
-                f"`model.{told[0]}` and {other} cannot both be given. Received: "
-                f"{self.told(*told)}. Delete one of them."
+                f"`model.{given[0]}` and {other} cannot both be given. Received: "
+                f"{self.describe(*given)}. Delete one of them."
             )
         if not self.budget and self.kinds != ("neurons",):
             raise fields.ConfigError(
                 "`model.kinds` says what a budget prunes, and there is none. Received: "
-                f"{self.told('kinds')}. Set `model.targets`, what is kept of each "
+                f"{self.describe('kinds')}. Set `model.targets`, what is kept of each "
                 "kind, in its place; or add a budget such as target_parameters."
             )
-        if not told and not self.budget:
+        if not given and not self.budget:
             object.__setattr__(self, "target_dim", _TARGET_DIM)
 
     def _check_tokenizer(self) -> None:
@@ -118,8 +118,8 @@ class ModelConfig(fields.Table):
             if getattr(self, name) is not None:
                 raise fields.ConfigError(
                     f"`model.{name}` cannot be given together with model.preset="
-                    f"{self.preset!r}, which decides it. Received: {self.told(name)}. "
-                    f"Delete `{name}`, or `preset`."
+                    f"{self.preset!r}, which decides it. Received: "
+                    f"{self.describe(name)}. Delete `{name}`, or `preset`."
                 )
 
     def _check_heads(self) -> None:
@@ -127,14 +127,14 @@ class ModelConfig(fields.Table):
             raise fields.ConfigError(
                 "`model.model_dim` must be a multiple of 2 × model.num_heads, because "
                 "rotary embeddings rotate pairs. Received: "
-                f"{self.told('model_dim', 'num_heads')}. Set `model_dim` to "
+                f"{self.describe('model_dim', 'num_heads')}. Set `model_dim` to "
                 f"{fields.nearest_multiple(self.model_dim, 2 * self.num_heads)}."
             )
         if self.num_heads % self.key_value_heads:
             raise fields.ConfigError(
                 f"`model.num_key_value_heads` must divide model."
-                f"{self.told('num_heads')}. Received: "
-                f"{self.told('num_key_value_heads')}. Set `num_key_value_heads` to "
+                f"{self.describe('num_heads')}. Received: "
+                f"{self.describe('num_key_value_heads')}. Set `num_key_value_heads` to "
                 f"one of {fields.divisors(self.num_heads)}."
             )
 
@@ -200,10 +200,11 @@ class ModelConfig(fields.Table):
             if self.preset is not None:
                 known = f"{at_start}={full} of the preset"
             elif at_start == "hidden_dim":
-                known = f"model.{self.told(at_start)}"
+                known = f"model.{self.describe(at_start)}"
             raise fields.ConfigError(
                 f"`model.{name}` must be below {known}: pruning makes the model "
-                f"narrower. Received: {self.told(name.partition('.')[0])}{rounded}. "
+                "narrower. Received: "
+                f"{self.describe(name.partition('.')[0])}{rounded}. "
                 + (f"Lower `{name}`" if full > 1 else f"Delete `{name}`")
                 + ("." if self.preset is not None else f", or raise `{at_start}`.")
             )

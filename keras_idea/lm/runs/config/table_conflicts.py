@@ -34,15 +34,15 @@ def check_schedule(budget: BudgetConfig, optimizer: OptimizerConfig) -> None:
     if optimizer.warmup_steps > total:
         raise ConfigError(
             "`optimizer.warmup_steps` must be at most the total of [budget], "
-            f"{plural(total, 'step')}. Received: {optimizer.told('warmup_steps')}. "
+            f"{plural(total, 'step')}. Received: {optimizer.describe('warmup_steps')}. "
             f"Set `warmup_steps` to {max(1, total // 10)}, or use more steps in "
             "[budget]."
         )
     if optimizer.rewarm and not budget.enlarge_steps:
         raise ConfigError(
             "`optimizer.rewarm` needs a wide stage, after which the learning rate "
-            f"warms up again. Received: {optimizer.told('rewarm')}, with budget."
-            f"{budget.told('enlarge_steps')}. Set `rewarm` to 0."
+            f"warms up again. Received: {optimizer.describe('rewarm')}, with budget."
+            f"{budget.describe('enlarge_steps')}. Set `rewarm` to 0."
         )
 
 
@@ -54,10 +54,10 @@ def check_accumulation(
 ) -> None:
     """A step can be cut into parts, and the method works there."""
     parts, size = optimizer.gradient_accumulation_steps, data.batch_size
-    method, received = pruning.method, optimizer.told(_PARTS)
+    method, received = pruning.method, optimizer.describe(_PARTS)
     if size % parts:
         raise ConfigError(
-            f"`optimizer.{_PARTS}` must divide data.{data.told('batch_size')}, "
+            f"`optimizer.{_PARTS}` must divide data.{data.describe('batch_size')}, "
             f"the sequences per step. Received: {received}. Set `data.batch_size` to "
             f"{nearest_multiple(size, parts)}{_or_near(_PARTS, size, parts)}."
         )
@@ -65,7 +65,7 @@ def check_accumulation(
         raise ConfigError(
             "`run.dtype` cannot be 'mixed_float16' with pruning.method='learned_mask', "
             "which weighs the gradient of the loss against another, and mixed_float16 "
-            f"scales the loss. Received: {run.told('dtype')}. Set `run.dtype` "
+            f"scales the loss. Received: {run.describe('dtype')}. Set `run.dtype` "
             'to "mixed_bfloat16".'
         )
     if parts > 1 and method in _MEASURING:
@@ -82,7 +82,7 @@ def check_heads(model: ModelConfig, pruning: PruningConfig) -> None:
         raise ConfigError(
             f"`pruning.method` cannot be {pruning.method!r} where key/value heads are "
             "pruned: it looks at hidden activations, and no single layer is called on "
-            f"those of heads. Received: {pruning.told('method')}, with [model] "
+            f"those of heads. Received: {pruning.describe('method')}, with [model] "
             f"{', '.join(model.pruned_kinds)}. Set `pruning.method` to "
             '"sensitivity" or "random".'
         )
@@ -101,8 +101,8 @@ def check_sequences(
         sequences = nearest_multiple(at_once, rows) * parts
         raise ConfigError(
             "`distribution.mesh` must divide the sequences computed at once along its "
-            f"data axis: data.{data.told('batch_size')} / optimizer."
-            f"{optimizer.told(_PARTS)} = {at_once}. Received: data={rows}. Set "
+            f"data axis: data.{data.describe('batch_size')} / optimizer."
+            f"{optimizer.describe(_PARTS)} = {at_once}. Received: data={rows}. Set "
             f"`data.batch_size` to {sequences}{_or_near('data', at_once, rows)}."
         )
 
@@ -115,18 +115,18 @@ def check_text(
         other = "[corpus]" if corpus.given else "`data.text`"
         raise ConfigError(
             f"{other} and [chat] cannot both be given: a run reads one of them. "
-            f"Received: {chat.told('paths')}, with {other}. Delete one of them."
+            f"Received: {chat.describe('paths')}, with {other}. Delete one of them."
         )
     if chat.given and not model.uses_keras_hub:
         raise ConfigError(
             "[chat] needs a KerasHub model, whose tokenizer has the tokens of a chat "
-            f"template. Received: {chat.told('paths')}, without `model.preset` and "
+            f"template. Received: {chat.describe('paths')}, without `model.preset` and "
             "`model.hub`. Set `model.preset` to a tuned model."
         )
     if corpus.given and data.text != DataConfig.text:
         raise ConfigError(
             "`data.text` and [corpus] cannot both be given: a run reads one of them. "
-            f"Received: {data.told('text')}, with [corpus]. Delete one of them."
+            f"Received: {data.describe('text')}, with [corpus]. Delete one of them."
         )
 
 
@@ -136,7 +136,7 @@ def check_validations(budget: BudgetConfig, run: RunSettings) -> None:
     enlarge, total = budget.enlarge_steps, budget.total_steps
     if not (enlarge % every or total % every):
         return
-    known = f"budget.{budget.told('enlarge_steps')}"
+    known = f"budget.{budget.describe('enlarge_steps')}"
     valid = divisors(math.gcd(enlarge, total))
     useful = [n for n in valid if total // n <= _VALIDATIONS or n >= every / 2]
     if useful:
@@ -145,7 +145,7 @@ def check_validations(budget: BudgetConfig, run: RunSettings) -> None:
         cure = f"Set {_steps_for(budget, every)}."
     raise ConfigError(
         f"`run.validate_every` must divide {known} and the total of [budget], "
-        f"{plural(total, 'step')}. Received: {run.told('validate_every')}. "
+        f"{plural(total, 'step')}. Received: {run.describe('validate_every')}. "
         f"{cure}"
     )
 
@@ -174,7 +174,8 @@ def check_checkpoints(run: RunSettings) -> None:
         near = [wanted // every * every, -(-wanted // every) * every]
         raise ConfigError(
             f"`run.checkpoint_every` must be a multiple of run."
-            f"{run.told('validate_every')}. Received: {run.told('checkpoint_every')}. "
+            f"{run.describe('validate_every')}. Received: "
+            f"{run.describe('checkpoint_every')}. "
             f"Set `checkpoint_every` to {_either(filter(None, near))}."
         )
 

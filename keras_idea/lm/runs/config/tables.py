@@ -70,15 +70,16 @@ class OptimizerConfig(fields.Table):
         if self.end_learning_rate > self.peak_learning_rate:
             raise fields.ConfigError(
                 "`optimizer.end_learning_rate` must be at most optimizer."
-                f"{self.told('peak_learning_rate')}. Received: "
-                f"{self.told('end_learning_rate')}. Set `end_learning_rate` to "
+                f"{self.describe('peak_learning_rate')}. Received: "
+                f"{self.describe('end_learning_rate')}. Set `end_learning_rate` to "
                 f"{self.peak_learning_rate / 100:.3g}, or raise `peak_learning_rate`."
             )
         if 0.0 < self.rewarm * self.peak_learning_rate < self.end_learning_rate:
             raise fields.ConfigError(
                 "`optimizer.rewarm` times optimizer."
-                f"{self.told('peak_learning_rate')} must be 0, or at least optimizer."
-                f"{self.told('end_learning_rate')}. Received: {self.told('rewarm')}. "
+                f"{self.describe('peak_learning_rate')} must be 0, or at least "
+                f"optimizer.{self.describe('end_learning_rate')}. Received: "
+                f"{self.describe('rewarm')}. "
                 "Set `rewarm` to 1.0, or lower `end_learning_rate`."
             )
 
@@ -130,8 +131,8 @@ class PruningConfig(fields.Table):
             raise fields.ConfigError(
                 "`pruning.refit_windows` fits layers when all neurons go at once, "
                 "which the methods 'activation' and 'random' do. Received: "
-                f"{self.told('method')}, {self.told('refit_windows')}. Set `method` to "
-                "'activation', or delete the line."
+                f"{self.describe('method')}, {self.describe('refit_windows')}. Set "
+                "`method` to 'activation', or delete the line."
             )
 
 

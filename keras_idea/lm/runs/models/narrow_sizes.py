@@ -35,7 +35,7 @@ def narrow_sizes(
     if start.kv_groups == 1:
         raise ConfigError(
             "[model] There is one key/value head, of which none can go. Received: "
-            f'{shape.told("kinds")}. Delete "kv_groups" from `kinds`.'
+            f'{shape.describe("kinds")}. Delete "kv_groups" from `kinds`.'
         )
     measured = linear_in_sizes(outline, _costs, start, kinds)
     units = start.by_kind()

@@ -1,4 +1,4 @@
-"""The devices and processes of a run: joined, of one mind, and each with its rows."""
+"""The devices and processes of a run: joined, in agreement, each with its rows."""
 
 import contextlib
 import pathlib

@@ -11,8 +11,8 @@ from keras_idea.callbacks import Checkpoint, Monitor
 from keras_idea.hub.inputs import token_inputs
 from keras_idea.lm.report.curves import metrics_csv
 from keras_idea.lm.runs.config.sizes import Sizes
+from keras_idea.lm.runs.models.disk_estimate import results_bytes
 from keras_idea.lm.runs.models.learning_rate import learning_rate
-from keras_idea.lm.runs.models.room import results_bytes
 from keras_idea.lm.runs.train.claim_or_resume import text_identity
 from keras_idea.lm.runs.train.devices import own_rows, share_of, spread
 from keras_idea.lm.runs.train.recorder import Recorder, ShortBar
@@ -56,10 +56,10 @@ def fit(
         at_once = judged // share.count
         if epoch == 0 and run.timeline.begin == 0:
             # Before it is pruned: the model that a run begins with is trained already.
-            told = {"batch_size": at_once, "verbose": 0, "return_dict": True}
+            eval_kwargs = {"batch_size": at_once, "verbose": 0, "return_dict": True}
             names = ("x", "y", "sample_weight")
             given = dict(zip(names, held_out, strict=False))
-            recorder.begin_with(keras.Model.evaluate(fitted, **given, **told))
+            recorder.begin_with(keras.Model.evaluate(fitted, **given, **eval_kwargs))
         # The base class's: KerasHub's takes no generator.
         keras.Model.fit(
             fitted,

@@ -54,7 +54,8 @@ class Run:
             raise TextError(
                 f"The validation text has {plural(count, 'sequence')}, fewer than the "
                 f"{self.config.distribution.size[0]} devices along the data axis of "
-                f"the mesh. Received: {self.config.data.told('validation_fraction')}. "
+                "the mesh. Received: "
+                f"{self.config.data.describe('validation_fraction')}. "
                 "Give more text, or set a larger `data.validation_fraction`."
             )
         return tuple(array[:whole] for array in arrays)

@@ -101,10 +101,14 @@ def teacher_bits(run: Run, teacher: keras.Model) -> float:
     x, y, *weights = run.validation
     teacher.compile(loss=cross_entropy(), **jit_argument(run.config.run.jit_compile))
     size = min(run.config.data.batch_size, len(x))
-    told: dict[str, Any] = {"batch_size": size, "verbose": 0, "return_dict": True}
+    eval_kwargs: dict[str, Any] = {
+        "batch_size": size,
+        "verbose": 0,
+        "return_dict": True,
+    }
     if weights:
-        told["sample_weight"] = weights[0]
-    logs = keras.Model.evaluate(teacher, token_inputs(teacher, x), y, **told)
+        eval_kwargs["sample_weight"] = weights[0]
+    logs = keras.Model.evaluate(teacher, token_inputs(teacher, x), y, **eval_kwargs)
     return run.bits.of_validation(text_loss(logs))
 
 

@@ -249,12 +249,12 @@ def _round(
 
 def _speeds(rounds: Sequence[dict[str, float]], texts: int, tokens: int) -> Timed:
     count = len(rounds)
-    told = f"{plural(count, 'round')} of {plural(texts, 'text')} of {tokens} tokens"
+    extent = f"{plural(count, 'round')} of {plural(texts, 'text')} of {tokens} tokens"
     medians = {
         name: statistics.median(seconds[name] for seconds in rounds)
         for name in rounds[0]
     }
     return Timed(
         {name: texts * tokens / seconds for name, seconds in medians.items()},
-        "" if (texts, tokens, count) == (*SIZES[-1], ROUNDS) else told,
+        "" if (texts, tokens, count) == (*SIZES[-1], ROUNDS) else extent,
     )

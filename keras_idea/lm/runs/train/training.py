@@ -23,7 +23,7 @@ from keras_idea.lm.report.table import ResultRow, print_table, to_json, to_markd
 from keras_idea.lm.runs.config import RunConfig, load_config
 from keras_idea.lm.runs.config.sizes import Sizes
 from keras_idea.lm.runs.models.build import pruning
-from keras_idea.lm.runs.models.room import results_bytes
+from keras_idea.lm.runs.models.disk_estimate import results_bytes
 from keras_idea.lm.runs.places import check_places
 from keras_idea.lm.runs.run_folder import RunFolder
 from keras_idea.lm.runs.train import devices, results
@@ -68,7 +68,7 @@ def train(config: RunConfig, overwrite: bool = False) -> list[ResultRow]:
         ConfigError: if the model cannot be made: keras_hub is missing, say, or a
             preset cannot be loaded. If the run would read what it writes.
         MissingPackage: if a package of an extra that the run needs is not installed.
-        ProcessError: if the processes are not of one mind.
+        ProcessError: if the processes disagree.
         DiskError: if something cannot be written, or there is no room for it.
         RunFolderError: if the run folder may not be written to, or another process
             writes to it.
@@ -253,12 +253,12 @@ def _tell(run: Run, narrow: keras.Model) -> list[ResultRow]:
         rows.insert(0, results.judged(run, cost, TEACHER, bits))
     of_responses = results.OF_RESPONSES if run.config.chat.given else ""
     notes = [of_responses, costs.left_out, results.verdict(rows)]
-    told = "\n".join(filter(None, notes))
-    folder.write("table.md", f"{to_markdown(rows)}\n{told}".rstrip() + "\n")
+    notes_text = "\n".join(filter(None, notes))
+    folder.write("table.md", f"{to_markdown(rows)}\n{notes_text}".rstrip() + "\n")
     folder.write("table.json", to_json(rows, results.facts(run, costs)))
     print_table(rows)
-    if told:
-        print(f"{told}\n", flush=True)
+    if notes_text:
+        print(f"{notes_text}\n", flush=True)
     sample, count = written_text(run, narrow, prompt)
     folder.write("sample.txt", sample)
     print(f"The narrow model writes:\n\n{sample}\n")
