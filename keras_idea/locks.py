@@ -34,9 +34,9 @@ def locked(path: str | os.PathLike) -> Iterator[None]:
 
     Example:
     >>> with locked("demo.lock"):
-    ...     is_locked("demo.lock")
+    ...     os.path.exists("demo.lock")
     True
-    >>> is_locked("demo.lock")
+    >>> os.path.exists("demo.lock")
     False
     """
     path = pathlib.Path(path)

@@ -89,7 +89,7 @@ def extend_rows(
             with them.
 
     Example:
-    >>> write_on(lambda rows: [row[-1] + 1 for row in rows], [[3], [7, 8]], 2)
+    >>> extend_rows(lambda rows: [row[-1] + 1 for row in rows], [[3], [7, 8]], 2)
     [[3, 4, 5], [7, 8, 9, 10]]
     """
     texts = [[int(token) for token in row] for row in rows]

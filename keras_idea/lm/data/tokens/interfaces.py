@@ -28,7 +28,7 @@ class BatchShard:
         count: int, shares of a part.
 
     Example:
-    >>> [Share(parts=2, index=1, count=2).rows(part, 8) for part in range(2)]
+    >>> [BatchShard(parts=2, index=1, count=2).rows(part, 8) for part in range(2)]
     [slice(2, 4, None), slice(6, 8, None)]
     """
 
