@@ -85,7 +85,7 @@ check: lint
 
 # Before a release: every test on every backend, then what `make test` runs once more,
 # compiled as a user compiles it. `make --jobs=2 endurance` keeps two cores busy; what
-# touches no backend runs once. Interrupted, it goes on where it was.
+# touches no backend runs once. Interrupted, it continues where it was.
 endurance: $(BACKENDS:%=endurance-%) test-site
 $(BACKENDS:%=endurance-%): endurance-%: .venv/ready
 	KERAS_BACKEND=$* .venv/bin/python -m tests.endurance

@@ -148,8 +148,8 @@ class FFN:
     def mask(self) -> keras.Variable:
         """Variable `(hidden_dim,)`, float32 in {0, 1}: 1 for an active neuron.
 
-        If its layers do not mask themselves: at rest, 1 if it has a weight other than
-        zero.
+        If its layers do not mask themselves: while nobody prunes, 1 if it has a weight
+        other than zero.
         """
         state = self.state
         if state.active_track is None and not self.masks_itself:
@@ -167,7 +167,7 @@ class FFN:
 
     def kept_neurons(self) -> np.ndarray:
         """Indices of the active neurons, ascending: `NeuronState.kept_neurons`."""
-        if self.held_state is None:  # whoever only looks makes none
+        if self.held_state is None:  # looking makes none
             return indices_of(used_neurons(self._own_cuts()), self.name)
         return indices_of(self.mask, self.name)
 

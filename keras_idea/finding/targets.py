@@ -194,7 +194,7 @@ def sizes_at_one_ratio(steps: Sequence[tuple[int, int]]) -> list[list[int]]:
 def budget_line(
     budget: Budget, model: keras.Model, targets: Sequence[tuple[FFN, int]]
 ) -> str:
-    """What a budget comes to: a line for whoever watches the run."""
+    """What a budget comes to: a line for the console."""
     costs = costs_of(model, [ffn for ffn, _ in targets])([n for _, n in targets])
     stay = []
     for name, kind in KINDS.items():

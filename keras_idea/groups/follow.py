@@ -26,7 +26,7 @@ _HELD = (
 
 
 def follow_model(model: keras.layers.Layer) -> list[Recording]:
-    """What is called in a model, at rest and where it may differ in training."""
+    """What is called in a model, in inference and where it may differ in training."""
     holders = {
         id(holder)
         for holder in walk(model)

@@ -13,7 +13,7 @@ where they change. `scores` and `mask` are what the outside sees: brought up to 
 whenever they are looked at.
 
 The mask multiplies the down kernel alone: a masked neuron then contributes nothing,
-and no gradient moves its rows, whoever trains the layer.
+and no gradient moves its rows, whatever trains the layer.
 
 A *probe* is how another method than sensitivity looks at the neurons: a layer with
 variables of its own, through which the hidden activations pass (see

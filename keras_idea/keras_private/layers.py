@@ -106,7 +106,7 @@ def _given(layer: keras.layers.Layer) -> dict[str, Any]:
 def become(layer: keras.layers.Layer, cls: type) -> None:
     """Makes a built layer one of a sub- or superclass that has the same attributes.
 
-    Whatever holds the layer, the graph of a functional model too, goes on doing so:
+    Whatever holds the layer, the graph of a functional model too, continues to do so:
     Keras can not put another layer into it.
     """
     layer.__class__ = cls

@@ -34,7 +34,7 @@ INITIAL_MEAN, INITIAL_DEVIATION = 5.0, 0.01
 class MaskProbe(Probe):
     """The learned mask of one FFN; see `LearnedMask`.
 
-    It begins after `begin_step` and goes on for `prune_steps`. `stream`, an int in
+    It begins after `begin_step` and continues for `prune_steps`. `stream`, an int in
     [0, 2^32), is that of the noise and the initial values. `constrain_with` joins the
     probes of a model; the first has the multipliers of all.
     """

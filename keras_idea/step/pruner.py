@@ -7,8 +7,8 @@ and ends as it does, with new weights. So while a run prunes, the optimizer's `a
 is wrapped: before the step the sensitivities are taken, after it scores and masks are
 renewed and the rows of dead neurons zeroed. Scores and masks are variables of the
 optimizer as long as that lasts. The model has no other variables, the forward and the
-backward pass no other operations than at rest, and whatever leads to a step of that
-optimizer (`fit`, a train step or a loop of one's own, loss scaling, accumulation, a
+backward pass no other operations than without a pruner, and whatever leads to a step of
+that optimizer (`fit`, the user's own train step or loop, loss scaling, accumulation, a
 mesh) is scored by the gradient that the step is made with.
 """
 

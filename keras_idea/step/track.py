@@ -19,7 +19,7 @@ class Track:
         target_dim: int, the neurons that it is to keep.
         schedule: `CubicWidth`, its width over the steps.
         began: int, the active neurons when the run began.
-        probe: what the method has hung, or will hang, in its way; or None.
+        probe: what the method has put, or will put, in its way; or None.
         release: while a pruner is at work in it, the function of the model that takes
             the pruner off; else None.
         scores: variable of the optimizer, shaped as the state's scores: the newest, as

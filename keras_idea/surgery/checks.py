@@ -1,7 +1,7 @@
 """What state a model is in: one place knows, and whatever depends on it asks here.
 
-The FFNs of a model are at rest (masked or not, narrowed or not), or a pruner is at work
-in them, or a method is measuring or learning.
+Nobody prunes the FFNs of a model (masked or not, narrowed or not), or a pruner is at
+work in them, or a method is measuring or learning.
 Some of its layers may be frozen, quantized or have LoRA, and its optimizer may train
 other variables than its own.
 """

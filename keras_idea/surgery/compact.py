@@ -178,7 +178,7 @@ def compile_like(
 ) -> None:
     """Compiles a narrow model with what the model it comes from was compiled with.
 
-    The optimizer's state goes on for `pairs` of what is trained; None: it begins anew.
+    The optimizer's state is kept for `pairs` of what is trained; None: it begins anew.
     """
     config = compile_arguments(model)
     for name in ("metrics", "weighted_metrics"):

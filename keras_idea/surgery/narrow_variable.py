@@ -69,8 +69,8 @@ def _widen(cut: Cut, kept: np.ndarray) -> Callable[[], None]:
 def resize(variable: keras.Variable, value: Tensor) -> None:
     """Gives a variable a value of another shape, but the same rank and dtype, in place.
 
-    The object stays, so everything that refers to it goes on doing so; the layout over
-    devices is kept. The old value's memory is free at once.
+    The object stays, so everything that refers to it continues to do so; the layout
+    over devices is kept. The old value's memory is free at once.
     """
     old = variable.value
     give_value(variable, value)

@@ -1,4 +1,4 @@
-"""Probes of pruning methods: hung into a compiled model, and taken off again."""
+"""Probes of pruning methods: put into a compiled model, and taken out again."""
 
 from collections.abc import Iterable
 
@@ -30,7 +30,7 @@ def check_probes(
 ) -> None:
     """Refuses FFNs that hide their activations from a method.
 
-    And, unless the optimizer is None as no probes are hung in for training, a way to
+    And, unless the optimizer is None as no probes are put in for training, a way to
     train in which they would not measure what they should.
     """
     for ffn in ffns:

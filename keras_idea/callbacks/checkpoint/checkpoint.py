@@ -177,7 +177,7 @@ class Checkpoint(keras.callbacks.Callback):
 
     @property
     def _epochs(self) -> int | None:
-        """The last epoch's number; None in a `CallbackList` of one's own."""
+        """The last epoch's number; None in the user's own `CallbackList`."""
         return (self.params or {}).get("epochs")
 
     def on_train_begin(self, logs: dict | None = None) -> None:

@@ -52,7 +52,7 @@ class EventLog:
     Of several processes of a run the first alone writes one.
 
     TensorBoard hides what earlier files of the folder say of later steps than
-    `start`, so that a resumed run goes on where its checkpoint was.
+    `start`, so that a resumed run continues where its checkpoint was.
     """
 
     def __init__(self, folder: str | os.PathLike, start: int) -> None:

@@ -1,4 +1,4 @@
-"""The callback that shows a run in TensorBoard while it goes on."""
+"""The callback that shows a run in TensorBoard while it runs."""
 
 import collections
 import os
@@ -116,7 +116,7 @@ class Monitor(keras.callbacks.Callback):
         self._watch = NeuronWatch()
 
     def __reduce__(self) -> tuple:
-        """A copy, or a pickle, begins at rest, in the same folder."""
+        """A copy, or a pickle, begins without a run, in the same folder."""
         every = (self.update_every, self.neurons_every)
         known = (self.tokens_per_batch, self.peak_flops, self.sequence_length)
         return type(self), (self.log_dir, *every, *known)

@@ -1,7 +1,7 @@
-"""Of what a target that is a fraction is the fraction, if a run goes on from a file.
+"""Of what a target that is a fraction is the fraction, if a run continues from a file.
 
 A file of a stock model holds how wide the model is, not how wide it was. A run that had
-narrowed it to 0.5 and goes on from there, with the same 0.5, would halve it again.
+narrowed it to 0.5 and continues from there, with the same 0.5, would halve it again.
 """
 
 from collections.abc import Sequence

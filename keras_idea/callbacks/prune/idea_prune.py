@@ -187,7 +187,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         self._cancel_deferred_start: Callable[[], None] | None = None
 
     def __reduce__(self) -> tuple:
-        """A copy, or a pickle, begins at rest: nothing of a model goes with it."""
+        """A copy, or a pickle, begins without a run, and without a model."""
         span = (None, self.begin_step, self.prune_steps)
         how = (self.method, self.compact, self.update_every, self.round_to)
         rest: dict[str, Any] = {"groups": self.groups, **self.budget.arguments()}

@@ -124,7 +124,7 @@ def warn_of_jumps(tracks: Sequence[Track], begin_step: int, start: int) -> None:
     jumps = [
         f"{t.ffn.name} from {t.began} to {plural(t.schedule(start), 'neuron')}"
         for t in tracks
-        # A run that goes on from a checkpoint has the width of its last step.
+        # A run that continues from a checkpoint has the width of its last step.
         if t.began > t.schedule(start - 1)
     ]
     if jumps:

@@ -128,7 +128,7 @@ class Session:
 
         What lies `memory_steps` back has no weight left in a score. Where a step is
         compiled, the program without scores is one more to compile, which pays only in
-        a long stage. All by the optimizer's count, so that a run that goes on from a
+        a long stage. All by the optimizer's count, so that a run that continues from a
         checkpoint takes each step with the same program.
 
         Not for a loop that tells of epochs alone: it could come too late to go on.
@@ -169,7 +169,7 @@ class Session:
 
     @held_back()
     def end(self, model: keras.Model) -> bool:
-        """Leaves the masks as they are, and nothing that goes on pruning.
+        """Leaves the masks as they are, and nothing that continues pruning.
 
         Returns whether all was done that was to be done.
         """

@@ -1,6 +1,6 @@
-"""Whether a run begins or goes on: its folder is looked at, and taken.
+"""Whether a run begins or continues: its folder is looked at, and taken.
 
-A run that is not finished goes on with `--overwrite` too: the same command always
+A run that is not finished continues with `--overwrite` too: the same command always
 resumes it, also that of a job which is queued again. What has cost hours is replaced
 only by another run, or if it is finished.
 """
@@ -24,7 +24,7 @@ def claim_or_resume(
     overwrite: bool,
     stack: contextlib.ExitStack,
 ) -> bool:
-    """Locks a run's folder until the stack is closed; whether the run there goes on.
+    """Locks a run's folder until the stack is closed; whether the run there continues.
 
     `overwrite` says whether another run there may be replaced.
 
@@ -65,7 +65,7 @@ def text_identity(fingerprint: str) -> dict[str, str]:
 
 
 def _check_can_start(config: RunConfig, folder: RunFolder, overwrite: bool) -> bool:
-    """Whether the folder's run goes on; refuses a folder that may not be taken."""
+    """Whether the folder's run continues; refuses a folder that may not be taken."""
     goes_on = _can_resume(config, folder, overwrite)
     if not goes_on:
         folder.check(overwrite)

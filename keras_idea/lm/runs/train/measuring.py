@@ -38,7 +38,7 @@ class Costs:
 def measure(run: Run, narrow: keras.Model, prompt: str) -> Costs:
     """What the models cost: measured at the end, on such as nobody needs any more.
 
-    `narrow` is the one that was pruned; generated text goes on from `prompt`. A step of
+    `narrow` is the one that was pruned; generated text continues `prompt`. A step of
     the wide model is one with pruning. It takes at most a tenth of the training's time,
     or 30 seconds: what that is too short for is left out.
     """

@@ -51,14 +51,14 @@ _PACKAGES = ("matplotlib", "rich", "tomli_w")
 
 
 def train(config: RunConfig, overwrite: bool = False) -> list[ResultRow]:
-    """Carries out a run and leaves its folder; goes on with one that was killed.
+    """Carries out a run and leaves its folder; continues with one that was killed.
 
     Of several processes (see `[distribution]`) each calls it, with the same config.
 
     Args:
         config: `RunConfig`.
         overwrite: bool, whether another run in the folder, or a finished one, may be
-            replaced. This run goes on there if it is not finished.
+            replaced. This run continues there if it is not finished.
 
     Returns:
         List of `ResultRow`: the teacher, if there is one, then as `results.rows`.
