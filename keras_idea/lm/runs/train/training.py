@@ -23,7 +23,7 @@ from keras_idea.lm.report.table import ResultRow, print_table, to_json, to_markd
 from keras_idea.lm.runs.config import RunConfig, load_config
 from keras_idea.lm.runs.config.sizes import Sizes
 from keras_idea.lm.runs.models.build import pruning
-from keras_idea.lm.runs.models.disk_estimate import results_bytes
+from keras_idea.lm.runs.train.disk_estimate import results_bytes
 from keras_idea.lm.runs.places import check_places
 from keras_idea.lm.runs.run_folder import RunFolder
 from keras_idea.lm.runs.train import devices, results
