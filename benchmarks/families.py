@@ -26,8 +26,11 @@ sys.path.insert(0, str(record.REPOSITORY))
 import keras_idea as ki  # noqa: E402
 from keras_idea.export import export_gguf, export_hf  # noqa: E402
 from keras_idea.finding.find_heads import find_heads  # noqa: E402
-from keras_idea.hub.families import FAMILIES  # noqa: E402
-from keras_idea.hub.head_arguments import HEAD_ARGUMENTS, STACKED_HEAD_ARGUMENTS
+from keras_idea.hub.families import (
+    FAMILIES,  # noqa: E402
+    HEAD_ARGUMENTS,
+    STACKED_HEAD_ARGUMENTS,
+)
 from tests.support import encoders  # noqa: E402
 from tests.support.helpers import to_numpy  # noqa: E402
 from tests.support.hub_models import ENCODERS, MODELS, batch, tiny_lm  # noqa: E402

@@ -14,13 +14,16 @@ from keras_idea.lm.data.text.vocabulary import (
     byte_vocabulary,
     tokenizer_vocabulary,
 )
-from keras_idea.lm.data.tokens.batches import TokenBatches
+from keras_idea.lm.data.tokens.batches import (
+    PackedWindows,
+    TokenBatches,
+    join_documents,
+)
 from keras_idea.lm.data.tokens.build import build_cache
 from keras_idea.lm.data.tokens.cache import TokenCache, TokenRange
 from keras_idea.lm.data.tokens.cached_corpus import CachedCorpus, Documents
 from keras_idea.lm.data.tokens.corpus import Corpus
 from keras_idea.lm.data.tokens.load_text import load_text
-from keras_idea.lm.data.tokens.packing import PackedWindows, join_documents
 
 __all__ = [
     "BadRecordError",

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
-from keras_idea.extras import require
+from keras_idea.validation import require
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

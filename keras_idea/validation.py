@@ -1,13 +1,15 @@
 """Argument checks that say what was received and what is allowed."""
 
 import difflib
+import importlib
+import importlib.util
 import math
 import numbers
 import operator
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
-from keras_idea.errors import ArgumentError
+from keras_idea.errors import ArgumentError, KerasIdeaError, MissingPackage
 
 T = TypeVar("T")
 
@@ -134,3 +136,49 @@ def plural(count: int, one: str, several: str | None = None) -> str:
     ('1 neuron', '1,000 steps', '0 processes')
     """
     return f"{count:,} {one if count == 1 else several or one + 's'}"
+
+
+def require(
+    module: str,
+    purpose: str,
+    extra: str = "data",
+    error: type[KerasIdeaError] = MissingPackage,
+) -> Any:
+    """Imports a package of an extra, or raises `error` with how to install it.
+
+    Args:
+        module: str, its import name, such as "zstandard" or "pyarrow.parquet".
+        purpose: str, what needs it, for the message: "Reading 'a.jsonl.zst'".
+        extra: str, the extra of this package that brings it. Default "data".
+        error: class of the error, `MissingPackage` by default.
+
+    Example:
+    >>> zstandard = require("zstandard", "Reading 'a.jsonl.zst'")
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as cause:
+        raise error(
+            f"{purpose} needs the package {module.split('.')[0]!r}, which cannot be "
+            f'imported ({cause}). Install it: pip install "keras-idea[{extra}]"'
+        ) from cause
+
+
+def missing(modules: Iterable[str]) -> list[str]:
+    """Those of several import names that are not installed; none is imported."""
+    return [name for name in modules if importlib.util.find_spec(name) is None]
+
+
+def require_installed(
+    modules: Iterable[str],
+    purpose: str,
+    extra: str,
+    error: type[KerasIdeaError] = MissingPackage,
+) -> None:
+    """As `require`, of packages that another package will import."""
+    absent = missing(modules)
+    if absent:
+        raise error(
+            f"{purpose} needs {' and '.join(absent)}, not installed here: "
+            f'pip install "keras-idea[{extra}]".'
+        )

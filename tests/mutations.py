@@ -176,7 +176,7 @@ MUTATIONS = (
     ),
     Mutation(
         "the optimizer forgets a narrowed variable",
-        "surgery/narrow_variable.py",
+        "surgery/narrow_in_place.py",
         "            rename_key(part, key, variable_key(part, variable))",
         "            pass",
         "laws",
@@ -205,7 +205,7 @@ MUTATIONS = (
     ),
     Mutation(
         "windows leave a token out",
-        "lm/data/tokens/packing.py",
+        "lm/data/tokens/batches.py",
         "start = int(index) * self.length\n",
         "start = int(index) * (self.length + 1)\n",
         "pure",

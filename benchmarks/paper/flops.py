@@ -7,7 +7,7 @@ from keras_idea.functional.counts import (
     token_multiply_adds,
     train_flops,
 )
-from keras_idea.functional.narrowing_steps import compaction_widths
+from keras_idea.functional.milestones import compaction_widths
 from keras_idea.schedules import CubicWidth
 
 

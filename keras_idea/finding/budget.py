@@ -12,7 +12,7 @@ from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN
 from keras_idea.finding.pairing import plain_variables
 from keras_idea.finding.work_count import matrices
-from keras_idea.keras_private.layer_walk import student_of
+from keras_idea.keras_private.layers import student_of
 from keras_idea.validation import check_choice, check_int
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from keras_idea.finding.find_dense import dense_groups
 from keras_idea.finding.find_heads import find_heads
 from keras_idea.groups.follow import is_dense
 from keras_idea.groups.kinds import KINDS, KV_GROUPS, NEURONS, KindName
-from keras_idea.keras_private.layer_walk import student_of, walk
+from keras_idea.keras_private.layers import student_of, walk
 from keras_idea.layers.plain_ffns import PlainFFN
 from keras_idea.validation import plural
 

@@ -14,11 +14,10 @@ from keras_idea.groups.cut import Cut, used_neurons
 from keras_idea.groups.dense import DenseGroup
 from keras_idea.groups.kinds import KINDS, KV_GROUPS, NEURONS, Group, KindName
 from keras_idea.groups.on_each import name_of
-from keras_idea.groups.state import NeuronState, indices_of
-from keras_idea.groups.states import held_state, state_of
+from keras_idea.groups.state import NeuronState, held_state, indices_of, state_of
 from keras_idea.hub.families import is_backbone
 from keras_idea.hub.ffn import known_ffns
-from keras_idea.keras_private.layer_walk import walk
+from keras_idea.keras_private.layers import walk
 from keras_idea.layers.own_group import OwnGroup
 from keras_idea.layers.plain_ffns import PlainFFN
 from keras_idea.layers.probed import end_measuring, is_measured, measure

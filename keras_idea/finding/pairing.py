@@ -11,7 +11,7 @@ from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN
 from keras_idea.groups.cut import Cut
 from keras_idea.groups.state import NeuronState
-from keras_idea.keras_private.layer_walk import walk
+from keras_idea.keras_private.layers import walk
 from keras_idea.keras_private.variables import plain_name
 from keras_idea.typing import Tensor
 

@@ -7,7 +7,7 @@ import keras
 
 from keras_idea.finding.find import find_groups
 from keras_idea.functional.counts import token_multiply_adds
-from keras_idea.keras_private.layer_walk import walk
+from keras_idea.keras_private.layers import walk
 
 # Where attentions keep the layer that makes queries: this package's, Keras's and
 # KerasHub's by family.

@@ -26,12 +26,14 @@ from keras_idea.groups.follow import (
     settle,
 )
 from keras_idea.groups.kinds import NEURONS
-from keras_idea.keras_private.layer_walk import is_built, student_of, walk
 from keras_idea.keras_private.layers import (
+    is_built,
     set_input_dim,
     set_last_dim,
     set_output_dim,
     stored_kernel,
+    student_of,
+    walk,
 )
 from keras_idea.keras_private.symbolic import Call, Recording
 

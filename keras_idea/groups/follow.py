@@ -8,8 +8,7 @@ from keras_idea.groups.axes import Axes
 from keras_idea.groups.between import has_own_weights
 from keras_idea.groups.dense_reasons import why_opaque
 from keras_idea.groups.on_each import OnEach, is_known, reads_or_makes
-from keras_idea.keras_private.layer_walk import student_of, sublayers, walk
-from keras_idea.keras_private.layers import stored_kernel
+from keras_idea.keras_private.layers import stored_kernel, student_of, sublayers, walk
 from keras_idea.keras_private.models import Functional
 from keras_idea.keras_private.symbolic import Call, Given, Recording, record
 

@@ -5,7 +5,7 @@ for each of them: `(E, F)`.
 
 A prunable FFN that nobody prunes is a plain FFN with a mask: three variables that no
 optimizer trains. Of all other layers the model holds none of them
-(`groups/states.py`), and their pruned neurons are zeros.
+(`groups/state.py`), and their pruned neurons are zeros.
 
 While a pruner is at work (`keras_idea.step.pruner`), newer scores and a newer mask
 are among the optimizer's variables, as moments are, because the optimizer's step is
@@ -24,6 +24,7 @@ import contextlib
 import dataclasses
 import weakref
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import keras
@@ -38,7 +39,7 @@ from keras_idea.functional.importance import (
 )
 from keras_idea.groups.cut import Cut
 from keras_idea.keras_private.call_context import current_pass, is_training
-from keras_idea.keras_private.unlocked import renew_weight, unlocked, untrack
+from keras_idea.keras_private.layers import renew_weight, unlocked, untrack
 from keras_idea.typing import Tensor
 from keras_idea.validation import check_choice, check_number, plural
 
@@ -320,3 +321,34 @@ def check_loaded_width(name: str, hidden_dim: int, found: int) -> None:
             "a block of yours makes the FFN with the width of its own config, which "
             "must follow (docs/good_to_know.md)."
         )
+
+
+_STATES: weakref.WeakKeyDictionary[keras.layers.Layer, NeuronState] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def held_state(layer: keras.layers.Layer) -> NeuronState | None:
+    """The state of the neurons that a layer makes, or None if there is none yet."""
+    return _STATES.get(layer)
+
+
+def state_of(layer: keras.layers.Layer, cuts: Sequence[Cut]) -> NeuronState:
+    """The built state of the neurons that a layer makes; a new one if there is none.
+
+    The cuts say how they lie in its weights, the kernels first.
+    """
+    state = _STATES.get(layer)
+    if state is None:
+        state = _STATES[layer] = NeuronState(name="neuron_state")
+        kernels = [cut for cut in cuts if not cut.is_bias]
+        lengths = [cut.weights for cut in kernels]
+        first, matrices = kernels[0], sum(cut.matrices for cut in kernels)
+        experts = None if first.group is None else first.variable.shape[first.group]
+        # In the layer's scope, so that no two states have the same path; of a layer in
+        # several replicas with a copy in each.
+        strategy = getattr(first.variable.value, "distribute_strategy", None)
+        with scope_at(layer.path), strategy.scope() if strategy else nullcontext():
+            state.build(first.neurons, max(lengths), matrices, experts)
+        state.row_lengths = tuple(lengths)
+    return state

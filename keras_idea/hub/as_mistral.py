@@ -5,9 +5,9 @@ from typing import Any
 import keras
 
 from keras_idea.errors import ArgumentError
-from keras_idea.extras import require
 from keras_idea.hub.families import is_task
 from keras_idea.hub.same_function import check_same_function
+from keras_idea.validation import require
 
 #: The backbones that it takes.
 LLAMAS = ("LlamaBackbone", "Llama3Backbone")

@@ -13,8 +13,7 @@ import keras
 
 from keras_idea.groups.state import NeuronState
 from keras_idea.keras_private.call_context import mask_of
-from keras_idea.keras_private.layers import become, stored_kernel
-from keras_idea.keras_private.unlocked import unlocked, untrack
+from keras_idea.keras_private.layers import become, stored_kernel, unlocked, untrack
 from keras_idea.layers.plain_ffns import PlainFFN
 from keras_idea.typing import Tensor
 

@@ -10,8 +10,7 @@ from keras_idea.errors import (
     ExportRefused,
     KerasIdeaError,
 )
-from keras_idea.extras import require
-from keras_idea.validation import check_int, check_number
+from keras_idea.validation import check_int, check_number, require
 from keras_idea_cli import interrupt
 from keras_idea_cli.arguments import make_parser
 from keras_idea_cli.status import status
@@ -142,9 +141,13 @@ def _import(options: argparse.Namespace) -> None:
 
 def _evaluate(options: argparse.Namespace) -> None:
     require("rich", "`keras-idea evaluate`", "cli")
-    from keras_idea.lm.runs.judge.evaluate import judge_tasks, judge_text
+    from keras_idea.lm.runs.judge.evaluate import (
+        judge_tasks,
+        judge_text,
+        print_tasks,
+        print_text,
+    )
     from keras_idea.lm.runs.judge.judged import load_judged
-    from keras_idea.lm.runs.judge.table import print_tasks, print_text
 
     if options.text is None and options.tasks is None:
         raise EvaluationError(

@@ -13,10 +13,9 @@ from keras import ops
 
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find_heads import find_heads
-from keras_idea.hub.families import is_backbone, is_task
-from keras_idea.hub.head_arguments import HEAD_ARGUMENTS
+from keras_idea.hub.families import HEAD_ARGUMENTS, is_backbone, is_task
 from keras_idea.hub.rebuild import rebuild_backbone, rebuild_task
-from keras_idea.keras_private.layer_walk import sublayers, walk
+from keras_idea.keras_private.layers import sublayers, walk
 from keras_idea.keras_private.variables import without_values
 
 _SIZE = "hidden_dim"

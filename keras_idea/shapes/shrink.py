@@ -12,11 +12,11 @@ from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN, find_groups
 from keras_idea.functional.masks import top_k_mask
 from keras_idea.groups.kinds import KINDS, KindName
-from keras_idea.keras_private.layer_walk import walk
+from keras_idea.keras_private.layers import walk
 from keras_idea.methods.calibration import refitting
 from keras_idea.methods.method import Decision
 from keras_idea.shapes.block_losses import kept_by_loss
-from keras_idea.shapes.blocks import Blocks, find_blocks, take_out
+from keras_idea.shapes.blocks import Blocks, find_blocks, most_important, take_out
 from keras_idea.shapes.hidden_size import check_hidden, take_features
 from keras_idea.shapes.importance import (
     MEASURES,
@@ -26,7 +26,6 @@ from keras_idea.shapes.importance import (
     stream_importance,
     weight_norm,
 )
-from keras_idea.shapes.order import most_important
 from keras_idea.shapes.samples import inputs_of
 from keras_idea.shapes.targets import Shape, check_shape, size_of
 from keras_idea.step.row_ops import zero_rows

@@ -24,10 +24,11 @@ from keras import ops
 
 from keras_idea.finding.find import FFN, find_groups
 from keras_idea.functional.masks import top_k_mask
-from keras_idea.keras_private.optimizer_parts import innermost, parts
 from keras_idea.keras_private.optimizer_variables import (
     apply_count,
     as_int,
+    innermost,
+    parts,
     track_variable,
     trained_variables,
     untrack_variable,

@@ -10,13 +10,13 @@ import keras
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import find_groups
 from keras_idea.keras_private.call_context import in_train_step
-from keras_idea.keras_private.layer_walk import has_call, sublayers
+from keras_idea.keras_private.layers import has_call, sublayers
 from keras_idea.keras_private.models import (
     compilation,
     make_train_function,
     renew_state,
 )
-from keras_idea.keras_private.optimizer_parts import innermost
+from keras_idea.keras_private.optimizer_variables import innermost
 from keras_idea.typing import Tensor
 
 #: What a model was compiled for, and its train function.

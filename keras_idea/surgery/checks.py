@@ -19,10 +19,13 @@ from keras_idea.groups.kinds import KINDS, NEURONS, KindName
 from keras_idea.hub.families import check_family, is_backbone
 from keras_idea.hub.rebuild import check_rebuildable
 from keras_idea.keras_private.around import layers_around
-from keras_idea.keras_private.layer_walk import has_call, walk
-from keras_idea.keras_private.optimizer_parts import innermost, parts
-from keras_idea.keras_private.optimizer_variables import trained_variables
-from keras_idea.keras_private.user_warning import warn_user
+from keras_idea.keras_private.callbacks import warn_user
+from keras_idea.keras_private.layers import has_call, walk
+from keras_idea.keras_private.optimizer_variables import (
+    innermost,
+    parts,
+    trained_variables,
+)
 from keras_idea.step.pruner import pruner_of
 from keras_idea.step.replicas import replicas_of
 from keras_idea.surgery.one_number import check_one_count, check_one_width

@@ -17,11 +17,15 @@ from keras_idea.hub.same_function import (
     check_same_outputs,
     outputs_of,
 )
-from keras_idea.keras_private.layer_walk import is_built, student_of, walk
-from keras_idea.keras_private.layers import retrack_parameters
+from keras_idea.keras_private.callbacks import warn_user
+from keras_idea.keras_private.layers import (
+    is_built,
+    retrack_parameters,
+    student_of,
+    walk,
+)
 from keras_idea.keras_private.models import compile_arguments
 from keras_idea.keras_private.symbolic import example_arrays
-from keras_idea.keras_private.user_warning import warn_user
 from keras_idea.layers.plain_ffns import PlainFFN
 from keras_idea.layers.prunable import Prunable
 from keras_idea.surgery.checks import check_not_pruning

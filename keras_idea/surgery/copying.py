@@ -29,8 +29,7 @@ from keras_idea.keras_private.bare_copy import (
     set_attribute,
     variable_like,
 )
-from keras_idea.keras_private.layer_walk import sublayers, walk
-from keras_idea.keras_private.layers import own_attributes
+from keras_idea.keras_private.layers import own_attributes, sublayers, walk
 from keras_idea.keras_private.models import Functional
 from keras_idea.layers.prunable import Prunable
 from keras_idea.surgery.held_values import (

@@ -11,7 +11,6 @@ from keras import ops
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.pairing import Pair, cut_to
 from keras_idea.groups.cut import Cut
-from keras_idea.keras_private.optimizer_parts import parts
 from keras_idea.keras_private.optimizer_slots import (
     lost_axis,
     scalars_of,
@@ -21,6 +20,7 @@ from keras_idea.keras_private.optimizer_slots import (
 from keras_idea.keras_private.optimizer_variables import (
     copy_decay_exclusions,
     index_of,
+    parts,
     rate_source,
     tracked_variables,
     train_others,

@@ -9,7 +9,7 @@ from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN
 from keras_idea.groups.kinds import KINDS
 from keras_idea.keras_private.call_context import call_without_values
-from keras_idea.keras_private.optimizer_parts import innermost
+from keras_idea.keras_private.optimizer_variables import innermost
 from keras_idea.methods.method import Decision
 from keras_idea.signals import held_back
 from keras_idea.step.row_ops import zero_rows

@@ -16,7 +16,7 @@ from keras_idea import processes
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN
 from keras_idea.groups.cut import Cut
-from keras_idea.keras_private.layer_walk import called_parts, student_of, walk
+from keras_idea.keras_private.layers import called_parts, student_of, walk
 from keras_idea.keras_private.symbolic import example_arrays
 from keras_idea.signals import held_back
 from keras_idea.step.replicas import scope_of

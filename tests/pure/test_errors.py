@@ -11,12 +11,11 @@ from tests.support import ROOT
 PACKAGE = ROOT / "keras_idea"
 # What a caller in the same file, or Keras, or Python itself waits for.
 OTHERS = {
-    "callbacks/checkpoint/arrays.py": {"OSError"},
+    "callbacks/checkpoint/files.py": {"OSError"},
     "lm/data/tokens/cache.py": {"TypeError"},
-    "lm/data/tokens/packing.py": {"IndexError"},
+    "lm/data/tokens/batches.py": {"IndexError"},
     "__init__.py": {"AttributeError", "ImportError"},
-    "disk.py": {"OSError"},
-    "locks.py": {"BlockingIOError"},
+    "files.py": {"BlockingIOError", "OSError"},
     "keras_private/symbolic.py": {"ValueError"},
     "methods/method.py": {"NotImplementedError"},
     "methods/probe.py": {"NotImplementedError"},

@@ -9,7 +9,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from keras_idea.callbacks import Checkpoint
-from keras_idea.callbacks.checkpoint.manifest import (
+from keras_idea.callbacks.checkpoint.files import (
     digest_of_file,
     digest_of_manifest,
 )
@@ -19,8 +19,7 @@ from keras_idea.lm.runs.config.sizes import Sizes
 from keras_idea.lm.runs.models.build import decoder_models
 from keras_idea.lm.runs.models.learning_rate import learning_rate
 from keras_idea.lm.runs.run_folder import RunFolder
-from keras_idea.lm.runs.train.bits_per_byte import Bits
-from keras_idea.lm.runs.train.recorder import Recorder
+from keras_idea.lm.runs.train.recorder import Bits, Recorder
 from keras_idea.models import DecoderConfig, decoder
 from tests.support.report_runs import write_run
 from tests.support.text_files import jsonl, parquet, zst

@@ -14,12 +14,13 @@ import keras
 import numpy as np
 
 from keras_idea.errors import ArgumentError
-from keras_idea.keras_private.optimizer_parts import innermost, parts
 from keras_idea.keras_private.optimizer_variables import (
     apply_count,
     as_float,
     as_int,
     gradient_sums,
+    innermost,
+    parts,
     rate_source,
 )
 from keras_idea.step.pruner import own_variables

@@ -2,7 +2,10 @@
 
 import contextlib
 import functools
+import json
 import os
+import random
+import sys
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -21,10 +24,6 @@ from keras_idea.callbacks.checkpoint.model_state import (
     state_bytes,
     state_facts,
 )
-from keras_idea.callbacks.checkpoint.randomness import (
-    random_state,
-    set_random_state,
-)
 from keras_idea.callbacks.checkpoint.restoring import (
     arrays_below,
     check_facts,
@@ -33,13 +32,52 @@ from keras_idea.callbacks.checkpoint.restoring import (
     check_stateful,
     restore_model,
 )
-from keras_idea.disk import check_room, writing
 from keras_idea.errors import CheckpointError
-from keras_idea.files import check_folder
-from keras_idea.keras_private.callback_memory import begin_with
-from keras_idea.keras_private.callbacks import initial_epoch
+from keras_idea.files import check_folder, check_room, writing
+from keras_idea.keras_private.callbacks import begin_with, initial_epoch
 from keras_idea.keras_private.optimizer_variables import as_int
+from keras_idea.keras_private.variables import global_seed
 from keras_idea.validation import check_int
+
+
+def random_state() -> dict[str, np.ndarray]:
+    """The state of Python's, NumPy's, Keras's and torch's global generators.
+
+    Layers that draw numbers have generators of their own, which are variables of the
+    model; but for dropout on torch, which draws from torch's.
+    """
+    # First: making it, where nothing has yet, draws from Python's.
+    seed = global_seed()
+    kind, words, *position = np.random.get_state()
+    host = json.dumps([random.getstate(), [kind, *position]])
+    state = {
+        "keras": np.asarray(keras.ops.convert_to_numpy(seed.value)),
+        "numpy": np.asarray(words),
+        "host": np.frombuffer(host.encode(), "uint8"),
+    }
+    if keras.backend.backend() == "torch":
+        # Not imported: the package names no backend, and Keras has loaded this one.
+        torch = sys.modules["torch"]
+        state["torch"] = torch.get_rng_state().numpy()
+        for i, device in enumerate(torch.cuda.get_rng_state_all()):
+            state[f"torch_cuda_{i}"] = device.numpy()
+    return state
+
+
+def set_random_state(state: Mapping[str, np.ndarray]) -> None:
+    """Puts the generators back to a `random_state`, of any backend."""
+    global_seed().assign(state["keras"])
+    (version, words, gauss), (kind, *position) = json.loads(state["host"].tobytes())
+    np.random.set_state((kind, state["numpy"], *position))
+    random.setstate((version, tuple(words), gauss))
+    if keras.backend.backend() == "torch" and "torch" in state:
+        torch = sys.modules["torch"]
+        torch.set_rng_state(torch.from_numpy(state["torch"].copy()))
+        for i in range(torch.cuda.device_count()):
+            if f"torch_cuda_{i}" in state:
+                device = torch.from_numpy(state[f"torch_cuda_{i}"].copy())
+                torch.cuda.set_rng_state(device, i)
+
 
 _CURE = (
     "Free space on that disk, or make the folder writable, and run the same command or "

@@ -8,13 +8,13 @@ import keras
 import numpy as np
 
 from keras_idea.errors import ArgumentError
-from keras_idea.keras_private.callback_memory import (
+from keras_idea.keras_private.callbacks import (
     begin_with,
     kind_of,
     memory,
+    peers,
     remember,
 )
-from keras_idea.keras_private.callbacks import peers
 
 # The one attribute that holds arrays.
 _WEIGHTS = "best_weights"

@@ -12,11 +12,11 @@ from keras_idea.callbacks.checkpoint.accumulation import (
     accumulation_facts,
     carried_over,
 )
-from keras_idea.callbacks.checkpoint.arrays import piece_name
+from keras_idea.callbacks.checkpoint.files import piece_name
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN, find_ffns, find_groups
 from keras_idea.groups.kinds import KINDS, NEURONS
-from keras_idea.keras_private.layer_walk import is_built, student_of
+from keras_idea.keras_private.layers import is_built, student_of
 from keras_idea.methods.probe import Probe
 from keras_idea.step.pruner import own_variables
 from keras_idea.step.replicas import scope_of

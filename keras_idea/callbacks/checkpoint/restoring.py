@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_idea.callbacks.checkpoint.arrays import SavedCheckpoint
+from keras_idea.callbacks.checkpoint.files import SavedCheckpoint
 from keras_idea.callbacks.checkpoint.model_state import restore_state
 from keras_idea.errors import ArgumentError, CheckpointError
 from keras_idea.groups.kinds import KINDS

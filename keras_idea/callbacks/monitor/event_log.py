@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from keras_idea import processes
-from keras_idea.disk import writing
-from keras_idea.extras import require
+from keras_idea.files import writing
+from keras_idea.validation import require
 
 #: What the tab "Custom Scalars" shows: charts, and regular expressions of their tags.
 DASHBOARD = {

@@ -4,7 +4,7 @@ import dataclasses
 import threading
 import time
 
-from keras_idea.functional.logged_mean import mean_between
+from keras_idea.functional.counts import mean_between
 
 
 @dataclasses.dataclass(frozen=True)

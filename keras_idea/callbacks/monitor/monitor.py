@@ -14,15 +14,17 @@ from keras_idea.callbacks.monitor.event_log import (
     tensorboardx,
 )
 from keras_idea.callbacks.monitor.interval import IntervalMeter
-from keras_idea.callbacks.monitor.neuron_log import NeuronLog
-from keras_idea.callbacks.monitor.neuron_watch import NeuronWatch, watched_groups
+from keras_idea.callbacks.monitor.neuron_watch import (
+    NeuronLog,
+    NeuronWatch,
+    watched_groups,
+)
 from keras_idea.callbacks.monitor.run_figures import RunFigures, infer_tokens
 from keras_idea.errors import ArgumentError
 from keras_idea.files import check_folder
 from keras_idea.keras_private.callbacks import peers
 from keras_idea.keras_private.optimizer_variables import as_int
-from keras_idea.step.rate_log import RateLog
-from keras_idea.step.step_count import StepCount
+from keras_idea.step.rate_log import RateLog, StepCount
 from keras_idea.validation import check_int, check_number
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from keras_idea.callbacks.monitor.bands import Band, bands
 from keras_idea.callbacks.monitor.neuron_lives import NeuronLives
-from keras_idea.extras import require
+from keras_idea.validation import require
 
 # Yellow (least important) over green to blue (most), and gray for the pruned.
 _RAMP = np.array(

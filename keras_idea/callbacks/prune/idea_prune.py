@@ -29,13 +29,12 @@ from keras_idea.callbacks.prune.session import Session
 from keras_idea.finding.budget import Budget
 from keras_idea.finding.find import FFN, find_groups
 from keras_idea.finding.targets import Targets, check_groups, check_targets
-from keras_idea.functional.narrowing_steps import COMPACT, Compact
+from keras_idea.functional.milestones import COMPACT, Compact
 from keras_idea.keras_private.callbacks import peers
 from keras_idea.keras_private.optimizer_variables import as_int
 from keras_idea.signals import held_back
 from keras_idea.step.pruner import end_pruning
-from keras_idea.step.rate_log import RateLog
-from keras_idea.step.step_count import StepCount
+from keras_idea.step.rate_log import RateLog, StepCount
 from keras_idea.step.train_function import at_first_step
 from keras_idea.surgery.checks import Groups, check_compiled
 from keras_idea.validation import check_choice, check_int

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 
 from keras_idea.finding.find import FFN
-from keras_idea.keras_private.layer_walk import student_of
+from keras_idea.keras_private.layers import student_of
 from keras_idea.methods.method import Job, Method
 from keras_idea.signals import held_back
 from keras_idea.step.replicas import replicas_of

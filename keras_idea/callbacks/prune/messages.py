@@ -11,8 +11,8 @@ from keras_idea.finding.budget import plain_parameters
 from keras_idea.finding.find import FFN
 from keras_idea.groups.kinds import KINDS
 from keras_idea.hub.families import is_backbone, is_task
-from keras_idea.keras_private.layer_walk import walk
-from keras_idea.keras_private.user_warning import warn_user
+from keras_idea.keras_private.callbacks import warn_user
+from keras_idea.keras_private.layers import walk
 from keras_idea.step.track import Track
 from keras_idea.surgery.checks import backbones_of, layers_of
 from keras_idea.typing import Tensor

@@ -1,6 +1,6 @@
 """The narrowings that a run in `fit` still has before it, and the cut itself.
 
-The steps of a whole run: `keras_idea.functional.narrowing_steps`. Neurons that are
+The steps of a whole run: `keras_idea.functional.milestones`. Neurons that are
 masked never come back, so which step takes them out changes nothing of what the model
 computes. The living keep their scores and go on being ranked; after the last step there
 is nothing left to rank.
@@ -13,7 +13,7 @@ import numpy as np
 
 from keras_idea.callbacks.prune.compile_ahead import Milestone
 from keras_idea.finding.find import FFN
-from keras_idea.functional.narrowing_steps import (
+from keras_idea.functional.milestones import (
     Compact,
     narrowing_steps,
     stored_width,

@@ -10,10 +10,10 @@ import keras
 
 from keras_idea.errors import PruningStopped
 from keras_idea.finding.find import FFN
-from keras_idea.keras_private.optimizer_parts import parts
 from keras_idea.keras_private.optimizer_variables import (
     apply_count,
     as_int,
+    parts,
     trained_variables,
 )
 

@@ -5,8 +5,7 @@ import keras
 from keras_idea.callbacks.prune.session import Session
 from keras_idea.errors import ArgumentError
 from keras_idea.keras_private.callbacks import initial_epoch, peers
-from keras_idea.keras_private.optimizer_parts import innermost
-from keras_idea.keras_private.optimizer_variables import apply_count, as_int
+from keras_idea.keras_private.optimizer_variables import apply_count, as_int, innermost
 from keras_idea.keras_private.train_step import has_own_train_step
 
 # Those of Keras that put earlier weights back, and what to do instead.

@@ -15,16 +15,16 @@ from keras_idea.errors import ArgumentError, PruningStopped
 from keras_idea.finding.find import FFN
 from keras_idea.finding.targets import budget_line, target_name, target_widths
 from keras_idea.groups.kinds import KINDS
-from keras_idea.keras_private.callbacks import initial_epoch
-from keras_idea.keras_private.layer_walk import all_layers, is_built, walk
+from keras_idea.keras_private.callbacks import initial_epoch, warn_user
 from keras_idea.keras_private.layers import (
+    all_layers,
     has_lost_parameters,
+    is_built,
     retrack_parameters,
+    walk,
 )
-from keras_idea.keras_private.optimizer_parts import innermost
-from keras_idea.keras_private.optimizer_variables import apply_count, as_int
+from keras_idea.keras_private.optimizer_variables import apply_count, as_int, innermost
 from keras_idea.keras_private.train_step import has_own_train_step
-from keras_idea.keras_private.user_warning import warn_user
 from keras_idea.step.replicas import scope_of
 from keras_idea.step.track import Track
 from keras_idea.surgery.checks import (

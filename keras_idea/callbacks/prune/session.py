@@ -1,10 +1,12 @@
 """One pruning run of a model and its optimizer, which owns all that the run knows."""
 
+import bisect
+import operator
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import keras
 
-from keras_idea.callbacks.prune.agenda import Agenda
 from keras_idea.callbacks.prune.compile_ahead import CompileAhead
 from keras_idea.callbacks.prune.measuring import Measuring
 from keras_idea.callbacks.prune.narrowing import (
@@ -15,14 +17,65 @@ from keras_idea.callbacks.prune.narrowing import (
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN
 from keras_idea.functional.importance import memory_steps
-from keras_idea.functional.narrowing_steps import Compact
+from keras_idea.functional.milestones import Compact
 from keras_idea.groups.kinds import KINDS, NEURONS
-from keras_idea.keras_private.user_warning import warn_user
+from keras_idea.keras_private.callbacks import warn_user
 from keras_idea.methods.method import Method
 from keras_idea.signals import held_back
 from keras_idea.step.pruner import NeuronPruner
 from keras_idea.step.track import Track
 from keras_idea.surgery.optimizer_state import check_carriable
+
+#: A function of the fitted model and the optimizer steps taken.
+Action: TypeAlias = Callable[[keras.Model, int], None]
+
+
+class Agenda:
+    """A queue of actions, by the optimizer step after which they are due.
+
+    Example:
+    >>> agenda = Agenda()
+    >>> agenda.add(20, print)
+    >>> agenda.due_step, agenda.take(19), agenda.take(20) is print, agenda.due_step
+    (20, None, True, inf)
+    """
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[int, Action]] = []
+
+    @property
+    def due_step(self) -> float:
+        """The step after which the next action is due; inf if there is none."""
+        return self._entries[0][0] if self._entries else float("inf")
+
+    def __contains__(self, action: Action) -> bool:
+        return any(action == other for _, other in self._entries)
+
+    def add(self, step: int, action: Action) -> None:
+        """Adds an action, behind all that are due after the same step."""
+        bisect.insort(self._entries, (step, action), key=operator.itemgetter(0))
+
+    def is_due(self, action: Action, step: int) -> bool:
+        """Whether an action is due after so many steps."""
+        return any(action == other for due, other in self._entries if due <= step)
+
+    def take(self, step: int) -> Action | None:
+        """Takes the next action that is due, if any; one due twice is taken once."""
+        if step < self.due_step:
+            return None
+        _, action = self._entries[0]
+        stay = [e for e in self._entries if e[0] > step or e[1] != action]
+        self._entries = stay
+        return action
+
+    def postpone(self, step: int) -> None:
+        """Lets nothing be due before `step`."""
+        self._entries = [(max(due, step), action) for due, action in self._entries]
+
+    def clear(self) -> None:
+        """Leaves nothing to do."""
+        self._entries = []
+
 
 #: Steps whose scoring takes as long as compiling a step without it; on one core 2.5 s
 #: against 0.4 ms a step of 14 (benchmarks/results/peers.md, jax, small).

@@ -12,7 +12,6 @@ import keras
 import numpy as np
 
 from keras_idea.errors import KerasIdeaError, LoadRefused
-from keras_idea.extras import require
 from keras_idea.hub.hf.check import (
     RARE,
     TEXTS,
@@ -44,6 +43,7 @@ from keras_idea.hub.hf.weights import mend_weights
 from keras_idea.hub.rebuild import patch_get_config
 from keras_idea.keras_private.hub_tokenizers import converted_as
 from keras_idea.keras_private.variables import without_values
+from keras_idea.validation import require
 
 _NO_TOKENIZER = "It has no tokenizer."
 _NO_TASK = (

@@ -10,11 +10,11 @@ import tempfile
 from collections import Counter
 from typing import Any
 
-from keras_idea.disk import reserve
 from keras_idea.errors import LoadRefused
-from keras_idea.extras import require, require_installed
+from keras_idea.files import reserve
 from keras_idea.hub.hf.gguf_tokenizer import settled_tokenizer
 from keras_idea.hub.hf.quiet import quiet
+from keras_idea.validation import require, require_installed
 
 _BEGINS = b"GGUF"
 

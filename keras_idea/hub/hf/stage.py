@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from keras_idea.errors import LoadRefused
-from keras_idea.extras import require_installed
 from keras_idea.hub.hf.config import (
     as_dict,
     check_config,
@@ -19,6 +18,7 @@ from keras_idea.hub.hf.config import (
 )
 from keras_idea.hub.hf.tensors import stage_tensors
 from keras_idea.hub.hf.tokenizer import read_tokenizer, write_tokenizer
+from keras_idea.validation import require_installed
 
 #: Files by which a folder is known to be Hugging Face's, and not KerasHub's.
 CONFIG = "config.json"

@@ -11,8 +11,8 @@ import shutil
 from collections.abc import Mapping
 from typing import Any
 
-from keras_idea.disk import reserve
 from keras_idea.errors import LoadRefused
+from keras_idea.files import reserve
 
 _INDEX = "model.safetensors.index.json"
 # KerasHub's converters demand the prefix that a model with a head has, and that a bare

@@ -14,8 +14,7 @@ import keras
 from keras_idea.errors import ConfigError
 from keras_idea.finding.find import find_ffns
 from keras_idea.groups.cut import Cut
-from keras_idea.keras_private.layer_walk import walk
-from keras_idea.keras_private.layers import stored_kernel
+from keras_idea.keras_private.layers import stored_kernel, walk
 from keras_idea.models.attention import CausalSelfAttention
 from keras_idea.validation import plural
 

@@ -12,7 +12,7 @@ from keras_idea.hub.family import NUM_BYTES
 from keras_idea.hub.hf.gguf import is_gguf
 from keras_idea.hub.hf.stage import is_hf_folder
 from keras_idea.hub.loading import load
-from keras_idea.models.dtype import compute_in
+from keras_idea.models.decoder import compute_in
 
 _MEND = "Restore it from a copy, or train that run again."
 _WEIGHTS = ("model.weights.h5", "model.weights.json")

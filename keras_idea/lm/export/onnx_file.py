@@ -9,7 +9,6 @@ import keras
 import numpy as np
 
 from keras_idea.errors import ExportFailed, ExportRefused
-from keras_idea.extras import missing, require_installed
 from keras_idea.hub.families import FAMILIES, is_task
 from keras_idea.hub.inputs import text_inputs
 from keras_idea.lm.export.compare import (
@@ -20,10 +19,14 @@ from keras_idea.lm.export.compare import (
     probe_length,
     subject_of,
 )
-from keras_idea.lm.export.result import Export
 from keras_idea.lm.export.stock import check_compacted, in_float32, stock
-from keras_idea.lm.export.target import ExportKind, check_target, replacing_target
-from keras_idea.validation import check_int
+from keras_idea.lm.export.target import (
+    Export,
+    ExportKind,
+    check_target,
+    replacing_target,
+)
+from keras_idea.validation import check_int, missing, require_installed
 
 ONNX = ExportKind("an ONNX file", suffix=".onnx")
 _TOLERANCE = 1e-4

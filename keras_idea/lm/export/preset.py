@@ -8,14 +8,17 @@ from typing import Any
 
 import keras
 
-from keras_idea.disk import weights_bytes
 from keras_idea.errors import ExportFailed
+from keras_idea.files import weights_bytes
 from keras_idea.hub.hf.tokenizer import OWN_CUT, cuts_as_released, restore_cut
-from keras_idea.lm.export.compare import compare, model_subject
-from keras_idea.lm.export.result import Export
+from keras_idea.lm.export.compare import compare, first_difference, model_subject
 from keras_idea.lm.export.stock import stock
-from keras_idea.lm.export.target import ExportKind, check_target, replacing_target
-from keras_idea.lm.export.tokenizer_check import first_difference
+from keras_idea.lm.export.target import (
+    Export,
+    ExportKind,
+    check_target,
+    replacing_target,
+)
 from keras_idea.validation import check_choice
 
 PRESET = ExportKind(

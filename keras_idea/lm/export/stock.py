@@ -9,11 +9,11 @@ from keras_idea.errors import ArgumentError, ExportRefused
 from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.hub.inputs import text_inputs
 from keras_idea.hub.rebuild import patch_get_config, rebuild_task
-from keras_idea.keras_private.layer_walk import walk
+from keras_idea.keras_private.layers import walk
 from keras_idea.lm.export.compare import Subject, model_subject, probe_length
 from keras_idea.lm.export.hf.own_decoder import as_kerashub
 from keras_idea.lm.export.load import reads_bytes
-from keras_idea.lm.export.result import NO_TOKENIZER
+from keras_idea.lm.export.target import NO_TOKENIZER
 from keras_idea.surgery import find_groups
 
 _BYTES = (

@@ -8,8 +8,9 @@ import pathlib
 from collections.abc import Iterator
 
 from keras_idea import files
-from keras_idea.disk import reserve
 from keras_idea.errors import ExportRefused
+from keras_idea.files import reserve
+from keras_idea.lm.export.compare import Match
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,3 +98,34 @@ def _foreign(target: pathlib.Path, kind: ExportKind) -> str:
             return f"it holds {name!r}"
     missing = [mark for mark in kind.marks if mark not in names]
     return f"it has no {missing[0]!r}" if missing else ""
+
+
+#: Of a model that takes text, but was saved or given without its tokenizer.
+NO_TOKENIZER = (
+    "Warning: there is no tokenizer in it, because the model has none: it can be given "
+    "token ids alone. Set `lm.preprocessor` to the preprocessor of the preset that the "
+    "model was made of, save it by `lm.save_to_preset`, and export that."
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Export:
+    """An export that was written.
+
+    Args:
+        path: path of its file or folder.
+        what: str, what was written.
+        match: `Match` or None, how it compares with the model; None: it was not
+            checked, and a note says why.
+        notes: tuple of str, what else there is to know.
+    """
+
+    path: str | os.PathLike
+    what: str
+    match: Match | None
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Lines for the user."""
+        result = "NOT CHECKED" if self.match is None else str(self.match)
+        return "\n".join([f"{self.path}: {self.what}; {result}.", *self.notes])

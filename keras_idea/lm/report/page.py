@@ -5,8 +5,8 @@ import html
 import io
 from collections.abc import Sequence
 
+from keras_idea.lm.report.picture import draw_side_by_side
 from keras_idea.lm.report.run_record import RunRecord
-from keras_idea.lm.report.side_by_side import draw_side_by_side
 from keras_idea.lm.report.table import COLUMNS, LEGEND, cells
 
 #: The first line of every report, by which its file is known as one.

@@ -3,7 +3,7 @@
 import itertools
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from keras_idea.callbacks.monitor.bands import bands
 from keras_idea.callbacks.monitor.neuron_lives import NeuronLives
 from keras_idea.lm.report.curves import TrainingCurve
 from keras_idea.lm.report.heat_map import draw_heat_maps, draw_key, map_heights
-from keras_idea.plot import INK, MUTED, dress, figure
+from keras_idea.plot import COLORS, INK, MUTED, dress, figure
 from keras_idea.validation import plural
 
 if TYPE_CHECKING:
@@ -241,3 +241,44 @@ def smooth(values: np.ndarray, half: int | None = None) -> np.ndarray:
     index = np.arange(len(values))
     low, high = np.maximum(index - half, 0), np.minimum(index + half + 1, len(values))
     return (total[high] - total[low]) / (high - low)
+
+
+_LINES = ("-", "--", ":")
+
+
+def draw_side_by_side(
+    path: str | os.PathLike | BinaryIO, runs: Sequence[tuple[str, TrainingCurve]]
+) -> None:
+    """Draws loss and width of the pruned models of several runs, with their names.
+
+    Lines are the smoothed training loss, dots the validations.
+    """
+    with figure(
+        path, 11, 6.5, "", nrows=2, ncols=1, sharex=True, height_ratios=[2.2, 1]
+    ) as (loss, width):
+        late = []
+        for index, (name, curve) in enumerate(runs):
+            color = COLORS[index % len(COLORS)]
+            line = _LINES[index // len(COLORS) % len(_LINES)]
+            look = {"color": color, "linestyle": line, "linewidth": 1.8}
+            shown = smooth(curve.loss)
+            loss.plot(curve.steps, shown, label=name, **look)
+            loss.plot(
+                list(curve.validation),
+                list(curve.validation.values()),
+                "o",
+                color=color,
+                markeredgecolor="white",
+            )
+            width.step(curve.steps, curve.width, where="post", **look)
+            late += [*shown[len(shown) // 15 :], *curve.validation.values()]
+        # The first steps' losses are far above the rest and would flatten it.
+        low, span = min(late), max(max(late) - min(late), 0.1)
+        loss.set_ylim(low - 0.1 * span, low + 1.08 * span)
+        loss.set_ylabel("bits per byte")
+        loss.legend(loc="upper right", frameon=False)
+        width.set_ylabel("FFN width")
+        width.set_ylim(bottom=0)
+        width.set_xlabel("optimizer steps")
+        for axis in (loss, width):
+            dress(axis)

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from keras_idea.errors import ReportRefused
-from keras_idea.extras import require
 from keras_idea.files import check_place, write_atomically
 from keras_idea.lm.report.page import MARK, report_page
 from keras_idea.lm.report.run_record import read_runs
 from keras_idea.lm.report.table import print_table, standard_output
+from keras_idea.validation import require
 
 if TYPE_CHECKING:
     import rich.console

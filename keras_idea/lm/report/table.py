@@ -5,7 +5,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from keras_idea.extras import require
+from keras_idea.validation import require
 
 if TYPE_CHECKING:
     import rich.console

@@ -8,10 +8,16 @@ import tempfile
 from collections.abc import Iterator
 
 from keras_idea.callbacks.checkpoint.files import CheckpointFiles
-from keras_idea.disk import check_room, reserve, writing
 from keras_idea.errors import RunFolderError
-from keras_idea.files import TEMPORARY, check_place, replacing
-from keras_idea.locks import locked
+from keras_idea.files import (
+    TEMPORARY,
+    check_place,
+    check_room,
+    locked,
+    replacing,
+    reserve,
+    writing,
+)
 from keras_idea_cli.locks import is_locked
 from keras_idea_cli.run_files import LAST, LOCK
 

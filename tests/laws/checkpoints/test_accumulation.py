@@ -12,8 +12,7 @@ from keras_idea.callbacks.checkpoint.model_state import (
     state_arrays,
     state_facts,
 )
-from keras_idea.keras_private.optimizer_parts import innermost
-from keras_idea.keras_private.optimizer_variables import apply_count
+from keras_idea.keras_private.optimizer_variables import apply_count, innermost
 from tests.support.helpers import to_numpy
 from tests.support.optimizers import needs_several
 

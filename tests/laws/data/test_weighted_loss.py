@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_idea.lm.runs.models.compiling import cross_entropy
-from keras_idea.lm.runs.train.bits_per_byte import Bits
+from keras_idea.lm.runs.train.recorder import Bits
 from keras_idea.lm.runs.train.teacher import FloatLogits, WeightedDistiller
 
 B, T, V, H = 4, 6, 11, 5

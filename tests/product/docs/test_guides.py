@@ -19,7 +19,7 @@ import pytest
 import keras_idea as ki
 from docs.building import outputs
 from docs.building.guides import read_guide, to_notebook, to_page
-from keras_idea.keras_private.layer_walk import walk
+from keras_idea.keras_private.layers import walk
 from tests.support import ROOT
 
 nightly = pytest.mark.nightly(

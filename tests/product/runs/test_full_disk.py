@@ -10,8 +10,8 @@ import pytest
 import keras_idea as ki
 from keras_idea.lm.cli import main
 from keras_idea.lm.runs.config import parse_config
-from keras_idea.lm.runs.train.disk_estimate import results_bytes
 from keras_idea.lm.runs.run_folder import RunFolder
+from keras_idea.lm.runs.train.disk_estimate import results_bytes
 from keras_idea.lm.runs.train.prepare import prepare
 from tests.support import ROOT
 from tests.support.helpers import fill

@@ -17,8 +17,7 @@ from keras_idea.lm.runs.config.sizes import Sizes
 from keras_idea.lm.runs.models.footprint import footprint
 from keras_idea.lm.runs.models.outlines import outlines
 from keras_idea.lm.runs.plan import plan
-from keras_idea.lm.runs.train.bits_per_byte import Bits
-from keras_idea.lm.runs.train.recorder import Recorder
+from keras_idea.lm.runs.train.recorder import Bits, Recorder
 from keras_idea_cli.status import status
 from tests.support.tiny_run import ONE_LAYER, run_in, with_hub
 

@@ -15,7 +15,7 @@ from keras_idea.lm.cli import main
 from keras_idea.lm.runs.config import load_config, parse_config
 from keras_idea.lm.runs.models.build import pruning
 from keras_idea.lm.runs.plan import plan
-from keras_idea.lm.runs.plan.advice import advice
+from keras_idea.lm.runs.plan.table import advice
 from keras_idea.lm.runs.plan.target_devices import parse_target
 from keras_idea.lm.runs.run_folder import RunFolder
 from keras_idea.lm.runs.train.prepare import prepare

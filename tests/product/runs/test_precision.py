@@ -11,9 +11,12 @@ from keras_idea.data import load_text
 from keras_idea.errors import ConfigError
 from keras_idea.keras_private.optimizer_variables import rate_source
 from keras_idea.lm.runs.config import parse_config
-from keras_idea.lm.runs.models.blocks import rematerialize_blocks
 from keras_idea.lm.runs.models.build import decoder_models
-from keras_idea.lm.runs.models.compiling import compiled, make_optimizer
+from keras_idea.lm.runs.models.compiling import (
+    compiled,
+    make_optimizer,
+    rematerialize_blocks,
+)
 from keras_idea.lm.runs.models.learning_rate import learning_rate
 from keras_idea.models import DecoderBlock
 from tests.support.hub_models import tiny_lm

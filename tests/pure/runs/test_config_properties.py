@@ -9,7 +9,7 @@ import tomli_w
 from hypothesis import given, settings
 
 from keras_idea.errors import ConfigError
-from keras_idea.functional.narrowing_steps import COMPACT
+from keras_idea.functional.milestones import COMPACT
 from keras_idea.hub.families import HUB_FAMILIES
 from keras_idea.lm.runs.config import RunConfig, load_config, parse_config
 from keras_idea.methods import METHODS

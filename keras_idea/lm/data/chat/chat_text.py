@@ -6,24 +6,21 @@ import os
 
 import numpy as np
 
-from keras_idea.extras import require
 from keras_idea.files import check_folder
-from keras_idea.lm.data.chat.chat_corpus import ChatCorpus
 from keras_idea.lm.data.chat.conversations import Conversation, read_conversations
 from keras_idea.lm.data.chat.row_cache import Counted, OnLong, Rows, row_cache
-from keras_idea.lm.data.chat.rows import token_ids
+from keras_idea.lm.data.chat.rows import ChatCorpus, token_ids
 from keras_idea.lm.data.chat.templates import (
     TEMPLATES,
     ChatTemplate,
     family_template,
 )
-from keras_idea.lm.data.text.held_out import name_hash
 from keras_idea.lm.data.text.records import ReadLog
-from keras_idea.lm.data.text.sources import TextSource
+from keras_idea.lm.data.text.sources import TextSource, name_hash
 from keras_idea.lm.data.text.vocabulary import Vocabulary
 from keras_idea.lm.data.tokens.cache import TokenCache
 from keras_idea.lm.data.tokens.interfaces import START_EVERY
-from keras_idea.validation import plural
+from keras_idea.validation import plural, require
 
 TRAIN, HELD_OUT = "to train on", "held out"
 

@@ -4,6 +4,7 @@ A stream keeps both in one number per token: twice the id, plus 1 if the loss co
 it. So the shards, the windows and the batches of any text serve chat records too.
 """
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -12,6 +13,8 @@ import numpy as np
 from keras_idea.errors import ArgumentError
 from keras_idea.lm.data.chat.templates import END, Piece
 from keras_idea.lm.data.text.vocabulary import Vocabulary
+from keras_idea.lm.data.tokens.cached_corpus import CachedCorpus
+from keras_idea.lm.data.tokens.interfaces import ALL, Batch, BatchShard
 
 # Rows that are filled at the same time; more of them leave less padding.
 _OPEN = 64
@@ -155,3 +158,55 @@ def decoded(batch: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
     """
     x, y = batch
     return x >> 1, y >> 1, (y & 1).astype("float32")
+
+
+@dataclasses.dataclass(frozen=True)
+class ChatCorpus(CachedCorpus):
+    """Holds the rows of conversations, as `CachedCorpus` holds windows of a text.
+
+    Its batches have a third array: the weight of each predicted token in the loss.
+
+    Args:
+        counted_tokens: int. Training tokens that the loss counts.
+        counted_bytes: int. The bytes of text that they stand for.
+    """
+
+    counted_tokens: int = 0
+    counted_bytes: int = 0
+
+    @property
+    def counted(self) -> float:
+        """float, the share of the training tokens that the loss counts."""
+        return self.counted_tokens / (len(self.train) - 1)
+
+    def train_bytes_per_token(self) -> float:
+        """Returns the mean bytes per training token that the loss counts."""
+        return self.counted_bytes / self.counted_tokens
+
+    def batch(self, step: int, *, seed: int, batch_size: int, length: int) -> Batch:
+        """Returns the batch of a step, and its weights."""
+        pair = super().batch(step, seed=seed, batch_size=batch_size, length=length)
+        return decoded(pair)
+
+    def batches(
+        self,
+        *,
+        seed: int,
+        batch_size: int,
+        length: int,
+        start_step: int = 0,
+        share: BatchShard = ALL,
+    ) -> Iterator[Batch]:
+        """Yields batches as `CachedCorpus.batches`, and their weights."""
+        pairs = super().batches(
+            seed=seed,
+            batch_size=batch_size,
+            length=length,
+            start_step=start_step,
+            share=share,
+        )
+        return map(decoded, pairs)
+
+    def validation_windows(self, *, length: int, limit: int | None = None) -> Batch:
+        """Returns held-out rows, and their weights."""
+        return decoded(super().validation_windows(length=length, limit=limit))

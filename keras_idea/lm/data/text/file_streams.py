@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from keras_idea.errors import StreamError
-from keras_idea.extras import require
+from keras_idea.validation import require
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

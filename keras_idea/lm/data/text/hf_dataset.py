@@ -7,12 +7,11 @@ from collections.abc import Iterator, Sequence
 from types import ModuleType
 
 from keras_idea.errors import TextError
-from keras_idea.extras import require
 from keras_idea.lm.data.text.file_streams import BYTE_ORDER_MARK
 from keras_idea.lm.data.text.readers import field_of
 from keras_idea.lm.data.text.records import POLICIES, ReadLog
 from keras_idea.lm.data.text.sources import place_of
-from keras_idea.validation import check_choice, check_int
+from keras_idea.validation import check_choice, check_int, require
 
 _MARK = BYTE_ORDER_MARK.decode()
 

@@ -12,11 +12,10 @@ import json
 import keras
 
 from keras_idea.errors import ConfigError
-from keras_idea.extras import require
 from keras_idea.hub.families import HUB_FAMILIES
 from keras_idea.hub.family import NUM_BYTES
 from keras_idea.keras_private.byte_characters import byte_characters
-from keras_idea.validation import check_choice
+from keras_idea.validation import check_choice, require
 
 TOKENIZERS = ("bytes", "bpe", "sentencepiece")
 #: Tokens of a trained tokenizer of which no size is asked for.

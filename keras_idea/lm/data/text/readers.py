@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO, TypeAlias
 
 from keras_idea.errors import StreamError
-from keras_idea.extras import require
 from keras_idea.lm.data.text.file_streams import (
     BYTE_ORDER_MARK,
     COMPRESSED,
@@ -16,6 +15,7 @@ from keras_idea.lm.data.text.file_streams import (
     numbered_lines,
 )
 from keras_idea.lm.data.text.records import ReadLog
+from keras_idea.validation import require
 
 #: What a text file's document is.
 SPLITS = ("file", "paragraphs", "lines")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 
 from keras_idea.errors import ArgumentError, TextError
-from keras_idea.extras import require
 from keras_idea.lm.data.text.vocabulary import (
     Vocabulary,
     byte_vocabulary,
@@ -17,6 +16,7 @@ from keras_idea.lm.data.text.vocabulary import (
     piece_bytes,
     tokenizer_vocabulary,
 )
+from keras_idea.validation import require
 
 if TYPE_CHECKING:
     import keras_hub

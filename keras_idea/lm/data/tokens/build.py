@@ -12,12 +12,12 @@ from concurrent import futures
 import numpy as np
 
 from keras_idea.errors import ArgumentError, TextError
-from keras_idea.extras import missing, require
 from keras_idea.files import check_folder
 from keras_idea.lm.data.text.hf_dataset import StreamedDataset
 from keras_idea.lm.data.text.records import ReadLog
 from keras_idea.lm.data.text.sources import TextSource
 from keras_idea.lm.data.text.vocabulary import Vocabulary, fingerprint_of
+from keras_idea.lm.data.tokens.batches import join_documents
 from keras_idea.lm.data.tokens.cache import (
     FORMAT,
     INDEX,
@@ -26,9 +26,8 @@ from keras_idea.lm.data.tokens.cache import (
     Verify,
     write_index,
 )
-from keras_idea.lm.data.tokens.packing import join_documents
 from keras_idea.lm.data.tokens.shards import ShardWriter, new_folder
-from keras_idea.validation import check_choice, check_int
+from keras_idea.validation import check_choice, check_int, missing, require
 
 Source = TextSource | StreamedDataset
 

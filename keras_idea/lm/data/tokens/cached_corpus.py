@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from keras_idea.extras import require
 from keras_idea.files import check_folder
 from keras_idea.lm.data.text.records import ReadLog
 from keras_idea.lm.data.text.vocabulary import Vocabulary
-from keras_idea.lm.data.tokens.batches import TokenBatches
+from keras_idea.lm.data.tokens.batches import PackedWindows, TokenBatches
 from keras_idea.lm.data.tokens.build import Source, build_cache
 from keras_idea.lm.data.tokens.cache import TokenRange
 from keras_idea.lm.data.tokens.interfaces import (
@@ -22,8 +21,7 @@ from keras_idea.lm.data.tokens.interfaces import (
     started,
     with_starts,
 )
-from keras_idea.lm.data.tokens.packing import PackedWindows
-from keras_idea.validation import check_int
+from keras_idea.validation import check_int, require
 
 # Batches that are read ahead of training.
 _AHEAD = 16

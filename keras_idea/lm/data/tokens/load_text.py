@@ -15,8 +15,7 @@ import numpy as np
 
 from keras_idea.errors import TextError
 from keras_idea.lm.data.text.file_streams import BYTE_ORDER_MARK
-from keras_idea.lm.data.text.held_out import held_out_files, name_hash
-from keras_idea.lm.data.text.sources import is_hidden
+from keras_idea.lm.data.text.sources import held_out_files, is_hidden, name_hash
 from keras_idea.lm.data.tokens.corpus import Corpus
 from keras_idea.validation import plural
 

@@ -12,8 +12,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from keras_idea.files import flush
-from keras_idea.locks import locked
+from keras_idea.files import flush, locked
 from keras_idea_cli.locks import is_locked
 
 _LOCK = ".lock"

@@ -9,12 +9,17 @@ from typing import Any
 import numpy as np
 
 from keras_idea.errors import ExportFailed
-from keras_idea.extras import missing
-from keras_idea.lm.export.compare import SHORTEST, Match, Subject, compare
+from keras_idea.lm.export.compare import (
+    SHORTEST,
+    Match,
+    Subject,
+    compare,
+    first_difference,
+)
 from keras_idea.lm.export.gguf.tokenizer import TokenTable
 from keras_idea.lm.export.gguf.types import Written
 from keras_idea.lm.export.stock import Stock
-from keras_idea.lm.export.tokenizer_check import first_difference
+from keras_idea.validation import missing
 
 # Between logits of at most 1. In float32 llama.cpp still looks GELU up in a table of
 # float16; in Q8_0 it computes with values of 8 bits, too. What 24 layers of random

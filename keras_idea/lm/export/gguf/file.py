@@ -7,11 +7,14 @@ import keras
 import numpy as np
 
 from keras_idea.errors import ExportRefused
-from keras_idea.extras import require
 from keras_idea.lm.export.gguf.check import check_file
-from keras_idea.lm.export.gguf.context import context_of
 from keras_idea.lm.export.gguf.families import family_of
-from keras_idea.lm.export.gguf.keys import Value, common_keys, position_factors
+from keras_idea.lm.export.gguf.keys import (
+    Value,
+    common_keys,
+    context_of,
+    position_factors,
+)
 from keras_idea.lm.export.gguf.layouts import tensors
 from keras_idea.lm.export.gguf.tokenizer import (
     TokenTable,
@@ -20,10 +23,14 @@ from keras_idea.lm.export.gguf.tokenizer import (
 )
 from keras_idea.lm.export.gguf.types import DTYPES, Written, written
 from keras_idea.lm.export.load import reads_bytes
-from keras_idea.lm.export.result import Export
 from keras_idea.lm.export.stock import in_float32, stock
-from keras_idea.lm.export.target import ExportKind, check_target, replacing_target
-from keras_idea.validation import check_choice, check_int
+from keras_idea.lm.export.target import (
+    Export,
+    ExportKind,
+    check_target,
+    replacing_target,
+)
+from keras_idea.validation import check_choice, check_int, require
 
 GGUF = ExportKind("a GGUF file", suffix=".gguf")
 _FALLBACK = (

@@ -7,7 +7,7 @@ Of each family a dict: a tensor's name -> its parts. In a block's, the names hav
 import math
 from typing import Any
 
-from keras_idea.keras_private.layer_walk import walk
+from keras_idea.keras_private.layers import walk
 from keras_idea.lm.export.gguf.layouts import (
     Layout,
     Part,

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from keras_idea.errors import ExportRefused
-from keras_idea.extras import require
 from keras_idea.hub.cuts import UNCUT, llama_cpp_name
 from keras_idea.hub.family import NUM_BYTES
 from keras_idea.hub.hf.tokenizer import cuts_as_released
@@ -18,7 +17,8 @@ from keras_idea.lm.export.gguf.released import (
     merges_of,
     released_name,
 )
-from keras_idea.lm.export.result import NO_TOKENIZER
+from keras_idea.lm.export.target import NO_TOKENIZER
+from keras_idea.validation import require
 
 # llama.cpp's types of tokens, which are SentencePiece's.
 NORMAL, UNKNOWN, CONTROL, UNUSED = 1, 2, 3, 5

@@ -10,18 +10,50 @@ import keras
 import numpy as np
 
 from keras_idea.errors import ExportFailed, ExportRefused
-from keras_idea.extras import missing, require_installed
+from keras_idea.hub.families import FAMILIES
+from keras_idea.hub.family import HFExport
 from keras_idea.hub.hf.quiet import quiet
 from keras_idea.lm.export.compare import Match, Subject, compare
-from keras_idea.lm.export.hf.supported import hf_export_of
 from keras_idea.lm.export.hf.tokenizer import (
     APART,
     TOKENIZER_FILES,
     settle_tokenizer,
 )
-from keras_idea.lm.export.result import Export
 from keras_idea.lm.export.stock import Stock, copy_in_float32, in_float32, stock
-from keras_idea.lm.export.target import ExportKind, check_target, replacing_target
+from keras_idea.lm.export.target import (
+    Export,
+    ExportKind,
+    check_target,
+    replacing_target,
+)
+from keras_idea.validation import missing, require_installed
+
+_HINT = (
+    "Train a Llama3, Mistral, Qwen or Gemma for that (its preset can be exported all "
+    "the same: --preset)."
+)
+
+
+def hf_export_of(backbone: keras.Model) -> HFExport:
+    """How KerasHub exports a stock backbone.
+
+    Raises:
+        ExportRefused: if KerasHub has no export for it, or a wrong one.
+    """
+    exports = {name: row.hf for name, row in FAMILIES.items() if row.hf}
+    name = type(backbone).__name__
+    if name not in exports:
+        raise ExportRefused(
+            f"KerasHub has no export to Hugging Face for {name}; it has one for "
+            f"{', '.join(exports)}. {_HINT}"
+        )
+    for rule in exports[name].rules:
+        if not rule.holds(backbone):
+            raise ExportRefused(
+                f"This {name} would be exported to Hugging Face wrongly: {rule.reason}"
+            )
+    return exports[name]
+
 
 HF = ExportKind(
     "a Hugging Face folder",

@@ -3,9 +3,9 @@
 import keras
 
 from keras_idea.errors import ExportRefused
-from keras_idea.extras import require
 from keras_idea.layers import GatedFFN
 from keras_idea.models import DecoderBlock
+from keras_idea.validation import require
 
 _NO_WINDOW = 2**20  # tokens, of which a Mistral sees no more
 

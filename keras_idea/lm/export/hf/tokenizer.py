@@ -13,12 +13,12 @@ from keras_idea.hub.hf.quiet import quiet
 from keras_idea.hub.hf.tokenizer import OWN_FILE, cuts_as_released
 from keras_idea.hub.inputs import start_token
 from keras_idea.keras_private.hub_tokenizers import python_tokenizer
+from keras_idea.lm.export.compare import first_difference
 from keras_idea.lm.export.gguf.released import (
     AS_RELEASED,
     merges_of,
     released_name,
 )
-from keras_idea.lm.export.tokenizer_check import first_difference
 
 # Where a tokenizer goes that must not lie beside the model.
 APART = "tokenizer"

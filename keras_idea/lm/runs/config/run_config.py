@@ -6,11 +6,11 @@ Every key has a default, so that a file names only what differs. `demo.toml` in
 
 import dataclasses
 
-from keras_idea.extras import require
 from keras_idea.lm.runs.config import table_conflicts, tables
 from keras_idea.lm.runs.config.chat_table import ChatConfig
 from keras_idea.lm.runs.config.corpus_table import CorpusConfig
 from keras_idea.lm.runs.config.model_table import ModelConfig
+from keras_idea.validation import require
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from keras_idea.functional.importance import Reduction
-from keras_idea.functional.narrowing_steps import COMPACT, Compact
+from keras_idea.functional.milestones import COMPACT, Compact
 from keras_idea.lm.runs.config import fields
 from keras_idea.methods import METHODS
 

@@ -7,7 +7,7 @@ import keras
 
 from keras_idea import methods
 from keras_idea.errors import ConfigError
-from keras_idea.functional.narrowing_steps import compaction_widths
+from keras_idea.functional.milestones import compaction_widths
 from keras_idea.groups.kinds import KINDS
 from keras_idea.lm.runs.config.run_config import RunConfig
 from keras_idea.lm.runs.config.sizes import Sizes

@@ -18,8 +18,7 @@ from keras_idea.lm.data.tokens.interfaces import RawText, TokenizedText
 from keras_idea.lm.runs.config import RunConfig
 from keras_idea.lm.runs.config.sizes import Sizes
 from keras_idea.lm.runs.config.tables import BudgetConfig, PruningConfig
-from keras_idea.lm.runs.models.blocks import rematerialize_blocks
-from keras_idea.lm.runs.models.compiling import compiled
+from keras_idea.lm.runs.models.compiling import compiled, rematerialize_blocks
 from keras_idea.lm.runs.models.narrow_sizes import narrow_sizes
 from keras_idea.models import DecoderConfig, decoder
 

@@ -15,8 +15,7 @@ from keras_idea.keras_private.optimizer_variables import (
 from keras_idea.lm.distribution import kernel_layouts
 from keras_idea.lm.runs.config import RunConfig
 from keras_idea.lm.runs.config.sizes import Sizes
-from keras_idea.lm.runs.models.blocks import transformer_blocks
-from keras_idea.lm.runs.models.compiling import make_optimizer
+from keras_idea.lm.runs.models.compiling import make_optimizer, transformer_blocks
 from keras_idea.lm.runs.models.outlines import Outlines
 
 _FLOAT32 = 4

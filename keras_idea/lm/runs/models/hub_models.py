@@ -14,9 +14,8 @@ from keras_idea.lm.data.text.vocabulary import tokenizer_vocabulary
 from keras_idea.lm.data.tokens.interfaces import START_EVERY, RawText
 from keras_idea.lm.runs.config import RunConfig
 from keras_idea.lm.runs.config.model_table import ModelConfig
-from keras_idea.lm.runs.models.blocks import rematerialize_blocks
 from keras_idea.lm.runs.models.build import RunModels
-from keras_idea.lm.runs.models.compiling import compiled
+from keras_idea.lm.runs.models.compiling import compiled, rematerialize_blocks
 from keras_idea.lm.runs.models.hub_source import (
     keras_hub,
     loading,

@@ -15,17 +15,16 @@ from keras_idea.errors import (
     LoadRefused,
     MissingPackage,
 )
-from keras_idea.extras import require
 from keras_idea.finding.find_heads import find_heads
-from keras_idea.hub.families import HUB_FAMILIES
+from keras_idea.hub.families import HEAD_ARGUMENTS, HUB_FAMILIES
 from keras_idea.hub.ffn import hub_ffns
-from keras_idea.hub.head_arguments import HEAD_ARGUMENTS
 from keras_idea.hub.hf.folder import task_class
 from keras_idea.hub.loading import is_quantized, load, outline
 from keras_idea.hub.rebuild import patch_get_config
 from keras_idea.keras_private.variables import without_parameters, without_values
 from keras_idea.lm.runs.config.model_table import ModelConfig
 from keras_idea.lm.runs.config.sizes import Sizes
+from keras_idea.validation import require
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,7 +4,7 @@ import keras
 
 from keras_idea.lm.runs.config.tables import BudgetConfig, OptimizerConfig
 from keras_idea.schedules import CosineDecay, StagedSchedule
-from keras_idea.schedules.annealed import AnnealedCosine
+from keras_idea.schedules.learning_rate import AnnealedCosine
 
 
 def learning_rate(

@@ -11,8 +11,8 @@ from keras_idea.lm.data.text.vocabulary import byte_vocabulary
 from keras_idea.lm.runs.config import RunConfig
 from keras_idea.lm.runs.config.model_table import ModelConfig
 from keras_idea.lm.runs.config.sizes import Sizes
-from keras_idea.lm.runs.models.blocks import rematerialize_blocks
 from keras_idea.lm.runs.models.build import outline_of
+from keras_idea.lm.runs.models.compiling import rematerialize_blocks
 from keras_idea.lm.runs.models.hub_source import (
     source_of_family,
     source_of_preset,

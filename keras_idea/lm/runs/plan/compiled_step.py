@@ -9,7 +9,6 @@ from typing import Any
 import keras
 
 from keras_idea.errors import ConfigError
-from keras_idea.extras import require
 from keras_idea.keras_private.optimizer_variables import build_without_values
 from keras_idea.lm.distribution import kernel_layouts
 from keras_idea.lm.runs.config import RunConfig
@@ -17,7 +16,7 @@ from keras_idea.lm.runs.config.sizes import Sizes
 from keras_idea.lm.runs.models.compiling import cross_entropy, make_optimizer
 from keras_idea.lm.runs.models.outlines import Outlines
 from keras_idea.lm.runs.plan.target_devices import Target
-from keras_idea.validation import plural
+from keras_idea.validation import plural, require
 
 _COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 

@@ -7,7 +7,7 @@ only by another run, or if it is finished.
 
 import contextlib
 
-from keras_idea.callbacks.checkpoint.manifest import verified_manifest
+from keras_idea.callbacks.checkpoint.files import verified_manifest
 from keras_idea.errors import (
     CheckpointError,
     ConfigError,

@@ -1,6 +1,6 @@
 """The room on disk that a run still needs when its models are trained."""
 
-from keras_idea.disk import weights_bytes
+from keras_idea.files import weights_bytes
 from keras_idea.lm.runs.models.footprint import footprint
 from keras_idea.lm.runs.train.run import Run
 

@@ -11,10 +11,10 @@ from keras_idea.callbacks import Checkpoint, Monitor
 from keras_idea.hub.inputs import token_inputs
 from keras_idea.lm.report.curves import metrics_csv
 from keras_idea.lm.runs.config.sizes import Sizes
-from keras_idea.lm.runs.train.disk_estimate import results_bytes
 from keras_idea.lm.runs.models.learning_rate import learning_rate
 from keras_idea.lm.runs.train.claim_or_resume import text_identity
 from keras_idea.lm.runs.train.devices import own_rows, share_of, spread
+from keras_idea.lm.runs.train.disk_estimate import results_bytes
 from keras_idea.lm.runs.train.recorder import Recorder, ShortBar
 from keras_idea.lm.runs.train.run import Run
 from keras_idea.lm.runs.train.teacher import taught

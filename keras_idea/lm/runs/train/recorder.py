@@ -1,8 +1,10 @@
 """Callbacks of a run: what is kept for its folder, and what is shown meanwhile."""
 
+import dataclasses
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
 import keras
 import numpy as np
@@ -10,11 +12,52 @@ import numpy as np
 from keras_idea.callbacks.monitor.neuron_lives import NeuronLives, rank_levels
 from keras_idea.errors import TrainingDiverged
 from keras_idea.finding.find import find_groups
-from keras_idea.functional.logged_mean import mean_between
+from keras_idea.functional.counts import mean_between
+from keras_idea.lm.evaluation.perplexity import perplexity_of
 from keras_idea.lm.report.curves import TrainingCurve
 from keras_idea.lm.runs.config.sizes import Sizes
-from keras_idea.lm.runs.train.bits_per_byte import Bits, text_loss
 from keras_idea.validation import plural
+
+Nats = TypeVar("Nats", float, np.ndarray)
+
+
+@dataclasses.dataclass(frozen=True)
+class Bits:
+    """From a loss in nats per token to bits per byte of text, and to perplexity.
+
+    Keras divides a weighted loss by the number of all tokens. So the bits per byte of
+    responses are the loss, over the share of the tokens that it counts, over the bytes
+    that one of those stands for.
+    """
+
+    # Bytes a token of the training text stands for on average.
+    train: float = 1.0
+    # Bytes a token stands for among those that a validation predicts: exactly, so that
+    # its bits can be compared between tokenizers.
+    validation: float = 1.0
+    # Shares of the tokens that the losses count.
+    train_counted: float = 1.0
+    validation_counted: float = 1.0
+
+    def of_training(self, nats: Nats) -> Nats:
+        """Bits a byte of a training loss."""
+        return nats / self.train_counted / self.train / math.log(2.0)
+
+    def of_validation(self, nats: Nats) -> Nats:
+        """Bits a byte of a validation loss."""
+        return nats / self.validation_counted / self.validation / math.log(2.0)
+
+    def perplexity(self, validation_bits: float) -> float:
+        """Perplexity per token, of the bits per byte of a validation."""
+        return perplexity_of(validation_bits * self.validation * math.log(2.0))
+
+
+def text_loss(logs: Mapping[str, float], prefix: str = "") -> float:
+    """The loss of the text, in nats per token, without what a teacher adds to it.
+
+    `prefix` is "val_" for the validation's.
+    """
+    return logs.get(f"{prefix}student_loss", logs[f"{prefix}loss"])
 
 
 class Recorder(keras.callbacks.Callback):

@@ -14,8 +14,7 @@ from keras_idea.lm.runs.config.timeline import Timeline
 from keras_idea.lm.runs.models.build import RunModels
 from keras_idea.lm.runs.models.outlines import Outlines, outlines
 from keras_idea.lm.runs.run_folder import RunFolder
-from keras_idea.lm.runs.train.bits_per_byte import Bits
-from keras_idea.lm.runs.train.recorder import Recorder
+from keras_idea.lm.runs.train.recorder import Bits, Recorder
 from keras_idea.validation import plural
 from keras_idea_cli.run_files import TRAININGS
 

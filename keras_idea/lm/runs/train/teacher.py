@@ -17,9 +17,9 @@ from keras_idea.lm.export.load import find_model, load_run
 from keras_idea.lm.runs.config import RunConfig
 from keras_idea.lm.runs.judge.judged import ADD_TOKENIZER, vocabulary_of
 from keras_idea.lm.runs.models.compiling import cross_entropy, jit_argument
-from keras_idea.lm.runs.train.bits_per_byte import text_loss
+from keras_idea.lm.runs.train.recorder import text_loss
 from keras_idea.lm.runs.train.run import Run
-from keras_idea.models.dtype import compute_in
+from keras_idea.models.decoder import compute_in
 from keras_idea.typing import Tensor
 from keras_idea.validation import plural
 

@@ -16,18 +16,17 @@ from keras_idea import processes
 from keras_idea.callbacks.checkpoint.files import CheckpointFiles
 from keras_idea.callbacks.checkpoint.restoring import restore_model
 from keras_idea.errors import RunFolderError, TrainingDiverged
-from keras_idea.extras import require
 from keras_idea.finding.find import find_groups
 from keras_idea.hub.inputs import token_inputs
 from keras_idea.lm.report.table import ResultRow, print_table, to_json, to_markdown
 from keras_idea.lm.runs.config import RunConfig, load_config
 from keras_idea.lm.runs.config.sizes import Sizes
 from keras_idea.lm.runs.models.build import pruning
-from keras_idea.lm.runs.train.disk_estimate import results_bytes
 from keras_idea.lm.runs.places import check_places
 from keras_idea.lm.runs.run_folder import RunFolder
 from keras_idea.lm.runs.train import devices, results
 from keras_idea.lm.runs.train.claim_or_resume import claim_or_resume, is_of_text
+from keras_idea.lm.runs.train.disk_estimate import results_bytes
 from keras_idea.lm.runs.train.fitting import fit, monitor_of, recorder_of
 from keras_idea.lm.runs.train.measuring import measure
 from keras_idea.lm.runs.train.prepare import prepare, run_summary
@@ -40,9 +39,9 @@ from keras_idea.lm.runs.train.run import (
 )
 from keras_idea.lm.runs.train.teacher import load_teacher, teacher_bits
 from keras_idea.lm.runs.train.written import default_prompt, written_text
-from keras_idea.models.dtype import compute_in
+from keras_idea.models.decoder import compute_in
 from keras_idea.surgery import compact
-from keras_idea.validation import plural
+from keras_idea.validation import plural, require
 
 # Readings of the neurons before and during pruning: columns of the heat map.
 _READINGS = 60
