@@ -94,6 +94,8 @@ def _round_up(neurons: int) -> int:
     return -(-neurons // _TILE) * _TILE
 
 
+# A plan asks for this too, without a model. Neurons that are masked never come back, so
+# which step takes them out changes nothing of what is computed.
 #: What `compact` of the pruning callback may be.
 Compact = Literal["end", "progressive", "off"]
 COMPACT: tuple[Compact, ...] = ("end", "progressive", "off")

@@ -323,6 +323,8 @@ def check_loaded_width(name: str, hidden_dim: int, found: int) -> None:
         )
 
 
+# A `Prunable` FFN has its scores and its mask among its variables. Of any other layer
+# nothing is in the model: they lie here, by the layer, as long as it lives.
 _STATES: weakref.WeakKeyDictionary[keras.layers.Layer, NeuronState] = (
     weakref.WeakKeyDictionary()
 )

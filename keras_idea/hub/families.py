@@ -240,6 +240,8 @@ def _from_hub(cls: type) -> bool:
     return cls.__module__.split(".")[0] == "keras_hub"
 
 
+# Those of families that say how wide a head is: where it follows from the number of
+# heads, no stock model has fewer of the same width.
 #: Arguments of a backbone: query heads, key/value heads, features of a head.
 Arguments: TypeAlias = tuple[str, str, str]
 

@@ -250,6 +250,7 @@ def renew_weight(
     held[place] = held.pop()
 
 
+# `Model.layers` has the outermost ones alone, and a layer that is no model has no list.
 def sublayers(layer: keras.layers.Layer) -> list[keras.layers.Layer]:
     """The layers that a layer holds itself, in the order in which it got them.
 

@@ -15,6 +15,8 @@ from keras.src.utils.tracking import DotNotTrackScope
 from keras_idea.keras_private.variables import without_values
 
 
+# `LossScaleOptimizer.inner_optimizer` and `MultiOptimizer.optimizers` are public; it is
+# here because its neighbours need it.
 def innermost(optimizer: keras.Optimizer) -> keras.Optimizer:
     """The optimizer itself, without the loss scaling around it."""
     return getattr(optimizer, "inner_optimizer", optimizer)
