@@ -20,8 +20,7 @@ CHECKED ?= tests/pure tests/laws --ignore=tests/laws/hub
 
 # Its source package, in which llama.cpp's converter lies too.
 LLAMA ?= llama-cpp-python==0.3.36
-# Not for this processor alone: in some sandboxes its matrix units are named, and end
-# the process that uses them.
+# GGML_NATIVE=OFF: some sandboxes advertise AMX, but kill the process that uses it.
 LLAMA_CMAKE ?= -DGGML_NATIVE=OFF -DLLAVA_BUILD=OFF
 
 export TF_CPP_MIN_LOG_LEVEL = 3
@@ -33,7 +32,7 @@ PIP = pip install --quiet --disable-pip-version-check --no-compile
 	test-browser test-site test-core $(PARTS) $(BACKENDS:%=endurance-%)
 
 demo: .venv-demo/ready
-	KERAS_BACKEND=jax .venv-demo/bin/python -m keras_idea train --output runs/demo --overwrite
+	KERAS_BACKEND=jax .venv-demo/bin/python -m keras_idea_cli train --output runs/demo --overwrite
 
 # A released checkpoint, made smaller and ready to serve; TensorFlow is fastest here.
 checkpoint: .venv-checkpoint/ready
@@ -86,17 +85,17 @@ check: lint
 
 # Before a release: every test on every backend, then what `make test` runs once more,
 # compiled as a user compiles it. `make --jobs=2 endurance` keeps two cores busy; what
-# touches no backend runs once. Interrupted, it goes on where it was.
+# touches no backend runs once. Interrupted, it continues where it was.
 endurance: $(BACKENDS:%=endurance-%) test-site
 $(BACKENDS:%=endurance-%): endurance-%: .venv/ready
 	KERAS_BACKEND=$* .venv/bin/python -m tests.endurance
 
-# Is each of some twenty faults found? By which test? For half an hour.
+# Mutation tests: puts faults into a copy, and reports which test finds each (30 minutes).
 mutations: .venv/ready
 	.venv/bin/python -m tests.mutations
 
 # What of Keras has moved? First what we know of its insides, each by name, then all.
-# pip says that these versions are outside of pyproject.toml's range: so they shall be.
+# pip says that these versions are outside of pyproject.toml's range: this is intended.
 newest:
 	$(PYTHON) -m venv .venv-newest
 	.venv-newest/bin/$(PIP) $(TORCH)

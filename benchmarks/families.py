@@ -26,8 +26,8 @@ sys.path.insert(0, str(record.REPOSITORY))
 import keras_idea as ki  # noqa: E402
 from keras_idea.export import export_gguf, export_hf  # noqa: E402
 from keras_idea.finding.find_heads import find_heads  # noqa: E402
-from keras_idea.hub.families import FAMILIES  # noqa: E402
-from keras_idea.hub.head_arguments import (  # noqa: E402
+from keras_idea.hub.families import (
+    FAMILIES,  # noqa: E402
     HEAD_ARGUMENTS,
     STACKED_HEAD_ARGUMENTS,
 )

@@ -114,9 +114,9 @@ def _whole(piece, device):
     from whole_run import summary, watched
 
     import keras_idea as ki
+    from keras_idea.finding.work_count import multiply_adds
     from keras_idea.functional.counts import train_flops
-    from keras_idea.monitor.work_count import multiply_adds
-    from keras_idea.runs.plan.target_devices import DEVICE_KINDS
+    from keras_idea.lm.runs.plan.target_devices import DEVICE_KINDS
 
     shape = SHAPES[piece.of]
     keras.utils.set_random_seed(0)

@@ -23,7 +23,7 @@ from step_tables import ratio_row
 from timing import time_in_turns
 
 import keras_idea as ki
-from keras_idea.runs.train.timing import LEAD_IN
+from keras_idea.lm.runs.train.timing import LEAD_IN
 
 KV_GROUPS = 4
 KINDS = {"neurons": ["neurons"], "neurons and heads": ["neurons", "kv_groups"]}

@@ -27,7 +27,7 @@ from intervals import plus_minus
 from recover_checkpoint import NATS, Study, inputs, told
 
 import keras_idea as ki
-from keras_idea.hub.make_tokenizer import make_tokenizer
+from keras_idea.lm.data.text.make_tokenizer import make_tokenizer
 
 SHARES = {"two thirds": 2 / 3, "half": 1 / 2}
 IN_FIT = {"FFN": ("neurons",), "FFN and KV": ("neurons", "kv_groups")}

@@ -24,7 +24,7 @@ from benchmarks import record
 from benchmarks.held_out import WINDOWS, bits, held_out
 from benchmarks.served import greedy, loaded, logits
 from keras_idea.export import export_gguf
-from keras_idea.export.compare import model_subject
+from keras_idea.lm.export.compare import model_subject
 
 DTYPES = ("float32", "float16", "q8_0", "q5_0", "q4_0")
 ROUNDS, READ = 15, 4

@@ -23,13 +23,13 @@ import record
 from whole_run import Watch
 
 from keras_idea.hub.inputs import token_inputs
-from keras_idea.runs.config import load_config
-from keras_idea.runs.models.compiling import compiled
-from keras_idea.runs.models.footprint import footprint, teacher_footprint
-from keras_idea.runs.models.hub_source import source_of_preset
-from keras_idea.runs.models.outlines import outlines
-from keras_idea.runs.plan.compiled_step import compiled_steps
-from keras_idea.runs.train.teacher import taught, teacher_outline
+from keras_idea.lm.runs.config import load_config
+from keras_idea.lm.runs.models.compiling import compiled
+from keras_idea.lm.runs.models.footprint import footprint, teacher_footprint
+from keras_idea.lm.runs.models.hub_source import source_of_preset
+from keras_idea.lm.runs.models.outlines import outlines
+from keras_idea.lm.runs.plan.compiled_step import compiled_steps
+from keras_idea.lm.runs.train.teacher import taught, teacher_outline
 
 VOCABULARY, BATCH, LENGTH, STEPS = 16384, 8, 128, 8
 KINDS = ("alone", "taught")
@@ -41,7 +41,7 @@ def make_preset(folder):
     """A preset with random weights; its tokenizer knows little more than bytes."""
     import keras_hub
 
-    from keras_idea.hub.make_tokenizer import make_tokenizer
+    from keras_idea.lm.data.text.make_tokenizer import make_tokenizer
 
     tokenizer = make_tokenizer("llama3", "bpe", "a text " * 100, 300)
     backbone = keras_hub.models.Llama3Backbone(

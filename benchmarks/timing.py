@@ -7,7 +7,7 @@ import proof
 from contestants import fit, make_data, pruning_stage
 
 import keras_idea as ki
-from keras_idea.runs.train.timing import LEAD_IN, step_seconds
+from keras_idea.lm.runs.train.timing import LEAD_IN, step_seconds
 
 
 def time_in_turns(contestants, shape, turns, on_turn=lambda: None):

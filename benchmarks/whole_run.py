@@ -23,11 +23,11 @@ import record
 
 import keras_idea as ki
 from keras_idea.hub.inputs import token_inputs
-from keras_idea.runs.config import load_config, tables
-from keras_idea.runs.models.build import pruning
-from keras_idea.runs.models.compiling import compiled
-from keras_idea.runs.models.hub_source import source_of_family
-from keras_idea.runs.models.outlines import outlines
+from keras_idea.lm.runs.config import load_config, tables
+from keras_idea.lm.runs.models.build import pruning
+from keras_idea.lm.runs.models.compiling import compiled
+from keras_idea.lm.runs.models.hub_source import source_of_family
+from keras_idea.lm.runs.models.outlines import outlines
 
 
 class Watch(keras.callbacks.Callback):

@@ -11,7 +11,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 import keras_idea as ki
 from browser_tests.browser import browser, find_everywhere, tensorboard
-from keras_idea.monitor.event_log import DASHBOARD, EventLog
+from keras_idea.callbacks.monitor.event_log import DASHBOARD, EventLog
 from tests.support.helpers import residual_model
 
 CHARTS = list(DASHBOARD["IDEA Prune"])

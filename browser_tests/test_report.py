@@ -6,7 +6,7 @@ import pytest
 from selenium.webdriver.common.by import By
 
 from browser_tests.browser import browser, web_server
-from keras_idea.report.report import report
+from keras_idea.lm.report.report import report
 from tests.support.report_runs import write_run
 
 

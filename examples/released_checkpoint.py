@@ -68,7 +68,7 @@ def command(*words: object) -> None:
     """Prints and runs a `keras-idea` command; ends with its status if it fails."""
     told = [str(word) for word in words]
     print(f"\n$ keras-idea {' '.join(told)}", flush=True)
-    done = subprocess.run([sys.executable, "-m", "keras_idea", *told])
+    done = subprocess.run([sys.executable, "-m", "keras_idea_cli", *told])
     if done.returncode:
         sys.exit(done.returncode)
 

@@ -1,35 +1,24 @@
 """Pretrain wide, prune while training, recover: in one `model.fit`."""
 
-import sys as _sys
-
-# In `python -m`, which imports a package before its `__main__`; Keras takes seconds.
-if _sys.argv[:1] == ["-m"]:
-    from keras_idea_cli import beginning as _beginning
-
-    _as_command = _beginning.begin_as_module("keras_idea")
-else:
-    _as_command = False
+from typing import Any as _Any
 
 try:
     import keras as _keras  # noqa: F401
 except (ModuleNotFoundError, ValueError) as error:  # of a backend that it does not know
     from os import environ as _environ
 
-    from keras_idea_cli.words import did_you_mean as _did_you_mean
+    from keras_idea.validation import did_you_mean as _did_you_mean
 
     _backends = ("jax", "tensorflow", "torch")
-    _refusal = ImportError(
+    raise ImportError(
         f"Keras cannot be imported: {error}. If that is its backend, choose one that "
         "is installed with the environment variable KERAS_BACKEND=jax, tensorflow or "
         "torch (tensorflow where it is not set), or install it: "
         "pip install 'keras-idea[jax]', '[tensorflow]' or '[torch]'."
         f"{_did_you_mean(_environ.get('KERAS_BACKEND'), _backends)}"
-    )
-    if _as_command:
-        _sys.exit(_beginning.refuse(_refusal))
-    raise _refusal from error
+    ) from error
 
-from keras_idea import data, functional, methods, models
+from keras_idea import functional, methods, models
 from keras_idea.callbacks import Checkpoint, IdeaPruneCallback, Monitor
 from keras_idea.errors import KerasIdeaError
 from keras_idea.layers import GatedFFN, PrunableFFN, PrunableGatedFFN, UngatedFFN
@@ -69,3 +58,18 @@ __all__ = [
     "search",
     "shrink",
 ]
+
+#: Modules of the application, loaded when they are first used.
+_FACES = ("data", "evaluation", "export", "hub", "report")
+
+
+def __getattr__(name: str) -> _Any:
+    if name in _FACES:
+        from importlib import import_module
+
+        return import_module(f"keras_idea.{name}")
+    raise AttributeError(f"module 'keras_idea' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_FACES})

@@ -104,6 +104,6 @@ class RunRecordError(KerasIdeaError, ValueError):
 
 
 class ProcessError(KerasIdeaError, RuntimeError):
-    """Processes of one run that are not of one mind; says which, and about what."""
+    """The processes of a run disagree: says which, and about what."""
 
     status = 1

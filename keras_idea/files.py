@@ -1,17 +1,21 @@
 """One way to write a file or a folder: whole, on the disk, or not at all."""
 
 import contextlib
+import errno
 import hashlib
 import json
+import math
 import operator
 import os
 import pathlib
 import shutil
+import socket
 import tempfile
+import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import IO, Any
 
-from keras_idea.errors import ArgumentError
+from keras_idea.errors import ArgumentError, DiskError, KerasIdeaError
 
 #: How the names of unfinished things begin; a killed process leaves them behind.
 TEMPORARY = ".tmp-"
@@ -189,3 +193,165 @@ def _move(new: pathlib.Path, target: pathlib.Path, room: pathlib.Path) -> None:
     except BaseException:
         os.rename(aside, target)
         raise
+
+
+# Of a file system that cannot reserve room.
+_UNSUPPORTED = {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}
+
+
+def check_room(folder: str | os.PathLike, needed: int, what: str, cure: str) -> None:
+    """Raises `DiskError` if a disk has fewer free bytes than are needed.
+
+    Args:
+        folder: path of the folder, which need not exist.
+        needed: int, bytes.
+        what: str, what is to be written: "a checkpoint".
+        cure: str, a sentence that says what to do.
+
+    Example:
+    >>> check_room("demo", 1000, "a file", "Free space on that disk.")
+    """
+    free = _free_bytes(folder)
+    if free < needed:
+        raise DiskError(
+            f"The disk has no room for {what}. Received: folder={str(folder)!r}, with "
+            f"{_megabytes(free)} free of the {_megabytes(needed)} needed. {cure}"
+        )
+
+
+def reserve(folder: str | os.PathLike, size: int) -> None:
+    """Raises `OSError` unless a file of `size` bytes can be written to a folder now.
+
+    HDF5 ends the whole process if a disk is full, so its files need this before they
+    are written. Quotas and limits of a process count too.
+    """
+    if not hasattr(os, "posix_fallocate"):  # macOS, Windows
+        if _free_bytes(folder) < size:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return
+    with tempfile.TemporaryFile(dir=os.fspath(folder)) as file:
+        try:
+            os.posix_fallocate(file.fileno(), 0, size)
+        except OSError as error:
+            if error.errno not in _UNSUPPORTED:
+                raise
+
+
+def weights_bytes(parameters: int, variables: int) -> int:
+    """Bytes of a file of float32 weights, an estimate that is rather too high.
+
+    HDF5 takes up to 4 KB for each variable (measured).
+    """
+    return 4 * parameters + 4096 * variables
+
+
+@contextlib.contextmanager
+def writing(what: str, folder: str | os.PathLike, cure: str) -> Iterator[None]:
+    """Turns each `OSError` of the block into a `DiskError` that says what to do.
+
+    Args:
+        what: str, what the block writes: "The checkpoint".
+        folder: path of the folder that it writes to.
+        cure: str, a sentence that says what to do.
+
+    Example:
+    >>> with writing("The note", "text.txt", "Use another folder."):
+    ...     _ = pathlib.Path("text.txt/note").write_text("x")  # text.txt is a file
+    Traceback (most recent call last):
+    keras_idea.errors.DiskError: The note cannot be written: Not a directory. ...
+    """
+    try:
+        yield
+    except KerasIdeaError:
+        raise
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error).rstrip(".")
+        raise DiskError(
+            f"{what} cannot be written: {reason}. Received: folder={str(folder)!r}, "
+            f"with {_megabytes(_free_bytes(folder))} free. {cure}"
+        ) from error
+
+
+def _free_bytes(folder: str | os.PathLike) -> float:
+    """Bytes; infinite if the file system does not tell."""
+    path = pathlib.Path(os.path.abspath(folder))
+    home = next(parent for parent in (path, *path.parents) if os.path.exists(parent))
+    try:
+        usage = shutil.disk_usage(home)
+    except OSError:
+        return math.inf
+    return usage.free if usage.total else math.inf
+
+
+def _megabytes(size: float) -> str:
+    return f"{size / 1e6:,.1f} MB"
+
+
+try:
+    import fcntl
+# Windows: nothing is locked there.
+except ImportError:  # pragma: no cover
+    fcntl = None  # type: ignore[assignment]
+
+# Seconds: `keras_idea_cli.locks.is_locked` itself holds the lock for a moment.
+_PATIENCE = 1.0
+
+
+@contextlib.contextmanager
+def locked(path: str | os.PathLike) -> Iterator[None]:
+    """Holds the lock of a file inside the block.
+
+    A killed process leaves the file behind, but not the lock. On Windows, and on file
+    systems without locks, nothing is locked.
+
+    Args:
+        path: path of the file. It is made in an existing folder, and removed at the
+            end of the block.
+
+    Raises:
+        BlockingIOError: if another process holds the lock; its text names the process.
+
+    Example:
+    >>> with locked("demo.lock"):
+    ...     os.path.exists("demo.lock")
+    True
+    >>> os.path.exists("demo.lock")
+    False
+    """
+    path = pathlib.Path(path)
+    file = _lock(path)
+    try:
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()}")
+        file.flush()
+        yield
+    finally:
+        if fcntl is None:  # Windows removes no open file
+            file.close()
+        path.unlink(missing_ok=True)
+        file.close()
+
+
+def _lock(path: pathlib.Path) -> IO[str]:
+    """The open file, locked."""
+    until = time.monotonic() + _PATIENCE
+    while True:
+        file = open(path, "a+", encoding="utf-8")
+        try:
+            if fcntl:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Else the process that held it has removed it in the meantime.
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                return file
+        except BlockingIOError:
+            if time.monotonic() > until:
+                file.seek(0)
+                holder = file.read() or "another process"
+                file.close()
+                raise BlockingIOError(holder) from None
+            time.sleep(0.05)
+        except FileNotFoundError:
+            pass
+        except OSError:  # a file system without locks
+            return file
+        file.close()

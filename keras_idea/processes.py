@@ -79,8 +79,8 @@ def join() -> None:
         "heartbeat_timeout_seconds": PATIENCE,
         "shutdown_timeout_seconds": PATIENCE,
     }
-    told = {name: os.environ.get(name) for name in _VARIABLES}
-    if not any(told.values()):
+    environment = {name: os.environ.get(name) for name in _VARIABLES}
+    if not any(environment.values()):
         if devices_started():  # a program that has begun alone
             return
         try:
@@ -90,7 +90,7 @@ def join() -> None:
         except RuntimeError as error:
             raise _nobody_came(error) from error
         return
-    address, number, own = _addressed(told)
+    address, number, own = _addressed(environment)
     if devices_started():
         raise ProcessError(
             "jax has computed something already, so the other processes of the run "
@@ -146,9 +146,9 @@ def on_each(make: Callable[[], T]) -> T:
     except BaseException as error:
         exchange(_told(error))
         raise
-    for number, told in enumerate(exchange("")):
-        if told:
-            raise _error(told, number)
+    for number, failure in enumerate(exchange("")):
+        if failure:
+            raise _error(failure, number)
     return made
 
 
@@ -163,9 +163,9 @@ def check_same(facts: dict[str, Any]) -> None:
         return
     packages = ("keras-idea", "keras", "jax", "numpy")
     versions = {name: importlib.metadata.version(name) for name in packages}
-    told = list(map(json.loads, exchange(json.dumps({**versions, **facts}))))
-    for number, other in enumerate(told):
-        for name, value in told[0].items():
+    facts_of_all = list(map(json.loads, exchange(json.dumps({**versions, **facts}))))
+    for number, other in enumerate(facts_of_all):
+        for name, value in facts_of_all[0].items():
             if other.get(name) != value:
                 raise ProcessError(
                     f"The processes of a run must be given the same. Of {name} process "
@@ -173,15 +173,15 @@ def check_same(facts: dict[str, Any]) -> None:
                 )
 
 
-def _addressed(told: dict[str, str | None]) -> tuple[str, int, int]:
+def _addressed(environment: dict[str, str | None]) -> tuple[str, int, int]:
     """The address of the first process, how many there are, and which this is."""
-    missing = [name for name, value in told.items() if not value]
+    missing = [name for name, value in environment.items() if not value]
     if missing:
         raise ConfigError(
             f"{' and '.join(missing)} is not set, though others of Keras's variables "
             "are. A run in several processes needs all three in each of them."
         )
-    address, number, own = (str(value) for value in told.values())
+    address, number, own = (str(value) for value in environment.values())
     try:
         total, this = int(number), int(own)
         if not 0 <= this < total:
@@ -219,8 +219,8 @@ def _told(error: BaseException) -> str:
     return json.dumps([name, str(error)])
 
 
-def _error(told: str, number: int) -> Exception:
-    name, message = json.loads(told)
+def _error(failure: str, number: int) -> Exception:
+    name, message = json.loads(failure)
     kind = OSError if name == "OSError" else getattr(errors, name, None)
     if kind is None:  # none of ours: only that process can show where it came from
         return ProcessError(f"process {number} has failed: {name}: {message}")

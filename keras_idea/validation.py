@@ -1,23 +1,15 @@
 """Argument checks that say what was received and what is allowed."""
 
+import difflib
+import importlib
+import importlib.util
 import math
 import numbers
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
-from keras_idea.errors import ArgumentError
-from keras_idea_cli.words import did_you_mean, plural
-
-__all__ = [
-    "check_choice",
-    "check_int",
-    "check_number",
-    "did_you_mean",
-    "multiples_beside",
-    "plural",
-    "what_was_raised",
-]
+from keras_idea.errors import ArgumentError, KerasIdeaError, MissingPackage
 
 T = TypeVar("T")
 
@@ -104,7 +96,89 @@ def what_was_raised(error: Exception) -> str:
     """
     cause = str(error).rpartition("Error encountered:")[-1]  # in what Keras wraps
     lines = [line.strip() for line in cause.splitlines()]
-    told = [line for line in lines if line and not line.startswith("Exception enc")]
-    said = (told or [""])[0].replace("\x1b[1m", "").replace("\x1b[0m", "")
+    meaningful = [
+        line for line in lines if line and not line.startswith("Exception enc")
+    ]
+    said = (meaningful or [""])[0].replace("\x1b[1m", "").replace("\x1b[0m", "")
     said = said if len(said) <= 160 else f"{said[:157]}..."
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
+def did_you_mean(name: object, known: Iterable[object]) -> str:
+    """The end of a message that suggests the nearest known names, two at most, or "".
+
+    Only a str is like a name, and known as one. A second name is about as near.
+
+    Example:
+    >>> did_you_mean("LAMA3", ["llama", "llama3"])
+    " Did you mean 'llama3'?"
+    >>> did_you_mean("target_width", ["target_dtype", "target_dim", "hub"])
+    " Did you mean 'target_dtype' or 'target_dim'?"
+    """
+    if not isinstance(name, str):
+        return ""
+    names = {word.lower(): word for word in known if isinstance(word, str)}
+    near = difflib.get_close_matches(name.lower(), names, n=2)
+    alike = [difflib.SequenceMatcher(None, name.lower(), word).ratio() for word in near]
+    meant = [
+        names[word]
+        for word, ratio in zip(near, alike, strict=True)
+        if ratio > alike[0] - 0.05
+    ]
+    return f" Did you mean {' or '.join(map(repr, meant))}?" if meant else ""
+
+
+def plural(count: int, one: str, several: str | None = None) -> str:
+    """A count with its noun; `several` is `one` with an "s" by default.
+
+    Example:
+    >>> plural(1, "neuron"), plural(1000, "step"), plural(0, "process", "processes")
+    ('1 neuron', '1,000 steps', '0 processes')
+    """
+    return f"{count:,} {one if count == 1 else several or one + 's'}"
+
+
+def require(
+    module: str,
+    purpose: str,
+    extra: str = "data",
+    error: type[KerasIdeaError] = MissingPackage,
+) -> Any:
+    """Imports a package of an extra, or raises `error` with how to install it.
+
+    Args:
+        module: str, its import name, such as "zstandard" or "pyarrow.parquet".
+        purpose: str, what needs it, for the message: "Reading 'a.jsonl.zst'".
+        extra: str, the extra of this package that brings it. Default "data".
+        error: class of the error, `MissingPackage` by default.
+
+    Example:
+    >>> zstandard = require("zstandard", "Reading 'a.jsonl.zst'")
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as cause:
+        raise error(
+            f"{purpose} needs the package {module.split('.')[0]!r}, which cannot be "
+            f'imported ({cause}). Install it: pip install "keras-idea[{extra}]"'
+        ) from cause
+
+
+def missing(modules: Iterable[str]) -> list[str]:
+    """Those of several import names that are not installed; none is imported."""
+    return [name for name in modules if importlib.util.find_spec(name) is None]
+
+
+def require_installed(
+    modules: Iterable[str],
+    purpose: str,
+    extra: str,
+    error: type[KerasIdeaError] = MissingPackage,
+) -> None:
+    """As `require`, of packages that another package will import."""
+    absent = missing(modules)
+    if absent:
+        raise error(
+            f"{purpose} needs {' and '.join(absent)}, not installed here: "
+            f'pip install "keras-idea[{extra}]".'
+        )

@@ -5,13 +5,12 @@ it registers its layers. That takes seconds, which `--help` need not wait for, n
 `status`. What it needs is imported in `main`, where Ctrl-C is answered already.
 """
 
+import sys
 from collections.abc import Sequence
-
-from keras_idea_cli.beginning import begin, interrupted, refuse
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line from its very beginning; as `keras_idea.cli.main`.
+    """Runs the command line from its very beginning; as `keras_idea.lm.cli.main`.
 
     Raises:
         SystemExit: after `--help` and `status`, and for arguments that do not exist.
@@ -22,18 +21,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with interrupt.answered():
             return _carry_out(arguments)
     except KeyboardInterrupt:
-        return interrupted()
+        print("keras-idea: interrupted.", file=sys.stderr)
+        return 130
 
 
 def _carry_out(arguments: Sequence[str] | None) -> int:
     from keras_idea_cli import interrupt
+    from keras_idea_cli.arguments import make_parser
+    from keras_idea_cli.quiet import quieten_tensorflow
 
-    begin(arguments)
+    options = make_parser().parse_args(arguments)
+    if options.command == "status":
+        from keras_idea_cli.status import status
+
+        raise SystemExit(status(options.run))
+    quieten_tensorflow()
     try:
         import keras_idea  # noqa: F401
     except ImportError as error:  # it says which backends there are
-        return refuse(error)
-    from keras_idea.cli import main
+        print(f"keras-idea: {error}", file=sys.stderr)
+        return 2
+    from keras_idea.lm.cli import main
 
     try:
         return main(arguments)

@@ -1,10 +1,9 @@
 """The arguments of the command line."""
 
 import argparse
+import difflib
 import re
 from typing import Any, NoReturn, TypeAlias
-
-from keras_idea_cli.words import did_you_mean
 
 _Commands: TypeAlias = "argparse._SubParsersAction[_Parser]"
 
@@ -23,12 +22,18 @@ class _Parser(argparse.ArgumentParser):
         choice = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message)
         hint = ""
         if words:
-            hint = did_you_mean(words[1], re.findall(r"--[\w-]+", self.format_help()))
+            hint = _nearest(words[1], re.findall(r"--[\w-]+", self.format_help()))
         if choice:
-            hint = did_you_mean(choice[1], re.findall(r"[\w-]+", choice[2]))
+            hint = _nearest(choice[1], re.findall(r"[\w-]+", choice[2]))
             if choice[1] == "resume":
                 hint = " The same `keras-idea train` command resumes a run."
         super().error(f"{message}.{hint}" if hint else message)
+
+
+def _nearest(word: str, known: list[str]) -> str:
+    """As `keras_idea.validation.did_you_mean`, which lies behind Keras's import."""
+    near = difflib.get_close_matches(word, known, n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def make_parser() -> argparse.ArgumentParser:

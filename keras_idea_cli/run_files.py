@@ -223,8 +223,8 @@ def _read_metrics(path: pathlib.Path) -> dict[str, Logged]:
                 validation, perplexity = last.validation, last.perplexity
                 if bits := line["validation"]:
                     validation = step, float(bits)
-                    told = line.get("validation_perplexity_per_token")
-                    perplexity = float(told) if told else None
+                    text = line.get("validation_perplexity_per_token")
+                    perplexity = float(text) if text else None
                 if math.isfinite(loss):
                     kv_groups = int(heads) if heads else None
                     found[name] = Logged(

@@ -19,7 +19,6 @@ from keras_idea_cli.run_files import (
     read_trainings,
     run_folder_of,
 )
-from keras_idea_cli.words import plural
 
 _UNITS = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
 
@@ -111,7 +110,7 @@ def _figures(training: Training) -> list[tuple[str, str]]:
     if logged is None:
         return []
     lines = [
-        ("FFN width", f"{plural(logged.width, 'neuron')} at step {logged.step:,}"),
+        ("FFN width", f"{logged.width:,} neurons at step {logged.step:,}"),
         *_heads(logged),
         ("Loss", f"{logged.loss:.4f} bits per byte at step {logged.step:,}"),
     ]
@@ -155,7 +154,8 @@ def _when(then: float) -> str:
         ((name, unit) for name, unit in _UNITS if seconds >= unit), _UNITS[-1]
     )
     clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(then))
-    return f"{plural(seconds // unit, name)} ago ({clock})"
+    count = seconds // unit
+    return f"{count:,} {name}{'s' * (count != 1)} ago ({clock})"
 
 
 def _command(

@@ -38,7 +38,7 @@ except ImportError as error:
 else:
     raise AssertionError("tensorboardX is installed here")
 # What only the command line needs: one line, no traceback, and nothing is begun.
-command = [sys.executable, "-m", "keras_idea"]
+command = [sys.executable, "-m", "keras_idea_cli"]
 for arguments in (["train"], ["report", "runs/demo"]):
     failed = subprocess.run([*command, *arguments], capture_output=True, text=True)
     (line,) = failed.stderr.splitlines()

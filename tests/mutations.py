@@ -29,7 +29,7 @@ class Mutation(NamedTuple):
     backend: str = "torch"
 
 
-_PRUNER, _CHECKPOINT = "step/pruner.py", "checkpoints/checkpoint.py"
+_PRUNER, _CHECKPOINT = "step/pruner.py", "callbacks/checkpoint/checkpoint.py"
 _RENEWAL, _MASKS = "step/scores_and_masks.py", "functional/masks.py"
 MUTATIONS = (
     # Faults that were there once, or were looked for.
@@ -59,7 +59,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a resumed run repeats a batch",
-        "data/tokens/batches.py",
+        "lm/data/tokens/batches.py",
         'check_int("start_step", start_step, minimum=0) :',
         'max(check_int("start_step", start_step, minimum=0) - 1, 0) :',
         "pure",
@@ -73,7 +73,7 @@ MUTATIONS = (
     ),
     Mutation(
         "the width of the last step is an earlier one",
-        "schedules/width.py",
+        "functional/width.py",
         "if elapsed < prune_steps:",
         "if elapsed <= prune_steps:",
         "laws",
@@ -94,7 +94,7 @@ MUTATIONS = (
     ),
     Mutation(
         "checkpoints are kept by their step",
-        "checkpoints/files.py",
+        "callbacks/checkpoint/files.py",
         "return sorted(found)",
         "return sorted(found, key=lambda place: (place[1], place[0]))",
         "product",
@@ -108,7 +108,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a teacher counts in the budget",
-        "targets/budget.py",
+        "finding/budget.py",
         "    weights = set(map(id, student_of(model).weights))\n"
         "    plain = plain_variables(student_of(model))\n",
         "    weights = set(map(id, model.weights))\n"
@@ -176,7 +176,7 @@ MUTATIONS = (
     ),
     Mutation(
         "the optimizer forgets a narrowed variable",
-        "surgery/narrow_variable.py",
+        "surgery/narrow_in_place.py",
         "            rename_key(part, key, variable_key(part, variable))",
         "            pass",
         "laws",
@@ -184,7 +184,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a damaged checkpoint is taken",
-        "checkpoints/files.py",
+        "callbacks/checkpoint/files.py",
         "                verified_manifest(self.folder / name)\n",
         "",
         "product",
@@ -198,14 +198,14 @@ MUTATIONS = (
     ),
     Mutation(
         "every process reads the first one's share",
-        "data/tokens/batches.py",
+        "lm/data/tokens/batches.py",
         "parts[self.shard_index :: self.shard_count]",
         "parts[0 :: self.shard_count]",
         "pure",
     ),
     Mutation(
         "windows leave a token out",
-        "data/tokens/packing.py",
+        "lm/data/tokens/batches.py",
         "start = int(index) * self.length\n",
         "start = int(index) * (self.length + 1)\n",
         "pure",

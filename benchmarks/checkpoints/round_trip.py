@@ -66,7 +66,10 @@ def main() -> None:
 
 def exported(folder: pathlib.Path, dtypes: list[str]) -> dict[str, int]:
     """Exports the preset by the command line; bytes of each file."""
-    preset, export = folder / "preset", [sys.executable, "-m", "keras_idea", "export"]
+    preset, export = (
+        folder / "preset",
+        [sys.executable, "-m", "keras_idea_cli", "export"],
+    )
     run(*export, preset, "--hf", folder / "hf")
     for dtype in dtypes:
         gguf = folder / f"{dtype}.gguf"

@@ -16,8 +16,8 @@ import time
 import keras
 
 from benchmarks import record
-from keras_idea.runs.judge.evaluate import judge_tasks
-from keras_idea.runs.judge.judged import load_judged
+from keras_idea.lm.runs.judge.evaluate import judge_tasks
+from keras_idea.lm.runs.judge.judged import load_judged
 
 RESULTS = record.REPOSITORY / "benchmarks" / "results" / "checkpoints" / "tasks"
 TASKS = ("arc_challenge", "hellaswag")

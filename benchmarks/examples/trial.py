@@ -165,7 +165,7 @@ class Trial:
 
 def count_dense(model: Any) -> int:
     """How many Dense layers a model has."""
-    from keras_idea.keras_private.layer_walk import walk
+    from keras_idea.keras_private.layers import walk
 
     return sum(isinstance(layer, keras.layers.Dense) for layer in walk(model))
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from benchmarks.pages.words import span, table
 from benchmarks.peers.registry import PEERS
 from benchmarks.record import REPOSITORY
+from keras_idea.functional.milestones import compaction_widths
 from keras_idea.schedules import CubicWidth
-from keras_idea.schedules.narrowing_steps import compaction_widths
 
 RESULTS = REPOSITORY / "benchmarks" / "results"
 BACKENDS = {"torch": "eager PyTorch", "jax": "JAX", "tensorflow": "TensorFlow"}

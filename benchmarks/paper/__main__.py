@@ -6,7 +6,7 @@ import sys
 from benchmarks.paper.grid import bench_paper
 from benchmarks.paper.scale import SCALES
 from benchmarks.paper.text import find_text
-from keras_idea.cli import carry_out
+from keras_idea.lm.cli import carry_out
 from keras_idea.validation import check_choice
 
 _DESCRIPTION = (

@@ -9,7 +9,7 @@ from keras.distillation import Distiller, LogitsDistillation
 
 import keras_idea as ki
 from benchmarks.paper.methods import METHODS
-from keras_idea.layers.neuron_state import Scoring
+from keras_idea.groups.state import Scoring
 from keras_idea.models import decoder
 from keras_idea.step.pruner import NeuronPruner
 from keras_idea.step.track import only_scored

@@ -5,7 +5,7 @@ import types
 
 from benchmarks.paper.methods import METHODS
 from keras_idea.errors import ArgumentError
-from keras_idea.schedules.narrowing_steps import COMPACT
+from keras_idea.functional.milestones import COMPACT
 from keras_idea.validation import check_choice, check_int, check_number
 
 SCRATCH, NAIVE, INTEGRATED = "scratch", "naive", "integrated"

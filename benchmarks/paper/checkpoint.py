@@ -7,8 +7,12 @@ import pathlib
 import keras
 import numpy as np
 
-from keras_idea.checkpoints.files import CheckpointFiles
-from keras_idea.checkpoints.model_state import restore_state, state_arrays, state_facts
+from keras_idea.callbacks.checkpoint.files import CheckpointFiles
+from keras_idea.callbacks.checkpoint.model_state import (
+    restore_state,
+    state_arrays,
+    state_facts,
+)
 from keras_idea.errors import ArgumentError
 from keras_idea.surgery import find_ffns
 

@@ -7,8 +7,8 @@ from keras_idea.functional.counts import (
     token_multiply_adds,
     train_flops,
 )
+from keras_idea.functional.milestones import compaction_widths
 from keras_idea.schedules import CubicWidth
-from keras_idea.schedules.narrowing_steps import compaction_widths
 
 
 def multiply_adds(scale, width) -> int:

@@ -6,8 +6,8 @@ import numpy as np
 
 from benchmarks.intervals import estimate
 from benchmarks.paper.paper_table import SeededRow, paired_difference
-from keras_idea.report.picture import smooth
-from keras_idea.report.style import COLORS, INK, MUTED, dress, figure
+from keras_idea.lm.report.picture import smooth
+from keras_idea.plot import COLORS, INK, MUTED, dress, figure
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable
 
 from benchmarks.intervals import Estimate, estimate, plus_minus
-from keras_idea.report.table import markdown_table
+from keras_idea.lm.report.table import markdown_table
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,7 +5,7 @@ import dataclasses
 from keras.optimizers.schedules import LearningRateSchedule
 
 from keras_idea.schedules import CosineDecay, StagedSchedule, WarmupStableDecay
-from keras_idea.schedules.annealed import AnnealedCosine
+from keras_idea.schedules.learning_rate import AnnealedCosine
 
 #: shape: the schedule's class.
 SHAPES = {

@@ -22,7 +22,7 @@ from benchmarks.paper.rewarm_figure import draw
 from benchmarks.paper.scale import SCALES, Scale
 from benchmarks.paper.study import TEXT_NOTE, seeds_of, study_parser, text_of
 from keras_idea.files import write_atomically
-from keras_idea.report.table import markdown_table
+from keras_idea.lm.report.table import markdown_table
 
 #: As `optimizer.rewarm` does it.
 AT_ONCE = "to 100 %, pruned at once"

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from keras_idea.report.style import COLORS, INK, MUTED, dress, figure
+from keras_idea.plot import COLORS, INK, MUTED, dress, figure
 
 
 def draw(path, study, found, ways) -> None:

@@ -16,9 +16,8 @@ from benchmarks.paper.build import (
 from benchmarks.paper.checkpoint import Checkpoint, take_checkpoint
 from benchmarks.paper.flops import calibration_flops, forward_flops
 from benchmarks.paper.initial import initialise
-from keras_idea.functional.counts import train_flops
-from keras_idea.functional.logged_mean import mean_between
-from keras_idea.monitor.work_count import WorkCount
+from keras_idea.finding.work_count import WorkCount
+from keras_idea.functional.counts import mean_between, train_flops
 from keras_idea.surgery import find_ffns
 
 #: The columns of a loss curve, one list each.

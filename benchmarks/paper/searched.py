@@ -16,7 +16,7 @@ from benchmarks.paper.rewarm import bits
 from benchmarks.paper.scale import Scale
 from benchmarks.paper.study import seeds_of, study_parser, text_of
 from keras_idea.files import write_atomically
-from keras_idea.report.table import markdown_table
+from keras_idea.lm.report.table import markdown_table
 
 SEARCH_SEED = 100
 

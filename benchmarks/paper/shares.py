@@ -21,7 +21,7 @@ from benchmarks.paper.rewarm import bits
 from benchmarks.paper.scale import SCALES, Scale
 from benchmarks.paper.study import TEXT_NOTE, seeds_of, study_parser, text_of
 from keras_idea.files import write_atomically
-from keras_idea.report.table import markdown_table
+from keras_idea.lm.report.table import markdown_table
 
 #: The paper's share of the steps, which the others are compared with.
 USUAL = 0.5

@@ -14,7 +14,7 @@ MODULES = {
     "keras_idea.functional": "The algorithm as functions",
     "keras_idea.models": "Models",
     "keras_idea.data": "Data",
-    "keras_idea.distribution": "Devices",
+    "keras_idea.lm.distribution": "Devices",
     "keras_idea.evaluation": "Evaluation",
     "keras_idea.export": "Export",
 }

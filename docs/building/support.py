@@ -4,7 +4,7 @@ import json
 import pathlib
 
 from docs.building.collected import collect
-from keras_idea.report.table import markdown_table
+from keras_idea.lm.report.table import markdown_table
 
 ROOT = pathlib.Path(__file__).parents[2]
 BACKENDS = ("jax", "tensorflow", "torch")

@@ -8,10 +8,10 @@ import pathlib
 import re
 import tomllib
 
-from keras_idea.runs.config import RunConfig
+from keras_idea.lm.runs.config import RunConfig
 
 ROOT = pathlib.Path(__file__).parents[2]
-DEMO = ROOT / "keras_idea" / "runs" / "demo.toml"
+DEMO = ROOT / "keras_idea" / "lm" / "runs" / "demo.toml"
 PAGE = ROOT / "docs" / "toml_keys.md"
 _KEY = re.compile(r"(?:# )?(\w+) = (?:[^#\"]|\"[^\"]*\")*(?:#\s*(.*))?")
 _MORE = re.compile(r"\s+#\s*(.*)")
@@ -21,7 +21,7 @@ _HEAD = """# Keys of a run's TOML file
 
 `keras-idea train FILE.toml` reads these keys. You can leave out any key;
 a key without a default then has no effect. `keras-idea plan FILE.toml` checks a file
-without training. To begin, copy [demo.toml](../keras_idea/runs/demo.toml).
+without training. To begin, copy [demo.toml](../keras_idea/lm/runs/demo.toml).
 """
 
 

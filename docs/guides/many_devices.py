@@ -28,7 +28,7 @@ import keras
 import numpy as np
 
 import keras_idea as ki
-from keras_idea.distribution import distribution_of, kernel_layouts
+from keras_idea.lm.distribution import distribution_of, kernel_layouts
 from keras_idea.models import DecoderConfig, decoder
 
 print(jax.devices())

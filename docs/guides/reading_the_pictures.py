@@ -23,7 +23,7 @@ os.environ.setdefault("KERAS_BACKEND", "jax")
 
 import pathlib
 
-from keras_idea.cli import main
+from keras_idea.lm.cli import main
 
 SMALL_RUN = """[model]
 model_dim = 32

@@ -28,7 +28,7 @@ import keras_hub
 import numpy as np
 
 import keras_idea as ki
-from keras_idea.hub.make_tokenizer import make_tokenizer
+from keras_idea.lm.data.text.make_tokenizer import make_tokenizer
 
 keras.utils.set_random_seed(0)
 LENGTH, BATCH = 32, 16

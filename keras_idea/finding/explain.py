@@ -4,11 +4,12 @@ import dataclasses
 
 import keras
 
-from keras_idea.finding.find import Kind, find_groups, why_not_ours
+from keras_idea.finding.find import find_groups, why_not_ours
 from keras_idea.finding.find_dense import dense_groups
 from keras_idea.finding.find_heads import find_heads
 from keras_idea.groups.follow import is_dense
-from keras_idea.keras_private.layer_walk import student_of, walk
+from keras_idea.groups.kinds import KINDS, KV_GROUPS, NEURONS, KindName
+from keras_idea.keras_private.layers import student_of, walk
 from keras_idea.layers.plain_ffns import PlainFFN
 from keras_idea.validation import plural
 
@@ -22,9 +23,9 @@ class Explanation:
     """What can be pruned in a model, and why the rest cannot.
 
     Attributes:
-        taken: dict. Maps the name of an FFN to its number of neurons.
-        heads: dict. Maps the name of an attention layer to its number of key/value
-            heads. They are pruned if you name "kv_groups".
+        groups: dict. Maps each kind ("neurons", "kv_groups") to a dict, which maps the
+            name of an FFN or attention layer to its number of units. Key/value heads
+            are pruned if you name "kv_groups".
         left_out: dict. Maps the path of a layer to a reason. For a Dense or EinsumDense
             layer: why its outputs are not neurons that can be pruned. For an attention
             layer: why its heads cannot be pruned.
@@ -33,18 +34,30 @@ class Explanation:
         nothing: str. What to say if there is none of these.
     """
 
-    taken: dict[str, int]
-    heads: dict[str, int]
+    groups: dict[KindName, dict[str, int]]
     left_out: dict[str, str]
     readers: dict[str, str] = dataclasses.field(default_factory=dict)
     nothing: str = ""
 
+    @property
+    def taken(self) -> dict[str, int]:
+        """Dict. Maps the name of an FFN to its number of neurons."""
+        return self.groups.get(NEURONS, {})
+
+    @property
+    def heads(self) -> dict[str, int]:
+        """Dict. Maps the name of an attention layer to its key/value heads."""
+        return self.groups.get(KV_GROUPS, {})
+
     def __str__(self) -> str:
         """A table: one line per FFN, attention layer, and layer that is left out."""
-        if not (self.taken or self.heads or self.left_out):
+        rows = [
+            (name, plural(count, KINDS[kind].unit))
+            for kind, counts in self.groups.items()
+            for name, count in counts.items()
+        ]
+        if not (rows or self.left_out):
             return self.nothing
-        rows = [(name, plural(n, "neuron")) for name, n in self.taken.items()]
-        rows += [(name, plural(n, "key/value head")) for name, n in self.heads.items()]
         for path, why in self.left_out.items():
             reads = self.readers.get(path)
             but = f"reads the neurons of {reads}; its own outputs: " if reads else ""
@@ -83,7 +96,7 @@ def explain(model: keras.layers.Layer) -> Explanation:
             layers = group.weights.makers
             readers |= {layer.path: group.name for layer in group.weights.readers}
         taken |= {layer.path for layer in layers}
-    numbers: dict[Kind, dict[str, int]] = {"neurons": {}, "kv_groups": {}}
+    numbers: dict[KindName, dict[str, int]] = {kind: {} for kind in KINDS}
     for group in groups:
         numbers[group.kind][group.name] = group.hidden_dim
     attention = find_heads(model).left_out
@@ -93,27 +106,27 @@ def explain(model: keras.layers.Layer) -> Explanation:
         if path not in taken and path.rpartition("/")[0] not in attention
     }
     return Explanation(
-        numbers["neurons"],
-        numbers["kv_groups"],
+        numbers,
         {**left_out, **attention},
         {path: name for path, name in readers.items() if path in left_out},
         _nothing_in(model),
     )
 
 
-def why_nothing(model: keras.layers.Layer, kind: Kind) -> str:
+def why_nothing(model: keras.layers.Layer, kind: KindName) -> str:
     """What to say of a model in which nothing of a kind can be pruned: why."""
-    layers, nothing, left_out = "Dense layers", _nothing_in(model), {}
-    if kind == "neurons":
-        left_out = _left_out(model)
-    else:
-        layers, nothing = "attention layers", "It holds none that is known."
+    nothing, left_out = "It holds none that is known.", {}
+    if kind == NEURONS:
+        nothing, left_out = _nothing_in(model), _left_out(model)
+    elif kind == KV_GROUPS:
         left_out = find_heads(model).left_out
     if not left_out:
         return f"{nothing} See `keras_idea.explain(model)`."
-    told = "; ".join(f"{path}: {why}" for path, why in list(left_out.items())[:3])
+    reasons = "; ".join(f"{path}: {why}" for path, why in list(left_out.items())[:3])
     more = f"; and {len(left_out) - 3} more" if len(left_out) > 3 else ""
-    return f"Its {layers}: {told}{more}. See `keras_idea.explain(model)`."
+    return (
+        f"Its {KINDS[kind].layers}: {reasons}{more}. See `keras_idea.explain(model)`."
+    )
 
 
 def _nothing_in(model: keras.layers.Layer) -> str:

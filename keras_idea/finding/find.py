@@ -1,8 +1,8 @@
 """What can be pruned in a model, behind one kind of handle."""
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import keras
 import numpy as np
@@ -10,25 +10,20 @@ import numpy as np
 from keras_idea.finding.find_dense import dense_groups
 from keras_idea.finding.find_heads import find_heads
 from keras_idea.functional.by_numbers import why_not_each_number
+from keras_idea.groups.cut import Cut, used_neurons
 from keras_idea.groups.dense import DenseGroup
+from keras_idea.groups.kinds import KINDS, KV_GROUPS, NEURONS, Group, KindName
 from keras_idea.groups.on_each import name_of
-from keras_idea.groups.probed_layers import end_measuring, is_measured, measure
-from keras_idea.groups.states import held_state, state_of
+from keras_idea.groups.state import NeuronState, held_state, indices_of, state_of
 from keras_idea.hub.families import is_backbone
 from keras_idea.hub.ffn import known_ffns
-from keras_idea.keras_private.layer_walk import walk
-from keras_idea.layers.cut import Cut, used_neurons
-from keras_idea.layers.neuron_state import NeuronState, indices_of
+from keras_idea.keras_private.layers import walk
+from keras_idea.layers.own_group import OwnGroup
 from keras_idea.layers.plain_ffns import PlainFFN
+from keras_idea.layers.probed import end_measuring, is_measured, measure
 from keras_idea.layers.prunable import Prunable
 from keras_idea.typing import Tensor
 from keras_idea.validation import check_choice
-
-#: What is pruned: neurons of FFNs; key/value heads, each with its query heads.
-Kind = Literal["neurons", "kv_groups"]
-KINDS: tuple[Kind, ...] = ("neurons", "kv_groups")
-#: What the units of a kind are called.
-UNITS: dict[Kind, str] = {"neurons": "neurons", "kv_groups": "key/value heads"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,25 +40,30 @@ class FFN:
         layer: keras.layers.Layer. The layer that identifies it: an FFN of this package,
             the first of its Dense layers, the layer that holds the matrices of experts,
             or the attention layer.
-        weights: object. What holds its kernels: that layer, a `DenseGroup`, an
-            `ExpertGroup` or an `AttentionGroup`. One `FFN` holds all experts of a
-            mixture, each with the same number of active neurons. Its shapes have
-            `experts, hidden_dim` in place of `hidden_dim`.
+        weights: `keras_idea.groups.kinds.Group`. Where its units are in the weights.
+            One `FFN` holds all experts of a mixture, each with the same number of
+            active neurons. Its shapes have `experts, hidden_dim` in place of
+            `hidden_dim`.
     """
 
     name: str
     layer: keras.layers.Layer
-    weights: Any
+    weights: Group
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> KindName:
         """str, "neurons" or "kv_groups"."""
-        return getattr(self.weights, "kind", "neurons")
+        return self.weights.kind
 
     @property
-    def layers(self) -> list[keras.layers.Layer]:
+    def units(self) -> str:
+        """str, what several of its units are called: "neurons"."""
+        return KINDS[self.kind].units
+
+    @property
+    def layers(self) -> Sequence[keras.layers.Layer]:
         """List of the layers that hold the weights of the neurons."""
-        return getattr(self.weights, "layers", [self.layer])
+        return self.weights.layers
 
     @property
     def state(self) -> NeuronState:
@@ -147,12 +147,12 @@ class FFN:
     def mask(self) -> keras.Variable:
         """Variable `(hidden_dim,)`, float32 in {0, 1}: 1 for an active neuron.
 
-        If its layers do not mask themselves: at rest, 1 if it has a weight other than
-        zero.
+        If its layers do not mask themselves: while nobody prunes, 1 if it has a weight
+        other than zero.
         """
         state = self.state
-        if state.live is None and not self.masks_itself:
-            state.see(used_neurons(self._own_cuts()))
+        if state.active_track is None and not self.masks_itself:
+            state.set_mask_from_weights(used_neurons(self._own_cuts()))
         return state.mask
 
     @property
@@ -166,7 +166,7 @@ class FFN:
 
     def kept_neurons(self) -> np.ndarray:
         """Indices of the active neurons, ascending: `NeuronState.kept_neurons`."""
-        if self.held_state is None:  # whoever only looks makes none
+        if self.held_state is None:  # looking makes none
             return indices_of(used_neurons(self._own_cuts()), self.name)
         return indices_of(self.mask, self.name)
 
@@ -187,11 +187,11 @@ class FFN:
 
         Also in what stays as it is if they are pruned: moving means, frozen biases.
         """
-        return getattr(self.weights, "held_cuts", self.weights.cuts)()
+        return self.weights.held_cuts()
 
     def _own_cuts(self) -> list[Cut]:
         """Where its neurons are in the weights whose zeros say that one is pruned."""
-        return _not_frozen(getattr(self.weights, "own_cuts", self.weights.cuts)())
+        return _not_frozen(self.weights.own_cuts())
 
     def cuts_with_gradients(self) -> list[Cut]:
         """The cuts in which neurons of zeros may have gradients other than zero.
@@ -209,14 +209,12 @@ class FFN:
             return False
         if len(self.cuts()) < len(self.weights.cuts()):  # a frozen bias is added
             return False
-        if isinstance(self.layer, (Prunable, PlainFFN)):
-            return len(self.layer.matrices) > 2 or _quiet(self.layer.activation)
-        return self.weights.quiet
+        return self.weights.preserves_zero
 
     @property
     def shows_hidden(self) -> bool:
         """bool, whether a method can read its hidden activations."""
-        return self.masks_itself or self._reader is not None
+        return self.masks_itself or self.weights.probed is not None
 
     def set_probe(self, probe: Any) -> list[keras.Variable]:
         """Puts a probe in the way of the hidden activations; None removes it.
@@ -224,7 +222,7 @@ class FFN:
         Returns:
             list of the removed variables, which the optimizer must forget.
         """
-        reader = None if self.masks_itself else self._reader
+        reader = self.weights.probed
         if reader is not None and is_measured(reader):
             end_measuring(reader)
         given_up = self.state.set_probe(probe)
@@ -232,17 +230,10 @@ class FFN:
             measure(reader, self.state)
         return given_up
 
-    @property
-    def _reader(self) -> keras.layers.Layer | None:
-        """The one layer that is called on the hidden activations, or makes them."""
-        if isinstance(self.weights, DenseGroup):
-            readers = self.weights.readers
-            called = self.weights.calls_readers and len(readers) == 1
-            return readers[0] if called else None
-        return self.layer if isinstance(self.layer, PlainFFN) else None
 
-
-def find_groups(model: keras.layers.Layer, kinds: Sequence[Kind] = KINDS) -> list[FFN]:
+def find_groups(
+    model: keras.layers.Layer, kinds: Sequence[KindName] | None = None
+) -> list[FFN]:
     """Finds everything in a model that can be pruned: neurons and heads.
 
     Args:
@@ -251,7 +242,7 @@ def find_groups(model: keras.layers.Layer, kinds: Sequence[Kind] = KINDS) -> lis
             heads, each with the query heads that read it. These are heads of Keras's
             `MultiHeadAttention` and `GroupQueryAttention`, of this package's decoder,
             and of KerasHub's models whose config holds the width of a head. Defaults to
-            both.
+            None: both.
 
     Returns:
         list of handles, each of one `kind`: first those of FFNs, then those of
@@ -268,13 +259,10 @@ def find_groups(model: keras.layers.Layer, kinds: Sequence[Kind] = KINDS) -> lis
     kv_groups block_0/attention 2
     kv_groups block_1/attention 2
     """
-    for kind in kinds:
-        check_choice("kinds", kind, KINDS)
-    found = find_ffns(model) if "neurons" in kinds else []
-    if "kv_groups" in kinds:
-        for group in find_heads(model).groups:
-            found.append(FFN(group.owner.path, group.owner, group))
-    return found
+    for kind in kinds or ():
+        check_choice("kinds", kind, tuple(KINDS))
+    wanted = [kind for kind in KINDS if kinds is None or kind in kinds]
+    return [group for kind in wanted for group in FINDERS[kind](model)]
 
 
 def find_ffns(model: keras.layers.Layer) -> list[FFN]:
@@ -307,7 +295,8 @@ def find_ffns(model: keras.layers.Layer) -> list[FFN]:
     for layer in layers:
         if isinstance(layer, (Prunable, PlainFFN)):
             if why_not_ours(layer) is None:
-                held[id(layer)] = (layer, layer, layer.path or layer.name)
+                name = layer.path or layer.name
+                held[id(layer)] = (layer, OwnGroup(layer), name)
         elif is_backbone(layer):
             for ffn in known_ffns(layer):
                 if not ffn.traceable:
@@ -342,10 +331,6 @@ def _not_frozen(cuts: Sequence[Cut]) -> list[Cut]:
     return [cut for cut in cuts if cut.variable.trainable or not cut.is_bias]
 
 
-def _quiet(activation: Any) -> bool:
-    return float(keras.ops.convert_to_numpy(activation(keras.ops.zeros((1,))))[0]) == 0
-
-
 def _names(groups: list[DenseGroup]) -> list[str]:
     """The path of what holds a group's layers, where that holds no other's."""
     holders = [group.layers[0].path.rpartition("/")[0] for group in groups]
@@ -353,3 +338,15 @@ def _names(groups: list[DenseGroup]) -> list[str]:
         holder if holder and holders.count(holder) == 1 else group.layers[0].path
         for holder, group in zip(holders, groups, strict=True)
     ]
+
+
+def _heads(model: keras.layers.Layer) -> list[FFN]:
+    groups = find_heads(model).groups
+    return [FFN(group.owner.path, group.owner, group) for group in groups]
+
+
+#: Kind -> the function that finds its groups in a model, in the model's own order.
+FINDERS: dict[KindName, Callable[[keras.layers.Layer], list[FFN]]] = {
+    NEURONS: find_ffns,
+    KV_GROUPS: _heads,
+}

@@ -10,8 +10,7 @@ from keras_idea.groups.follow import is_dense
 from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.hub.ffn import known_ffns
 from keras_idea.keras_private.around import layers_around
-from keras_idea.keras_private.layer_walk import walk
-from keras_idea.keras_private.layers import stored_kernel
+from keras_idea.keras_private.layers import stored_kernel, walk
 
 # What was found in a model, and of which kernels it was.
 _FOUND: weakref.WeakKeyDictionary[keras.layers.Layer, tuple[list, Found]] = (

@@ -9,11 +9,9 @@ from keras_idea.groups.attention import AttentionGroup, HeadArguments
 from keras_idea.groups.dense import Found
 from keras_idea.groups.dense_reasons import why_not_plain
 from keras_idea.hub.as_mistral import LLAMAS
-from keras_idea.hub.families import is_backbone
-from keras_idea.hub.head_arguments import HEAD_ARGUMENTS, STACKED_HEAD_ARGUMENTS
+from keras_idea.hub.families import HEAD_ARGUMENTS, STACKED_HEAD_ARGUMENTS, is_backbone
 from keras_idea.keras_private.attention import numbers_of_heads, projections_of
-from keras_idea.keras_private.layer_walk import student_of, sublayers, walk
-from keras_idea.keras_private.layers import stored_kernel
+from keras_idea.keras_private.layers import stored_kernel, student_of, sublayers, walk
 from keras_idea.models.attention import CausalSelfAttention
 
 #: Attention layers that are found wherever they are; KerasHub's by their backbone.
@@ -99,8 +97,11 @@ def _of_backbone(
             first = next(iter(reasons.values()))
             left_out |= {layer.path: reasons.get(layer.path, first) for layer in layers}
         else:
-            told = HeadArguments(backbone, *arguments)
-            groups += [_group(layer, holders[id(layer)], told) for layer in layers]
+            arguments_of_heads = HeadArguments(backbone, *arguments)
+            groups += [
+                _group(layer, holders[id(layer)], arguments_of_heads)
+                for layer in layers
+            ]
     return groups, left_out
 
 

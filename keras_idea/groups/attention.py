@@ -10,9 +10,10 @@ from collections.abc import Sequence
 
 import keras
 
+from keras_idea.groups.cut import Cut
+from keras_idea.groups.kinds import KV_GROUPS
 from keras_idea.keras_private.attention import set_numbers_of_heads
 from keras_idea.keras_private.layers import renew_head_shapes, stored_kernel
-from keras_idea.layers.cut import Cut
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,8 +51,19 @@ class AttentionGroup:
     sinks: keras.Variable | None = None
     holders: Sequence[keras.layers.Layer] = ()
     arguments: HeadArguments | None = None
-    kind = "kv_groups"
-    quiet = True  # a head that nobody reads has no gradient
+    kind = KV_GROUPS
+    preserves_zero = True  # a head that nobody reads has no gradient
+    probed = None  # a head has several activations
+
+    @property
+    def readers(self) -> list[keras.layers.Layer]:
+        """List of the one layer."""
+        return [self.reader]
+
+    @property
+    def reader_bias(self) -> keras.Variable | None:
+        """The bias of the reader, or None."""
+        return self.reader.bias
 
     @property
     def layers(self) -> list[keras.layers.Layer]:
@@ -82,6 +94,8 @@ class AttentionGroup:
             cuts.append(Cut(self.sinks, 0, size=self.query_heads, is_bias=True))
         return cuts
 
+    own_cuts = held_cuts = cuts
+
     def _size(self, layer: keras.layers.Layer) -> int:
         shared = layer in self.makers[1:3]  # keys and values
         return self.width * (1 if shared else self.query_heads)
@@ -99,11 +113,13 @@ class AttentionGroup:
             counts = hidden_dim * self.query_heads, hidden_dim
             set_numbers_of_heads(layer, *counts, self.head_dim)
         if self.arguments is not None:
-            told = self.arguments
-            setattr(told.backbone, told.query_heads, hidden_dim * self.query_heads)
-            setattr(told.backbone, told.key_value_heads, hidden_dim)
-            if getattr(told.backbone, told.head_dim) is None:
-                setattr(told.backbone, told.head_dim, self.head_dim)
+            arguments = self.arguments
+            setattr(
+                arguments.backbone, arguments.query_heads, hidden_dim * self.query_heads
+            )
+            setattr(arguments.backbone, arguments.key_value_heads, hidden_dim)
+            if getattr(arguments.backbone, arguments.head_dim) is None:
+                setattr(arguments.backbone, arguments.head_dim, self.head_dim)
 
 
 def _head_axis(layer: keras.layers.Layer, reads: bool) -> int:

@@ -7,7 +7,7 @@ frozen, and statistics such as moving means, stay as they are until they are cut
 
 import keras
 
-from keras_idea.layers.cut import Cut
+from keras_idea.groups.cut import Cut
 
 #: The weights of a neuron, which are zeros once it is pruned. All else is statistics.
 _WEIGHTS: dict[type, tuple[str, ...]] = {

@@ -8,7 +8,12 @@ import keras
 
 from keras_idea.groups.axes import Axes
 from keras_idea.groups.between import cuts_of, weights_of
-from keras_idea.groups.dense_reasons import why_not_called, why_not_plain, why_opaque
+from keras_idea.groups.cut import Cut
+from keras_idea.groups.dense_reasons import (
+    why_not_called,
+    why_not_plain,
+    why_opaque,
+)
 from keras_idea.groups.follow import (
     OUTPUT,
     Way,
@@ -20,15 +25,17 @@ from keras_idea.groups.follow import (
     rows,
     settle,
 )
-from keras_idea.keras_private.layer_walk import is_built, student_of, walk
+from keras_idea.groups.kinds import NEURONS
 from keras_idea.keras_private.layers import (
+    is_built,
     set_input_dim,
     set_last_dim,
     set_output_dim,
     stored_kernel,
+    student_of,
+    walk,
 )
 from keras_idea.keras_private.symbolic import Call, Recording
-from keras_idea.layers.cut import Cut
 
 Group = TypeVar("Group")
 _UNBUILT = (
@@ -44,7 +51,7 @@ class DenseGroup:
     They are the columns of each of the makers, of which one whose output is multiplied
     as it is, a gate, comes after the others, and the rows of the readers.
     `calls_readers`: the readers are called, so that their input can be looked at.
-    `quiet`: what is between gives 0 for a neuron of zeros.
+    `preserves_zero`: what is between gives 0 for a neuron of zeros.
     `between`: layers on the way that have weights of each neuron, as normalizations do.
     `wrappers`: layers that call a reader on their own input.
     """
@@ -52,9 +59,21 @@ class DenseGroup:
     makers: list[keras.layers.Layer]
     readers: list[keras.layers.Layer]
     calls_readers: bool = True
-    quiet: bool = True
+    preserves_zero: bool = True
     between: Sequence[keras.layers.Layer] = ()
     wrappers: Sequence[keras.layers.Layer] = ()
+    kind = NEURONS
+
+    @property
+    def probed(self) -> keras.layers.Layer | None:
+        """The one layer that is called on the hidden activations, or None."""
+        alone = self.calls_readers and len(self.readers) == 1
+        return self.readers[0] if alone else None
+
+    @property
+    def reader_bias(self) -> keras.Variable | None:
+        """The bias of the first reader, or None."""
+        return self.readers[0].bias
 
     @property
     def layers(self) -> list[keras.layers.Layer]:
@@ -194,7 +213,7 @@ def _found(
                 makers,
                 readers,
                 calls_readers=not wrappers,
-                quiet=way.on_each.is_zero(
+                preserves_zero=way.on_each.is_zero(
                     tensor for key, tensor in tensors.items() if key in ours
                 ),
                 between=[layer for layer in others if neurons(layer) in ours],

@@ -4,7 +4,7 @@ import operator
 
 import keras
 
-from keras_idea.keras_private.layer_walk import walk
+from keras_idea.keras_private.layers import walk
 from keras_idea.keras_private.symbolic import Recording
 from keras_idea.validation import what_was_raised
 

@@ -2,10 +2,12 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import ClassVar
 
 import keras
 
-from keras_idea.layers.cut import Cut, Packing
+from keras_idea.groups.cut import Cut, Packing
+from keras_idea.groups.kinds import NEURONS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +22,11 @@ class ExpertGroup:
     owner: keras.layers.Layer
     names: Sequence[str]
     packing: Packing = ""
-    quiet = True  # whatever the gate, a neuron of zeros is 0
+    kind = NEURONS
+    preserves_zero = True  # whatever the gate, a neuron of zeros is 0
+    makers: ClassVar[Sequence[keras.layers.Layer]] = ()
+    readers: ClassVar[Sequence[keras.layers.Layer]] = ()
+    probed = reader_bias = None
 
     @property
     def layers(self) -> list[keras.layers.Layer]:
@@ -46,5 +52,7 @@ class ExpertGroup:
             ),
         ]
 
+    own_cuts = held_cuts = cuts
+
     def set_hidden_dim(self, hidden_dim: int) -> None:
-        """There is nothing to tell: whoever holds the layer is told its width."""
+        """Does nothing: the layer that holds this one stores the width."""

@@ -8,8 +8,7 @@ from keras_idea.groups.axes import Axes
 from keras_idea.groups.between import has_own_weights
 from keras_idea.groups.dense_reasons import why_opaque
 from keras_idea.groups.on_each import OnEach, is_known, reads_or_makes
-from keras_idea.keras_private.layer_walk import student_of, sublayers, walk
-from keras_idea.keras_private.layers import stored_kernel
+from keras_idea.keras_private.layers import stored_kernel, student_of, sublayers, walk
 from keras_idea.keras_private.models import Functional
 from keras_idea.keras_private.symbolic import Call, Given, Recording, record
 
@@ -26,7 +25,7 @@ _HELD = (
 
 
 def follow_model(model: keras.layers.Layer) -> list[Recording]:
-    """What is called in a model, at rest and where it may differ in training."""
+    """What is called in a model, in inference and where it may differ in training."""
     holders = {
         id(holder)
         for holder in walk(model)

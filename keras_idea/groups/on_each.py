@@ -11,8 +11,7 @@ import keras
 
 from keras_idea.functional.by_numbers import PrunedNumbers, why_not_each_number
 from keras_idea.groups.between import has_own_weights, why_not_own_weights
-from keras_idea.keras_private.layer_walk import sublayers
-from keras_idea.keras_private.layers import takes_training
+from keras_idea.keras_private.layers import sublayers, takes_training
 from keras_idea.keras_private.symbolic import Call
 
 #: Operations on each number alone, or on the numbers of one place together, that make

@@ -5,9 +5,9 @@ from typing import Any
 import keras
 
 from keras_idea.errors import ArgumentError
-from keras_idea.extras import require
 from keras_idea.hub.families import is_task
 from keras_idea.hub.same_function import check_same_function
+from keras_idea.validation import require
 
 #: The backbones that it takes.
 LLAMAS = ("LlamaBackbone", "Llama3Backbone")
@@ -85,12 +85,12 @@ def _config(llama: Any) -> dict[str, Any]:
             f"backbone of one. Received: {kind}."
         )
     config = llama.get_config()
-    told = {name: config.pop(name, neutral) for name, neutral in _ROTARY.items()}
-    if told != _ROTARY:
+    rotary = {name: config.pop(name, neutral) for name, neutral in _ROTARY.items()}
+    if rotary != _ROTARY:
         raise ArgumentError(
             f"'{llama.name}' scales its rotary positions, which a Mistral's config "
-            f"cannot say. Received: {told}. Its key/value heads cannot be pruned; its "
-            "neurons and blocks can."
+            f"cannot say. Received: {rotary}. Its key/value heads cannot be pruned; "
+            "its neurons and blocks can."
         )
     names = (
         *("vocabulary_size", "num_layers", "num_query_heads", "num_key_value_heads"),

@@ -58,11 +58,11 @@ def _spec(cut: Any) -> Any:
     if cut is not None:
         bare.pre_tokenizer = cut
 
-    def plain(told: Any) -> Any:
-        if isinstance(told, list):
-            return [plain(part) for part in told]
-        if not isinstance(told, dict):
-            return told
-        return {k: plain(v) for k, v in told.items() if k != "trim_offsets"}
+    def plain(spec: Any) -> Any:
+        if isinstance(spec, list):
+            return [plain(part) for part in spec]
+        if not isinstance(spec, dict):
+            return spec
+        return {k: plain(v) for k, v in spec.items() if k != "trim_offsets"}
 
     return plain(json.loads(bare.to_str())["pre_tokenizer"])

@@ -3,13 +3,13 @@
 import dataclasses
 import types
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import keras
 
 from keras_idea.errors import ArgumentError
 from keras_idea.hub import hf_rules
-from keras_idea.hub.family import Family, FFNLayout, FromNothing, HFExport
+from keras_idea.hub.family import Family, FFNLayout, HFExport, ScratchSpec
 from keras_idea.hub.mixtures import MIXTURE_ROWS
 from keras_idea.hub.ungated import TWO_STACKS, UNGATED_ROWS
 
@@ -29,13 +29,13 @@ _ROWS = (
     Family(
         "Llama",
         ffns=_LLAMA,
-        from_nothing=FromNothing("sentencepiece", _LLAMA_TOKENS),
+        from_nothing=ScratchSpec("sentencepiece", _LLAMA_TOKENS),
         hf=HFExport(export_as="Llama3", tokenizer_as="MistralTokenizer"),
     ),
     Family(
         "Llama3",
         ffns=_LLAMA,
-        from_nothing=FromNothing(
+        from_nothing=ScratchSpec(
             "bpe",
             (
                 "<|begin_of_text|>",
@@ -50,19 +50,19 @@ _ROWS = (
     Family(
         "Mistral",
         ffns=_LLAMA,
-        from_nothing=FromNothing("sentencepiece", _LLAMA_TOKENS),
+        from_nothing=ScratchSpec("sentencepiece", _LLAMA_TOKENS),
         hf=hf_rules.PLAIN_POSITIONS,
     ),
     Family(
         "Qwen",
         ffns=_LLAMA,
-        from_nothing=FromNothing("bpe", ("<|endoftext|>",)),
+        from_nothing=ScratchSpec("bpe", ("<|endoftext|>",)),
         hf=hf_rules.PLAIN_POSITIONS,
     ),
     Family(
         "Qwen3",
         ffns=_LLAMA,
-        from_nothing=FromNothing(
+        from_nothing=ScratchSpec(
             "bpe", ("<|endoftext|>", "<|im_end|>"), needs_head_dim=True
         ),
     ),
@@ -74,13 +74,13 @@ _ROWS = (
             gate="feedforward_intermediate_dense",
             down="feedforward_output_dense",
         ),
-        from_nothing=FromNothing("sentencepiece", ("<unk>", "<s>", "<|endoftext|>")),
+        from_nothing=ScratchSpec("sentencepiece", ("<unk>", "<s>", "<|endoftext|>")),
     ),
     # Gemma and Gemma2 are one class.
     Family(
         "Gemma",
         ffns=dataclasses.replace(_GEMMA3, per_neuron=2),
-        from_nothing=FromNothing(
+        from_nothing=ScratchSpec(
             "sentencepiece",
             # KerasHub's class demands the first three, its export to Hugging Face
             # names the last two.
@@ -238,3 +238,28 @@ def _is_of_hub(layer: object, name: str) -> bool:
 
 def _from_hub(cls: type) -> bool:
     return cls.__module__.split(".")[0] == "keras_hub"
+
+
+# Those of families that say how wide a head is: where it follows from the number of
+# heads, no stock model has fewer of the same width.
+#: Arguments of a backbone: query heads, key/value heads, features of a head.
+Arguments: TypeAlias = tuple[str, str, str]
+
+_USUAL: Arguments = ("num_query_heads", "num_key_value_heads", "head_dim")
+
+HEAD_ARGUMENTS: Mapping[str, Arguments] = {
+    f"{family}Backbone": _USUAL
+    for family in "Mistral Qwen3 Qwen3Moe Gemma Gemma3 Gemma4 GptOss".split()
+}
+
+#: Of backbones with several lists of blocks: by the attribute that is the list.
+STACKED_HEAD_ARGUMENTS: Mapping[str, Mapping[str, Arguments]] = {
+    "T5GemmaBackbone": {
+        f"{side}_layers": (
+            f"{side}_num_attention_heads",
+            f"{side}_num_key_value_heads",
+            f"{side}_head_dim",
+        )
+        for side in ("encoder", "decoder")
+    }
+}

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from keras_idea.layers.cut import Packing
+from keras_idea.groups.cut import Packing
 
 #: The tokens of every vocabulary besides the special ones: all text has an id.
 NUM_BYTES = 256
@@ -53,7 +53,7 @@ class FFNLayout:
 
 
 @dataclasses.dataclass(frozen=True)
-class FromNothing:
+class ScratchSpec:
     """What must be known to make a family's model and its tokenizer.
 
     Attributes:
@@ -126,7 +126,7 @@ class Family:
         ffns: `FFNLayout`, or None if it has none that can be pruned.
         others: tuple of `FFNLayout`, of FFNs that some blocks have beside or instead.
         refused: str, why it has none; "": nobody has looked.
-        from_nothing: `FromNothing`, or None if no run can begin with it.
+        from_nothing: `ScratchSpec`, or None if no run can begin with it.
         hf: `HFExport`, or None if KerasHub has no export for it.
         onnx_wrong: dict, backend -> why Keras's ONNX file of it is wrong there.
         needs_start: bool, whether its released models were trained with the start token
@@ -137,7 +137,7 @@ class Family:
     ffns: FFNLayout | None = None
     others: tuple[FFNLayout, ...] = ()
     refused: str = ""
-    from_nothing: FromNothing | None = None
+    from_nothing: ScratchSpec | None = None
     hf: HFExport | None = None
     onnx_wrong: Mapping[str, str] = dataclasses.field(default_factory=dict)
     needs_start: bool = False

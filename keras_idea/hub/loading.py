@@ -12,7 +12,6 @@ import keras
 
 from keras_idea import processes
 from keras_idea.errors import KerasIdeaError, LoadRefused
-from keras_idea.extras import require
 from keras_idea.hub.hf.folder import (
     folder_outline,
     folder_preprocessor,
@@ -22,9 +21,10 @@ from keras_idea.hub.hf.folder import (
 from keras_idea.hub.hf.gguf import dequantized, is_gguf
 from keras_idea.hub.hf.stage import is_hf_folder
 from keras_idea.hub.hf.tokenizer import mend_tokenizer_config, restore_cut
-from keras_idea.hub.rebuild import mend_get_config
+from keras_idea.hub.rebuild import patch_get_config
 from keras_idea.hub.whole_preset import whole_preset
 from keras_idea.keras_private.variables import without_values
+from keras_idea.validation import require
 
 # How KerasHub's message begins where a preset is not found (0.32).
 _UNKNOWN = "Unknown preset identifier"
@@ -182,7 +182,7 @@ def _preset(source: str | os.PathLike, dtype: str | None) -> keras.Model:
             # Saved beside a task that had none.
             task.preprocessor = models.CausalLMPreprocessor.from_preset(preset)
     _with_own_cut(task.preprocessor, source)
-    mend_get_config(task.backbone)
+    patch_get_config(task.backbone)
     return task
 
 

@@ -12,11 +12,13 @@ from keras_idea.keras_private.variables import plain_name, without_values
 
 
 def rebuild_backbone(
-    backbone: keras.Model, told: Mapping[str, Any] | None = None
+    backbone: keras.Model, overrides: Mapping[str, Any] | None = None
 ) -> keras.Model:
-    """A backbone of the same class and config but for `told`; its values are new."""
-    mend_get_config(backbone)
-    return type(backbone).from_config(_plain({**backbone.get_config(), **(told or {})}))
+    """A backbone of the same class, its config but for `overrides`, with new values."""
+    patch_get_config(backbone)
+    return type(backbone).from_config(
+        _plain({**backbone.get_config(), **(overrides or {})})
+    )
 
 
 def check_rebuildable(backbone: keras.Model) -> None:
@@ -61,7 +63,7 @@ def rebuild_task(task: keras.Model, backbone: keras.Model) -> keras.Model:
     return type(task).from_config(config)
 
 
-def mend_get_config(backbone: keras.Model) -> None:
+def patch_get_config(backbone: keras.Model) -> None:
     """Mends, once a process, a config of KerasHub that forgets an argument.
 
     `LlamaBackbone.get_config` (0.32) leaves out `tie_word_embeddings`, so that a tied

@@ -8,7 +8,7 @@ import numpy as np
 from keras_idea.errors import ArgumentError
 from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.hub.inputs import text_inputs
-from keras_idea.keras_private.layer_walk import walk
+from keras_idea.keras_private.layers import walk
 
 # Largest relative difference between the outputs of the masked and the narrow
 # model, by the dtype they compute in. Measured: 4.5e-7 and 4e-3 / 0.6.

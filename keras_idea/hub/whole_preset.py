@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any
 
-# Their configs leave out the tie, see `rebuild.mend_get_config`.
+# Their configs leave out the tie, see `rebuild.patch_get_config`.
 _FORGETFUL = ("LlamaBackbone", "Llama3Backbone")
 _TIE = "tie_word_embeddings"
 _CONFIGS = ("config.json", "task.json")
@@ -26,8 +26,8 @@ def whole_preset(source: str | os.PathLike) -> Iterator[str]:
         copy = pathlib.Path(made)
         for entry in folder.iterdir():
             if entry.name in _CONFIGS:
-                told = _tied(json.loads(entry.read_text(encoding="utf-8")))
-                (copy / entry.name).write_text(json.dumps(told), encoding="utf-8")
+                config = _tied(json.loads(entry.read_text(encoding="utf-8")))
+                (copy / entry.name).write_text(json.dumps(config), encoding="utf-8")
             else:
                 os.symlink(entry.resolve(), copy / entry.name)
         yield made
@@ -36,8 +36,8 @@ def whole_preset(source: str | os.PathLike) -> Iterator[str]:
 def _is_tied_and_says_nothing(folder: pathlib.Path) -> bool:
     """Whether a Llama's weights have one matrix of tokens, and its config no tie."""
     try:
-        told = json.loads((folder / _CONFIGS[0]).read_text(encoding="utf-8"))
-        if told["class_name"] not in _FORGETFUL or _TIE in told["config"]:
+        config = json.loads((folder / _CONFIGS[0]).read_text(encoding="utf-8"))
+        if config["class_name"] not in _FORGETFUL or _TIE in config["config"]:
             return False
         import h5py
 
@@ -47,11 +47,11 @@ def _is_tied_and_says_nothing(folder: pathlib.Path) -> bool:
         return False
 
 
-def _tied(told: Any) -> Any:
+def _tied(config: Any) -> Any:
     """The config with the tie, wherever in it the backbone is described."""
-    if not isinstance(told, dict):
-        return told
-    told = {key: _tied(value) for key, value in told.items()}
-    if told.get("class_name") in _FORGETFUL:
-        told["config"] = {**told["config"], _TIE: True}
-    return told
+    if not isinstance(config, dict):
+        return config
+    config = {key: _tied(value) for key, value in config.items()}
+    if config.get("class_name") in _FORGETFUL:
+        config["config"] = {**config["config"], _TIE: True}
+    return config

@@ -10,7 +10,7 @@ from typing import Any
 
 import keras
 
-from keras_idea.keras_private.layer_walk import walk
+from keras_idea.keras_private.layers import walk
 
 
 def layers_around(

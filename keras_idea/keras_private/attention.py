@@ -56,7 +56,8 @@ def set_numbers_of_heads(
 ) -> None:
     """Has an attention layer, or what holds it, know how many heads there are.
 
-    What it does not know it is not told; `head_dim`, where it followed from the heads.
+    Attributes that the layer does not have are skipped; `head_dim`, where it followed
+    from the heads.
     """
     _set(layer, _KEY_VALUE_HEADS, key_value_heads)
     _set(layer, _QUERY_HEADS, query_heads)

@@ -60,9 +60,11 @@ def keys_read(config: Mapping[str, Any]) -> set[str]:
     return noted.read
 
 
-def converted_as(cls: type, folder: str, config: Mapping[str, Any], **told: Any) -> Any:
+def converted_as(
+    cls: type, folder: str, config: Mapping[str, Any], **arguments: Any
+) -> Any:
     """A backbone of a Hugging Face folder, by KerasHub's converter, of another class.
 
-    `told` are its `load_weights` and arguments of the backbone.
+    `arguments` are its `load_weights` and arguments of the backbone.
     """
-    return _loader(folder, config).load_backbone(cls, **told)
+    return _loader(folder, config).load_backbone(cls, **arguments)

@@ -8,6 +8,7 @@ from typing import Any
 
 import keras
 
+from keras_idea.errors import ArgumentError
 from keras_idea.keras_private.call_context import called_again
 from keras_idea.keras_private.models import Functional
 
@@ -106,7 +107,7 @@ def _given(layer: keras.layers.Layer) -> dict[str, Any]:
 def become(layer: keras.layers.Layer, cls: type) -> None:
     """Makes a built layer one of a sub- or superclass that has the same attributes.
 
-    Whatever holds the layer, the graph of a functional model too, goes on doing so:
+    Whatever holds the layer, the graph of a functional model too, continues to do so:
     Keras can not put another layer into it.
     """
     layer.__class__ = cls
@@ -216,3 +217,98 @@ def _framework_attributes(kind: type) -> frozenset[str]:
     later |= {"_compile_config", "_compiled_trainable_state"}
     # Of a built layer on torch; of a task of KerasHub's that has generated.
     return frozenset(vars(layer)) | later | {"_torch_params", "generate_function"}
+
+
+def unlocked(
+    layer: keras.layers.Layer, change: Callable[..., Any], *arguments: Any
+) -> None:
+    """Calls `change(layer, *arguments)` where Keras would refuse new state."""
+    locked = layer._tracker.locked
+    layer._tracker.unlock()
+    try:
+        change(layer, *arguments)
+    finally:
+        if locked:
+            layer._tracker.lock()
+
+
+def untrack(owner: keras.layers.Layer, sublayer: keras.layers.Layer) -> None:
+    """Takes a sublayer out of what a layer holds; `delattr` leaves it there."""
+    owner._tracker.untrack(sublayer)
+
+
+def renew_weight(
+    layer: keras.layers.Layer, name: str, make: Callable[[], keras.Variable]
+) -> None:
+    """Gives a layer another variable in the place of one that does not train.
+
+    `name` is the attribute; `make` adds the new one, by `layer.add_weight`.
+    """
+    held, old = layer._non_trainable_variables, getattr(layer, name)
+    place = next(i for i, variable in enumerate(held) if variable is old)
+    unlocked(layer, lambda layer: setattr(layer, name, make()))
+    held[place] = held.pop()
+
+
+# `Model.layers` has the outermost ones alone, and a layer that is no model has no list.
+def sublayers(layer: keras.layers.Layer) -> list[keras.layers.Layer]:
+    """The layers that a layer holds itself, in the order in which it got them.
+
+    `Sequential.layers` leaves out the input layer.
+    """
+    return layer._layers
+
+
+def all_layers(model: keras.layers.Layer) -> list[keras.layers.Layer]:
+    """A model and all layers in it, a teacher that is not pruned too."""
+    return model._flatten_layers()
+
+
+def walk(model: Any) -> Iterator[Any]:
+    """All layers of a model that may be pruned, each once, itself first.
+
+    `all_layers` goes into the teacher of a `keras.distillation.Distiller`, which is
+    never pruned.
+    """
+    if not isinstance(model, keras.layers.Layer):
+        raise ArgumentError(
+            f"`model` must be a Keras model or layer. Received: {type(model).__name__}."
+        )
+    return _walk(model, set())
+
+
+def student_of(model: Any) -> Any:
+    """The model that is pruned: of a `Distiller` the student, else itself."""
+    distilled = isinstance(model, keras.distillation.Distiller)
+    return model.student if distilled else model
+
+
+def has_call(layer: keras.layers.Layer) -> bool:
+    """Whether a layer can be called; a model that is only trained need have no `call`.
+
+    Its `train_step` calls what it holds: an encoder and a decoder, for one.
+    """
+    none = keras.Model.call, keras.layers.Layer.call
+    return getattr(layer.call, "__func__", None) not in none
+
+
+def is_built(layer: keras.layers.Layer) -> bool:
+    """Whether a layer has its variables, itself; of one without `call` they say so."""
+    return layer.built or not has_call(layer)
+
+
+def called_parts(layer: keras.layers.Layer) -> list[keras.layers.Layer]:
+    """The layer, if it can be called; else what it holds that can be."""
+    if has_call(layer):
+        return [layer]
+    return [part for held in sublayers(layer) for part in called_parts(held)]
+
+
+def _walk(layer: Any, seen: set[int]) -> Iterator[Any]:
+    if id(layer) in seen:  # held by two others
+        return
+    seen.add(id(layer))
+    yield layer
+    student = student_of(layer)
+    for sublayer in sublayers(layer) if student is layer else [student]:
+        yield from _walk(sublayer, seen)

@@ -1,4 +1,4 @@
-"""A forward pass that ends early, and one that goes on from there.
+"""A forward pass that ends early, and one that continues from there.
 
 The graph of a functional model is a list of calls. Where a pass ends within one of
 them, that call and those after it have yet to be made: what they read is kept, off the

@@ -17,7 +17,7 @@ import numpy as np
 from keras.src.backend.common import global_state
 from keras.src.layers import layer as keras_layer
 
-from keras_idea.keras_private.layer_walk import all_layers, has_call, sublayers
+from keras_idea.keras_private.layers import all_layers, has_call, sublayers
 from keras_idea.keras_private.models import Functional, instead
 from keras_idea.keras_private.variables import begun_as_zeros
 

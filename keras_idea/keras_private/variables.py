@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 from keras.src.backend.common import global_state
+from keras.src.random.seed_generator import global_seed_generator
 
 from keras_idea.keras_private.models import instead
 
@@ -84,3 +85,13 @@ def without_parameters() -> Iterator[None]:
         return
     with instead(keras.Layer, "_track_variables", lambda self: None):
         yield
+
+
+def global_seed() -> keras.Variable:
+    """The state of what `keras.random` draws from where it is given no seed.
+
+    Made, where nothing has drawn yet, by a number of Python's `random`.
+    `keras.utils.set_random_seed` sets it; nothing public reads it. Seen with Keras
+    3.15.1.
+    """
+    return global_seed_generator().state

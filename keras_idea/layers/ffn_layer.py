@@ -7,9 +7,10 @@ import keras
 from keras import ops
 
 from keras_idea.errors import ArgumentError
-from keras_idea.layers.cut import Cut
+from keras_idea.groups.cut import Cut
+from keras_idea.groups.state import check_loaded_width
 from keras_idea.typing import Tensor
-from keras_idea.validation import check_int, plural
+from keras_idea.validation import check_int
 
 Activation: TypeAlias = str | Mapping[str, Any] | Callable[..., Any] | None
 Initializer: TypeAlias = (
@@ -184,20 +185,6 @@ class FFNLayer(keras.layers.Layer):
             for kind in _KINDS:
                 config[f"{kind}_{name}"] = room.serialize(config[f"{kind}_{name}"])
         return config
-
-
-def check_loaded_width(name: str, hidden_dim: int, found: int) -> None:
-    """Refuses a file of another width, in words that say what to use."""
-    if hidden_dim != found:
-        raise ArgumentError(
-            f"The file holds {plural(found, 'neuron')} of '{name}', which has "
-            f"{hidden_dim}: it was saved before or after the model became narrower. "
-            "Load the model whole (keras.saving.load_model), or restore a run by "
-            "keras_idea.Checkpoint(folder).restore(model), which narrows the model; or "
-            f"make the model with {plural(found, 'neuron')}. If this is a whole model: "
-            "a block of yours makes the FFN with the width of its own config, which "
-            "must follow (docs/good_to_know.md)."
-        )
 
 
 def _own_initializer(

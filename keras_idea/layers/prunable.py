@@ -10,9 +10,9 @@ from keras import ops
 
 from keras_idea.errors import ArgumentError
 from keras_idea.functional.by_numbers import why_not_each_number
+from keras_idea.groups.state import NeuronState, Scoring
 from keras_idea.keras_private.call_context import mask_of
 from keras_idea.layers.ffn_layer import FFNLayer
-from keras_idea.layers.neuron_state import NeuronState, Scoring
 from keras_idea.layers.plain_ffns import PlainFFN
 from keras_idea.typing import Tensor
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import keras
 
+from keras_idea.groups.state import NeuronState
 from keras_idea.layers.ffn_layer import (
     GATED,
     UNGATED,
@@ -12,7 +13,6 @@ from keras_idea.layers.ffn_layer import (
     Initializer,
     Regularizer,
 )
-from keras_idea.layers.neuron_state import NeuronState
 from keras_idea.layers.plain_ffns import GatedFFN, UngatedFFN
 from keras_idea.layers.prunable import Prunable
 

@@ -13,7 +13,7 @@ from keras_idea.functional.activation import (
     importance_of_sums,
 )
 from keras_idea.functional.masks import top_k_mask
-from keras_idea.keras_private.layer_walk import student_of
+from keras_idea.keras_private.layers import student_of
 from keras_idea.methods.calibration import (
     Samples,
     activation_statistics,

@@ -12,8 +12,7 @@ from keras import ops
 
 from keras_idea.errors import ArgumentError
 from keras_idea.functional.activation import Aggregation, activation_sums
-from keras_idea.keras_private.layer_walk import has_call
-from keras_idea.keras_private.layers import without_remat
+from keras_idea.keras_private.layers import has_call, without_remat
 from keras_idea.keras_private.resumed import Kept, PassEnd, resuming
 from keras_idea.methods.captures import (
     Capture,

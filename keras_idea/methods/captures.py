@@ -11,6 +11,7 @@ import keras
 from keras import ops
 
 from keras_idea.errors import ArgumentError
+from keras_idea.groups.kinds import KINDS
 from keras_idea.keras_private.call_context import mask_of
 from keras_idea.keras_private.layers import first_argument, stored_kernel
 from keras_idea.keras_private.models import instead
@@ -37,7 +38,7 @@ class Capture(abc.ABC):
 
     @abc.abstractmethod
     def looking(self) -> contextlib.AbstractContextManager[None]:
-        """The time in which it looks."""
+        """Context manager: records while it is active."""
 
     def keep(self, sums: Sums) -> None:
         """Keeps what was found, and ends the pass if that was all to be found."""
@@ -89,7 +90,7 @@ class LayerCapture(Capture):
         self.layer, self.statistic = layer, statistic
 
     def looking(self) -> contextlib.AbstractContextManager[None]:
-        """The time in which the layer's calls are looked at."""
+        """Context manager: records the layer's calls while it is active."""
         return _around(self.layer, after=self._see)
 
     def _see(self, inputs: Tensor, outputs: Any) -> None:
@@ -102,15 +103,16 @@ class HeadsCapture(Capture):
 
     def __init__(self, group: Any, statistic: HiddenStatistic) -> None:
         super().__init__(group.name, group.layer.path)
-        self.group, self.statistic = group.weights, statistic
+        self.owner, (self.reader, *_) = group.layer, group.weights.readers
+        self.statistic = statistic
         self.owner_mask: Tensor | None = None
 
     @contextlib.contextmanager
     def looking(self) -> Iterator[None]:
-        """The time in which the reader's calls are looked at."""
+        """Context manager: records the reader's calls while it is active."""
         with (
-            _around(self.group.owner, before=self._note),
-            _around(self.group.reader, after=self._see),
+            _around(self.owner, before=self._note),
+            _around(self.reader, after=self._see),
         ):
             yield
 
@@ -118,7 +120,7 @@ class HeadsCapture(Capture):
         self.owner_mask = mask_of(inputs)
 
     def _see(self, inputs: Tensor, outputs: Any) -> None:
-        if len(stored_kernel(self.group.reader).shape) > 2:  # heads have an axis
+        if len(stored_kernel(self.reader).shape) > 2:  # heads have an axis
             features = inputs.shape[-2] * inputs.shape[-1]
             inputs = ops.reshape(inputs, (*ops.shape(inputs)[:-2], features))
         mask = self.token_mask(self.owner_mask, inputs)
@@ -136,7 +138,7 @@ class FFNCapture(Capture):
 
     @contextlib.contextmanager
     def looking(self) -> Iterator[None]:
-        """The time in which it is the FFN's probe."""
+        """Context manager: is the FFN's probe while it is active."""
         present = self.ffn.state.probe
         self.ffn.set_probe(self)
         try:
@@ -154,7 +156,7 @@ class FFNCapture(Capture):
 
 def capture_of(group: Any, statistic: HiddenStatistic) -> FFNCapture | HeadsCapture:
     """What looks at the activations of a group's units."""
-    return (FFNCapture if group.kind == "neurons" else HeadsCapture)(group, statistic)
+    return (FFNCapture if KINDS[group.kind].probed else HeadsCapture)(group, statistic)
 
 
 def _around(
@@ -162,7 +164,7 @@ def _around(
     before: Callable[[Tensor], None] = lambda inputs: None,
     after: Callable[[Tensor, Any], None] = lambda inputs, outputs: None,
 ) -> contextlib.AbstractContextManager[None]:
-    """The time in which functions see what a layer is called on, and returns."""
+    """Context manager: functions see what a layer is called on, and returns."""
     call = layer.call
 
     def seen(*args: Any, **kwargs: Any) -> Any:

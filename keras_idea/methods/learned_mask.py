@@ -8,9 +8,8 @@ from keras import ops
 
 from keras_idea.errors import ArgumentError
 from keras_idea.functional.hard_concrete import MAX_SPARSITY, hard_concrete_mask
-from keras_idea.methods.mask_probe import MaskProbe
+from keras_idea.methods.mask_probe import MaskProbe, Multipliers
 from keras_idea.methods.method import Decision, Job, Method
-from keras_idea.methods.multipliers import Multipliers
 from keras_idea.validation import check_int, check_number, plural
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_idea.layers.neuron_state import Scoring
+from keras_idea.functional.width import CubicWidth
+from keras_idea.groups.state import Scoring
 from keras_idea.methods.probe import Probe
-from keras_idea.schedules.width import CubicWidth
 
 
 @dataclasses.dataclass(frozen=True)

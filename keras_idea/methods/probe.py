@@ -38,7 +38,7 @@ class Overwritten(keras.layers.Layer):
         return {name: getattr(self, name) for name in (*self.arguments, "name")}
 
     def get_build_config(self) -> None:
-        """None: whoever holds it builds it, in a name scope of its own."""
+        """Returns None: the owning layer builds it in its own name scope."""
 
     def load_own_variables(self, store: Mapping[str, Any]) -> None:
         """Takes its variables from a file, unless that is of a version with others."""

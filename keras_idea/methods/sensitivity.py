@@ -1,9 +1,9 @@
 """IDEA Prune's own method: neurons go as their sensitivity ranks them."""
 
 from keras_idea.functional.importance import Reduction
-from keras_idea.layers.neuron_state import Scoring
+from keras_idea.functional.width import CubicWidth
+from keras_idea.groups.state import Scoring
 from keras_idea.methods.method import Method
-from keras_idea.schedules.width import CubicWidth
 
 
 class Sensitivity(Method):

@@ -9,6 +9,7 @@ from typing import Any
 import keras
 
 from keras_idea.errors import ArgumentError
+from keras_idea.keras_private.layers import all_layers
 from keras_idea.layers import PrunableGatedFFN
 from keras_idea.models.attention import CausalSelfAttention, Shape
 from keras_idea.models.config import DecoderConfig
@@ -216,3 +217,17 @@ def _block(
         dtype=dtype,
         name=f"block_{i}",
     )
+
+
+def compute_in(model: keras.Model, dtype: str) -> keras.Model:
+    """Has every layer of a model compute in a dtype; the weights stay float32.
+
+    No functions of it may be traced yet.
+    """
+    if dtype in ("bfloat16", "float16"):
+        dtype = f"mixed_{dtype}"  # whose layers cast their weights, which others do not
+    for layer in all_layers(model):
+        # The loss must not be computed in less, see `decoder`.
+        if layer.name != FLOAT_LOGITS:
+            layer.dtype_policy = dtype
+    return model

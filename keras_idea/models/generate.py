@@ -72,7 +72,7 @@ def last_logits(
     return np.asarray(logits(ids_BW, mask_BW))[np.arange(len(rows)), ends_B - 1]
 
 
-def write_on(
+def extend_rows(
     next_tokens: Callable[[list[list[int]]], Iterable[int]],
     rows: Iterable[Iterable[int]],
     num_tokens: int | Sequence[int],
@@ -89,7 +89,7 @@ def write_on(
             with them.
 
     Example:
-    >>> write_on(lambda rows: [row[-1] + 1 for row in rows], [[3], [7, 8]], 2)
+    >>> extend_rows(lambda rows: [row[-1] + 1 for row in rows], [[3], [7, 8]], 2)
     [[3, 4, 5], [7, 8, 9, 10]]
     """
     texts = [[int(token) for token in row] for row in rows]
@@ -127,7 +127,7 @@ def greedy(
     def next_tokens(rows: list[list[int]]) -> np.ndarray:
         return last_logits(lambda ids, mask: logits(ids), rows, window).argmax(-1)
 
-    return np.array(write_on(next_tokens, prompts_BP, num_tokens), "int32")
+    return np.array(extend_rows(next_tokens, prompts_BP, num_tokens), "int32")
 
 
 def _as_ids(prompt_ids: ArrayLike) -> np.ndarray:
@@ -208,7 +208,7 @@ def generate(
         window = _input_length(model) or prompt_ids.shape[-1] + num_tokens
     window = check_int("window", window, minimum=1)
     next_tokens = drawn_by(model, window, temperature, top_k, seed)
-    rows = write_on(next_tokens, np.atleast_2d(prompt_ids), num_tokens)
+    rows = extend_rows(next_tokens, np.atleast_2d(prompt_ids), num_tokens)
     return np.array(rows, "int32").reshape(*prompt_ids.shape[:-1], -1)
 
 

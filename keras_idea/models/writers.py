@@ -12,7 +12,7 @@ import keras
 import numpy as np
 
 from keras_idea.hub.inputs import token_inputs
-from keras_idea.models.generate import drawn_by, write_on
+from keras_idea.models.generate import drawn_by, extend_rows
 
 
 def has_cache(model: keras.Model) -> bool:
@@ -49,7 +49,7 @@ class PlainWriter:
 
     def add(self, text_BT: np.ndarray, count: int, piece: int) -> np.ndarray:
         """The text with `count` more tokens in each row."""
-        return np.array(write_on(self._next_tokens, text_BT, count), "int32")
+        return np.array(extend_rows(self._next_tokens, text_BT, count), "int32")
 
 
 class CachedWriter:

@@ -1,7 +1,10 @@
 """Schedules of the learning rate and of the width."""
 
-from keras_idea.schedules.learning_rate import CosineDecay, WarmupStableDecay
-from keras_idea.schedules.staged import StagedSchedule
-from keras_idea.schedules.width import CubicWidth
+from keras_idea.functional.width import CubicWidth
+from keras_idea.schedules.learning_rate import (
+    CosineDecay,
+    StagedSchedule,
+    WarmupStableDecay,
+)
 
 __all__ = ["CosineDecay", "CubicWidth", "StagedSchedule", "WarmupStableDecay"]

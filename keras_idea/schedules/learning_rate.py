@@ -2,16 +2,18 @@
 
 A second cosine (`optimizer.rewarm`) is in `annealed.py`, one schedule behind another in
 `staged.py`, steps of several batches in `accumulated.py`; what a run described in TOML
-makes of them in `keras_idea.runs.models.learning_rate`.
+makes of them in `keras_idea.lm.runs.models.learning_rate`.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
+from keras_idea.errors import ArgumentError
 from keras_idea.typing import Tensor
 from keras_idea.validation import check_int, check_number
 
@@ -210,3 +212,181 @@ class WarmupStableDecay(keras.optimizers.schedules.LearningRateSchedule):
     def get_config(self) -> dict[str, Any]:
         """Returns a dict of the constructor's arguments."""
         return {name: getattr(self, name) for name in (*ARGUMENTS, "decay_steps")}
+
+
+@keras.saving.register_keras_serializable(package="keras_idea")
+class StagedSchedule(keras.optimizers.schedules.LearningRateSchedule):
+    """Runs schedules one after another, each from its own step 0.
+
+    Use it to warm up the learning rate again when pruning begins. Stage `i` covers its
+    own number of steps and is called with the steps since its start. The last stage
+    continues beyond its steps.
+
+    Args:
+        stages: sequence of `(schedule, steps)`. At least one pair of a
+            `LearningRateSchedule` and an int >= 1.
+
+    Raises:
+        ValueError: If the list is empty, or if a stage has another form.
+
+    Example:
+    >>> one = ki.CosineDecay(0.01, 0.0, total_steps=100)
+    >>> two = ki.CosineDecay(0.005, 0.0, total_steps=50)
+    >>> schedule = StagedSchedule([(one, 100), (two, 50)])
+    >>> round(float(schedule(100)), 6)  # the second stage starts
+    0.005
+    """
+
+    def __init__(
+        self,
+        stages: Sequence[tuple[keras.optimizers.schedules.LearningRateSchedule, int]],
+    ) -> None:
+        super().__init__()
+        self.stages: list = []
+        for stage in stages:
+            try:
+                schedule, steps = stage
+                steps = check_int("steps", steps, minimum=1)
+            except (TypeError, ValueError):
+                schedule = steps = None
+            if not isinstance(
+                schedule, keras.optimizers.schedules.LearningRateSchedule
+            ):
+                raise ArgumentError(
+                    "Each stage must be a pair (LearningRateSchedule, steps >= 1). "
+                    f"Received: {stage!r}."
+                )
+            self.stages.append((schedule, steps))
+        if not self.stages:
+            raise ArgumentError(
+                "`stages` must hold at least one (schedule, steps) pair. "
+                f"Received: stages={stages!r}."
+            )
+
+    def __call__(self, step: int | Tensor) -> Tensor:
+        """Returns the learning rate of the stage that contains `step`."""
+        if isinstance(step, int):
+            return self._at(step)
+        step = ops.cast(step, "int32")
+        start = 0
+        (schedule, steps), *later = self.stages
+        rate = ops.cast(schedule(step), "float32")
+        for following, following_steps in later:
+            start += steps
+            # Clipped: a schedule must not be asked for a negative step, even
+            # where its answer is not used.
+            own = ops.cast(following(ops.maximum(step - start, 0)), "float32")
+            rate = ops.where(step >= start, own, rate)
+            steps = following_steps
+        return rate
+
+    def _at(self, step: int) -> Tensor:
+        """Of a Python step, a callback's: no tensor is made but by a schedule."""
+        for schedule, steps in self.stages[:-1]:
+            if step < steps:
+                return schedule(step)
+            step -= steps
+        return self.stages[-1][0](step)
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns a dict of the constructor's arguments, the schedules serialized."""
+        serialize = keras.saving.serialize_keras_object
+        return {"stages": [[serialize(s), steps] for s, steps in self.stages]}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "StagedSchedule":
+        """Returns the schedule that `get_config` described."""
+        restore = keras.saving.deserialize_keras_object
+        return cls([(restore(s), steps) for s, steps in config["stages"]])
+
+
+@keras.saving.register_keras_serializable(package="keras_idea")
+class AnnealedCosine(keras.optimizers.schedules.LearningRateSchedule):
+    r"""Linear warm-up, then a cosine that is counted from the end of the warm-up.
+
+    $$\eta(t) = \begin{cases}
+        \eta_p \, t / T_0 & t \le T_0 \\
+        \eta_e + \frac{\eta_p - \eta_e}{2}
+        \left(1 + \cos\left(\pi \frac{t - T_0}{T - T_0}\right)\right) & t > T_0
+    \end{cases}$$
+
+    at `t = step + start_step`, with the arguments of `CosineDecay`. The paper's cosine
+    divides by `T`: after a warm-up of a quarter of all steps, it ends at 15% of its
+    peak. Keras's own schedule equals this one, but only for single steps; the curve of
+    a run needs all steps at once.
+    """
+
+    def __init__(
+        self,
+        peak_learning_rate: float,
+        end_learning_rate: float,
+        total_steps: int,
+        warmup_steps: int = 0,
+        start_step: int = 0,
+    ) -> None:
+        super().__init__()
+        self.peak_learning_rate = peak_learning_rate
+        self.end_learning_rate = end_learning_rate
+        self.total_steps = total_steps
+        self.warmup_steps = warmup_steps
+        self.start_step = start_step
+
+    def __call__(self, step: int | Tensor) -> Tensor:
+        """The learning rate at `t = step + start_step`; of an int by NumPy."""
+        xp, step = whole_steps(step)
+        peak, end = self.peak_learning_rate, self.end_learning_rate
+        warmup = self.warmup_steps
+        t = xp.multiply(xp.minimum(step + self.start_step, self.total_steps), 1.0)
+        angle = (t - warmup) * (math.pi / max(1, self.total_steps - warmup))
+        decaying = end + (peak - end) / 2 * (1.0 + xp.cos(angle))
+        return xp.where(t < warmup, t * (peak / max(1, warmup)), decaying)
+
+    def get_config(self) -> dict[str, Any]:
+        """Dict of the constructor's arguments."""
+        return {name: getattr(self, name) for name in ARGUMENTS}
+
+
+@keras.saving.register_keras_serializable(package="keras_idea")
+class Accumulated(keras.optimizers.schedules.LearningRateSchedule):
+    """Gives the rate of an optimizer step when Keras requests it per micro-batch.
+
+    With `gradient_accumulation_steps=N`, Keras requests the rate of every micro-batch,
+    so a schedule would run N times too fast (3.15.1). This schedule returns
+    `schedule(step // N)`.
+
+    Args:
+        schedule: keras.optimizers.schedules.LearningRateSchedule. Counts optimizer
+            steps.
+        micro_batches: int >= 1. Micro-batches per optimizer step, `N`.
+
+    Example:
+    >>> schedule = Accumulated(ki.CosineDecay(0.01, 0.0, total_steps=100), 4)
+    >>> float(schedule(403)) == float(schedule.schedule(100))
+    True
+    """
+
+    def __init__(
+        self,
+        schedule: keras.optimizers.schedules.LearningRateSchedule,
+        micro_batches: int,
+    ) -> None:
+        super().__init__()
+        self.schedule = schedule
+        self.micro_batches = check_int("micro_batches", micro_batches, minimum=1)
+
+    def __call__(self, step: int | Tensor) -> Tensor:
+        """Returns the rate of the optimizer step that holds micro-batch `step`."""
+        if not isinstance(step, int):  # a callback's int is computed with NumPy
+            step = ops.cast(step, "int32")
+        return self.schedule(step // self.micro_batches)
+
+    def get_config(self) -> dict[str, Any]:
+        """Dict of the constructor's arguments, the schedule serialized."""
+        schedule = keras.saving.serialize_keras_object(self.schedule)
+        return {"schedule": schedule, "micro_batches": self.micro_batches}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "Accumulated":
+        """The schedule that `get_config` described."""
+        schedule = keras.saving.deserialize_keras_object(config["schedule"])
+        return cls(schedule, config["micro_batches"])

@@ -7,8 +7,7 @@ import numpy as np
 
 from keras_idea.keras_private.layers import without_remat
 from keras_idea.keras_private.models import compile_arguments
-from keras_idea.shapes.blocks import Blocks, without
-from keras_idea.shapes.order import fits, most_important
+from keras_idea.shapes.blocks import Blocks, fits, most_important, without
 from keras_idea.shapes.samples import check_compiled, check_finite, loss_of
 
 

@@ -7,14 +7,19 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import find_groups
 from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.hub.rebuild import rebuild_backbone, rebuild_task
 from keras_idea.hub.same_function import check_same_function
-from keras_idea.keras_private.layer_walk import sublayers, walk
-from keras_idea.keras_private.layers import first_argument, own_attributes
+from keras_idea.keras_private.layers import (
+    first_argument,
+    own_attributes,
+    sublayers,
+    walk,
+)
 from keras_idea.keras_private.models import Functional, calls_in, instead
 from keras_idea.keras_private.variables import without_values
 from keras_idea.surgery.copying import Copier
@@ -154,8 +159,8 @@ def _passing(call: Callable[..., Any], alive: Any) -> Callable[..., Any]:
 def _of_blocks(backbone: keras.Model, depth: int, kept: Sequence[int]) -> keras.Model:
     """A backbone made again from its config, of some of its blocks."""
     lists = _by_block(backbone, depth)
-    told = {name: [values[i] for i in kept] for name, values in lists.items()}
-    return rebuild_backbone(backbone, {**told, _DEPTH: len(kept)})
+    overrides = {name: [values[i] for i in kept] for name, values in lists.items()}
+    return rebuild_backbone(backbone, {**overrides, _DEPTH: len(kept)})
 
 
 def _by_block(backbone: keras.Model, depth: int) -> dict[str, Any]:
@@ -214,3 +219,49 @@ def _without_layers(model: keras.Model, gone: set[int]) -> keras.Model:
 
     view = keras.Model(model.input, model.output, name=model.name)
     return keras.models.clone_model(view, clone_function=clone, call_function=call)
+
+
+def most_important(
+    importance: np.ndarray, kinds: Sequence[Any], places: Sequence[Any]
+) -> list[int]:
+    """The blocks of the greatest importance together that fit a narrower model.
+
+    Of all ascending choices whose kinds are those of the places, one after another, the
+    one of the greatest sum. Refuses an importance that is not finite.
+
+    Example:
+    >>> most_important(np.array([1.0, 3.0, 0.5, 2.0]), "abab", "ab")
+    [0, 1]
+    """
+    blocks, wanted = len(kinds), len(places)
+    if not np.isfinite(importance).all():
+        raise ArgumentError(
+            "The importance of some blocks is NaN or infinite. Check the calibration "
+            f"data and the weights. Received: {importance}."
+        )
+    # best[i, j]: of the first i blocks j stay, for the first j places.
+    best = np.full((blocks + 1, wanted + 1), -np.inf)
+    best[:, 0] = 0
+    for i in range(1, blocks + 1):
+        for j in range(1, min(i, wanted) + 1):
+            fits = kinds[i - 1] == places[j - 1]
+            taken = best[i - 1, j - 1] + importance[i - 1] if fits else -np.inf
+            best[i, j] = max(best[i - 1, j], taken)
+    if not np.isfinite(best[blocks, wanted]):
+        raise ArgumentError(
+            f"No {wanted} of the {blocks} blocks can stay: their kinds follow one "
+            "another in a pattern that those of a model with so many have not. Give "
+            "another number."
+        )
+    kept, j = [], wanted
+    for i in range(blocks, 0, -1):
+        if j and best[i, j] > best[i - 1, j]:
+            kept.append(i - 1)
+            j -= 1
+    return kept[::-1]
+
+
+def fits(kinds: Sequence[Any], places: Sequence[Any]) -> bool:
+    """Whether the places can be filled from the kinds, in their order."""
+    left = iter(kinds)
+    return all(any(kind == place for kind in left) for place in places)

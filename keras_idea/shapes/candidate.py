@@ -4,7 +4,7 @@ import dataclasses
 import os
 from collections.abc import Sequence
 
-from keras_idea.report.style import COLORS, MUTED, dress, figure
+from keras_idea.plot import COLORS, MUTED, dress, figure
 from keras_idea.shapes.targets import Shape
 
 

@@ -4,12 +4,12 @@ import functools
 
 import keras
 
-from keras_idea.monitor.work_count import matrices
+from keras_idea.finding.budget import Costs, costs_of_shapes
+from keras_idea.finding.work_count import matrices
 from keras_idea.shapes.blocks import find_blocks
 from keras_idea.shapes.hidden_size import feature_axes
 from keras_idea.shapes.shrink import Importance, groups_of
 from keras_idea.shapes.targets import Axis, Shape, size_of
-from keras_idea.targets.budget import Costs, costs_of_shapes
 
 
 class ShapeCosts:

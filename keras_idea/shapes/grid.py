@@ -8,16 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from keras_idea.errors import ArgumentError
+from keras_idea.finding.budget import Budget, Costs
+from keras_idea.groups.kinds import NEURONS
 from keras_idea.shapes.targets import Axis, Shape
-from keras_idea.targets.budget import Budget, Costs
 
-# The least share of each axis that stays. Depth and the residual stream bear least.
-LEAST: Mapping[Axis, float] = {
-    "neurons": 0.3,
-    "kv_groups": 0.3,
-    "blocks": 0.7,
-    "hidden_dim": 0.7,
-}
 # Steps from the least share of the residual stream to all of it.
 _FEATURE_STEPS = 8
 
@@ -37,13 +31,13 @@ def shapes_within(
     """
     if budget.allows(costs({})):
         raise ArgumentError(
-            f"The model itself is within {budget}: it has {budget.told(costs({}))}. "
+            f"The model itself is within {budget}: it has {budget.format(costs({}))}. "
             "Lower the budget."
         )
     sizes = {
         axis: _sizes(axis, count, least[axis], round_to) for axis, count in full.items()
     }
-    others: list[Axis] = [axis for axis in sizes if axis != "neurons"]
+    others: list[Axis] = [axis for axis in sizes if axis != NEURONS]
     found: list[tuple[int, ...]] = []
     for chosen in itertools.product(*(range(len(sizes[axis])) for axis in others)):
         fixed: Shape = {
@@ -51,25 +45,25 @@ def shapes_within(
         }
 
         def over(neurons: int, fixed: Shape = fixed) -> bool:
-            shape = _partial({**fixed, "neurons": neurons}, full)
+            shape = _partial({**fixed, NEURONS: neurons}, full)
             return not budget.allows(costs(shape))
 
-        if "neurons" not in sizes:
+        if NEURONS not in sizes:
             if budget.allows(costs(_partial(fixed, full))):
                 found.append(chosen)
             continue
-        count = bisect.bisect_right(sizes["neurons"], False, key=over)
+        count = bisect.bisect_right(sizes[NEURONS], False, key=over)
         if count:
             found.append((*chosen, count - 1))
-    axes: list[Axis] = [*others, *(axis for axis in sizes if axis == "neurons")]
+    axes: list[Axis] = [*others, *(axis for axis in sizes if axis == NEURONS)]
     largest = [f for f in found if not any(_larger(other, f) for other in found)]
     if not largest:
         smallest: Shape = {axis: of_axis[0] for axis, of_axis in sizes.items()}
         raise ArgumentError(
             f"{budget} cannot be met: at the smallest shape that `limits` allow, "
             f"{smallest}, the model still has "
-            f"{budget.told(costs(_partial(smallest, full)))}. Raise the budget, lower "
-            "`limits`, or add to `kinds`."
+            f"{budget.format(costs(_partial(smallest, full)))}. Raise the budget, "
+            "lower `limits`, or add to `kinds`."
         )
     return [
         _partial({axis: sizes[axis][i] for axis, i in zip(axes, f, strict=True)}, full)
@@ -97,7 +91,7 @@ def spread(
 
 def _sizes(axis: Axis, full: int, least: float, round_to: int) -> list[int]:
     of_features = max(1, round((1 - least) * full / _FEATURE_STEPS))
-    step = {"neurons": round_to, "hidden_dim": of_features}.get(axis, 1)
+    step = {NEURONS: round_to, "hidden_dim": of_features}.get(axis, 1)
     first = max(1, math.ceil(least * full / step)) * step
     sizes = list(range(first, full + 1, step))
     return sizes if sizes and sizes[-1] == full else [*sizes, full]

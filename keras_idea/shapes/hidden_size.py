@@ -13,10 +13,9 @@ from keras import ops
 
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find_heads import find_heads
-from keras_idea.hub.families import is_backbone, is_task
-from keras_idea.hub.head_arguments import HEAD_ARGUMENTS
+from keras_idea.hub.families import HEAD_ARGUMENTS, is_backbone, is_task
 from keras_idea.hub.rebuild import rebuild_backbone, rebuild_task
-from keras_idea.keras_private.layer_walk import sublayers, walk
+from keras_idea.keras_private.layers import sublayers, walk
 from keras_idea.keras_private.variables import without_values
 
 _SIZE = "hidden_dim"
@@ -98,10 +97,10 @@ def take_features(model: keras.Model, kept: np.ndarray) -> keras.Model:
 def _with_size(backbone: keras.Model, size: int) -> keras.Model:
     head_dim = HEAD_ARGUMENTS[type(backbone).__name__][2]
     widths = {group.head_dim for group in find_heads(backbone).groups}
-    told: dict[str, Any] = {_SIZE: size}
+    overrides: dict[str, Any] = {_SIZE: size}
     if len(widths) == 1:  # it may follow from the size where it is not given
-        told[head_dim] = widths.pop()
-    return rebuild_backbone(backbone, told)
+        overrides[head_dim] = widths.pop()
+    return rebuild_backbone(backbone, overrides)
 
 
 def _cut(old: keras.Variable, new: keras.Variable, size: int, kept: np.ndarray) -> Any:

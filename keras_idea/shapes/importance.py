@@ -13,6 +13,7 @@ from keras import ops
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN
 from keras_idea.functional.activation import activation_sums, importance_of_sums
+from keras_idea.groups.kinds import KINDS
 from keras_idea.methods.calibration import (
     Samples,
     hidden_statistics,
@@ -54,9 +55,9 @@ def activation_norms(
     L2 norm over the values that its query heads read, in place of one activation.
     Refuses experts, whose hidden activations cannot be seen.
     """
-    check_probes([g for g in groups if g.kind == "neurons"], None, "activation")
+    check_probes([g for g in groups if KINDS[g.kind].probed], None, "activation")
     statistics: list[HiddenStatistic] = [
-        activation_sums if g.kind == "neurons" else _of_heads(g.hidden_dim)
+        activation_sums if KINDS[g.kind].probed else _of_heads(g.hidden_dim)
         for g in groups
     ]
     looked_at = list(zip(groups, statistics, strict=True))

@@ -5,18 +5,72 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
+from keras import ops
 
 from keras_idea.errors import ArgumentError
+from keras_idea.finding.budget import Budget
 from keras_idea.shapes.candidate import Candidate, draw, table
 from keras_idea.shapes.costs import ShapeCosts
-from keras_idea.shapes.grid import LEAST, shapes_within, spread
+from keras_idea.shapes.grid import shapes_within, spread
 from keras_idea.shapes.samples import check_compiled, check_finite, loss_of
-from keras_idea.shapes.shape_losses import ShapeLosses
-from keras_idea.shapes.shrink import measure
-from keras_idea.shapes.targets import AXES, Axis, Shape
+from keras_idea.shapes.shrink import (
+    Importance,
+    cut,
+    groups_of,
+    measure,
+    scores_left,
+    widths_in,
+    zero_unimportant,
+)
+from keras_idea.shapes.targets import Axis, Shape, axes
 from keras_idea.surgery.compact import compile_like, narrowed
-from keras_idea.targets.budget import Budget
 from keras_idea.validation import check_choice, check_int
+
+
+class ShapeLosses:
+    """Judges shapes of a model by its loss on data, without training.
+
+    A model computes with zeros in the place of neurons and heads what it computes
+    without them. So a model is made and compiled for each depth and hidden size alone,
+    and what goes of its widths is zeroed. The last one is kept: ask for shapes of one
+    depth and hidden size one after another.
+
+    Args:
+        model: a compiled Keras model without pruning state; it is left as it is.
+        importance: its `Importance`.
+        data: as of `loss_of`.
+        batch_size: int, of data that are arrays.
+    """
+
+    def __init__(
+        self, model: keras.Model, importance: Importance, data: Any, batch_size: int
+    ) -> None:
+        self._model, self._importance = model, importance
+        self._data, self._batch_size = data, batch_size
+        self._made: tuple[Shape, keras.Model] | None = None
+
+    def of(self, shape: Shape) -> float:
+        """The loss of the model in a shape; infinity where it is not a number."""
+        widths: Shape = {kind: shape[kind] for kind in widths_in(shape)}
+        others = {axis: size for axis, size in shape.items() if axis not in widths}
+        copy = self._of_depth_and_features(others)
+        if not widths:
+            return loss_of(copy, self._data, self._batch_size)
+        rows = [row for group in groups_of(copy, widths) for row in group.cuts()]
+        before = [ops.copy(row.variable.value) for row in rows]
+        zero_unimportant(
+            copy, widths, scores_left(self._model, shape, self._importance)
+        )
+        loss = loss_of(copy, self._data, self._batch_size)
+        for row, value in zip(rows, before, strict=True):
+            row.variable.assign(value)
+        return loss
+
+    def _of_depth_and_features(self, shape: Shape) -> keras.Model:
+        if self._made is None or self._made[0] != shape:
+            self._made = None  # two models at once are one too many
+            self._made = shape, cut(self._model, shape, self._importance)
+        return self._made[1]
 
 
 def search(
@@ -98,18 +152,18 @@ def search(
     check_compiled(model, "search()")
     check_int("candidates", candidates, minimum=1)
     check_int("round_to", round_to, minimum=1)
-    axes: Shape = {}
+    wanted: Shape = {}
     for axis in kinds:
-        axes[check_choice("kinds", axis, AXES)] = 1
-    least = {**LEAST, **_check_limits(limits)}
+        wanted[check_choice("kinds", axis, tuple(axes()))] = 1
+    least = {**axes(), **_check_limits(limits)}
     plain, _ = narrowed(model, "search()")
     compile_like(plain, model, None)
     itself = loss_of(plain, data, batch_size)
     check_finite(itself, f"model '{model.name}' as it is")
     importance = measure(
-        plain, axes, data, "activation", "influence", num_samples, batch_size
+        plain, wanted, data, "activation", "influence", num_samples, batch_size
     )
-    costs = ShapeCosts(plain, axes, importance)
+    costs = ShapeCosts(plain, wanted, importance)
     within = shapes_within(budget, costs.of, costs.full, least, round_to)
     chosen = spread(within, costs.full, candidates)
     # Those of one depth and hidden size one after another, which share a program.
@@ -139,7 +193,7 @@ def _check_limits(limits: Any) -> dict[Axis, float]:
     if limits is None:
         return {}
     for axis, share in limits.items():
-        check_choice("limits", axis, AXES)
+        check_choice("limits", axis, tuple(axes()))
         if not 0 < share <= 1:
             raise ArgumentError(
                 f"`limits[{axis!r}]` must be a float in (0, 1], the least share that "

@@ -9,13 +9,14 @@ import numpy as np
 from keras import ops
 
 from keras_idea.errors import ArgumentError
-from keras_idea.finding.find import FFN, Kind, find_groups
+from keras_idea.finding.find import FFN, find_groups
 from keras_idea.functional.masks import top_k_mask
-from keras_idea.keras_private.layer_walk import walk
+from keras_idea.groups.kinds import KINDS, KindName
+from keras_idea.keras_private.layers import walk
 from keras_idea.methods.calibration import refitting
 from keras_idea.methods.method import Decision
 from keras_idea.shapes.block_losses import kept_by_loss
-from keras_idea.shapes.blocks import Blocks, find_blocks, take_out
+from keras_idea.shapes.blocks import Blocks, find_blocks, most_important, take_out
 from keras_idea.shapes.hidden_size import check_hidden, take_features
 from keras_idea.shapes.importance import (
     MEASURES,
@@ -25,7 +26,6 @@ from keras_idea.shapes.importance import (
     stream_importance,
     weight_norm,
 )
-from keras_idea.shapes.order import most_important
 from keras_idea.shapes.samples import inputs_of
 from keras_idea.shapes.targets import Shape, check_shape, size_of
 from keras_idea.step.row_ops import zero_rows
@@ -36,7 +36,6 @@ from keras_idea.surgery.width_in_code import check_width_in_code
 from keras_idea.validation import check_choice, check_int
 
 Model = TypeVar("Model", bound=keras.Model)
-_WIDTHS: tuple[Kind, ...] = ("neurons", "kv_groups")
 
 
 def shrink(
@@ -146,7 +145,7 @@ class Importance:
             influence.
     """
 
-    groups: dict[Kind, list[Any]]
+    groups: dict[KindName, list[Any]]
     features: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0))
     influence: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0))
     kept_blocks: dict[int, list[int]] = dataclasses.field(default_factory=dict)
@@ -168,7 +167,7 @@ def measure(
     batch_size: int,
 ) -> Importance:
     """What a shape needs to know of a model; the other arguments are `shrink`'s."""
-    by_weights = method == "magnitude" and not set(shape) - set(_WIDTHS)
+    by_weights = method == "magnitude" and not set(shape) - set(KINDS)
     if data is None and not by_weights:
         raise ArgumentError(
             "shrink() needs `data` to measure what is important. Give samples of "
@@ -184,7 +183,7 @@ def measure(
         scores = [weight_norm(group) for group in groups]
     else:
         scores = activation_norms(model, groups, inputs, **limits)
-    by_kind: dict[Kind, list[Any]] = {kind: [] for kind in _WIDTHS}
+    by_kind: dict[KindName, list[Any]] = {kind: [] for kind in KINDS}
     for group, score in zip(groups, scores, strict=True):
         by_kind[group.kind].append(score)
     found = Importance(by_kind)
@@ -279,9 +278,9 @@ def masks_of(
     return masks
 
 
-def widths_in(shape: Shape) -> list[Kind]:
+def widths_in(shape: Shape) -> list[KindName]:
     """The axes of a shape that are widths of groups."""
-    return [kind for kind in _WIDTHS if kind in shape]
+    return [kind for kind in KINDS if kind in shape]
 
 
 def _kept_blocks(model: keras.Model, shape: Shape, importance: Importance) -> list[int]:

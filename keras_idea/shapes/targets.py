@@ -2,18 +2,27 @@
 
 import numbers
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from keras_idea.errors import ArgumentError
-from keras_idea.targets.target_widths import target_width
+from keras_idea.finding.targets import target_width
+from keras_idea.groups.kinds import KINDS
 from keras_idea.validation import check_choice
 
-#: What can be made smaller: the neurons of FFNs; key/value heads with their query
-#: heads; whole blocks; the features of the residual stream.
-Axis = Literal["neurons", "kv_groups", "blocks", "hidden_dim"]
-AXES: tuple[Axis, ...] = ("neurons", "kv_groups", "blocks", "hidden_dim")
+#: What can be made smaller, a key of `axes`.
+Axis: TypeAlias = str
 #: By axis: an int, how many stay; or a float in (0, 1), the fraction that stays.
 Shape: TypeAlias = dict[Axis, int | float]
+
+
+def axes() -> dict[Axis, float]:
+    """What can be made smaller, and the least share of it that a search keeps.
+
+    The units of each kind; whole blocks; the features of the residual stream. Depth and
+    the residual stream bear least.
+    """
+    units = {name: kind.least for name, kind in KINDS.items()}
+    return {**units, "blocks": 0.7, "hidden_dim": 0.7}
 
 
 def check_shape(targets: Any) -> Shape:
@@ -25,7 +34,7 @@ def check_shape(targets: Any) -> Shape:
         )
     shape: Shape = {}
     for axis, target in targets.items():
-        check_choice("targets", axis, AXES)
+        check_choice("targets", axis, tuple(axes()))
         whole = isinstance(target, numbers.Integral) and not isinstance(target, bool)
         if whole and target >= 1:
             shape[axis] = int(target)

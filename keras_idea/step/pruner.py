@@ -7,8 +7,8 @@ and ends as it does, with new weights. So while a run prunes, the optimizer's `a
 is wrapped: before the step the sensitivities are taken, after it scores and masks are
 renewed and the rows of dead neurons zeroed. Scores and masks are variables of the
 optimizer as long as that lasts. The model has no other variables, the forward and the
-backward pass no other operations than at rest, and whatever leads to a step of that
-optimizer (`fit`, a train step or a loop of one's own, loss scaling, accumulation, a
+backward pass no other operations than without a pruner, and whatever leads to a step of
+that optimizer (`fit`, the user's own train step or loop, loss scaling, accumulation, a
 mesh) is scored by the gradient that the step is made with.
 """
 
@@ -24,10 +24,11 @@ from keras import ops
 
 from keras_idea.finding.find import FFN, find_groups
 from keras_idea.functional.masks import top_k_mask
-from keras_idea.keras_private.optimizer_parts import innermost, parts
 from keras_idea.keras_private.optimizer_variables import (
     apply_count,
     as_int,
+    innermost,
+    parts,
     track_variable,
     trained_variables,
     untrack_variable,
@@ -41,8 +42,8 @@ from keras_idea.step.step_gradients import StepGradients
 from keras_idea.step.track import Track
 from keras_idea.step.train_function import (
     TrainFunction,
-    awaiting,
     swap_train_function,
+    wait_for_gradients,
 )
 from keras_idea.typing import Tensor
 
@@ -61,7 +62,7 @@ class NeuronPruner:
     @property
     def attached(self) -> bool:
         """bool, whether it is at work."""
-        return any(track.release == self.detach for track in self.tracks)
+        return any(track.detach == self.detach for track in self.tracks)
 
     @property
     def variables(self) -> list[keras.Variable]:
@@ -113,7 +114,7 @@ class NeuronPruner:
             state = track.ffn.state
             track.scores.assign(ops.copy(track.ffn.scores.value))
             track.mask.assign(self._first_mask(track))
-            track.release, state.live = self.detach, track
+            track.detach, state.active_track = self.detach, track
             state.publish()
         self._guarded = [
             (track, cut)
@@ -142,9 +143,9 @@ class NeuronPruner:
             if track.zeroes:
                 # Averages that Keras puts in at the end have brought them back.
                 zero_rows(track.ffn.cuts(), state.mask.value)
-            track.release = state.live = None
+            track.detach = state.active_track = None
             if track.scheduled:
-                _tell_unasked(track.ffn)
+                _warn_unrouted_experts(track.ffn)
         for variable in self.variables:
             untrack_variable(self._optimizer, variable)
         for part, name in self._wrapped:
@@ -205,8 +206,8 @@ class NeuronPruner:
         gradients = StepGradients(self._optimizer, grads, known, ffns)
         # Before the step: afterwards the weights are new ones.
         fresh = [gradients.sensitivities(ffn) for ffn in ffns]
-        seen = fresh, gradients.ends, gradients.ended
-        with awaiting(gradients.soonest):
+        seen = fresh, gradients.is_step_end, gradients.completed_steps
+        with wait_for_gradients(gradients.first_ready_gradient):
             self._step(self._of_active(grads, known), trainable_variables)
             once_for_all_replicas(self._renew, seen)
 
@@ -229,11 +230,13 @@ class NeuronPruner:
                 grads[place] = of_active(cut, grads[place], track.mask.value)
         return grads
 
-    def _renew(self, fresh: list[Tensor], ends: Tensor, ended: Tensor) -> None:
-        self._steps.assign_add(ended)
+    def _renew(
+        self, fresh: list[Tensor], is_step_end: Tensor, completed_steps: Tensor
+    ) -> None:
+        self._steps.assign_add(completed_steps)
         first = math.inf if self._late else self.start + 1
         self._late = not update_scores_and_masks(
-            self.tracks, fresh, self._optimizer.iterations, first, ends
+            self.tracks, fresh, self._optimizer.iterations, first, is_step_end
         )
 
 
@@ -242,7 +245,7 @@ def _as_compiled(track: Track) -> tuple:
     return id(track.ffn.state), track.scheduled, track.scheduled and track.schedule
 
 
-def _tell_unasked(ffn: FFN) -> None:
+def _warn_unrouted_experts(ffn: FFN) -> None:
     if ffn.state.experts is None or ffn.width == ffn.full_dim:
         return
     scores = ops.convert_to_numpy(ffn.scores)
@@ -266,8 +269,8 @@ def end_pruning(model: keras.Model) -> None:
     """Takes off the pruner that a fit ended by an exception has left at work."""
     for ffn in find_groups(model):
         state = ffn.held_state
-        if state is not None and state.live is not None:
-            state.live.release(model)
+        if state is not None and state.active_track is not None:
+            state.active_track.detach(model)
 
 
 def own_variables(optimizer: keras.Optimizer) -> list[keras.Variable]:

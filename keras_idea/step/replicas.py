@@ -14,7 +14,7 @@ from typing import Any
 import keras
 
 from keras_idea.errors import ArgumentError
-from keras_idea.keras_private.layer_walk import all_layers
+from keras_idea.keras_private.layers import all_layers
 from keras_idea.typing import Tensor
 
 # The strategies that are known: others may give `apply` something else.

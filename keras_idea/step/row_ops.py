@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_idea.functional.importance import reduce_rows, sensitivity
 from keras_idea.functional.masks import top_k_mask
-from keras_idea.layers.cut import Cut
+from keras_idea.groups.cut import Cut
 from keras_idea.typing import Tensor
 
 if keras.backend.backend() == "torch":

@@ -10,7 +10,7 @@ import keras
 import torch
 
 from keras_idea.functional.masks import top_k_mask
-from keras_idea.layers.cut import Cut
+from keras_idea.groups.cut import Cut
 from keras_idea.typing import Tensor
 
 

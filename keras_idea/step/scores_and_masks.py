@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_idea.functional.importance import ema
 from keras_idea.functional.masks import top_k_mask
-from keras_idea.schedules.width import CubicWidth
+from keras_idea.functional.width import CubicWidth
 from keras_idea.step.row_ops import known_count, narrower_mask, zero_rows
 from keras_idea.step.track import Track
 from keras_idea.typing import Tensor
@@ -18,13 +18,13 @@ def update_scores_and_masks(
     sensitivities: Sequence[Tensor],
     iterations: keras.Variable | Tensor,
     first: float,
-    ends: bool | Tensor = True,
+    is_step_end: bool | Tensor = True,
 ) -> bool:
     """Renews scores and masks, and zeroes the weights of pruned neurons.
 
     Where one of the newest sensitivities is not finite, nothing was measured. Up to the
-    step `first` a mask may lie behind its schedule. `ends` is True; or a bool tensor:
-    False in the middle of an accumulated step, in which nothing changes.
+    step `first` a mask may lie behind its schedule. `is_step_end` is True; or a bool
+    tensor: False in the middle of an accumulated step, in which nothing changes.
 
     False is returned if a mask was due and not made, as nothing is known of the neurons
     yet; never in a compiled step, which makes the masks anew each time.
@@ -34,14 +34,14 @@ def update_scores_and_masks(
         old = track.scores.value
         # What is not finite was not measured, and leaves the score as it was.
         measured = ops.isfinite(new)
-        if ends is not True:
-            measured = ops.logical_and(measured, ends)
+        if is_step_end is not True:
+            measured = ops.logical_and(measured, is_step_end)
         scores = ema(new, old, track.ffn.state.scoring.ema_decay)
         track.scores.assign(ops.where(measured, scores, old))
     for (schedule, _), together in _by_schedule(tracks).items():
         width = _due_width(schedule, iterations, first)
         if width is not None:
-            made &= _renew_masks(together, width, ends)
+            made &= _renew_masks(together, width, is_step_end)
     for track in tracks:
         if track.zeroes:
             zero_rows(track.ffn.cuts(), track.mask.value)
@@ -78,10 +78,12 @@ def _due_width(
     return width if step <= first or width < schedule(step - 1) else None
 
 
-def _renew_masks(tracks: list[Track], width: int | Tensor, ends: bool | Tensor) -> bool:
+def _renew_masks(
+    tracks: list[Track], width: int | Tensor, is_step_end: bool | Tensor
+) -> bool:
     """Makes the masks of FFNs of whose neurons something is known; see above."""
     importance = [t.ffn.state.importance_of(t.scores.value) for t in tracks]
-    if isinstance(width, int) and ends is True:  # nothing is compiled
+    if isinstance(width, int) and is_step_end is True:  # nothing is compiled
         known = [bool(ops.any(values)) for values in importance]
         for track, values, ranked in zip(tracks, importance, known, strict=True):
             if ranked:
@@ -90,8 +92,8 @@ def _renew_masks(tracks: list[Track], width: int | Tensor, ends: bool | Tensor) 
     alive = ops.stack([track.mask.value for track in tracks])
     stacked = ops.stack(importance)
     makes = ops.any(stacked, axis=tuple(range(1, len(stacked.shape))), keepdims=True)
-    if ends is not True:
-        makes = ops.logical_and(makes, ends)
+    if is_step_end is not True:
+        makes = ops.logical_and(makes, is_step_end)
     masks = ops.where(makes, top_k_mask(stacked, width, alive=alive), alive)
     for i, track in enumerate(tracks):
         track.mask.assign(masks[i])

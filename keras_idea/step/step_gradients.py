@@ -20,8 +20,8 @@ from keras_idea.typing import Tensor
 class StepGradients:
     """The gradients of FFNs that one step of an optimizer is made with.
 
-    `ends` is True, or under accumulation a bool tensor: whether this call of `apply`
-    ends a step.
+    `is_step_end` is True, or under accumulation a bool tensor: whether this call of
+    `apply` ends a step.
     """
 
     def __init__(
@@ -31,10 +31,10 @@ class StepGradients:
         variables: Iterable[keras.Variable],
         ffns: Iterable[FFN],
     ) -> None:
-        self._optimizer, self.ends = optimizer, True
+        self._optimizer, self.is_step_end = optimizer, True
         self._count = optimizer.gradient_accumulation_steps
         if self._count:
-            self.ends = (apply_count(optimizer).value + 1) % self._count == 0
+            self.is_step_end = (apply_count(optimizer).value + 1) % self._count == 0
         # Lists that do not match are the optimizer's to refuse.
         pairs = zip(variables, grads, strict=False)
         found = {variable_key(optimizer, v): g for v, g in pairs}
@@ -44,14 +44,14 @@ class StepGradients:
         self._by_key = dict(zip(keys, sums, strict=True))
 
     @property
-    def soonest(self) -> list[Tensor]:
+    def first_ready_gradient(self) -> list[Tensor]:
         """The gradient that is there first, the last FFN's; empty: none has any."""
         return list(self._by_key.values())[-1:]
 
     @property
-    def ended(self) -> Tensor:
+    def completed_steps(self) -> Tensor:
         """The steps that this call ends, an int or an int tensor."""
-        return 1 if self.ends is True else ops.cast(self.ends, "int32")
+        return 1 if self.is_step_end is True else ops.cast(self.is_step_end, "int32")
 
     def of(self, kernel: keras.Variable) -> Tensor:
         """The gradient of a kernel; zeros where the loss does not depend on it."""

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import keras
 
 from keras_idea.finding.find import FFN
+from keras_idea.functional.width import CubicWidth
 from keras_idea.methods.probe import Probe
-from keras_idea.schedules.width import CubicWidth
 
 
 @dataclasses.dataclass(eq=False)
@@ -19,7 +19,7 @@ class Track:
         target_dim: int, the neurons that it is to keep.
         schedule: `CubicWidth`, its width over the steps.
         began: int, the active neurons when the run began.
-        probe: what the method has hung, or will hang, in its way; or None.
+        probe: what the method has put, or will put, in its way; or None.
         release: while a pruner is at work in it, the function of the model that takes
             the pruner off; else None.
         scores: variable of the optimizer, shaped as the state's scores: the newest, as
@@ -34,7 +34,7 @@ class Track:
     schedule: CubicWidth
     began: int
     probe: Probe | None = None
-    release: Callable[[keras.Model], None] | None = None
+    detach: Callable[[keras.Model], None] | None = None
     scores: keras.Variable = None
     mask: keras.Variable = None
     scheduled: bool = True

@@ -10,13 +10,13 @@ import keras
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import find_groups
 from keras_idea.keras_private.call_context import in_train_step
-from keras_idea.keras_private.layer_walk import has_call, sublayers
+from keras_idea.keras_private.layers import has_call, sublayers
 from keras_idea.keras_private.models import (
     compilation,
     make_train_function,
     renew_state,
 )
-from keras_idea.keras_private.optimizer_parts import innermost
+from keras_idea.keras_private.optimizer_variables import innermost
 from keras_idea.typing import Tensor
 
 #: What a model was compiled for, and its train function.
@@ -63,7 +63,9 @@ def unmark_train_step(model: keras.Model) -> None:
             model.train_step = original
 
 
-def awaiting(gradients: Sequence[Tensor]) -> contextlib.AbstractContextManager:
+def wait_for_gradients(
+    gradients: Sequence[Tensor],
+) -> contextlib.AbstractContextManager:
     """A scope in which an optimizer's step waits for gradients.
 
     Where data of unknown length end, Keras on tensorflow calls the train function once

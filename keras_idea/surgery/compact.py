@@ -9,22 +9,26 @@ import numpy as np
 
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN
+from keras_idea.finding.pairing import Pair, cut_to, paired_variables
+from keras_idea.groups.kinds import NEURONS
 from keras_idea.hub.families import is_backbone
 from keras_idea.hub.same_function import (
     check_same_function,
     check_same_outputs,
     outputs_of,
 )
-from keras_idea.keras_private.layer_walk import is_built, student_of, walk
-from keras_idea.keras_private.layers import retrack_parameters
-from keras_idea.keras_private.models import (
-    compile_arguments,
+from keras_idea.keras_private.callbacks import warn_user
+from keras_idea.keras_private.layers import (
+    is_built,
+    retrack_parameters,
+    student_of,
+    walk,
 )
+from keras_idea.keras_private.models import compile_arguments
 from keras_idea.keras_private.symbolic import example_arrays
-from keras_idea.keras_private.user_warning import warn_user
 from keras_idea.layers.plain_ffns import PlainFFN
 from keras_idea.layers.prunable import Prunable
-from keras_idea.surgery.condition import check_at_rest
+from keras_idea.surgery.checks import check_not_pruning
 from keras_idea.surgery.copying import Copier, fresh_metric
 from keras_idea.surgery.first_width import hand_on_first_widths
 from keras_idea.surgery.narrow_in_place import narrow_copy
@@ -37,7 +41,6 @@ from keras_idea.surgery.optimizer_state import (
     optimizer_like,
 )
 from keras_idea.surgery.own_config import follow_widths, warn_of_stuck
-from keras_idea.surgery.pairing import Pair, cut_to, paired_variables
 from keras_idea.surgery.proof import prove
 from keras_idea.surgery.width_in_code import check_width_in_code
 
@@ -100,7 +103,7 @@ def narrowed(
 
     `caller` is what errors call the function that needs it.
     """
-    ffns = check_at_rest(model, caller)
+    ffns = check_not_pruning(model, caller)
     if student_of(model) is not model:
         raise ArgumentError(
             f"'{model.name}' is a Distiller, whose teacher is not pruned. Compact what "
@@ -122,7 +125,7 @@ def narrowed(
         check_one_count(backbone, widths)
     cut = [ffn for ffn, stay in kept if stay.shape[-1] < ffn.hidden_dim]
     check_width_in_code(model, cut)
-    prove(model, [ffn for ffn in cut if ffn.kind == "kv_groups"])
+    prove(model, [ffn for ffn in cut if ffn.kind != NEURONS])
     copier = Copier()
     narrow = copier.layer(model)
     if not is_built(narrow):
@@ -179,7 +182,7 @@ def compile_like(
 ) -> None:
     """Compiles a narrow model with what the model it comes from was compiled with.
 
-    The optimizer's state goes on for `pairs` of what is trained; None: it begins anew.
+    The optimizer's state is kept for `pairs` of what is trained; None: it begins anew.
     """
     config = compile_arguments(model)
     for name in ("metrics", "weighted_metrics"):

@@ -18,6 +18,7 @@ from typing import Any
 import keras
 
 from keras_idea.errors import ArgumentError
+from keras_idea.groups.state import scope_at
 from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.hub.rebuild import rebuild_backbone, rebuild_task
 from keras_idea.keras_private.bare_copy import (
@@ -28,12 +29,14 @@ from keras_idea.keras_private.bare_copy import (
     set_attribute,
     variable_like,
 )
-from keras_idea.keras_private.layer_walk import sublayers, walk
-from keras_idea.keras_private.layers import own_attributes
+from keras_idea.keras_private.layers import own_attributes, sublayers, walk
 from keras_idea.keras_private.models import Functional
-from keras_idea.layers.neuron_state import scope_at
 from keras_idea.layers.prunable import Prunable
-from keras_idea.surgery.held_values import attributes, holds_state, is_foreign_state
+from keras_idea.surgery.held_values import (
+    attributes,
+    holds_state,
+    is_foreign_state,
+)
 from keras_idea.surgery.optimizer_state import optimizer_like
 
 _CONTAINERS = (list, tuple, dict, set, frozenset, collections.deque)

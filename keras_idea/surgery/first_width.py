@@ -6,7 +6,7 @@ import keras
 import numpy as np
 
 from keras_idea.finding.find import find_groups
-from keras_idea.surgery.pairing import Pair
+from keras_idea.finding.pairing import Pair
 
 
 def hand_on_first_widths(
@@ -22,7 +22,7 @@ def hand_on_first_widths(
     for ffn in find_groups(model):
         copy = ours.get(copies.get(id(ffn.kernels[0]), 0))
         state, full_dim, index = ffn.held_state, ffn.hidden_dim, ffn.kept_neurons()
-        if state is not None:  # whoever only looks makes none
+        if state is not None:  # looking makes none
             full_dim = state.full_dim or full_dim
             index = np.take_along_axis(ffn.original_indices, index, axis=-1)
         if copy is not None and copy.hidden_dim < full_dim:

@@ -12,7 +12,7 @@ from keras_idea.hub.ffn import known_ffns
 def check_one_width(backbone: keras.Model, widths: Mapping[int, int]) -> None:
     """Refuses widths of FFNs that a backbone's config cannot hold.
 
-    By the `id` of an FFN's first layer, the neurons it shall have; others stay.
+    By the `id` of an FFN's first layer, the neurons it is to have; others stay.
     """
     by_argument: dict[str, dict[str, int]] = {}
     for ffn in known_ffns(backbone):
@@ -30,13 +30,13 @@ def check_one_width(backbone: keras.Model, widths: Mapping[int, int]) -> None:
 def check_one_count(model: keras.layers.Layer, kept: Mapping[int, int]) -> None:
     """Refuses numbers of heads that the config of a KerasHub backbone cannot hold.
 
-    By the `id` of an attention layer, the heads it shall have; of others they stay.
+    By the `id` of an attention layer, the heads it is to have; of others they stay.
     """
     by_argument: dict[tuple[int, str], dict[str, int]] = {}
     for group in find_heads(model).groups:
-        told = group.arguments
-        if told is not None:
-            key = id(told.backbone), told.key_value_heads
+        arguments = group.arguments
+        if arguments is not None:
+            key = id(arguments.backbone), arguments.key_value_heads
             heads = kept.get(id(group.owner), group.hidden_dim)
             by_argument.setdefault(key, {})[group.owner.path] = heads
     for (_, argument), of_layers in by_argument.items():

@@ -9,7 +9,8 @@ import keras
 from keras import ops
 
 from keras_idea.errors import ArgumentError
-from keras_idea.keras_private.optimizer_parts import parts
+from keras_idea.finding.pairing import Pair, cut_to
+from keras_idea.groups.cut import Cut
 from keras_idea.keras_private.optimizer_slots import (
     lost_axis,
     scalars_of,
@@ -19,14 +20,13 @@ from keras_idea.keras_private.optimizer_slots import (
 from keras_idea.keras_private.optimizer_variables import (
     copy_decay_exclusions,
     index_of,
+    parts,
     rate_source,
     tracked_variables,
     train_others,
     trained_variables,
 )
-from keras_idea.layers.cut import Cut
 from keras_idea.step.pruner import own_variables
-from keras_idea.surgery.pairing import Pair, cut_to
 
 
 def built_optimizer(model: keras.layers.Layer) -> keras.Optimizer | None:

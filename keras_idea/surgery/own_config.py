@@ -14,19 +14,96 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import keras
+import numpy as np
 
 from keras_idea.finding.find_heads import ATTENTION_LAYERS
-from keras_idea.groups.follow import called_in, is_dense
+from keras_idea.groups.follow import called_in, follow_model, is_dense
 from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.hub.ffn import known_ffns
-from keras_idea.keras_private.layer_walk import has_call, sublayers, walk
-from keras_idea.keras_private.layers import config_number, set_config_number
+from keras_idea.keras_private.callbacks import warn_user
+from keras_idea.keras_private.layers import (
+    config_number,
+    has_call,
+    set_config_number,
+    stored_kernel,
+    sublayers,
+    walk,
+)
 from keras_idea.keras_private.models import Functional, made_of_tensors
-from keras_idea.keras_private.symbolic import Given, call_like
-from keras_idea.keras_private.user_warning import warn_user
+from keras_idea.keras_private.symbolic import Call, Given, call_like, record
 from keras_idea.layers.plain_ffns import PlainFFN
 from keras_idea.layers.prunable import Prunable
-from keras_idea.surgery.same_numbers import calls_of, first_difference
+
+
+def calls_of(model: keras.layers.Layer) -> list[Call] | None:
+    """All calls in a model, in their order; None: not all of it can be followed."""
+    recordings = follow_model(model)
+    if any(recording.opaque for recording in recordings):
+        return None
+    calls = [call for recording in recordings for call in recording.calls]
+    functions = [
+        (call.operation.activation, call.inputs[0].shape)
+        for call in calls
+        if type(call.operation) is keras.layers.Activation
+    ]
+    functions += [
+        (layer.activation, (2, stored_kernel(layer).shape[-1]))
+        for layer in walk(model)
+        if is_dense(layer) and layer.built
+    ]
+    return calls + [call for function in functions for call in _calls_in(*function)]
+
+
+def _calls_in(activation: Any, shape: tuple[int, ...]) -> list[Call]:
+    """The calls in an activation; none of a backend's own function, or of a layer."""
+    if isinstance(activation, keras.layers.Layer):
+        return []  # it would be built for this shape
+    layer = keras.layers.Activation(activation, name="activation")
+    layer.build(shape)
+    recording = record(layer, lambda part: part is layer)
+    return [] if recording.opaque else recording.calls
+
+
+def first_difference(some: list[Call] | None, others: list[Call] | None) -> str | None:
+    """The first operation that is another, or is given another number.
+
+    A layer may stand in another's place, as a plain FFN for a prunable one.
+    """
+    for one, other in zip(some or [], others or [], strict=False):
+        kinds = [
+            keras.layers.Layer
+            if isinstance(call.operation, keras.layers.Layer)
+            else type(call.operation)
+            for call in (one, other)
+        ]
+        if kinds[0] is not kinds[1] or not _same(one, other):
+            return type(one.operation).__name__
+    return None
+
+
+def _same(one: Call, other: Call) -> bool:
+    numbers, others = _numbers(one), _numbers(other)
+    return len(numbers) == len(others) and all(
+        np.array_equal(a, b, equal_nan=True)
+        for a, b in zip(numbers, others, strict=True)
+    )
+
+
+def _numbers(call: Call) -> list[np.ndarray]:
+    """What an operation is given that is neither a tensor nor a variable."""
+    held: list[Any] = list(call.arguments)
+    if not isinstance(call.operation, keras.layers.Layer):
+        held += keras.tree.flatten(list(vars(call.operation).values()))
+    arrays = [
+        np.asarray(keras.ops.convert_to_numpy(part))
+        for part in held
+        if isinstance(part, (int, float, np.ndarray, np.generic))
+        or (keras.ops.is_tensor(part) and not isinstance(part, keras.KerasTensor))
+    ]
+    return [
+        array.astype("float64") for array in arrays if array.dtype.kind not in "OSU"
+    ]
+
 
 _FFNS = (Prunable, PlainFFN)
 _PRUNED = (*_FFNS, *ATTENTION_LAYERS)
@@ -79,9 +156,9 @@ def set_widths(
             parts = [part for part in parts if is_backbone(part)]
         for block in reversed(parts):
             # Keras's own layers were told when they were narrowed.
-            told = type(block).__module__.startswith("keras.")
-            told |= is_backbone(block) and bool(known_ffns(block))
-            if not told and not isinstance(block, _FFNS) and _shapes(block):
+            follows_config = type(block).__module__.startswith("keras.")
+            follows_config |= is_backbone(block) and bool(known_ffns(block))
+            if not follows_config and not isinstance(block, _FFNS) and _shapes(block):
                 _follow(block, widths, changed, calls)
         if not _follow(layer, widths, changed, calls):
             stuck.append(layer)

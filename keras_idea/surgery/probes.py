@@ -1,4 +1,4 @@
-"""Probes of pruning methods: hung into a compiled model, and taken off again."""
+"""Probes of pruning methods: put into a compiled model, and taken out again."""
 
 from collections.abc import Iterable
 
@@ -7,8 +7,9 @@ from keras import ops
 
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN
+from keras_idea.groups.kinds import KINDS
 from keras_idea.keras_private.call_context import call_without_values
-from keras_idea.keras_private.optimizer_parts import innermost
+from keras_idea.keras_private.optimizer_variables import innermost
 from keras_idea.methods.method import Decision
 from keras_idea.signals import held_back
 from keras_idea.step.row_ops import zero_rows
@@ -29,15 +30,15 @@ def check_probes(
 ) -> None:
     """Refuses FFNs that hide their activations from a method.
 
-    And, unless the optimizer is None as no probes are hung in for training, a way to
+    And, unless the optimizer is None as no probes are put in for training, a way to
     train in which they would not measure what they should.
     """
     for ffn in ffns:
-        if ffn.kind == "kv_groups":
+        if not KINDS[ffn.kind].probed:
             raise ArgumentError(
                 f"Method '{method}' needs hidden activations, so it does not support "
-                f"key/value heads. Received: the heads of {ffn.name}. Use "
-                "method='sensitivity' or 'random', or leave 'kv_groups' out."
+                f"{ffn.units}. Received: those of {ffn.name}. Use "
+                f"method='sensitivity' or 'random', or leave {ffn.kind!r} out."
             )
         if not ffn.shows_hidden:
             raise ArgumentError(

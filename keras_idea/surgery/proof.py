@@ -15,11 +15,9 @@ import numpy as np
 from keras_idea import processes
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN
-from keras_idea.groups.attention import AttentionGroup
-from keras_idea.groups.dense import DenseGroup
-from keras_idea.keras_private.layer_walk import called_parts, student_of, walk
+from keras_idea.groups.cut import Cut
+from keras_idea.keras_private.layers import called_parts, student_of, walk
 from keras_idea.keras_private.symbolic import example_arrays
-from keras_idea.layers.cut import Cut
 from keras_idea.signals import held_back
 from keras_idea.step.replicas import scope_of
 from keras_idea.typing import Tensor
@@ -28,7 +26,7 @@ from keras_idea.typing import Tensor
 _SIZES = (1, 4, 8, 16, 32, 50, 64, 100, 128, 256)
 
 
-class _Asked(keras.Model):
+class _InferenceModel(keras.Model):
     """A model in evaluation mode, whose `predict` traces nothing of the model's own."""
 
     def __init__(self, model: keras.layers.Layer) -> None:
@@ -57,8 +55,7 @@ def prove(model: keras.Model, ffns: Sequence[FFN]) -> None:
     several processes train. Of one without `call` each model in it is asked. Refuses an
     FFN of which the two ways give different outputs.
     """
-    provable = DenseGroup, AttentionGroup
-    found = [ffn for ffn in ffns if isinstance(ffn.weights, provable)]
+    found = [ffn for ffn in ffns if ffn.weights.makers]
     if processes.count() > 1:
         return
     for part in called_parts(student_of(model)):
@@ -74,7 +71,7 @@ def _prove(model: keras.Model, part: keras.layers.Layer, found: Sequence[FFN]) -
     if inputs is None:
         return
     with scope_of(model):
-        asked = _Asked(part)
+        asked = _InferenceModel(part)
     for batch in _batches(inputs):
         try:
             same = _same(asked, batch, found)
@@ -87,12 +84,10 @@ def _prove(model: keras.Model, part: keras.layers.Layer, found: Sequence[FFN]) -
         return
     for ffn in found:
         if _same(asked, batch, [ffn]) is False:
-            unit, reads = "neurons", "no layer reads"
-            if ffn.kind == "kv_groups":
-                unit, reads = "key/value heads", "the output projection does not read"
             raise ArgumentError(
-                f"The {unit} of {ffn.name} do not act each on its own, so they cannot "
-                f"be pruned: the model's output changes when one of them that {reads} "
+                f"The {ffn.units} of {ffn.name} do not act each on its own, "
+                "so they cannot be pruned: the model's output changes when one of them "
+                "that no layer reads "
                 "is removed, so something else reads them (attention scores that are "
                 "returned, for one). Leave it out: groups=lambda ffn: ffn.name != "
                 f"{ffn.name!r}."
@@ -116,7 +111,8 @@ def _resized(array: np.ndarray, size: int) -> np.ndarray:
 
 def _same(asked: keras.Model, inputs: Any, ffns: Sequence[FFN]) -> bool | None:
     """Whether neurons that are not read equal neurons of zeros; None: not known."""
-    cuts = [(cut, _active(ffn)) for ffn in ffns for cut in ffn.cuts()]
+    active = [(ffn, _active(ffn)) for ffn in ffns]
+    cuts = [(cut, neuron) for ffn, neuron in active for cut in ffn.cuts()]
     readers = {
         (id(cut.variable), cut.axis)
         for ffn in ffns
@@ -127,10 +123,10 @@ def _same(asked: keras.Model, inputs: Any, ffns: Sequence[FFN]) -> bool | None:
         for cut, neuron in cuts:
             if (id(cut.variable), cut.axis) in readers:
                 _put(cut, neuron, 0.0)
-        unread, again = _answers(asked, inputs), _answers(asked, inputs)
+        unread, again = _predict(asked, inputs), _predict(asked, inputs)
         for cut, neuron in cuts:
             _put(cut, neuron, 0.0)
-        zeros = _answers(asked, inputs)
+        zeros = _predict(asked, inputs)
     finally:
         with held_back():
             for (cut, neuron), value in zip(cuts, saved, strict=True):
@@ -157,7 +153,7 @@ def _put(cut: Cut, neuron: int, value: Tensor | float) -> None:
     cut.variable.assign(new)
 
 
-def _answers(asked: keras.Model, inputs: Any) -> list[np.ndarray]:
+def _predict(asked: keras.Model, inputs: Any) -> list[np.ndarray]:
     """What the model answers, with the same random numbers each time."""
     weights = set(map(id, asked.weights))
     seeds = [v for v in asked.variables if id(v) not in weights]

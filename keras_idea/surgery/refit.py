@@ -16,14 +16,89 @@ from keras_idea import processes
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN
 from keras_idea.functional.least_squares import output_error, refit_rows
-from keras_idea.keras_private.optimizer_parts import innermost
-from keras_idea.layers.ffn_layer import FFNLayer
+from keras_idea.groups.kinds import KINDS, NEURONS
+from keras_idea.keras_private.optimizer_variables import innermost
 from keras_idea.methods.calibration import Passes, Samples, hidden_statistics
+from keras_idea.methods.captures import Sums
 from keras_idea.methods.method import Decision
 from keras_idea.signals import held_back
 from keras_idea.surgery.probes import carry_out_decision
-from keras_idea.surgery.products import HELD_OUT, Products, Tokens
 from keras_idea.typing import Tensor
+
+#: Of so many samples one is held out, to choose the ridge.
+HELD_OUT = 4
+
+
+class Products:
+    """Adds up the products of what a kernel reads: `(2, R + 1, R + 1)`.
+
+    The first is of the samples to fit on, the second of those held out. The last row
+    and column are of a one, for the bias. From all values the mean of the first batch
+    is taken: in float32 a large mean would leave few digits to what varies.
+    """
+
+    def __init__(self) -> None:
+        self.samples = 0
+        self.shift: Any = None
+
+    def __call__(self, hidden: Tensor, mask: Tensor | None) -> Sums:
+        """What a batch adds: a `HiddenStatistic`."""
+        batch, rows = hidden.shape[0], hidden.shape[-1]
+        hidden = ops.reshape(ops.cast(hidden, "float32"), (batch, -1, rows))
+        counts_BT1 = _counts(hidden, mask)
+        # Not a product, in which padding that is not finite would remain.
+        hidden = ops.where(counts_BT1 > 0, hidden, 0.0)
+        if self.shift is None:
+            self.shift = ops.mean(hidden, axis=(0, 1))
+        hidden = ops.where(counts_BT1 > 0, hidden - self.shift, 0.0)
+        hidden_BTR = ops.concatenate([hidden, counts_BT1], axis=-1)
+        parts = _parts(self.samples, batch)
+        self.samples += batch
+        grams = [_gram(ops.take(hidden_BTR, part, axis=0)) for part in parts]
+        return ops.stack(grams), ops.ones(())
+
+    def unshifted(self, gram: np.ndarray) -> np.ndarray:
+        """A sum of the products, of values that the shift was taken from."""
+        back = np.eye(len(gram))
+        back[-1, :-1] = ops.convert_to_numpy(self.shift)
+        return back.T @ gram @ back
+
+
+class Tokens:
+    """Counts the tokens to fit on, and those held out: `(2,)`."""
+
+    def __init__(self) -> None:
+        self.samples = 0
+
+    def __call__(self, hidden: Tensor, mask: Tensor | None) -> Sums:
+        """What a batch adds: a `HiddenStatistic`."""
+        batch = hidden.shape[0]
+        counts_BT1 = _counts(ops.reshape(hidden, (batch, -1, hidden.shape[-1])), mask)
+        parts = _parts(self.samples, batch)
+        self.samples += batch
+        tokens = [ops.sum(ops.take(counts_BT1, part, axis=0)) for part in parts]
+        return ops.stack(tokens), ops.ones(())
+
+
+def _counts(hidden_BTR: Tensor, mask: Tensor | None) -> Tensor:
+    """1 for each token that counts, float32 `(B, T, 1)`."""
+    counts_BT1 = ops.ones_like(hidden_BTR[..., :1], dtype="float32")
+    if mask is None:
+        return counts_BT1
+    mask_BT1 = ops.reshape(mask, ops.shape(counts_BT1))
+    return ops.cast(ops.cast(mask_BT1, "bool"), "float32")  # of any type
+
+
+def _parts(before: int, batch: int) -> list[np.ndarray]:
+    """The places in a batch of the samples to fit on, and of those held out."""
+    held = np.arange(before, before + batch) % HELD_OUT == HELD_OUT - 1
+    return [np.flatnonzero(part) for part in (~held, held)]
+
+
+def _gram(hidden_BTR: Tensor) -> Tensor:
+    flat = ops.reshape(hidden_BTR, (-1, hidden_BTR.shape[-1]))
+    return ops.matmul(ops.transpose(flat), flat)
+
 
 _RIDGES = tuple(10.0**power for power in range(-6, 2))
 
@@ -99,7 +174,7 @@ def check_refit(
 ) -> None:
     """Refuses groups that cannot be fitted, and ways to train in which it is wrong."""
     for group in groups:
-        if group.kind == "neurons" and not group.shows_hidden:
+        if KINDS[group.kind].probed and not group.shows_hidden:
             raise ArgumentError(
                 f"refit=True needs the hidden activations of {group.name}, which no "
                 "single layer is called on (experts, or several layers that read "
@@ -186,11 +261,11 @@ def _fit(
 def _kernel(group: FFN) -> keras.Variable:
     """The kernel that reads a group, of which its units are the first axes."""
     last = group.kernel_cuts()[-1]
-    reader = getattr(group.weights, "reader", None)
     first = last.axis == 0
-    if isinstance(reader, keras.layers.EinsumDense):
-        inputs, kernel = reader.equation.split("->")[0].split(",")
-        first = kernel[:2] == inputs[-2:]
+    for reader in group.weights.readers[:1]:
+        if group.kind != NEURONS and isinstance(reader, keras.layers.EinsumDense):
+            inputs, kernel = reader.equation.split("->")[0].split(",")
+            first = kernel[:2] == inputs[-2:]
     if not first:
         raise ArgumentError(
             f"refit cannot fit {group.name}: its heads are not the first axes of the "
@@ -202,16 +277,12 @@ def _kernel(group: FFN) -> keras.Variable:
 def _outputs(group: FFN) -> int:
     """The numbers that a row of the kernel makes."""
     kernel = _kernel(group)
-    heads_apart = group.kind != "neurons" and len(kernel.shape) > 2
+    heads_apart = group.kind != NEURONS and len(kernel.shape) > 2
     return math.prod(kernel.shape[2 if heads_apart else 1 :])
 
 
 def _bias(group: FFN) -> keras.Variable | None:
-    if isinstance(group.layer, FFNLayer):
-        return group.layer.down_bias
-    weights = group.weights
-    reader = weights.readers[0] if group.kind == "neurons" else weights.reader
-    return reader.bias
+    return group.weights.reader_bias
 
 
 def _check_samples(

@@ -14,12 +14,10 @@ from keras_idea.finding.find import FFN
 from keras_idea.groups.dense import DenseGroup
 from keras_idea.hub.families import is_backbone
 from keras_idea.hub.ffn import known_ffns
-from keras_idea.keras_private.layer_walk import walk
-from keras_idea.keras_private.layers import set_config_number
+from keras_idea.keras_private.layers import set_config_number, walk
 from keras_idea.keras_private.variables import shaped
 from keras_idea.signals import held_back
-from keras_idea.surgery.own_config import set_widths
-from keras_idea.surgery.same_numbers import calls_of, first_difference
+from keras_idea.surgery.own_config import calls_of, first_difference, set_widths
 
 
 def check_width_in_code(model: keras.Model, ffns: Sequence[FFN]) -> None:

@@ -12,29 +12,31 @@ from tests.support import ROOT
 
 PACKAGE = ROOT / "keras_idea"
 # From the ground up; a file imports only from floors below its own, or its own
-# folder.
+# folder. Below the line stands the library, above it the application `lm`.
 FLOORS = [
-    {"errors"},
-    {"validation", "files", "disk", "extras", "signals", "typing"},
+    {"errors", "typing", "signals"},
+    {"validation", "files"},
     {"keras_private"},
-    {"processes"},
-    {"functional", "schedules", "data", "report"},
-    {"layers"},
-    {"methods", "groups"},
-    {"hub"},
+    {"processes", "functional", "plot"},
+    {"groups", "schedules"},
+    {"layers", "methods", "hub"},
     {"models"},
-    {"finding", "evaluation"},
+    {"finding"},
     {"step"},
     {"surgery"},
-    {"distribution"},
-    {"monitor", "checkpoints", "export", "pruning"},
-    {"targets"},
-    {"callbacks"},
-    {"shapes"},
-    {"runs"},
-    {"cli", "__init__"},
+    {"callbacks", "shapes"},
+    {"__init__"},
+    # The line.
+    {"lm", "lm.data"},
+    {"lm.evaluation", "lm.distribution"},
+    {"lm.export"},
+    {"lm.report"},
+    {"lm.runs"},
+    {"lm.cli"},
     {"__main__"},
 ]
+#: Modules of the public that show what lies above the line, loaded on first use.
+FACES = ("data", "evaluation", "export", "report")
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 # All code that may not know how Keras works inside.
@@ -46,8 +48,14 @@ GUARDED = [
 ]
 
 
-def floor(folder):
-    return next(i for i, names in enumerate(FLOORS) if folder in names)
+def room(module):
+    """The floor's name of a module: of "keras_idea.lm.data.text", "lm.data"."""
+    parts = module.split(".")[1:]
+    return ".".join(parts[: 2 if parts[0] == "lm" else 1])
+
+
+def floor(room):
+    return next(i for i, names in enumerate(FLOORS) if room in names)
 
 
 def imported_modules(path):
@@ -64,14 +72,41 @@ def imported_modules(path):
                 yield node.module
 
 
+def module_of(path):
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" and parts[1:-1] else parts)
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_imports_go_downward(path):
-    parts = path.relative_to(PACKAGE).with_suffix("").parts
-    own = parts[0]
+    own = room(module_of(path))
     for module in imported_modules(path):
-        if module.startswith("keras_idea."):
-            other = module.split(".")[1]
+        if own in FACES and module.startswith("keras_idea."):
+            assert room(module) in ("errors", "callbacks", f"lm.{own}"), f"{path}"
+        elif module.startswith("keras_idea."):
+            other = room(module)
             assert other == own or floor(other) < floor(own), f"{path}: {module}"
+        elif module.partition(".")[0] == "keras_idea_cli":
+            assert own in ("lm.data", "lm.runs", "lm.cli", "__main__"), f"{path}"
+
+
+def test_the_line():
+    """`import keras_idea` loads nothing of the application, and reads no arguments."""
+    code = (
+        "import sys; del sys.argv, sys.orig_argv\n"
+        "import keras_idea as ki\n"
+        "above = ('keras_idea.lm', 'keras_idea_cli', *(f'keras_idea.{n}' for n in "
+        f"{FACES}))\n"
+        "assert not [m for m in sys.modules if m.startswith(above)]\n"
+        f"assert set({FACES}) <= set(dir(ki))\n"
+        "assert ki.data.load_text and ki.export.export_hf and ki.report.ResultRow\n"
+        "assert ki.evaluation.perplexity and ki.hub.load\n"
+        "try: ki.dta\n"
+        "except AttributeError as error: print(error)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout == "module 'keras_idea' has no attribute 'dta'\n"
 
 
 # Keras, what it stands on and what stands on it.
@@ -157,9 +192,9 @@ def _is_private_module(name):
         "keras_idea/__init__.py",
         "keras_idea/__main__.py",
         "keras_idea/callbacks/__init__.py",
-        "keras_idea/targets/budget.py",
-        "keras_idea/callbacks/idea_prune.py",
-        "keras_idea/callbacks/log_dir.py",
+        "keras_idea/finding/budget.py",
+        "keras_idea/callbacks/prune/idea_prune.py",
+        "keras_idea/callbacks/prune/log_dir.py",
         "examples/one_run_a_family.py",
         "examples/pretrain_llama3.py",
         "examples/prune_a_checkpoint.py",
@@ -197,7 +232,7 @@ def test_the_guard_sees_secrets(tmp_path):
     assert not list(secrets(path))
 
 
-def test_keras_private_stands_on_the_ground():
+def test_keras_private_imports_only_ground_modules():
     for path in (PACKAGE / "keras_private").glob("*.py"):
         own = [m for m in imported_modules(path) if m.startswith("keras_idea.")]
         floors = {module.split(".")[1] for module in own}
@@ -215,13 +250,13 @@ def test_few_files_import_a_backend():
     # tensorflow traces, or of one of its replicas, to join jax's processes, to ask
     # its compiler, now or ahead, and to compute in place where nothing is compiled.
     assert naming == {
-        "pruning/compile_ahead.py",
+        "callbacks/prune/compile_ahead.py",
         "keras_private/train_step.py",
         "keras_private/mask_torch.py",
         "processes.py",
-        "runs/plan/compiled_step.py",
+        "lm/runs/plan/compiled_step.py",
         "step/replicas.py",
-        "surgery/narrow_variable.py",
+        "surgery/narrow_in_place.py",
         "step/row_ops_torch.py",
         "step/train_function.py",
     }

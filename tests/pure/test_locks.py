@@ -7,11 +7,12 @@ import sys
 
 import pytest
 
-from keras_idea_cli.locks import is_locked, locked
+from keras_idea.files import locked
+from keras_idea_cli.locks import is_locked
 
 HOLD = """
 import sys, time
-from keras_idea_cli.locks import locked
+from keras_idea.files import locked
 with locked(sys.argv[1]):
     print("held", flush=True)
     time.sleep(60)
@@ -61,7 +62,7 @@ def test_inside_the_block_and_after_it(tmp_path):
 
 WAITING = """
 import os, sys, time
-from keras_idea_cli.locks import locked
+from keras_idea.files import locked
 for turn in range(200):
     with locked(sys.argv[1]):
         with open(sys.argv[2], "x"):

@@ -3,7 +3,7 @@
 import dataclasses
 
 from docs.building.toml_keys import PAGE, comments, toml_page
-from keras_idea.runs.config import RunConfig
+from keras_idea.lm.runs.config import RunConfig
 
 
 def test_the_page_is_of_today():

@@ -4,7 +4,7 @@ import dataclasses
 import importlib.util
 
 import keras_idea as ki
-from keras_idea.export import compare
+from keras_idea.lm.export import compare
 from keras_idea.models import DecoderConfig, decoder
 from tests.support.hub_models import randomize
 from tests.support.with_tokenizer import VOCABULARY

@@ -18,7 +18,7 @@ import jax  # noqa: E402
 import keras  # noqa: E402
 import numpy as np  # noqa: E402
 
-from keras_idea.distribution import distribution_of, kernel_layouts  # noqa: E402
+from keras_idea.lm.distribution import distribution_of, kernel_layouts  # noqa: E402
 from keras_idea.models import DecoderConfig, decoder  # noqa: E402
 from tests.support.hub_models import VOCABULARY, batch, randomize, tiny_lm  # noqa: E402
 

@@ -8,8 +8,8 @@ import hashlib
 import json
 import sys
 
-from keras_idea.cli import main
 from keras_idea.data import CachedCorpus
+from keras_idea.lm.cli import main
 
 batches, trainings = CachedCorpus.batches, []
 

@@ -9,16 +9,18 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from keras_idea.callbacks import Checkpoint
-from keras_idea.checkpoints.manifest import digest_of_file, digest_of_manifest
+from keras_idea.callbacks.checkpoint.files import (
+    digest_of_file,
+    digest_of_manifest,
+)
 from keras_idea.data import TextSource, build_cache, byte_vocabulary, load_text
+from keras_idea.lm.runs.config import load_config
+from keras_idea.lm.runs.config.sizes import Sizes
+from keras_idea.lm.runs.models.build import decoder_models
+from keras_idea.lm.runs.models.learning_rate import learning_rate
+from keras_idea.lm.runs.run_folder import RunFolder
+from keras_idea.lm.runs.train.recorder import Bits, Recorder
 from keras_idea.models import DecoderConfig, decoder
-from keras_idea.runs.config import load_config
-from keras_idea.runs.config.sizes import Sizes
-from keras_idea.runs.models.build import decoder_models
-from keras_idea.runs.models.learning_rate import learning_rate
-from keras_idea.runs.run_folder import RunFolder
-from keras_idea.runs.train.bits_per_byte import Bits
-from keras_idea.runs.train.recorder import Recorder
 from tests.support.report_runs import write_run
 from tests.support.text_files import jsonl, parquet, zst
 from tests.support.tiny_run import CONFIG, TEXT

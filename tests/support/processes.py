@@ -8,7 +8,7 @@ import sys
 PROGRAM = ("-c", "import sys, keras_idea_cli as c; sys.exit(c.main())")
 
 
-MODULE = ("-m", "keras_idea")
+MODULE = ("-m", "keras_idea_cli")
 
 
 def python(*words, folder=None, **environment):

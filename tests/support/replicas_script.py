@@ -40,7 +40,7 @@ class Scores(keras.callbacks.Callback):
         self.seen += [
             (to_numpy(ffn.scores), to_numpy(ffn.mask), ffn.hidden_dim)
             for ffn in ki.find_ffns(self.model)
-            if ffn.state.live is not None
+            if ffn.state.active_track is not None
         ]
 
 

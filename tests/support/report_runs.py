@@ -4,10 +4,10 @@ import dataclasses
 
 import numpy as np
 
+from keras_idea.lm.report.curves import metrics_csv
+from keras_idea.lm.report.table import to_json, to_markdown
+from keras_idea.plot import figure
 from keras_idea.report import ResultRow, TrainingCurve
-from keras_idea.report.curves import metrics_csv
-from keras_idea.report.style import figure
-from keras_idea.report.table import to_json, to_markdown
 
 STEPS = 60
 CONFIG = """

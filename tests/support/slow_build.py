@@ -12,7 +12,7 @@ import sys
 import time
 
 from keras_idea.data import TextSource, build_cache, load_vocabulary
-from keras_idea.data.tokens import build
+from keras_idea.lm.data.tokens import build
 
 source, folder = map(pathlib.Path, sys.argv[1:3])
 seconds, builders = float(sys.argv[3]), int(sys.argv[4])

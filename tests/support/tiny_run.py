@@ -7,8 +7,8 @@ import io
 import numpy as np
 import pytest
 
-from keras_idea.cli import main
-from keras_idea.runs.train import time_limit
+from keras_idea.lm.cli import main
+from keras_idea.lm.runs.train import time_limit
 
 CONFIG = """
 [model]

@@ -9,7 +9,7 @@ from benchmarks.paper.map.sizes import size_note
 from benchmarks.paper.paper_table import ONE_CPU
 from benchmarks.paper.plan import plan
 from benchmarks.paper.study import TEXT_NOTE
-from keras_idea.report.table import markdown_table
+from keras_idea.lm.report.table import markdown_table
 
 #: The learning rate of a pruned run, in words.
 RATES = {IDEA: "one cosine", REWARMED: "rewarmed"}

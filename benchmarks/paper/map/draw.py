@@ -4,7 +4,7 @@ import numpy as np
 
 from benchmarks.paper.map.arms import IDEA, REWARMED
 from benchmarks.paper.map.compared import VERDICTS
-from keras_idea.report.style import INK, MUTED, dress, figure
+from keras_idea.plot import INK, MUTED, dress, figure
 
 _SHOWN = {
     "wins": ("#2b8a3e", "o"),

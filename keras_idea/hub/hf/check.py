@@ -81,11 +81,11 @@ def check_numbers(backbone: Any, task: Any, stage: Stage, causal: bool) -> Check
         LoadRefused: if they compute something else; how far off.
     """
     # KerasHub's own activation, so that all else is compared exactly.
-    approximated = rules_of(stage.told).approximated
-    own = stage.told.get(approximated) == "gelu"
+    approximated = rules_of(stage.hf_config).approximated
+    own = stage.hf_config.get(approximated) == "gelu"
     theirs = _Theirs(stage, causal, {approximated: "gelu_pytorch_tanh"} if own else {})
     ours = _ours_causal(task) if causal else _ours_encoder(backbone)
-    rows = _rows(stage, stage.told["vocab_size"])
+    rows = _rows(stage, stage.hf_config["vocab_size"])
     pairs = [(theirs.outputs(ids_BT), ours(ids_BT)) for ids_BT in rows]
     for a_BTV, b_BTV in pairs:
         if a_BTV.shape[-1] != b_BTV.shape[-1]:
@@ -127,31 +127,31 @@ def _refusal(stage: Stage, what: str) -> LoadRefused:
     cure = "Give another checkpoint: this one would be trained as another model."
     tie = "tie_word_embeddings"
     own_head = any("lm_head.weight" in tensor_names(f) for f in stage.weights)
-    if own_head and stage.told.get(tie):
+    if own_head and stage.hf_config.get(tie):
         cure = (
             f"Its config says {tie}=True, and its weights have a head of their own, "
             f"lm_head.weight: set {tie} to false in its config."
         )
     return LoadRefused(
         f"KerasHub computes {what}. Received: {str(stage.source)!r}, model_type="
-        f"{stage.told['model_type']!r}. {cure}"
+        f"{stage.hf_config['model_type']!r}. {cure}"
     )
 
 
 class _Theirs:
     """The model in transformers."""
 
-    def __init__(self, stage: Stage, causal: bool, told: Mapping[str, Any]) -> None:
+    def __init__(self, stage: Stage, causal: bool, options: Mapping[str, Any]) -> None:
         import transformers
 
         auto: Any = (
             transformers.AutoModelForCausalLM if causal else transformers.AutoModel
         )
         # Of "sdpa" some models leave out the caps on their scores.
-        told = {**told, "dtype": "float32", "attn_implementation": "eager"}
-        told["output_loading_info"] = True
+        options = {**options, "dtype": "float32", "attn_implementation": "eager"}
+        options["output_loading_info"] = True
         with quiet(transformers):
-            self._model, found = auto.from_pretrained(stage.source, **told)
+            self._model, found = auto.from_pretrained(stage.source, **options)
         self.notes = _notes_of_weights(stage, found)
         self._model.eval().requires_grad_(False)
         self._causal = causal
@@ -165,9 +165,11 @@ class _Theirs:
 
     def greedy(self, ids_BP: np.ndarray, num_tokens: int) -> np.ndarray:
         """The ids, continued by so many greedy tokens."""
-        told = {"do_sample": False, "max_new_tokens": num_tokens}
-        told["min_new_tokens"] = num_tokens
-        return self._model.generate(**_as_torch(ids_BP), **told).numpy().astype("int32")
+        options = {"do_sample": False, "max_new_tokens": num_tokens}
+        options["min_new_tokens"] = num_tokens
+        return (
+            self._model.generate(**_as_torch(ids_BP), **options).numpy().astype("int32")
+        )
 
 
 def _notes_of_weights(stage: Stage, found: Mapping[str, Any]) -> tuple[str, ...]:
@@ -223,10 +225,10 @@ def _ours_encoder(backbone: Any) -> Callable[[np.ndarray], np.ndarray]:
 
 def _rows(stage: Stage, size: int) -> list[np.ndarray]:
     """Rows of tokens: of text, random ones, and one beyond a sliding window."""
-    length = compared_length(stage.told, _LENGTH)
+    length = compared_length(stage.hf_config, _LENGTH)
     short = min(length, _LENGTH)
     random = np.random.default_rng(0).integers(0, size, (1, max(length, short)))
-    padding = stage.told.get("pad_token_id")
+    padding = stage.hf_config.get("pad_token_id")
     random[random == padding] = size - 1 if padding != size - 1 else 0
     rows = [random[:, :short]]
     if length > short:

@@ -58,31 +58,33 @@ def read_config(folder: str | os.PathLike) -> Any:
 
 def as_dict(config: Any) -> Config:
     """All keys of a config, with their defaults."""
-    told: Config = config.to_dict()
+    hf_config: Config = config.to_dict()
     # What transformers 5 leaves out where it is the default.
-    told.setdefault("tie_word_embeddings", getattr(config, "tie_word_embeddings", True))
-    if told["model_type"] == "qwen3_moe":  # KerasHub's name of it
-        told.setdefault("num_experts", told.pop("num_local_experts", None))
-    return told
+    hf_config.setdefault(
+        "tie_word_embeddings", getattr(config, "tie_word_embeddings", True)
+    )
+    if hf_config["model_type"] == "qwen3_moe":  # KerasHub's name of it
+        hf_config.setdefault("num_experts", hf_config.pop("num_local_experts", None))
+    return hf_config
 
 
-def staged_config(told: Config) -> Config:
+def staged_config(hf_config: Config) -> Config:
     """A config in which KerasHub's converter finds what it would lose."""
-    told = copy.deepcopy(told)
-    rope = rotary_parts(told).get("", {})
-    if told["model_type"] == "llama":
+    hf_config = copy.deepcopy(hf_config)
+    rope = rotary_parts(hf_config).get("", {})
+    if hf_config["model_type"] == "llama":
         # It reads the scaling from where transformers 4 had it.
-        told.pop("rope_scaling", None)
+        hf_config.pop("rope_scaling", None)
         if rotary_type(rope) == "llama3":
-            told["rope_scaling"] = {**rope, "rope_type": "llama3"}
+            hf_config["rope_scaling"] = {**rope, "rope_type": "llama3"}
     if "rope_theta" in rope:
-        told.setdefault("rope_theta", rope["rope_theta"])
-    return told
+        hf_config.setdefault("rope_theta", rope["rope_theta"])
+    return hf_config
 
 
-def backbone_arguments(told: Mapping[str, Any]) -> Config:
+def backbone_arguments(hf_config: Mapping[str, Any]) -> Config:
     """Arguments of the backbone that KerasHub's converter leaves at their defaults."""
-    return rules_of(told).arguments(told)
+    return rules_of(hf_config).arguments(hf_config)
 
 
 def check_config(config: Any) -> None:
@@ -91,21 +93,21 @@ def check_config(config: Any) -> None:
     Raises:
         LoadRefused: the message has the keys, and their values.
     """
-    told = as_dict(config)
-    if told.get("quantization_config"):
+    hf_config = as_dict(config)
+    if hf_config.get("quantization_config"):
         raise LoadRefused(
             "Its weights are quantized, which KerasHub's converters cannot read. "
-            f"Received: quantization_config={told['quantization_config']!r}. Give the "
-            "checkpoint that was quantized."
+            f"Received: quantization_config={hf_config['quantization_config']!r}. "
+            "Give the checkpoint that was quantized."
         )
-    if told.get("is_encoder_decoder") or not told.get("vocab_size"):
+    if hf_config.get("is_encoder_decoder") or not hf_config.get("vocab_size"):
         raise LoadRefused(
             "Only language models and encoders of text are loaded. Received: "
-            f"model_type={told['model_type']!r}. Give such a checkpoint, or load it "
-            "with `keras_hub` and compare it yourself."
+            f"model_type={hf_config['model_type']!r}. Give such a checkpoint, or "
+            "load it with `keras_hub` and compare it yourself."
         )
     lost = not_taken_over(config)
-    _check_rotary(told, rules_of(told))
+    _check_rotary(hf_config, rules_of(hf_config))
     if lost:
         raise LoadRefused(
             "KerasHub 0.32 has no model of this family with such a config: it would "
@@ -114,13 +116,14 @@ def check_config(config: Any) -> None:
         )
 
 
-def _check_rotary(told: Config, rules: Rules) -> None:
-    for kind, part in rotary_parts(told).items():
+def _check_rotary(hf_config: Config, rules: Rules) -> None:
+    for kind, part in rotary_parts(hf_config).items():
         scaled = rotary_type(part)
         if scaled not in rules.rotary:
             raise LoadRefused(
                 "KerasHub 0.32 cannot compute rotary positions of this kind. Received:"
-                f" model_type={told['model_type']!r}, rope_type={scaled!r}. Give a "
+                f" model_type={hf_config['model_type']!r}, rope_type={scaled!r}. "
+                "Give a "
                 f"checkpoint with rope_type={' or '.join(map(repr, rules.rotary))}."
             )
         others = {k: v for k, v in part.items() if k not in _ROTARY_KEYS}
@@ -144,31 +147,35 @@ def not_taken_over(config: Any) -> list[str]:
     or its class replaces it, and it is at another value than the class's default, with
     which KerasHub was compared.
     """
-    told, usual = as_dict(config), as_dict(type(config)())
-    rules = rules_of(told)
-    heads = told.get("num_attention_heads")
-    if heads and told.get("head_dim") == told.get("hidden_size", 0) // heads:
-        usual["head_dim"] = told["head_dim"]  # follows from the others
-    if set(told.get("layer_types") or ()) <= {"full_attention"}:
-        usual["layer_types"] = told.get("layer_types")
-    known = _read(told) | _HARMLESS | set(rules.takes)
+    hf_config, usual = as_dict(config), as_dict(type(config)())
+    rules = rules_of(hf_config)
+    heads = hf_config.get("num_attention_heads")
+    if heads and hf_config.get("head_dim") == hf_config.get("hidden_size", 0) // heads:
+        usual["head_dim"] = hf_config["head_dim"]  # follows from the others
+    if set(hf_config.get("layer_types") or ()) <= {"full_attention"}:
+        usual["layer_types"] = hf_config.get("layer_types")
+    known = _read(hf_config) | _HARMLESS | set(rules.takes)
     if not is_causal(config):
         known = known | {"tie_word_embeddings"}
-    fixed = dict(rules.fixed(told))
-    if _alias(told.get(rules.approximated)) == "gelu_pytorch_tanh":
-        fixed[rules.approximated] = told[rules.approximated]
+    fixed = dict(rules.fixed(hf_config))
+    if _alias(hf_config.get(rules.approximated)) == "gelu_pytorch_tanh":
+        fixed[rules.approximated] = hf_config[rules.approximated]
     wanted = {k: v for k, v in usual.items() if k not in known} | fixed
-    left = {k: told[k] for k in wanted if k in told and not _same(told[k], wanted[k])}
+    left = {
+        k: hf_config[k]
+        for k in wanted
+        if k in hf_config and not _same(hf_config[k], wanted[k])
+    }
     return [_said({key: left[key]}) for key in sorted(left)]
 
 
-def _read(told: Config) -> set[str]:
+def _read(hf_config: Config) -> set[str]:
     try:
-        return keys_read(staged_config(told))
+        return keys_read(staged_config(hf_config))
     except Exception as error:  # no such converter, or a config that it cannot read
         raise LoadRefused(
             f"KerasHub cannot convert this checkpoint: {' '.join(str(error).split())} "
-            f"Received: model_type={told['model_type']!r}. Give a checkpoint of "
+            f"Received: model_type={hf_config['model_type']!r}. Give a checkpoint of "
             "another family; docs/families.md lists those that can be loaded."
         ) from error
 
@@ -209,22 +216,26 @@ LONGEST = 1100
 _WINDOWS_COMPARED = ("mistral", "mixtral", "gemma2", "gemma3_text")
 
 
-def compared_length(told: Mapping[str, Any], usual: int) -> int:
+def compared_length(hf_config: Mapping[str, Any], usual: int) -> int:
     """Tokens to compare on: beyond the sliding window, if a model has one.
 
     Raises:
         LoadRefused: if that would be too long, and KerasHub is not known to compute it.
     """
-    most = told.get("max_position_embeddings") or told.get("n_positions") or LONGEST
-    if "roberta" in told["model_type"]:  # its positions begin behind the padding's
-        most -= told["pad_token_id"] + 1
+    most = (
+        hf_config.get("max_position_embeddings")
+        or hf_config.get("n_positions")
+        or LONGEST
+    )
+    if "roberta" in hf_config["model_type"]:  # its positions begin behind the padding's
+        most -= hf_config["pad_token_id"] + 1
     usual = min(usual, most)
-    window = told.get("sliding_window")
-    if not window or told.get("use_sliding_window") is False or window >= most:
+    window = hf_config.get("sliding_window")
+    if not window or hf_config.get("use_sliding_window") is False or window >= most:
         return usual
     if window + usual <= LONGEST:
         return min(window + usual, most)
-    if told["model_type"] not in _WINDOWS_COMPARED:
+    if hf_config["model_type"] not in _WINDOWS_COMPARED:
         raise LoadRefused(
             "Whether KerasHub computes this sliding window could be seen only on longer"
             f" text than is compared. Received: sliding_window={window}. Give a "

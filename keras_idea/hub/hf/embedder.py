@@ -47,13 +47,13 @@ def embedder_options(stage: Stage, kind: Any) -> tuple[dict[str, Any], tuple[str
 
 def _pooling(stage: Stage, module: dict[str, Any]) -> str:
     file = stage.source / module["path"] / "config.json"
-    told = json.loads(file.read_text(encoding="utf-8"))
+    pooling = json.loads(file.read_text(encoding="utf-8"))
     modes = [
-        k for k, on in told.items() if k.startswith("pooling_mode_") and on is True
+        k for k, on in pooling.items() if k.startswith("pooling_mode_") and on is True
     ]
     if len(modes) != 1 or modes[0] not in _POOLINGS:
         raise LoadRefused(
             f"KerasHub's embedders pool by one of {', '.join(_POOLINGS)}. Received: "
-            f"{', '.join(modes) or told!r}. Give another checkpoint."
+            f"{', '.join(modes) or pooling!r}. Give another checkpoint."
         )
     return _POOLINGS[modes[0]]

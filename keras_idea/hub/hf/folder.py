@@ -12,7 +12,6 @@ import keras
 import numpy as np
 
 from keras_idea.errors import KerasIdeaError, LoadRefused
-from keras_idea.extras import require
 from keras_idea.hub.hf.check import (
     RARE,
     TEXTS,
@@ -41,9 +40,10 @@ from keras_idea.hub.hf.tokenizer import (
     settle_word_pieces,
 )
 from keras_idea.hub.hf.weights import mend_weights
-from keras_idea.hub.rebuild import mend_get_config
+from keras_idea.hub.rebuild import patch_get_config
 from keras_idea.keras_private.hub_tokenizers import converted_as
 from keras_idea.keras_private.variables import without_values
+from keras_idea.validation import require
 
 _NO_TOKENIZER = "It has no tokenizer."
 _NO_TASK = (
@@ -94,19 +94,19 @@ def load_folder(
     with staged(source) as stage:
         with _told(stage):
             backbone: Any = _backbone(stage, "float32", load_weights=True)
-            mend_weights(backbone, stage.told, stage.folder)
-            mend_get_config(backbone)
+            mend_weights(backbone, stage.hf_config, stage.folder)
+            patch_get_config(backbone)
             causal = is_causal(stage.config)
             kind = _task_class(type(backbone), causal, stage)
             preprocessor, notes = _preprocessor(stage, kind)
-            options, told = ({}, ()) if causal else embedder_options(stage, kind)
+            options, more = ({}, ()) if causal else embedder_options(stage, kind)
             model = _around(kind, backbone, preprocessor, options)
-            told += _context(stage, backbone, causal)
+            more += _context(stage, backbone, causal)
             known = _state(stage.source)
             if known not in _AGREED:
                 _AGREED[known] = check_numbers(backbone, model, stage, causal)
         checked = _AGREED[known]
-        notes = (*stage.notes, *checked.notes, *notes, *told)
+        notes = (*stage.notes, *checked.notes, *notes, *more)
         checked = dataclasses.replace(checked, notes=notes)
         policy = keras.dtype_policies.get(dtype or "float32")
         if policy.name == "float32":
@@ -145,8 +145,8 @@ def _told(stage: Stage) -> Iterator[None]:
         raise LoadRefused(
             f"It cannot be converted and compared: {type(error).__name__}: "
             f"{reason} Received: {str(stage.source)!r}, model_type="
-            f"{stage.told['model_type']!r}. Give another checkpoint; docs/families.md "
-            "lists the families that can be loaded."
+            f"{stage.hf_config['model_type']!r}. Give another checkpoint; "
+            "docs/families.md lists the families that can be loaded."
         ) from error
 
 
@@ -155,26 +155,26 @@ def _hub() -> Any:
 
 
 def _backbone(stage: Stage, dtype: Any, load_weights: bool) -> keras.Model:
-    told = {"load_weights": load_weights, "dtype": dtype}
-    told |= backbone_arguments(stage.told)
+    arguments = {"load_weights": load_weights, "dtype": dtype}
+    arguments |= backbone_arguments(stage.hf_config)
     models = _hub().models
     if _is_llama2(stage):
         # KerasHub converts every Llama to a Llama 3, whose tokenizer is byte-level.
-        kind, config = models.LlamaBackbone, staged_config(stage.told)
-        made: keras.Model = converted_as(kind, str(stage.folder), config, **told)
+        kind, config = models.LlamaBackbone, staged_config(stage.hf_config)
+        made: keras.Model = converted_as(kind, str(stage.folder), config, **arguments)
         return made
-    return models.Backbone.from_preset(str(stage.folder), **told)
+    return models.Backbone.from_preset(str(stage.folder), **arguments)
 
 
 def _is_llama2(stage: Stage) -> bool:
-    llama = stage.told["model_type"] == "llama"
+    llama = stage.hf_config["model_type"] == "llama"
     return llama and is_sentencepiece(stage.tokenizer)
 
 
 def _task_class(backbone: type, causal: bool, stage: Stage) -> Any:
     """The class of the task around a backbone; None: an encoder remains a backbone."""
     models = _hub().models
-    if not causal and stage.told["model_type"] in LANGUAGE_MODELS:
+    if not causal and stage.hf_config["model_type"] in LANGUAGE_MODELS:
         return None
     kind = task_class(models.CausalLM if causal else models.TextEmbedder, backbone)
     if kind is None and causal:
@@ -212,11 +212,11 @@ def _tasks(base: type, backbone: type) -> list[Any]:
 
 
 def _around(
-    kind: Any, backbone: keras.Model, preprocessor: Any, told: dict[str, Any]
+    kind: Any, backbone: keras.Model, preprocessor: Any, arguments: dict[str, Any]
 ) -> keras.Model:
     if kind is None:
         return backbone
-    return kind(backbone=backbone, preprocessor=preprocessor, **told)
+    return kind(backbone=backbone, preprocessor=preprocessor, **arguments)
 
 
 def _preprocessor(stage: Stage, kind: Any) -> tuple[Any, tuple[str, ...]]:
@@ -280,7 +280,7 @@ def _preprocessor(stage: Stage, kind: Any) -> tuple[Any, tuple[str, ...]]:
 
 def _context(stage: Stage, backbone: keras.Model, causal: bool) -> tuple[str, ...]:
     """A note about the most positions, if the backbone does not have them."""
-    length = stage.told.get("max_position_embeddings")
+    length = stage.hf_config.get("max_position_embeddings")
     if not causal or not length or getattr(backbone, "max_sequence_length", None):
         return ()
     return (_CONTEXT.format(length=length),)

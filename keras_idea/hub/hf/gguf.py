@@ -10,11 +10,11 @@ import tempfile
 from collections import Counter
 from typing import Any
 
-from keras_idea.disk import reserve
 from keras_idea.errors import LoadRefused
-from keras_idea.extras import require, require_installed
+from keras_idea.files import reserve
 from keras_idea.hub.hf.gguf_tokenizer import settled_tokenizer
 from keras_idea.hub.hf.quiet import quiet
+from keras_idea.validation import require, require_installed
 
 _BEGINS = b"GGUF"
 
@@ -70,12 +70,14 @@ def _dequantized(file: pathlib.Path, changed: int) -> Dequantized:
     folder = pathlib.Path(tempfile.mkdtemp(prefix="keras_idea_gguf_"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     reserve(folder, 4 * sum(int(tensor.n_elements) for tensor in reader.tensors))
-    told = {"gguf_file": file.name}
+    reader_kwargs = {"gguf_file": file.name}
     auto: Any = transformers.AutoModelForCausalLM
     try:
         with quiet(transformers):
-            model = auto.from_pretrained(file.parent, dtype="float32", **told)
-            tokenizer = transformers.AutoTokenizer.from_pretrained(file.parent, **told)
+            model = auto.from_pretrained(file.parent, dtype="float32", **reader_kwargs)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(
+                file.parent, **reader_kwargs
+            )
         tokenizer = settled_tokenizer(tokenizer, reader)
     except LoadRefused:
         raise

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 Config = dict[str, Any]
-Told = Mapping[str, Any]
+HFConfig = Mapping[str, Any]
 
 _SLIDING, _FULL = "sliding_attention", "full_attention"
 
@@ -33,65 +33,69 @@ class Rules:
 
     rotary: tuple[str, ...] = ("default",)
     wavelengths: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    fixed: Callable[[Told], Config] = lambda told: {}
-    arguments: Callable[[Told], Config] = lambda told: {}
+    fixed: Callable[[HFConfig], Config] = lambda hf_config: {}
+    arguments: Callable[[HFConfig], Config] = lambda hf_config: {}
     takes: tuple[str, ...] = ()
     approximated: str = ""
 
 
-def rules_of(told: Told) -> Rules:
+def rules_of(hf_config: HFConfig) -> Rules:
     """The `Rules` of a config's family."""
-    return _RULES.get(told["model_type"], Rules())
+    return _RULES.get(hf_config["model_type"], Rules())
 
 
-def rotary_parts(told: Told) -> dict[str, Config]:
+def rotary_parts(hf_config: HFConfig) -> dict[str, Config]:
     """The rotary positions of a config, by type of layer; "": of all layers.
 
     Of transformers 5, or of its forerunners.
     """
-    parts = told.get("rope_parameters") or told.get("rope_scaling") or {}
+    parts = hf_config.get("rope_parameters") or hf_config.get("rope_scaling") or {}
     if not isinstance(next(iter(parts.values()), None), dict):
         parts = {"": parts}
     return {kind: dict(part) for kind, part in parts.items() if part}
 
 
-def rotary_type(part: Told) -> str:
+def rotary_type(part: HFConfig) -> str:
     """Such as "default" or "linear"."""
     return part.get("rope_type") or part.get("type") or "default"
 
 
-def _epsilon(told: Told) -> Config:
-    return {"layer_norm_epsilon": told["rms_norm_eps"]}
+def _epsilon(hf_config: HFConfig) -> Config:
+    return {"layer_norm_epsilon": hf_config["rms_norm_eps"]}
 
 
-def _linear(told: Told) -> Config:
-    part = rotary_parts(told).get("", {})
+def _linear(hf_config: HFConfig) -> Config:
+    part = rotary_parts(hf_config).get("", {})
     if rotary_type(part) != "linear":
         return {}
     return {"rope_scaling_factor": part["factor"]}
 
 
-def _inner(told: Told) -> Config:
-    return {} if told["n_inner"] is None else {"intermediate_dim": told["n_inner"]}
+def _inner(hf_config: HFConfig) -> Config:
+    return (
+        {}
+        if hf_config["n_inner"] is None
+        else {"intermediate_dim": hf_config["n_inner"]}
+    )
 
 
-def _without_window(told: Told) -> Config:
+def _without_window(hf_config: HFConfig) -> Config:
     return {
         "use_sliding_window": False,
-        "layer_types": [_FULL] * told["num_hidden_layers"],
+        "layer_types": [_FULL] * hf_config["num_hidden_layers"],
     }
 
 
-def _gemma2(told: Told) -> Config:
-    numbers = range(told["num_hidden_layers"])
+def _gemma2(hf_config: HFConfig) -> Config:
+    numbers = range(hf_config["num_hidden_layers"])
     return {
         "rms_norm_eps": 1e-6,
         "layer_types": [_FULL if i % 2 else _SLIDING for i in numbers],
     }
 
 
-def _gemma3(told: Told) -> Config:
-    numbers = range(told["num_hidden_layers"])
+def _gemma3(hf_config: HFConfig) -> Config:
+    numbers = range(hf_config["num_hidden_layers"])
     return {
         "rms_norm_eps": 1e-6,
         "layer_types": [_SLIDING if (i + 1) % 6 else _FULL for i in numbers],
@@ -101,20 +105,21 @@ def _gemma3(told: Told) -> Config:
     }
 
 
-def _by_head(told: Told) -> Config:
+def _by_head(hf_config: HFConfig) -> Config:
     # Its blocks do so whatever this says; see `weights.py`.
     return {"query_head_dim_normalize": True}
 
 
-def _always(**values: Any) -> Callable[[Told], Config]:
-    return lambda told: values
+def _always(**values: Any) -> Callable[[HFConfig], Config]:
+    return lambda hf_config: values
 
 
 _LINEAR = ("default", "linear")
 _SCALED = Rules(_LINEAR, arguments=_linear)
 _UNWINDOWED = Rules(_LINEAR, fixed=_without_window, arguments=_linear)
 _EVERY_BLOCK = dataclasses.replace(
-    _UNWINDOWED, fixed=lambda told: {**_without_window(told), "decoder_sparse_step": 1}
+    _UNWINDOWED,
+    fixed=lambda hf_config: {**_without_window(hf_config), "decoder_sparse_step": 1},
 )
 _RULES: Mapping[str, Rules] = {
     "llama": Rules(("default", "llama3"), arguments=_epsilon, takes=("rms_norm_eps",)),
@@ -125,8 +130,8 @@ _RULES: Mapping[str, Rules] = {
     "qwen2_moe": _EVERY_BLOCK,
     "qwen3_moe": _EVERY_BLOCK,
     "smollm3": Rules(
-        fixed=lambda told: {
-            **_without_window(told),
+        fixed=lambda hf_config: {
+            **_without_window(hf_config),
             "attention_bias": False,
             "mlp_bias": False,
         }

@@ -10,10 +10,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from keras_idea.errors import LoadRefused
-from keras_idea.extras import require_installed
-from keras_idea.hub.hf.config import as_dict, check_config, read_config, staged_config
+from keras_idea.hub.hf.config import (
+    as_dict,
+    check_config,
+    read_config,
+    staged_config,
+)
 from keras_idea.hub.hf.tensors import stage_tensors
 from keras_idea.hub.hf.tokenizer import read_tokenizer, write_tokenizer
+from keras_idea.validation import require_installed
 
 #: Files by which a folder is known to be Hugging Face's, and not KerasHub's.
 CONFIG = "config.json"
@@ -27,7 +32,7 @@ class Stage:
         source: path of the folder that was given.
         folder: path of the folder for KerasHub.
         config: the `PretrainedConfig`.
-        told: dict, all keys of that config.
+        hf_config: dict, all keys of that config.
         tokenizer: transformers' tokenizer, or None.
         notes: tuple of str, what the user should know of its weights.
     """
@@ -35,7 +40,7 @@ class Stage:
     source: pathlib.Path
     folder: pathlib.Path
     config: Any
-    told: dict[str, Any]
+    hf_config: dict[str, Any]
     tokenizer: Any
     notes: tuple[str, ...] = ()
 
@@ -76,21 +81,21 @@ def staged(source: str | os.PathLike) -> Iterator[Stage]:
     require_installed(["torch"], what, "torch")
     given = pathlib.Path(source)
     config = read_config(given)
-    told = as_dict(config)
+    hf_config = as_dict(config)
     check_config(config)
     tokenizer = read_tokenizer(given)
     with tempfile.TemporaryDirectory(prefix="keras_idea_") as made:
         folder = pathlib.Path(made)
-        text = json.dumps(staged_config(told), indent=1, default=str)
+        text = json.dumps(staged_config(hf_config), indent=1, default=str)
         (folder / CONFIG).write_text(text, encoding="utf-8")
-        notes = _stage_weights(given, folder, told)
+        notes = _stage_weights(given, folder, hf_config)
         if tokenizer is not None:
-            write_tokenizer(tokenizer, given, folder, told["model_type"])
-        yield Stage(given, folder, config, told, tokenizer, notes)
+            write_tokenizer(tokenizer, given, folder, hf_config["model_type"])
+        yield Stage(given, folder, config, hf_config, tokenizer, notes)
 
 
 def _stage_weights(
-    given: pathlib.Path, folder: pathlib.Path, told: dict[str, Any]
+    given: pathlib.Path, folder: pathlib.Path, hf_config: dict[str, Any]
 ) -> tuple[str, ...]:
     files = [*given.glob("*.safetensors"), *given.glob("*.safetensors.index.json")]
     if not any(file.suffix == ".safetensors" for file in files):
@@ -103,4 +108,4 @@ def _stage_weights(
     pooling = given / "1_Pooling"
     if pooling.is_dir():
         os.symlink(pooling.resolve(), folder / pooling.name)
-    return stage_tensors(folder, told)
+    return stage_tensors(folder, hf_config)

@@ -11,8 +11,8 @@ import shutil
 from collections.abc import Mapping
 from typing import Any
 
-from keras_idea.disk import reserve
 from keras_idea.errors import LoadRefused
+from keras_idea.files import reserve
 
 _INDEX = "model.safetensors.index.json"
 # KerasHub's converters demand the prefix that a model with a head has, and that a bare
@@ -26,13 +26,15 @@ _POOLERS = {
 _NO_POOLER = "Its file has no pooler: `pooled_output` is always 0."
 
 
-def stage_tensors(folder: pathlib.Path, told: Mapping[str, Any]) -> tuple[str, ...]:
+def stage_tensors(
+    folder: pathlib.Path, hf_config: Mapping[str, Any]
+) -> tuple[str, ...]:
     """Replaces links to weights by files in which KerasHub finds all it looks for.
 
     Returns:
         tuple of str, what the user should know.
     """
-    kind = told["model_type"]
+    kind = hf_config["model_type"]
     prefix, poolers = _PREFIXES.get(kind, ""), _POOLERS.get(kind, ())
     files = sorted(folder.glob("*.safetensors"))
     names = {name for file in files for name in tensor_names(file)}
@@ -41,7 +43,7 @@ def stage_tensors(folder: pathlib.Path, told: Mapping[str, Any]) -> tuple[str, .
     names = {prefix + name for name in names}
     zeros: dict[str, tuple[int, ...]] = {}
     if not all(any(name.endswith(end) for name in names) for end in poolers):
-        width = told["hidden_size"]
+        width = hf_config["hidden_size"]
         zeros = dict(zip(poolers, [(width, width), (width,)], strict=True))
     if not prefix and not zeros:
         return ()
@@ -90,8 +92,8 @@ def _rewrite(
     with open(source, "rb") as read, open(link, "wb") as write:
         header = _header(read)
         header.pop("__metadata__", None)
-        end = max(told["data_offsets"][1] for told in header.values())
-        header = {prefix + name: told for name, told in header.items()}
+        end = max(hf_config["data_offsets"][1] for hf_config in header.values())
+        header = {prefix + name: hf_config for name, hf_config in header.items()}
         start = end
         for name, shape in zeros.items():
             places = [start, start + 4 * math.prod(shape)]

@@ -74,13 +74,13 @@ def write_tokenizer(
         _add_demanded(spec["model"]["vocab"], spec["added_tokens"])
     (folder / "tokenizer.json").write_text(json.dumps(spec), encoding="utf-8")
     settings = folder / "tokenizer_config.json"
-    told = json.loads(settings.read_text("utf-8")) if settings.is_file() else {}
+    config = json.loads(settings.read_text("utf-8")) if settings.is_file() else {}
     settings.unlink(missing_ok=True)
     end = tokenizer.eos_token
-    told["eos_token"] = end
-    told["bos_token"] = tokenizer.bos_token or end
-    told.setdefault("do_lower_case", _lowers(spec))
-    settings.write_text(json.dumps(told), encoding="utf-8")
+    config["eos_token"] = end
+    config["bos_token"] = tokenizer.bos_token or end
+    config.setdefault("do_lower_case", _lowers(spec))
+    settings.write_text(json.dumps(config), encoding="utf-8")
     model = spec["model"]
     if model["type"] == "WordPiece":
         _write_if_absent(folder / "vocab.txt", "\n".join(_by_id(model["vocab"])) + "\n")
@@ -194,11 +194,11 @@ def settle_word_pieces(tokenizer: Any, theirs: Any) -> None:
     spec = json.loads(theirs.backend_tokenizer.to_str())
     if spec["model"]["type"] != "WordPiece":
         return
-    told = spec.get("normalizer") or {}
-    tokenizer.lowercase = bool(told.get("lowercase"))
-    accents = told.get("strip_accents")
+    normalizer = spec.get("normalizer") or {}
+    tokenizer.lowercase = bool(normalizer.get("lowercase"))
+    accents = normalizer.get("strip_accents")
     tokenizer.strip_accents = tokenizer.lowercase if accents is None else accents
-    tokenizer.split_on_cjk = bool(told.get("handle_chinese_chars", True))
+    tokenizer.split_on_cjk = bool(normalizer.get("handle_chinese_chars", True))
     tokenizer.special_tokens_in_strings = True
 
 

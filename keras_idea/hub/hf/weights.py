@@ -26,15 +26,19 @@ _MISTRAL = {
 _QK_EPSILON = {"qwen3": 1e-5, "qwen3_moe": 1e-6}
 
 
-def mend_weights(backbone: Any, told: Mapping[str, Any], folder: pathlib.Path) -> None:
+def mend_weights(
+    backbone: Any, hf_config: Mapping[str, Any], folder: pathlib.Path
+) -> None:
     """Assigns what KerasHub's converter rounds or scales wrongly."""
-    kind = told["model_type"]
+    kind = hf_config["model_type"]
     if kind == "mistral":
         _unrounded(backbone, folder)
     if kind in _QK_EPSILON:
-        _scale_queries_and_keys(backbone, told["rms_norm_eps"], _QK_EPSILON[kind])
+        _scale_queries_and_keys(backbone, hf_config["rms_norm_eps"], _QK_EPSILON[kind])
     if kind in ("gemma2", "gemma3_text"):
-        _scale_queries(backbone, told["head_dim"] / told["query_pre_attn_scalar"])
+        _scale_queries(
+            backbone, hf_config["head_dim"] / hf_config["query_pre_attn_scalar"]
+        )
     if kind == "roberta":
         _add_segment(backbone, folder)
 

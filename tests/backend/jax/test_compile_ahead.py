@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.pruning.compile_ahead import pays
+from keras_idea.callbacks.prune.compile_ahead import should_compile_ahead
 from tests.support.dense_ffns import dense_gated
 from tests.support.helpers import (
     LossRecorder,
@@ -289,7 +289,11 @@ def alive():
 
 
 def test_by_default_not_where_cpus_take_the_steps():
-    assert pays(True) and not pays(False) and pays(None) == ON_ACCELERATOR
+    assert (
+        should_compile_ahead(True)
+        and not should_compile_ahead(False)
+        and should_compile_ahead(None) == ON_ACCELERATOR
+    )
 
 
 def _on_accelerator():

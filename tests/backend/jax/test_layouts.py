@@ -7,8 +7,8 @@ import keras
 import pytest
 
 from keras_idea import GatedFFN, PrunableGatedFFN, find_ffns
-from keras_idea.distribution import kernel_layouts
 from keras_idea.errors import ConfigError
+from keras_idea.lm.distribution import kernel_layouts
 from keras_idea.models import DecoderConfig, decoder
 from tests import ENDURANCE
 from tests.support.hub_models import MIXTURES, MODELS, tiny_lm

@@ -14,8 +14,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_idea.checkpoints.files import CheckpointFiles
-from keras_idea.cli import main
+from keras_idea.callbacks.checkpoint.files import CheckpointFiles
+from keras_idea.lm.cli import main
 from tests import ENDURANCE
 from tests.support import ROOT
 from tests.support.tiny_run import CONFIG, TEXT

@@ -16,7 +16,7 @@ CODE = f"""
 import json, resource, sys
 import keras, numpy as np
 import keras_idea as ki
-from keras_idea.checkpoints.files import CheckpointFiles
+from keras_idea.callbacks.checkpoint.files import CheckpointFiles
 
 def peak():
     # Linux counts from the last reset; /proc tells it apart from before.

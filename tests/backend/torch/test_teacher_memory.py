@@ -2,11 +2,11 @@
 
 import torch
 
+from keras_idea.lm.runs.config import load_config
+from keras_idea.lm.runs.models.compiling import compiled
+from keras_idea.lm.runs.models.footprint import teacher_footprint
+from keras_idea.lm.runs.train.teacher import taught
 from keras_idea.models import DecoderConfig, decoder
-from keras_idea.runs.config import load_config
-from keras_idea.runs.models.compiling import compiled
-from keras_idea.runs.models.footprint import teacher_footprint
-from keras_idea.runs.train.teacher import taught
 
 BATCH, LENGTH, VOCABULARY = 4, 16, 300
 

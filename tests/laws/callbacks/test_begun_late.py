@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.callbacks.run_checks import check_end
-from keras_idea.pruning.session import Session
+from keras_idea.callbacks.prune.run_checks import check_end
+from keras_idea.callbacks.prune.session import Session
 from tests.support.helpers import residual_model, set_random_weights, to_numpy
 
 # Behind the 8 steps of the first fit, up to the last of them, and across it.

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-import keras_idea.pruning.measuring as measuring
+import keras_idea.callbacks.prune.measuring as measuring
 import keras_idea.surgery.narrow_in_place as place
 import keras_idea.surgery.proof as proof
 from tests.support.dense_ffns import dense_gated

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
+from keras_idea.callbacks.prune.narrowing import stored_neurons
+from keras_idea.functional.milestones import bucket, milestones
 from keras_idea.methods import Sensitivity
-from keras_idea.pruning.narrowing import stored_neurons
-from keras_idea.schedules.milestones import bucket, milestones
 from tests.support import algorithm_reference as reference
 from tests.support.dense_ffns import dense_gated
 from tests.support.helpers import (
@@ -206,7 +206,7 @@ def test_equals_compact_end(case, data):
         alive = sum(schedule(8) for schedule in schedules)
         assert logs["width"][0] == alive / 2
         assert np.isclose(logs["sparsity"][0], 1 - alive / sum(fulls))
-    assert not any(ffn.state.live for ffn in ki.find_ffns(model))
+    assert not any(ffn.state.active_track for ffn in ki.find_ffns(model))
 
 
 @pytest.mark.daily("torch", why="takes 5 s on jax, 6 s on tensorflow")
@@ -273,7 +273,7 @@ def test_stopped_in_the_middle_and_gone_on_with(data):
     with pytest.warns(UserWarning, match="drops immediately: .* neurons and 1 more"):
         logs = model.fit(*data, epochs=2, callbacks=[prune], **FIT).history
     assert [(ffn.hidden_dim, ffn.width) for ffn in ffns] == [(4, 4), (3, 3)]
-    assert logs["sparsity"][-1] == 0.75 and ffns[0].state.live is None
+    assert logs["sparsity"][-1] == 0.75 and ffns[0].state.active_track is None
     again = model.fit(*data, epochs=1, callbacks=[prune], **FIT).history
     assert again["width"] == [3.5] and again["sparsity"] == [0.75]
 

@@ -32,7 +32,7 @@ def test_a_stock_kerashub_model():
         class Widths(keras.callbacks.Callback):
             def on_train_batch_begin(self, batch, logs=None, widths=widths):
                 widths.append({ffn.hidden_dim for ffn in ki.find_ffns(self.model)})
-                if len(widths) == 4 and ki.find_ffns(self.model)[0].state.live:
+                if len(widths) == 4 and ki.find_ffns(self.model)[0].state.active_track:
                     narrow = ki.compact(self.model)
                     active = ki.CubicWidth(FULL, 10, 1, 4)(3)
                     assert type(narrow) is type(self.model)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
+from keras_idea.callbacks.prune import session
 from keras_idea.functional.importance import memory_steps
-from keras_idea.pruning import session
 from tests.support import algorithm_reference as reference
 from tests.support.helpers import residual_model, set_random_weights, to_numpy
 from tests.support.kernels import kernels
@@ -29,7 +29,7 @@ class Seen(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         ffns = ki.find_ffns(self.model)
         self.masks.append([to_numpy(f.mask) for f in ffns])
-        self.scored.append(all(f.state.live is not None for f in ffns))
+        self.scored.append(all(f.state.active_track is not None for f in ffns))
 
 
 def fitted(data, more=(), **settings):

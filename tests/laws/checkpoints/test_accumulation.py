@@ -7,9 +7,12 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.checkpoints.model_state import restore_state, state_arrays, state_facts
-from keras_idea.keras_private.optimizer_parts import innermost
-from keras_idea.keras_private.optimizer_variables import apply_count
+from keras_idea.callbacks.checkpoint.model_state import (
+    restore_state,
+    state_arrays,
+    state_facts,
+)
+from keras_idea.keras_private.optimizer_variables import apply_count, innermost
 from tests.support.helpers import to_numpy
 from tests.support.optimizers import needs_several
 

@@ -113,7 +113,7 @@ TAKEN = {
 @pytest.mark.daily("jax", "tensorflow", "torch", rows=ROWS, why="these suffice")
 @pytest.mark.daily("torch", why=FEW)
 @pytest.mark.parametrize("between, quiet", TAKEN.values(), ids=TAKEN.keys())
-def test_masked_equals_narrow(between, quiet):
+def test_masked_equals_narrow(between, preserves_zero):
     model = model_of(*between())
     ffn, _ = pruned(model)
     x = np.random.default_rng(1).normal(size=(4, LENGTH, 5)).astype("float32")
@@ -124,7 +124,7 @@ def test_masked_equals_narrow(between, quiet):
     assert ffn.hidden_dim == KEPT
     narrow = to_numpy(model(x, training=False))
     np.testing.assert_allclose(narrow, masked[1], rtol=2e-5, atol=2e-5)
-    if quiet == "random":
+    if preserves_zero == "random":
         return
     assert len(state) == len(model.non_trainable_variables)
     again = to_numpy(model(x, training=True))
@@ -133,18 +133,18 @@ def test_masked_equals_narrow(between, quiet):
 
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="gradients are asked")
 @pytest.mark.parametrize("between, quiet", TAKEN.values(), ids=TAKEN.keys())
-def test_a_quiet_neuron_has_no_gradient(between, quiet):
+def test_a_quiet_neuron_has_no_gradient(between, preserves_zero):
     """Only of the others the step has to make the gradients zero."""
     model = model_of(*between())
     ffn, mask = pruned(model)
-    assert (not ffn.cuts_with_gradients()) is (quiet is True)
+    assert (not ffn.cuts_with_gradients()) is (preserves_zero is True)
     x = np.random.default_rng(1).normal(size=(4, LENGTH, 5)).astype("float32")
     ops.sum(model(x, training=True) ** 2).backward()
     found = []
     for cut in ffn.cuts():
         gradient = np.moveaxis(to_numpy(cut.variable.value.grad), cut.axis, -1)
         found.append(abs(gradient[..., mask == 0]).max())
-    if quiet is True:
+    if preserves_zero is True:
         assert not any(found)
     else:
         assert len(ffn.cuts_with_gradients()) == len(ffn.cuts())

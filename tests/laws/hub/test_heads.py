@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.export.compare import model_subject
 from keras_idea.finding.find_heads import find_heads
+from keras_idea.lm.export.compare import model_subject
 from keras_idea.step.row_ops import zero_rows
 from keras_idea.surgery.narrow_in_place import shrink_in_place
 from tests.support.helpers import to_numpy

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.layers.cut import Cut
+from keras_idea.groups.cut import Cut
 from tests.support import algorithm_reference as reference
 from tests.support.helpers import start_pruning, to_numpy
 from tests.support.hub_gradients import EPSILON, LOSS, Gradients

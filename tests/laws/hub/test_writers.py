@@ -7,7 +7,12 @@ import pytest
 from keras_idea.hub.inputs import token_inputs
 from keras_idea.layers import GatedFFN
 from keras_idea.models import DecoderConfig, decoder, generate
-from keras_idea.models.writers import CachedWriter, PlainWriter, has_cache, writer_of
+from keras_idea.models.writers import (
+    CachedWriter,
+    PlainWriter,
+    has_cache,
+    writer_of,
+)
 from tests.support.hub_models import MODELS, VOCABULARY, tiny_lm
 from tests.support.selection import EACH
 

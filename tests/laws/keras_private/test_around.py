@@ -4,7 +4,7 @@ import keras
 import pytest
 
 from keras_idea.keras_private.around import layers_around
-from keras_idea.keras_private.layer_walk import walk
+from keras_idea.keras_private.layers import walk
 from tests.support.hub_models import tiny_lm
 
 

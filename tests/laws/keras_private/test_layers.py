@@ -5,25 +5,25 @@ import numpy as np
 import pytest
 
 from keras_idea.keras_private.bare_copy import KEPT, bare_copy, mirror_state
-from keras_idea.keras_private.layer_walk import all_layers, sublayers, walk
 from keras_idea.keras_private.layers import (
+    all_layers,
     become,
     config_number,
     own_attributes,
     rematerialize,
+    renew_weight,
     retrack_parameters,
     set_config_number,
     set_input_dim,
     set_last_dim,
     set_output_dim,
     stored_kernel,
+    sublayers,
     takes_training,
-    without_remat,
-)
-from keras_idea.keras_private.unlocked import (
-    renew_weight,
     unlocked,
     untrack,
+    walk,
+    without_remat,
 )
 from keras_idea.keras_private.variables import give_value
 from tests.support.helpers import to_numpy

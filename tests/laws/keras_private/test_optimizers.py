@@ -4,7 +4,6 @@ import keras
 import numpy as np
 import pytest
 
-from keras_idea.keras_private.optimizer_parts import innermost, parts
 from keras_idea.keras_private.optimizer_variables import (
     accumulated_gradient,
     apply_count,
@@ -12,6 +11,8 @@ from keras_idea.keras_private.optimizer_variables import (
     copy_decay_exclusions,
     gradient_sums,
     index_of,
+    innermost,
+    parts,
     rate_source,
     rename_key,
     track_variable,

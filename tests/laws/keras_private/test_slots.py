@@ -4,11 +4,10 @@ import keras
 import numpy as np
 import pytest
 
-from keras_idea.keras_private.optimizer_parts import parts
+from keras_idea.groups.cut import Cut
 from keras_idea.keras_private.optimizer_slots import scalars_of, slots_of
-from keras_idea.keras_private.optimizer_variables import tracked_variables
-from keras_idea.layers.cut import Cut
-from keras_idea.surgery.narrow_variable import narrow_variable
+from keras_idea.keras_private.optimizer_variables import parts, tracked_variables
+from keras_idea.surgery.narrow_in_place import narrow_variable
 from keras_idea.surgery.optimizer_state import (
     check_carriable,
     copy_optimizer,

@@ -11,8 +11,7 @@ from keras_idea.keras_private.call_context import (
     mask_of,
 )
 from keras_idea.keras_private.optimizer_variables import build_without_values
-from keras_idea.keras_private.randomness import global_seed
-from keras_idea.keras_private.variables import give_value, without_values
+from keras_idea.keras_private.variables import give_value, global_seed, without_values
 from tests.support.helpers import to_numpy
 
 

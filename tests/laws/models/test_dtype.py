@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from keras_idea.models import decoder
-from keras_idea.models.dtype import compute_in
+from keras_idea.models.decoder import compute_in
 from tests.support.tiny_decoder import TINY
 
 

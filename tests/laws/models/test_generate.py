@@ -6,7 +6,7 @@ import pytest
 
 from keras_idea.layers import GatedFFN
 from keras_idea.models import DecoderConfig, decoder, generate, sample
-from keras_idea.models.generate import greedy, write_on
+from keras_idea.models.generate import extend_rows, greedy
 
 VOCABULARY = 11
 PROMPT_BP = np.array([[1, 2, 3], [7, 7, 0]])
@@ -156,12 +156,12 @@ class TestWriteOn:
             seen.append([list(row) for row in rows])
             return [row[-1] + 1 for row in rows]
 
-        rows = write_on(next_tokens, [[3], [7, 8], [5]], [2, 0, 1])
+        rows = extend_rows(next_tokens, [[3], [7, 8], [5]], [2, 0, 1])
         assert rows == [[3, 4, 5], [7, 8], [5, 6]]
         assert seen == [[[3], [5]], [[3, 4]]]
 
     def test_a_row_ends_by_itself(self):
-        rows = write_on(
+        rows = extend_rows(
             lambda rows: [row[-1] + 1 for row in rows],
             [[0], [4]],
             9,

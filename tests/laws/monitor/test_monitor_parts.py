@@ -10,17 +10,21 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
+from keras_idea.callbacks.monitor.event_log import EventLog, last_value
+from keras_idea.callbacks.monitor.interval import IntervalMeter
+from keras_idea.callbacks.monitor.neuron_image import neuron_image
+from keras_idea.callbacks.monitor.neuron_lives import NeuronLives
+from keras_idea.callbacks.monitor.neuron_watch import NeuronWatch
+from keras_idea.callbacks.monitor.run_figures import device_memory, host_memory
+from keras_idea.finding.work_count import (
+    attention_width,
+    matrix_weights,
+    multiply_adds,
+)
 from keras_idea.functional.counts import train_flops
 from keras_idea.methods import Sensitivity
 from keras_idea.models import DecoderConfig, decoder
-from keras_idea.monitor.event_log import EventLog, last_value
-from keras_idea.monitor.interval import IntervalMeter
-from keras_idea.monitor.memory import device_memory, host_memory
-from keras_idea.monitor.neuron_watch import NeuronWatch
-from keras_idea.monitor.work_count import attention_width, matrix_weights, multiply_adds
-from keras_idea.report.neuron_image import neuron_image
-from keras_idea.report.neuron_lives import NeuronLives
-from keras_idea.step.step_count import StepCount
+from keras_idea.step.rate_log import StepCount
 from keras_idea.surgery.narrow_in_place import shrink_in_place
 from tests.support.events import Events
 from tests.support.selection import EACH

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import keras_idea as ki
-from keras_idea.schedules.accumulated import Accumulated
+from keras_idea.schedules.learning_rate import Accumulated
 from tests.support.helpers import to_numpy
 from tests.support.selection import EACH
 

@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.shapes.blocks import find_blocks, take_out, without
+from keras_idea.shapes.blocks import find_blocks, most_important, take_out, without
 from keras_idea.shapes.hidden_size import norms_of, take_features
-from keras_idea.shapes.order import most_important
 from tests.support.helpers import to_numpy
 from tests.support.hub_models import tiny_lm
 

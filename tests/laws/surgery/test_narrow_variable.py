@@ -4,8 +4,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_idea.layers.cut import Cut
-from keras_idea.surgery.narrow_variable import narrow_variable, resize
+from keras_idea.groups.cut import Cut
+from keras_idea.surgery.narrow_in_place import narrow_variable, resize
 from tests.support.helpers import to_numpy
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.layers.cut import Cut
+from keras_idea.groups.cut import Cut
 from keras_idea.step.row_ops import (
     mean_sensitivity,
     narrower_mask,

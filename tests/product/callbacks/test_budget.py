@@ -4,7 +4,7 @@ import keras
 import pytest
 
 import keras_idea as ki
-from keras_idea.targets.budget import Budget, Costs
+from keras_idea.finding.budget import Budget, Costs
 from tests.support.helpers import residual_model
 
 FIT = {"batch_size": 8, "shuffle": False, "verbose": 0}

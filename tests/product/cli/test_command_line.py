@@ -6,16 +6,9 @@ import keras
 import pytest
 
 import keras_idea as ki
-from keras_idea.cli import main
+from keras_idea.lm.cli import main
 from tests.support.processes import MODULE, PROGRAM, path_with, python
 from tests.support.tiny_run import CONFIG, write_inputs
-
-
-@pytest.mark.nightly(why="the command itself is started by the others")
-def test_its_module_is_the_command_too():
-    """A stranger's guess: it did nothing, and said that all was well."""
-    ended = python("-m", "keras_idea.cli", "plan", "there_is_none.toml")
-    assert ended.returncode == 2 and "there_is_none.toml" in ended.stderr
 
 
 @pytest.mark.parametrize("begin", [PROGRAM, MODULE], ids=["program", "module"])

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.cli import main
 from keras_idea.data import TextSource, build_cache, byte_vocabulary
 from keras_idea.errors import DiskError, KerasIdeaError
 from keras_idea.files import check_place
+from keras_idea.lm.cli import main
 from tests.support.tiny_run import write_inputs
 
 LONG = "a" * 300

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.cli import main
-from keras_idea.hub.make_tokenizer import make_tokenizer
-from keras_idea.runs.config import parse_config
+from keras_idea.lm.cli import main
+from keras_idea.lm.data.text.make_tokenizer import make_tokenizer
+from keras_idea.lm.runs.config import parse_config
 from tests.support import ROOT
 from tests.support.hub_models import tiny_lm
 

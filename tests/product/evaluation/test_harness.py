@@ -9,8 +9,8 @@ from lm_eval.api.instance import Instance
 from lm_eval.tasks import TaskManager
 
 from keras_idea.evaluation import TokenScorer
-from keras_idea.evaluation.harness import HarnessModel
-from keras_idea.evaluation.local_tasks import FILES, local_tasks
+from keras_idea.lm.evaluation.harness import HarnessModel
+from keras_idea.lm.evaluation.local_tasks import FILES, local_tasks
 from tests.support.letters import LETTERS, START, Causal, decode, encode
 
 

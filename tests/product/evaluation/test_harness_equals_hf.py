@@ -17,14 +17,14 @@ from lm_eval.models.huggingface import HFLM
 from lm_eval.tasks import TaskManager
 
 import keras_idea as ki
-from keras_idea.cli import main
 from keras_idea.evaluation import perplexity
-from keras_idea.evaluation.local_tasks import FILES, local_tasks
 from keras_idea.export import export_hf, export_preset
 from keras_idea.hub.families import HUB_FAMILIES
-from keras_idea.hub.make_tokenizer import make_tokenizer
-from keras_idea.runs.judge.evaluate import harness_model
-from keras_idea.runs.judge.judged import load_judged
+from keras_idea.lm.cli import main
+from keras_idea.lm.data.text.make_tokenizer import make_tokenizer
+from keras_idea.lm.evaluation.local_tasks import FILES, local_tasks
+from keras_idea.lm.runs.judge.evaluate import harness_model
+from keras_idea.lm.runs.judge.judged import load_judged
 from tests.support.hub_models import tiny_lm
 from tests.support.masks import prune_by_hand
 

@@ -3,7 +3,7 @@
 import pytest
 
 from keras_idea.export import export_preset
-from keras_idea.export.gguf import check as gguf_check
+from keras_idea.lm.export.gguf import check as gguf_check
 from tests.support.hub_models import tiny_lm
 from tests.support.with_tokenizer import VOCABULARY, with_tokenizer
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from keras_idea.errors import ExportFailed, ExportRefused
-from keras_idea.export import compare, stock
+from keras_idea.lm.export import compare, stock
 from tests.support.hub_models import tiny_backbone
 
 

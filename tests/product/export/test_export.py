@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from keras_idea.cli import main
 from keras_idea.errors import ExportFailed, ExportRefused
-from keras_idea.export import export_preset, load_run, preset, target
+from keras_idea.export import export_preset, load_run
+from keras_idea.lm.cli import main
+from keras_idea.lm.export import preset, target
 from tests.support.exports import broken, listing, own_decoder
 
 

@@ -126,8 +126,8 @@ class TestPreset:
             export_preset(model, tmp_path / "preset")
 
     @pytest.mark.parametrize("of_hub", [True, False])
-    def test_models_that_are_not_compact_are_refused(self, tmp_path, of_hub):
-        if of_hub:
+    def test_models_that_are_not_compact_are_refused(self, tmp_path, uses_keras_hub):
+        if uses_keras_hub:
             model = tiny_lm("llama3", num_layers=1)
             [ffn] = ki.find_ffns(model)
             prune_by_hand(ffn, np.arange(ffn.hidden_dim) > 0)

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from keras_idea.errors import ExportRefused
-from keras_idea.export import compare, export_gguf
-from keras_idea.export.gguf import check as gguf_check
-from keras_idea.export.gguf.families import FAMILIES
+from keras_idea.export import export_gguf
+from keras_idea.lm.export import compare
+from keras_idea.lm.export.gguf import check as gguf_check
+from keras_idea.lm.export.gguf.families import FAMILIES
 from tests.support.gguf_models import ALL, VOCABULARY
 from tests.support.gguf_models import FAMILIES as READ_BY_TRANSFORMERS
 from tests.support.gguf_reading import logits_of, read

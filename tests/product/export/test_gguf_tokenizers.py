@@ -8,10 +8,10 @@ import pytest
 import keras_idea as ki
 from keras_idea.errors import ExportRefused
 from keras_idea.export import export_gguf
-from keras_idea.export.gguf import released
-from keras_idea.export.gguf import tokenizer as gguf_tokenizer
-from keras_idea.export.hf import tokenizer as hf_tokenizer
-from keras_idea.hub.make_tokenizer import make_tokenizer
+from keras_idea.lm.data.text.make_tokenizer import make_tokenizer
+from keras_idea.lm.export.gguf import released
+from keras_idea.lm.export.gguf import tokenizer as gguf_tokenizer
+from keras_idea.lm.export.hf import tokenizer as hf_tokenizer
 from tests.support.gguf_models import (
     TEXT,
     own_decoder,

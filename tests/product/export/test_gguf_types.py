@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from keras_idea.errors import ExportRefused
-from keras_idea.export import compare, export_gguf
-from keras_idea.export.gguf import layouts as gguf_layouts
-from keras_idea.export.gguf import types as gguf_types
+from keras_idea.export import export_gguf
+from keras_idea.lm.export import compare
+from keras_idea.lm.export.gguf import layouts as gguf_layouts
+from keras_idea.lm.export.gguf import types as gguf_types
 from tests.support.gguf_models import tiny
 from tests.support.gguf_reading import logits_of, read
 from tests.support.hub_models import tiny_lm

@@ -4,7 +4,8 @@ import keras
 import pytest
 
 from keras_idea.errors import ExportFailed, ExportRefused
-from keras_idea.export import export_onnx, onnx_file
+from keras_idea.export import export_onnx
+from keras_idea.lm.export import onnx_file
 from tests.support.exports import broken, hide, listing, own_decoder
 from tests.support.hub_models import tiny_lm
 from tests.support.selection import EACH

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.cli import main
 from keras_idea.errors import ConfigError
 from keras_idea.export import load_run
-from keras_idea.hub.make_tokenizer import make_tokenizer
+from keras_idea.lm.cli import main
+from keras_idea.lm.data.text.make_tokenizer import make_tokenizer
+from keras_idea.lm.runs.judge.judged import load_judged, vocabulary_of
+from keras_idea.lm.runs.train.teacher import load_teacher
 from keras_idea.models import DecoderConfig, decoder
-from keras_idea.runs.judge.judged import load_judged, vocabulary_of
-from keras_idea.runs.train.teacher import load_teacher
 from tests.support.hub_models import tiny_lm
 from tests.support.masks import prune_by_hand
 from tests.support.selection import EACH

@@ -11,7 +11,7 @@ import shutil
 import pytest
 
 from benchmarks.paper.__main__ import main as bench
-from keras_idea.cli import main
+from keras_idea.lm.cli import main
 from tests.support import malformed as m
 from tests.support.malformed_inputs import INPUTS
 from tests.support.malformed_outputs import OUTPUTS

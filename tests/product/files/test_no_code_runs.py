@@ -18,9 +18,9 @@ import pytest
 
 import keras_idea
 from benchmarks.paper.checkpoint import Checkpoint, load_checkpoint
-from keras_idea.cli import main
 from keras_idea.data import load_vocabulary
 from keras_idea.errors import TextError
+from keras_idea.lm.cli import main
 from tests.support import malformed as m
 
 MARK = "mark"

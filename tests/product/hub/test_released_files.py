@@ -5,7 +5,7 @@ import pytest
 
 import keras_idea as ki
 from keras_idea.hub.loading import load_told
-from keras_idea.runs.judge.judged import served_length
+from keras_idea.lm.runs.judge.judged import served_length
 from tests.product.hub.test_released_models import assert_same
 from tests.support.released_models import release, rewrite_config
 from tests.support.released_rows import ALL

@@ -4,7 +4,7 @@ import functools
 
 import pytest
 
-from keras_idea.cli import main
+from keras_idea.lm.cli import main
 from tests.support.tiny_run import ALONE, write_inputs
 
 

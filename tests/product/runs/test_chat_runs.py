@@ -12,10 +12,10 @@ import keras
 import numpy as np
 import pytest
 
-from keras_idea.cli import main
 from keras_idea.data import TextSource, tokenizer_vocabulary
-from keras_idea.data.chat.chat_text import ChatText
 from keras_idea.hub.inputs import token_inputs
+from keras_idea.lm.cli import main
+from keras_idea.lm.data.chat.chat_text import ChatText
 from tests.support import ROOT
 from tests.support.tiny_run import ALONE, curve, load, with_hub
 
@@ -98,7 +98,7 @@ def test_a_stopped_run_ends_with_the_same_bits(done, tmp_path, monkeypatch, caps
             raise Stopped
 
     with monkeypatch.context() as patch:
-        bar = "keras_idea.runs.train.recorder.ShortBar.on_train_batch_end"
+        bar = "keras_idea.lm.runs.train.recorder.ShortBar.on_train_batch_end"
         patch.setattr(bar, stop)
         with pytest.raises(Stopped):
             main(["train", "tiny.toml"])
@@ -120,7 +120,7 @@ def same_as(straight, resumed):
 @pytest.mark.nightly(why="a process is killed; the test before stops one")
 def test_a_killed_run_ends_with_the_same_bits(done, tmp_path):
     write(tmp_path)
-    command = [sys.executable, "-m", "keras_idea", "train", "tiny.toml"]
+    command = [sys.executable, "-m", "keras_idea_cli", "train", "tiny.toml"]
     how = {"cwd": tmp_path, "stdout": subprocess.DEVNULL, "env": _environment()}
     process = subprocess.Popen(command, **how)
     while not [*tmp_path.glob("runs/tiny/checkpoints/*/checkpoint-*")]:

@@ -10,10 +10,10 @@ import keras
 import numpy as np
 import pytest
 
-from keras_idea.cli import main
 from keras_idea.data import TokenCache
-from keras_idea.runs.config import load_config
-from keras_idea.runs.plan import plan
+from keras_idea.lm.cli import main
+from keras_idea.lm.runs.config import load_config
+from keras_idea.lm.runs.plan import plan
 from tests.support import ROOT
 from tests.support.events import Events
 from tests.support.text_files import jsonl, parquet, write, zst
@@ -125,7 +125,7 @@ def test_a_bad_record_is_told_of_once(tmp_path):
     )
     config = reading_documents(config, 'on_bad = "skip"')
     write_inputs(tmp_path, config + "compare_from_scratch = false\n")
-    command = [sys.executable, "-m", "keras_idea"]
+    command = [sys.executable, "-m", "keras_idea_cli"]
     places = {**os.environ, "PYTHONPATH": str(ROOT)}
     first, again = (
         subprocess.run(

@@ -17,8 +17,8 @@ import pytest
 
 import keras_idea.models  # noqa: F401  its layers are in the saved model
 from benchmarks.paper.compile_cache import kept_compilations
-from keras_idea.checkpoints.files import CheckpointFiles
-from keras_idea.cli import main
+from keras_idea.callbacks.checkpoint.files import CheckpointFiles
+from keras_idea.lm.cli import main
 from tests.support import ROOT
 from tests.support.tiny_run import CONFIG, write_inputs
 
@@ -82,7 +82,7 @@ def stopped(tmp_path_factory):
             raise Stopped
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("keras_idea.runs.train.recorder.ShortBar.on_epoch_end", stop)
+        patch.setattr("keras_idea.lm.runs.train.recorder.ShortBar.on_epoch_end", stop)
         with pytest.raises(Stopped):
             train(folder)
     assert [*saved(folder)] == [BEFORE, NEWEST]
@@ -209,11 +209,11 @@ def test_the_config_of_the_run_damaged(unfinished, capsys, damage, words):
 # that is full. Only a checkpoint is so large.
 FULL_DISK = """
 import resource, sys
-from keras_idea.cli import main
+from keras_idea.lm.cli import main
 from tests.product.runs import test_damaged_runs as module
 if module.BACKEND == "tensorflow":
     module.run_eagerly(True)
-from keras_idea.runs.train.recorder import Recorder, ShortBar
+from keras_idea.lm.runs.train.recorder import Recorder, ShortBar
 sys.stdout.reconfigure(line_buffering=True)
 hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
 shown = ShortBar.on_epoch_end

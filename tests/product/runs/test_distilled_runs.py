@@ -8,15 +8,15 @@ import keras
 import numpy as np
 import pytest
 
-from keras_idea.cli import main
 from keras_idea.errors import ConfigError
 from keras_idea.export import load_run
-from keras_idea.monitor.work_count import multiply_adds
-from keras_idea.runs.config import parse_config
-from keras_idea.runs.plan import plan
-from keras_idea.runs.run_folder import RunFolder
-from keras_idea.runs.train.prepare import prepare
-from keras_idea.runs.train.teacher import load_teacher, taught
+from keras_idea.finding.work_count import multiply_adds
+from keras_idea.lm.cli import main
+from keras_idea.lm.runs.config import parse_config
+from keras_idea.lm.runs.plan import plan
+from keras_idea.lm.runs.run_folder import RunFolder
+from keras_idea.lm.runs.train.prepare import prepare
+from keras_idea.lm.runs.train.teacher import load_teacher, taught
 from tests.support.hub_models import tiny_lm
 from tests.support.tiny_run import ALONE, curve, write_inputs
 

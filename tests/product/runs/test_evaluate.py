@@ -8,8 +8,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_idea.cli import main
-from keras_idea.evaluation.local_tasks import FILES
+from keras_idea.lm.cli import main
+from keras_idea.lm.evaluation.local_tasks import FILES
 from keras_idea.models import DecoderConfig, decoder
 
 TEXT = "the quick brown fox, and again: " * 20

@@ -8,11 +8,11 @@ import sys
 import pytest
 
 import keras_idea as ki
-from keras_idea.cli import main
-from keras_idea.runs.config import parse_config
-from keras_idea.runs.run_folder import RunFolder
-from keras_idea.runs.train.prepare import prepare
-from keras_idea.runs.train.room import results_bytes
+from keras_idea.lm.cli import main
+from keras_idea.lm.runs.config import parse_config
+from keras_idea.lm.runs.run_folder import RunFolder
+from keras_idea.lm.runs.train.disk_estimate import results_bytes
+from keras_idea.lm.runs.train.prepare import prepare
 from tests.support import ROOT
 from tests.support.helpers import fill
 from tests.support.hub_models import tiny_lm
@@ -90,7 +90,7 @@ FILLED = """
 import sys
 from pathlib import Path
 import keras_idea as ki
-from keras_idea.cli import main
+from keras_idea.lm.cli import main
 from tests.support.helpers import fill
 before = ki.Checkpoint.on_epoch_end
 def filling(checkpoint, epoch, logs=None):

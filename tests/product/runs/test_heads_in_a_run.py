@@ -11,14 +11,13 @@ import pytest
 import keras_idea as ki
 from keras_idea.errors import ConfigError
 from keras_idea.finding.find import find_groups
-from keras_idea.report.run_record import read_run
-from keras_idea.runs.config import parse_config
-from keras_idea.runs.config.sizes import Sizes
-from keras_idea.runs.models.footprint import footprint
-from keras_idea.runs.models.outlines import outlines
-from keras_idea.runs.plan import plan
-from keras_idea.runs.train.bits_per_byte import Bits
-from keras_idea.runs.train.recorder import Recorder
+from keras_idea.lm.report.run_record import read_run
+from keras_idea.lm.runs.config import parse_config
+from keras_idea.lm.runs.config.sizes import Sizes
+from keras_idea.lm.runs.models.footprint import footprint
+from keras_idea.lm.runs.models.outlines import outlines
+from keras_idea.lm.runs.plan import plan
+from keras_idea.lm.runs.train.recorder import Bits, Recorder
 from keras_idea_cli.status import status
 from tests.support.tiny_run import ONE_LAYER, run_in, with_hub
 

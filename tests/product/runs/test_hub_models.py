@@ -9,13 +9,13 @@ import pytest
 import keras_idea as ki
 from keras_idea.data import Corpus
 from keras_idea.errors import ConfigError, ExportRefused
-from keras_idea.export.hf.supported import hf_export_of
 from keras_idea.hub.families import HUB_FAMILIES
 from keras_idea.hub.inputs import token_inputs
+from keras_idea.lm.export.hf.folder import hf_export_of
+from keras_idea.lm.runs.config import parse_config
+from keras_idea.lm.runs.config.sizes import Sizes
+from keras_idea.lm.runs.models.hub_models import hub_models
 from keras_idea.models import generate
-from keras_idea.runs.config import parse_config
-from keras_idea.runs.config.sizes import Sizes
-from keras_idea.runs.models.hub_models import hub_models
 
 TINY = """
 model_dim = 16

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.cli import main
 from keras_idea.data import load_text
 from keras_idea.hub.inputs import token_inputs
-from keras_idea.runs.run_folder import FILES
+from keras_idea.lm.cli import main
+from keras_idea.lm.runs.run_folder import FILES
 from tests.support.tiny_run import (
     CONFIG,
     ONE_LAYER,

@@ -7,11 +7,11 @@ import keras
 import numpy as np
 import pytest
 
-from keras_idea.cli import main
-from keras_idea.report.run_record import read_run
-from keras_idea.runs.train import measuring, time_limit, timing
-from keras_idea.runs.train.run import NARROW, WIDE
-from keras_idea.runs.train.time_limit import TimeLimit
+from keras_idea.lm.cli import main
+from keras_idea.lm.report.run_record import read_run
+from keras_idea.lm.runs.train import measuring, time_limit, timing
+from keras_idea.lm.runs.train.run import NARROW, WIDE
+from keras_idea.lm.runs.train.time_limit import TimeLimit
 from tests.support.tiny_run import ALONE, ONE_LAYER, curve, write_inputs
 
 PROMPT = np.array([1, 2, 3])

@@ -3,10 +3,10 @@
 import pytest
 
 from keras_idea.errors import ConfigError
-from keras_idea.runs.config import parse_config
-from keras_idea.runs.config.sizes import Sizes
-from keras_idea.runs.models.outlines import outlines
-from keras_idea.runs.plan import plan
+from keras_idea.lm.runs.config import parse_config
+from keras_idea.lm.runs.config.sizes import Sizes
+from keras_idea.lm.runs.models.outlines import outlines
+from keras_idea.lm.runs.plan import plan
 from tests.support.tiny_run import CONFIG
 
 

@@ -9,16 +9,16 @@ import keras_hub  # noqa: F401  (large itself: it is not to be measured)
 import numpy as np
 import pytest
 
-from keras_idea.cli import main
 from keras_idea.errors import ConfigError
 from keras_idea.hub.inputs import token_inputs
-from keras_idea.runs.config import load_config, parse_config
-from keras_idea.runs.models.build import pruning
-from keras_idea.runs.plan import plan
-from keras_idea.runs.plan.advice import advice
-from keras_idea.runs.plan.target_devices import parse_target
-from keras_idea.runs.run_folder import RunFolder
-from keras_idea.runs.train.prepare import prepare
+from keras_idea.lm.cli import main
+from keras_idea.lm.runs.config import load_config, parse_config
+from keras_idea.lm.runs.models.build import pruning
+from keras_idea.lm.runs.plan import plan
+from keras_idea.lm.runs.plan.table import advice
+from keras_idea.lm.runs.plan.target_devices import parse_target
+from keras_idea.lm.runs.run_folder import RunFolder
+from keras_idea.lm.runs.train.prepare import prepare
 from keras_idea.surgery import find_ffns
 from tests.support import ROOT
 from tests.support.selection import EACH

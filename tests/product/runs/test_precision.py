@@ -10,12 +10,15 @@ import keras_idea as ki
 from keras_idea.data import load_text
 from keras_idea.errors import ConfigError
 from keras_idea.keras_private.optimizer_variables import rate_source
+from keras_idea.lm.runs.config import parse_config
+from keras_idea.lm.runs.models.build import decoder_models
+from keras_idea.lm.runs.models.compiling import (
+    compiled,
+    make_optimizer,
+    rematerialize_blocks,
+)
+from keras_idea.lm.runs.models.learning_rate import learning_rate
 from keras_idea.models import DecoderBlock
-from keras_idea.runs.config import parse_config
-from keras_idea.runs.models.blocks import rematerialize_blocks
-from keras_idea.runs.models.build import decoder_models
-from keras_idea.runs.models.compiling import compiled, make_optimizer
-from keras_idea.runs.models.learning_rate import learning_rate
 from tests.support.hub_models import tiny_lm
 from tests.support.selection import EACH
 from tests.support.tiny_run import ALONE, TEXT, curve

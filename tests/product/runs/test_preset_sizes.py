@@ -7,9 +7,9 @@ import pytest
 
 import keras_idea as ki
 from keras_idea.hub.families import HUB_FAMILIES, PRESET_FAMILIES
-from keras_idea.runs.config import parse_config
-from keras_idea.runs.models.hub_source import source_of_preset
-from keras_idea.runs.models.outlines import outlines
+from keras_idea.lm.runs.config import parse_config
+from keras_idea.lm.runs.models.hub_source import source_of_preset
+from keras_idea.lm.runs.models.outlines import outlines
 from tests.support.hub_models import MIXTURES, MODELS, tiny_lm
 from tests.support.released_models import release
 from tests.support.released_rows import ALL

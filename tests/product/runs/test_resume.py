@@ -14,9 +14,9 @@ import keras
 import numpy as np
 import pytest
 
-from keras_idea.cli import main
-from keras_idea.runs import run_folder
-from keras_idea.runs.config import load_config
+from keras_idea.lm.cli import main
+from keras_idea.lm.runs import run_folder
+from keras_idea.lm.runs.config import load_config
 from tests import ENDURANCE
 from tests.support import ROOT
 from tests.support.text_files import jsonl, zst
@@ -185,7 +185,7 @@ def train_until(epoch, *options):
             raise Stopped
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("keras_idea.runs.train.recorder.ShortBar.on_epoch_end", stop)
+        patch.setattr("keras_idea.lm.runs.train.recorder.ShortBar.on_epoch_end", stop)
         with pytest.raises(Stopped):
             main(["train", "tiny.toml", *options])
 
@@ -303,7 +303,7 @@ def test_killed_before_the_first_checkpoint(tmp_path, monkeypatch, capsys):
                 raise Stopped
 
         with monkeypatch.context() as patch:
-            bar = "keras_idea.runs.train.recorder.ShortBar.on_train_batch_end"
+            bar = "keras_idea.lm.runs.train.recorder.ShortBar.on_train_batch_end"
             patch.setattr(bar, stop)
             with pytest.raises(Stopped):
                 main(["train", "tiny.toml"])

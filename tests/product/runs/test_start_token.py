@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from keras_idea.cli import main
-from keras_idea.runs.config import parse_config
-from keras_idea.runs.judge.judged import load_judged
-from keras_idea.runs.run_folder import RunFolder
-from keras_idea.runs.train import written
-from keras_idea.runs.train.prepare import opening_lines, prepare
+from keras_idea.lm.cli import main
+from keras_idea.lm.runs.config import parse_config
+from keras_idea.lm.runs.judge.judged import load_judged
+from keras_idea.lm.runs.run_folder import RunFolder
+from keras_idea.lm.runs.train import written
+from keras_idea.lm.runs.train.prepare import prepare, run_summary
 from tests.support.gguf_models import TEXT, with_tokenizer
 from tests.support.tiny_run import ONE_LAYER
 
@@ -36,7 +36,7 @@ def test_every_sequence_begins_with_it(name, needs, tmp_path, monkeypatch, capsy
         assert ours in config
         config = config.replace(ours, theirs)
     run = prepare(parse_config(config), RunFolder("runs/none"))
-    assert ("begins with the start token" in opening_lines(run)) == needs
+    assert ("begins with the start token" in run_summary(run)) == needs
     corpus = run.models.corpus
     batch = corpus.batch(1, seed=0, batch_size=8, length=16)
     for x, _ in (batch, corpus.validation_windows(length=16)):

@@ -12,12 +12,12 @@ import time
 
 import pytest
 
-from keras_idea.checkpoints.files import CheckpointFiles
-from keras_idea.cli import main
-from keras_idea.runs.config import load_config
-from keras_idea.runs.config.sizes import Sizes
-from keras_idea.runs.config.timeline import make_timeline
-from keras_idea.runs.run_folder import RunFolder
+from keras_idea.callbacks.checkpoint.files import CheckpointFiles
+from keras_idea.lm.cli import main
+from keras_idea.lm.runs.config import load_config
+from keras_idea.lm.runs.config.sizes import Sizes
+from keras_idea.lm.runs.config.timeline import make_timeline
+from keras_idea.lm.runs.run_folder import RunFolder
 from tests.support import ROOT
 from tests.support.tiny_run import CONFIG, write_inputs
 
@@ -57,7 +57,7 @@ def killed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("killed")
     write_inputs(folder, RUN)
     process = subprocess.Popen(
-        [sys.executable, "-m", "keras_idea", "train", "tiny.toml"],
+        [sys.executable, "-m", "keras_idea_cli", "train", "tiny.toml"],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
@@ -70,7 +70,7 @@ def killed(tmp_path_factory):
         time.sleep(0.005)
     process.send_signal(signal.SIGSTOP)
     said = subprocess.run(
-        [sys.executable, "-m", "keras_idea", "status", "runs/tiny"],
+        [sys.executable, "-m", "keras_idea_cli", "status", "runs/tiny"],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -273,7 +273,7 @@ def test_no_backend_is_imported(stopped):
         "new = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
         "print(*sorted(new - set(sys.stdlib_module_names)), file=sys.stderr)\n"
     )
-    for words in (["-c", code], ["-m", "keras_idea", "status", "runs/tiny"]):
+    for words in (["-c", code], ["-m", "keras_idea_cli", "status", "runs/tiny"]):
         ended = subprocess.run(
             [sys.executable, *words],
             cwd=stopped.parent.parent,

@@ -9,14 +9,14 @@ import pytest
 from matplotlib.image import imread
 
 import keras_idea as ki
-from keras_idea.cli import main
 from keras_idea.data import load_text
 from keras_idea.errors import RunFolderError
 from keras_idea.files import TEMPORARY
-from keras_idea.runs.config import load_config, parse_config
-from keras_idea.runs.config.sizes import Sizes
-from keras_idea.runs.config.timeline import make_timeline
-from keras_idea.runs.run_folder import FILES, RunFolder
+from keras_idea.lm.cli import main
+from keras_idea.lm.runs.config import load_config, parse_config
+from keras_idea.lm.runs.config.sizes import Sizes
+from keras_idea.lm.runs.config.timeline import make_timeline
+from keras_idea.lm.runs.run_folder import FILES, RunFolder
 from tests.support.helpers import to_numpy
 from tests.support.tiny_run import CONFIG, ONE_LAYER, TEXT, run_in, write_inputs
 

@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from keras_idea.cli import main
 from keras_idea.errors import RunFolderError
-from keras_idea.runs.run_folder import RunFolder
+from keras_idea.lm.cli import main
+from keras_idea.lm.runs.run_folder import RunFolder
 from tests.support import ROOT
 from tests.support.tiny_run import CONFIG, write_inputs
 
@@ -21,7 +21,7 @@ def start(folder):
     """The command in a process of its own, which holds the run folder by now."""
     root = str(ROOT)
     process = subprocess.Popen(
-        [sys.executable, "-m", "keras_idea", "train", "tiny.toml"],
+        [sys.executable, "-m", "keras_idea_cli", "train", "tiny.toml"],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": root},
         stdout=subprocess.PIPE,

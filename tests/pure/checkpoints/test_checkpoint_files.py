@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from keras_idea.checkpoints.files import CheckpointFiles
+from keras_idea.callbacks.checkpoint.files import CheckpointFiles
 from keras_idea.errors import CheckpointError
 from tests.support.full_disk import full_disk
 
@@ -200,7 +200,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path):
 WRITER = """
 import sys
 import numpy as np
-from keras_idea.checkpoints.files import CheckpointFiles
+from keras_idea.callbacks.checkpoint.files import CheckpointFiles
 files = CheckpointFiles(sys.argv[1], keep=2, shard_bytes=2**20)
 newest = files.newest()
 step = 0 if newest is None else newest.step

@@ -18,8 +18,8 @@ from keras_idea.data import (
     build_cache,
     load_vocabulary,
 )
-from keras_idea.data.tokens import build
 from keras_idea.errors import CacheError, TextError
+from keras_idea.lm.data.tokens import build
 from tests.support import SUPPORT
 from tests.support.text_files import TEXTS, huggingface_file, jsonl, write, zst
 

@@ -103,7 +103,7 @@ class TestDamage:
         self.refused(copy, "index.json does not agree with its own sum")
 
     def test_another_format(self, copy):
-        from keras_idea.data.tokens.cache import write_index
+        from keras_idea.lm.data.tokens.cache import write_index
 
         index = json.loads((copy / "index.json").read_text())
         del index["sum"]

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from keras_idea.data.chat.rows import packed_rows, weighted_tokens
-from keras_idea.data.chat.templates import (
+from keras_idea.errors import ArgumentError
+from keras_idea.lm.data.chat.rows import packed_rows, weighted_tokens
+from keras_idea.lm.data.chat.templates import (
     END,
     TEMPLATES,
     ChatTemplate,
@@ -13,7 +14,6 @@ from keras_idea.data.chat.templates import (
     family_template,
     render,
 )
-from keras_idea.errors import ArgumentError
 from tests.support.toy_vocabulary import toy_vocabulary
 
 TURNS = [

@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 
 from keras_idea.data import BadRecordError, ReadLog, TextError, TextSource
-from keras_idea.data.chat.chat_text import ChatText
-from keras_idea.data.chat.conversations import read_conversations
-from keras_idea.data.chat.templates import (
-    ChatTemplate,
-)
+from keras_idea.lm.data.chat.chat_text import ChatText
+from keras_idea.lm.data.chat.conversations import read_conversations
+from keras_idea.lm.data.chat.templates import ChatTemplate
 from tests.support.toy_vocabulary import toy_vocabulary
 
 GOOD = {"prompt": "Hi", "response": "Hello"}

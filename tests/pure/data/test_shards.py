@@ -8,7 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_idea.data.tokens.shards import ShardWriter, new_folder, remove_abandoned
+from keras_idea.lm.data.tokens.shards import (
+    ShardWriter,
+    new_folder,
+    remove_abandoned,
+)
 
 
 @settings(deadline=None, max_examples=50)

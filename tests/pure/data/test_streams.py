@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_idea.data import TextSource
-from keras_idea.data.text.file_streams import numbered_lines
 from keras_idea.errors import TextError
+from keras_idea.lm.data.text.file_streams import numbered_lines
 from tests.support.text_files import gz, jsonl, parquet, write, zst
 
 # Incompressible enough that a compressed file has several blocks.

@@ -11,9 +11,9 @@ from keras_idea.data import (
     load_vocabulary,
     tokenizer_vocabulary,
 )
-from keras_idea.data.tokens import build
 from keras_idea.errors import TextError
-from keras_idea.hub.make_tokenizer import make_tokenizer
+from keras_idea.lm.data.text.make_tokenizer import make_tokenizer
+from keras_idea.lm.data.tokens import build
 from tests.support.text_files import TEXTS, jsonl, write
 
 TRAINING_TEXT = "\n".join(TEXTS) * 9

@@ -12,8 +12,8 @@ from keras_idea.data import (
     build_cache,
     byte_vocabulary,
 )
-from keras_idea.data.chat.chat_text import ChatText
-from keras_idea.runs.run_folder import RunFolder
+from keras_idea.lm.data.chat.chat_text import ChatText
+from keras_idea.lm.runs.run_folder import RunFolder
 from tests.support.text_files import jsonl, write
 
 TEXTS = ["one", "two", "three"]

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from keras_idea.data import Documents, TextSource, byte_vocabulary, load_text
-from keras_idea.data.tokens.interfaces import Share
-from keras_idea.runs.train.devices import own_rows
+from keras_idea.lm.data.tokens.interfaces import BatchShard
+from keras_idea.lm.runs.train.devices import own_rows
 from tests.support.text_files import jsonl, write
 
 ARGUMENTS = {"seed": 3, "batch_size": 12, "length": 8}
@@ -29,7 +29,7 @@ def first(corpus, steps, share):
 @pytest.mark.parametrize("parts, count", [(1, 1), (3, 1), (1, 4), (2, 3)])
 def test_all_shares_side_by_side_are_the_batch(corpus, parts, count):
     whole = [corpus.batch(step, **ARGUMENTS) for step in (5, 6, 7)]
-    shares = [first(corpus, 3, Share(parts, i, count)) for i in range(count)]
+    shares = [first(corpus, 3, BatchShard(parts, i, count)) for i in range(count)]
     for step, batch in enumerate(whole):
         for kind in range(2):
             put_together = np.concatenate(
@@ -44,7 +44,7 @@ def test_all_shares_side_by_side_are_the_batch(corpus, parts, count):
 
 def test_rows_of_whole_batches():
     rows = np.arange(12)
-    shares = [own_rows((rows,), 6, Share(1, i, 3))[0] for i in range(3)]
+    shares = [own_rows((rows,), 6, BatchShard(1, i, 3))[0] for i in range(3)]
     assert [share.tolist() for share in shares] == [
         [0, 1, 6, 7],
         [2, 3, 8, 9],

@@ -8,8 +8,8 @@ import pytest
 
 from keras_idea.errors import EvaluationError
 from keras_idea.evaluation import TokenScorer
-from keras_idea.evaluation.harness import HarnessModel
-from keras_idea.evaluation.hub_tasks import PaperTasks
+from keras_idea.lm.evaluation.harness import HarnessModel
+from keras_idea.lm.evaluation.hub_tasks import PaperTasks
 from tests.support.letters import START, Causal, decode, encode
 
 TASKS = pathlib.Path(lm_eval.__file__).parent / "tasks"

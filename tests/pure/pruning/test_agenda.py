@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from keras_idea.pruning.agenda import Agenda
+from keras_idea.callbacks.prune.session import Agenda
 
 
 def first(model, step):

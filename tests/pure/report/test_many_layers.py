@@ -7,11 +7,11 @@ import matplotlib.text
 import numpy as np
 import pytest
 
+from keras_idea.callbacks.monitor.bands import bands
+from keras_idea.callbacks.monitor.neuron_image import neuron_image
+from keras_idea.callbacks.monitor.neuron_lives import rank_levels
+from keras_idea.lm.report.picture import draw_run
 from keras_idea.report import NeuronLives, TrainingCurve
-from keras_idea.report.bands import bands
-from keras_idea.report.neuron_image import neuron_image
-from keras_idea.report.neuron_lives import rank_levels
-from keras_idea.report.picture import draw_run
 
 STEPS = 200
 STAGES = [("wide", 0, 100), ("pruning", 100, 150), ("recovery", 150, STEPS)]

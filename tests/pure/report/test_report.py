@@ -11,11 +11,11 @@ import pytest
 import rich.console
 from matplotlib.image import imread
 
+from keras_idea.callbacks.monitor.neuron_lives import rank_levels
+from keras_idea.lm.report.curves import metrics_csv
+from keras_idea.lm.report.picture import draw_run
+from keras_idea.lm.report.table import print_table, to_json, to_markdown
 from keras_idea.report import NeuronLives, ResultRow, TrainingCurve
-from keras_idea.report.curves import metrics_csv
-from keras_idea.report.neuron_lives import rank_levels
-from keras_idea.report.picture import draw_run
-from keras_idea.report.table import print_table, to_json, to_markdown
 
 STEPS = 120
 STAGES = [("wide", 0, 60), ("pruning", 60, 90), ("recovery", 90, 120)]

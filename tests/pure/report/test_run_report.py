@@ -12,11 +12,11 @@ import pytest
 import rich.console
 from matplotlib.image import imread
 
-from keras_idea.cli import main
 from keras_idea.errors import ReportRefused, RunRecordError
-from keras_idea.report.page import MARK, report_page
-from keras_idea.report.report import report
-from keras_idea.report.run_record import read_run, read_runs
+from keras_idea.lm.cli import main
+from keras_idea.lm.report.page import MARK, report_page
+from keras_idea.lm.report.report import report
+from keras_idea.lm.report.run_record import read_run, read_runs
 from tests.support.full_disk import full_disk
 from tests.support.report_runs import write_run
 

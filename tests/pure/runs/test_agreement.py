@@ -3,7 +3,7 @@
 import pytest
 
 from keras_idea.errors import ConfigError
-from keras_idea.runs.config import parse_config
+from keras_idea.lm.runs.config import parse_config
 
 # What is wrong: the TOML, and what the message must say.
 REFUSED = {

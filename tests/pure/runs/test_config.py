@@ -8,8 +8,8 @@ import pytest
 
 from keras_idea.errors import ConfigError
 from keras_idea.hub.families import HUB_FAMILIES
-from keras_idea.runs.config import RunConfig, load_config, parse_config
-from keras_idea.runs.config.sizes import Sizes
+from keras_idea.lm.runs.config import RunConfig, load_config, parse_config
+from keras_idea.lm.runs.config.sizes import Sizes
 
 
 # What is wrong: the TOML, and what the message must say.
@@ -22,7 +22,7 @@ def test_demo_spells_out_the_defaults():
 
 def test_demo_names_every_key():
     # The file is the documentation of the keys: a new one must be in it.
-    demo = importlib.resources.files("keras_idea.runs") / "demo.toml"
+    demo = importlib.resources.files("keras_idea.lm.runs") / "demo.toml"
     text = demo.read_text(encoding="utf-8")
     tables = tomllib.loads(text)
     # The keys whose default is to be left out.
@@ -98,7 +98,7 @@ def test_target_width(target, width):
 
 def test_a_preset_decides_the_dimensions():
     model = parse_config("[model]\npreset = 'mine'").model
-    assert model.tokenizer == "preset" and model.of_hub
+    assert model.tokenizer == "preset" and model.uses_keras_hub
     assert {model.model_dim, model.num_layers, model.hidden_dim} == {None}
     below = r"below hidden_dim=192 of the preset: .*=192 \(default\). Lower"
     with pytest.raises(ConfigError, match=below):
@@ -108,7 +108,9 @@ def test_a_preset_decides_the_dimensions():
 @pytest.mark.parametrize("hub", HUB_FAMILIES)
 def test_a_hub_model_reads_bytes_by_default(hub):
     model = parse_config(f"[model]\nhub = {hub!r}").model
-    assert model.tokenizer == "bytes" and model.hidden_dim == 512 and model.of_hub
+    assert (
+        model.tokenizer == "bytes" and model.hidden_dim == 512 and model.uses_keras_hub
+    )
 
 
 def test_whole_numbers_pass_for_rates():

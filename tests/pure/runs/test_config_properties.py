@@ -9,10 +9,10 @@ import tomli_w
 from hypothesis import given, settings
 
 from keras_idea.errors import ConfigError
+from keras_idea.functional.milestones import COMPACT
 from keras_idea.hub.families import HUB_FAMILIES
+from keras_idea.lm.runs.config import RunConfig, load_config, parse_config
 from keras_idea.methods import METHODS
-from keras_idea.runs.config import RunConfig, load_config, parse_config
-from keras_idea.schedules.narrowing_steps import COMPACT
 
 TABLES = {
     table.name: [field.name for field in dataclasses.fields(table.type)]
@@ -177,7 +177,7 @@ def test_any_file_parses_or_is_refused(tmp_path_factory, content):
     rest=st.integers(1, 10**6),
     every=st.integers(1, 10**6),
 )
-def test_a_beat_that_does_not_fit_is_answered_with_one_that_does(enlarge, rest, every):
+def test_invalid_validate_every_suggests_a_divisor(enlarge, rest, every):
     steps = {"enlarge_steps": enlarge, "prune_steps": rest, "recover_steps": 0}
     if enlarge % every == 0 and rest % every == 0:
         return

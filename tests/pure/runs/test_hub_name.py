@@ -5,7 +5,7 @@ import pytest
 
 from keras_idea.errors import ConfigError
 from keras_idea.hub.families import FAMILIES, PRESET_FAMILIES
-from keras_idea.runs.config import parse_config
+from keras_idea.lm.runs.config import parse_config
 
 REFUSED = {
     "misspelled family": ("[model]\nhub = 'lama3'", r"Did you mean 'llama3'\?$"),

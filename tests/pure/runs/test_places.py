@@ -3,8 +3,8 @@
 import pytest
 
 from keras_idea.errors import ConfigError
-from keras_idea.runs.config import parse_config
-from keras_idea.runs.places import check_file, check_places
+from keras_idea.lm.runs.config import parse_config
+from keras_idea.lm.runs.places import check_file, check_places
 
 HUB = "[model]\nhub = 'llama3'\n"
 CHAT = f"{HUB}[chat]\n"

@@ -2,8 +2,8 @@
 
 import pytest
 
+from keras_idea.lm.runs.train.results import verdict
 from keras_idea.report import ResultRow
-from keras_idea.runs.train.results import verdict
 
 
 def said(**bits):

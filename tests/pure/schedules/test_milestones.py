@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.schedules.milestones import (
+from keras_idea.functional.milestones import (
     bucket,
     milestones,
     most_milestones,

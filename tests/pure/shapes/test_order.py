@@ -5,9 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
+from keras_idea.finding.budget import Budget, Costs
+from keras_idea.shapes.blocks import fits, most_important
 from keras_idea.shapes.grid import shapes_within, spread
-from keras_idea.shapes.order import fits, most_important
-from keras_idea.targets.budget import Budget, Costs
 
 FULL = {"kv_groups": 3, "blocks": 5, "neurons": 12}
 LEAST = {"kv_groups": 0.3, "blocks": 0.6, "neurons": 0.3}

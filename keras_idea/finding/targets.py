@@ -1,0 +1,207 @@
+"""How many neurons each FFN, and how many heads each attention layer, is to keep."""
+
+import fractions
+import numbers
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import keras
+
+from keras_idea.errors import ArgumentError
+from keras_idea.finding.budget import Budget, check_round_to, costs_of
+from keras_idea.finding.find import FFN
+from keras_idea.groups.kinds import KINDS, NEURONS, KindName
+from keras_idea.validation import check_choice, check_int
+
+#: By kind: an int, what each keeps; or a float in (0, 1), the fraction of it; None: as
+#: the budget says.
+Targets: TypeAlias = dict[KindName, int | float | None]
+
+_INSTEAD = (
+    "or give target_parameters, target_bytes or target_flops in its place. Received: "
+)
+
+
+def check_targets(
+    target_dim: Any, targets: Any, kinds: Any, round_to: int, budget: Budget
+) -> Targets:
+    """Refuses targets that are neither numbers nor fractions, or say a thing twice.
+
+    `target_dim` is that of "neurons", `kinds` those that a budget may prune; with a
+    budget the targets are None.
+    """
+    if isinstance(kinds, str) or not kinds or set(kinds) - set(KINDS):
+        raise ArgumentError(
+            f"`kinds` must list some of {', '.join(map(repr, KINDS))}. Received: "
+            f'kinds={kinds!r}. For example kinds=("neurons", "kv_groups").'
+        )
+    given = {"target_dim": target_dim, "targets": targets}
+    received = [
+        f"{name}={value!r}" for name, value in given.items() if value is not None
+    ]
+    if budget:
+        if received:
+            raise ArgumentError(
+                f"Give one of `{received[0].partition('=')[0]}` and {budget}: both "
+                f"say how narrow to prune. Received: {received[0]} too."
+            )
+        return dict.fromkeys(kinds, None)
+    if tuple(kinds) != (NEURONS,):
+        raise ArgumentError(
+            "`kinds` says what a budget may prune, and there is none. Received: "
+            f"kinds={tuple(kinds)!r}. Give `targets`, a target for each kind, alone; "
+            "or a budget, such as target_parameters."
+        )
+    if len(received) > 1:
+        raise ArgumentError(
+            "Give one of `target_dim` and `targets`: target_dim=x is targets="
+            f'{{"neurons": x}}. Received: {", ".join(received)}.'
+        )
+    if targets is None:
+        return {NEURONS: _check_target("target_dim", target_dim, NEURONS, round_to)}
+    if not isinstance(targets, Mapping) or not targets:
+        raise ArgumentError(
+            '`targets` must be a dict such as {"neurons": 0.4, "kv_groups": 0.5}. '
+            f"Received: targets={targets!r}."
+        )
+    for kind in targets:
+        check_choice("targets", kind, tuple(KINDS))
+    return {
+        kind: _check_target(f"targets[{kind!r}]", value, kind, round_to)
+        for kind, value in targets.items()
+    }
+
+
+def _check_target(name: str, target: Any, kind: KindName, round_to: int) -> int | float:
+    if isinstance(target, numbers.Integral) and not isinstance(target, bool):
+        target = check_int(name, target, minimum=1)
+        if KINDS[kind].rounded and target % round_to:
+            raise ArgumentError(
+                f"`{name}` must be a multiple of round_to={round_to}. "
+                f"Received: {name}={target}."
+            )
+        return target
+    if isinstance(target, numbers.Real) and 0 < float(target) < 1:
+        return float(target)
+    units = f"{KINDS[kind].units} to keep in each {KINDS[kind].holder}"
+    raise ArgumentError(
+        f"`{name}` must be an integer >= 1 ({units}) or a float in (0, 1) (the "
+        f"fraction to keep); {_INSTEAD}{name}={target!r}."
+    )
+
+
+def check_groups(groups: Any) -> Any:
+    """Refuses `groups` that is neither None nor a function of an `FFN` handle."""
+    if groups is not None and not callable(groups):
+        raise ArgumentError(
+            "`groups` must be a function of an FFN handle, or None. Received: "
+            f"groups={groups!r}. Give for example "
+            "groups=lambda ffn: ffn.name.startswith('decoder')."
+        )
+    return groups
+
+
+def target_name(targets: Targets, kind: KindName) -> str:
+    """What a user calls the target of a kind."""
+    if len(targets) > 1 or kind != NEURONS:
+        return f"targets[{kind!r}]"
+    return "target_dim"
+
+
+def target_width(target_dim: int | float, full_dim: int, round_to: int) -> int:
+    """The neurons that an FFN keeps; a fraction becomes the nearest multiple, not 0.
+
+    Example:
+    >>> target_width(0.375, full_dim=1000, round_to=64)
+    384
+    """
+    if isinstance(target_dim, int):
+        return target_dim
+    return max(1, round(target_dim * full_dim / round_to)) * round_to
+
+
+def target_widths(
+    targets: Targets,
+    budget: Budget,
+    model: keras.Model,
+    ffns: Sequence[FFN],
+    round_to: int,
+) -> list[tuple[FFN, int]]:
+    """What each FFN, and each attention layer, of a model keeps.
+
+    With a budget all FFNs have one width, the largest within it; where heads are pruned
+    too, each keeps the same fraction of what it has, rounded to the nearest. Widths are
+    multiples of `round_to`, numbers of heads are not. Refuses a budget that cannot be
+    met.
+    """
+    if not budget:
+        return [
+            (ffn, target_width(target, ffn.full_dim, _step(ffn, round_to)))
+            for ffn in ffns
+            if (target := targets[ffn.kind]) is not None
+        ]
+    costs = costs_of(model, ffns)
+    if all(ffn.kind == NEURONS for ffn in ffns):
+
+        def least(width: int) -> list[int]:
+            return [min(width, ffn.full_dim) for ffn in ffns]
+
+        widest = max(ffn.full_dim for ffn in ffns)
+        width = budget.widest(lambda w: costs(least(w)), widest, round_to)
+        return list(zip(ffns, least(width), strict=True))
+    steps = [(ffn.full_dim, _step(ffn, round_to)) for ffn in ffns]
+    widths = budget.most(sizes_at_one_ratio(steps), costs, "size")
+    return list(zip(ffns, widths, strict=True))
+
+
+def _step(ffn: FFN, round_to: int) -> int:
+    return round_to if KINDS[ffn.kind].rounded else 1
+
+
+def sizes_at_one_ratio(steps: Sequence[tuple[int, int]]) -> list[list[int]]:
+    """The sizes that layers have when each keeps the same fraction of its units.
+
+    By pairs: the units that a layer was built with, and of what it keeps a multiple.
+    Ascending: one for each fraction at which a layer, rounded to the nearest, keeps
+    more.
+
+    Example:
+    >>> sizes_at_one_ratio([(4, 1), (2, 1)])
+    [[1, 1], [1, 1], [2, 1], [3, 1], [3, 2], [4, 2]]
+    """
+    widest = max((full for full, step in steps if step > 1), default=None)
+    round_to = max(step for _, step in steps)
+    if widest is not None:
+        check_round_to(round_to, widest)
+    # What is narrower than that stays as it is.
+    steps = [(full, min(step, full)) for full, step in steps]
+    half = fractions.Fraction(1, 2)
+    shares = {
+        # Exact: a float may lie below the quotient that it stands for.
+        (size - half) * step / full
+        for full, step in steps
+        for size in range(1, full // step + 1)
+    }
+    return [
+        [
+            max(1, min(int(share * full / step + half), full // step)) * step
+            for full, step in steps
+        ]
+        for share in sorted(shares)
+    ]
+
+
+def budget_line(
+    budget: Budget, model: keras.Model, targets: Sequence[tuple[FFN, int]]
+) -> str:
+    """What a budget comes to: a line for the console."""
+    costs = costs_of(model, [ffn for ffn, _ in targets])([n for _, n in targets])
+    stay = []
+    for name, kind in KINDS.items():
+        most = max((n for ffn, n in targets if ffn.kind == name), default=0)
+        received = f"at most {most} {kind.units} stay in each {kind.holder}"
+        stay += [received] if most else []
+    return (
+        f"{budget}: {', '.join(stay)}. The narrow model has "
+        f"{costs.parameters:,} parameters and takes {costs.flops:,} FLOPs per token."
+    )

@@ -1,0 +1,356 @@
+"""The pruning state of one FFN: scores, mask and the numbers of its neurons.
+
+Shapes: F = hidden_dim (neurons), D = input_dim. A state of E experts has all of `(F,)`
+for each of them: `(E, F)`.
+
+A prunable FFN that nobody prunes is a plain FFN with a mask: three variables that no
+optimizer trains. Of all other layers the model holds none of them
+(`groups/state.py`), and their pruned neurons are zeros.
+
+While a pruner is at work (`keras_idea.step.pruner`), newer scores and a newer mask
+are among the optimizer's variables, as moments are, because the optimizer's step is
+where they change. `scores` and `mask` are what the outside sees: brought up to date
+whenever they are looked at.
+
+The mask multiplies the down kernel alone: a masked neuron then contributes nothing,
+and no gradient moves its rows, whatever trains the layer.
+
+A *probe* is how another method than sensitivity looks at the neurons: a layer with
+variables of its own, through which the hidden activations pass (see
+`keras_idea.methods`).
+"""
+
+import contextlib
+import dataclasses
+import weakref
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_idea.errors import ArgumentError
+from keras_idea.functional.importance import (
+    REDUCTIONS,
+    Reduction,
+    neuron_importance,
+)
+from keras_idea.groups.cut import Cut
+from keras_idea.keras_private.call_context import current_pass, is_training
+from keras_idea.keras_private.layers import renew_weight, unlocked, untrack
+from keras_idea.typing import Tensor
+from keras_idea.validation import check_choice, check_number, plural
+
+if keras.backend.backend() == "torch":
+    from keras_idea.keras_private.mask_torch import is_whole
+else:
+
+    def is_whole(mask: keras.Variable) -> bool:
+        """Whether a mask is known to be all ones: not in a compiled step."""
+        return False
+
+
+@dataclasses.dataclass(frozen=True)
+class Scoring:
+    """How the scores of neurons are made: lambda, f1 and f2 of Algorithm 1."""
+
+    ema_decay: float = 0.4
+    row_reduce: Reduction = "mean"
+    matrix_reduce: Reduction = "max"
+
+    def __post_init__(self) -> None:
+        check_number("ema_decay", self.ema_decay, 0.0, 1.0, exclude_maximum=True)
+        check_choice("row_reduce", self.row_reduce, list(REDUCTIONS))
+        check_choice("matrix_reduce", self.matrix_reduce, list(REDUCTIONS))
+
+
+# Where the three variables stand in a file, by how many it holds. Files from before
+# the optimizer kept the newer ones hold more: carriers, and counts of steps.
+_PLACES = {3: (0, 1, 2), 4: (0, 1, 3), 9: (5, 6, 8)}
+
+
+@keras.saving.register_keras_serializable(package="keras_idea")
+class NeuronState(keras.layers.Layer):
+    """Scores and mask of the neurons of one FFN.
+
+    A layer only so that Keras tracks, saves and places its variables; it is
+    never called. A prunable FFN takes its down kernel through `masked`.
+    """
+
+    def __init__(self, name: str | None = None) -> None:
+        super().__init__(name=name, dtype="float32")
+        #: `Scoring`, how the scores are made: as the last pruning run has it.
+        self.scoring = Scoring()
+        #: int, the neurons it had at first, before any narrowing; None: nobody knows,
+        #: a file of a stock layer may be of one that was wider once.
+        self.full_dim: int | None = None
+        self.probe: Any = None
+        self._measured: Any = None  # the last forward pass that came to a probe
+        #: None, or while a pruner is at work the `Track` with its scores and mask.
+        self.active_track: Any = None
+        #: None, or the neurons that are to be left, as the last pruning run has it.
+        self.target_dim: int | None = None
+        #: int or None, the experts whose neurons these are, each ranked by itself.
+        self.experts: int | None = None
+        #: Weights of a neuron in each kernel at first, where they may become fewer.
+        self.row_lengths: tuple[int, ...] = ()
+
+    def build(
+        self,
+        hidden_dim: int,
+        input_dim: int,
+        matrices: int = 3,
+        experts: int | None = None,
+    ) -> None:
+        """Makes the variables, of so many matrices' scores."""
+        self.experts = experts
+        neurons = (hidden_dim,) if experts is None else (experts, hidden_dim)
+        self._by_weight = (matrices, *neurons, input_dim)
+        self._scores = self._add("scores", self._scores_shape, "zeros")
+        self._mask = self._add("mask", neurons, "ones")
+        #: Variable `(F,)`, float32: the number that each neuron had at first.
+        self.original_index = self._add("original_index", neurons, _numbers)
+        self.built = True
+
+    @property
+    def _scores_shape(self) -> tuple[int, ...]:
+        # The mean of the rows' averages is the average of the rows' means, so
+        # F numbers a matrix replace F D; only the maximum needs them all.
+        every = self._by_weight
+        return every if self.scoring.row_reduce == "max" else every[:-1]
+
+    def _add(
+        self, name: str, shape: tuple[int, ...], initializer: Any
+    ) -> keras.Variable:
+        kwargs = {"dtype": "float32", "autocast": False, "trainable": False}
+        return self.add_weight(shape, initializer, name=name, **kwargs)
+
+    def score_by(self, scoring: Scoring) -> None:
+        """Sets how the scores are made; those of another shape begin at zero."""
+        if scoring.row_reduce == "max" and self.experts is not None:
+            raise ArgumentError(
+                "`row_reduce` must be 'mean' for a mixture of experts, whose scores "
+                "are kept by neuron, not by weight. Received: row_reduce='max'."
+            )
+        before, self.scoring = self.scoring.row_reduce, scoring
+        if self.built and before != scoring.row_reduce:
+            neurons = self._mask.shape[-1]
+            self._by_weight = (*self._by_weight[:-2], neurons, self._by_weight[-1])
+            renew_weight(self, "_scores", self._make_scores)
+
+    def _make_scores(self) -> keras.Variable:
+        with scope_at(self.path):
+            return self._add("scores", self._scores_shape, "zeros")
+
+    @property
+    def mask(self) -> keras.Variable:
+        """Variable `(F,)`, the mask that goes with the present weights."""
+        self.publish()
+        return self._mask
+
+    @property
+    def scores(self) -> keras.Variable:
+        """Variable `(M, F)` or `(M, F, D)` of M matrices, the scores at present."""
+        self.publish()
+        return self._scores
+
+    def importance(self) -> Tensor:
+        """Importance `(F,)` of the neurons by the present scores."""
+        return self.importance_of(self.scores.value)
+
+    def importance_of(self, scores: Tensor) -> Tensor:
+        """Importance `(F,)` by given scores, as this state reduces them."""
+        if self.experts is not None:  # whose rows are reduced already
+            return REDUCTIONS[self.scoring.matrix_reduce](scores, axis=0)
+        reductions = self.scoring.row_reduce, self.scoring.matrix_reduce
+        return neuron_importance(scores, *reductions)
+
+    def masked(self, down: Tensor) -> Tensor:
+        """The down kernel `(F, D)` with the rows of dead neurons zeroed."""
+        if is_whole(self._mask):
+            return down
+        return down * ops.cast(ops.expand_dims(self._mask.value, -1), down.dtype)
+
+    def effective_down(self, down: Tensor) -> Tensor:
+        """The down kernel `(F, D)` that answers as the model does in evaluation."""
+        scale = None if self.probe is None else self.probe.scale()
+        down = self.masked(down)
+        if scale is None:
+            return down
+        return down * ops.cast(ops.expand_dims(scale, -1), down.dtype)
+
+    def hidden(self, activations: Tensor, mask: Tensor | None = None) -> Tensor:
+        """The hidden activations `(..., F)` as down must read them.
+
+        `mask` is Keras's, of the tokens. A training step may come to a probe but once:
+        what the backward pass brings from two calls is added up.
+        """
+        if self.probe is None:
+            return activations
+        present, training = current_pass(), is_training()
+        if training and present is not None:
+            if self._measured is not None and self._measured() is present:
+                raise ArgumentError(
+                    f"The FFN of '{self.path}' is called more than once in a forward "
+                    "pass, which the pruning method cannot measure. Use "
+                    "method='sensitivity', which adds the gradients of all calls up."
+                )
+            self._measured = weakref.ref(present)
+        return self.probe.tap(activations, training, mask)
+
+    def set_probe(self, probe: Any) -> list[keras.Variable]:
+        """Hangs a probe in the way of the hidden activations; None takes it off.
+
+        Returns the variables given up, which the optimizer must forget.
+        """
+        given_up = [] if self.probe is None else self.probe.variables
+        if self.probe is not None:
+            untrack(self, self.probe)
+        unlocked(self, setattr, "probe", probe)
+        if probe is not None and not probe.built:
+            # In the state's scope, so that no two probes have the same path.
+            with scope_at(self.path):
+                probe.build()
+        return given_up
+
+    def kept_neurons(self) -> np.ndarray:
+        """Ascending indices `(width,)` of the living; of experts `(experts, width)`."""
+        return indices_of(self.mask, self.path)
+
+    @property
+    def variables_of_neurons(self) -> list[keras.Variable]:
+        """List of the variables, without a probe's."""
+        return [self._scores, self._mask, self.original_index]
+
+    def set_mask_from_weights(self, mask: Tensor) -> None:
+        """Takes the mask that the weights show, of layers that hold none themselves."""
+        self._mask.assign(mask)
+
+    def publish(self) -> None:
+        """Brings `scores` and `mask` up to the last optimizer step."""
+        if self.active_track is None:
+            return
+        # A mask that was assigned from outside holds too. Copies: on jax two
+        # variables that share one array cannot both be donated to the next step.
+        mask = self._mask.value * self.active_track.mask.value
+        self._mask.assign(mask)
+        self.active_track.mask.assign(ops.copy(mask))
+        self._scores.assign(ops.copy(self.active_track.scores.value))
+
+    def reset(self) -> None:
+        """Gives the variables their initial values: all live, nothing is known."""
+        self._scores.assign(ops.zeros(self._scores.shape))
+        self._mask.assign(ops.ones(self._mask.shape))
+        self.original_index.assign(_numbers(self._mask.shape, "float32"))
+
+    def cuts(self) -> list[Cut]:
+        """How the neurons lie in its variables: what narrowing must slice."""
+        return [
+            self.scores_cut(self._scores),
+            self.mask_cut(self._mask),
+            self.mask_cut(self.original_index),
+        ]
+
+    def scores_cut(self, variable: keras.Variable) -> Cut:
+        """How the neurons lie in a variable of the shape of the scores."""
+        return Cut(variable, 1) if self.experts is None else Cut(variable, 2, 1)
+
+    def mask_cut(self, variable: keras.Variable) -> Cut:
+        """How the neurons lie in a variable of the shape of the mask."""
+        return Cut(variable, 0) if self.experts is None else Cut(variable, 1, 0)
+
+    def save_own_variables(self, store: MutableMapping[str, Any]) -> None:
+        """Saves scores and mask as they are now."""
+        self.publish()
+        super().save_own_variables(store)
+
+    def load_own_variables(self, store: Mapping[str, Any]) -> None:
+        """Takes scores and mask from a file; from an older one too."""
+        names = list(store.keys())
+        if len(names) not in _PLACES:
+            raise ArgumentError(
+                f"The file holds {len(names)} variables of the pruning state "
+                f"'{self.path}', which has 3: it is of another model. Load it into a "
+                "model of the same layers."
+            )
+        arrays = [store[str(place)] for place in _PLACES[len(names)]]
+        check_loaded_width(self.path, self._mask.shape[-1], arrays[1].shape[-1])
+        variables = (self._scores, self._mask, self.original_index)
+        for variable, array in zip(variables, arrays, strict=True):
+            variable.assign(array)
+
+
+def indices_of(mask: Tensor, name: str) -> np.ndarray:
+    """Indices of the neurons alive in a mask, see `NeuronState.kept_neurons`."""
+    array = ops.convert_to_numpy(mask)
+    alive = np.count_nonzero(array, axis=-1)
+    if np.ptp(alive):
+        raise ArgumentError(
+            f"The experts of '{name}' have {alive.tolist()} active neurons. A model "
+            "holds one width for all of them. Keep equally many in each row of the "
+            "mask."
+        )
+    return np.nonzero(array)[-1].reshape(*array.shape[:-1], -1)
+
+
+def _numbers(shape: Sequence[int], dtype: str) -> Tensor:
+    # Not broadcast: torch could not assign to what is one row in memory.
+    return ops.tile(ops.arange(shape[-1], dtype=dtype), (*shape[:-1], 1))
+
+
+@contextlib.contextmanager
+def scope_at(path: str) -> Iterator[None]:
+    """A scope in which what is built gets its path below that of a layer."""
+    with contextlib.ExitStack() as scopes:
+        for name in path.split("/"):
+            scopes.enter_context(keras.name_scope(name))
+        yield
+
+
+def check_loaded_width(name: str, hidden_dim: int, found: int) -> None:
+    """Refuses a file of another width, in words that say what to use."""
+    if hidden_dim != found:
+        raise ArgumentError(
+            f"The file holds {plural(found, 'neuron')} of '{name}', which has "
+            f"{hidden_dim}: it was saved before or after the model became narrower. "
+            "Load the model whole (keras.saving.load_model), or restore a run by "
+            "keras_idea.Checkpoint(folder).restore(model), which narrows the model; or "
+            f"make the model with {plural(found, 'neuron')}. If this is a whole model: "
+            "a block of yours makes the FFN with the width of its own config, which "
+            "must follow (docs/good_to_know.md)."
+        )
+
+
+# A `Prunable` FFN has its scores and its mask among its variables. Of any other layer
+# nothing is in the model: they lie here, by the layer, as long as it lives.
+_STATES: weakref.WeakKeyDictionary[keras.layers.Layer, NeuronState] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def held_state(layer: keras.layers.Layer) -> NeuronState | None:
+    """The state of the neurons that a layer makes, or None if there is none yet."""
+    return _STATES.get(layer)
+
+
+def state_of(layer: keras.layers.Layer, cuts: Sequence[Cut]) -> NeuronState:
+    """The built state of the neurons that a layer makes; a new one if there is none.
+
+    The cuts say how they lie in its weights, the kernels first.
+    """
+    state = _STATES.get(layer)
+    if state is None:
+        state = _STATES[layer] = NeuronState(name="neuron_state")
+        kernels = [cut for cut in cuts if not cut.is_bias]
+        lengths = [cut.weights for cut in kernels]
+        first, matrices = kernels[0], sum(cut.matrices for cut in kernels)
+        experts = None if first.group is None else first.variable.shape[first.group]
+        # In the layer's scope, so that no two states have the same path; of a layer in
+        # several replicas with a copy in each.
+        strategy = getattr(first.variable.value, "distribute_strategy", None)
+        with scope_at(layer.path), strategy.scope() if strategy else nullcontext():
+            state.build(first.neurons, max(lengths), matrices, experts)
+        state.row_lengths = tuple(lengths)
+    return state

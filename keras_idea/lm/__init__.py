@@ -1,0 +1,1 @@
+"""The application around the library: language models, from text to a served file."""

@@ -1,0 +1,196 @@
+"""The command line: `keras-idea train`, `plan`, `import`, `export`, `evaluate`..."""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+
+from keras_idea.errors import (
+    ArgumentError,
+    EvaluationError,
+    ExportRefused,
+    KerasIdeaError,
+)
+from keras_idea.validation import check_int, check_number, require
+from keras_idea_cli import interrupt
+from keras_idea_cli.arguments import make_parser
+from keras_idea_cli.status import status
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line.
+
+    Args:
+        arguments: list of str or None. Defaults to None: those of the process.
+
+    Returns:
+        int. The exit status: 0; 2 if the input is wrong, 1 if the run failed, 130
+        if it was interrupted.
+
+    Example:
+    >>> main(["plan", "run.toml"])
+    Text: text.txt, ...
+    0
+    """
+    options = make_parser().parse_args(arguments)
+    if options.command == "status":
+        return status(options.run)
+    return carry_out(_COMMANDS[options.command], options)
+
+
+def carry_out(
+    command: Callable[[argparse.Namespace], None], options: argparse.Namespace
+) -> int:
+    """Calls a command, its errors turned into messages; the exit status."""
+    interrupt.advise("The same command resumes the run." * (command is _train))
+    try:
+        command(options)
+    except KerasIdeaError as error:
+        return _fail(error.status, error)
+    except OSError as error:
+        return _fail(
+            1,
+            f"The operating system reports an error: {error}. Correct what it names, "
+            "or free disk space, and give the same command again.",
+        )
+    except KeyboardInterrupt:
+        print(interrupt.line(), file=sys.stderr)
+        return interrupt.STATUS
+    return 0
+
+
+def _train(options: argparse.Namespace) -> None:
+    # Imported where they are needed: each command loads what it uses alone.
+    from keras_idea.lm.runs.config import load_config
+    from keras_idea.lm.runs.places import check_file
+    from keras_idea.lm.runs.train import train
+
+    config = load_config(options.config)
+    if options.output is not None:
+        config = config.with_output(options.output)
+    if options.config is not None:
+        check_file(options.config, config)
+    train(config, overwrite=options.overwrite)
+
+
+def _plan(options: argparse.Namespace) -> None:
+    from keras_idea.lm.runs.config import load_config
+    from keras_idea.lm.runs.plan import plan
+    from keras_idea.lm.runs.plan.table import print_plan
+    from keras_idea.lm.runs.plan.target_devices import parse_mesh, parse_target
+
+    # By 0 nothing could be divided.
+    check_number("--utilisation", options.utilisation, minimum=0.01, maximum=1.0)
+    if options.price is not None:
+        check_number("--price", options.price)
+    config = load_config(options.config)
+    if options.devices is not None:
+        config = config.with_mesh(parse_mesh(options.devices))
+    target = None if options.target is None else parse_target(options.target)
+    if target is not None and config.distribution.mesh is None:
+        config = config.with_mesh({"data": target.devices})
+    planned = plan(config, target, options.compile, not options.without_text)
+    print_plan(planned, options.utilisation, options.price)
+
+
+def _export(options: argparse.Namespace) -> None:
+    from keras_idea.lm.export.gguf.file import GGUF, export_gguf
+    from keras_idea.lm.export.hf.folder import HF, export_hf
+    from keras_idea.lm.export.load import load_run
+    from keras_idea.lm.export.onnx_file import ONNX, export_onnx
+    from keras_idea.lm.export.preset import PRESET, export_preset
+    from keras_idea.lm.export.target import check_target
+    from keras_idea.lm.runs.judge.judged import served_length
+
+    if options.length is not None and (options.onnx or options.gguf) is None:
+        raise ExportRefused("`--length` is for --onnx and --gguf. Delete `--length`.")
+    if options.gguf_dtype is not None and options.gguf is None:
+        raise ExportRefused("`--gguf-dtype` is for --gguf only. Delete `--gguf-dtype`.")
+    if options.quantize is not None and options.preset is None:
+        raise ExportRefused(
+            "`--quantize` is for --preset only. Delete `--quantize`, or use "
+            "`--gguf FILE --gguf-dtype q8_0`."
+        )
+    kinds = {"preset": PRESET, "hf": HF, "gguf": GGUF, "onnx": ONNX}
+    for name, kind in kinds.items():  # before the model is loaded, which takes longer
+        if getattr(options, name) is not None:
+            check_target(getattr(options, name), kind, options.overwrite)
+    model = load_run(options.run)
+    if options.preset is not None:
+        how = (options.overwrite, options.quantize)
+        export = export_preset(model, options.preset, *how)
+    elif options.hf is not None:
+        export = export_hf(model, options.hf, options.overwrite)
+    elif options.gguf is not None:
+        dtype = options.gguf_dtype or "float32"
+        length = options.length or served_length(options.run)
+        export = export_gguf(model, options.gguf, dtype, options.overwrite, length)
+    else:
+        export = export_onnx(model, options.onnx, options.overwrite, options.length)
+    print(export)
+
+
+def _import(options: argparse.Namespace) -> None:
+    from keras_idea.hub import load
+    from keras_idea.lm.export.preset import PRESET, export_preset
+    from keras_idea.lm.export.target import check_target
+
+    check_target(options.preset, PRESET, options.overwrite)
+    model = load(options.source, "float32")
+    print(export_preset(model, options.preset, options.overwrite))
+
+
+def _evaluate(options: argparse.Namespace) -> None:
+    require("rich", "`keras-idea evaluate`", "cli")
+    from keras_idea.lm.runs.judge.evaluate import (
+        judge_tasks,
+        judge_text,
+        print_tasks,
+        print_text,
+    )
+    from keras_idea.lm.runs.judge.judged import load_judged
+
+    if options.text is None and options.tasks is None:
+        raise EvaluationError(
+            "No evaluation selected. Give --text FILE, --tasks NAME,... or both."
+        )
+    for name in ("length", "limit"):
+        if getattr(options, name) is not None:
+            check_int(f"--{name}", getattr(options, name), minimum=1)
+    names = None if options.tasks is None else _names(options.tasks)
+    judged = load_judged(options.model, options.length)
+    if options.text is not None:
+        print_text(judge_text(judged, options.text, options.stride))
+    if names is not None:
+        print_tasks(judge_tasks(judged, names, options.local, options.limit))
+
+
+def _names(listed: str) -> list[str]:
+    names = [name.strip() for name in listed.split(",") if name.strip()]
+    if not names:
+        raise ArgumentError(
+            f"`--tasks` names no task. Received: {listed!r}. Give --tasks NAME,..."
+        )
+    return names
+
+
+def _report(options: argparse.Namespace) -> None:
+    for package in ("matplotlib", "rich"):
+        require(package, "`keras-idea report`", "cli")
+    from keras_idea.lm.report.report import report
+
+    print(f"The page is {report(options.runs, options.output)}")
+
+
+def _fail(status: int, message: object) -> int:
+    print(f"keras-idea: {message}", file=sys.stderr)
+    return status
+
+
+_COMMANDS = {
+    "train": _train,
+    "plan": _plan,
+    "export": _export,
+    "import": _import,
+    "evaluate": _evaluate,
+    "report": _report,
+}

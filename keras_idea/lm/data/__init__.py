@@ -1,0 +1,1 @@
+"""Text to train on, in three rooms: read, tokenized once, and conversations."""

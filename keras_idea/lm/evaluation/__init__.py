@@ -1,0 +1,1 @@
+"""Language models judged: perplexity, and the field's own benchmarks."""

@@ -1,0 +1,1 @@
+"""Exports of a narrow model, each checked before it is kept."""

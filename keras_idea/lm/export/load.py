@@ -1,0 +1,120 @@
+"""The narrow model of a run folder, or any checkpoint that `hub.load` takes."""
+
+import os
+import pathlib
+import zipfile
+
+import keras
+
+from keras_idea.errors import ExportRefused, LoadRefused
+from keras_idea.hub.families import is_task
+from keras_idea.hub.family import NUM_BYTES
+from keras_idea.hub.hf.gguf import is_gguf
+from keras_idea.hub.hf.stage import is_hf_folder
+from keras_idea.hub.loading import load
+from keras_idea.models.decoder import compute_in
+
+_MEND = "Restore it from a copy, or train that run again."
+_WEIGHTS = ("model.weights.h5", "model.weights.json")
+
+
+def load_run(
+    path: str | os.PathLike, purpose: str = "export", dtype: str = "float32"
+) -> keras.Model:
+    """Loads the narrow model of a finished run.
+
+    Args:
+        path: str or path. A run folder (`preset/` or `narrow.keras` in it), or what
+            `keras_idea.hub.load` takes: a KerasHub preset's folder or handle, a
+            Hugging Face folder, or a GGUF file.
+        purpose: str. The use of the model, for messages. Defaults to "export".
+        dtype: str. Dtype of the computations; a preset's weights follow this Keras
+            policy, a decoder's stay float32. A quantized preset keeps its own.
+            Defaults to "float32".
+
+    Returns:
+        A KerasHub `CausalLM`, or the `keras.Model` of this package's decoder.
+
+    Raises:
+        ExportRefused: If there is no such model, or it cannot be loaded.
+
+    Example:
+    >>> load_run("run").name
+    'decoder'
+    """
+    found = find_model(path, purpose)
+    if found.endswith(".keras"):
+        return compute_in(_load_decoder(pathlib.Path(found)), dtype)
+    try:
+        return load(found, dtype)
+    except LoadRefused as error:
+        raise ExportRefused(str(error)) from error
+
+
+def find_model(path: str | os.PathLike, purpose: str = "export") -> str:
+    """Where the narrow model lies that `load_run` would load.
+
+    A `.keras` file, or what `keras_idea.hub.load` takes.
+
+    Raises:
+        ExportRefused: if there is none.
+    """
+    if "://" in str(path):
+        return str(path)
+    folder = pathlib.Path(path)
+    try:
+        folder.stat()
+    except FileNotFoundError:
+        pass  # which is told below
+    except (OSError, ValueError) as error:  # too long, or with a NUL
+        raise ExportRefused(
+            f"No model to {purpose} in {str(path)!r}: {error}. Give another path."
+        ) from None
+    for preset in (folder / "preset", folder):
+        weights = any((preset / name).is_file() for name in _WEIGHTS)
+        if weights and (preset / "config.json").is_file():
+            return str(preset)
+    if is_hf_folder(folder) or is_gguf(folder):
+        return str(folder)
+    if (folder / "narrow.keras").is_file():
+        return str(folder / "narrow.keras")
+    if folder.is_file():
+        found = "it is a file"
+    elif not folder.is_dir():
+        found = "there is no such folder"
+    elif (folder / "config.toml").is_file():
+        found = "its run has not come to its end"
+    else:
+        found = "it is neither a run folder nor a preset"
+    raise ExportRefused(
+        f"No model to {purpose} in {str(path)!r}: {found}. Give the folder of a "
+        "finished `keras-idea train` (with preset/ or narrow.keras), a KerasHub preset "
+        "folder, a Hugging Face folder or a GGUF file."
+    )
+
+
+def reads_bytes(model: keras.Model) -> bool:
+    """Whether a model without a tokenizer reads the bytes of UTF-8 text.
+
+    Nothing but this package's own decoder is known to: a run trains it on bytes, with
+    one id more if it reads documents. The ids of a KerasHub model are its tokenizer's.
+    """
+    size = model.output_shape[-1]
+    return not is_task(model) and size in (NUM_BYTES, NUM_BYTES + 1)
+
+
+def _load_decoder(file: pathlib.Path) -> keras.Model:
+    # The decoder's classes register themselves.
+    from keras_idea.models import DecoderBlock  # noqa: F401
+
+    if not zipfile.is_zipfile(file):
+        raise ExportRefused(
+            f"{str(file)!r} cannot be loaded: it is no .keras file, or one that is cut "
+            f"off. {_MEND}"
+        )
+    try:
+        return keras.models.load_model(file, compile=False, safe_mode=True)
+    except Exception as error:
+        raise ExportRefused(
+            f"{str(file)!r} cannot be loaded: {error} {_MEND}"
+        ) from error

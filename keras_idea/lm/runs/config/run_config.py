@@ -1,0 +1,110 @@
+"""The description of a run: one TOML file, one frozen dataclass a table.
+
+Every key has a default, so that a file names only what differs. `demo.toml` in
+`keras_idea/lm/runs` spells all of them out with comments.
+"""
+
+import dataclasses
+
+from keras_idea.lm.runs.config import table_conflicts, tables
+from keras_idea.lm.runs.config.chat_table import ChatConfig
+from keras_idea.lm.runs.config.corpus_table import CorpusConfig
+from keras_idea.lm.runs.config.model_table import ModelConfig
+from keras_idea.validation import require
+
+
+@dataclasses.dataclass(frozen=True)
+class RunConfig:
+    """A whole run: one attribute a TOML table.
+
+    Example:
+    >>> from keras_idea.lm.runs.config import load_config
+    >>> config = load_config("run.toml")
+    >>> config.budget.total_steps
+    12
+    """
+
+    model: ModelConfig = ModelConfig()
+    data: tables.DataConfig = tables.DataConfig()
+    corpus: CorpusConfig = CorpusConfig()
+    chat: ChatConfig = ChatConfig()
+    budget: tables.BudgetConfig = tables.BudgetConfig()
+    optimizer: tables.OptimizerConfig = tables.OptimizerConfig()
+    distillation: tables.DistillationConfig = tables.DistillationConfig()
+    pruning: tables.PruningConfig = tables.PruningConfig()
+    distribution: tables.DistributionConfig = tables.DistributionConfig()
+    sample: tables.SampleConfig = tables.SampleConfig()
+    run: tables.RunSettings = tables.RunSettings()
+
+    def __post_init__(self) -> None:
+        optimizer, data, run = self.optimizer, self.data, self.run
+        table_conflicts.check_schedule(self.budget, optimizer)
+        table_conflicts.check_heads(self.model, self.pruning)
+        table_conflicts.check_accumulation(data, optimizer, self.pruning, run)
+        table_conflicts.check_sequences(data, optimizer, self.distribution)
+        table_conflicts.check_text(self.model, data, self.corpus, self.chat)
+        table_conflicts.check_validations(self.budget, run)
+        table_conflicts.check_checkpoints(run)
+
+    @property
+    def micro_batches(self) -> int:
+        """int, the parts into which the batch of an optimizer step is cut."""
+        return self.optimizer.gradient_accumulation_steps
+
+    @property
+    def tokens_at_once(self) -> int:
+        """int, the tokens of a part on one device."""
+        rows = self.data.batch_size // self.micro_batches // self.distribution.size[0]
+        return rows * self.model.sequence_length
+
+    @property
+    def teacher_dtype(self) -> str:
+        """str, the dtype that the teacher computes in."""
+        return self.distillation.teacher_dtype or self.run.dtype
+
+    def with_output(self, output: str) -> "RunConfig":
+        """The same run, its results to another folder."""
+        return dataclasses.replace(
+            self, run=dataclasses.replace(self.run, output=output)
+        )
+
+    def with_mesh(self, mesh: dict[str, int]) -> "RunConfig":
+        """The same run on other devices; `mesh` is that of `[distribution]`."""
+        spread = dataclasses.replace(self.distribution, mesh=mesh)
+        return dataclasses.replace(self, distribution=spread)
+
+    def changes_from(self, other: "RunConfig") -> str:
+        """The first key that differs from another run, with both values, or "".
+
+        Where the results go does not count, nor on which devices, and in how many parts
+        of a step, they are computed; nor what is done once the models are trained.
+        """
+        parts = dataclasses.replace(
+            other.optimizer, gradient_accumulation_steps=self.micro_batches
+        )
+        same_place = dataclasses.replace(
+            other,
+            distribution=self.distribution,
+            optimizer=parts,
+            sample=self.sample,
+            run=dataclasses.replace(
+                other.run, output=self.run.output, measure=self.run.measure
+            ),
+        )
+        here, there = map(dataclasses.asdict, (self, same_place))
+        for table, values in here.items():
+            for key, value in values.items():
+                if value != there[table][key]:
+                    was = there[table][key]
+                    return f"{table}.{key} was {was!r} there and is {value!r}"
+        return ""
+
+    def to_toml(self) -> str:
+        """TOML that `load_config` reads back to an equal run, every key spelled out."""
+        tomli_w = require("tomli_w", "Writing a run's config", "cli")
+        return tomli_w.dumps(
+            {
+                name: {key: value for key, value in table.items() if value is not None}
+                for name, table in dataclasses.asdict(self).items()
+            }
+        )

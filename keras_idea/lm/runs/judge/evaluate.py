@@ -1,0 +1,143 @@
+"""Loads a run's or a saved model, and has `keras_idea.evaluation` judge it."""
+
+import functools
+import os
+from typing import TYPE_CHECKING
+
+import numpy as np
+import rich.console
+import rich.progress
+import rich.table
+
+from keras_idea.errors import EvaluationError
+from keras_idea.lm.data.tokens.load_text import load_text
+from keras_idea.lm.evaluation.perplexity import Perplexity, perplexity
+from keras_idea.lm.runs.judge.judged import LoadedModel
+from keras_idea.validation import plural, require
+
+if TYPE_CHECKING:
+    from keras_idea.lm.evaluation.harness import HarnessModel
+
+# A text is held in memory whole, and its tokens too.
+_MOST_BYTES = 512_000_000
+
+
+def judge_text(
+    judged: LoadedModel, source: str | os.PathLike, stride: int | None = None
+) -> Perplexity:
+    """Perplexity over the whole of a text: a file or folder, or "stdlib".
+
+    Raises:
+        EvaluationError: if there is more than 512 MB of text, or one token of it.
+    """
+    corpus = load_text(source, max_bytes=_MOST_BYTES)
+    text = np.concatenate([corpus.train, corpus.validation]).tobytes()
+    if len(text) >= _MOST_BYTES:
+        raise EvaluationError(
+            f"The text {str(source)!r} has {_MOST_BYTES:,} bytes or more, which are "
+            "held in memory at once. Give a part of it."
+        )
+    ids = judged.vocabulary.encode(text.decode("utf-8", "replace"))
+    if len(ids) < 2:
+        raise EvaluationError(
+            f"The text {str(source)!r} is too short: it has "
+            f"{plural(len(ids), 'token')}, and at least 2 are needed. Give more text."
+        )
+    with rich.progress.Progress(transient=True) as progress:
+        task = progress.add_task("windows", total=None)
+        return perplexity(
+            judged.scorer,
+            ids,
+            judged.vocabulary.token_bytes,
+            stride,
+            functools.partial(progress.advance, task),
+            judged.window_start,
+        )
+
+
+def judge_tasks(
+    judged: LoadedModel,
+    names: list[str],
+    local: str | os.PathLike | None = None,
+    limit: int | None = None,
+) -> dict[str, dict[str, float]]:
+    """Carries out benchmarks of lm-evaluation-harness.
+
+    Args:
+        judged: `LoadedModel`.
+        names: list of str, its tasks.
+        local: path of a folder of local files, or None: from the hub, by name.
+        limit: int or None, documents of each task, at most.
+
+    Returns:
+        dict of task to dict of metric to number.
+    """
+    lm_eval = require("lm_eval", "Carrying out tasks", "eval")
+    from keras_idea.lm.evaluation.hub_tasks import PaperTasks
+    from keras_idea.lm.evaluation.local_tasks import local_tasks
+
+    tasks = names if local is None else local_tasks(names, local)
+    results = lm_eval.simple_evaluate(
+        harness_model(judged),
+        tasks=tasks,
+        limit=limit,
+        bootstrap_iters=1000,
+        # Reading its thousands of own tasks takes half a minute.
+        task_manager=PaperTasks(include_defaults=local is None),
+    )
+    return {
+        task: {
+            name.removesuffix(",none"): value
+            for name, value in values.items()
+            if isinstance(value, (int, float)) and name != "sample_len"
+        }
+        for task, values in results["results"].items()
+    }
+
+
+def harness_model(judged: LoadedModel) -> "HarnessModel":
+    """A model as lm-evaluation-harness takes it."""
+    from keras_idea.lm.evaluation.harness import HarnessModel
+
+    return HarnessModel(
+        judged.scorer,
+        judged.vocabulary.encode,
+        judged.vocabulary.decode,
+        judged.start_id,
+        judged.end_id,
+        judged.add_start,
+        judged.special_ids,
+    )
+
+
+def print_text(found: Perplexity) -> None:
+    """Prints what `judge_text` found as a table."""
+    metrics = {
+        "bits per byte": f"{found.bits_per_byte:.4f}",
+        "perplexity per token": f"{found.per_token:.4f}",
+        "predicted tokens": f"{found.tokens:,}",
+    }
+    if found.window is not None and found.stride is not None:
+        metrics["window"] = plural(found.window, "token")
+        metrics["stride"] = plural(found.stride, "token")
+    if found.start_id is not None:
+        metrics["every window begins with"] = f"the start token, {found.start_id}"
+    _print({"text": metrics})
+
+
+def print_tasks(found: dict[str, dict[str, float]]) -> None:
+    """Prints what `judge_tasks` found as a table."""
+    _print(
+        {
+            task: {name: f"{value:.4f}" for name, value in metrics.items()}
+            for task, metrics in found.items()
+        }
+    )
+
+
+def _print(groups: dict[str, dict[str, str]]) -> None:
+    table = rich.table.Table("judged by", "metric", "value", box=None)
+    for group, metrics in groups.items():
+        for i, (name, value) in enumerate(metrics.items()):
+            table.add_row("" if i else group, name, value)
+    rich.console.Console().print(table)

@@ -1,0 +1,133 @@
+"""One training of a run: its `fit`, with what is recorded, saved and shown of it."""
+
+import sys
+from collections.abc import Sequence
+
+import keras
+import numpy as np
+
+from keras_idea import processes
+from keras_idea.callbacks import Checkpoint, Monitor
+from keras_idea.hub.inputs import token_inputs
+from keras_idea.lm.report.curves import metrics_csv
+from keras_idea.lm.runs.config.sizes import Sizes
+from keras_idea.lm.runs.models.learning_rate import learning_rate
+from keras_idea.lm.runs.train.claim_or_resume import text_identity
+from keras_idea.lm.runs.train.devices import own_rows, share_of, spread
+from keras_idea.lm.runs.train.disk_estimate import results_bytes
+from keras_idea.lm.runs.train.recorder import Recorder, ShortBar
+from keras_idea.lm.runs.train.run import Run
+from keras_idea.lm.runs.train.teacher import taught
+
+
+def fit(
+    run: Run,
+    model: keras.Model,
+    recorder: Recorder,
+    callbacks: Sequence[keras.callbacks.Callback] = (),
+) -> None:
+    """Trains a model over the run's whole budget, from its last checkpoint on.
+
+    It is compiled, and made on the run's devices. `callbacks` stand behind `recorder`.
+    """
+    config = run.config
+    share = share_of(config.data.batch_size, config.micro_batches, run.distribution)
+    every, batch_size = config.run.validate_every, config.data.batch_size
+    fitted = model if run.teacher is None else taught(config, model, run.teacher)
+    checkpoint = _checkpoint_of(run, recorder)
+    bar, verbose = [], 0
+    if processes.is_first():
+        # The bar that moves is for a terminal; a log gets a line an interval.
+        bar, verbose = [ShortBar(run.bits)], 1 if sys.stdout.isatty() else 2
+    with spread(run.distribution):
+        epoch = checkpoint.restore(fitted)
+        if epoch and processes.is_first():
+            print(f"Resuming at step {epoch * every} of {run.timeline.total}")
+        batches = run.models.corpus.batches(
+            seed=config.run.seed,
+            batch_size=batch_size,
+            length=run.length,
+            start_step=epoch * every,
+            share=share,
+        )
+        judged = min(batch_size // share.parts, len(run.validation[0]))
+        x, *rest = own_rows(run.validation, judged, share)
+        held_out = (token_inputs(model, x), *rest)
+        at_once = judged // share.count
+        if epoch == 0 and run.timeline.begin == 0:
+            # Before it is pruned: the model that a run begins with is trained already.
+            eval_kwargs = {"batch_size": at_once, "verbose": 0, "return_dict": True}
+            names = ("x", "y", "sample_weight")
+            given = dict(zip(names, held_out, strict=False))
+            recorder.begin_with(keras.Model.evaluate(fitted, **given, **eval_kwargs))
+        # The base class's: KerasHub's takes no generator.
+        keras.Model.fit(
+            fitted,
+            ((token_inputs(model, ids), *rest) for ids, *rest in batches),
+            epochs=run.timeline.total // every,
+            initial_epoch=epoch,
+            steps_per_epoch=every * share.parts,
+            validation_data=held_out,
+            validation_batch_size=at_once,
+            shuffle=False,
+            callbacks=[recorder, *callbacks, *bar, checkpoint],
+            verbose=verbose,
+        )
+
+
+def _checkpoint_of(run: Run, recorder: Recorder) -> Checkpoint:
+    settings = run.config.run
+    every = settings.validate_every
+    checkpoint = Checkpoint(
+        run.folder.checkpoints(recorder.name),
+        every=(settings.checkpoint_every or every) // every,
+        keep=settings.keep_checkpoints,
+        stateful={"recorder": recorder},
+        identity=text_identity(run.models.corpus.fingerprint()),
+    )
+    if not (run.folder.path / run.models.saved_as).exists():
+        checkpoint.reserve = results_bytes(run)
+    return checkpoint
+
+
+def recorder_of(
+    run: Run,
+    name: str,
+    sizes: Sizes,
+    reading_steps: Sequence[int] | np.ndarray = (),
+    pruned: bool = True,
+) -> Recorder:
+    """A recorder, put among those whose curves go to the metrics file.
+
+    `sizes` are those at the start of the training `name`, and `reading_steps` those
+    after which the neurons are read.
+    """
+
+    def write_metrics() -> None:
+        curves = [recorder.curve() for recorder in run.recorders]
+        if processes.is_first():
+            run.folder.write("metrics.csv", metrics_csv(curves))
+
+    recorder = Recorder(
+        name,
+        sizes,
+        learning_rate(run.config.optimizer, run.config.budget, pruned),
+        run.bits,
+        reading_steps,
+        write_metrics,
+        run.config.micro_batches,
+    )
+    run.recorders.append(recorder)
+    return recorder
+
+
+def monitor_of(run: Run, training: str) -> Monitor | None:
+    """`Monitor` of one of the run's trainings, or None if it is not asked for."""
+    config = run.config
+    if not config.run.tensorboard:
+        return None
+    return Monitor(
+        run.folder.tensorboard(training),
+        tokens_per_batch=config.data.batch_size // config.micro_batches * run.length,
+        sequence_length=run.length,
+    )
