@@ -9,6 +9,12 @@ from benchmarks.checkpoints import table
 from benchmarks.record import REPOSITORY
 
 RESULTS = REPOSITORY / "benchmarks" / "results"
+PEERS = {
+    "cut by optipfair 0.4.2": "optipfair",
+    "cut by optipfair 0.4.2, with data": "optipfair_with_data",
+    "cut by Torch-Pruning 1.6.1, magnitude": "Torch-Pruning,_magnitude",
+    "cut by Torch-Pruning 1.6.1, Taylor": "Torch-Pruning,_Taylor",
+}
 NAMES = {"SmolLM2-135M-Instruct": "smollm2", "Gemma 3 270M": "gemma3"}
 
 
@@ -40,6 +46,10 @@ def test_the_table_of_two_thirds(page):
             expected = cut
         elif "refit=True" in label:
             expected = nats(name, "0.67-activation+refit")
+        elif label in PEERS:
+            expected = nats(name, f"0.67-{PEERS[label]}")
+            versions = expected["versions"]
+            assert versions["optipfair"] in label or versions["torch-pruning"] in label
         elif tokens != "0":
             count = int(tokens.replace(",", ""))
             paths = (RESULTS / "checkpoints" / name).glob(f"0.67-*-{count}-*.json")
