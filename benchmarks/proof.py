@@ -69,7 +69,7 @@ def check_seen(what, model, steps):
         NotPrunedError: if there is no pruner, it has missed steps, or scores are zero.
     """
     for ffn in _prunable(what, model):
-        if ffn.state.live is None:
+        if ffn.state.active_track is None:
             _fail(what, f"no pruner is at work in {ffn.name}", steps=steps)
         pruner = pruner_of(model.optimizer)
         seen = 0 if pruner is None else pruner.steps

@@ -112,7 +112,7 @@ TAKEN = {
 
 @pytest.mark.daily("jax", "tensorflow", "torch", rows=ROWS, why="these suffice")
 @pytest.mark.daily("torch", why=FEW)
-@pytest.mark.parametrize("between, quiet", TAKEN.values(), ids=TAKEN.keys())
+@pytest.mark.parametrize("between, preserves_zero", TAKEN.values(), ids=TAKEN.keys())
 def test_masked_equals_narrow(between, preserves_zero):
     model = model_of(*between())
     ffn, _ = pruned(model)
@@ -132,7 +132,7 @@ def test_masked_equals_narrow(between, preserves_zero):
 
 
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="gradients are asked")
-@pytest.mark.parametrize("between, quiet", TAKEN.values(), ids=TAKEN.keys())
+@pytest.mark.parametrize("between, preserves_zero", TAKEN.values(), ids=TAKEN.keys())
 def test_a_quiet_neuron_has_no_gradient(between, preserves_zero):
     """Only of the others the step has to make the gradients zero."""
     model = model_of(*between())

@@ -125,7 +125,7 @@ class TestPreset:
         with pytest.raises(ExportRefused, match='write hub = "llama3"'):
             export_preset(model, tmp_path / "preset")
 
-    @pytest.mark.parametrize("of_hub", [True, False])
+    @pytest.mark.parametrize("uses_keras_hub", [True, False])
     def test_models_that_are_not_compact_are_refused(self, tmp_path, uses_keras_hub):
         if uses_keras_hub:
             model = tiny_lm("llama3", num_layers=1)

@@ -8,8 +8,8 @@ import pytest
 import keras_idea as ki
 from keras_idea.errors import ExportFailed, ExportRefused
 from keras_idea.export import export_gguf
-from keras_idea.lm.export.gguf import context as gguf_context
 from keras_idea.lm.export.gguf import families as gguf_families
+from keras_idea.lm.export.gguf import keys as gguf_context
 from keras_idea.lm.export.gguf import types as gguf_types
 from tests.support.gguf_models import (
     KEPT,

@@ -7,7 +7,7 @@ import keras_idea as ki
 from keras_idea.errors import ExportRefused
 from keras_idea.export import export_hf
 from keras_idea.lm.export import compare
-from keras_idea.lm.export.hf import supported as hf_rules
+from keras_idea.lm.export.hf import folder as hf_rules
 from keras_idea.lm.export.hf import tokenizer as hf_tokenizer
 from tests.support.exports import NARROW, hide, listing, logits
 from tests.support.hub_models import tiny_backbone, tiny_lm
