@@ -201,7 +201,9 @@ def test_a_kind_that_the_model_lacks():
         prune = ki.IdeaPruneCallback(
             targets=dict.fromkeys(kinds, 0.5), begin_step=0, prune_steps=1
         )
-        with pytest.raises(ValueError, match="no attention layer whose heads can be"):
+        with pytest.raises(
+            ValueError, match="no attention layer whose key/value heads can"
+        ):
             model.fit(x, x[:, :4], verbose=0, callbacks=[prune])
 
 
