@@ -49,7 +49,7 @@ def test_every_sequence_begins_with_it(name, needs, tmp_path, monkeypatch, capsy
         return np.append(ids, ids[-2:])
 
     monkeypatch.setattr(written, "_written", first_ids)
-    prompt = written.opening(run)
+    prompt = written.default_prompt(run)
     text, count = written.written_text(run, lm, prompt)
     own = run.models.vocabulary.encode(prompt).tolist()
     assert given == [[start, *own] if needs else own]
