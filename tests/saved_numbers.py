@@ -1,7 +1,7 @@
 """Numbers that a change of design must not change, to the last bit.
 
-    KERAS_BACKEND=torch python -m tests.numbers write FOLDER
-    KERAS_BACKEND=torch python -m tests.numbers compare FOLDER
+    KERAS_BACKEND=torch python -m tests.saved_numbers write FOLDER
+    KERAS_BACKEND=torch python -m tests.saved_numbers compare FOLDER
 
 Trains, narrows, resumes, shrinks, searches and exports tiny models, by the public names
 alone, and keeps losses in hexadecimal and digests of masks, weights, optimizer states
