@@ -149,8 +149,8 @@ def _encoder(found: list[dict]) -> list[str]:
         "",
         "Embeddings of 1,024 held-out sentences beside the wide model's: mean cosine, "
         "rank correlation of the similarities of all pairs, and how often the nearest "
-        "other sentence is the same. Recovered on 12,800 sentences, by their "
-        "embeddings alone.",
+        "other sentence is the same. No labels: what is recovered learns the wide "
+        "model's embeddings of 12,800 sentences.",
         "",
         "| neurons kept | how | parameters | cosine | rank correlation | nearest |",
         "|---|---|---|---|---|---|",
