@@ -60,7 +60,7 @@ __all__ = [
 ]
 
 #: Modules of the application, loaded when they are first used.
-_FACES = ("data", "evaluation", "export", "hub", "report")
+_FACES = ("data", "evaluation", "export", "report")
 
 
 def __getattr__(name: str) -> _Any:

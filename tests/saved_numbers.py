@@ -83,7 +83,7 @@ def lm_data(vocabulary=19, rows=16, length=12):
 
 
 def compiled(model, optimizer=None):
-    """With AdamW, one loss of logits and no jit (whose order of sums is XLA's)."""
+    """With AdamW and a loss of logits, as Keras compiles by default."""
     optimizer = optimizer or keras.optimizers.AdamW(1e-2, weight_decay=0.01)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer, loss, weighted_metrics=None)
@@ -99,19 +99,19 @@ def state_of(model) -> dict:
     }
 
 
-def fitted(model, x, y, *callbacks, epochs=STEPS // 4, **told):
+def fitted(model, x, y, *callbacks, epochs=STEPS // 4, **options):
     """Trains without order on batches of 4; dict of what was seen."""
     seen = Seen()
     every = [*callbacks, seen]
     # The base class's: a task of KerasHub prepares texts.
-    keras.Model.fit(model, x, y, 4, epochs, 0, every, shuffle=False, **told)
+    keras.Model.fit(model, x, y, 4, epochs, 0, every, shuffle=False, **options)
     return {"steps": seen.steps, **state_of(model)}
 
 
-def own_decoder(seed=0, **told):
+def own_decoder(seed=0, **options):
     """This package's decoder."""
     keras.utils.set_random_seed(seed)
-    return ki.models.decoder(TINY, **told)
+    return ki.models.decoder(TINY, **options)
 
 
 def dense_model():
@@ -125,11 +125,11 @@ def dense_model():
     return keras.Model(inputs, keras.layers.Dense(5)(x))
 
 
-def prune(method, compact, **told):
+def prune(method, compact, **options):
     """The callback."""
-    told = {"target_dim": 0.5, **told}
+    options = {"target_dim": 0.5, **options}
     given = {"begin_step": BEGIN, "prune_steps": PRUNE, "compact": compact}
-    return ki.IdeaPruneCallback(method=method, **given, **told)
+    return ki.IdeaPruneCallback(method=method, **given, **options)
 
 
 def methods_and_compactions():
@@ -155,11 +155,9 @@ def dense_ways():
     }
     for name, optimizer in optimizers.items():
         model = compiled(dense_model(), optimizer)
-        told = {"begin_step": 1, "prune_steps": 2} if name == "accumulated" else {}
-        callback = ki.IdeaPruneCallback(
-            0.5, told.get("begin_step", BEGIN), told.get("prune_steps", PRUNE)
-        )
-        yield name, fitted(model, x, y, callback)
+        # Accumulation halves the optimizer's steps.
+        span = (1, 2) if name == "accumulated" else (BEGIN, PRUNE)
+        yield name, fitted(model, x, y, ki.IdeaPruneCallback(0.5, *span))
     model = compiled(dense_model())
     callback = ki.IdeaPruneCallback(
         None, BEGIN, PRUNE, target_parameters=250, update_every=2
@@ -177,11 +175,11 @@ def families():
     keras.utils.set_random_seed(0)
     lm = compiled(own_decoder())
     x, y = lm_data()
-    told = {"target_dim": None, "targets": {"kv_groups": 1, "neurons": 0.5}}
-    yield "heads and neurons", fitted(lm, x, y, prune("sensitivity", "end", **told))
+    options = {"target_dim": None, "targets": {"kv_groups": 1, "neurons": 0.5}}
+    yield "heads and neurons", fitted(lm, x, y, prune("sensitivity", "end", **options))
     lm = compiled(own_decoder())
-    told = {"target_dim": None, "target_parameters": int(0.8 * lm.count_params())}
-    yield "budget", fitted(lm, x, y, prune("sensitivity", "progressive", **told))
+    options = {"target_dim": None, "target_parameters": int(0.8 * lm.count_params())}
+    yield "budget", fitted(lm, x, y, prune("sensitivity", "progressive", **options))
 
 
 class Killed(keras.callbacks.Callback):
@@ -201,10 +199,10 @@ def resumed():
         for last in ([Killed()], []):
             model = compiled(own_decoder())
             checkpoint = ki.Checkpoint(folder)
-            told = {"initial_epoch": checkpoint.restore(model)} if not last else {}
+            options = {"initial_epoch": checkpoint.restore(model)} if not last else {}
             callbacks = prune("sensitivity", "end"), checkpoint
             with contextlib.suppress(InterruptedError):
-                found = fitted(model, x, y, *callbacks, *last, **told)
+                found = fitted(model, x, y, *callbacks, *last, **options)
         yield "resumed", found
 
 
@@ -252,7 +250,7 @@ PARTS = (methods_and_compactions, dense_ways, families, resumed, one_shot, expor
 
 
 def numbers(parts) -> dict:
-    """All of them; a part that fails says how."""
+    """All of them, by part and name."""
     found = {}
     for part in parts:
         for name, value in part():
@@ -268,14 +266,14 @@ def main() -> int:
     parser.add_argument("what", choices=("write", "compare"))
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--parts", nargs="+", help="names of some parts")
-    told = parser.parse_args()
-    parts = [p for p in PARTS if not told.parts or p.__name__ in told.parts]
-    path = told.folder / f"{keras.backend.backend()}.json"
+    options = parser.parse_args()
+    parts = [p for p in PARTS if not options.parts or p.__name__ in options.parts]
+    path = options.folder / f"{keras.backend.backend()}.json"
     with contextlib.redirect_stdout(sys.stderr):
         found = json.loads(json.dumps(numbers(parts)))
     kept = json.loads(path.read_text()) if path.exists() else {}
-    if told.what == "write":
-        told.folder.mkdir(parents=True, exist_ok=True)
+    if options.what == "write":
+        options.folder.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps({**kept, **found}, indent=1) + "\n")
         return 0
     names = {part.__name__ for part in parts}

@@ -9,7 +9,7 @@ import numpy as np
 
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.budget import Budget, Costs
-from keras_idea.groups.kinds import NEURONS
+from keras_idea.groups.kinds import KINDS, NEURONS
 from keras_idea.shapes.targets import Axis, Shape
 
 # Steps from the least share of the residual stream to all of it.
@@ -91,7 +91,9 @@ def spread(
 
 def _sizes(axis: Axis, full: int, least: float, round_to: int) -> list[int]:
     of_features = max(1, round((1 - least) * full / _FEATURE_STEPS))
-    step = {NEURONS: round_to, "hidden_dim": of_features}.get(axis, 1)
+    rounded = [name for name, kind in KINDS.items() if kind.rounded]
+    steps = {**dict.fromkeys(rounded, round_to), "hidden_dim": of_features}
+    step = steps.get(axis, 1)
     first = max(1, math.ceil(least * full / step)) * step
     sizes = list(range(first, full + 1, step))
     return sizes if sizes and sizes[-1] == full else [*sizes, full]

@@ -253,7 +253,7 @@ class Session:
             active = sum(map(width_of, neurons))
             logs["width"] = active / len(neurons)
             logs["sparsity"] = 1 - active / sum(t.schedule.full_dim for t in neurons)
-        for kind in set(KINDS) - {NEURONS}:
+        for kind in [kind for kind in KINDS if kind != NEURONS]:
             sizes = [width_of(t) for t in self.tracks if t.ffn.kind == kind]
             if sizes:
                 logs[kind] = sum(sizes) / len(sizes)

@@ -9,7 +9,7 @@ from typing import NoReturn
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.budget import BYTES, Budget
 from keras_idea.finding.targets import target_width
-from keras_idea.groups.kinds import KindName
+from keras_idea.groups.kinds import KINDS, KindName
 from keras_idea.hub.families import FAMILIES, HUB_FAMILIES, PRESET_FAMILIES
 from keras_idea.hub.family import Family
 from keras_idea.lm.data.text.make_tokenizer import TOKENIZERS, check_tokenizer
@@ -235,7 +235,9 @@ class ModelConfig(fields.Table):
         if isinstance(target, int):
             kept = target
         else:
-            kept = target_width(target, full, self.round_to if kind == "neurons" else 1)
+            kept = target_width(
+                target, full, self.round_to if KINDS[kind].rounded else 1
+            )
             rounded = f", which keeps {kept}"
         if kept >= full:
             at_start = _AT_START[kind]

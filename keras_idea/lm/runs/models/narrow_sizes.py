@@ -10,7 +10,7 @@ from keras_idea.errors import ArgumentError, ConfigError
 from keras_idea.finding.budget import Costs
 from keras_idea.finding.targets import sizes_at_one_ratio
 from keras_idea.finding.work_count import matrix_weights
-from keras_idea.groups.kinds import KindName
+from keras_idea.groups.kinds import KINDS, KindName
 from keras_idea.lm.runs.config.model_table import ModelConfig
 from keras_idea.lm.runs.config.sizes import Sizes
 
@@ -45,7 +45,7 @@ def narrow_sizes(
         return Costs(*measured(dataclasses.replace(start, **given)))
 
     multiple = math.lcm(shape.round_to, parts)
-    steps = [(units[kind], multiple if kind == "neurons" else 1) for kind in kinds]
+    steps = [(units[kind], multiple if KINDS[kind].rounded else 1) for kind in kinds]
     wide = costs([units[kind] for kind in kinds])
     if budget.allows(wide):
         raise ConfigError(
