@@ -60,16 +60,13 @@ def untrained(name: str) -> list[Cell]:
     Of Gemma 3 also 14 of its 18 blocks, as many as were published: those that KerasHub
     can leave out, since its global attention is in every sixth block.
     """
-    ways = ("activation", "magnitude", "activation, refit", "magnitude, refit")
+    ways = ("activation", "sensitivity", "magnitude")
+    ways = (*ways, *(f"{way}, refit" for way in ways), "random")
     blocks = [Cell(0.78, "14 blocks")] if name == "gemma3" else []
     return [
         Cell(1.0, "as it is"),
         *blocks,
-        *(
-            Cell(share, how)
-            for share in (0.67, 0.5, 0.8)
-            for how in (*ways, "random", "sensitivity")
-        ),
+        *(Cell(share, how) for share in (0.67, 0.5, 0.8) for how in ways),
     ]
 
 
@@ -85,10 +82,6 @@ def carry_out(cell: Cell, load: Callable, texts: Texts) -> keras.Model:
     width = _width(model, cell.share)
     if cell.how in ARMS:
         model = _recovered(cell, model, width, load, texts)
-    elif cell.how == "sensitivity":
-        model = _one_pass(model, width, texts)
-    elif cell.how == "random":
-        _fit(model, cell, texts, 1, 0.0, ki.IdeaPruneCallback(width, 0, 1, "random"))
     elif cell.share < 1.0:
         model = _one_step(model, width, cell.how, texts)
     return model
@@ -120,20 +113,15 @@ def _width(model, share):
 
 
 def _one_step(model, width, how, texts):
-    data = inputs(texts.rows(CALIBRATION, LENGTH, seed=0)[:, :-1])
+    rows = texts.rows(CALIBRATION, LENGTH, seed=0)
+    data = inputs(rows[:, :-1]), rows[:, 1:]
     if how.endswith(" blocks"):
         return ki.shrink(model, {"blocks": int(how.split()[0])}, data, batch_size=8)
     method, _, refit = how.partition(", ")
     told = {"method": method, "refit": bool(refit), "batch_size": 8}
+    if method == "sensitivity":
+        model.compile(loss=NATS)
     return ki.shrink(model, {"neurons": width}, data, **told)
-
-
-def _one_pass(model, width, texts):
-    """Gradients of 16 thousand tokens rank the neurons; no weight moves."""
-    steps = CALIBRATION // BATCH
-    prune = ki.IdeaPruneCallback(width, steps, 1)
-    _fit(model, Cell(0.0, ""), texts, steps + 2, 0.0, prune)
-    return model
 
 
 def _recovered(cell, model, width, load, texts):
@@ -148,11 +136,8 @@ def _recovered(cell, model, width, load, texts):
 
 
 def _fit(model, cell, texts, steps, peak, *callbacks, teacher=None):
-    if peak:
-        rate = ki.CosineDecay(peak, peak / 100, steps, warmup_steps=steps // 12)
-        optimizer = keras.optimizers.AdamW(rate)
-    else:
-        optimizer = keras.optimizers.SGD(0.0)
+    rate = ki.CosineDecay(peak, peak / 100, steps, warmup_steps=steps // 12)
+    optimizer = keras.optimizers.AdamW(rate)
     model.compile(optimizer, NATS, weighted_metrics=None)
     rows = texts.rows(steps * BATCH, LENGTH, seed=cell.seed + 1)
     fitted, (logits, features) = model, ARMS.get(cell.how, (False, False))

@@ -2,16 +2,17 @@
 Title: Write your own pruning method
 Author: the keras-idea authors
 Date created: 2026/11/23
-Last modified: 2026/11/26
-Description: Choose the neurons by magnitude; the callback does everything else.
+Last modified: 2026/11/27
+Description: Score the neurons by a formula of your own; the rest is done for you.
 Accelerator: None
 """
 
 """
 ## Goal
 
-You write a pruning method that keeps the neurons with the largest weights. Then you
-compare it with random pruning and with the paper's method.
+You write a pruning method that ranks neurons by a score of your own. You use it while a
+model trains, and to make a trained model smaller in one step. Then you compare it with
+other methods.
 
 You need only a backend.
 """
@@ -22,66 +23,53 @@ os.environ.setdefault("KERAS_BACKEND", "jax")
 
 import keras
 import numpy as np
+from keras import ops
 
 import keras_idea as ki
-from keras_idea.methods import Decision, Method
-from keras_idea.schedules import CubicWidth
+from keras_idea.methods import Method
 
 """
 ## What a method does
 
-`IdeaPruneCallback(method=...)` takes a name, or an object of a subclass of
-`ki.methods.Method`. The names are "sensitivity" (the paper's method), "activation",
-"learned_mask" and "random". The callback narrows the model, keeps the optimizer
-state, logs and checks. The method only decides which neurons stay.
+`IdeaPruneCallback(method=...)`, `ki.shrink` and `ki.search` take a name, or an object of
+a subclass of `ki.methods.Method`. The names are "sensitivity" (the paper's method),
+"activation", "magnitude", "random" and, for the callback alone, "learned_mask".
 
-The callback has no magnitude method, unlike `ki.shrink`. Many libraries prune by
-magnitude, so it is a useful baseline. The method below chooses the neurons with the
-largest weights once, at `begin_step`.
+The method only ranks the neurons. The callback narrows the model, keeps the optimizer
+state, logs and checks.
 
 ## Write the method
 
-You define these three methods:
+You define `score`. It is called in each training step, inside the compiled step, with
+the handle of one FFN (as `ki.find_ffns` returns it, for stock layers too) and the
+gradients of the step. It returns one number per neuron.
 
-- `width_schedule` returns the FFN width that the logs show: the full width up to
-  `begin_step`, then the target.
-- `decision_step` returns the step after which the method decides, on the host. If it
-  returns `None`, the scores of the layers decide at each step.
-- `decide` is called once and returns one `Decision` per FFN, which holds the mask.
-  `job.ffn` is the handle that `ki.find_ffns` returns, for stock layers too. The
-  first `job.ffn.kernels` compute the neurons and have the shape `(D, F)`; here `up` and
-  `gate`. The last one reads them and has the shape `(F, D)`; here `down`.
+The method below is the Taylor score of whole neurons: how much the loss changes, to
+first order, if a neuron is removed. The terms of a neuron are added up before the
+absolute value is taken. The first `ffn.kernels` compute the neurons and have the shape
+`(D, F)`; here `up` and `gate`. The last one reads them and has the shape `(F, D)`; here
+`down`. Since a neuron's output passes through `down` alone, `down` is enough.
+
+The callback ranks the neurons by a moving average of the scores.
+`scoring = ki.methods.Scoring(ema_decay=0.9)` sets how long it remembers.
 """
 
 
-class Magnitude(Method):
-    """Keeps the neurons whose weights have the largest norm."""
+class NeuronTaylor(Method):
+    """Scores a neuron by the change of the loss without it, to first order."""
 
-    name = "magnitude"
+    name = "neuron_taylor"
+    scoring = ki.methods.Scoring(ema_decay=0.9)
 
-    def width_schedule(
-        self, hidden_dim, target_dim, begin_step, prune_steps, update_every
-    ):
-        return CubicWidth(hidden_dim, target_dim, begin_step, prune_steps=1)
-
-    def decision_step(self, begin_step, prune_steps):
-        return begin_step
-
-    def decide(self, model, jobs):
-        return [Decision(self.mask_of(job)) for job in jobs]
-
-    def mask_of(self, job):
-        *makers, down = map(keras.ops.convert_to_numpy, job.ffn.kernels)
-        norms = sum((kernel**2).sum(0) for kernel in makers) + (down**2).sum(1)
-        mask = np.zeros(norms.shape, "float32")
-        mask[np.argsort(norms)[-job.target_dim :]] = 1.0
-        return mask
+    def score(self, ffn, gradients):
+        down = ffn.kernels[-1]
+        return ops.abs(ops.sum(down * gradients.of(down), axis=1))
 
 
 """
 ## Compare it with the paper's method
 
-You train the same model on the same text for the same number of steps, with three
+You train the same model on the same text for the same number of steps, with four
 methods.
 """
 
@@ -90,14 +78,13 @@ corpus = ki.data.load_text("stdlib")
 x, y = corpus.validation_windows(length=32, limit=256)
 
 
-def bits_with(method):
-    keras.utils.set_random_seed(0)
+def model_of(hidden_dim):
     config = ki.models.DecoderConfig(
         vocabulary_size=256,
         model_dim=32,
         num_layers=2,
         num_heads=4,
-        hidden_dim=128,
+        hidden_dim=hidden_dim,
         sequence_length=32,
     )
     model = ki.models.decoder(config)
@@ -105,6 +92,16 @@ def bits_with(method):
         keras.optimizers.AdamW(ki.CosineDecay(5e-3, 5e-5, STEPS, warmup_steps=20)),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
     )
+    return model
+
+
+def bits_of(model):
+    return model.evaluate(x, y, verbose=0) / np.log(2.0)
+
+
+def bits_with(method):
+    keras.utils.set_random_seed(0)
+    model = model_of(128)
     prune = ki.IdeaPruneCallback(24, begin_step=120, prune_steps=60, method=method)
     model.fit(
         corpus.batches(seed=0, batch_size=16, length=32),
@@ -113,27 +110,52 @@ def bits_with(method):
         callbacks=[prune],
         verbose=0,
     )
-    return model.evaluate(x, y, verbose=0) / np.log(2.0)
+    return bits_of(model)
 
 
-for method in ("random", Magnitude(), "sensitivity"):
-    print(
-        f"{getattr(method, 'name', method):>12}: {bits_with(method):.3f} bits per byte"
-    )
+for method in ("random", "magnitude", NeuronTaylor(), "sensitivity"):
+    name = getattr(method, "name", method)
+    print(f"{name:>13}: {bits_with(method):.3f} bits per byte")
 
 """
 One seed of a tiny model proves little. `benchmarks/results/paper` reports more runs,
 with standard errors.
 
+## Use it without training
+
+`ki.shrink` cuts a trained model in one step. It takes the mean of the score over the
+batches of the data, and no weight changes meanwhile. Here the model is trained at full
+width first.
+"""
+
+keras.utils.set_random_seed(0)
+wide = model_of(128)
+wide.fit(
+    corpus.batches(seed=0, batch_size=16, length=32),
+    steps_per_epoch=STEPS,
+    shuffle=False,
+    verbose=0,
+)
+print(f"{'128 neurons':>13}: {bits_of(wide):.3f} bits per byte")
+
+batch = next(corpus.batches(seed=1, batch_size=256, length=32))
+for method in ("random", "magnitude", NeuronTaylor(), "sensitivity", "activation"):
+    small = ki.shrink(wide, {"neurons": 24}, batch, method)
+    name = getattr(method, "name", method)
+    print(f"{name:>13}: {bits_of(small):.3f} bits per byte")
+
+"""
 ## Good to know
 
-- In a mixture of experts, the mask has one row per expert. Each row has the same number
-  of ones.
-- If the number of ones in a mask is not `target_dim`, the callback raises `ValueError`.
+- A score may also have one row per kernel. `Scoring(matrix_reduce=...)` says how the
+  rows are combined.
+- In a mixture of experts, a score has one row per expert, and each expert keeps the
+  same number of neurons.
+- A method that decides once, on the host, defines `decision_step` and `importance`
+  instead of `score`. See `ki.methods.Activation` for an example that measures hidden
+  activations.
 
 ## Next steps
 
-- Measure hidden activations: set `reads_hidden = True` and return one `Probe` per FFN.
-  See `ki.methods.Activation` for an example.
 - [Prune in your own training loop](custom_training_loop.md).
 """

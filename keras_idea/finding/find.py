@@ -133,6 +133,13 @@ class FFN:
         return tuple(cut.variable for cut in self.kernel_cuts())
 
     @property
+    def units_shape(self) -> tuple[int, ...]:
+        """Tuple of int, the shape of what there is of each unit, such as the mask."""
+        cut = self.kernel_cuts()[0]
+        experts = () if cut.group is None else (cut.variable.shape[cut.group],)
+        return (*experts, self.hidden_dim)
+
+    @property
     def device_parts(self) -> int:
         """int, equal parts into which devices split its neurons; 1 if they do not."""
         parts = 1

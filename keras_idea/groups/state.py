@@ -54,7 +54,24 @@ else:
 
 @dataclasses.dataclass(frozen=True)
 class Scoring:
-    """How the scores of neurons are made: lambda, f1 and f2 of Algorithm 1."""
+    """How scores become the importance of neurons: lambda, f1 and f2 of Algorithm 1.
+
+    Args:
+        ema_decay: float in [0, 1). The weight of the past in the moving average of what
+            `Method.score` returns. Defaults to 0.4.
+        row_reduce: str. "mean" or "max", f1: over the weights of a neuron in one
+            kernel, where a score is one per weight. Defaults to "mean".
+        matrix_reduce: str. "mean" or "max", f2: over the kernels. Defaults to "max".
+
+    Raises:
+        ValueError: If an argument is outside its range.
+
+    Example:
+    >>> ki.methods.Scoring(ema_decay=0.9).matrix_reduce
+    'max'
+
+    Source: IDEA Prune (arXiv 2503.05920), Algorithm 1.
+    """
 
     ema_decay: float = 0.4
     row_reduce: Reduction = "mean"

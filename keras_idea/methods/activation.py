@@ -1,6 +1,8 @@
 """Minitron's method: neurons go by the size of their activations."""
 
+import functools
 from collections.abc import Sequence
+from typing import Any
 
 import keras
 import numpy as np
@@ -10,18 +12,21 @@ from keras_idea.errors import ArgumentError
 from keras_idea.functional.activation import (
     AGGREGATIONS,
     Aggregation,
+    activation_sums,
     importance_of_sums,
 )
-from keras_idea.functional.masks import top_k_mask
+from keras_idea.groups.kinds import KINDS
 from keras_idea.keras_private.layers import student_of
 from keras_idea.methods.calibration import (
+    Calibration,
     Samples,
-    activation_statistics,
     check_callable,
+    hidden_statistics,
     refitting,
 )
+from keras_idea.methods.captures import HiddenStatistic, Sums
 from keras_idea.methods.gather_probe import GatherProbe
-from keras_idea.methods.method import Decision, Job, Method
+from keras_idea.methods.method import Decision, Job, Method, keep_largest
 from keras_idea.typing import Tensor
 from keras_idea.validation import check_choice, check_int
 
@@ -126,35 +131,62 @@ class Activation(Method):
 
     def decide(self, model: keras.Model, jobs: Sequence[Job]) -> list[Decision]:
         """Returns masks of the most important neurons; see `Method.decide`."""
-        if self.data is None:
-            statistics = [job.ffn.state.probe.statistics() for job in jobs]
-        else:
-            statistics = activation_statistics(
-                model,
-                [job.ffn for job in jobs],
-                self.data,
-                num_samples=self.num_samples,
-                aggregation=self.aggregation,
-                padding_mask=self.padding_mask,
-                batch_size=self.batch_size,
-            )
-        pairs = zip(jobs, statistics, strict=True)
-        return [self._decision(job, sums, samples) for job, (sums, samples) in pairs]
+        if self.data is not None:
+            return super().decide(model, jobs)
+        ffns = [job.ffn for job in jobs]
+        gathered = [ffn.state.probe.statistics() for ffn in ffns]
+        return keep_largest(jobs, self._ranked(ffns, gathered))
 
-    def _decision(self, job: Job, sums: np.ndarray, samples: float) -> Decision:
-        if not samples:
+    def importance(
+        self, model: keras.Model, groups: Sequence[Any], samples: Calibration | None
+    ) -> list[Any]:
+        """Returns the size of each unit's activations, over its own `data` if it has.
+
+        Of a key/value head it is the L2 norm over the values that its query heads read,
+        in place of one activation. See `Method.importance`.
+        """
+        if self.data is not None:
+            limits = self.num_samples, self.batch_size, self.padding_mask
+            samples = Calibration(self.data, *limits)
+        if samples is None:
             raise ArgumentError(
-                f"Method 'activation' saw no sample for {job.ffn.name}. Its data must "
-                "hold at least one token that is not padding; gathered in training, "
-                "one on which the loss depends."
+                "Method 'activation' needs `data` to measure what is important. "
+                "Received: data=None. Give samples of the model's inputs; or use "
+                "method='magnitude'."
             )
-        if not np.isfinite(sums).all():
-            raise ArgumentError(
-                f"Method 'activation' cannot rank the neurons of {job.ffn.name}: some "
-                "activations on its samples are NaN or infinite. Received: "
-                f"{int((~np.isfinite(sums)).sum())} such neurons. Check the model's "
-                "weights and the `data`."
-            )
-        importance = importance_of_sums(sums, samples, self.aggregation)
-        mask = top_k_mask(importance, job.target_dim, alive=job.ffn.mask.value)
-        return Decision(ops.convert_to_numpy(mask))
+        looked_at = [(group, self._statistic(group)) for group in groups]
+        found = hidden_statistics(model, looked_at, **vars(samples))
+        return self._ranked(groups, found)
+
+    def _statistic(self, group: Any) -> HiddenStatistic:
+        if KINDS[group.kind].probed:
+            return functools.partial(activation_sums, aggregation=self.aggregation)
+        return functools.partial(_of_heads, group.hidden_dim, self.aggregation)
+
+    def _ranked(
+        self, groups: Sequence[Any], statistics: Sequence[tuple[np.ndarray, float]]
+    ) -> list[Any]:
+        for group, (sums, samples) in zip(groups, statistics, strict=True):
+            if not samples:
+                raise ArgumentError(
+                    f"Method 'activation' saw no sample for {group.name}. Its data "
+                    "must hold at least one token that is not padding; gathered in "
+                    "training, one on which the loss depends."
+                )
+            if not np.isfinite(sums).all():
+                raise ArgumentError(
+                    f"Method 'activation' cannot rank the {group.units} of "
+                    f"{group.name}: some activations on its samples are NaN or "
+                    f"infinite. Received: {int((~np.isfinite(sums)).sum())} such "
+                    f"{group.units}. Check the model's weights and the `data`."
+                )
+        return [importance_of_sums(*found, self.aggregation) for found in statistics]
+
+
+def _of_heads(
+    heads: int, aggregation: Aggregation, hidden: Tensor, mask: Tensor | None
+) -> Sums:
+    values = ops.cast(hidden, "float32")
+    shape = ops.shape(values)[0], -1, heads, hidden.shape[-1] // heads
+    norms_BTF = ops.norm(ops.reshape(values, shape), axis=-1)
+    return activation_sums(norms_BTF, mask, aggregation)

@@ -1,6 +1,7 @@
 """Statistics of activations over given samples, with the weights as they are."""
 
 import contextlib
+import dataclasses
 import functools
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,7 +12,6 @@ import numpy as np
 from keras import ops
 
 from keras_idea.errors import ArgumentError
-from keras_idea.functional.activation import Aggregation, activation_sums
 from keras_idea.keras_private.layers import has_call, without_remat
 from keras_idea.keras_private.resumed import Kept, PassEnd, resuming
 from keras_idea.methods.captures import (
@@ -33,30 +33,22 @@ _MUST_BE = (
 Samples: TypeAlias = Tensor | dict[str, Tensor] | Iterable[Any]
 
 
-def activation_statistics(
-    model: keras.Model,
-    ffns: Sequence[Any],
-    data: Samples,
-    num_samples: int,
-    aggregation: Aggregation,
-    padding_mask: Tensor | None = None,
-    batch_size: int = 32,
-) -> list[tuple[np.ndarray, float]]:
-    """Runs a model in evaluation mode over samples and adds up what its FFNs do.
+@dataclasses.dataclass(frozen=True)
+class Calibration:
+    """Data on which a model is measured before it is cut.
 
-    The arguments are those of `Activation`; `padding_mask` is `(samples, tokens)`. The
-    model and its variables stay as they are.
-
-    Returns:
-        list of (sums `(F,)`, samples) for each FFN, in float64.
+    Attributes:
+        data: samples of the model's inputs, as `Activation` takes them.
+        num_samples: int >= 1. The most samples to use. Defaults to 1024.
+        batch_size: int >= 1. Samples per batch, if `data` are arrays. Defaults to 32.
+        padding_mask: array `(samples, tokens)` or None. As of `Activation`. Defaults
+            to None.
     """
-    batches = _batches(data, padding_mask, batch_size, num_samples)
 
-    def statistic(hidden: Tensor, mask: Tensor | None) -> Sums:
-        return activation_sums(hidden, mask, aggregation)
-
-    totals = _hidden(model, [(ffn, statistic) for ffn in ffns], batches, eager=False)
-    return totals or [(np.zeros(ffn.hidden_dim), 0.0) for ffn in ffns]
+    data: Samples
+    num_samples: int = 1024
+    batch_size: int = 32
+    padding_mask: Tensor | None = None
 
 
 def hidden_statistics(
@@ -68,11 +60,14 @@ def hidden_statistics(
     padding_mask: Tensor | None = None,
     eager: bool = False,
 ) -> list[tuple[np.ndarray, float]]:
-    """As `layer_statistics`, of what reads the units of groups: neurons or heads.
+    """Runs a model in evaluation mode over samples; adds up what reads its units.
 
     A statistic of heads is given `(..., R)`, the features of all heads side by side.
     `padding_mask` is that of `Activation`. `eager`: nothing is compiled, which is
-    faster for few samples.
+    faster for few samples. The model and its variables stay as they are.
+
+    Returns:
+        list of (sums, samples) for each group, in float64.
     """
     batches = _batches(data, padding_mask, batch_size, num_samples)
     return _some(_hidden(model, groups, batches, eager))
@@ -140,8 +135,8 @@ def refitting(
     num_samples: int,
     batch_size: int,
     padding_mask: Tensor | None = None,
-) -> dict[str, Any]:
-    """What a method's `refit_data` holds; refuses a refit without data."""
+) -> Calibration:
+    """A method's `refit_data`; refuses a refit without data."""
     if data is None:
         raise ArgumentError(
             "refit=True fits layers to `data`. Give samples of the model's inputs. "
@@ -153,12 +148,7 @@ def refitting(
             f"Received: {type(data).__name__}. Give arrays, a list of batches, "
             "or a dataset."
         )
-    return {
-        "data": data,
-        "num_samples": num_samples,
-        "batch_size": batch_size,
-        "padding_mask": padding_mask,
-    }
+    return Calibration(data, num_samples, batch_size, padding_mask)
 
 
 def layer_statistics(
@@ -168,7 +158,7 @@ def layer_statistics(
     num_samples: int,
     batch_size: int = 32,
 ) -> list[tuple[np.ndarray, float]]:
-    """As `activation_statistics`, of any layers, each with its `Statistic`."""
+    """As `hidden_statistics`, of any layers, each with its `Statistic`."""
     captures = [LayerCapture(layer, statistic) for layer, statistic in layers]
     batches = _batches(data, None, batch_size, num_samples)
     with contextlib.ExitStack() as changes:

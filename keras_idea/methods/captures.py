@@ -51,8 +51,8 @@ class Capture(abc.ABC):
         if self.found is not None:
             raise ArgumentError(
                 f"{self.name} is called more than once in a forward pass, so there "
-                "are no activations that are its own. Use a method without them: "
-                "'sensitivity' in a callback; in shrink() 'magnitude', no `refit`."
+                "are no activations that are its own. Use a method without them, such "
+                "as 'sensitivity', and no `refit`."
             )
         masks = self.padding_masks
         if len(masks) < 2:

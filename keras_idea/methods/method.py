@@ -2,14 +2,28 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import keras
 import numpy as np
+from keras import ops
 
+from keras_idea.functional.masks import top_k_mask
 from keras_idea.functional.width import CubicWidth
 from keras_idea.groups.state import Scoring
+from keras_idea.methods.calibration import Calibration
 from keras_idea.methods.probe import Probe
+from keras_idea.typing import Tensor
+
+
+class Gradients(Protocol):
+    """The gradients that one optimizer step is made with."""
+
+    def of(self, variable: keras.Variable) -> Tensor:
+        """The gradient of a variable; zeros where the loss does not depend on it."""
+
+    def sensitivities(self, ffn: Any) -> Tensor:
+        r"""The \(|gradient * weight|\) of an FFN, shaped as its scores."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,25 +66,27 @@ class Method:
 
     Subclass it to write your own method. There are two ways to decide:
 
-    - At each step: `decision_step` returns None. The compiled step prunes neurons by
-      their scores, and `width_schedule` says how many.
-    - Once, on the host: `decision_step` returns a step, and `decide` returns masks.
-      Such a method may measure first. From `probe_step` on, a `Probe` is in each FFN,
-      and the hidden activations pass through it in every forward pass.
+    - At each step: `decision_step` returns None. The compiled step calls `score`, and
+      prunes neurons by the moving averages of the scores; a cubic says how many.
+      `shrink` and `search` rank neurons by the mean score over their data.
+    - Once, on the host: `decision_step` returns a step, and `decide` returns masks. By
+      default it keeps the neurons of the largest `importance`, by which `shrink` and
+      `search` rank them too. Such a method may measure during training. From
+      `probe_step` on, a `Probe` is in each FFN, and the hidden activations pass through
+      it in every forward pass.
 
     Attributes:
         name: str. The name of the method in the callback's `method`.
         reads_hidden: bool. Whether the method needs the hidden activations.
-        refit_data: dict or None. If what reads the neurons that stay is to be fitted
-            when it decides: `data`, `num_samples`, `batch_size` and `padding_mask`, as
-            of `Activation`.
+        refit_data: `Calibration` or None. If what reads the neurons that stay is to be
+            fitted when it decides: the data for that.
         scoring: `Scoring`. How the scores are made that rank the neurons, or that are
             only logged.
     """
 
     name: str
     reads_hidden = False
-    refit_data: dict[str, Any] | None = None
+    refit_data: Calibration | None = None
     scoring = Scoring()
 
     def width_schedule(
@@ -83,7 +99,7 @@ class Method:
     ) -> CubicWidth:
         """Returns the width of a layer over the steps, as the logs show it.
 
-        A method that decides once needs no own version: the width drops with its
+        The paper's cubic; of a method that decides once, the width drops with its
         decision.
 
         Args:
@@ -98,9 +114,49 @@ class Method:
         """
         decision_step = self.decision_step(begin_step, prune_steps)
         if decision_step is None:
-            raise NotImplementedError
+            span = begin_step, prune_steps
+            return CubicWidth(hidden_dim, target_dim, *span, update_every)
         last = max(begin_step, decision_step - 1)
         return CubicWidth(hidden_dim, target_dim, last, prune_steps=1)
+
+    def score(self, ffn: Any, gradients: Gradients) -> Tensor:
+        r"""Measures the neurons of one FFN in one step, inside the compiled step.
+
+        $$T_{ij} = |g_{ij} \, w_{ij}|$$
+
+        reduced over the weights of each neuron, as Algorithm 1 does. The scores are
+        moving averages of it, with `scoring.ema_decay`.
+
+        Args:
+            ffn: `FFN`. The handle, with the weights before the step.
+            gradients: `Gradients`. `gradients.of(variable)` is the gradient of any
+                trained variable in this step.
+
+        Returns:
+            Tensor `(hidden_dim,)`: one number for each neuron; or `(M, hidden_dim)`:
+            one for each of its M kernels, of which `scoring.matrix_reduce` makes one.
+            What is not finite was not measured and leaves the score as it was.
+        """
+        return gradients.sensitivities(ffn)
+
+    def importance(
+        self, model: keras.Model, groups: Sequence[Any], samples: Calibration | None
+    ) -> list[Tensor] | None:
+        """Ranks units on the host, without training.
+
+        `shrink` and `search` call it, and `decide` unless it is overridden.
+
+        Args:
+            model: keras.Model. The model, with its variables in sync.
+            groups: list of `FFN`. The handles whose units are ranked.
+            samples: `Calibration` or None. The data of `shrink` or `search`, if any.
+
+        Returns:
+            list of tensors `(hidden_dim,)`, one for each group: the larger, the more
+            important. Defaults to None: `shrink` and `search` take the mean of `score`
+            over the data.
+        """
+        return None
 
     def decision_step(self, begin_step: int, prune_steps: int) -> int | None:
         """int, the optimizer step after which it decides; None: at each step."""
@@ -135,7 +191,7 @@ class Method:
         """Connects the probes of one model with each other, if the method needs it."""
 
     def decide(self, model: keras.Model, jobs: Sequence[Job]) -> list[Decision]:
-        """Decides which neurons stay.
+        """Decides which neurons stay: those of the largest `importance`.
 
         Args:
             model: keras.Model. The model that is pruned, with its variables in sync.
@@ -144,4 +200,19 @@ class Method:
         Returns:
             list of `Decision`, one per job.
         """
-        raise NotImplementedError
+        found = self.importance(model, [job.ffn for job in jobs], None)
+        if found is None:
+            raise NotImplementedError("It needs `importance`, or a `decide` of its own")
+        return keep_largest(jobs, found)
+
+
+def keep_largest(jobs: Sequence[Job], importance: Sequence[Tensor]) -> list[Decision]:
+    """Keeps the most important of the neurons that are active, for each job."""
+    return [
+        Decision(
+            ops.convert_to_numpy(
+                top_k_mask(values, job.target_dim, alive=job.ffn.mask.value)
+            )
+        )
+        for job, values in zip(jobs, importance, strict=True)
+    ]

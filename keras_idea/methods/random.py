@@ -1,11 +1,12 @@
 """The baseline of chance: neurons go at random."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import keras
 import numpy as np
 
-from keras_idea.methods.calibration import Samples, refitting
+from keras_idea.methods.calibration import Calibration, Samples, refitting
 from keras_idea.methods.method import Decision, Job, Method
 from keras_idea.validation import check_int
 
@@ -59,6 +60,16 @@ class Random(Method):
     def decide(self, model: keras.Model, jobs: Sequence[Job]) -> list[Decision]:
         """Returns one random mask per job; see `Method.decide`."""
         return [Decision(self._mask(job)) for job in jobs]
+
+    def importance(
+        self, model: keras.Model, groups: Sequence[Any], samples: Calibration | None
+    ) -> list[np.ndarray]:
+        """Returns uniform numbers of each group's units; see `Method.importance`."""
+        generators = [np.random.default_rng([self.seed, i]) for i in range(len(groups))]
+        return [
+            generator.random(group.units_shape, "float32")
+            for generator, group in zip(generators, groups, strict=True)
+        ]
 
     def _mask(self, job: Job) -> np.ndarray:
         living = job.ffn.kept_neurons()

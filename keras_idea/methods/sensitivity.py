@@ -1,7 +1,6 @@
 """IDEA Prune's own method: neurons go as their sensitivity ranks them."""
 
 from keras_idea.functional.importance import Reduction
-from keras_idea.functional.width import CubicWidth
 from keras_idea.groups.state import Scoring
 from keras_idea.methods.method import Method
 
@@ -43,14 +42,3 @@ class Sensitivity(Method):
         matrix_reduce: Reduction = "max",
     ) -> None:
         self.scoring = Scoring(ema_decay, row_reduce, matrix_reduce)
-
-    def width_schedule(
-        self,
-        hidden_dim: int,
-        target_dim: int,
-        begin_step: int,
-        prune_steps: int,
-        update_every: int,
-    ) -> CubicWidth:
-        """Returns the cubic by which a layer is pruned; see `Method.width_schedule`."""
-        return CubicWidth(hidden_dim, target_dim, begin_step, prune_steps, update_every)

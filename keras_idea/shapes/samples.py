@@ -2,6 +2,7 @@
 
 import math
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -27,16 +28,10 @@ def loss_of(model: keras.Model, data: Any, batch_size: int) -> float:
     Data are a tuple `(x, y)` or `(x, y, sample_weight)` of arrays, or batches of such
     tuples, as `evaluate` takes them. A KerasHub task's preprocessor is not asked.
     """
-    if isinstance(data, tuple) and len(data) in (2, 3):
+    if _are_arrays(data):
         x, y, *weight = data
         arguments = {"sample_weight": weight[0] if weight else None}
         arguments |= {"y": y, "batch_size": batch_size}
-    elif isinstance(data, (dict, tuple)) or hasattr(data, "shape"):
-        raise ArgumentError(
-            "The loss needs targets: give `data` as a tuple (x, y) or (x, y, "
-            "sample_weight) of arrays, or batches of such tuples. Received: "
-            f"{type(data).__name__}."
-        )
     else:
         x, arguments = data, {}
     # The base class's: a KerasHub task's own preprocesses what is data already.
@@ -44,6 +39,55 @@ def loss_of(model: keras.Model, data: Any, batch_size: int) -> float:
         found = keras.Model.evaluate(model, x, **arguments, verbose=0, return_dict=True)
     loss = float(found["loss"])
     return math.inf if math.isnan(loss) else loss
+
+
+def batches_of(data: Any, num_samples: int, batch_size: int) -> Iterator[tuple]:
+    """Yields (x, y, sample_weight or None) of each batch of at most so many samples.
+
+    Data as of `loss_of`.
+    """
+    batches = _slices(data, batch_size) if _are_arrays(data) else data
+    for batch in batches:
+        if not isinstance(batch, (tuple, list)) or len(batch) not in (2, 3):
+            raise ArgumentError(f"{_TARGETS} Received: batches of {_name(batch)}.")
+        size = len(keras.tree.flatten(batch[0])[0])
+        if size > num_samples:
+            batch = _cut(batch, 0, num_samples)
+        yield keras.utils.unpack_x_y_sample_weight(tuple(batch))
+        num_samples -= size
+        if num_samples <= 0:
+            return
+
+
+_TARGETS = (
+    "The loss needs targets: give `data` as a tuple (x, y) or (x, y, sample_weight) of "
+    "arrays, or batches of such tuples."
+)
+
+
+def _are_arrays(data: Any) -> bool:
+    """Whether data are arrays with targets, not batches of them; refuses others."""
+    if isinstance(data, tuple) and len(data) in (2, 3):
+        return True
+    if isinstance(data, (dict, tuple)) or hasattr(data, "shape"):
+        raise ArgumentError(f"{_TARGETS} Received: {_name(data)}.")
+    return False
+
+
+def _name(data: Any) -> str:
+    return type(data).__name__
+
+
+def _slices(data: tuple, size: int) -> Iterator[tuple]:
+    total = len(keras.tree.flatten(data[0])[0])
+    for start in range(0, total, size):
+        yield _cut(data, start, start + size)
+
+
+def _cut(batch: Any, start: int, stop: int) -> Any:
+    return keras.tree.map_structure(
+        lambda leaf: None if leaf is None else leaf[start:stop], tuple(batch)
+    )
 
 
 def check_finite(loss: float, what: str) -> None:

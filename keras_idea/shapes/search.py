@@ -7,8 +7,10 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_idea import methods
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.budget import Budget
+from keras_idea.methods.method import Method
 from keras_idea.shapes.candidate import Candidate, draw, table
 from keras_idea.shapes.costs import ShapeCosts
 from keras_idea.shapes.grid import shapes_within, spread
@@ -82,6 +84,7 @@ def search(
     target_flops: int | None = None,
     target_dtype: str = "float32",
     kinds: Sequence[Axis] = ("neurons", "kv_groups"),
+    method: str | Method = "activation",
     candidates: int = 8,
     limits: Mapping[Axis, float] | None = None,
     round_to: int = 1,
@@ -114,6 +117,8 @@ def search(
             "float32".
         kinds: list of str. The axes that may be cut: "neurons", "kv_groups", "blocks",
             "hidden_dim". Defaults to ("neurons", "kv_groups").
+        method: str or `keras_idea.methods.Method`. What ranks neurons and heads, as in
+            `shrink`. Defaults to "activation".
         candidates: int >= 1. How many shapes are judged. Defaults to 8.
         limits: dict or None. Maps an axis to the smallest fraction that stays, a float
             in (0, 1]. Defaults to 0.3 of "neurons" and "kv_groups", and 0.7 of "blocks"
@@ -149,6 +154,7 @@ def search(
             "search() needs a budget. Give target_parameters, target_bytes or "
             "target_flops."
         )
+    chosen_by = methods.get(method)
     check_compiled(model, "search()")
     check_int("candidates", candidates, minimum=1)
     check_int("round_to", round_to, minimum=1)
@@ -161,7 +167,7 @@ def search(
     itself = loss_of(plain, data, batch_size)
     check_finite(itself, f"model '{model.name}' as it is")
     importance = measure(
-        plain, wanted, data, "activation", "influence", num_samples, batch_size
+        plain, wanted, data, chosen_by, "influence", num_samples, batch_size
     )
     costs = ShapeCosts(plain, wanted, importance)
     within = shapes_within(budget, costs.of, costs.full, least, round_to)

@@ -8,26 +8,21 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_idea import methods
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN, find_groups
 from keras_idea.functional.masks import top_k_mask
 from keras_idea.groups.kinds import KINDS, KindName
 from keras_idea.keras_private.layers import walk
-from keras_idea.methods.calibration import refitting
-from keras_idea.methods.method import Decision
+from keras_idea.methods.calibration import Calibration, refitting
+from keras_idea.methods.method import Decision, Method
 from keras_idea.shapes.block_losses import kept_by_loss
 from keras_idea.shapes.blocks import Blocks, find_blocks, most_important, take_out
 from keras_idea.shapes.hidden_size import check_hidden, take_features
-from keras_idea.shapes.importance import (
-    MEASURES,
-    Measure,
-    activation_norms,
-    block_influence,
-    stream_importance,
-    weight_norm,
-)
+from keras_idea.shapes.importance import block_influence, stream_importance
 from keras_idea.shapes.samples import inputs_of
 from keras_idea.shapes.targets import Shape, check_shape, size_of
+from keras_idea.shapes.unit_importance import unit_importance
 from keras_idea.step.row_ops import zero_rows
 from keras_idea.surgery.compact import compile_like, narrowed
 from keras_idea.surgery.proof import prove
@@ -42,7 +37,7 @@ def shrink(
     model: Model,
     targets: Shape,
     data: Any = None,
-    method: Measure = "activation",
+    method: str | Method = "activation",
     *,
     blocks_by: Literal["influence", "loss"] = "influence",
     refit: bool = False,
@@ -68,11 +63,15 @@ def shrink(
             "hidden_dim", features of the residual stream.
         data: samples as for `keras_idea.methods.Activation`, tuple or None. The
             importance is measured on them. A tuple is `(x, y)` or
-            `(x, y, sample_weight)` of arrays. None works only with `method="magnitude"`
-            for widths. Defaults to None.
-        method: str. "activation" measures the size of activations on the data.
-            "magnitude" measures the norm of the weights, for "neurons" and "kv_groups".
-            Defaults to "activation".
+            `(x, y, sample_weight)` of arrays. None works for widths, with
+            `method="magnitude"`, "random" or one that has its own data. Defaults to
+            None.
+        method: str or `keras_idea.methods.Method`. What ranks neurons and heads: a
+            method of `IdeaPruneCallback`, but not "learned_mask". "activation" measures
+            the size of activations on the data. "magnitude" measures the norm of the
+            weights. "sensitivity" measures |gradient x weight|, its mean over the
+            batches; needs a compiled model and targets in the data. Defaults to
+            "activation".
         refit: bool. Whether to fit what reads the units that stay (down kernels, output
             projections of attention) to the wide layer's outputs on the data, by ridge
             least squares, layer after layer. It lowers the new model's loss without
@@ -116,7 +115,7 @@ def shrink(
         model,
         shape,
         data,
-        check_choice("method", method, MEASURES),
+        methods.get(method),
         check_choice("blocks_by", blocks_by, ["influence", "loss"]),
         **limits,
     )
@@ -161,14 +160,13 @@ def measure(
     model: keras.Model,
     shape: Shape,
     data: Any,
-    method: Measure,
+    method: Method,
     blocks_by: str,
     num_samples: int,
     batch_size: int,
 ) -> Importance:
     """What a shape needs to know of a model; the other arguments are `shrink`'s."""
-    by_weights = method == "magnitude" and not set(shape) - set(KINDS)
-    if data is None and not by_weights:
+    if data is None and set(shape) - set(KINDS):
         raise ArgumentError(
             "shrink() needs `data` to measure what is important. Give samples of "
             "the model's inputs; or method='magnitude' with targets for 'neurons' "
@@ -179,10 +177,7 @@ def measure(
     groups = groups_of(model, shape)
     check_width_in_code(model, groups)
     prove(model, groups)
-    if method == "magnitude":
-        scores = [weight_norm(group) for group in groups]
-    else:
-        scores = activation_norms(model, groups, inputs, **limits)
+    scores = unit_importance(model, groups, method, data, **limits) if groups else []
     by_kind: dict[KindName, list[Any]] = {kind: [] for kind in KINDS}
     for group, score in zip(groups, scores, strict=True):
         by_kind[group.kind].append(score)
@@ -206,11 +201,11 @@ def cut(
     model: Model,
     shape: Shape,
     importance: Importance,
-    refit_data: dict[str, Any] | None = None,
+    refit_data: Calibration | None = None,
 ) -> Model:
     """Cuts what is least important out of a copy of a model: see `shrink`.
 
-    `refit_data`: what a method's holds; None: nothing is fitted.
+    `refit_data`: what a method's is; None: nothing is fitted.
     """
     copy, _ = narrowed(model, "shrink()")
     if "blocks" in shape:
@@ -228,7 +223,7 @@ def cut(
             masks = masks_of(copy, shape, scores)
             check_refit([group for group, _ in masks])
             decisions = [(g, Decision(ops.convert_to_numpy(mask))) for g, mask in masks]
-            carry_out_and_refit(copy, decisions, **refit_data)
+            carry_out_and_refit(copy, decisions, **vars(refit_data))
         copy, _ = narrowed(copy, "shrink()")
     if getattr(model, "compiled", False):
         compile_like(copy, model, None)

@@ -16,12 +16,13 @@ import contextlib
 import functools
 import math
 import warnings
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 
 import keras
 import numpy as np
 from keras import ops
 
+from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN, find_groups
 from keras_idea.functional.masks import top_k_mask
 from keras_idea.keras_private.optimizer_variables import (
@@ -34,6 +35,7 @@ from keras_idea.keras_private.optimizer_variables import (
     untrack_variable,
     variable_key,
 )
+from keras_idea.methods.method import Method
 from keras_idea.signals import held_back
 from keras_idea.step.replicas import once_for_all_replicas, scope_of
 from keras_idea.step.row_ops import of_active, zero_rows
@@ -51,8 +53,10 @@ from keras_idea.typing import Tensor
 class NeuronPruner:
     """Scores and masks the neurons of built FFNs in each step of an optimizer."""
 
-    def __init__(self, tracks: Iterable[Track]) -> None:
+    def __init__(self, tracks: Iterable[Track], method: Method | None = None) -> None:
+        """`method`: what scores the neurons; None: `Method` itself."""
         self.tracks = list(tracks)
+        self._method = method or Method()
         self._optimizer: keras.Optimizer = None
         self._functions: TrainFunction | None = None
         #: int, the optimizer step at which it was set to work.
@@ -75,12 +79,16 @@ class NeuronPruner:
         """int, the optimizer steps seen since it was set to work."""
         return as_int(self._steps)
 
-    def takes(self, model: keras.Model, tracks: list[Track]) -> bool:
+    def takes(self, model: keras.Model, tracks: list[Track], method: Method) -> bool:
         """Takes the tracks of a new run, if it may be set to work compiled as it was.
 
         False: it was made for another run.
         """
         if innermost(model.optimizer) is not self._optimizer:
+            return False
+        if method is not self._method and {_score(method), _score(self._method)} != {
+            Method.score
+        }:
             return False
         if list(map(_as_compiled, tracks)) != list(map(_as_compiled, self.tracks)):
             return False
@@ -205,7 +213,7 @@ class NeuronPruner:
         ffns = [track.ffn for track in self.tracks]
         gradients = StepGradients(self._optimizer, grads, known, ffns)
         # Before the step: afterwards the weights are new ones.
-        fresh = [gradients.sensitivities(ffn) for ffn in ffns]
+        fresh = [_scored(self._method, track, gradients) for track in self.tracks]
         seen = fresh, gradients.is_step_end, gradients.completed_steps
         with wait_for_gradients(gradients.first_ready_gradient):
             self._step(self._of_active(grads, known), trainable_variables)
@@ -238,6 +246,28 @@ class NeuronPruner:
         self._late = not update_scores_and_masks(
             self.tracks, fresh, self._optimizer.iterations, first, is_step_end
         )
+
+
+def _score(method: Method) -> Callable[..., Tensor]:
+    return type(method).score
+
+
+def _scored(method: Method, track: Track, gradients: StepGradients) -> Tensor:
+    """What a method measures of an FFN in a step, shaped as its scores."""
+    scores = method.score(track.ffn, gradients)
+    if _score(method) is Method.score:
+        return scores
+    scores, wanted = ops.cast(scores, "float32"), tuple(track.scores.shape)
+    shapes = [wanted]
+    if method.scoring.row_reduce == "mean":  # else each weight has a score
+        shapes.append(tuple(track.mask.shape))
+    if tuple(scores.shape) not in shapes:
+        raise ArgumentError(
+            f"`score` of method {method.name!r} must return a tensor of shape "
+            f"{' or '.join(map(str, shapes[::-1]))}. Received: a tensor of shape "
+            f"{tuple(scores.shape)}, of {track.ffn.name}."
+        )
+    return ops.broadcast_to(scores, wanted)
 
 
 def _as_compiled(track: Track) -> tuple:

@@ -37,7 +37,7 @@ class StepGradients:
             self.is_step_end = (apply_count(optimizer).value + 1) % self._count == 0
         # Lists that do not match are the optimizer's to refuse.
         pairs = zip(variables, grads, strict=False)
-        found = {variable_key(optimizer, v): g for v, g in pairs}
+        self._given = found = {variable_key(optimizer, v): g for v, g in pairs}
         keys = [variable_key(optimizer, k) for ffn in ffns for k in ffn.kernels]
         keys = [key for key in keys if found.get(key) is not None]
         sums = sums_over_replicas([found[key] for key in keys])
@@ -53,16 +53,22 @@ class StepGradients:
         """The steps that this call ends, an int or an int tensor."""
         return 1 if self.is_step_end is True else ops.cast(self.is_step_end, "int32")
 
-    def of(self, kernel: keras.Variable) -> Tensor:
-        """The gradient of a kernel; zeros where the loss does not depend on it."""
+    def of(self, variable: keras.Variable) -> Tensor:
+        """The gradient of a variable; zeros where the loss does not depend on it."""
         optimizer = self._optimizer
-        gradient = self._by_key.get(variable_key(optimizer, kernel))
+        key = variable_key(optimizer, variable)
+        if key not in self._by_key:  # no kernel
+            given = self._given.get(key)
+            if given is not None:
+                [given] = sums_over_replicas([given])
+            self._by_key[key] = given
+        gradient = self._by_key[key]
         if gradient is None:
-            return ops.zeros_like(kernel.value)
+            return ops.zeros_like(variable.value)
         if optimizer.loss_scale_factor is not None:
             gradient = gradient / optimizer.loss_scale_factor
         if self._count:
-            so_far = accumulated_gradient(optimizer, kernel).value
+            so_far = accumulated_gradient(optimizer, variable).value
             gradient = (gradient + so_far) / self._count
         return gradient
 

@@ -76,10 +76,11 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         begin_step: int >= 0. The last step at full width. Steps are optimizer steps, as
             `optimizer.iterations` counts them since the optimizer was made. Required.
         prune_steps: int >= 1. Steps from full width to the target. Required.
-        method: str or `Method`. How neurons are chosen: "sensitivity", "random",
-            "activation", "learned_mask" or an object of `keras_idea.methods`. "random"
-            and "activation" prune all at once after `begin_step`; "learned_mask" learns
-            for `prune_steps` steps, then prunes. Defaults to "sensitivity".
+        method: str or `Method`. How neurons are chosen: "sensitivity", "magnitude",
+            "random", "activation", "learned_mask" or an object of `keras_idea.methods`.
+            "random" and "activation" prune all at once after `begin_step`;
+            "learned_mask" learns for `prune_steps` steps, then prunes. Defaults to
+            "sensitivity".
         compact: str. When the model is narrowed. "end": when pruning is done.
             "progressive": at milestones too, at most 8 (on eager torch 64). "off":
             never, so the model stays masked. Defaults to "end".

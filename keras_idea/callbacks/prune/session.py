@@ -261,8 +261,10 @@ class Session:
 
     def _prune(self, model: keras.Model, step: int = 0, tracing: bool = False) -> None:
         """Sets a pruner to work, on the FFNs as wide as they are now."""
-        if self.pruner is None or not self.pruner.takes(model, self.tracks):
-            self.pruner = NeuronPruner(self.tracks)
+        if self.pruner is None or not self.pruner.takes(
+            model, self.tracks, self._method
+        ):
+            self.pruner = NeuronPruner(self.tracks, self._method)
         self.pruner.attach(model, tracing)
 
     def _rest(self, model: keras.Model, step: int = 0) -> None:

@@ -6,7 +6,6 @@ import pytest
 
 import keras_idea as ki
 from keras_idea.methods import Activation
-from keras_idea.methods.calibration import activation_statistics
 from keras_idea.surgery.probes import attach_probes, detach_probes
 from tests.support.helpers import residual_model, set_random_weights, to_numpy
 from tests.support.method_reference import AGGREGATIONS
@@ -56,12 +55,8 @@ def tokens():
 
 def importance(model, data, **arguments):
     """The importance of every FFN's neurons by `data`."""
-    arguments = {"num_samples": 1000, "aggregation": "paper", **arguments}
-    statistics = activation_statistics(model, ki.find_ffns(model), data, **arguments)
-    return [
-        to_numpy(ki.functional.importance_of_sums(*s, arguments["aggregation"]))
-        for s in statistics
-    ]
+    method = Activation(data, **{"num_samples": 1000, **arguments})
+    return list(map(to_numpy, method.importance(model, ki.find_ffns(model), None)))
 
 
 @pytest.mark.daily("jax", "torch", rows=("paper",), why="these suffice")
@@ -202,7 +197,7 @@ def test_no_samples_are_told(data, samples):
     model = residual_model((16,))
     model.compile("sgd", "mse", run_eagerly=True)
     prune = ki.IdeaPruneCallback(4, 2, 1, method=Activation(samples))
-    with pytest.raises(ValueError, match="'activation' saw no sample for ffn_0"):
+    with pytest.raises(ValueError, match="data hold no sample"):
         model.fit(*data, batch_size=8, callbacks=[prune], verbose=0)
 
 

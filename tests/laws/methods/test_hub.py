@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
+from keras_idea.functional.activation import activation_sums
 from keras_idea.hub.families import FAMILIES
 from keras_idea.methods import METHODS, Activation
-from keras_idea.methods.calibration import activation_statistics
+from keras_idea.methods.calibration import hidden_statistics
 from tests.support.helpers import to_numpy
 from tests.support.method_reference import AGGREGATIONS
 
@@ -114,7 +115,8 @@ def test_the_down_layer_shows_the_hidden_activations(family, arguments, tokens):
     x, _, mask = tokens
     lm = language_model(family, arguments)
     ffns, stock = ki.find_ffns(lm), parts(lm)
-    statistics = activation_statistics(lm, ffns, x, num_samples=48, aggregation="paper")
+    looked_at = [(ffn, activation_sums) for ffn in ffns]
+    statistics = hidden_statistics(lm, looked_at, x, num_samples=48)
     assert parts(lm) == stock
     seen = []
     for ffn in ffns:

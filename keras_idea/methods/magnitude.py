@@ -1,0 +1,52 @@
+"""The baseline of many libraries: neurons go by the size of their weights."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_idea.groups.state import Scoring
+from keras_idea.methods.calibration import Calibration
+from keras_idea.methods.method import Gradients, Method
+from keras_idea.typing import Tensor
+
+
+class Magnitude(Method):
+    r"""Ranks neurons by the L2 norm of their present weights, in all kernels together.
+
+    $$s_i = \sqrt{\sum_K \lVert w_i^K \rVert_2^2}$$
+
+    In the callback neurons go step by step, as many as the cubic of `Sensitivity` says.
+    In `shrink` it needs no data.
+
+    Example:
+    >>> prune = ki.IdeaPruneCallback(
+    ...     96, begin_step=500, prune_steps=250, method=Magnitude()
+    ... )
+
+    Source: the baseline of most pruning libraries; here of whole neurons.
+    """
+
+    name = "magnitude"
+    scoring = Scoring(ema_decay=0.0)  # the present weights alone
+
+    def score(self, ffn: Any, gradients: Gradients) -> Tensor:
+        """Returns the norms before the step; see `Method.score`."""
+        return _norms(ffn)
+
+    def importance(
+        self, model: keras.Model, groups: Sequence[Any], samples: Calibration | None
+    ) -> list[Tensor]:
+        """Returns the norms; see `Method.importance`."""
+        return [_norms(group) for group in groups]
+
+
+def _norms(group: Any) -> Tensor:
+    """The norm `(F,)`, or `(experts, F)`, of each unit's weights."""
+    total: Any = 0.0
+    for cut in group.kernel_cuts():
+        squares = ops.square(ops.cast(cut.variable.value, "float32"))
+        for part in cut.split(ops.sum(squares, axis=cut.weights_axes)):
+            total = total + part * cut.size  # which is the mean over what a unit has
+    return ops.sqrt(total)
