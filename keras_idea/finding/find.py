@@ -155,12 +155,12 @@ class FFN:
         """Variable `(hidden_dim,)`, float32 in {0, 1}: 1 for an active neuron.
 
         If its layers do not mask themselves: while nobody prunes, 1 if it has a weight
-        other than zero.
+        other than zero. This is a new variable then.
         """
-        state = self.state
-        if state.active_track is None and not self.masks_itself:
-            state.set_mask_from_weights(used_neurons(self._own_cuts()))
-        return state.mask
+        if self._mask_is_held:
+            return self.state.mask
+        used = used_neurons(self._own_cuts())
+        return keras.Variable(used, trainable=False, dtype="float32", name="mask")
 
     @property
     def scores(self) -> keras.Variable:
@@ -173,9 +173,22 @@ class FFN:
 
     def kept_neurons(self) -> np.ndarray:
         """Indices of the active neurons, ascending: `NeuronState.kept_neurons`."""
-        if self.held_state is None:  # looking makes none
-            return indices_of(used_neurons(self._own_cuts()), self.name)
-        return indices_of(self.mask, self.name)
+        held = self._mask_is_held
+        mask = self.state.mask if held else used_neurons(self._own_cuts())
+        return indices_of(mask, self.name)
+
+    @property
+    def _mask_is_held(self) -> bool:
+        """bool, whether its state holds the mask; else its weights show it."""
+        state = self.held_state
+        at_work = state is not None and state.active_track is not None
+        return self.masks_itself or at_work
+
+    def update_state(self) -> None:
+        """Brings what its state holds itself up to date, as it will be saved."""
+        if not self._mask_is_held:
+            self.state.set_mask(used_neurons(self._own_cuts()))
+        self.state.publish()
 
     def kernel_cuts(self) -> list[Cut]:
         """Where its neurons are in the kernels."""

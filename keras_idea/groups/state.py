@@ -9,8 +9,8 @@ optimizer trains. Of all other layers the model holds none of them
 
 While a pruner is at work (`keras_idea.step.pruner`), newer scores and a newer mask
 are among the optimizer's variables, as moments are, because the optimizer's step is
-where they change. `scores` and `mask` are what the outside sees: brought up to date
-whenever they are looked at.
+where they change. `scores` and `mask` are then these variables. `publish` brings the
+state's own up to date: when the pruner ends, and before something is saved.
 
 The mask multiplies the down kernel alone: a masked neuron then contributes nothing,
 and no gradient moves its rows, whatever trains the layer.
@@ -164,14 +164,12 @@ class NeuronState(keras.layers.Layer):
     @property
     def mask(self) -> keras.Variable:
         """Variable `(F,)`, the mask that goes with the present weights."""
-        self.publish()
-        return self._mask
+        return self._mask if self.active_track is None else self.active_track.mask
 
     @property
     def scores(self) -> keras.Variable:
         """Variable `(M, F)` or `(M, F, D)` of M matrices, the scores at present."""
-        self.publish()
-        return self._scores
+        return self._scores if self.active_track is None else self.active_track.scores
 
     def importance(self) -> Tensor:
         """Importance `(F,)` of the neurons by the present scores."""
@@ -241,8 +239,9 @@ class NeuronState(keras.layers.Layer):
         """List of the variables, without a probe's."""
         return [self._scores, self._mask, self.original_index]
 
-    def set_mask_from_weights(self, mask: Tensor) -> None:
-        """Takes the mask that the weights show, of layers that hold none themselves."""
+    def set_mask(self, mask: Tensor) -> None:
+        """Sets the mask; while a pruner is at work, that one's too."""
+        self.mask.assign(mask)
         self._mask.assign(mask)
 
     def publish(self) -> None:

@@ -74,7 +74,7 @@ class Random(Method):
     def _mask(self, job: Job) -> np.ndarray:
         living = job.ffn.kept_neurons()
         generator = np.random.default_rng([self.seed, job.index])
-        mask = np.zeros(tuple(job.ffn.mask.shape), "float32")
+        mask = np.zeros(job.ffn.units_shape, "float32")
         # One row, or one an expert.
         for row, own in zip(np.atleast_2d(mask), np.atleast_2d(living), strict=True):
             row[generator.choice(own, job.target_dim, replace=False)] = 1.0

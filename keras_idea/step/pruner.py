@@ -66,7 +66,7 @@ class NeuronPruner:
     @property
     def attached(self) -> bool:
         """bool, whether it is at work."""
-        return any(track.detach == self.detach for track in self.tracks)
+        return any(track.ffn.state.active_track is track for track in self.tracks)
 
     @property
     def variables(self) -> list[keras.Variable]:
@@ -119,8 +119,9 @@ class NeuronPruner:
         self._steps.assign(0)
         self._late = False
         for track in self.tracks:
+            track.ffn.update_state()
             state = track.ffn.state
-            track.scores.assign(ops.copy(track.ffn.scores.value))
+            track.scores.assign(ops.copy(state.scores.value))
             track.mask.assign(self._first_mask(track))
             track.detach, state.active_track = self.detach, track
             state.publish()
@@ -187,7 +188,7 @@ class NeuronPruner:
 
     def _first_mask(self, track: Track) -> Tensor:
         """The mask that goes with the step at which it begins."""
-        mask = ops.copy(track.ffn.mask.value)
+        mask = ops.copy(track.ffn.state.mask.value)
         if not track.scheduled:
             return mask
         k = track.schedule(as_int(self._optimizer.iterations))

@@ -26,7 +26,6 @@ from keras_idea.keras_private.optimizer_variables import (
     parts,
     trained_variables,
 )
-from keras_idea.step.pruner import pruner_of
 from keras_idea.step.replicas import replicas_of
 from keras_idea.surgery.one_number import check_one_count, check_one_width
 
@@ -35,9 +34,7 @@ Groups: TypeAlias = Callable[[FFN], bool] | None
 
 
 def is_pruned(model: keras.layers.Layer, ffns: Sequence[FFN]) -> bool:
-    """Whether a pruner is at work in a model's optimizer, or in FFNs of it."""
-    if pruner_of(getattr(model, "optimizer", None)) is not None:
-        return True
+    """Whether a pruner is at work in FFNs, whatever optimizer their model has now."""
     states = [ffn.held_state for ffn in ffns]
     return any(state is not None and state.active_track is not None for state in states)
 

@@ -125,7 +125,6 @@ def carry_out_decision(ffn: FFN, decision: Decision) -> None:
         *_, down = ffn.kernels
         scale_F1 = ops.convert_to_tensor(decision.scale, dtype=down.dtype)[:, None]
         down.assign(down.value * scale_F1)
-    ffn.mask.assign(decision.mask)
+    ffn.state.set_mask(decision.mask)
     if not ffn.masks_itself:
-        zero_rows(ffn.cuts(), ffn.state._mask.value)
-    ffn.state.publish()
+        zero_rows(ffn.cuts(), ffn.state.mask.value)

@@ -41,7 +41,7 @@ def state_arrays(model: keras.Model) -> list[tuple[str, Callable[[], np.ndarray]
         return lambda: np.asarray(keras.ops.convert_to_numpy(value))
 
     for ffn in [*find_ffns(model), *_pruned_others(model).values()]:
-        _ = ffn.mask  # brings it, and the scores, up to date
+        ffn.update_state()
     if processes.count() == 1:
         return [(name, reader(variable.value)) for name, variable in _named(model)]
     return [
@@ -157,8 +157,7 @@ def _was_as_wide(ffn: FFN, full_dim: int) -> bool:
 
 
 def _first(ffn: FFN, width: int) -> np.ndarray:
-    neurons = tuple(ffn.mask.shape)
-    return np.broadcast_to(np.arange(width), (*neurons[:-1], width))
+    return np.broadcast_to(np.arange(width), (*ffn.units_shape[:-1], width))
 
 
 def _other_groups(model: keras.Model) -> dict[tuple[str, int], FFN]:
