@@ -134,7 +134,7 @@ class FFN:
 
     @property
     def units_shape(self) -> tuple[int, ...]:
-        """Tuple of int, the shape of what there is of each unit, such as the mask."""
+        """Tuple of int, the shape of its mask: experts, if it has any, and units."""
         cut = self.kernel_cuts()[0]
         experts = () if cut.group is None else (cut.variable.shape[cut.group],)
         return (*experts, self.hidden_dim)

@@ -57,8 +57,8 @@ class Scoring:
     """How scores become the importance of neurons: lambda, f1 and f2 of Algorithm 1.
 
     Args:
-        ema_decay: float in [0, 1). The weight of the past in the moving average of what
-            `Method.score` returns. Defaults to 0.4.
+        ema_decay: float in [0, 1). The weight of the past in the moving average of the
+            scores. Defaults to 0.4.
         row_reduce: str. "mean" or "max", f1: over the weights of a neuron in one
             kernel, where a score is one per weight. Defaults to "mean".
         matrix_reduce: str. "mean" or "max", f2: over the kernels. Defaults to "max".

@@ -195,12 +195,24 @@ def own_attributes(layer: keras.layers.Layer) -> dict[str, Any]:
     names = {**vars(layer), **vars(layer).get("_modules", {})}
     kinds = (keras.Sequential, Functional, keras.Model, keras.layers.Layer)
     framework = _framework_attributes(next(k for k in kinds if isinstance(layer, k)))
-    # `_self_...` is tensorflow's own tracking of what the layer depends on.
-    return {
-        name: value
-        for name, value in names.items()
-        if name not in framework and not name.startswith("_self_")
-    }
+    framework |= TENSORFLOW_TRACKING
+    return {name: value for name, value in names.items() if name not in framework}
+
+
+#: Where tensorflow notes what an object depends on. Not all names that begin so: a
+#: block of KerasHub's has a `_self_attention_layer`.
+TENSORFLOW_TRACKING = frozenset(
+    f"_self_{name}"
+    for name in (
+        "name_based_restores",
+        "saveable_object_factories",
+        "setattr_tracking",
+        "unconditional_checkpoint_dependencies",
+        "unconditional_deferred_dependencies",
+        "unconditional_dependency_names",
+        "update_uid",
+    )
+)
 
 
 @functools.cache

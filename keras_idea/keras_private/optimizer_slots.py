@@ -17,13 +17,11 @@ from typing import Any
 import keras
 
 from keras_idea.errors import ArgumentError
+from keras_idea.keras_private.layers import TENSORFLOW_TRACKING
 
 # Of every optimizer: its own lists of variables, and the optimizers that it wraps.
-_STRUCTURE = (
-    "_variables",
-    "_trainable_variables",
-    "inner_optimizer",
-    "_inner_optimizers",
+_STRUCTURE = frozenset(
+    ("_variables", "_trainable_variables", "inner_optimizer", "_inner_optimizers")
 )
 # Adafactor keeps the second moment of a matrix as two vectors: which axis of
 # the variable each has lost.
@@ -81,12 +79,8 @@ def lost_axis(part: keras.Optimizer, name: str, variable: keras.Variable) -> int
 
 
 def _attributes(part: keras.Optimizer) -> list[tuple[str, Any]]:
-    # `_self_...` is tensorflow's own tracking.
-    return [
-        (name, value)
-        for name, value in vars(part).items()
-        if name not in _STRUCTURE and not name.startswith("_self_")
-    ]
+    others = _STRUCTURE | TENSORFLOW_TRACKING
+    return [(name, value) for name, value in vars(part).items() if name not in others]
 
 
 def _is_slot(part: keras.Optimizer, name: str, value: Any, trained: list) -> bool:

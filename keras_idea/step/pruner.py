@@ -23,7 +23,7 @@ import numpy as np
 from keras import ops
 
 from keras_idea.errors import ArgumentError
-from keras_idea.finding.find import FFN, find_groups
+from keras_idea.finding.find import FFN
 from keras_idea.functional.masks import top_k_mask
 from keras_idea.keras_private.optimizer_variables import (
     apply_count,
@@ -296,9 +296,9 @@ def pruner_of(optimizer: keras.Optimizer | None) -> NeuronPruner | None:
     return pruner if isinstance(pruner, NeuronPruner) else None
 
 
-def end_pruning(model: keras.Model) -> None:
+def end_pruning(model: keras.Model, found: Iterable[FFN]) -> None:
     """Takes off the pruner that a fit ended by an exception has left at work."""
-    for ffn in find_groups(model):
+    for ffn in found:
         state = ffn.held_state
         if state is not None and state.active_track is not None:
             state.active_track.detach(model)

@@ -49,13 +49,13 @@ def check_compiled(model: keras.Model) -> None:
 
 
 def check_trainable(
-    model: keras.Model, groups: Groups = None, kinds: Sequence[KindName] = (NEURONS,)
+    model: keras.Model, found: Sequence[FFN], groups: Groups, kinds: Sequence[KindName]
 ) -> list[FFN]:
     """Refuses, when `fit` begins, a model whose FFNs cannot be pruned as it stands.
 
-    Returns the FFNs, one at least, of these kinds that `groups` takes.
+    Returns those of `found`, one at least, of these kinds that `groups` takes.
     """
-    all_found = find_groups(model, kinds)
+    all_found = [ffn for ffn in found if ffn.kind in kinds]
     ffns = [ffn for ffn in all_found if groups is None or groups(ffn)]
     _check_plain(model)
     if not ffns and groups is not None and all_found:

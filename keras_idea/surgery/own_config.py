@@ -31,6 +31,7 @@ from keras_idea.keras_private.layers import (
 )
 from keras_idea.keras_private.models import Functional, made_of_tensors
 from keras_idea.keras_private.symbolic import Call, Given, call_like, record
+from keras_idea.keras_private.variables import without_values
 from keras_idea.layers.plain_ffns import PlainFFN
 from keras_idea.layers.prunable import Prunable
 
@@ -205,11 +206,15 @@ def _makes(layer: keras.layers.Layer, given: Given | None) -> bool | None:
 
     Where the new one cannot be called, what its constructor made is compared.
     """
-    made = _of_config(layer)
-    if made is None:
-        return None
-    if _built_like(made, layer, given):
-        return _shapes(made) == _shapes(layer)
+    # Values cost most, and few layers look at theirs when they are built.
+    for scope in (without_values, contextlib.nullcontext):
+        made = _of_config(layer)
+        if made is None:
+            return None
+        with scope():
+            built = _built_like(made, layer, given)
+        if built:
+            return _shapes(made) == _shapes(layer)
     kinds = [[type(part) for part in walk(each)] for each in (made, layer)]
     return kinds[0] == kinds[1] and _sizes(made) == _sizes(layer)
 

@@ -123,17 +123,19 @@ def _same(asked: keras.Model, inputs: Any, ffns: Sequence[FFN]) -> bool | None:
         for cut, neuron in cuts:
             if (id(cut.variable), cut.axis) in readers:
                 _put(cut, neuron, 0.0)
-        unread, again = _predict(asked, inputs), _predict(asked, inputs)
+        unread = _predict(asked, inputs)
         for cut, neuron in cuts:
             _put(cut, neuron, 0.0)
-        zeros = _predict(asked, inputs)
+        if _equal(unread, _predict(asked, inputs)):
+            return True
+        for (cut, neuron), value in zip(cuts, saved, strict=True):
+            if (id(cut.variable), cut.axis) not in readers:
+                _put(cut, neuron, value)
+        return False if _equal(unread, _predict(asked, inputs)) else None
     finally:
         with held_back():
             for (cut, neuron), value in zip(cuts, saved, strict=True):
                 _put(cut, neuron, value)
-    if not _equal(unread, again):
-        return None
-    return _equal(unread, zeros)
 
 
 def _active(ffn: FFN) -> int:

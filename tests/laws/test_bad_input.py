@@ -46,7 +46,7 @@ ARGUMENTS = [
     (lambda: prune(begin_step=2.5), "`begin_step` must be an integer.*=2.5"),
     (lambda: prune(prune_steps=0), "`prune_steps` must be an integer >= 1"),
     (lambda: prune(update_every=0), "`update_every` must be an integer >= 1"),
-    (lambda: prune(method="magnitude"), "`method` must be one of 'sensitivity'"),
+    (lambda: prune(method="size"), "`method` must be one of 'sensitivity'"),
     (lambda: prune(compact="now"), "`compact` must be one of 'end', 'progressive', "),
     (lambda: prune(compact=True), "`compact` must be one of 'end'.*Received.*True"),
     (lambda: prune(log_dir=5), "`log_dir` must be the path of a folder.*=5"),

@@ -113,9 +113,9 @@ class Mixed(keras.Model):
         return x
 
 
-def stock_model():
+def stock_model(hidden_dims=(16, 12)):
     """Of Keras's layers alone."""
-    return residual_model(ffn=dense_gated, use_bias=True)
+    return residual_model(hidden_dims, ffn=dense_gated, use_bias=True)
 
 
 MODELS = {

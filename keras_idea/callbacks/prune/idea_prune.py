@@ -218,8 +218,9 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         if self._model_ref() is not model:
             self._reset()
             self._model_ref = weakref.ref(model)
-        end_pruning(model)  # of a fit that an exception has ended
-        targets = check_run(self, model)
+        found = find_groups(model)
+        end_pruning(model, found)  # of a fit that an exception has ended
+        targets = check_run(self, model, found)
         start, self._batches = as_int(model.optimizer.iterations), 0
         if not tracing:  # else the epoch has begun, with its callbacks
             self._count_epoch(model)

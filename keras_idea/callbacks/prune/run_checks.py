@@ -1,5 +1,7 @@
 """What the pruning callback refuses when `fit` begins, or finds in the course of it."""
 
+from collections.abc import Sequence
+
 import keras
 import numpy as np
 from keras import ops
@@ -45,11 +47,11 @@ def has_variables(model: keras.Model) -> bool:
 
 
 def check_run(
-    prune: keras.callbacks.Callback, model: keras.Model
+    prune: keras.callbacks.Callback, model: keras.Model, found: Sequence[FFN]
 ) -> list[tuple[FFN, int]]:
     """Refuses, before the first step, what could only fail later.
 
-    An optimizer that is not built yet is built.
+    `found` is what `find_groups` finds. An optimizer that is not built yet is built.
 
     Returns:
         List of (`FFN` handle, the neurons that it keeps), of those that are pruned.
@@ -58,7 +60,7 @@ def check_run(
     if is_built(model) and not model.optimizer.built:
         with scope_of(model):
             model.optimizer.build(model.trainable_variables)
-    ffns = check_trainable(model, prune.groups, list(prune.targets))
+    ffns = check_trainable(model, found, prune.groups, list(prune.targets))
     if has_lost_parameters(model):
         retrack_parameters(all_layers(model))
     budget = prune.budget

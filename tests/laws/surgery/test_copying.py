@@ -163,6 +163,15 @@ def recurrent():
     return keras.Model(inputs, keras.layers.RNN(Cell())(inputs))
 
 
+def encoder():
+    """A block of KerasHub's in a model of the user's, without its backbone."""
+    import keras_hub
+
+    block = keras_hub.layers.TransformerEncoder(12, num_heads=2)
+    inputs = keras.Input((3, 8))
+    return keras.Model(inputs, block(inputs))
+
+
 MODELS = {
     "no config": lambda: Net(epsilon=0.3, rate=0.5),
     "unnamed weights": Unnamed,
@@ -172,6 +181,7 @@ MODELS = {
     "a cell": recurrent,
     "a sequence": lambda: Chain(3.0),
     "a graph": lambda: Graph(3.0),
+    "an encoder's block": encoder,
 }
 
 
