@@ -72,7 +72,7 @@ def compute(told: argparse.Namespace) -> None:
     facts = record.environment()
     # Without the folders of this machine.
     places = {told.source: "SOURCE", told.made: "PRESET", str(told.text): "TEXT"}
-    places[str(told.save)] = "PRESETS"
+    places |= {str(told.save): "PRESETS", str(told.folder): "FOLDER"}
     words = shlex.join(places.get(word, word) for word in sys.argv[1:])
     backend = keras.backend.backend()
     command = f"KERAS_BACKEND={backend} python -m benchmarks.checkpoints {words}"

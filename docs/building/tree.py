@@ -46,9 +46,6 @@ def make_tree(out: pathlib.Path) -> None:
         (target / f"{path.stem}.ipynb").write_text(to_notebook(guide))
         page = to_page(guide, path.stem, printed(path.stem))
         (target / f"{path.stem}.md").write_text(page)
-    decisions = out / "docs/decisions.md"
-    title, _, rest = decisions.read_text().partition("\n")
-    decisions.write_text(f"{title}\n\n[TOC]\n{rest}")
     for page in [*out.rglob("*.md")]:
         for link in linked_files(page, out):
             _copy(ROOT / link, out / link)
