@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from keras_idea.functional.width import CubicWidth, first_step
+from keras_idea.functional.width import WidthSchedule, first_step
 
 #: Changes of shape in one run, at most: where each is compiled, and where none is.
 MOST, MOST_EAGER = 8, 64
@@ -50,7 +50,7 @@ def bucket(full_dim: int, target_dim: int, most: int = MOST) -> int:
 
 
 def milestones(
-    schedules: Sequence[CubicWidth], end_step: int, eager: bool = False
+    schedules: Sequence[WidthSchedule], end_step: int, eager: bool = False
 ) -> list[int]:
     """The optimizer steps, ascending, after which the model is made narrower.
 
@@ -60,7 +60,7 @@ def milestones(
     that fall at once, or later than that, have it alone.
 
     Example:
-    >>> milestones([CubicWidth(512, 192, begin_step=0, prune_steps=100)], 100)
+    >>> milestones([WidthSchedule(512, 192, begin_step=0, prune_steps=100)], 100)
     [5, 10, 15, 21, 28, 37, 50, 100]
     """
     lead = max(schedules, key=lambda schedule: schedule.full_dim - schedule.target_dim)
@@ -103,7 +103,7 @@ COMPACT: tuple[Compact, ...] = ("end", "progressive", "off")
 
 def narrowing_steps(
     compact: Compact,
-    schedules: Sequence[CubicWidth],
+    schedules: Sequence[WidthSchedule],
     end_step: int,
     eager: bool = False,
 ) -> list[int]:
@@ -120,7 +120,7 @@ def narrowing_steps(
 
 def compaction_widths(
     compact: Compact,
-    schedules: Sequence[CubicWidth],
+    schedules: Sequence[WidthSchedule],
     end_step: int,
     parts: int = 1,
     eager: bool = False,
@@ -146,7 +146,7 @@ def compaction_widths(
     return {**widths, **dict.fromkeys(steps[-1:], targets)}
 
 
-def stored_width(active: int, schedule: CubicWidth, parts: int = 1) -> int:
+def stored_width(active: int, schedule: WidthSchedule, parts: int = 1) -> int:
     """The neurons that an FFN has places for once it is narrowed.
 
     `physical_width`, rounded up to a multiple of the devices that share them.

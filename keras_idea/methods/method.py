@@ -9,7 +9,7 @@ import numpy as np
 from keras import ops
 
 from keras_idea.functional.masks import top_k_mask
-from keras_idea.functional.width import CubicWidth
+from keras_idea.functional.width import CubicWidth, WidthSchedule
 from keras_idea.groups.state import Scoring
 from keras_idea.methods.calibration import Calibration
 from keras_idea.methods.probe import Probe
@@ -96,7 +96,7 @@ class Method:
         begin_step: int,
         prune_steps: int,
         update_every: int,
-    ) -> CubicWidth:
+    ) -> WidthSchedule:
         """Returns the width of a layer over the steps, as the logs show it.
 
         The paper's cubic; of a method that decides once, the width drops with its
@@ -110,7 +110,7 @@ class Method:
             update_every: int. Steps between two masks.
 
         Returns:
-            `CubicWidth`.
+            `WidthSchedule`.
         """
         decision_step = self.decision_step(begin_step, prune_steps)
         if decision_step is None:

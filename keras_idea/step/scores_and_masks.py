@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_idea.functional.importance import ema
 from keras_idea.functional.masks import top_k_mask
-from keras_idea.functional.width import CubicWidth
+from keras_idea.functional.width import WidthSchedule
 from keras_idea.step.row_ops import known_count, narrower_mask, zero_rows
 from keras_idea.step.track import Track
 from keras_idea.typing import Tensor
@@ -50,13 +50,13 @@ def update_scores_and_masks(
 
 def _by_schedule(
     tracks: Sequence[Track],
-) -> dict[tuple[CubicWidth, tuple], list[Track]]:
+) -> dict[tuple[WidthSchedule, tuple], list[Track]]:
     """The tracks that follow a schedule, by those whose masks can be made together.
 
     One operation on many small arrays instead of many: where nothing is compiled,
     each costs more than its arithmetic.
     """
-    found: dict[tuple[CubicWidth, tuple], list[Track]] = {}
+    found: dict[tuple[WidthSchedule, tuple], list[Track]] = {}
     for track in tracks:
         if track.scheduled:
             key = (track.schedule, tuple(track.mask.shape))
@@ -65,7 +65,7 @@ def _by_schedule(
 
 
 def _due_width(
-    schedule: CubicWidth, iterations: keras.Variable | Tensor, first: float
+    schedule: WidthSchedule, iterations: keras.Variable | Tensor, first: float
 ) -> int | Tensor | None:
     """The neurons to keep after a step; None if no mask can have changed.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import keras
 
 from keras_idea.finding.find import FFN
-from keras_idea.functional.width import CubicWidth
+from keras_idea.functional.width import CubicWidth, WidthSchedule
 from keras_idea.methods.probe import Probe
 
 
@@ -17,7 +17,7 @@ class Track:
     Attributes:
         ffn: `FFN` handle.
         target_dim: int, the neurons that it is to keep.
-        schedule: `CubicWidth`, its width over the steps.
+        schedule: `WidthSchedule`, its width over the steps.
         began: int, the active neurons when the run began.
         probe: what the method has put, or will put, in its way; or None.
         release: while a pruner is at work in it, the function of the model that takes
@@ -31,7 +31,7 @@ class Track:
 
     ffn: FFN
     target_dim: int
-    schedule: CubicWidth
+    schedule: WidthSchedule
     began: int
     probe: Probe | None = None
     detach: Callable[[keras.Model], None] | None = None

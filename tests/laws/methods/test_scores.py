@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 
 import keras_idea as ki
-from keras_idea.functional.width import CubicWidth
+from keras_idea.functional.width import CubicWidth, WidthSchedule
 from keras_idea.groups.state import Scoring
 from keras_idea.methods import Decision, Magnitude, Method
 from tests.support.helpers import to_numpy
@@ -160,6 +160,34 @@ def test_magnitude_follows_the_weights_as_they_change(samples):
     [ffn] = ki.find_ffns(model)
     np.testing.assert_array_equal(to_numpy(ffn.mask), alive)
     np.testing.assert_allclose(kernels(model)[1], down, atol=1e-5)
+
+
+class LinearWidth(WidthSchedule):
+    def at(self, elapsed):
+        going = self.full_dim - self.target_dim
+        return self.full_dim - going * elapsed // self.prune_steps
+
+
+class Linear(Magnitude):
+    def width_schedule(self, *arguments):
+        return LinearWidth(*arguments)
+
+
+@pytest.mark.daily("torch", "tensorflow", why="one that compiles, one that does not")
+def test_a_width_schedule_of_a_users(samples):
+    """The widths of the logs are the layers', and the masks follow it in a step."""
+    model = network()
+    prune = ki.IdeaPruneCallback(4, 1, 4, method=Linear(), compact="off")
+    fit = {"batch_size": 10, "epochs": 6, "verbose": 0}
+    logs = model.fit(*samples, callbacks=[prune], **fit).history
+    assert logs["width"] == [12, 10, 8, 6, 4, 4]
+
+    class Wrong(LinearWidth):
+        def at(self, elapsed):
+            return self.full_dim - elapsed
+
+    with pytest.raises(ValueError, match="must return 12 for 0, and 4 for 2. Received"):
+        Wrong(12, 4, 0, 2)
 
 
 @pytest.mark.daily("torch", why="where the importance comes from is Python's")
