@@ -60,7 +60,7 @@ def milestones(
     that fall at once, or later than that, have it alone.
 
     Example:
-    >>> milestones([WidthSchedule(512, 192, begin_step=0, prune_steps=100)], 100)
+    >>> milestones([ki.CubicWidth(512, 192, begin_step=0, prune_steps=100)], 100)
     [5, 10, 15, 21, 28, 37, 50, 100]
     """
     lead = max(schedules, key=lambda schedule: schedule.full_dim - schedule.target_dim)
