@@ -80,6 +80,7 @@ def largest(values, k):
     return sorted(np.argsort(-values, kind="stable")[:k].tolist())
 
 
+@pytest.mark.daily("tensorflow", "torch", why="80 programs on jax; one is run there")
 def test_shrink_by_sensitivity_against_numpy(samples):
     """The mean over batches, the last one smaller; the model stays as it is."""
     model = network()
@@ -140,6 +141,7 @@ def test_a_score_of_ones_own_in_the_compiled_step(samples):
     assert kept_of(model, small) == largest(mean.mean(0), 5)
 
 
+@pytest.mark.daily("tensorflow", "torch", why="80 programs on jax; one is run there")
 def test_magnitude_follows_the_weights_as_they_change(samples):
     """In the callback each step by the weights before it; in `shrink` by the same."""
     x, y = samples
