@@ -74,8 +74,8 @@ MUTATIONS = (
     Mutation(
         "the width of the last step is an earlier one",
         "functional/width.py",
-        "if elapsed < prune_steps:",
-        "if elapsed <= prune_steps:",
+        "if elapsed < self.prune_steps:",
+        "if elapsed <= self.prune_steps:",
         "laws",
     ),
     Mutation(

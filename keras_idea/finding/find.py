@@ -185,7 +185,7 @@ class FFN:
         return self.masks_itself or at_work
 
     def update_state(self) -> None:
-        """Brings what its state holds itself up to date, as it will be saved."""
+        """Updates the mask and scores of its state, so that they can be saved."""
         if not self._mask_is_held:
             self.state.set_mask(used_neurons(self._own_cuts()))
         self.state.publish()
@@ -197,8 +197,8 @@ class FFN:
     def cuts(self) -> list[Cut]:
         """Where its neurons are in the weights, the kernels first.
 
-        These are zero for a pruned neuron. What is frozen besides the kernels is not
-        among them: it stays as it is.
+        These are zero for a pruned neuron. Frozen variables other than kernels are not
+        included: pruning does not change them.
         """
         return _not_frozen(self.weights.cuts())
 

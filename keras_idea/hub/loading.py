@@ -30,7 +30,7 @@ from keras_idea.validation import require
 _UNKNOWN = "Unknown preset identifier"
 # What is downloaded of a Hugging Face checkpoint.
 _FILES = ["*.safetensors", "*.json", "*.model", "*.txt", "*.jinja"]
-_GGUF = "Its numbers were {types}; they are float32 now, as they were rounded."
+_GGUF = "Its weights were {types}; they are float32 now and keep that rounding."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,8 +72,8 @@ def load(source: str | os.PathLike, dtype: str | None = None) -> keras.Model:
 
     Raises:
         ValueError: If there is no such checkpoint, it cannot be loaded, or KerasHub
-            computes something else: how far off, and which keys of the config KerasHub
-            did not take over.
+            computes something else. The message says how far off it is, or which config
+            keys KerasHub ignores.
         ImportError: If a package is missing: `keras-idea[hub,export,torch]`, of GGUF
             files also `[gguf]`.
 
@@ -124,9 +124,9 @@ def preprocessor_of(source: str | os.PathLike) -> Any:
 
 
 def hf_folder(source: str | os.PathLike) -> pathlib.Path | None:
-    """The Hugging Face folder of a source, of a GGUF file one that is made of it.
+    """The Hugging Face folder of a source; for a GGUF file, one made from it.
 
-    None: it is a preset of KerasHub's, or nothing.
+    None if it is a KerasHub preset or does not exist.
     """
     text = str(source)
     if text.startswith("hf://"):
@@ -172,7 +172,7 @@ def _preset(source: str | os.PathLike, dtype: str | None) -> keras.Model:
             kind = type(outline(source, dtype))
             causal = task_class(models.CausalLM, kind)
             if causal is not None:
-                # Its own class: KerasHub takes an assistant for a Gemma 4.
+                # Its own class: KerasHub may pick the assistant class for a Gemma 4.
                 task = causal.from_preset(preset, dtype=dtype, **options)
             elif task_class(models.TextEmbedder, kind) is None:
                 return models.Backbone.from_preset(preset, dtype=dtype)

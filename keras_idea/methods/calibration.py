@@ -60,7 +60,7 @@ def hidden_statistics(
     padding_mask: Tensor | None = None,
     eager: bool = False,
 ) -> list[tuple[np.ndarray, float]]:
-    """Runs a model in evaluation mode over samples; adds up what reads its units.
+    """Runs a model in evaluation mode over samples; sums a statistic for each group.
 
     A statistic of heads is given `(..., R)`, the features of all heads side by side.
     `padding_mask` is that of `Activation`. `eager`: nothing is compiled, which is
@@ -70,18 +70,18 @@ def hidden_statistics(
         list of (sums, samples) for each group, in float64.
     """
     batches = _batches(data, padding_mask, batch_size, num_samples)
-    return _some(_hidden(model, groups, batches, eager))
+    return _require_samples(_hidden(model, groups, batches, eager))
 
 
 class Passes:
     """Passes over the same samples, for one group after another in a model's order.
 
-    Between two passes the weights of a group may change, from where it was looked at
-    on. In a functional model, a model in one, and a `Sequential`, a pass begins with
-    the outermost layer in which the last one ended: of each batch the host's memory
-    holds what the layers from there on read. So all passes together call such a layer
-    once, and once more for each group in it. A model with a `call` of its own is run
-    from its beginning each time. Nothing is compiled.
+    Between two passes a group's weights may change, but only those that are used after
+    its activations are read. In a functional or `Sequential` model, nested ones too, a
+    pass resumes at the outermost layer in which the last one ended. For each batch,
+    host memory holds the inputs of the layers from there on. So all passes together
+    call such a layer once, plus once per group in it. A model with a `call` of its own
+    is run from its beginning each time. Nothing is compiled.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Passes:
             return ops.zeros(()), ops.ones(())
 
         looked_at = [(g, functools.partial(note, i)) for i, g in enumerate(groups)]
-        _some(_hidden(self._model, looked_at, self._batches[:1], eager=True))
+        _require_samples(_hidden(self._model, looked_at, self._batches[:1], eager=True))
         return list(dict.fromkeys(order))
 
     def sums(self, group: Any, statistic: HiddenStatistic) -> np.ndarray:
@@ -116,7 +116,7 @@ class Passes:
         scopes = [resuming(self._model, kept) for kept in self._kept]
         with capture.looking():
             found = _run(self._model, [capture], self._batches, True, scopes)
-        [(sums, _)] = _some(found)
+        [(sums, _)] = _require_samples(found)
         return sums
 
 
@@ -164,7 +164,7 @@ def layer_statistics(
     with contextlib.ExitStack() as changes:
         for capture in captures:
             changes.enter_context(capture.looking())
-        return _some(_run(model, captures, batches, eager=False))
+        return _require_samples(_run(model, captures, batches, eager=False))
 
 
 def _hidden(
@@ -180,7 +180,7 @@ def _hidden(
         return _run(model, captures, batches, eager)
 
 
-def _some(
+def _require_samples(
     totals: list[tuple[np.ndarray, float]] | None,
 ) -> list[tuple[np.ndarray, float]]:
     if totals is None:
@@ -295,7 +295,7 @@ def _check_arrays(inputs: Any, data: Any) -> None:
 
 @contextlib.contextmanager
 def calling(model: keras.Model, inputs: Any) -> Iterator[None]:
-    """A scope in which a model is called; says of data that it cannot be called on."""
+    """A scope for calling a model; if the call fails, the error describes the data."""
     try:
         yield
     except ArgumentError:

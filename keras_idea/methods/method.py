@@ -78,8 +78,8 @@ class Method:
     Attributes:
         name: str. The name of the method in the callback's `method`.
         reads_hidden: bool. Whether the method needs the hidden activations.
-        refit_data: `Calibration` or None. If what reads the neurons that stay is to be
-            fitted when it decides: the data for that.
+        refit_data: `Calibration` or None. The data to refit, when it decides, the
+            layers that read the kept neurons. None means no refit.
         scoring: `Scoring`. How the scores are made that rank the neurons, or that are
             only logged.
     """
@@ -202,7 +202,7 @@ class Method:
         """
         found = self.importance(model, [job.ffn for job in jobs], None)
         if found is None:
-            raise NotImplementedError("It needs `importance`, or a `decide` of its own")
+            raise NotImplementedError("Override either `importance` or `decide`")
         return keep_largest(jobs, found)
 
 

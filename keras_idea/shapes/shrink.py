@@ -205,7 +205,7 @@ def cut(
 ) -> Model:
     """Cuts what is least important out of a copy of a model: see `shrink`.
 
-    `refit_data`: what a method's is; None: nothing is fitted.
+    `refit_data`: as of a `Method`; if None, nothing is fitted.
     """
     copy, _ = narrowed(model, "shrink()")
     if "blocks" in shape:
@@ -231,10 +231,10 @@ def cut(
 
 
 def scores_left(model: keras.Model, shape: Shape, importance: Importance) -> list[Any]:
-    """The scores of each group that a model has left without the blocks that go.
+    """The scores of each group that remains if the shape's blocks are removed.
 
-    The model is as it was measured; they are in the order of `groups_of` it without
-    those blocks.
+    `model` is the measured model. The scores are in the order of `groups_of` the model
+    without those blocks.
     """
     groups = groups_of(model, shape)
     scores = [score for kind in widths_in(shape) for score in importance.groups[kind]]

@@ -103,7 +103,7 @@ def _mean_scores(
         for track in tracks:
             # What is not measured, an expert without tokens, has no influence.
             track.scores.assign(ops.zeros(track.scores.shape))
-        # The base class's: a KerasHub task's own preprocesses what is data already.
+        # The base class's method: a KerasHub task would preprocess the data again.
         with calling(copy, x):
             logs = keras.Model.train_on_batch(copy, x, y, weight, return_dict=True)
         check_finite(float(logs["loss"]), f"model '{model.name}'")

@@ -80,7 +80,7 @@ class NeuronPruner:
         return as_int(self._steps)
 
     def takes(self, model: keras.Model, tracks: list[Track], method: Method) -> bool:
-        """Takes the tracks of a new run, if it may be set to work compiled as it was.
+        """Adopts the tracks of a new run if the compiled step can be reused for them.
 
         False: it was made for another run.
         """
@@ -150,7 +150,7 @@ class NeuronPruner:
             state = track.ffn.state
             state.publish()
             if track.zeroes:
-                # Averages that Keras puts in at the end have brought them back.
+                # Keras's averaged weights, assigned at the end, have restored them.
                 zero_rows(track.ffn.cuts(), state.mask.value)
             track.detach = state.active_track = None
             if track.scheduled:
@@ -225,8 +225,8 @@ class NeuronPruner:
     ) -> list[Tensor]:
         """The gradients, zero where they are a pruned neuron's.
 
-        A neuron of zeros has one where the activation of 0 is another number, or a
-        regularizer gives it one, and it would count in a norm that clips all others.
+        A zeroed neuron has a gradient if activation(0) is not 0 or a regularizer adds
+        one, and that gradient would count in the norm that clips all the others.
         """
         if not self._guarded:
             return grads
@@ -312,6 +312,6 @@ def own_variables(optimizer: keras.Optimizer) -> list[keras.Variable]:
 
 
 def _save_own(part: keras.Optimizer, store: MutableMapping[str, np.ndarray]) -> None:
-    """As the optimizer's own, of a file that loads where no pruner is at work."""
+    """Saves an optimizer without the pruner, to a file that loads without one."""
     for i, variable in enumerate(own_variables(part)):
         store[str(i)] = ops.convert_to_numpy(variable)

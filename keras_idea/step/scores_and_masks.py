@@ -22,12 +22,12 @@ def update_scores_and_masks(
 ) -> bool:
     """Renews scores and masks, and zeroes the weights of pruned neurons.
 
-    Where one of the newest sensitivities is not finite, nothing was measured. Up to the
-    step `first` a mask may lie behind its schedule. `is_step_end` is True; or a bool
+    Where one of the newest sensitivities is not finite, nothing was measured. Up to
+    step `first` a mask may be behind its schedule. `is_step_end` is True; or a bool
     tensor: False in the middle of an accumulated step, in which nothing changes.
 
-    False is returned if a mask was due and not made, as nothing is known of the neurons
-    yet; never in a compiled step, which makes the masks anew each time.
+    Returns False if a mask was due but there are no scores yet; never in a compiled
+    step, which renews the masks each time.
     """
     made = True
     for track, new in zip(tracks, sensitivities, strict=True):
@@ -69,7 +69,7 @@ def _due_width(
 ) -> int | Tensor | None:
     """The neurons to keep after a step; None if no mask can have changed.
 
-    One of as many neurons as live is the one that is there.
+    If the width equals the number of active neurons, the mask stays as it is.
     """
     step = known_count(iterations)
     if step is None:
@@ -81,7 +81,7 @@ def _due_width(
 def _renew_masks(
     tracks: list[Track], width: int | Tensor, is_step_end: bool | Tensor
 ) -> bool:
-    """Makes the masks of FFNs of whose neurons something is known; see above."""
+    """Renews the masks of FFNs with scores; returns as `update_scores_and_masks`."""
     importance = [t.ffn.state.importance_of(t.scores.value) for t in tracks]
     if isinstance(width, int) and is_step_end is True:  # nothing is compiled
         known = [bool(ops.any(values)) for values in importance]

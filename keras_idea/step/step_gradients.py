@@ -45,7 +45,7 @@ class StepGradients:
 
     @property
     def first_ready_gradient(self) -> list[Tensor]:
-        """The gradient that is there first, the last FFN's; empty: none has any."""
+        """The last FFN's gradient, which is ready first; an empty list if none."""
         return list(self._by_key.values())[-1:]
 
     @property
@@ -57,12 +57,9 @@ class StepGradients:
         """The gradient of a variable; zeros where the loss does not depend on it."""
         optimizer = self._optimizer
         key = variable_key(optimizer, variable)
-        if key not in self._by_key:  # no kernel
-            given = self._given.get(key)
-            if given is not None:
-                [given] = sums_over_replicas([given])
-            self._by_key[key] = given
-        gradient = self._by_key[key]
+        gradient = self._by_key.get(key)
+        if gradient is None and self._given.get(key) is not None:  # no kernel
+            [gradient] = sums_over_replicas([self._given[key]])
         if gradient is None:
             return ops.zeros_like(variable.value)
         if optimizer.loss_scale_factor is not None:

@@ -20,7 +20,7 @@ class Track:
         schedule: `WidthSchedule`, its width over the steps.
         began: int, the active neurons when the run began.
         probe: what the method has put, or will put, in its way; or None.
-        release: while a pruner is at work in it, the function of the model that takes
+        detach: while a pruner is at work in it, the function of the model that takes
             the pruner off; else None.
         scores: variable of the optimizer, shaped as the state's scores: the newest, as
             long as a pruner is at work.

@@ -1,4 +1,4 @@
-"""When a train function is made anew: it is of the variables that it was made for."""
+"""Makes train functions again; each is tied to the variables it was made for."""
 
 import contextlib
 import functools
@@ -101,9 +101,9 @@ def _has_values(layer: keras.layers.Layer) -> bool:
 def at_first_step(model: keras.Model, act: Callable[[], None]) -> Callable[[], None]:
     """Calls `act` when a model's optimizer is first applied, and so all is built.
 
-    On tensorflow alone `fit` builds a model by tracing its train function. It is made
-    anew, as one that was traced in an earlier `fit` calls no Python. `act` may wrap the
-    optimizer's `apply`. The function that is returned calls it off.
+    Only TensorFlow's `fit` builds a model by tracing its train function. That function
+    is made again here: one that was traced in an earlier `fit` runs no Python. `act`
+    may wrap the optimizer's `apply`. The returned function cancels the call.
     """
     optimizer = innermost(model.optimizer)
     make_train_function(model)

@@ -147,10 +147,9 @@ def narrowed(
 
 
 def _check_own_code(model: keras.layers.Layer, narrow: keras.layers.Layer) -> None:
-    """Compares the two on an example, where a class that Keras does not know has code.
+    """Compares the two models on an example if the model holds custom classes.
 
-    Nothing is compared where it is not known what the model is called on, or where its
-    outputs are random.
+    Compares nothing if the model's inputs are not known or its outputs are random.
     """
     known = ("keras.", "keras_hub.", "keras_idea.")
     if all(type(layer).__module__.startswith(known) for layer in walk(model)):
@@ -194,7 +193,7 @@ def compile_like(
             if pairs is None
             else copy_optimizer(model.optimizer, pairs)
         )
-    # The base class's: a `compile` of the model's own may take other arguments.
+    # The base class's method: the model's own may take other arguments.
     keras.Model.compile(narrow, **config)
     if hasattr(model, "sampler"):  # of a KerasHub task that generates
         narrow.sampler, narrow.generate_function = model.sampler, None

@@ -57,7 +57,7 @@ class Copier:
     def __init__(self) -> None:
         self.optimizers: list[tuple[keras.Optimizer, keras.Optimizer]] = []
         self._copies: dict[int, Any] = {}
-        self._originals: list[Any] = []  # while they are held, their `id`s are theirs
+        self._originals: list[Any] = []  # held, so that nothing new has their `id`s
 
     def layer(self, layer: Any) -> Any:
         """The copy of a built layer, or of an operation in a functional graph."""
@@ -179,7 +179,7 @@ class Copier:
 
 
 def fresh_metric(metric: Any) -> Any:
-    """A metric like another one that has seen nothing; what is no metric stays."""
+    """A metric of the same config with fresh state; other values as they are."""
     if not isinstance(metric, keras.metrics.Metric):
         return metric
     try:

@@ -42,9 +42,9 @@ def narrow_variable(
     fails (no memory is left), all of them are as wide as they were.
 
     Returns:
-        A function that makes them as wide as they were. The neurons that went are zeros
-        then, in what has several numbers of each. Called for one variable after the
-        other, the last first, it needs no more memory than narrowing did.
+        A function that makes them as wide as they were. Removed neurons are then
+        zeros in variables with several numbers per neuron. Called for one variable
+        after the other, the last first, it needs no more memory than narrowing did.
     """
     with _known(optimizer, cut.variable), contextlib.ExitStack() as undo:
         for each in with_slots(optimizer, cut):
@@ -75,7 +75,7 @@ def _known(
 
 
 def _widen(cut: Cut, kept: np.ndarray) -> Callable[[], None]:
-    """What will make a variable, narrow by then, as wide as it is now."""
+    """Returns a function that later restores a variable to its present width."""
     variable = cut.variable
     if not cut.weights_axes:  # a number a neuron: biases, masks and what counts them
         return functools.partial(resize, variable, ops.copy(variable.value))
@@ -107,9 +107,9 @@ def resize(variable: keras.Variable, value: Tensor) -> None:
 
 
 def shrink_in_place(model: keras.Model) -> list[FFN]:
-    """Makes every prunable FFN of a model physically as wide as it is alive.
+    """Narrows every prunable FFN of a model, in place, to its active neurons.
 
-    Attention layers keep the heads that are alive likewise. Kernels, biases, scores
+    Attention layers likewise keep their active heads. Kernels, biases, scores
     and the optimizer's slots are sliced one by one, on their devices, so that the peak
     of memory is that of training plus one variable. The layers, variables and the
     optimizer stay the same objects.
@@ -221,7 +221,7 @@ def refresh_graphs(model: keras.Model, ffns: Sequence[FFN]) -> None:
 
 
 def refresh(model: keras.Model) -> None:
-    """Makes Keras know a model whose variables are others than before.
+    """Updates what Keras stores about a model whose variables have changed.
 
     Its functions, and those of models in it (the student of a `Distiller`), are made
     again.

@@ -51,9 +51,9 @@ def check_carriable(optimizer: keras.Optimizer, cuts: Iterable[Cut] = ()) -> Non
         if unknown:
             raise ArgumentError(
                 f"The state of optimizer {type(part).__name__} cannot be carried "
-                f"through compaction: {', '.join(unknown)} belong to no list of one "
-                "variable for each trainable variable. Use an optimizer that keeps "
-                "its state so (all of Keras's do), or pass compact='off'."
+                f"through compaction: {', '.join(unknown)} are not in a list "
+                "with one variable per trainable variable. Use an optimizer that keeps "
+                "its state in such lists (all of Keras's do), or pass compact='off'."
             )
 
 
@@ -64,8 +64,8 @@ def _check_groups(part: keras.Optimizer, cut: Cut) -> None:
         if lost_axis(part, name, cut.variable) == cut.group:
             raise ArgumentError(
                 f"{type(part).__name__} keeps one number for the neurons of all "
-                f"experts in '{cut.variable.path}', of which each expert is to keep "
-                "others. Use another optimizer, or pass compact='off'."
+                f"experts in '{cut.variable.path}', but each expert keeps different "
+                "neurons. Use another optimizer, or pass compact='off'."
             )
 
 
@@ -133,8 +133,8 @@ def carry_state(
 ) -> None:
     """Gives an optimizer's state to one of the same config, over new variables.
 
-    Of pairs whose variable the first does not train nothing is carried, and nothing if
-    it is not built.
+    Carries nothing for variables that the first optimizer does not train, and nothing
+    at all if it is not built.
     """
     if not optimizer.built:
         return
@@ -155,7 +155,7 @@ def _copy_part(
     if not alike or any((a is None) != (b is None) for a, b in places):
         raise ArgumentError(
             f"Optimizer {type(source).__name__}, made again from its config, keeps "
-            "other state or trains other variables, as compact() must not have it. "
+            "different state or trains other variables, so compact() cannot copy it. "
             "Give the class a `get_config` with all arguments of its constructor."
         )
     for name, variable in scalars.items():

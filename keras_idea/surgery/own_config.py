@@ -1,9 +1,9 @@
 """Layers of the user's own classes, whose config is to follow what is pruned in them.
 
-A block that makes its layers of a number, such as `Block(ff_dim=48)`, says 48 for ever;
-of a narrowed one Keras saves fewer neurons, and could not load them. Where an attribute
-of the block equals that number, it is set to the new width, and proved: made again from
-its config, the block must have the shapes that are there.
+A block that sizes its layers from an argument, such as `Block(ff_dim=48)`, keeps 48 in
+its config. After narrowing, Keras would save fewer neurons and could not load them. If
+an attribute of the block equals that number, it is set to the new width. This is then
+checked: a block made from the new config must have the same shapes.
 """
 
 import contextlib
@@ -66,7 +66,7 @@ def _calls_in(activation: Any, shape: tuple[int, ...]) -> list[Call]:
 
 
 def first_difference(some: list[Call] | None, others: list[Call] | None) -> str | None:
-    """The first operation that is another, or is given another number.
+    """The name of the first operation that differs in type or in its numbers.
 
     A layer may stand in another's place, as a plain FFN for a prunable one.
     """
@@ -138,7 +138,7 @@ def warn_of_stuck(stuck: Iterable[keras.layers.Layer]) -> None:
             "another width than pruning leaves in it: a file of the narrow model, "
             "saved whole (.keras), cannot be loaded. Give the block an argument for "
             "the width of each FFN, or for the FFN itself, which `get_config` returns; "
-            "of an attention layer one for `key_dim`, which must not follow from the "
+            "for an attention layer, one for `key_dim` that does not depend on the "
             "number of heads. Or pass compact='off': a file of the masked model loads, "
             "and `keras_idea.compact` narrows what was loaded."
         )
@@ -156,7 +156,7 @@ def set_widths(
         if is_backbone(layer):  # its config holds those of backbones in it alone
             parts = [part for part in parts if is_backbone(part)]
         for block in reversed(parts):
-            # Keras's own layers were told when they were narrowed.
+            # Narrowing has already updated the configs of Keras's own layers.
             follows_config = type(block).__module__.startswith("keras.")
             follows_config |= is_backbone(block) and bool(known_ffns(block))
             if not follows_config and not isinstance(block, _FFNS) and _shapes(block):
@@ -174,8 +174,8 @@ def _follow(
 ) -> bool:
     """Sets the numbers in a layer's config, so that what it makes is the layer again.
 
-    Returns whether it does. It counts as such if nothing can be made of it: then Keras
-    tells so when it saves or loads, at any width.
+    Returns whether it does; also True if no layer can be made from the config, because
+    Keras then reports that itself when it saves or loads, at any width.
     """
     given = calls.get(layer)
     fits = _makes(layer, given)
@@ -224,7 +224,7 @@ def _of_own_classes(layer: keras.layers.Layer) -> Iterator[keras.layers.Layer]:
     if isinstance(layer, _FFNS) or is_dense(layer):
         return
     if is_backbone(layer):
-        if not known_ffns(layer):  # else it has been told
+        if not known_ffns(layer):  # else its config is already updated
             yield layer
         return
     plain = type(layer) is Functional or type(layer) is keras.Sequential

@@ -1,8 +1,8 @@
-"""What was found of a model's neurons, proved on the model itself before a step.
+"""Tests on the model itself, before any step, what was found about its neurons.
 
-A neuron that the layers after it no longer read, and one that is zero in all its
-weights, must be the same to the model: else something looks at it on its way, or
-another neuron has its number in one of the matrices.
+If the layers after a neuron do not read it, the outputs must be the same as if all its
+weights were zero. Otherwise something else reads it, or another neuron has its index in
+one of the matrices.
 """
 
 import functools
@@ -47,13 +47,13 @@ class _InferenceModel(keras.Model):
 
 
 def prove(model: keras.Model, ffns: Sequence[FFN]) -> None:
-    """Takes a neuron out of each FFN of Dense layers in two ways, and compares.
+    """Removes one neuron of each Dense FFN in two ways and compares the outputs.
 
-    Of each attention layer a key/value head with its query heads. The model, in sync,
-    is left as it was, its random numbers too. Nothing is proved of a model whose inputs
-    are not known, or that cannot be called on them in any usual batch, nor where
-    several processes train. Of one without `call` each model in it is asked. Refuses an
-    FFN of which the two ways give different outputs.
+    In an attention layer it removes one key/value head with its query heads. The model
+    must be in sync and is left as it was, random state included. Nothing is checked if
+    the inputs are not known, if the model cannot be called on them in any usual batch
+    size, or if several processes train. In a model without `call`, each model in it is
+    checked. Refuses an FFN if the two ways give different outputs.
     """
     found = [ffn for ffn in ffns if ffn.weights.makers]
     if processes.count() > 1:
@@ -86,10 +86,9 @@ def _prove(model: keras.Model, part: keras.layers.Layer, found: Sequence[FFN]) -
         if _same(asked, batch, [ffn]) is False:
             raise ArgumentError(
                 f"The {ffn.units} of {ffn.name} do not act each on its own, "
-                "so they cannot be pruned: the model's output changes when one of them "
-                "that no layer reads "
-                "is removed, so something else reads them (attention scores that are "
-                "returned, for one). Leave it out: groups=lambda ffn: ffn.name != "
+                "so they cannot be pruned: removing one that no layer reads changes "
+                "the model's output, so something else reads it (for example, returned "
+                "attention scores). Leave it out: groups=lambda ffn: ffn.name != "
                 f"{ffn.name!r}."
             )
 

@@ -25,7 +25,7 @@ from keras_idea.signals import held_back
 from keras_idea.surgery.probes import carry_out_decision
 from keras_idea.typing import Tensor
 
-#: Of so many samples one is held out, to choose the ridge.
+#: One in this many samples is held out, to choose the ridge.
 HELD_OUT = 4
 
 
@@ -58,7 +58,7 @@ class Products:
         return ops.stack(grams), ops.ones(())
 
     def unshifted(self, gram: np.ndarray) -> np.ndarray:
-        """A sum of the products, of values that the shift was taken from."""
+        """Converts products of shifted values to products of the original values."""
         back = np.eye(len(gram))
         back[-1, :-1] = ops.convert_to_numpy(self.shift)
         return back.T @ gram @ back
@@ -130,7 +130,7 @@ def carry_out_and_refit(
     batch_size: int,
     padding_mask: Tensor | None = None,
 ) -> list[Refit]:
-    r"""Masks units of groups in place, each as its reader is fitted to do without.
+    r"""Masks units of groups in place and fits the reader of each to compensate.
 
     One group after another, in the order in which the model calls them, so that each
     is fitted on what the groups before it, masked and fitted, really give it:

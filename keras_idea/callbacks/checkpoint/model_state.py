@@ -29,12 +29,12 @@ from keras_idea.surgery.probes import attach_probes, detach_probes
 def state_arrays(model: keras.Model) -> list[tuple[str, Callable[[], np.ndarray]]]:
     """The variables of a model and of its optimizer, seeds and scores among them.
 
-    Functions by name: nothing is copied before it is asked for. A name is
-    `model/<place>/<variable's name>`, `neurons/<place>/<name>` of an FFN whose layers
-    have none, `KIND/...` of another group that was pruned, or
-    `optimizer/<place>`: places, because Keras numbers paths by what else a process has
-    made. Of several processes each has the pieces that it alone holds, see
-    `piece_name`. In `fit` on jax the model must be in sync.
+    Pairs of a name and a function that copies the array when called. A name is
+    `model/<place>/<variable's name>`, `neurons/<place>/<name>` for an FFN whose layers
+    do not store them, `KIND/...` for another group that was pruned, or
+    `optimizer/<place>`. Places, because the numbers in Keras paths depend on what else
+    the process has made. With several processes, each returns the pieces that only it
+    writes, see `piece_name`. In `fit` on jax the model must be in sync.
     """
 
     def reader(value: Any) -> Callable[[], np.ndarray]:
@@ -106,10 +106,10 @@ def restore_state(
     """Puts a model into the state that was saved, narrowing it first where it was.
 
     `facts` are those of `state_facts`, `shapes` those of all arrays that were saved, by
-    the names that `read` takes, and `step` is the optimizer's, if it is known. Where a
-    step has another number of batches now, it stays the same step: see `accumulation`.
-    Refuses another model, and one that is being pruned: it may have been narrowed by
-    then, but no value was changed.
+    the names that `read` takes, and `step` is the optimizer's, if it is known. If a
+    step now has another number of batches, it stays the same step: see `accumulation`.
+    Refuses another model, and one that is being pruned. A refused model may already be
+    narrowed, but its values are unchanged.
     """
     _check_same_kind(model, facts)
     ffns, others = find_ffns(model), _saved_others(model, facts)
@@ -277,8 +277,8 @@ def _check_same_kind(model: keras.Model, facts: dict) -> None:
     kept = [ffn["hidden_dim"] for ffn in saved]
     if len(ffns) != len(saved) or any(w < k for w, k in zip(wide, kept, strict=True)):
         raise ArgumentError(
-            f"The checkpoint holds FFNs of the widths {kept}, which the model's, "
-            f"{wide}, cannot become. Make the model as it was."
+            f"The model's FFN widths {wide} cannot be narrowed to the checkpoint's "
+            f"{kept}. Build the model as it was when the checkpoint was saved."
         )
 
 
@@ -320,7 +320,7 @@ def _check_same_variables(
         return
     name = next(name for name in [*shapes, *here] if shapes.get(name) != here.get(name))
     raise ArgumentError(
-        f"The checkpoint is of another model: of '{name}' it holds the shape "
-        f"{shapes.get(name)}, and the model has {here.get(name)} (None: there is no "
-        "such variable). Make and compile the model as it was."
+        f"The checkpoint is of another model: '{name}' has the shape "
+        f"{shapes.get(name)} in the checkpoint and {here.get(name)} in the model "
+        "(None: no such variable). Make and compile the model as it was."
     )

@@ -54,7 +54,7 @@ class NeuronWatch:
         self._dims: list[int] = []
 
     def narrowed(self, ffns: list[FFN]) -> bool:
-        """Whether pruning has ended with a narrowing since this was asked last.
+        """Whether a narrowing has ended pruning since the last call.
 
         Only shapes are looked at, so nothing syncs. `ffns` are all of the model.
         """
@@ -66,8 +66,8 @@ class NeuronWatch:
     def read(self, ffns: list[FFN], step: int, last: bool = False) -> list[Reading]:
         """Reads the neurons; the model's variables must be in sync.
 
-        `last`: those that are left are ranked one last time, because their scores are
-        still those of the step that pruned the others.
+        `last` ranks the active neurons one last time. Their scores are still those of
+        the step that pruned the others.
         """
         return [self._read(ffn, step, last) for ffn in ffns]
 

@@ -1,8 +1,8 @@
 """The train steps of the widths to come, compiled while the present one runs.
 
-Which program runs never depends on time: one that is not ready when its step comes is
-waited for, and one that turns out not to be the very program that is needed, character
-by character, is never used. Nor is one that calls Python, which its text does not show.
+Timing never changes which program runs. If a program is not ready at its step, the run
+waits for it. A program is used only if its text equals that of the needed one, and
+never if it calls Python, because its text does not show that code.
 
 A train step is a function of shapes: traced while the variables say that they are
 narrower, it is the program that will be there when they are. Nothing is computed and no
@@ -35,10 +35,10 @@ Milestone: TypeAlias = tuple[int, list[tuple[FFN, int]], bool]
 
 
 def should_compile_ahead(wanted: bool | None) -> bool:
-    """Whether to compile ahead: as is wanted; None: where CPUs do not take the steps.
+    """Whether to compile ahead. If `wanted` is None: on jax, unless it runs on CPUs.
 
-    On two cores that do, a run with five milestones was slower by the compilations
-    beside its steps than by the pauses (benchmarks/results/run_price-jax.md).
+    On two CPU cores, compiling beside the steps of a run with five milestones cost more
+    time than the pauses did (benchmarks/results/run_price-jax.md).
     """
     if wanted is not None or keras.backend.backend() != "jax":
         return bool(wanted)
@@ -83,15 +83,15 @@ class CompileAhead:
         """Begins with the next program, if `ready`; the model's state is in sync."""
         step, widths, last = self._milestones.pop(0)
         if any(ffn.state.probe is not None for ffn, _ in widths):
-            return  # another method's step, of which the next has nothing
+            return  # this step holds probes, and the next one will not
         self._begun.add(step)
         try:
             program = _narrow_step(model, widths, self._data, pruning=not last)
         except Exception as error:  # it may be of a width that is not there yet
             warnings.warn(
                 f"The train step of '{model.name}' after step {step} cannot be traced "
-                f"before that: {error} It will be when it is due; compile_ahead=False "
-                "says so from the start.",
+                f"before that: {error} It will be traced when it is due. Set "
+                "compile_ahead=False to trace every step only then.",
                 stacklevel=2,
             )
             return

@@ -49,7 +49,7 @@ def steps_to_come(
     steps = narrowing_steps(compact, schedules, end_step, eager)
     # A resumed run has the widths of the one that was not stopped.
     steps = [s for s in steps if s > start or s >= end_step or not _done(tracks, s)]
-    # Of a run whose pruning lies behind it: the next step is the first to mask.
+    # If pruning is over by the schedule, the next step is the first that can mask.
     late = any(track.began > track.schedule(start) for track in tracks)
     return sorted({max(s, start + 1) if late else s for s in steps})
 
@@ -64,9 +64,9 @@ def milestones_to_come(tracks: Sequence[Track], steps: list[int]) -> list[Milest
 
 
 def narrow(model: keras.Model, tracks: Sequence[Track], last: bool) -> None:
-    """Cuts out what is dead, between two steps, with no pruner at work.
+    """Cuts out pruned units, between two steps, while no pruner is at work.
 
-    The variables of the model are in sync; after the last time nothing is pruned.
+    The variables of the model are in sync. If `last`, no pruning follows.
     """
     narrow_whole(model, _cuts(tracks, last))
 

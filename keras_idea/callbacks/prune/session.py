@@ -77,10 +77,10 @@ class Agenda:
         self._entries = []
 
 
-#: Steps whose scoring takes as long as compiling a step without it; on one core 2.5 s
-#: against 0.4 ms a step of 14 (benchmarks/results/peers.md, jax, small).
+#: Steps whose scoring takes as long as one compilation without scoring: on one core,
+#: 2.5 s versus 0.4 ms per step of 14 ms (benchmarks/results/peers.md, jax, small).
 WORTH_COMPILING = 5_000
-#: Steps that are scored first all the same, so that what cannot be ranked is known.
+#: Steps that are scored first in any case, to find out what cannot be ranked.
 SEEN_STEPS = 10
 
 
@@ -161,7 +161,7 @@ class Session:
         `tracing`: the model's train function is being traced.
         """
         self._start = start
-        # What was due before an execution that is under way already comes after it.
+        # If an execution is already running, what was due before it runs after it.
         self._measures_from = start + model.steps_per_execution if tracing else start
         self.last_step = max(self._method.end_step(*self._span), start)
         if self._decision_step is not None:
@@ -179,12 +179,12 @@ class Session:
     def wait(self, model: keras.Model, step: int, watched: bool = False) -> None:
         """Takes the pruner off until scores can matter, if nobody watches them.
 
-        What lies `memory_steps` back has no weight left in a score. Where a step is
+        What lies `memory_steps` back has no weight left in a score. If steps are
         compiled, the program without scores is one more to compile, which pays only in
         a long stage. All by the optimizer's count, so that a run that continues from a
         checkpoint takes each step with the same program.
 
-        Not for a loop that tells of epochs alone: it could come too late to go on.
+        Not for a loop that reports epochs only: the pruner could come back too late.
         """
         memory = memory_steps(self._method.scoring.ema_decay)
         first = self._begin_step - memory - model.steps_per_execution + 1

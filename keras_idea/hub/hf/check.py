@@ -24,9 +24,9 @@ from keras_idea.hub.inputs import text_inputs
 _TOLERANCE = 2e-5
 _LENGTH, _PROMPT, _NEW = 64, 8, 16
 _GELU = (
-    "KerasHub 0.32 computes the GELU of this family by its approximation, with the "
-    "tangent: outputs differ from its own by {apart:.1e} of {largest:.3g}. All else is "
-    "exact."
+    "KerasHub 0.32 computes this family's GELU with the tanh approximation: outputs "
+    "differ from those of the checkpoint by {apart:.1e} of {largest:.3g}. Everything "
+    "else is exact."
 )
 _MORE = (
     "transformers has no place for some tensors of its file, and they are left out: "
@@ -73,7 +73,7 @@ def check_numbers(backbone: Any, task: Any, stage: Stage, causal: bool) -> Check
 
     Args:
         backbone: KerasHub backbone.
-        task: its `CausalLM`, or None of an encoder.
+        task: its `CausalLM`; not used for an encoder.
         stage: `Stage` of its folder.
         causal: bool, whether it is a language model.
 
@@ -251,9 +251,9 @@ def _compare_greedy(
     stage: Stage,
     allowed: float,
 ) -> int:
-    """Greedy tokens of transformers that KerasHub chooses too, but for ties.
+    """Counts transformers' greedy tokens that KerasHub also chooses, allowing ties.
 
-    One pass says what it would choose after each of them.
+    One forward pass gives KerasHub's choice after each of these tokens.
     """
     prompt = min(_PROMPT, max(1, row.shape[1] - 1))
     ids_BT = theirs.greedy(row[:, :prompt], min(_NEW, row.shape[1] - prompt))

@@ -53,8 +53,8 @@ _OTHERS = (
     "Of some texts KerasHub makes other token ids than transformers: {difference}."
 )
 _SPECIAL = (
-    "In a text transformers reads {tokens} as special tokens; KerasHub spells them "
-    "out, or makes other ids of the text after them."
+    "transformers reads {tokens} in a text as special tokens; KerasHub encodes them as "
+    "plain text, or encodes the text after them differently."
 )
 
 _START = (
@@ -196,9 +196,9 @@ def task_class(base: type, backbone: type) -> Any:
 
 
 def loading_class(task: Any) -> str:
-    """Name of the class of KerasHub whose `from_preset` finds a causal LM's own class.
+    """The KerasHub class whose `from_preset` gives this causal LM its own class.
 
-    `CausalLM`, where one class alone is for such backbones; else its own.
+    `CausalLM` if such backbones have only one task class, else the LM's own class.
     """
     causal = _hub().models.CausalLM
     alone = len(_tasks(causal, type(task.backbone))) == 1
@@ -295,7 +295,7 @@ def _converted_preprocessor(stage: Stage, kind: Any) -> Any:
 
 
 def _packed_difference(preprocessor: Any, theirs: Any) -> str:
-    """Where an encoder is given other ids of a text, with those around it."""
+    """Where an encoder's ids, special tokens included, differ from transformers'."""
 
     def packed(text: str) -> list[int]:
         made = {k: np.asarray(v) for k, v in preprocessor(text).items()}

@@ -154,7 +154,7 @@ def _load(
 ) -> keras.Model:
     """A preset as KerasHub loads it; a quantized one names its own dtypes: None."""
     try:
-        # Not `CausalLM.from_preset`, which may take a Gemma 4 for its assistant.
+        # Not `CausalLM.from_preset`, which may pick the assistant class for a Gemma 4.
         return type(lm).from_preset(str(path), dtype=dtype)
     except Exception as error:
         raise ExportFailed(f"KerasHub cannot load its preset back: {error}") from error

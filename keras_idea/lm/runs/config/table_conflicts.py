@@ -1,6 +1,6 @@
 """What the tables of a run's description must agree on.
 
-Each function takes the tables that it compares, which are checked each for itself, and
+Each function compares tables that were already checked one by one. On a conflict it
 raises a `ConfigError` that names both keys and what to set.
 """
 
@@ -22,7 +22,7 @@ from keras_idea.lm.runs.config.tables import (
 )
 from keras_idea.validation import plural
 
-# Methods that measure in the train step, a batch of which must be a step.
+# Methods that measure in the train step: each batch must be a whole step.
 _MEASURING = ("activation", "learned_mask")
 # Validations of a run that are never too many to be suggested.
 _VALIDATIONS = 50

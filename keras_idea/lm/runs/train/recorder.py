@@ -26,8 +26,8 @@ class Bits:
     """From a loss in nats per token to bits per byte of text, and to perplexity.
 
     Keras divides a weighted loss by the number of all tokens. So the bits per byte of
-    responses are the loss, over the share of the tokens that it counts, over the bytes
-    that one of those stands for.
+    responses are the loss divided by the share of tokens that it counts, then by the
+    bytes per counted token.
     """
 
     # Bytes a token of the training text stands for on average.
@@ -206,7 +206,7 @@ class Recorder(keras.callbacks.Callback):
                 self._levels[kind, layer] = dict(rows)
 
     def _settle_epoch(self) -> None:
-        # Of the epoch so far: parts of equal size, so the steps' are their means too.
+        # Running means of the epoch. Micro-batches are equal in size, so this is exact.
         means = np.array([0.0, *map(text_loss, self._epoch_logs)])
         steps = np.arange(len(means))
         losses = mean_between((steps[:-1], means[:-1]), (steps[1:], means[1:]))
@@ -235,8 +235,8 @@ class ShortBar(keras.callbacks.ProgbarLogger):
 
     A validation adds its bits per byte and its perplexity per token.
 
-    A line longer than the terminal is drawn anew below itself at each update. It
-    stands behind the callbacks that add to the logs.
+    Keras redraws a line wider than the terminal on a new line at each update. Put this
+    callback after those that add to the logs.
     """
 
     def __init__(self, bits: Bits) -> None:

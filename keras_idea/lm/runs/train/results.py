@@ -44,8 +44,8 @@ def draw(run: Run) -> None:
 def rows(run: Run, costs: Mapping[str, ResultRow]) -> list[ResultRow]:
     """The rows of the table; the costs are those that `measure` found.
 
-    The wide model right before pruning, the pruned one before it recovers, if it was
-    judged then, and each training's at its end.
+    One row each: the wide model right before pruning; the pruned one before recovery,
+    if it was validated then; and each trained model at the end.
     """
     recorders, timeline = run.recorders, run.timeline
 

@@ -45,7 +45,7 @@ from keras_idea.validation import plural, require
 
 # Readings of the neurons before and during pruning: columns of the heat map.
 _READINGS = 60
-# What a run writes with: missing, it is told before hours of training.
+# Packages that write the results: checked before hours of training.
 _PACKAGES = ("matplotlib", "rich", "tomli_w")
 
 
