@@ -78,7 +78,8 @@ def shrink(
             training. The data need at least as many tokens as a layer keeps units. In
             functional models (KerasHub's, for example) and `Sequential`, it runs each
             block on the data twice for one axis and three times for two. A model with
-            its own `call` is run once for each layer that is fitted. Defaults to False.
+            its own `call` is run once for each layer that is fitted. A method object that
+            was made with `refit=True` asks for it too. Defaults to False.
         blocks_by: str. Which blocks are removed. "influence": those that turn their
             input least. "loss": one after another, the block without which the loss is
             smallest; needs a compiled model and targets in the data. Defaults to
@@ -107,15 +108,17 @@ def shrink(
         "num_samples": check_int("num_samples", num_samples, minimum=1),
         "batch_size": check_int("batch_size", batch_size, minimum=1),
     }
-    refit_data = None
-    if refit:
-        _check_refit(shape)
+    ranks_by = methods.get(method)
+    refit_data = ranks_by.refit_data
+    if refit and refit_data is None:
         refit_data = refitting(inputs_of(data), **limits)
+    if refit_data is not None:
+        _check_refit(shape)
     importance = measure(
         model,
         shape,
         data,
-        methods.get(method),
+        ranks_by,
         check_choice("blocks_by", blocks_by, ["influence", "loss"]),
         **limits,
     )

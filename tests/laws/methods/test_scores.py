@@ -232,6 +232,12 @@ def test_every_name_ranks_or_is_refused(samples):
     assert kept_of(model, small) == kept_of(
         model, ki.shrink(model, {"neurons": 5}, samples[0][:3])
     )
+    # A refit that the object asks for is not forgotten.
+    fitted = ki.methods.Activation(samples[0], refit=True)
+    by_object = ki.shrink(model, {"neurons": 2}, method=fitted)
+    by_name = ki.shrink(model, {"neurons": 2}, samples[0], refit=True)
+    np.testing.assert_array_equal(kernels(by_object)[1], kernels(by_name)[1])
+    assert not np.isin(kernels(by_object)[1], kernels(model)[1]).any()
 
 
 @pytest.mark.daily("torch", why="refused before anything is computed, or by Python")
