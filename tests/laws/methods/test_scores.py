@@ -106,11 +106,10 @@ def test_shrink_by_sensitivity_against_numpy(samples):
     assert kept_of(model, first) == largest(np.max(rows, axis=0), 5) != expected
 
 
-def test_a_score_of_ones_own_in_the_compiled_step(samples):
-    """Its moving average over two steps, and in `shrink` its mean, against NumPy."""
+def biased(samples):
+    """A model with a bias, and what `Squares` measures of a batch, in float64."""
     x, y = samples
-    model = network(use_bias=True)
-    bias = np.linspace(-1, 1, F)
+    model, bias = network(use_bias=True), np.linspace(-1, 1, F)
     model.layers[0].bias.assign(bias)
     up, down = kernels(model)
 
@@ -120,6 +119,13 @@ def test_a_score_of_ones_own_in_the_compiled_step(samples):
         g_up, g_down, g_bias = gradients(*weights, *batch, bias * alive)
         return np.array([(g_up**2).mean(0) + g_bias**2, (g_down**2).mean(1)])
 
+    return model, measured
+
+
+def test_a_users_score_in_the_compiled_step(samples):
+    """Its moving average over two steps, against NumPy."""
+    x, y = samples
+    model, measured = biased(samples)
     # By the first step's scores some neurons go, and so the second one's are others.
     before = 0.5 * measured(0)
     first = largest(before.mean(0), CubicWidth(F, 5, 0, 2)(1))
@@ -133,15 +139,19 @@ def test_a_score_of_ones_own_in_the_compiled_step(samples):
     left = np.where(alive, score.mean(0), -1.0)
     assert np.flatnonzero(to_numpy(ffn.mask)).tolist() == largest(left, 5)
 
-    model = network(use_bias=True)
-    model.layers[0].bias.assign(bias)
-    eight = x[:8], y[:8]
+
+@pytest.mark.daily(
+    "torch", why="80 programs on jax, 20 on tensorflow; as the first one"
+)
+def test_shrink_takes_the_mean_of_a_users_score(samples):
+    model, measured = biased(samples)
+    eight = tuple(a[:8] for a in samples)
     small = ki.shrink(model, {"neurons": 5}, eight, Squares(), batch_size=BATCH)
     mean = (measured(0) + measured(BATCH)) / 2
     assert kept_of(model, small) == largest(mean.mean(0), 5)
 
 
-@pytest.mark.daily("tensorflow", "torch", why="80 programs on jax; one is run there")
+@pytest.mark.daily("torch", why="80 programs on jax, 20 on tensorflow")
 def test_magnitude_follows_the_weights_as_they_change(samples):
     """In the callback each step by the weights before it; in `shrink` by the same."""
     x, y = samples
@@ -175,7 +185,7 @@ class Linear(Magnitude):
         return LinearWidth(*arguments)
 
 
-@pytest.mark.daily("torch", "tensorflow", why="one that compiles, one that does not")
+@pytest.mark.daily("torch", why="the schedule is Python's, and the others run it too")
 def test_a_width_schedule_of_a_users(samples):
     """The widths of the logs are the layers', and the masks follow it in a step."""
     model = network()
