@@ -79,7 +79,7 @@ def shrink(
             functional models (KerasHub's, for example) and `Sequential`, it runs each
             block on the data twice for one axis and three times for two. A model with
             its own `call` is run once for each layer that is fitted. A method object
-            made with `refit=True` asks for it too. Defaults to False.
+            made with `refit=True` has the same effect. Defaults to False.
         blocks_by: str. Which blocks are removed. "influence": those that turn their
             input least. "loss": one after another, the block without which the loss is
             smallest; needs a compiled model and targets in the data. Defaults to
