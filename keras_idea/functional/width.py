@@ -13,6 +13,9 @@ from keras_idea.errors import ArgumentError
 from keras_idea.typing import Tensor
 from keras_idea.validation import check_int
 
+#: Steps of a schedule whose widths are looked at when it is made, besides the first.
+_SEEN = 16
+
 
 @dataclasses.dataclass(unsafe_hash=True)
 class WidthSchedule:
@@ -30,7 +33,8 @@ class WidthSchedule:
             `begin_step`. It also changes at `begin_step + prune_steps`. Defaults to 1.
 
     Raises:
-        ValueError: If an argument is outside its range, or `at` is wrong at its ends.
+        ValueError: If an argument is outside its range, or if `at` is wrong at its ends
+            or rises at some of 17 steps.
 
     Example:
     >>> class LinearWidth(WidthSchedule):
@@ -54,12 +58,17 @@ class WidthSchedule:
         self.begin_step = check_int("begin_step", self.begin_step, minimum=0)
         self.prune_steps = check_int("prune_steps", self.prune_steps, minimum=1)
         self.update_every = check_int("update_every", self.update_every, minimum=1)
-        ends = self.at(0), self.at(self.prune_steps)
-        if ends != (full_dim, self.target_dim):
+        steps = [self.prune_steps * i // _SEEN for i in range(_SEEN + 1)]
+        widths = [self.at(step) for step in dict.fromkeys(steps)]
+        if widths[0] != full_dim or widths[-1] != self.target_dim:
             raise ArgumentError(
                 f"`at` of {type(self).__name__} must return {full_dim} for 0, and "
-                f"{self.target_dim} for {self.prune_steps}. Received: {ends[0]} and "
-                f"{ends[1]}."
+                f"{self.target_dim} for {self.prune_steps}. Received: {widths[0]} and "
+                f"{widths[-1]}."
+            )
+        if widths != sorted(widths, reverse=True):
+            raise ArgumentError(
+                f"`at` of {type(self).__name__} must never rise. Received: {widths}."
             )
 
     @property

@@ -164,7 +164,9 @@ class NeuronState(keras.layers.Layer):
     @property
     def mask(self) -> keras.Variable:
         """Variable `(F,)`, the mask that goes with the present weights."""
-        return self._mask if self.active_track is None else self.active_track.mask
+        track = self.active_track
+        # A pruner that zeroes nothing changes no mask: the layer's own is the newest.
+        return self._mask if track is None or not track.zeroes else track.mask
 
     @property
     def scores(self) -> keras.Variable:
@@ -241,8 +243,9 @@ class NeuronState(keras.layers.Layer):
 
     def set_mask(self, mask: Tensor) -> None:
         """Sets the mask; while a pruner is at work, that one's too."""
-        self.mask.assign(mask)
         self._mask.assign(mask)
+        if self.active_track is not None:  # a copy, as in `publish`
+            self.active_track.mask.assign(ops.copy(self._mask.value))
 
     def publish(self) -> None:
         """Brings `scores` and `mask` up to the last optimizer step."""

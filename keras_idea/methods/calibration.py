@@ -252,7 +252,7 @@ def _batches(
         data = data[0]
     if hasattr(data, "shape") or isinstance(data, dict):
         _check_arrays(data, data)
-        batches = _slices({"inputs": data, "mask": padding_mask}, batch_size)
+        batches = slices_of({"inputs": data, "mask": padding_mask}, data, batch_size)
     else:
         batches = _iterator(data)
         batches = ({"inputs": item, "mask": None} for item in batches)
@@ -267,7 +267,7 @@ def _batches(
         _check_arrays(inputs, data)
         batch = {"inputs": inputs, "masks": masks}
         size = len(keras.tree.flatten(inputs)[0])
-        yield batch if size <= left else _cut(batch, 0, left)
+        yield batch if size <= left else part_of(batch, 0, left)
         left -= size
         if left <= 0:
             return
@@ -313,13 +313,15 @@ def calling(model: keras.Model, inputs: Any) -> Iterator[None]:
         ) from error
 
 
-def _slices(arrays: dict[str, Any], size: int) -> Iterator[dict[str, Any]]:
-    total = len(keras.tree.flatten(arrays["inputs"])[0])
+def slices_of(arrays: Any, inputs: Any, size: int) -> Iterator[Any]:
+    """Yields batches of arrays in a structure; `inputs` says how many samples."""
+    total = len(keras.tree.flatten(inputs)[0])
     for start in range(0, total, size):
-        yield _cut(arrays, start, start + size)
+        yield part_of(arrays, start, start + size)
 
 
-def _cut(batch: dict[str, Any], start: int, stop: int) -> dict[str, Any]:
+def part_of(batch: Any, start: int, stop: int) -> Any:
+    """The samples from `start` to `stop` of arrays in a structure; None stays."""
     return keras.tree.map_structure(
         lambda leaf: None if leaf is None else leaf[start:stop], batch
     )

@@ -23,7 +23,7 @@ class Gradients(Protocol):
         """The gradient of a variable; zeros where the loss does not depend on it."""
 
     def sensitivities(self, ffn: Any) -> Tensor:
-        r"""The \(|gradient * weight|\) of an FFN, shaped as its scores."""
+        """The `|gradient * weight|` of an FFN, shaped as its scores."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 
 from keras_idea.errors import ArgumentError
-from keras_idea.methods.calibration import calling
+from keras_idea.methods.calibration import calling, part_of, slices_of
 
 
 def inputs_of(data: Any) -> Any:
@@ -46,13 +46,13 @@ def batches_of(data: Any, num_samples: int, batch_size: int) -> Iterator[tuple]:
 
     Data as of `loss_of`.
     """
-    batches = _slices(data, batch_size) if _are_arrays(data) else data
+    batches = slices_of(data, data[0], batch_size) if _are_arrays(data) else data
     for batch in batches:
         if not isinstance(batch, (tuple, list)) or len(batch) not in (2, 3):
             raise ArgumentError(f"{_TARGETS} Received: batches of {_name(batch)}.")
         size = len(keras.tree.flatten(batch[0])[0])
         if size > num_samples:
-            batch = _cut(batch, 0, num_samples)
+            batch = part_of(tuple(batch), 0, num_samples)
         yield keras.utils.unpack_x_y_sample_weight(tuple(batch))
         num_samples -= size
         if num_samples <= 0:
@@ -76,18 +76,6 @@ def _are_arrays(data: Any) -> bool:
 
 def _name(data: Any) -> str:
     return type(data).__name__
-
-
-def _slices(data: tuple, size: int) -> Iterator[tuple]:
-    total = len(keras.tree.flatten(data[0])[0])
-    for start in range(0, total, size):
-        yield _cut(data, start, start + size)
-
-
-def _cut(batch: Any, start: int, stop: int) -> Any:
-    return keras.tree.map_structure(
-        lambda leaf: None if leaf is None else leaf[start:stop], tuple(batch)
-    )
 
 
 def check_finite(loss: float, what: str) -> None:

@@ -1,6 +1,6 @@
 """How important a method takes the units of a trained model to be, without training."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import keras
@@ -46,29 +46,28 @@ def unit_importance(
         samples = Calibration(inputs_of(data), num_samples, batch_size)
     found = method.importance(model, groups, samples)
     if found is None:
-        found = _mean_scores(model, groups, method, data, num_samples, batch_size)
+        _check_scored(model, method, data)
+        batches = batches_of(data, num_samples, batch_size)
+        found = _mean_scores(model, groups, method, batches)
+    shapes = [tuple(values.shape) for values in found]
+    wanted = [group.units_shape for group in groups]
+    if shapes != wanted:
+        raise ArgumentError(
+            f"`importance` of method {method.name!r} must return one number for each "
+            f"unit of {', '.join(group.name for group in groups)}: shapes {wanted}. "
+            f"Received: shapes {shapes}."
+        )
     for group, values in zip(groups, found, strict=True):
-        if tuple(values.shape) != group.units_shape:
+        if not np.isfinite(ops.convert_to_numpy(values)).all():
             raise ArgumentError(
-                f"`importance` of method {method.name!r} must return one number for "
-                f"each of the {group.units} of {group.name}: shape "
-                f"{group.units_shape}. Received: shape {tuple(values.shape)}."
+                f"`importance` of method {method.name!r} must be finite. Received: NaN "
+                f"or infinity for {group.units} of {group.name}."
             )
     return found
 
 
-def _mean_scores(
-    model: keras.Model,
-    groups: Sequence[FFN],
-    method: Method,
-    data: Any,
-    num_samples: int,
-    batch_size: int,
-) -> list[Any]:
-    """The mean over batches of what a method scores in a step that moves no weight.
-
-    The steps are those of training, dropout included, of a copy of the model.
-    """
+def _check_scored(model: keras.Model, method: Method, data: Any) -> None:
+    """Refuses a method that scores nothing in a step, and a model without steps."""
     if method.decision_step(0, 1) is not None:
         raise ArgumentError(
             f"Method {method.name!r} decides during training, and ranks nothing before "
@@ -81,6 +80,18 @@ def _mean_scores(
             f"Method {method.name!r} needs `data` with targets to measure what is "
             "important: (x, y). Received: data=None."
         )
+
+
+def _mean_scores(
+    model: keras.Model,
+    groups: Sequence[FFN],
+    method: Method,
+    batches: Iterable[tuple],
+) -> list[Any]:
+    """The mean over batches of what a method scores in a step that moves no weight.
+
+    The steps are those of training, dropout included, of a copy of the model.
+    """
     copy, _ = narrowed(model, "shrink()")
     arguments = compile_arguments(model)
     names = ("loss", "loss_weights", "run_eagerly", "jit_compile")
@@ -99,14 +110,15 @@ def _mean_scores(
     pruner.attach(copy)
     totals = [np.zeros(tuple(track.scores.shape)) for track in tracks]
     count = 0
-    for x, y, weight in batches_of(data, num_samples, batch_size):
+    for x, y, weight in batches:
         for track in tracks:
             # What is not measured, an expert without tokens, has no influence.
             track.scores.assign(ops.zeros(track.scores.shape))
         # The base class's method: a KerasHub task would preprocess the data again.
         with calling(copy, x):
             logs = keras.Model.train_on_batch(copy, x, y, weight, return_dict=True)
-        check_finite(float(logs["loss"]), f"model '{model.name}'")
+        if "loss" in logs:  # a train step of the user's may call it something else
+            check_finite(float(logs["loss"]), f"model '{model.name}'")
         for total, track in zip(totals, tracks, strict=True):
             total += ops.convert_to_numpy(track.ffn.scores)
         count += 1

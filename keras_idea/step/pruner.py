@@ -255,10 +255,10 @@ def _score(method: Method) -> Callable[..., Tensor]:
 
 def _scored(method: Method, track: Track, gradients: StepGradients) -> Tensor:
     """What a method measures of an FFN in a step, shaped as its scores."""
-    scores = method.score(track.ffn, gradients)
-    if _score(method) is Method.score:
+    scores = ops.cast(method.score(track.ffn, gradients), "float32")
+    wanted = tuple(track.scores.shape)
+    if tuple(scores.shape) == wanted:
         return scores
-    scores, wanted = ops.cast(scores, "float32"), tuple(track.scores.shape)
     shapes = [wanted]
     if method.scoring.row_reduce == "mean":  # else each weight has a score
         shapes.append(tuple(track.mask.shape))
@@ -268,7 +268,7 @@ def _scored(method: Method, track: Track, gradients: StepGradients) -> Tensor:
             f"{' or '.join(map(str, shapes[::-1]))}. Received: a tensor of shape "
             f"{tuple(scores.shape)}, of {track.ffn.name}."
         )
-    return ops.broadcast_to(scores, wanted)
+    return ops.broadcast_to(scores, wanted)  # as of each kernel
 
 
 def _as_compiled(track: Track) -> tuple:

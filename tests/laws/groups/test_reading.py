@@ -1,6 +1,7 @@
 """Looking at what is pruned changes nothing."""
 
 import keras
+import numpy as np
 import pytest
 
 import keras_idea as ki
@@ -46,3 +47,26 @@ def test_nothing_is_assigned(make, data):
     assert min(reader.widths) == 4 < max(reader.widths)
     reader.read(model)
     assert reader.assigned == []
+
+
+@pytest.mark.daily("torch", why="the same Python on each backend")
+def test_a_mask_assigned_beside_a_method_that_decides_later(data):
+    """It holds at once, as when nobody prunes; and when the method decides."""
+    model = residual_model((12,))
+    model.compile("sgd", "mse", run_eagerly=True)
+    layer, seen = model.get_layer("ffn_0"), []
+    x = np.random.default_rng(0).normal(size=(2, 5, 8)).astype("float32")
+
+    class Assign(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            if epoch:
+                return
+            before = to_numpy(layer(x))
+            layer.mask.assign(np.float32(np.arange(12) < 6))
+            assert layer.width == 6 and np.abs(to_numpy(layer(x)) - before).max() > 1e-3
+            seen.append(to_numpy(layer.mask))
+
+    prune = ki.IdeaPruneCallback(4, 12, 1, method="random", compact="off")
+    fit = {"batch_size": 8, "epochs": 3, "verbose": 0}
+    model.fit(*data, callbacks=[prune, Assign()], **fit)
+    assert layer.width == 4 and not (to_numpy(layer.mask) > seen[0]).any()

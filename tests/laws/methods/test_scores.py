@@ -201,6 +201,13 @@ def test_a_width_schedule_of_a_users(samples):
     with pytest.raises(ValueError, match="must return 12 for 0, and 4 for 2. Received"):
         Wrong(12, 4, 0, 2)
 
+    class Rising(LinearWidth):
+        def at(self, elapsed):
+            return super().at(elapsed) if elapsed != 2 else 11
+
+    with pytest.raises(ValueError, match=r"never rise. Received: \[12, 10, 11, 6, 4\]"):
+        Rising(12, 4, 0, 4)
+
 
 @pytest.mark.daily("torch", why="where the importance comes from is Python's")
 def test_a_method_of_ones_own_in_each_use(samples):
@@ -250,6 +257,29 @@ def test_every_name_ranks_or_is_refused(samples):
     assert not np.isin(kernels(by_object)[1], kernels(model)[1]).any()
 
 
+class OwnStep(keras.Sequential):
+    """Whose train step calls its loss something else."""
+
+    def train_step(self, *arguments):
+        logs = super().train_step(*arguments)
+        found, state = (logs, ()) if isinstance(logs, dict) else (logs[0], logs[1:])
+        found = {"error": found["loss"]}
+        return (found, *state) if state else found
+
+
+@pytest.mark.daily("torch", why="what the step returns is read on the host")
+def test_a_train_step_of_a_users(samples):
+    """It is the one that scores; and what it returns need not be called a loss."""
+    plain = network()
+    model = OwnStep([keras.Input((5,)), *plain.layers])
+    model.compile(keras.optimizers.SGD(0.0), "mse")
+    found = [
+        ki.shrink(each, {"neurons": 5}, samples, "sensitivity")
+        for each in (plain, model)
+    ]
+    assert kept_of(plain, found[0]) == kept_of(model, found[1])
+
+
 @pytest.mark.daily("torch", why="refused before anything is computed, or by Python")
 class TestRefused:
     def shrunk(self, model, data, method):
@@ -286,6 +316,14 @@ class TestRefused:
         wrong = Upwards()
         wrong.importance = lambda *_: [ops.ones((F + 1,))]
         with pytest.raises(ValueError, match=r"one number for each.*\(12,\).*\(13,\)"):
+            self.shrunk(model, None, wrong)
+        wrong.importance = lambda *_: []
+        with pytest.raises(
+            ValueError, match=r"shapes \[\(12,\)\]. Received: shapes \[\]"
+        ):
+            self.shrunk(model, None, wrong)
+        wrong.importance = lambda *_: [ops.full((F,), np.nan)]
+        with pytest.raises(ValueError, match="must be finite. Received: NaN"):
             self.shrunk(model, None, wrong)
 
         class Wrong(Squares):

@@ -30,7 +30,8 @@ def finds(monkeypatch):
 def test_a_model_is_searched_a_few_times(finds, data):
     """A run searches once, however many steps and layers it has, and whatever ends it.
 
-    A copy is another model: `compact` makes one, `shrink` two.
+    A copy is another model: `compact` makes one, `shrink` two. Neither hands what it
+    found from one to the other yet, so they search more often than they need.
     """
     for hidden_dims in ((16,), (16, 12, 12)):
         model = stock_model(hidden_dims)
@@ -40,8 +41,8 @@ def test_a_model_is_searched_a_few_times(finds, data):
         assert finds == {"neurons": 1, "kv_groups": 1}
         finds.clear()
         ki.shrink(model, {"neurons": 2}, data)
-        assert finds["neurons"] <= 7
+        assert finds["neurons"] == 7
         finds.clear()
         ki.compact(model)
-        assert finds["neurons"] <= 4
+        assert finds["neurons"] == 4
         finds.clear()
