@@ -16,7 +16,7 @@ from tests.support.programs import (  # noqa: F401
     pytest_sessionstart,
     pytest_terminal_summary,
 )
-from tests.support.selection import runs_daily
+from tests.support.selection import runs_daily, unused
 
 batches_have_losses_of_their_own()
 
@@ -34,6 +34,10 @@ def pytest_collection_modifyitems(config, items):
     """Leaves out, with --daily, what another process runs, or a longer run."""
     if not config.getoption("--daily"):
         return
+    whole = not any("::" in name for name in config.args)
+    every_row = keras.backend.backend() == "torch"
+    if whole and every_row and (lines := unused(items)):
+        raise pytest.UsageError(f"tests/daily.csv names no test: {lines}")
     mine = [item for item in items if runs_daily(item)]
     config.hook.pytest_deselected(items=[i for i in items if i not in set(mine)])
     items[:] = mine

@@ -110,7 +110,6 @@ def test_steps_beyond_the_end_of_the_run(data):
         fit(prune(begin_step=5, prune_steps=4), data)
 
 
-@pytest.mark.daily("jax", "torch", why="takes 2 s on tensorflow")
 def test_frozen(data):
     model = residual_model()
     model.get_layer("ffn_0").trainable = False
@@ -122,7 +121,6 @@ def test_frozen(data):
     assert [ffn.hidden_dim for ffn in ki.find_ffns(model)] == [16, 4]
 
 
-@pytest.mark.daily("torch", why="refused by the width")
 def test_pruning_what_is_compacted_already(data):
     """It is a layer like any other, but can only become narrower."""
     model = residual_model()
@@ -133,7 +131,6 @@ def test_pruning_what_is_compacted_already(data):
     assert {ffn.hidden_dim for ffn in ki.find_ffns(model)} == {4}
 
 
-@pytest.mark.daily("torch", why="told by the widths")
 def test_a_fraction_counts_from_the_width_at_first(data, recwarn):
     model = residual_model()
     model.compile("sgd", "mse")
@@ -172,7 +169,6 @@ def _nothing():
     return contextlib.nullcontext()
 
 
-@pytest.mark.daily("jax", "torch", why="8 programs on tensorflow")
 def test_steps_beyond_the_end_when_epochs_begin_later(data):
     model = residual_model()
     with pytest.raises(ValueError, match=r"8 steps when this `fit` ends"):

@@ -152,7 +152,6 @@ class TestReplacing:
             (temporary / "new").write_text("new")
         assert listing(tmp_path) == ["mine", "out", "out/new"]
 
-    @pytest.mark.nightly(why="takes 10 s on torch")
     def test_killed_in_the_block(self, tmp_path):
         """What was there is there; what is left begins with the known prefix."""
         (tmp_path / "file").write_text("earlier")

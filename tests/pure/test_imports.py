@@ -186,24 +186,6 @@ def _is_private_module(name):
     return top in THEIRS and any(p == "src" or is_private(p) for p in below)
 
 
-@pytest.mark.daily(
-    "torch",
-    rows=(
-        "keras_idea/__init__.py",
-        "keras_idea/__main__.py",
-        "keras_idea/callbacks/__init__.py",
-        "keras_idea/finding/budget.py",
-        "keras_idea/callbacks/prune/idea_prune.py",
-        "keras_idea/callbacks/prune/log_dir.py",
-        "examples/one_run_a_family.py",
-        "examples/pretrain_llama3.py",
-        "examples/prune_a_checkpoint.py",
-        "examples/prune_ddp.py",
-        "examples/prune_in_fit.py",
-    ),
-    why="these suffice",
-)
-@pytest.mark.nightly(why="the rest takes 5 s on torch")
 @pytest.mark.parametrize("path", GUARDED, ids=lambda p: str(p.relative_to(ROOT)))
 def test_secrets_of_keras_are_in_one_room(path):
     found = [f"line {line}: {what}" for line, what in secrets(path)]
@@ -270,7 +252,6 @@ def run(code):
     return result.stdout.split()
 
 
-@pytest.mark.nightly(why="takes 12 s on torch")
 def test_importing_has_no_side_effects_and_stays_small():
     """Nothing of the command line's (matplotlib, rich) and no other backend."""
     code = """

@@ -29,7 +29,6 @@ def holder(tmp_path):
         process.kill()
 
 
-@pytest.mark.nightly(why="takes 12 s on torch")
 def test_held_by_another_process(holder, tmp_path):
     path = tmp_path / "lock"
     assert is_locked(path) is True
@@ -39,7 +38,6 @@ def test_held_by_another_process(holder, tmp_path):
     assert is_locked(path) is True and path.exists()
 
 
-@pytest.mark.nightly(why="takes 23 s on torch")
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_a_killed_process_leaves_the_file_and_no_lock(holder, tmp_path, how):
     path = tmp_path / "lock"
@@ -72,7 +70,6 @@ for turn in range(200):
 """
 
 
-@pytest.mark.nightly(why="two processes, many times")
 def test_two_processes_never_hold_it_at_once(tmp_path):
     """Though each removes the file that the other may have just opened."""
     command = [sys.executable, "-c", WAITING, str(tmp_path / "lock")]

@@ -87,5 +87,5 @@ def pytest_terminal_summary(terminalreporter):
     if COUNT["over"]:
         terminalreporter.line(
             f"FAILED: {COUNT['over']} programs more than the budget in "
-            "tests/support/programs.py. Share what is compiled, or mark a test nightly."
+            "tests/support/programs.py. Share what is compiled, or see tests/daily.csv."
         )

@@ -1,4 +1,4 @@
-"""Which tests `make test` runs, and on which backend: the folder says it, or a mark.
+"""Which tests `make test` runs, and on which backend: the folder says it, or a table.
 
 | folder of `tests` | what it holds | `make test` | `make endurance` |
 |---|---|---|---|
@@ -7,39 +7,59 @@
 | `backend/NAME` | what one backend alone has | on that one | on that one |
 | `product` | runs, exports, evaluation, pages, damage | on torch | on each |
 
-A mark in a file says where a test is an exception, and why:
+`tests/daily.csv` has the exceptions, each with its reason: the test, the backends of
+`make test` ("none" leaves it to `make endurance`), and why. A test is named by its
+file, or `FILE::FUNCTION`, or `FILE::FUNCTION[ROW]` for the parametrized rows whose id
+is ROW, or has it between its dashes; the longest name holds.
 
-    @pytest.mark.daily("torch", "jax", why="tensorflow traces it for a minute")
-    @pytest.mark.daily(*EACH, rows=("llama3",), why="one family on each")
-    @pytest.mark.nightly(why="twenty processes are killed")
-
-`daily` names the backends of `make test`, `nightly` leaves a test to `make endurance`.
-With `rows` a mark holds for the parametrized rows whose id is one of these, or has it
-between its dashes. What takes more than some 1.5 seconds of CPU on a backend, a test
-with all its rows, is left to endurance there, unless no other test would see the fault.
+The rule: what takes more than some 1.5 seconds of CPU on a backend, a test with all its
+rows, is left to endurance there, unless no other test would see the fault.
 """
+
+import csv
+import functools
+import pathlib
 
 import keras
 import pytest
 
 EACH = ("jax", "tensorflow", "torch")
+TABLE = pathlib.Path(__file__).parents[1] / "daily.csv"
 # Once: on torch, which compiles nothing and so is the quickest.
 _FOLDERS = {"pure": ("torch",), "laws": EACH, "backend": EACH, "product": ("torch",)}
 
 
-def daily_backends(item: pytest.Item) -> tuple[str, ...]:
-    """The backends on which `make test` runs a test.
+@functools.cache
+def exceptions() -> dict[str, dict[str, tuple[str, ...]]]:
+    """For each file or function of `daily.csv`, the backends of its rows ("": of all).
 
     Raises:
-        pytest.UsageError: for a mark without its reason, or with an unknown backend.
+        ValueError: for a line without its reason, or with an unknown backend, or twice.
     """
-    marks = [m for m in item.iter_markers() if m.name in ("daily", "nightly")]
-    holding = [mark for mark in marks if _holds(mark, item)]
-    # One that names rows is the exception to one that does not.
-    for mark in sorted(holding, key=lambda mark: "rows" not in mark.kwargs):
-        if not mark.kwargs.get("why") or set(mark.args) - set(EACH):
-            raise pytest.UsageError(f"{item.nodeid}: {mark} needs why=, and backends.")
-        return mark.args
+    found: dict[str, dict[str, tuple[str, ...]]] = {}
+    with TABLE.open(encoding="utf-8", newline="") as lines:
+        for number, line in enumerate(csv.DictReader(lines), 2):
+            test, _, row = line["test"].removesuffix("]").partition("[")
+            names = tuple(line["backends"].split())
+            backends = () if names == ("none",) else names
+            rows = found.setdefault(test, {})
+            wrong = not names or set(backends) - set(EACH) or row in rows
+            if wrong or not line["why"]:
+                raise ValueError(f"{TABLE.name}, line {number}: {line}")
+            rows[row] = backends
+    return found
+
+
+def daily_backends(item: pytest.Item) -> tuple[str, ...]:
+    """The backends on which `make test` runs a test."""
+    of_file, of_function = _names(item)
+    rows = exceptions().get(of_function, {})
+    for row in rows:
+        if row and _has_row(item, row):
+            return rows[row]
+    for name in (of_function, of_file):
+        if "" in exceptions().get(name, {}):
+            return exceptions()[name][""]
     return _FOLDERS[item.nodeid.split("/")[1]]
 
 
@@ -48,11 +68,27 @@ def runs_daily(item: pytest.Item) -> bool:
     return keras.backend.backend() in daily_backends(item)
 
 
-def _holds(mark: pytest.Mark, item: pytest.Item) -> bool:
-    rows = mark.kwargs.get("rows")
-    return rows is None or any(f"-{row}-" in f"-{_row_of(item)}-" for row in rows)
+def unused(items: list[pytest.Item]) -> list[str]:
+    """Lines of the table that name no test, of the files that were collected."""
+    found: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        for name in _names(item):
+            found.setdefault(name, []).append(item)
+    return [
+        f"{name}[{row}]" if row else name
+        for name, rows in exceptions().items()
+        for row in rows
+        if name.partition("::")[0] in found
+        if not any(not row or _has_row(item, row) for item in found.get(name, ()))
+    ]
 
 
-def _row_of(item: pytest.Item) -> str:
+def _names(item):
+    """Of its file and of its function, as the table has them."""
+    function = item.nodeid.partition("[")[0].removeprefix("tests/")
+    return function.partition("::")[0], function
+
+
+def _has_row(item, row):
     spec = getattr(item, "callspec", None)
-    return "" if spec is None else spec.id
+    return spec is not None and f"-{row}-" in f"-{spec.id}-"

@@ -84,7 +84,6 @@ def run(data, ahead, optimizer, compact="progressive", model=None, more=(), **se
 
 
 END = {"compact": "end"}
-LEARNED = {"method": "learned_mask"}
 #: Optimizer and settings; programs that are compiled where the run waits: the first,
 #: and with some methods what they measure by, and what comes after it.
 CASES = {
@@ -113,7 +112,6 @@ CASES = {
 }
 
 
-@pytest.mark.nightly(why="takes 23 s on jax")
 @pytest.mark.parametrize("name", CASES)
 def test_the_same_bits(name, data):
     optimizer, settings, first = CASES[name]
@@ -147,7 +145,6 @@ def test_a_step_of_ones_own(data):
         np.testing.assert_array_equal(ours, theirs)
 
 
-@pytest.mark.nightly(why="takes 8 s on jax")
 @pytest.mark.skipif(
     keras.backend.backend() == "torch", reason="Keras on torch takes steps one by one"
 )
@@ -162,7 +159,6 @@ def test_steps_in_twos(data):
         np.testing.assert_array_equal(ours, theirs)
 
 
-@pytest.mark.nightly(why="takes 8 s on jax")
 def test_a_short_last_batch(data):
     """The program of the full batches is not asked for it."""
     x, y = data
@@ -173,7 +169,6 @@ def test_a_short_last_batch(data):
     assert first[0] == second[0] and first[1] == second[1]
 
 
-@pytest.mark.nightly(why="takes 15 s on jax")
 def test_what_changed_meanwhile_is_compiled_anew(data):
     """A program that is not the very one that is needed is not used."""
 
@@ -218,7 +213,6 @@ def losses_with(data, ahead, prepare):
     return run(data, ahead, sgd, model=model, more=more)[0]
 
 
-@pytest.mark.nightly(why="takes 6 s on jax")
 def test_a_step_that_cannot_be_traced_before_its_time(data):
     """The run says so, and takes the steps that it would have taken."""
 
@@ -244,7 +238,6 @@ def test_a_step_that_cannot_be_traced_before_its_time(data):
     assert ahead == without
 
 
-@pytest.mark.nightly(why="takes 6 s on jax")
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="a function of jax's")
 def test_a_step_that_calls_python_is_compiled_when_it_is_due(data):
     """The text of a program does not say which function it calls."""

@@ -58,7 +58,6 @@ assert all("None, 'model'" in layout for layout in layouts), layouts
 """
 
 
-@pytest.mark.nightly(why="takes 43 s on jax")
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="Keras has it on jax only")
 def test_four_devices_equal_one():
     flags = "--xla_force_host_platform_device_count=4"

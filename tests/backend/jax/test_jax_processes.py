@@ -24,7 +24,6 @@ assert devices_started()
 """
 
 
-@pytest.mark.nightly(why="takes 6 s on jax")
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="it is jax's")
 def test_client_and_place():
     command = [sys.executable, "-c", TALK]

@@ -39,7 +39,6 @@ class _Each:
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="meshes are jax's")
 @pytest.mark.parametrize("name", NAMES)
 class TestOnAMesh:
-    @pytest.mark.nightly(why="test_distribution and test_mesh train on meshes")
     def test_the_losses_are_one_device_s(self, name):
         expected, found = told()[name]["losses"]
         assert found == pytest.approx(expected, rel=2e-6)

@@ -22,7 +22,6 @@ from tests.support.tiny_run import CONFIG, TEXT
 
 pytestmark = [
     pytest.mark.skipif(keras.backend.backend() != "jax", reason="meshes are jax's"),
-    pytest.mark.nightly(why="runs of four devices take 84 s; test_layouts has a mesh"),
 ]
 RUN = (
     CONFIG.replace('text = "text.txt"', "")
@@ -155,7 +154,6 @@ def test_equals_one_process(tmp_path, straight, mesh, count, devices):
     assert (folder / "run" / "table.md").is_file()
 
 
-@pytest.mark.nightly(why="two processes are killed and begun again, 48 s")
 def test_killed_and_gone_on_with_by_one(tmp_path, straight):
     """Four processes, 2 x 2, die after the compaction; one goes on, without a mesh."""
     folder = tmp_path / "run"

@@ -38,8 +38,6 @@ def before(model, x, first):
         model.built = True
 
 
-@pytest.mark.daily("tensorflow", rows=("a fit",), why="its function was traced")
-@pytest.mark.nightly(why="the rest takes 6 s on tensorflow")
 @pytest.mark.parametrize("first", ["nothing", "a fit", "a call", "by hand"])
 def test_whatever_came_before(first, x):
     model = AutoEncoder()
@@ -82,7 +80,6 @@ class NotCalled(AutoEncoder):
         return self.encoder(x)
 
 
-@pytest.mark.nightly(why="takes 3 s on tensorflow")
 @pytest.mark.parametrize("first", ["nothing", "a fit"])
 def test_parts_that_the_first_step_builds(first, x):
     model = Late()
@@ -91,8 +88,6 @@ def test_parts_that_the_first_step_builds(first, x):
     assert fitted(model, x) == [4, 4]
 
 
-@pytest.mark.nightly(rows=("NotCalled-a fit",), why="12 programs")
-@pytest.mark.daily("tensorflow", why="models are built in the train step here alone")
 @pytest.mark.parametrize(
     ("cls", "first", "words"),
     [
@@ -110,7 +105,6 @@ def test_what_is_still_unknown_is_told(cls, first, words, x):
     assert all(ffn.width == WIDTH for ffn in ki.find_ffns(model))
 
 
-@pytest.mark.daily("tensorflow", why="what begins late begins here alone")
 def test_an_optimizer_is_asked_for(x):
     model = AutoEncoder()
     model.compile(optimizer=None)

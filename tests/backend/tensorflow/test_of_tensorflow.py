@@ -28,7 +28,6 @@ def fitted(data, compact, optimizer, steps=24):
     return model, model.fit(data, epochs=3, verbose=0, callbacks=[prune]).history
 
 
-@pytest.mark.nightly(why="takes 6 s on tensorflow")
 @pytest.mark.parametrize("accumulate", [None, 2])
 def test_data_of_unknown_length(data, accumulate):
     """Where they end Keras counts a step in which nothing is trained; here none."""
@@ -48,7 +47,6 @@ def test_data_of_unknown_length(data, accumulate):
     assert ki.find_ffns(model)[0].width == TARGET
 
 
-@pytest.mark.nightly(why="takes 5 s on tensorflow")
 def test_narrowed_on_data_of_unknown_length(data):
     import tensorflow as tf
 
@@ -60,7 +58,6 @@ def test_narrowed_on_data_of_unknown_length(data):
     assert ki.find_ffns(model)[0].hidden_dim == TARGET
 
 
-@pytest.mark.nightly(why="takes 7 s on tensorflow")
 @pytest.mark.parametrize("compact", ["off", "end"])
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_saved_by_tensorflow(data, tmp_path, compact, wrapped):
@@ -90,7 +87,6 @@ def test_saved_by_tensorflow(data, tmp_path, compact, wrapped):
         np.testing.assert_array_equal(before, after)
 
 
-@pytest.mark.daily("tensorflow", why="models are built in the train step here alone")
 def test_a_model_that_is_built_in_its_first_step(data):
     model = keras.Sequential([keras.layers.Dense(16), keras.layers.Dense(1)])
     model.compile("adam", "mse")
@@ -99,7 +95,6 @@ def test_a_model_that_is_built_in_its_first_step(data):
         model.fit(*data, verbose=0, callbacks=[prune])
 
 
-@pytest.mark.nightly(why="takes 3 s on tensorflow")
 def test_a_model_that_is_called_before(data):
     model = keras.Sequential([keras.layers.Dense(16), keras.layers.Dense(1)])
     model.compile("adam", "mse")
@@ -131,7 +126,6 @@ class WithAnother(keras.Model):
         return {"loss": loss}
 
 
-@pytest.mark.nightly(why="takes 2 s on tensorflow")
 @pytest.mark.parametrize("built", [False, True])
 def test_another_optimizer(data, built):
     inputs = keras.Input(data[0].shape[1:])
@@ -147,7 +141,6 @@ def test_another_optimizer(data, built):
         model.fit(*data, verbose=0, callbacks=[ki.IdeaPruneCallback(4, 1, 2)])
 
 
-@pytest.mark.nightly(why="takes 5 s on tensorflow")
 def test_restored_outside_of_the_scope(data, tmp_path):
     """As `fit` is called: outside of its strategy's scope."""
     import tensorflow as tf

@@ -10,7 +10,6 @@ from tests.support.processes import run_script
 X, Y = np.ones((4, 5, 8), "float32"), np.zeros((4, 5, 1), "float32")
 
 
-@pytest.mark.nightly(why="takes 53 s on tensorflow")
 def test_mirrored_strategy():
     assert "equal" in run_script("replicas_script")
 

@@ -5,8 +5,6 @@ import os
 import subprocess
 import sys
 
-import pytest
-
 from tests.support import ROOT
 
 # Bytes of the kernels and of AdamW's two slots for each: 24 of 4 MiB.
@@ -55,7 +53,6 @@ print(json.dumps([written, peak() - before]))
 """
 
 
-@pytest.mark.nightly(why="takes 14 s on torch")
 def test_writing_and_restoring_hold_a_part_at_a_time(tmp_path):
     environment = {
         **os.environ,

@@ -29,8 +29,6 @@ def trained_twice(data, compact, begin, steps, **settings):
     return model, history.history
 
 
-@pytest.mark.daily("torch", rows=("end-behind",), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 4 s on jax, 8 s on tensorflow, 6 s on torch")
 @pytest.mark.filterwarnings("ignore:begin_step=")
 @pytest.mark.parametrize("span", SPANS.values(), ids=SPANS.keys())
 @pytest.mark.parametrize("compact", ["end", "progressive"])
@@ -50,7 +48,6 @@ def test_it_prunes_all_the_same(compact, span, data):
         np.testing.assert_allclose(to_numpy(one), to_numpy(other), atol=1e-5)
 
 
-@pytest.mark.daily("torch", why="when it decides is Python's")
 @pytest.mark.filterwarnings("ignore:begin_step=")
 def test_a_method_that_decides_once(data):
     model, logs = trained_twice(data, "end", 0, 4, method="random")
@@ -58,13 +55,11 @@ def test_a_method_that_decides_once(data):
     assert logs["width"][-1] == 4
 
 
-@pytest.mark.daily("torch", why="words are Python's")
 def test_it_is_told(data):
     with pytest.warns(UserWarning, match=r"lies before this run's first step \(8\)"):
         trained_twice(data, "end", 0, 4)
 
 
-@pytest.mark.daily("tensorflow", "torch", why="39 programs on jax")
 def test_what_was_not_pruned_ends_the_run():
     """The steps went by, and no mask was made."""
     model = residual_model()

@@ -9,7 +9,6 @@ import pytest
 
 import keras_idea as ki
 from tests.support.helpers import to_numpy
-from tests.support.selection import EACH
 from tests.support.ways_to_train import (
     FIT,
     model_of,
@@ -27,13 +26,6 @@ RESTORING = {
 }
 
 
-@pytest.mark.daily(
-    "jax",
-    "torch",
-    rows=("SwapEMAWeights-before", "SwapEMAWeights-behind"),
-    why="these suffice",
-)
-@pytest.mark.daily(*EACH, why="the rest takes 0.6 s on tensorflow")
 @pytest.mark.parametrize("first", [True, False], ids=["before", "behind"])
 @pytest.mark.parametrize("name", RESTORING)
 def test_callbacks_that_restore_are_refused_by_name(name, first, data, tmp_path):
@@ -48,7 +40,6 @@ def test_callbacks_that_restore_are_refused_by_name(name, first, data, tmp_path)
     assert "apply" not in vars(model.optimizer)
 
 
-@pytest.mark.daily("jax", "torch", why="takes 2 s on tensorflow")
 def test_callbacks_that_do_not_restore_are_not(data, tmp_path):
     model = model_of(ki.PrunableGatedFFN)
     model.compile(keras.optimizers.Adam(0.01), "mse")
@@ -64,12 +55,6 @@ def test_callbacks_that_do_not_restore_are_not(data, tmp_path):
     model.fit(*data, epochs=2, callbacks=[restore, prune], **FIT)
 
 
-@pytest.mark.daily(
-    "torch",
-    rows=("4-9-4-3-1-end-True", "2-5-0-0-1-end-True", "2-6-1-0-1-end-False"),
-    why="these suffice",
-)
-@pytest.mark.nightly(why="the rest takes 3 s on jax, 6 s on tensorflow, 1.5 s on torch")
 @pytest.mark.parametrize(
     "begin, steps, epoch, first, micro, compact, prune_first",
     [
@@ -126,9 +111,6 @@ def test_the_best_weights_may_be_restored_once_pruning_is_done(
         np.testing.assert_array_equal(to_numpy(variable), best[variable.path])
 
 
-@pytest.mark.daily(*EACH, rows=("True-end",), why="these suffice")
-@pytest.mark.daily("jax", "torch", rows=("True-off",), why="these suffice")
-@pytest.mark.daily("torch", why="the rest takes 1.5 s on jax, 5 s on tensorflow")
 @pytest.mark.parametrize("compact", ["end", "progressive", "off"])
 @pytest.mark.parametrize("prune_first", [True, False])
 def test_wide_weights_that_are_kept_end_the_run(prune_first, compact, data):
@@ -174,7 +156,6 @@ def test_a_fit_of_ones_own_may_have_no_initial_epoch(data):
     assert ki.find_ffns(model)[0].hidden_dim == TARGET
 
 
-@pytest.mark.daily("jax", "torch", why="takes 4 s on tensorflow")
 @pytest.mark.parametrize(
     "copied", [copy.deepcopy, lambda c: pickle.loads(pickle.dumps(c))]
 )
@@ -191,7 +172,6 @@ def test_a_callback_is_copied_after_a_fit(copied, data):
         assert {k: kept[k] for k in kept} == {k: settings[k] for k in kept}
 
 
-@pytest.mark.daily("jax", "torch", why="takes 3 s on tensorflow")
 @pytest.mark.parametrize("first", [True, False], ids=["before", "behind"])
 def test_the_learning_rate_of_another_callback_is_told(first, data):
     told = []
@@ -211,7 +191,6 @@ def test_the_learning_rate_of_another_callback_is_told(first, data):
     np.testing.assert_allclose(told, np.repeat(rates, 8), rtol=1e-6)
 
 
-@pytest.mark.daily("jax", "torch", why="takes 3 s on tensorflow")
 def test_a_fit_that_an_exception_ended(data):
     """Another callback takes over; nothing of the first is left at work."""
 
@@ -233,7 +212,6 @@ def test_a_fit_that_an_exception_ended(data):
     assert 16 not in sizes
 
 
-@pytest.mark.daily("jax", "torch", why="takes 1.2 s on tensorflow")
 def test_the_logs_of_an_epoch_are_those_of_the_layers(data):
     """A mask that somebody else made narrower is told as it is."""
 

@@ -21,7 +21,6 @@ def guide():
     return runpy.run_path(str(GUIDES / "custom_training_loop.py"))
 
 
-@pytest.mark.daily("jax", "torch", why="takes 11 s on tensorflow")
 def test_the_guide_ends_as_fit_does(guide, capsys):
     for model in guide["models"]:
         guide["compare"]("a loop", model)
@@ -60,9 +59,6 @@ def by_loop(guide, name, data, compact):
     return model
 
 
-@pytest.mark.daily("torch", rows=("train_on_batch-end",), why="these suffice")
-@pytest.mark.daily("jax", rows=("train_on_batch-off",), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 14 s on jax, 8 s on tensorflow, 4 s on torch")
 @pytest.mark.parametrize("compact", ["end", "progressive", "off"])
 @pytest.mark.parametrize("name", ["train_on_batch", "by hand"])
 def test_a_loop_ends_as_fit_does(guide, name, compact, data):
@@ -83,7 +79,6 @@ def test_a_loop_ends_as_fit_does(guide, name, compact, data):
     assert len(model.optimizer.variables) == len(expected.optimizer.variables)
 
 
-@pytest.mark.daily("torch", why="takes 1.2 s on jax, 6 s on tensorflow")
 def test_a_loop_that_calls_the_hooks_of_batches_alone(data):
     """Its batches begin anew with every round, and nobody says so."""
     x, y = data

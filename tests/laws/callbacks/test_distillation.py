@@ -36,11 +36,6 @@ def trained(method, data, compact="end", run_eagerly=False):
     return pair, recorder.losses, logs.history["width"]
 
 
-@pytest.mark.daily("torch", rows=("sensitivity",), why="these suffice")
-@pytest.mark.daily(
-    "tensorflow", rows=("activation", "learned_mask"), why="its own two faults"
-)
-@pytest.mark.nightly(why="the rest takes 3 s on jax, 7 s on tensorflow, 3 s on torch")
 @pytest.mark.parametrize("name", [*METHODS, "activation with data"])
 def test_the_student_becomes_narrow_in_fit_and_the_teacher_stays(name, data):
     method = Activation(data[0]) if "data" in name else name
@@ -66,8 +61,6 @@ def test_the_student_becomes_narrow_in_fit_and_the_teacher_stays(name, data):
     )
 
 
-@pytest.mark.daily("torch", rows=("sensitivity",), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 2 s on torch")
 @pytest.mark.parametrize("name", ["sensitivity", "learned_mask"])
 def test_compaction_changes_no_loss(name, data):
     """Nor do gradients pile up: on torch both models' layers have the same paths."""
@@ -77,7 +70,6 @@ def test_compaction_changes_no_loss(name, data):
     np.testing.assert_allclose(narrowed, masked, rtol=1e-4)
 
 
-@pytest.mark.daily("torch", why="a file is Keras's on each")
 def test_a_narrow_student_is_saved_with_its_distiller(data, tmp_path):
     pair, _, _ = trained("sensitivity", data, run_eagerly=True)
     pair.student.save(tmp_path / "student.keras")

@@ -15,7 +15,6 @@ from tests.support.ways_to_train import (
 BEGIN, STEPS, TARGET, RATE, LEARNING_RATE = 3, 9, 4, 1024.0, 0.05
 
 
-@pytest.mark.daily("torch", why="takes 2 s on jax, 5 s on tensorflow")
 @pytest.mark.parametrize("end", [".keras", ".weights.h5"])
 def test_saved_in_the_middle_it_loads_and_goes_on(end, data, tmp_path):
     """By Keras's ModelCheckpoint, at an epoch's end: optimizer, scores and masks."""
@@ -60,7 +59,6 @@ class _StopAfter(keras.callbacks.Callback):
             self.model.stop_training = True
 
 
-@pytest.mark.daily("jax", "torch", why="takes 2 s on tensorflow")
 def test_files_of_another_width(data, tmp_path):
     path = tmp_path / "narrow.weights.h5"
     model = model_of(ki.PrunableGatedFFN)
@@ -79,7 +77,6 @@ def test_files_of_another_width(data, tmp_path):
         model_of(ki.PrunableGatedFFN).load_weights(plain)
 
 
-@pytest.mark.daily("jax", "torch", why="takes 2 s on tensorflow")
 def test_weights_go_into_a_clone(data):
     """A model narrowed in `fit`, cloned: it has the same variables, and is as plain."""
     model = model_of(ki.PrunableGatedFFN)
@@ -103,7 +100,6 @@ class Counted(keras.layers.Layer):
         return x
 
 
-@pytest.mark.daily("jax", "torch", why="takes 3 s on tensorflow")
 @pytest.mark.skipif(BACKEND == "torch", reason="traces nothing: it runs eagerly")
 def test_fits_that_do_not_finish_are_traced_once(data):
     counted = Counted()
@@ -120,7 +116,6 @@ def test_fits_that_do_not_finish_are_traced_once(data):
     assert found == found[:1] * 4
 
 
-@pytest.mark.daily("jax", "torch", why="takes 2 s on tensorflow")
 def test_a_second_schedule_is_not_the_first_one_s_trace(data):
     """Two callbacks of one structure: jax takes equal functions for the same one."""
     model = model_of(ki.PrunableGatedFFN)
@@ -132,7 +127,6 @@ def test_a_second_schedule_is_not_the_first_one_s_trace(data):
         assert history["width"] == [width] == [ki.find_ffns(model)[0].width]
 
 
-@pytest.mark.daily("jax", "torch", why="takes 4 s on tensorflow")
 def test_a_model_that_its_first_step_builds(data):
     """On tensorflow alone `fit` builds a model by tracing; its first step counts."""
     results = []

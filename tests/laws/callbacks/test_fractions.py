@@ -16,7 +16,6 @@ from tests.support.ways_to_train import FIT
 # 8 batches an epoch: at full width, masked, just done, narrow.
 BEGIN, STEPS, EPOCHS = 8, 16, 4
 REFUSED = "nothing says which that was. Received: target_dim=0.5, begin_step=8; the opt"
-pytestmark = pytest.mark.daily("torch", why="counts are Python's")
 
 
 def made(ffn=dense_gated):

@@ -20,16 +20,6 @@ def trained(prune, data, epochs=3, hidden_dims=(16, 12), callbacks=(), seed=0, *
     return model, history
 
 
-@pytest.mark.daily(
-    "torch",
-    rows=("end-16-4-2-6-1", "end-16-1-0-24-1", "end-16-16-3-5-1"),
-    why="these suffice",
-)
-@pytest.mark.daily("jax", rows=("end-12-7-5-7-3",), why="these suffice")
-@pytest.mark.nightly(
-    why="the width is an integer of Python's, handed to the step; the rest "
-    "takes 1.2 s on jax, 4 s on tensorflow, 4 s on torch"
-)
 @pytest.mark.parametrize(
     "hidden, target, begin, steps, every",
     [
@@ -76,9 +66,6 @@ def test_compaction_in_mid_epoch_changes_no_loss(data):
     np.testing.assert_allclose(losses["end"], losses["off"], rtol=1e-4)
 
 
-@pytest.mark.daily("jax", "torch", rows=("functional",), why="these suffice")
-@pytest.mark.daily("torch", rows=("stock",), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 21 s on jax, 6 s on tensorflow, 4 s on torch")
 @pytest.mark.parametrize("kind", MODELS)
 def test_every_kind_of_model_becomes_narrow_in_fit(kind, data, tmp_path):
     model = MODELS[kind]()
@@ -104,7 +91,6 @@ def test_every_kind_of_model_becomes_narrow_in_fit(kind, data, tmp_path):
     )
 
 
-@pytest.mark.daily("torch", why="takes 2 s on jax, 6 s on tensorflow")
 def test_gradients_do_not_pile_up_after_compaction(data):
     """On torch, parameters that the model does not know would keep their gradients."""
     model, _ = trained(ki.IdeaPruneCallback(4, 2, 3), data)
@@ -115,9 +101,6 @@ def test_gradients_do_not_pile_up_after_compaction(data):
         )
 
 
-@pytest.mark.daily(
-    "torch", why="a file is Keras's on each; tensorflow ; takes 1.3 s on jax"
-)
 def test_the_narrow_model_is_saved_narrow_and_trains_on(data, tmp_path):
     x, y = data
     model, _ = trained(ki.IdeaPruneCallback(4, 2, 3), data)
@@ -133,7 +116,6 @@ def test_the_narrow_model_is_saved_narrow_and_trains_on(data, tmp_path):
         )
 
 
-@pytest.mark.daily("jax", "torch", why="takes 3 s on tensorflow")
 def test_logs_of_batches_and_epochs(data, tmp_path):
     seen = []
 
@@ -157,7 +139,6 @@ def test_logs_of_batches_and_epochs(data, tmp_path):
     assert len(rows) == 3
 
 
-@pytest.mark.daily("jax", "torch", why="takes 2 s on tensorflow")
 def test_a_model_fitted_before_is_pruned_too(data):
     """Its train function was traced without a schedule."""
     model = residual_model((16,))
@@ -170,7 +151,6 @@ def test_a_model_fitted_before_is_pruned_too(data):
     assert ffn.width == 4
 
 
-@pytest.mark.daily("jax", "torch", why="takes 1.2 s on tensorflow")
 def test_a_second_fit_with_the_same_callback_goes_on(data):
     model = residual_model((16,))
     model.compile("adam", "mse")
@@ -181,7 +161,6 @@ def test_a_second_fit_with_the_same_callback_goes_on(data):
         assert history.history["sparsity"] == [0.75]
 
 
-@pytest.mark.daily("jax", "torch", why="takes 1.3 s on tensorflow")
 def test_the_logs_of_a_second_stage_begin_at_the_first_one_s_width(data):
     model = residual_model((16,))
     model.compile("adam", "mse")
@@ -191,7 +170,6 @@ def test_the_logs_of_a_second_stage_begin_at_the_first_one_s_width(data):
         assert history.history["width"] == widths
 
 
-@pytest.mark.daily("jax", "torch", why="takes 3 s on tensorflow")
 def test_one_callback_for_two_models(data):
     prune = ki.IdeaPruneCallback(4, 2, 3)
     for hidden_dim in (16, 12):
@@ -202,7 +180,6 @@ def test_one_callback_for_two_models(data):
         assert np.isclose(history.history["sparsity"][0], 1 - 4 / hidden_dim)
 
 
-@pytest.mark.daily("jax", "torch", why="takes 2 s on tensorflow")
 def test_stopped_in_the_middle_it_stays_masked(data):
     class Stop(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
@@ -219,14 +196,12 @@ def test_stopped_in_the_middle_it_stays_masked(data):
     assert ffn.width == width
 
 
-@pytest.mark.daily("jax", "torch", why="takes 2 s on tensorflow")
 def test_pruning_that_ends_with_the_run_is_compacted(data):
     prune = ki.IdeaPruneCallback(4, begin_step=10, prune_steps=14)
     model, _ = trained(prune, data)  # 24 steps
     assert [ffn.hidden_dim for ffn in ki.find_ffns(model)] == [4, 4]
 
 
-@pytest.mark.daily("jax", "torch", why="takes 2 s on tensorflow")
 def test_data_of_unknown_length(data):
     def endless():
         while True:
@@ -263,7 +238,6 @@ def test_a_resumed_run_ends_as_the_straight_one(data, tmp_path):
     )
 
 
-@pytest.mark.daily("jax", "torch", why="takes 4 s on tensorflow")
 def test_a_jump_is_told(data):
     model = residual_model((16,))
     model.compile("adam", "mse")

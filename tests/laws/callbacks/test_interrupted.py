@@ -21,7 +21,6 @@ from tests.support.ways_to_train import FIT
 # 8 batches an epoch: pruning ends within the second.
 BEGIN, STEPS, TARGET, END = 2, 8, 4, 10
 LAYERS = {"stock": dense_gated, "own": ki.PrunableGatedFFN}
-pytestmark = pytest.mark.daily("torch", why="takes 9 s on jax, 20 s on tensorflow")
 
 
 @pytest.fixture(autouse=True)

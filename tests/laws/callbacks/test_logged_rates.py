@@ -10,7 +10,6 @@ import pytest
 import keras_idea as ki
 from tests.support.events import Events
 from tests.support.helpers import residual_model, sequential_model, to_numpy
-from tests.support.selection import EACH
 
 FIT = {"batch_size": 8, "shuffle": False, "verbose": 0}
 BACKEND = keras.backend.backend()
@@ -64,8 +63,6 @@ def prune(**arguments):
     return ki.IdeaPruneCallback(4, 2, 6, **arguments)
 
 
-@pytest.mark.daily("jax", "torch", rows=("off",), why="these suffice")
-@pytest.mark.daily(*EACH, why="the rest takes 1.3 s on tensorflow")
 @pytest.mark.parametrize("compact", ["end", "off"])
 def test_a_rate_set_before_each_batch_is_told(compact, data):
     told, history, _ = fitted(
@@ -76,7 +73,6 @@ def test_a_rate_set_before_each_batch_is_told(compact, data):
     np.testing.assert_allclose(history["learning_rate"], used[7::8], rtol=1e-6)
 
 
-@pytest.mark.daily("jax", "torch", why="takes 1.3 s on tensorflow")
 def test_a_rate_set_at_the_end_of_each_batch_is_that_of_the_next(data):
     told, history, _ = fitted([prune(), Sets("on_train_batch_end")], data)
     used = [0.5, *[rate_of(update) for update in range(23)]]
@@ -84,7 +80,6 @@ def test_a_rate_set_at_the_end_of_each_batch_is_that_of_the_next(data):
     np.testing.assert_allclose(history["learning_rate"], used[7::8], rtol=1e-6)
 
 
-@pytest.mark.daily("jax", "torch", why="takes 3 s on tensorflow")
 def test_a_rate_that_a_later_callback_sets_is_left_out_of_the_batches(data):
     """And of the epochs, if somebody's code runs at the end of a batch too."""
     told, history, _ = fitted([prune(), Sets("on_train_batch_begin")], data)
@@ -103,9 +98,6 @@ class Timer(keras.callbacks.Callback):
         pass
 
 
-@pytest.mark.daily(*EACH, rows=("set-on_train_batch_end",), why="these suffice")
-@pytest.mark.daily("torch", rows=("constant-on_epoch_end",), why="these suffice")
-@pytest.mark.daily("jax", "torch", why="the rest takes 0.4 s on jax, 4 s on tensorflow")
 @pytest.mark.parametrize("hook", ["on_train_batch_end", "on_epoch_end"])
 @pytest.mark.parametrize("rate", ["set", "constant"])
 def test_a_rate_that_may_be_that_of_the_next_epoch_is_left_out(hook, rate, data):
@@ -120,7 +112,6 @@ def test_a_rate_that_may_be_that_of_the_next_epoch_is_left_out(hook, rate, data)
         assert history["learning_rate"] == [0.5] * 3
 
 
-@pytest.mark.daily("jax", "torch", why="takes 2 s on tensorflow")
 def test_a_later_callback_is_seen_where_fit_builds_the_model(data):
     """On tensorflow its first step is traced before the callback begins."""
     model = sequential_model()
@@ -131,8 +122,6 @@ def test_a_later_callback_is_seen_where_fit_builds_the_model(data):
     assert told.rates == [None] * 24
 
 
-@pytest.mark.daily("jax", "torch", rows=("on_train_batch_end",), why="these suffice")
-@pytest.mark.daily(*EACH, why="the rest takes 1.0 s on tensorflow")
 @pytest.mark.parametrize("hook", ["on_train_batch_begin", "on_train_batch_end"])
 def test_a_rate_that_keras_loses_is_not_told(hook, data):
     """On jax what is assigned behind `callback.model` in the midst of an epoch is.
@@ -168,7 +157,6 @@ class Shift(keras.layers.Layer):
         return x
 
 
-@pytest.mark.daily("jax", "torch", why="takes 3 s on tensorflow")
 def test_functions_of_a_lambda_callback_are_seen(data):
     sets = Sets("on_train_batch_end")
     before = keras.callbacks.LambdaCallback(
@@ -204,8 +192,6 @@ class Twice(keras.Model):
         return super().train_step(data)
 
 
-@pytest.mark.daily("torch", rows=("number",), why="these suffice")
-@pytest.mark.daily("jax", "torch", why="the rest takes 0.6 s on jax, 3 s on tensorflow")
 @pytest.mark.parametrize("rate", [SCHEDULE, 0.01], ids=["schedule", "number"])
 def test_two_steps_in_a_batch_are_told_by_the_epoch_alone(rate, data):
     """Its batches do not tell the width; nor does the pruner rest by their count."""
@@ -219,7 +205,6 @@ def test_two_steps_in_a_batch_are_told_by_the_epoch_alone(rate, data):
     np.testing.assert_allclose(history["learning_rate"], used, rtol=1e-6)
 
 
-@pytest.mark.daily("jax", "torch", why="takes 3 s on tensorflow")
 def test_two_steps_in_a_batch_prune_as_two_batches_do(data):
     """Step by step the same masks: the scores are kept when they are due."""
     x, y = (array[:32] for array in data)
@@ -238,15 +223,6 @@ def test_two_steps_in_a_batch_prune_as_two_batches_do(data):
     np.testing.assert_array_equal(*masks)
 
 
-@pytest.mark.daily(
-    "jax", "torch", rows=("on_train_batch_begin-log_dir",), why="these suffice"
-)
-@pytest.mark.daily("torch", rows=("on_train_batch_begin-itself",), why="these suffice")
-@pytest.mark.daily("jax", rows=("on_train_batch_begin-alone",), why="these suffice")
-@pytest.mark.nightly(
-    why="tensorflow has the callback's logs of the same rates; the rest takes 2"
-    " s on jax, 1.5 s on torch"
-)
 @pytest.mark.parametrize("by", ["log_dir", "itself", "alone"])
 @pytest.mark.parametrize("hook", ["on_train_batch_begin", "on_train_batch_end"])
 def test_the_monitor_tells_the_rate_that_was_used(by, hook, data, tmp_path):

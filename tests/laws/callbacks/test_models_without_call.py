@@ -21,7 +21,6 @@ from tests.support.trained_only import (
 
 TARGET, BEGIN, STEPS = 4, 3, 9
 FIT = {"batch_size": 8, "shuffle": False, "verbose": 0}
-FEW = "the code that refuses, or restores, is the same on every backend"
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +76,6 @@ def test_it_is_pruned_as_a_model_that_calls_the_same(x):
         np.testing.assert_allclose(to_numpy(ours), to_numpy(theirs), atol=1e-6)
 
 
-@pytest.mark.daily("torch", why="takes 20 s on jax, 40 s on tensorflow")
 @pytest.mark.parametrize("name", MODELS)
 def test_narrow_in_fit_it_is_the_masked_model(name, x, tmp_path):
     """And its models are files that Keras alone makes and reads."""
@@ -101,7 +99,6 @@ def test_narrow_in_fit_it_is_the_masked_model(name, x, tmp_path):
         np.testing.assert_array_equal(answers(loaded), expected)
 
 
-@pytest.mark.daily("torch", why=FEW)
 def test_a_run_is_resumed_to_the_last_random_number(x, tmp_path):
     """What is done before the first step, the proof too, draws none."""
     whole = fitted(compiled(VAE), x, epochs=4)["total"]
@@ -113,7 +110,6 @@ def test_a_run_is_resumed_to_the_last_random_number(x, tmp_path):
     assert begun == 2 and whole[2:] == rest
 
 
-@pytest.mark.daily("torch", why=FEW)
 def test_a_plain_fit_and_one_that_prunes_later_draw_the_same(x):
     """Of a model that can be called whole, and so is proved whole."""
     totals = []
@@ -132,7 +128,6 @@ def test_a_plain_fit_and_one_that_prunes_later_draw_the_same(x):
 class TestSeveralOptimizers:
     """Pruning is part of the steps of `model.optimizer`."""
 
-    @pytest.mark.daily("torch", why=FEW)
     @pytest.mark.parametrize(
         ("shared", "words"),
         [
@@ -154,7 +149,6 @@ class TestSeveralOptimizers:
         assert seen == [0]
         assert [ffn.width for ffn in ki.find_ffns(model)] == [WIDTH, WIDTH]
 
-    @pytest.mark.daily("torch", why="takes 4 s on tensorflow")
     def test_what_it_trains_is_pruned(self, x):
         """And the discriminator's weights are those of a masked run."""
         runs = []
@@ -170,7 +164,6 @@ class TestSeveralOptimizers:
             np.testing.assert_allclose(masked, narrow, atol=1e-5)
 
 
-@pytest.mark.daily("torch", why=FEW)
 def test_methods_that_run_the_model_on_data_say_that_they_cannot(x):
     for method in (
         methods.Activation(data=[x[:8]]),
@@ -183,7 +176,6 @@ def test_methods_that_run_the_model_on_data_say_that_they_cannot(x):
     assert [ffn.hidden_dim for ffn in ki.find_ffns(model)] == [TARGET, TARGET]
 
 
-@pytest.mark.daily("torch", why="words; 22 programs on jax")
 def test_two_calls_stop_a_method_that_measures_with_its_own_words(x):
     """In the midst of `fit`: on jax the state that Keras puts back is the newest."""
     model = compiled(MODELS["SimSiam"])
@@ -213,7 +205,6 @@ class Averaged(layers.Layer):
         return self.down(hidden / hidden.shape[-1])
 
 
-@pytest.mark.daily("torch", why=FEW)
 def test_each_model_in_it_is_proved(x):
     inputs = keras.Input((8,))
     model = Looks(keras.Model(inputs, Averaged()(inputs)))
@@ -248,7 +239,6 @@ class Sized(AutoEncoder):
         return {"width": self.width}
 
 
-@pytest.mark.daily("torch", why="files are the same on each")
 def test_its_config_follows(x, tmp_path):
     """So that a file of the whole, saved by Keras, can be read again."""
     model = compiled(Sized)
@@ -260,7 +250,6 @@ def test_its_config_follows(x, tmp_path):
         np.testing.assert_array_equal(answers(one), answers(other))
 
 
-@pytest.mark.daily("torch", why=FEW)
 def test_an_optimizer_is_asked_for(x):
     model = AutoEncoder()
     model.compile(optimizer=None)
@@ -268,7 +257,6 @@ def test_an_optimizer_is_asked_for(x):
         fitted(model, x)
 
 
-@pytest.mark.daily("torch", why=FEW)
 def test_a_frozen_part_is_named(x):
     """As a teacher would be, that is in no model's `call`."""
 

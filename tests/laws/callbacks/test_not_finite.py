@@ -16,7 +16,6 @@ from tests.support.helpers import (
     to_numpy,
 )
 from tests.support.kernels import kernels, living
-from tests.support.selection import EACH
 
 RATE, TARGET = 0.05, 4
 
@@ -39,9 +38,6 @@ def model_with(optimizer):
     return model
 
 
-@pytest.mark.daily(*EACH, rows=("first-nan",), why="these suffice")
-@pytest.mark.daily("jax", "torch", rows=("first-inf",), why="these suffice")
-@pytest.mark.daily("torch", why="the rest takes 2 s on jax, 6 s on tensorflow")
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize("at", [1, 5, 9], ids=["first", "before", "while pruning"])
 def test_a_step_without_finite_gradients_leaves_scores_as_they_were(data, at, bad):
@@ -124,7 +120,6 @@ def test_down_kernels_that_begin_as_zeros(data):
         assert mask.sum() == TARGET and mask[:TARGET].sum() < TARGET
 
 
-@pytest.mark.daily("jax", "torch", why="takes 1.2 s on tensorflow")
 def test_a_run_whose_gradients_are_never_finite_is_stopped(data):
     x, y = data
     model = model_with(SkipsNaN(RATE))
@@ -153,7 +148,6 @@ def nan_batch(data, at):
     return x, y
 
 
-@pytest.mark.daily("torch", why="takes 2 s on jax, 6 s on tensorflow")
 @pytest.mark.parametrize("method", ["activation", "learned_mask"])
 def test_methods_that_measure_leave_out_what_is_not_finite(data, method):
     """One batch of NaN among those measured decides nothing."""
@@ -186,7 +180,6 @@ def test_samples_that_are_not_finite_are_rejected(data):
         model.fit(*data, callbacks=[prune], verbose=0, batch_size=8)
 
 
-@pytest.mark.daily("torch", why="takes 1.0 s on jax, 4 s on tensorflow")
 def test_a_mask_that_no_finite_gradient_reached_is_rejected(data):
     x, y = data
     model = model_with(SkipsNaN(RATE))
@@ -197,7 +190,6 @@ def test_a_mask_that_no_finite_gradient_reached_is_rejected(data):
     assert [ffn.width for ffn in ki.find_ffns(model)] == [16, 12]
 
 
-@pytest.mark.daily("torch", why="takes 1.1 s on jax, 4 s on tensorflow")
 def test_a_mask_whose_gradients_were_zero_is_kept(data):
     """At the first step no drawn value lies below 1 and no multiplier above 0."""
     model = model_with("sgd")

@@ -25,7 +25,6 @@ def shared(data):
     return extractor, rival
 
 
-@pytest.mark.daily("jax", "torch", why="takes 5 s on tensorflow")
 def test_what_was_traced_with_the_wide_shapes_is_never_silently_wrong(shared, data):
     extractor, _ = shared
     expected = keras.ops.convert_to_numpy(extractor(data[0]))
@@ -37,7 +36,6 @@ def test_what_was_traced_with_the_wide_shapes_is_never_silently_wrong(shared, da
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-@pytest.mark.daily("torch", why="takes 1.1 s on jax, 6 s on tensorflow")
 def test_an_optimizer_of_its_own_steps_once_compiled_again(shared, data):
     _, rival = shared
     rival.compile(keras.optimizers.Adam(0.01), "mse")
@@ -45,7 +43,6 @@ def test_an_optimizer_of_its_own_steps_once_compiled_again(shared, data):
     assert losses[-1] < losses[0]
 
 
-@pytest.mark.daily("jax", "torch", why="takes 4 s on tensorflow")
 def test_an_optimizer_with_wide_slots_takes_no_step(shared, data):
     with pytest.raises(Exception, match="(?i)shape|size|ndims"):
         shared[1].fit(*data, verbose=0)

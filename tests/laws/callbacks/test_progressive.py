@@ -74,8 +74,6 @@ def trained(compact, data, optimizer=None, target=4, hidden_dims=(16, 12), **cha
     return model, watch, losses.losses, history.history
 
 
-@pytest.mark.daily("torch", rows=("sgd-max-mean",), why="these suffice")
-@pytest.mark.daily("jax", "torch", why="the rest takes 5 s on jax, 6 s on tensorflow")
 @pytest.mark.parametrize(
     "name, row_reduce, matrix_reduce",
     [("adamw", "mean", "max"), ("sgd", "max", "mean")],
@@ -148,12 +146,6 @@ MOST = {"many steps": 11}
 BACKEND = keras.backend.backend()
 
 
-@pytest.mark.daily(
-    "torch", rows=("a fraction, every third step",), why="82 programs on jax"
-)
-@pytest.mark.nightly(
-    why="where milestones lie is Python's; the rest takes 7 s on torch"
-)
 @pytest.mark.parametrize("case", CASES)
 def test_equals_compact_end(case, data):
     """The same masks, losses, weights, slots and logs; narrower, not too often."""
@@ -209,7 +201,6 @@ def test_equals_compact_end(case, data):
     assert not any(ffn.state.active_track for ffn in ki.find_ffns(model))
 
 
-@pytest.mark.daily("torch", why="takes 5 s on jax, 6 s on tensorflow")
 def test_large_layers_become_multiples_of_128(data):
     """Filled up with dead neurons, which still do nothing."""
     arguments = {"target": 128, "hidden_dims": (1300,), "prune_steps": 4, "epochs": 1}
@@ -224,10 +215,6 @@ def test_large_layers_become_multiples_of_128(data):
     np.testing.assert_array_equal(stored_neurons(np.array([0, 1, 0, 1]), 3), [0, 1, 3])
 
 
-@pytest.mark.nightly(rows=("learned_mask",), why="the others suffice")
-@pytest.mark.daily(
-    "torch", why="test_methods runs every method on each; the rest takes 2 s on torch"
-)
 @pytest.mark.parametrize("method", ["random", "activation", "learned_mask"])
 def test_methods_that_decide_once_shrink_once(method, data):
     runs = [
@@ -241,9 +228,6 @@ def test_methods_that_decide_once_shrink_once(method, data):
     assert [ffn.hidden_dim for ffn in ki.find_ffns(model)] == [4, 4]
 
 
-@pytest.mark.daily(
-    "torch", why="tensorflow traces it for twelve seconds; takes 8 s on jax"
-)
 def test_stopped_in_the_middle_and_gone_on_with(data):
     """Compacted to its present width; a second `fit` ends at the target."""
     model = residual_model()
@@ -278,9 +262,6 @@ def test_stopped_in_the_middle_and_gone_on_with(data):
     assert again["width"] == [3.5] and again["sparsity"] == [0.75]
 
 
-@pytest.mark.daily(
-    "torch", why="a file is Keras's on each; tensorflow takes 10 s; takes 5 s on jax"
-)
 def test_saved_between_milestones_and_loaded(data, tmp_path):
     """The file is as narrow as the model was, and a run that goes on ends alike."""
 

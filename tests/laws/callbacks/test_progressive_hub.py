@@ -12,9 +12,6 @@ def adamw():
     return keras.optimizers.AdamW(0.01, weight_decay=0.01, epsilon=1e-4)
 
 
-@pytest.mark.nightly(
-    why="test_hub_contract narrows KerasHub's models in fit on each; takes 3 s on torch"
-)
 def test_a_stock_kerashub_model():
     """The layers around the kernels, and a compact copy at any time."""
     pytest.importorskip("keras_hub")

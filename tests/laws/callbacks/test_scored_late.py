@@ -12,7 +12,6 @@ from keras_idea.functional.importance import memory_steps
 from tests.support import algorithm_reference as reference
 from tests.support.helpers import residual_model, set_random_weights, to_numpy
 from tests.support.kernels import kernels
-from tests.support.selection import EACH
 
 BEGIN, STEPS, TARGET, TOTAL = 37, 8, 4, 48
 FIRST = BEGIN - 21  # 0.4^21 = 4e-9
@@ -45,11 +44,6 @@ def fitted(data, more=(), **settings):
     return weights, seen
 
 
-as_it_pays_on_torch = pytest.mark.daily(
-    "torch", rows=("as it pays",), why="where it compiles, scores rest too late here"
-)
-
-
 @pytest.fixture(params=["always", "as it pays"])
 def late(request, monkeypatch):
     """bool, whether the scores begin late; by default only where nothing compiles."""
@@ -59,8 +53,6 @@ def late(request, monkeypatch):
     return keras.backend.backend() == "torch"
 
 
-@pytest.mark.daily("jax", "torch", rows=("always",), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 2 s on tensorflow, 0.6 s on torch")
 def test_masks_equal_algorithm_1(data, late):
     weights, seen = fitted(data)
     x, y = data
@@ -76,7 +68,6 @@ def test_masks_equal_algorithm_1(data, late):
     assert seen.scored == SEEN * [True] + pause * [False] + kept * [True]
 
 
-@pytest.mark.nightly(why="takes 1.4 s on jax, 5 s on tensorflow, 3 s on torch")
 def test_a_monitor_has_them_from_the_start(data, late, tmp_path):
     _, seen = fitted(data, [ki.Monitor(tmp_path, neurons_every=5)])
     assert all(seen.scored)
@@ -84,8 +75,6 @@ def test_a_monitor_has_them_from_the_start(data, late, tmp_path):
     assert all(seen.scored)
 
 
-@pytest.mark.daily("jax", "torch", rows=("as it pays",), why="these suffice")
-@pytest.mark.daily(*EACH, why="the rest takes 1.5 s on tensorflow")
 def test_a_loop_that_tells_of_epochs_alone_has_them_from_the_start(data, late):
     """It could come too late with taking scores up: its first mask is the same."""
     model = residual_model()
@@ -111,7 +100,6 @@ def test_a_loop_that_tells_of_epochs_alone_has_them_from_the_start(data, late):
         np.testing.assert_array_equal(to_numpy(ffn.mask), right)
 
 
-@pytest.mark.daily("jax", "torch", why="takes 5 s on tensorflow")
 @pytest.mark.skipif(
     keras.backend.backend() == "torch", reason="Keras on torch takes steps one by one"
 )
@@ -132,7 +120,6 @@ def test_steps_in_fours(data, monkeypatch):
         np.testing.assert_array_equal(one, four)
 
 
-@pytest.mark.nightly(why="takes 3 s on jax, 4 s on torch")
 def test_a_run_that_goes_on_takes_the_same_steps(data, late):
     """Which step is scored depends on its number alone, not on the fit's first one."""
 

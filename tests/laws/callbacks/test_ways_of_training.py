@@ -7,7 +7,6 @@ import pytest
 import keras_idea as ki
 from tests.support import algorithm_reference as reference
 from tests.support.helpers import LossRecorder, to_numpy
-from tests.support.selection import EACH
 from tests.support.ways_to_train import (
     CALLS,
     FIT,
@@ -91,9 +90,6 @@ def assert_equals_algorithm_1(data, compact, **kwargs):
         np.testing.assert_allclose(value, weight, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.daily("jax", "torch", rows=("twice-end",), why="these suffice")
-@pytest.mark.daily("torch", rows=("twice-off", "over_time-end"), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 4 s on jax, 9 s on tensorflow, 1.2 s on torch")
 @pytest.mark.parametrize("compact", ["end", "off"])
 @pytest.mark.parametrize("call", [name for name in CALLS if name != "once"])
 def test_however_it_is_called(call, compact, data):
@@ -101,8 +97,6 @@ def test_however_it_is_called(call, compact, data):
     assert_equals_algorithm_1(data, compact, call=CALLS[call])
 
 
-@pytest.mark.daily("jax", "torch", rows=("Clipped",), why="these suffice")
-@pytest.mark.daily("torch", why="the rest takes 2 s on jax, 7 s on tensorflow")
 @pytest.mark.parametrize("cls", [Clipped, ClippedByValue, ClippedByGlobalNorm])
 def test_in_a_custom_train_step_that_clips(cls, data):
     assert_equals_algorithm_1(data, "end", cls=cls)
@@ -166,8 +160,6 @@ def test_an_optimizer_that_is_gone_round_stops_the_run(batches, data):
     assert ffn.hidden_dim == ffn.width == 16 and "apply" not in vars(model.optimizer)
 
 
-@pytest.mark.daily("jax", "torch", rows=("40",), why="these suffice")
-@pytest.mark.daily(*EACH, why="the rest takes 0.7 s on tensorflow")
 @pytest.mark.parametrize("begin", [2, 40])
 def test_weights_that_something_else_trains_stop_the_run(data, begin):
     model = model_of(ki.PrunableGatedFFN, cls=Elsewhere)
@@ -182,8 +174,6 @@ def test_weights_that_something_else_trains_stop_the_run(data, begin):
     assert ffn.hidden_dim == ffn.width == 16
 
 
-@pytest.mark.daily("jax", "torch", rows=("60",), why="these suffice")
-@pytest.mark.daily(*EACH, why="the rest takes 1.4 s on tensorflow")
 @pytest.mark.parametrize("begin", [2, 60])
 def test_a_branch_without_a_loss_stops_the_run(data, begin):
     model = model_of(ki.PrunableGatedFFN, branch=True)
@@ -198,8 +188,6 @@ def test_a_branch_without_a_loss_stops_the_run(data, begin):
     assert [ffn.hidden_dim for ffn in ki.find_ffns(model)] == [16, 16]
 
 
-@pytest.mark.daily("jax", "torch", rows=("None-end",), why="these suffice")
-@pytest.mark.daily("torch", why="the rest takes 2 s on jax, 11 s on tensorflow")
 @pytest.mark.parametrize("compact", ["end", "off"])
 @pytest.mark.parametrize("every", [None, 3])
 def test_an_optimizer_that_averages_the_weights(every, compact, data):
@@ -231,7 +219,6 @@ def test_methods_that_measure_refuse_two_calls(data):
             model.fit(*data, callbacks=[prune], **FIT)
 
 
-@pytest.mark.daily("jax", "torch", why="takes 3 s on tensorflow")
 def test_methods_that_measure_see_gradients_that_were_changed(data):
     """A custom step that clips also clips what the probes send back."""
     model = model_of(ki.PrunableGatedFFN, cls=ClippedByGlobalNorm)

@@ -148,7 +148,6 @@ def falling(batches, boundary):
     return keras.optimizers.SGD(schedule, gradient_accumulation_steps=batches)
 
 
-@pytest.mark.daily("torch", why="refused by Python; 5 programs on jax")
 def test_a_schedule_that_will_fall_at_another_step():
     """Its rate is the same now; Keras counts the boundary in batches."""
     old = model_with(falling(2, 100))
@@ -209,7 +208,6 @@ def part_of_run(folder, data, accumulate, epochs):
     return model, checkpoint.history["width"]
 
 
-@pytest.mark.daily("torch", why="the state is restored on each, in the tests above")
 @pytest.mark.filterwarnings("ignore:Training ended at step")
 def test_in_the_midst_of_pruning(data, tmp_path):
     """The same weights and widths, up to the rounding of a mean of two means."""

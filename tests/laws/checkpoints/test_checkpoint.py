@@ -100,13 +100,6 @@ def assert_same(one, other):
         assert checkpoint.history[name] == values
 
 
-@pytest.mark.daily(
-    "jax", "torch", rows=("with_dropout-sensitivity",), why="these suffice"
-)
-@pytest.mark.nightly(
-    why="a method's own state is restored as any other array; the rest takes 9 "
-    "s on torch"
-)
 @pytest.mark.parametrize("make, method", KINDS)
 @pytest.mark.filterwarnings("error::UserWarning")
 def test_from_every_checkpoint_on(make, method, data, tmp_path):
@@ -124,9 +117,6 @@ def test_from_every_checkpoint_on(make, method, data, tmp_path):
     assert widths[0] == 14 and widths[-1] == 4
 
 
-@pytest.mark.nightly(
-    why="tensorflow resumes a masked run; takes 3 s on jax, 2 s on torch"
-)
 def test_stopped_in_the_middle_and_after_the_end(data, tmp_path):
     """The folder that a stopped process leaves; at last there is nothing to do."""
     make = with_dropout
@@ -137,11 +127,6 @@ def test_stopped_in_the_middle_and_after_the_end(data, tmp_path):
     assert ki.compact(parts[0]).count_params() == ki.compact(straight[0]).count_params()
 
 
-@pytest.mark.daily(
-    "torch",
-    why="tensorflow takes 15 s; it has the checkpoints of the test above; takes"
-    " 7 s on jax",
-)
 @pytest.mark.filterwarnings("error::UserWarning")
 def test_between_two_milestones(data, tmp_path):
     """A model that is half narrow and still scored comes back as it was."""
@@ -166,7 +151,6 @@ def test_between_two_milestones(data, tmp_path):
     assert [ffn.hidden_dim for ffn in ki.find_ffns(resumed[0])] == [4, 4]
 
 
-@pytest.mark.daily("jax", "torch", why="takes 2 s on tensorflow")
 def test_a_fraction_after_the_compaction(data, tmp_path):
     """It is of the width that the FFN was built with, so a resumed run is done."""
     for epochs in (1, 2):
@@ -190,13 +174,6 @@ def test_a_masked_run_ends_at_its_target(data, tmp_path):
         assert [ffn.width for ffn in ki.find_ffns(model)] == [4, 4]
 
 
-@pytest.mark.daily(
-    "jax", "torch", rows=("with_dropout-sensitivity",), why="these suffice"
-)
-@pytest.mark.nightly(
-    why="compiled or not, the same arrays are restored; the rest takes 15 s on "
-    "tensorflow, 9 s on torch"
-)
 @pytest.mark.parametrize("make, method", KINDS)
 @pytest.mark.filterwarnings("error::UserWarning")
 def test_a_masked_run_from_every_checkpoint_on(make, method, data, tmp_path):
@@ -209,9 +186,6 @@ def test_a_masked_run_from_every_checkpoint_on(make, method, data, tmp_path):
         assert_same(part_of_run(copy, *kind, compact="off"), straight)
 
 
-@pytest.mark.nightly(
-    why="KerasHub's variables are restored as any other array; takes 8 s on torch"
-)
 @pytest.mark.parametrize("compact", ["progressive", "off"])
 def test_a_stock_kerashub_model(compact, tmp_path):
     """Narrowed layers and the backbone's width come back, and what is pruned so far."""
@@ -287,7 +261,6 @@ def test_every_second_epoch_and_the_last(data, tmp_path):
     assert steps == [4, 8, 10]
 
 
-@pytest.mark.daily("torch", why="takes 2 s on tensorflow; only torch drew other orders")
 def test_the_order_of_shuffled_batches(tmp_path):
     """Of `fit`'s own shuffling, which is the default."""
     x = np.random.default_rng(0).normal(size=(32, 8)).astype("float32")

@@ -7,7 +7,6 @@ import pytest
 import keras_idea as ki
 from keras_idea.errors import CheckpointError
 from tests.support.helpers import residual_model, to_numpy
-from tests.support.selection import EACH
 
 
 class Keeper(keras.callbacks.Callback):
@@ -33,21 +32,6 @@ class TestRefusals:
         model.fit(*data, verbose=0, callbacks=[checkpoint])
         return tmp_path
 
-    @pytest.mark.daily(
-        "jax",
-        "torch",
-        rows=("widths \\\\[7\\\\] cannot be narrowed to .* \\\\[8\\\\]",),
-        why="these suffice",
-    )
-    @pytest.mark.daily(
-        "torch",
-        rows=(
-            "optimizer SGD, but the model is compiled with",
-            "holds the state of \\\\[\\\\]",
-        ),
-        why="these suffice",
-    )
-    @pytest.mark.daily(*EACH, why="the rest takes 0.3 s on jax, 2 s on tensorflow")
     @pytest.mark.parametrize(
         ("changes", "message"),
         [

@@ -9,9 +9,6 @@ import pytest
 import keras_idea as ki
 from tests.support.helpers import residual_model, to_numpy
 
-once = pytest.mark.daily("torch", why="attributes of Keras's callbacks, in Python")
-
-
 # What the callbacks watch, epoch by epoch: patience is counted, and begun again.
 SCORES = [5.0, 3.0, 4.0, 4.0, 2.0, 3.0, 3.0, 3.0, 3.0]
 EPOCHS, BEST = len(SCORES), 5
@@ -105,16 +102,12 @@ def stopping(patience=3, **arguments):
 
 @pytest.mark.filterwarnings("error::UserWarning")
 class TestEqual:
-    @pytest.mark.nightly(
-        why="tensorflow traces each resumed run anew; takes 4 s on jax, 2 s on torch"
-    )
     def test_reduce_lr_on_plateau(self, data, tmp_path):
         rates, *_ = assert_equal_however_it_is_killed(
             tmp_path, data, lambda: [plateau()]
         )
         assert len(set(rates.values())) == 3
 
-    @pytest.mark.nightly(why="takes 2 s on torch")
     def test_early_stopping(self, data, tmp_path):
         """Patience is counted across the kill; what it has ended stays ended."""
         rates, *_ = assert_equal_however_it_is_killed(
@@ -122,13 +115,11 @@ class TestEqual:
         )
         assert len(rates) == BEST + 3 < EPOCHS
 
-    @pytest.mark.nightly(why="takes 2 s on torch")
     def test_early_stopping_with_the_best_weights(self, data, tmp_path):
         assert_equal_however_it_is_killed(
             tmp_path, data, lambda: [stopping(restore_best_weights=True)]
         )
 
-    @once
     def test_the_best_model_only(self, data, tmp_path):
         """A resumed run does not overwrite it with a worse one."""
 
@@ -149,7 +140,6 @@ class TestEqual:
         for ours, theirs in zip(*kept, strict=True):
             np.testing.assert_array_equal(ours, theirs)
 
-    @once
     def test_every_few_batches(self, data, tmp_path):
         """A model saved each sixth batch, of four an epoch, is saved at the same."""
         steps = {}
@@ -167,7 +157,6 @@ class TestEqual:
             steps[name] = sorted(path.name for path in folder.iterdir())
         assert steps["killed"] == steps["straight"] and len(steps["straight"]) == 6
 
-    @pytest.mark.nightly(why="takes 2 s on torch")
     def test_a_schedule_by_epoch_and_rate(self, data, tmp_path):
         rates, *_ = assert_equal_however_it_is_killed(
             tmp_path,
@@ -180,7 +169,6 @@ class TestEqual:
         )
         assert len(set(rates.values())) == 5
 
-    @pytest.mark.nightly(why="takes 2 s on torch")
     def test_averaged_weights(self, data, tmp_path):
         """They are in the model when it is saved, and are taken out again."""
         assert_equal_however_it_is_killed(
@@ -190,7 +178,6 @@ class TestEqual:
             lambda: made(use_ema=True, ema_momentum=0.9),
         )
 
-    @pytest.mark.nightly(why="takes 2 s on torch")
     def test_several_and_pruning(self, data, tmp_path):
         assert_equal_however_it_is_killed(
             tmp_path,
@@ -199,7 +186,6 @@ class TestEqual:
         )
 
 
-@once
 def test_more_patience_takes_a_stopped_run_further(data, tmp_path):
     _, _, first = part_of_run(tmp_path, data, lambda: [stopping()])
     stopped = len(first.history["loss"])
@@ -208,7 +194,6 @@ def test_more_patience_takes_a_stopped_run_further(data, tmp_path):
     assert len(second.history["loss"]) == EPOCHS
 
 
-@once
 def test_the_next_fit_of_a_stopped_model_trains(data, tmp_path):
     """That none was trained holds for the one `fit` that resumed."""
     for _ in range(2):
@@ -219,14 +204,12 @@ def test_the_next_fit_of_a_stopped_model_trains(data, tmp_path):
     assert list(rates) == [0, 1]
 
 
-@once
 def test_other_callbacks_than_before_are_told_of(data, tmp_path):
     part_of_run(tmp_path, data, lambda: [stopping()], kill_at=2)
     with pytest.warns(UserWarning, match=r"LROnPlateau of val_loss'\], and .*'EarlySt"):
         part_of_run(tmp_path, data, lambda: [keras.callbacks.ReduceLROnPlateau()], 3)
 
 
-@once
 def test_what_was_best_of_another_metric_is_not_taken(data, tmp_path):
     """Nor in another order: it would be compared with numbers of another kind."""
 
@@ -242,7 +225,6 @@ def test_what_was_best_of_another_metric_is_not_taken(data, tmp_path):
         shutil.rmtree(sorted(tmp_path.iterdir())[-1])
 
 
-@once
 @pytest.mark.parametrize(
     "behind, message",
     [
@@ -258,7 +240,6 @@ def test_rejected_before_a_step(data, tmp_path, behind, message):
     assert model.optimizer.iterations == 0
 
 
-@once
 def test_a_stateful_callback_behind_it_is_rejected(data, tmp_path):
     class Counter(keras.callbacks.Callback):
         def get_state(self):

@@ -2,7 +2,6 @@
 
 import keras
 import numpy as np
-import pytest
 
 import keras_idea as ki
 from tests.support.helpers import to_numpy
@@ -35,7 +34,6 @@ def made():
     return model
 
 
-@pytest.mark.daily("torch", why="configs are Python's")
 def test_blocks_of_the_users_own_follow(data, tmp_path):
     """The run has narrowed them, and `restore` narrows a model that was made wide."""
     model, checkpoint = made(), ki.Checkpoint(tmp_path / "checkpoints")
@@ -52,7 +50,6 @@ def test_blocks_of_the_users_own_follow(data, tmp_path):
         )
 
 
-@pytest.mark.daily("torch", why="there, arrays of equal rows took no values")
 def test_experts_that_were_not_narrowed_yet(tmp_path):
     """Each expert has scores, a mask and numbers of its own."""
     models = []

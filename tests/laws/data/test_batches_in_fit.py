@@ -43,9 +43,6 @@ def fit(model, dataset, steps, epochs=1):
     return recorder.losses
 
 
-@pytest.mark.nightly(
-    why="the next test has epochs of Keras's on each; takes 12 s on torch"
-)
 def test_a_resumed_fit_is_the_straight_one(cache, tmp_path):
     """20 steps, over an epoch's end; interrupted after 6 and after 16."""
     straight = tiny_model()
@@ -72,7 +69,6 @@ def test_a_resumed_fit_is_the_straight_one(cache, tmp_path):
     np.testing.assert_array_equal(np.sort(whole[:53]), np.arange(53))
 
 
-@pytest.mark.daily("torch", why="takes 10 s on jax, 6 s on tensorflow")
 def test_epochs_of_keras_go_on_in_the_row(cache):
     one, other = tiny_model(), tiny_model()
     dataset = TokenBatches(cache, LENGTH, 4).dataset()
@@ -80,7 +76,6 @@ def test_epochs_of_keras_go_on_in_the_row(cache):
     np.testing.assert_allclose(fit(other, dataset, 4, epochs=3), straight, 1e-5)
 
 
-@pytest.mark.nightly(why="takes 4 s on jax, 4 s on tensorflow, 3 s on torch")
 def test_an_iterator_with_a_small_buffer(cache):
     import grain
 

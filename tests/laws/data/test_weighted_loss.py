@@ -114,7 +114,6 @@ def test_a_teacher_is_followed_on_the_weighted_tokens(top_k):
     assert found["student_loss"] == pytest.approx(nats, rel=1e-5)
 
 
-@pytest.mark.daily("torch", why="the NumPy values say so on each backend")
 def test_weights_of_one_are_no_weights():
     ones = one_step(distiller(), np.ones((B, T), "float32"))
     made = distiller()
@@ -123,7 +122,6 @@ def test_weights_of_one_are_no_weights():
         assert ones[name] == pytest.approx(plain[name][0], rel=1e-5)
 
 
-@pytest.mark.daily("torch", why="the NumPy values say so on each backend")
 def test_what_has_no_weight_does_not_train():
     """Another teacher and other targets where the weight is 0: the same weights."""
     first, second = distiller(), distiller()

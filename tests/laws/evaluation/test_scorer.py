@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from keras_idea.evaluation import TokenScorer, perplexity
-from tests.support.selection import EACH
 
 VOCABULARY = 11
 
@@ -47,7 +46,6 @@ def random_tokens(rng, length):
     return rng.integers(0, VOCABULARY, length)
 
 
-@pytest.mark.daily("tensorflow", "torch", why="takes 2 s on jax")
 def test_every_length_and_order(model):
     """Padding, buckets and batches change nothing; the order is that of the call."""
     rng = np.random.default_rng(1)
@@ -63,7 +61,6 @@ def test_every_length_and_order(model):
         np.testing.assert_array_equal(greedy, likeliest)
 
 
-@pytest.mark.daily("tensorflow", "torch", why="takes 1.3 s on jax")
 def test_next_tokens(model):
     rng = np.random.default_rng(2)
     sequences = [random_tokens(rng, length) for length in (1, 5, 33, 2)]
@@ -79,13 +76,6 @@ def test_lengths_that_do_not_fit(model, length):
         TokenScorer(model, 90).score([[1, 2], np.zeros(length, int)])
 
 
-@pytest.mark.daily("tensorflow", "torch", rows=("2-1",), why="these suffice")
-@pytest.mark.daily(
-    *EACH,
-    rows=("2-3", "2-8", "2-16", "2-None", "3-1", "45-1", "45-3", "45-8"),
-    why="these suffice",
-)
-@pytest.mark.daily("torch", why="the rest takes 4 s on jax, 4 s on tensorflow")
 @pytest.mark.parametrize("stride", [1, 3, 8, 16, None])
 @pytest.mark.parametrize("size", [2, 3, 16, 17, 18, 45])
 def test_perplexity_predicts_each_token_once(model, size, stride):

@@ -6,7 +6,6 @@ import pytest
 from keras_idea import functional
 from tests.support.helpers import to_numpy
 from tests.support.method_reference import AGGREGATIONS
-from tests.support.selection import EACH
 
 
 @pytest.fixture
@@ -48,10 +47,6 @@ def test_padding_does_not_count(hidden, aggregation):
         np.testing.assert_allclose(to_numpy(importance), expected, rtol=1e-6)
 
 
-@pytest.mark.daily(
-    "tensorflow", "torch", rows=("4-paper", "4-minitron"), why="these suffice"
-)
-@pytest.mark.daily(*EACH, why="the rest takes 2 s on jax")
 @pytest.mark.parametrize("aggregation", AGGREGATIONS)
 @pytest.mark.parametrize("size", [1, 4])
 def test_streaming_equals_one_batch(hidden, aggregation, size):
@@ -69,8 +64,6 @@ def test_streaming_equals_one_batch(hidden, aggregation, size):
     )
 
 
-@pytest.mark.daily("tensorflow", "torch", rows=("minitron",), why="these suffice")
-@pytest.mark.daily(*EACH, why="the rest takes 0.4 s on jax")
 @pytest.mark.parametrize("aggregation", AGGREGATIONS)
 def test_any_rank(hidden, aggregation):
     """Several axes between samples and neurons are one sequence; none is one token."""

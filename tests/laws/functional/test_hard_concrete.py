@@ -25,7 +25,6 @@ def test_uniform_is_the_same_on_every_backend(key, counter):
     assert 0 <= values.min() and values.max() < 1
 
 
-@pytest.mark.daily("jax", "torch", why="takes 1.4 s on tensorflow")
 def test_uniform_is_uniform_and_independent():
     draws = np.stack([to_numpy(f.counter_uniform(3, n, 500)) for n in range(100)])
     # Standard errors: 0.0013 and, of a correlation, 0.045 (5.5 of them).

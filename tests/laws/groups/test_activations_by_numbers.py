@@ -29,7 +29,6 @@ else:
     gelu, silu = torch.nn.functional.gelu, torch.nn.functional.silu
     softmax = functools.partial(torch.softmax, dim=-1)
 
-FEW = "what is refused is refused by NumPy's numbers on each backend"
 KINK = functools.partial(keras.activations.leaky_relu, negative_slope=0.3)
 STEPS = functools.partial(keras.activations.threshold, threshold=0.5, default_value=2.0)
 
@@ -69,8 +68,6 @@ TAKEN = {
 }
 
 
-@pytest.mark.daily("jax", "tensorflow", rows=("gelu", "lambda"), why="these suffice")
-@pytest.mark.daily("torch", why="the rest compiles 60 programs on jax")
 @pytest.mark.parametrize("layer", [False, True], ids=["Dense", "Activation"])
 @pytest.mark.parametrize("function, of_zero", TAKEN.values(), ids=TAKEN.keys())
 def test_a_function_of_each_number_is_found(function, of_zero, layer):
@@ -125,7 +122,6 @@ REFUSED = [
 ]
 
 
-@pytest.mark.daily("torch", why=FEW)
 @pytest.mark.parametrize("function, reason", REFUSED)
 def test_another_function_is_named(function, reason):
     if function == "glu":  # makes half as many, which a model would have to know
@@ -138,7 +134,6 @@ def test_another_function_is_named(function, reason):
         assert re.search(reason, explained.left_out["up"])
 
 
-@pytest.mark.daily("tensorflow", "torch", why="14 programs on jax")
 def test_asking_changes_no_random_number():
     drawn = []
     for asks in (True, False):
@@ -150,7 +145,6 @@ def test_asking_changes_no_random_number():
     np.testing.assert_array_equal(*drawn)
 
 
-@pytest.mark.daily("torch", why=FEW)
 def test_one_that_reads_a_variable_is_refused():
     """A gate of 0 hides what it will do once it is trained."""
     gate = keras.Variable(0.0)
@@ -158,7 +152,6 @@ def test_one_that_reads_a_variable_is_refused():
     assert "it reads a variable" in " ".join(ki.explain(across).left_out.values())
 
 
-@pytest.mark.daily("torch", why="whose vectors and last numbers differ most")
 def test_rounding_is_no_other_number():
     """torch's gelu differs by 1.2e-6 with the place of a number in an array."""
     shape = (4, 16, 64)

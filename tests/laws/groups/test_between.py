@@ -18,8 +18,6 @@ from tests.support.helpers import to_numpy
 
 WIDTH, LENGTH, KEPT = 12, 6, 8
 BATCH_NORM = layers.BatchNormalization
-FEW = "the operations are Keras's; the rest compiles some 300 programs on jax"
-ROWS = ("batch_norm", "pooled", "absolute", "noise")
 
 
 class Of(layers.Layer):
@@ -110,8 +108,6 @@ TAKEN = {
 }
 
 
-@pytest.mark.daily("jax", "tensorflow", "torch", rows=ROWS, why="these suffice")
-@pytest.mark.daily("torch", why=FEW)
 @pytest.mark.parametrize("between, preserves_zero", TAKEN.values(), ids=TAKEN.keys())
 def test_masked_equals_narrow(between, preserves_zero):
     model = model_of(*between())
@@ -185,7 +181,6 @@ REFUSED = [
 ]
 
 
-@pytest.mark.daily("torch", why=FEW)
 @pytest.mark.parametrize("make, reason", REFUSED)
 def test_what_is_not_on_each_neuron_is_named(make, reason):
     explained = ki.explain(model_of(make()))
@@ -221,7 +216,6 @@ def fitted(kind, compact, *callbacks):
     return model, [*losses, to_numpy(model(x))]
 
 
-@pytest.mark.daily("torch", why="takes 20 s on jax, 30 s on tensorflow")
 @pytest.mark.parametrize(
     "kind", ["plain", "no scale", "frozen", "frozen bias", "over time", "step"]
 )
@@ -234,7 +228,6 @@ def test_fit_narrows_what_it_masks(kind):
             np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.daily("torch", why="takes 6 s on jax, 8 s on tensorflow")
 def test_a_narrow_norm_is_saved_compacted_and_put_back(tmp_path):
     saving = ki.Checkpoint(tmp_path / "c")
     model, _ = fitted("over time", "progressive", saving)
@@ -259,7 +252,6 @@ def test_gamma_and_beta_do_not_say_whether_a_neuron_is_used():
     assert sum(not cut.is_bias for cut in ffn.cuts()) == 2  # what scores are made of
 
 
-@pytest.mark.daily("torch", why="takes 12 s on jax, 10 s on tensorflow")
 @pytest.mark.parametrize("kind", ["own", "heads", "dense"])
 def test_a_frozen_bias_stays(kind):
     """On jax it cannot be assigned to in a step, which ended in a TypeError."""

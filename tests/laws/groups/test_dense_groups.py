@@ -13,18 +13,9 @@ from tests.support.helpers import to_numpy
 from tests.support.masks import prune_by_hand
 from tests.support.users_models import USERS_MODELS, inputs_of
 
-SAME = "what Keras records is the same on each backend"
-OF_EXAMPLES = ("blocks_in_a_list",)
 of_users = pytest.mark.parametrize("make", USERS_MODELS, ids=lambda make: make.__name__)
 
 
-@pytest.mark.nightly(
-    rows=("shared_blocks", "batch_norm_inside", "two_towers", "lora_removed"),
-    why="the others suffice",
-)
-@pytest.mark.daily(
-    "torch", why="the rest takes 4 s on jax, 2 s on tensorflow, 1.3 s on torch"
-)
 @of_users
 def test_in_a_users_model(make):
     model = make()
@@ -64,7 +55,6 @@ def two_layers(between, activation="relu"):
     return keras.Model(inputs, between(inputs, hidden, read))
 
 
-@pytest.mark.daily("torch", why=SAME)
 @pytest.mark.parametrize(
     "between, reason",
     [
@@ -95,7 +85,6 @@ def test_neurons_added_to_an_input_are_left_out():
     assert reason == "it is combined with an input of the model"
 
 
-@pytest.mark.daily("torch", why=SAME)
 @pytest.mark.parametrize(
     "between",
     [
@@ -139,7 +128,6 @@ def test_what_cannot_be_called_is_looked_into_by_its_parts():
     assert len(found.left_out) == 3
 
 
-@pytest.mark.daily("torch", why=SAME)
 @pytest.mark.parametrize(
     "activation", ["softmax", "log_softmax", lambda h: h - ops.mean(h, -1)[..., None]]
 )
@@ -149,7 +137,6 @@ def test_an_activation_across_neurons_is_left_out(activation):
     assert re.search("its activation .* each number alone", found.left_out["up"])
 
 
-@pytest.mark.daily("torch", why=SAME)
 @pytest.mark.parametrize(
     "activation", ["gelu", "linear", "leaky_relu", "elu", lambda h: ops.relu(h) ** 2]
 )
@@ -166,7 +153,6 @@ def test_names_that_come_later_are_as_without_it():
     assert keras.layers.Softmax().name == f"softmax_{before + 1}"
 
 
-@pytest.mark.daily("torch", why="62 programs on jax")
 def test_layers_called_on_what_the_model_holds_are_followed():
     """The nodes of a graph, say; the model's input only says which of them to take."""
 

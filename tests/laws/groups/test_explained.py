@@ -8,8 +8,6 @@ from keras import layers
 import keras_idea as ki
 
 WIDTH = 12
-SAME = "the words are the same on each backend"
-pytestmark = pytest.mark.daily("torch", why=SAME)
 
 
 def test_a_layer_that_reads_neurons_has_a_line():

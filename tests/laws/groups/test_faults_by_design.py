@@ -11,7 +11,6 @@ from keras import ops
 
 import keras_idea as ki
 from tests.support.helpers import to_numpy
-from tests.support.selection import EACH
 
 BATCH, TARGET = 8, 5
 FIT = {"batch_size": BATCH, "shuffle": False, "verbose": 0}
@@ -67,9 +66,6 @@ KINDS = ("own", "plain", "dense")
 of_kinds = pytest.mark.parametrize("kind", KINDS)
 
 
-@pytest.mark.daily(*EACH, rows=("own",), why="these suffice")
-@pytest.mark.daily("torch", rows=("plain",), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 3 s on jax, 8 s on tensorflow, 0.5 s on torch")
 @of_kinds
 def test_looking_changes_no_bit(kind, data):
     alone, watched = model_of(kind), model_of(kind)
@@ -82,8 +78,6 @@ def test_looking_changes_no_bit(kind, data):
         np.testing.assert_array_equal(to_numpy(one), to_numpy(other))
 
 
-@pytest.mark.daily("torch", rows=("own",), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 12 s on jax, 10 s on tensorflow, 2 s on torch")
 @of_kinds
 def test_narrow_is_clipped_as_masked(kind, data):
     """A neuron of zeros would have a gradient, which counts in the norm."""
@@ -108,8 +102,6 @@ class GroupLasso(keras.regularizers.Regularizer):
         return {}
 
 
-@pytest.mark.daily("jax", "torch", rows=("own",), why="these suffice")
-@pytest.mark.daily("torch", why="the rest takes 2 s on jax, 5 s on tensorflow")
 @of_kinds
 def test_a_regularizer_that_is_nan_at_zero(kind, data):
     model = model_of(kind, kernel_regularizer=GroupLasso())
@@ -120,11 +112,6 @@ def test_a_regularizer_that_is_nan_at_zero(kind, data):
     assert ffn.width == TARGET
 
 
-@pytest.mark.daily("jax", "torch", rows=("off-own",), why="these suffice")
-@pytest.mark.nightly(rows=("end-plain", "end-dense"), why="the others suffice")
-@pytest.mark.daily(
-    "torch", why="the rest takes 5 s on jax, 12 s on tensorflow, 0.7 s on torch"
-)
 @of_kinds
 @pytest.mark.parametrize("compact", ["off", "end"])
 def test_averages_bring_no_neuron_back(kind, compact, data):
@@ -166,7 +153,6 @@ class Cell(keras.layers.Layer):
         return {**super().get_config(), "width": self.width}
 
 
-@pytest.mark.daily("torch", why="takes 2 s on jax, 4 s on tensorflow")
 def test_an_ffn_in_a_recurrent_cell(data):
     keras.utils.set_random_seed(0)
     inputs = keras.Input((5, 8))

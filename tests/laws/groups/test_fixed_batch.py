@@ -124,7 +124,6 @@ class Scores(keras.Model):
         return made + self.of_scores(ops.mean(scores, axis=1))
 
 
-@pytest.mark.daily("torch", why="takes 4 s on jax, 3 s on tensorflow")
 def test_a_proof_finds_the_batch_that_a_model_needs():
     """It was left out, and heads whose scores are read were pruned silently."""
     model = Scores()

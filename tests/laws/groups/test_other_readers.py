@@ -59,7 +59,6 @@ def test_what_only_training_does_is_looked_at(more):
     assert not explained.taken and len(explained.left_out) == 3
 
 
-@pytest.mark.daily("torch", why="takes 2 s on jax, 3 s on tensorflow")
 @pytest.mark.filterwarnings("ignore:The config of InTraining")
 def test_a_head_that_only_training_calls_is_narrowed_too(xy):
     model = in_training("a head")
@@ -145,7 +144,6 @@ def test_what_has_a_neurons_number_in_it_is_left_out(make, why):
     assert not explained.taken and why in explained.left_out.values()
 
 
-@pytest.mark.daily("torch", why="takes 3 s on jax, 10 s on tensorflow")
 def test_another_method_after_an_exception_begins_without_its_probes(xy):
     def fail(epoch, logs):
         if epoch == 1:
@@ -168,7 +166,6 @@ def test_another_method_after_an_exception_begins_without_its_probes(xy):
     np.testing.assert_allclose(histories[0]["loss"], histories[1]["loss"], rtol=1e-6)
 
 
-@pytest.mark.daily("torch", why="takes 2 s on jax, 6 s on tensorflow")
 @pytest.mark.filterwarnings("ignore:Training ended")
 def test_a_learned_mask_that_was_stopped_says_what_it_lost(xy):
     model = chained()
@@ -196,7 +193,6 @@ def test_a_layer_that_a_distiller_compares_is_left_out():
     assert why == "a loss of the Distiller reads it"
 
 
-@pytest.mark.daily("torch", why="takes 3 s on jax, 4 s on tensorflow")
 def test_a_layer_with_two_parents_is_one(xy):
     dense = [layers.Dense(WIDTH, "tanh"), layers.Dense(8)]
     encoder = keras.Sequential([keras.Input((8,)), *dense])
@@ -208,7 +204,6 @@ def test_a_layer_with_two_parents_is_one(xy):
     assert [ffn.hidden_dim for ffn in ki.find_ffns(model)] == [4, 2]
 
 
-@pytest.mark.daily("torch", why="a warning; 73 programs on jax")
 def test_a_regularizer_of_pairs_is_warned_of(xy):
     pairs = keras.regularizers.OrthogonalRegularizer(0.1, mode="columns")
     model = normed(
@@ -218,7 +213,6 @@ def test_a_regularizer_of_pairs_is_warned_of(xy):
         fitted(model, xy, ki.IdeaPruneCallback(TARGET, 8, 8))
 
 
-@pytest.mark.daily("torch", why="takes 7 s on tensorflow, 20 programs on jax")
 @pytest.mark.parametrize("method", ["activation", "learned_mask"])
 def test_a_sequential_model_is_measured(method, xy):
     model = normed(layers.Dense(WIDTH, "relu"), layers.Dense(3))
@@ -257,7 +251,6 @@ class Block(keras.layers.Layer):
         return {**super().get_config(), "width": self.width}
 
 
-@pytest.mark.daily("torch", why="what is saved is Python's")
 def test_what_is_saved_between_two_milestones_loads(xy, tmp_path):
     inputs = keras.Input((8,))
     model = keras.Model(inputs, layers.Dense(3)(Block(WIDTH)(inputs)))

@@ -34,7 +34,6 @@ class Reader(keras.callbacks.Callback):
         self.read(self.model)
 
 
-@pytest.mark.daily("torch", why="the same Python on each backend")
 @pytest.mark.parametrize("make", [residual_model, stock_model])
 def test_nothing_is_assigned(make, data):
     """Before, in the midst of and after a run, of layers with a mask and without."""
@@ -49,7 +48,6 @@ def test_nothing_is_assigned(make, data):
     assert reader.assigned == []
 
 
-@pytest.mark.daily("torch", why="the same Python on each backend")
 def test_a_mask_assigned_beside_a_method_that_decides_later(data):
     """It holds at once, as when nobody prunes; and when the method decides."""
     model = residual_model((12,))

@@ -21,8 +21,6 @@ from keras_idea.groups.cut import Cut
 from keras_idea.keras_private.layers import set_input_dim
 from tests.support.helpers import to_numpy
 
-pytestmark = pytest.mark.daily("torch", why="this package's own kinds run on each")
-
 FULL, TARGET, VOCABULARY = 8, 3, 11
 FEATURES = kinds.Kind(
     name="features",

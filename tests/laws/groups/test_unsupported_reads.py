@@ -12,7 +12,6 @@ from keras_idea.shapes.samples import loss_of
 from tests.support.helpers import to_numpy
 
 WIDTH, TARGET = 16, 4
-FEW = "the code that refuses, or warns, is the same on every backend"
 
 
 @pytest.fixture
@@ -72,7 +71,6 @@ def scaled(by):
 READ = ["a shape", "ops.shape", "units", "an attribute"]
 
 
-@pytest.mark.daily("torch", why=FEW)
 @pytest.mark.parametrize("by", READ)
 def test_a_block_that_computes_with_its_width_is_refused(by, xy):
     for compact in ("end", "progressive"):
@@ -86,14 +84,12 @@ def test_a_block_that_computes_with_its_width_is_refused(by, xy):
         ki.shrink(scaled(by), {"neurons": TARGET}, xy, method="magnitude")
 
 
-@pytest.mark.daily("torch", why=FEW)
 def test_a_block_that_does_something_else_each_time_is_not_judged(xy):
     model = scaled("chance")
     fitted(model, xy)
     assert ki.find_ffns(model)[0].hidden_dim == TARGET
 
 
-@pytest.mark.daily("torch", why=FEW)
 @pytest.mark.parametrize("by", ["a number given", "nothing"])
 def test_a_block_that_does_not_is_narrowed(by, xy, tmp_path, recwarn):
     model = scaled(by)
@@ -106,7 +102,6 @@ def test_a_block_that_does_not_is_narrowed(by, xy, tmp_path, recwarn):
     assert not [w for w in recwarn if "makes a number of its width" in str(w.message)]
 
 
-@pytest.mark.daily("torch", why=FEW)
 def test_a_number_that_was_made_of_the_width_is_warned_of(xy):
     """The narrowed layer keeps it, a copy too; one that is loaded makes another."""
     model = scaled("a number made")
@@ -117,7 +112,6 @@ def test_a_number_that_was_made_of_the_width_is_warned_of(xy):
     np.testing.assert_allclose(*answers, atol=1e-6)
 
 
-@pytest.mark.daily("torch", why=FEW)
 @pytest.mark.parametrize("nested", ["Sequential", "Functional"])
 def test_neurons_that_enter_a_nested_model_are_left_out(nested, xy):
     """The shape of what it is called on is fixed in it, and in its config."""
@@ -147,7 +141,6 @@ def mean_square(array):
     return ops.mean(array**2)
 
 
-@pytest.mark.daily("torch", why=FEW)
 @pytest.mark.parametrize(
     "kind, of, name",
     [
@@ -173,7 +166,6 @@ hard_swish""".split()
 NOT_ON_EACH = ["glu", "log_softmax", "softmax", "sparsemax"]
 
 
-@pytest.mark.daily("torch", why="compiles a hundred programs on jax")
 def test_activations_of_each_number_alone():
     """All of Keras's, sorted by what they do to one number when another changes."""
     one = np.random.default_rng(0).normal(size=(3, 6)).astype("float32")
@@ -207,7 +199,6 @@ def test_a_kind_that_the_model_lacks():
             model.fit(x, x[:, :4], verbose=0, callbacks=[prune])
 
 
-@pytest.mark.daily("torch", why=FEW)
 def test_heads_whose_scores_are_read_are_refused_everywhere():
     inputs = keras.Input((6, 8))
     attend = layers.MultiHeadAttention(4, 4)
@@ -226,7 +217,6 @@ def test_heads_whose_scores_are_read_are_refused_everywhere():
         ki.compact(model)
 
 
-@pytest.mark.daily("torch", why=FEW)
 @pytest.mark.parametrize("method", ["activation", "magnitude"])
 def test_a_masked_model_is_shrunk(method, xy):
     model = keras.Sequential([keras.Input((8,)), layers.Dense(16), layers.Dense(4)])
@@ -257,7 +247,6 @@ NO_SAMPLES = {
 }
 
 
-@pytest.mark.daily("torch", why=FEW)
 @pytest.mark.parametrize("data, match", NO_SAMPLES.values(), ids=NO_SAMPLES.keys())
 def test_data_that_are_no_samples(data, match):
     model = keras.Sequential([keras.Input((8,)), layers.Dense(16), layers.Dense(4)])
@@ -270,7 +259,6 @@ def test_data_that_are_no_samples(data, match):
         model.fit(SAMPLES, SAMPLES[:, :4], verbose=0, callbacks=[prune])
 
 
-@pytest.mark.daily("torch", why=FEW)
 def test_data_that_a_loss_cannot_be_of():
     model = keras.Sequential([keras.Input((8,)), layers.Dense(16), layers.Dense(4)])
     model.compile("adam", "mse")

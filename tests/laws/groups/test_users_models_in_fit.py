@@ -12,11 +12,9 @@ import keras_idea as ki
 from tests.support.algorithm_reference import kept
 from tests.support.helpers import to_numpy
 from tests.support.recording_sgd import RecordingSGD, StepRecord
-from tests.support.selection import EACH
 from tests.support.users_models import USERS_MODELS, inputs_of, outputs_like
 
 RATE, DECAY, BEGIN, STEPS, TOTAL, BATCH = 0.01, 0.4, 1, 6, 9, 4
-OF_EXAMPLES = ("text_classifier", "mlp", "shared_blocks")
 of_users = pytest.mark.parametrize("make", USERS_MODELS, ids=lambda make: make.__name__)
 
 
@@ -40,14 +38,6 @@ def trained(make, callbacks, compact):
     return model, x, history
 
 
-@pytest.mark.daily(*EACH, rows=("text_classifier",), why="these suffice")
-@pytest.mark.daily(
-    "torch", rows=("mlp", "sequential", "batch_norm_inside"), why="these suffice"
-)
-@pytest.mark.nightly(
-    why="four of them on each backend; the rest takes 6 s on jax, 8 s on "
-    "tensorflow, 4 s on torch"
-)
 @of_users
 def test_equals_algorithm_1_in_float64(make):
     record = StepRecord()
@@ -96,11 +86,6 @@ def test_equals_algorithm_1_in_float64(make):
     assert all(width.sum() == round(len(width) / 2) for width in active)
 
 
-@pytest.mark.daily("torch", rows=("text_classifier",), why="these suffice")
-@pytest.mark.nightly(
-    why="three of them on each backend; the rest takes 22 s on jax, 12 s on "
-    "tensorflow, 19 s on torch"
-)
 @of_users
 def test_narrow_equals_masked(make):
     """Dropout draws other numbers for other shapes, so it is taken out here."""

@@ -13,7 +13,6 @@ HEADS = {"num_query_heads": 4, "num_key_value_heads": 2}
 TEXT = "the quick brown fox jumps over the lazy dog, and again. " * 20
 
 
-@pytest.mark.daily("torch", "tensorflow", why="compiles 174 programs on jax")
 @pytest.mark.parametrize("name, tied", [("llama", True), ("llama3", False)])
 def test_equals_the_llama(name, tied):
     lm = tiny_lm(name, **HEADS, tie_word_embeddings=tied)
@@ -25,7 +24,6 @@ def test_equals_the_llama(name, tied):
     assert type(mistral).__name__ == "MistralCausalLM"
 
 
-@pytest.mark.daily("torch", why="one more of what others show for each backend")
 def test_heads_go_and_the_preset_holds_it(tmp_path):
     lm = tiny_lm("llama3", **HEADS)
     x, _ = batch(lm, np.random.default_rng(0))
@@ -36,7 +34,6 @@ def test_heads_go_and_the_preset_holds_it(tmp_path):
     np.testing.assert_array_equal(to_numpy(again(x)), to_numpy(small(x)))
 
 
-@pytest.mark.daily("torch", why="a tokenizer needs no backend")
 def test_the_tokenizer_of_sentencepiece_stays():
     made = make_tokenizer("llama", "sentencepiece", TEXT, 300)
     own = keras_hub.tokenizers.LlamaTokenizer(proto=made.proto)
@@ -51,7 +48,6 @@ def test_the_tokenizer_of_sentencepiece_stays():
     assert one == other
 
 
-@pytest.mark.daily("torch", why="words are the same on each backend")
 class TestRefused:
     def test_scaled_positions(self):
         scaled = {"rope_frequency_adjustment_factor": 8.0, "rope_low_freq_factor": 1.0}

@@ -11,7 +11,6 @@ from tests.support.hub_models import batch, tiny_backbone, tiny_lm
 
 FIT = {"batch_size": 4, "epochs": 2, "verbose": 0}
 pytestmark = [
-    pytest.mark.daily("torch", why="calls and configs are Keras's and KerasHub's"),
     pytest.mark.filterwarnings("ignore:Gradients do not exist"),
     pytest.mark.filterwarnings("ignore:Layer '.*was passed an input with a mask"),
 ]

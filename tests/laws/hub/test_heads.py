@@ -47,9 +47,6 @@ def outputs(lm):
     return to_numpy(lm(inputs, training=False))
 
 
-@pytest.mark.nightly(
-    why="forward passes alone, and tests in fit are on each; takes 16 s on torch"
-)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_masked_equals_narrow_equals_stock(name):
     lm = without_two_heads(name)
@@ -77,7 +74,6 @@ def test_masked_equals_narrow_equals_stock(name):
         np.testing.assert_array_equal(*greedy)
 
 
-@pytest.mark.daily("torch", why="nothing is computed")
 @pytest.mark.parametrize(
     "name, why",
     [
@@ -92,7 +88,6 @@ def test_heads_that_are_left_out(name, why):
     assert all(reason.startswith(why) for reason in found.left_out.values())
 
 
-@pytest.mark.daily("torch", why="a config is asked, nothing computed")
 def test_layers_of_one_config_have_one_number():
     lm = tiny_lm("mistral", **HEADS)
     first, _ = ki.find_groups(lm, ["kv_groups"])

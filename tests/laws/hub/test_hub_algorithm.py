@@ -62,8 +62,6 @@ def algorithm_1(twin, matrices, batches, optimizer, decay=0.4):
         yield weights, scores, masks, loss
 
 
-@pytest.mark.daily("tensorflow", rows=("gemma2-sgd",), why="these suffice")
-@pytest.mark.daily("jax", "torch", why="the rest takes 6 s on jax, 2 s on torch")
 @pytest.mark.parametrize("name, optimizer", [("llama3", "adamw"), ("gemma2", "sgd")])
 def test_equals_algorithm_1(name, optimizer):
     model = language_model(name)

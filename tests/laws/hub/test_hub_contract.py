@@ -160,10 +160,6 @@ def run(request, tmp_path_factory):
     return Run(request.param, tmp_path_factory.mktemp("run"))
 
 
-@pytest.mark.daily("torch", rows=("llama3",), why="these suffice")
-@pytest.mark.nightly(
-    why="the rest takes 26 s on jax, 27 s on tensorflow, 60 s on torch"
-)
 def test_nothing_of_ours_is_in_the_model_at_any_moment(run):
     (model, record), (_, other) = run.masked, run.in_fit
     assert np.std(record.logits) > 0.3  # something to tell apart
@@ -215,8 +211,6 @@ def test_after_each_step_pruned_neurons_are_zeros(run):
                 np.testing.assert_array_equal(part, mask == 1)
 
 
-@pytest.mark.daily("torch", rows=("llama3", "gemma2"), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 16 s on jax, 2 s on tensorflow, 12 s on torch")
 def test_compact_keeps_the_logits(run):
     (_, received, _), (_, record) = run.narrow, run.masked
     np.testing.assert_allclose(received, record.logits, rtol=0, atol=1e-5)
@@ -240,9 +234,6 @@ def test_compact_twice_is_compact_once(run):
     assert again.backbone.get_config() == {**run.config, **run.width}
 
 
-@pytest.mark.daily("jax", "torch", rows=("llama3",), why="these suffice")
-@pytest.mark.daily("torch", rows=("gemma2",), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 6 s on jax, 22 s on tensorflow, 4 s on torch")
 def test_the_next_train_step_is_the_same(run):
     for masked, narrow in run.stepped:
         scale = max(1.0, np.abs(masked).max())
@@ -255,9 +246,6 @@ def test_compaction_in_fit_keeps_the_losses(run):
     assert {(f.hidden_dim, f.width) for f in ki.find_ffns(model)} == {(TARGET, TARGET)}
 
 
-@pytest.mark.daily("jax", "torch", rows=("llama3",), why="these suffice")
-@pytest.mark.daily("torch", rows=("gemma2",), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 14 s on torch")
 def test_compaction_in_fit_leaves_presets_of_the_stock_class(run):
     backbone = run.in_fit[0].backbone
     assert type(backbone) is type(run.stock.backbone)
@@ -274,9 +262,6 @@ def test_compaction_in_fit_leaves_presets_of_the_stock_class(run):
     np.testing.assert_allclose(logits(by_config, run.x), expected, rtol=0, atol=1e-6)
 
 
-@pytest.mark.daily("jax", "torch", rows=("llama3",), why="these suffice")
-@pytest.mark.daily("torch", rows=("gemma2",), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 2 s on jax, 11 s on torch")
 def test_what_is_saved_in_mid_pruning_loads_into_a_stock_model(run):
     _, record = run.masked
     assert TARGET < record.masks[HALFWAY - 1][0].sum(-1).max() < FULL

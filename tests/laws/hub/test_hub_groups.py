@@ -7,28 +7,8 @@ import keras_idea as ki
 from keras_idea.hub.ffn import hub_ffns
 from tests.support.encoders import ENCODERS
 from tests.support.hub_models import FULL, MODELS
-from tests.support.selection import EACH
 
 
-@pytest.mark.daily(*EACH, rows=("llama3",), why="these suffice")
-@pytest.mark.daily(
-    "torch",
-    rows=(
-        "llama",
-        "llama tied",
-        "mistral",
-        "qwen",
-        "qwen3",
-        "deit",
-        "dinov2",
-        "siglip text",
-    ),
-    why="these suffice",
-)
-@pytest.mark.nightly(
-    why="Keras records the same on each backend, but for bugs; the rest takes 3"
-    " s on jax, 2 s on tensorflow, 10 s on torch"
-)
 @pytest.mark.parametrize("name", [*MODELS, *ENCODERS])
 def test_found(name):
     row = {**MODELS, **ENCODERS}[name]

@@ -33,8 +33,6 @@ TARGET = 10
 UNGATED = ("gpt2", "opt", "gpt neox", "bloom", "falcon", "bart", "t5 plain")
 
 
-@pytest.mark.daily("torch", rows=("llama",), why="these suffice")
-@pytest.mark.nightly(why="where an FFN lies is Python's; the rest takes 30 s on torch")
 @pytest.mark.parametrize("name", MODELS)
 def test_untrained(name):
     """The families' laws that need no training."""
@@ -55,10 +53,6 @@ def test_untrained(name):
     assert foreign(model) == []
 
 
-@pytest.mark.daily("torch", rows=("llama", "llama tied", "llama3"), why="these suffice")
-@pytest.mark.nightly(
-    why="which attribute is which, by family; the rest takes 7 s on torch"
-)
 @pytest.mark.parametrize("name", [n for n in MODELS if n not in UNGATED + MIXTURES])
 def test_up_is_the_activated_matrix_and_gate_the_linear_one(name):
     """To turn the signs of gate and down changes nothing; of up and down, a lot."""
@@ -74,9 +68,6 @@ def test_up_is_the_activated_matrix_and_gate_the_linear_one(name):
         assert np.allclose(logits(model, x), before, rtol=0, atol=1e-5) == same
 
 
-@pytest.mark.nightly(
-    why="on jax KerasHub compiles each of its operations; takes 2 s on torch"
-)
 def test_linear_attention():
     """Qwen3.5 as it is: most layers have no softmax."""
     model = tiny_lm("qwen3.5", layer_types=["linear_attention", "full_attention"])
@@ -87,8 +78,6 @@ def test_linear_attention():
     np.testing.assert_allclose(logits(narrow, x), masked, rtol=0, atol=1e-5)
 
 
-@pytest.mark.daily("torch", rows=("llama3",), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 7 s on jax, 1.1 s on torch")
 @pytest.mark.parametrize("name", ["llama3", "gemma2"])
 def test_the_next_step_of_sgd_is_the_same(name):
     model = tiny_lm(name)
@@ -102,7 +91,6 @@ def test_the_next_step_of_sgd_is_the_same(name):
         np.testing.assert_allclose(slim, masked, rtol=0, atol=1e-6 * scale)
 
 
-@pytest.mark.daily("torch", why="takes 16 s on jax, 3 s on tensorflow")
 def test_bfloat16_within_its_precision():
     model = tiny_lm("llama3", dtype="bfloat16")
     x, _ = batch(model, np.random.default_rng(0), SIZE)
@@ -126,7 +114,6 @@ print(type(backbone).__name__, backbone.intermediate_dim)
 """
 
 
-@pytest.mark.nightly(why="a process is started, on files; takes 21 s on torch")
 @pytest.mark.parametrize("name", ["llama tied", "gemma2"])
 def test_a_narrow_preset_loads_where_this_package_is_not(name, tmp_path):
     model = tiny_backbone(name)
@@ -143,7 +130,6 @@ def test_a_narrow_preset_loads_where_this_package_is_not(name, tmp_path):
     assert result.stdout.split() == [row.backbone, str(width)]
 
 
-@pytest.mark.daily("jax", "torch", why="takes 3 s on tensorflow")
 def test_keras_nlp_is_the_same():
     """The old name of KerasHub: a package that re-exports it."""
     import keras_hub

@@ -65,8 +65,6 @@ WAYS = {
 }
 
 
-@pytest.mark.daily("torch", rows=("averages",), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 8 s on jax, 4 s on torch")
 @pytest.mark.parametrize("way", WAYS)
 def test_in_the_wide_stage_it_is_trained_as_without_us(way):
     arguments, train = WAYS[way]
@@ -88,9 +86,6 @@ def test_in_the_wide_stage_it_is_trained_as_without_us(way):
     assert foreign(ours) == []
 
 
-@pytest.mark.nightly(
-    why="tensorflow has it in laws/callbacks; takes 11 s on jax, 2 s on torch"
-)
 def test_called_twice_it_is_pruned_and_compacted():
     """The gradients of both calls are one: the optimizer's."""
     model = around(tiny_backbone("llama3"), calls=2)

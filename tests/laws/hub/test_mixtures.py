@@ -14,7 +14,6 @@ from tests.support.helpers import start_pruning, to_numpy
 from tests.support.hub_gradients import EPSILON, LOSS, Gradients
 from tests.support.hub_models import FULL, batch, tiny_lm
 from tests.support.hub_training import used
-from tests.support.selection import EACH
 
 BEGIN, STEPS, TARGET, TOTAL, SIZE = 2, 6, 10, 10, 2
 
@@ -97,8 +96,6 @@ def algorithm_1(twin, found, batches, optimizer, decay=0.4):
         yield weights, scores, masks, unseen, loss
 
 
-@pytest.mark.daily("torch", rows=("qwen moe-adamw",), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 26 s on jax, 17 s on tensorflow, 4 s on torch")
 @pytest.mark.parametrize("name, rule", [("qwen moe", "adamw"), ("gpt oss", "sgd")])
 def test_equals_algorithm_1(name, rule):
     # Tied: see `language_model` of test_hub_algorithm.
@@ -142,10 +139,6 @@ def test_equals_algorithm_1(name, rule):
     assert all(np.any(score) for rows in scores for score in rows)  # and all were asked
 
 
-@pytest.mark.daily(
-    "tensorflow", "torch", rows=("True-halves", "True-pairs"), why="these suffice"
-)
-@pytest.mark.daily(*EACH, why="the rest takes 0.9 s on jax")
 @pytest.mark.parametrize("packing", ["", "halves", "pairs"])
 @pytest.mark.parametrize("grouped", [False, True])
 def test_cuts(packing, grouped):

@@ -14,7 +14,6 @@ from keras_idea.models.writers import (
     writer_of,
 )
 from tests.support.hub_models import MODELS, VOCABULARY, tiny_lm
-from tests.support.selection import EACH
 
 PROMPT_BP = np.array([[1, 2, 3], [7, 7, 5]], "int32")
 CAUSAL = [name for name, row in MODELS.items() if row.task.endswith("CausalLM")]
@@ -25,8 +24,6 @@ def llama3():
     return tiny_lm("llama3")
 
 
-@pytest.mark.daily(*EACH, rows=("llama3",), why="one family on each")
-@pytest.mark.daily("torch", why="each of the others compiles some seconds")
 @pytest.mark.parametrize("family", CAUSAL)
 def test_greedy_tokens_are_those_without_a_cache(family):
     """In two pieces, of which the second reads what the first wrote."""
@@ -41,7 +38,6 @@ def test_greedy_tokens_are_those_without_a_cache(family):
     assert len(np.unique(text[:, 3:])) > 2 or family != "llama3"
 
 
-@pytest.mark.daily("torch", why="its pieces are arithmetic; the tokens are above")
 def test_a_text_longer_than_the_window(llama3):
     """Each piece is that after the last tokens that leave room for it."""
     writer, text, pieces = CachedWriter(llama3, 8, temperature=0), PROMPT_BP, []
@@ -59,7 +55,6 @@ def test_a_text_longer_than_the_window(llama3):
     np.testing.assert_array_equal(whole[:, :7], text[:, :7])
 
 
-@pytest.mark.daily("torch", why="each compiles 2 s on jax, 4 s on tensorflow")
 @pytest.mark.parametrize("top_k", [1, 2, VOCABULARY + 9, None])
 def test_draws_are_among_the_likeliest(llama3, top_k):
     """And with several of them they are not always the first, nor twice the same."""
@@ -76,7 +71,6 @@ def test_draws_are_among_the_likeliest(llama3, top_k):
     np.testing.assert_array_equal(again.add(text, 1, piece=5)[:, -1], draws[0])
 
 
-@pytest.mark.daily("torch", why="it compiles for a second")
 def test_the_model_keeps_its_own_sampler(llama3):
     sampler, function = llama3.sampler, llama3.generate_function
     writer = CachedWriter(llama3, 8, temperature=0)
@@ -84,7 +78,6 @@ def test_the_model_keeps_its_own_sampler(llama3):
     assert llama3.sampler is sampler and llama3.generate_function is function
 
 
-@pytest.mark.daily("torch", why="ten programs on jax")
 def test_a_model_without_a_cache_draws_as_generate():
     keras.utils.set_random_seed(0)
     config = DecoderConfig(

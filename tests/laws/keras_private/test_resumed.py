@@ -110,7 +110,6 @@ def test_what_is_read_later_is_kept():
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.daily("torch", why="each compiles a dozen programs on jax")
 def test_masks_are_as_they_were_before_the_call():
     """Also of a tensor that has two names, as an idle layer returns its input."""
     x = np.array([[1, 2, 0], [3, 0, 0]])
@@ -125,7 +124,6 @@ def test_masks_are_as_they_were_before_the_call():
     np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.daily("torch", why="each compiles a dozen programs on jax")
 def test_types_stay():
     x = np.ones((2, 3), "float32")
     inputs = keras.Input((3,))

@@ -15,7 +15,6 @@ from keras_idea.surgery.optimizer_state import (
     set_variables,
 )
 from tests.support.helpers import to_numpy
-from tests.support.selection import EACH
 
 o = keras.optimizers
 KEPT = [0, 2, 3]
@@ -142,13 +141,6 @@ def assert_alike(found, expected):
         np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-6)
 
 
-@pytest.mark.daily(
-    *EACH, rows=("sgd", "momentum", "nesterov", "adamw", "several"), why="these suffice"
-)
-@pytest.mark.daily(
-    "tensorflow", "torch", rows=("adam", "amsgrad", "loss scale"), why="these suffice"
-)
-@pytest.mark.daily("torch", why="the rest takes 12 s on jax, 4 s on tensorflow")
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_slots_are_recognized(name):
     make, expected = OPTIMIZERS[name]
@@ -168,8 +160,6 @@ def test_slots_are_recognized(name):
     check_carriable(optimizer)
 
 
-@pytest.mark.daily(*EACH, rows=("sgd", "momentum", "nesterov"), why="these suffice")
-@pytest.mark.daily("torch", why="the rest takes 13 s on jax, 19 s on tensorflow")
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_narrowed_and_copied_optimizers_step_alike(name):
     make = OPTIMIZERS[name][0]
@@ -200,11 +190,6 @@ def test_narrowed_and_copied_optimizers_step_alike(name):
         assert_alike(values_of(variables), expected)
 
 
-@pytest.mark.daily(*EACH, rows=("sgd", "momentum", "nesterov"), why="these suffice")
-@pytest.mark.daily(
-    "jax", "torch", rows=("adam", "amsgrad", "adamw"), why="these suffice"
-)
-@pytest.mark.daily("torch", why="the rest takes 5 s on jax, 11 s on tensorflow")
 @pytest.mark.parametrize("name", [n for n in OPTIMIZERS if n != "several"])
 def test_variables_come_and_go(name):
     make = OPTIMIZERS[name][0]

@@ -33,7 +33,6 @@ def test_lowered_as_fit_does_it(data):
     assert counts == [7, len(model.non_trainable_variables), 16, 2]
 
 
-@pytest.mark.daily("jax", "torch", why="takes 3 s on tensorflow")
 def test_not_found_where_keras_made_it(data):
     model = residual_model()
     model.compile("adam", "mse")

@@ -45,25 +45,6 @@ def optimizers(name):
     )
 
 
-@pytest.mark.daily(
-    "jax",
-    "tensorflow",
-    rows=("PrunableGatedFFN-sgd-mean-mean-True",),
-    why="these suffice",
-)
-@pytest.mark.daily(
-    "torch",
-    rows=(
-        "PrunableGatedFFN-sgd-mean-max-False",
-        "PrunableGatedFFN-sgd-max-mean-False",
-        "PrunableGatedFFN-adamw-mean-max-False",
-        "PrunableGatedFFN-adamw-max-max-False",
-    ),
-    why="these suffice",
-)
-@pytest.mark.nightly(
-    why="the rest takes 27 s on jax, 24 s on tensorflow, 117 s on torch"
-)
 @pytest.mark.parametrize("ffn, optimizer, row_reduce, matrix_reduce, jit", CASES)
 def test_equals_algorithm_1(data, ffn, optimizer, row_reduce, matrix_reduce, jit):
     ours, theirs = optimizers(optimizer)
@@ -103,8 +84,6 @@ def test_equals_algorithm_1(data, ffn, optimizer, row_reduce, matrix_reduce, jit
     assert [ffn.width for ffn in ffns] == [TARGET, TARGET]
 
 
-@pytest.mark.daily("torch", rows=("PrunableFFN",), why="these suffice")
-@pytest.mark.daily("jax", "torch", why="the rest takes 0.7 s on jax, 3 s on tensorflow")
 @pytest.mark.parametrize("ffn", [GATED, UNGATED])
 def test_masks_in_fit_equal_algorithm_1(data, ffn):
     """The same through `fit` and the callback, the masks read by another one."""

@@ -49,14 +49,11 @@ def fitted(model, data, optimizer=None, **kwargs):
     return model.fit(*data, epochs=2, **FIT).history["loss"]
 
 
-@pytest.mark.daily("torch", rows=("over_time", "dropped"), why="these suffice")
-@pytest.mark.daily("jax", "torch", why="the rest takes 2 s on jax, 18 s on tensorflow")
 @pytest.mark.parametrize("call", CALLS)
 def test_however_it_is_called(call, data):
     assert_same(lambda model: fitted(model, data), call=CALLS[call])
 
 
-@pytest.mark.daily("jax", "torch", why="takes 5 s on tensorflow")
 def test_in_a_branch_without_a_loss(data):
     def train(model):
         model.compile(keras.optimizers.Adam(0.01), loss=["mse", None])
@@ -68,13 +65,6 @@ def test_in_a_branch_without_a_loss(data):
     np.testing.assert_allclose(*sides, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.daily("jax", "torch", rows=("clipnorm",), why="these suffice")
-@pytest.mark.daily(
-    "torch", rows=("global_clipnorm", "clipvalue", "weight_decay"), why="these suffice"
-)
-@pytest.mark.nightly(
-    why="the rest takes 6 s on jax, 13 s on tensorflow, 1.4 s on torch"
-)
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -92,8 +82,6 @@ def test_whatever_the_optimizer_does(arguments, data):
     assert_same(lambda m: fitted(m, data, keras.optimizers.Adam(0.01, **arguments)))
 
 
-@pytest.mark.daily("jax", "torch", rows=("Clipped",), why="these suffice")
-@pytest.mark.daily("torch", why="the rest takes 2 s on jax, 7 s on tensorflow")
 @pytest.mark.parametrize("cls", [Clipped, ClippedByValue, ClippedByGlobalNorm])
 def test_in_a_custom_train_step_that_clips(cls, data):
     assert_same(lambda model: fitted(model, data), cls=cls)
@@ -113,19 +101,15 @@ def hand_written_sgd(model, data, l2=0.0):
     return losses
 
 
-@pytest.mark.daily("tensorflow", "torch", why="takes 5 s on jax")
 @pytest.mark.parametrize("l2", [0.0, 0.01], ids=["plain", "L2"])
 def test_by_a_loop_without_an_optimizer(l2, data):
     assert_same(lambda model: hand_written_sgd(model, data, l2))
 
 
-@pytest.mark.daily("tensorflow", "torch", why="takes 0.5 s on jax")
 def test_by_another_optimizer(data):
     assert_same(lambda model: other_optimizer(model, data))
 
 
-@pytest.mark.daily("jax", "torch", rows=("own",), why="these suffice")
-@pytest.mark.daily("torch", why="the rest takes 4 s on jax, 7 s on tensorflow")
 @pytest.mark.parametrize("train", ["own", "other", "by hand"])
 def test_what_is_masked_stays_masked(train, data):
     """Whoever trains it on: as the plain layer of the living, with fresh slots."""

@@ -7,7 +7,6 @@ from keras.src import testing
 
 import keras_idea as ki
 from tests.support.helpers import residual_model, start_pruning, to_numpy
-from tests.support.selection import EACH
 
 LAYERS = [ki.GatedFFN, ki.PrunableGatedFFN, ki.UngatedFFN, ki.PrunableFFN]
 
@@ -16,19 +15,6 @@ def silu(x):
     return x / (1 + np.exp(-x))
 
 
-@pytest.mark.daily(
-    *EACH,
-    rows=(
-        "False-shape0-GatedFFN",
-        "False-shape0-PrunableGatedFFN",
-        "False-shape0-UngatedFFN",
-        "False-shape0-PrunableFFN",
-        "False-shape1-PrunableGatedFFN",
-        "True-shape2-UngatedFFN",
-    ),
-    why="these suffice",
-)
-@pytest.mark.daily("tensorflow", "torch", why="the rest takes 1.4 s on jax")
 @pytest.mark.parametrize("cls", LAYERS)
 @pytest.mark.parametrize("shape", [(3, 4), (2, 3, 4), (2, 1, 3, 4)])
 @pytest.mark.parametrize("use_bias", [False, True])
@@ -55,9 +41,6 @@ def test_values_for_any_rank(cls, shape, use_bias):
     np.testing.assert_allclose(to_numpy(layer(x)), expected, rtol=2e-5, atol=1e-5)
 
 
-@pytest.mark.daily("tensorflow", "torch", rows=("GatedFFN-3-0",), why="these suffice")
-@pytest.mark.daily("jax", "torch", rows=("UngatedFFN-2-0",), why="these suffice")
-@pytest.mark.daily("torch", why="the rest takes 3 s on jax, 2 s on tensorflow")
 @pytest.mark.parametrize(
     "cls, trainable, resting",
     list(zip(LAYERS, (3, 3, 2, 2), (0, 3, 0, 3), strict=True)),
@@ -84,7 +67,6 @@ def test_up_and_gate_start_different(seed):
     assert np.abs(to_numpy(layer.up_kernel) - to_numpy(layer.gate_kernel)).max() > 0.1
 
 
-@pytest.mark.daily("jax", "torch", why="takes 3 s on tensorflow")
 def test_without_a_schedule_it_prunes_nothing(data):
     model = residual_model()
     model.compile("adam", "mse")
@@ -94,7 +76,6 @@ def test_without_a_schedule_it_prunes_nothing(data):
         assert not to_numpy(ffn.layer.importance()).any()  # and keeps no score
 
 
-@pytest.mark.daily("jax", "torch", why="takes 5 s on tensorflow")
 def test_it_trains_as_the_plain_layer_does(data):
     """The taps change no gradient: the same weights after the same steps."""
     prunable = residual_model()
@@ -111,7 +92,6 @@ def test_it_trains_as_the_plain_layer_does(data):
             np.testing.assert_allclose(to_numpy(kernel), to_numpy(same), atol=1e-6)
 
 
-@pytest.mark.daily("jax", "torch", why="takes 2 s on tensorflow")
 def test_inference_uses_the_mask_of_the_next_step(data):
     x, y = data
     model = residual_model((16,))
@@ -125,8 +105,6 @@ def test_inference_uses_the_mask_of_the_next_step(data):
     assert ffn.width == 4
 
 
-@pytest.mark.daily(*EACH, rows=("mixed_bfloat16",), why="these suffice")
-@pytest.mark.daily("torch", why="the rest takes 3 s on jax, 4 s on tensorflow")
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "bfloat16", "mixed_float16"])
 def test_half_precision_prunes_to_the_target(data, policy):
     x, y = data
@@ -148,7 +126,6 @@ def test_half_precision_prunes_to_the_target(data, policy):
     assert ffn.scores.dtype == ffn.mask.dtype == "float32"
 
 
-@pytest.mark.daily("jax", "torch", why="takes 5 s on tensorflow")
 def test_saved_in_mid_pruning_and_loaded(data, tmp_path):
     x, y = data
     model = residual_model()
@@ -169,7 +146,6 @@ def test_saved_in_mid_pruning_and_loaded(data, tmp_path):
     )
 
 
-@pytest.mark.daily("jax", "torch", why="takes 6 s on tensorflow")
 def test_rematerialization_does_not_count_twice(data):
     # Without XLA, Keras on TensorFlow may recompute with weights that are updated
     # already: a stock layer's gradients are then off too.
@@ -197,7 +173,6 @@ def test_rematerialization_does_not_count_twice(data):
     )
 
 
-@pytest.mark.daily("torch", why="takes 3 s on jax, 6 s on tensorflow")
 @pytest.mark.skipif(
     keras.backend.backend() == "torch", reason="Keras has none on torch"
 )
@@ -225,7 +200,6 @@ def test_several_steps_an_execution(data):
     np.testing.assert_array_equal(*masks)
 
 
-@pytest.mark.daily("jax", "torch", why="takes 3 s on tensorflow")
 def test_gradient_accumulation_counts_optimizer_steps(data):
     x, y = data
     model = residual_model((16,))
@@ -265,7 +239,6 @@ def test_an_activation_over_the_neurons_is_refused(layer, activation):
         layer(8, activation=activation)
 
 
-@pytest.mark.daily("torch", why="what is found is Python's")
 @pytest.mark.parametrize("ffn", [ki.UngatedFFN, ki.GatedFFN])
 def test_a_plain_layer_with_such_an_activation_is_left_out(ffn):
     layers = [ffn(8, "softmax", name="ffn"), keras.layers.Dense(2)]

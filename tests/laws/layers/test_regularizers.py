@@ -7,7 +7,6 @@ import pytest
 import keras_idea as ki
 from keras_idea.surgery.narrow_in_place import shrink_in_place
 from tests.support.helpers import residual_model, start_pruning, to_numpy
-from tests.support.selection import EACH
 
 REGULARIZED = {
     "kernel_regularizer": keras.regularizers.L1L2(0.01, 0.02),
@@ -53,10 +52,6 @@ def penalty(variable):
     return float(to_numpy(variable.regularizer(variable.value)))
 
 
-@pytest.mark.daily("torch", rows=("PrunableGatedFFN",), why="these suffice")
-@pytest.mark.daily(
-    "tensorflow", "torch", why="the rest takes 3 s on jax, 2 s on tensorflow"
-)
 @pytest.mark.parametrize("cls", [ki.GatedFFN, ki.PrunableGatedFFN])
 def test_losses_and_steps_are_those_of_dense(cls, data):
     layer = cls(16, use_bias=True, **REGULARIZED)
@@ -130,7 +125,6 @@ def dead_weights(ffn):
     return [np.take(to_numpy(c.variable), dead, axis=c.axis) for c in ffn.cuts()]
 
 
-@pytest.mark.daily("torch", why="takes 3 s on jax, 4 s on tensorflow")
 def test_compact_and_narrowing_carry_them(data):
     # On jax the gradient of L1 at 0 is not 0, and moves what is dead.
     arguments = {**REGULARIZED, "kernel_regularizer": keras.regularizers.L2(0.02)}
@@ -155,8 +149,6 @@ def test_compact_and_narrowing_carry_them(data):
     np.testing.assert_allclose(*losses, rtol=1e-5)
 
 
-@pytest.mark.daily(*EACH, rows=("constraint0",), why="these suffice")
-@pytest.mark.daily("torch", why="the rest takes 5 s on jax, 4 s on tensorflow")
 @pytest.mark.parametrize(
     "constraint",
     [
@@ -177,7 +169,6 @@ def test_pruned_neurons_stay_zero(constraint, data):
         np.testing.assert_allclose(again, to_numpy(kernel), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.daily("torch", why="takes 2 s on jax, 3 s on tensorflow")
 def test_the_mask_holds_against_a_constraint_that_revives(data):
     model, ffn = pruned(data, 5, kernel_constraint=Revives())
     assert not any(weights.any() for weights in dead_weights(ffn))  # zeroed last

@@ -8,12 +8,6 @@ import keras_idea as ki
 from keras_idea.methods import Sensitivity
 from tests.support.helpers import residual_model, set_random_weights, to_numpy
 
-once = pytest.mark.daily(
-    "torch",
-    why="two matrices for three; test_algorithm and test_layers have them on each",
-)
-
-
 FIT = {"batch_size": 8, "shuffle": False, "verbose": 0}
 METHODS = ["sensitivity", "random", "activation", "learned_mask"]
 
@@ -29,8 +23,6 @@ def pruning(**arguments):
     return ki.IdeaPruneCallback(4, begin_step=5, prune_steps=10, **arguments)
 
 
-@pytest.mark.daily("torch", rows=("sensitivity",), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 3 s on torch")
 @pytest.mark.parametrize("method", METHODS)
 def test_methods_narrow_in_fit_as_masked(data, method):
     """The narrow model, the masked one compacted, and what is left of its neurons."""
@@ -54,7 +46,6 @@ def test_methods_narrow_in_fit_as_masked(data, method):
     np.testing.assert_allclose(plain.predict(data[0], verbose=0), found, atol=1e-6)
 
 
-@once
 def test_a_run_goes_on_from_a_checkpoint(data, tmp_path):
     """Killed in the middle of pruning, it ends with the same neurons and weights."""
 
@@ -79,7 +70,6 @@ def test_a_run_goes_on_from_a_checkpoint(data, tmp_path):
         np.testing.assert_allclose(to_numpy(ours), to_numpy(theirs), atol=1e-6)
 
 
-@once
 def test_files_and_configs(data, tmp_path):
     model = make()
     model.fit(*data, epochs=3, callbacks=[pruning()], **FIT)
@@ -90,7 +80,6 @@ def test_files_and_configs(data, tmp_path):
         np.testing.assert_allclose(loaded.predict(data[0], verbose=0), expected, 1e-5)
 
 
-@once
 def test_a_monitor_watches_them(data, tmp_path):
     model = make()
     monitor = ki.Monitor(tmp_path, neurons_every=5)
@@ -99,7 +88,6 @@ def test_a_monitor_watches_them(data, tmp_path):
     assert list(tmp_path.rglob("events.out.*"))
 
 
-@once
 def test_an_average_over_two_matrices():
     """The mean over matrices is over two rows, not three."""
     layer = ki.PrunableFFN(6)
@@ -110,7 +98,6 @@ def test_an_average_over_two_matrices():
     np.testing.assert_allclose(to_numpy(layer.importance()), rows.mean(axis=0))
 
 
-@once
 def test_the_llama_export_refuses_them():
     from keras_idea.errors import ExportRefused
     from keras_idea.export import export_preset

@@ -10,7 +10,6 @@ from keras_idea.surgery.probes import attach_probes, detach_probes
 from tests.support.helpers import residual_model, set_random_weights, to_numpy
 from tests.support.method_reference import AGGREGATIONS
 from tests.support.older_keras import needs_3_15
-from tests.support.selection import EACH
 
 TOKENS = 6
 
@@ -59,10 +58,6 @@ def importance(model, data, **arguments):
     return list(map(to_numpy, method.importance(model, ki.find_ffns(model), None)))
 
 
-@pytest.mark.daily("jax", "torch", rows=("paper",), why="these suffice")
-@pytest.mark.nightly(
-    why="the rest takes 1.4 s on jax, 4 s on tensorflow, 0.6 s on torch"
-)
 @pytest.mark.parametrize("aggregation", AGGREGATIONS)
 def test_exact_statistics_against_numpy(data, aggregation):
     """All samples; the first 50, in uneven batches; one at a time; as batches."""
@@ -83,8 +78,6 @@ def test_exact_statistics_against_numpy(data, aggregation):
     assert all(ffn.state.probe is None for ffn in ki.find_ffns(model))
 
 
-@pytest.mark.daily("torch", rows=("mask_zero", "remat"), why="these suffice")
-@pytest.mark.daily(*EACH, why="the rest takes 0.9 s on jax, 1.4 s on tensorflow")
 @needs_3_15
 @pytest.mark.parametrize("kind", ["dict", "explicit", "mask_zero", "remat"])
 def test_padding_does_not_count(tokens, kind):
@@ -121,8 +114,6 @@ class _Job:
         self.ffn, self.begin_step = ffn, begin_step
 
 
-@pytest.mark.daily("torch", rows=("minitron",), why="these suffice")
-@pytest.mark.daily(*EACH, why="the rest takes 0.7 s on jax, 1.4 s on tensorflow")
 @pytest.mark.parametrize("aggregation", AGGREGATIONS)
 def test_gathered_statistics_against_numpy(data, aggregation):
     """With a rate of 0 the weights stand still, and gathering is exact."""
@@ -159,7 +150,6 @@ def test_gathering_leaves_out_what_the_loss_does_not_see(tokens):
         np.testing.assert_allclose(sums / n, AGGREGATIONS["paper"](real), rtol=2e-5)
 
 
-@pytest.mark.daily("torch", why="takes 4 s on jax, 3 s on tensorflow")
 def test_the_mask_keeps_the_largest(data):
     """Through the callback: the exact importance at begin_step decides."""
     model = residual_model((16,))
@@ -190,8 +180,6 @@ def test_the_model_is_left_as_it_was(data):
     model.train_on_batch(*data)
 
 
-@pytest.mark.daily(*EACH, rows=("samples1",), why="these suffice")
-@pytest.mark.daily("tensorflow", "torch", why="the rest takes 0.1 s on jax")
 @pytest.mark.parametrize("samples", [[], np.zeros((0, 5, 8), "float32")])
 def test_no_samples_are_told(data, samples):
     model = residual_model((16,))

@@ -52,10 +52,6 @@ def tokens():
     return inputs, ids[:, 1:], mask.astype("float32")
 
 
-@pytest.mark.daily("torch", rows=("sensitivity",), why="these suffice")
-@pytest.mark.nightly(
-    why="test_methods runs every method on each; the rest takes 6 s on torch"
-)
 @pytest.mark.parametrize("name", [*METHODS, "activation with data"])
 def test_every_method_narrows_in_fit_and_compacts_to_stock(name, tokens):
     x, y, weights = tokens
@@ -79,9 +75,6 @@ def test_every_method_narrows_in_fit_and_compacts_to_stock(name, tokens):
     )
 
 
-@pytest.mark.nightly(
-    why="324 programs on jax; test_methods has it on each; takes 2 s on torch"
-)
 def test_masked_to_the_end_it_compacts_the_same(tokens, tmp_path):
     """With compact='off', and the mask's soft values in the rows of down."""
     x, y, weights = tokens
@@ -103,10 +96,6 @@ def test_masked_to_the_end_it_compacts_the_same(tokens, tmp_path):
     assert [ffn.width for ffn in ki.find_ffns(other)] == [4]
 
 
-@pytest.mark.daily("torch", rows=("Gemma3-arguments1",), why="these suffice")
-@pytest.mark.daily(
-    "tensorflow", "torch", why="the rest takes 13 s on jax, 2 s on tensorflow"
-)
 @pytest.mark.parametrize(
     "family, arguments", [("Llama3", ARGUMENTS), ("Gemma3", GEMMA3)]
 )
@@ -142,7 +131,6 @@ def gemma4(tokens):
     return lm, {**x, "position_ids": positions}, y
 
 
-@pytest.mark.daily("torch", why="takes 2 s on jax, 3 s on tensorflow")
 def test_gemma4_hides_its_activations(gemma4):
     lm, x, y = gemma4
     message = "needs the hidden activations of .*which no single layer is called on"
@@ -155,7 +143,6 @@ def test_gemma4_hides_its_activations(gemma4):
     assert hiding == ["Gemma4Backbone"]
 
 
-@pytest.mark.daily("torch", why="174 programs on jax; a family of many")
 def test_gemma4_at_random(gemma4):
     lm, x, y = gemma4
     lm.run_eagerly = True

@@ -63,7 +63,6 @@ def fitted(make, method, data, begin):
     return model, asks, history.history
 
 
-@pytest.mark.nightly(why="takes 9 s on jax, 7 s on tensorflow, 3 s on torch")
 @pytest.mark.parametrize("method, begin", [("learned_mask", 2), ("activation", 20)])
 def test_a_model_that_is_told_nothing_trains_and_answers_as_another(
     method, begin, data
@@ -85,7 +84,6 @@ def test_a_model_that_is_told_nothing_trains_and_answers_as_another(
     assert "train_step" not in vars(model)
 
 
-@pytest.mark.daily("tensorflow", why="takes 13 s on jax, 5 s on torch")
 @pytest.mark.skipif(
     keras.backend.backend() == "tensorflow",
     reason="Keras cannot rematerialize a whole functional model there",
@@ -131,10 +129,6 @@ def look(model, x):
         jax.grad(answer)([v.value for v in model.trainable_variables])
 
 
-@pytest.mark.daily("torch", rows=("learned_mask-2",), why="these suffice")
-@pytest.mark.nightly(
-    why="the rest takes 13 s on jax, 5 s on tensorflow, 1.0 s on torch"
-)
 @pytest.mark.parametrize("method, begin", [("learned_mask", 2), ("activation", 20)])
 def test_a_gradient_taken_by_the_way_is_no_step(method, begin, data):
     x, y = data

@@ -87,7 +87,6 @@ def test_equals_the_transcription_step_by_step(data):
     assert probes[1].multipliers is None  # one pair for both layers
 
 
-@pytest.mark.daily("torch", why="tensorflow traces it for 9 s; takes 2 s on jax")
 def test_rematerialization_draws_the_same(data):
     jit = keras.backend.backend() == "tensorflow" or "auto"
     losses = []
@@ -119,10 +118,6 @@ def test_evaluation_uses_the_deterministic_mask(data):
         )
 
 
-@pytest.mark.daily("torch", rows=("True",), why="these suffice")
-@pytest.mark.daily(
-    "tensorflow", "torch", why="the rest takes 15 s on jax, 4 s on tensorflow"
-)
 @pytest.mark.parametrize("use_bias", [False, True])
 def test_the_soft_values_are_folded_exactly(data, use_bias):
     """What the model computed with its masks it computes without, and compacted."""
@@ -178,9 +173,6 @@ class Watch(keras.callbacks.Callback):
             self.multipliers.append(to_numpy(probes[0].multipliers.values))
 
 
-@pytest.mark.nightly(
-    why="its steps equal the transcription on each; takes 6 s on torch"
-)
 def test_the_masks_learn():
     """With the weights held still: which neurons matter, and the sparsity due."""
     steps, target = 150, 10
@@ -204,10 +196,6 @@ def test_the_masks_learn():
         assert learned < other.evaluate(x, y, verbose=0) / 5
 
 
-@pytest.mark.daily("torch", rows=("learned_mask",), why="these suffice")
-@pytest.mark.nightly(
-    why="tensorflow traces it for 5 s a row; the rest takes 19 s on jax, 1.1 s on torch"
-)
 @pytest.mark.parametrize("method", ["learned_mask", "activation"])
 def test_a_resumed_run_ends_as_the_straight_one(method, data, tmp_path):
     """Saved while the probes are in it, loaded, and gone on with."""

@@ -8,7 +8,6 @@ import keras_idea as ki
 from keras_idea.methods import METHODS, Activation, LearnedMask, Random
 from keras_idea.methods.method import Job
 from tests.support.helpers import LossRecorder, residual_model, to_numpy
-from tests.support.selection import EACH
 
 FIT = {"batch_size": 8, "shuffle": False, "verbose": 0}  # 8 steps an epoch
 BEGIN, STEPS = 9, 6
@@ -31,8 +30,6 @@ def masks(model):
     return [to_numpy(ffn.mask) for ffn in ki.find_ffns(model)]
 
 
-@pytest.mark.daily(*EACH, rows=("sensitivity",), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 11 s on jax, 25 s on tensorflow, 5 s on torch")
 @pytest.mark.parametrize("name", [*METHODS, "activation with data"])
 def test_every_method_ends_at_the_target_and_compacts(name, data):
     """Exactly, in every layer; narrowed in `fit` or after it, the same model."""
@@ -100,7 +97,6 @@ def test_the_seed_decides():
     assert one.stream != two.stream
 
 
-@pytest.mark.daily("torch", why="NumPy draws them")
 def test_random_masks_differ_by_layer_and_are_the_same_everywhere(data):
     keras.utils.set_random_seed(0)
     model = residual_model((16, 16))
@@ -127,7 +123,6 @@ def test_random_in_two_stages_revives_nothing(data):
     assert kept[1] < kept[0] and [len(k) for k in kept] == [8, 4]
 
 
-@pytest.mark.daily("torch", why="takes 12 s on jax, 5 s on tensorflow")
 @pytest.mark.parametrize(
     "name, policy", [("activation", "bfloat16"), ("learned_mask", "mixed_bfloat16")]
 )
@@ -143,7 +138,6 @@ def scaled():
     return keras.optimizers.LossScaleOptimizer(inner, initial_scale=2.0**60)
 
 
-@pytest.mark.nightly(why="test_layers skips steps on each; takes 2 s on torch")
 def test_float16_with_a_loss_scale(data):
     policy, optimizer = "mixed_float16", scaled()
     model, _, _ = fitted(
@@ -153,10 +147,6 @@ def test_float16_with_a_loss_scale(data):
     assert [ffn.width for ffn in ki.find_ffns(model)] == [4, 4]
 
 
-@pytest.mark.daily("jax", "torch", rows=("learned_mask",), why="these suffice")
-@pytest.mark.daily(
-    "tensorflow", "torch", why="the rest takes 1.4 s on jax, 2 s on tensorflow"
-)
 @pytest.mark.parametrize("name", ["activation", "learned_mask"])
 def test_a_run_that_is_stopped_leaves_no_probe_behind(name, data):
     class Stop(keras.callbacks.Callback):
@@ -178,7 +168,6 @@ def test_a_run_that_is_stopped_leaves_no_probe_behind(name, data):
         )
 
 
-@pytest.mark.daily("torch", why="which method is whose is Python's; takes 1.4 s on jax")
 def test_a_second_stage_by_another_method(data):
     model = residual_model((16,))
     model.compile("adam", "mse", run_eagerly=True)
@@ -216,7 +205,6 @@ def test_gradient_accumulation(method, data):
     refused(method, data, "gradient_accumulation_steps=2", optimizer=optimizer)
 
 
-@pytest.mark.daily("tensorflow", "torch", why="takes 3 s on jax")
 def test_gradient_accumulation_that_is_fine(data):
     model = residual_model((16,))
     optimizer = keras.optimizers.Adam(0.01, gradient_accumulation_steps=2)

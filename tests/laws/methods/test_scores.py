@@ -80,7 +80,6 @@ def largest(values, k):
     return sorted(np.argsort(-values, kind="stable")[:k].tolist())
 
 
-@pytest.mark.daily("tensorflow", "torch", why="80 programs on jax; one is run there")
 def test_shrink_by_sensitivity_against_numpy(samples):
     """The mean over batches, the last one smaller; the model stays as it is."""
     model = network()
@@ -140,9 +139,6 @@ def test_a_users_score_in_the_compiled_step(samples):
     assert np.flatnonzero(to_numpy(ffn.mask)).tolist() == largest(left, 5)
 
 
-@pytest.mark.daily(
-    "torch", why="80 programs on jax, 20 on tensorflow; as the first one"
-)
 def test_shrink_takes_the_mean_of_a_users_score(samples):
     model, measured = biased(samples)
     eight = tuple(a[:8] for a in samples)
@@ -151,7 +147,6 @@ def test_shrink_takes_the_mean_of_a_users_score(samples):
     assert kept_of(model, small) == largest(mean.mean(0), 5)
 
 
-@pytest.mark.daily("torch", why="80 programs on jax, 20 on tensorflow")
 def test_magnitude_follows_the_weights_as_they_change(samples):
     """In the callback each step by the weights before it; in `shrink` by the same."""
     x, y = samples
@@ -185,7 +180,6 @@ class Linear(Magnitude):
         return LinearWidth(*arguments)
 
 
-@pytest.mark.daily("torch", why="the schedule is Python's, and the others run it too")
 def test_a_width_schedule_of_a_users(samples):
     """The widths of the logs are the layers', and the masks follow it in a step."""
     model = network()
@@ -209,7 +203,6 @@ def test_a_width_schedule_of_a_users(samples):
         Rising(12, 4, 0, 4)
 
 
-@pytest.mark.daily("torch", why="where the importance comes from is Python's")
 def test_a_method_of_ones_own_in_each_use(samples):
     """One function ranks for the callback, `shrink` and `search`."""
     model = network()
@@ -227,7 +220,6 @@ def test_a_method_of_ones_own_in_each_use(samples):
     assert ffn.kept_neurons().tolist() == list(range(7, F))
 
 
-@pytest.mark.daily("torch", why="each method by name, without and with a model's data")
 def test_every_name_ranks_or_is_refused(samples):
     model = network()
     for name in ki.methods.METHODS:
@@ -267,7 +259,6 @@ class OwnStep(keras.Sequential):
         return (found, *state) if state else found
 
 
-@pytest.mark.daily("torch", why="what the step returns is read on the host")
 def test_a_train_step_of_a_users(samples):
     """It is the one that scores; and what it returns need not be called a loss."""
     plain = network()
@@ -280,7 +271,6 @@ def test_a_train_step_of_a_users(samples):
     assert kept_of(plain, found[0]) == kept_of(model, found[1])
 
 
-@pytest.mark.daily("torch", why="refused before anything is computed, or by Python")
 class TestRefused:
     def shrunk(self, model, data, method):
         return ki.shrink(model, {"neurons": 5}, data, method)

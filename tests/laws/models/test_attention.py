@@ -15,7 +15,6 @@ from tests.support.decoder_reference import (
     numpy_of,
     rotary_reference,
 )
-from tests.support.selection import EACH
 
 
 @pytest.mark.parametrize("max_wavelength", [10000.0, 100.0])
@@ -52,8 +51,6 @@ def test_rotary_keeps_the_dtype_and_tells_far_positions_apart():
     assert np.abs(far_TH[0] - far_TH[1]).max() > 0.1
 
 
-@pytest.mark.daily(*EACH, rows=("2", "1"), why="these suffice")
-@pytest.mark.daily("tensorflow", "torch", why="the rest takes 2 s on jax")
 @pytest.mark.parametrize("kv_heads", [None, 4, 2, 1])
 def test_attention_equals_numpy(kv_heads):
     x_BTD = np.random.default_rng(3).normal(size=(2, 7, 16))

@@ -33,8 +33,6 @@ def abstract():
     keras.utils.clear_session()
 
 
-@pytest.mark.daily("torch", rows=("300000000.0", "700000000.0"), why="these suffice")
-@pytest.mark.nightly(why="parameters are counted; the rest takes 2 s on torch")
 @pytest.mark.parametrize(
     "name, model_dim, hidden_dim, about",
     [

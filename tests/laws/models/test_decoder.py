@@ -9,7 +9,6 @@ import pytest
 from keras_idea.layers import GatedFFN, PrunableGatedFFN
 from keras_idea.models import DecoderBlock, decoder
 from tests.support.decoder_reference import decoder_reference, numpy_of
-from tests.support.selection import EACH
 from tests.support.tiny_decoder import TINY
 
 IDS_BT = np.random.default_rng(0).integers(0, 19, (2, 9)).astype("int32")
@@ -23,8 +22,6 @@ def randomize(model, seed=0):
             v.assign(rng.normal(size=v.shape) / np.sqrt(v.shape[0]))
 
 
-@pytest.mark.daily("jax", "torch", rows=("GatedFFN-True",), why="these suffice")
-@pytest.mark.daily(*EACH, why="the rest takes 1.3 s on tensorflow")
 @pytest.mark.parametrize(
     "ffn, tie_embeddings", [(PrunableGatedFFN, False), (GatedFFN, True)]
 )
@@ -50,7 +47,6 @@ def test_logits_see_no_later_token():
     assert (np.abs(after[:, 5:] - before[:, 5:]).max(axis=(0, 2)) > 1e-3).all()
 
 
-@pytest.mark.daily("jax", "torch", why="takes 2 s on tensorflow")
 def test_any_length_gives_the_logits_of_its_prefix():
     model = decoder(TINY)
     randomize(model)
@@ -60,7 +56,6 @@ def test_any_length_gives_the_logits_of_its_prefix():
         np.testing.assert_allclose(prefix, full[:, :length], atol=1e-5)
 
 
-@pytest.mark.daily("torch", why="takes 2 s on jax, 7 s on tensorflow")
 def test_training_reaches_every_weight_and_lowers_the_loss():
     keras.utils.set_random_seed(0)
     model = decoder(TINY, ffn=GatedFFN)
@@ -87,8 +82,6 @@ def test_initial_kernels_have_the_scale_of_their_fans():
     assert np.abs(queries - numpy_of(attention.output_projection.kernel)).max() > 0.01
 
 
-@pytest.mark.daily("jax", "torch", rows=("mixed_float16",), why="these suffice")
-@pytest.mark.daily(*EACH, why="the rest takes 1.3 s on tensorflow")
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_mixed_precision_keeps_float32_weights_and_logits(policy):
     model = decoder(TINY, dtype=policy)
@@ -104,8 +97,6 @@ def test_mixed_precision_keeps_float32_weights_and_logits(policy):
     assert 0 < error < 0.1 * np.abs(reference).max()
 
 
-@pytest.mark.daily("torch", rows=("GatedFFN-False",), why="these suffice")
-@pytest.mark.daily("jax", "torch", why="the rest takes 1.1 s on jax, 4 s on tensorflow")
 @pytest.mark.parametrize(
     "ffn, tie_embeddings", [(PrunableGatedFFN, True), (GatedFFN, False)]
 )
@@ -133,7 +124,6 @@ def test_block_config_follows_its_ffn():
     assert copy.get_config() == block.get_config()
 
 
-@pytest.mark.daily("tensorflow", "torch", why="takes 4 s on jax")
 def test_block_keeps_a_built_ffn():
     ffn = GatedFFN(10)
     x_BTD = np.random.default_rng(4).normal(size=(1, 3, 16)).astype("float32")

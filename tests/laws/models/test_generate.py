@@ -49,9 +49,6 @@ def greedy_by_hand(model, ids, num_tokens, window):
     return ids
 
 
-@pytest.mark.daily("tensorflow", "torch", rows=("None",), why="these suffice")
-@pytest.mark.daily("jax", "torch", rows=("5",), why="these suffice")
-@pytest.mark.daily("torch", why="the rest takes 4 s on jax, 0.9 s on tensorflow")
 @pytest.mark.parametrize("window", [None, 2, 5, 12])
 def test_greedy_equals_an_argmax_loop(model, window):
     ids = generate(model, PROMPT_BP, 5, temperature=0, window=window)

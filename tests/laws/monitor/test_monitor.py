@@ -15,11 +15,6 @@ from tests.support.helpers import (
 )
 from tests.support.monitored import RATE, Importances, compiled, flops_of_a_batch
 
-once = pytest.mark.daily(
-    "torch", why="a reading of masks and scores, which the others make on each"
-)
-
-
 FIT = {"batch_size": 8, "shuffle": False, "verbose": 0}  # 8 steps an epoch
 
 
@@ -48,7 +43,6 @@ def run(tmp_path_factory):
     return Events(folder), seen.seen, losses.losses, history.history
 
 
-@pytest.mark.daily("torch", why="takes 2 s on jax, 5 s on tensorflow")
 def test_every_number_has_its_charts(run):
     events, *_ = run
     layers = [f"{kind}/ffn_{i}" for kind in ("width", "sparsity") for i in (0, 1)]
@@ -61,7 +55,6 @@ def test_every_number_has_its_charts(run):
     }
 
 
-@pytest.mark.daily("torch", why="takes 0.0 s on jax, 0.0 s on tensorflow")
 def test_loss_is_the_mean_since_the_last_point(run):
     events, _, losses, history = run
     shown = events.scalars("loss/train")
@@ -125,7 +118,6 @@ def test_flops_fall_with_the_compaction(run):
         assert np.isclose(flops, expected)
 
 
-@once
 def test_utilisation_is_speed_times_work(run):
     events, *_ = run
     tokens = events.scalars("speed/tokens_per_second")
@@ -140,7 +132,6 @@ def test_utilisation_is_speed_times_work(run):
         assert np.isclose(left[step], (24 - step) / steps[step] / 60, rtol=1e-4)
 
 
-@once
 def test_the_heat_map_shows_the_dead(run):
     images = run[0].images("neurons")
     assert list(images) == [3, 6, 9, 12, 14, 15, 18, 21, 24]
@@ -149,7 +140,6 @@ def test_the_heat_map_shows_the_dead(run):
     assert images[24].shape[1] == 640
 
 
-@once
 def test_memory_is_this_process_s(run):
     resource = pytest.importorskip("resource")  # not on Windows
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # KiB but for macOS
@@ -158,8 +148,6 @@ def test_memory_is_this_process_s(run):
     assert all(most / 4 < mb <= 1.01 * most for mb in shown)
 
 
-@pytest.mark.daily("torch", rows=("PrunableGatedFFN",), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 2 s on jax, 5 s on tensorflow, 1.3 s on torch")
 @pytest.mark.parametrize("ffn", [ki.PrunableGatedFFN, dense_gated])
 def test_monitoring_changes_nothing(ffn, data, tmp_path):
     """The same weights to the last bit, though every step is read and written."""
@@ -178,7 +166,6 @@ def test_monitoring_changes_nothing(ffn, data, tmp_path):
     assert shown == {step: schedule(step) for step in shown}
 
 
-@pytest.mark.nightly(why="reading costs on jax; takes 2 s on jax, 2 s on torch")
 def test_it_does_not_sync_at_every_batch(data, tmp_path):
     """On jax, touching the model costs; a point must not."""
     syncs = []
@@ -203,7 +190,6 @@ def test_it_does_not_sync_at_every_batch(data, tmp_path):
     assert fitted(tmp_path) - fitted(None) <= 12
 
 
-@pytest.mark.daily("torch", why="takes 2 s on jax, 4 s on tensorflow")
 @pytest.mark.skipif(
     keras.backend.backend() == "torch", reason="Keras has no such thing on torch"
 )
@@ -225,7 +211,6 @@ def test_several_steps_an_execution(data, tmp_path):
     assert events.scalars("width/ffn_0") == {s: width(s) for s in (8, 12, 20, 24)}
 
 
-@pytest.mark.daily("torch", why="takes 2 s on jax, 7 s on tensorflow")
 def test_alone_in_the_list_of_callbacks(data, tmp_path):
     """After the pruning callback, and with a metric and a callback of Keras's own."""
     model = compiled(metrics=["mae"])
@@ -245,7 +230,6 @@ def test_alone_in_the_list_of_callbacks(data, tmp_path):
     assert np.isclose(flops, by_hand)
 
 
-@pytest.mark.daily("torch", why="one more compiled step elsewhere")
 @pytest.mark.parametrize("compact", ["end", "off"])
 def test_heads_are_told_beside_neurons(tmp_path, compact):
     """Of two attentions with four and two key/value heads; one of them is pruned."""

@@ -27,7 +27,6 @@ from keras_idea.models import DecoderConfig, decoder
 from keras_idea.step.rate_log import StepCount
 from keras_idea.surgery.narrow_in_place import shrink_in_place
 from tests.support.events import Events
-from tests.support.selection import EACH
 
 
 def means(losses):
@@ -146,8 +145,6 @@ class TestWork:
         assert multiply_adds(model, 6) == expected + 2 * (2 * 6 * 8)
         assert multiply_adds(model, None) == expected
 
-    @pytest.mark.daily(*EACH, rows=("4",), why="these suffice")
-    @pytest.mark.daily("tensorflow", "torch", why="the rest takes 2 s on jax")
     @pytest.mark.parametrize("key_value_heads", [1, 4])
     @pytest.mark.skipif(keras.backend.backend() != "jax", reason="asks XLA's own count")
     def test_the_count_is_the_compilers(self, key_value_heads):
@@ -234,7 +231,6 @@ class TestNeurons:
         np.testing.assert_array_equal(levels.levels[0], [255, 204, 153, 102, 51, 1])
         assert levels.levels[1].tolist().index(0) == 2
 
-    @pytest.mark.daily("jax", "torch", why="takes 1.4 s on tensorflow")
     def test_a_long_run_keeps_few_readings(self):
         model = keras.Sequential([keras.Input((2,)), ki.PrunableGatedFFN(3)])
         watch = NeuronWatch()

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 import keras_idea as ki
 from keras_idea.schedules.learning_rate import Accumulated
 from tests.support.helpers import to_numpy
-from tests.support.selection import EACH
 
 PEAK, END = 0.01, 5e-5
 
@@ -37,8 +36,6 @@ def of_tensors(schedule, steps):
     return rates
 
 
-@pytest.mark.daily("jax", "torch", rows=("25-0", "25-1", "25-10"), why="these suffice")
-@pytest.mark.daily(*EACH, why="the rest takes 1.0 s on tensorflow")
 @pytest.mark.parametrize("warmup", [0, 1, 10])
 @pytest.mark.parametrize("start", [0, 25])
 def test_cosine_at_every_step(warmup, start):

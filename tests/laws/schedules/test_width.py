@@ -4,7 +4,6 @@ from fractions import Fraction
 
 import keras
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,7 +19,6 @@ WIDTHS = st.tuples(
 )
 
 
-@pytest.mark.daily("jax", "tensorflow", why="takes 1.3 s on torch")
 @settings(max_examples=60, deadline=None)
 @given(WIDTHS)
 def test_ends_and_monotone(drawn):

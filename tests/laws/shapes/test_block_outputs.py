@@ -17,7 +17,6 @@ from tests.support.hub_models import tiny_lm
 RATE = 0.01
 FIT = {"batch_size": 16, "shuffle": False, "verbose": 0}
 # All else is Keras's; this package has its callback and `shrink` in it.
-pytestmark = pytest.mark.daily("torch", why="jax takes 36 s, tensorflow 90 s, crowded")
 
 
 def inside(model):
@@ -114,8 +113,6 @@ def log_softmax(logits):
     return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
 
 
-@pytest.mark.daily("torch", rows=("mistral",), why="this suffices")
-@pytest.mark.nightly(why="the rest takes 11 s on torch")
 @pytest.mark.parametrize("family", ["mistral", "gemma2"])
 def test_all_three_losses_while_neurons_go(family, tmp_path, monkeypatch):
     """Text, the teacher's logits, and its blocks divided by their mean squares."""

@@ -10,8 +10,6 @@ from keras_idea.shapes.hidden_size import norms_of, take_features
 from tests.support.helpers import to_numpy
 from tests.support.hub_models import tiny_lm
 
-pytestmark = pytest.mark.daily("torch", why="forward passes alone")
-
 HIDDEN = ("mistral", "qwen3", "gemma", "gemma2", "gemma3", "qwen3 moe", "gpt oss")
 DEPTH = {
     **dict.fromkeys(HIDDEN, {"num_layers": 4}),
@@ -56,8 +54,6 @@ def masked_features(lm, kept):
             setattr(norm, name, getattr(norm, name) * share**2)
 
 
-@pytest.mark.daily("torch", rows=("mistral", "qwen3", "gemma"), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 3 s on torch")
 @pytest.mark.parametrize("name", HIDDEN)
 def test_a_smaller_residual_stream_is_the_masked_one(name):
     lm = tiny_lm(name)
@@ -68,8 +64,6 @@ def test_a_smaller_residual_stream_is_the_masked_one(name):
     np.testing.assert_allclose(outputs(small), outputs(lm), rtol=0, atol=6e-6)
 
 
-@pytest.mark.daily("torch", rows=("mistral",), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 20 s on torch")
 @pytest.mark.parametrize("name", DEPTH)
 def test_fewer_blocks_are_the_others_of_the_model(name):
     lm = tiny_lm(name, **DEPTH[name])
@@ -83,7 +77,6 @@ def test_fewer_blocks_are_the_others_of_the_model(name):
     np.testing.assert_array_equal(outputs(small), expected)
 
 
-@pytest.mark.nightly(why="takes 4 s on torch")
 def test_blocks_stay_where_their_kind_may_stand():
     """Every second block of Gemma 2 looks at a window, the first one first."""
     lm = tiny_lm("gemma2", num_layers=6)

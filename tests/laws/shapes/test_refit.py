@@ -46,7 +46,6 @@ def chosen(hidden, kernel, kept, bias=None):
     return fitted(hidden.reshape(-1, hidden.shape[-1]), kernel, kept, best, bias)
 
 
-@pytest.mark.daily("torch", why="NumPy alone")
 class TestRows:
     rng = np.random.default_rng(0)
     hidden, kernel = rng.standard_normal((50, 7)), rng.standard_normal((7, 3))
@@ -123,7 +122,6 @@ def test_in_fit_it_is_what_shrink_does(x):
         np.testing.assert_allclose(to_numpy(one), to_numpy(other), atol=1e-5)
 
 
-@pytest.mark.daily("torch", why="another kind of the same")
 def test_heads_before_neurons(x):
     model = chain(1)
     targets = {"neurons": 9, "kv_groups": 1}
@@ -150,7 +148,6 @@ def test_heads_before_neurons(x):
     np.testing.assert_allclose(to_numpy(new.down.kernel), expected[:-1], atol=2e-4)
 
 
-@pytest.mark.daily("torch", why="the same code for each model")
 class TestOtherModels:
     def test_padding_counts_for_nothing(self):
         """The cut model is the same, whatever the padded tokens are."""
@@ -206,7 +203,6 @@ class TestOtherModels:
         np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.daily("torch", why="words are the same on each backend")
 class TestRefused:
     @pytest.mark.parametrize(
         "targets, samples, words",

@@ -11,7 +11,6 @@ from tests.support.helpers import to_numpy
 SAMPLES = 24
 
 
-@pytest.mark.daily("torch", why="the same code on each backend")
 class TestFromTheSide:
     """What a tester found: silently wrong, or an error without words."""
 

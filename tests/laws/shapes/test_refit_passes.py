@@ -47,11 +47,7 @@ def stacked(kind, blocks):
         ("functional", {"neurons": 9}),
         ("sequential", {"neurons": 9}),
         ("models in a model", {"neurons": 9}),
-        pytest.param(
-            "functional",
-            {"neurons": 9, "kv_groups": 1},
-            marks=pytest.mark.daily("torch", why="another kind of the same"),
-        ),
+        ("functional", {"neurons": 9, "kv_groups": 1}),
     ],
 )
 def test_a_layer_is_called_no_more_often_in_a_deeper_model(x, kind, targets):
@@ -75,7 +71,6 @@ def kept_columns(old, new):
     return [columns.index(column) for column in to_numpy(new.kernel).T.tolist()]
 
 
-@pytest.mark.daily("torch", "tensorflow", why="jax compiles each operation")
 def test_a_graph_with_several_tensors_between_its_layers(x):
     """All by NumPy in float64, from the wide weights on."""
     layers = keras.layers
@@ -114,7 +109,6 @@ def test_a_graph_with_several_tensors_between_its_layers(x):
     ffn(3, h2 * 0.1 + h0 + twice)
 
 
-@pytest.mark.daily("torch", "tensorflow", why="jax compiles each operation")
 def test_a_mask_that_attention_takes_off_its_input():
     """An FFN is fitted on what the masked attention before it gives."""
     tokens = rng.integers(1, 30, (24, 6)) * (np.arange(6) < 4)
@@ -138,7 +132,6 @@ def test_a_mask_that_attention_takes_off_its_input():
     np.testing.assert_allclose(to_numpy(found.kernel), expected[:-1], atol=5e-4)
 
 
-@pytest.mark.daily("torch", why="the same code on each backend")
 def test_data_are_read_once(x):
     """Batches that come in another order each time belong to what was kept of them."""
 

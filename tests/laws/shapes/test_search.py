@@ -8,7 +8,6 @@ from tests.support.block_chains import WIDTH, chain
 
 
 class TestSearch:
-    @pytest.mark.daily("torch", why="takes 27 s on jax, 57 s on tensorflow")
     @pytest.mark.parametrize(
         ("blocks", "target"), [(["blocks"], 2300), ([], 3200)], ids=["depth", "widths"]
     )
@@ -36,7 +35,6 @@ class TestSearch:
                 candidate.loss, rel=1e-5
             )
 
-    @pytest.mark.daily("torch", why="takes 2 s on jax, 3 s on tensorflow")
     def test_ffns_that_are_not_equally_wide(self, samples):
         x = inputs = keras.Input((6, WIDTH))
         for width in (20, 12):
@@ -52,7 +50,6 @@ class TestSearch:
         widths = [ffn.hidden_dim for ffn in ki.find_ffns(small)]
         assert widths == [round(found.targets["neurons"] * n) for n in (20, 12)]
 
-    @pytest.mark.nightly(why="takes 4 s on jax, 8 s on tensorflow, 2 s on torch")
     def test_the_table_and_the_picture(self, samples, tmp_path, capsys):
         plot = tmp_path / "search.png"
         found = ki.search(
@@ -75,15 +72,6 @@ class TestSearch:
         ]
         assert plot.read_bytes().startswith(b"\x89PNG")
 
-    @pytest.mark.daily(
-        "torch",
-        rows=("needs a budget", "arguments1-Give one of", "itself is within"),
-        why="these suffice",
-    )
-    @pytest.mark.nightly(
-        why="what is refused is refused before any backend; the rest takes 1.2 s on"
-        " torch"
-    )
     @pytest.mark.parametrize(
         "arguments, match",
         [

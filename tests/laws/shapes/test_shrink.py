@@ -31,7 +31,6 @@ def kept_of(values, count):
 
 
 class TestWidths:
-    @pytest.mark.daily("torch", why="takes 15 s on jax, 3 s on tensorflow")
     def test_neurons_by_activation(self, samples):
         model, (x, _) = chain(1), samples
         before = weights(model)
@@ -49,7 +48,6 @@ class TestWidths:
             np.testing.assert_array_equal(old, now)
         assert type(small) is type(model) and small.optimizer is not model.optimizer
 
-    @pytest.mark.daily("torch", why="takes 6 s on jax, 2 s on tensorflow")
     def test_heads_by_activation(self, samples):
         """The L2 norm of the values that a group's query heads read, by NumPy."""
         model, (x, _) = chain(1), samples
@@ -81,7 +79,6 @@ class TestWidths:
             to_numpy(attention._query_dense.kernel)[:, 2 * stay : 2 * stay + 2],
         )
 
-    @pytest.mark.daily("tensorflow", "torch", why="takes 12 s on jax")
     def test_by_magnitude_without_data(self):
         model = chain(1)
         block = model.layers[1]
@@ -94,7 +91,6 @@ class TestWidths:
         sizes = [(g.kind, g.hidden_dim) for g in ki.find_groups(small)]
         assert sizes == [("neurons", 10), ("kv_groups", 1)]
 
-    @pytest.mark.daily("torch", why="takes 12 s on jax, 3 s on tensorflow")
     def test_experts_by_magnitude_and_not_by_activation(self):
         lm = tiny_lm("mixtral")
         data = {name: np.ones((2, 8), "int32") for name in lm.input}
@@ -106,10 +102,6 @@ class TestWidths:
 
 @pytest.mark.parametrize("sequential", [False, True])
 class TestBlocks:
-    @pytest.mark.daily("jax", "torch", rows=("False",), why="these suffice")
-    @pytest.mark.nightly(
-        why="the rest takes 3 s on jax, 15 s on tensorflow, 1.4 s on torch"
-    )
     def test_those_of_least_influence_go(self, samples, sequential):
         model, (x, _) = chain(4, sequential), samples
         seen = [
@@ -134,7 +126,6 @@ class TestBlocks:
         expected = to_numpy(model.layers[-1](y))
         np.testing.assert_allclose(to_numpy(small(x)), expected, rtol=0, atol=1e-5)
 
-    @pytest.mark.nightly(why="takes 9 s on jax, 18 s on tensorflow, 4 s on torch")
     def test_one_after_another_by_the_loss(self, samples, sequential):
         model, (x, y) = chain(4, sequential), samples
 
@@ -155,7 +146,6 @@ class TestBlocks:
         assert found == pytest.approx(loss(kept), rel=1e-5)
 
 
-@pytest.mark.daily("torch", why="how Keras names outputs is Python's")
 def test_losses_by_the_names_of_outputs_and_their_weights(samples):
     """Each output wants another block gone; the weights say which one counts."""
     x, _ = samples
@@ -186,7 +176,6 @@ def test_losses_by_the_names_of_outputs_and_their_weights(samples):
         assert [block.name for block in blocks_of(small)] == stay
 
 
-@pytest.mark.daily("torch", why="how Keras calls a layer is Python's")
 @pytest.mark.parametrize("blocks_by", ["influence", "loss"])
 def test_called_by_the_name_of_the_argument(samples, blocks_by):
     usual = chain(3)
@@ -204,14 +193,7 @@ def test_called_by_the_name_of_the_argument(samples, blocks_by):
     np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.daily("torch", why="what is refused is refused before any backend")
 class TestRefused:
-    @pytest.mark.daily(
-        "torch",
-        rows=("must be a dict such as", "`targets` must be one of", "float in .0, 1."),
-        why="these suffice",
-    )
-    @pytest.mark.nightly(why="the rest takes 4 s on torch")
     @pytest.mark.parametrize(
         "targets, arguments, match",
         [
@@ -239,7 +221,6 @@ class TestRefused:
         with pytest.raises(ValueError, match=match):
             ki.shrink(model, targets, **{"data": samples, **arguments})
 
-    @pytest.mark.daily("torch", why="Python compares the losses")
     def test_a_loss_that_is_not_finite_ranks_nothing(self, samples):
         model = chain(3)
         x, y = samples

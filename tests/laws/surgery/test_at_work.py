@@ -8,7 +8,6 @@ from tests.support.dense_ffns import dense_gated
 from tests.support.helpers import residual_model, start_pruning
 
 
-@pytest.mark.daily("torch", why="16 programs on jax, 6 s on tensorflow")
 @pytest.mark.parametrize("ffn", [ki.PrunableGatedFFN, dense_gated])
 def test_a_model_at_work_is_left_as_it_was(ffn, data):
     model = residual_model((16, 12), ffn=ffn)

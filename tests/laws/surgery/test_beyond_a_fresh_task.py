@@ -30,9 +30,6 @@ def data(model, size=16):
     return batch(model, np.random.default_rng(0), size=size)
 
 
-@pytest.mark.nightly(
-    why="tensorflow traces it for twelve seconds; takes 13 s on jax, 2 s on torch"
-)
 def test_a_trained_model_is_pruned_as_its_optimizer_stands(lm):
     """Its moments and count of steps are kept; the first steps are as without us."""
     x, y = data(lm)
@@ -52,7 +49,6 @@ def test_a_trained_model_is_pruned_as_its_optimizer_stands(lm):
     lm.fit(x, y, **QUIET)
 
 
-@pytest.mark.daily("torch", why="takes 9 s on jax")
 def test_a_backbone_inside_a_model():
     backbone = tiny_backbone("llama3")
     inputs = {
@@ -74,7 +70,6 @@ def test_a_backbone_inside_a_model():
     )
 
 
-@pytest.mark.daily("torch", why="takes 2 s on jax, 5 s on tensorflow")
 def test_a_graph_that_shares_the_embedding_with_its_backbone(lm):
     x, _ = data(lm)
     prune_at_random(lm, 12)
@@ -88,7 +83,6 @@ def test_a_graph_that_shares_the_embedding_with_its_backbone(lm):
     )
 
 
-@pytest.mark.nightly(why="takes 9 s on jax, 4 s on torch")
 @pytest.mark.parametrize("compact", ["end", "off"])
 def test_a_whole_saved_model_is_stock(lm, compact, tmp_path):
     """Narrow, or masked: then its width is read off its zeros."""
@@ -111,7 +105,6 @@ def test_a_whole_saved_model_is_stock(lm, compact, tmp_path):
     )
 
 
-@pytest.mark.daily("torch", why="takes 4 s on tensorflow, 46 programs on jax")
 def test_unequal_widths_are_rejected(lm):
     for ffn, active in zip(ki.find_ffns(lm), (12, 13), strict=True):
         prune_by_hand(ffn, np.arange(24) < active)
@@ -119,7 +112,6 @@ def test_unequal_widths_are_rejected(lm):
         ki.compact(lm)
 
 
-@pytest.mark.daily("torch", why="a refusal; 51 programs on jax")
 def test_ffns_that_are_left_out_would_be_wider(lm):
     x, y = data(lm)
     first = ki.find_ffns(lm)[0].name
@@ -131,7 +123,6 @@ def test_ffns_that_are_left_out_would_be_wider(lm):
         np.testing.assert_array_equal(old, to_numpy(variable))
 
 
-@pytest.mark.daily("torch", why="takes 2 s on tensorflow, 76 programs on jax")
 def test_a_copy_that_computes_something_else_is_rejected(lm, monkeypatch):
     """Here a constructor that ignores what its config says."""
     original = type(lm.backbone).from_config.__func__

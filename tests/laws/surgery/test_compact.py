@@ -13,9 +13,6 @@ import keras_idea as ki
 from keras_idea.functional import ffn_parameters
 from tests.support.helpers import MODELS, Block, residual_model, start_pruning, to_numpy
 from tests.support.older_keras import needs_3_15
-from tests.support.selection import EACH
-
-each = pytest.mark.daily(*EACH, rows=("mixed",), why="the one of all kinds")
 
 
 def pruned(model, data, steps=6, target=5, optimizer=None, policy=None):
@@ -29,8 +26,6 @@ def pruned(model, data, steps=6, target=5, optimizer=None, policy=None):
     return model
 
 
-@pytest.mark.daily("torch", rows=("mixed", "functional"), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 5 s on jax, 13 s on tensorflow, 4 s on torch")
 @pytest.mark.parametrize("kind", MODELS)
 def test_outputs_parameters_and_next_steps(kind, data):
     model = pruned(MODELS[kind](), data)
@@ -72,10 +67,6 @@ def test_outputs_parameters_and_next_steps(kind, data):
         )
 
 
-@pytest.mark.daily(
-    "torch", rows=("mixed", "functional", "sequential"), why="these suffice"
-)
-@pytest.mark.nightly(why="the rest takes 2 s on jax, 7 s on tensorflow, 3 s on torch")
 @pytest.mark.parametrize("kind", MODELS)
 def test_idempotent(kind, data):
     narrow = ki.compact(pruned(MODELS[kind](), data))
@@ -89,7 +80,6 @@ def test_idempotent(kind, data):
         np.testing.assert_array_equal(to_numpy(one), to_numpy(two))
 
 
-@pytest.mark.daily("jax", "torch", why="takes 2 s on tensorflow")
 def test_moments_are_the_old_ones_at_the_kept_neurons(data):
     model = pruned(residual_model((16,)), data)
     (ffn,) = ki.find_ffns(model)
@@ -108,7 +98,6 @@ def test_moments_are_the_old_ones_at_the_kept_neurons(data):
             )
 
 
-@pytest.mark.daily("jax", "torch", why="takes 2 s on tensorflow")
 def test_bfloat16_within_its_precision(data):
     model = pruned(residual_model((16,), dtype="mixed_bfloat16"), data)
     narrow = ki.compact(model)
@@ -130,8 +119,6 @@ print([l.hidden_dim for l in model._flatten_layers() if hasattr(l, "hidden_dim")
 """
 
 
-@pytest.mark.nightly(rows=("sequential",), why="one is enough")
-@pytest.mark.daily("torch", why="a process is started, on files")
 @pytest.mark.parametrize("kind", ["functional", "sequential"])
 def test_saves_and_loads_in_a_fresh_process(kind, data, tmp_path):
     narrow = ki.compact(pruned(MODELS[kind](), data))
@@ -162,7 +149,6 @@ np.save('out.npy', out.numpy())
 """
 
 
-@pytest.mark.nightly(why="takes 21 s on torch")
 @needs_3_15
 def test_without_this_package_it_is_served_and_not_loaded(data, tmp_path):
     """What the pages say of the two kinds of files."""
@@ -207,7 +193,6 @@ def test_an_uncompiled_model_stays_so(data):
     assert not narrow.compiled
 
 
-@pytest.mark.daily("torch", why="handed over as it is; 20 programs elsewhere")
 @pytest.mark.parametrize("kind", ["functional", "sequential"])
 def test_a_loss_that_is_a_plain_function(kind, data):
     model = MODELS[kind]()
@@ -219,7 +204,6 @@ def test_a_loss_that_is_a_plain_function(kind, data):
     )
 
 
-@pytest.mark.daily("jax", "torch", why="takes 1.4 s on tensorflow")
 def test_frozen_layers_stay_frozen(data):
     model = residual_model()
     model.get_layer("ffn_0").trainable = False
@@ -262,7 +246,6 @@ class InTuples(keras.Model):
         return self.named.second(self.named.first(hidden))
 
 
-@pytest.mark.daily("torch", why="tuples are Python's; 15 programs on jax")
 def test_held_in_tuples(data):
     model = InTuples()
     model(data[0])
@@ -288,8 +271,6 @@ def test_a_model_with_nothing_to_prune_is_told(data):
         ki.compact(ki.compact(residual_model()))
 
 
-@pytest.mark.daily("jax", "torch", rows=("True-PrunableGatedFFN",), why="these suffice")
-@pytest.mark.daily("torch", why="handed over as they are; 30 programs elsewhere")
 @pytest.mark.parametrize("ffn", [ki.PrunableGatedFFN, ki.PrunableFFN])
 @pytest.mark.parametrize("nested", [False, True])
 def test_functions_without_a_config_are_handed_over(ffn, nested, data):
@@ -310,7 +291,6 @@ def test_functions_without_a_config_are_handed_over(ffn, nested, data):
     )
 
 
-@pytest.mark.daily("torch", why="Dense layers are left alone")
 @pytest.mark.parametrize("kind", ["lora", "int8"])
 def test_dense_layers_beside_the_ffns_may_have_lora_or_be_quantized(kind, data):
     """Pruned and compacted: the same outputs, the same next step."""

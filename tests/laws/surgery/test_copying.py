@@ -10,7 +10,6 @@ import pytest
 
 import keras_idea as ki
 from tests.support.masks import prune_by_hand
-from tests.support.selection import EACH
 
 X = np.random.default_rng(0).normal(size=(6, 8)).astype("float32")
 
@@ -195,8 +194,6 @@ def example(model):
     return np.random.default_rng(1).normal(size=(6, *shape)).astype("float32")
 
 
-@pytest.mark.daily(*EACH, rows=("no config",), why="one on each")
-@pytest.mark.daily("torch", why="attributes are Python's")
 @pytest.mark.parametrize("kind", MODELS)
 def test_a_copy_is_the_model_and_shares_nothing(kind):
     model = MODELS[kind]()
@@ -216,7 +213,6 @@ def test_a_copy_is_the_model_and_shares_nothing(kind):
     assert np.abs(changed - found).max() > 1e-3
 
 
-@pytest.mark.daily("torch", why="attributes are Python's")
 def test_a_copy_has_the_attributes_of_the_model():
     model = Net(epsilon=0.3, rate=0.5, trainable=False, dtype="mixed_bfloat16")
     model(X)
@@ -230,7 +226,6 @@ def test_a_copy_has_the_attributes_of_the_model():
     assert len(narrow.trainable_variables) == 6
 
 
-@pytest.mark.daily("torch", why="attributes are Python's")
 def test_an_optimizer_that_a_model_holds_goes_on_with_its_state():
     model = Holding()
     model(X)
@@ -247,7 +242,6 @@ def test_an_optimizer_that_a_model_holds_goes_on_with_its_state():
     np.testing.assert_array_equal(found, expected[1::2])
 
 
-@pytest.mark.daily("torch", why="attributes are Python's")
 def test_a_layer_that_is_out_of_reach_is_refused():
     model = Net()
     model.cached = functools.lru_cache(model.up)
@@ -258,7 +252,6 @@ def test_a_layer_that_is_out_of_reach_is_refused():
         ki.compact(model)
 
 
-@pytest.mark.daily("torch", why="the comparison is NumPy's")
 def test_a_copy_that_computes_something_else_is_refused():
     """Code that knows one object, and no other that has the same attributes."""
     first = []

@@ -26,7 +26,6 @@ def finds(monkeypatch):
     return count
 
 
-@pytest.mark.daily("torch", why="the same Python on each backend")
 def test_a_model_is_searched_a_few_times(finds, data):
     """A run searches once, however many steps and layers it has, and whatever ends it.
 

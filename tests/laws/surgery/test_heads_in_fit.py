@@ -79,12 +79,6 @@ def places(kernel, head, heads, axis):
     return (slice(None),) * axis + (slice(head * each, (head + 1) * each),)
 
 
-@pytest.mark.daily("jax", "torch", rows=("own_decoder",), why="these suffice")
-@pytest.mark.daily(
-    "tensorflow",
-    "torch",
-    why="jax compiles the smaller model; the rest takes 3 s on tensorflow",
-)
 @pytest.mark.parametrize("make", [two_attentions, own_decoder])
 def test_equals_algorithm_1_in_float64(make):
     record = StepRecord("kv_groups")
@@ -143,11 +137,6 @@ def test_equals_algorithm_1_in_float64(make):
                     )
 
 
-@pytest.mark.daily("torch", rows=("end",), why="takes 12 s on jax")
-@pytest.mark.nightly(
-    why="the narrow shapes of neurons go the same way; the rest takes 7 s on "
-    "tensorflow, 1.4 s on torch"
-)
 @pytest.mark.parametrize("compact", ["end", "progressive"])
 def test_narrow_equals_masked(compact):
     (masked, x, history), (narrow, _, narrow_history) = (
@@ -162,7 +151,6 @@ def test_narrow_equals_masked(compact):
     np.testing.assert_allclose(*outputs, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.daily("torch", why="slots of two axes are sliced on each")
 @pytest.mark.parametrize("name", ["Adafactor", "Lion", "Muon", "RMSprop"])
 def test_slots_of_three_axes_follow(name):
     """Each slot is of the narrow shape that the same optimizer gives a narrow model."""
@@ -177,7 +165,6 @@ def test_slots_of_three_axes_follow(name):
     assert shapes[0] == shapes[1]
 
 
-@pytest.mark.daily("torch", why="compact() looks, as on each")
 def test_who_only_looks_at_heads_makes_no_state():
     model = two_attentions()
     ki.compact(model)
@@ -186,7 +173,6 @@ def test_who_only_looks_at_heads_makes_no_state():
     assert [group.held_state for group in groups] == [None] * 4
 
 
-@pytest.mark.daily("torch", why="files and copies of neurons are made on each")
 def test_a_copy_and_a_file_have_the_heads_that_stay(tmp_path):
     masked, x, _ = trained(two_attentions, "off", optimizer=keras.optimizers.SGD)
     narrow = ki.compact(masked)
@@ -200,10 +186,6 @@ def test_a_copy_and_a_file_have_the_heads_that_stay(tmp_path):
         np.testing.assert_allclose(first, other, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.daily("torch", rows=("2",), why="these suffice")
-@pytest.mark.nightly(
-    why="checkpoints of neurons are restored on each; the rest takes 3 s on torch"
-)
 @pytest.mark.parametrize("step", [2, 5, 8])
 def test_a_run_goes_on_from_its_checkpoint(step, tmp_path):
     """In the middle of pruning, and after the model became narrower."""
@@ -233,7 +215,6 @@ def goes_on(x, y, first, callbacks, saved=None):
     return model
 
 
-@pytest.mark.daily("torch", why="arguments are checked the same on each")
 @pytest.mark.parametrize(
     "arguments, words",
     [
@@ -251,7 +232,6 @@ def test_what_is_refused_at_once(arguments, words):
         ki.IdeaPruneCallback(begin_step=1, prune_steps=2, **arguments)
 
 
-@pytest.mark.daily("torch", why="each is refused before the first step")
 @pytest.mark.parametrize(
     "arguments, words",
     [
@@ -265,8 +245,6 @@ def test_what_is_refused_when_fit_begins(arguments, words):
         trained(two_attentions, "end", **arguments)
 
 
-@pytest.mark.daily("torch", rows=("kinds0",), why="these suffice")
-@pytest.mark.nightly(why="shapes alone; the rest takes 2 s on torch")
 @pytest.mark.parametrize("kinds", [("kv_groups",), ("neurons", "kv_groups")])
 def test_a_budget_is_met_by_one_fraction(kinds):
     full = two_attentions().count_params()
@@ -283,7 +261,6 @@ def test_a_budget_is_met_by_one_fraction(kinds):
     assert sum(sizes[full * 3 // 4]) < sum(sizes[full - 1])
 
 
-@pytest.mark.daily("torch", why="a proof compares outputs, on each alike")
 def test_heads_whose_scores_are_looked_at_are_refused():
     inputs = keras.Input((5, FEATURES))
     layer = keras.layers.MultiHeadAttention(2, 4, name="looked_at")
@@ -297,7 +274,6 @@ def test_heads_whose_scores_are_looked_at_are_refused():
         model.fit(x, [x, x[:, :1, 0]], batch_size=4, callbacks=[prune], verbose=0)
 
 
-@pytest.mark.daily("torch", why="a table of names")
 def test_heads_are_told_of():
     explained = ki.explain(two_attentions())
     assert list(explained.heads.values()) == [4, 4]
@@ -306,7 +282,6 @@ def test_heads_are_told_of():
     assert not any(part in told for part in ("query", "key", "value"))
 
 
-@pytest.mark.daily("torch", why="a table of names")
 def test_heads_that_stay_are_told_of():
     """A Llama 3 derives the size of a head from how many there are."""
     explained = ki.explain(tiny_lm("llama3").backbone)

@@ -51,7 +51,6 @@ CUTS = {
 }
 
 
-@pytest.mark.daily("torch", why="compiles 50 programs on jax")
 @pytest.mark.parametrize("shape, how, kept", CUTS.values(), ids=CUTS.keys())
 def test_what_was_cut_is_put_back(shape, how, kept):
     """The neurons that went are zeros; of a bias, and what is like it, nothing is."""

@@ -29,10 +29,6 @@ def assert_is(model, name, data):
         np.testing.assert_array_equal(ffn.original_indices, expected[f"index_{i}"])
 
 
-@pytest.mark.nightly(
-    why="torch compiles for half a minute what the file asks for; takes 3 s on "
-    "jax, 4 s on tensorflow"
-)
 @needs_3_15
 @pytest.mark.parametrize("name, steps", [("masked", 7), ("narrow", 16)])
 def test_a_model(name, steps, data):

@@ -26,11 +26,6 @@ def masked_model(optimizer, data, ffn=ki.PrunableGatedFFN):
     return model
 
 
-@pytest.mark.daily("torch", rows=("sgd", "momentum", "adamw"), why="these suffice")
-@pytest.mark.nightly(
-    why="slots are sliced by Python; some on each; the rest takes 12 s on jax, "
-    "26 s on tensorflow, 8 s on torch"
-)
 @pytest.mark.parametrize("name", [*OPTIMIZERS, *WHOLE_MATRIX])
 def test_the_next_steps_are_equal(name, data):
     make = {**OPTIMIZERS, **WHOLE_MATRIX}[name]
@@ -52,11 +47,6 @@ def test_the_next_steps_are_equal(name, data):
         np.testing.assert_allclose(second, second[0], rtol=2e-5)
 
 
-@pytest.mark.daily("torch", rows=("sgd", "momentum"), why="these suffice")
-@pytest.mark.nightly(
-    why="as the test above; a model of Dense layers narrows; the rest takes 4 s"
-    " on jax, 11 s on tensorflow, 11 s on torch"
-)
 @pytest.mark.parametrize("name", [*OPTIMIZERS, *WHOLE_MATRIX])
 def test_of_dense_layers_too(name, data):
     """Which hold no mask: a step without the callback may bring neurons back."""
@@ -74,7 +64,6 @@ def test_of_dense_layers_too(name, data):
         np.testing.assert_allclose(*losses, rtol=2e-5)
 
 
-@pytest.mark.daily("torch", why="takes 2 s on jax, 4 s on tensorflow")
 def test_weight_decay_exclusions_are_carried(data):
     models = []
     for surgery in (lambda m: m, ki.compact, lambda m: shrink_in_place(m) and m):

@@ -10,9 +10,6 @@ import pytest
 import keras_idea as ki
 from tests.support.helpers import Block
 
-once = pytest.mark.daily("torch", why="configs are Python's")
-
-
 X = np.random.default_rng(0).normal(size=(16, 8)).astype("float32")
 FIT = {"batch_size": 8, "verbose": 0}
 PRUNE = {"begin_step": 1, "prune_steps": 2}
@@ -209,8 +206,6 @@ def prune(model, compact):
     model.fit(X, X[:, :1], epochs=2, callbacks=[callback], **FIT)
 
 
-@pytest.mark.daily("torch", rows=("a layer-end", "a layer-off"), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 5 s on torch")
 @pytest.mark.parametrize("compact", ["end", "off"])
 @pytest.mark.parametrize("kind", BLOCKS)
 def test_a_config_follows_and_the_file_loads(kind, compact, tmp_path):
@@ -230,7 +225,6 @@ def test_a_config_follows_and_the_file_loads(kind, compact, tmp_path):
     assert {ffn.hidden_dim for ffn in ki.find_ffns(narrow)} == {4}
 
 
-@once
 def test_a_block_that_makes_a_prunable_layer_follows_until_it_is_compacted(tmp_path):
     """Then it holds a plain one, which its config does not make."""
     model = around(Block(12))
@@ -248,8 +242,6 @@ def test_a_block_that_makes_a_prunable_layer_follows_until_it_is_compacted(tmp_p
         keras.models.load_model(tmp_path / "narrow.keras")
 
 
-@pytest.mark.nightly(rows=("FixedDense-off",), why="the others suffice")
-@pytest.mark.daily("torch", why="the rest takes 0.4 s on torch")
 @pytest.mark.parametrize("compact", ["end", "off"])
 @pytest.mark.parametrize("block", [Fixed, FixedDense])
 def test_a_config_that_cannot_follow_is_told(block, compact, tmp_path):
@@ -283,7 +275,6 @@ def crossing(kind):
     return model
 
 
-@once
 @pytest.mark.filterwarnings("ignore:`build\\(\\)` was called on layer")
 @pytest.mark.filterwarnings("ignore:Skipping variable loading for optimizer")
 @pytest.mark.parametrize("kind", ["two tensors", "a mask", "a block in a block"])
@@ -301,7 +292,6 @@ def test_a_config_follows_whatever_a_block_is_called_on(kind, tmp_path):
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-@once
 @pytest.mark.parametrize("block", [lambda: Mixing(8), lambda: FixedDense()])
 def test_what_will_not_load_is_told_before_the_first_step(block, tmp_path):
     """And what the warning advises is so: masked, the file loads, and is narrowed."""
@@ -326,7 +316,6 @@ def test_what_will_not_load_is_told_before_the_first_step(block, tmp_path):
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-@once
 @pytest.mark.filterwarnings("ignore:`build\\(\\)` was called on layer")
 @pytest.mark.parametrize("key_dim", [2, None])
 def test_a_config_of_heads_follows_where_their_width_is_an_argument(key_dim, tmp_path):
@@ -354,7 +343,6 @@ def test_a_config_of_heads_follows_where_their_width_is_an_argument(key_dim, tmp
     assert [group.width for group in ki.find_groups(loaded, ["kv_groups"])] == [2]
 
 
-@once
 def test_an_error_of_loading_names_the_block_s_config(tmp_path):
     model = around(Fixed())
     with pytest.warns(UserWarning, match=IN_VAIN):
@@ -371,7 +359,6 @@ class Stepping(keras.Model):
         return super().train_step(*arguments)
 
 
-@pytest.mark.daily("torch", why="takes 1.4 s on jax, 3 s on tensorflow")
 def test_a_functional_model_with_a_train_step_of_its_own_is_compacted():
     plain = around(ki.PrunableGatedFFN(12))
     model = Stepping(plain.inputs, plain.outputs, name="stepping")

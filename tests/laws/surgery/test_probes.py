@@ -22,21 +22,6 @@ def attach(model, ffns):
     return probes
 
 
-@pytest.mark.daily(
-    "torch",
-    rows=(
-        "adadelta",
-        "adafactor",
-        "PrunableGatedFFN-adagrad",
-        "PrunableGatedFFN-adamax",
-        "PrunableGatedFFN-adamw",
-    ),
-    why="these suffice",
-)
-@pytest.mark.nightly(
-    why="slots are sliced by Python; some on each; the rest takes 6 s on jax, "
-    "18 s on tensorflow, 4 s on torch"
-)
 @pytest.mark.parametrize(
     "ffn, name",
     [
@@ -76,7 +61,6 @@ def test_training_goes_on_as_without(ffn, name, data):
     np.testing.assert_allclose(*losses, rtol=1e-6)
 
 
-@pytest.mark.daily("jax", "torch", why="takes 1.3 s on tensorflow")
 def test_before_the_optimizer_is_built(data):
     model = residual_model((16,))
     model.compile("adam", "mse")

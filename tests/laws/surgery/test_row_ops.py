@@ -13,7 +13,6 @@ from keras_idea.step.row_ops import (
     zero_rows,
 )
 from tests.support.helpers import to_numpy
-from tests.support.selection import EACH
 
 RNG = np.random.default_rng(0)
 
@@ -38,24 +37,6 @@ IMPORTANCES = {
 }
 
 
-@pytest.mark.daily(
-    *EACH,
-    rows=(
-        "1-different",
-        "1-equals",
-        "1-all equal",
-        "1-zeros",
-        "1-nan",
-        "1-infinite",
-        "24-equals",
-        "24-all equal",
-        "24-zeros",
-        "24-nan",
-        "24-infinite",
-    ),
-    why="these suffice",
-)
-@pytest.mark.daily("tensorflow", "torch", why="the rest takes 0.1 s on jax")
 @pytest.mark.parametrize("name", IMPORTANCES)
 @pytest.mark.parametrize("width", [1, 7, 17, 18, 24])
 def test_less(name, width):

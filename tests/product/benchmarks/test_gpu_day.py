@@ -4,8 +4,6 @@ import json
 import subprocess
 import sys
 
-import pytest
-
 from tests.support import ROOT
 
 SCRIPT = ROOT / "benchmarks" / "gpu_day.py"
@@ -22,7 +20,6 @@ def carry_out(folder, *more):
     return dict(line.split(": ", 1) for line in ended.stdout.splitlines())
 
 
-@pytest.mark.nightly(why="it starts six processes")
 def test_pieces_are_measured_once(tmp_path):
     names = [
         "steps-tiny-torch-eager",

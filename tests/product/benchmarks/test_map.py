@@ -79,7 +79,6 @@ def test_verdicts_are_the_t_tests(shift):
     assert place.verdict == expected
 
 
-@pytest.mark.nightly(why="takes 3 s on torch")
 def test_what_could_be_seen_is_seen_four_times_of_five():
     rng = np.random.default_rng(0)
     seen = []
@@ -92,9 +91,6 @@ def test_what_could_be_seen_is_seen_four_times_of_five():
     assert np.mean(seen) == pytest.approx(0.8, abs=0.04)
 
 
-@pytest.mark.nightly(
-    why="a study from end to end; its parts are held by the other tests of this folder"
-)
 def test_a_map_is_carried_out_and_resumed(tmp_path, capsys):
     rng = np.random.default_rng(0)
     (tmp_path / "text.txt").write_bytes(rng.integers(97, 105, 4000).astype("uint8"))

@@ -69,8 +69,6 @@ def test_a_budget_of_the_same_flops():
     assert (scratch.steps + 1) * step_flops(TINY, 192) > spent
 
 
-@pytest.mark.daily("torch", rows=("sensitivity-end",), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 2 s on torch")
 @pytest.mark.parametrize(
     "method, compact",
     [("sensitivity", "end"), ("sensitivity", "progressive"), ("random", "end")],
@@ -90,7 +88,6 @@ def test_a_run_costs_what_its_schedule_predicts(method, compact, tmp_path):
     assert result["width"] == 12
 
 
-@pytest.mark.nightly(why="jax's compiler counts; takes 2 s on jax")
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="asks XLA's own count")
 def test_the_count_is_the_compilers():
     """Which counts the elementwise operations too: a few per cent at this size."""

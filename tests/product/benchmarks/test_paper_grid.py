@@ -23,7 +23,6 @@ from keras_idea.errors import TextError
 from tests.support.paper_micro import KEYS, MICRO, corpus
 
 # Four steps: enlarged two, pruned one, recovered one.
-pytestmark = pytest.mark.nightly(why="a small grid takes 42 s")
 
 SCALE = dataclasses.replace(MICRO, total_steps=4, warmup_steps=1)
 
@@ -110,7 +109,6 @@ def stages(monkeypatch):
     return counted, trained_stages
 
 
-@pytest.mark.nightly(why="24 trainings; no run of a user")
 def test_a_killed_grid_goes_on_and_finished_cells_never_run_again(tmp_path, stages):
     counted, trained = stages
     counted.limit = 3

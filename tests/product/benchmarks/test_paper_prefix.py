@@ -41,7 +41,6 @@ def uninterrupted(lab, cell):
     return [keras.ops.convert_to_numpy(v.value) for v in weights]
 
 
-@pytest.mark.nightly(why="takes 2 s on torch")
 def test_a_shared_prefix_equals_one_uninterrupted_fit(tmp_path, monkeypatch):
     lab = laboratory(tmp_path)
     expected = uninterrupted(lab, Cell())

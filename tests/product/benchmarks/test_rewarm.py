@@ -60,9 +60,6 @@ def test_places_are_distinct_and_share_their_enlarged_stage():
         assert firsts == {plan(place.cell(), STUDY.scale)[0]}
 
 
-@pytest.mark.nightly(
-    why="a study from end to end; its parts are held by the other tests of this folder"
-)
 def test_a_study_is_carried_out_and_resumed(tmp_path, capsys):
     rng = np.random.default_rng(0)
     (tmp_path / "text.txt").write_bytes(rng.integers(97, 105, 4000).astype("uint8"))

@@ -38,7 +38,6 @@ def test_all_lengths_are_the_map_s_and_shares_are_of_their_steps():
             assert steps == total
 
 
-@pytest.mark.nightly(why="takes 5 s on torch")
 def test_a_study_is_carried_out_and_resumed(tmp_path, capsys):
     rng = np.random.default_rng(0)
     (tmp_path / "text.txt").write_bytes(rng.integers(97, 105, 4000).astype("uint8"))

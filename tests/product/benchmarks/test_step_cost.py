@@ -63,7 +63,6 @@ NOT_COMPILED = pytest.mark.skipif(
 )
 
 
-@pytest.mark.nightly(why="takes 3 s on torch")
 def test_steps_that_prune_are_timed(benchmarks):
     contestants, _, _, step_cost = benchmarks
     turns = Turns()
@@ -74,7 +73,6 @@ def test_steps_that_prune_are_timed(benchmarks):
     assert all(len(seconds) == 2 for seconds in timed["seconds per step"].values())
 
 
-@pytest.mark.nightly(why="takes 4 s on torch")
 @pytest.mark.parametrize(
     ("name", "said"),
     [
@@ -134,8 +132,6 @@ def test_a_narrow_model_that_is_not_narrow_is_found_out(benchmarks):
     proof.check_narrow("built narrow", narrow, shape.target_dim, like=narrow)
 
 
-@pytest.mark.daily("torch", rows=("off",), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 2 s on torch")
 @pytest.mark.parametrize("compact", ["off", "end", "progressive"])
 def test_a_whole_run_is_timed_only_if_it_was_pruned(benchmarks, monkeypatch, compact):
     contestants, proof, run_price, _ = benchmarks

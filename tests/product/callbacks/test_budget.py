@@ -28,7 +28,6 @@ def one_more(model):
     return len(ki.find_ffns(model)) * (3 * 8 + 2)
 
 
-@pytest.mark.daily("torch", why="takes 2 s on jax, 2 s on tensorflow")
 @pytest.mark.parametrize("limit", [500, 501, 526, 600])
 def test_parameters(data, limit):
     model = pruned(data, target_parameters=limit)
@@ -133,8 +132,6 @@ def test_copies_have_the_budget():
     assert copy.deepcopy(prune).budget == Budget(bytes=9, dtype="int8")
 
 
-@pytest.mark.nightly(rows=("bytes",), why="the others suffice")
-@pytest.mark.daily("torch", why="the rest takes 0.5 s on torch")
 @pytest.mark.parametrize("unit", ["parameters", "bytes", "flops"])
 def test_a_distillers_budget_is_its_students(unit, data):
     """The same width as the student gets alone: a teacher costs the narrow nothing."""

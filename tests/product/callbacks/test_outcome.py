@@ -70,8 +70,6 @@ def test_nothing_is_told_without_verbosity_or_narrowing(data, capsys):
     assert "Narrowed" not in capsys.readouterr().out
 
 
-@pytest.mark.nightly(rows=("stopped-while pruning",), why="the others suffice")
-@pytest.mark.daily("torch", why="the rest takes 0.3 s on torch")
 @pytest.mark.parametrize(
     "count, begin, state",
     [

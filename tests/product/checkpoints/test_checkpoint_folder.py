@@ -27,9 +27,6 @@ def steps(folder):
 
 
 class TestWhose:
-    @pytest.mark.daily(
-        "jax", "torch", why="the hooks are called by each; takes 2 s on tensorflow"
-    )
     def test_a_second_stage_with_a_new_optimizer(self, data, tmp_path):
         """It counts from 0; its checkpoints are the newest all the same."""
         model, checkpoint = made(), ki.Checkpoint(tmp_path, keep=2)

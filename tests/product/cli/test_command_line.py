@@ -44,8 +44,6 @@ def test_the_name_that_was_meant(words, meant, tmp_path):
     assert ended.stderr.endswith(f" Did you mean {meant!r}?\n")
 
 
-@pytest.mark.daily("torch", rows=("program",), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 0.5 s on torch")
 @pytest.mark.parametrize("begin", [PROGRAM, MODULE], ids=["program", "module"])
 def test_a_backend_that_does_not_exist_is_one_line(begin, tmp_path):
     ended = python(*begin, "plan", PYTHONPATH=path_with(), KERAS_BACKEND="jaxx")
@@ -55,7 +53,6 @@ def test_a_backend_that_does_not_exist_is_one_line(begin, tmp_path):
     assert line.endswith("Did you mean 'jax'?")
 
 
-@pytest.mark.nightly(why="two processes that import Keras")
 def test_another_module_that_imports_the_package_keeps_its_arguments(tmp_path):
     """`python -m mine -x`, whose package imports this one before its `__main__`."""
     (tmp_path / "mine").mkdir()
@@ -65,7 +62,6 @@ def test_another_module_that_imports_the_package_keeps_its_arguments(tmp_path):
     assert ended.stdout.split() == ["['-x',", "'train']"], ended.stderr
 
 
-@pytest.mark.nightly(why="takes 18 s on torch")
 @pytest.mark.parametrize("begin", [PROGRAM, MODULE], ids=["program", "module"])
 def test_nothing_but_what_is_asked_for_is_said(begin, tmp_path):
     """No greetings of TensorFlow's, which KerasHub imports on every backend."""
@@ -112,7 +108,6 @@ def test_a_package_that_is_not_there_is_one_line(
     assert sorted(tmp_path.iterdir()) == before
 
 
-@pytest.mark.nightly(why="takes 11 s on torch")
 def test_to_import_the_package_is_enough_to_load_a_model(tmp_path):
     """Its classes are registered with Keras by the import, whichever was first."""
     inputs = keras.Input((4,))

@@ -65,7 +65,6 @@ def test_while_keras_is_imported(tmp_path, begin, keras):
     assert ended == (130, "", f"{LINE}\n")
 
 
-@pytest.mark.nightly(why="4 s a row; the next test has another moment")
 @pytest.mark.parametrize("body", IMPORTS.values(), ids=IMPORTS.keys())
 def test_while_tensorflow_is_imported(tmp_path, body):
     """By a command at work, and with the standard error held back."""
@@ -82,7 +81,6 @@ def test_while_tensorflow_is_imported(tmp_path, body):
     assert ended == (130, "", f"{LINE}\n")
 
 
-@pytest.mark.nightly(why="takes 17 s on torch")
 def test_while_it_trains(tmp_path):
     """What is written is whole, and the same command resumes the run."""
     steps = CONFIG.replace("recover_steps = 5", "recover_steps = 100001")

@@ -26,23 +26,6 @@ def examples():
                 yield pytest.param(found, id=found.name.removeprefix("keras_idea."))
 
 
-@pytest.mark.nightly(
-    rows=(
-        "callbacks.target.target_width",
-        "checkpoints.checkpoint.Checkpoint",
-        "surgery.compact.compact",
-        "callbacks.idea_prune.IdeaPruneCallback",
-        "data.tokens.batches.TokenBatches",
-        "evaluation.hub_tasks.PaperTasks",
-        "export.hf.folder.export_hf",
-        "export.preset.export_preset",
-        "runs.train.training.train",
-        "shapes.search.search",
-        "shapes.shrink.shrink",
-    ),
-    why="the others suffice",
-)
-@pytest.mark.daily("torch", why="the rest takes 38 s on torch")
 @pytest.mark.parametrize("example", list(examples()))
 def test_example(example, sound, tmp_path, monkeypatch):
     make_files(sound, tmp_path)

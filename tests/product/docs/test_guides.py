@@ -22,11 +22,6 @@ from docs.building.guides import read_guide, to_notebook, to_page
 from keras_idea.keras_private.layers import walk
 from tests.support import ROOT
 
-nightly = pytest.mark.nightly(
-    why="guides run before a release; the first here, the README on each"
-)
-
-
 GUIDES = ROOT / "docs" / "guides"
 HEADER = re.compile(
     r'"""\nTitle: .+\nAuthor: the keras-idea authors\nDate created: \d{4}/\d\d/\d\d\n'
@@ -91,7 +86,6 @@ def test_what_is_no_guide_is_refused(text):
         read_guide(text)
 
 
-@pytest.mark.nightly(why="takes 14 s on torch")
 def test_your_own_model(run):
     names = run("your_own_model")
     assert names["history"].history["width"][0] == 128
@@ -101,7 +95,6 @@ def test_your_own_model(run):
     assert names["loaded"].count_params() == names["narrow"].count_params()
 
 
-@pytest.mark.nightly(why="takes 4 s on torch")
 def test_any_keras_model(run, tmp_path):
     names = run("any_keras_model")
     # The classifier's head could be pruned, and is left out by `groups`.
@@ -123,7 +116,6 @@ def test_any_keras_model(run, tmp_path):
         assert b"keras_idea" not in file.read("config.json")
 
 
-@nightly
 def test_keras_hub_model(run, tmp_path):
     names = run("keras_hub_model")
     lm = names["lm"]
@@ -141,7 +133,6 @@ def test_keras_hub_model(run, tmp_path):
     assert names["verdicts"].argmax(-1).tolist() == [1, 0]
 
 
-@nightly
 def test_released_checkpoint(run):
     names = run("released_checkpoint")
     assert names["student"].backbone.intermediate_dim == 64
@@ -153,7 +144,6 @@ def test_released_checkpoint(run):
     assert vocabulary == names["tokenizer"].get_vocabulary()
 
 
-@nightly
 def test_several_axes(run):
     names = run("several_axes")
     full = names["lm"].backbone
@@ -164,7 +154,6 @@ def test_several_axes(run):
     assert pathlib.Path("search.png").stat().st_size > 10_000
 
 
-@nightly
 def test_a_run_that_lasts(run, capsys):
     names = run("a_run_that_lasts")
     said = capsys.readouterr().out
@@ -180,7 +169,6 @@ def test_a_run_that_lasts(run, capsys):
     assert list(pathlib.Path("killed/logs").glob("**/events*"))
 
 
-@nightly
 def test_a_method_of_your_own(run, capsys):
     names = run("a_method_of_your_own")
     said = re.findall(r"(\w+): (\d\.\d+) bits", capsys.readouterr().out)
@@ -189,14 +177,12 @@ def test_a_method_of_your_own(run, capsys):
     assert names["Magnitude"].name == "magnitude"
 
 
-@nightly
 def test_reading_the_pictures(run):
     run("reading_the_pictures")
     made = {path.name for path in pathlib.Path("runs/small").iterdir()}
     assert {"run.png", "table.md", "metrics.csv", "narrow.keras"} <= made
 
 
-@nightly
 def test_many_devices(tmp_path):
     """In a process of its own: it makes four devices of one CPU."""
     done = subprocess.run(

@@ -10,7 +10,6 @@ import zipfile
 
 import keras
 import numpy as np
-import pytest
 
 import keras_idea as ki
 from keras_idea.lm.cli import main
@@ -87,7 +86,6 @@ def test_links_lead_somewhere():
                 assert path.exists() or path in made, f"{page.name}: {target}"
 
 
-@pytest.mark.nightly(why="takes 9 s on torch")
 def test_an_example_ends_as_it_says(capsys):
     runpy.run_path(str(ROOT / "examples/prune_in_fit.py"), run_name="__main__")
     said = capsys.readouterr().out
@@ -102,7 +100,6 @@ def example_of(name):
     return example
 
 
-@pytest.mark.nightly(why="takes 14 s on torch")
 def test_a_pruned_checkpoint_keeps_its_tokenizer(monkeypatch, tmp_path):
     """The example's way: preset, student and teacher, preset; it writes text."""
     import keras_hub
@@ -127,7 +124,6 @@ def test_a_pruned_checkpoint_keeps_its_tokenizer(monkeypatch, tmp_path):
     assert pathlib.Path("hf/tokenizer.json").is_file()
 
 
-@pytest.mark.nightly(why="takes 6 s on torch")
 def test_the_family_of_one_run_has_the_widths_that_it_says(monkeypatch, tmp_path):
     example = example_of("one_run_a_family")
     monkeypatch.setattr(example, "ENLARGE", 6)

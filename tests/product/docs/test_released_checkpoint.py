@@ -3,8 +3,6 @@
 import json
 import re
 
-import pytest
-
 from examples import released_checkpoint
 from keras_idea.export import export_gguf
 from tests.support.gguf_models import TEXT, with_tokenizer
@@ -23,7 +21,6 @@ TO_SMALL = {
 }
 
 
-@pytest.mark.nightly(why="six processes that load KerasHub, two minutes")
 def test_a_gguf_file_in_a_smaller_one_out(tmp_path, monkeypatch, capsys):
     """The whole command; what is done is not done again."""
     monkeypatch.chdir(tmp_path)

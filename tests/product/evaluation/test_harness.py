@@ -47,9 +47,6 @@ def ask(kind, arguments):
     return [Instance(kind, {}, a, i) for i, a in enumerate(arguments)]
 
 
-@pytest.mark.daily(
-    "tensorflow", "torch", why="the scorer runs the model; takes 4 s on jax"
-)
 def test_fifty_documents(model, harness):
     """Short and cut off, with context and without."""
     rng = np.random.default_rng(0)
@@ -177,7 +174,6 @@ def folder(tmp_path):
     return tmp_path
 
 
-@pytest.mark.nightly(why="takes 2 s on torch")
 def test_the_papers_tasks_from_local_files(model, folder):
     """Through the harness itself; ARC's accuracy by hand."""
     harness = HarnessModel(TokenScorer(model, 256), encode, decode, START)

@@ -188,7 +188,6 @@ def ask(pair, kind, arguments):
     ]
 
 
-@pytest.mark.nightly(why="takes 6 s on torch")
 def test_tokens(pair):
     texts = [text for both in fifty_pairs() for text in both]
     for text in texts:
@@ -199,10 +198,6 @@ def test_tokens(pair):
     assert pair.ours.eot_token_id == pair.theirs.eot_token_id
 
 
-@pytest.mark.daily(
-    "torch", rows=("llama3, BPE", "converted by KerasHub"), why="these suffice"
-)
-@pytest.mark.nightly(why="the rest takes 0.3 s on torch")
 def test_fifty_log_likelihoods(pair):
     arguments = fifty_pairs()
     lengths = [len(pair.ours.tok_encode(a + b)) for a, b in arguments]
@@ -239,8 +234,6 @@ def nats_of_windows(model, ids, length, stride):
     return nats
 
 
-@pytest.mark.daily("torch", rows=("converted by KerasHub",), why="this suffices")
-@pytest.mark.nightly(why="the rest takes 0.5 s on torch")
 @pytest.mark.parametrize("stride", [None, 7, LENGTH])
 def test_perplexity_per_token(pair, tmp_path, capsys, stride):
     """In Python and on the command line, on the same windows."""
@@ -267,8 +260,6 @@ def test_perplexity_per_token(pair, tmp_path, capsys, stride):
     assert told["stride"] == f"{stride or LENGTH // 2}"
 
 
-@pytest.mark.daily("torch", rows=("llama3, BPE",), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 3 s on torch")
 def test_generated_text(pair):
     """With stop texts, cut prompts, and the special tokens that a random model says."""
     greedy = {"do_sample": False}
@@ -298,7 +289,6 @@ QUESTIONS = [
 ]
 
 
-@pytest.mark.nightly(why="takes 11 s on torch")
 def test_a_task_on_the_command_line(pair, tmp_path, capsys):
     """What the command prints is what the harness finds with its own model."""
     lines = "".join(json.dumps(question) + "\n" for question in QUESTIONS)

@@ -131,7 +131,6 @@ class TestCommandLine:
         assert "a KerasHub preset, Llama3CausalLM; loaded back: logits" in printed
         assert json.loads((tmp_path / "out/config.json").read_text())
 
-    @pytest.mark.nightly(why="takes 2 s on torch")
     def test_hugging_face_of_our_decoder(self, tmp_path, capsys):
         (tmp_path / "run").mkdir()
         own_decoder().save(tmp_path / "run/narrow.keras")

@@ -14,17 +14,12 @@ from keras_idea.models import DecoderConfig, decoder
 from tests.support.exports import listing, logits, own_decoder
 from tests.support.hub_models import tiny_lm
 from tests.support.masks import prune_by_hand
-from tests.support.selection import EACH
 from tests.support.with_tokenizer import TEXT, VOCABULARY
-
-each = pytest.mark.daily(*EACH, why="weights are read from each")
-
 
 BACKEND = keras.backend.backend()
 
 
 class TestPreset:
-    @pytest.mark.daily("torch", why="takes 9 s on jax, 3 s on tensorflow")
     def test_keeps_tokenizer_and_function(self, lm, run):
         import keras_hub
 
@@ -35,7 +30,6 @@ class TestPreset:
         tokens = np.asarray(loaded.preprocessor.tokenizer(TEXT))
         np.testing.assert_array_equal(tokens, lm.preprocessor.tokenizer(TEXT))
 
-    @pytest.mark.daily("torch", why="builds a model; the loading is KerasHub's")
     def test_two_classes_of_one_backbone(self, tmp_path):
         """`CausalLM.from_preset` may take a Gemma 4 for its assistant, and fails then.
 
@@ -54,7 +48,6 @@ class TestPreset:
         assistant = keras_hub.models.Gemma4AssistantCausalLM
         assert assistant.backbone_cls is type(lm).backbone_cls  # else it is mended
 
-    @pytest.mark.daily("torch", why="takes 20 s on jax, 12 s on tensorflow")
     def test_quantized(self, tmp_path):
         """As Keras's own `quantize` of the backbone; the model keeps its weights."""
         import keras_hub
@@ -97,7 +90,6 @@ class TestPreset:
         assert export.match.difference <= 1e-5
         assert "cannot read the dtype" not in str(export)
 
-    @pytest.mark.nightly(why="takes 9 s on jax, 5 s on tensorflow, 2 s on torch")
     def test_own_decoder_becomes_a_llama3(self, tmp_path):
         import keras_hub
 

@@ -35,7 +35,6 @@ def shrunken(name):
     return ki.shrink(model, {"kv_groups": 2}, (x, ids), method="magnitude")
 
 
-@pytest.mark.daily("torch", why="json of one preset")
 def test_what_vllm_is_told_of_a_preset(tmp_path):
     """KerasHub's own set-up for vLLM sizes its cache by the heads that are left."""
     from keras_hub.src.vllm.registry import setup_vllm_model
@@ -50,8 +49,6 @@ def test_what_vllm_is_told_of_a_preset(tmp_path):
     assert told["intermediate_size"] == model.backbone.intermediate_dim
 
 
-@pytest.mark.daily("torch", rows=("mistral",), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 2 s on torch")
 @pytest.mark.parametrize("name", ["mistral", "own", "own, tied"])
 def test_a_hugging_face_folder(name, tmp_path):
     export = export_hf(shrunken(name), tmp_path / "hf")
@@ -63,8 +60,6 @@ def test_a_hugging_face_folder(name, tmp_path):
     assert config.head_dim == SIZE
 
 
-@pytest.mark.daily("torch", rows=("mistral", "own, tied"), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 2 s on torch")
 @pytest.mark.parametrize("name", ["mistral", "qwen3", "own", "own, tied"])
 def test_a_gguf_file(name, tmp_path):
     model = shrunken(name)

@@ -33,12 +33,6 @@ pytestmark = pytest.mark.usefixtures("alone")
 
 
 class TestWeights:
-    @pytest.mark.daily(
-        "torch", rows=("llama", "llama tied", "llama3", "mistral"), why="these suffice"
-    )
-    @pytest.mark.nightly(
-        why="the rest takes 12 s on jax, 4 s on tensorflow, 3 s on torch"
-    )
     @pytest.mark.parametrize("name", FAMILIES)
     def test_read_by_transformers(self, name, tmp_path):
         lm = tiny(name)
@@ -48,12 +42,6 @@ class TestWeights:
         found = logits_of(tmp_path / "x.gguf", ids)
         np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5)
 
-    @pytest.mark.daily(
-        "torch",
-        rows=("llama", "llama tied", "llama3", "mistral", "qwen", "qwen3", "gemma"),
-        why="these suffice",
-    )
-    @pytest.mark.nightly(why="the rest takes 4 s on torch")
     @pytest.mark.parametrize("name", ALL)
     def test_llama_cpp_knows_each_tensor_and_key(self, name, tmp_path):
         import gguf

@@ -267,15 +267,6 @@ def test_no_argument_is_left_out():
         assert left <= {"self", "kwargs", "dtype"}, name
 
 
-@pytest.mark.daily(
-    "torch",
-    rows=(
-        "llama-vocabulary_size-num_layers-hidden_dim-intermediate_dim",
-        "llama-layer_norm_epsilon",
-    ),
-    why="these suffice",
-)
-@pytest.mark.nightly(why="the rest takes 104 s on torch")
 @pytest.mark.parametrize("name, changed", named(CASES))
 def test_the_same_or_refused(name, changed, tmp_path, monkeypatch):
     monkeypatch.setattr(gguf_check, "missing", lambda modules: modules)

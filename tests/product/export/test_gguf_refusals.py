@@ -28,21 +28,6 @@ pytestmark = pytest.mark.usefixtures("alone")
 
 
 class TestRefused:
-    @pytest.mark.daily(
-        "torch",
-        rows=(
-            "llama.cpp does not know it",
-            "falcon-arguments1-ALiBi",
-            "nobody has written down",
-            "as if it were 1",
-            "compute with 1e",
-            "llama.cpp's Gemma has no other",
-            "add up to 1",
-            "rounds the range of YaRN",
-        ),
-        why="these suffice",
-    )
-    @pytest.mark.nightly(why="the rest takes 3 s on torch")
     @pytest.mark.parametrize(
         "name, arguments, match",
         [

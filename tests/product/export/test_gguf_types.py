@@ -15,7 +15,6 @@ from tests.support.hub_models import tiny_lm
 pytestmark = pytest.mark.usefixtures("alone")
 
 
-ATTENTION = {"attn_q": "query", "attn_k": "key", "attn_v": "value"}
 IDS = np.random.default_rng(0).integers(0, 64, (2, 24)).astype("int32")
 
 
@@ -173,8 +172,6 @@ def test_few_bits_by_hand(tmp_path, bits, file_type):
     np.testing.assert_allclose(found, rounded, rtol=0, atol=5e-5)
 
 
-@pytest.mark.daily("torch", rows=("qwen moe",), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 1.5 s on torch")
 @pytest.mark.parametrize("name", ["qwen moe", "gpt oss"])
 def test_what_chooses_experts_stays_float32(name, tmp_path):
     width = "moe_intermediate_dim" if name == "qwen moe" else "intermediate_dim"

@@ -18,10 +18,6 @@ from tests.support.with_tokenizer import TEXT, VOCABULARY, with_tokenizer
 class TestHuggingFace:
     """What transformers makes of a pruned and compacted model."""
 
-    @pytest.mark.daily("torch", rows=("llama-sentencepiece",), why="these suffice")
-    @pytest.mark.nightly(
-        why="the rest takes 3 s on jax, 4 s on tensorflow, 5 s on torch"
-    )
     @pytest.mark.parametrize(
         "name, kind",
         [

@@ -48,8 +48,6 @@ def loaded(folder, **options):
     return transformers.AutoTokenizer.from_pretrained(folder, **options)
 
 
-@pytest.mark.daily("torch", rows=("llama",), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 1.4 s on torch")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_special_tokens_in_a_text(family, tmp_path):
     encode, ours, told = exported(family, tmp_path / "hf")
@@ -75,8 +73,6 @@ def test_special_tokens_in_a_text(family, tmp_path):
     assert tokenizer.decode(found, skip_special_tokens=True) == "the fox"
 
 
-@pytest.mark.daily("torch", rows=("llama",), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 0.7 s on torch")
 @pytest.mark.parametrize("family", ["llama", "mistral"])
 def test_a_space_before_every_text(family, tmp_path):
     """As released ones of these families put it."""
@@ -93,8 +89,6 @@ def test_a_space_before_every_text(family, tmp_path):
         assert tokenizer.decode(encode(text), skip_special_tokens=True) == text
 
 
-@pytest.mark.daily("torch", rows=("llama",), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 1.4 s on torch")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_version_of_transformers_is_told_of_no_space(family, tmp_path):
     """4.57 puts one where that is not said, 5 does not in each family."""

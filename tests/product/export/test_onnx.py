@@ -8,12 +8,10 @@ from keras_idea.export import export_onnx
 from keras_idea.lm.export import onnx_file
 from tests.support.exports import broken, hide, listing, own_decoder
 from tests.support.hub_models import tiny_lm
-from tests.support.selection import EACH
 
 BACKEND = keras.backend.backend()
 
 
-@pytest.mark.daily(*EACH, why="each makes ONNX files its own way")
 class TestOnnx:
     @pytest.mark.skipif(BACKEND != "jax", reason="what jax cannot do")
     def test_jax_is_refused(self, tmp_path):
@@ -26,10 +24,6 @@ class TestOnnx:
         with pytest.raises(ExportRefused, match=r'"keras-idea\[onnx\]"'):
             export_onnx(own_decoder(), tmp_path / "x.onnx", length=24)
 
-    @pytest.mark.daily(
-        "jax", "torch", rows=("`length` must be an integer >= 24",), why="these suffice"
-    )
-    @pytest.mark.daily(*EACH, why="the rest takes 0.4 s on tensorflow")
     @pytest.mark.parametrize(
         "backend, length, match",
         [

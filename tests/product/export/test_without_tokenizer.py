@@ -18,7 +18,6 @@ from keras_idea.lm.runs.train.teacher import load_teacher
 from keras_idea.models import DecoderConfig, decoder
 from tests.support.hub_models import tiny_lm
 from tests.support.masks import prune_by_hand
-from tests.support.selection import EACH
 
 pytestmark = pytest.mark.usefixtures("alone")
 
@@ -47,7 +46,6 @@ def presets(tmp_path_factory):
 
 @pytest.mark.parametrize("kind", ["task", "backbone"])
 class TestNone:
-    @pytest.mark.nightly(why="takes 5 s on torch")
     def test_each_export_tells_it(self, presets, tmp_path, capsys, kind):
         run = str(presets / kind)
         for option, what in {
@@ -77,7 +75,6 @@ class TestNone:
 
 @pytest.mark.parametrize("kind", ["beside", "whole"])
 class TestOne:
-    @pytest.mark.nightly(why="takes 20 s on torch")
     def test_it_is_kept(self, presets, tmp_path, capsys, kind):
         lm = load_run(presets / kind)
         expected = np.asarray(lm.preprocessor.tokenizer(TEXT)).tolist()
@@ -104,8 +101,6 @@ def in_a_fresh_process(code, *arguments):
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-@pytest.mark.daily("torch", rows=("256-False",), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 3 s on torch")
 @pytest.mark.parametrize("size, refused", [(256, False), (257, False), (300, True)])
 def test_the_own_decoder_is_one_of_bytes_or_not_known(tmp_path, capsys, size, refused):
     config = DecoderConfig(
@@ -132,11 +127,9 @@ def test_the_own_decoder_is_one_of_bytes_or_not_known(tmp_path, capsys, size, re
     assert (WARNING in printed) == refused
 
 
-@pytest.mark.daily(*EACH, why="it generates")
 class TestCompact:
     """A task that has a preprocessor keeps it, and its class."""
 
-    @pytest.mark.daily("torch", why="takes 4 s on jax, 4 s on tensorflow")
     def test_it_generates(self, presets, tmp_path):
         import keras_hub
 

@@ -32,24 +32,6 @@ def status_of(command):
         return ended.code, ""
 
 
-@pytest.mark.daily(
-    "torch",
-    rows=(
-        "config missing",
-        "config a folder",
-        "config in UTF-16",
-        "config of NULs",
-        "config cut off",
-        "config twice the same key",
-        "bench of no seed",
-        "bench seeds in words",
-        "bench of no text",
-        "bench of little text",
-        "bench output a file",
-    ),
-    why="these suffice",
-)
-@pytest.mark.nightly(why="the rest takes 10 s on torch")
 @pytest.mark.filterwarnings("ignore:The checkpoint")
 @pytest.mark.parametrize("name", ROWS)
 def test_malformed(name, sound, tmp_path, monkeypatch, capsys):

@@ -31,7 +31,6 @@ def classifier(name):
     return model, (inputs(core, SIZE), np.arange(SIZE) % 2)
 
 
-@pytest.mark.nightly(why="takes 5 s on torch")
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_a_classifier_is_narrow_saved_and_compacted(name, tmp_path):
     model, data = classifier(name)
@@ -48,7 +47,6 @@ def test_a_classifier_is_narrow_saved_and_compacted(name, tmp_path):
     np.testing.assert_allclose(again.predict(data[0], verbose=0), expected, atol=1e-6)
 
 
-@pytest.mark.nightly(why="takes 5 s on torch")
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_a_masked_classifier_is_compacted_and_saved(name, tmp_path):
     model, data = classifier(name)

@@ -47,8 +47,6 @@ def trained(name, compact):
     return core, model, losses.losses
 
 
-@pytest.mark.daily("torch", rows=("bert", "roberta", "fnet"), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 8 s on torch")
 @pytest.mark.parametrize("name", ENCODERS)
 def test_untrained(name):
     model, row = backbone(name), ENCODERS[name]
@@ -69,7 +67,6 @@ def test_untrained(name):
     assert foreign(model) == foreign(narrow) == []
 
 
-@pytest.mark.nightly(why="takes 13 s on torch")
 @pytest.mark.parametrize("name", ENCODERS)
 def test_pruned_in_fit(name, tmp_path):
     core, model, losses = trained(name, "end")

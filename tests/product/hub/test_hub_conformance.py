@@ -42,8 +42,6 @@ def compacted(name):
     return narrow, arguments, x
 
 
-@pytest.mark.daily("torch", rows=("llama3",), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 1.0 s on torch")
 @pytest.mark.parametrize("name", NAMES)
 def test_backbone(case, name):
     narrow, arguments, x = compacted(name)
@@ -55,15 +53,12 @@ def test_backbone(case, name):
     )
 
 
-@pytest.mark.nightly(why="takes 3 s on torch")
 @pytest.mark.parametrize("name", NAMES)
 def test_model_saving(case, name):
     narrow, arguments, x = compacted(name)
     case.run_model_saving_test(cls=type(narrow), init_kwargs=arguments, input_data=x)
 
 
-@pytest.mark.daily("torch", rows=("llama3",), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 1.3 s on torch")
 @pytest.mark.parametrize("name", NAMES)
 def test_the_instance_itself(case, name):
     narrow, arguments, x = compacted(name)

@@ -84,10 +84,6 @@ def assert_rejected(model, message, target=0.5, **arguments):
     assert foreign(model) == []
 
 
-@pytest.mark.daily(
-    "torch", rows=("gemma3n-end", "gemma3n-off", "gemma4 moe-end"), why="these suffice"
-)
-@pytest.mark.nightly(why="the rest takes 1.4 s on torch")
 @pytest.mark.parametrize("compact", ["end", "off"])
 @pytest.mark.parametrize("name", REJECTED)
 def test_a_family_that_cannot_be_pruned(name, compact):
@@ -107,8 +103,6 @@ def test_a_frozen_ffn(part):
     assert_rejected(model, "transformer_layer_1.*frozen.*Unfreeze")
 
 
-@pytest.mark.daily("torch", rows=("attention",), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 3 s on torch")
 @pytest.mark.parametrize("where", ["feedforward", "attention"])
 def test_quantized(where):
     """Beside the FFNs too: no narrow model could be made of its config."""
@@ -152,7 +146,6 @@ def test_lora_that_comes_after_a_run_is_on_a_stock_model():
     assert np.any(logits(model, x) != before)
 
 
-@pytest.mark.nightly(why="takes 11 s on torch")
 @pytest.mark.parametrize("compact", ["end", "off"])
 def test_a_pruned_model_is_quantized_as_a_stock_one(compact):
     """Narrow or masked: as the twin that has its weights and was never pruned."""

@@ -214,7 +214,6 @@ print(json.dumps(found))
 """
 
 
-@pytest.mark.nightly(why="a process of its own; the test before loads two of them")
 def test_a_process_without_us_loads_the_presets_and_generates(loaded, saved):
     names = ("smollm", "instruct", "qwen3", "llama2", "mistral")
     presets = {name: str(saved(name)) for name in names}

@@ -37,10 +37,6 @@ def pruned(name, again):
     return history.history["loss"], list(weights)
 
 
-@pytest.mark.nightly(
-    why="blocks are wrapped by one function, whatever they are called with; "
-    "takes 8 s on jax, 6 s on torch"
-)
 @pytest.mark.parametrize("name", CAUSAL)
 def test_pruned_as_without(name):
     losses, weights = pruned(name, again=False)

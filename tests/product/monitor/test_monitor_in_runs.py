@@ -106,8 +106,6 @@ def test_gradient_accumulation(data, tmp_path):
         assert np.isclose(tokens[step], 80 * speed, rtol=1e-5)
 
 
-@pytest.mark.nightly(rows=("learned_mask",), why="the others suffice")
-@pytest.mark.daily("torch", why="the rest takes 1.0 s on torch")
 @pytest.mark.parametrize("method", ["random", "activation", "learned_mask"])
 def test_every_method(data, tmp_path, method):
     model = compiled()
@@ -123,7 +121,6 @@ def test_every_method(data, tmp_path, method):
     assert np.isclose(events.scalars("flops/train")[24], by_hand)
 
 
-@pytest.mark.nightly(why="takes 2 s on torch")
 def test_neurons_over_milestones(data, tmp_path):
     """Read as in a run that is never narrowed, by the numbers they had at first."""
     shown, levels = {}, {}
@@ -166,8 +163,6 @@ def test_neurons_over_milestones(data, tmp_path):
             np.testing.assert_array_equal(level, off[step])
 
 
-@pytest.mark.daily("torch", rows=("sensitivity",), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 0.6 s on torch")
 @pytest.mark.parametrize("method", ["sensitivity", "random"])
 def test_in_the_list_it_shows_what_log_dir_shows(data, tmp_path, method):
     """The target and the last ranking too, which it finds with the FFNs."""

@@ -117,7 +117,6 @@ def same_as(straight, resumed):
         np.testing.assert_allclose(b, a, rtol=rtol, atol=0 if exact else 1e-6)
 
 
-@pytest.mark.nightly(why="a process is killed; the test before stops one")
 def test_a_killed_run_ends_with_the_same_bits(done, tmp_path):
     write(tmp_path)
     command = [sys.executable, "-m", "keras_idea_cli", "train", "tiny.toml"]
@@ -137,7 +136,6 @@ def _environment():
     return {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
-@pytest.mark.nightly(why="a run with a teacher; its loss is in laws/data")
 def test_with_a_teacher(done, tmp_path, monkeypatch):
     teacher = str(done / "runs" / "tiny")
     lines = f"\n[distillation]\nteacher = {teacher!r}\nweight = 0.5\n"

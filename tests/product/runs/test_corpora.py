@@ -63,7 +63,6 @@ def held_out_bits(model, text):
 
 
 class TestOwnDecoder:
-    @pytest.mark.nightly(why="takes 14 s on torch")
     def test_the_table_is_of_the_documents_held_out(self, run):
         folder, _ = run
         rows = json.loads((folder / "table.json").read_text())["rows"]
@@ -74,7 +73,6 @@ class TestOwnDecoder:
             held_out_bits(model, tokens), abs=1e-4
         )
 
-    @pytest.mark.nightly(why="takes 0.0 s on torch")
     def test_bad_records_are_told_of(self, run):
         folder, printed = run
         told = "documents: 61 documents, 2 bad records left out"
@@ -115,7 +113,6 @@ class TestOwnDecoder:
         assert "bits" in capsys.readouterr().out
 
 
-@pytest.mark.nightly(why="it starts processes for 20 s; pure/data has each record")
 def test_a_bad_record_is_told_of_once(tmp_path):
     """Documents that also train a tokenizer are read twice."""
     lines = [*jsonl(TEXTS).splitlines()[:-1], b'{"text": \n{"body": 1}', jsonl([""])]
@@ -143,7 +140,6 @@ def test_a_bad_record_is_told_of_once(tmp_path):
         assert "bad records" not in run.stderr
 
 
-@pytest.mark.nightly(why="takes 12 s on torch")
 def test_a_hub_model_with_a_tokenizer_of_the_documents(tmp_path):
     columns = {"body": TEXTS, "url": ["" for _ in TEXTS]}
     write(tmp_path, {"documents/a.parquet": parquet(columns)})

@@ -145,7 +145,6 @@ DAMAGES = {
 }
 
 
-@pytest.mark.nightly(why="takes 19 s on torch")
 @pytest.mark.parametrize("name", DAMAGES)
 def test_one_interval_is_lost(unfinished, straight, capsys, name):
     file, damage, reason = DAMAGES[name]
@@ -157,7 +156,6 @@ def test_one_interval_is_lost(unfinished, straight, capsys, name):
     assert_equals(unfinished, straight)
 
 
-@pytest.mark.nightly(why="takes 3 s on torch")
 def test_metrics_are_written_anew(unfinished, straight, capsys):
     (unfinished / "runs/tiny/metrics.csv").unlink()
     assert train(unfinished) == 0
@@ -226,7 +224,6 @@ sys.exit(main(["train", "tiny.toml"]))
 """
 
 
-@pytest.mark.nightly(why="test_full_disk has a run that begins")
 def test_a_full_disk(straight, tmp_path, capsys):
     """The run ends and says so; the same command then loses little."""
     write_inputs(tmp_path, RUN)

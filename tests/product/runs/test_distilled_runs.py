@@ -21,9 +21,7 @@ from tests.support.hub_models import tiny_lm
 from tests.support.tiny_run import ALONE, curve, write_inputs
 
 
-@pytest.mark.nightly(why="runs with a teacher take 15 s; its loss is in laws/callbacks")
 class TestDistillation:
-    @pytest.mark.nightly(why="takes 16 s on torch")
     @pytest.mark.parametrize("of", ["a run", "a preset"])
     def test_a_plan_counts_the_teacher(self, trained, tmp_path, of):
         trained("teacher")
@@ -47,7 +45,6 @@ class TestDistillation:
         exp = np.exp(logits - logits.max(-1, keepdims=True))
         return exp / exp.sum(-1, keepdims=True)
 
-    @pytest.mark.nightly(rows=("1000", "None", "float32-5"), why="one of the six")
     @pytest.mark.parametrize("top_k", [None, 5, 1000])
     @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
     def test_loss(self, trained, tmp_path, top_k, dtype):
@@ -77,7 +74,6 @@ class TestDistillation:
             0.75 * nats + 0.25 * 2.0**2 * divergence, rel=1e-4
         )
 
-    @pytest.mark.nightly(why="takes 29 s on torch")
     def test_a_run_with_a_teacher(self, trained):
         alone = curve(trained("teacher"))
         lines = 'weight = 0.9\nteacher = "runs/teacher"'
@@ -90,7 +86,6 @@ class TestDistillation:
         assert columns["width"][-1] == 8
         assert keras.models.load_model(folder / "narrow.keras").count_params()
 
-    @pytest.mark.nightly(why="takes 29 s on torch")
     def test_a_model_that_is_trained_already(self, trained):
         """Pruned from its first step: the table has it before, and with no teacher."""
         trained("teacher")
@@ -144,7 +139,6 @@ class TestDistillation:
         assert "`distillation.teacher`" in error and match in error
         assert not (tmp_path / "runs").exists()
 
-    @pytest.mark.nightly(why="takes 14 s on torch")
     def test_a_teacher_of_other_tokens(self, trained, tmp_path, capsys):
         trained("teacher")
         text = ALONE.replace('text = "text.txt"\n', "") + (

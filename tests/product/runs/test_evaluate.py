@@ -37,7 +37,6 @@ def run(tmp_path_factory):
     return folder, model
 
 
-@pytest.mark.nightly(why="takes 2 s on torch")
 def test_text_and_tasks(run, capsys):
     folder, model = run
     command = ["evaluate", str(folder), "--text", str(folder / "text.txt")]
@@ -62,8 +61,6 @@ def test_text_and_tasks(run, capsys):
     assert "arc_challenge" in printed and "acc_norm" in printed
 
 
-@pytest.mark.nightly(rows=("`stride` must be",), why="the others suffice")
-@pytest.mark.daily("torch", why="the rest takes 1.3 s on torch")
 @pytest.mark.parametrize(
     ("options", "message"),
     [

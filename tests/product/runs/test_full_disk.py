@@ -41,7 +41,6 @@ def refused(capsys, *words):
     return error
 
 
-@pytest.mark.nightly(why="takes 13 s on torch")
 def test_full_at_the_beginning(disk, capsys):
     """Before the first step; with room the same command begins."""
     ballast = fill(disk, leave=2**19)
@@ -63,7 +62,6 @@ def test_no_room_for_a_folder(disk, capsys):
     assert not (disk / "runs").exists()
 
 
-@pytest.mark.nightly(why="takes 16 s on torch")
 def test_filled_before_the_end(disk, capsys, monkeypatch):
     """The last checkpoint is there; with room again the rest is done."""
     before = ki.Checkpoint.on_epoch_end
@@ -102,7 +100,6 @@ sys.exit(main(["train", "tiny.toml"]))
 """
 
 
-@pytest.mark.nightly(why="a file of Keras's has no room as a preset has none")
 def test_no_room_for_a_preset(disk):
     write_inputs(disk, HUB)
     environment = {
@@ -126,7 +123,6 @@ def test_no_room_for_an_export(disk, capsys):
     assert not (disk / "narrow").exists()
 
 
-@pytest.mark.nightly(why="takes 15 s on torch")
 @pytest.mark.parametrize("text", [RUN, HUB], ids=["decoder", "hub"])
 def test_the_estimate_of_the_results(tmp_path, monkeypatch, text):
     """Enough for what a run leaves, and not twice as much of a model of some size."""

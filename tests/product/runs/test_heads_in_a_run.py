@@ -80,8 +80,6 @@ def test_footprint_counts_the_heads_of_the_optimizer():
     assert narrow.pruning == 4 * (8 * (3 + 2) + 1 * (4 + 2))
 
 
-@pytest.mark.daily("torch", rows=("own decoder",), why="a whole run is 5 s elsewhere")
-@pytest.mark.nightly(why="takes 10 s on each")
 @pytest.mark.parametrize("text", EITHER.values(), ids=EITHER.keys())
 def test_a_whole_run(tmp_path, text):
     folder, printed = run_in(tmp_path, text)

@@ -39,9 +39,6 @@ def logits(model, ids):
     return keras.ops.convert_to_numpy(outputs)
 
 
-@pytest.mark.daily("torch", rows=("llama", "mistral", "qwen"), why="these suffice")
-@pytest.mark.daily("tensorflow", "torch", rows=("llama3",), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 2 s on jax, 1.3 s on torch")
 @pytest.mark.parametrize("family", HUB_FAMILIES)
 def test_every_family(family):
     import keras_hub

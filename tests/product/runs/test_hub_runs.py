@@ -23,9 +23,6 @@ from tests.support.tiny_run import (
     write_inputs,
 )
 
-some = pytest.mark.daily("torch", why="jax has a whole run of our decoder")
-
-
 ONE_MODEL = ONE_LAYER + "compare_from_scratch = false\nmeasure = false\n"
 MASKED = ONE_MODEL + "[pruning]\ncompact = 'off'\n"
 # What another process must not be able to import.
@@ -82,13 +79,11 @@ def perplexity_in_transformers(run):
 
 
 class TestBytes:
-    @pytest.mark.daily("torch", why="takes 18 s on jax")
     def test_leaves_a_preset_instead_of_a_keras_file(self, llama3):
         run, _ = llama3
         expected = {*FILES, "preset"} - {"narrow.keras"}
         assert {path.name for path in run.iterdir()} == expected
 
-    @some
     def test_the_preset_is_stock_and_narrow(self, llama3):
         import keras_hub
 
@@ -103,7 +98,6 @@ class TestBytes:
         assert pruned["parameters"] == scratch["parameters"] == model.count_params()
         assert wide["parameters"] - pruned["parameters"] == 3 * 16 * (32 - 8)
 
-    @some
     def test_every_model_is_measured(self, llama3):
         run, printed = llama3
         for row in rows(run):
@@ -111,7 +105,6 @@ class TestBytes:
             assert 6.0 < row["bits_per_byte"] < 8.5
         assert "Vocabulary: 261 tokens, 1.00 bytes per token" in printed
 
-    @some
     def test_the_perplexity_is_that_of_transformers(self, llama3):
         run, printed = llama3
         expected = perplexity_in_transformers(run)
@@ -122,7 +115,6 @@ class TestBytes:
         told = float(last["validation_perplexity_per_token"])
         assert told == pytest.approx(expected, rel=1e-5)
 
-    @some
     def test_the_widths_fall_as_scheduled(self, llama3):
         run, _ = llama3
         lines = (run / "metrics.csv").read_text().splitlines()[1:13]
@@ -131,7 +123,6 @@ class TestBytes:
             width(step) for step in range(1, 13)
         ]
 
-    @pytest.mark.nightly(why="takes 21 s on torch")
     def test_the_printed_lines_work_without_this_package(self, llama3):
         run, printed = llama3
         lines = [line.strip() for line in printed.splitlines()]
@@ -148,13 +139,11 @@ class TestBytes:
         assert result.returncode == 0, result.stderr
         assert result.stdout.startswith("the ") and len(result.stdout) > 6
 
-    @some
     def test_the_sample_continues_the_prompt(self, llama3):
         run, _ = llama3
         text = (run / "sample.txt").read_text(encoding="utf-8")
         assert text.startswith("the ") and len(text) >= 15
 
-    @pytest.mark.nightly(why="takes 9 s on jax, 4 s on torch")
     def test_another_run_begins_with_the_preset(self, llama3):
         run, _ = llama3
         others = MASKED[MASKED.index("sequence_length") :]
@@ -171,7 +160,6 @@ class TestBytes:
         assert wide["bits_per_byte"] < rows(run)[1]["bits_per_byte"] + 0.05
 
 
-@pytest.mark.nightly(why="takes 9 s on torch")
 @pytest.mark.parametrize(
     "hub, tokenizer, size",
     [("qwen3", "bpe", 297), ("gemma", "sentencepiece", 340)],

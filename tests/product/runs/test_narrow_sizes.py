@@ -20,9 +20,11 @@ def parameters(config, width):
     return outlines(config).make(Sizes(width)).count_params()
 
 
-@pytest.mark.daily("torch", rows=("",), why="these suffice")
-@pytest.mark.nightly(why="the rest takes 2 s on torch")
-@pytest.mark.parametrize("more", ["", 'hub = "llama3"\ntokenizer = "bytes"'])
+@pytest.mark.parametrize(
+    "more",
+    ["", 'hub = "llama3"\ntokenizer = "bytes"'],
+    ids=["decoder", "hub"],
+)
 def test_parameters(more):
     bare = parse_config(CONFIG.replace("[model]", f"[model]\n{more}"))
     limit = parameters(bare, 11) + 5
@@ -40,7 +42,6 @@ def test_bytes():
     assert planned(*lines)[1].stages[-1].units("neurons") == (11, 11)
 
 
-@pytest.mark.nightly(why="takes 2 s on torch")
 def test_flops():
     """Two a weight: of two layers' attention, of the logits, of a neuron's six rows."""
     others = 2 * (2 * 4 * 16 * 16 + 16 * 256)

@@ -21,7 +21,6 @@ from keras_idea.lm.runs.run_folder import RunFolder
 from keras_idea.lm.runs.train.prepare import prepare
 from keras_idea.surgery import find_ffns
 from tests.support import ROOT
-from tests.support.selection import EACH
 from tests.support.tiny_run import CONFIG, with_hub, write_inputs
 
 TOKENS = 4 * 16
@@ -47,7 +46,6 @@ def in_folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.daily(*EACH, why="steps are those of `fit`")
 def test_stages(in_folder):
     planned = plan(parse_config(CONFIG, "tiny"))
     rows = [
@@ -69,8 +67,6 @@ def test_stages(in_folder):
     assert planned.parameters == tuple(others + 2 * 3 * 16 * w for w in (32, 8))
 
 
-@pytest.mark.nightly(rows=("method = 'learned_mask'",), why="the others suffice")
-@pytest.mark.daily("torch", why="the rest takes 0.5 s on torch")
 @pytest.mark.parametrize(
     "keys, wide_steps",
     [
@@ -127,7 +123,6 @@ def test_it_prints_and_leaves_nothing(in_folder, capsys):
     assert sorted(in_folder.iterdir()) == before
 
 
-@pytest.mark.daily("torch", why="words are the same on each backend")
 def test_advice_follows_from_the_run(in_folder):
     long = CONFIG.replace("recover_steps = 5", "recover_steps = 19_997")
     long = long.replace("hidden_dim = 32", "hidden_dim = 16")
@@ -179,7 +174,6 @@ def test_a_tokenizer_has_the_tokens_that_are_asked_for(in_folder):
     assert more - fewer == (300 - 261) * 2 * 16
 
 
-@pytest.mark.nightly(why="takes 20 s on torch")
 @pytest.mark.parametrize("name", ["adamw", "adafactor", "muon", "lion"])
 @pytest.mark.parametrize("hub", [False, True], ids=["decoder", "hub"])
 def test_bytes_are_those_of_a_real_model(in_folder, hub, name):
@@ -230,7 +224,6 @@ def test_what_train_refuses_is_refused(in_folder, capsys):
     assert "No text at 'text.txt'" in capsys.readouterr().err
 
 
-@pytest.mark.nightly(why="takes 3 s on torch")
 @pytest.mark.parametrize(
     "path", sorted((ROOT / "examples/runs").glob("*.toml")), ids=lambda p: p.stem
 )
@@ -261,9 +254,6 @@ def _resident(field):
     return 1024 * int(found.split()[1])
 
 
-@pytest.mark.daily(
-    "tensorflow", "torch", why="each compiler is its own; takes 5 s on jax"
-)
 def test_a_compiler_is_asked(in_folder, capsys):
     if keras.backend.backend() != "jax":
         assert main(["plan", "tiny.toml", "--compile"]) == 2

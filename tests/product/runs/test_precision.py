@@ -20,7 +20,6 @@ from keras_idea.lm.runs.models.compiling import (
 from keras_idea.lm.runs.models.learning_rate import learning_rate
 from keras_idea.models import DecoderBlock
 from tests.support.hub_models import tiny_lm
-from tests.support.selection import EACH
 from tests.support.tiny_run import ALONE, TEXT, curve
 
 
@@ -36,7 +35,6 @@ PARTS = "global_clipnorm = 0.5\ngradient_accumulation_steps = 4"
 RIGHT = keras.backend.backend() != "tensorflow"
 
 
-@pytest.mark.daily(*EACH, why="what tensorflow cannot do")
 @pytest.mark.skipif(RIGHT, reason="where it is right it is tested below")
 @pytest.mark.parametrize("line", PARTS.splitlines())
 def test_refused_on_tensorflow(line):
@@ -45,7 +43,6 @@ def test_refused_on_tensorflow(line):
         make_optimizer(config)
 
 
-@pytest.mark.nightly(why="takes 31 s on torch")
 @pytest.mark.skipif(not RIGHT, reason="it is refused, see above")
 def test_a_step_in_parts_is_the_same_step(trained):
     whole = curve(trained("whole", keys("optimizer", "global_clipnorm = 0.5")))
@@ -56,7 +53,6 @@ def test_a_step_in_parts_is_the_same_step(trained):
         np.testing.assert_allclose(parts[name], values, rtol=1e-5, atol=2e-5)
 
 
-@pytest.mark.nightly(why="takes 33 s on torch")
 @pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16"])
 def test_mixed_precision(trained, dtype):
     whole = curve(trained("whole"))
@@ -86,7 +82,6 @@ def test_what_is_compiled_computes_as_the_run_says(tmp_path):
     assert {variable.dtype for variable in model.variables} <= {"float32", "int32"}
 
 
-@pytest.mark.nightly(why="options of Keras's own, handed on: see the table below")
 @pytest.mark.parametrize("name", ["adamw", "lion", "muon", "adafactor"])
 def test_optimizers_train_and_prune(trained, name):
     rate = {"lion": 1e-3, "adafactor": 3e-2}.get(name, 1e-2)
@@ -96,7 +91,6 @@ def test_optimizers_train_and_prune(trained, name):
     assert columns["width"][-1] == 8
 
 
-@pytest.mark.daily(*EACH, why="optimizers are the backend's")
 def test_the_optimizer_is_the_one_of_the_table():
     extra = "global_clipnorm = 0.5\ngradient_accumulation_steps = 2" if RIGHT else ""
     lines = f'name = "muon"\n{extra}'
@@ -128,7 +122,6 @@ def eta_again(t, peak, total, warmup, end=3e-5):
     return (peak - end) / 2 * math.cos(angle) + (peak + end) / 2
 
 
-@pytest.mark.nightly(why="the rate that it trains with is tested below")
 def test_a_rewarmed_run(trained):
     """Up again when pruning begins; the narrow model from scratch has one cosine."""
     scratch = ("compare_from_scratch = false", "compare_from_scratch = true")
@@ -142,7 +135,6 @@ def test_a_rewarmed_run(trained):
     assert curve(folder)["width"][11] == 8
 
 
-@pytest.mark.daily(*EACH, why="read from the optimizer on each")
 def test_the_rate_that_is_rewarmed_is_what_is_trained_with():
     config = parse_config(ALONE.replace(*keys("optimizer", "rewarm = 1.0")))
     model = keras.Sequential([keras.Input((4,)), ki.PrunableGatedFFN(8)])
@@ -166,9 +158,6 @@ def test_the_rate_that_is_rewarmed_is_what_is_trained_with():
     np.testing.assert_allclose([float(source(t)) for t in range(12)], expected, 1e-5)
 
 
-@pytest.mark.daily(
-    "torch", why="each rematerializes its own way; takes 6 s on jax, 13 s on tensorflow"
-)
 def test_rematerialized_blocks_are_computed_again(tmp_path, monkeypatch):
     calls = []
     call = DecoderBlock.call

@@ -31,7 +31,6 @@ CORPUS_RUN = RUN.replace(
 )
 DOCUMENTS = [f"{i * 87_178_291_199 % 10**11:011} is it. " * 2 for i in range(64)]
 STEPS, BATCH_SIZE = 100, 4
-LOGGED_KERAS_IDEA = "tests.support.logged_train"
 BEFORE_COMPACTION = "*-step-00000014-*"  # pruning ends with step 16
 ON_JAX = keras.backend.backend() == "jax"
 KILLS = (20 if ON_JAX else 4) if ENDURANCE else (3 if ON_JAX else 2)
@@ -143,9 +142,6 @@ def narrow_weights(folder):
     return model.get_weights()
 
 
-@pytest.mark.nightly(
-    why="a minute of killed processes; laws/checkpoints restores on each"
-)
 def test_killed_at_random_moments(tmp_path):
     rng = random.Random(0)
     straight, killed = tmp_path / "straight", tmp_path / "killed"
@@ -264,7 +260,6 @@ class TestOverwrite:
         assert "warmup_steps = 3" in (run / "config.toml").read_text()
 
 
-@pytest.mark.nightly(why="takes 5 s on torch; laws/checkpoints compares the numbers")
 def test_fewer_sequences_at_once_resume_the_run(unfinished, capsys):
     """What people do who ran out of memory; the steps are the same."""
     changed = RUN.replace("[optimizer]\n", "[optimizer]\n" + PARTS)
@@ -291,7 +286,6 @@ def losses(folder):
     return curve(folder / "runs/tiny")["bits_per_byte"]
 
 
-@pytest.mark.daily("torch", why="a process is killed; takes 7 s on jax")
 def test_killed_before_the_first_checkpoint(tmp_path, monkeypatch, capsys):
     """That it starts again is said, once; a resumed run says where it resumes."""
     monkeypatch.chdir(tmp_path)
@@ -326,7 +320,6 @@ def test_another_config_is_refused(unfinished, capsys):
     assert "optimizer.warmup_steps was 2 there and is 3" in message
 
 
-@pytest.mark.nightly(why="takes 1.4 s on torch")
 def test_another_text_is_refused(unfinished, capsys):
     text = unfinished / "text.txt"
     text.write_text(text.read_text().replace("quick", "quiet"))

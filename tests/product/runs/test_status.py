@@ -97,13 +97,11 @@ def newest(folder):
     return files.folder / files.names()[-1]
 
 
-@pytest.mark.nightly(why="takes 13 s on torch")
 def test_a_run_at_work(killed):
     said = (killed / "running.txt").read_text()
     assert re.search(r"^State: +running$", said, re.MULTILINE)
 
 
-@pytest.mark.nightly(why="takes 0.0 s on torch")
 def test_a_killed_run(stopped, capsys):
     step = json.loads((newest(stopped) / "manifest.json").read_text())["step"]
     found = told(capsys, "runs/tiny")
@@ -126,7 +124,6 @@ def test_a_killed_run(stopped, capsys):
     assert found["Resume with"] == "keras-idea train runs/tiny/config.toml"
 
 
-@pytest.mark.nightly(why="takes 15 s on torch")
 @pytest.mark.parametrize("words", [["runs/tiny"], ["tiny.toml"]], ids=str)
 def test_the_command_that_is_told_resumes_the_run(stopped, capsys, words):
     command = told(capsys, *words)["Resume with"].split()

@@ -20,8 +20,6 @@ from keras_idea.lm.runs.run_folder import FILES, RunFolder
 from tests.support.helpers import to_numpy
 from tests.support.tiny_run import CONFIG, ONE_LAYER, TEXT, run_in, write_inputs
 
-each = pytest.mark.daily("jax", "torch", why="a whole run; tensorflow takes 48 s")
-
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
@@ -38,16 +36,13 @@ def validation_bits(model, folder):
 
 
 class TestRun:
-    @each
     def test_leaves_every_file(self, run):
         assert {path.name for path in run.iterdir()} == set(FILES)
 
-    @each
     def test_config_is_the_one_that_ran(self, run):
         config = load_config(run / "config.toml")
         assert config.model.hidden_dim == 32 and config.run.output == "runs/tiny"
 
-    @each
     def test_narrow_model_is_narrow(self, run):
         model = keras.models.load_model(run / "narrow.keras")
         layers = list(model._flatten_layers())
@@ -59,7 +54,6 @@ class TestRun:
             2 * 16 + 4 * 16 * 16 + 3 * 16 * 8
         )
 
-    @pytest.mark.daily("tensorflow", "torch", why="takes 5 s on jax")
     def test_table_tells_of_the_saved_model(self, run):
         rows = json.loads((run / "table.json").read_text())["rows"]
         wide, pruned, scratch = rows
@@ -82,7 +76,6 @@ class TestRun:
         assert lines[-2].startswith(f"Pruned {bits['pruned']:.3f}, narrow from scratch")
         assert how in lines[-2] or abs(gain) < 5e-4
 
-    @each
     def test_metrics(self, run):
         with open(run / "metrics.csv", newline="") as file:
             lines = list(csv.DictReader(file))
@@ -111,17 +104,14 @@ class TestRun:
                 row["bits_per_byte"], abs=1e-4
             )
 
-    @each
     def test_picture(self, run):
         pixels = imread(run / "run.png")
         assert pixels.shape[1] == 1200 and pixels.std() > 0.05
 
-    @each
     def test_sample_continues_the_prompt(self, run):
         text = (run / "sample.txt").read_text()
         assert text.startswith("the ") and len(text.encode()) >= 24
 
-    @each
     def test_a_report_can_be_made_of_it(self, run, tmp_path, capsys):
         page = tmp_path / "report.html"
         assert main(["report", str(run), "--output", str(page)]) == 0
@@ -129,7 +119,6 @@ class TestRun:
         for text in (page.read_text(), capsys.readouterr().out):
             assert all(f"{row['bits_per_byte']:.3f}" in text for row in rows)
 
-    @each
     def test_second_run_is_refused(self, run, capsys, monkeypatch):
         monkeypatch.chdir(run.parent.parent)
         before = {path: path.stat().st_mtime_ns for path in run.iterdir()}
@@ -139,9 +128,6 @@ class TestRun:
         assert "Traceback" not in captured.err and captured.out == ""
         assert {p: p.stat().st_mtime_ns for p in run.iterdir()} == before
 
-    @pytest.mark.nightly(
-        why="the run above, in other words of the config; takes 11 s on torch"
-    )
     @pytest.mark.parametrize("compact", ["off", "progressive"])
     def test_without_comparison(self, tmp_path, monkeypatch, compact):
         # Also masked to the end: what is saved is narrow all the same.
@@ -167,7 +153,6 @@ class TestRun:
         assert (tmp_path / "here/sample.txt").read_text()[:8] in TEXT
 
 
-@pytest.mark.daily("torch", why="two whole runs")
 def test_a_refit_changes_what_reads_the_neurons(tmp_path):
     rates = "peak_learning_rate = 1e-12\nend_learning_rate = 1e-12\n"
     config = ONE_LAYER.replace("[optimizer]\n", f"[optimizer]\n{rates}")
@@ -184,7 +169,6 @@ def test_a_refit_changes_what_reads_the_neurons(tmp_path):
     assert differs == ["down_kernel"]
 
 
-@pytest.mark.daily("torch", why="a picture")
 def test_where_the_picture_shows_the_model_become_narrow():
     rest = "[budget]\nenlarge_steps = 10\nprune_steps = 20\n"
     rest += "[optimizer]\nwarmup_steps = 0\n[run]\nvalidate_every = 10\n[pruning]\n"

@@ -34,7 +34,6 @@ def start(folder):
     return process
 
 
-@pytest.mark.nightly(why="takes 28 s on torch")
 @pytest.mark.parametrize("option", [[], ["--overwrite"]])
 def test_the_second_ends_at_once(tmp_path, monkeypatch, capsys, option):
     write_inputs(tmp_path, RUN)
@@ -53,7 +52,6 @@ def test_the_second_ends_at_once(tmp_path, monkeypatch, capsys, option):
     assert "holds a run already" in capsys.readouterr().err
 
 
-@pytest.mark.nightly(why="a whole run; the lock is the operating system's")
 def test_a_killed_run_holds_nothing(tmp_path, monkeypatch, capsys):
     write_inputs(tmp_path, RUN)
     monkeypatch.chdir(tmp_path)

@@ -49,8 +49,6 @@ def test_no_figure_of_a_page_is_written_by_hand(page):
     assert set(left) <= SETTINGS, f"{page}: {set(left) - SETTINGS}"
 
 
-@pytest.mark.nightly(rows=("docs/when_does_it_pay.md",), why="the others suffice")
-@pytest.mark.daily("torch", why="the rest takes 1.2 s on torch")
 @pytest.mark.parametrize("page", pages.PAGES)
 def test_a_figure_that_is_changed_is_put_right(page):
     """So `stale` would name the page."""

@@ -107,7 +107,6 @@ def test_of_two_writers_at_once_one_is_rejected(tmp_path):
     assert saved(tmp_path) == [(1, 4)] and one.newest().array("a") == 1
 
 
-@pytest.mark.nightly(why="takes 4 s on torch")
 def test_no_more_than_a_file_is_held_at_once(tmp_path):
     """Arrays are asked for one after the other, and given up file by file."""
     held, most = [], []
@@ -212,7 +211,6 @@ while True:
 """
 
 
-@pytest.mark.nightly(why="a process is killed many times")
 def test_killed_while_it_writes(tmp_path):
     """Whenever that is: the newest is whole, and none that was done is lost."""
     rng = random.Random(0)

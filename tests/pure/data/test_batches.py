@@ -66,7 +66,6 @@ class TestDataset:
                     y[row].tolist() == stream[place + 1 : place + LENGTH + 1].tolist()
                 )
 
-    @pytest.mark.nightly(why="takes 9 s on torch")
     @pytest.mark.parametrize("start", [1, 13, 14, 500])
     def test_from_a_step_on_it_is_the_same(self, cache, start):
         straight = TokenBatches(cache, LENGTH, 4, seed=1).dataset()

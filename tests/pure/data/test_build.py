@@ -196,7 +196,6 @@ def start(source, folder, seconds, builders):
     )
 
 
-@pytest.mark.nightly(why="takes 11 s on torch")
 def test_killed_in_the_middle_and_made_again(source, folder):
     process = start(source, folder, 0.01, builders=1)
     while not list(folder.glob(".*/shard-00003.bin")):
@@ -216,7 +215,6 @@ def test_killed_in_the_middle_and_made_again(source, folder):
     assert list(folder.iterdir()) == [cache.path]
 
 
-@pytest.mark.nightly(why="two processes wait for each other")
 def test_two_processes_at_once(source, folder):
     # Neither tokenizes before both have begun.
     processes = [start(source, folder, 0.002, builders=2) for _ in range(2)]

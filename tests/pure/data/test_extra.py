@@ -16,7 +16,6 @@ from keras_idea.data import (
 from tests.support.text_files import jsonl, parquet, write, zst
 
 
-@pytest.mark.nightly(why="takes 14 s on torch")
 def test_importing_and_plain_text_need_none_of_it(tmp_path):
     write(tmp_path, {"a.jsonl": jsonl(["a text"])})
     code = f"""

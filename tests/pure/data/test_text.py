@@ -33,7 +33,6 @@ def corpus_of(size, validation=50):
 
 
 class TestLoad:
-    @pytest.mark.nightly(why="takes 2 s on torch")
     def test_standard_library(self):
         corpus = load_text("stdlib", max_bytes=400_000)
         assert 300_000 < len(corpus.train) + len(corpus.validation) <= 400_000

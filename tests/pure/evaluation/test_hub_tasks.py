@@ -13,16 +13,6 @@ from keras_idea.lm.evaluation.hub_tasks import PaperTasks
 from tests.support.letters import START, Causal, decode, encode
 
 TASKS = pathlib.Path(lm_eval.__file__).parent / "tasks"
-CARD = """---
-configs:
-- config_name: rc.nocontext
-  data_files:
-  - split: train
-    path: train.jsonl
-  - split: validation
-    path: validation.jsonl
----
-"""
 SUBJECTS = """task: mmlu_law
 dataset_path: law
 output_type: multiple_choice
@@ -73,7 +63,6 @@ def test_the_harness_own_tasks_get_the_papers_shots(in_folder):
     assert shots == {"triviaqa": 1, "mmlu_law": 5, "own_law": None}
 
 
-@pytest.mark.nightly(why="takes 3 s on torch")
 def test_openwebtext_is_streamed(in_folder):
     texts = ["a man ran.", "he sat.", "an end"]
     write_lines(

@@ -115,12 +115,6 @@ def cut_off(texts, figure):
     ]
 
 
-@pytest.mark.daily(
-    "torch",
-    rows=("2 blocks, heads", "30 blocks of experts", "80 blocks, heads"),
-    why="these suffice",
-)
-@pytest.mark.nightly(why="the rest takes 8 s on torch")
 @pytest.mark.parametrize("name", MODELS)
 def test_text_never_overlaps_and_curves_keep_their_size(drawn, name):
     neurons = MODELS[name]
@@ -135,7 +129,6 @@ def test_text_never_overlaps_and_curves_keep_their_size(drawn, name):
     assert 1600 <= figure.bbox.height < 2000 and size < 500_000
 
 
-@pytest.mark.nightly(why="takes 4 s on torch")
 @pytest.mark.parametrize(
     ("widths", "heads"),
     [((1536, 1472), None), ((8192, 128), (40, 38)), ((64, 64), (8, 8)), ((2, 1), None)],
@@ -147,7 +140,6 @@ def test_ticks_of_near_widths_do_not_overlap(drawn, widths, heads):
     assert all(str(units) in shown for units in (*widths, *(heads or ())))
 
 
-@pytest.mark.nightly(why="takes 4 s on torch")
 @pytest.mark.parametrize(("begin", "end"), [(0, 20), (4, 24), (24, 40), (90, 100)])
 def test_names_of_short_stages_do_not_overlap(drawn, begin, end):
     stages = [("wide", 0, begin), ("pruning", begin, end), ("recovery", end, STEPS)]

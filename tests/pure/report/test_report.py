@@ -69,7 +69,6 @@ class TestPicture:
         """Of a method that decides before the first step nobody ranks anything."""
         assert draw(tmp_path / "run.png", neurons=[]).shape[1] == 1200
 
-    @pytest.mark.nightly(why="takes 2 s on torch")
     def test_shows_the_neurons(self, tmp_path):
         few = draw(tmp_path / "few.png", neurons=[lives("ffn", kept=8)])
         many = draw(tmp_path / "many.png", neurons=[lives("ffn", kept=56)])
@@ -80,7 +79,6 @@ class TestPicture:
 
         assert dead_share(few) > 2 * dead_share(many) > 0
 
-    @pytest.mark.nightly(why="takes 2 s on torch")
     def test_every_run_has_a_curve_of_its_color(self, tmp_path):
         """Three: one without pruning and one from scratch beside the pruned."""
         purple = np.array([0x9C, 0x36, 0xB5]) / 255
@@ -93,7 +91,6 @@ class TestPicture:
         assert drawn("pruned", "wide") == 0
         assert drawn("pruned", "wide", "from scratch") > 100
 
-    @pytest.mark.nightly(why="takes 3 s on torch")
     def test_marks_the_compaction(self, tmp_path):
         without = draw(tmp_path / "without.png")
         marked = draw(tmp_path / "with.png", compaction_steps=(90,))
@@ -106,7 +103,6 @@ class TestPicture:
 
         assert dark(several) > dark(marked) > dark(without)
 
-    @pytest.mark.nightly(why="takes 2 s on torch")
     def test_another_learning_rate_is_drawn_too(self, tmp_path):
         one, other = curve("pruned", 2.0), curve("from scratch", 2.2)
         half = dataclasses.replace(other, learning_rate=other.learning_rate / 2)

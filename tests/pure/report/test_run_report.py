@@ -100,16 +100,6 @@ class TestRead:
         names = [record.name for record in read_runs([runs[0], other, runs[1]])]
         assert names == [str(runs[0]), str(other), "two <&>"]
 
-    @pytest.mark.daily(
-        "torch",
-        rows=(
-            "config.toml' is broken",
-            "a key outside of the tables",
-            "is broken .*decode",
-        ),
-        why="these suffice",
-    )
-    @pytest.mark.nightly(why="the rest takes 3 s on torch")
     @pytest.mark.parametrize(
         "name, content, match",
         [
@@ -157,7 +147,6 @@ class TestRead:
 
 
 class TestPage:
-    @pytest.mark.nightly(why="takes 3 s on torch")
     def test_holds_everything(self, tmp_path, runs):
         path = report(runs, tmp_path / "new" / "page.html", quiet())
         page = Page(path.read_text())
@@ -194,7 +183,6 @@ class TestPage:
         text = report_page(read_runs(runs[:1]), "title")
         assert len(Page(text).pictures) == 1 and 'class="differs"' not in text
 
-    @pytest.mark.nightly(why="takes 2 s on torch")
     def test_many_runs(self, tmp_path):
         runs = [write_run(tmp_path / f"run{i}", floor=2 + i / 9) for i in range(9)]
         assert len(Page(report_page(read_runs(runs), "title")).pictures) == 10

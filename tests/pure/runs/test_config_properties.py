@@ -139,7 +139,6 @@ def assert_parses_or_is_refused(text):
         assert parse_config(config.to_toml()) == config
 
 
-@pytest.mark.nightly(why="takes 4 s on torch")
 @unhurried
 @given(nested)
 def test_any_tables_parse_or_are_refused(tables):
