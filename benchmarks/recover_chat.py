@@ -28,11 +28,11 @@ from recover_checkpoint import told
 
 import keras_idea as ki
 from keras_idea.data import TextSource, tokenizer_vocabulary
+from keras_idea.distillation import FloatLogits, WeightedDistiller
 from keras_idea.files import write_atomically
 from keras_idea.hub.inputs import token_inputs
 from keras_idea.lm.data.chat.chat_text import ChatText
 from keras_idea.lm.data.chat.row_cache import COUNTED
-from keras_idea.lm.runs.train.teacher import FloatLogits, WeightedDistiller
 
 NATS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 

@@ -20,6 +20,7 @@ except (ModuleNotFoundError, ValueError) as error:  # of a backend that it does 
 
 from keras_idea import functional, methods, models
 from keras_idea.callbacks import Checkpoint, IdeaPruneCallback, Monitor
+from keras_idea.distillation import distiller
 from keras_idea.errors import KerasIdeaError
 from keras_idea.layers import GatedFFN, PrunableFFN, PrunableGatedFFN, UngatedFFN
 from keras_idea.schedules import (
@@ -49,6 +50,7 @@ __all__ = [
     "WarmupStableDecay",
     "compact",
     "data",
+    "distiller",
     "explain",
     "find_ffns",
     "find_groups",

@@ -20,6 +20,7 @@ ARMS = {
     "gradual": (True, True),
     "gradual, logits": (True, False),  # what `keras-idea train` does
     "refit": (True, True),
+    "refit, blocks summed": (True, True),  # as `keras_idea.distiller`
     "refit, logits": (True, False),
     "refit, text alone": (False, False),
     "control": (True, True),  # the wide model, tuned on the same tokens
@@ -141,7 +142,9 @@ def _fit(model, cell, texts, steps, peak, *callbacks, teacher=None):
     model.compile(optimizer, NATS, weighted_metrics=None)
     rows = texts.rows(steps * BATCH, LENGTH, seed=cell.seed + 1)
     fitted, (logits, features) = model, ARMS.get(cell.how, (False, False))
-    if logits:
+    if cell.how.endswith("blocks summed"):
+        fitted = ki.distiller(teacher(), model)
+    elif logits:
         follows = "teacher and features" if features else "teacher"
         sample, blocks = inputs(rows[:BATCH, :-1]), model.backbone.num_layers
         # The mean over the blocks, however many there are.

@@ -290,9 +290,13 @@ def walk(model: Any) -> Iterator[Any]:
 
 
 def student_of(model: Any) -> Any:
-    """The model that is pruned: of a `Distiller` the student, else itself."""
+    """The model that is pruned: of a `Distiller` the student, else itself.
+
+    Of what `keras_idea.distiller` makes, the student that it was given: the
+    pair's own is another graph of its layers.
+    """
     distilled = isinstance(model, keras.distillation.Distiller)
-    return model.student if distilled else model
+    return (getattr(model, "source", None) or model.student) if distilled else model
 
 
 def has_call(layer: keras.layers.Layer) -> bool:

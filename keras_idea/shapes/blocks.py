@@ -59,12 +59,14 @@ class Blocks:
         return [_kind(b) for b in find_blocks(copy).layers] if count else []
 
 
-def find_blocks(model: keras.Model) -> Blocks:
+def find_blocks(
+    model: keras.Model, advice: str = "Leave 'blocks' out of `targets`."
+) -> Blocks:
     """Finds the blocks of a model that can be taken out, in its order.
 
     Those of a KerasHub task or backbone, if there is one stack of them; of a functional
     model or `Sequential` the layers of one class, each of which holds other layers and
-    returns what has the shape of its input. Refuses other models.
+    returns what has the shape of its input. Refuses other models, with the advice.
     """
     backbone = model.backbone if is_task(model) else model
     if is_backbone(backbone):
@@ -79,7 +81,7 @@ def find_blocks(model: keras.Model) -> Blocks:
             raise ArgumentError(
                 f"The blocks of {type(backbone).__name__} cannot be taken out: its "
                 f"config has {_DEPTH}={count}, and {len(blocks)} of its layers hold "
-                "what can be pruned. Leave 'blocks' out of `targets`."
+                f"what can be pruned. {advice}"
             )
         return Blocks(backbone, blocks)
     if not isinstance(model, (Functional, keras.Sequential)):
@@ -87,7 +89,7 @@ def find_blocks(model: keras.Model) -> Blocks:
             f"The blocks of '{model.name}' cannot be taken out: "
             f"{type(model).__name__} is neither functional nor Sequential nor a "
             "KerasHub task or backbone, so that nothing says how they follow one "
-            "another. Leave 'blocks' out of `targets`."
+            f"another. {advice}"
         )
     several = _skippable(model)
     most = Counter(type(layer) for layer in several).most_common(1)
@@ -95,7 +97,7 @@ def find_blocks(model: keras.Model) -> Blocks:
         raise ArgumentError(
             f"Model '{model.name}' has no blocks to take out: no two of its layers are "
             "of one class, hold other layers, and return what has the shape of their "
-            "input. Leave 'blocks' out of `targets`."
+            f"input. {advice}"
         )
     return Blocks(model, [layer for layer in several if type(layer) is most[0][0]])
 

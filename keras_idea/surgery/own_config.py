@@ -26,6 +26,7 @@ from keras_idea.keras_private.layers import (
     has_call,
     set_config_number,
     stored_kernel,
+    student_of,
     sublayers,
     walk,
 )
@@ -221,6 +222,7 @@ def _makes(layer: keras.layers.Layer, given: Given | None) -> bool | None:
 
 def _of_own_classes(layer: keras.layers.Layer) -> Iterator[keras.layers.Layer]:
     """The outermost layers, made of a config of their own, that hold what is pruned."""
+    layer = student_of(layer)
     if isinstance(layer, _FFNS) or is_dense(layer):
         return
     if is_backbone(layer):

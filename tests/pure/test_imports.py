@@ -25,6 +25,7 @@ FLOORS = [
     {"step"},
     {"surgery"},
     {"callbacks", "shapes"},
+    {"distillation"},
     {"__init__"},
     # The line.
     {"lm", "lm.data"},

@@ -4,9 +4,9 @@ import keras
 import numpy as np
 import pytest
 
+from keras_idea.distillation import FloatLogits, WeightedDistiller
 from keras_idea.lm.runs.models.compiling import cross_entropy
 from keras_idea.lm.runs.train.recorder import Bits
-from keras_idea.lm.runs.train.teacher import FloatLogits, WeightedDistiller
 
 B, T, V, H = 4, 6, 11, 5
 RNG = np.random.default_rng(0)

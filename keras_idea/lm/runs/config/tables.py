@@ -90,8 +90,8 @@ class DistillationConfig(fields.Table):
 
     The loss is `(1 - weight) * cross entropy + weight * temperature**2 * KL`, of the
     teacher's and the student's distributions at that temperature; with `top_k` both are
-    over the teacher's likeliest tokens alone. Of a preset `teacher_dtype` is also what
-    its weights are held in.
+    over the teacher's likeliest tokens alone. `features` adds the error of each block's
+    output to the KL. Of a preset `teacher_dtype` is also what its weights are held in.
     """
 
     table = "distillation"
@@ -99,6 +99,7 @@ class DistillationConfig(fields.Table):
     temperature: float = fields.checked(1.0, fields.above_zero())
     weight: float = fields.checked(0.5, fields.above_zero(below=1.0))
     top_k: int | None = fields.optional(fields.whole())
+    features: bool = fields.checked(False, fields.check_bool)
     teacher_dtype: str | None = fields.optional(fields.one_of(*_DTYPES))
     compare_without: bool = fields.checked(False, fields.check_bool)
 

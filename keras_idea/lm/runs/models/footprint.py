@@ -17,6 +17,7 @@ from keras_idea.lm.runs.config import RunConfig
 from keras_idea.lm.runs.config.sizes import Sizes
 from keras_idea.lm.runs.models.compiling import make_optimizer, transformer_blocks
 from keras_idea.lm.runs.models.outlines import Outlines
+from keras_idea.shapes.blocks import find_blocks
 
 _FLOAT32 = 4
 
@@ -128,11 +129,15 @@ def teacher_footprint(config: RunConfig, teacher: keras.Model) -> TeacherFootpri
     # Counted on torch: two softmaxes, their quotient and its logarithm are kept. Of the
     # likeliest tokens they are small, and the gradient of having chosen them is not.
     kept = 4 if top_k is None or top_k >= vocabulary else 1
+    compared = 0
+    if config.distillation.features:  # each output, and in float32 what is left of both
+        blocks = find_blocks(teacher).layers
+        compared = sum(b.output.shape[-1] for b in blocks) * (size + _FLOAT32)
     return TeacherFootprint(
         teacher.count_params(),
         multiply_adds(teacher, config.model.sequence_length),
         _bytes(teacher.variables, {}, 1),
-        config.tokens_at_once * vocabulary * (size + kept * _FLOAT32),
+        config.tokens_at_once * (vocabulary * (size + kept * _FLOAT32) + compared),
     )
 
 

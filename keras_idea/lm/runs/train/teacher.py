@@ -6,8 +6,9 @@ from typing import Any
 
 import keras
 import numpy as np
-from keras.distillation import Distiller, LogitsDistillation
+from keras.distillation import Distiller
 
+from keras_idea.distillation import distiller
 from keras_idea.errors import ConfigError, ExportRefused
 from keras_idea.hub.inputs import token_inputs
 from keras_idea.hub.loading import outline
@@ -20,7 +21,6 @@ from keras_idea.lm.runs.models.compiling import cross_entropy, jit_argument
 from keras_idea.lm.runs.train.recorder import text_loss
 from keras_idea.lm.runs.train.run import Run
 from keras_idea.models.decoder import compute_in
-from keras_idea.typing import Tensor
 from keras_idea.validation import plural
 
 
@@ -79,21 +79,14 @@ def taught(config: RunConfig, student: keras.Model, teacher: keras.Model) -> Dis
     The teacher has the same tokens; it is not trained.
     """
     settings = config.distillation
-    if teacher.output.dtype != student.output.dtype:
-        logits = keras.ops.cast(teacher.output, student.output.dtype)
-        teacher = keras.Model(teacher.input, logits)  # the layers are the same
-    distiller = WeightedDistiller(
+    return distiller(
         teacher,
         student,
-        FloatLogits(settings.temperature, settings.top_k),
-        student_loss_weight=1.0 - settings.weight,
+        temperature=settings.temperature,
+        weight=settings.weight,
+        features=settings.features,
+        top_k=settings.top_k,
     )
-    distiller.compile(
-        optimizer=student.optimizer,
-        loss=cross_entropy(),
-        **jit_argument(config.run.jit_compile),
-    )
-    return distiller
 
 
 def teacher_bits(run: Run, teacher: keras.Model) -> float:
@@ -110,68 +103,3 @@ def teacher_bits(run: Run, teacher: keras.Model) -> float:
         eval_kwargs["sample_weight"] = weights[0]
     logs = keras.Model.evaluate(teacher, token_inputs(teacher, x), y, **eval_kwargs)
     return run.bits.of_validation(text_loss(logs))
-
-
-class WeightedDistiller(Distiller):
-    """Keras's `Distiller`, whose two losses take the weights of the tokens.
-
-    That of Keras 3.15 takes sample weights and does not use them. Both losses are the
-    sum of the weighted values over the number of all tokens, as in any `fit`.
-    """
-
-    def compute_loss(
-        self,
-        x: Any = None,
-        y: Any = None,
-        y_pred: Any = None,
-        sample_weight: Any = None,
-        training: bool = True,
-    ) -> Tensor:
-        """`Distiller`'s; with weights, of those."""
-        if sample_weight is None:
-            return super().compute_loss(x, y, y_pred, training=training)
-        (distillation,) = self.distillation_losses
-        text = cross_entropy()(y, y_pred, sample_weight)
-        followed = distillation.compute_loss(
-            self.teacher(x, training=False), y_pred, sample_weight=sample_weight
-        )
-        share = self.student_loss_weight
-        total = share * text + (1.0 - share) * followed
-        self.student_loss_tracker.update_state(text)
-        self.distillation_loss_tracker.update_state(followed)
-        self.total_loss_tracker.update_state(total)
-        return total
-
-
-class FloatLogits(LogitsDistillation):
-    """Softmax and divergence in float32, whatever the logits were computed in.
-
-    The loss is an object: given as a string, Keras 3.15 takes the divergence of the
-    logits themselves (it looks for the class to apply a softmax).
-    """
-
-    def __init__(self, temperature: float, top_k: int | None) -> None:
-        super().__init__(temperature, loss=keras.losses.KLDivergence())
-        self._top_k = top_k
-
-    def compute_loss(
-        self,
-        teacher_outputs: Tensor,
-        student_outputs: Tensor,
-        sample_weight: Any = None,
-        **kwargs: object,
-    ) -> Tensor:
-        """`LogitsDistillation`'s, of float32; with weights, of the weighted tokens."""
-        outputs = (teacher_outputs, student_outputs)
-        if self._top_k is not None and self._top_k < teacher_outputs.shape[-1]:
-            likeliest, places = keras.ops.top_k(teacher_outputs, self._top_k)
-            theirs = keras.ops.take_along_axis(student_outputs, places, axis=-1)
-            outputs = (likeliest, theirs)
-        theirs, ours = (keras.ops.cast(o, "float32") for o in outputs)
-        if sample_weight is None:
-            return super().compute_loss(theirs, ours)
-        probabilities = (
-            keras.ops.softmax(logits / self.temperature, axis=-1)
-            for logits in (theirs, ours)
-        )
-        return self.loss(*probabilities, sample_weight) * self.temperature**2

@@ -1,0 +1,264 @@
+"""A student and its teacher in one call: `keras_idea.distiller`."""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_idea as ki
+from keras_idea.distillation import FloatLogits
+from keras_idea.keras_private.flat_model import flat_model
+from tests.support.helpers import to_numpy
+from tests.support.hub_models import batch, tiny_lm
+
+NATS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+FIT = {"batch_size": 4, "shuffle": False, "verbose": 0}
+
+
+def model(blocks=2, seed=0, dropout=0.0, size=6, regularizer=None):
+    """Features to 5 logits at each of 3 positions."""
+    rng = np.random.default_rng(seed)
+    x = inputs = keras.Input((3, 4))
+    x = keras.layers.Dense(size, name="begin", kernel_regularizer=regularizer)(x)
+    for i in range(blocks):
+        ffn = [
+            keras.layers.Dense(12, "relu"),
+            keras.layers.Dropout(dropout),
+            keras.layers.Dense(size),
+        ]
+        x = keras.Sequential(ffn, name=f"block_{i}")(x)
+    made = keras.Model(inputs, keras.layers.Dense(5, name="logits")(x))
+    for variable in made.trainable_variables:
+        variable.assign(rng.normal(size=variable.shape) / 2)
+    return made
+
+
+def data(seed=1):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(8, 3, 4)).astype("float32")
+    return x, rng.integers(0, 5, (8, 3)), rng.uniform(0, 2, (8, 3)).astype("float32")
+
+
+def by_hand(made, x):
+    """Outputs of its blocks and its logits, by NumPy in float64."""
+
+    def dense(layer, x):
+        kernel, bias = (to_numpy(v).astype("float64") for v in layer.variables)
+        return x @ kernel + bias
+
+    x, outputs = dense(made.get_layer("begin"), x.astype("float64")), []
+    for layer in made.layers:
+        if layer.name.startswith("block"):
+            up, _, down = layer.layers
+            x = dense(down, np.maximum(dense(up, x), 0.0))
+            outputs.append(x)
+    return outputs, dense(made.get_layer("logits"), x)
+
+
+def log_softmax(logits):
+    logits = logits - logits.max(-1, keepdims=True)
+    return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_loss_by_numpy(weighted):
+    teacher, student = model(), model(seed=7)
+    student.compile("sgd", NATS)
+    pair = ki.distiller(teacher, student, temperature=2.0, weight=0.25)
+    x, y, weights = data()
+    weights = weights if weighted else None
+    found = pair.evaluate(x, y, 8, sample_weight=weights, verbose=0, return_dict=True)
+
+    (wide, theirs), (narrow, ours) = by_hand(teacher, x), by_hand(student, x)
+    w = np.ones((8, 3)) if weights is None else weights.astype("float64")
+    labels = -np.take_along_axis(log_softmax(ours), y[..., None], -1)[..., 0]
+    p, q = log_softmax(theirs / 2.0), log_softmax(ours / 2.0)
+    followed = 4.0 * (w * (np.exp(p) * (p - q)).sum(-1)).mean()
+    for a, b in zip(wide, narrow, strict=True):
+        error, size = (np.square(v).mean(-1) for v in (a - b, a))
+        followed += 0.5 * (w * error).mean() / (w * size).mean()
+    assert found["student_loss"] == pytest.approx((w * labels).mean(), rel=1e-5)
+    assert found["distillation_loss"] == pytest.approx(followed, rel=1e-5)
+    total = 0.75 * (w * labels).mean() + 0.25 * followed
+    assert found["loss"] == pytest.approx(total, rel=1e-5)
+
+
+def test_the_likeliest_tokens_alone():
+    teacher, student = model(), model(seed=7)
+    student.compile("sgd", NATS)
+    pair = ki.distiller(teacher, student, weight=1.0, features=False, top_k=2)
+    x, y, _ = data()
+    found = pair.evaluate(x, y, 8, verbose=0, return_dict=True)
+    theirs, ours = by_hand(teacher, x)[1], by_hand(student, x)[1]
+    places = np.argsort(-theirs, -1)[..., :2]
+    p, q = (log_softmax(np.take_along_axis(v, places, -1)) for v in (theirs, ours))
+    expected = (np.exp(p) * (p - q)).sum(-1).mean()
+    assert found["loss"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_layer_runs_once_a_step_and_regularizers_count():
+    teacher, student = model(), model(seed=7, regularizer=keras.regularizers.L2(0.1))
+    student.compile("sgd", NATS, run_eagerly=True)
+    pair = ki.distiller(teacher, student)
+    x, y, _ = data()
+    pair.predict(x, verbose=0)  # which builds it
+    calls = []
+    for made in (teacher, student):
+        layer = made.get_layer("block_1").layers[0]
+        call = layer.call
+        layer.call = lambda *a, call=call, **k: calls.append(1) or call(*a, **k)
+    logs = pair.train_on_batch(x, y, return_dict=True)
+    assert len(calls) == 2
+    added = 0.1 * np.square(by_begin := to_numpy(model(seed=7).layers[1].kernel)).sum()
+    assert by_begin.shape == (4, 6)
+    parts = 0.5 * (logs["student_loss"] + logs["distillation_loss"])
+    assert logs["loss"] == pytest.approx(parts + added, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["llama", "llama tied", "gemma", "gemma2", "gemma3", "gpt2", "mistral", "qwen3"],
+)
+def test_the_flat_logits_are_the_tasks(name):
+    task = tiny_lm(name)
+    x, _ = batch(task, np.random.default_rng(0))
+    flat = flat_model(task)
+    np.testing.assert_array_equal(to_numpy(flat(x)), to_numpy(task(x)))
+    order = [v.path for v in task.trainable_variables]
+    assert [v.path for v in flat.trainable_variables] == order
+
+
+class BlockError(keras.distillation.FeatureDistillation):
+    """The written-out recipe's: the error divided by the teacher's mean square."""
+
+    def compute_loss(self, teacher_outputs, student_outputs, **_):
+        error = keras.ops.mean(keras.ops.square(teacher_outputs - student_outputs))
+        return error / keras.ops.mean(keras.ops.square(teacher_outputs))
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma2"])
+def test_a_recovery_is_that_of_the_recipe(name, tmp_path):
+    """As Keras's own `Distiller` around two flat models; and it is a preset."""
+
+    def trained(written_out):
+        wide, narrow = tiny_lm(name), tiny_lm(name)
+        x, y = batch(wide, np.random.default_rng(0), size=8)
+        narrow.compile(keras.optimizers.AdamW(1e-2), NATS, weighted_metrics=None)
+        if written_out:
+            block = "decoder_block" if name == "gemma2" else "transformer_layer"
+            blocks = [f"{block}_{i}" for i in range(2)]
+            losses = [FloatLogits(1.0), *(BlockError("mse", b, b) for b in blocks)]
+            pair = keras.distillation.Distiller(
+                flat_model(wide), flat_model(narrow), losses, [1.0, 0.5, 0.5]
+            )
+            pair.compile(keras.optimizers.AdamW(1e-2), NATS)
+        else:
+            pair = ki.distiller(wide, narrow)
+        pair.fit(x, y, epochs=3, callbacks=[ki.IdeaPruneCallback(12, 1, 2)], **FIT)
+        return narrow
+
+    ours, recipe = trained(False), trained(True)
+    for a, b in zip(ours.variables, recipe.variables, strict=True):
+        np.testing.assert_allclose(to_numpy(a), to_numpy(b), atol=2e-5, err_msg=a.path)
+    if name == "llama":
+        assert ours.backbone.intermediate_dim == 12
+        import keras_hub
+
+        ours.backbone.save_to_preset(tmp_path)
+        loaded = keras_hub.models.Backbone.from_preset(str(tmp_path))
+        assert loaded.intermediate_dim == 12
+        assert [tuple(v.shape) for v in loaded.variables] == [
+            tuple(v.shape) for v in ours.backbone.variables
+        ]
+
+
+def test_experts_become_narrow():
+    wide, narrow = tiny_lm("mixtral"), tiny_lm("mixtral")
+    x, y = batch(wide, np.random.default_rng(0))
+    narrow.compile(keras.optimizers.AdamW(1e-2), NATS, weighted_metrics=None)
+    prune = ki.IdeaPruneCallback(0.5, 0, 2)
+    ki.distiller(wide, narrow).fit(x, y, epochs=3, callbacks=[prune], **FIT)
+    assert {ffn.hidden_dim for ffn in ki.find_ffns(narrow)} == {12}
+    assert narrow.backbone.intermediate_dim == 12
+    narrow.fit(x, y, **FIT)  # goes on alone, with the same optimizer
+
+
+def pairs_of(pair):
+    losses = pair.distillation_losses[1:]
+    return [(loss.teacher_layer_name, loss.student_layer_name) for loss in losses]
+
+
+def test_blocks_that_were_taken_out():
+    wide = model(blocks=4)
+    wide.compile("sgd", NATS)
+    x, y, _ = data()
+    small = ki.shrink(wide, {"blocks": 2}, x)
+    kept = [layer.name for layer in small.layers if layer.name.startswith("block")]
+    assert pairs_of(ki.distiller(wide, small)) == [(name, name) for name in kept]
+    given = ki.distiller(wide, small, features=[0, 3])
+    assert pairs_of(given) == list(zip(["block_0", "block_3"], kept, strict=True))
+    small.set_weights([w + 1 for w in small.get_weights()])
+    with pytest.raises(ValueError, match=r"2 blocks of the student, 4 of the teacher"):
+        ki.distiller(wide, small)
+
+
+class Subclassed(keras.Model):
+    """A model without a graph."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = model()
+
+    def call(self, x):
+        return self.inner(x)
+
+
+def subclassed():
+    made = Subclassed()
+    made(data()[0])
+    return made
+
+
+def shared():
+    made = model()
+    return made, keras.Model(made.input, made.output)
+
+
+def elsewhere():
+    inner, inputs = model(), keras.Input((3, 4))
+    return model(), keras.Model(inputs, inner(inputs))
+
+
+@pytest.mark.parametrize(
+    "models, arguments, match",
+    [
+        (lambda: (3, model()), {}, "`teacher` must be a Keras model. Received: int"),
+        (shared, {}, "must not share variables.*12 shared variables"),
+        (lambda: (model(), Subclassed()), {}, "`student` must be built"),
+        (lambda: (model(), subclassed()), {}, "`student`, Subclassed.*features=False"),
+        (lambda: (model(), model(size=8)), {}, "of one size.*6 features.*8"),
+        (lambda: (model(), model(blocks=3)), {}, "3 blocks of the student, 2 of"),
+        (elsewhere, {}, "has no blocks|on other tensors than its own"),
+        (None, {"features": [0]}, r"ascending number for each.*\[0\]"),
+        (None, {"features": [1, 0]}, "ascending"),
+        (None, {"features": [0, 9]}, "`features` must be an integer.* <= 1.*9"),
+        (None, {"temperature": 0}, "`temperature` must be greater than 0"),
+        (None, {"weight": 1.5}, "`weight` must be.*1.5"),
+        (None, {"top_k": 0}, "`top_k` must be an integer >= 1"),
+    ],
+)
+def test_what_is_refused(models, arguments, match):
+    teacher, student = models() if models else (model(), model())
+    with pytest.raises(ValueError, match=match):
+        ki.distiller(teacher, student, **arguments)
+
+
+def test_a_pair_is_saved_whole(tmp_path):
+    teacher, student = model(), model(seed=7)
+    x, y, _ = data()
+    pair = ki.distiller(teacher, student)
+    pair.save(tmp_path / "pair.keras")
+    loaded = keras.models.load_model(tmp_path / "pair.keras")
+    for made in (pair, loaded):
+        made.compile("sgd", NATS)
+    before = pair.evaluate(x, y, 8, verbose=0)
+    np.testing.assert_allclose(loaded.evaluate(x, y, 8, verbose=0), before, rtol=1e-6)
