@@ -16,7 +16,7 @@ BACKENDS ?= jax tensorflow torch
 PARTS = test-tensorflow test-jax test-torch test-torch-product
 # What `make check` runs. It leaves tests/product, KerasHub's families and the other
 # backends to `make test`.
-CHECKED ?= tests/pure tests/laws --ignore=tests/laws/hub
+CHECKED ?= tests/pure tests/laws benchmarks/tests/pure --ignore=tests/laws/hub
 
 # Its source package, in which llama.cpp's converter lies too.
 LLAMA ?= llama-cpp-python==0.3.36
@@ -44,10 +44,10 @@ test:
 	$(MAKE) --jobs=4 --no-print-directory test-tensorflow test-jax test-torch-product \
 		test-torch lint test-browser test-core
 
-# The folder says what runs where, and marks the exceptions: tests/support/selection.py.
+# The folder says what runs where, a table the exceptions: tests/support/selection.py.
 test-jax test-tensorflow: FOLDERS = tests
-test-torch: FOLDERS = tests/laws tests/backend tests/pure
-test-torch-product: FOLDERS = tests/product
+test-torch: FOLDERS = tests/laws tests/backend tests/pure benchmarks/tests/pure
+test-torch-product: FOLDERS = tests/product benchmarks/tests/product
 $(PARTS): test-%: .venv/ready
 	@set -o pipefail; KERAS_BACKEND=$(*:%-product=%) .venv/bin/python -m pytest \
 		--daily --durations=5 $(FOLDERS) 2>&1 | sed -u 's/^/$*: /'

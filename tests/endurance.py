@@ -24,11 +24,16 @@ def pieces(backend):
         inside = sorted((ROOT / "tests" / room).iterdir())
         folders += [path for path in inside if any(path.glob("test_*.py"))]
         folders += [path for path in inside if path.name.startswith("test_")]
+    folders.append(ROOT / "benchmarks" / "tests" / "product")
     if backend == "torch":  # what touches no backend runs once
         folders.append(ROOT / "tests" / "pure")
-    named = [path.relative_to(ROOT / "tests") for path in folders if path.exists()]
+        folders.append(ROOT / "benchmarks" / "tests" / "pure")
+    named = [path.relative_to(ROOT).as_posix() for path in folders if path.exists()]
     found = {
-        str(path.with_suffix("")).replace("/", "-"): ([f"tests/{path}"], every)
+        path.removeprefix("tests/").removesuffix(".py").replace("/", "-"): (
+            [path],
+            every,
+        )
         for path in named
     }
     if backend != "torch":  # once more, as a user compiles

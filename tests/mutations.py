@@ -223,7 +223,7 @@ MUTATIONS = (
         "../benchmarks/intervals.py",
         "t.ppf(share, count - 1)",
         "t.ppf(share, 1000)",
-        "pure",
+        "../benchmarks/tests/pure",
     ),
 )
 

@@ -33,7 +33,7 @@ PAGES = (
     "docs/speed.md",
     "benchmarks/results/paper/README.md",
 )
-#: Pages with a block among figures that other tests of tests/pure/benchmarks check.
+#: Pages with a block among figures that other tests of benchmarks/tests/pure check.
 PARTLY = ("docs/recommended_settings.md", "docs/command_line.md")
 
 

@@ -32,7 +32,7 @@ class _Names:
 
 
 def collect(backends) -> dict[str, dict[str, bool]]:
-    """By backend and id of a test, without its first folder: does `make test` run it?
+    """By backend and id, without its first folder of `tests`: does `make test` run it?
 
     Raises:
         RuntimeError: where they cannot be collected.

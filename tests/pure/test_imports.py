@@ -45,7 +45,7 @@ GUARDED = [
     path
     for folder in (PACKAGE, ROOT / "benchmarks", ROOT / "examples")
     for path in sorted(folder.rglob("*.py"))
-    if "keras_private" not in path.parts
+    if {"keras_private", "tests"}.isdisjoint(path.relative_to(ROOT).parts)
 ]
 
 

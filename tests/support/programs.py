@@ -57,7 +57,8 @@ def pytest_runtest_protocol(item):
     before, cpu = COUNT["programs"], _cpu_seconds()
     yield
     programs = COUNT["programs"] - before
-    folder = "/".join(item.nodeid.split("::")[0].split("/")[1:-1]) or "tests"
+    file = item.nodeid.partition("::")[0].removeprefix("tests/")
+    folder = file.rpartition("/")[0] or "tests"
     COUNT[f"programs {folder}"] += programs
     COUNT[f"tests {folder}"] += 1
     if path := os.environ.get("KERAS_IDEA_PROGRAMS"):

@@ -7,10 +7,13 @@
 | `backend/NAME` | what one backend alone has | on that one | on that one |
 | `product` | runs, exports, evaluation, pages, damage | on torch | on each |
 
+`benchmarks/tests` has the `pure` and the `product` of the studies.
+
 `tests/daily.csv` has the exceptions, each with its reason: the test, the backends of
 `make test` ("none" leaves it to `make endurance`), and why. A test is named by its
-file, or `FILE::FUNCTION`, or `FILE::FUNCTION[ROW]` for the parametrized rows whose id
-is ROW, or has it between its dashes; the longest name holds.
+file, from `tests` on or with `benchmarks/tests`, or `FILE::FUNCTION`, or
+`FILE::FUNCTION[ROW]` for the parametrized rows whose id is ROW, or has it between its
+dashes; the longest name holds.
 
 The rule: what takes more than some 1.5 seconds of CPU on a backend, a test with all its
 rows, is left to endurance there, unless no other test would see the fault.
@@ -60,7 +63,7 @@ def daily_backends(item: pytest.Item) -> tuple[str, ...]:
     for name in (of_function, of_file):
         if "" in exceptions().get(name, {}):
             return exceptions()[name][""]
-    return _FOLDERS[item.nodeid.split("/")[1]]
+    return _FOLDERS[of_file.removeprefix("benchmarks/tests/").split("/")[0]]
 
 
 def runs_daily(item: pytest.Item) -> bool:

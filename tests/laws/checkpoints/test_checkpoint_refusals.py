@@ -59,14 +59,11 @@ class TestRefusals:
         with pytest.raises(CheckpointError, match="has no variables yet. Build it"):
             checkpoint.restore(model)
 
-    @pytest.mark.parametrize("name", ["every", "keep"])
-    def test_arguments(self, name, tmp_path):
-        with pytest.raises(ValueError, match=f"`{name}` must be an integer >= 1"):
-            ki.Checkpoint(tmp_path, **{name: 0})
-
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
+            ({"every": 0}, "`every` must be an integer >= 1"),
+            ({"keep": 0}, "`keep` must be an integer >= 1"),
             ({"identity": ["seed", 1]}, "must be a dict .* Received: identity="),
             ({"identity": {"seed": {1, 2}}}, "`identity` must be a dict .* JSON"),
             ({"identity": {"weights": np.ones(3)}}, "`identity` must be a dict .*"),
@@ -74,7 +71,7 @@ class TestRefusals:
             ({"stateful": {"recorder": 3}}, "'recorder' is int, without `get_state`"),
         ],
     )
-    def test_what_could_not_be_saved(self, arguments, message, tmp_path):
+    def test_arguments(self, arguments, message, tmp_path):
         """Said when it is made, and not after the first epoch or when it is read."""
         with pytest.raises(ValueError, match=message):
             ki.Checkpoint(tmp_path, **arguments)

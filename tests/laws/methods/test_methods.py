@@ -241,24 +241,3 @@ def test_learning_that_would_be_over(data):
     prune = ki.IdeaPruneCallback(4, 2, 6, method="learned_mask")
     with pytest.raises(ValueError, match="learns up to step 8.*begins at step 8"):
         model.fit(*data, callbacks=[prune], **FIT)
-
-
-def test_arguments_outside_their_range():
-    with pytest.raises(ValueError, match="`seed` must be an integer >= 0.*=-1"):
-        Random(seed=-1)
-    with pytest.raises(ValueError, match="`seed` must be an integer >= 0.*=0.5"):
-        LearnedMask(seed=0.5)
-    with pytest.raises(ValueError, match=r"`warmup_share`.*\[0.0, 1.0\].*=2"):
-        LearnedMask(warmup_share=2)
-    with pytest.raises(ValueError, match="`mask_learning_rate` must be.*=-1"):
-        LearnedMask(mask_learning_rate=-1)
-    with pytest.raises(ValueError, match="`multiplier_learning_rate` must be"):
-        LearnedMask(multiplier_learning_rate=None)
-    with pytest.raises(ValueError, match="`num_samples` must be an integer >= 1"):
-        Activation(num_samples=0)
-    with pytest.raises(ValueError, match="`batch_size` must be an integer >= 1"):
-        Activation(batch_size=0)
-    with pytest.raises(ValueError, match="`aggregation` must be one of 'paper'"):
-        Activation(aggregation="max")
-    with pytest.raises(ValueError, match="`padding_mask` goes with `data` that is one"):
-        Activation({"x": np.ones(3)}, padding_mask=np.ones(3))

@@ -205,23 +205,22 @@ class TestOtherModels:
 
 class TestRefused:
     @pytest.mark.parametrize(
-        "targets, samples, words",
+        "targets, data, words",
         [
-            ({"neurons": 9}, None, "fits layers to `data`"),
-            ({"blocks": 1}, SAMPLES, "has neither"),
-            ({"neurons": 9}, 1, "too few to fit"),
-            ({"neurons": 9}, 3, "0 to choose the ridge"),
+            ({"neurons": 9}, lambda x: None, "fits layers to `data`"),
+            ({"blocks": 1}, lambda x: x, "has neither"),
+            ({"neurons": 9}, lambda x: x[:1], "too few to fit"),
+            ({"neurons": 9}, lambda x: x[:3], "0 to choose the ridge"),
+            (
+                {"neurons": 9},
+                lambda x: np.where(x == x.max(), np.nan, x),
+                "not all finite",
+            ),
         ],
     )
-    def test_data_that_do_not_do(self, x, targets, samples, words):
-        data = None if samples is None else x[:samples]
+    def test_data_that_do_not_do(self, x, targets, data, words):
         with pytest.raises(ki.KerasIdeaError, match=words):
-            ki.shrink(chain(2), targets, data, method="magnitude", refit=True)
-
-    def test_values_that_are_not_finite(self, x):
-        x[0, 0, 0] = np.nan
-        with pytest.raises(ki.KerasIdeaError, match="not all finite"):
-            ki.shrink(chain(1), {"neurons": 9}, x, method="magnitude", refit=True)
+            ki.shrink(chain(2), targets, data(x), method="magnitude", refit=True)
 
     def test_without_data(self):
         for method in (ki.methods.Activation, ki.methods.Random):

@@ -166,6 +166,7 @@ class TestRefused:
     @pytest.mark.parametrize(
         "options, match",
         [
+            ({"cache": np.arange(100)}, "`cache` must be a `TokenCache`.*ndarray"),
             ({"length": 0}, "`length` must be an integer >= 1.*=0"),
             ({"batch_size": 0}, "`batch_size` must be an integer >= 1.*=0"),
             ({"seed": -1}, "`seed` must be an integer >= 0.*=-1"),
@@ -175,8 +176,9 @@ class TestRefused:
         ],
     )
     def test_bad_argument(self, cache, options, match):
+        sound = {"cache": cache, "length": LENGTH, "batch_size": 4}
         with pytest.raises(ValueError, match=match):
-            TokenBatches(cache, **{"length": LENGTH, "batch_size": 4, **options})
+            TokenBatches(**(sound | options))
 
     def test_too_short(self, cache):
         with pytest.raises(TextError, match="tokens, and a window of 1000 needs 1001"):
@@ -186,10 +188,6 @@ class TestRefused:
         monkeypatch.setattr(TokenCache, "__len__", lambda self: 8 * 2**32)
         with pytest.raises(TextError, match="4,294,967,295 windows are more than"):
             TokenBatches(cache, LENGTH, 4)
-
-    def test_no_cache(self):
-        with pytest.raises(ValueError, match="`cache` must be a `TokenCache`.*ndarray"):
-            TokenBatches(np.arange(100), LENGTH, 4)
 
     @pytest.mark.parametrize("method", ["dataset", "sample_ids", "position"])
     def test_steps(self, cache, method):

@@ -117,26 +117,20 @@ class TestLoad:
 
 
 class TestRefused:
-    def test_missing(self, tmp_path):
-        with pytest.raises(TextError, match="no such file or folder .*Give 'stdlib'"):
-            load_text(tmp_path / "nowhere")
-
-    def test_empty_folder(self, tmp_path):
-        with pytest.raises(TextError, match="holds no readable UTF-8 text file"):
-            load_text(tmp_path)
-
-    def test_folder_of_binaries(self, tmp_path):
-        write(tmp_path, {"a.bin": b"\0", "b.bin": b"\xff\xff"})
-        with pytest.raises(TextError, match="2 binary files skipped"):
-            load_text(tmp_path)
-
     @pytest.mark.parametrize(
-        "content, match", [(b"", "is empty"), (b"a\0b", "holds a NUL .its byte 1.")]
+        "files, path, match",
+        [
+            ({}, "nowhere", "no such file or folder .*Give 'stdlib'"),
+            ({}, ".", "holds no readable UTF-8 text file"),
+            ({"a.bin": b"\0", "b.bin": b"\xff\xff"}, ".", "2 binary files skipped"),
+            ({"file": b""}, "file", "is empty"),
+            ({"file": b"a\0b"}, "file", "holds a NUL .its byte 1."),
+        ],
     )
-    def test_bad_file(self, tmp_path, content, match):
-        write(tmp_path, {"file": content})
+    def test_no_text(self, tmp_path, files, path, match):
+        write(tmp_path, files)
         with pytest.raises(TextError, match=match):
-            load_text(tmp_path / "file")
+            load_text(tmp_path / path)
 
     def test_text_shorter_than_a_sequence(self):
         corpus_of(100).check_length(49)

@@ -1,0 +1,1 @@
+"""What is measured and studied; nothing here is installed."""
