@@ -35,8 +35,8 @@ def distiller(
 
     where `labels` is the loss that the student was compiled with; `logits` is
     temperature**2 times the Kullback-Leibler divergence of the student's tokens from
-    the teacher's; and `blocks` is the mean, over the blocks, of the squared error of a
-    block's output divided by the mean square of the teacher's. Regularizers of the
+    the teacher's; and `blocks` is the sum, over the blocks, of the mean squared error
+    of a block's output divided by the mean square of the teacher's. Regularizers of the
     student are added. Sample weights count in each of the losses.
 
     The student's layers are the pair's: what is trained, pruned and narrowed by a
@@ -160,12 +160,13 @@ def _check_temperature(temperature: Any) -> None:
 
 def _in_dtype_of(student: keras.Model, teacher: keras.Model) -> keras.Model:
     """The teacher, its output cast as the Distiller wants it."""
-    outputs = getattr(teacher, "output", None), getattr(student, "output", None)
-    if not all(isinstance(output, keras.KerasTensor) for output in outputs):
+    theirs, ours = (getattr(m, "output", None) for m in (teacher, student))
+    tensor = keras.KerasTensor
+    if not isinstance(theirs, tensor) or not isinstance(ours, tensor):
         return teacher
-    if outputs[0].dtype == outputs[1].dtype:
+    if theirs.dtype == ours.dtype:
         return teacher
-    cast = keras.ops.cast(outputs[0], outputs[1].dtype)
+    cast = keras.ops.cast(theirs, ours.dtype)
     return keras.Model(teacher.input, cast, name=teacher.name)  # the same layers
 
 

@@ -32,7 +32,7 @@ class WeightedDistiller(Distiller):
             return super().call(inputs, training=training, **kwargs)
         # `compute_loss`, in the same trace, is given the prediction alone. Past
         # `__setattr__`, by which Keras and TensorFlow would wrap the tensors.
-        outputs = vars(self)["_outputs"] = extractor(inputs, training=training)
+        outputs = self.__dict__["_outputs"] = extractor(inputs, training=training)
         return outputs["final_output"]
 
     def compute_loss(
@@ -82,7 +82,7 @@ class WeightedDistiller(Distiller):
         return total
 
     def _student_outputs(self, x: Any, y_pred: Any, training: bool) -> dict[str, Any]:
-        outputs = vars(self).pop("_outputs", None)
+        outputs = self.__dict__.pop("_outputs", None)
         if self._student_feature_extractor is None:
             return {"final_output": y_pred}
         if outputs is not None and outputs["final_output"] is y_pred:

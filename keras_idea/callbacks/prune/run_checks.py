@@ -1,5 +1,6 @@
 """What the pruning callback refuses when `fit` begins, or finds in the course of it."""
 
+import itertools
 from collections.abc import Sequence
 
 import keras
@@ -82,10 +83,30 @@ def check_run(
         warn_of_means(ffns)
         warn_of_lost_backbones(model, ffns)
     check_length(prune)
+    _check_differs(prune, model)
     if prune.compact != "off" and model.optimizer.built:
         check_carriable(model.optimizer, [c for ffn in ffns for c in ffn.cuts()])
     prove(model, ffns)
     return targets
+
+
+def _check_differs(prune: keras.callbacks.Callback, model: keras.Model) -> None:
+    """Refuses gradients of a loss that is at its minimum: a copy follows its model."""
+    distilled = isinstance(model, keras.distillation.Distiller)
+    if not distilled or model.student_loss_weight or prune.method.name != "sensitivity":
+        return
+    pairs = list(itertools.zip_longest(model.teacher.weights, model.student.weights))
+    if all(ours is not None for pair in pairs for ours in pair) and all(
+        theirs.shape == ours.shape
+        and np.array_equal(*map(keras.ops.convert_to_numpy, (theirs, ours)))
+        for theirs, ours in pairs
+    ):
+        raise ArgumentError(
+            "The student equals its teacher, and the labels have no weight, so the "
+            'loss has no gradient by which "sensitivity" could rank neurons. Received: '
+            "student_loss_weight=0. Give the labels a weight, such as "
+            "ki.distiller(..., weight=0.5), or pass method=ki.methods.Activation(data)."
+        )
 
 
 def _too_wide(prune: keras.callbacks.Callback, ffn: FFN, target: int) -> str:

@@ -75,7 +75,7 @@ def test_the_loss_by_numpy(weighted):
     followed = 4.0 * (w * (np.exp(p) * (p - q)).sum(-1)).mean()
     for a, b in zip(wide, narrow, strict=True):
         error, size = (np.square(v).mean(-1) for v in (a - b, a))
-        followed += 0.5 * (w * error).mean() / (w * size).mean()
+        followed += (w * error).mean() / (w * size).mean()
     assert found["student_loss"] == pytest.approx((w * labels).mean(), rel=1e-5)
     assert found["distillation_loss"] == pytest.approx(followed, rel=1e-5)
     total = 0.75 * (w * labels).mean() + 0.25 * followed
@@ -142,15 +142,15 @@ def test_a_recovery_is_that_of_the_recipe(name, tmp_path):
     def trained(written_out):
         wide, narrow = tiny_lm(name), tiny_lm(name)
         x, y = batch(wide, np.random.default_rng(0), size=8)
-        narrow.compile(keras.optimizers.AdamW(1e-2), NATS, weighted_metrics=None)
+        narrow.compile(keras.optimizers.SGD(0.1, 0.9), NATS, weighted_metrics=None)
         if written_out:
             block = "decoder_block" if name == "gemma2" else "transformer_layer"
             blocks = [f"{block}_{i}" for i in range(2)]
             losses = [FloatLogits(1.0), *(BlockError("mse", b, b) for b in blocks)]
             pair = keras.distillation.Distiller(
-                flat_model(wide), flat_model(narrow), losses, [1.0, 0.5, 0.5]
+                flat_model(wide), flat_model(narrow), losses, [1.0, 1.0, 1.0]
             )
-            pair.compile(keras.optimizers.AdamW(1e-2), NATS)
+            pair.compile(keras.optimizers.SGD(0.1, 0.9), NATS)
         else:
             pair = ki.distiller(wide, narrow)
         pair.fit(x, y, epochs=3, callbacks=[ki.IdeaPruneCallback(12, 1, 2)], **FIT)
@@ -250,6 +250,18 @@ def test_what_is_refused(models, arguments, match):
     teacher, student = models() if models else (model(), model())
     with pytest.raises(ValueError, match=match):
         ki.distiller(teacher, student, **arguments)
+
+
+def test_a_copy_that_follows_alone_has_no_gradient():
+    teacher, student = model(), model()
+    student.compile("sgd", NATS)
+    x, y, _ = data()
+    pair = ki.distiller(teacher, student, weight=1.0)
+    with pytest.raises(ValueError, match="equals its teacher.*weight=0.5"):
+        pair.fit(x, y, epochs=2, callbacks=[ki.IdeaPruneCallback(6, 0, 2)], **FIT)
+    prune = ki.IdeaPruneCallback(6, 0, 2, method=ki.methods.Activation(x))
+    pair.fit(x, y, epochs=2, callbacks=[prune], **FIT)
+    assert {ffn.hidden_dim for ffn in ki.find_ffns(student)} == {6}
 
 
 def test_a_pair_is_saved_whole(tmp_path):
