@@ -38,7 +38,7 @@ MUTATIONS = (
         _PRUNER,
         "            self._step(self._of_active(grads, known), trainable_variables)\n",
         "            self._step(self._of_active(grads, known), trainable_variables)\n"
-        "            seen = (\n"
+        "            renewal = (\n"
         "                [gradients.sensitivities(ffn) for ffn in ffns],\n"
         "                gradients.ends, gradients.ended)\n",
         "laws",

@@ -92,7 +92,7 @@ def load_folder(
         LoadRefused: if KerasHub does not compute what transformers computes.
     """
     with staged(source) as stage:
-        with _told(stage):
+        with _as_load_refused(stage):
             backbone: Any = _backbone(stage, "float32", load_weights=True)
             mend_weights(backbone, stage.hf_config, stage.folder)
             patch_get_config(backbone)
@@ -120,13 +120,13 @@ def load_folder(
 
 def folder_outline(source: str | os.PathLike, dtype: Any) -> keras.Model:
     """The backbone of a Hugging Face folder, its variables without values."""
-    with staged(source) as stage, _told(stage), without_values():
+    with staged(source) as stage, _as_load_refused(stage), without_values():
         return _backbone(stage, dtype, load_weights=False)
 
 
 def folder_preprocessor(source: str | os.PathLike) -> Any:
     """The preprocessor of a Hugging Face folder, None if it has no tokenizer."""
-    with staged(source) as stage, _told(stage):
+    with staged(source) as stage, _as_load_refused(stage):
         with without_values():
             backbone = type(_backbone(stage, "float32", load_weights=False))
         kind = _task_class(backbone, is_causal(stage.config), stage)
@@ -134,7 +134,7 @@ def folder_preprocessor(source: str | os.PathLike) -> Any:
 
 
 @contextlib.contextmanager
-def _told(stage: Stage) -> Iterator[None]:
+def _as_load_refused(stage: Stage) -> Iterator[None]:
     """Turns what KerasHub or transformers raise into `LoadRefused`."""
     try:
         yield
