@@ -234,7 +234,13 @@ def tables_of(found, text):
     columns = ["recovered on", *MEASURES]
     tables = [{"title": "Arms", "columns": columns, "rows": rows, "notes": notes}]
     rows = [
-        [arm, *(mean_and_error(of(arm, m) - of("responses", m), signed=True) for m in MEASURES)]
+        [
+            arm,
+            *(
+                mean_and_error(of(arm, m) - of("responses", m), signed=True)
+                for m in MEASURES
+            ),
+        ]
         for arm in found[0]
         if arm != "responses"
     ]

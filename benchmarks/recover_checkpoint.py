@@ -191,7 +191,11 @@ def tables_of(done, widths, wide, seeds, text):
         by_text, by_teacher = of(width, method, "text"), of(width, method, "teacher")
         best = of(width, "sensitivity", "text")
         row = [str(width), method, mean_and_error(by_teacher - by_text, signed=True)]
-        row.append("" if method == "sensitivity" else mean_and_error(by_text - best, signed=True))
+        row.append(
+            ""
+            if method == "sensitivity"
+            else mean_and_error(by_text - best, signed=True)
+        )
         pairs.append(row)
     return [
         {

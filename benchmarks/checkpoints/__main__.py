@@ -57,10 +57,16 @@ def compute(arguments: argparse.Namespace) -> None:
     until = time.monotonic() + 60 * arguments.minutes
     wanted = cells.untrained(arguments.name)
     if arguments.only == "recovered":
-        wanted = cells.recovered(arguments.tokens, tuple(arguments.peaks), arguments.share or 0.67)
+        wanted = cells.recovered(
+            arguments.tokens, tuple(arguments.peaks), arguments.share or 0.67
+        )
     wanted = [c for c in wanted if not arguments.arms or c.how in arguments.arms]
     if arguments.made:
-        share, (how,), (peak,) = arguments.share or 0.67, arguments.arms, arguments.peaks
+        share, (how,), (peak,) = (
+            arguments.share or 0.67,
+            arguments.arms,
+            arguments.peaks,
+        )
         wanted = [cells.Cell(share, how, arguments.tokens, peak)]
     elif arguments.only == "untrained" and arguments.share:
         wanted = [c for c in wanted if c.share in (arguments.share, 1.0)]
@@ -71,7 +77,11 @@ def compute(arguments: argparse.Namespace) -> None:
     del first
     facts = record.environment()
     # Without the folders of this machine.
-    places = {arguments.source: "SOURCE", arguments.made: "PRESET", str(arguments.text): "TEXT"}
+    places = {
+        arguments.source: "SOURCE",
+        arguments.made: "PRESET",
+        str(arguments.text): "TEXT",
+    }
     places |= {str(arguments.save): "PRESETS", str(arguments.folder): "FOLDER"}
     words = shlex.join(places.get(word, word) for word in sys.argv[1:])
     backend = keras.backend.backend()
@@ -88,7 +98,11 @@ def compute(arguments: argparse.Namespace) -> None:
         if path.exists() or time.monotonic() > until:
             continue
         began = time.monotonic()
-        model = load(arguments.made) if arguments.made else cells.carry_out(cell, load, texts)
+        model = (
+            load(arguments.made)
+            if arguments.made
+            else cells.carry_out(cell, load, texts)
+        )
         found = cells.judged(model, texts)
         seconds = round(time.monotonic() - began, 1)
         found = {**vars(cell), **found, "seconds": seconds, **facts}
@@ -98,7 +112,9 @@ def compute(arguments: argparse.Namespace) -> None:
         print(f"{cell.name}: {nats} nats per token, {seconds} s", flush=True)
         if arguments.save and not arguments.made:
             model.preprocessor = preprocessor
-            print(ki.export.export_preset(model, arguments.save / cell.name), flush=True)
+            print(
+                ki.export.export_preset(model, arguments.save / cell.name), flush=True
+            )
         keras.backend.clear_session(free_memory=True)
 
 

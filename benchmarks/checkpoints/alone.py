@@ -34,7 +34,9 @@ def main() -> None:
     own = [int(i) for i in encode(arguments.text.read_text("utf-8"))]
     if arguments.only_ids:
         return print("\n" + json.dumps({"ids": own}))
-    ids = np.array(json.loads(arguments.ids.read_text()) if arguments.ids else own, "int32")
+    ids = np.array(
+        json.loads(arguments.ids.read_text()) if arguments.ids else own, "int32"
+    )
     rows = _windows(ids, arguments.start)
     nats = np.mean([_nats(logits, row) for row in rows])
     greedy = [generate(row[:PROMPT], NEW) for row in rows[:PROMPTS]]

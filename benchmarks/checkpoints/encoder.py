@@ -46,7 +46,9 @@ def main() -> None:
     embedded = wide.predict(held_out, batch_size=64, verbose=0)
     targets = wide.predict(train, batch_size=64, verbose=0)
     facts = record.environment()
-    facts["command"] = f"python -m benchmarks.checkpoints.encoder {arguments.name} FOLDER"
+    facts["command"] = (
+        f"python -m benchmarks.checkpoints.encoder {arguments.name} FOLDER"
+    )
     facts["versions"]["keras-hub"] = importlib.metadata.version("keras-hub")
     for arm in ARMS:
         share = 1.0 if arm == "as it is" else arguments.share

@@ -40,12 +40,18 @@ def main() -> None:
     versions = {name: importlib.metadata.version(name) for name in names}
     command = f"python -m benchmarks.checkpoints.peers {arguments.name} HF_FOLDER"
     facts = record.facts(command, versions, "cpu")
-    methods = {share: METHODS for share in arguments.shares} | {1.0: {"transformers": None}}
+    methods = {share: METHODS for share in arguments.shares} | {
+        1.0: {"transformers": None}
+    }
     if arguments.name == "gemma3":
         methods[0.78] = {"blocks 8, 9, 14, 16 out": _without_blocks}
     for share, ways in methods.items():
         for how, prune in ways.items():
-            path = arguments.results / arguments.name / f"{share:g}-{how.replace(' ', '_')}.json"
+            path = (
+                arguments.results
+                / arguments.name
+                / f"{share:g}-{how.replace(' ', '_')}.json"
+            )
             if path.exists():
                 continue
             began = time.monotonic()

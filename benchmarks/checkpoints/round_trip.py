@@ -57,7 +57,9 @@ def main() -> None:
     facts = record.environment()
     for package in ("keras-hub", "transformers", "gguf", "llama-cpp-python"):
         facts["versions"][package] = importlib.metadata.version(package)
-    facts["command"] = f"python -m benchmarks.checkpoints.round_trip {arguments.name} ..."
+    facts["command"] = (
+        f"python -m benchmarks.checkpoints.round_trip {arguments.name} ..."
+    )
     arguments.results.mkdir(parents=True, exist_ok=True)
     path = arguments.results / f"{arguments.name}.json"
     path.write_text(json.dumps({"rows": rows, **facts}, indent=1) + "\n")

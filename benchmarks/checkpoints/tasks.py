@@ -34,7 +34,9 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=500)
     parser.add_argument("--results", type=pathlib.Path, default=RESULTS)
     arguments = parser.parse_args()
-    path = arguments.results / f"{arguments.name}-{arguments.how.replace(' ', '_')}.json"
+    path = (
+        arguments.results / f"{arguments.name}-{arguments.how.replace(' ', '_')}.json"
+    )
     began = time.monotonic()
     judged = load_judged(arguments.preset, LENGTH)
     answers = judge_tasks(judged, list(TASKS), arguments.local, arguments.limit)
@@ -45,7 +47,12 @@ def main() -> None:
         f"KERAS_BACKEND={keras.backend.backend()} python -m benchmarks.checkpoints."
         f"tasks {arguments.name} {arguments.how!r} PRESET --limit {arguments.limit}"
     )
-    found = {"name": arguments.name, "how": arguments.how, "limit": arguments.limit, **answers}
+    found = {
+        "name": arguments.name,
+        "how": arguments.how,
+        "limit": arguments.limit,
+        **answers,
+    }
     found |= {"seconds": round(time.monotonic() - began, 1), **facts}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(found, indent=1) + "\n")

@@ -124,7 +124,9 @@ def reason(found: dict[str, Any]) -> str:
         reasons += [f"loaded: {first(error)}" for error in errors[:1]]
     if compacted(found).startswith("no"):
         said = found["errors"].get("compacted") or found["errors"].get("masked", "")
-        reasons.append(f"compacted: {first(said)}" if said else "compacted: other outputs")
+        reasons.append(
+            f"compacted: {first(said)}" if said else "compacted: other outputs"
+        )
     if not reasons and found["pairs"] == 0:
         reasons.append(f"no pair: {found['others']}")
     if any("another width" in heard for heard in found.get("warnings", ())):
