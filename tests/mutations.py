@@ -95,8 +95,8 @@ MUTATIONS = (
     Mutation(
         "checkpoints are kept by their step",
         "callbacks/checkpoint/files.py",
-        "return sorted(found)",
-        "return sorted(found, key=lambda place: (place[1], place[0]))",
+        "return sorted(places)",
+        "return sorted(places, key=lambda place: (place[1], place[0]))",
         "product",
     ),
     Mutation(

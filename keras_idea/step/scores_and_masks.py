@@ -29,7 +29,7 @@ def update_scores_and_masks(
     Returns False if a mask was due but there are no scores yet; never in a compiled
     step, which renews the masks each time.
     """
-    made = True
+    all_renewed = True
     for track, new in zip(tracks, sensitivities, strict=True):
         old = track.scores.value
         # What is not finite was not measured, and leaves the score as it was.
@@ -41,11 +41,11 @@ def update_scores_and_masks(
     for (schedule, _), together in _by_schedule(tracks).items():
         width = _due_width(schedule, iterations, catch_up_until)
         if width is not None:
-            made &= _renew_masks(together, width, is_step_end)
+            all_renewed &= _renew_masks(together, width, is_step_end)
     for track in tracks:
         if track.zeroes:
             zero_rows(track.ffn.cuts(), track.mask.value)
-    return made
+    return all_renewed
 
 
 def _by_schedule(

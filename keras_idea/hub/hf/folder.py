@@ -189,9 +189,9 @@ def task_class(base: type, backbone: type) -> Any:
     """KerasHub's class of a task around backbones of a class, or None."""
     # A class before those that it is derived from: a Llama 3 is a Llama too.
     for own in backbone.__mro__:
-        found = _tasks(base, own)
-        if found:  # a Gemma4CausalLM before a Gemma4AssistantCausalLM
-            return min(found, key=lambda kind: len(kind.__name__))
+        classes = _tasks(base, own)
+        if classes:  # a Gemma4CausalLM before a Gemma4AssistantCausalLM
+            return min(classes, key=lambda kind: len(kind.__name__))
     return None
 
 
@@ -298,8 +298,9 @@ def _packed_difference(preprocessor: Any, theirs: Any) -> str:
     """Where an encoder's ids, special tokens included, differ from transformers'."""
 
     def packed(text: str) -> list[int]:
-        made = {k: np.asarray(v) for k, v in preprocessor(text).items()}
-        ids: list[int] = made["token_ids"][made["padding_mask"].astype(bool)].tolist()
+        features = {k: np.asarray(v) for k, v in preprocessor(text).items()}
+        mask = features["padding_mask"].astype(bool)
+        ids: list[int] = features["token_ids"][mask].tolist()
         return ids
 
     return check_ids(packed, theirs.encode, TEXTS[:1])
