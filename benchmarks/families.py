@@ -75,8 +75,8 @@ def four_heads(name):
     stacks = STACKED_HEAD_ARGUMENTS.get(backbone, {"": HEAD_ARGUMENTS.get(backbone)})
     return {
         argument: heads
-        for told in stacks.values()
-        for argument, heads in zip(told or (), (4, 2), strict=False)
+        for arguments in stacks.values()
+        for argument, heads in zip(arguments or (), (4, 2), strict=False)
     }
 
 
@@ -85,8 +85,8 @@ def attempt(cell):
     try:
         return cell()
     except Exception as error:
-        told = " ".join(str(error).split())
-        return f"no: {re.split(r'[;.] ', told)[0].rstrip('.')}"
+        message = " ".join(str(error).split())
+        return f"no: {re.split(r'[;.] ', message)[0].rstrip('.')}"
 
 
 def matrices(ffn):
@@ -194,8 +194,8 @@ def without_heads(name):
     heads = find_heads(prepared(name)[0])
     if heads.groups:
         return None
-    told = next(iter(heads.left_out.values()), "its attention is not known")
-    return re.sub(r"an? \w+Backbone", "a backbone", told)
+    reason = next(iter(heads.left_out.values()), "its attention is not known")
+    return re.sub(r"an? \w+Backbone", "a backbone", reason)
 
 
 def rows_of(found):

@@ -24,7 +24,7 @@ import numpy as np
 import record
 from intervals import plus_minus
 from record import cpu_name
-from recover_checkpoint import told
+from recover_checkpoint import mean_and_error
 
 import keras_idea as ki
 from keras_idea.data import TextSource, tokenizer_vocabulary
@@ -221,7 +221,7 @@ def tables_of(found, text):
     def of(arm, measure):
         return np.array([seed[arm][measure] for seed in found])
 
-    rows = [[arm, *(told(of(arm, m)) for m in MEASURES)] for arm in found[0]]
+    rows = [[arm, *(mean_and_error(of(arm, m)) for m in MEASURES)] for arm in found[0]]
     tuned = (
         "after tuning with AdamW, and after pruning 40% of the tuned model's neurons"
     )
@@ -234,7 +234,13 @@ def tables_of(found, text):
     columns = ["recovered on", *MEASURES]
     tables = [{"title": "Arms", "columns": columns, "rows": rows, "notes": notes}]
     rows = [
-        [arm, *(told(of(arm, m) - of("responses", m), signed=True) for m in MEASURES)]
+        [
+            arm,
+            *(
+                mean_and_error(of(arm, m) - of("responses", m), signed=True)
+                for m in MEASURES
+            ),
+        ]
         for arm in found[0]
         if arm != "responses"
     ]

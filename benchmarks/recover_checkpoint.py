@@ -162,7 +162,7 @@ def samples(done, width, method, after, seeds):
     return np.array([done.get(key, np.nan) for key in keys])
 
 
-def told(values, signed=False):
+def mean_and_error(values, signed=False):
     """Mean and standard error of what was computed, as text."""
     values = values[~np.isnan(values)]
     if not len(values):
@@ -183,15 +183,19 @@ def tables_of(done, widths, wide, seeds, text):
     cells = list(itertools.product(widths, METHODS))
     bits = [
         [f"{width} ({1 - width / wide:.0%} fewer)", method]
-        + [told(of(width, method, after)) for after in AFTER]
+        + [mean_and_error(of(width, method, after)) for after in AFTER]
         for width, method in cells
     ]
     pairs = []
     for width, method in cells:
         by_text, by_teacher = of(width, method, "text"), of(width, method, "teacher")
         best = of(width, "sensitivity", "text")
-        row = [str(width), method, told(by_teacher - by_text, signed=True)]
-        row.append("" if method == "sensitivity" else told(by_text - best, signed=True))
+        row = [str(width), method, mean_and_error(by_teacher - by_text, signed=True)]
+        row.append(
+            ""
+            if method == "sensitivity"
+            else mean_and_error(by_text - best, signed=True)
+        )
         pairs.append(row)
     return [
         {

@@ -24,7 +24,7 @@ import numpy as np
 import record
 import scipy.stats
 from intervals import plus_minus
-from recover_checkpoint import NATS, Study, inputs, told
+from recover_checkpoint import NATS, Study, inputs, mean_and_error
 
 import keras_idea as ki
 from keras_idea.lm.data.text.make_tokenizer import make_tokenizer
@@ -213,8 +213,8 @@ def tables_of(done, seeds, text):
                     ", ".join(f"{axis} {size}" for axis, size in targets.items()),
                     f"{done[f'{share}/{arm}/0']['parameters']:,}",
                     f"{known['before'] / np.log(2):.3f}" if known else "",
-                    told(bits),
-                    "" if arm == "FFN" else told(worse, signed=True),
+                    mean_and_error(bits),
+                    "" if arm == "FFN" else mean_and_error(worse, signed=True),
                 ]
             )
         rho, p = order(done, share, seeds)

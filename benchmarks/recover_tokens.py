@@ -29,7 +29,7 @@ import numpy as np
 import record
 from followed import distiller
 from intervals import plus_minus
-from recover_checkpoint import NATS, Study, inputs, told
+from recover_checkpoint import NATS, Study, inputs, mean_and_error
 from recover_shapes import (
     BATCH,
     CALIBRATION,
@@ -206,11 +206,14 @@ def tables_of(cells, seeds, text):
     for share in SHARES:
         notes = (
             f"Bits per byte of held-out text; lower is better. The checkpoints have "
-            f"{told(wide)}. {plus_minus([seeds])} Each is another model, trained from "
-            f"another seed. {text}"
+            f"{mean_and_error(wide)}. {plus_minus([seeds])} Each is another model, "
+            f"trained from another seed. {text}"
         )
         rows = [
-            [arm, *(told(bits_of(cells, arm, share, s, seeds)) for s in STEPS)]
+            [
+                arm,
+                *(mean_and_error(bits_of(cells, arm, share, s, seeds)) for s in STEPS),
+            ]
             for arm in ARMS
         ]
         title = f"{share:.0%} of the neurons, after a recovery of so many tokens"
@@ -224,7 +227,9 @@ def tables_of(cells, seeds, text):
                 - bits_of(cells, _rival(arm, steps), share, steps, seeds)
                 for steps in STEPS
             ]
-            rows.append([arm, *(told(pairs, signed=True) for pairs in differences)])
+            rows.append(
+                [arm, *(mean_and_error(pairs, signed=True) for pairs in differences)]
+            )
         title = f"{share:.0%} of the neurons: minus gradual, pairs"
         notes = "Negative: better. At 0 tokens minus 'one step'."
         tables.append(

@@ -33,19 +33,19 @@ def main() -> None:
     parser.add_argument("--source", help="a GGUF file or Hugging Face folder, instead")
     parser.add_argument("--config", type=pathlib.Path, default=CONFIG)
     parser.add_argument("--folder", type=pathlib.Path, default=FOLDER)
-    told = parser.parse_args()
-    source, folder = told.source or packaged(), told.folder
+    arguments = parser.parse_args()
+    source, folder = arguments.source or packaged(), arguments.folder
     preset, run, gguf = folder / "preset", folder / "run", folder / "narrow.gguf"
     began = time.monotonic()
     if not preset.exists():
         command("import", source, "--preset", preset)
     if not (run / "table.json").exists():
-        command("plan", told.config)
-        command("train", told.config)
+        command("plan", arguments.config)
+        command("train", arguments.config)
     if not gguf.exists():
         words = ("--gguf", gguf, "--gguf-dtype", "q8_0")
         # Of another source `export` says what its context is.
-        words += () if told.source else ("--length", CONTEXT)
+        words += () if arguments.source else ("--length", CONTEXT)
         command("export", run, *words)
     narrow = run / "preset"
     wrote = {WIDE: written(preset), NARROW: written(narrow)}
@@ -66,9 +66,9 @@ def packaged() -> str:
 
 def command(*words: object) -> None:
     """Prints and runs a `keras-idea` command; ends with its status if it fails."""
-    told = [str(word) for word in words]
-    print(f"\n$ keras-idea {' '.join(told)}", flush=True)
-    done = subprocess.run([sys.executable, "-m", "keras_idea_cli", *told])
+    arguments = [str(word) for word in words]
+    print(f"\n$ keras-idea {' '.join(arguments)}", flush=True)
+    done = subprocess.run([sys.executable, "-m", "keras_idea_cli", *arguments])
     if done.returncode:
         sys.exit(done.returncode)
 

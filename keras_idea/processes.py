@@ -130,7 +130,7 @@ def from_first(make: Callable[[], Any]) -> Any:
         value = make()
     # Whatever it is: the others wait for a word.
     except BaseException as error:
-        client().key_value_set(key, json.dumps(["error", _told(error)]))
+        client().key_value_set(key, json.dumps(["error", _failure_text(error)]))
         raise
     client().key_value_set(key, json.dumps(["value", value]))
     return value
@@ -144,7 +144,7 @@ def on_each(make: Callable[[], T]) -> T:
     try:
         made = make()
     except BaseException as error:
-        exchange(_told(error))
+        exchange(_failure_text(error))
         raise
     for number, failure in enumerate(exchange("")):
         if failure:
@@ -212,7 +212,7 @@ def _wait_for(key: str) -> str:
     return client().blocking_key_value_get(key, _VERY_LONG * 1000)
 
 
-def _told(error: BaseException) -> str:
+def _failure_text(error: BaseException) -> str:
     # Those of the operating system have many names, this package's own have one.
     foreign = isinstance(error, OSError) and not isinstance(error, KerasIdeaError)
     name = "OSError" if foreign else type(error).__name__

@@ -212,14 +212,14 @@ def _read_checkpoint(path: pathlib.Path) -> SavedStep:
 
 def _read_metrics(path: pathlib.Path) -> dict[str, Logged]:
     """The last logged step of each training; what cannot be read is left out."""
-    found: dict[str, Logged] = {}
+    logged: dict[str, Logged] = {}
     try:
         with open(path, encoding="utf-8", newline="") as file:
             for line in csv.DictReader(file):
                 name, step = line["run"], int(line["step"])
                 loss, width = float(line["bits_per_byte"]), int(line["width"])
                 heads = line.get("kv_groups")
-                last = found.get(name, _NOTHING)
+                last = logged.get(name, _NOTHING)
                 validation, perplexity = last.validation, last.perplexity
                 if bits := line["validation"]:
                     validation = step, float(bits)
@@ -227,9 +227,9 @@ def _read_metrics(path: pathlib.Path) -> dict[str, Logged]:
                     perplexity = float(text) if text else None
                 if math.isfinite(loss):
                     kv_groups = int(heads) if heads else None
-                    found[name] = Logged(
+                    logged[name] = Logged(
                         step, width, kv_groups, loss, validation, perplexity
                     )
     except (OSError, ValueError, KeyError, TypeError, csv.Error):
         pass
-    return found
+    return logged

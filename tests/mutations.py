@@ -38,7 +38,7 @@ MUTATIONS = (
         _PRUNER,
         "            self._step(self._of_active(grads, known), trainable_variables)\n",
         "            self._step(self._of_active(grads, known), trainable_variables)\n"
-        "            seen = (\n"
+        "            renewal = (\n"
         "                [gradients.sensitivities(ffn) for ffn in ffns],\n"
         "                gradients.ends, gradients.ended)\n",
         "laws",
@@ -95,8 +95,8 @@ MUTATIONS = (
     Mutation(
         "checkpoints are kept by their step",
         "callbacks/checkpoint/files.py",
-        "return sorted(found)",
-        "return sorted(found, key=lambda place: (place[1], place[0]))",
+        "return sorted(places)",
+        "return sorted(places, key=lambda place: (place[1], place[0]))",
         "product",
     ),
     Mutation(

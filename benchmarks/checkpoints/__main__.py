@@ -38,15 +38,15 @@ def main() -> None:
     parser.add_argument("--made", help=made)
     parser.add_argument("--save", type=pathlib.Path, help="folder of their presets")
     parser.add_argument("--table", action="store_true", help="run nothing: the table")
-    told = parser.parse_args()
-    if told.table:
+    arguments = parser.parse_args()
+    if arguments.table:
         from benchmarks.checkpoints.table import write
 
-        return write(told.folder, RESULTS)
-    compute(told)
+        return write(arguments.folder, RESULTS)
+    compute(arguments)
 
 
-def compute(told: argparse.Namespace) -> None:
+def compute(arguments: argparse.Namespace) -> None:
     """Computes the cells that are not there."""
     import keras
 
@@ -54,31 +54,41 @@ def compute(told: argparse.Namespace) -> None:
     from benchmarks.checkpoints import cells
     from benchmarks.checkpoints.texts import read_texts
 
-    until = time.monotonic() + 60 * told.minutes
-    wanted = cells.untrained(told.name)
-    if told.only == "recovered":
-        wanted = cells.recovered(told.tokens, tuple(told.peaks), told.share or 0.67)
-    wanted = [c for c in wanted if not told.arms or c.how in told.arms]
-    if told.made:
-        share, (how,), (peak,) = told.share or 0.67, told.arms, told.peaks
-        wanted = [cells.Cell(share, how, told.tokens, peak)]
-    elif told.only == "untrained" and told.share:
-        wanted = [c for c in wanted if c.share in (told.share, 1.0)]
-    folder = told.folder / told.name
+    until = time.monotonic() + 60 * arguments.minutes
+    wanted = cells.untrained(arguments.name)
+    if arguments.only == "recovered":
+        wanted = cells.recovered(
+            arguments.tokens, tuple(arguments.peaks), arguments.share or 0.67
+        )
+    wanted = [c for c in wanted if not arguments.arms or c.how in arguments.arms]
+    if arguments.made:
+        share, (how,), (peak,) = (
+            arguments.share or 0.67,
+            arguments.arms,
+            arguments.peaks,
+        )
+        wanted = [cells.Cell(share, how, arguments.tokens, peak)]
+    elif arguments.only == "untrained" and arguments.share:
+        wanted = [c for c in wanted if c.share in (arguments.share, 1.0)]
+    folder = arguments.folder / arguments.name
     folder.mkdir(parents=True, exist_ok=True)
-    first = ki.hub.load(told.source, "float32")
-    texts, preprocessor = read_texts(told.text, first), first.preprocessor
+    first = ki.hub.load(arguments.source, "float32")
+    texts, preprocessor = read_texts(arguments.text, first), first.preprocessor
     del first
     facts = record.environment()
     # Without the folders of this machine.
-    places = {told.source: "SOURCE", told.made: "PRESET", str(told.text): "TEXT"}
-    places |= {str(told.save): "PRESETS", str(told.folder): "FOLDER"}
+    places = {
+        arguments.source: "SOURCE",
+        arguments.made: "PRESET",
+        str(arguments.text): "TEXT",
+    }
+    places |= {str(arguments.save): "PRESETS", str(arguments.folder): "FOLDER"}
     words = shlex.join(places.get(word, word) for word in sys.argv[1:])
     backend = keras.backend.backend()
     command = f"KERAS_BACKEND={backend} python -m benchmarks.checkpoints {words}"
     facts["command"] = command
 
-    def load(source: str = told.source) -> keras.Model:
+    def load(source: str = arguments.source) -> keras.Model:
         model = ki.hub.load(source, "float32")
         model.preprocessor = None
         return model
@@ -88,7 +98,11 @@ def compute(told: argparse.Namespace) -> None:
         if path.exists() or time.monotonic() > until:
             continue
         began = time.monotonic()
-        model = load(told.made) if told.made else cells.carry_out(cell, load, texts)
+        model = (
+            load(arguments.made)
+            if arguments.made
+            else cells.carry_out(cell, load, texts)
+        )
         found = cells.judged(model, texts)
         seconds = round(time.monotonic() - began, 1)
         found = {**vars(cell), **found, "seconds": seconds, **facts}
@@ -96,9 +110,11 @@ def compute(told: argparse.Namespace) -> None:
         path.with_suffix(".new").rename(path)
         nats = ", ".join(f"{n} {found[n]:.4f}" for n in ("openwebtext", "wikitext2"))
         print(f"{cell.name}: {nats} nats per token, {seconds} s", flush=True)
-        if told.save and not told.made:
+        if arguments.save and not arguments.made:
             model.preprocessor = preprocessor
-            print(ki.export.export_preset(model, told.save / cell.name), flush=True)
+            print(
+                ki.export.export_preset(model, arguments.save / cell.name), flush=True
+            )
         keras.backend.clear_session(free_memory=True)
 
 

@@ -29,13 +29,15 @@ def main() -> None:
     parser.add_argument("--only-ids", action="store_true")
     parser.add_argument("--start", type=int, help="the token that each row begins with")
     parser.add_argument("--ids", type=pathlib.Path, help="a JSON list, instead of own")
-    told = parser.parse_args()
-    encode, logits, generate = LIBRARIES[told.library](told.model)
-    own = [int(i) for i in encode(told.text.read_text("utf-8"))]
-    if told.only_ids:
+    arguments = parser.parse_args()
+    encode, logits, generate = LIBRARIES[arguments.library](arguments.model)
+    own = [int(i) for i in encode(arguments.text.read_text("utf-8"))]
+    if arguments.only_ids:
         return print("\n" + json.dumps({"ids": own}))
-    ids = np.array(json.loads(told.ids.read_text()) if told.ids else own, "int32")
-    rows = _windows(ids, told.start)
+    ids = np.array(
+        json.loads(arguments.ids.read_text()) if arguments.ids else own, "int32"
+    )
+    rows = _windows(ids, arguments.start)
     nats = np.mean([_nats(logits, row) for row in rows])
     greedy = [generate(row[:PROMPT], NEW) for row in rows[:PROMPTS]]
     prompt = rows[0][:PROMPT]

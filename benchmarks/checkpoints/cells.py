@@ -98,8 +98,8 @@ def judged(model: keras.Model, texts: Texts) -> dict:
 def judge(model, texts: Texts, name: str) -> float:
     """Nats per token of a held-out text, in windows of `WINDOW`, stride `WINDOW`."""
     scorer = TokenScorer(model, WINDOW, functools.partial(token_inputs, model))
-    told = {"stride": WINDOW, "start_id": texts.start_id}
-    found = perplexity(scorer, texts.judged(name), **told)
+    options = {"stride": WINDOW, "start_id": texts.start_id}
+    found = perplexity(scorer, texts.judged(name), **options)
     return found.nats / found.tokens
 
 
@@ -119,10 +119,10 @@ def _one_step(model, width, how, texts):
     if how.endswith(" blocks"):
         return ki.shrink(model, {"blocks": int(how.split()[0])}, data, batch_size=8)
     method, _, refit = how.partition(", ")
-    told = {"method": method, "refit": bool(refit), "batch_size": 8}
+    options = {"method": method, "refit": bool(refit), "batch_size": 8}
     if method == "sensitivity":
         model.compile(loss=NATS)
-    return ki.shrink(model, {"neurons": width}, data, **told)
+    return ki.shrink(model, {"neurons": width}, data, **options)
 
 
 def _recovered(cell, model, width, load, texts):

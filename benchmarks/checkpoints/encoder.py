@@ -36,26 +36,28 @@ def main() -> None:
     parser.add_argument("--text", type=pathlib.Path, default="../shared/data/text")
     parser.add_argument("--share", type=float, default=0.67)
     parser.add_argument("--results", type=pathlib.Path, default=RESULTS)
-    told = parser.parse_args()
-    results = told.results / told.name
+    arguments = parser.parse_args()
+    results = arguments.results / arguments.name
     results.mkdir(parents=True, exist_ok=True)
-    wide = ki.hub.load(told.folder, "float32")
-    train = prepared(wide, sentences(told.text, "train.jsonl")[:SENTENCES])
-    held_out = prepared(wide, sentences(told.text, "valid.jsonl")[:HELD_OUT])
+    wide = ki.hub.load(arguments.folder, "float32")
+    train = prepared(wide, sentences(arguments.text, "train.jsonl")[:SENTENCES])
+    held_out = prepared(wide, sentences(arguments.text, "valid.jsonl")[:HELD_OUT])
     wide.preprocessor = None
     embedded = wide.predict(held_out, batch_size=64, verbose=0)
     targets = wide.predict(train, batch_size=64, verbose=0)
     facts = record.environment()
-    facts["command"] = f"python -m benchmarks.checkpoints.encoder {told.name} FOLDER"
+    facts["command"] = (
+        f"python -m benchmarks.checkpoints.encoder {arguments.name} FOLDER"
+    )
     facts["versions"]["keras-hub"] = importlib.metadata.version("keras-hub")
     for arm in ARMS:
-        share = 1.0 if arm == "as it is" else told.share
+        share = 1.0 if arm == "as it is" else arguments.share
         path = results / f"{share:g}-{arm.replace(', ', '+').replace(' ', '_')}.json"
         if path.exists():
             continue
         began = time.monotonic()
         keras.utils.set_random_seed(0)
-        model = ki.hub.load(told.folder, "float32")
+        model = ki.hub.load(arguments.folder, "float32")
         model.preprocessor = None
         model = narrowed(arm, model, share, train, targets)
         found = {"share": share, "how": arm, "parameters": model.count_params()}
@@ -96,8 +98,8 @@ def narrowed(
     else:
         rows = {name: values[:512] for name, values in x.items()}
         refit = arm.endswith("refit")
-        told = {"method": "activation", "refit": refit, "batch_size": 32}
-        model = ki.shrink(model, {"neurons": width}, rows, **told)
+        options = {"method": "activation", "refit": refit, "batch_size": 32}
+        model = ki.shrink(model, {"neurons": width}, rows, **options)
     if arm.startswith("activation"):
         return model
     rate = ki.CosineDecay(PEAK, PEAK / 100, steps, warmup_steps=steps // 12)

@@ -29,28 +29,34 @@ def main() -> None:
     results = record.REPOSITORY / "benchmarks" / "results" / "checkpoints"
     parser.add_argument("--results", type=pathlib.Path, default=results)
     parser.add_argument("--shares", type=float, nargs="*", default=SHARES)
-    told = parser.parse_args()
-    auto = transformers.AutoTokenizer.from_pretrained(told.folder)
+    arguments = parser.parse_args()
+    auto = transformers.AutoTokenizer.from_pretrained(arguments.folder)
     texts = read_with(
-        told.text,
+        arguments.text,
         lambda text: auto.encode(text, add_special_tokens=False),
-        auto.bos_token_id if told.name.startswith("gemma") else None,
+        auto.bos_token_id if arguments.name.startswith("gemma") else None,
     )
     names = ("torch", "transformers", "optipfair", "torch-pruning")
     versions = {name: importlib.metadata.version(name) for name in names}
-    command = f"python -m benchmarks.checkpoints.peers {told.name} HF_FOLDER"
+    command = f"python -m benchmarks.checkpoints.peers {arguments.name} HF_FOLDER"
     facts = record.facts(command, versions, "cpu")
-    methods = {share: METHODS for share in told.shares} | {1.0: {"transformers": None}}
-    if told.name == "gemma3":
+    methods = {share: METHODS for share in arguments.shares} | {
+        1.0: {"transformers": None}
+    }
+    if arguments.name == "gemma3":
         methods[0.78] = {"blocks 8, 9, 14, 16 out": _without_blocks}
     for share, ways in methods.items():
         for how, prune in ways.items():
-            path = told.results / told.name / f"{share:g}-{how.replace(' ', '_')}.json"
+            path = (
+                arguments.results
+                / arguments.name
+                / f"{share:g}-{how.replace(' ', '_')}.json"
+            )
             if path.exists():
                 continue
             began = time.monotonic()
             model = transformers.AutoModelForCausalLM.from_pretrained(
-                told.folder, dtype=torch.float32
+                arguments.folder, dtype=torch.float32
             )
             full = model.config.intermediate_size
             if prune is not None:
@@ -138,9 +144,9 @@ def _without_blocks(model, width, ids, gone=(8, 9, 14, 16)):
 
 METHODS = {
     "optipfair": _optipfair,
-    "optipfair with data": lambda *told: _optipfair(*told, data=True),
+    "optipfair with data": lambda *arguments: _optipfair(*arguments, data=True),
     "Torch-Pruning, magnitude": _torch_pruning,
-    "Torch-Pruning, Taylor": lambda *told: _torch_pruning(*told, taylor=True),
+    "Torch-Pruning, Taylor": lambda *arguments: _torch_pruning(*arguments, taylor=True),
 }
 
 if __name__ == "__main__":

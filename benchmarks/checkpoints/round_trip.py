@@ -41,13 +41,13 @@ def main() -> None:
     parser.add_argument("text", type=pathlib.Path)
     parser.add_argument("--dtypes", nargs="+", default=DTYPES, help="of GGUF files")
     parser.add_argument("--results", type=pathlib.Path, default=RESULTS)
-    told = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as made:
         folder = pathlib.Path(made)
-        (folder / "preset").symlink_to(told.preset.resolve())
+        (folder / "preset").symlink_to(arguments.preset.resolve())
         text = folder / "text.txt"
-        text.write_text(told.text.read_text("utf-8")[:20_000], "utf-8")
-        sizes = exported(folder, told.dtypes)
+        text.write_text(arguments.text.read_text("utf-8")[:20_000], "utf-8")
+        sizes = exported(folder, arguments.dtypes)
         found = {
             row: loaded(folder, library, file)
             for row, (library, file) in ROWS.items()
@@ -57,9 +57,11 @@ def main() -> None:
     facts = record.environment()
     for package in ("keras-hub", "transformers", "gguf", "llama-cpp-python"):
         facts["versions"][package] = importlib.metadata.version(package)
-    facts["command"] = f"python -m benchmarks.checkpoints.round_trip {told.name} ..."
-    told.results.mkdir(parents=True, exist_ok=True)
-    path = told.results / f"{told.name}.json"
+    facts["command"] = (
+        f"python -m benchmarks.checkpoints.round_trip {arguments.name} ..."
+    )
+    arguments.results.mkdir(parents=True, exist_ok=True)
+    path = arguments.results / f"{arguments.name}.json"
     path.write_text(json.dumps({"rows": rows, **facts}, indent=1) + "\n")
     print(json.dumps(rows, indent=1))
 
@@ -140,8 +142,8 @@ def run(*words: object) -> str:
 
 def _class(preset: pathlib.Path) -> str:
     """The class of a preset's backbone, in small letters."""
-    told = json.loads((preset / "config.json").read_text("utf-8"))
-    return str(told["class_name"]).lower()
+    config = json.loads((preset / "config.json").read_text("utf-8"))
+    return str(config["class_name"]).lower()
 
 
 def _files(path: pathlib.Path) -> list[pathlib.Path]:

@@ -33,23 +33,30 @@ def main() -> None:
     parser.add_argument("--local", default="../shared/data/eval")
     parser.add_argument("--limit", type=int, default=500)
     parser.add_argument("--results", type=pathlib.Path, default=RESULTS)
-    told = parser.parse_args()
-    path = told.results / f"{told.name}-{told.how.replace(' ', '_')}.json"
+    arguments = parser.parse_args()
+    path = (
+        arguments.results / f"{arguments.name}-{arguments.how.replace(' ', '_')}.json"
+    )
     began = time.monotonic()
-    judged = load_judged(told.preset, LENGTH)
-    answers = judge_tasks(judged, list(TASKS), told.local, told.limit)
+    judged = load_judged(arguments.preset, LENGTH)
+    answers = judge_tasks(judged, list(TASKS), arguments.local, arguments.limit)
     facts = record.environment()
     for package in ("keras-hub", "lm_eval"):
         facts["versions"][package] = importlib.metadata.version(package)
     facts["command"] = (
         f"KERAS_BACKEND={keras.backend.backend()} python -m benchmarks.checkpoints."
-        f"tasks {told.name} {told.how!r} PRESET --limit {told.limit}"
+        f"tasks {arguments.name} {arguments.how!r} PRESET --limit {arguments.limit}"
     )
-    found = {"name": told.name, "how": told.how, "limit": told.limit, **answers}
+    found = {
+        "name": arguments.name,
+        "how": arguments.how,
+        "limit": arguments.limit,
+        **answers,
+    }
     found |= {"seconds": round(time.monotonic() - began, 1), **facts}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(found, indent=1) + "\n")
-    print(told.name, told.how, answers, flush=True)
+    print(arguments.name, arguments.how, answers, flush=True)
 
 
 if __name__ == "__main__":

@@ -106,33 +106,35 @@ def good(found: dict[str, Any]) -> bool:
 
 def reason(found: dict[str, Any]) -> str:
     """Why not, in the words of the errors; of those beside pairs, the reader's."""
-    errors, told = found["errors"], []
+    errors, reasons = found["errors"], []
     for stage in ("process", "loading process"):
         if stage in errors:
-            told.append(errors[stage])
+            reasons.append(errors[stage])
     if len(found.get("found", ())) < found["pairs"]:
-        told += left_out(found)
+        reasons += left_out(found)
     if "pruned" in errors and "has no FFN" not in errors["pruned"]:
-        told.append(f"pruned: {first(errors['pruned'])}")
+        reasons.append(f"pruned: {first(errors['pruned'])}")
     if "Keras alone" in errors:
-        told.append(f"Keras alone: {first(errors['Keras alone'])}")
+        reasons.append(f"Keras alone: {first(errors['Keras alone'])}")
     if found.get("needs groups"):
-        told.append(f"without `groups`: {first(found['needs groups'])}")
+        reasons.append(f"without `groups`: {first(found['needs groups'])}")
     if loaded(found).startswith("no"):
         values = found["loaded"]["narrow"].values()
         errors = [value for value in values if isinstance(value, str)]
-        told += [f"loaded: {first(error)}" for error in errors[:1]]
+        reasons += [f"loaded: {first(error)}" for error in errors[:1]]
     if compacted(found).startswith("no"):
         said = found["errors"].get("compacted") or found["errors"].get("masked", "")
-        told.append(f"compacted: {first(said)}" if said else "compacted: other outputs")
-    if not told and found["pairs"] == 0:
-        told.append(f"no pair: {found['others']}")
+        reasons.append(
+            f"compacted: {first(said)}" if said else "compacted: other outputs"
+        )
+    if not reasons and found["pairs"] == 0:
+        reasons.append(f"no pair: {found['others']}")
     if any("another width" in heard for heard in found.get("warnings", ())):
         vain = loaded(found)[0].isdigit() or loaded(found) == "same bits"
-        told.append(
+        reasons.append(
             "warned that the file cannot be loaded" + (", wrongly" if vain else "")
         )
-    return "; ".join(told).replace("|", "/")
+    return "; ".join(reasons).replace("|", "/")
 
 
 def left_out(found: dict[str, Any]) -> list[str]:
@@ -165,15 +167,15 @@ def read(folder: pathlib.Path) -> dict[str, Any]:
     for backend in BACKENDS:
         facts = folder / backend / "facts.json"
         if facts.exists():
-            told = json.loads(facts.read_text())
+            run_facts = json.loads(facts.read_text())
             paths = [p for p in (folder / backend).glob("*.json") if p != facts]
             records = [json.loads(path.read_text()) for path in paths]
-            records = [one for one in records if one["commit"] == told["commit"]]
+            records = [one for one in records if one["commit"] == run_facts["commit"]]
             records.sort(key=lambda one: one["place"])
             for one in records:  # a trace names folders of this machine
                 one.pop("traces", None)
             named = {one.pop("example"): one for one in records}
-            found[backend] = {**told, "examples": named}
+            found[backend] = {**run_facts, "examples": named}
     return found
 
 

@@ -67,8 +67,8 @@ class Trial:
 
         built = self.built()
         with self.stage("found"):
-            told = ki.explain(built.model)
-            self.record |= {"found": told.taken, "left_out": told.left_out}
+            explained = ki.explain(built.model)
+            self.record |= {"found": explained.taken, "left_out": explained.left_out}
             self.record["dense"] = count_dense(built.model)
         with self.stage("wide file"):
             self.save("wide", built)
@@ -102,15 +102,15 @@ class Trial:
             self.record["needs groups"] = " ".join(str(error).split())
             return self.narrowed(self.built(), True)
 
-    def narrowed(self, built: Built, told: bool) -> Built:
+    def narrowed(self, built: Built, with_groups: bool) -> Built:
         """A run whose `fit` narrows; the record has each FFN's widths then."""
         import keras_idea as ki
 
         ffns = ki.find_ffns(built.model)
-        if told and built.groups is not None:
+        if with_groups and built.groups is not None:
             ffns = [ffn for ffn in ffns if built.groups(ffn)]
         before = [ffn.hidden_dim for ffn in ffns]
-        fit(built, "end", told)
+        fit(built, "end", with_groups)
         for ffn, width in zip(ffns, before, strict=True):
             assert ffn.hidden_dim == ffn.width < width, ffn
         self.record["pruned"] = {
@@ -147,8 +147,8 @@ class Trial:
         with warnings.catch_warnings(record=True) as heard:
             warnings.simplefilter("always")
             yield
-        told = [" ".join(str(w.message).split()) for w in heard]
-        own = [t for t in told if "config" in t or "keras_idea" in t]
+        messages = [" ".join(str(w.message).split()) for w in heard]
+        own = [t for t in messages if "config" in t or "keras_idea" in t]
         self.record["warnings"] += dict.fromkeys(own)
 
     def save(self, kind: str, built: Built) -> None:
@@ -170,11 +170,11 @@ def count_dense(model: Any) -> int:
     return sum(isinstance(layer, keras.layers.Dense) for layer in walk(model))
 
 
-def fit(built: Built, compact: str, told: bool = False) -> None:
+def fit(built: Built, compact: str, with_groups: bool = False) -> None:
     """A run that prunes, and goes on for some steps."""
     import keras_idea as ki
 
-    more = {"groups": built.groups} if told else {}
+    more = {"groups": built.groups} if with_groups else {}
     prune = ki.IdeaPruneCallback(TARGET, BEGIN, STEPS, compact=compact, **more)
     plain_fit(built, prune)
 

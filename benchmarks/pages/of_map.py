@@ -204,11 +204,11 @@ def _pruned_at_once() -> str:
     cells, study = Recorded(RESULTS / "rewarm/cells"), rewarm.STUDY
     places = (dataclasses.replace(study.middle, budget=b) for b in study.budgets)
     gaps = [rewarm.differences(cells, place)[rewarm.AT_ONCE] for place in places]
-    told = (
+    texts = (
         f"{signed(gap)} at {budget}"
         for budget, gap in zip(study.budgets, gaps, strict=True)
     )
-    return f"{', '.join(told)} tokens per parameter (n = {gaps[0].count})"
+    return f"{', '.join(texts)} tokens per parameter (n = {gaps[0].count})"
 
 
 def how_long_wide() -> str:

@@ -55,13 +55,13 @@ def toml_value(value: object) -> str:
 
 def toml_page() -> str:
     """The page, one table for each of a run's."""
-    told, lines = comments(), [_HEAD]
+    meanings, lines = comments(), [_HEAD]
     demo = tomllib.loads(DEMO.read_text(encoding="utf-8"))
     for part in dataclasses.fields(RunConfig):
         lines += [f"\n## `[{part.name}]`\n", "| key | default | meaning |"]
         lines += ["|---|---|---|"]
         for field in dataclasses.fields(part.type):
-            meaning = told[part.name, field.name].replace("|", "or")
+            meaning = meanings[part.name, field.name].replace("|", "or")
             default = field.default
             if default is None and (part.name, field.name) not in _OF_THE_DEMO:
                 default = demo[part.name].get(field.name)

@@ -117,12 +117,12 @@ class Budget:
 
     def allows(self, costs: Costs) -> bool:
         """bool, whether that is within the limit."""
-        found = {
+        needed = {
             "parameters": costs.parameters,
             "bytes": costs.parameters * BYTES[self.dtype],
             "flops": costs.flops,
         }
-        return all(found[name] <= getattr(self, name) for name in self._given())
+        return all(needed[name] <= getattr(self, name) for name in self._given())
 
 
 def plain_parameters(model: keras.Model) -> int:

@@ -108,7 +108,7 @@ class FFN:
         index = keras.ops.convert_to_numpy(self.state.original_index)
         return index.astype("int64")
 
-    def by_first_number(self, values: np.ndarray) -> np.ndarray:
+    def by_original_index(self, values: np.ndarray) -> np.ndarray:
         """Puts one value per neuron at the index that the neuron had at first.
 
         Args:

@@ -222,10 +222,10 @@ def _found(
             groups.append(group)
         else:
             for layer in makers:
-                seen = "no Dense layer reads it"
+                why = "no Dense layer reads it"
                 if id(layer) not in called:
-                    seen = why_not_called(layer, recordings)
-                left_out[layer.path] = reason or seen
+                    why = why_not_called(layer, recordings)
+                left_out[layer.path] = reason or why
     return Found(groups, left_out)
 
 

@@ -82,7 +82,7 @@ def load(source: str | os.PathLike, dtype: str | None = None) -> keras.Model:
     >>> type(lm).__name__
     'Llama3CausalLM'
     """
-    loaded = load_told(source, dtype)
+    loaded = load_with_notes(source, dtype)
     said = (str(source), loaded.lines)
     if loaded.lines and said not in _SAID and processes.is_first():
         print("\n".join((f"Loaded {source}", *loaded.lines)), flush=True)
@@ -90,7 +90,7 @@ def load(source: str | os.PathLike, dtype: str | None = None) -> keras.Model:
     return loaded.model
 
 
-def load_told(source: str | os.PathLike, dtype: str | None = None) -> Loaded:
+def load_with_notes(source: str | os.PathLike, dtype: str | None = None) -> Loaded:
     """As `load`, which prints what is to be said."""
     folder = hf_folder(source)
     if folder is None:
@@ -108,7 +108,7 @@ def outline(source: str | os.PathLike, dtype: Any) -> keras.Model:
     if folder is not None:
         return folder_outline(folder, dtype)
     hub = require("keras_hub", "A KerasHub model", "hub")
-    with _known(source), whole_preset(source) as preset, without_values():
+    with _as_load_refused(source), whole_preset(source) as preset, without_values():
         return hub.models.Backbone.from_preset(preset, load_weights=False, dtype=dtype)
 
 
@@ -118,7 +118,7 @@ def preprocessor_of(source: str | os.PathLike) -> Any:
     if folder is not None:
         return folder_preprocessor(folder)
     hub = require("keras_hub", "A KerasHub model", "hub")
-    with _known(source):
+    with _as_load_refused(source):
         made = hub.models.CausalLMPreprocessor.from_preset(str(source))
     return _with_own_cut(made, source)
 
@@ -165,7 +165,7 @@ def _preset(source: str | os.PathLike, dtype: str | None) -> keras.Model:
         dtype = None  # its own: KerasHub reads its weights as no other
     # Without a tokenizer KerasHub would not load a backbone's preset.
     options = {} if tokenizer else {"preprocessor": None}
-    with _known(source), whole_preset(source) as preset:
+    with _as_load_refused(source), whole_preset(source) as preset:
         try:
             task = models.CausalLM.from_preset(preset, dtype=dtype, **options)
         except Exception:
@@ -196,7 +196,7 @@ def _with_own_cut(preprocessor: Any, source: str | os.PathLike) -> Any:
 
 
 @contextlib.contextmanager
-def _known(source: str | os.PathLike) -> Iterator[None]:
+def _as_load_refused(source: str | os.PathLike) -> Iterator[None]:
     """Turns KerasHub's errors about a preset into `LoadRefused`."""
     try:
         yield

@@ -22,15 +22,15 @@ def whole_preset(source: str | os.PathLike) -> Iterator[str]:
     if not _is_tied_and_says_nothing(folder):
         yield str(source)
         return
-    with tempfile.TemporaryDirectory(prefix="keras_idea_") as made:
-        copy = pathlib.Path(made)
+    with tempfile.TemporaryDirectory(prefix="keras_idea_") as temporary:
+        copy = pathlib.Path(temporary)
         for entry in folder.iterdir():
             if entry.name in _CONFIGS:
                 config = _tied(json.loads(entry.read_text(encoding="utf-8")))
                 (copy / entry.name).write_text(json.dumps(config), encoding="utf-8")
             else:
                 os.symlink(entry.resolve(), copy / entry.name)
-        yield made
+        yield temporary
 
 
 def _is_tied_and_says_nothing(folder: pathlib.Path) -> bool:

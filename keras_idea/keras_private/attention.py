@@ -47,8 +47,8 @@ def numbers_of_heads(layer: keras.layers.Layer) -> tuple[int, int]:
     parts = projections_of(layer)
     if parts is None or isinstance(parts.query, keras.layers.Dense):
         return layer.num_heads, layer.num_key_value_heads
-    made = parts.query.partial_output_shape, parts.key.partial_output_shape
-    return made[0][-2], made[1][-2]
+    shapes = parts.query.partial_output_shape, parts.key.partial_output_shape
+    return shapes[0][-2], shapes[1][-2]
 
 
 def set_numbers_of_heads(

@@ -209,12 +209,14 @@ def _run(
         scopes = scopes or itertools.repeat(contextlib.nullcontext())
         for batch, scope in zip(batches, scopes, strict=False):
             with calling(model, batch["inputs"]), scope:
-                found = runner.predict_on_batch(batch)
-            found = [(sums.astype("float64"), float(n)) for sums, n in found]
+                sums_and_counts = runner.predict_on_batch(batch)
+            sums_and_counts = [
+                (sums.astype("float64"), float(n)) for sums, n in sums_and_counts
+            ]
             if totals is None:
-                totals = found
+                totals = sums_and_counts
             else:
-                pairs = zip(totals, found, strict=True)
+                pairs = zip(totals, sums_and_counts, strict=True)
                 totals = [(a + b, n + more) for (a, n), (b, more) in pairs]
     return totals
 

@@ -167,7 +167,7 @@ def _around(
     """Context manager: functions see what a layer is called on, and returns."""
     call = layer.call
 
-    def seen(*args: Any, **kwargs: Any) -> Any:
+    def watched_call(*args: Any, **kwargs: Any) -> Any:
         inputs = first_argument(call, args, kwargs)
         before(inputs)
         outputs = call(*args, **kwargs)
@@ -175,4 +175,4 @@ def _around(
         return outputs
 
     # Keras asks the signature of `call` for the arguments that it fills in.
-    return instead(layer, "call", functools.wraps(call)(seen))
+    return instead(layer, "call", functools.wraps(call)(watched_call))

@@ -200,10 +200,10 @@ class Method:
         Returns:
             list of `Decision`, one per job.
         """
-        found = self.importance(model, [job.ffn for job in jobs], None)
-        if found is None:
+        importance = self.importance(model, [job.ffn for job in jobs], None)
+        if importance is None:
             raise NotImplementedError("Override either `importance` or `decide`")
-        return keep_largest(jobs, found)
+        return keep_largest(jobs, importance)
 
 
 def keep_largest(jobs: Sequence[Job], importance: Sequence[Tensor]) -> list[Decision]:

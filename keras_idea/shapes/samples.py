@@ -36,8 +36,8 @@ def loss_of(model: keras.Model, data: Any, batch_size: int) -> float:
         x, arguments = data, {}
     # The base class's: a KerasHub task's own preprocesses what is data already.
     with calling(model, x):
-        found = keras.Model.evaluate(model, x, **arguments, verbose=0, return_dict=True)
-    loss = float(found["loss"])
+        logs = keras.Model.evaluate(model, x, **arguments, verbose=0, return_dict=True)
+    loss = float(logs["loss"])
     return math.inf if math.isnan(loss) else loss
 
 

@@ -178,21 +178,21 @@ def search(
     )
     losses = ShapeLosses(plain, importance, data, batch_size)
     bar = keras.utils.Progbar(len(chosen), unit_name="shape", verbose=verbose)
-    found = []
+    judged = []
     for place, shape in enumerate(chosen, 1):
         targets = costs.targets(shape)
         loss = losses.of(targets)
         cost = costs.of(shape)
-        found.append(Candidate(targets, loss, cost.parameters, cost.flops))
+        judged.append(Candidate(targets, loss, cost.parameters, cost.flops))
         bar.update(place, [("loss", loss)])
-    found.sort(key=lambda candidate: candidate.loss)
+    judged.sort(key=lambda candidate: candidate.loss)
     cost = costs.of({})
     as_it_is = Candidate({}, itself, cost.parameters, cost.flops)
     if verbose:
-        print(table(as_it_is, found))
+        print(table(as_it_is, judged))
     if plot is not None:
-        draw(plot, as_it_is, found)
-    return found
+        draw(plot, as_it_is, judged)
+    return judged
 
 
 def _check_limits(limits: Any) -> dict[Axis, float]:

@@ -184,20 +184,20 @@ def measure(
     by_kind: dict[KindName, list[Any]] = {kind: [] for kind in KINDS}
     for group, score in zip(groups, scores, strict=True):
         by_kind[group.kind].append(score)
-    found = Importance(by_kind)
+    importance = Importance(by_kind)
     if "hidden_dim" in shape:
         features = stream_importance(check_hidden(model), model, inputs, **limits)
-        found = dataclasses.replace(found, features=features)
+        importance = dataclasses.replace(importance, features=features)
     if "blocks" in shape:
         blocks = find_blocks(model)
         count = size_of("blocks", shape["blocks"], len(blocks), model.name)
         if blocks_by == "loss":
             kept = kept_by_loss(model, blocks, count, data, batch_size)
-            found = dataclasses.replace(found, kept_blocks={count: kept})
+            importance = dataclasses.replace(importance, kept_blocks={count: kept})
         else:
             influence = block_influence(model, blocks.layers, inputs, **limits)
-            found = dataclasses.replace(found, influence=influence)
-    return found
+            importance = dataclasses.replace(importance, influence=influence)
+    return importance
 
 
 def cut(

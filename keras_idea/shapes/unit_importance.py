@@ -44,12 +44,12 @@ def unit_importance(
     samples = None
     if data is not None:
         samples = Calibration(inputs_of(data), num_samples, batch_size)
-    found = method.importance(model, groups, samples)
-    if found is None:
+    importance = method.importance(model, groups, samples)
+    if importance is None:
         _check_scored(model, method, data)
         batches = batches_of(data, num_samples, batch_size)
-        found = _mean_scores(model, groups, method, batches)
-    shapes = [tuple(values.shape) for values in found]
+        importance = _mean_scores(model, groups, method, batches)
+    shapes = [tuple(values.shape) for values in importance]
     wanted = [group.units_shape for group in groups]
     if shapes != wanted:
         raise ArgumentError(
@@ -57,13 +57,13 @@ def unit_importance(
             f"unit of {', '.join(group.name for group in groups)}: shapes {wanted}. "
             f"Received: shapes {shapes}."
         )
-    for group, values in zip(groups, found, strict=True):
+    for group, values in zip(groups, importance, strict=True):
         if not np.isfinite(ops.convert_to_numpy(values)).all():
             raise ArgumentError(
                 f"`importance` of method {method.name!r} must be finite. Received: NaN "
                 f"or infinity for {group.units} of {group.name}."
             )
-    return found
+    return importance
 
 
 def _check_scored(model: keras.Model, method: Method, data: Any) -> None:

@@ -79,7 +79,9 @@ class NeuronPruner:
         """int, the optimizer steps seen since it was set to work."""
         return as_int(self._steps)
 
-    def takes(self, model: keras.Model, tracks: list[Track], method: Method) -> bool:
+    def try_reuse(
+        self, model: keras.Model, tracks: list[Track], method: Method
+    ) -> bool:
         """Adopts the tracks of a new run if the compiled step can be reused for them.
 
         False: it was made for another run.
@@ -215,10 +217,10 @@ class NeuronPruner:
         gradients = StepGradients(self._optimizer, grads, known, ffns)
         # Before the step: afterwards the weights are new ones.
         fresh = [_scored(self._method, track, gradients) for track in self.tracks]
-        seen = fresh, gradients.is_step_end, gradients.completed_steps
+        renewal = fresh, gradients.is_step_end, gradients.completed_steps
         with wait_for_gradients(gradients.first_ready_gradient):
             self._step(self._of_active(grads, known), trainable_variables)
-            once_for_all_replicas(self._renew, seen)
+            once_for_all_replicas(self._renew, renewal)
 
     def _of_active(
         self, grads: list[Tensor], variables: list[keras.Variable]
@@ -243,9 +245,9 @@ class NeuronPruner:
         self, fresh: list[Tensor], is_step_end: Tensor, completed_steps: Tensor
     ) -> None:
         self._steps.assign_add(completed_steps)
-        first = math.inf if self._late else self.start + 1
+        catch_up_until = math.inf if self._late else self.start + 1
         self._late = not update_scores_and_masks(
-            self.tracks, fresh, self._optimizer.iterations, first, is_step_end
+            self.tracks, fresh, self._optimizer.iterations, catch_up_until, is_step_end
         )
 
 

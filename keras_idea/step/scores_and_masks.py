@@ -17,19 +17,19 @@ def update_scores_and_masks(
     tracks: Sequence[Track],
     sensitivities: Sequence[Tensor],
     iterations: keras.Variable | Tensor,
-    first: float,
+    catch_up_until: float,
     is_step_end: bool | Tensor = True,
 ) -> bool:
     """Renews scores and masks, and zeroes the weights of pruned neurons.
 
     Where one of the newest sensitivities is not finite, nothing was measured. Up to
-    step `first` a mask may be behind its schedule. `is_step_end` is True; or a bool
-    tensor: False in the middle of an accumulated step, in which nothing changes.
+    step `catch_up_until` a mask may be behind its schedule. `is_step_end` is True; or
+    a bool tensor: False in the middle of an accumulated step, in which nothing changes.
 
     Returns False if a mask was due but there are no scores yet; never in a compiled
     step, which renews the masks each time.
     """
-    made = True
+    all_renewed = True
     for track, new in zip(tracks, sensitivities, strict=True):
         old = track.scores.value
         # What is not finite was not measured, and leaves the score as it was.
@@ -39,13 +39,13 @@ def update_scores_and_masks(
         scores = ema(new, old, track.ffn.state.scoring.ema_decay)
         track.scores.assign(ops.where(measured, scores, old))
     for (schedule, _), together in _by_schedule(tracks).items():
-        width = _due_width(schedule, iterations, first)
+        width = _due_width(schedule, iterations, catch_up_until)
         if width is not None:
-            made &= _renew_masks(together, width, is_step_end)
+            all_renewed &= _renew_masks(together, width, is_step_end)
     for track in tracks:
         if track.zeroes:
             zero_rows(track.ffn.cuts(), track.mask.value)
-    return made
+    return all_renewed
 
 
 def _by_schedule(
@@ -65,7 +65,7 @@ def _by_schedule(
 
 
 def _due_width(
-    schedule: WidthSchedule, iterations: keras.Variable | Tensor, first: float
+    schedule: WidthSchedule, iterations: keras.Variable | Tensor, catch_up_until: float
 ) -> int | Tensor | None:
     """The neurons to keep after a step; None if no mask can have changed.
 
@@ -75,7 +75,7 @@ def _due_width(
     if step is None:
         return schedule.call(ops.cast(iterations, "int32"))
     width = schedule(step)
-    return width if step <= first or width < schedule(step - 1) else None
+    return width if step <= catch_up_until or width < schedule(step - 1) else None
 
 
 def _renew_masks(

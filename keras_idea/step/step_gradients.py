@@ -37,10 +37,10 @@ class StepGradients:
             self.is_step_end = (apply_count(optimizer).value + 1) % self._count == 0
         # Lists that do not match are the optimizer's to refuse.
         pairs = zip(variables, grads, strict=False)
-        self._given = found = {variable_key(optimizer, v): g for v, g in pairs}
+        self._given = given = {variable_key(optimizer, v): g for v, g in pairs}
         keys = [variable_key(optimizer, k) for ffn in ffns for k in ffn.kernels]
-        keys = [key for key in keys if found.get(key) is not None]
-        sums = sums_over_replicas([found[key] for key in keys])
+        keys = [key for key in keys if given.get(key) is not None]
+        sums = sums_over_replicas([given[key] for key in keys])
         self._by_key = dict(zip(keys, sums, strict=True))
 
     @property

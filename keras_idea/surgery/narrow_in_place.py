@@ -46,7 +46,7 @@ def narrow_variable(
         zeros in variables with several numbers per neuron. Called for one variable
         after the other, the last first, it needs no more memory than narrowing did.
     """
-    with _known(optimizer, cut.variable), contextlib.ExitStack() as undo:
+    with _variable_rekeyed(optimizer, cut.variable), contextlib.ExitStack() as undo:
         for each in with_slots(optimizer, cut):
             widen = _widen(each, kept)
             resize(each.variable, each.take(kept))
@@ -54,14 +54,14 @@ def narrow_variable(
         done = undo.pop_all()
 
     def put_back() -> None:
-        with _known(optimizer, cut.variable):
+        with _variable_rekeyed(optimizer, cut.variable):
             done.close()
 
     return put_back
 
 
 @contextlib.contextmanager
-def _known(
+def _variable_rekeyed(
     optimizer: keras.Optimizer | None, variable: keras.Variable
 ) -> Iterator[None]:
     """A scope after which an optimizer knows a variable that has changed its shape."""

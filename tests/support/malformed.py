@@ -19,7 +19,7 @@ from keras_idea.lm.runs.config.sizes import Sizes
 from keras_idea.lm.runs.models.build import decoder_models
 from keras_idea.lm.runs.models.learning_rate import learning_rate
 from keras_idea.lm.runs.run_folder import RunFolder
-from keras_idea.lm.runs.train.recorder import Bits, Recorder
+from keras_idea.lm.runs.train.recorder import LossUnits, Recorder
 from keras_idea.models import DecoderConfig, decoder
 from tests.support.report_runs import write_run
 from tests.support.text_files import jsonl, parquet, zst
@@ -69,7 +69,7 @@ def make_unfinished(folder):
     run = RunFolder(folder / "runs/tiny")
     run.claim(config.to_toml())
     recorder = Recorder(
-        "pruned", Sizes(32), learning_rate(config.optimizer, config.budget), Bits()
+        "pruned", Sizes(32), learning_rate(config.optimizer, config.budget), LossUnits()
     )
     checkpoint = Checkpoint(
         run.checkpoints("pruned"),

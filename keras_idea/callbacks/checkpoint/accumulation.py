@@ -122,8 +122,8 @@ class CarriedOver:
     @property
     def _received(self) -> str:
         return (
-            f"Received: gradient_accumulation_steps={_told(self._now)}, and "
-            f"{_told(self._was)} in the checkpoint."
+            f"Received: gradient_accumulation_steps={_as_setting(self._now)}, and "
+            f"{_as_setting(self._was)} in the checkpoint."
         )
 
     def _check_kind(self, saved: list[int]) -> None:
@@ -138,7 +138,7 @@ class CarriedOver:
             raise ArgumentError(
                 "`use_ema` averages the weights of each batch, so the average would "
                 f"become another one. {self._received} Compile with "
-                f"gradient_accumulation_steps={_told(self._was)}."
+                f"gradient_accumulation_steps={_as_setting(self._was)}."
             )
 
     def _check_rates(self, before: list[float] | None) -> None:
@@ -185,7 +185,7 @@ def _scheduled_rates(
     return [as_float(source(calls + every * step)) for step in steps]
 
 
-def _told(batches: int) -> str:
+def _as_setting(batches: int) -> str:
     return str(batches) if batches > 1 else "None"
 
 
@@ -204,8 +204,8 @@ def _check_unknown(
     if calls // batches != step:
         raise ArgumentError(
             f"The checkpoint is of step {step}, after {calls} batches. Received: "
-            f"gradient_accumulation_steps={_told(batches)}, which would make it step "
-            f"{calls // batches}. Compile with the same number as before."
+            f"gradient_accumulation_steps={_as_setting(batches)}, which would make it "
+            f"step {calls // batches}. Compile with the same number as before."
         )
 
 

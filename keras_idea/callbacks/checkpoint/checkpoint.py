@@ -176,7 +176,7 @@ class Checkpoint(keras.callbacks.Callback):
         self.reserve = 0
         self._files = CheckpointFiles(folder, keep)
         # The names of checkpoints that this object has written or restored.
-        self._known: set[str] = set()
+        self._known_names: set[str] = set()
         # To be put back when `fit` begins, and at the next batch.
         self._companions: tuple[list[dict], dict[str, np.ndarray]] | None = None
         self._random_state: dict[str, np.ndarray] | None = None
@@ -210,7 +210,7 @@ class Checkpoint(keras.callbacks.Callback):
         self._companions = saved.facts["callbacks"], arrays_below("callbacks/", saved)
         self._random_state = arrays_below("random/", saved)
         set_random_state(self._random_state)
-        self._known = set(names)
+        self._known_names = set(names)
         return saved.facts["epochs"]
 
     @property
@@ -285,14 +285,14 @@ class Checkpoint(keras.callbacks.Callback):
         what = f"The checkpoint after epoch {done}"
         with writing(what, self._files.folder, _CURE):
             step = as_int(model.optimizer.iterations)
-            self._known.add(self._files.write(step, arrays, facts))
+            self._known_names.add(self._files.write(step, arrays, facts))
 
     def _check_folder(self) -> None:
         """Rejects a folder that another run has written to, or writes to now."""
 
         def check() -> None:
             files = self._files
-            foreign = [name for name in files.names() if name not in self._known]
+            foreign = [name for name in files.names() if name not in self._known_names]
             if foreign:
                 raise CheckpointError(
                     "The folder holds checkpoints that this `Checkpoint` has neither "

@@ -202,16 +202,17 @@ def _read(folder: pathlib.Path) -> dict:
     return manifest
 
 
-def _check_format(folder: pathlib.Path, found: object) -> None:
-    if found == 1:
+def _check_format(folder: pathlib.Path, saved_format: object) -> None:
+    if saved_format == 1:
         raise FormatError(
             f"The checkpoint {folder.name} has format 1, of an earlier version of "
             f"keras_idea, and this one reads {FORMAT}. Finish the run with the version "
             "that began it, or begin again in another folder."
         )
-    if found != FORMAT:
+    if saved_format != FORMAT:
         raise CheckpointError(
-            f"its format is {found}, and this version of the package reads {FORMAT}."
+            f"its format is {saved_format}, and this version of the package reads "
+            f"{FORMAT}."
         )
 
 
@@ -295,11 +296,11 @@ class CheckpointFiles:
 
     def _places(self) -> list[tuple[int, int, str]]:
         """Of each checkpoint its place in the order of writing, step and name."""
-        found = []
+        places = []
         for path in self.folder.glob("*step-*"):
             if match := _NAME.fullmatch(path.name):
-                found.append((int(match[1] or 0), int(match[2]), path.name))
-        return sorted(found)
+                places.append((int(match[1] or 0), int(match[2]), path.name))
+        return sorted(places)
 
     def prepare(self) -> None:
         """Makes the folder. Raises `OSError` if nothing can be written to it."""

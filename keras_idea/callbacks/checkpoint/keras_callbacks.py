@@ -101,14 +101,14 @@ def _stay_stopped(callback: keras.callbacks.EarlyStopping) -> None:
 def _companions(
     checkpoint: keras.callbacks.Callback,
 ) -> list[tuple[str, keras.callbacks.Callback]]:
-    found = []
+    companions = []
     for callback in peers(checkpoint):
         if kind := kind_of(callback):
             # The best of one metric is nothing to another.
             monitor = getattr(callback, "monitor", None)
             label = kind if monitor is None else f"{kind} of {monitor}"
-            found.append((label, callback))
-    return found
+            companions.append((label, callback))
+    return companions
 
 
 def _as_json(value: Any) -> Any:

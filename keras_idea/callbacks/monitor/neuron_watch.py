@@ -91,7 +91,7 @@ class NeuronWatch:
         # Alive, even one whose importance is no number.
         ranked = np.where(alive, np.nan_to_num(importance, nan=-np.inf), np.nan)
         k = ffn.state.target_dim or width
-        churn = memory.remember(step, ffn.by_first_number(ranked), k)
+        churn = memory.remember(step, ffn.by_original_index(ranked), k)
         return Reading(ffn.name, width, sparsity, importance[alive], churn)
 
 

@@ -168,9 +168,9 @@ def _narrow_step(
 
 def _of_neurons(ffn: FFN, optimizer: keras.Optimizer) -> list[Cut]:
     """How an FFN's neurons lie in all variables of a training run that have them."""
-    found = [each for cut in ffn.held_cuts() for each in with_slots(optimizer, cut)]
+    cuts = [each for cut in ffn.held_cuts() for each in with_slots(optimizer, cut)]
     state, track = ffn.state, ffn.state.active_track
     newest = []
     if track is not None:
         newest = [state.scores_cut(track.scores), state.mask_cut(track.mask)]
-    return [*found, *state.cuts(), *newest]
+    return [*cuts, *state.cuts(), *newest]

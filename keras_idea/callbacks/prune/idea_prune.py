@@ -254,7 +254,9 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             if self._session is not None and self._count.known:
                 watched = any(isinstance(peer, Monitor) for peer in peers(self))
                 watched |= self._monitor is not None
-                self._session.wait(self.model, self._count.after(0), watched)
+                self._session.pause_until_needed(
+                    self.model, self._count.after(0), watched
+                )
         elif not self._others.checked:
             self._stop_on_error(self._others.check, self._ffns())
         self._advance(batches=batch)
@@ -265,7 +267,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         self._batches = batches = batch + 1
         if logs is None or not self._count.known:
             return
-        logs.update(self._session.progress(self._count.after(batches)))
+        logs.update(self._session.planned(self._count.after(batches)))
         rate = self._rate.of(batches)
         if rate is not None:
             logs["learning_rate"] = rate
@@ -281,7 +283,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             check_end, self._session, as_int(model.optimizer.iterations)
         )
         if logs is not None:
-            logs.update(self._session.seen())
+            logs.update(self._session.actual_logs())
             rate = self._rate.at_end(self._batches)
             if rate is not None:  # Keras's callbacks that set it tell it themselves
                 logs.setdefault("learning_rate", rate)

@@ -75,13 +75,15 @@ def warn_of_means(ffns: Sequence[FFN]) -> None:
     """Warns of a regularizer that is another number once neurons are cut out."""
     for ffn in ffns:
         half = max(1, ffn.hidden_dim // 2)
-        found = [
+        regularizers = [
             (cut.variable.regularizer, tuple(cut.variable.shape), cut.shape(half))
             for cut in ffn.cuts()
         ]
         for layer in ffn.weights.makers:
-            found.append((layer.activity_regularizer, (2, ffn.hidden_dim), (2, half)))
-        for regularizer, wide, narrow in found:
+            regularizers.append(
+                (layer.activity_regularizer, (2, ffn.hidden_dim), (2, half))
+            )
+        for regularizer, wide, narrow in regularizers:
             if regularizer is None or isinstance(regularizer, _SUMS):
                 continue
             name = getattr(regularizer, "__name__", type(regularizer).__name__)

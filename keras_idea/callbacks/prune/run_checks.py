@@ -231,7 +231,7 @@ def _check_trained(model: keras.Model, idle: bool) -> None:
         )
 
 
-def _check_track(track: Track, steps: int, seen: int) -> None:
+def _check_track(track: Track, steps: int, steps_seen: int) -> None:
     ffn, schedule = track.ffn, track.schedule
     probe = ffn.state.probe
     if probe is not None and probe.steps != steps:
@@ -242,16 +242,16 @@ def _check_track(track: Track, steps: int, seen: int) -> None:
             "way to the loss, and a custom train step must not clip or scale its "
             "gradients."
         )
-    if not track.scheduled or not seen:
+    if not track.scheduled or not steps_seen:
         return
     due, width = schedule(steps), ffn.width
     pruning = due < schedule.full_dim
     check_scores(ffn)
     unknown = not ops.convert_to_numpy(ffn.scores).any()
     # One that begins as zeros has none in its first steps.
-    if unknown and (pruning or seen >= 10):
+    if unknown and (pruning or steps_seen >= 10):
         raise PruningStopped(
-            f"No finite gradient has reached {ffn.name} in {seen} steps, so "
+            f"No finite gradient has reached {ffn.name} in {steps_seen} steps, so "
             f"there is nothing to rank its {ffn.units} by: it lies off the way "
             "to the loss, a custom train step leaves its kernels out, or every "
             "gradient was NaN. Leave it out (`groups`), or train it."

@@ -176,7 +176,9 @@ class Session:
             self._agenda.add(step, self._narrow)
         self._prune(model, tracing=tracing)
 
-    def wait(self, model: keras.Model, step: int, watched: bool = False) -> None:
+    def pause_until_needed(
+        self, model: keras.Model, step: int, watched: bool = False
+    ) -> None:
         """Takes the pruner off until scores can matter, if nobody watches them.
 
         What lies `memory_steps` back has no weight left in a score. If steps are
@@ -238,11 +240,11 @@ class Session:
         """The FFNs with more neurons than they were to keep."""
         return [track.ffn for track in self.tracks if track.too_wide]
 
-    def progress(self, step: int) -> dict[str, float]:
+    def planned(self, step: int) -> dict[str, float]:
         """The log entries `width`, `sparsity` and `kv_groups` after so many steps."""
         return self._logs(lambda t: min(t.schedule(step), t.began))
 
-    def seen(self) -> dict[str, float]:
+    def actual_logs(self) -> dict[str, float]:
         """The same log entries, of the model as it is."""
         return self._logs(lambda t: t.ffn.width)
 
@@ -261,7 +263,7 @@ class Session:
 
     def _prune(self, model: keras.Model, step: int = 0, tracing: bool = False) -> None:
         """Sets a pruner to work, on the FFNs as wide as they are now."""
-        if self.pruner is None or not self.pruner.takes(
+        if self.pruner is None or not self.pruner.try_reuse(
             model, self.tracks, self._method
         ):
             self.pruner = NeuronPruner(self.tracks, self._method)

@@ -119,8 +119,8 @@ def check_numbers(backbone: Any, task: Any, stage: Stage, causal: bool) -> Check
 
 def _largest(arrays: Iterable[np.ndarray]) -> float:
     """The largest absolute value; infinity if one is not finite."""
-    found = [float(np.abs(array).max()) for array in arrays]
-    return max(found) if np.isfinite(found).all() else np.inf
+    maxima = [float(np.abs(array).max()) for array in arrays]
+    return max(maxima) if np.isfinite(maxima).all() else np.inf
 
 
 def _refusal(stage: Stage, what: str) -> LoadRefused:
@@ -151,8 +151,8 @@ class _Theirs:
         options = {**options, "dtype": "float32", "attn_implementation": "eager"}
         options["output_loading_info"] = True
         with quiet(transformers):
-            self._model, found = auto.from_pretrained(stage.source, **options)
-        self.notes = _notes_of_weights(stage, found)
+            self._model, loading_info = auto.from_pretrained(stage.source, **options)
+        self.notes = _notes_of_weights(stage, loading_info)
         self._model.eval().requires_grad_(False)
         self._causal = causal
         if causal:  # what ends a text is not what is compared
@@ -172,17 +172,17 @@ class _Theirs:
         )
 
 
-def _notes_of_weights(stage: Stage, found: Mapping[str, Any]) -> tuple[str, ...]:
+def _notes_of_weights(stage: Stage, loading_info: Mapping[str, Any]) -> tuple[str, ...]:
     """What transformers says of the weights; refuses a file that lacks some."""
-    lacking = [name for name in found["missing_keys"] if "pooler" not in name]
-    lacking += [str(name) for name in found.get("mismatched_keys") or ()]
+    lacking = [name for name in loading_info["missing_keys"] if "pooler" not in name]
+    lacking += [str(name) for name in loading_info.get("mismatched_keys") or ()]
     if lacking:
         raise LoadRefused(
             f"Its weights lack {len(lacking)} of the tensors that its config "
             f"describes. Received: {str(stage.source)!r}, without {_some(lacking)}. "
             "Get the checkpoint again, or correct its config."
         )
-    more = sorted(found["unexpected_keys"])
+    more = sorted(loading_info["unexpected_keys"])
     return (_MORE.format(names=_some(more)),) if more else ()
 
 
@@ -215,10 +215,10 @@ def _ours_encoder(backbone: Any) -> Callable[[np.ndarray], np.ndarray]:
             "segment_ids": np.zeros_like(ids_BT),
         }
         names = [tensor.name for tensor in backbone.inputs]
-        found = backbone.predict_on_batch({n: known[n] for n in names})
-        if isinstance(found, dict):
-            found = found["sequence_output"]
-        return np.asarray(found)
+        values = backbone.predict_on_batch({n: known[n] for n in names})
+        if isinstance(values, dict):
+            values = values["sequence_output"]
+        return np.asarray(values)
 
     return outputs
 

@@ -92,7 +92,7 @@ def load_folder(
         LoadRefused: if KerasHub does not compute what transformers computes.
     """
     with staged(source) as stage:
-        with _told(stage):
+        with _as_load_refused(stage):
             backbone: Any = _backbone(stage, "float32", load_weights=True)
             mend_weights(backbone, stage.hf_config, stage.folder)
             patch_get_config(backbone)
@@ -120,13 +120,13 @@ def load_folder(
 
 def folder_outline(source: str | os.PathLike, dtype: Any) -> keras.Model:
     """The backbone of a Hugging Face folder, its variables without values."""
-    with staged(source) as stage, _told(stage), without_values():
+    with staged(source) as stage, _as_load_refused(stage), without_values():
         return _backbone(stage, dtype, load_weights=False)
 
 
 def folder_preprocessor(source: str | os.PathLike) -> Any:
     """The preprocessor of a Hugging Face folder, None if it has no tokenizer."""
-    with staged(source) as stage, _told(stage):
+    with staged(source) as stage, _as_load_refused(stage):
         with without_values():
             backbone = type(_backbone(stage, "float32", load_weights=False))
         kind = _task_class(backbone, is_causal(stage.config), stage)
@@ -134,7 +134,7 @@ def folder_preprocessor(source: str | os.PathLike) -> Any:
 
 
 @contextlib.contextmanager
-def _told(stage: Stage) -> Iterator[None]:
+def _as_load_refused(stage: Stage) -> Iterator[None]:
     """Turns what KerasHub or transformers raise into `LoadRefused`."""
     try:
         yield
@@ -189,9 +189,9 @@ def task_class(base: type, backbone: type) -> Any:
     """KerasHub's class of a task around backbones of a class, or None."""
     # A class before those that it is derived from: a Llama 3 is a Llama too.
     for own in backbone.__mro__:
-        found = _tasks(base, own)
-        if found:  # a Gemma4CausalLM before a Gemma4AssistantCausalLM
-            return min(found, key=lambda kind: len(kind.__name__))
+        classes = _tasks(base, own)
+        if classes:  # a Gemma4CausalLM before a Gemma4AssistantCausalLM
+            return min(classes, key=lambda kind: len(kind.__name__))
     return None
 
 
@@ -298,8 +298,9 @@ def _packed_difference(preprocessor: Any, theirs: Any) -> str:
     """Where an encoder's ids, special tokens included, differ from transformers'."""
 
     def packed(text: str) -> list[int]:
-        made = {k: np.asarray(v) for k, v in preprocessor(text).items()}
-        ids: list[int] = made["token_ids"][made["padding_mask"].astype(bool)].tolist()
+        features = {k: np.asarray(v) for k, v in preprocessor(text).items()}
+        mask = features["padding_mask"].astype(bool)
+        ids: list[int] = features["token_ids"][mask].tolist()
         return ids
 
     return check_ids(packed, theirs.encode, TEXTS[:1])

@@ -26,10 +26,10 @@ def settled_tokenizer(tokenizer: Any, reader: Any) -> Any:
     import transformers
 
     backend = tokenizer.backend_tokenizer
-    kind = _told(reader, "model")
+    kind = _field_value(reader, "model")
     if kind == "gpt2":
-        _cut(backend, _told(reader, "pre"))
-    if kind == "llama" and _told(reader, "add_space_prefix") is False:
+        _cut(backend, _field_value(reader, "pre"))
+    if kind == "llama" and _field_value(reader, "add_space_prefix") is False:
         _without_prefix(backend)
     # Of a class that takes its file as it is, which GPT2Tokenizer does not.
     plain = transformers.PreTrainedTokenizerFast(
@@ -39,7 +39,7 @@ def settled_tokenizer(tokenizer: Any, reader: Any) -> Any:
     return plain
 
 
-def _told(reader: Any, key: str) -> Any:
+def _field_value(reader: Any, key: str) -> Any:
     field = reader.fields.get(f"tokenizer.ggml.{key}")
     return None if field is None else field.contents()
 

@@ -84,8 +84,8 @@ def staged(source: str | os.PathLike) -> Iterator[Stage]:
     hf_config = as_dict(config)
     check_config(config)
     tokenizer = read_tokenizer(given)
-    with tempfile.TemporaryDirectory(prefix="keras_idea_") as made:
-        folder = pathlib.Path(made)
+    with tempfile.TemporaryDirectory(prefix="keras_idea_") as temporary:
+        folder = pathlib.Path(temporary)
         text = json.dumps(staged_config(hf_config), indent=1, default=str)
         (folder / CONFIG).write_text(text, encoding="utf-8")
         notes = _stage_weights(given, folder, hf_config)

@@ -42,11 +42,11 @@ def load_run(
     >>> load_run("run").name
     'decoder'
     """
-    found = find_model(path, purpose)
-    if found.endswith(".keras"):
-        return compute_in(_load_decoder(pathlib.Path(found)), dtype)
+    location = find_model(path, purpose)
+    if location.endswith(".keras"):
+        return compute_in(_load_decoder(pathlib.Path(location)), dtype)
     try:
-        return load(found, dtype)
+        return load(location, dtype)
     except LoadRefused as error:
         raise ExportRefused(str(error)) from error
 
@@ -79,15 +79,15 @@ def find_model(path: str | os.PathLike, purpose: str = "export") -> str:
     if (folder / "narrow.keras").is_file():
         return str(folder / "narrow.keras")
     if folder.is_file():
-        found = "it is a file"
+        reason = "it is a file"
     elif not folder.is_dir():
-        found = "there is no such folder"
+        reason = "there is no such folder"
     elif (folder / "config.toml").is_file():
-        found = "its run has not come to its end"
+        reason = "its run has not come to its end"
     else:
-        found = "it is neither a run folder nor a preset"
+        reason = "it is neither a run folder nor a preset"
     raise ExportRefused(
-        f"No model to {purpose} in {str(path)!r}: {found}. Give the folder of a "
+        f"No model to {purpose} in {str(path)!r}: {reason}. Give the folder of a "
         "finished `keras-idea train` (with preset/ or narrow.keras), a KerasHub preset "
         "folder, a Hugging Face folder or a GGUF file."
     )

@@ -68,12 +68,12 @@ class RunFolder:
                 holds anything else is refused all the same.
         """
         self._check_path()
-        found = self._entries()
-        if all(map(_is_leftover, found)):
+        entries = self._entries()
+        if all(map(_is_leftover, entries)):
             return
-        foreign = sorted(entry.name for entry in found if not _ours(entry))
+        foreign = sorted(entry.name for entry in entries if not _ours(entry))
         if foreign or not (self.path / _CONFIG).is_file():
-            holds = foreign[0] if foreign else found[0].name
+            holds = foreign[0] if foreign else entries[0].name
             raise RunFolderError(
                 f"{self.shown!r} is no run folder (it holds {holds!r}) and is "
                 "never overwritten. Give another folder with --output."
@@ -96,7 +96,9 @@ class RunFolder:
             DiskError: if the folder cannot be written to.
         """
         self._check_path()
-        made = [path for path in (self.path, *self.path.parents) if not path.exists()]
+        new_folders = [
+            path for path in (self.path, *self.path.parents) if not path.exists()
+        ]
         try:
             with contextlib.ExitStack() as stack:
                 with writing("The run folder", self.path, _CURE):
@@ -105,7 +107,7 @@ class RunFolder:
                 yield
         finally:
             with contextlib.suppress(OSError):  # not empty, or not made
-                for path in made:
+                for path in new_folders:
                     path.rmdir()
 
     def _lock(self, stack: contextlib.ExitStack) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from keras_idea.distillation import FloatLogits, WeightedDistiller
 from keras_idea.lm.runs.models.compiling import cross_entropy
-from keras_idea.lm.runs.train.recorder import Bits
+from keras_idea.lm.runs.train.recorder import LossUnits
 
 B, T, V, H = 4, 6, 11, 5
 RNG = np.random.default_rng(0)
@@ -73,12 +73,14 @@ def test_the_bits_are_those_of_the_counted_tokens():
     nats, sizes = nats_of(arrays(made)[1]), np.arange(V) + 1.0
     loss = made.evaluate(X, Y, sample_weight=WEIGHTS, batch_size=2, verbose=0)
     counts = WEIGHTS > 0
-    bits = Bits(validation=sizes[Y[counts]].mean(), validation_counted=counts.mean())
+    units = LossUnits(
+        validation=sizes[Y[counts]].mean(), validation_counted=counts.mean()
+    )
     expected = nats[counts].sum() / sizes[Y[counts]].sum() / np.log(2)
-    found = bits.of_validation(loss)
+    found = units.of_validation(loss)
     assert found == pytest.approx(expected, rel=1e-5)
-    assert bits.perplexity(found) == pytest.approx(np.exp(nats[counts].mean()))
-    assert bits.perplexity(1e6) == np.inf  # of a model that has diverged
+    assert units.perplexity(found) == pytest.approx(np.exp(nats[counts].mean()))
+    assert units.perplexity(1e6) == np.inf  # of a model that has diverged
 
 
 def distiller(top_k=None):

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.hub.loading import load_told
+from keras_idea.hub.loading import load_with_notes
 from tests.product.hub.test_released_models import ids_of, outputs
 from tests.product.hub.test_released_tokenizers import save
 from tests.support import released_tokenizers as made
@@ -82,7 +82,7 @@ def test_weights_that_kerashub_computes_something_else_with(name, tmp_path):
 def test_the_gelu_of_a_bert_is_approximated(tmp_path):
     """It is not mended, but told: what is told here is the difference."""
     release(tmp_path, ALL["bert"])
-    loaded = load_told(tmp_path)
+    loaded = load_with_notes(tmp_path)
     apart = outputs(loaded.model, ids_of()) - theirs(tmp_path, ids_of())
     assert 1e-5 < np.abs(apart).max() < 1e-3
     (told,) = [line for line in loaded.lines if "tanh approximation" in line]

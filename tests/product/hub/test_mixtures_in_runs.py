@@ -138,7 +138,7 @@ def test_watched(tmp_path):
     assert history["width"][-1] == TARGET
     ffn = ki.find_ffns(model)[0]
     values = np.arange(4 * TARGET, dtype="float32").reshape(4, TARGET)
-    every = ffn.by_first_number(values)
+    every = ffn.by_original_index(values)
     assert every.shape == (4, FULL) and np.isnan(every).sum() == 4 * (FULL - TARGET)
     index = ffn.original_indices
     np.testing.assert_array_equal(np.take_along_axis(every, index, 1), values)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.hub.loading import load_told
+from keras_idea.hub.loading import load_with_notes
 from tests.product.hub.test_released_models import ids_of
 from tests.product.hub.test_released_tokenizers import save
 from tests.support import released_tokenizers as made
@@ -53,13 +53,13 @@ def test_an_embedding(name, mode, normalized, tmp_path):
     expected = POOLINGS[mode](theirs(tmp_path, ids_of(20), **told))
     if normalized:
         expected /= np.linalg.norm(expected, axis=-1, keepdims=True)
-    received = embeddings(load_told(tmp_path).model, ids_of(20))
+    received = embeddings(load_with_notes(tmp_path).model, ids_of(20))
     np.testing.assert_allclose(received, expected, atol=1e-5)
 
 
 def test_without_modules_it_is_the_mean_and_told(tmp_path):
     release(tmp_path, ALL["bert"])
-    loaded = load_told(tmp_path)
+    loaded = load_with_notes(tmp_path)
     expected = theirs(tmp_path, ids_of(20), **TANH).mean(1)
     np.testing.assert_allclose(
         embeddings(loaded.model, ids_of(20)), expected, atol=1e-5
@@ -113,7 +113,9 @@ def test_an_encoder_of_few_positions(name, tmp_path):
     row = ALL[name]
     few = {**row.sizes, "max_position_embeddings": 12}
     release(tmp_path, type(row)(row.config, few, architecture=row.architecture))
-    assert load_told(tmp_path).lines[0].startswith("Compared with transformers on")
+    assert (
+        load_with_notes(tmp_path).lines[0].startswith("Compared with transformers on")
+    )
     # Longer than its weights say: words, whatever it is.
     rewrite_config(tmp_path, max_position_embeddings=LENGTH)
     with pytest.raises(ki.errors.LoadRefused):
@@ -122,6 +124,6 @@ def test_an_encoder_of_few_positions(name, tmp_path):
 
 def test_an_encoder_without_a_task_says_that_its_tokenizer_is_left_out(tmp_path):
     save(tmp_path, "distilbert", made.word_piece())
-    loaded = load_told(tmp_path)
+    loaded = load_with_notes(tmp_path)
     assert type(loaded.model).__name__ == "DistilBertBackbone"
     assert any("without its tokenizer" in line for line in loaded.lines)

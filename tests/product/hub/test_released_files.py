@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.hub.loading import load_told
+from keras_idea.hub.loading import load_with_notes
 from keras_idea.lm.runs.judge.judged import served_length
 from tests.product.hub.test_released_models import assert_same
 from tests.support.released_models import release, rewrite_config
@@ -53,7 +53,7 @@ def test_tensors_that_no_model_has_are_told(tmp_path):
     release(tmp_path, ALL["llama"])
     more = {f"score.{i}.weight": torch.zeros(2) for i in range(5)}
     save(tmp_path, tensors_of(tmp_path) | more)
-    loaded = load_told(tmp_path)
+    loaded = load_with_notes(tmp_path)
     assert_same(loaded.model, tmp_path)
     (told,) = [line for line in loaded.lines if "score.0.weight" in line]
     assert "and 2 more" in told
@@ -140,7 +140,7 @@ def test_the_context_is_told_which_kerashub_does_not_keep(tmp_path):
     """And a checkpoint's run does not bound what is served, one from nothing does."""
     release(tmp_path, ALL["llama"])
     rewrite_config(tmp_path, max_position_embeddings=4096)
-    [told] = [n for n in load_told(tmp_path).lines if "context" in n]
+    [told] = [n for n in load_with_notes(tmp_path).lines if "context" in n]
     assert "4,096 tokens" in told and "--length" in told
     for key, length in (("preset = 'x'", None), ("hub = 'llama3'", 16)):
         (tmp_path / "config.toml").write_text(with_hub(CONFIG, key))

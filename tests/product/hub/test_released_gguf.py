@@ -5,7 +5,7 @@ import pytest
 
 import keras_idea as ki
 from keras_idea.export import export_gguf
-from keras_idea.hub.loading import load_told
+from keras_idea.hub.loading import load_with_notes
 from tests.product.hub.test_released_models import outputs
 from tests.support.gguf_models import with_tokenizer
 
@@ -33,7 +33,7 @@ def theirs(file, ids_BT):
 
 def test_a_file_computes_what_transformers_computes_of_it(written):
     lm, file = written
-    loaded = load_told(file)
+    loaded = load_with_notes(file)
     ids_BT = np.random.default_rng(5).integers(0, 290, (2, 24), dtype="int32")
     found = outputs(loaded.model, ids_BT)
     np.testing.assert_allclose(found, theirs(file, ids_BT), atol=1e-5)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.hub.loading import load_told
+from keras_idea.hub.loading import load_with_notes
 from tests.support import released_tokenizers as made
 from tests.support.released_models import release
 from tests.support.released_rows import ALL
@@ -65,7 +65,7 @@ def released(tmp_path_factory):
 @pytest.fixture(scope="module")
 def loaded(released):
     """A function of a case that returns what `hub.load` makes of it."""
-    return functools.cache(lambda name: load_told(released(name)))
+    return functools.cache(lambda name: load_with_notes(released(name)))
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +145,7 @@ def test_sentencepiece_of_a_named_class(prefix, scheme, tmp_path):
     save(tmp_path, "llama", tokenizer)
     (tmp_path / "tokenizer.model").write_bytes(model)
     made.named(tmp_path, "LlamaTokenizer")
-    loaded = load_told(tmp_path)
+    loaded = load_with_notes(tmp_path)
     tokenizer, other = loaded.model.preprocessor.tokenizer, theirs(tmp_path)
     for text in PLAIN:
         assert ids(tokenizer, text) == other.encode(text, add_special_tokens=False)
@@ -256,5 +256,5 @@ def test_a_chat_template_that_is_not_kept_is_told(tmp_path, loaded):
     tokenizer = made.byte_level("smollm")
     tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
     save(tmp_path, "llama tied", tokenizer)
-    assert any("chat template" in line for line in load_told(tmp_path).lines)
+    assert any("chat template" in line for line in load_with_notes(tmp_path).lines)
     assert not any("chat template" in line for line in loaded("smollm").lines)

@@ -17,7 +17,7 @@ from keras_idea.lm.runs.config.sizes import Sizes
 from keras_idea.lm.runs.models.footprint import footprint
 from keras_idea.lm.runs.models.outlines import outlines
 from keras_idea.lm.runs.plan import plan
-from keras_idea.lm.runs.train.recorder import Bits, Recorder
+from keras_idea.lm.runs.train.recorder import LossUnits, Recorder
 from keras_idea_cli.status import status
 from tests.support.tiny_run import ONE_LAYER, run_in, with_hub
 
@@ -121,7 +121,8 @@ def test_a_recorder_tells_the_kinds_apart_also_after_a_kill():
     )
     rate = keras.optimizers.schedules.CosineDecay(0.1, 6)
     recorder, resumed = (
-        Recorder("pruned", Sizes(12, 2), rate, Bits(), range(1, 7)) for _ in range(2)
+        Recorder("pruned", Sizes(12, 2), rate, LossUnits(), range(1, 7))
+        for _ in range(2)
     )
     prune = ki.IdeaPruneCallback(None, 1, 4, targets={"neurons": 0.5, "kv_groups": 0.5})
     tokens = np.random.default_rng(0).integers(0, 16, (12, 5))

@@ -98,8 +98,8 @@ def _wrong_shape(record: Any) -> tuple[str, str] | None:
 def _wrong_message(messages: list) -> tuple[str, str] | None:
     for number, message in enumerate(messages, start=1):
         keys = ("role", "content")
-        found = message if isinstance(message, dict) else {}
-        if not all(isinstance(found.get(key), str) for key in keys):
+        fields = message if isinstance(message, dict) else {}
+        if not all(isinstance(fields.get(key), str) for key in keys):
             return "not_a_message", f"{str(message)[:60]} as message {number}"
         if message["role"] not in _ROLES:
             return "unknown_role", f"{message['role']!r} in message {number}"

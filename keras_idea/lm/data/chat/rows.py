@@ -85,21 +85,21 @@ def _adds_space(vocabulary: Vocabulary) -> bool:
 def token_ids(tokens: Iterable[str], vocabulary: Vocabulary) -> dict[str, int]:
     """Id of each of the tokens that a vocabulary has."""
     look_up = vocabulary.token_id
-    found = {name: look_up(name) for name in tokens} if look_up is not None else {}
-    found[END] = vocabulary.end_id
-    return {name: number for name, number in found.items() if number is not None}
+    ids = {name: look_up(name) for name in tokens} if look_up is not None else {}
+    ids[END] = vocabulary.end_id
+    return {name: number for name, number in ids.items() if number is not None}
 
 
 def _id_of(piece: Piece, vocabulary: Vocabulary) -> int:
-    found = token_ids([piece.text], vocabulary)
-    if piece.text not in found:
+    ids = token_ids([piece.text], vocabulary)
+    if piece.text not in ids:
         raise ArgumentError(
             f"The chat template needs the token {piece.text!r}, which the tokenizer "
             "does not have. Received: a tokenizer of "
             f"{vocabulary.vocabulary_size:,} tokens. Set `chat.template` to the one "
             "that the model was tuned with."
         )
-    return found[piece.text]
+    return ids[piece.text]
 
 
 def packed_rows(

@@ -107,7 +107,7 @@ class StreamedDataset:
 
     def _records(self, datasets: ModuleType) -> Iterator[object]:
         files = self.data_files
-        found = datasets.load_dataset(
+        records = datasets.load_dataset(
             self.name,
             self.config,
             split=self.split,
@@ -116,9 +116,9 @@ class StreamedDataset:
             streaming=True,
         )
         # Of text files alone: of others it leaves the byte order mark out itself.
-        if found.info.builder_name == "text":
-            found = map(_unmarked, found)
-        yield from found
+        if records.info.builder_name == "text":
+            records = map(_unmarked, records)
+        yield from records
 
     def key(self) -> dict:
         """Returns what the documents depend on: the arguments, and local files.
@@ -128,10 +128,10 @@ class StreamedDataset:
         """
         files = self.data_files or ()
         names = [self.name, *((files,) if isinstance(files, str) else files)]
-        found = [pathlib.Path(f) for n in names for f in glob.glob(n, recursive=True)]
+        paths = [pathlib.Path(f) for n in names for f in glob.glob(n, recursive=True)]
         places = [
             place_of(f)
-            for path in found
+            for path in paths
             for f in (path, *path.rglob("*"))
             if f.is_file()
         ]

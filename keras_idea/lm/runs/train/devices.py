@@ -73,11 +73,11 @@ def check_shared(folder: pathlib.Path) -> None:
     """
     if processes.count() == 1:
         return
-    made: list[pathlib.Path] = []
+    folders: list[pathlib.Path] = []
 
     def make() -> str:
-        made.append(pathlib.Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=folder)))
-        return made[0].name
+        folders.append(pathlib.Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=folder)))
+        return folders[0].name
 
     name = processes.from_first(make)
 
@@ -95,7 +95,7 @@ def check_shared(folder: pathlib.Path) -> None:
     try:
         processes.on_each(look)
     finally:
-        for path in made:
+        for path in folders:
             path.rmdir()
 
 

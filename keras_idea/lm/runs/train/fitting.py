@@ -38,7 +38,7 @@ def fit(
     bar, verbose = [], 0
     if processes.is_first():
         # The bar that moves is for a terminal; a log gets a line an interval.
-        bar, verbose = [ShortBar(run.bits)], 1 if sys.stdout.isatty() else 2
+        bar, verbose = [ShortBar(run.loss_units)], 1 if sys.stdout.isatty() else 2
     with spread(run.distribution):
         epoch = checkpoint.restore(fitted)
         if epoch and processes.is_first():
@@ -112,7 +112,7 @@ def recorder_of(
         name,
         sizes,
         learning_rate(run.config.optimizer, run.config.budget, pruned),
-        run.bits,
+        run.loss_units,
         reading_steps,
         write_metrics,
         run.config.micro_batches,

@@ -57,9 +57,12 @@ def measure(run: Run, narrow: keras.Model, prompt: str) -> Costs:
         with shown(limit) as show:
             speeds, times = _measured(run, narrow, prompt, limit, show)
         left_out = "\n".join(
-            [*_told("Generation speed", speeds), *_told("Step time", times)]
+            [
+                *_timing_notes("Generation speed", speeds),
+                *_timing_notes("Step time", times),
+            ]
         )
-    parts, bytes_per_token = run.config.micro_batches, run.bits.train
+    parts, bytes_per_token = run.config.micro_batches, run.loss_units.train
     rows = {
         name: ResultRow(
             name,
@@ -126,7 +129,7 @@ def _scaled(value: float | None, factor: float) -> float | None:
     return None if value is None else value * factor
 
 
-def _told(name: str, timed: Timed) -> list[str]:
+def _timing_notes(name: str, timed: Timed) -> list[str]:
     if not timed.values:
         return [f"{name}: left out, there was no time for it."]
     return [f"{name}: measured briefly ({timed.brief})."] if timed.brief else []

@@ -22,7 +22,7 @@ Nats = TypeVar("Nats", float, np.ndarray)
 
 
 @dataclasses.dataclass(frozen=True)
-class Bits:
+class LossUnits:
     """From a loss in nats per token to bits per byte of text, and to perplexity.
 
     Keras divides a weighted loss by the number of all tokens. So the bits per byte of
@@ -71,7 +71,7 @@ class Recorder(keras.callbacks.Callback):
         name: str, the run's name in the metrics.
         sizes: `Sizes` at the start; with the heads of a layer, if some are pruned.
         learning_rate: the `LearningRateSchedule` of the run.
-        bits: `Bits`, how losses are converted.
+        loss_units: `LossUnits`, how losses are converted.
         reading_steps: steps after which the neurons are read. Each reading
             syncs the state on jax, so they should be few.
         on_validation: function without arguments or None, called after each
@@ -88,7 +88,7 @@ class Recorder(keras.callbacks.Callback):
         name: str,
         sizes: Sizes,
         learning_rate: keras.optimizers.schedules.LearningRateSchedule,
-        bits: Bits,
+        loss_units: LossUnits,
         reading_steps: Iterable[int] = (),
         on_validation: Callable[[], None] | None = None,
         micro_batches: int = 1,
@@ -100,7 +100,7 @@ class Recorder(keras.callbacks.Callback):
         self.reading_steps = frozenset(reading_steps)
         self.on_validation = on_validation
         self._schedule = learning_rate
-        self._bits = bits
+        self._loss_units = loss_units
         self._width: list[float] = [sizes.neurons]
         self._heads: list[float] = [] if sizes.kv_groups is None else [sizes.kv_groups]
         self._loss: list[float] = []
@@ -131,7 +131,7 @@ class Recorder(keras.callbacks.Callback):
 
     def begin_with(self, logs: dict[str, float]) -> None:
         """Keeps what `evaluate` says of the model before its first step."""
-        self._validation[0] = self._bits.of_validation(text_loss(logs))
+        self._validation[0] = self._loss_units.of_validation(text_loss(logs))
 
     def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
         """Settles the interval; stops a run whose loss is no number."""
@@ -140,7 +140,7 @@ class Recorder(keras.callbacks.Callback):
         self._settle_epoch()
         if logs and "val_loss" in logs:
             nats = text_loss(logs, "val_")
-            self._validation[self.step] = self._bits.of_validation(nats)
+            self._validation[self.step] = self._loss_units.of_validation(nats)
         if self.on_validation is not None:
             self.on_validation()
         if not math.isfinite(self._loss[-1]):
@@ -163,7 +163,9 @@ class Recorder(keras.callbacks.Callback):
             width=np.array(self._width[1:], dtype="int64"),
             validation=dict(self._validation),
             kv_groups=np.array(self._heads[1:], "int64") if self._heads else None,
-            perplexity={step: self._bits.perplexity(bits) for step, bits in judged},
+            perplexity={
+                step: self._loss_units.perplexity(bits) for step, bits in judged
+            },
         )
 
     def neurons(self) -> list[NeuronLives]:
@@ -210,7 +212,7 @@ class Recorder(keras.callbacks.Callback):
         means = np.array([0.0, *map(text_loss, self._epoch_logs)])
         steps = np.arange(len(means))
         losses = mean_between((steps[:-1], means[:-1]), (steps[1:], means[1:]))
-        self._loss.extend(self._bits.of_training(losses).tolist())
+        self._loss.extend(self._loss_units.of_training(losses).tolist())
         for logs in self._epoch_logs:
             self._width.append(logs.get("width", self._width[-1]))
             if self._heads:
@@ -225,7 +227,7 @@ class Recorder(keras.callbacks.Callback):
                 continue  # nobody ranks them: all that are left live on
             importance = keras.ops.convert_to_numpy(ffn.importance())
             alive = keras.ops.convert_to_numpy(ffn.mask) > 0
-            every = ffn.by_first_number(np.where(alive, importance, np.nan))
+            every = ffn.by_original_index(np.where(alive, importance, np.nan))
             read = self._levels.setdefault((ffn.kind, ffn.name), {})
             read[self.step] = rank_levels(every).ravel()
 
@@ -239,9 +241,9 @@ class ShortBar(keras.callbacks.ProgbarLogger):
     callback after those that add to the logs.
     """
 
-    def __init__(self, bits: Bits) -> None:
+    def __init__(self, loss_units: LossUnits) -> None:
         super().__init__()
-        self._bits = bits
+        self._loss_units = loss_units
 
     def on_train_batch_end(
         self, batch: int, logs: dict[str, float] | None = None
@@ -254,14 +256,14 @@ class ShortBar(keras.callbacks.ProgbarLogger):
         super().on_epoch_end(epoch, self._shown(logs or {}))
 
     def _shown(self, logs: dict[str, float]) -> dict[str, float]:
-        shown = {"bits": self._bits.of_training(text_loss(logs))}
+        shown = {"bits": self._loss_units.of_training(text_loss(logs))}
         for units in ("width", "kv_groups"):  # one of them: a line has 80 columns
             if units in logs:
                 shown[units] = logs[units]
                 break
         if "val_loss" in logs:
             nats = text_loss(logs, "val_")
-            shown["validation bits"] = self._bits.of_validation(nats)
-            perplexity = self._bits.perplexity(shown["validation bits"])
+            shown["validation bits"] = self._loss_units.of_validation(nats)
+            perplexity = self._loss_units.perplexity(shown["validation bits"])
             shown["perplexity per token"] = perplexity
         return shown

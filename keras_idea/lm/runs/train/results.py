@@ -64,7 +64,7 @@ def rows(run: Run, costs: Mapping[str, ResultRow]) -> list[ResultRow]:
 
 def judged(run: Run, cost: ResultRow, name: str, bits: float | None) -> ResultRow:
     """A row with the bits per byte of a validation, and its perplexity per token."""
-    perplexity = None if bits is None else run.bits.perplexity(bits)
+    perplexity = None if bits is None else run.loss_units.perplexity(bits)
     return dataclasses.replace(
         cost, name=name, bits_per_byte=bits, perplexity_per_token=perplexity
     )

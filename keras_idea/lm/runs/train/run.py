@@ -14,7 +14,7 @@ from keras_idea.lm.runs.config.timeline import Timeline
 from keras_idea.lm.runs.models.build import RunModels
 from keras_idea.lm.runs.models.outlines import Outlines, outlines
 from keras_idea.lm.runs.run_folder import RunFolder
-from keras_idea.lm.runs.train.recorder import Bits, Recorder
+from keras_idea.lm.runs.train.recorder import LossUnits, Recorder
 from keras_idea.validation import plural
 from keras_idea_cli.run_files import TRAININGS
 
@@ -76,12 +76,12 @@ class Run:
         return outlines(self.config, self.models.vocabulary.vocabulary_size)
 
     @functools.cached_property
-    def bits(self) -> Bits:
-        """`Bits`, from the losses of this run's tokens."""
+    def loss_units(self) -> LossUnits:
+        """`LossUnits`, from the losses of this run's tokens."""
         corpus = self.models.corpus
         _, following, *weights = self.validation
         counts = weights[0] > 0 if weights else np.ones(following.shape, bool)
-        return Bits(
+        return LossUnits(
             train=corpus.train_bytes_per_token(),
             validation=corpus.bytes_per_token(following[counts]),
             train_counted=corpus.counted,

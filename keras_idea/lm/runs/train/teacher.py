@@ -102,4 +102,4 @@ def teacher_bits(run: Run, teacher: keras.Model) -> float:
     if weights:
         eval_kwargs["sample_weight"] = weights[0]
     logs = keras.Model.evaluate(teacher, token_inputs(teacher, x), y, **eval_kwargs)
-    return run.bits.of_validation(text_loss(logs))
+    return run.loss_units.of_validation(text_loss(logs))
