@@ -2,6 +2,6 @@
 
 from keras_idea.distillation.distiller import distiller
 from keras_idea.distillation.losses import BlockOutputs, FloatLogits
-from keras_idea.distillation.weighted_distiller import WeightedDistiller
+from keras_idea.keras_private.weighted_distiller import WeightedDistiller
 
 __all__ = ["BlockOutputs", "FloatLogits", "WeightedDistiller", "distiller"]

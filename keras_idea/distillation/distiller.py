@@ -8,10 +8,10 @@ import keras
 import numpy as np
 
 from keras_idea.distillation.losses import BlockOutputs, FloatLogits
-from keras_idea.distillation.weighted_distiller import WeightedDistiller
 from keras_idea.errors import ArgumentError
 from keras_idea.keras_private.flat_model import flat_model
 from keras_idea.keras_private.models import Functional, compile_arguments
+from keras_idea.keras_private.weighted_distiller import WeightedDistiller
 from keras_idea.shapes.blocks import find_blocks
 from keras_idea.validation import check_int, check_number, plural
 
