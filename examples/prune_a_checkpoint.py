@@ -3,8 +3,8 @@
     make demo                                    # makes runs/demo/preset
     python examples/prune_a_checkpoint.py        # or the path of another preset
 
-This is examples/prune_a_checkpoint.toml in Python. You call `fit` of Keras's own
-`keras.distillation.Distiller`, and the callback prunes its student.
+This is examples/prune_a_checkpoint.toml in Python. You call `fit` of a teacher and its
+student, paired by `ki.distiller`, and the callback prunes the student.
 """
 
 import sys
@@ -35,15 +35,7 @@ def main() -> tuple[float, float]:
     schedule = ki.CosineDecay(1e-3, 1e-5, steps, warmup_steps=20)
     nats = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     student.compile(keras.optimizers.AdamW(schedule), nats, weighted_metrics=None)
-    distiller = keras.distillation.Distiller(
-        teacher,
-        student,
-        keras.distillation.LogitsDistillation(
-            temperature=1.0, loss=keras.losses.KLDivergence()
-        ),
-        student_loss_weight=0.5,
-    )
-    distiller.compile(student.optimizer, nats)
+    pair = ki.distiller(teacher, student, features=False)
 
     def inputs(ids: np.ndarray) -> dict[str, np.ndarray]:
         return {"token_ids": ids, "padding_mask": np.ones_like(ids)}
@@ -58,7 +50,7 @@ def main() -> tuple[float, float]:
 
     before = bits()
     prune = ki.IdeaPruneCallback(0.667, 0, PRUNE_STEPS, round_to=32)
-    distiller.fit(
+    pair.fit(
         ((inputs(ids), targets) for ids, targets in batches),
         steps_per_epoch=50,
         epochs=steps // 50,

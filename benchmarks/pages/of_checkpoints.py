@@ -24,6 +24,8 @@ STEPS = {
     "cut by Torch-Pruning 1.6.1, Taylor": ("Torch-Pruning, Taylor", False),
     "pruned in `fit`, with a teacher": ("gradual, logits", True),
     "pruned in `fit`, with a teacher and its block outputs": ("gradual", True),
+    "cut, refit and recovered, no teacher": ("refit, text alone", True),
+    "cut, refit and recovered with a teacher": ("refit, logits", True),
     "cut, refit and recovered with both": ("refit", True),
 }
 
@@ -47,8 +49,14 @@ def best(name: str, how: str, trained: bool, share: float = SHARE) -> dict | Non
     return min(found, key=lambda c: (-c["tokens"], c[key]), default=None)
 
 
-#: Left out where there is little room: what peers do by default, far from the rest.
-_FAR = {"cut by optipfair 0.4.2", "cut by Torch-Pruning 1.6.1, magnitude"}
+#: Left out where there is little room: what peers do by default, far from the rest;
+#: and what the last line is like, or behind it.
+_LEFT_OUT = {
+    "cut by optipfair 0.4.2",
+    "cut by Torch-Pruning 1.6.1, magnitude",
+    "cut, refit and recovered, no teacher",
+    "cut, refit and recovered with a teacher",
+}
 
 
 def short(left_out: Collection[str] = ()) -> str:
@@ -86,6 +94,6 @@ def _figure(name, cell, text):
 
 
 BLOCKS = {
-    "readme-checkpoints": functools.partial(short, _FAR),
+    "readme-checkpoints": functools.partial(short, _LEFT_OUT),
     "checkpoints": lambda: short().replace("(benchmarks/", "(../benchmarks/"),
 }

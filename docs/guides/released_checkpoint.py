@@ -75,7 +75,8 @@ Teacher and student are two models of one preset. The callback prunes only the s
 The peak learning rate is a third of that of pretraining.
 
 The run needs no wide stage. `begin_step=0` works because a new optimizer counts its
-steps from 0. Keras's own `keras.distillation.Distiller` connects the two models.
+steps from 0. `ki.distiller` connects the two models: it is Keras's `Distiller`, compiled
+as the student is. With `features=False`, the student follows the teacher's logits.
 
 The models train on tokens, so you load them without the preprocessor. (On JAX, an
 unused preprocessor makes Keras predict slowly.) Load the preprocessor separately and
@@ -97,21 +98,12 @@ student.compile(
     nats,
     weighted_metrics=None,
 )
-distiller = keras.distillation.Distiller(
-    teacher,
-    student,
-    # An object, not a string: Keras 3.15 makes a loss without a softmax from its name.
-    keras.distillation.LogitsDistillation(
-        temperature=1.0, loss=keras.losses.KLDivergence()
-    ),
-    student_loss_weight=0.5,
-)
-distiller.compile(student.optimizer, nats)
+pair = ki.distiller(teacher, student, features=False)
 
 """
 ## Prune and recover
 
-The callback finds the student inside the distiller. `target_dim=0.667` is the fraction
+The callback finds the student inside the pair. `target_dim=0.667` is the fraction
 of the neurons that stays. `round_to=32` rounds the FFN width to a multiple of 32,
 because Q8_0, a type of GGUF files, stores blocks of 32.
 """
@@ -125,7 +117,7 @@ def bits(model):
 
 
 before = bits(student)
-distiller.fit(
+pair.fit(
     batches(150),
     steps_per_epoch=50,
     epochs=steps // 50,

@@ -118,7 +118,7 @@ def distiller(
         weights,
         student_loss_weight=1.0 - weight,
     )
-    pair.source = student
+    pair.hold(student)
     if student.compiled and student.optimizer is not None:
         _compile_alike(pair, student)
     return pair

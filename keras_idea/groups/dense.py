@@ -161,9 +161,13 @@ def find_dense_groups(model: keras.layers.Layer) -> Found[DenseGroup]:
             reason = why_opaque(opaque, each)
             for layer in [part for part in walk(opaque) if part in dense]:
                 settle(layer, axes, f"{reason}, as it is called in training")
-    for name in _compared_by_distillers(model):
-        for tensor in [t for c in calls if c.operation.name == name for t in c.outputs]:
-            axes.settle(id(tensor), "a loss of the Distiller reads it")
+    compared = _compared_by_distillers(model)
+    made = [(call.operation, call.outputs) for call in calls]
+    made += [pair for each in recordings for pair in each.returned.items()]
+    for layer, tensors in made:
+        if layer.name in compared:
+            for tensor in tensors:
+                axes.settle(id(tensor), "a loss of the Distiller reads it")
     return _found(dense, way, recordings)
 
 

@@ -91,6 +91,8 @@ class Recording:
             own, or by a composite layer's call.
         called: dict, each layer that was looked into -> the arguments, and the named
             ones, of its first call.
+        returned: dict, each layer that was looked into -> the list of `KerasTensor`
+            that came out of it.
     """
 
     calls: list[Call] = dataclasses.field(default_factory=list)
@@ -104,6 +106,9 @@ class Recording:
     causes: dict[keras.Operation, Cause] = dataclasses.field(default_factory=dict)
     read: list[keras.Variable] = dataclasses.field(default_factory=list)
     called: "dict[keras.layers.Layer, Given]" = dataclasses.field(default_factory=dict)
+    returned: dict[keras.layers.Layer, list[keras.KerasTensor]] = dataclasses.field(
+        default_factory=dict
+    )
 
 
 def record(
@@ -340,6 +345,7 @@ def _recorded(
             entered.add(id(self))
             outputs = self.call(*args, **kwargs)
             raising.clear()  # its own code has taken care of it
+            recording.returned.setdefault(self, []).extend(_tensors(outputs))
             return outputs
         # As in `_begin`.
         except Exception as error:

@@ -26,6 +26,14 @@ class WeightedDistiller(Distiller):
 
     source: keras.Model
 
+    def hold(self, source: keras.Model) -> None:
+        """Sets `source`; the pair's variables come in the order of its variables."""
+        if source is self.student:
+            self.__dict__["source"] = source  # it is held already
+            return
+        self.source = source
+        self._layers.insert(0, self._layers.pop())
+
     def call(self, inputs: Any, training: Any = None, **kwargs: Any) -> Any:
         """The student's prediction."""
         extractor = self._student_feature_extractor
@@ -66,7 +74,10 @@ class WeightedDistiller(Distiller):
     def _create_feature_extractor(self, model: Any, layer_names: Any) -> Any:
         made = super()._create_feature_extractor(model, layer_names)
         # Keras's takes a list of inputs, and warns of a dict or of one tensor.
-        return made and keras.Model(model.input, made.output, name=made.name)
+        if made is None:
+            return None
+        inputs = getattr(model, "_functional", model).input  # a Sequential's own
+        return keras.Model(inputs, made.output, name=made.name)
 
     def _followed(self, x: Any, y_pred: Any, sample_weight: Any, training: bool) -> Any:
         theirs = self._extract_all_teacher_features(x)
@@ -99,7 +110,7 @@ def _of_labels(loss: Any) -> keras.losses.Loss:
 
 class _FunctionLoss(keras.losses.Loss):
     def __init__(self, function: Any) -> None:
-        super().__init__()
+        super().__init__(name="labels")  # no root scope of TensorFlow begins with _
         self._function = function
 
     def call(self, y_true: Any, y_pred: Any) -> Any:

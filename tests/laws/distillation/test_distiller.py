@@ -127,6 +127,32 @@ def test_the_flat_logits_are_the_tasks(name):
     assert [v.path for v in flat.trainable_variables] == order
 
 
+def test_an_optimizer_goes_on_with_the_student():
+    """The pair's variables are the student's, in its order; its graph has fewer."""
+    import keras_hub
+
+    def masked_lm():
+        sizes = {"num_layers": 2, "num_heads": 2, "hidden_dim": 8}
+        backbone = keras_hub.models.BertBackbone(
+            vocabulary_size=20, intermediate_dim=16, max_sequence_length=6, **sizes
+        )
+        return keras_hub.models.BertMaskedLM(backbone, preprocessor=None)
+
+    teacher, student = masked_lm(), masked_lm()
+    ids = np.random.default_rng(0).integers(0, 20, (4, 6))
+    x = {"token_ids": ids, "segment_ids": 0 * ids, "padding_mask": 0 * ids + 1}
+    x["mask_positions"] = ids[:, :2] % 6
+    student.compile(keras.optimizers.AdamW(1e-2), NATS, weighted_metrics=None)
+    pair = ki.distiller(teacher, student)
+    order = [id(variable) for variable in student.trainable_variables]
+    assert [id(variable) for variable in pair.trainable_variables] == order
+    graph = [id(variable) for variable in pair.student.trainable_variables]
+    assert set(graph) < set(order)  # nothing reads the pooled output
+    pair.fit(x, ids[:, :2], **FIT)
+    student.fit(x, ids[:, :2], **FIT)
+    assert int(student.optimizer.iterations) == 2
+
+
 class BlockError(keras.distillation.FeatureDistillation):
     """The written-out recipe's: the error divided by the teacher's mean square."""
 

@@ -193,6 +193,24 @@ def test_a_layer_that_a_distiller_compares_is_left_out():
     assert why == "a loss of the Distiller reads it"
 
 
+def test_a_block_that_a_distiller_compares_keeps_its_output(xy):
+    def made():
+        blocks = [
+            keras.Sequential([layers.Dense(WIDTH, "relu"), layers.Dense(8)])
+            for _ in range(2)
+        ]
+        return keras.Sequential([keras.Input((8,)), *blocks, layers.Dense(3)])
+
+    student = made()
+    student.compile("sgd", "mse")
+    pair = ki.distiller(made(), student)
+    prune = ki.IdeaPruneCallback(TARGET, 2, 2)
+    pair.fit(*xy, batch_size=8, shuffle=False, callbacks=[prune], verbose=0)
+    assert [ffn.hidden_dim for ffn in ki.find_ffns(pair)] == [TARGET] * 2
+    # Alone, it could lose the last block's output too.
+    assert len(ki.find_ffns(student)) > 2
+
+
 def test_a_layer_with_two_parents_is_one(xy):
     dense = [layers.Dense(WIDTH, "tanh"), layers.Dense(8)]
     encoder = keras.Sequential([keras.Input((8,)), *dense])
