@@ -9,6 +9,14 @@ from benchmarks.checkpoints import table
 from benchmarks.record import REPOSITORY
 
 RESULTS = REPOSITORY / "benchmarks" / "results"
+ARMS = {
+    "not cut, trained as the others": "control",
+    "pruned in `fit`, with a teacher": "gradual, logits",
+    "pruned in `fit`, with a teacher and its block outputs": "gradual",
+    "cut, refit and recovered, no teacher": "refit, text alone",
+    "cut, refit and recovered with a teacher": "refit, logits",
+    "cut, refit and recovered with both": "refit",
+}
 PEERS = {
     "cut by optipfair 0.4.2": "optipfair",
     "cut by optipfair 0.4.2, with data": "optipfair_with_data",
@@ -54,9 +62,7 @@ def test_the_table_of_two_thirds(page):
             count = int(tokens.replace(",", ""))
             paths = (RESULTS / "checkpoints" / name).glob(f"0.67-*-{count}-*.json")
             cells = [json.loads(path.read_text()) for path in paths]
-            arm = "gradual" if "block outputs" in label else "gradual, logits"
-            arm = "refit" if "refit" in label else arm
-            arm = "control" if "not cut" in label else arm
+            arm = ARMS[label]
             found = [c for c in cells if c["how"] == arm]
             expected = min(found, key=lambda c: c["openwebtext"])
         else:
