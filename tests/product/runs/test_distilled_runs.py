@@ -37,6 +37,8 @@ class TestDistillation:
         weights = real.backbone.variables if of == "a preset" else real.variables
         assert beside.teacher.parameters == sum(math.prod(v.shape) for v in weights)
         assert beside.teacher.weights == 4 * beside.teacher.parameters
+        compared = plan(parse_config(f"{ALONE}{lines}features = true\n", "tiny"))
+        assert compared.teacher.activations > beside.teacher.activations
         for with_it, without in zip(beside.stages, alone.stages, strict=True):
             passed = 2 * multiply_adds(real, 16) * without.tokens
             assert with_it.flops == pytest.approx(without.flops + passed)
@@ -74,9 +76,10 @@ class TestDistillation:
             0.75 * nats + 0.25 * 2.0**2 * divergence, rel=1e-4
         )
 
-    def test_a_run_with_a_teacher(self, trained):
+    @pytest.mark.parametrize("features", ["false", "true"])
+    def test_a_run_with_a_teacher(self, trained, features):
         alone = curve(trained("teacher"))
-        lines = 'weight = 0.9\nteacher = "runs/teacher"'
+        lines = f'weight = 0.9\nfeatures = {features}\nteacher = "runs/teacher"'
         told = ("[data]", f"[distillation]\n{lines}\n[data]")
         folder = trained("student", told)
         columns = curve(folder)
