@@ -46,7 +46,7 @@ def dequantized(path: str | os.PathLike) -> Dequantized:
 
     Raises:
         LoadRefused: if transformers cannot read the file.
-        MissingPackage: if transformers, torch or gguf is not installed.
+        MissingPackage: if transformers, torch, accelerate or gguf is not installed.
     """
     file = pathlib.Path(path).resolve()
     return _dequantized(file, file.stat().st_mtime_ns)
@@ -57,6 +57,7 @@ def _dequantized(file: pathlib.Path, changed: int) -> Dequantized:
     what = "A GGUF file"
     require_installed(["transformers"], what, "export")
     require_installed(["torch"], what, "torch")
+    require_installed(["accelerate"], what, "gguf")  # transformers reads it with this
     gguf = require("gguf", what, "gguf")
     import transformers
 
