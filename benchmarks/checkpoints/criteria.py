@@ -249,14 +249,29 @@ def compute(arguments: argparse.Namespace) -> None:
 
 
 def write(folder: pathlib.Path, results: pathlib.Path) -> None:
-    """Writes criteria.md of all cells in a folder, and prints it."""
+    """Writes criteria.md of all cells in a folder, and prints it.
+
+    The folder beside it of the same checkpoint has those of activations.
+    """
     cells = {
         part.name: [json.loads(p.read_text()) for p in sorted(part.glob("*.json"))]
+        + _of_checkpoints(folder.parent / part.name)
         for part in sorted(folder.iterdir(), reverse=True)
     }
     text = markdown(cells)
     (results / "criteria.md").write_text(text, encoding="utf-8")
     print(text)
+
+
+def _of_checkpoints(folder: pathlib.Path) -> list[dict]:
+    """The cells of activations of OpenWebText, as this study's."""
+    found = []
+    for share, refit in itertools.product(SHARES, (False, True)):
+        cell = Cell(share, "activation", HELD_OUT[0], refit)
+        path = folder / f"{cell.share:g}-activation{'+refit' * refit}.json"
+        if path.exists():
+            found.append(json.loads(path.read_text()) | vars(cell))
+    return found
 
 
 def markdown(cells: dict[str, list[dict]]) -> str:
