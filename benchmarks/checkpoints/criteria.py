@@ -29,7 +29,7 @@ from keras import ops
 
 import keras_idea as ki
 from benchmarks import record
-from benchmarks.checkpoints.cells import BATCH, CALIBRATION, LENGTH, SHARES, inputs
+from benchmarks.checkpoints.cells import CALIBRATION, LENGTH, SHARES, inputs
 from benchmarks.checkpoints.cells import judged as judged_on_all
 from benchmarks.checkpoints.texts import HELD_OUT, Texts, read_texts
 from keras_idea.functional.activation import activation_sums
@@ -37,6 +37,8 @@ from keras_idea.methods.calibration import hidden_statistics
 
 RESULTS = record.REPOSITORY / "benchmarks" / "results"
 WIKI_CHARACTERS = 400_000
+#: Samples of a batch of the pass: few batches, as each is added up in float64.
+AT_A_TIME = 32
 #: Of OBS: neurons that go at once, and what is added to the products' diagonal, in
 #: units of its mean.
 AT_ONCE, DAMPING = 32, 1e-2
@@ -159,7 +161,7 @@ def statistics_of(model: keras.Model, data) -> list[Statistics]:
         [(ffn, _sums) for ffn in ki.find_ffns(model)],
         data,
         num_samples=CALIBRATION,
-        batch_size=BATCH,
+        batch_size=AT_A_TIME,
         eager=True,
     )
     return [_of_sums(sums, samples) for sums, samples in found]
