@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.checkpoints import criteria
+from benchmarks.checkpoints.texts import HELD_OUT
 from benchmarks.record import REPOSITORY
 from tests.support.helpers import to_numpy
 
@@ -75,3 +76,19 @@ def test_each_cell_is_of_the_plan():
         recorded = json.loads(path.read_text())
         cell = names[path.stem]
         assert {key: recorded[key] for key in vars(cell)} == vars(cell)
+
+
+def test_what_the_settings_say():
+    """Of the four without a refit, calibrated on OpenWebText, at two thirds."""
+    folder = RESULTS / "checkpoints" / "criteria" / "smollm2"
+    activation = json.loads(
+        (folder.parents[1] / "smollm2" / "0.67-activation.json").read_text()
+    )
+    wanda, flap, obs = (
+        json.loads((folder / f"0.67-{name}-openwebtext.json").read_text())
+        for name in ("Wanda-sp", "FLAP", "OBS")
+    )
+    for text in HELD_OUT:
+        assert activation[text] < min(flap[text], obs[text])
+    assert wanda["openwebtext"] < activation["openwebtext"]
+    assert wanda["wikitext2"] > activation["wikitext2"]
