@@ -75,11 +75,12 @@ def shrink(
         refit: bool. Whether to fit what reads the units that stay (down kernels, output
             projections of attention) to the wide layer's outputs on the data, by ridge
             least squares, layer after layer. It lowers the new model's loss without
-            training. The data need at least as many tokens as a layer keeps units. In
-            functional models (KerasHub's, for example) and `Sequential`, it runs each
-            block on the data twice for one axis and three times for two. A model with
-            its own `call` is run once for each layer that is fitted. A method object
-            made with `refit=True` has the same effect. Defaults to False.
+            training, after any `method`. Every fourth sample is held out to choose the
+            ridge of each layer. The data need at least as many tokens as a layer keeps
+            units. In functional models (KerasHub's, for example) and `Sequential`, it
+            runs each block on the data twice for one axis and three times for two. A
+            model with its own `call` is run once for each layer that is fitted. A
+            method object made with `refit=True` has the same effect. Defaults to False.
         blocks_by: str. Which blocks are removed. "influence": those that turn their
             input least. "loss": one after another, the block without which the loss is
             smallest; needs a compiled model and targets in the data. Defaults to

@@ -92,10 +92,12 @@ def heads_of(block, x):
     return np.einsum("bhqk,bkhf->bqhf", share, v).reshape(*x.shape[:2], -1)
 
 
-def test_each_layer_on_what_the_cut_model_gives_it(x):
+@pytest.mark.parametrize("method", ["activation", "sensitivity"])
+def test_each_layer_on_what_the_cut_model_gives_it(x, method):
     """Neurons of two blocks, each with a bias behind them."""
     model = chain(2)
-    small = ki.shrink(model, {"neurons": 9}, x, refit=True, batch_size=6)
+    data = (x, np.ones((SAMPLES, 6, 5), "float32"))
+    small = ki.shrink(model, {"neurons": 9}, data, method, refit=True, batch_size=6)
     given = x
     for place in (1, 2):
         block, new = model.layers[place], small.layers[place]

@@ -1,6 +1,7 @@
 """A refit's passes: how often they call a layer, and what they look at."""
 
 import collections
+import functools
 
 import keras
 import numpy as np
@@ -10,6 +11,7 @@ import keras_idea as ki
 from tests.laws.shapes.test_refit import chosen
 from tests.support.block_chains import WIDTH, Block, chain
 from tests.support.helpers import to_numpy
+from tests.support.hub_models import tiny_lm
 
 BATCH, BATCHES = 6, 4  # of the fixture `x`
 CALLS = collections.Counter()
@@ -60,6 +62,25 @@ def test_a_layer_is_called_no_more_often_in_a_deeper_model(x, kind, targets):
         groups = len(targets)
         expected = [1 + BATCHES * (1 + groups)] * (blocks - 1) + [1 + BATCHES * groups]
         assert calls == expected
+
+
+def test_a_block_of_keras_hub_is_called_twice(monkeypatch):
+    """On each batch, however deep the model is: the last one is not called again."""
+    lm = tiny_lm("mistral", num_layers=3)
+    kind = type(lm.backbone.transformer_layers[0])
+    call, calls = kind.call, collections.Counter()
+
+    @functools.wraps(call)
+    def counted(self, x, *args, **kwargs):
+        if x.shape[0] == BATCH and not isinstance(x, keras.KerasTensor):
+            calls[self.name] += 1
+        return call(self, x, *args, **kwargs)
+
+    monkeypatch.setattr(kind, "call", counted)
+    tokens = rng.integers(1, 32, (BATCH * BATCHES, 8))
+    data = {"token_ids": tokens, "padding_mask": np.ones_like(tokens)}
+    ki.shrink(lm, {"neurons": 0.5}, data, "magnitude", refit=True, batch_size=BATCH)
+    assert list(calls.values()) == [1 + 2 * BATCHES, 1 + 2 * BATCHES, 1 + BATCHES]
 
 
 def float64(layer):
