@@ -79,6 +79,13 @@ def _add_train(commands: _Commands) -> None:
         help="replaces a finished run in the folder, or another run; if this run is "
         "there and is not finished, it resumes",
     )
+    train.add_argument(
+        "--extend-steps",
+        type=int,
+        metavar="N",
+        help="resumes an unfinished run, which becomes N steps longer than planned; "
+        "in these the learning rate stays as at the planned end",
+    )
 
 
 def _add_plan(commands: _Commands) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from keras_idea.errors import (
     ArgumentError,
+    ConfigError,
     EvaluationError,
     ExportRefused,
     KerasIdeaError,
@@ -69,7 +70,16 @@ def _train(options: argparse.Namespace) -> None:
         config = config.with_output(options.output)
     if options.config is not None:
         check_file(options.config, config)
-    train(config, overwrite=options.overwrite)
+    extended = options.extend_steps
+    if extended is not None:
+        if options.overwrite:
+            raise ConfigError(
+                "--extend-steps goes on with the run in the folder, which --overwrite "
+                "may replace. Leave one of them out."
+            )
+        check_int("--extend-steps", extended, minimum=1)
+        config = config.with_extension(extended)
+    train(config, overwrite=options.overwrite, extend=extended is not None)
 
 
 def _plan(options: argparse.Namespace) -> None:
