@@ -74,7 +74,7 @@ def _train(options: argparse.Namespace) -> None:
     if extended is not None:
         if options.overwrite:
             raise ConfigError(
-                "--extend-steps goes on with the run in the folder, which --overwrite "
+                "--extend-steps resumes the run in the folder, which --overwrite "
                 "may replace. Leave one of them out."
             )
         check_int("--extend-steps", extended, minimum=1)

@@ -42,7 +42,7 @@ _listener: contextvars.ContextVar[_Listener | None] = contextvars.ContextVar(
 def heard_by(listener: _Listener) -> Iterator[None]:
     """A scope in which a function is called after each batch of calibration data.
 
-    With the names of what was measured on it: passes may take minutes, and whoever
+    With the names of what was measured on it: passes may take minutes, and a user who
     waits wants to see them.
     """
     token = _listener.set(listener)
@@ -53,7 +53,7 @@ def heard_by(listener: _Listener) -> Iterator[None]:
 
 
 def tell(names: Sequence[str]) -> None:
-    """Tells whoever listens of a batch that is done."""
+    """Calls the function of `heard_by`, if there is one, for a batch that is done."""
     listener = _listener.get()
     if listener is not None:
         listener(names)

@@ -61,13 +61,13 @@ def one_shot(wanted: Wanted) -> keras.Model:
         wide: Any = load(wanted.source, "float32")
     nats = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     wide.compile(keras.optimizers.SGD(0.0), nats, weighted_metrics=None)
-    with _stage("Perplexity before") as told:
-        before = row_of("before", wide, judge(wide, rows, told))
+    with _stage("Perplexity before") as after_batch:
+        before = row_of("before", wide, judge(wide, rows, after_batch))
     narrow = _shrunk(wide, shape, wanted, rows)
     with _stage("Saving the preset"):
         saved = export_preset(narrow, wanted.to)
-    with _stage("Perplexity after") as told:
-        after = row_of("after", narrow, judge(narrow, rows, told))
+    with _stage("Perplexity after") as after_batch:
+        after = row_of("after", narrow, judge(narrow, rows, after_batch))
     print(f"\n{table([before, after], rows)}\n\n{saved}", flush=True)
     if wanted.export is not None:
         print(_export(narrow, wanted), flush=True)
@@ -99,7 +99,7 @@ def _shrunk(wide: Any, shape: Shape, wanted: Wanted, rows: Rows) -> keras.Model:
     batch_size = max(1, most_tokens(wide) // wanted.window)
     limits: Any = {"num_samples": len(x), "batch_size": batch_size}
     if wanted.search:
-        with _stage("Searching shapes") as told, heard_by(told):
+        with _stage("Searching shapes") as after_batch, heard_by(after_batch):
             found = search(
                 wide,
                 data,
@@ -115,7 +115,7 @@ def _shrunk(wide: Any, shape: Shape, wanted: Wanted, rows: Rows) -> keras.Model:
     # A search may find that blocks alone are best: nothing reads them.
     refit = wanted.refit and bool(widths_in(shape))
     how = f"by {wanted.method}{', then fitted' if refit else ''}"
-    with _stage(f"Shrinking to {kept}, {how}") as told, heard_by(told):
+    with _stage(f"Shrinking to {kept}, {how}") as after_batch, heard_by(after_batch):
         return shrink(wide, shape, data, wanted.method, refit=refit, **limits)
 
 
@@ -142,7 +142,7 @@ def _stage(name: str) -> Iterator[Callable[[Sequence[str]], None]]:
     batches = 0
     print(f"{name} ...", flush=True)
 
-    def told(names: Sequence[str]) -> None:
+    def after_batch(names: Sequence[str]) -> None:
         nonlocal batches, last
         batches, now = batches + 1, time.monotonic()
         if now - last >= _INTERVAL:
@@ -151,6 +151,6 @@ def _stage(name: str) -> Iterator[Callable[[Sequence[str]], None]]:
             done = plural(batches, "batch", "batches")
             print(f"  {done}{where}, {now - begin:,.0f} s", flush=True)
 
-    yield told
+    yield after_batch
     said = f", {plural(batches, 'batch', 'batches')}" if batches else ""
     print(f"  done in {time.monotonic() - begin:,.1f} s{said}", flush=True)

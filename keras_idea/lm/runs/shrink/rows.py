@@ -106,13 +106,13 @@ def check_enough(rows: Rows, units: int) -> None:
 
 
 def judge(
-    model: keras.Model, rows: Rows, told: Callable[[Sequence[str]], object]
+    model: keras.Model, rows: Rows, after_batch: Callable[[Sequence[str]], object]
 ) -> Perplexity:
-    """How well a model predicts the held-out rows; `told` is called each batch."""
+    """How well a model predicts the held-out rows; `after_batch`: as of `heard_by`."""
     x, y = rows.held_out
     scorer = TokenScorer(model, x.shape[1], lambda ids: token_inputs(model, ids))
     windows = np.concatenate([x, y[:, -1:]], axis=1)
-    scores = scorer.score(list(windows), lambda done: told(()))
+    scores = scorer.score(list(windows), lambda done: after_batch(()))
     nats = -sum(float(np.sum(row, dtype="float64")) for row, _ in scores)
     size = float(rows.token_bytes[y].sum())
     return Perplexity(nats, y.size, size, x.shape[1], x.shape[1], rows.start_id)
