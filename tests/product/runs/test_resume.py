@@ -4,7 +4,6 @@ import itertools
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -261,24 +260,6 @@ class TestOverwrite:
         assert "warmup_steps = 3" in (run / "config.toml").read_text()
 
 
-def test_fewer_sequences_at_once_resume_the_run(unfinished, capsys):
-    """What people do who ran out of memory; the steps are the same."""
-    changed = RUN.replace("[optimizer]\n", "[optimizer]\n" + PARTS)
-    (unfinished / "tiny.toml").write_text(changed)
-    train_until(3)
-    assert "Resuming at step 4 of 100" in capsys.readouterr().out
-    found = load_config(unfinished / "runs/tiny/config.toml")
-    assert found.micro_batches == 2
-    train_until(4)
-    assert "Resuming at step 6 of 100" in capsys.readouterr().out
-    parts = losses(unfinished)
-    shutil.rmtree(unfinished / "runs")
-    (unfinished / "tiny.toml").write_text(RUN)
-    train_until(4)
-    assert len(parts) == 10
-    np.testing.assert_allclose(parts, losses(unfinished), rtol=1e-4)
-
-
 PARTS = "gradient_accumulation_steps = 2\n"
 # Twelve steps: four wide, three of pruning, five of recovery.
 SHORT = ALONE + "measure = false\n"
@@ -312,8 +293,13 @@ def test_a_step_in_two_parts_is_the_same_step(tmp_path, monkeypatch, capsys):
     stopped_in(parts, monkeypatch, SHORT, 1)
     capsys.readouterr()
     split = SHORT.replace("[optimizer]\n", "[optimizer]\n" + PARTS)
+    if keras.backend.backend() == "tensorflow":  # which cannot: it says so
+        assert trained(parts, monkeypatch, split) == 2
+        assert "cannot be used on tensorflow" in capsys.readouterr().err
+        return
     assert trained(parts, monkeypatch, split) == 0
     assert "Resuming at step 4 of 12" in capsys.readouterr().out
+    assert load_config(parts / "runs/tiny/config.toml").micro_batches == 2
     expected, found = curve(whole / "runs/tiny"), curve(parts / "runs/tiny")
     for name in ("learning_rate", "width"):
         np.testing.assert_array_equal(found[name], expected[name])
@@ -394,11 +380,6 @@ class TestExtended:
         (unfinished / "tiny.toml").write_text(changed)
         assert main(["train", "tiny.toml"]) == 2
         assert "give --extend-steps N" in capsys.readouterr().err
-
-
-def losses(folder):
-    """Of the steps so far, as `metrics.csv` tells them."""
-    return curve(folder / "runs/tiny")["bits_per_byte"]
 
 
 def test_killed_before_the_first_checkpoint(tmp_path, monkeypatch, capsys):
