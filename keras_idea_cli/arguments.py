@@ -5,6 +5,8 @@ import difflib
 import re
 from typing import Any, NoReturn, TypeAlias
 
+from keras_idea_cli.shrink_arguments import add_shrink
+
 _Commands: TypeAlias = "argparse._SubParsersAction[_Parser]"
 
 
@@ -47,6 +49,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_plan(commands)
     _add_status(commands)
     _add_import(commands)
+    add_shrink(commands)
     _add_export(commands)
     _add_evaluate(commands)
     _add_report(commands)
@@ -77,6 +80,13 @@ def _add_train(commands: _Commands) -> None:
         action="store_true",
         help="replaces a finished run in the folder, or another run; if this run is "
         "there and is not finished, it resumes",
+    )
+    train.add_argument(
+        "--extend-steps",
+        type=int,
+        metavar="N",
+        help="resumes an unfinished run, which becomes N steps longer than planned; "
+        "in these the learning rate stays as at the planned end",
     )
 
 

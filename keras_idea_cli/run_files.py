@@ -157,7 +157,7 @@ def read_trainings(folder: pathlib.Path, config: Mapping[str, Any]) -> list[Trai
     steps = config["budget"]
     pruning = steps["enlarge_steps"]
     recovery = pruning + steps["prune_steps"]
-    total = recovery + steps["recover_steps"]
+    total = recovery + steps["recover_steps"] + steps.get("extend_steps", 0)
     stages = {"wide": pruning, "pruning": recovery, "recovery": total}
     logged = _read_metrics(folder / "metrics.csv")
     return [

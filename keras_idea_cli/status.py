@@ -81,7 +81,8 @@ def _not_begun(folder: pathlib.Path, described: str | None) -> list[tuple[str, s
 
 def _finished(folder: pathlib.Path, config: Mapping[str, Any]) -> list[tuple[str, str]]:
     budget = config["budget"]
-    total = sum(budget[f"{name}_steps"] for name in ("enlarge", "prune", "recover"))
+    stages = ("enlarge", "prune", "recover", "extend")  # earlier runs had three
+    total = sum(budget.get(f"{name}_steps", 0) for name in stages)
     saved = "preset" if (folder / "preset").is_dir() else "narrow.keras"
     return [
         ("State", f"finished {_when((folder / LAST).stat().st_mtime)}"),

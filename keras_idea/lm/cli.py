@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from keras_idea.errors import (
     ArgumentError,
+    ConfigError,
     EvaluationError,
     ExportRefused,
     KerasIdeaError,
@@ -69,7 +70,16 @@ def _train(options: argparse.Namespace) -> None:
         config = config.with_output(options.output)
     if options.config is not None:
         check_file(options.config, config)
-    train(config, overwrite=options.overwrite)
+    extended = options.extend_steps
+    if extended is not None:
+        if options.overwrite:
+            raise ConfigError(
+                "--extend-steps resumes the run in the folder, which --overwrite "
+                "may replace. Leave one of them out."
+            )
+        check_int("--extend-steps", extended, minimum=1)
+        config = config.with_extension(extended)
+    train(config, overwrite=options.overwrite, extend=extended is not None)
 
 
 def _plan(options: argparse.Namespace) -> None:
@@ -139,6 +149,38 @@ def _import(options: argparse.Namespace) -> None:
     print(export_preset(model, options.preset, options.overwrite))
 
 
+def _shrink(options: argparse.Namespace) -> None:
+    from keras_idea.finding.budget import Budget
+    from keras_idea.lm.runs.shrink import Wanted, one_shot
+
+    limits = ("parameters", "bytes", "flops", "dtype")
+    axes = ("neurons", "kv_groups", "blocks", "hidden_dim")
+    given = {axis: getattr(options, axis) for axis in axes}
+    wanted = Wanted(
+        options.source,
+        options.to,
+        options.text,
+        {axis: size for axis, size in given.items() if size is not None},
+        Budget(*(getattr(options, f"target_{name}") for name in limits)),
+        tuple(_names("--kinds", options.kinds)) if options.search else (),
+        **{name: getattr(options, name) for name in _OF_SHRINK},
+    )
+    one_shot(wanted)
+
+
+_OF_SHRINK = (
+    "candidates",
+    "round_to",
+    "method",
+    "refit",
+    "tokens",
+    "window",
+    "export",
+    "gguf_dtype",
+    "length",
+)
+
+
 def _evaluate(options: argparse.Namespace) -> None:
     require("rich", "`keras-idea evaluate`", "cli")
     from keras_idea.lm.runs.judge.evaluate import (
@@ -156,7 +198,7 @@ def _evaluate(options: argparse.Namespace) -> None:
     for name in ("length", "limit"):
         if getattr(options, name) is not None:
             check_int(f"--{name}", getattr(options, name), minimum=1)
-    names = None if options.tasks is None else _names(options.tasks)
+    names = None if options.tasks is None else _names("--tasks", options.tasks)
     judged = load_judged(options.model, options.length)
     if options.text is not None:
         print_text(judge_text(judged, options.text, options.stride))
@@ -164,11 +206,11 @@ def _evaluate(options: argparse.Namespace) -> None:
         print_tasks(judge_tasks(judged, names, options.local, options.limit))
 
 
-def _names(listed: str) -> list[str]:
+def _names(option: str, listed: str) -> list[str]:
     names = [name.strip() for name in listed.split(",") if name.strip()]
     if not names:
         raise ArgumentError(
-            f"`--tasks` names no task. Received: {listed!r}. Give --tasks NAME,..."
+            f"`{option}` names nothing. Received: {listed!r}. Give {option} NAME,..."
         )
     return names
 
@@ -191,6 +233,7 @@ _COMMANDS = {
     "plan": _plan,
     "export": _export,
     "import": _import,
+    "shrink": _shrink,
     "evaluate": _evaluate,
     "report": _report,
 }

@@ -1,10 +1,11 @@
 """Statistics of activations over given samples, with the weights as they are."""
 
 import contextlib
+import contextvars
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import keras
@@ -31,6 +32,31 @@ _MUST_BE = (
 )
 #: Arrays, a dict of them, or batches of either.
 Samples: TypeAlias = Tensor | dict[str, Tensor] | Iterable[Any]
+_Listener: TypeAlias = Callable[[Sequence[str]], object]
+_listener: contextvars.ContextVar[_Listener | None] = contextvars.ContextVar(
+    "listener", default=None
+)
+
+
+@contextlib.contextmanager
+def heard_by(listener: _Listener) -> Iterator[None]:
+    """A scope in which a function is called after each batch of calibration data.
+
+    With the names of what was measured on it: passes may take minutes, and a user who
+    waits wants to see them.
+    """
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
+def tell(names: Sequence[str]) -> None:
+    """Calls the function of `heard_by`, if there is one, for a batch that is done."""
+    listener = _listener.get()
+    if listener is not None:
+        listener(names)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -210,6 +236,7 @@ def _run(
         for batch, scope in zip(batches, scopes, strict=False):
             with calling(model, batch["inputs"]), scope:
                 sums_and_counts = runner.predict_on_batch(batch)
+            tell([capture.name for capture in captures])
             sums_and_counts = [
                 (sums.astype("float64"), float(n)) for sums, n in sums_and_counts
             ]

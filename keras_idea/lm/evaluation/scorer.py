@@ -61,7 +61,7 @@ class TokenScorer:
     ) -> None:
         self.max_length = check_int("max_length", max_length, minimum=1)
         if batch_tokens is None:
-            batch_tokens = _most_tokens(model)
+            batch_tokens = most_tokens(model)
         self._batch_tokens = check_int("batch_tokens", batch_tokens, minimum=1)
         self._scores = _Scores(model, inputs or (lambda ids: ids))
 
@@ -158,7 +158,7 @@ class TokenScorer:
         return found
 
 
-def _most_tokens(model: keras.Model) -> int:
+def most_tokens(model: keras.Model) -> int:
     """Tokens of a batch whose logits have `_LOGITS` numbers or fewer."""
     shape = getattr(model, "output_shape", None)
     vocabulary = shape[-1] if isinstance(shape, tuple) else None

@@ -4,7 +4,6 @@ import itertools
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,10 +16,11 @@ import pytest
 from keras_idea.lm.cli import main
 from keras_idea.lm.runs import run_folder
 from keras_idea.lm.runs.config import load_config
+from keras_idea.schedules import CosineDecay
 from tests import ENDURANCE
 from tests.support import ROOT
 from tests.support.text_files import jsonl, zst
-from tests.support.tiny_run import CONFIG, curve, write_inputs
+from tests.support.tiny_run import ALONE, CONFIG, curve, write_inputs
 
 RUN = CONFIG.replace("steps = 4\nprune_steps = 3", "steps = 8\nprune_steps = 8")
 RUN = RUN.replace("recover_steps = 5", "recover_steps = 84")
@@ -260,30 +260,126 @@ class TestOverwrite:
         assert "warmup_steps = 3" in (run / "config.toml").read_text()
 
 
-def test_fewer_sequences_at_once_resume_the_run(unfinished, capsys):
-    """What people do who ran out of memory; the steps are the same."""
-    changed = RUN.replace("[optimizer]\n", "[optimizer]\n" + PARTS)
-    (unfinished / "tiny.toml").write_text(changed)
-    train_until(3)
-    assert "Resuming at step 4 of 100" in capsys.readouterr().out
-    found = load_config(unfinished / "runs/tiny/config.toml")
-    assert found.micro_batches == 2
-    train_until(4)
-    assert "Resuming at step 6 of 100" in capsys.readouterr().out
-    parts = losses(unfinished)
-    shutil.rmtree(unfinished / "runs")
-    (unfinished / "tiny.toml").write_text(RUN)
-    train_until(4)
-    assert len(parts) == 10
-    np.testing.assert_allclose(parts, losses(unfinished), rtol=1e-4)
-
-
 PARTS = "gradient_accumulation_steps = 2\n"
+# Twelve steps: four wide, three of pruning, five of recovery.
+SHORT = ALONE + "measure = false\n"
 
 
-def losses(folder):
-    """Of the steps so far, as `metrics.csv` tells them."""
-    return curve(folder / "runs/tiny")["bits_per_byte"]
+def trained(folder, monkeypatch, config, *options):
+    """The command carried out in a folder; its status."""
+    folder.mkdir(exist_ok=True)
+    monkeypatch.chdir(folder)
+    write_inputs(folder, config)
+    return main(["train", "tiny.toml", *options])
+
+
+def stopped_in(folder, monkeypatch, config, epoch, *options):
+    """The same, killed right before an epoch's checkpoint."""
+    folder.mkdir(exist_ok=True)
+    monkeypatch.chdir(folder)
+    write_inputs(folder, config)
+    train_until(epoch, *options)
+
+
+def test_a_step_in_two_parts_is_the_same_step(tmp_path, monkeypatch, capsys):
+    """Resumed so in the middle, a run ends as one that was computed whole.
+
+    Rates and widths are equal. The sum over a batch has another order, so losses and
+    weights differ by rounding: of three seeds on torch by 1.4e-6 of a loss (of which
+    the file keeps six digits) and by 1.2e-7 of weights.
+    """
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    assert trained(whole, monkeypatch, SHORT) == 0
+    stopped_in(parts, monkeypatch, SHORT, 1)
+    capsys.readouterr()
+    split = SHORT.replace("[optimizer]\n", "[optimizer]\n" + PARTS)
+    if keras.backend.backend() == "tensorflow":  # which cannot: it says so
+        assert trained(parts, monkeypatch, split) == 2
+        assert "cannot be used on tensorflow" in capsys.readouterr().err
+        return
+    assert trained(parts, monkeypatch, split) == 0
+    assert "Resuming at step 4 of 12" in capsys.readouterr().out
+    assert load_config(parts / "runs/tiny/config.toml").micro_batches == 2
+    expected, found = curve(whole / "runs/tiny"), curve(parts / "runs/tiny")
+    for name in ("learning_rate", "width"):
+        np.testing.assert_array_equal(found[name], expected[name])
+    for name in ("bits_per_byte", "validation"):
+        np.testing.assert_allclose(found[name], expected[name], rtol=5e-6)
+    for one, other in zip(*map(narrow_weights, (parts, whole)), strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-6)
+
+
+def test_other_rows_a_step_are_refused(unfinished, capsys):
+    changed = RUN.replace("batch_size = 4", "batch_size = 2")
+    changed = changed.replace("[optimizer]\n", "[optimizer]\n" + PARTS)
+    (unfinished / "tiny.toml").write_text(changed)
+    assert main(["train", "tiny.toml"]) == 2
+    message = capsys.readouterr().err
+    assert "data.batch_size was 4 there and is 2. It counts the sequences" in message
+    assert "raise `optimizer.gradient_accumulation_steps`" in message
+
+
+class TestExtended:
+    """`--extend-steps`: the planned steps are the same, then more of the last rate."""
+
+    def test_the_planned_steps_and_more(self, tmp_path, monkeypatch, capsys):
+        planned, whole, longer = (tmp_path / name for name in ("a", "b", "c"))
+        assert trained(planned, monkeypatch, SHORT) == 0
+        told = SHORT.replace("[budget]\n", "[budget]\nextend_steps = 8\n")
+        assert trained(whole, monkeypatch, told) == 0
+        stopped_in(longer, monkeypatch, SHORT, 1)
+        capsys.readouterr()
+        stopped_in(longer, monkeypatch, SHORT, 3, "--extend-steps", "8")
+        out = capsys.readouterr().out
+        assert "Extended by 8 steps, from 12 to 20" in out
+        assert "Resuming at step 4 of 20" in out
+        run = longer / "runs/tiny"
+        assert load_config(run / "config.toml").budget.extend_steps == 8
+        # Fewer than before; then without the option, which the folder tells.
+        assert trained(longer, monkeypatch, SHORT, "--extend-steps", "4") == 2
+        assert "was extended by 8 steps before" in capsys.readouterr().err
+        assert trained(longer, monkeypatch, SHORT) == 0
+        assert "Resuming at step 12 of 20" in capsys.readouterr().out
+        before, found, straight = map(
+            curve, (planned / "runs/tiny", run, whole / "runs/tiny")
+        )
+        for name, values in before.items():
+            np.testing.assert_array_equal(found[name][:12], values)
+            np.testing.assert_array_equal(found[name], straight[name])
+        assert found["learning_rate"].shape == (20,)
+        rate = CosineDecay(3e-3, 3e-5, 12, 2)(12)
+        np.testing.assert_allclose(found["learning_rate"][12:], rate, rtol=1e-5)
+        assert set(found["width"][7:]) == {8}
+        for one, other in zip(*map(narrow_weights, (longer, whole)), strict=True):
+            np.testing.assert_array_equal(one, other)
+        assert main(["status", "runs/tiny"]) == 0
+        assert "20 of 20" in capsys.readouterr().out
+        # A finished run has nothing left to go on from.
+        assert trained(longer, monkeypatch, SHORT, "--extend-steps", "12") == 2
+        assert (
+            "holds none: a finished run has no checkpoints" in capsys.readouterr().err
+        )
+
+    @pytest.mark.parametrize(
+        "options, message",
+        [
+            (["--extend-steps", "3"], "must be a multiple of run.validate_every=2"),
+            (["--extend-steps", "0"], "`--extend-steps` must be an integer >= 1"),
+            (["--extend-steps", "2", "--overwrite"], "Leave one of them out"),
+            (["--extend-steps", "2", "--output", "other"], "'other' holds none"),
+        ],
+    )
+    def test_refused(self, unfinished, options, message, capsys):
+        before = sorted(unfinished.rglob("*"))
+        assert main(["train", "tiny.toml", *options]) == 2
+        assert message in capsys.readouterr().err
+        assert sorted(unfinished.rglob("*")) == before
+
+    def test_longer_by_another_key_is_refused(self, unfinished, capsys):
+        changed = RUN.replace("recover_steps = 84", "recover_steps = 94")
+        (unfinished / "tiny.toml").write_text(changed)
+        assert main(["train", "tiny.toml"]) == 2
+        assert "give --extend-steps N" in capsys.readouterr().err
 
 
 def test_killed_before_the_first_checkpoint(tmp_path, monkeypatch, capsys):

@@ -73,17 +73,26 @@ class RunConfig:
         spread = dataclasses.replace(self.distribution, mesh=mesh)
         return dataclasses.replace(self, distribution=spread)
 
+    def with_extension(self, steps: int) -> "RunConfig":
+        """The same run, longer by so many steps than planned."""
+        budget = dataclasses.replace(self.budget, extend_steps=steps)
+        return dataclasses.replace(self, budget=budget)
+
     def changes_from(self, other: "RunConfig") -> str:
         """The first key that differs from another run, with both values, or "".
 
         Where the results go does not count, nor on which devices, and in how many parts
-        of a step, they are computed; nor what is done once the models are trained.
+        of a step, they are computed; nor by how many steps they are trained longer than
+        planned, nor what is done once they are trained.
         """
         parts = dataclasses.replace(
             other.optimizer, gradient_accumulation_steps=self.micro_batches
         )
         same_place = dataclasses.replace(
             other,
+            budget=dataclasses.replace(
+                other.budget, extend_steps=self.budget.extend_steps
+            ),
             distribution=self.distribution,
             optimizer=parts,
             sample=self.sample,

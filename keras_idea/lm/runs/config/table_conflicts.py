@@ -20,7 +20,7 @@ from keras_idea.lm.runs.config.tables import (
     PruningConfig,
     RunSettings,
 )
-from keras_idea.validation import plural
+from keras_idea.validation import multiples_beside, plural
 
 # Methods that measure in the train step: each batch must be a whole step.
 _MEASURING = ("activation", "learned_mask")
@@ -30,7 +30,7 @@ _VALIDATIONS = 50
 
 def check_schedule(budget: BudgetConfig, optimizer: OptimizerConfig) -> None:
     """The learning rate has the steps that it needs."""
-    total = budget.total_steps
+    total = budget.planned_steps
     if optimizer.warmup_steps > total:
         raise ConfigError(
             "`optimizer.warmup_steps` must be at most the total of [budget], "
@@ -133,7 +133,14 @@ def check_text(
 def check_validations(budget: BudgetConfig, run: RunSettings) -> None:
     """A validation falls on the end of each stage."""
     every = run.validate_every
-    enlarge, total = budget.enlarge_steps, budget.total_steps
+    enlarge, total = budget.enlarge_steps, budget.planned_steps
+    if budget.extend_steps % every:
+        raise ConfigError(
+            "`budget.extend_steps` (--extend-steps) must be a multiple of "
+            f"run.{run.describe('validate_every')}. Received: "
+            f"{budget.describe('extend_steps')}. Give "
+            f"{multiples_beside(budget.extend_steps, every)}."
+        )
     if not (enlarge % every or total % every):
         return
     known = f"budget.{budget.describe('enlarge_steps')}"
@@ -155,7 +162,7 @@ def _steps_for(budget: BudgetConfig, every: int) -> str:
     enlarge = nearest_multiple(budget.enlarge_steps, every)
     enlarge = enlarge if budget.enlarge_steps else 0
     least = -(-(enlarge + budget.prune_steps) // every) * every
-    total = max(least, nearest_multiple(budget.total_steps, every))
+    total = max(least, nearest_multiple(budget.planned_steps, every))
     wanted = {
         "enlarge_steps": enlarge,
         "recover_steps": total - enlarge - budget.prune_steps,

@@ -34,17 +34,28 @@ class DataConfig(fields.Table):
 
 @dataclasses.dataclass(frozen=True)
 class BudgetConfig(fields.Table):
-    """`[budget]`: optimizer steps of each stage."""
+    """`[budget]`: optimizer steps of each stage.
+
+    The learning rate is planned for the first three. In the steps of the extension it
+    stays what it is at the end of the plan, so that the steps before are those of a run
+    without one.
+    """
 
     table = "budget"
     enlarge_steps: int = fields.integer(500, minimum=0)
     prune_steps: int = fields.integer(250, minimum=1)
     recover_steps: int = fields.integer(250, minimum=0)
+    extend_steps: int = fields.integer(0, minimum=0)
+
+    @property
+    def planned_steps(self) -> int:
+        """int, the optimizer steps without the extension."""
+        return self.enlarge_steps + self.prune_steps + self.recover_steps
 
     @property
     def total_steps(self) -> int:
         """int, the optimizer steps of the whole run."""
-        return self.enlarge_steps + self.prune_steps + self.recover_steps
+        return self.planned_steps + self.extend_steps
 
 
 @dataclasses.dataclass(frozen=True)

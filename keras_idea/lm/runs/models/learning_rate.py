@@ -15,9 +15,10 @@ def learning_rate(
     With `optimizer.rewarm` a second one, as high as that share of the peak, over the
     steps from the beginning of the pruning on. It ends at the end rate, after a warm-up
     of a quarter of these steps at most. The model that is trained narrow from scratch,
-    not `pruned`, has one cosine always.
+    not `pruned`, has one cosine always. In `budget.extend_steps` it stays what it is at
+    the end of the planned steps.
     """
-    enlarge, total = budget.enlarge_steps, budget.total_steps
+    enlarge, total = budget.enlarge_steps, budget.planned_steps
     peak, end = settings.peak_learning_rate, settings.end_learning_rate
     whole = CosineDecay(peak, end, total, settings.warmup_steps)
     if not (pruned and settings.rewarm):

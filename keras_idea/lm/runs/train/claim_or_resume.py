@@ -23,22 +23,29 @@ def claim_or_resume(
     config: RunConfig,
     overwrite: bool,
     stack: contextlib.ExitStack,
-) -> bool:
+    extend: bool = False,
+) -> tuple[bool, int]:
     """Locks a run's folder until the stack is closed; whether the run there continues.
 
-    `overwrite` says whether another run there may be replaced.
+    `overwrite` says whether another run there may be replaced, `extend` whether it must
+    be this one, to be made longer.
+
+    Returns:
+        bool, and the steps by which the run is longer than planned: the config's own,
+        or those that it was extended by before.
 
     Raises:
         RunFolderError: if it may not be taken: another process writes to it, it
-            holds another run, or it is no folder of runs.
+            holds another run, or it is no folder of runs. If there is none to extend.
     """
     if folder.is_running():
         stack.enter_context(folder.locked())  # says so, if it still is
     # Nothing is put into a folder of others.
-    _check_can_start(config, folder, overwrite)
+    _check_can_start(config, folder, overwrite, extend)
     stack.enter_context(folder.locked())
     # Another process may have begun a run there, or ended one, in the meantime.
-    return _check_can_start(config, folder, overwrite)
+    goes_on = _check_can_start(config, folder, overwrite, extend)
+    return goes_on, _extension(folder, config, goes_on)
 
 
 def is_of_text(folder: RunFolder, fingerprint: str) -> bool:
@@ -64,12 +71,36 @@ def text_identity(fingerprint: str) -> dict[str, str]:
     return {"text": fingerprint}
 
 
-def _check_can_start(config: RunConfig, folder: RunFolder, overwrite: bool) -> bool:
+def _check_can_start(
+    config: RunConfig, folder: RunFolder, overwrite: bool, extend: bool
+) -> bool:
     """Whether the folder's run continues; refuses a folder that may not be taken."""
     goes_on = _can_resume(config, folder, overwrite)
+    if extend and not goes_on:
+        raise RunFolderError(
+            "--extend-steps makes an unfinished run longer, and "
+            f"{folder.shown!r} holds none: a finished run has no checkpoints left. For "
+            "a new run, set `budget.recover_steps`."
+        )
     if not goes_on:
         folder.check(overwrite)
     return goes_on
+
+
+def _extension(folder: RunFolder, config: RunConfig, goes_on: bool) -> int:
+    """The steps by which a run is longer than planned; refuses fewer than before."""
+    wanted = config.budget.extend_steps
+    begun = folder.unfinished()
+    if not goes_on or begun is None:
+        return wanted
+    before = load_config(begun).budget.extend_steps
+    if 0 < wanted < before:
+        raise RunFolderError(
+            f"The run in {folder.shown!r} was extended by {before} steps before. "
+            f"Received: {wanted}. Give --extend-steps {before} or more: it counts from "
+            "the planned end."
+        )
+    return max(wanted, before)
 
 
 def _can_resume(config: RunConfig, folder: RunFolder, overwrite: bool) -> bool:
@@ -91,7 +122,24 @@ def _can_resume(config: RunConfig, folder: RunFolder, overwrite: bool) -> bool:
     if changed and not overwrite:
         raise RunFolderError(
             f"{folder.shown!r} holds an unfinished run of another config: "
-            f"{changed}. Set it back to resume that run, give another folder with "
-            "--output, or --overwrite to replace that run."
+            f"{changed}. {_hint(changed)}Set it back to resume that run, give another "
+            "folder with --output, or --overwrite to replace that run."
         )
     return not changed
+
+
+def _hint(changed: str) -> str:
+    """What else can be changed instead, of a key whose change is refused."""
+    key = changed.partition(" ")[0]
+    return _HINTS.get(key, "")
+
+
+_LONGER = "To train longer, keep the steps and give --extend-steps N. "
+_HINTS = {
+    "data.batch_size": (
+        "It counts the sequences of an optimizer step, whatever the parts: if memory "
+        "runs out, keep it and raise `optimizer.gradient_accumulation_steps`. "
+    ),
+    "budget.recover_steps": _LONGER,
+    "budget.prune_steps": _LONGER,
+}

@@ -11,6 +11,7 @@ import keras
 from keras_idea.hub.hf.folder import loading_class
 from keras_idea.lm.report.picture import draw_run
 from keras_idea.lm.report.table import ResultRow
+from keras_idea.lm.runs.models.learning_rate import learning_rate
 from keras_idea.lm.runs.train.measuring import Costs
 from keras_idea.lm.runs.train.recorder import Recorder
 from keras_idea.lm.runs.train.run import (
@@ -22,6 +23,7 @@ from keras_idea.lm.runs.train.run import (
     WIDE,
     Run,
 )
+from keras_idea.validation import plural
 
 #: What the bits of a run on conversations are.
 OF_RESPONSES = "Bits and perplexity are those of the held-out responses alone."
@@ -81,6 +83,17 @@ def facts(run: Run, costs: Costs) -> dict[str, str]:
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}",
     }
+
+
+def extension(run: Run) -> str:
+    """A line about the steps after the planned ones."""
+    budget = run.config.budget
+    rate = learning_rate(run.config.optimizer, budget)(budget.planned_steps)
+    return (
+        f"Extended by {plural(budget.extend_steps, 'step')}, from "
+        f"{budget.planned_steps:,} to {budget.total_steps:,}: in these the learning "
+        f"rate stays {float(rate):.3g}, as at the planned end."
+    )
 
 
 def where_it_lies(run: Run, narrow: keras.Model) -> str:

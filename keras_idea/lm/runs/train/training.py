@@ -49,7 +49,9 @@ _READINGS = 60
 _PACKAGES = ("matplotlib", "rich", "tomli_w")
 
 
-def train(config: RunConfig, overwrite: bool = False) -> list[ResultRow]:
+def train(
+    config: RunConfig, overwrite: bool = False, extend: bool = False
+) -> list[ResultRow]:
     """Carries out a run and leaves its folder; continues with one that was killed.
 
     Of several processes (see `[distribution]`) each calls it, with the same config.
@@ -58,6 +60,8 @@ def train(config: RunConfig, overwrite: bool = False) -> list[ResultRow]:
         config: `RunConfig`.
         overwrite: bool, whether another run in the folder, or a finished one, may be
             replaced. This run continues there if it is not finished.
+        extend: bool, whether the run there must be this one, unfinished: it becomes
+            `budget.extend_steps` longer than planned.
 
     Returns:
         List of `ResultRow`: the teacher, if there is one, then as `results.rows`.
@@ -87,9 +91,10 @@ def train(config: RunConfig, overwrite: bool = False) -> list[ResultRow]:
     devices.join_mesh(config)
     folder = RunFolder(config.run.output)
     with contextlib.ExitStack() as stack:
-        goes_on = processes.from_first(
-            lambda: claim_or_resume(folder, config, overwrite, stack)
+        goes_on, extended = processes.from_first(
+            lambda: claim_or_resume(folder, config, overwrite, stack, extend)
         )
+        config = config.with_extension(extended)
         return _carry_out(config, folder, goes_on, overwrite)
 
 
@@ -130,6 +135,8 @@ def _claim(run: Run, goes_on: bool, overwrite: bool) -> None:
     elif load_config(folder.unfinished()) != config:  # on other devices, say
         folder.write("config.toml", config.to_toml())
     print(run_summary(run), flush=True)
+    if config.budget.extend_steps:
+        print(results.extension(run), flush=True)
     if goes_on and overwrite:
         print(
             f"The run in {folder.shown} is unfinished, so it resumes: --overwrite does "

@@ -1,0 +1,156 @@
+"""A released checkpoint made smaller in one step, and what that did to it."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import keras
+
+from keras_idea.errors import ExportFailed, ExportRefused, LoadRefused
+from keras_idea.groups.kinds import NEURONS
+from keras_idea.hub.inputs import token_inputs
+from keras_idea.hub.loading import load, outline, preprocessor_of
+from keras_idea.lm.evaluation.scorer import most_tokens
+from keras_idea.lm.export.gguf.families import family_of
+from keras_idea.lm.export.gguf.file import export_gguf
+from keras_idea.lm.export.hf.folder import export_hf, hf_export_of
+from keras_idea.lm.export.preset import export_preset
+from keras_idea.lm.runs.shrink.rows import Rows, check_enough, judge, read_rows
+from keras_idea.lm.runs.shrink.table import next_steps, row_of, table
+from keras_idea.lm.runs.shrink.wanted import Wanted
+from keras_idea.methods.calibration import heard_by
+from keras_idea.shapes.search import search
+from keras_idea.shapes.shrink import groups_of, shrink, widths_in
+from keras_idea.shapes.targets import Shape, size_of
+from keras_idea.validation import plural
+
+# Seconds between two lines about one stage.
+_INTERVAL = 20.0
+
+
+def one_shot(wanted: Wanted) -> keras.Model:
+    """Shrinks a checkpoint, saves it as a preset, judges and exports it.
+
+    What is printed: the text, the stages with their progress, a table of before and
+    after, and where everything lies. All that can be known before the weights are
+    loaded is checked before.
+
+    Returns:
+        The narrow model, a KerasHub `CausalLM`: what `keras_idea.shrink` returns.
+
+    Raises:
+        KerasIdeaError: as what it calls; nothing of a preset or an export that failed
+            is left.
+    """
+    wanted.check_places()
+    backbone = outline(wanted.source, "float32")
+    shape = wanted.shape_of(backbone)
+    _check_exportable(wanted, backbone)
+    preprocessor = preprocessor_of(wanted.source)
+    if preprocessor is None:
+        raise LoadRefused(
+            f"The checkpoint {wanted.source!r} has no tokenizer, so no text can be "
+            "measured on it. Save it with its tokenizer."
+        )
+    rows = read_rows(wanted.text, preprocessor, backbone, wanted.tokens, wanted.window)
+    if wanted.refit:
+        check_enough(rows, _widest(backbone, shape))
+    print(rows, flush=True)
+    with _stage("Loading the checkpoint"):
+        wide: Any = load(wanted.source, "float32")
+    nats = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    wide.compile(keras.optimizers.SGD(0.0), nats, weighted_metrics=None)
+    with _stage("Perplexity before") as after_batch:
+        before = row_of("before", wide, judge(wide, rows, after_batch))
+    narrow = _shrunk(wide, shape, wanted, rows)
+    with _stage("Saving the preset"):
+        saved = export_preset(narrow, wanted.to)
+    with _stage("Perplexity after") as after_batch:
+        after = row_of("after", narrow, judge(narrow, rows, after_batch))
+    print(f"\n{table([before, after], rows)}\n\n{saved}", flush=True)
+    if wanted.export is not None:
+        print(_export(narrow, wanted), flush=True)
+    print(f"\n{next_steps(wanted)}", flush=True)
+    return narrow
+
+
+def _check_exportable(wanted: Wanted, backbone: keras.Model) -> None:
+    """Refuses a family that the export does not know, before anything is computed."""
+    if wanted.export == "gguf":
+        family_of(backbone)
+    if wanted.export == "hf":
+        hf_export_of(backbone)
+
+
+def _widest(backbone: keras.Model, shape: Shape) -> int:
+    """The most neurons that an FFN keeps; 0: a search is to find it."""
+    if NEURONS not in shape:
+        return 0
+    groups = groups_of(backbone, {NEURONS: shape[NEURONS]})
+    sizes = [size_of(NEURONS, shape[NEURONS], g.hidden_dim, g.name) for g in groups]
+    return max(sizes)
+
+
+def _shrunk(wide: Any, shape: Shape, wanted: Wanted, rows: Rows) -> keras.Model:
+    x, y = rows.train
+    data = (token_inputs(wide, x), y)
+    # No more logits at once than a scorer takes.
+    batch_size = max(1, most_tokens(wide) // wanted.window)
+    limits: Any = {"num_samples": len(x), "batch_size": batch_size}
+    if wanted.search:
+        with _stage("Searching shapes") as after_batch, heard_by(after_batch):
+            found = search(
+                wide,
+                data,
+                **wanted.budget.arguments(),
+                kinds=wanted.search,
+                method=wanted.method,
+                candidates=wanted.candidates,
+                round_to=wanted.round_to,
+                **limits,
+            )
+        shape = found[0].targets
+    kept = ", ".join(f"{axis} {size}" for axis, size in shape.items())
+    # A search may find that blocks alone are best: nothing reads them.
+    refit = wanted.refit and bool(widths_in(shape))
+    how = f"by {wanted.method}{', then fitted' if refit else ''}"
+    with _stage(f"Shrinking to {kept}, {how}") as after_batch, heard_by(after_batch):
+        return shrink(wide, shape, data, wanted.method, refit=refit, **limits)
+
+
+def _export(narrow: keras.Model, wanted: Wanted) -> object:
+    """Exports the preset that is saved already; an error says how to do it again."""
+    try:
+        with _stage(f"Exporting to {wanted.exported}"):
+            if wanted.export == "hf":
+                return export_hf(narrow, wanted.exported)
+            dtype = wanted.gguf_dtype or "float32"
+            return export_gguf(narrow, wanted.exported, dtype, False, wanted.length)
+    except (ExportRefused, ExportFailed) as error:
+        said = f"{error} The preset {wanted.to!r} is saved and complete."
+        raise type(error)(said) from error
+
+
+@contextlib.contextmanager
+def _stage(name: str) -> Iterator[Callable[[Sequence[str]], None]]:
+    """Says what begins, how far it is, and how long it took.
+
+    Yields a function that is called after each batch, with the names of what it gave.
+    """
+    begin = last = time.monotonic()
+    batches = 0
+    print(f"{name} ...", flush=True)
+
+    def after_batch(names: Sequence[str]) -> None:
+        nonlocal batches, last
+        batches, now = batches + 1, time.monotonic()
+        if now - last >= _INTERVAL:
+            last = now
+            where = f" ({names[0]})" if len(names) == 1 else ""
+            done = plural(batches, "batch", "batches")
+            print(f"  {done}{where}, {now - begin:,.0f} s", flush=True)
+
+    yield after_batch
+    said = f", {plural(batches, 'batch', 'batches')}" if batches else ""
+    print(f"  done in {time.monotonic() - begin:,.1f} s{said}", flush=True)

@@ -1,0 +1,118 @@
+"""The rows of a text on which a checkpoint is measured, and those held out."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_idea.errors import ArgumentError
+from keras_idea.hub.families import needs_start
+from keras_idea.hub.inputs import token_inputs
+from keras_idea.lm.data.text.vocabulary import tokenizer_vocabulary
+from keras_idea.lm.data.tokens.load_text import load_text
+from keras_idea.lm.evaluation.perplexity import Perplexity
+from keras_idea.lm.evaluation.scorer import TokenScorer
+from keras_idea.validation import plural
+
+#: The most rows on which perplexity is measured.
+HELD_OUT_ROWS = 32
+# More than a token has in any text: what is read of a long text.
+_BYTES_PER_TOKEN = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """Tokens `(rows, window)` of a text, and the token that follows each.
+
+    Attributes:
+        train: pair of int32 arrays, to measure importance on and to fit.
+        held_out: pair of int32 arrays, to judge by.
+        token_bytes: float array `(vocabulary,)`, bytes of text of each id.
+        description: str, where they come from.
+        start_id: int or None, what each row begins with.
+    """
+
+    train: tuple[np.ndarray, ...]
+    held_out: tuple[np.ndarray, ...]
+    token_bytes: np.ndarray
+    description: str
+    start_id: int | None
+
+    def __str__(self) -> str:
+        """A line for the console."""
+        used, held = (f"{part[0].size:,}" for part in (self.train, self.held_out))
+        begins = "" if self.start_id is None else ", each begins with the start token"
+        return (
+            f"Text: {self.description}. Calibration: {used} tokens in "
+            f"{plural(len(self.train[0]), 'row')} of {self.train[0].shape[1]}. Held "
+            f"out: {held} tokens in {plural(len(self.held_out[0]), 'row')}{begins}."
+        )
+
+
+def read_rows(
+    text: str, preprocessor: Any, backbone: keras.Model, tokens: int, window: int
+) -> Rows:
+    """Reads rows that do not overlap, evenly spread over a text.
+
+    Of a long text its beginning alone is read. A model that needs its start token in
+    every sequence, as Gemma does, has it in place of each row's first token.
+
+    Raises:
+        ArgumentError: If the model has fewer positions, or `tokens` is below a row.
+        TextError: If there is not a row to measure on, or none to hold out.
+    """
+    positions = getattr(backbone, "max_sequence_length", None) or window
+    if not window <= min(positions, tokens):
+        raise ArgumentError(
+            f"`--window` must be at most --tokens ({tokens:,}) and the model's "
+            f"positions ({positions:,}). Received: {window:,}. Lower `--window`."
+        )
+    held_out = HELD_OUT_ROWS * window
+    most = _BYTES_PER_TOKEN * (tokens + held_out)
+    corpus = load_text(text, held_out / (tokens + held_out), most)
+    tokenizer = preprocessor.tokenizer
+    start_id = tokenizer.start_token_id if needs_start(type(backbone)) else None
+    corpus = corpus.tokenized(tokenizer_vocabulary(tokenizer), start_id, 1)
+    corpus.check_length(window)
+    to_measure = dataclasses.replace(corpus, validation=corpus.train)
+    return Rows(
+        to_measure.validation_windows(length=window, limit=tokens // window),
+        corpus.validation_windows(length=window, limit=HELD_OUT_ROWS),
+        corpus.token_bytes,
+        corpus.description,
+        start_id,
+    )
+
+
+def check_enough(rows: Rows, units: int) -> None:
+    """Refuses, before a model is loaded, too few tokens to fit a kernel on.
+
+    `units`: what the widest kernel keeps. Every fourth row is held out to choose the
+    ridge.
+    """
+    count, window = rows.train[0].shape
+    fitted = count - count // 4
+    if count < 4 or fitted * window < units:
+        needed = max(4, math.ceil(units / window / 0.75) + 1) * window
+        raise ArgumentError(
+            f"`--refit` keeps {units:,} neurons in an FFN, and fits them on three "
+            f"quarters of the calibration tokens. Received: {count * window:,} tokens "
+            f"in {plural(count, 'row')}. Give {needed:,} tokens or more: raise "
+            "`--tokens`, give more text, or lower `--window`."
+        )
+
+
+def judge(
+    model: keras.Model, rows: Rows, after_batch: Callable[[Sequence[str]], object]
+) -> Perplexity:
+    """How well a model predicts the held-out rows; `after_batch`: as of `heard_by`."""
+    x, y = rows.held_out
+    scorer = TokenScorer(model, x.shape[1], lambda ids: token_inputs(model, ids))
+    windows = np.concatenate([x, y[:, -1:]], axis=1)
+    scores = scorer.score(list(windows), lambda done: after_batch(()))
+    nats = -sum(float(np.sum(row, dtype="float64")) for row, _ in scores)
+    size = float(rows.token_bytes[y].sum())
+    return Perplexity(nats, y.size, size, x.shape[1], x.shape[1], rows.start_id)

@@ -1,0 +1,174 @@
+"""What `keras-idea shrink` is asked for: checked before any model is loaded."""
+
+import dataclasses
+import pathlib
+from typing import Any
+
+import keras
+
+from keras_idea.errors import ArgumentError, ExportRefused
+from keras_idea.finding.budget import Budget, check_round_to
+from keras_idea.finding.targets import target_width
+from keras_idea.groups.kinds import NEURONS
+from keras_idea.lm.export.gguf.file import GGUF
+from keras_idea.lm.export.hf.folder import HF
+from keras_idea.lm.export.preset import PRESET
+from keras_idea.lm.export.target import ExportKind, check_target
+from keras_idea.shapes.blocks import find_blocks
+from keras_idea.shapes.costs import ShapeCosts
+from keras_idea.shapes.grid import shapes_within
+from keras_idea.shapes.hidden_size import check_hidden
+from keras_idea.shapes.shrink import Importance, groups_of, widths_in
+from keras_idea.shapes.targets import Axis, Shape, axes, check_shape, size_of
+from keras_idea.surgery.refit import check_refit
+from keras_idea.validation import (
+    check_choice,
+    check_int,
+    multiples_beside,
+    require,
+    require_installed,
+)
+
+#: Kinds of exports: what is made, and what its name adds to that of the preset.
+EXPORTS: dict[str, tuple[ExportKind, str]] = {
+    "hf": (HF, "-hf"),
+    "gguf": (GGUF, ".gguf"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Wanted:
+    """A shrunk checkpoint, as the command line describes it.
+
+    Attributes:
+        source: str, what `keras_idea.hub.load` takes.
+        to: str, the folder of the preset to be.
+        text: str, what `load_text` takes.
+        targets: dict, as of `keras_idea.shrink`; empty if there is a budget.
+        budget: `Budget`; false if there are targets.
+        search: tuple of str, the axes that a search may cut; empty: no search.
+        candidates: int >= 1, shapes that a search judges.
+        round_to: int >= 1. Of the widest FFNs a multiple of it stays.
+        method: str, as of `keras_idea.shrink`.
+        refit: bool, likewise.
+        tokens: int >= 1, the most tokens to measure on.
+        window: int >= 2, tokens of a row.
+        export: str or None, a key of `EXPORTS`.
+        gguf_dtype: str or None, as of `export_gguf`.
+        length: int or None, likewise.
+    """
+
+    source: str
+    to: str
+    text: str
+    targets: Shape
+    budget: Budget
+    search: tuple[Axis, ...] = ()
+    candidates: int = 8
+    round_to: int = 1
+    method: str = "activation"
+    refit: bool = False
+    tokens: int = 32_768
+    window: int = 512
+    export: str | None = None
+    gguf_dtype: str | None = None
+    length: int | None = None
+
+    def __post_init__(self) -> None:
+        if bool(self.targets) == bool(self.budget):
+            raise ArgumentError(
+                "Say how small: either targets (--neurons, --kv-groups, --blocks, "
+                "--hidden-dim) or one budget (--target-parameters, --target-bytes, "
+                f"--target-flops). Received: {'both' if self.budget else 'neither'}. "
+                "For example --neurons 0.67."
+            )
+        if self.targets:
+            check_shape(self.targets)
+        for axis in self.search:
+            check_choice("--kinds", axis, tuple(axes()))
+        if self.search and not self.budget:
+            raise ArgumentError(
+                "`--search` looks for the best shape within a budget. Give "
+                "--target-parameters, --target-bytes or --target-flops in place of "
+                "the targets, or leave `--search` out."
+            )
+        for name in ("candidates", "round_to", "tokens", "window", "length"):
+            if getattr(self, name) is not None:
+                check_int(f"--{name.replace('_', '-')}", getattr(self, name), minimum=1)
+        if self.refit and self.targets and not widths_in(self.targets):
+            raise ArgumentError(
+                "`--refit` fits what reads neurons or heads, and no target names "
+                "them. Add --neurons or --kv-groups, or leave `--refit` out."
+            )
+        given = self.gguf_dtype is not None or self.length is not None
+        if given and self.export != "gguf":
+            raise ExportRefused(
+                "`--gguf-dtype` and `--length` are for `--export gguf` only. Add it, "
+                "or leave them out."
+            )
+
+    @property
+    def exported(self) -> str:
+        """str, where the export lies: beside the preset, with its name."""
+        return str(pathlib.Path(self.to)) + EXPORTS[str(self.export)][1]
+
+    def check_places(self) -> None:
+        """Refuses places that are taken, and packages that are not there."""
+        check_target(self.to, PRESET)
+        if self.export is None:
+            return
+        check_target(self.exported, EXPORTS[self.export][0])
+        if self.export == "gguf":
+            require("gguf", "`--export gguf`", "gguf", ExportRefused)
+        else:
+            what = "`--export hf`"
+            require_installed(["safetensors"], what, "export", ExportRefused)
+
+    def shape_of(self, outline: keras.Model) -> Shape:
+        """The targets, for a model of which the outline is enough.
+
+        With a budget and without a search: as many neurons as it allows. Of a search
+        none. Refuses what the model does not have, or cannot become.
+        """
+        if self.search:
+            wanted: dict[Axis, Any] = dict.fromkeys(self.search, 1)
+            _check_axes(outline, wanted)
+            return {}
+        shape = {**self.targets, **self._neurons_of(outline)}
+        _check_axes(outline, shape)
+        if self.refit:
+            check_refit(groups_of(outline, shape))
+        return shape
+
+    def _neurons_of(self, outline: keras.Model) -> Shape:
+        """The neurons that stay, a multiple of `round_to`, where they are to be cut."""
+        target = self.targets.get(NEURONS)
+        if target is None and not self.budget:
+            return {}
+        costs = ShapeCosts(outline, {NEURONS: 1}, Importance({}))
+        full, step = costs.full[NEURONS], self.round_to
+        check_round_to(step, full)
+        if target is None:
+            least = {NEURONS: 1 / full}
+            [found] = shapes_within(self.budget, costs.of, costs.full, least, step)
+            return costs.targets(found)
+        if step == 1:
+            return {NEURONS: target}
+        if isinstance(target, int) and target % step:
+            raise ArgumentError(
+                f"`--neurons` must be a multiple of `--round-to`. Received: {target} "
+                f"and {step}. Give {multiples_beside(target, step)}, or a fraction."
+            )
+        return costs.targets({NEURONS: target_width(target, full, step)})
+
+
+def _check_axes(outline: keras.Model, shape: Shape) -> None:
+    """Refuses axes that a model does not have, and sizes beyond what it has."""
+    for group in groups_of(outline, shape):
+        size_of(group.kind, shape[group.kind], group.hidden_dim, group.name)
+    if "blocks" in shape:
+        count = len(find_blocks(outline))
+        size_of("blocks", shape["blocks"], count, outline.name)
+    if "hidden_dim" in shape:
+        full = check_hidden(outline).hidden_dim
+        size_of("hidden_dim", shape["hidden_dim"], full, outline.name)
