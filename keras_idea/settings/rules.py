@@ -43,9 +43,13 @@ class Advice(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """`says` without links, and its letters."""
+        """`says` without its value and links, and the letters."""
         plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", self.says).replace("`", "")
-        return f"{plain} [{', '.join(self.sources)}]" if self.sources else plain
+        value = self.value
+        shown = f'"{value}"' if isinstance(value, str) else f"{value or 0:,}"
+        plain = "" if plain == shown else plain.removeprefix(f"{shown}: ")
+        letters = f"[{', '.join(self.sources)}]" if self.sources else ""
+        return f"{plain} {letters}".strip()
 
 
 #: By setting and situation. The first advice is followed, except where

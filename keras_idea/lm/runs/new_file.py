@@ -34,7 +34,7 @@ _BYTES_PER_TOKEN, _READ, _IN_MEMORY = 5, 16.0, 200
 _MOST_BATCHES, _LEAST_BATCHES = 32, 4
 
 _HEAD = """\
-# {what}, written by `keras-idea new`.
+# {what}. Written by `keras-idea new`.
 #
 #     keras-idea plan {file}     # after a change
 #     keras-idea train {file}    # the same command resumes it
@@ -95,7 +95,7 @@ def target_of(parameters: int | None, kept: str | None) -> Any:
     if kept is None:
         return parameters
     try:
-        return {"neurons": int(kept)} if kept.isdecimal() else float(kept)
+        return float(kept) if "." in kept else {"neurons": int(kept)}
     except ValueError:
         raise ArgumentError(
             "`--target-dim` must be a fraction such as 0.67, or a number of neurons. "
@@ -117,8 +117,12 @@ def run_file(
     found = recommended(model, tokens, target, trained=preset is not None)
     tables = _tables(found, tokens, preset, text, file.stem)
     what = "A run from nothing" if preset is None else "A checkpoint made smaller"
-    output = tables["run"]["output"].value
-    return _HEAD.format(what=what, file=file, output=output) + "".join(_lines(tables))
+    head = _HEAD.format(
+        what=f"{what}, {found['tokens_per_parameter']:g} tokens per parameter",
+        file=file,
+        output=tables["run"]["output"].value,
+    )
+    return head + "".join(_lines(tables))
 
 
 def _tables(
@@ -127,7 +131,12 @@ def _tables(
     known = found.settings
     total = known["total_steps"]
     rest = total.value - known["begin_step"].value - known["prune_steps"].value
-    batch, batches = known["batch_size"], _validation_batches(found)
+    size, batch = known["tokens_per_step"], known["batch_size"]
+    reason = f"{size.reason}; {batch.reason}"
+    batches = {
+        "batch_size": Setting(batch.value, size.basis, reason),
+        **_validation_batches(found),
+    }
     tables = {
         "model": {
             **_model(preset),
@@ -149,7 +158,7 @@ def _tables(
             "validate_every": known["steps_per_epoch"],
         },
     }
-    tables["data"] = tables.get("data", {}) | {"batch_size": batch} | batches
+    tables["data"] = tables.get("data", {}) | batches
     if preset is not None:
         tables["distillation"] = {
             "teacher": given(preset, "the checkpoint itself"),
