@@ -65,10 +65,10 @@ def how_narrow(model: keras.Model, target: Any, situation: Situation) -> HowNarr
                 f"{group.name}. Received: target={target!r}, which keeps {units}. "
                 "Lower it."
             )
-    told = setting(share) if target is None else given(wanted, "your target")
+    known = setting(share) if target is None else given(wanted, "your target")
     kept = _of_shrink(targets, widths, situation)
     reason = f"{end.parameters:,} of {start.parameters:,} parameters stay"
-    settings = {name: told, "kept": given(kept, reason), "round_to": rounding}
+    settings = {name: known, "kept": given(kept, reason), "round_to": rounding}
     return HowNarrow(settings, end.parameters, max(n for _, n in widths))
 
 

@@ -171,7 +171,8 @@ def _batches(tokens: int, situation: Situation) -> dict[str, Setting]:
         size = larger[0]
     more = min(tokens // rules.MOST_STEPS, rules.MOST_TOKENS)
     if more >= 2 * size.value:
-        size = rules.MORE_TOKENS._replace(value=2 ** (more.bit_length() - 1))
+        says, sources, _ = rules.MORE_TOKENS
+        size = Advice(says, sources, 2 ** (more.bit_length() - 1))
     length = RULES["sequence_length"][situation][0]
     if size.value >= rules.AT_ONCE.value:
         length = rules.LONGER
@@ -230,9 +231,9 @@ def _learning_rate(
         least, most = row.measured
         alike = least <= parameters <= most
         # Of few tokens alone on the released checkpoints.
-        known = alike and (row.advice.sources != "L" or situation == "very few")
-        sources = row.advice.sources if known else ""
-        peak = setting(row.advice._replace(sources=sources))
+        says, sources, value = row.advice
+        known = alike and (sources != "L" or situation == "very few")
+        peak = setting(Advice(says, sources if known else "", value))
     warm, end = (RULES[n][situation][0] for n in ("warmup_steps", "end_learning_rate"))
     return {
         "peak_learning_rate": peak,
