@@ -72,8 +72,8 @@ is a small Llama 3, trained on a little text. The tokens of its tokenizer are by
 ## Load teacher and student
 
 Teacher and student are two models of one preset. The callback prunes only the student.
-The peak learning rate is a third of that of pretraining. `ki.recommended` gives this
-and the other settings, each with its reason, for your model and number of tokens.
+The peak learning rate is a third of that of pretraining. `ki.recommended(student,
+tokens=N)` recommends this and the other settings, each with its reason.
 
 The run needs no wide stage. `begin_step=0` works because a new optimizer counts its
 steps from 0. `ki.distiller` connects the two models: it is Keras's `Distiller`, compiled
@@ -92,7 +92,6 @@ def load():
 
 
 teacher, student = load(), load()
-print(ki.recommended(student, tokens=150 * BATCH * LENGTH))
 PRUNE_STEPS, RECOVER_STEPS = 50, 100
 steps = PRUNE_STEPS + RECOVER_STEPS
 student.compile(

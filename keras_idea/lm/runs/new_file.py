@@ -68,10 +68,6 @@ def new(
         ArgumentError: as `recommended`.
         ConfigError: if there is such a file, or the preset gives no model.
         TextError: if there is no text, or less than a sequence of it.
-
-    Example:
-    >>> new("new.toml", tokens=20_000, text="text.txt")
-    Text: text.txt, ...
     """
     require("rich", "`keras-idea new`", "cli")
     file = pathlib.Path(file)
