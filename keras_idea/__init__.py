@@ -29,6 +29,7 @@ from keras_idea.schedules import (
     StagedSchedule,
     WarmupStableDecay,
 )
+from keras_idea.settings import recommended
 from keras_idea.shapes import search, shrink
 from keras_idea.surgery import FFN, compact, explain, find_ffns, find_groups
 
@@ -57,6 +58,7 @@ __all__ = [
     "functional",
     "methods",
     "models",
+    "recommended",
     "search",
     "shrink",
 ]

@@ -45,6 +45,7 @@ def make_parser() -> argparse.ArgumentParser:
         description="Trains wide, prunes while training, and recovers, in one fit.",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _add_new(commands)
     _add_train(commands)
     _add_plan(commands)
     _add_status(commands)
@@ -54,6 +55,49 @@ def make_parser() -> argparse.ArgumentParser:
     _add_evaluate(commands)
     _add_report(commands)
     return parser
+
+
+def _add_new(commands: _Commands) -> None:
+    new = commands.add_parser(
+        "new",
+        help="write a run file with the recommended settings",
+        description="Writes a TOML file for `train`: the recommended settings for a "
+        "checkpoint and a number of tokens, each with its reason and whether it is "
+        "measured or an estimate. Then prints its plan. Trains nothing.",
+    )
+    new.add_argument("file", metavar="FILE.toml", help="the file to write")
+    new.add_argument(
+        "--preset",
+        metavar="PRESET",
+        help="the checkpoint: a KerasHub preset, a Hugging Face folder, a handle or a "
+        "GGUF file; default: a small model from nothing",
+    )
+    new.add_argument(
+        "--tokens",
+        type=int,
+        required=True,
+        metavar="N",
+        help="how many tokens the run trains on",
+    )
+    targets = new.add_mutually_exclusive_group()
+    targets.add_argument(
+        "--target-parameters",
+        type=int,
+        metavar="M",
+        help="the most parameters of the narrow model",
+    )
+    targets.add_argument(
+        "--target-dim",
+        metavar="F",
+        help="the fraction of the neurons to keep, or their number in each FFN "
+        "(default 0.67)",
+    )
+    new.add_argument(
+        "--text",
+        metavar="PATH",
+        help="a text file, JSON lines or a folder to train on; default: the source "
+        "text of Python's standard library",
+    )
 
 
 def _add_train(commands: _Commands) -> None:

@@ -17,6 +17,7 @@ from benchmarks.pages import (
     of_optimizers,
     of_paper,
     of_recover,
+    of_settings,
     of_speed,
     of_tables,
 )
@@ -53,6 +54,7 @@ BLOCKS = {
     **of_chat.BLOCKS,
     **of_checkpoints.BLOCKS,
     **of_optimizers.BLOCKS,
+    **of_settings.BLOCKS,
 }
 
 

@@ -72,7 +72,8 @@ is a small Llama 3, trained on a little text. The tokens of its tokenizer are by
 ## Load teacher and student
 
 Teacher and student are two models of one preset. The callback prunes only the student.
-The peak learning rate is a third of that of pretraining.
+The peak learning rate is a third of that of pretraining. `ki.recommended(student,
+tokens=N)` recommends this and the other settings, each with its reason.
 
 The run needs no wide stage. `begin_step=0` works because a new optimizer counts its
 steps from 0. `ki.distiller` connects the two models: it is Keras's `Distiller`, compiled
@@ -152,9 +153,10 @@ print(text)
 ## Next steps
 
 - [Choose the settings](../recommended_settings.md) for your model and tokens.
-- Do the same from one file: `keras-idea train examples/prune_a_checkpoint.toml`. The
-  file sets `preset`, `teacher` and `compare_without = true`. With the last one, the
-  run also recovers the model without a teacher, so you see how much the teacher helps.
+- Do the same without code: `keras-idea new small.toml --preset checkpoint --tokens N`
+  writes a run file, and `keras-idea train small.toml` runs it. With
+  `compare_without = true` under `[distillation]`, the run also recovers the model
+  without a teacher, so you see how much the teacher helps.
 - [Recover an instruct model](../command_line.md#an-instruct-model) on conversations.
 - [Prune neurons and heads under one budget](several_axes.md).
 """

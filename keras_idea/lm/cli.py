@@ -1,4 +1,4 @@
-"""The command line: `keras-idea train`, `plan`, `import`, `export`, `evaluate`..."""
+"""The command line: `keras-idea new`, `train`, `plan`, `import`, `export`..."""
 
 import argparse
 import sys
@@ -57,6 +57,13 @@ def carry_out(
         print(interrupt.line(), file=sys.stderr)
         return interrupt.STATUS
     return 0
+
+
+def _new(options: argparse.Namespace) -> None:
+    from keras_idea.lm.runs.new_file import new, target_of
+
+    target = target_of(options.target_parameters, options.target_dim)
+    new(options.file, options.tokens, options.preset, target, options.text)
 
 
 def _train(options: argparse.Namespace) -> None:
@@ -229,6 +236,7 @@ def _fail(status: int, message: object) -> int:
 
 
 _COMMANDS = {
+    "new": _new,
     "train": _train,
     "plan": _plan,
     "export": _export,

@@ -22,6 +22,7 @@ FLOORS = [
     {"layers", "methods", "hub"},
     {"models"},
     {"finding"},
+    {"settings"},
     {"step"},
     {"surgery"},
     {"callbacks", "shapes"},
