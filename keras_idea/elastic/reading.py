@@ -14,6 +14,7 @@ import keras
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN
 from keras_idea.groups.cut import Cut
+from keras_idea.keras_private.layers import sublayers, walk
 from keras_idea.keras_private.read_instead import (
     Change,
     as_they_are,
@@ -32,15 +33,16 @@ class FirstNeurons:
     """Lets a model compute with the first neurons of its FFNs.
 
     Args:
-        ffns: list of `FFN`, built, with neurons.
+        model: keras.layers.Layer.
+        ffns: list of `FFN`, those that were found in it.
 
     Example:
-    >>> reading = FirstNeurons(find_ffns(model))
+    >>> reading = FirstNeurons(model, find_ffns(model))
     >>> with reading.at([2, 2]):  # neurons of each FFN
     ...     outputs = model(inputs)
     """
 
-    def __init__(self, ffns: Sequence[FFN]) -> None:
+    def __init__(self, model: keras.layers.Layer, ffns: Sequence[FFN]) -> None:
         self._ffns = ffns
         self._cuts: dict[int, _Cuts] = {}
         layers: dict[int, keras.layers.Layer] = {}
@@ -49,10 +51,18 @@ class FirstNeurons:
                 self._cuts.setdefault(id(cut.variable), []).append((place, cut))
             for layer in (*ffn.layers, *getattr(ffn.weights, "between", ())):
                 layers[id(layer)] = layer
-        self._variables = {
-            id(cuts[0][1].variable): cuts[0][1].variable for cuts in self._cuts.values()
+        self._layers = layers
+        self._held = {
+            key: [
+                (layer, name, cuts)
+                for cuts in self._cuts.values()
+                for name in names_of(layer, cuts[0][1].variable)
+            ]
+            for key, layer in layers.items()
         }
-        self._held = [(layer, self._names(layer)) for layer in layers.values()]
+        #: Whose `call` reads weights, and of which layers.
+        self._callers = [(layer, [key]) for key, layer in layers.items()]
+        self._callers += _blocks_that_read(model, ffns)
         self._check_held()
         self._read: set[int] = set()
         self._changes: dict[tuple[int, ...], list[Change]] = {}
@@ -80,7 +90,7 @@ class FirstNeurons:
         Their weights are read by other code than their layers', which knows nothing of
         the width.
         """
-        unread = [layer.path for layer, _ in self._held if id(layer) not in self._read]
+        unread = [x.path for key, x in self._layers.items() if key not in self._read]
         if unread:
             raise ArgumentError(
                 f"{', '.join(unread)}: nothing calls the layer, its weights are read "
@@ -88,18 +98,11 @@ class FirstNeurons:
                 "a model of each width, or one by IdeaPruneCallback."
             )
 
-    def _names(self, layer: keras.layers.Layer) -> dict[str, _Cuts]:
-        return {
-            name: self._cuts[key]
-            for key, variable in self._variables.items()
-            for name in names_of(layer, variable)
-        }
-
     def _check_held(self) -> None:
-        held = {id(cuts[0][1].variable) for _, names in self._held for cuts in
-                names.values()}
+        places = [cuts for held in self._held.values() for *_, cuts in held]
+        known = {id(cut.variable) for cuts in places for _, cut in cuts}
         for key, cuts in self._cuts.items():
-            if key not in held:
+            if key not in known:
                 raise ArgumentError(
                     f"{self._ffns[cuts[0][0]].name} holds its weight "
                     f"'{cuts[0][1].variable.path}' in no attribute of its layers, so "
@@ -109,16 +112,39 @@ class FirstNeurons:
 
     def _made(self, counts: tuple[int, ...]) -> list[Change]:
         found: list[Change] = []
-        for layer, names in self._held:
-            values = {
-                name: functools.partial(_first_of, cuts, counts)
-                for name, cuts in names.items()
-            }
-            found += reads(layer, values, functools.partial(self._read.add, id(layer)))
-        for key, variable in self._variables.items():
-            part = functools.partial(_first_of, self._cuts[key], counts)
-            found += regularized(variable, part)
+        for caller, holders in self._callers:
+            values = [
+                (layer, name, functools.partial(_first_of, cuts, counts))
+                for holder in holders
+                for layer, name, cuts in self._held[holder]
+            ]
+            found += reads(
+                caller, values, functools.partial(self._read.update, holders)
+            )
+        for cuts in self._cuts.values():
+            part = functools.partial(_first_of, cuts, counts)
+            found += regularized(cuts[0][1].variable, part)
         return found
+
+
+def _blocks_that_read(
+    model: keras.layers.Layer, ffns: Sequence[FFN]
+) -> list[tuple[keras.layers.Layer, list[int]]]:
+    """Layers that may read weights of those in them, which are given by `id`.
+
+    Where a reader is not called, as in Gemma 4, whose blocks multiply by its kernel.
+    """
+    layers = {
+        id(layer)
+        for ffn in ffns
+        if not getattr(ffn.weights, "calls_readers", True)
+        for layer in ffn.layers
+    }
+    blocks = [part for part in walk(model) if not isinstance(part, keras.Model)]
+    found = [
+        (part, [id(x) for x in sublayers(part) if id(x) in layers]) for part in blocks
+    ]
+    return [(part, inside) for part, inside in found if inside]
 
 
 def _first_of(

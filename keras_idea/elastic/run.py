@@ -52,7 +52,7 @@ class Run:
         self._ffns = check_model(model)
         #: dict, the neurons of each FFN at each width, "full" among them.
         self.counts = all_neurons_at(widths, self._ffns)
-        self._reading = FirstNeurons(self._ffns)
+        self._reading = FirstNeurons(model, self._ffns)
         check_counts(model, self._ffns, self._reading, self.counts)
         check_passes(model, sample, teacher)
         names = [name for name in self.counts if name != FULL]
@@ -142,8 +142,8 @@ class Run:
             if not self._told:
                 warn_user(
                     "The validation data cannot be used again for each width, so the "
-                    f"logs have none but of full width: {why_not}. Give arrays, a "
-                    "dataset or a PyDataset, without `validation_steps`."
+                    f"logs have none but of full width: {why_not}. Give arrays or a "
+                    "dataset."
                 )
             self._told = True
             return {}

@@ -61,6 +61,7 @@ def sliced(model: Model, width: Width) -> Model:
         stay = of[id(ffn.layer)] if ffn.kind == NEURONS else ffn.hidden_dim
         return np.broadcast_to(np.arange(stay), (*ffn.units_shape[:-1], stay))
 
-    narrow, pairs = narrowed(model, "sliced()", first, FirstNeurons(ffns).at(counts))
+    reading = FirstNeurons(model, ffns)
+    narrow, pairs = narrowed(model, "sliced()", first, reading.at(counts))
     compile_trained(narrow, model, pairs)
     return narrow

@@ -7,7 +7,7 @@ Seen with Keras 3.15.1.
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import keras
@@ -15,7 +15,7 @@ from keras.src.backend.common.stateless_scope import get_stateless_scope
 
 from keras_idea.typing import Tensor
 
-#: The dictionary of an object, a name in it, and what is to be there; `ABSENT`: nothing.
+#: The dictionary of an object, a name in it, and what is to be there, or `ABSENT`.
 Change: TypeAlias = tuple[dict[str, Any], str, Any]
 ABSENT = object()
 
@@ -45,25 +45,27 @@ def _carry_out(changes: Sequence[Change]) -> None:
 
 
 def reads(
-    layer: keras.layers.Layer,
-    values: Mapping[str, Callable[[], Tensor]],
+    caller: keras.layers.Layer,
+    values: Sequence[tuple[keras.layers.Layer, str, Callable[[], Tensor]]],
     note: Callable[[], None],
 ) -> list[Change]:
-    """The changes by which a layer's `call` reads values where it has variables.
+    """The changes by which a layer's `call` reads values where there are variables.
 
-    They are asked for by the names of its attributes, inside of the call: there Keras
+    `values` has the layer that holds a variable, which may be another one, the name of
+    its attribute, and what gives the value. It is asked inside of the call: there Keras
     casts what a variable gives, and jax has traced values. `note` is told of each call.
     The sizes of the call's inputs, which Keras compares before it, are not compared.
     """
-    original, held = layer.call, vars(layer)
+    original = caller.call
 
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
         note()
-        with changed([(held, name, value()) for name, value in values.items()]):
+        with changed([(vars(holder), name, value()) for holder, name, value in values]):
             return original(*args, **kwargs)
 
-    return [(held, "call", call), (held, "_input_spec", None)]
+    own = vars(caller)
+    return [(own, "call", call), (own, "_input_spec", None)]
 
 
 def regularized(

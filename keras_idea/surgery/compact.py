@@ -99,7 +99,7 @@ def narrowed(
     model: keras.layers.Layer,
     caller: str,
     kept_of: Callable[[FFN], np.ndarray] = FFN.kept_neurons,
-    as_narrow: AbstractContextManager = nullcontext(),
+    as_narrow: AbstractContextManager | None = None,
 ) -> tuple[keras.layers.Layer, list[Pair]]:
     """As `compact`, of any layer, but not compiled; with the variables of the two.
 
@@ -143,7 +143,7 @@ def narrowed(
         new.assign(cut_to(old, stays))
     for held, copied in copier.optimizers:
         carry_state(held, copied, pairs)
-    with as_narrow:
+    with as_narrow or nullcontext():
         check_same_function(model, narrow)
         _check_own_code(model, narrow)
     narrowed_to = {(ffn.hidden_dim, stay.shape[-1]) for ffn, stay in kept}
