@@ -12,8 +12,15 @@ from keras_idea.finding.find import FFN, find_ffns
 from keras_idea.groups.kinds import NEURONS
 from keras_idea.keras_private.call_context import call_without_values
 from keras_idea.keras_private.callbacks import peers
+from keras_idea.keras_private.layers import (
+    all_layers,
+    has_lost_parameters,
+    is_built,
+    retrack_parameters,
+)
 from keras_idea.keras_private.models import compile_arguments
 from keras_idea.keras_private.read_instead import rematerialized
+from keras_idea.step.replicas import scope_of
 from keras_idea.surgery.checks import (
     check_backbones,
     check_compiled,
@@ -48,6 +55,9 @@ def check_model(model: keras.Model) -> list[FFN]:
     no narrow model is.
     """
     check_compiled(model)
+    if is_built(model) and not model.optimizer.built:
+        with scope_of(model):
+            model.optimizer.build(model.trainable_variables)
     found = check_trainable(model, find_ffns(model), None, [NEURONS])
     check_not_pruning(model, "ElasticCallback")
     for ffn in found:
@@ -65,9 +75,9 @@ def check_model(model: keras.Model) -> list[FFN]:
                     f"'{cut.variable.path}' has a constraint, which sees the neurons "
                     "of all widths at once. Make the model without it."
                 )
-    optimizer = model.optimizer
-    if optimizer.built:
-        check_carriable(optimizer, [cut for ffn in found for cut in ffn.cuts()])
+    check_carriable(model.optimizer, [cut for ffn in found for cut in ffn.cuts()])
+    if has_lost_parameters(model):
+        retrack_parameters(all_layers(model))
     return found
 
 

@@ -34,8 +34,8 @@ def _check_size(name: str, size: Any) -> int | float:
     if known and (size >= 1 if isinstance(size, int) else 0.0 < size < 1.0):
         return size
     raise ArgumentError(
-        f"`{name}` must be an int >= 1 (neurons of each FFN), or a float in (0, 1) (the "
-        f"share of them). Received: {name}={size!r}."
+        f"`{name}` must be an int >= 1 (neurons of each FFN), or a float in (0, 1), "
+        f"the share of them. Received: {name}={size!r}."
     )
 
 

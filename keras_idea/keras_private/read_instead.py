@@ -79,7 +79,9 @@ def regularized(
     def of_part(value: Any) -> Tensor:
         return regularizer(part(keras.ops.convert_to_tensor(value)))
 
-    return [(vars(variable), "regularizer", of_part)]
+    held = vars(variable)
+    name = "_regularizer" if "_regularizer" in held else "regularizer"
+    return [(held, name, of_part)]
 
 
 def names_of(layer: keras.layers.Layer, variable: keras.Variable) -> list[str]:

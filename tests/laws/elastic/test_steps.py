@@ -114,11 +114,13 @@ def test_a_train_step_of_the_users():
         np.testing.assert_allclose(got, want, atol=1e-6)
 
 
+@pytest.mark.parametrize("regularizer", [None, "l2"])
 @pytest.mark.parametrize("decay", [0.0, 0.1])
-def test_other_neurons_do_what_the_optimizer_does_to_zeros(decay):
+def test_other_neurons_do_what_the_optimizer_does_to_zeros(decay, regularizer):
     """Their gradients are zeros: they stay, or weight decay shrinks them."""
     x, y = data()
-    model = classifier(keras.optimizers.SGD(0.5, weight_decay=decay or None))
+    optimizer = keras.optimizers.SGD(0.5, weight_decay=decay or None)
+    model = classifier(optimizer, regularizer=regularizer)
     up, down = arrays(model.trainable_variables)
     one = ki.ElasticCallback({"small": 4}, sample={"small": 1.0})
     model.fit(x, y, callbacks=[one], **FIT)
