@@ -120,6 +120,7 @@ class ElasticCallback(keras.callbacks.Callback):
         self.teacher_weight = check_number("teacher_weight", teacher_weight, 0.0, 1.0)
         self.seed = check_int("seed", seed, minimum=0)
         self._run: Any = None  # the `Run` of the `fit` under way
+        self._last: Run | None = None  # that of the `fit` before
 
     def set_model(self, model: keras.Model) -> None:
         """Takes the model; refuses a callback that prunes it, before it has begun."""
@@ -155,7 +156,7 @@ class ElasticCallback(keras.callbacks.Callback):
             left.end(model)
         end_pruning(model, find_groups(model))
         given = self.begin_step, self.sample, self.teacher, self.teacher_weight
-        self._run = Run(model, self.widths, *given, self.seed)
+        self._run = self._last = Run(model, self.widths, *given, self.seed, self._last)
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         """Reads the optimizer's step once: for each batch it would cost time."""

@@ -16,7 +16,7 @@ from keras_idea.elastic.width_losses import WidthLosses
 from keras_idea.elastic.widths import FULL, Width, all_neurons_at
 from keras_idea.keras_private.callbacks import warn_user
 from keras_idea.keras_private.fit_figures import evaluate_again, why_not_again
-from keras_idea.keras_private.models import instead, make_train_function
+from keras_idea.keras_private.models import compilation, instead, make_train_function
 from keras_idea.keras_private.optimizer_variables import as_int, innermost
 from keras_idea.keras_private.read_instead import changed
 from keras_idea.step.pruner import NeuronPruner
@@ -36,6 +36,7 @@ class Run:
         teacher: "self" or None.
         teacher_weight: float in [0, 1].
         seed: int.
+        before: the `Run` of the last `fit`, or None: of the same model, it is compiled.
     """
 
     def __init__(
@@ -47,8 +48,9 @@ class Run:
         teacher: str | None,
         teacher_weight: float,
         seed: int,
+        before: "Run | None" = None,
     ) -> None:
-        self._model = model
+        self._model, self._compilation = model, compilation(model)
         self._ffns = check_model(model)
         #: dict, the neurons of each FFN at each width, "full" among them.
         self.counts = all_neurons_at(widths, self._ffns)
@@ -62,6 +64,8 @@ class Run:
         self.losses = WidthLosses(model)
         self._functions: dict[tuple[str, ...], Callable] = {}
         self._tests: dict[str, Callable] = {}
+        if before is not None and before._compiled == self._compiled:
+            self._functions, self._tests = before._functions, before._tests
         self._plain: Callable | None = None
         self._next: tuple[str, ...] | None = None
         self._told = False
@@ -71,6 +75,11 @@ class Run:
         if start < begin_step:
             self._scorer = NeuronPruner([only_scored(ffn) for ffn in self._ffns])
             self._scorer.attach(model)
+
+    @property
+    def _compiled(self) -> tuple:
+        """What the functions of the widths depend on."""
+        return id(self._model), self._compilation, self.counts, self._teacher_weight
 
     @property
     def begun(self) -> bool:
