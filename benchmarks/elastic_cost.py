@@ -2,8 +2,8 @@
 
     KERAS_BACKEND=jax python benchmarks/elastic_cost.py
 
-This package's decoder with an elastic callback that draws one width alone, beside a
-decoder built so narrow, and at full width beside a plain one: seconds per step in turns,
+This package's decoder with an elastic callback that draws one width alone, beside one
+built so narrow, and at full width beside a plain one: seconds per step in turns,
 as step_cost.py times them. Writes results/elastic_cost-BACKEND.json and .md.
 """
 

@@ -33,8 +33,8 @@ class ElasticCallback(keras.callbacks.Callback):
 
         down[:f] activation(up[:, :f] x)
 
-    and the gradients of all other neurons are zeros. The optimizer's step is as ever:
-    moments of other neurons decay and move them on, and weight decay shrinks them.
+    and the gradients of all other neurons are zeros. The optimizer takes its usual step:
+    moments of other neurons decay and still move them, and weight decay shrinks them.
 
     Afterwards `callback.sliced("small")` is a stock model. The model itself stays as
     wide as it was. Attention heads keep their number.
@@ -123,7 +123,7 @@ class ElasticCallback(keras.callbacks.Callback):
         self._last: Run | None = None  # that of the `fit` before
 
     def set_model(self, model: keras.Model) -> None:
-        """Takes the model; refuses a callback that prunes it, before it has begun."""
+        """Sets the model. Raises an error if another callback prunes it."""
         super().set_model(model)
         check_peers(self)
 

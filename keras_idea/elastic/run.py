@@ -156,7 +156,7 @@ class Run:
                 )
             self._told = True
             return {}
-        logs = {}
+        logs: dict[str, float] = {}
         for name in self._names:
             with instead(model, "test_function", self._tests.get(name)):
                 with self._reading.at(self.counts[name]):

@@ -25,7 +25,7 @@ def sort_neurons(model: keras.Model, ffns: Sequence[FFN]) -> None:
         if not importance.any() or not np.isfinite(importance).all():
             raise ArgumentError(
                 f"Nothing is known of the neurons of {ffn.name}, so they cannot be "
-                "sorted. A run that goes on after `begin_step` needs the scores of a "
+                "sorted. A run that resumes at `begin_step` needs the scores of a "
                 "`keras_idea.Checkpoint`. Restore one, or set a later begin_step."
             )
     optimizer = built_optimizer(model)

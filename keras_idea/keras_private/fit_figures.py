@@ -9,8 +9,6 @@ from keras.src.trainers.data_adapters.generator_data_adapter import (
 )
 from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 
-from keras_idea.typing import Tensor
-
 
 class LossSums:
     """Reads, after a train step, the sum of the losses of an epoch and their weight.
@@ -26,7 +24,7 @@ class LossSums:
         metrics = list(map(id, model.metrics_variables))
         self._places = [metrics.index(id(v)) for v in self._variables]
 
-    def __call__(self, returned: Any = None) -> tuple[Tensor, Tensor] | None:
+    def __call__(self, returned: Any = None) -> tuple[Any, Any] | None:
         """The two sums, of what a train function has returned; None: none are kept.
 
         Without it, of a model that is in sync.
@@ -45,7 +43,7 @@ class LossSums:
 def evaluate_again(model: keras.Model) -> dict[str, Any]:
     """Evaluates a model on the held-out data of the `fit` under way, from the first.
 
-    `fit` evaluates so itself; with `validation_steps` it goes on where it has stopped,
+    `fit` evaluates so itself; with `validation_steps` it resumes where it has stopped,
     as it will afterwards. KerasHub's tasks set these, to all batches.
     """
     iterator = model._eval_epoch_iterator

@@ -13,7 +13,6 @@ from typing import Any, TypeAlias
 import keras
 from keras.src.backend.common.stateless_scope import get_stateless_scope
 
-from keras_idea.typing import Tensor
 
 #: The dictionary of an object, a name in it, and what is to be there, or `ABSENT`.
 Change: TypeAlias = tuple[dict[str, Any], str, Any]
@@ -46,7 +45,7 @@ def _carry_out(changes: Sequence[Change]) -> None:
 
 def reads(
     caller: keras.layers.Layer,
-    values: Sequence[tuple[keras.layers.Layer, str, Callable[[], Tensor]]],
+    values: Sequence[tuple[keras.layers.Layer, str, Callable[[], Any]]],
     note: Callable[[], None],
 ) -> list[Change]:
     """The changes by which a layer's `call` reads values where there are variables.
@@ -68,15 +67,13 @@ def reads(
     return [(own, "call", call), (own, "_input_spec", None)]
 
 
-def regularized(
-    variable: keras.Variable, part: Callable[[Tensor], Tensor]
-) -> list[Change]:
+def regularized(variable: keras.Variable, part: Callable[[Any], Any]) -> list[Change]:
     """The changes by which a variable's regularizer is given a part of its value."""
     regularizer = variable.regularizer
     if regularizer is None:
         return []
 
-    def of_part(value: Any) -> Tensor:
+    def of_part(value: Any) -> Any:
         return regularizer(part(keras.ops.convert_to_tensor(value)))
 
     held = vars(variable)
