@@ -33,8 +33,8 @@ class ElasticCallback(keras.callbacks.Callback):
 
         down[:f] activation(up[:, :f] x)
 
-    and the gradients of all other neurons are zeros. The optimizer takes its usual step:
-    moments of other neurons decay and still move them, and weight decay shrinks them.
+    and the gradients of all other neurons are zeros. The optimizer does what it does to
+    these: their moments decay and still move them, and weight decay shrinks them.
 
     Afterwards `callback.sliced("small")` is a stock model. The model itself stays as
     wide as it was. Attention heads keep their number.

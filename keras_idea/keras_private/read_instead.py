@@ -13,7 +13,6 @@ from typing import Any, TypeAlias
 import keras
 from keras.src.backend.common.stateless_scope import get_stateless_scope
 
-
 #: The dictionary of an object, a name in it, and what is to be there, or `ABSENT`.
 Change: TypeAlias = tuple[dict[str, Any], str, Any]
 ABSENT = object()
