@@ -21,6 +21,7 @@ except (ModuleNotFoundError, ValueError) as error:  # of a backend that it does 
 from keras_idea import functional, methods, models
 from keras_idea.callbacks import Checkpoint, IdeaPruneCallback, Monitor
 from keras_idea.distillation import distiller
+from keras_idea.elastic import ElasticCallback, sliced
 from keras_idea.errors import KerasIdeaError
 from keras_idea.layers import GatedFFN, PrunableFFN, PrunableGatedFFN, UngatedFFN
 from keras_idea.schedules import (
@@ -40,6 +41,7 @@ __all__ = [
     "Checkpoint",
     "CosineDecay",
     "CubicWidth",
+    "ElasticCallback",
     "GatedFFN",
     "IdeaPruneCallback",
     "KerasIdeaError",
@@ -61,6 +63,7 @@ __all__ = [
     "recommended",
     "search",
     "shrink",
+    "sliced",
 ]
 
 #: Modules of the application, loaded when they are first used.

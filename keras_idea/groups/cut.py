@@ -127,10 +127,23 @@ class Cut:
     def take(self, kept: np.ndarray, value: Tensor | None = None) -> Tensor:
         """The variable's value, or one in its place, of the neurons `kept` alone.
 
-        They are ascending, `(K,)` or `(E, K)`.
+        They are in any order, `(K,)` or `(E, K)`.
         """
         value = self.variable.value if value is None else value
         return take_neurons(value, self.places(kept), self.axis, self.group)
+
+    def first(self, neurons: int, value: Tensor | None = None) -> Tensor:
+        """As `take` of so many neurons, those that come first: slices, no gather."""
+        value = self.variable.value if value is None else value
+
+        def part(start: int, stop: int) -> Tensor:
+            return value[(slice(None),) * self.axis + (slice(start, stop),)]
+
+        if self.packing == "halves":
+            second = self.neurons
+            halves = [part(0, neurons), part(second, second + neurons)]
+            return ops.concatenate(halves, axis=self.axis)
+        return part(0, neurons * self.matrices * self.size)
 
     def places(self, kept: np.ndarray) -> np.ndarray:
         """Where the entries of the neurons `kept` lie along the axis."""

@@ -188,7 +188,10 @@ class NeuronState(keras.layers.Layer):
         """The down kernel `(F, D)` with the rows of dead neurons zeroed."""
         if is_whole(self._mask):
             return down
-        return down * ops.cast(ops.expand_dims(self._mask.value, -1), down.dtype)
+        mask = self._mask.value
+        if down.shape[0] < mask.shape[0]:  # the first rows alone, see `elastic`
+            mask = mask[: down.shape[0]]
+        return down * ops.cast(ops.expand_dims(mask, -1), down.dtype)
 
     def effective_down(self, down: Tensor) -> Tensor:
         """The down kernel `(F, D)` that answers as the model does in evaluation."""

@@ -113,7 +113,8 @@ class FFNLayer(keras.layers.Layer):
         # product with a tensor of rank 3 through transposed copies, three times slower.
         axes = ops.shape(inputs)[:-1]
         rows = ops.reshape(inputs, (-1, inputs.shape[-1]))
-        *entrances, down = [kernel.value for kernel in self._kernels()]
+        # Tensors already, where fewer neurons are read (`keras_idea.elastic`).
+        *entrances, down = map(ops.convert_to_tensor, self._kernels())
         if masked is not None:
             down = masked(down)
         biases = self._biases()

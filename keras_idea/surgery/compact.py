@@ -1,7 +1,8 @@
 """From a masked model to a new, physically narrow one."""
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TypeVar, overload
 
 import keras
@@ -89,19 +90,22 @@ def compact(model: keras.layers.Layer) -> keras.layers.Layer:
     """
     narrow, pairs = narrowed(model, "compact()")
     hand_on_first_widths(model, narrow, pairs)
-    if getattr(model, "compiled", False):
-        trained = {id(variable) for variable in narrow.trainable_variables}
-        compile_like(narrow, model, [p for p in pairs if id(p[1]) in trained])
+    compile_trained(narrow, model, pairs)
     _NARROW.add(narrow)
     return narrow
 
 
 def narrowed(
-    model: keras.layers.Layer, caller: str
+    model: keras.layers.Layer,
+    caller: str,
+    kept_of: Callable[[FFN], np.ndarray] = FFN.kept_neurons,
+    as_narrow: AbstractContextManager | None = None,
 ) -> tuple[keras.layers.Layer, list[Pair]]:
     """As `compact`, of any layer, but not compiled; with the variables of the two.
 
-    `caller` is what errors call the function that needs it.
+    `caller` is what errors call the function that needs it. `kept_of` gives the
+    ascending indices of the units that an FFN keeps, `as_narrow` is a scope in which
+    the model computes with these alone, where the others are not zeros.
     """
     ffns = check_not_pruning(model, caller)
     if student_of(model) is not model:
@@ -118,7 +122,7 @@ def narrowed(
     optimizer = built_optimizer(model)
     if optimizer is not None:
         check_carriable(optimizer, [cut for ffn in ffns for cut in ffn.cuts()])
-    kept = [(ffn, ffn.kept_neurons()) for ffn in ffns]
+    kept = [(ffn, kept_of(ffn)) for ffn in ffns]
     for backbone in [layer for layer in walk(model) if is_backbone(layer)]:
         widths = {id(ffn.layer): stay.shape[-1] for ffn, stay in kept}
         check_one_width(backbone, widths)
@@ -126,7 +130,7 @@ def narrowed(
     cut = [ffn for ffn, stay in kept if stay.shape[-1] < ffn.hidden_dim]
     check_width_in_code(model, cut)
     prove(model, [ffn for ffn in cut if ffn.kind != NEURONS])
-    copier = Copier()
+    copier = Copier({id(ffn.layer): stay.shape[-1] for ffn, stay in kept})
     narrow = copier.layer(model)
     if not is_built(narrow):
         narrow.build_from_config(model.get_build_config())
@@ -139,8 +143,9 @@ def narrowed(
         new.assign(cut_to(old, stays))
     for held, copied in copier.optimizers:
         carry_state(held, copied, pairs)
-    check_same_function(model, narrow)
-    _check_own_code(model, narrow)
+    with as_narrow or nullcontext():
+        check_same_function(model, narrow)
+        _check_own_code(model, narrow)
     narrowed_to = {(ffn.hidden_dim, stay.shape[-1]) for ffn, stay in kept}
     warn_of_stuck(follow_widths(narrow, narrowed_to))
     return narrow, pairs
@@ -174,6 +179,15 @@ def _warn_of_nothing(model: keras.layers.Layer, ffns: list[FFN]) -> None:
             f"Model '{model.name}' holds no FFN that can be pruned, so compact() "
             "returns a copy of the same shape. `keras_idea.explain(model)` says why."
         )
+
+
+def compile_trained(
+    narrow: keras.layers.Layer, model: keras.layers.Layer, pairs: Sequence[Pair]
+) -> None:
+    """As `compile_like`, where the model is compiled, with the optimizer's state."""
+    if getattr(model, "compiled", False):
+        trained = {id(variable) for variable in narrow.trainable_variables}
+        compile_like(narrow, model, [p for p in pairs if id(p[1]) in trained])
 
 
 def compile_like(

@@ -12,7 +12,7 @@ import copy
 import functools
 import types
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import keras
@@ -51,10 +51,12 @@ class Copier:
 
     FFNs of stock layers are still wide in a copy, and what KerasHub's backbones hold
     has new values. `optimizers` are pairs of those that layers hold, and of copies
-    without their state.
+    without their state. `widths` has what a prunable FFN keeps, by its `id`; of others
+    the active neurons.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, widths: Mapping[int, int] | None = None) -> None:
+        self._widths = widths or {}
         self.optimizers: list[tuple[keras.Optimizer, keras.Optimizer]] = []
         self._copies: dict[int, Any] = {}
         self._originals: list[Any] = []  # held, so that nothing new has their `id`s
@@ -92,7 +94,7 @@ class Copier:
         if not isinstance(layer, keras.layers.Layer):
             return layer  # an operation of a functional graph: it has no state
         if isinstance(layer, Prunable):
-            return _plain(layer)
+            return _plain(layer, self._widths.get(id(layer), layer.width))
         if isinstance(layer, keras.layers.InputLayer):
             return type(layer).from_config(layer.get_config())
         if is_backbone(layer):
@@ -203,8 +205,8 @@ def _shell_of(value: Any) -> Any:
     return shell
 
 
-def _plain(layer: Prunable) -> keras.layers.Layer:
-    plain = layer.plain(layer.width)
+def _plain(layer: Prunable, width: int) -> keras.layers.Layer:
+    plain = layer.plain(width)
     if layer.built:
         holder = layer.path.rpartition("/")[0]
         with scope_at(holder) if holder else contextlib.nullcontext():

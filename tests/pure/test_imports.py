@@ -27,6 +27,7 @@ FLOORS = [
     {"surgery"},
     {"callbacks", "shapes"},
     {"distillation"},
+    {"elastic"},
     {"__init__"},
     # The line.
     {"lm", "lm.data"},

@@ -1,0 +1,185 @@
+"""The steps of one `fit` at several widths: a train function for each."""
+
+import contextlib
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import keras
+
+from keras_idea.elastic.checks import check_counts, check_model, check_passes
+from keras_idea.elastic.draw import Sample, draw
+from keras_idea.elastic.reading import FirstNeurons
+from keras_idea.elastic.several import loss_of_widths
+from keras_idea.elastic.sorting import sort_neurons
+from keras_idea.elastic.width_losses import WidthLosses
+from keras_idea.elastic.widths import FULL, Width, all_neurons_at
+from keras_idea.keras_private.callbacks import warn_user
+from keras_idea.keras_private.fit_figures import evaluate_again, why_not_again
+from keras_idea.keras_private.models import compilation, instead, make_train_function
+from keras_idea.keras_private.optimizer_variables import as_int, innermost
+from keras_idea.keras_private.read_instead import changed
+from keras_idea.step.pruner import NeuronPruner
+from keras_idea.step.track import only_scored
+
+
+class Run:
+    """Trains a model at the widths that are drawn, from a step on.
+
+    Until then the importance of the neurons is measured, then they are sorted.
+
+    Args:
+        model: keras.Model, compiled, in sync.
+        widths: dict, name -> width.
+        begin_step: int, the last step at full width alone.
+        sample: how a step's width is drawn.
+        teacher: "self" or None.
+        teacher_weight: float in [0, 1].
+        seed: int.
+        before: the `Run` of the last `fit`, or None: of the same model, it is compiled.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        widths: dict[str, Width],
+        begin_step: int,
+        sample: Sample,
+        teacher: str | None,
+        teacher_weight: float,
+        seed: int,
+        before: "Run | None" = None,
+    ) -> None:
+        self._model, self._compilation = model, compilation(model)
+        self._ffns = check_model(model)
+        #: dict, the neurons of each FFN at each width, "full" among them.
+        self.counts = all_neurons_at(widths, self._ffns)
+        self._reading = FirstNeurons(model, self._ffns)
+        check_counts(model, self._ffns, self._reading, self.counts)
+        check_passes(model, sample, teacher)
+        names = [name for name in self.counts if name != FULL]
+        self._names = sorted(names, key=lambda name: sum(self.counts[name]))
+        self._begin_step, self._sample, self._seed = begin_step, sample, seed
+        self._teacher_weight = teacher_weight if teacher else 0.0
+        self.losses = WidthLosses(model)
+        self._functions: dict[tuple[str, ...], Callable] = {}
+        self._tests: dict[str, Callable] = {}
+        if before is not None and before._compiled == self._compiled:
+            self._functions, self._tests = before._functions, before._tests
+        self._plain: Callable | None = None
+        self._next: tuple[str, ...] | None = None
+        self._told = False
+        start = as_int(innermost(model.optimizer).iterations)
+        self._scorer: NeuronPruner | None = None
+        self._sorts = 0 < begin_step and start <= begin_step
+        if start < begin_step:
+            self._scorer = NeuronPruner([only_scored(ffn) for ffn in self._ffns])
+            self._scorer.attach(model)
+
+    @property
+    def _compiled(self) -> tuple:
+        """What the functions of the widths depend on."""
+        return id(self._model), self._compilation, self.counts, self._teacher_weight
+
+    @property
+    def begun(self) -> bool:
+        """bool, whether steps are at the widths that are drawn."""
+        return self._plain is not None
+
+    def begin(self, model: keras.Model) -> None:
+        """Sorts the neurons, and takes the model's train function over."""
+        self._rest(model)
+        if self._sorts:
+            sort_neurons(model, self._ffns)
+        self.losses.begin_epoch()
+        self._plain = model.train_function
+        model.train_function = self.step
+
+    def end(self, model: keras.Model) -> None:
+        """Leaves the model as it was, if it was changed."""
+        self._rest(model)
+        if self._plain is not None:
+            if run_of(model) is self:
+                model.train_function = self._plain
+            self._plain = None
+
+    def prepare(self, step: int, stride: int) -> None:
+        """Draws the widths of the train function's next call, at an optimizer step."""
+        self._next = draw(self._sample, self._names, self._seed, step, stride)
+
+    def step(self, *args: Any) -> Any:
+        """The train function of the widths that are drawn, in place of the model's.
+
+        Called where no callback has prepared it, in the `fit` after one that an
+        exception has ended, it is the model's again.
+        """
+        names, self._next = self._next, None
+        plain: Any = self._plain
+        if names is None:
+            self.end(self._model)
+            return plain(*args)
+        if names == (FULL,):
+            returned = plain(*args)
+        else:
+            returned = self._at(names, args)
+        self.losses.note(names[0] if len(names) == 1 else "", returned)
+        return returned
+
+    def _at(self, names: tuple[str, ...], args: Any) -> Any:
+        model, known = self._model, names in self._functions
+        if not known:
+            with instead(model, "train_function", None):
+                make_train_function(model)
+                self._functions[names] = model.train_function
+        with contextlib.ExitStack() as scopes:
+            # Traced in here, the first time and for a batch of another shape.
+            scopes.enter_context(self._reading.at(self.counts[names[0]]))
+            if len(names) > 1 or self._teacher_weight:
+                weight = self._teacher_weight
+                given = model, self._reading, self.counts, names, weight
+                change = (vars(model), "compute_loss", loss_of_widths(*given))
+                scopes.enter_context(changed([change]))
+            returned = self._functions[names](*args)
+        if not known:
+            self._reading.check_read()
+        return returned
+
+    def validate(self, model: keras.Model) -> dict[str, float]:
+        """The figures of each width but the full on the held-out data of `fit`."""
+        why_not = why_not_again(model)
+        if why_not is not None:
+            if not self._told:
+                warn_user(
+                    "The validation data cannot be used again for each width, so the "
+                    f"logs have none but of full width: {why_not}. Give arrays or a "
+                    "dataset."
+                )
+            self._told = True
+            return {}
+        logs: dict[str, float] = {}
+        for name in self._names:
+            with instead(model, "test_function", self._tests.get(name)):
+                with self._reading.at(self.counts[name]):
+                    if name not in self._tests:
+                        self._tests[name] = self._test_function(model)
+                    found = evaluate_again(model)
+            logs |= {f"val_{name}_{key}": value for key, value in found.items()}
+        return logs
+
+    def _test_function(self, model: keras.Model) -> Callable:
+        """A test function that shares no trace: jax takes equal methods for one."""
+        with instead(model, "test_step", functools.partial(model.test_step)):
+            model.make_test_function(force=True)
+        made: Callable = model.test_function
+        return made
+
+    def _rest(self, model: keras.Model) -> None:
+        if self._scorer is not None:
+            self._scorer.detach(model)
+            self._scorer = None
+
+
+def run_of(model: keras.Model) -> Run | None:
+    """The `Run` that has a model's train function, or None."""
+    owner = getattr(getattr(model, "train_function", None), "__self__", None)
+    return owner if isinstance(owner, Run) else None

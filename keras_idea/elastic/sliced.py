@@ -1,0 +1,67 @@
+"""A stock model of some of the neurons, which needs no training of its own."""
+
+from typing import TypeVar
+
+import keras
+import numpy as np
+
+from keras_idea.elastic.reading import FirstNeurons
+from keras_idea.elastic.widths import Width, check_width, neurons_at
+from keras_idea.errors import ArgumentError
+from keras_idea.finding.explain import why_nothing
+from keras_idea.finding.find import FFN, find_ffns
+from keras_idea.groups.kinds import NEURONS
+from keras_idea.keras_private.layers import is_built
+from keras_idea.surgery.compact import compile_trained, narrowed
+
+Model = TypeVar("Model", bound=keras.layers.Layer)
+
+
+def sliced(model: Model, width: Width) -> Model:
+    """Returns a new, narrow model of the first neurons of each FFN.
+
+    Use it for each of the widths that an `ElasticCallback` has trained. The narrow
+    model is a stock model of the same classes, and shares nothing with `model`. It
+    equals `ki.compact` of the model with all other neurons set to zero.
+
+    If the model is compiled, the new model is compiled too, and the optimizer's state
+    is sliced in the same way. A KerasHub model is checked on a probe batch, and a model
+    with code of your own on an example.
+
+    Args:
+        model: keras.Model. A built functional, Sequential or subclassed Keras model, or
+            a KerasHub task or backbone. It is not changed.
+        width: int >= 1, float in (0, 1) or dict. Neurons of each FFN; the share of them
+            (rounded to the nearest, at least 1); or either by the names that
+            `ki.find_ffns` shows, where FFNs that are not named keep all.
+
+    Returns:
+        A new model.
+
+    Raises:
+        ValueError: If `width` is out of range, if the model has no FFN whose neurons
+            are found, or where `ki.compact` raises one.
+
+    Example:
+    >>> narrow = ki.sliced(model, 0.5)
+    >>> [ffn.hidden_dim for ffn in ki.find_ffns(narrow)]
+    [4, 4]
+    """
+    width = check_width("width", width)
+    ffns = find_ffns(model)
+    if not ffns or not is_built(model) or not all(ffn.built for ffn in ffns):
+        raise ArgumentError(
+            f"Model '{model.name}' has no FFN whose neurons can be sliced, or is not "
+            f"built. {why_nothing(model, NEURONS)}"
+        )
+    counts = neurons_at("width", width, ffns)
+    of = {id(ffn.layer): n for ffn, n in zip(ffns, counts, strict=True)}
+
+    def first(ffn: FFN) -> np.ndarray:
+        stay = of[id(ffn.layer)] if ffn.kind == NEURONS else ffn.hidden_dim
+        return np.broadcast_to(np.arange(stay), (*ffn.units_shape[:-1], stay))
+
+    reading = FirstNeurons(model, ffns)
+    narrow, pairs = narrowed(model, "sliced()", first, reading.at(counts))
+    compile_trained(narrow, model, pairs)
+    return narrow

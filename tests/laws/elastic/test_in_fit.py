@@ -1,0 +1,132 @@
+"""An elastic run from its begin to its end: sorting, logs, kills, teachers."""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_idea as ki
+from tests.support.elastic import FIT, classifier, data
+from tests.support.helpers import to_numpy
+
+WIDTHS = {"small": 4, "medium": 0.5}
+
+
+def arrays(variables):
+    return [to_numpy(v) for v in variables]
+
+
+def test_neurons_are_sorted_once_and_the_model_computes_the_same():
+    """As many full steps as a plain fit takes: the same outputs, another order."""
+    x, y = data()
+    plain, model = (classifier(keras.optimizers.Adam(0.05)) for _ in range(2))
+    almost = {"small": 1e-12, "full": 1.0 - 1e-12}
+    elastic = ki.ElasticCallback({"small": 4}, begin_step=2, sample=almost)
+    plain.fit(x, y, epochs=2, **FIT)
+    model.fit(x, y, epochs=2, callbacks=[elastic], **FIT)
+    np.testing.assert_allclose(
+        model.predict(x, verbose=0), plain.predict(x, verbose=0), atol=1e-5
+    )
+    (ffn,) = ki.find_ffns(model)
+    order = ffn.original_indices
+    assert sorted(order) == list(range(16)) and list(order) != list(range(16))
+    slots = arrays(model.optimizer.variables), arrays(plain.optimizer.variables)
+    for got, want in zip(*slots, strict=True):
+        for axis, size in enumerate(want.shape):
+            want = want.take(order, axis) if size == 16 else want
+        np.testing.assert_allclose(got, want, atol=1e-6)
+
+
+def test_the_most_important_come_first():
+    """Their |gradient * weight| of the one step before, by NumPy."""
+    x, y = data(8)
+    model = classifier(keras.optimizers.SGD(1.0))
+    before = arrays(model.trainable_variables)
+    model.fit(x, y, **FIT)
+    after = arrays(model.trainable_variables)
+    sizes = [np.abs((b - a) * b) for a, b in zip(after, before, strict=True)]
+    importance = np.maximum(sizes[0].mean(0), sizes[1].mean(1))
+    model = classifier(keras.optimizers.SGD(1.0))
+    elastic = ki.ElasticCallback({"small": 4}, begin_step=1)
+    model.fit(x, y, epochs=2, callbacks=[elastic], **FIT)
+    (ffn,) = ki.find_ffns(model)
+    np.testing.assert_array_equal(ffn.original_indices, np.argsort(-importance))
+
+
+def test_logs_of_each_width():
+    """With a rate of 0, the losses of the steps are those of the narrow models."""
+    x, y = data(36)  # whose last batch is of 4
+    held = data(16, seed=2)
+    model = classifier(keras.optimizers.SGD(0.0), metrics=["accuracy"])
+    elastic = ki.ElasticCallback(WIDTHS)
+    history = model.fit(
+        x, y, epochs=2, validation_data=held, callbacks=[elastic], **FIT
+    ).history
+    models = [model, elastic.sliced("small"), elastic.sliced("medium")]
+    for epoch in range(2):
+        rows = {"full": [], "small": [], "medium": []}
+        for batch in range(5):
+            name = list(rows)[(5 * epoch + batch) % 3]
+            rows[name] += range(8 * batch, min(8 * batch + 8, 36))
+        for (name, places), narrow in zip(rows.items(), models, strict=True):
+            loss, _ = narrow.evaluate(x[places], y[places], verbose=0)
+            assert history[f"{name}_loss"][epoch] == pytest.approx(loss, rel=1e-5)
+    for name, narrow in zip(["", "small_", "medium_"], models, strict=True):
+        loss, accuracy = narrow.evaluate(*held, verbose=0)
+        assert history[f"val_{name}loss"] == pytest.approx([loss, loss], rel=1e-5)
+        assert history[f"val_{name}accuracy"] == pytest.approx([accuracy, accuracy])
+
+
+def test_held_out_data_that_come_once():
+    x, y = data()
+    model = classifier("sgd")
+
+    def forever():
+        while True:
+            yield x[:8], y[:8]
+
+    given = {"validation_data": forever(), "validation_steps": 1}
+    with pytest.warns(UserWarning, match="it is a generator"):
+        history = model.fit(
+            x, y, callbacks=[ki.ElasticCallback(WIDTHS)], **given, **FIT
+        ).history
+    assert "val_loss" in history and "val_small_loss" not in history
+
+
+@pytest.mark.parametrize("begin_step", [0, 4, 7])
+@pytest.mark.parametrize("sample", ["turn", {"small": 0.3, "medium": 0.3, "full": 0.4}])
+def test_a_run_that_goes_on_has_the_same_bits(tmp_path, begin_step, sample):
+    """Killed after the first epoch, of 4 steps; sorted before, at, or after that."""
+    x, y = data()
+
+    def part(folder, epochs):
+        model = classifier(keras.optimizers.Adam(0.05))
+        checkpoint = ki.Checkpoint(tmp_path / folder)
+        initial_epoch = checkpoint.restore(model)
+        elastic = ki.ElasticCallback(WIDTHS, begin_step, sample, seed=3)
+        given = {"epochs": epochs, "initial_epoch": initial_epoch}
+        model.fit(x, y, callbacks=[elastic, checkpoint], **given, **FIT)
+        return arrays([*model.variables, *model.optimizer.variables])
+
+    whole = part("whole", 3)
+    part("parts", 1)
+    for got, want in zip(part("parts", 3), whole, strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+def test_with_a_teacher_of_another_size():
+    """A pair's step at a width is the step of the teacher with the narrow student."""
+    x, y = data()
+    teacher = classifier(keras.optimizers.SGD(0.05))
+    teacher.fit(x, y, **FIT)
+    student = classifier(keras.optimizers.Adam(0.05))
+    pairs = [
+        ki.distiller(teacher, each, features=False)
+        for each in (student, ki.sliced(student, 4))
+    ]
+    elastic = ki.ElasticCallback({"small": 4}, sample={"small": 1.0})
+    pairs[0].fit(x, y, callbacks=[elastic], **FIT)
+    pairs[1].fit(x, y, **FIT)
+    narrow = elastic.sliced("small")
+    expected = arrays(pairs[1].source.variables)
+    for got, want in zip(arrays(narrow.variables), expected, strict=True):
+        np.testing.assert_allclose(got, want, atol=1e-6)

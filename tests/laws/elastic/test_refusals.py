@@ -1,0 +1,140 @@
+"""What an elastic run refuses, in words, before the first step."""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_idea as ki
+from tests.support.elastic import FIT, classifier, data
+
+SMALL = {"small": 4}
+
+
+def sequential(*between, **arguments):
+    dense = keras.layers.Dense
+    layers = [keras.Input((4,)), dense(16, "relu", **arguments), *between, dense(3)]
+    model = keras.Sequential(layers)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile("sgd", loss)
+    return model
+
+
+def rematerialized():
+    with keras.RematScope("full"):
+        return sequential()
+
+
+def not_logits():
+    model = classifier("sgd")
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy())
+    return model
+
+
+def a_pair():
+    models = (classifier("sgd") for _ in range(2))
+    return ki.distiller(*models, features=False)
+
+
+def linear():
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+
+class ByWidth(keras.layers.Layer):
+    """Divides by the number of the neurons."""
+
+    def call(self, x):
+        return x / x.shape[-1]
+
+
+NORM = keras.layers.BatchNormalization
+MODELS = {
+    "logits": (not_logits, {"teacher": "self"}, "from_logits=True"),
+    "pair": (a_pair, {"teacher": "self"}, "is a Distiller"),
+    "remat": (rematerialized, {"teacher": "self"}, "rematerialized"),
+    "remat, sandwich": (rematerialized, {"sample": "sandwich"}, "rematerialized"),
+    "no FFN": (linear, {}, "has no FFN whose neurons can be pruned"),
+    "statistics": (lambda: sequential(NORM()), {}, "statistics would be of several"),
+    "constraint": (
+        lambda: sequential(kernel_constraint="max_norm"),
+        {},
+        "has a constraint",
+    ),
+    "too wide": (classifier, {"widths": {"small": 17}}, "which has 16"),
+    "all": (classifier, {"widths": {"small": 16}}, "'full' and 'small' are both"),
+    "twice": (
+        classifier,
+        {"widths": {"small": 4, "tiny": 0.25}},
+        "'small' and 'tiny' are both",
+    ),
+    "by number": (lambda: sequential(ByWidth()), {}, "no FFN|their number"),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models(name):
+    make, arguments, message = MODELS[name]
+    model = make("sgd") if make is classifier else make()
+    callback = ki.ElasticCallback(**{"widths": SMALL, **arguments})
+    function = model.make_train_function() or model.train_function
+    with pytest.raises(ki.KerasIdeaError, match=message):
+        model.fit(*data(), callbacks=[callback], **FIT)
+    assert model.train_function is function  # as it was
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_two_that_change_the_width(order):
+    prune = ki.IdeaPruneCallback(4, begin_step=1, prune_steps=1)
+    both = [ki.ElasticCallback(SMALL), prune][::order]
+    with pytest.raises(ki.KerasIdeaError, match="not both"):
+        classifier("sgd").fit(*data(), callbacks=both, **FIT)
+    both[both.index(prune)] = ki.ElasticCallback(SMALL)
+    with pytest.raises(ki.KerasIdeaError, match="Received: two"):
+        classifier("sgd").fit(*data(), callbacks=both, **FIT)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"widths": {}}, "dict of names to widths"),
+        ({"widths": 0.5}, "dict of names to widths"),
+        ({"widths": {"full": 4}}, "'full' is that of the whole model"),
+        ({"widths": {"a b": 4}}, "must be words"),
+        ({"widths": {"small": 4, "tiny": 4}}, "repeats a width"),
+        ({"widths": {"small": 1.5}}, r"float in \(0, 1\)"),
+        ({"begin_step": -1}, "begin_step"),
+        ({"sample": "turns"}, "Did you mean 'turn'"),
+        ({"sample": {"small": 0.5}}, "sum is 0.5"),
+        ({"sample": {"full": 1.0}}, "never draws small"),
+        ({"sample": {"tiny": 1.0}}, "not in `widths`"),
+        ({"sample": {"small": 2}}, r"probabilities in \[0, 1\]"),
+        ({"teacher": "full"}, "teacher"),
+        ({"teacher": keras.Model}, "teacher"),
+        ({"teacher_weight": 2.0}, "teacher_weight"),
+        ({"seed": -1}, "seed"),
+    ],
+)
+def test_arguments(arguments, message):
+    with pytest.raises(ki.KerasIdeaError, match=message):
+        ki.ElasticCallback(**{"widths": SMALL, **arguments})
+
+
+def test_another_teacher_and_no_model_yet():
+    with pytest.raises(ki.KerasIdeaError, match="ki.distiller"):
+        ki.ElasticCallback(SMALL, teacher=classifier("sgd"))
+    with pytest.raises(ki.KerasIdeaError, match="no model yet"):
+        ki.ElasticCallback(SMALL).sliced("small")
+    with pytest.raises(ki.KerasIdeaError, match="must be one of 'small'"):
+        ki.ElasticCallback(SMALL).sliced("large")
+
+
+def test_nothing_is_known_of_the_neurons():
+    """Steps that no callback has seen leave nothing to sort by."""
+    x, y = data()
+    model = classifier("sgd")
+    model.fit(x, y, **FIT)
+    callback = ki.ElasticCallback(SMALL, begin_step=4)
+    with pytest.raises(ki.KerasIdeaError, match="Nothing is known of the neurons"):
+        model.fit(x, y, callbacks=[callback], **FIT)
+    assert np.isfinite(model.evaluate(x, y, verbose=0))
