@@ -21,8 +21,9 @@ from keras_idea.shapes.blocks import Blocks, find_blocks, most_important, take_o
 from keras_idea.shapes.hidden_size import check_hidden, take_features
 from keras_idea.shapes.importance import block_influence, stream_importance
 from keras_idea.shapes.samples import inputs_of
-from keras_idea.shapes.targets import Shape, check_shape, size_of
+from keras_idea.shapes.targets import VOCABULARY, Shape, check_shape, size_of
 from keras_idea.shapes.unit_importance import unit_importance
+from keras_idea.shapes.vocabulary import count_tokens, kept_tokens, take_tokens
 from keras_idea.step.row_ops import zero_rows
 from keras_idea.surgery.compact import compile_like, narrowed
 from keras_idea.surgery.proof import prove
@@ -108,6 +109,10 @@ def shrink(
         "num_samples": check_int("num_samples", num_samples, minimum=1),
         "batch_size": check_int("batch_size", batch_size, minimum=1),
     }
+    kept, rest = None, {axis: shape[axis] for axis in shape if axis != VOCABULARY}
+    if VOCABULARY in shape:
+        counts, data = count_tokens(model, data, num_samples if rest else 0)
+        kept = kept_tokens(model, shape[VOCABULARY], counts)
     ranks_by = methods.get(method)
     refit_data = ranks_by.refit_data
     if refit and refit_data is None:
@@ -116,13 +121,13 @@ def shrink(
         _check_refit(shape)
     importance = measure(
         model,
-        shape,
+        rest,
         data,
         ranks_by,
         check_choice("blocks_by", blocks_by, ["influence", "loss"]),
         **limits,
     )
-    return cut(model, shape, importance, refit_data)
+    return cut(model, rest, importance, refit_data, kept)
 
 
 def _check_refit(shape: Shape) -> None:
@@ -205,10 +210,12 @@ def cut(
     shape: Shape,
     importance: Importance,
     refit_data: Calibration | None = None,
+    tokens: np.ndarray | None = None,
 ) -> Model:
     """Cuts what is least important out of a copy of a model: see `shrink`.
 
-    `refit_data`: as of a `Method`; if None, nothing is fitted.
+    `refit_data`: as of a `Method`; if None, nothing is fitted. `tokens`: the ids of
+    those that stay; None: all.
     """
     copy, _ = narrowed(model, "shrink()")
     if "blocks" in shape:
@@ -228,6 +235,8 @@ def cut(
             decisions = [(g, Decision(ops.convert_to_numpy(mask))) for g, mask in masks]
             carry_out_and_refit(copy, decisions, **vars(refit_data))
         copy, _ = narrowed(copy, "shrink()")
+    if tokens is not None:  # last: data have the old ids
+        copy = take_tokens(copy, tokens)
     if getattr(model, "compiled", False):
         compile_like(copy, model, None)
     return copy
