@@ -38,7 +38,9 @@ def main() -> None:
     parser.add_argument("source", nargs="?", help="folder, preset or GGUF file")
     parser.add_argument("--text", type=pathlib.Path, default="../shared/data/text")
     parser.add_argument("--folder", type=pathlib.Path, default=FOLDER)
-    parser.add_argument("--only", nargs="+", help=f"{AS_IT_IS}, {VOCABULARY}, {NEURONS}")
+    parser.add_argument(
+        "--only", nargs="+", help=f"{AS_IT_IS}, {VOCABULARY}, {NEURONS}"
+    )
     parser.add_argument("--table", action="store_true", help="run nothing: the table")
     arguments = parser.parse_args()
     if arguments.table:
@@ -151,9 +153,9 @@ def markdown(cells: list[dict]) -> str:
     lines = [
         "# A smaller vocabulary",
         "",
-        "`ki.shrink(lm, {\"vocabulary\": N}, texts)`, where the texts are OpenWebText's "
+        '`ki.shrink(lm, {"vocabulary": N}, texts)`, where the texts are OpenWebText\'s '
         "training part, beside FFNs that are narrower by as many parameters "
-        '(`activation`, `refit=True`). Nothing is trained. Megabytes in bfloat16. Of '
+        "(`activation`, `refit=True`). Nothing is trained. Megabytes in bfloat16. Of "
         "two held-out texts: bits per byte in windows of 256 tokens, and tokens per "
         "byte in parentheses. Lower is better. The weights were dequantized from 4 "
         "bits.",
@@ -183,13 +185,15 @@ def table(found: list[dict]) -> list[str]:
             VOCABULARY: f"vocabulary: {cell['size']:,} stay",
             NEURONS: f"FFNs, as much as a vocabulary of {cell['size']:,}",
         }[cell["how"]]
-        figures = " | ".join(
-            f"{cell[d]['bits per byte']:.3f} ({cell[d]['tokens'] / cell[d]['bytes']:.3f})"
-            for d in _DOMAINS
-        )
+        figures = " | ".join(_figures(cell[domain]) for domain in _DOMAINS)
         size = f"{cell['parameters'] / 1e6:.1f}M | {2 * cell['parameters'] / 1e6:.0f}"
         lines.append(f"| {what} | {size} | {figures} |")
     return lines
+
+
+def _figures(judged: dict) -> str:
+    tokens = judged["tokens"] / judged["bytes"]
+    return f"{judged['bits per byte']:.3f} ({tokens:.3f})"
 
 
 if __name__ == "__main__":

@@ -164,8 +164,8 @@ def search(
             raise ArgumentError(
                 "search() judges by the loss per token, and tokens of another "
                 "vocabulary are not as long. Cut the vocabulary first, by "
-                f"shrink(model, {{{VOCABULARY!r}: ...}}, texts), then search. Received: "
-                f"kinds={tuple(kinds)!r}."
+                f"shrink(model, {{{VOCABULARY!r}: ...}}, texts), then search. "
+                f"Received: kinds={tuple(kinds)!r}."
             )
         wanted[check_choice("kinds", axis, tuple(axes()))] = 1
     least = {**axes(), **_check_limits(limits)}

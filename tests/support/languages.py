@@ -1,5 +1,12 @@
 """Ten texts in five languages and code, and tiny language models that read them."""
 
+import functools
+
+import numpy as np
+
+import keras_idea as ki
+from keras_idea.hub.hf.tokenizer import cut_as
+from keras_idea.keras_private.hub_tokenizers import python_tokenizer
 from keras_idea.lm.data.text.make_tokenizer import make_tokenizer
 from tests.support.hub_models import tiny_lm
 
@@ -13,9 +20,49 @@ TEXTS = (
     "def f(x):\n    if x > 1024:\n        return x + 10.25\n\n    return f(x - 1)\n",
     "for (int i = 0; i < n; ++i) {\n\tsum += a[i] * b[i];  // again\r\n}\n",
     "  two spaces,\n\n\nlines, \ttabs and naïve ☃ 🎉 👩‍🚀 signs\u200b.",
-    "{\"key\": [1, 2.5e-3, null], \"text\": \"a \\\"quoted\\\" string\"}",
+    '{"key": [1, 2.5e-3, null], "text": "a \\"quoted\\" string"}',
 )
 VOCABULARY, LENGTH = 420, 16
+#: Tokens that stay.
+SIZE = 340
+#: Family, tokenizer, and whether the output rows are the embeddings.
+CASES = {
+    "llama3": ("llama3", "bpe", False),
+    "llama3 tied": ("llama3", "bpe", True),
+    "cut": ("qwen", "bpe", True),
+    "gemma": ("gemma", "sentencepiece", True),
+    "mistral": ("mistral", "sentencepiece", False),
+}
+
+
+@functools.cache
+def wide(name):
+    """The model of a case."""
+    family, kind, tied = CASES[name]
+    more = {"tie_word_embeddings": tied} if family in ("llama3", "qwen") else {}
+    lm = lm_of(family, kind, **more)
+    return cutting(lm) if name == "cut" else lm
+
+
+@functools.cache
+def narrow(name):
+    """It with the tokens that six of the texts use most."""
+    return ki.shrink(wide(name), {"vocabulary": SIZE}, TEXTS[:6])
+
+
+def ids_of(tokenizer, text):
+    return np.asarray(tokenizer(text)).tolist()
+
+
+def cutting(lm):
+    """Gives a model a tokenizer that cuts text as a released one does."""
+    import tokenizers
+
+    tokenizer = lm.preprocessor.tokenizer
+    backend = tokenizers.Tokenizer.from_str(python_tokenizer(tokenizer).to_str())
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    cut_as(tokenizer, backend)
+    return lm
 
 
 def lm_of(family, kind, **more):
