@@ -61,12 +61,14 @@ def shrink(
         targets: dict. Maps an axis to what stays: a number (int >= 1) or a fraction
             (float in (0, 1)). The axes: "neurons" of each FFN; "kv_groups", key/value
             heads of each attention layer, with their query heads; "blocks";
-            "hidden_dim", features of the residual stream.
+            "hidden_dim", features of the residual stream; "vocabulary", tokens of a
+            KerasHub `CausalLM` with a tokenizer of byte-level BPE or SentencePiece.
         data: samples as for `keras_idea.methods.Activation`, tuple or None. The
             importance is measured on them. A tuple is `(x, y)` or
             `(x, y, sample_weight)` of arrays. None works for widths, with
-            `method="magnitude"`, "random" or one that has its own data. Defaults to
-            None.
+            `method="magnitude"`, "random" or one that has its own data. With a target
+            for "vocabulary" also texts: a str, or an iterable of str, of which the
+            model's preprocessor makes the samples. Defaults to None.
         method: str or `keras_idea.methods.Method`. What ranks neurons and heads: a
             method of `IdeaPruneCallback`, but not "learned_mask". "activation" measures
             the size of activations on the data. "magnitude" measures the norm of the
@@ -95,11 +97,21 @@ def shrink(
     Raises:
         ValueError: If the targets cannot be met, if the model does not have an axis or
             it cannot be cut exactly, or if data are missing.
+        ImportError: If the package that writes a smaller SentencePiece model is
+            missing.
 
     Example:
     >>> small = ki.shrink(model, {"neurons": 0.5}, method="magnitude")
     >>> [ffn.width for ffn in ki.find_ffns(small)]
     [4, 4]
+
+    Notes:
+        "vocabulary" keeps the tokens that the data use most, with all bytes and special
+        tokens, and whatever a kept token is merged from. The new ids are 0, 1, 2, ...
+        in the order of the old ones. Every text has tokens, and decodes to itself. A
+        text that had only kept tokens has the same ones, with their new ids; their
+        logits are the old ones, except that a backend may sum in another order. The
+        task has a new preprocessor; the given model keeps its own.
 
     Source: Minitron (arXiv 2407.14679), ShortGPT (arXiv 2403.03853); for `refit` GRAIL
     (arXiv 2602.23795).

@@ -164,9 +164,14 @@ def take_tokens(model: Any, kept: np.ndarray) -> keras.Model:
     copy.preprocessor = type(old).from_config(
         {**old.get_config(), "tokenizer": tokens.smaller(ids)}
     )
-    probe = probe_of(copy)
-    before = {**probe, "token_ids": kept[probe["token_ids"]].astype("int32")}
-    logits = ops.convert_to_numpy(model(before, training=False))[..., kept]
-    received = ops.convert_to_numpy(copy(probe, training=False))
-    check_same_outputs(model, logits.astype("float64"), received.astype("float64"))
+    _check_same_logits(model, copy, kept)
     return copy
+
+
+def _check_same_logits(model: Any, copy: Any, kept: np.ndarray) -> None:
+    new = probe_of(copy)
+    assert new is not None  # see `check_vocabulary`
+    old = {**new, "token_ids": kept[new["token_ids"]].astype("int32")}
+    expected = ops.convert_to_numpy(model(old, training=False))[..., kept]
+    received = ops.convert_to_numpy(copy(new, training=False))
+    check_same_outputs(model, expected.astype("float64"), received.astype("float64"))
