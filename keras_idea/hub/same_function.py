@@ -25,7 +25,7 @@ def check_same_function(model: keras.layers.Layer, copy: keras.layers.Layer) -> 
     dtype explains.
     """
     for old, new in zip(_runnable(model), _runnable(copy), strict=True):
-        probe = _probe(old)
+        probe = probe_of(old)
         if probe is None:
             continue
         check_same_outputs(old, *(outputs_of(m, probe) for m in (old, new)))
@@ -61,7 +61,7 @@ def _runnable(model: keras.layers.Layer) -> list[keras.Model]:
     return [layer for layer in walk(model) if is_backbone(layer)]
 
 
-def _probe(model: keras.Model) -> dict[str, np.ndarray] | None:
+def probe_of(model: keras.Model) -> dict[str, np.ndarray] | None:
     """One short sequence for each input, or None if an input is something else."""
     backbone = model.backbone if is_task(model) else model
     embedding = getattr(backbone, "token_embedding", None)

@@ -17,6 +17,7 @@ from keras_idea.hub.families import HEAD_ARGUMENTS, is_backbone, is_task
 from keras_idea.hub.rebuild import rebuild_backbone, rebuild_task
 from keras_idea.keras_private.layers import sublayers, walk
 from keras_idea.keras_private.variables import without_values
+from keras_idea.shapes.targets import Axis
 
 _SIZE = "hidden_dim"
 # Families whose embeddings are multiplied by the root of the size.
@@ -86,12 +87,22 @@ def take_features(model: keras.Model, kept: np.ndarray) -> keras.Model:
     copy = _with_size(backbone, len(kept))
     if is_task(model):
         copy = rebuild_task(model, copy)
-    for old, new in zip(model.variables, copy.variables, strict=True):
-        new.trainable = old.trainable
-        new.assign(_cut(old, new, size, kept))
+    take_along(model, copy, size, kept, _SIZE)
     if type(backbone).__name__ in _SCALED:
         _scale_embeddings(copy, math.sqrt(size / len(kept)))
     return copy
+
+
+def take_along(
+    model: keras.Model, copy: keras.Model, size: int, kept: np.ndarray, axis: Axis
+) -> None:
+    """Gives a copy, whose class made some axes shorter, what is kept of the model's.
+
+    `size` is the length of these axes in the model. Refuses a copy with others.
+    """
+    for old, new in zip(model.variables, copy.variables, strict=True):
+        new.trainable = old.trainable
+        new.assign(_cut(old, new, size, kept, axis))
 
 
 def _with_size(backbone: keras.Model, size: int) -> keras.Model:
@@ -103,7 +114,9 @@ def _with_size(backbone: keras.Model, size: int) -> keras.Model:
     return rebuild_backbone(backbone, overrides)
 
 
-def _cut(old: keras.Variable, new: keras.Variable, size: int, kept: np.ndarray) -> Any:
+def _cut(
+    old: keras.Variable, new: keras.Variable, size: int, kept: np.ndarray, what: Axis
+) -> Any:
     value = old.value
     for axis, (before, after) in enumerate(zip(old.shape, new.shape, strict=True)):
         if before == after:
@@ -111,8 +124,8 @@ def _cut(old: keras.Variable, new: keras.Variable, size: int, kept: np.ndarray) 
         if (before, after) != (size, len(kept)):
             raise ArgumentError(
                 f"'{old.path}' of shape {tuple(old.shape)} would become "
-                f"{tuple(new.shape)} with a smaller hidden size, which is no cut. "
-                f"Leave '{_SIZE}' out of `targets`."
+                f"{tuple(new.shape)} with a smaller {what!r}, which is no cut. "
+                f"Leave {what!r} out of `targets`."
             )
         value = ops.take(value, kept, axis=axis)
     return ops.copy(value)

@@ -24,7 +24,7 @@ from keras_idea.shapes.shrink import (
     widths_in,
     zero_unimportant,
 )
-from keras_idea.shapes.targets import Axis, Shape, axes
+from keras_idea.shapes.targets import VOCABULARY, Axis, Shape, axes
 from keras_idea.surgery.compact import compile_like, narrowed
 from keras_idea.validation import check_choice, check_int
 
@@ -160,6 +160,13 @@ def search(
     check_int("round_to", round_to, minimum=1)
     wanted: Shape = {}
     for axis in kinds:
+        if axis == VOCABULARY:
+            raise ArgumentError(
+                "search() judges by the loss per token, and tokens of another "
+                "vocabulary are not as long. Cut the vocabulary first, by "
+                f"shrink(model, {{{VOCABULARY!r}: ...}}, texts), then search. "
+                f"Received: kinds={tuple(kinds)!r}."
+            )
         wanted[check_choice("kinds", axis, tuple(axes()))] = 1
     least = {**axes(), **_check_limits(limits)}
     plain, _ = narrowed(model, "search()")

@@ -21,8 +21,9 @@ from keras_idea.shapes.blocks import Blocks, find_blocks, most_important, take_o
 from keras_idea.shapes.hidden_size import check_hidden, take_features
 from keras_idea.shapes.importance import block_influence, stream_importance
 from keras_idea.shapes.samples import inputs_of
-from keras_idea.shapes.targets import Shape, check_shape, size_of
+from keras_idea.shapes.targets import VOCABULARY, Shape, check_shape, size_of
 from keras_idea.shapes.unit_importance import unit_importance
+from keras_idea.shapes.vocabulary import count_tokens, kept_tokens, take_tokens
 from keras_idea.step.row_ops import zero_rows
 from keras_idea.surgery.compact import compile_like, narrowed
 from keras_idea.surgery.proof import prove
@@ -60,12 +61,14 @@ def shrink(
         targets: dict. Maps an axis to what stays: a number (int >= 1) or a fraction
             (float in (0, 1)). The axes: "neurons" of each FFN; "kv_groups", key/value
             heads of each attention layer, with their query heads; "blocks";
-            "hidden_dim", features of the residual stream.
+            "hidden_dim", features of the residual stream; "vocabulary", tokens of a
+            KerasHub `CausalLM` with a tokenizer of byte-level BPE or SentencePiece.
         data: samples as for `keras_idea.methods.Activation`, tuple or None. The
             importance is measured on them. A tuple is `(x, y)` or
             `(x, y, sample_weight)` of arrays. None works for widths, with
-            `method="magnitude"`, "random" or one that has its own data. Defaults to
-            None.
+            `method="magnitude"`, "random" or one that has its own data. With a target
+            for "vocabulary" also texts: a str, or an iterable of str, of which the
+            model's preprocessor makes the samples. Defaults to None.
         method: str or `keras_idea.methods.Method`. What ranks neurons and heads: a
             method of `IdeaPruneCallback`, but not "learned_mask". "activation" measures
             the size of activations on the data. "magnitude" measures the norm of the
@@ -95,11 +98,21 @@ def shrink(
     Raises:
         ValueError: If the targets cannot be met, if the model does not have an axis or
             it cannot be cut exactly, or if data are missing.
+        ImportError: If the package that writes a smaller SentencePiece model is
+            missing.
 
     Example:
     >>> small = ki.shrink(model, {"neurons": 0.5}, method="magnitude")
     >>> [ffn.width for ffn in ki.find_ffns(small)]
     [4, 4]
+
+    Notes:
+        "vocabulary" keeps the tokens that the data use most, with all bytes and special
+        tokens, and whatever a kept token is merged from. The new ids are 0, 1, 2, ...
+        in the order of the old ones. Every text has tokens, and decodes to itself. A
+        text that had only kept tokens has the same ones, with their new ids; their
+        logits are the old ones, except that a backend may sum in another order. The
+        task has a new preprocessor; the given model keeps its own.
 
     Source: Minitron (arXiv 2407.14679), ShortGPT (arXiv 2403.03853); for `refit` GRAIL
     (arXiv 2602.23795).
@@ -109,6 +122,10 @@ def shrink(
         "num_samples": check_int("num_samples", num_samples, minimum=1),
         "batch_size": check_int("batch_size", batch_size, minimum=1),
     }
+    kept, rest = None, {axis: shape[axis] for axis in shape if axis != VOCABULARY}
+    if VOCABULARY in shape:
+        counts, data = count_tokens(model, data, num_samples if rest else 0)
+        kept = kept_tokens(model, shape[VOCABULARY], counts)
     ranks_by = methods.get(method)
     refit_data = ranks_by.refit_data
     if refit and refit_data is None:
@@ -117,13 +134,13 @@ def shrink(
         _check_refit(shape)
     importance = measure(
         model,
-        shape,
+        rest,
         data,
         ranks_by,
         check_choice("blocks_by", blocks_by, ["influence", "loss"]),
         **limits,
     )
-    return cut(model, shape, importance, refit_data)
+    return cut(model, rest, importance, refit_data, kept)
 
 
 def _check_refit(shape: Shape) -> None:
@@ -206,10 +223,12 @@ def cut(
     shape: Shape,
     importance: Importance,
     refit_data: Calibration | None = None,
+    tokens: np.ndarray | None = None,
 ) -> Model:
     """Cuts what is least important out of a copy of a model: see `shrink`.
 
-    `refit_data`: as of a `Method`; if None, nothing is fitted.
+    `refit_data`: as of a `Method`; if None, nothing is fitted. `tokens`: the ids of
+    those that stay; None: all.
     """
     copy, _ = narrowed(model, "shrink()")
     if "blocks" in shape:
@@ -229,6 +248,8 @@ def cut(
             decisions = [(g, Decision(ops.convert_to_numpy(mask))) for g, mask in masks]
             carry_out_and_refit(copy, decisions, **vars(refit_data))
         copy, _ = narrowed(copy, "shrink()")
+    if tokens is not None:  # last: data have the old ids
+        copy = take_tokens(copy, tokens)
     if getattr(model, "compiled", False):
         compile_like(copy, model, None)
     return copy

@@ -11,6 +11,8 @@ from keras_idea.validation import check_choice
 
 #: What can be made smaller, a key of `axes`.
 Axis: TypeAlias = str
+#: An axis that no search has: losses per token of two vocabularies are not comparable.
+VOCABULARY: Axis = "vocabulary"
 #: By axis: an int, how many stay; or a float in (0, 1), the fraction that stays.
 Shape: TypeAlias = dict[Axis, int | float]
 
@@ -34,7 +36,7 @@ def check_shape(targets: Any) -> Shape:
         )
     shape: Shape = {}
     for axis, target in targets.items():
-        check_choice("targets", axis, tuple(axes()))
+        check_choice("targets", axis, (*axes(), VOCABULARY))
         whole = isinstance(target, numbers.Integral) and not isinstance(target, bool)
         if whole and target >= 1:
             shape[axis] = int(target)

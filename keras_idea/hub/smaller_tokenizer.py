@@ -1,0 +1,170 @@
+"""KerasHub's tokenizers with some of their tokens.
+
+A text that the old tokenizer makes kept tokens of becomes the same tokens by the new
+one: its merges are some of the old ones, in the old order, and among them all that lead
+to a kept token; see `merged_from`.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from keras_idea.errors import ArgumentError
+from keras_idea.hub.hf.tokenizer import cut_as, cuts_as_released, mend_tokenizer_config
+from keras_idea.keras_private.byte_characters import byte_characters
+from keras_idea.keras_private.hub_tokenizers import python_tokenizer
+from keras_idea.validation import require
+
+# SentencePiece's, for a space.
+_SPACE = "▁"
+# Places that nobody has trained.
+_RESERVED = re.compile(r"<unused\d+>")
+
+
+class Tokens(Protocol):
+    """A tokenizer's tokens, with what decides which of them stay.
+
+    Attributes:
+        ids: dict, token -> id.
+        demanded: set of str, those without which some text could not be written, or
+            the model not be told where a text begins or ends.
+    """
+
+    ids: dict[str, int]
+    demanded: set[str]
+
+    def rank(self, left: str, right: str) -> float | None:
+        """The rank of a merge, as `merged_from` takes it."""
+        ...
+
+    def smaller(self, ids: Mapping[str, int]) -> Any:
+        """A new tokenizer of the same class, of some tokens with new ids."""
+        ...
+
+
+def tokens_of(tokenizer: Any) -> Tokens:
+    """The tokens of a KerasHub tokenizer; refuses one of another kind."""
+    if getattr(tokenizer, "merges", None) is not None:
+        return BytePairs(tokenizer)
+    if getattr(tokenizer, "proto", None) is not None:
+        return Pieces(tokenizer)
+    raise ArgumentError(
+        f"The vocabulary of a {type(tokenizer).__name__} cannot be made smaller: only "
+        "those of byte-level BPE and SentencePiece can. Leave 'vocabulary' out of "
+        "`targets`."
+    )
+
+
+class BytePairs:
+    """Of a `BytePairTokenizer`, one that cuts as its checkpoint's does among them."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._spec: dict[str, Any] = {"added_tokens": []}
+        self.ids = dict(tokenizer.vocabulary)
+        if cuts_as_released(tokenizer):
+            backend = python_tokenizer(tokenizer)
+            self._spec = json.loads(backend.to_str())
+            self.ids = {**backend.get_vocab(), **self.ids}
+        pairs = map(_pair, tokenizer.merges)
+        self._ranks = {pair: rank for rank, pair in enumerate(pairs) if pair}
+        special = [*tokenizer.special_tokens, *(tokenizer.unsplittable_tokens or ())]
+        special += [token["content"] for token in self._spec["added_tokens"]]
+        self.demanded = {*byte_characters(), *special} & self.ids.keys()
+
+    def rank(self, left: str, right: str) -> float | None:
+        """The place of a merge in the list of merges."""
+        return self._ranks.get((left, right))
+
+    def smaller(self, ids: Mapping[str, int]) -> Any:
+        """A tokenizer with the merges among these tokens only."""
+        mend_tokenizer_config(self._tokenizer)
+        old = self._tokenizer
+        made = type(old).from_config(
+            {
+                **old.get_config(),
+                "vocabulary": {t: ids[t] for t in old.vocabulary if t in ids},
+                "merges": [m for m in old.merges if _is_among(_pair(m), ids)],
+            }
+        )
+        if cuts_as_released(old):
+            import tokenizers
+
+            cut_as(made, tokenizers.Tokenizer.from_str(json.dumps(self._backend(ids))))
+        return made
+
+    def _backend(self, ids: Mapping[str, int]) -> dict[str, Any]:
+        """The JSON of a `tokenizers.Tokenizer` of these tokens."""
+        model, added = self._spec["model"], self._spec["added_tokens"]
+        return {
+            **self._spec,
+            "model": {
+                **model,
+                "vocab": {t: ids[t] for t in model["vocab"] if t in ids},
+                "merges": [m for m in model["merges"] if _is_among(_pair(m), ids)],
+            },
+            "added_tokens": [{**token, "id": ids[token["content"]]} for token in added],
+        }
+
+
+def _pair(merge: Any) -> tuple[str, ...]:
+    """The two parts of a merge; nothing of a line that is no merge."""
+    if not isinstance(merge, str):
+        return tuple(merge)
+    return () if "#version:" in merge else tuple(merge.split(" "))
+
+
+def _is_among(pair: tuple[str, ...], ids: Mapping[str, int]) -> bool:
+    return {*pair, "".join(pair)} <= ids.keys() if pair else True
+
+
+class Pieces:
+    """Of a `SentencePieceTokenizer`, whose model is of BPE."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        name = "sentencepiece.sentencepiece_model_pb2"
+        self._proto = require(name, "A smaller SentencePiece vocabulary")
+        self._tokenizer = tokenizer
+        self._model = self._proto.ModelProto.FromString(tokenizer.proto)
+        trainer, kinds = self._model.trainer_spec, self._proto.ModelProto.SentencePiece
+        if trainer.model_type != self._proto.TrainerSpec.BPE:
+            raise ArgumentError(
+                "The vocabulary of this SentencePiece tokenizer cannot be made "
+                "smaller: it is no BPE, so what it makes of a text depends on all of "
+                "its pieces. Leave 'vocabulary' out of `targets`."
+            )
+        pieces = self._model.pieces
+        self.ids = {piece.piece: index for index, piece in enumerate(pieces)}
+        ordinary = (kinds.NORMAL, kinds.UNUSED)
+        merged = (*ordinary, kinds.USER_DEFINED)
+        self._scores = {p.piece: p.score for p in pieces if p.type in merged}
+        own = {p.piece for p in pieces if p.type not in ordinary}
+        own = {piece for piece in own if not _RESERVED.fullmatch(piece)}
+        if not trainer.byte_fallback:
+            own |= {piece for piece in self.ids if len(piece) == 1}
+        self.demanded = {*own, *tokenizer.special_tokens, _SPACE} & self.ids.keys()
+
+    def rank(self, left: str, right: str) -> float | None:
+        """The less the higher the score of the piece that the two make."""
+        score = self._scores.get(left + right)
+        return None if score is None else -score
+
+    def smaller(self, ids: Mapping[str, int]) -> Any:
+        """A tokenizer with a model of these pieces, with their types and scores."""
+        model = self._proto.ModelProto.FromString(self._tokenizer.proto)
+        old = {index: piece for piece, index in self.ids.items()}
+        places = {index: ids[piece] for index, piece in old.items() if piece in ids}
+        stay = [self._model.pieces[i] for i in sorted(places, key=places.__getitem__)]
+        del model.pieces[:]
+        model.pieces.extend(stay)
+        model.DiscardUnknownFields()  # tests of itself, of pieces that may be gone
+        model.trainer_spec.vocab_size = len(stay)
+        for name in ("unk_id", "bos_id", "eos_id", "pad_id"):
+            if model.trainer_spec.HasField(name):
+                before = getattr(model.trainer_spec, name)
+                setattr(model.trainer_spec, name, places.get(before, -1))
+        config = self._tokenizer.get_config()
+        return type(self._tokenizer).from_config(
+            {**config, "proto": model.SerializeToString()}
+        )

@@ -1,0 +1,177 @@
+"""The tokens of a KerasHub language model, cut out with their rows.
+
+Shapes: V rows of token embeddings, v of which stay.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_idea.errors import ArgumentError
+from keras_idea.hub.families import is_causal, is_task
+from keras_idea.hub.rebuild import rebuild_backbone, rebuild_task
+from keras_idea.hub.same_function import check_same_outputs, probe_of
+from keras_idea.hub.smaller_tokenizer import Tokens, tokens_of
+from keras_idea.hub.token_paths import most_used
+from keras_idea.shapes.hidden_size import take_along
+from keras_idea.shapes.samples import inputs_of
+from keras_idea.shapes.targets import VOCABULARY, size_of
+
+# What configs of backbones call the number of rows.
+_SIZES = ("vocabulary_size", "vocab_size", "vocab_size_per_layer_input")
+_LEAVE = f"Leave {VOCABULARY!r} out of `targets`."
+
+
+def check_vocabulary(model: keras.Model) -> Tokens:
+    """The tokens of a model; refuses one whose vocabulary cannot be made smaller."""
+    why = None
+    if not is_task(model) or not is_causal(model):
+        why = "it is no causal language model (`CausalLM`) of KerasHub"
+    elif getattr(model.preprocessor, "tokenizer", None) is None:
+        why = "it has no preprocessor with a tokenizer"
+    elif not isinstance(model.input, dict) or probe_of(model) is None:
+        why = "its inputs are not those of text alone"
+    if why is not None:
+        raise ArgumentError(
+            f"The vocabulary of '{model.name}' cannot be made smaller: {why}. {_LEAVE}"
+        )
+    return tokens_of(model.preprocessor.tokenizer)
+
+
+def count_tokens(
+    model: keras.Model, data: Any, num_samples: int
+) -> tuple[np.ndarray, Any]:
+    """How often each of V tokens is in data; and data as the other axes take them.
+
+    Data are a text or an iterable of texts, or token ids as `shrink` takes them. Of
+    texts, the preprocessor makes the other data, of the first `num_samples`; None: of
+    none.
+    """
+    check_vocabulary(model)
+    counts = np.zeros(_rows(model), "int64")
+    if data is None:
+        raise ArgumentError(
+            "shrink() keeps the tokens that texts use most. Give `data`: an iterable "
+            "of strings, or token ids. Received: data=None."
+        )
+    texts = texts_in(data)
+    if texts is None:
+        for ids in _token_ids(data):
+            counts += _counted(ids, len(counts))
+        return counts, data
+    first: list[str] = []
+    empty = True
+    for text in texts:
+        empty = False
+        ids = np.asarray(model.preprocessor.tokenizer(text))
+        counts += _counted(ids, len(counts))
+        if len(first) < num_samples:
+            first.append(text)
+    if empty:
+        raise ArgumentError("`data` hold no text. Give at least one string.")
+    if not first:
+        return counts, None
+    return counts, keras.tree.map_structure(
+        ops.convert_to_numpy, model.preprocessor(first)
+    )
+
+
+def texts_in(data: Any) -> Iterable[str] | None:
+    """The strings in a string, list, tuple, array or generator; None: other data."""
+    if isinstance(data, str):
+        return [data]
+    if isinstance(data, Mapping) or not isinstance(data, Iterable):
+        return None
+    if isinstance(data, Iterator):  # it can be read once
+        data = list(data)
+    first = next(iter(data), None)
+    if not isinstance(first, str):
+        return [] if first is None else None
+    return (_checked(text) for text in data)
+
+
+def _checked(text: Any) -> str:
+    if not isinstance(text, str):
+        raise ArgumentError(
+            f"Each text must be a string. Received: {type(text).__name__}."
+        )
+    return text
+
+
+def _token_ids(data: Any) -> Iterator[np.ndarray]:
+    """The token ids of data, batch by batch, without padding."""
+    inputs = inputs_of(data)
+    batches = [inputs] if isinstance(inputs, Mapping) else map(inputs_of, data)
+    for batch in batches:
+        if not isinstance(batch, Mapping) or "token_ids" not in batch:
+            raise ArgumentError(
+                "A target for 'vocabulary' needs texts, or token ids: a dict with "
+                "'token_ids', or batches of such. Received: "
+                f"{type(batch).__name__}."
+            )
+        ids = ops.convert_to_numpy(batch["token_ids"])
+        mask = batch.get("padding_mask")
+        yield ids.ravel() if mask is None else ids[ops.convert_to_numpy(mask) != 0]
+
+
+def _counted(ids: np.ndarray, rows: int) -> np.ndarray:
+    ids = ids.astype("int64")
+    # Of tokens without a row KerasHub's classes know some.
+    return np.bincount(ids[(ids >= 0) & (ids < rows)], minlength=rows)
+
+
+def _rows(model: Any) -> int:
+    return int(model.backbone.token_embedding.input_dim)
+
+
+def kept_tokens(model: keras.Model, target: int | float, counts: np.ndarray) -> Any:
+    """The old ids of the tokens that stay, ascending, as an int array."""
+    tokens, rows = check_vocabulary(model), _rows(model)
+    size = size_of(VOCABULARY, target, rows, model.name)
+    ids = {token: index for token, index in tokens.ids.items() if index < rows}
+    least = len(tokens.demanded & ids.keys())
+    if not least <= size <= len(ids):
+        raise ArgumentError(
+            f"`targets[{VOCABULARY!r}]` must be from {least:,} to {len(ids):,} tokens: "
+            "the bytes and special tokens of this tokenizer stay, and it has no more. "
+            f"Received: {target!r}, which is {size:,} tokens."
+        )
+    used = {token: int(counts[index]) for token, index in ids.items()}
+    ordered = sorted(ids, key=ids.__getitem__)
+    demanded = tokens.demanded & ids.keys()
+    stay = most_used(ordered, used, demanded, size, tokens.rank)
+    return np.array(sorted(ids[token] for token in stay))
+
+
+def take_tokens(model: Any, kept: np.ndarray) -> keras.Model:
+    """A new task with some tokens, of ascending ids, which get the ids 0, 1, 2, ...
+
+    Tokens that the tokenizer knows and that have no row get the ids after these.
+    Refuses a model that computes other logits of the kept tokens then.
+    """
+    tokens, rows = check_vocabulary(model), _rows(model)
+    config = model.backbone.get_config()
+    sizes = {name: len(kept) for name in _SIZES if config.get(name) == rows}
+    copy = rebuild_task(model, rebuild_backbone(model.backbone, sizes))
+    take_along(model, copy, rows, kept, VOCABULARY)
+    beyond = sorted(index for index in tokens.ids.values() if index >= rows)
+    places = {int(old): new for new, old in enumerate([*kept, *beyond])}
+    ids = {t: places[index] for t, index in tokens.ids.items() if index in places}
+    old = model.preprocessor
+    copy.preprocessor = type(old).from_config(
+        {**old.get_config(), "tokenizer": tokens.smaller(ids)}
+    )
+    _check_same_logits(model, copy, kept)
+    return copy
+
+
+def _check_same_logits(model: Any, copy: Any, kept: np.ndarray) -> None:
+    new = probe_of(copy)
+    assert new is not None  # see `check_vocabulary`
+    old = {**new, "token_ids": kept[new["token_ids"]].astype("int32")}
+    expected = ops.convert_to_numpy(model(old, training=False))[..., kept]
+    received = ops.convert_to_numpy(copy(new, training=False))
+    check_same_outputs(model, expected.astype("float64"), received.astype("float64"))

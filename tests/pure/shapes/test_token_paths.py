@@ -1,0 +1,100 @@
+"""Tokens that stay, and what they are merged from: every word against the libraries."""
+
+import itertools
+import random
+
+import pytest
+import sentencepiece
+import tokenizers
+from sentencepiece import sentencepiece_model_pb2 as proto
+
+from keras_idea.hub.token_paths import merged_from, most_used
+
+LETTERS = "abc"
+WORDS = ["".join(w) for n in range(1, 8) for w in itertools.product(LETTERS, repeat=n)]
+
+
+def random_merges(rng, count=14):
+    """Merges in any order, as no training makes them: a part may come after its sum."""
+    tokens, merges = list(LETTERS), []
+    while len(merges) < count:
+        pair = rng.choice(tokens), rng.choice(tokens)
+        if pair not in merges and len(pair[0] + pair[1]) <= 6:
+            merges.append(pair)
+            tokens = sorted({*tokens, pair[0] + pair[1]})
+    rng.shuffle(merges)
+    return tokens, merges
+
+
+def byte_pairs(tokens, merges):
+    vocabulary = {token: i for i, token in enumerate(tokens)}
+    made = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, merges))
+    return lambda word: made.encode(word).tokens
+
+
+def pieces(scores):
+    model = proto.ModelProto()
+    model.pieces.add(piece="<unk>", type=model.SentencePiece.UNKNOWN)
+    for piece, score in scores.items():
+        model.pieces.add(piece=piece, score=score)
+    model.trainer_spec.model_type = proto.TrainerSpec.BPE
+    model.normalizer_spec.add_dummy_prefix = False
+    made = sentencepiece.SentencePieceProcessor(model_proto=model.SerializeToString())
+    return lambda word: made.encode(word, out_type=str)
+
+
+def check(old, new, stay):
+    """Where the old one uses kept tokens only, the new one makes the same."""
+    held = 0
+    for word in WORDS:
+        expected = old(word)
+        assert "".join(new(word)) == word
+        if stay.issuperset(expected):
+            held += 1
+            assert new(word) == expected
+    return held
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_byte_pairs(seed):
+    rng = random.Random(seed)
+    tokens, merges = random_merges(rng)
+    ranks = {pair: rank for rank, pair in enumerate(merges)}
+    counts = {token: rng.randrange(9) for token in tokens}
+    size = rng.randrange(len(LETTERS), len(tokens))
+    stay = most_used(tokens, counts, LETTERS, size, lambda a, b: ranks.get((a, b)))
+    assert len(stay) == size and stay.issuperset(LETTERS)
+    left = [(a, b) for a, b in merges if {a, b, a + b} <= stay]
+    new = byte_pairs([t for t in tokens if t in stay], left)
+    assert check(byte_pairs(tokens, merges), new, stay) >= len(LETTERS)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_sentencepiece(seed):
+    """Scores that are equal among them: then the first two are merged."""
+    rng = random.Random(seed)
+    tokens, _ = random_merges(rng)
+    scores = {token: -float(rng.randrange(6)) for token in tokens}
+    counts = {token: rng.randrange(9) for token in tokens}
+    size = rng.randrange(len(LETTERS), len(tokens))
+
+    def rank(a, b):
+        return -scores[a + b] if a + b in scores else None
+
+    stay = most_used(tokens, counts, LETTERS, size, rank)
+    assert len(stay) == size
+    new = pieces({t: s for t, s in scores.items() if t in stay})
+    assert check(pieces(scores), new, stay) >= len(LETTERS)
+
+
+def test_without_its_parts_a_token_is_not_reached():
+    """What the law needs: were "ab" gone, "abc" would be "a", "bc"."""
+    ranks = {("a", "b"): 0, ("ab", "c"): 1, ("b", "c"): 2}
+    rank = lambda a, b: ranks.get((a, b))  # noqa: E731
+    assert merged_from("abc", rank) == ["a", "b", "c", "ab", "abc"]
+    assert merged_from("bca", rank) == ["bca"]  # nothing makes it
+    tokens = ["a", "b", "c", "ab", "bc", "abc"]
+    assert most_used(tokens, {"abc": 9}, LETTERS, 5, rank) == {*LETTERS, "ab", "abc"}
+    assert most_used(tokens, {"abc": 9, "bc": 10}, LETTERS, 5, rank) == {
+        *(*LETTERS, "bc", "ab")
+    }
