@@ -7,12 +7,13 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_idea.finding.find_channels import find_channels
 from keras_idea.finding.find_dense import dense_groups
 from keras_idea.finding.find_heads import find_heads
 from keras_idea.functional.by_numbers import why_not_each_number
 from keras_idea.groups.cut import Cut, used_neurons
 from keras_idea.groups.dense import DenseGroup
-from keras_idea.groups.kinds import KINDS, KV_GROUPS, NEURONS, Group, KindName
+from keras_idea.groups.kinds import CHANNELS, KINDS, KV_GROUPS, NEURONS, Group, KindName
 from keras_idea.groups.on_each import name_of
 from keras_idea.groups.state import NeuronState, held_state, indices_of, state_of
 from keras_idea.hub.families import is_backbone
@@ -194,6 +195,10 @@ class FFN:
         """Where its neurons are in the kernels."""
         return [cut for cut in self.cuts() if not cut.is_bias]
 
+    def scored_cuts(self) -> list[Cut]:
+        """Where they are in the kernels that rank them: of channels, the readers'."""
+        return self._own_cuts() if KINDS[self.kind].by_readers else self.kernel_cuts()
+
     def cuts(self) -> list[Cut]:
         """Where its neurons are in the weights, the kernels first.
 
@@ -365,8 +370,14 @@ def _heads(model: keras.layers.Layer) -> list[FFN]:
     return [FFN(group.owner.path, group.owner, group) for group in groups]
 
 
+def _channels(model: keras.layers.Layer) -> list[FFN]:
+    groups = find_channels(model).groups
+    return [FFN(group.makers[0].path, group.makers[0], group) for group in groups]
+
+
 #: Kind -> the function that finds its groups in a model, in the model's own order.
 FINDERS: dict[KindName, Callable[[keras.layers.Layer], list[FFN]]] = {
     NEURONS: find_ffns,
     KV_GROUPS: _heads,
+    CHANNELS: _channels,
 }

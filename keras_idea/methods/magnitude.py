@@ -45,7 +45,7 @@ class Magnitude(Method):
 def _norms(group: Any) -> Tensor:
     """The norm `(F,)`, or `(experts, F)`, of each unit's weights."""
     total: Any = 0.0
-    for cut in group.kernel_cuts():
+    for cut in group.scored_cuts():
         squares = ops.square(ops.cast(cut.variable.value, "float32"))
         for part in cut.split(ops.sum(squares, axis=cut.weights_axes)):
             total = total + part * cut.size  # which is the mean over what a unit has
