@@ -63,7 +63,9 @@ class Explanation:
             return self.nothing
         for path, why in self.left_out.items():
             reads = self.readers.get(path)
-            but = f"reads the neurons of {reads}; its own outputs: " if reads else ""
+            kinds = [kind for kind, found in self.groups.items() if reads in found]
+            units = KINDS[kinds[0]].units if kinds else ""
+            but = f"reads the {units} of {reads}; its own outputs: " if reads else ""
             rows.append((path, f"{but}no, {why}" if but else f"no: {why}"))
         width = max((len(name) for name, _ in rows), default=0)
         return "\n".join(f"{name:{width}}  {what}" for name, what in rows)

@@ -153,7 +153,12 @@ def reshaped(atoms: Atoms, layer: Any, call: Call) -> Made:
         if (after == after.take([0], axis)).all():
             after = after.take([0], axis)
     if sum(size > 1 for size in after.shape) > 1:
-        return f"'{layer.name}' spreads it over several axes"
+        if after.shape[-1] == 1:
+            return f"'{layer.name}' spreads it over several axes"
+        # Units that become channels at several places go together.
+        first = after.reshape(-1, after.shape[-1])[:1]
+        atoms.join(after, first)
+        after = at_axis(first, after.ndim - 1, after.ndim)
     return after
 
 
