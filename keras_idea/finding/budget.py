@@ -42,8 +42,8 @@ class Costs:
 class Budget:
     """What the narrow model may cost at most: by one of three numbers, or not limited.
 
-    `flops` are those of a token (a sample) in a forward pass, as of `Costs`. `bytes` are those of
-    the parameters in `dtype`, one of `BYTES`.
+    `flops` are those of a token, or sample, in a forward pass: see `Costs`. `bytes` are
+    those of the parameters in `dtype`, one of `BYTES`.
     """
 
     parameters: int | None = None

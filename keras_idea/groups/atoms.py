@@ -97,7 +97,7 @@ class Atoms:
                 self.settle(kept, f"combined with: {self.reasons[given[0]]}")
 
     def along(self, tensor: keras.KerasTensor, axis: int, why: str) -> np.ndarray:
-        """The atoms along an axis, in full; if they vary elsewhere, they are settled."""
+        """The atoms along an axis, in full; settled if they vary along another."""
         atoms, axis = self.of_tensor[id(tensor)], axis % len(tensor.shape)
         if atoms.size > atoms.shape[axis]:
             self.settle(atoms, why)
@@ -125,9 +125,7 @@ def at_axis(atoms: np.ndarray, axis: int, rank: int) -> np.ndarray:
     return atoms.reshape(shape)
 
 
-def _components(
-    count: int, edges: list[tuple[np.ndarray, np.ndarray]]
-) -> np.ndarray:
+def _components(count: int, edges: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
     """The least atom of each set of joined ones: hooking and jumping."""
     root = np.arange(count)
     some = np.concatenate([edge[0] for edge in edges] or [root[:0]])

@@ -175,7 +175,11 @@ def _activation(atoms: Atoms, layer: Any, call: Call) -> Made:
 
 
 def _all(names: str) -> list[type]:
-    found = [getattr(layers, f"{name}{n}D", None) for name in names.split() for n in (1, 2, 3)]
+    found = [
+        getattr(layers, f"{name}{n}D", None)
+        for name in names.split()
+        for n in (1, 2, 3)
+    ]
     return [layer for layer in found if layer is not None]
 
 

@@ -21,7 +21,7 @@ from keras_idea.keras_private.symbolic import Call, Recording, open_sizes, recor
 
 _OUTPUT = "it is an output of the model"
 _END = "it enters or leaves a layer that cannot be looked into"
-#: What stands for a height or width that a model leaves open: enough to be halved often.
+#: What stands for a height or width that a model leaves open: it may be halved often.
 OPEN_SIZE = 128
 
 
@@ -66,7 +66,8 @@ def find_channel_groups(model: keras.layers.Layer) -> FoundChannels:
     Example:
     >>> layers = [keras.Input((8, 8, 3)), keras.layers.Conv2D(6, 3)]
     >>> layers += [keras.layers.Conv2D(4, 3)]
-    >>> [group.hidden_dim for group in find_channel_groups(keras.Sequential(layers)).groups]
+    >>> found = find_channel_groups(keras.Sequential(layers))
+    >>> [group.hidden_dim for group in found.groups]
     [6]
     """
     recordings = [followed(model)]
@@ -222,13 +223,13 @@ def _found(follow: _Follow, counts: dict[int, int]) -> FoundChannels:
     whole = ChannelMap(list(axes.values()), sized)
     groups: list[ChannelGroup] = []
     taken: set[int] = set()  # first makers: a group's state is known by its layer
-    for lies, units in alike.items():
-        ours = [axes[key] for key, _ in lies]
-        reason = _why_not(ours, units, taken)
+    for where, together in alike.items():
+        ours = [axes[key] for key, _ in where]
+        reason = _why_not(ours, together, taken)
         if reason is not None:
-            why |= dict.fromkeys(units, reason)
+            why |= dict.fromkeys(together, reason)
         elif any(slides(axis.layer) for axis in ours):
-            group = ChannelGroup(ours, np.array(units), whole)
+            group = ChannelGroup(ours, np.array(together), whole)
             groups.append(group)
             taken.add(id(group.makers[0]))
     return FoundChannels(groups, _left_out(places, root, why), counts)

@@ -116,7 +116,9 @@ def _renewed(
         return shapes
     values = list(given.values())
     for name, shape in shapes.items():
-        value = values[0] if len(shapes) == 1 else given.get(name.removesuffix("_shape"))
+        value = (
+            values[0] if len(shapes) == 1 else given.get(name.removesuffix("_shape"))
+        )
         if value is not None:
             shapes[name] = _resized(shape, value)
     return shapes
@@ -124,7 +126,9 @@ def _renewed(
 
 def _resized(shape: Any, tensors: Any) -> Any:
     """A shape, or several, with the sizes of tensors where they were known."""
-    if isinstance(shape, (list, tuple)) and not isinstance(tensors, (list, tuple, dict)):
+    if isinstance(shape, (list, tuple)) and not isinstance(
+        tensors, (list, tuple, dict)
+    ):
         given = getattr(tensors, "shape", None)
         if given is None or len(given) != len(shape):
             return shape

@@ -176,9 +176,9 @@ def check_refit(
     for group in groups:
         if KINDS[group.kind].by_readers:
             raise ArgumentError(
-                f"refit=True fits what reads neurons or heads, not {group.units}, which "
-                "convolutions read place by place. Received: those of "
-                f"{group.name}. Leave `refit` out, or {group.kind!r}."
+                "refit=True fits what reads neurons or heads, not "
+                f"{group.units}, which convolutions read place by place. Received: "
+                f"those of {group.name}. Leave `refit` out, or {group.kind!r}."
             )
         if KINDS[group.kind].probed and not group.shows_hidden:
             raise ArgumentError(

@@ -96,7 +96,9 @@ MODELS = {
         [3],
     ),
     "3d": (
-        lambda: of((4, 4, 4, 1), layers.Conv3D(4, 2), layers.Flatten(), layers.Dense(2)),
+        lambda: of(
+            (4, 4, 4, 1), layers.Conv3D(4, 2), layers.Flatten(), layers.Dense(2)
+        ),
         [2],
     ),
     "transposed": (
