@@ -32,7 +32,8 @@ class FFN:
     """A handle for the neurons of one FFN, whatever layers hold them.
 
     If its kind is "kv_groups", it is a handle for the key/value heads of one attention
-    layer, each with its query heads. Statements about neurons then apply to heads.
+    layer, each with its query heads; if it is "channels", for channels of convolutions.
+    Statements about neurons then apply to these.
 
     Attributes:
         name: str. The path of its layer. An FFN of Dense layers has the path of the
@@ -40,7 +41,7 @@ class FFN:
             number follows.
         layer: keras.layers.Layer. The layer that identifies it: an FFN of this package,
             the first of its Dense layers, the layer that holds the matrices of experts,
-            or the attention layer.
+            the attention layer, or the first layer that makes the channels.
         weights: `keras_idea.groups.kinds.Group`. Where its units are in the weights.
             One `FFN` holds all experts of a mixture, each with the same number of
             active neurons. Its shapes have `experts, hidden_dim` in place of
@@ -53,7 +54,7 @@ class FFN:
 
     @property
     def kind(self) -> KindName:
-        """str, "neurons" or "kv_groups"."""
+        """str, "neurons", "kv_groups" or "channels"."""
         return self.weights.kind
 
     @property
@@ -259,19 +260,20 @@ class FFN:
 def find_groups(
     model: keras.layers.Layer, kinds: Sequence[KindName] | None = None
 ) -> list[FFN]:
-    """Finds everything in a model that can be pruned: neurons and heads.
+    """Finds everything in a model that can be pruned: neurons, heads and channels.
 
     Args:
         model: keras.layers.Layer. A built Keras model or layer, as in `find_ffns`.
         kinds: list of str. "neurons" (see `find_ffns`) and "kv_groups": key/value
             heads, each with the query heads that read it. These are heads of Keras's
             `MultiHeadAttention` and `GroupQueryAttention`, of this package's decoder,
-            and of KerasHub's models whose config holds the width of a head. Defaults to
-            None: both.
+            and of KerasHub's models whose config holds the width of a head.
+            "channels": of convolutions, each with all that makes, normalizes and reads
+            it. Defaults to None: all.
 
     Returns:
         list of handles, each of one `kind`: first those of FFNs, then those of
-        attention layers, in the model's own order.
+        attention layers, then those of channels, in the model's own order.
 
     Raises:
         ValueError: If `model` is not a Keras layer, or for another kind.
