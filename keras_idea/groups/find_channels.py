@@ -14,7 +14,11 @@ from keras_idea.groups.channel_rules import RULES, uses, why_not_followed
 from keras_idea.groups.channels import Axis, ChannelGroup, ChannelMap, Sized
 from keras_idea.groups.dense import compared_by_distillers
 from keras_idea.groups.entries import Labels
-from keras_idea.keras_private.channels import SLIDING, input_layers
+from keras_idea.keras_private.channels import (
+    SLIDING,
+    input_layers,
+    is_stock_layer,
+)
 from keras_idea.keras_private.layers import student_of, walk
 from keras_idea.keras_private.models import Functional
 from keras_idea.keras_private.symbolic import Call, Recording, open_sizes, record
@@ -46,12 +50,10 @@ def slides(layer: object) -> bool:
 
 
 def looked_into(layer: keras.layers.Layer) -> bool:
-    """Whether a layer is more than one operation: models, and layers of one's own."""
+    """Whether a layer is more than one operation: models, and a user's layers."""
     if isinstance(layer, keras.Model):
         return True
-    return type(layer) not in RULES and not type(layer).__module__.startswith(
-        "keras.src.layers"
-    )
+    return type(layer) not in RULES and not is_stock_layer(layer)
 
 
 def followed(model: keras.layers.Layer, training: bool = False) -> Recording:

@@ -22,6 +22,11 @@ SEPARABLE = (layers.SeparableConv1D, layers.SeparableConv2D)
 SLIDING = (*CONVOLUTIONS, *TRANSPOSED, *DEPTHWISE, *SEPARABLE)
 
 
+def is_stock_layer(layer: Any) -> bool:
+    """Whether a layer is one of `keras.layers`, not of `keras.applications`."""
+    return type(layer).__module__.startswith("keras.src.layers")
+
+
 def kernel_of(layer: Any) -> keras.Variable:
     """The variable behind `kernel`, which is computed with LoRA."""
     return layer._kernel if hasattr(layer, "_kernel") else layer.kernel

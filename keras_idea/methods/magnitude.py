@@ -17,9 +17,9 @@ class Magnitude(Method):
 
     $$s_i = \sqrt{\sum_K \lVert w_i^K \rVert_2^2}$$
 
-    Of channels it is the norm of what reads them: what makes them has no size if a
-    normalization follows. In the callback neurons go step by step, as many as the cubic
-    of `Sensitivity` says. In `shrink` it needs no data.
+    Of channels it is the norm of the kernels that read them: a kernel that makes them
+    has no size of its own if a normalization follows. In the callback neurons go step
+    by step, as many as the cubic of `Sensitivity` says. In `shrink` it needs no data.
 
     Example:
     >>> prune = ki.IdeaPruneCallback(
