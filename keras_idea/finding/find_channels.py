@@ -10,6 +10,7 @@ from keras_idea.groups.find_channels import (
     slides,
 )
 from keras_idea.hub.families import is_backbone
+from keras_idea.keras_private.around import layers_around
 from keras_idea.keras_private.layers import is_built, student_of, walk
 
 _NONE = FoundChannels([], {}, {})
@@ -46,7 +47,9 @@ def _without_backbones(
 ) -> FoundChannels:
     """Without channels of KerasHub's models, whose configs do not count them."""
     groups, left_out = found.groups, dict(found.left_out)
-    for holder in [layer for layer in walk(model) if is_backbone(layer)]:
+    held = [layer for group in groups for layer in group.layers]
+    around = layers_around(model, held)
+    for holder in [layer for layer in (*walk(model), *around) if is_backbone(layer)]:
         inside = set(map(id, walk(holder)))
         why = f"the config of {type(holder).__name__} does not hold its number"
         for group in groups:
