@@ -3,7 +3,7 @@
 import bisect
 import dataclasses
 import math
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import keras
@@ -11,7 +11,7 @@ import keras
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN
 from keras_idea.finding.pairing import plain_variables
-from keras_idea.finding.work_count import matrices
+from keras_idea.finding.work_count import uses_of_matrices
 from keras_idea.keras_private.layers import student_of
 from keras_idea.validation import check_choice, check_int
 
@@ -27,19 +27,23 @@ class Costs:
     Attributes:
         parameters: int, of the narrow model: no scores, no masks.
         flops: int, operations of a token in a forward pass, two a weight in a matrix;
-            the products of an attention's positions are not among them.
+            the products of an attention's positions are not among them. Of a model with
+            convolutions: those of a sample, two a weight at each place where it is
+            used.
+        per: str, "token" or "sample".
     """
 
     parameters: int
     flops: int
+    per: str = "token"
 
 
 @dataclasses.dataclass(frozen=True)
 class Budget:
     """What the narrow model may cost at most: by one of three numbers, or not limited.
 
-    `flops` are those of a token in a forward pass, as of `Costs`. `bytes` are those of
-    the parameters in `dtype`, one of `BYTES`.
+    `flops` are those of a token, or sample, in a forward pass: see `Costs`. `bytes` are
+    those of the parameters in `dtype`, one of `BYTES`.
     """
 
     parameters: int | None = None
@@ -101,7 +105,7 @@ class Budget:
     def format(self, costs: Costs) -> str:
         """Costs in the unit that the limit was given in."""
         if self.flops is not None:
-            return f"{costs.flops:,} FLOPs per token"
+            return f"{costs.flops:,} FLOPs per {costs.per}"
         if self.bytes is not None:
             return f"{costs.parameters * BYTES[self.dtype]:,} bytes in {self.dtype}"
         return f"{costs.parameters:,} parameters"
@@ -138,26 +142,25 @@ def costs_of(
     Of a `Distiller` its student counts.
     """
     wide = {id(variable): tuple(variable.shape) for variable in _plain_weights(model)}
-    multiplied = set(map(id, matrices(student_of(model))))
+    multiplied, per = uses_of_matrices(student_of(model))
     cuts = [(place, cut) for place, ffn in enumerate(ffns) for cut in ffn.held_cuts()]
 
     def costs(widths: Sequence[int]) -> Costs:
         shapes = {key: list(shape) for key, shape in wide.items()}
         for place, cut in cuts:  # two of a kernel between two FFNs
-            narrow = cut.shape(widths[place])[cut.axis]
-            shapes[id(cut.variable)][cut.axis] = narrow
-        return costs_of_shapes(shapes, multiplied)
+            shapes[id(cut.variable)][cut.axis] -= cut.lost(widths[place])
+        return costs_of_shapes(shapes, multiplied, per)
 
     return costs
 
 
 def costs_of_shapes(
-    shapes: Mapping[int, Sequence[int]], multiplied: Container[int]
+    shapes: Mapping[int, Sequence[int]], multiplied: Mapping[int, int], per: str
 ) -> Costs:
-    """The costs of weights, by their `id`s, of which some are matrices of tokens."""
+    """The costs of weights, by their `id`s, some of which are used so many times."""
     counts = {key: math.prod(shape) for key, shape in shapes.items()}
-    in_matrices = sum(count for key, count in counts.items() if key in multiplied)
-    return Costs(sum(counts.values()), 2 * in_matrices)
+    products = sum(count * multiplied.get(key, 0) for key, count in counts.items())
+    return Costs(sum(counts.values()), 2 * products, per)
 
 
 def check_round_to(round_to: int, widest: int) -> None:

@@ -5,10 +5,11 @@ import dataclasses
 import keras
 
 from keras_idea.finding.find import find_groups, why_not_ours
+from keras_idea.finding.find_channels import find_channels
 from keras_idea.finding.find_dense import dense_groups
 from keras_idea.finding.find_heads import find_heads
 from keras_idea.groups.follow import is_dense
-from keras_idea.groups.kinds import KINDS, KV_GROUPS, NEURONS, KindName
+from keras_idea.groups.kinds import CHANNELS, KINDS, KV_GROUPS, NEURONS, KindName
 from keras_idea.keras_private.layers import student_of, walk
 from keras_idea.layers.plain_ffns import PlainFFN
 from keras_idea.validation import plural
@@ -23,12 +24,14 @@ class Explanation:
     """What can be pruned in a model, and why the rest cannot.
 
     Attributes:
-        groups: dict. Maps each kind ("neurons", "kv_groups") to a dict, which maps the
-            name of an FFN or attention layer to its number of units. Key/value heads
-            are pruned if you name "kv_groups".
+        groups: dict. Maps each kind ("neurons", "kv_groups", "channels") to a dict,
+            which maps the name of an FFN, of an attention layer, or of the first
+            convolution of a group to its number of units. Key/value heads and channels
+            are pruned if you name their kind.
         left_out: dict. Maps the path of a layer to a reason. For a Dense or EinsumDense
             layer: why its outputs are not neurons that can be pruned. For an attention
-            layer: why its heads cannot be pruned.
+            layer: why its heads cannot be pruned. For a convolution: why its channels
+            cannot be pruned.
         readers: dict. Maps the path of a layer in `left_out` that reads neurons which
             can be pruned to the name of their FFN.
         nothing: str. What to say if there is none of these.
@@ -60,14 +63,16 @@ class Explanation:
             return self.nothing
         for path, why in self.left_out.items():
             reads = self.readers.get(path)
-            but = f"reads the neurons of {reads}; its own outputs: " if reads else ""
+            kinds = [kind for kind, found in self.groups.items() if reads in found]
+            units = KINDS[kinds[0]].units if kinds else ""
+            but = f"reads the {units} of {reads}; its own outputs: " if reads else ""
             rows.append((path, f"{but}no, {why}" if but else f"no: {why}"))
         width = max((len(name) for name, _ in rows), default=0)
         return "\n".join(f"{name:{width}}  {what}" for name, what in rows)
 
 
 def explain(model: keras.layers.Layer) -> Explanation:
-    """Shows which neurons and heads of a model can be pruned, and why others cannot.
+    """Shows which neurons, heads and channels can be pruned, and why others cannot.
 
     Print the result before you train, to see what `IdeaPruneCallback` will prune.
 
@@ -75,9 +80,9 @@ def explain(model: keras.layers.Layer) -> Explanation:
         model: keras.layers.Layer. A built Keras model or layer.
 
     Returns:
-        `Explanation`. Printed, it is a table of every FFN, and of every other Dense,
-        EinsumDense and attention layer. The projections inside an attention layer have
-        no lines of their own.
+        `Explanation`. Printed, it is a table of every FFN, of every group of channels,
+        and of every other Dense, EinsumDense, convolution and attention layer. The
+        projections inside an attention layer have no lines of their own.
 
     Raises:
         ValueError: If `model` is not a Keras layer.
@@ -92,7 +97,7 @@ def explain(model: keras.layers.Layer) -> Explanation:
     readers: dict[str, str] = {}
     for group in groups:
         layers = group.layers
-        if id(group.weights) in followed:
+        if id(group.weights) in followed or group.kind == CHANNELS:
             layers = group.weights.makers
             readers |= {layer.path: group.name for layer in group.weights.readers}
         taken |= {layer.path for layer in layers}
@@ -100,9 +105,10 @@ def explain(model: keras.layers.Layer) -> Explanation:
     for group in groups:
         numbers[group.kind][group.name] = group.hidden_dim
     attention = find_heads(model).left_out
+    every = {**_left_out(model), **find_channels(model).left_out}
     left_out = {
         path: why
-        for path, why in _left_out(model).items()
+        for path, why in every.items()
         if path not in taken and path.rpartition("/")[0] not in attention
     }
     return Explanation(
@@ -120,6 +126,8 @@ def why_nothing(model: keras.layers.Layer, kind: KindName) -> str:
         nothing, left_out = _nothing_in(model), _left_out(model)
     elif kind == KV_GROUPS:
         left_out = find_heads(model).left_out
+    elif kind == CHANNELS:
+        left_out = find_channels(model).left_out
     if not left_out:
         return f"{nothing} See `keras_idea.explain(model)`."
     reasons = "; ".join(f"{path}: {why}" for path, why in list(left_out.items())[:3])

@@ -7,12 +7,13 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_idea.finding.find_channels import find_channels
 from keras_idea.finding.find_dense import dense_groups
 from keras_idea.finding.find_heads import find_heads
 from keras_idea.functional.by_numbers import why_not_each_number
 from keras_idea.groups.cut import Cut, used_neurons
 from keras_idea.groups.dense import DenseGroup
-from keras_idea.groups.kinds import KINDS, KV_GROUPS, NEURONS, Group, KindName
+from keras_idea.groups.kinds import CHANNELS, KINDS, KV_GROUPS, NEURONS, Group, KindName
 from keras_idea.groups.on_each import name_of
 from keras_idea.groups.state import NeuronState, held_state, indices_of, state_of
 from keras_idea.hub.families import is_backbone
@@ -31,7 +32,8 @@ class FFN:
     """A handle for the neurons of one FFN, whatever layers hold them.
 
     If its kind is "kv_groups", it is a handle for the key/value heads of one attention
-    layer, each with its query heads. Statements about neurons then apply to heads.
+    layer, each with its query heads; if it is "channels", for channels of convolutions.
+    Statements about neurons then apply to these.
 
     Attributes:
         name: str. The path of its layer. An FFN of Dense layers has the path of the
@@ -39,7 +41,7 @@ class FFN:
             number follows.
         layer: keras.layers.Layer. The layer that identifies it: an FFN of this package,
             the first of its Dense layers, the layer that holds the matrices of experts,
-            or the attention layer.
+            the attention layer, or the first layer that makes the channels.
         weights: `keras_idea.groups.kinds.Group`. Where its units are in the weights.
             One `FFN` holds all experts of a mixture, each with the same number of
             active neurons. Its shapes have `experts, hidden_dim` in place of
@@ -52,7 +54,7 @@ class FFN:
 
     @property
     def kind(self) -> KindName:
-        """str, "neurons" or "kv_groups"."""
+        """str, "neurons", "kv_groups" or "channels"."""
         return self.weights.kind
 
     @property
@@ -194,6 +196,10 @@ class FFN:
         """Where its neurons are in the kernels."""
         return [cut for cut in self.cuts() if not cut.is_bias]
 
+    def scored_cuts(self) -> list[Cut]:
+        """Where they are in the kernels that rank them: of channels, the readers'."""
+        return self._own_cuts() if KINDS[self.kind].by_readers else self.kernel_cuts()
+
     def cuts(self) -> list[Cut]:
         """Where its neurons are in the weights, the kernels first.
 
@@ -254,19 +260,20 @@ class FFN:
 def find_groups(
     model: keras.layers.Layer, kinds: Sequence[KindName] | None = None
 ) -> list[FFN]:
-    """Finds everything in a model that can be pruned: neurons and heads.
+    """Finds everything in a model that can be pruned: neurons, heads and channels.
 
     Args:
         model: keras.layers.Layer. A built Keras model or layer, as in `find_ffns`.
         kinds: list of str. "neurons" (see `find_ffns`) and "kv_groups": key/value
             heads, each with the query heads that read it. These are heads of Keras's
             `MultiHeadAttention` and `GroupQueryAttention`, of this package's decoder,
-            and of KerasHub's models whose config holds the width of a head. Defaults to
-            None: both.
+            and of KerasHub's models whose config holds the width of a head.
+            "channels": of convolutions, each with all that makes, normalizes and reads
+            it. Defaults to None: all.
 
     Returns:
         list of handles, each of one `kind`: first those of FFNs, then those of
-        attention layers, in the model's own order.
+        attention layers, then those of channels, in the model's own order.
 
     Raises:
         ValueError: If `model` is not a Keras layer, or for another kind.
@@ -365,8 +372,14 @@ def _heads(model: keras.layers.Layer) -> list[FFN]:
     return [FFN(group.owner.path, group.owner, group) for group in groups]
 
 
+def _channels(model: keras.layers.Layer) -> list[FFN]:
+    groups = find_channels(model).groups
+    return [FFN(group.makers[0].path, group.makers[0], group) for group in groups]
+
+
 #: Kind -> the function that finds its groups in a model, in the model's own order.
 FINDERS: dict[KindName, Callable[[keras.layers.Layer], list[FFN]]] = {
     NEURONS: find_ffns,
     KV_GROUPS: _heads,
+    CHANNELS: _channels,
 }

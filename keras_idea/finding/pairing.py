@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN
+from keras_idea.functional.masks import take_neurons
 from keras_idea.groups.cut import Cut
 from keras_idea.groups.state import NeuronState
 from keras_idea.keras_private.layers import walk
@@ -48,7 +49,7 @@ def paired_variables(
     for a, b, stays in pairs:
         shape = list(a.shape)
         for neurons, cut in stays:
-            shape[cut.axis] = cut.shape(neurons.shape[-1])[cut.axis]
+            shape[cut.axis] -= cut.lost(neurons.shape[-1])
         if (tuple(shape), plain_name(a)) != (tuple(b.shape), plain_name(b)):
             break
     else:
@@ -66,6 +67,13 @@ def cut_to(variable: keras.Variable, stays: list[Kept]) -> Tensor:
     """What stays of a variable's value; always a copy."""
     # On jax two variables that share an array cannot both be donated to a step.
     value = ops.copy(variable.value)
+    shared: dict[int, np.ndarray] = {}  # an axis that several groups have units on
     for neurons, cut in stays:
-        value = cut.take(neurons, value)
+        if cut.entries is None:
+            value = cut.take(neurons, value)
+            continue
+        places = cut.places(neurons)
+        shared[cut.axis] = np.intersect1d(places, shared.get(cut.axis, places))
+    for axis, places in shared.items():
+        value = take_neurons(value, places, axis)
     return value

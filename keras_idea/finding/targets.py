@@ -203,5 +203,6 @@ def budget_line(
         stay += [received] if most else []
     return (
         f"{budget}: {', '.join(stay)}. The narrow model has "
-        f"{costs.parameters:,} parameters and takes {costs.flops:,} FLOPs per token."
+        f"{costs.parameters:,} parameters and takes {costs.flops:,} FLOPs per "
+        f"{costs.per}."
     )

@@ -6,6 +6,7 @@ import re
 import keras
 
 from keras_idea.finding.find import find_groups
+from keras_idea.finding.find_channels import find_channels
 from keras_idea.functional.counts import token_multiply_adds
 from keras_idea.keras_private.layers import walk
 
@@ -35,6 +36,18 @@ def matrices(model: keras.Model) -> list[keras.Variable]:
         and not getattr(variable, "overwrite_with_gradient", False)
         and (variable.name != "embeddings" or id(variable) in logits)
     ]
+
+
+def uses_of_matrices(model: keras.Model) -> tuple[dict[int, int], str]:
+    """How often each matrix is used, by its `id`, for one "token" or "sample".
+
+    Convolutions are used at each place of a sample, so in a model with some all
+    matrices are counted so, frozen ones too. Heights and widths that the model leaves
+    open count as `OPEN_SIZE`.
+    """
+    once = dict.fromkeys(map(id, matrices(model)), 1)
+    uses = find_channels(model).uses
+    return ({**once, **uses}, "sample") if uses else (once, "token")
 
 
 def matrix_weights(model: keras.Model) -> int:

@@ -9,7 +9,7 @@ its F groups of a key/value head with its query heads.
 import dataclasses
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import keras
@@ -17,6 +17,7 @@ import numpy as np
 from keras import ops
 
 from keras_idea.functional.masks import take_neurons
+from keras_idea.groups.entries import Entries
 from keras_idea.typing import Tensor
 
 #: Two matrices in one variable. "halves": neuron j is j and F + j; "pairs": 2j, 2j + 1.
@@ -38,6 +39,8 @@ class Cut:
             heads of a key/value head. Default 1.
         is_bias: bool, whether it holds no weights that count in a score. Default
             False.
+        entries: `Entries` where other units share the axis, or None. Then `size` are
+            those of a unit, wherever they are.
 
     Example:
     >>> kernel = keras.Variable(np.ones((4, 6)))  # (D, F)
@@ -51,6 +54,13 @@ class Cut:
     packing: Packing = ""
     size: int = 1
     is_bias: bool = False
+    entries: Entries | None = None
+
+    @property
+    def scattered(self) -> Entries | None:
+        """The entries, where they are not simply the axis, unit after unit."""
+        entries = self.entries
+        return None if entries is None or entries.side_by_side else entries
 
     @property
     def matrices(self) -> int:
@@ -60,6 +70,8 @@ class Cut:
     @property
     def neurons(self) -> int:
         """int, neurons (of an expert) that it has places for."""
+        if self.entries is not None:
+            return len(self.entries.units)
         return self.variable.shape[self.axis] // (self.matrices * self.size)
 
     @property
@@ -82,11 +94,24 @@ class Cut:
         """The variable's shape once it has so many neurons (an expert)."""
         shape = tuple(self.variable.shape)
         before, after = shape[: self.axis], shape[self.axis + 1 :]
-        return (*before, neurons * self.matrices * self.size, *after)
+        others = shape[self.axis] - self.neurons * self.matrices * self.size
+        return (*before, neurons * self.matrices * self.size + others, *after)
 
-    def spread(self, values: Tensor) -> Tensor:
-        """One number a neuron, `(F,)` or `(E, F)`, so that it multiplies its rows."""
-        if self.packing == "halves":
+    def lost(self, neurons: int) -> int:
+        """int, the entries along the axis that go if so many neurons stay."""
+        return self.variable.shape[self.axis] - self.shape(neurons)[self.axis]
+
+    def spread(self, values: Tensor, others: float = 0) -> Tensor:
+        """One number a neuron, `(F,)` or `(E, F)`, so that it multiplies its rows.
+
+        `others`: that of entries that are other units'.
+        """
+        if self.scattered is not None:
+            values = ops.convert_to_tensor(values)
+            other = ops.full((1,), others, dtype=values.dtype)
+            values = ops.concatenate([values, other])
+            values = ops.take(values, self.scattered.index.astype("int32"))
+        elif self.packing == "halves":
             values = ops.concatenate([values, values], axis=-1)
         elif self.packing == "pairs":
             values = ops.repeat(values, 2, axis=-1)
@@ -98,13 +123,22 @@ class Cut:
 
     def rows(self, values: Tensor) -> Tensor:
         """The weights of each neuron, `(F, weights)`, of a kernel without experts."""
-        return ops.reshape(ops.moveaxis(values, self.axis, 0), (self.neurons, -1))
+        values = ops.moveaxis(self._own(values, self.axis), self.axis, 0)
+        return ops.reshape(values, (self.neurons, -1))
+
+    def _own(self, values: Tensor, axis: int = 0) -> Tensor:
+        """What along an axis is this group's, unit after unit."""
+        if self.scattered is None:
+            return values
+        places = self.scattered.places.reshape(-1).astype("int32")
+        return ops.take(values, places, axis=axis)
 
     def split(self, values: Tensor) -> list[Tensor]:
         """Numbers along the axis, as one `(F,)` or `(E, F)` a matrix.
 
         Where a neuron has several entries, their mean.
         """
+        values = self._own(values)
         if self.size > 1:
             return [ops.mean(ops.reshape(values, (-1, self.size)), axis=-1)]
         if not self.packing:
@@ -119,8 +153,9 @@ class Cut:
         if self.weights_axes:
             # The last axis first: Keras 3.13 on torch reduces one after another.
             values = ops.any(values, axis=self.weights_axes[::-1])
-        if self.size > 1:
-            return ops.any(ops.reshape(values, (-1, self.size)), axis=-1)
+        if self.size > 1 or self.scattered is not None:
+            values = ops.reshape(self._own(values), (-1, self.size))
+            return ops.any(values, axis=-1)
         first, *second = self.split(values)
         return ops.logical_or(first, second[0]) if second else first
 
@@ -145,8 +180,30 @@ class Cut:
             return ops.concatenate(halves, axis=self.axis)
         return part(0, neurons * self.matrices * self.size)
 
+    def of_unit(self, unit: int) -> Tensor:
+        """The entries of one unit, of the variable's value."""
+        if self.scattered is None:
+            return self.take(np.array([unit]))
+        places = self.scattered.places[unit].astype("int32")
+        return ops.take(self.variable.value, places, axis=self.axis)
+
+    def repeated(self, values: Tensor) -> Tensor:
+        """The entries of one unit, as often as the axis has units: all are that one."""
+        if self.scattered is not None:
+            order = np.zeros(len(self.scattered.array), "int32")
+            order[self.scattered.places] = np.arange(self.size)
+            return ops.take(values, order, axis=self.axis)
+        times = [1] * len(values.shape)
+        times[self.axis] = self.neurons
+        return ops.tile(values, times)
+
     def places(self, kept: np.ndarray) -> np.ndarray:
-        """Where the entries of the neurons `kept` lie along the axis."""
+        """Where the entries of the neurons `kept` lie along the axis.
+
+        With those of other units that share it.
+        """
+        if self.scattered is not None:
+            return self.scattered.kept(kept)
         if self.packing == "halves":
             return np.concatenate([kept, kept + self.neurons], axis=-1)
         if self.packing == "pairs":
@@ -155,6 +212,14 @@ class Cut:
         if self.size > 1:
             return (kept[:, None] * self.size + np.arange(self.size)).reshape(-1)
         return kept
+
+    def narrow_labels(self, kept: np.ndarray) -> Callable[[], None]:
+        """Has other groups along the axis know that units went; returns the undoing."""
+        if self.entries is None:
+            return lambda: None
+        labels, before = self.entries.labels, self.entries.array
+        labels.array = before[self.places(kept)]
+        return functools.partial(setattr, labels, "array", before)
 
     def widened(self, places: np.ndarray, length: int) -> Tensor:
         """The value with its entries at `places` of an axis so long, among zeros.

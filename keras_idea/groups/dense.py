@@ -161,7 +161,7 @@ def find_dense_groups(model: keras.layers.Layer) -> Found[DenseGroup]:
             reason = why_opaque(opaque, each)
             for layer in [part for part in walk(opaque) if part in dense]:
                 settle(layer, axes, f"{reason}, as it is called in training")
-    compared = _compared_by_distillers(model)
+    compared = compared_by_distillers(model)
     made = [(call.operation, call.outputs) for call in calls]
     made += [pair for each in recordings for pair in each.returned.items()]
     for layer, tensors in made:
@@ -181,7 +181,7 @@ def _output_layers(recordings: list[Recording]) -> list[keras.layers.Layer]:
     return [layer for layer in found if layer is not None]
 
 
-def _compared_by_distillers(model: keras.layers.Layer) -> list[str]:
+def compared_by_distillers(model: keras.layers.Layer) -> list[str]:
     """Names of a student's layers whose outputs a loss compares with its teacher's."""
     distillers = [m for m in walk(model) if isinstance(m, keras.distillation.Distiller)]
     losses = [loss for each in distillers for loss in each.distillation_losses]

@@ -147,10 +147,11 @@ class Way:
 
     def end(self, recording: Recording) -> None:
         """Settles what comes into a recording and leaves it, and what it shows."""
+        entering = [tensor for _, given in recording.entrances for tensor in given]
         ends = (
             (OUTPUT, recording.outputs),
             (_INPUT, recording.inputs),
-            (_END, recording.ends),
+            (_END, [*entering, *recording.ends]),
         )
         for reason, tensors in ends:
             for tensor in tensors:

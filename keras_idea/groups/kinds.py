@@ -30,6 +30,8 @@ class Kind:
         probed: bool. Whether a unit has one activation, which methods can look at.
         least: float. The least share that a search keeps by default.
         height: float. Height of a heat map, relative to that of neurons.
+        by_readers: bool. Whether what reads a unit ranks it, and not what makes it: in
+            a convolution behind which a normalization rescales, that has no size.
     """
 
     name: KindName
@@ -42,6 +44,7 @@ class Kind:
     probed: bool = False
     least: float = 0.3
     height: float = 0.5
+    by_readers: bool = False
 
     @property
     def units(self) -> str:
@@ -52,6 +55,7 @@ class Kind:
 #: The kind that `target_dim` stands for.
 NEURONS = "neurons"
 KV_GROUPS = "kv_groups"
+CHANNELS = "channels"
 #: By name; the order is that of tables.
 KINDS: dict[KindName, Kind] = {
     kind.name: kind
@@ -75,6 +79,16 @@ KINDS: dict[KindName, Kind] = {
             layers="attention layers",
             width="key/value heads",
             short="KV heads",
+        ),
+        # Of convolutions; also where Dense layers make or read them.
+        Kind(
+            name=CHANNELS,
+            unit="channel",
+            holder="group of channels",
+            layers="convolutions",
+            width="channels",
+            short="channels",
+            by_readers=True,
         ),
     )
 }

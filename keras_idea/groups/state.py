@@ -111,6 +111,8 @@ class NeuronState(keras.layers.Layer):
         self.target_dim: int | None = None
         #: int or None, the experts whose neurons these are, each ranked by itself.
         self.experts: int | None = None
+        #: bool, whether a unit has one score a kernel, however scores are reduced.
+        self.by_unit = False
         #: Weights of a neuron in each kernel at first, where they may become fewer.
         self.row_lengths: tuple[int, ...] = ()
 
@@ -122,7 +124,7 @@ class NeuronState(keras.layers.Layer):
         experts: int | None = None,
     ) -> None:
         """Makes the variables, of so many matrices' scores."""
-        self.experts = experts
+        self.experts, self.by_unit = experts, experts is not None
         neurons = (hidden_dim,) if experts is None else (experts, hidden_dim)
         self._by_weight = (matrices, *neurons, input_dim)
         self._scores = self._add("scores", self._scores_shape, "zeros")
@@ -146,10 +148,11 @@ class NeuronState(keras.layers.Layer):
 
     def score_by(self, scoring: Scoring) -> None:
         """Sets how the scores are made; those of another shape begin at zero."""
-        if scoring.row_reduce == "max" and self.experts is not None:
+        if scoring.row_reduce == "max" and self.by_unit:
             raise ArgumentError(
-                "`row_reduce` must be 'mean' for a mixture of experts, whose scores "
-                "are kept by neuron, not by weight. Received: row_reduce='max'."
+                "`row_reduce` must be 'mean' for a mixture of experts and for "
+                "channels, whose scores are kept by unit, not by weight. Received: "
+                "row_reduce='max'."
             )
         before, self.scoring = self.scoring.row_reduce, scoring
         if self.built and before != scoring.row_reduce:
@@ -375,4 +378,5 @@ def state_of(layer: keras.layers.Layer, cuts: Sequence[Cut]) -> NeuronState:
         with scope_at(layer.path), strategy.scope() if strategy else nullcontext():
             state.build(first.neurons, max(lengths), matrices, experts)
         state.row_lengths = tuple(lengths)
+        state.by_unit = experts is not None or first.entries is not None
     return state

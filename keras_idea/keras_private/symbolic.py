@@ -6,6 +6,7 @@ Seen with Keras 3.15.1.
 """
 
 import contextlib
+import contextvars
 import dataclasses
 import functools
 import warnings
@@ -27,7 +28,18 @@ Given: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
 #: What could not be called on the example, and what it raised.
 Cause: TypeAlias = tuple[keras.Operation, Exception]
 # What stands for a size that a model leaves open: the batch, any other.
-_BATCH, _SIZE = 2, 8
+_BATCH = 2
+_SIZE = contextvars.ContextVar("size", default=8)
+
+
+@contextlib.contextmanager
+def open_sizes(size: int) -> Iterator[None]:
+    """A scope in which heights, widths and lengths that a model leaves open are so."""
+    token = _SIZE.set(size)
+    try:
+        yield
+    finally:
+        _SIZE.reset(token)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,8 +92,10 @@ class Recording:
         calls: list of `Call`, in their order.
         inputs, outputs: lists of `KerasTensor`, what goes into the layer and comes out;
             of `holders`, into and out of what they hold.
-        ends: list of `KerasTensor`, what goes into a model in it, into and out of what
-            could not be looked into, and into `add_loss`.
+        entrances: list of (model in it, `KerasTensor`s that it is called on): their
+            shapes are fixed in it.
+        ends: list of `KerasTensor`, what goes into and out of what could not be looked
+            into, and into `add_loss`.
         opaque: dict, layers that could not be looked into -> what was raised.
         holders: list of the layers whose `call` calls nothing that they hold, as it is
             missing or a stub: somebody else calls that.
@@ -98,6 +112,9 @@ class Recording:
     calls: list[Call] = dataclasses.field(default_factory=list)
     inputs: list[keras.KerasTensor] = dataclasses.field(default_factory=list)
     outputs: list[keras.KerasTensor] = dataclasses.field(default_factory=list)
+    entrances: list[tuple[keras.layers.Layer, list[keras.KerasTensor]]] = (
+        dataclasses.field(default_factory=list)
+    )
     ends: list[keras.KerasTensor] = dataclasses.field(default_factory=list)
     opaque: dict[keras.layers.Layer, Exception] = dataclasses.field(
         default_factory=dict
@@ -249,7 +266,7 @@ def _of_shape(shape: Any) -> Any:
 
 def _fresh(tensor: keras.KerasTensor) -> keras.KerasTensor:
     shape = [
-        (_SIZE if place else _BATCH) if size is None else size
+        (_SIZE.get() if place else _BATCH) if size is None else size
         for place, size in enumerate(tensor.shape)
     ]
     return keras.KerasTensor(shape, tensor.dtype)
@@ -338,8 +355,7 @@ def _recorded(
             return outputs_of(self, args, kwargs)
         recording.called.setdefault(self, (args, kwargs))
         if isinstance(self, (Functional, keras.Sequential)):
-            # The shapes of what it is called on are fixed in it.
-            recording.ends += _tensors((args, kwargs))
+            recording.entrances.append((self, _tensors((args, kwargs))))
         so_far = len(recording.calls)
         try:
             entered.add(id(self))

@@ -17,8 +17,9 @@ class Magnitude(Method):
 
     $$s_i = \sqrt{\sum_K \lVert w_i^K \rVert_2^2}$$
 
-    In the callback neurons go step by step, as many as the cubic of `Sensitivity` says.
-    In `shrink` it needs no data.
+    Of channels it is the norm of the kernels that read them: a kernel that makes them
+    has no size of its own if a normalization follows. In the callback neurons go step
+    by step, as many as the cubic of `Sensitivity` says. In `shrink` it needs no data.
 
     Example:
     >>> prune = ki.IdeaPruneCallback(
@@ -45,7 +46,7 @@ class Magnitude(Method):
 def _norms(group: Any) -> Tensor:
     """The norm `(F,)`, or `(experts, F)`, of each unit's weights."""
     total: Any = 0.0
-    for cut in group.kernel_cuts():
+    for cut in group.scored_cuts():
         squares = ops.square(ops.cast(cut.variable.value, "float32"))
         for part in cut.split(ops.sum(squares, axis=cut.weights_axes)):
             total = total + part * cut.size  # which is the mean over what a unit has

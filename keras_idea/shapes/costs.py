@@ -5,7 +5,7 @@ import functools
 import keras
 
 from keras_idea.finding.budget import Costs, costs_of_shapes
-from keras_idea.finding.work_count import matrices
+from keras_idea.finding.work_count import uses_of_matrices
 from keras_idea.shapes.blocks import find_blocks
 from keras_idea.shapes.hidden_size import feature_axes
 from keras_idea.shapes.shrink import Importance, groups_of
@@ -21,7 +21,7 @@ class ShapeCosts:
 
     def __init__(self, model: keras.Model, axes: Shape, importance: Importance) -> None:
         self._weights = {id(v): tuple(v.shape) for v in model.weights}
-        self._matrices = {id(variable) for variable in matrices(model)}
+        self._matrices, self._per = uses_of_matrices(model)
         self._groups = groups_of(model, axes)
         self._name = model.name
         self.full: dict[Axis, int] = {}
@@ -56,8 +56,7 @@ class ShapeCosts:
                 target = shape[group.kind]
                 size = size_of(group.kind, target, group.hidden_dim, group.name)
                 for cut in group.held_cuts():
-                    narrow = cut.shape(size)[cut.axis]
-                    shapes[id(cut.variable)][cut.axis] = narrow
+                    shapes[id(cut.variable)][cut.axis] -= cut.lost(size)
         if "hidden_dim" in shape:
             full = self.full["hidden_dim"]
             size = size_of("hidden_dim", shape["hidden_dim"], full, self._name)
@@ -72,4 +71,4 @@ class ShapeCosts:
                 if place not in kept:
                     for variable in block.variables:
                         shapes.pop(id(variable), None)
-        return costs_of_shapes(shapes, self._matrices)
+        return costs_of_shapes(shapes, self._matrices, self._per)

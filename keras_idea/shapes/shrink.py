@@ -60,9 +60,10 @@ def shrink(
             text) and GptOss.
         targets: dict. Maps an axis to what stays: a number (int >= 1) or a fraction
             (float in (0, 1)). The axes: "neurons" of each FFN; "kv_groups", key/value
-            heads of each attention layer, with their query heads; "blocks";
-            "hidden_dim", features of the residual stream; "vocabulary", tokens of a
-            KerasHub `CausalLM` with a tokenizer of byte-level BPE or SentencePiece.
+            heads of each attention layer, with their query heads; "channels" of
+            convolutions; "blocks"; "hidden_dim", features of the residual stream;
+            "vocabulary", tokens of a KerasHub `CausalLM` with a tokenizer of byte-level
+            BPE or SentencePiece.
         data: samples as for `keras_idea.methods.Activation`, tuple or None. The
             importance is measured on them. A tuple is `(x, y)` or
             `(x, y, sample_weight)` of arrays. None works for widths, with
@@ -73,8 +74,8 @@ def shrink(
             method of `IdeaPruneCallback`, but not "learned_mask". "activation" measures
             the size of activations on the data. "magnitude" measures the norm of the
             weights. "sensitivity" measures |gradient x weight|, its mean over the
-            batches; needs a compiled model and targets in the data. Defaults to
-            "activation".
+            batches; needs a compiled model and targets in the data. Channels are ranked
+            by what reads them, and not by "activation". Defaults to "activation".
         refit: bool. Whether to fit what reads the units that stay (down kernels, output
             projections of attention) to the wide layer's outputs on the data, by ridge
             least squares, layer after layer. It lowers the new model's loss without

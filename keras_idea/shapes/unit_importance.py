@@ -40,7 +40,9 @@ def unit_importance(
     nothing outside training.
     """
     if method.reads_hidden:
-        check_probes([g for g in groups if KINDS[g.kind].probed], None, method.name)
+        # Heads have a statistic of their own.
+        seen = [g for g in groups if KINDS[g.kind].probed or KINDS[g.kind].by_readers]
+        check_probes(seen, None, method.name)
     samples = None
     if data is not None:
         samples = Calibration(inputs_of(data), num_samples, batch_size)

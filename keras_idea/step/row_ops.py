@@ -34,7 +34,7 @@ else:
 
     def of_active(cut: Cut, values: Tensor, mask: Tensor) -> Tensor:
         """A variable's value or gradient, zero for pruned neurons: of NaN too."""
-        return ops.where(cut.spread(mask) > 0, values, ops.zeros_like(values))
+        return ops.where(cut.spread(mask, 1) > 0, values, ops.zeros_like(values))
 
     def narrower_mask(mask: Tensor, importance: Tensor, width: int) -> Tensor:
         """The mask of the `width` most important of the neurons that live."""

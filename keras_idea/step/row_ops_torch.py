@@ -35,7 +35,8 @@ def of_active(cut: Cut, values: Tensor, mask: Tensor) -> Tensor:
 
 
 def _spread(cut: Cut, pruned: Tensor) -> Tensor:
-    if cut.group is not None or cut.variable.ndim > 2 or cut.size > 1:
+    several = cut.group is not None or cut.size > 1 or cut.scattered is not None
+    if several or cut.variable.ndim > 2:
         return cut.spread(pruned)
     return pruned[:, None] if cut.variable.ndim - cut.axis == 2 else pruned
 

@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_idea.finding.find import FFN
 from keras_idea.functional.importance import sensitivity
+from keras_idea.groups.kinds import KINDS
 from keras_idea.keras_private.optimizer_variables import (
     accumulated_gradient,
     apply_count,
@@ -69,11 +70,29 @@ class StepGradients:
             gradient = (gradient + so_far) / self._count
         return gradient
 
+    def _of_readers(self, ffn: FFN) -> Tensor:
+        """How much the loss changes, to first order, without each unit: `(F,)`.
+
+        `|sum of gradient * weight|` over all that reads it. Without the absolute value
+        of each product: what moves a channel in one place of a kernel may move it back
+        in another.
+        """
+        total: Tensor = 0.0
+        for cut in ffn.scored_cuts():
+            weight = ops.cast(cut.variable.value, "float32")
+            product = weight * ops.cast(self.of(cut.variable), "float32")
+            [mean] = cut.split(ops.sum(product, axis=cut.weights_axes))
+            total = total + mean * cut.size  # which is the mean over a unit's entries
+        return ops.abs(total)
+
     def sensitivities(self, ffn: FFN) -> Tensor:
         """The newest sensitivities of an FFN, shaped as its scores.
 
-        NaN where nothing was measured: for an expert that no token came to.
+        NaN where nothing was measured: for an expert that no token came to. Of channels
+        one number each, see `_of_readers`.
         """
+        if KINDS[ffn.kind].by_readers:
+            return self._of_readers(ffn)
         state, rows = ffn.state, []
         for place, cut in enumerate(ffn.kernel_cuts()):
             given = cut.variable.value, self.of(cut.variable)

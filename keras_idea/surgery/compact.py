@@ -42,7 +42,7 @@ from keras_idea.surgery.optimizer_state import (
     optimizer_like,
 )
 from keras_idea.surgery.own_config import follow_widths, warn_of_stuck
-from keras_idea.surgery.proof import prove
+from keras_idea.surgery.proof import open_sizes_for, prove
 from keras_idea.surgery.width_in_code import check_width_in_code
 
 Model = TypeVar("Model", bound=keras.layers.Layer)
@@ -145,7 +145,8 @@ def narrowed(
         carry_state(held, copied, pairs)
     with as_narrow or nullcontext():
         check_same_function(model, narrow)
-        _check_own_code(model, narrow)
+        with open_sizes_for(ffns):
+            _check_own_code(model, narrow)
     narrowed_to = {(ffn.hidden_dim, stay.shape[-1]) for ffn, stay in kept}
     warn_of_stuck(follow_widths(narrow, narrowed_to))
     return narrow, pairs

@@ -11,9 +11,17 @@ from keras import ops
 from keras_idea.finding.find import FFN, find_groups
 from keras_idea.finding.pairing import plain_variables
 from keras_idea.groups.cut import Cut
+from keras_idea.groups.find_channels import followed
+from keras_idea.groups.kinds import CHANNELS
 from keras_idea.hub.ffn import known_ffns
 from keras_idea.keras_private.around import layers_around
-from keras_idea.keras_private.layers import all_layers, retrack_parameters, sublayers
+from keras_idea.keras_private.channels import tell_shapes
+from keras_idea.keras_private.layers import (
+    all_layers,
+    retrack_parameters,
+    student_of,
+    sublayers,
+)
 from keras_idea.keras_private.models import (
     make_train_function,
     renew_shapes,
@@ -51,6 +59,7 @@ def narrow_variable(
             widen = _widen(each, kept)
             resize(each.variable, each.take(kept))
             undo.callback(widen)
+        undo.callback(cut.narrow_labels(kept))
         done = undo.pop_all()
 
     def put_back() -> None:
@@ -159,6 +168,8 @@ def narrow_to(
         for backbone in backbones_of(model, [ffn for ffn, _ in pairs]):
             for known in known_ffns(backbone):
                 known.tell_width()
+        if any(ffn.kind == CHANNELS for ffn, _ in pairs):
+            tell_shapes(student_of(model), followed(model))
         refresh(model)
 
 

@@ -17,6 +17,7 @@ import keras
 import numpy as np
 
 from keras_idea.finding.find_heads import ATTENTION_LAYERS
+from keras_idea.groups.find_channels import slides
 from keras_idea.groups.follow import called_in, follow_model, is_dense
 from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.hub.ffn import known_ffns
@@ -223,7 +224,7 @@ def _makes(layer: keras.layers.Layer, given: Given | None) -> bool | None:
 def _of_own_classes(layer: keras.layers.Layer) -> Iterator[keras.layers.Layer]:
     """The outermost layers, made of a config of their own, that hold what is pruned."""
     layer = student_of(layer)
-    if isinstance(layer, _FFNS) or is_dense(layer):
+    if isinstance(layer, _FFNS) or is_dense(layer) or slides(layer):
         return
     if is_backbone(layer):
         if not known_ffns(layer):  # else its config is already updated
@@ -233,7 +234,10 @@ def _of_own_classes(layer: keras.layers.Layer) -> Iterator[keras.layers.Layer]:
     if plain or is_task(layer) or _is_of_tensors(layer):
         for sublayer in sublayers(layer):
             yield from _of_own_classes(sublayer)
-    elif any(is_dense(part) or isinstance(part, _PRUNED) for part in walk(layer)):
+    elif any(
+        is_dense(part) or isinstance(part, _PRUNED) or slides(part)
+        for part in walk(layer)
+    ):
         yield layer
         if not has_call(layer):  # the models in it are saved each by itself
             for sublayer in sublayers(layer):
@@ -251,7 +255,7 @@ def _shapes(layer: keras.layers.Layer) -> list[tuple[int, ...]]:
 
 def _sizes(layer: keras.layers.Layer) -> list[Any]:
     """What the constructors of the layers in a layer were told of their sizes."""
-    names = ("units", "partial_output_shape", "hidden_dim")
+    names = ("units", "partial_output_shape", "hidden_dim", "filters", "groups")
     return [getattr(part, name, None) for part in walk(layer) for name in names]
 
 

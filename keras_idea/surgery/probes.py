@@ -38,7 +38,8 @@ def check_probes(
             raise ArgumentError(
                 f"Method '{method}' needs hidden activations, so it does not support "
                 f"{ffn.units}. Received: those of {ffn.name}. Use "
-                f"method='sensitivity' or 'random', or leave {ffn.kind!r} out."
+                f"method='sensitivity', 'magnitude' or 'random', or leave {ffn.kind!r} "
+                "out."
             )
         if not ffn.shows_hidden:
             raise ArgumentError(

@@ -5,6 +5,7 @@ weights were zero. Otherwise something else reads it, or another neuron has its 
 one of the matrices.
 """
 
+import contextlib
 import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -16,14 +17,22 @@ from keras_idea import processes
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN
 from keras_idea.groups.cut import Cut
+from keras_idea.groups.find_channels import OPEN_SIZE
+from keras_idea.groups.kinds import CHANNELS
 from keras_idea.keras_private.layers import called_parts, student_of, walk
-from keras_idea.keras_private.symbolic import example_arrays
+from keras_idea.keras_private.symbolic import example_arrays, open_sizes
 from keras_idea.signals import held_back
 from keras_idea.step.replicas import scope_of
 from keras_idea.typing import Tensor
 
 # Of batches.
 _SIZES = (1, 4, 8, 16, 32, 50, 64, 100, 128, 256)
+
+
+def open_sizes_for(ffns: Sequence[FFN]) -> contextlib.AbstractContextManager[None]:
+    """A scope in which what a model leaves open is large enough for convolutions."""
+    channels = any(ffn.kind == CHANNELS for ffn in ffns)
+    return open_sizes(OPEN_SIZE) if channels else contextlib.nullcontext()
 
 
 class _InferenceModel(keras.Model):
@@ -67,7 +76,8 @@ def prove(model: keras.Model, ffns: Sequence[FFN]) -> None:
 
 def _prove(model: keras.Model, part: keras.layers.Layer, found: Sequence[FFN]) -> None:
     """As `prove`, of FFNs in a part of a model that can be called."""
-    inputs = example_arrays(part)
+    with open_sizes_for(found):
+        inputs = example_arrays(part)
     if inputs is None:
         return
     with scope_of(model):
@@ -117,7 +127,7 @@ def _same(asked: keras.Model, inputs: Any, ffns: Sequence[FFN]) -> bool | None:
         for ffn in ffns
         for cut in ffn.kernel_cuts()[len(ffn.weights.makers) :]
     }
-    saved = [cut.take(np.array([neuron])) for cut, neuron in cuts]
+    saved = [cut.of_unit(neuron) for cut, neuron in cuts]
     try:
         for cut, neuron in cuts:
             if (id(cut.variable), cut.axis) in readers:
@@ -147,9 +157,7 @@ def _put(cut: Cut, neuron: int, value: Tensor | float) -> None:
     old = cut.variable.value
     at = cut.spread(np.arange(cut.neurons) == neuron)
     if not isinstance(value, float):
-        times = [1] * len(old.shape)
-        times[cut.axis] = cut.neurons
-        value = keras.ops.tile(value, times)
+        value = cut.repeated(value)
     new = keras.ops.where(at, keras.ops.cast(value, old.dtype), old)
     cut.variable.assign(new)
 

@@ -174,6 +174,12 @@ def check_refit(
 ) -> None:
     """Refuses groups that cannot be fitted, and ways to train in which it is wrong."""
     for group in groups:
+        if KINDS[group.kind].by_readers:
+            raise ArgumentError(
+                "refit=True fits what reads neurons or heads, not "
+                f"{group.units}, which convolutions read place by place. Received: "
+                f"those of {group.name}. Leave `refit` out, or {group.kind!r}."
+            )
         if KINDS[group.kind].probed and not group.shows_hidden:
             raise ArgumentError(
                 f"refit=True needs the hidden activations of {group.name}, which no "

@@ -5,16 +5,23 @@ it is and as if it were narrower, and the numbers in its operations are compared
 """
 
 import contextlib
+import functools
 from collections.abc import Iterator, Sequence
 
 import keras
+import numpy as np
 
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN
+from keras_idea.groups.channels import ChannelGroup
 from keras_idea.groups.dense import DenseGroup
+from keras_idea.groups.find_channels import followed, has_code
+from keras_idea.groups.kinds import CHANNELS
 from keras_idea.hub.families import is_backbone
 from keras_idea.hub.ffn import known_ffns
-from keras_idea.keras_private.layers import set_config_number, walk
+from keras_idea.keras_private.channels import tell_shapes
+from keras_idea.keras_private.layers import set_config_number, student_of, walk
+from keras_idea.keras_private.symbolic import Call
 from keras_idea.keras_private.variables import shaped
 from keras_idea.signals import held_back
 from keras_idea.surgery.own_config import calls_of, first_difference, set_widths
@@ -23,20 +30,23 @@ from keras_idea.surgery.own_config import calls_of, first_difference, set_widths
 def check_width_in_code(model: keras.Model, ffns: Sequence[FFN]) -> None:
     """Refuses FFNs of Dense layers of whose width the model's code makes a number.
 
-    What cannot be followed at another width is not judged.
+    Likewise channels. What cannot be followed at another width is not judged.
     """
-    found = [ffn for ffn in ffns if isinstance(ffn.weights, DenseGroup)]
+    kinds = (DenseGroup, ChannelGroup)
+    found = [ffn for ffn in ffns if isinstance(ffn.weights, kinds)]
+    if not has_code(model):  # then no code but Keras's sees a number of channels
+        found = [ffn for ffn in found if ffn.kind != CHANNELS]
     if not found or _difference(model, found) is None:
         return
     for ffn in found:
         operation = _difference(model, [ffn])
         if operation is not None:
             raise ArgumentError(
-                f"The neurons of {ffn.name} cannot be pruned: the model computes with "
-                f"their number, {ffn.hidden_dim} (in {operation}), so it would compute "
-                "something else once it is narrow. Give the layer that number as an "
-                "argument of its own, which its config holds, or leave the FFN out: "
-                f"groups=lambda ffn: ffn.name != {ffn.name!r}."
+                f"The {ffn.units} of {ffn.name} cannot be pruned: the model computes "
+                f"with their number, {ffn.hidden_dim} (in {operation}), so it would "
+                "compute something else once it is narrow. Give the layer that number "
+                "as an argument of its own, which its config holds, or leave the FFN "
+                f"out: groups=lambda ffn: ffn.name != {ffn.name!r}."
             )
 
 
@@ -55,11 +65,26 @@ def stuck_blocks(
 @held_back()  # for the model says meanwhile that it is narrower
 def _difference(model: keras.Model, ffns: Sequence[FFN]) -> str | None:
     """The first operation that is given another number in the narrower model."""
-    wide, half = calls_of(model), [(ffn, max(1, ffn.hidden_dim // 2)) for ffn in ffns]
+    half = [(ffn, max(1, ffn.hidden_dim // 2)) for ffn in ffns]
+    channels = any(ffn.kind == CHANNELS for ffn in ffns)
+    calls = functools.partial(_calls_of_channels if channels else calls_of, model)
+    wide = calls()
     with _narrower(model, half):
-        found = first_difference(wide, calls_of(model))
+        found = first_difference(wide, calls())
     # Code that does something else each time says nothing.
-    return None if found and first_difference(wide, calls_of(model)) else found
+    return None if found and first_difference(wide, calls()) else found
+
+
+def _calls_of_channels(model: keras.Model) -> list[Call] | None:
+    """As `calls_of`, with layers followed that hold convolutions alone."""
+    recordings = [followed(model), followed(model, training=True)]
+    if any(recording.opaque for recording in recordings):
+        return None
+    return [call for recording in recordings for call in recording.calls]
+
+
+def _tell_shapes(model: keras.Model) -> None:
+    tell_shapes(student_of(model), followed(model))
 
 
 @contextlib.contextmanager
@@ -73,6 +98,9 @@ def _narrower(
     backbones = [layer for layer in walk(model) if is_backbone(layer)]
     known = [ffn for backbone in backbones for ffn in known_ffns(backbone)]
     with contextlib.ExitStack() as scopes:
+        channels = any(ffn.kind == CHANNELS for ffn, _ in targets) and has_code(model)
+        if channels:
+            scopes.callback(_tell_shapes, model)
         for each in known:
             scopes.callback(each.tell_width)  # once the widths are as before
         widths = set()
@@ -80,12 +108,16 @@ def _narrower(
             wide, held = ffn.hidden_dim, ffn.held_state
             widths |= {(wide, width), (held and held.full_dim or wide, width)}
             states = held.cuts() if held and ffn.masks_itself else []
+            # Before the shapes, so that layers are told once those are as before.
+            scopes.callback(ffn.weights.set_hidden_dim, wide)
             for cut in [*ffn.held_cuts(), *states]:
                 scopes.enter_context(shaped(cut.variable, cut.shape(width)))
-            scopes.callback(ffn.weights.set_hidden_dim, wide)
+                scopes.callback(cut.narrow_labels(np.arange(width)))
             ffn.weights.set_hidden_dim(width)
         for each in known:
             each.tell_width()
+        if channels:
+            _tell_shapes(model)
         changed, stuck = set_widths(model, widths)
         for layer, name, number in changed:
             scopes.callback(set_config_number, layer, name, number)

@@ -57,7 +57,8 @@ class IdeaPruneCallback(keras.callbacks.Callback):
     The logs of every batch and epoch gain `width` (mean number of active neurons per
     FFN), `sparsity` (fraction of the neurons pruned) and `learning_rate`. If heads are
     pruned, they gain `kv_groups` (mean number of active key/value heads per attention
-    layer). Later callbacks see these values.
+    layer); if channels are, `channels` (mean number per group). Later callbacks see
+    these values.
 
     If a run stops during pruning (EarlyStopping, Ctrl-C), the model stays masked at its
     present width, and `keras_idea.compact(model)` gives that width. After an exception,
@@ -94,8 +95,8 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             background. No number changes. Defaults to None: unless CPUs run the steps.
         targets: dict or None. What each kind keeps, in place of `target_dim` (which is
             the target of "neurons"): {"neurons": 0.4, "kv_groups": 0.5}. Units of
-            "kv_groups" are key/value heads with their query heads; see
-            `keras_idea.find_groups`. Defaults to None.
+            "kv_groups" are key/value heads with their query heads, of "channels" those
+            of convolutions; see `keras_idea.find_groups`. Defaults to None.
         groups: function or None. Takes an `FFN` handle, as from `keras_idea.find_ffns`,
             and returns whether to prune it. None prunes all. Defaults to None.
         target_parameters: int >= 1 or None. A budget: the parameters that the narrow
@@ -104,7 +105,8 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         target_bytes: int >= 1 or None. A budget: bytes in `target_dtype`. Defaults to
             None.
         target_flops: int >= 1 or None. A budget: operations per token in a forward
-            pass, two per weight in a matrix. Defaults to None.
+            pass, two per weight in a matrix; of a model with convolutions per sample,
+            two per weight at each place where it is used. Defaults to None.
         target_dtype: str. "float32", "bfloat16", "float16" or "int8". Defaults to
             "float32".
         kinds: list of str. The kinds that a budget prunes. If there are several, each

@@ -122,7 +122,7 @@ def test_is_found_and_explained():
     assert "embedding" in str(ki.explain(model)) and "8 features" in str(
         ki.explain(model)
     )
-    with pytest.raises(ValueError, match="'neurons', 'kv_groups', 'features'"):
+    with pytest.raises(ValueError, match="'kv_groups', 'channels', 'features'"):
         ki.find_groups(model, ["fetures"])
 
 

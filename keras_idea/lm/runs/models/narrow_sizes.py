@@ -42,7 +42,8 @@ def narrow_sizes(
 
     def costs(sizes: Sequence[int]) -> Costs:
         given: dict[str, int] = dict(zip(kinds, sizes, strict=True))
-        return Costs(*measured(dataclasses.replace(start, **given)))
+        parameters, flops = measured(dataclasses.replace(start, **given))
+        return Costs(parameters, flops)
 
     multiple = math.lcm(shape.round_to, parts)
     steps = [(units[kind], multiple if KINDS[kind].rounded else 1) for kind in kinds]

@@ -1,0 +1,140 @@
+"""Every entry of a variable's axis that may number units, and which of them are one.
+
+An *atom* is one such entry: a number. A tensor carries the atoms of its entries, an int
+array of its rank that has size 1 along each axis on which they do not depend. What acts
+on each number alone joins atom to atom; anything else settles them: they stay, for a
+reason. Atoms that are joined are one unit.
+"""
+
+import dataclasses
+from collections.abc import Hashable
+from typing import Any, Literal
+
+import keras
+import numpy as np
+
+#: What a variable does along an axis. "each": a kernel that acts on each unit alone;
+#: "own": other weights of each unit; "statistic": what is measured of each.
+Role = Literal["makes", "each", "reads", "own", "statistic"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Place:
+    """One axis of a variable, the layer that holds it, and the atoms along it."""
+
+    variable: keras.Variable
+    axis: int
+    role: Role
+    layer: Any
+    atoms: np.ndarray
+
+
+class Atoms:
+    """The atoms of a model while it is followed."""
+
+    def __init__(self) -> None:
+        self.places: dict[Hashable, Place] = {}
+        self.of_tensor: dict[int, np.ndarray] = {}
+        self.reasons: list[str | None] = []
+        self._fixed = np.zeros(1024, bool)
+        self._edges: list[tuple[np.ndarray, np.ndarray]] = []
+        self._settled: list[tuple[np.ndarray, str]] = []
+
+    def new(self, count: int, reason: str | None = None) -> np.ndarray:
+        """As many new atoms; with a reason they stay, and do not tie others."""
+        first = len(self.reasons)
+        self.reasons += [reason] * count
+        if len(self.reasons) > len(self._fixed):
+            more = np.zeros(2 * len(self.reasons), bool)
+            self._fixed = np.append(self._fixed, more)
+        self._fixed[first : first + count] = reason is not None
+        return np.arange(first, first + count)
+
+    def constant(self, tensor: keras.KerasTensor, reason: str) -> np.ndarray:
+        """One atom that stays, for all of a tensor."""
+        return self.new(1, reason).reshape((1,) * len(tensor.shape))
+
+    def along_variable(
+        self, variable: keras.Variable, axis: int, role: Role, layer: Any
+    ) -> np.ndarray:
+        """The atoms along an axis of a variable."""
+        axis %= len(variable.shape)
+        key = id(variable), axis
+        if key not in self.places:
+            size = variable.shape[axis]
+            atoms = self.new(size, "there is one only" if size == 1 else None)
+            self.places[key] = Place(variable, axis, role, layer, atoms)
+        elif self.places[key].layer is None:  # settled before its layer was met
+            known = self.places[key]
+            self.places[key] = dataclasses.replace(known, role=role, layer=layer)
+        return self.places[key].atoms
+
+    def settle(self, atoms: np.ndarray, reason: str, first: bool = False) -> None:
+        """Has units stay; of several reasons the first is kept."""
+        at = 0 if first else len(self._settled)
+        self._settled.insert(at, (np.unique(atoms), reason))
+
+    def settle_variable(self, variable: keras.Variable, reason: str) -> None:
+        """Has all units along all axes of a variable stay."""
+        for axis in range(len(variable.shape)):
+            self.settle(self.along_variable(variable, axis, "own", None), reason)
+
+    def are_fixed(self, atoms: np.ndarray) -> bool:
+        """bool, whether these are all known to stay when they were made."""
+        return bool(self._fixed[atoms].all())
+
+    def join(self, some: np.ndarray, others: np.ndarray) -> None:
+        """Makes atoms one, with broadcasting; those joined to fixed ones stay."""
+        some, others = (a.ravel() for a in np.broadcast_arrays(some, others))
+        one, other = self._fixed[some], self._fixed[others]
+        free = ~one & ~other
+        self._edges.append((some[free], others[free]))
+        for given, kept in (
+            (some[one & ~other], others[one & ~other]),
+            (others[other & ~one], some[other & ~one]),
+        ):
+            if len(given):
+                self.settle(kept, f"combined with: {self.reasons[given[0]]}")
+
+    def along(self, tensor: keras.KerasTensor, axis: int, why: str) -> np.ndarray:
+        """The atoms along an axis, in full; settled if they vary along another."""
+        atoms, axis = self.of_tensor[id(tensor)], axis % len(tensor.shape)
+        if atoms.size > atoms.shape[axis]:
+            self.settle(atoms, why)
+            return self.new(tensor.shape[axis], why)
+        return np.broadcast_to(atoms.reshape(-1), (tensor.shape[axis],))
+
+    def units(self) -> tuple[np.ndarray, dict[int, str]]:
+        """The unit of each atom, and of units that stay the reason."""
+        root = _components(len(self.reasons), self._edges)
+        why = {
+            int(root[atom]): reason
+            for atom, reason in enumerate(self.reasons)
+            if reason is not None
+        }
+        for atoms, reason in self._settled:
+            for unit in np.unique(root[atoms]):
+                why.setdefault(int(unit), reason)
+        return root, why
+
+
+def at_axis(atoms: np.ndarray, axis: int, rank: int) -> np.ndarray:
+    """Atoms of one axis as those of a tensor of so many axes."""
+    shape = [1] * rank
+    shape[axis] = -1
+    return atoms.reshape(shape)
+
+
+def _components(count: int, edges: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+    """The least atom of each set of joined ones: hooking and jumping."""
+    root = np.arange(count)
+    some = np.concatenate([edge[0] for edge in edges] or [root[:0]])
+    others = np.concatenate([edge[1] for edge in edges] or [root[:0]])
+    while True:
+        ends = root[some], root[others]
+        low, high = np.minimum(*ends), np.maximum(*ends)
+        if (low == high).all():
+            return root
+        np.minimum.at(root, high, low)
+        while not (root[root] == root).all():
+            root = root[root]
