@@ -32,7 +32,7 @@ def measure(layer: keras.layers.Layer, state: NeuronState) -> None:
 
 def end_measuring(layer: keras.layers.Layer) -> None:
     """Undoes `measure`."""
-    untrack(layer, layer._probe)
+    untrack(layer, layer._measured_by.state.probe)
     unlocked(layer, delattr, "_probe")
     del layer._measured_by
     become(layer, type(layer)._stock_class)
