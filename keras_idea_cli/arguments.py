@@ -5,7 +5,7 @@ import difflib
 import re
 from typing import Any, NoReturn, TypeAlias
 
-from keras_idea_cli.shrink_arguments import add_shrink
+from keras_idea_cli.shrink_arguments import add_shrink, whole_number
 
 _Commands: TypeAlias = "argparse._SubParsersAction[_Parser]"
 
@@ -74,7 +74,7 @@ def _add_new(commands: _Commands) -> None:
     )
     new.add_argument(
         "--tokens",
-        type=int,
+        type=whole_number,
         required=True,
         metavar="N",
         help="how many tokens the run trains on",
@@ -82,7 +82,7 @@ def _add_new(commands: _Commands) -> None:
     targets = new.add_mutually_exclusive_group()
     targets.add_argument(
         "--target-parameters",
-        type=int,
+        type=whole_number,
         metavar="M",
         help="the most parameters of the narrow model",
     )

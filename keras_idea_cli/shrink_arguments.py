@@ -70,7 +70,7 @@ def add_shrink(commands: Any) -> None:
     )
     shrink.add_argument(
         "--tokens",
-        type=_whole,
+        type=whole_number,
         default=32_768,
         metavar="N",
         help="the most tokens to measure on (default 32768)",
@@ -119,7 +119,7 @@ def _add_sizes(command: argparse.ArgumentParser) -> None:
     for name in ("parameters", "bytes", "flops"):
         command.add_argument(
             f"--target-{name}",
-            type=_whole,
+            type=whole_number,
             metavar="N",
             help=f"the most {name}, such as 90M; as many neurons stay as that allows",
         )
@@ -136,7 +136,7 @@ def _size(text: str) -> int | float:
     return int(text) if re.fullmatch(r"[+-]?\d+", text) else float(text)
 
 
-def _whole(text: str) -> int:
+def whole_number(text: str) -> int:
     """A whole number, which may be 90M, 1.5B or 64k."""
     found = re.fullmatch(r"([\d_]+(?:\.\d+)?)([kMB]?)", text.replace(",", ""))
     if not found:
