@@ -63,7 +63,8 @@ def test_what_a_model_is_called_on(kind):
     recording = record(model, lambda layer: layer is not dense)
     assert not recording.opaque and "Dense" in names(recording)
     first = (2, 5, 3) if kind == "sequential" else (2, 8, 3)
-    assert recording.ends[0].shape == first
+    (entered, tensors), *_ = recording.entrances
+    assert entered is model and tensors[0].shape == first
 
 
 def test_what_is_unknown_is_told():
