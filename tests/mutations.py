@@ -118,8 +118,8 @@ MUTATIONS = (
     Mutation(
         "pruned rows are multiplied by zero",
         "step/row_ops.py",
-        "ops.where(cut.spread(mask) > 0, values, ops.zeros_like(values))",
-        "values * ops.cast(cut.spread(mask), values.dtype)",
+        "ops.where(cut.spread(mask, 1) > 0, values, ops.zeros_like(values))",
+        "values * ops.cast(cut.spread(mask, 1), values.dtype)",
         "laws",
         "jax",
     ),

@@ -37,7 +37,7 @@ def test_a_model_is_searched_a_few_times(finds, data):
         model.compile("sgd", "mse", run_eagerly=True)
         prune = ki.IdeaPruneCallback(4, 2, 6, compact="progressive")
         model.fit(*data, batch_size=8, epochs=2, callbacks=[prune], verbose=0)
-        assert finds == {"neurons": 1, "kv_groups": 1}
+        assert finds == {"neurons": 1, "kv_groups": 1, "channels": 1}
         finds.clear()
         ki.shrink(model, {"neurons": 2}, data)
         assert finds["neurons"] == 7
