@@ -37,9 +37,9 @@ class FirstNeurons:
         ffns: list of `FFN`, those that were found in it.
 
     Example:
-    >>> reading = FirstNeurons(model, find_ffns(model))
+    >>> reading = FirstNeurons(model, ki.find_ffns(model))
     >>> with reading.at([2, 2]):  # neurons of each FFN
-    ...     outputs = model(inputs)
+    ...     outputs = model(model.input)
     """
 
     def __init__(self, model: keras.layers.Layer, ffns: Sequence[FFN]) -> None:
