@@ -45,8 +45,8 @@ def check_width_in_code(model: keras.Model, ffns: Sequence[FFN]) -> None:
                 f"The {ffn.units} of {ffn.name} cannot be pruned: the model computes "
                 f"with their number, {ffn.hidden_dim} (in {operation}), so it would "
                 "compute something else once it is narrow. Give the layer that number "
-                "as an argument of its own, which its config holds, or leave the FFN "
-                f"out: groups=lambda ffn: ffn.name != {ffn.name!r}."
+                "as an argument of its own, which its config holds, or leave it out: "
+                f"groups=lambda ffn: ffn.name != {ffn.name!r}."
             )
 
 

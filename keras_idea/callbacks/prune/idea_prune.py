@@ -106,7 +106,8 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             None.
         target_flops: int >= 1 or None. A budget: operations per token in a forward
             pass, two per weight in a matrix; of a model with convolutions per sample,
-            two per weight at each place where it is used. Defaults to None.
+            two per weight at each place where it is used (heights and widths that the
+            model leaves open count as 128). Defaults to None.
         target_dtype: str. "float32", "bfloat16", "float16" or "int8". Defaults to
             "float32".
         kinds: list of str. The kinds that a budget prunes. If there are several, each

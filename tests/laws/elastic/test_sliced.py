@@ -64,7 +64,7 @@ def test_equals_compact_of_a_masked_model(name):
     x = np.random.default_rng(1).normal(size=(3, 5, 8))
     x = np.abs(x[..., 0]).astype("int32") if name == "decoder" else x
     expected = model.predict(x, verbose=0)  # masked by now
-    np.testing.assert_allclose(narrow.predict(x, verbose=0), expected, rtol=1e-4)
+    np.testing.assert_allclose(narrow.predict(x, verbose=0), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", HUB)
