@@ -1,6 +1,7 @@
 """One picture of a run: rate, width, loss, and which neurons lived when."""
 
 import itertools
+import math
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
@@ -176,7 +177,9 @@ def _draw_units(
 def _draw_loss(axis: "Axes", curves: Sequence[TrainingCurve]) -> None:
     # The first steps' losses are far above the rest and would flatten it.
     late = np.concatenate([smooth(c.loss)[len(c.loss) // 15 :] for c in curves])
-    low, span = late.min(), max(late.max() - late.min(), 0.1)
+    validated = [v for c in curves for v in c.validation.values() if math.isfinite(v)]
+    low = min([late.min(), *validated])  # on other text these may be lower
+    span = max(late.max() - low, 0.1)
     low, high = low - 0.15 * span, low + 1.05 * span
     for curve, color in zip(curves, itertools.cycle(_COLORS)):
         # Markers at the edge are drawn whole, so those outside are left out.

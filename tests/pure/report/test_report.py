@@ -9,11 +9,12 @@ import sys
 import numpy as np
 import pytest
 import rich.console
+from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from keras_idea.callbacks.monitor.neuron_lives import rank_levels
 from keras_idea.lm.report.curves import metrics_csv
-from keras_idea.lm.report.picture import draw_run
+from keras_idea.lm.report.picture import _draw_loss, draw_run
 from keras_idea.lm.report.table import print_table, to_json, to_markdown
 from keras_idea.report import NeuronLives, ResultRow, TrainingCurve
 
@@ -227,3 +228,17 @@ def test_a_table_without_rich_names_the_extra(monkeypatch):
     match = r"needs the package 'rich', .*\"keras-idea\[cli\]\""
     with pytest.raises(ImportError, match=match):
         print_table(ROWS)
+
+
+def test_held_out_losses_below_all_others_are_shown():
+    """Held-out text may be easier than the training text: a checkpoint's, say."""
+    steps = np.arange(1, 41)
+    validation = {20: 1.23, 40: 1.21}
+    loss = 1.3 + np.exp(-steps / 5)
+    flat = np.ones(40)
+    run = TrainingCurve("pruned", steps, loss, flat, flat, validation)
+    axis = Figure().add_subplot()
+    _draw_loss(axis, [run])
+    low, high = axis.get_ylim()
+    assert low < min(validation.values()) and high > 1.3
+    assert [list(line.get_ydata()) for line in axis.lines][-1] == [1.23, 1.21]
