@@ -288,10 +288,10 @@ def make_contestants(kind, shape, jit_compile="auto", names=None):
 
 
 def fit(model, shape, data, callbacks=()):
-    """One epoch over the batches of `data`, silent."""
+    """One epoch over the batches of `data`, silent; of a pair, its student reads them."""
     ids, targets = data
     model.fit(
-        token_inputs(model, ids),
+        token_inputs(getattr(model, "student", model), ids),
         targets,
         batch_size=shape.batch_size,
         shuffle=False,
