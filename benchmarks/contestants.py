@@ -288,7 +288,7 @@ def make_contestants(kind, shape, jit_compile="auto", names=None):
 
 
 def fit(model, shape, data, callbacks=()):
-    """One epoch over the batches of `data`, silent; of a pair, its student reads them."""
+    """One epoch over the batches of `data`, silent; of a pair, as its student reads."""
     ids, targets = data
     model.fit(
         token_inputs(getattr(model, "student", model), ids),

@@ -27,7 +27,7 @@ from step_tables import ratio_row
 from timing import time_in_turns
 
 import keras_idea as ki
-from keras_idea.hub.inputs import text_inputs, token_inputs
+from keras_idea.hub.inputs import text_inputs
 
 PAIRS = {
     "logits and blocks": ("ki.distiller", "written out"),
