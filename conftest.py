@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 
-from tests.support.older_keras import batches_have_losses_of_their_own
+from tests.support.older_keras import OLDER, batches_have_losses_of_their_own
 from tests.support.programs import (  # noqa: F401
     pytest_runtest_protocol,
     pytest_sessionfinish,
@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(config, items):
         return
     whole = not any("::" in name for name in config.args)
     # An older Keras lacks what some rows are of, and only torch runs every file.
-    every_row = keras.backend.backend() == "torch" and keras.__version__ >= "3.15"
+    every_row = keras.backend.backend() == "torch" and not OLDER
     if whole and every_row and (lines := unused(items)):
         raise pytest.UsageError(f"tests/daily.csv names no test: {lines}")
     mine = [item for item in items if runs_daily(item)]
