@@ -55,6 +55,25 @@ def check_sample(sample: Any, names: Sequence[str]) -> Sample:
     return dict(sample)
 
 
+def shares(sample: Sample, names: Sequence[str]) -> dict[str, float]:
+    """The share of the steps that compute each width; as `draw` takes them.
+
+    Example:
+    >>> shares("sandwich", ["small", "medium"])
+    {'full': 1.0, 'small': 1.0, 'medium': 1.0}
+    >>> shares({"small": 0.25, "full": 0.75}, ["small"])
+    {'full': 0.75, 'small': 0.25}
+    """
+    every = (FULL, *names)
+    if sample == TURN:
+        return dict.fromkeys(every, 1 / len(every))
+    if sample == SANDWICH:
+        between = dict.fromkeys(names[1:], 1 / max(1, len(names) - 1))
+        return {FULL: 1.0, names[0]: 1.0, **between}
+    assert isinstance(sample, Mapping)
+    return {name: sample.get(name, 0.0) for name in every}
+
+
 def draw(
     sample: Sample, names: Sequence[str], seed: int, step: int, stride: int = 1
 ) -> tuple[str, ...]:

@@ -74,9 +74,9 @@ def make_timeline(
     750
     """
     if config.elastic.given:
-        begin, widths = config.elastic.begin_step, config.elastic.neurons(wide.neurons)
-        total = config.budget.total_steps
-        return Timeline(begin, begin, total, wide, narrow, {}, widths)
+        begin, total = config.elastic.begin_step, config.budget.total_steps
+        at_widths = config.elastic.neurons(wide.neurons)
+        return Timeline(begin, begin, total, wide, narrow, {}, at_widths)
     _check_divides(wide, narrow, config.distribution.size[1])
     pruning = config.pruning
     begin, steps = config.budget.enlarge_steps, config.budget.prune_steps
