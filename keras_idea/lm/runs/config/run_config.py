@@ -40,13 +40,6 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         optimizer, data, run = self.optimizer, self.data, self.run
-        table_conflicts.check_schedule(self.budget, optimizer)
-        table_conflicts.check_heads(self.model, self.pruning)
-        table_conflicts.check_accumulation(data, optimizer, self.pruning, run)
-        table_conflicts.check_sequences(data, optimizer, self.distribution)
-        table_conflicts.check_text(self.model, data, self.corpus, self.chat)
-        table_conflicts.check_validations(self.budget, run)
-        table_conflicts.check_checkpoints(run)
         elastic_conflicts.check_elastic(
             self.elastic,
             self.budget,
@@ -55,6 +48,13 @@ class RunConfig:
             self.distribution,
             run,
         )
+        table_conflicts.check_schedule(self.budget, optimizer)
+        table_conflicts.check_heads(self.model, self.pruning)
+        table_conflicts.check_accumulation(data, optimizer, self.pruning, run)
+        table_conflicts.check_sequences(data, optimizer, self.distribution)
+        table_conflicts.check_text(self.model, data, self.corpus, self.chat)
+        table_conflicts.check_validations(self.budget, run)
+        table_conflicts.check_checkpoints(run)
 
     @property
     def micro_batches(self) -> int:
