@@ -19,6 +19,7 @@ from keras_idea.lm.runs.config import load_config
 from keras_idea.lm.runs.run_folder import RunFolder
 from keras_idea.lm.runs.train.elastic import DrawnWidth
 from keras_idea.lm.runs.train.prepare import prepare
+from tests.support.events import Events
 from tests.support.tiny_run import ONE_LAYER, run_in, with_hub, write_inputs
 
 STEPS, WIDTHS = 12, {"full": 32, "small": 8, "medium": 16}
@@ -26,6 +27,7 @@ RUN = ONE_LAYER.replace("target_dim = 8\n", "")
 RUN = RUN.replace(
     "enlarge_steps = 4\nprune_steps = 3\nrecover_steps = 5\n", "steps = 12\n"
 )
+RUN = RUN.replace("seed = 1", "seed = 1\ntensorboard = true")
 RUN += "\n[elastic]\nwidths = { small = 8, medium = 0.5 }\nbegin_step = 4\n"
 TAUGHT = RUN + '\n[distillation]\nteacher = "runs/tiny"\n'
 
@@ -127,6 +129,20 @@ class TestRun:
         record = read_run(run)  # as `keras-idea report` does
         assert [row.name for row in record.rows] == list(WIDTHS)
 
+    def test_tensorboard(self, finished):
+        _, run, _ = finished
+        shown = Events(run / "tensorboard" / "elastic")
+        with open(run / "metrics.csv", newline="") as file:
+            lines = {int(line["step"]): line for line in csv.DictReader(file)}
+        for step, nats in shown.scalars("metrics/val_small_loss").items():
+            bits = float(lines[step]["small_validation"])
+            np.testing.assert_allclose(nats / np.log(2.0), bits, atol=1e-5)
+        # The steps at that width since the last validation: 9 and 12, for one.
+        trained = shown.scalars("metrics/medium_loss")
+        assert shown.tags > {"learning_rate", "metrics/small_loss", "metrics/full_loss"}
+        bits = [float(lines[step]["bits_per_byte"]) for step in (9, 12)]
+        np.testing.assert_allclose(trained[12] / np.log(2.0), np.mean(bits), atol=1e-4)
+
     def test_status(self, finished, capsys):
         _, run, _ = finished
         assert main(["status", str(run)]) == 0
@@ -178,13 +194,17 @@ def stop_at(patch, step):
     patch.setattr(DrawnWidth, "on_train_batch_end", stop)
 
 
-@pytest.mark.parametrize("sample", ["'sandwich'", "{ small = 0.4, full = 0.6 }"])
+@pytest.mark.parametrize(
+    "sample", ["'sandwich'\nteacher = 'self'", "{ small = 0.4, full = 0.6 }"]
+)
 def test_other_ways_to_draw(tmp_path, monkeypatch, sample):
     config = RUN.replace("small = 8, medium = 0.5", "small = 8")
     run, _ = run_in(tmp_path, f"{config}sample = {sample}\nseed = 3\n")
     curve = read_run(run).curves[0]
     drawn = [{"small": 8, "full": 32}[name] for name in drawn_by_hand(sample)]
     np.testing.assert_array_equal(curve.width, drawn)
+    mixed = "have the share of elastic.teacher" in _read(run, "table.md")
+    assert mixed == ("teacher" in sample)
 
 
 def drawn_by_hand(sample):

@@ -29,10 +29,14 @@ from keras_idea_cli.run_files import ELASTIC
 #: Why the columns of speeds are empty.
 NOT_TIMED = "Speeds are not measured in a run with [elastic]."
 _WIDTHS = "widths"
+_OF_THE_TEACHER = (
+    "Training losses in metrics.csv and run.png have the share of elastic.teacher in "
+    "them; the figures of the table are those of the text alone."
+)
 
 
 class DrawnWidth(keras.callbacks.Callback):
-    """Adds `width` to the logs of a step: the neurons of the widest that it computed.
+    """Adds `drawn_width` to the logs of a step: the neurons of its widest.
 
     Put it after what it looks at.
     """
@@ -47,7 +51,8 @@ class DrawnWidth(keras.callbacks.Callback):
         """Adds the width of the step."""
         if logs is not None:
             drawn = self._elastic.drawn
-            logs["width"] = max(self._widths[name] for name in drawn)
+            # Not `width`: with that a pruning callback also tells the learning rate.
+            logs["drawn_width"] = max(self._widths[name] for name in drawn)
 
 
 def elastic_callback(
@@ -112,6 +117,12 @@ def _save(run: Run, models: Mapping[str, keras.Model]) -> None:
     )
 
 
+def notes(run: Run) -> list[str]:
+    """What is to be said beside the table."""
+    taught = run.config.elastic.teacher is not None
+    return [_OF_THE_TEACHER] if taught else []
+
+
 def width_rows(run: Run, models: Mapping[str, keras.Model]) -> list[ResultRow]:
     """A row of the table for each width: parameters and the figures at the end."""
     curve = run.recorders[0].curve()
@@ -131,13 +142,15 @@ def draw_widths(run: Run) -> None:
     """Draws the picture of a run into its folder."""
     timeline = run.timeline
     shown = ", ".join(f"{name} {n:,}" for name, n in timeline.widths.items())
+    taught = run.config.elastic.teacher is not None
     with run.folder.replacing("run.png") as path:
         draw_run(
             path,
             curves_of_widths(run),
             [],
             timeline.stages,
-            title=f"FFN width {shown}, in one fit",
+            title=f"FFN width {shown}, in one fit"
+            + ("; training losses with the teacher's" if taught else ""),
             rate=run.recorders[0].curve(),
             widths=timeline.widths,
         )

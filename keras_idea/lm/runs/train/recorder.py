@@ -231,7 +231,8 @@ class Recorder(keras.callbacks.Callback):
         losses = mean_between((steps[:-1], means[:-1]), (steps[1:], means[1:]))
         self._loss.extend(self._loss_units.of_training(losses).tolist())
         for logs in self._epoch_logs:
-            self._width.append(logs.get("width", self._width[-1]))
+            told = logs.get("width", logs.get("drawn_width", self._width[-1]))
+            self._width.append(told)
             if self._heads:
                 self._heads.append(logs.get("kv_groups", self._heads[-1]))
         self._epoch_logs = []
@@ -274,7 +275,11 @@ class ShortBar(keras.callbacks.ProgbarLogger):
 
     def _shown(self, logs: dict[str, float]) -> dict[str, float]:
         shown = {"bits": self._loss_units.of_training(text_loss(logs))}
-        for units in ("width", "kv_groups"):  # one of them: a line has 80 columns
+        for units in (
+            "width",
+            "kv_groups",
+            "drawn_width",
+        ):  # one of them: a line has 80 columns
             if units in logs:
                 shown[units] = logs[units]
                 break

@@ -26,15 +26,9 @@ from keras_idea.lm.runs.config.sizes import Sizes
 from keras_idea.lm.runs.models.build import pruning
 from keras_idea.lm.runs.places import check_places
 from keras_idea.lm.runs.run_folder import RunFolder
-from keras_idea.lm.runs.train import devices, results
+from keras_idea.lm.runs.train import devices, elastic, results
 from keras_idea.lm.runs.train.claim_or_resume import claim_or_resume, is_of_text
 from keras_idea.lm.runs.train.disk_estimate import results_bytes
-from keras_idea.lm.runs.train.elastic import (
-    NOT_TIMED,
-    draw_widths,
-    train_widths,
-    width_rows,
-)
 from keras_idea.lm.runs.train.fitting import fit, monitor_of, recorder_of
 from keras_idea.lm.runs.train.measuring import Costs, measure
 from keras_idea.lm.runs.train.prepare import prepare, run_summary
@@ -114,7 +108,7 @@ def _carry_out(
     processes.from_first(lambda: _claim(run, goes_on, overwrite))
     devices.check_shared(folder.path)
     if config.elastic.given:
-        models = train_widths(run)
+        models = elastic.train_widths(run)
         return _finish(run, models[FULL], models)
     narrow = _train_and_prune(run)
     if config.distillation.compare_without and run.teacher is not None:
@@ -269,9 +263,9 @@ def _tell(
     folder = run.folder
     prompt = run.config.sample.prompt or default_prompt(run)
     if models:
-        draw_widths(run)
-        costs = Costs({}, NOT_TIMED)
-        rows = width_rows(run, models)
+        elastic.draw_widths(run)
+        costs = Costs({}, elastic.NOT_TIMED)
+        rows = elastic.width_rows(run, models)
     else:
         results.draw(run)
         costs = measure(run, narrow, prompt)
@@ -282,8 +276,8 @@ def _tell(
         cost = ResultRow(TEACHER, run.teacher.count_params())
         rows.insert(0, results.judged(run, cost, TEACHER, bits))
     of_responses = results.OF_RESPONSES if run.config.chat.given else ""
-    notes = [of_responses, costs.left_out, results.verdict(rows)]
-    notes_text = "\n".join(filter(None, notes))
+    said = elastic.notes(run) if models else [results.verdict(rows)]
+    notes_text = "\n".join(filter(None, [of_responses, costs.left_out, *said]))
     folder.write("table.md", f"{to_markdown(rows)}\n{notes_text}".rstrip() + "\n")
     folder.write("table.json", to_json(rows, results.facts(run, costs)))
     print_table(rows)
