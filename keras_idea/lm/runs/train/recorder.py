@@ -231,8 +231,8 @@ class Recorder(keras.callbacks.Callback):
         losses = mean_between((steps[:-1], means[:-1]), (steps[1:], means[1:]))
         self._loss.extend(self._loss_units.of_training(losses).tolist())
         for logs in self._epoch_logs:
-            told = logs.get("width", logs.get("drawn_width", self._width[-1]))
-            self._width.append(told)
+            drawn = logs.get("drawn_width", self._width[-1])
+            self._width.append(logs.get("width", drawn))
             if self._heads:
                 self._heads.append(logs.get("kv_groups", self._heads[-1]))
         self._epoch_logs = []
