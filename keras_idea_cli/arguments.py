@@ -242,6 +242,12 @@ def _add_export(commands: _Commands) -> None:
         "--gguf", metavar="FILE.gguf", help="a file that llama.cpp loads"
     )
     export.add_argument(
+        "--widths",
+        metavar="NAME,...",
+        help="exports these widths of a run with [elastic], or 'all' of them, each to "
+        "the path with '-NAME' in it (default: the full model)",
+    )
+    export.add_argument(
         "--gguf-dtype",
         choices=("float32", "float16", "q8_0", "q5_0", "q4_0"),
         help="the type of the matrices in a GGUF file (default float32)",
@@ -274,6 +280,11 @@ def _add_evaluate(commands: _Commands) -> None:
     )
     evaluate.add_argument(
         "model", metavar="MODEL", help="a run folder, or a KerasHub preset folder"
+    )
+    evaluate.add_argument(
+        "--width",
+        metavar="NAME",
+        help="which width of a run with [elastic] (default: the full model)",
     )
     evaluate.add_argument(
         "--text", metavar="FILE", help="a text file or folder, or 'stdlib'"

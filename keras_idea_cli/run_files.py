@@ -23,6 +23,8 @@ LAST = "sample.txt"
 DEMO = pathlib.Path("runs/demo")
 #: The names of a run's trainings: pruned, pruned without a teacher, from scratch.
 TRAININGS = ("pruned", "pruned, no teacher", "narrow from scratch")
+#: The name of the one training of a run with [elastic].
+ELASTIC = "elastic"
 # What reading a file that nobody should have changed may raise.
 _DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
 _CHECKPOINT = re.compile(r"(?:checkpoint-(\d+)-)?step-(\d+)(?:-[0-9a-f]+)?")
@@ -128,7 +130,8 @@ def read_run_config(path: pathlib.Path) -> dict[str, Any]:
         RunFilesError: if it is damaged.
     """
     config = _read_toml(path)
-    for table, keys in _NEEDED.items():
+    needed = _NEEDED_OF_WIDTHS if widths_of(config) else _NEEDED
+    for table, keys in needed.items():
         for key, kind in keys.items():
             entries = config.get(table)
             if not isinstance(entries, dict) or type(entries.get(key)) is not kind:
@@ -144,21 +147,46 @@ _NEEDED: Mapping[str, Mapping[str, type]] = {
     "run": {"output": str, "compare_from_scratch": bool},
     "distillation": {"compare_without": bool},
 }
+_NEEDED_OF_WIDTHS: Mapping[str, Mapping[str, type]] = {
+    "budget": {"steps": int},
+    "elastic": {"begin_step": int},
+    "run": {"output": str},
+}
+
+
+def widths_of(config: Mapping[str, Any]) -> list[str]:
+    """The names of the widths that a run trains together; none of one that prunes."""
+    table = config.get("elastic")
+    widths = table.get("widths") if isinstance(table, dict) else None
+    return list(widths) if isinstance(widths, dict) else []
+
+
+def total_steps(config: Mapping[str, Any]) -> int:
+    """The optimizer steps of a run's description."""
+    budget = config["budget"]
+    stages = ("enlarge", "prune", "recover")
+    planned = sum(budget.get(f"{name}_steps", 0) for name in stages)
+    if widths_of(config):
+        planned = budget["steps"]
+    return int(planned + budget.get("extend_steps", 0))  # earlier runs had none
 
 
 def read_trainings(folder: pathlib.Path, config: Mapping[str, Any]) -> list[Training]:
     """The trainings of a run, in their order; there is one at least."""
     narrow, alone, scratch = TRAININGS
-    names = {narrow: "pruned model"}
-    if config["distillation"]["compare_without"]:
-        names[alone] = "pruned model without the teacher"
-    if config["run"]["compare_from_scratch"]:
-        names[scratch] = "scratch baseline"
-    steps = config["budget"]
-    pruning = steps["enlarge_steps"]
-    recovery = pruning + steps["prune_steps"]
-    total = recovery + steps["recover_steps"] + steps.get("extend_steps", 0)
-    stages = {"wide": pruning, "pruning": recovery, "recovery": total}
+    steps, total = config["budget"], total_steps(config)
+    if widths_of(config):
+        names = {ELASTIC: "model of several widths"}
+        stages = {"wide": config["elastic"]["begin_step"], "all widths": total}
+    else:
+        names = {narrow: "pruned model"}
+        if config["distillation"]["compare_without"]:
+            names[alone] = "pruned model without the teacher"
+        if config["run"]["compare_from_scratch"]:
+            names[scratch] = "scratch baseline"
+        pruning = steps["enlarge_steps"]
+        recovery = pruning + steps["prune_steps"]
+        stages = {"wide": pruning, "pruning": recovery, "recovery": total}
     logged = _read_metrics(folder / "metrics.csv")
     return [
         Training(

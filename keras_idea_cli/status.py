@@ -18,6 +18,8 @@ from keras_idea_cli.run_files import (
     read_run_config,
     read_trainings,
     run_folder_of,
+    total_steps,
+    widths_of,
 )
 
 _UNITS = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
@@ -80,16 +82,19 @@ def _not_begun(folder: pathlib.Path, described: str | None) -> list[tuple[str, s
 
 
 def _finished(folder: pathlib.Path, config: Mapping[str, Any]) -> list[tuple[str, str]]:
-    budget = config["budget"]
-    stages = ("enlarge", "prune", "recover", "extend")  # earlier runs had three
-    total = sum(budget.get(f"{name}_steps", 0) for name in stages)
-    saved = "preset" if (folder / "preset").is_dir() else "narrow.keras"
+    total, widths = total_steps(config), widths_of(config)
+    own, called = ("full.keras", "Model") if widths else ("narrow.keras", _NARROW)
+    saved = "preset" if (folder / "preset").is_dir() else own
     return [
         ("State", f"finished {_when((folder / LAST).stat().st_mtime)}"),
         ("Step", f"{total:,} of {total:,}"),
-        ("Narrow model", str(folder / saved)),
+        (called, str(folder / saved)),
+        *([("Widths", ", ".join(["full", *widths]))] if widths else []),
         ("Results", str(folder / "table.md")),
     ]
+
+
+_NARROW = "Narrow model"
 
 
 def _state(folder: pathlib.Path) -> str:

@@ -12,6 +12,7 @@ from keras_idea.elastic.sliced import sliced
 from keras_idea.elastic.widths import Width, check_widths
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import find_groups
+from keras_idea.hub.widths import FULL
 from keras_idea.keras_private.layers import student_of
 from keras_idea.keras_private.optimizer_variables import as_int, innermost
 from keras_idea.step.pruner import end_pruning
@@ -121,6 +122,11 @@ class ElasticCallback(keras.callbacks.Callback):
         self.seed = check_int("seed", seed, minimum=0)
         self._run: Any = None  # the `Run` of the `fit` under way
         self._last: Run | None = None  # that of the `fit` before
+
+    @property
+    def drawn(self) -> tuple[str, ...]:
+        """Tuple of str, the names of the widths that the last step computed."""
+        return (FULL,) if self._last is None else self._last.drawn
 
     def set_model(self, model: keras.Model) -> None:
         """Sets the model. Raises an error if another callback prunes it."""

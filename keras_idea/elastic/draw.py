@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from keras_idea.elastic.widths import FULL
 from keras_idea.errors import ArgumentError
+from keras_idea.hub.widths import FULL
 from keras_idea.validation import did_you_mean
 
 #: "turn", "sandwich", or a probability for each name.
@@ -53,6 +53,25 @@ def check_sample(sample: Any, names: Sequence[str]) -> Sample:
             f"Received: sample={sample!r}, whose sum is {sum(sample.values()):.6g}."
         )
     return dict(sample)
+
+
+def shares(sample: Sample, names: Sequence[str]) -> dict[str, float]:
+    """The share of the steps that compute each width; as `draw` takes them.
+
+    Example:
+    >>> shares("sandwich", ["small", "medium"])
+    {'full': 1.0, 'small': 1.0, 'medium': 1.0}
+    >>> shares({"small": 0.25, "full": 0.75}, ["small"])
+    {'full': 0.75, 'small': 0.25}
+    """
+    every = (FULL, *names)
+    if sample == TURN:
+        return dict.fromkeys(every, 1 / len(every))
+    if sample == SANDWICH:
+        between = dict.fromkeys(names[1:], 1 / max(1, len(names) - 1))
+        return {FULL: 1.0, names[0]: 1.0, **between}
+    assert isinstance(sample, Mapping)
+    return {name: sample.get(name, 0.0) for name in every}
 
 
 def draw(

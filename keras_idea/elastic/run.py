@@ -13,7 +13,8 @@ from keras_idea.elastic.reading import FirstNeurons
 from keras_idea.elastic.several import loss_of_widths
 from keras_idea.elastic.sorting import sort_neurons
 from keras_idea.elastic.width_losses import WidthLosses
-from keras_idea.elastic.widths import FULL, Width, all_neurons_at
+from keras_idea.elastic.widths import Width, all_neurons_at
+from keras_idea.hub.widths import FULL
 from keras_idea.keras_private.callbacks import warn_user
 from keras_idea.keras_private.fit_figures import evaluate_again, why_not_again
 from keras_idea.keras_private.models import compilation, instead, make_train_function
@@ -68,6 +69,8 @@ class Run:
             self._functions, self._tests = before._functions, before._tests
         self._plain: Callable | None = None
         self._next: tuple[str, ...] | None = None
+        #: tuple of str, the widths of the step that was prepared last.
+        self.drawn: tuple[str, ...] = (FULL,)
         self._told = False
         start = as_int(innermost(model.optimizer).iterations)
         self._scorer: NeuronPruner | None = None
@@ -105,7 +108,8 @@ class Run:
 
     def prepare(self, step: int, stride: int) -> None:
         """Draws the widths of the train function's next call, at an optimizer step."""
-        self._next = draw(self._sample, self._names, self._seed, step, stride)
+        drawn = draw(self._sample, self._names, self._seed, step, stride)
+        self._next = self.drawn = drawn
 
     def step(self, *args: Any) -> Any:
         """The train function of the widths that are drawn, in place of the model's.

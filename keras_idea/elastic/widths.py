@@ -7,14 +7,12 @@ from typing import Any, TypeAlias
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN
 from keras_idea.finding.targets import target_width
+from keras_idea.hub.widths import FULL
 from keras_idea.validation import did_you_mean
 
 #: An int, neurons of each FFN; a float in (0, 1), the share of each; or either by the
 #: name of an FFN, of which those that are not named keep all.
 Width: TypeAlias = int | float | Mapping[str, int | float]
-
-#: The name of the width at which all neurons compute.
-FULL = "full"
 
 
 def check_width(name: str, width: Any) -> Width:

@@ -23,6 +23,7 @@ from keras_idea.hub.hf.stage import is_hf_folder
 from keras_idea.hub.hf.tokenizer import mend_tokenizer_config, restore_cut
 from keras_idea.hub.rebuild import patch_get_config
 from keras_idea.hub.whole_preset import whole_preset
+from keras_idea.hub.widths import at_width, neurons_in, read_widths
 from keras_idea.keras_private.variables import without_values
 from keras_idea.validation import require
 
@@ -50,7 +51,9 @@ class Loaded:
 _SAID: set[tuple[str, tuple[str, ...]]] = set()
 
 
-def load(source: str | os.PathLike, dtype: str | None = None) -> keras.Model:
+def load(
+    source: str | os.PathLike, dtype: str | None = None, width: str | None = None
+) -> keras.Model:
     """Loads a released checkpoint as a stock KerasHub model, and checks it.
 
     A Hugging Face folder or a GGUF file is compared with transformers first: logits on
@@ -65,6 +68,10 @@ def load(source: str | os.PathLike, dtype: str | None = None) -> keras.Model:
             `save_pretrained` writes it; a GGUF file (its numbers are dequantized).
         dtype: str or None. The dtype policy to compute in. Defaults to None: Keras's
             own, `keras.config.dtype_policy()`.
+        width: str or None. A name in the `widths.json` of a preset's folder, as a run
+            with [elastic] or `keras_idea.export.export_preset(..., widths=...)` leaves
+            it: the model of the first neurons of each FFN, which `keras_idea.sliced`
+            makes. "full" is the whole model. Defaults to None: the whole model.
 
     Returns:
         A KerasHub task: a `CausalLM` with its preprocessor, of an encoder a
@@ -73,7 +80,7 @@ def load(source: str | os.PathLike, dtype: str | None = None) -> keras.Model:
     Raises:
         ValueError: If there is no such checkpoint, it cannot be loaded, or KerasHub
             computes something else. The message says how far off it is, or which config
-            keys KerasHub ignores.
+            keys KerasHub ignores. If there is no such width.
         ImportError: If a package is missing: `keras-idea[hub,export,torch]`, of GGUF
             files also `[gguf]`.
 
@@ -82,7 +89,7 @@ def load(source: str | os.PathLike, dtype: str | None = None) -> keras.Model:
     >>> type(lm).__name__
     'Llama3CausalLM'
     """
-    loaded = load_with_notes(source, dtype)
+    loaded = load_with_notes(source, dtype, width)
     said = (str(source), loaded.lines)
     if loaded.lines and said not in _SAID and processes.is_first():
         print("\n".join((f"Loaded {source}", *loaded.lines)), flush=True)
@@ -90,11 +97,17 @@ def load(source: str | os.PathLike, dtype: str | None = None) -> keras.Model:
     return loaded.model
 
 
-def load_with_notes(source: str | os.PathLike, dtype: str | None = None) -> Loaded:
+def load_with_notes(
+    source: str | os.PathLike, dtype: str | None = None, width: str | None = None
+) -> Loaded:
     """As `load`, which prints what is to be said."""
+    if width is not None:
+        # Before the weights are read, which takes longer.
+        neurons_in(read_widths(source), width)
     folder = hf_folder(source)
     if folder is None:
-        return Loaded(_preset(source, dtype))
+        model = _preset(source, dtype)
+        return Loaded(model if width is None else at_width(model, source, width))
     model, checked = load_folder(folder, dtype or keras.config.dtype_policy().name)
     lines: tuple[str, ...] = (f"{checked}.", *checked.notes)
     if is_gguf(source):

@@ -1,6 +1,7 @@
 """The command line: `keras-idea new`, `train`, `plan`, `import`, `export`..."""
 
 import argparse
+import pathlib
 import sys
 from collections.abc import Callable, Sequence
 
@@ -11,7 +12,7 @@ from keras_idea.errors import (
     ExportRefused,
     KerasIdeaError,
 )
-from keras_idea.validation import check_int, check_number, require
+from keras_idea.validation import check_choice, check_int, check_number, require
 from keras_idea_cli import interrupt
 from keras_idea_cli.arguments import make_parser
 from keras_idea_cli.status import status
@@ -128,22 +129,41 @@ def _export(options: argparse.Namespace) -> None:
             "`--gguf FILE --gguf-dtype q8_0`."
         )
     kinds = {"preset": PRESET, "hf": HF, "gguf": GGUF, "onnx": ONNX}
-    for name, kind in kinds.items():  # before the model is loaded, which takes longer
-        if getattr(options, name) is not None:
-            check_target(getattr(options, name), kind, options.overwrite)
-    model = load_run(options.run)
-    if options.preset is not None:
-        how = (options.overwrite, options.quantize)
-        export = export_preset(model, options.preset, *how)
-    elif options.hf is not None:
-        export = export_hf(model, options.hf, options.overwrite)
-    elif options.gguf is not None:
-        dtype = options.gguf_dtype or "float32"
-        length = options.length or served_length(options.run)
-        export = export_gguf(model, options.gguf, dtype, options.overwrite, length)
-    else:
-        export = export_onnx(model, options.onnx, options.overwrite, options.length)
-    print(export)
+    kind = next(kind for kind in kinds if getattr(options, kind) is not None)
+    places = _places(options, getattr(options, kind))
+    for place in places.values():  # before a model is loaded, which takes longer
+        check_target(place, kinds[kind], options.overwrite)
+    for width, place in places.items():
+        model = load_run(options.run, width=width)
+        if kind == "preset":
+            how = (options.overwrite, options.quantize)
+            export = export_preset(model, place, *how)
+        elif kind == "hf":
+            export = export_hf(model, place, options.overwrite)
+        elif kind == "gguf":
+            dtype = options.gguf_dtype or "float32"
+            length = options.length or served_length(options.run)
+            export = export_gguf(model, place, dtype, options.overwrite, length)
+        else:
+            export = export_onnx(model, place, options.overwrite, options.length)
+        print(export, flush=True)
+
+
+def _places(options: argparse.Namespace, given: str) -> dict[str | None, str]:
+    """Where each width is exported to; None: the model as it is."""
+    from keras_idea.lm.export.load import widths_at
+
+    if options.widths is None:
+        return {None: given}
+    known = widths_at(options.run)
+    names = _names("--widths", options.widths)
+    names = known if names == ["all"] else names
+    for name in names:
+        check_choice("--widths", name, known)
+    path = pathlib.Path(given)
+    suffix = path.suffix if options.gguf or options.onnx else ""
+    stem = path.name.removesuffix(suffix)
+    return {name: str(path.with_name(f"{stem}-{name}{suffix}")) for name in names}
 
 
 def _import(options: argparse.Namespace) -> None:
@@ -206,7 +226,7 @@ def _evaluate(options: argparse.Namespace) -> None:
         if getattr(options, name) is not None:
             check_int(f"--{name}", getattr(options, name), minimum=1)
     names = None if options.tasks is None else _names("--tasks", options.tasks)
-    judged = load_judged(options.model, options.length)
+    judged = load_judged(options.model, options.length, width=options.width)
     if options.text is not None:
         print_text(judge_text(judged, options.text, options.stride))
     if names is not None:

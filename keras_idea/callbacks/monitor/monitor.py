@@ -158,6 +158,7 @@ class Monitor(keras.callbacks.Callback):
         self._batches_before += self._batches
         self._batches = 0
         self._metrics_of_epoch = True
+        self._of_batch: dict = {}
 
     def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
         """Writes and reads what has become due, between two batches."""
@@ -171,7 +172,8 @@ class Monitor(keras.callbacks.Callback):
     def keep(self, batch: int, logs: dict | None, now: float) -> None:
         """As `on_train_batch_end`, of a batch that ended at `time.perf_counter()`."""
         # The dict itself: callbacks that come later add to it (the width).
-        self._meter.add(batch + 1, {} if logs is None else logs, now)
+        self._of_batch = {} if logs is None else logs
+        self._meter.add(batch + 1, self._of_batch, now)
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         """Writes what is due, and the validation."""
@@ -182,12 +184,16 @@ class Monitor(keras.callbacks.Callback):
         validation: dict[str, float | None] = {
             "loss/validation" if name == "val_loss" else f"metrics/{name}": value
             for name, value in (logs or {}).items()
-            if name.startswith("val_")
+            if name.startswith("val_") or self._is_of_epoch(name)
         }
         if self._rate.of(self._batches) is None:  # no point of a batch has told it
             validation["learning_rate"] = self._rate.at_end(self._batches)
         self._log.scalars(step, validation)
         self._log.flush()
+
+    def _is_of_epoch(self, name: str) -> bool:
+        """Whether it is a loss that is known of an epoch alone: that of a width."""
+        return name.endswith("_loss") and name not in self._of_batch
 
     def on_train_end(self, logs: dict | None = None) -> None:
         """Writes a last point and a last reading, and closes the file."""

@@ -6,12 +6,15 @@ import zipfile
 
 import keras
 
+from keras_idea.elastic import sliced
 from keras_idea.errors import ExportRefused, LoadRefused
+from keras_idea.finding.find import find_ffns
 from keras_idea.hub.families import is_task
 from keras_idea.hub.family import NUM_BYTES
 from keras_idea.hub.hf.gguf import is_gguf
 from keras_idea.hub.hf.stage import is_hf_folder
 from keras_idea.hub.loading import load
+from keras_idea.hub.widths import FULL, check_record, neurons_in, read_widths
 from keras_idea.models.decoder import compute_in
 
 _MEND = "Restore it from a copy, or train that run again."
@@ -19,34 +22,40 @@ _WEIGHTS = ("model.weights.h5", "model.weights.json")
 
 
 def load_run(
-    path: str | os.PathLike, purpose: str = "export", dtype: str = "float32"
+    path: str | os.PathLike,
+    purpose: str = "export",
+    dtype: str = "float32",
+    width: str | None = None,
 ) -> keras.Model:
-    """Loads the narrow model of a finished run.
+    """Loads the narrow model of a finished run; of one with [elastic], any width.
 
     Args:
-        path: str or path. A run folder (`preset/` or `narrow.keras` in it), or what
+        path: str or path. A run folder (`preset/`, `narrow.keras` or `full.keras` in
+            it), or what
             `keras_idea.hub.load` takes: a KerasHub preset's folder or handle, a
             Hugging Face folder, or a GGUF file.
         purpose: str. The use of the model, for messages. Defaults to "export".
         dtype: str. Dtype of the computations; a preset's weights follow this Keras
             policy, a decoder's stay float32. A quantized preset keeps its own.
             Defaults to "float32".
+        width: str or None. A name in the `widths.json` beside the model: the model of
+            the first neurons of each FFN. Defaults to None: the whole model.
 
     Returns:
         A KerasHub `CausalLM`, or the `keras.Model` of this package's decoder.
 
     Raises:
-        ExportRefused: If there is no such model, or it cannot be loaded.
+        ExportRefused: If there is no such model or width, or it cannot be loaded.
 
     Example:
     >>> load_run("run").name
     'decoder'
     """
     location = find_model(path, purpose)
-    if location.endswith(".keras"):
-        return compute_in(_load_decoder(pathlib.Path(location)), dtype)
     try:
-        return load(location, dtype)
+        if location.endswith(".keras"):
+            return compute_in(_load_decoder(pathlib.Path(location), width), dtype)
+        return load(location, dtype, width)
     except LoadRefused as error:
         raise ExportRefused(str(error)) from error
 
@@ -76,8 +85,9 @@ def find_model(path: str | os.PathLike, purpose: str = "export") -> str:
             return str(preset)
     if is_hf_folder(folder) or is_gguf(folder):
         return str(folder)
-    if (folder / "narrow.keras").is_file():
-        return str(folder / "narrow.keras")
+    for name in ("narrow.keras", "full.keras"):
+        if (folder / name).is_file():
+            return str(folder / name)
     if folder.is_file():
         reason = "it is a file"
     elif not folder.is_dir():
@@ -103,7 +113,30 @@ def reads_bytes(model: keras.Model) -> bool:
     return not is_task(model) and size in (NUM_BYTES, NUM_BYTES + 1)
 
 
-def _load_decoder(file: pathlib.Path) -> keras.Model:
+def widths_at(path: str | os.PathLike, purpose: str = "export") -> list[str]:
+    """The names of the widths that `load_run` would load, "full" among them.
+
+    Raises:
+        ExportRefused: if there is no model, or no record of widths beside it.
+    """
+    location = pathlib.Path(find_model(path, purpose))
+    try:
+        return list(read_widths(location if location.is_dir() else location.parent))
+    except LoadRefused as error:
+        raise ExportRefused(str(error)) from error
+
+
+def _load_decoder(file: pathlib.Path, width: str | None) -> keras.Model:
+    model = _whole_decoder(file)
+    if width is None:
+        return model
+    record = read_widths(file.parent)
+    neurons = neurons_in(record, width)
+    check_record(record, [ffn.hidden_dim for ffn in find_ffns(model)])
+    return model if width == FULL else sliced(model, neurons)
+
+
+def _whole_decoder(file: pathlib.Path) -> keras.Model:
     # The decoder's classes register themselves.
     from keras_idea.models import DecoderBlock  # noqa: F401
 

@@ -4,13 +4,17 @@ import os
 import pathlib
 import shutil
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import keras
 
-from keras_idea.errors import ExportFailed
+from keras_idea.elastic.widths import all_neurons_at, check_widths
+from keras_idea.errors import ExportFailed, ExportRefused
 from keras_idea.files import weights_bytes
+from keras_idea.finding.find import find_ffns
 from keras_idea.hub.hf.tokenizer import OWN_CUT, cuts_as_released, restore_cut
+from keras_idea.hub.widths import RECORD, at_width, write_widths
 from keras_idea.lm.export.compare import compare, first_difference, model_subject
 from keras_idea.lm.export.stock import stock
 from keras_idea.lm.export.target import (
@@ -34,6 +38,7 @@ PRESET = ExportKind(
         "task.weights.h5",
         "assets",
         "README.md",
+        RECORD,
     ),
     marks=("config.json", "metadata.json"),
 )
@@ -51,6 +56,7 @@ def export_preset(
     path: str | os.PathLike,
     overwrite: bool = False,
     quantize: str | None = None,
+    widths: Mapping[str, int | float] | None = None,
 ) -> Export:
     """Saves a narrow model as a preset that stock KerasHub loads.
 
@@ -66,12 +72,17 @@ def export_preset(
         quantize: str or None. "int8" stores matrices and embeddings in 8 bits, by
             Keras's own `quantize`; the rest is float32. The model itself keeps its
             weights. Defaults to None.
+        widths: dict or None. Names of narrower widths that the model was trained at,
+            with the neurons of each FFN or the share of them, as `ElasticCallback` had
+            them: `hub.load(path, width="small")` slices them out. It works for FFNs of
+            one width. Defaults to None: the preset holds one width.
 
     Returns:
         `Export`.
 
     Raises:
-        ExportRefused: If the path is taken, or the model cannot be exported.
+        ExportRefused: If the path is taken, or the model cannot be exported, or
+            `widths` cannot be recorded.
         ExportFailed: If the preset does not match the model. Nothing of it is left.
 
     Example:
@@ -80,6 +91,7 @@ def export_preset(
     """
     check_choice("quantize", quantize, (None, *QUANTIZED))
     check_target(path, PRESET, overwrite)
+    record = None if widths is None else _record_of(model, widths, quantize)
     source = stock(model)
     subject, saved = source.subject, source.lm
     dtype: keras.DTypePolicy | None = _policy(saved)
@@ -104,8 +116,35 @@ def export_preset(
         )
         if source.tokenizer is not None:
             notes += _check_tokenizer(source.tokenizer, loaded, temporary)
+        if record is not None:
+            write_widths(temporary, record)
+            for name in record:
+                at_width(loaded, temporary, name)
+            notes += (f"It holds the widths {', '.join(record)}.",)
     what = f"a KerasHub preset, {source.name}"
     return Export(path, what, match, notes)
+
+
+def _record_of(
+    model: keras.Model, widths: Mapping[str, int | float], quantize: str | None
+) -> dict[str, int]:
+    """Name -> neurons of each FFN, "full" first."""
+    if quantize is not None:
+        raise ExportRefused(
+            "A quantized preset holds one width: its kernels have scales of their own. "
+            f"Received: quantize={quantize!r}, with widths. Export one of the widths, "
+            "or leave `quantize` out."
+        )
+    ffns = find_ffns(model)
+    counts = all_neurons_at(check_widths(widths), ffns)
+    uneven = next((name for name, each in counts.items() if len(set(each)) != 1), None)
+    if uneven is not None:
+        raise ExportRefused(
+            f"`widths` must be one number for all FFNs. Received: '{uneven}' is "
+            f"{counts[uneven]}. Export a preset of each width: "
+            "`keras_idea.sliced(model, width)`."
+        )
+    return {name: each[0] for name, each in counts.items()}
 
 
 def _check_tokenizer(

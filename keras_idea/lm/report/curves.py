@@ -23,6 +23,8 @@ class TrainingCurve:
             after that step. None if no heads are pruned. Defaults to None.
         perplexity: dict. Maps a step to the perplexity per token of that validation.
             Defaults to none.
+        at_widths: dict. Maps the name of a narrower width that is trained too to what
+            `validation` is at that width. Defaults to none.
     """
 
     name: str
@@ -33,6 +35,7 @@ class TrainingCurve:
     validation: dict[int, float]
     kv_groups: np.ndarray | None = None
     perplexity: dict[int, float] = dataclasses.field(default_factory=dict)
+    at_widths: dict[str, dict[int, float]] = dataclasses.field(default_factory=dict)
 
 
 def metrics_csv(curves: Iterable[TrainingCurve]) -> str:
@@ -40,12 +43,16 @@ def metrics_csv(curves: Iterable[TrainingCurve]) -> str:
 
     The losses are in bits per byte: of the step's batch, and of the validation, which
     is empty where it was not measured, and so is its perplexity per token; as are the
-    heads where none are pruned.
+    heads where none are pruned. Where several widths are trained, each narrower one has
+    a column of its validations, such as "small_validation".
     """
+    curves = list(curves)
+    widths = [name for curve in curves for name in curve.at_widths]
     text = io.StringIO(newline="")
     lines = csv.writer(text, lineterminator="\n")
     names = ("run", "step", "learning_rate", "width", "bits_per_byte", "validation")
-    lines.writerow([*names, "kv_groups", "validation_perplexity_per_token"])
+    later = ["kv_groups", "validation_perplexity_per_token"]
+    lines.writerow([*names, *later, *(f"{name}_validation" for name in widths)])
     for curve in curves:
         heads = [""] * len(curve.steps) if curve.kv_groups is None else curve.kv_groups
         columns = (curve.steps, curve.learning_rate, curve.width, curve.loss, heads)
@@ -59,9 +66,14 @@ def metrics_csv(curves: Iterable[TrainingCurve]) -> str:
                     f"{rate:.6g}",
                     int(width),
                     f"{loss:.5f}",
-                    "" if validation is None else f"{validation:.5f}",
+                    _bits(validation),
                     kv_groups,
                     "" if perplexity is None else f"{perplexity:.6g}",
+                    *(_bits(curve.at_widths.get(n, {}).get(int(step))) for n in widths),
                 ]
             )
     return text.getvalue()
+
+
+def _bits(validation: float | None) -> str:
+    return "" if validation is None else f"{validation:.5f}"

@@ -3,7 +3,7 @@
 import itertools
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 import numpy as np
@@ -27,7 +27,12 @@ _PRUNED = _COLORS[0]
 _RATE = "#5f3dc4"
 _HEADS = "#2b8a3e"
 _NEAR_TICKS = 0.15  # of an axis of widths
-_STAGES = {"wide": "#ffffff", "pruning": "#fff3d6", "recovery": "#e6f7ee"}
+_STAGES = {
+    "wide": "#ffffff",
+    "pruning": "#fff3d6",
+    "recovery": "#e6f7ee",
+    "all widths": "#e6f7ee",
+}
 
 
 def draw_run(
@@ -37,6 +42,8 @@ def draw_run(
     stages: Sequence[_Stage],
     compaction_steps: Sequence[int] = (),
     title: str = "",
+    rate: TrainingCurve | None = None,
+    widths: Mapping[str, int] | None = None,
 ) -> None:
     """Draws a run as a PNG, 1200 pixels wide.
 
@@ -54,27 +61,37 @@ def draw_run(
             "recovery".
         compaction_steps: ascending, the steps after which the model became narrower.
         title: str, drawn above.
+        rate: `TrainingCurve` or None: whose learning rate is drawn, if `curves` are of
+            one training at several widths.
+        widths: dict of name to neurons, or None: these widths, in place of that of the
+            pruned run, and no heat maps.
     """
     late, shown, total = _close_up(curves), bands(neurons), stages[-1][2]
     heights = [1, 1, 2.2, 1.2] if late else [1, 1, 2.2]
     curve_panels = len(heights)
-    heights += [*map_heights(shown), 0.15]
+    if widths is None:
+        heights += [*map_heights(shown), 0.15]
     # Beside the panels, room for the title of each heat map.
     height = 2 * sum(heights) + 0.27 * len(shown)
     panels = {"nrows": len(heights), "ncols": 1, "height_ratios": heights}
-    with figure(path, 12, height, title, title_size=15, **panels) as (*axes, key):
+    with figure(path, 12, height, title, title_size=15, **panels) as axes:
         axes[0].figure.get_layout_engine().set(h_pad=0.06, hspace=0.02)
-        _draw_learning_rate(axes[0], curves)
-        _draw_width(axes[1], curves[0])
-        _draw_loss(axes[2], curves)
+        _draw_learning_rate(axes[0], curves if rate is None else [rate])
+        if widths is None:
+            _draw_width(axes[1], curves[0])
+            *axes, key = axes
+            draw_heat_maps(axes[curve_panels:], shown, total)
+            draw_key(key, shown)
+        else:
+            _draw_widths(axes[1], widths, stages)
+        colors = _COLORS if widths is None else COLORS
+        _draw_loss(axes[2], curves, colors)
         if late:
-            _draw_close_up(axes[3], curves, late)
+            _draw_close_up(axes[3], curves, late, colors)
         for axis in axes[:curve_panels]:
             dress(axis)
             for name, first, last in stages:
                 axis.axvspan(first, last, color=_STAGES[name], zorder=-2, linewidth=0)
-        draw_heat_maps(axes[curve_panels:], shown, total)
-        draw_key(key, shown)
         for axis in axes:
             axis.set_xlim(0, total)
             axis.tick_params(labelbottom=axis is axes[-1])
@@ -174,36 +191,52 @@ def _draw_units(
     axis.set_ylabel(label)
 
 
-def _draw_loss(axis: "Axes", curves: Sequence[TrainingCurve]) -> None:
+def _draw_widths(
+    axis: "Axes", widths: Mapping[str, int], stages: Sequence[_Stage]
+) -> None:
+    """A line for each width, over the steps of the stage in which it is trained."""
+    _, begin, total = stages[-1]
+    for (name, neurons), color in zip(widths.items(), itertools.cycle(COLORS)):
+        start = 0 if neurons == max(widths.values()) else begin
+        axis.hlines(neurons, start, total, color=color, linewidth=2, label=name)
+    axis.set_yticks(sorted({0, *widths.values()}))
+    axis.set_ylim(0, 1.08 * max(widths.values()))
+    axis.set_ylabel("FFN width")
+
+
+def _draw_loss(
+    axis: "Axes", curves: Sequence[TrainingCurve], colors: Sequence[str]
+) -> None:
     # The first steps' losses are far above the rest and would flatten it.
     late = np.concatenate([smooth(c.loss)[len(c.loss) // 15 :] for c in curves])
     validated = [v for c in curves for v in c.validation.values() if math.isfinite(v)]
     low = min([late.min(), *validated])  # on other text these may be lower
     span = max(late.max() - low, 0.1)
     low, high = low - 0.15 * span, low + 1.05 * span
-    for curve, color in zip(curves, itertools.cycle(_COLORS)):
+    for curve, color in zip(curves, itertools.cycle(colors)):
         # Markers at the edge are drawn whole, so those outside are left out.
         inside = {k: v for k, v in curve.validation.items() if low <= v <= high}
-        axis.plot(curve.steps, curve.loss, color=color, alpha=0.16, linewidth=0.8)
-        smoothed = smooth(curve.loss)
-        axis.plot(
-            curve.steps,
-            smoothed,
-            color=color,
-            linewidth=1.8,
-            label=f"{curve.name}: train",
-        )
-        axis.plot(
-            list(inside),
-            list(inside.values()),
-            "o",
-            color=color,
-            markeredgecolor="white",
-            markersize=7,
-            clip_on=False,
-            zorder=4 if color == _PRUNED else 3,
-            label=f"{curve.name}: validation",
-        )
+        if len(curve.steps):
+            axis.plot(curve.steps, curve.loss, color=color, alpha=0.16, linewidth=0.8)
+            axis.plot(
+                curve.steps,
+                smooth(curve.loss),
+                color=color,
+                linewidth=1.8,
+                label=f"{curve.name}: train",
+            )
+        if curve.validation:
+            axis.plot(
+                list(inside),
+                list(inside.values()),
+                "o",
+                color=color,
+                markeredgecolor="white",
+                markersize=7,
+                clip_on=False,
+                zorder=4 if color == _PRUNED else 3,
+                label=f"{curve.name}: validation",
+            )
     axis.set_ylim(low, high)
     axis.set_ylabel("bits per byte")
     axis.legend(fontsize=10.5, loc="upper right", facecolor="white", edgecolor="none")
@@ -211,16 +244,21 @@ def _draw_loss(axis: "Axes", curves: Sequence[TrainingCurve]) -> None:
 
 def _close_up(curves: Sequence[TrainingCurve]) -> list[dict[int, float]]:
     """The validations of the last half of each run; none if they are too few."""
-    half = curves[0].steps[-1] / 2
+    half = max(int(c.steps[-1]) for c in curves if len(c.steps)) / 2
     late = [{k: v for k, v in c.validation.items() if k >= half} for c in curves]
     return late if len(late[0]) > 2 else []
 
 
 def _draw_close_up(
-    axis: "Axes", curves: Sequence[TrainingCurve], late: Sequence[dict[int, float]]
+    axis: "Axes",
+    curves: Sequence[TrainingCurve],
+    late: Sequence[dict[int, float]],
+    colors: Sequence[str],
 ) -> None:
     """All validations, on an axis for those of the last half: they differ little."""
-    for curve, points, color in zip(curves, late, itertools.cycle(_COLORS)):
+    for curve, points, color in zip(curves, late, itertools.cycle(colors)):
+        if not points:
+            continue  # the steps of several widths at once
         validation = curve.validation
         axis.plot(
             list(validation),

@@ -30,8 +30,10 @@ FILES = (
     "table.json",
     "sample.txt",
     "narrow.keras",
+    "full.keras",
+    "widths.json",
 )
-FOLDERS = ("preset", "checkpoints", "tensorboard")
+FOLDERS = ("preset", "widths", "checkpoints", "tensorboard")
 _CURE = (
     "Free space on that disk, or make the folder writable; the same command resumes "
     "the run."

@@ -27,6 +27,7 @@ def test_demo_names_every_key():
     tables = tomllib.loads(text)
     # The keys whose default is to be left out.
     optional = {
+        "budget.steps",
         "chat.paths",
         "chat.template",
         "chat.validation_paths",
@@ -40,6 +41,8 @@ def test_demo_names_every_key():
         "distillation.teacher_dtype",
         "distillation.top_k",
         "distribution.mesh",
+        "elastic.teacher",
+        "elastic.widths",
         "model.num_key_value_heads",
         "model.preset",
         "model.target_bytes",

@@ -9,6 +9,11 @@ import typing
 from collections.abc import Collection, Iterable
 
 from keras_idea.errors import ConfigError
+from keras_idea.lm.runs.config.elastic_table import (
+    UnprunedModelConfig,
+    is_elastic,
+    refuse_pruning,
+)
 from keras_idea.lm.runs.config.fields import Table
 from keras_idea.lm.runs.config.run_config import RunConfig
 from keras_idea.validation import did_you_mean
@@ -53,6 +58,10 @@ def parse_config(text: str, name: str = "run") -> RunConfig:
         raise ConfigError(f"This is not valid TOML: {error}.") from None
     kinds = typing.get_type_hints(RunConfig)
     _refuse_unknown("table", received, kinds)
+    elastic = is_elastic(received)
+    if elastic:
+        refuse_pruning(received)
+        kinds["model"] = UnprunedModelConfig
     parsed = {}
     for table, kind in kinds.items():
         values = received.get(table, {})
@@ -66,6 +75,10 @@ def parse_config(text: str, name: str = "run") -> RunConfig:
     parsed["run"] = parsed["run"].with_defaults(output=f"runs/{name}")
     if parsed["model"].preset is not None:  # which is trained already
         parsed["budget"] = parsed["budget"].with_defaults(enlarge_steps=0)
+        parsed["run"] = parsed["run"].with_defaults(compare_from_scratch=False)
+    if elastic:
+        begun = {"enlarge_steps": 0, "steps": parsed["budget"].planned_steps}
+        parsed["budget"] = parsed["budget"].with_defaults(**begun)
         parsed["run"] = parsed["run"].with_defaults(compare_from_scratch=False)
     return RunConfig(**parsed)
 

@@ -6,9 +6,10 @@ Every key has a default, so that a file names only what differs. `demo.toml` in
 
 import dataclasses
 
-from keras_idea.lm.runs.config import table_conflicts, tables
+from keras_idea.lm.runs.config import elastic_conflicts, table_conflicts, tables
 from keras_idea.lm.runs.config.chat_table import ChatConfig
 from keras_idea.lm.runs.config.corpus_table import CorpusConfig
+from keras_idea.lm.runs.config.elastic_table import ElasticConfig, without_pruning
 from keras_idea.lm.runs.config.model_table import ModelConfig
 from keras_idea.validation import require
 
@@ -32,12 +33,21 @@ class RunConfig:
     optimizer: tables.OptimizerConfig = tables.OptimizerConfig()
     distillation: tables.DistillationConfig = tables.DistillationConfig()
     pruning: tables.PruningConfig = tables.PruningConfig()
+    elastic: ElasticConfig = ElasticConfig()
     distribution: tables.DistributionConfig = tables.DistributionConfig()
     sample: tables.SampleConfig = tables.SampleConfig()
     run: tables.RunSettings = tables.RunSettings()
 
     def __post_init__(self) -> None:
         optimizer, data, run = self.optimizer, self.data, self.run
+        elastic_conflicts.check_elastic(
+            self.elastic,
+            self.budget,
+            optimizer,
+            self.distillation,
+            self.distribution,
+            run,
+        )
         table_conflicts.check_schedule(self.budget, optimizer)
         table_conflicts.check_heads(self.model, self.pruning)
         table_conflicts.check_accumulation(data, optimizer, self.pruning, run)
@@ -111,9 +121,8 @@ class RunConfig:
     def to_toml(self) -> str:
         """TOML that `load_config` reads back to an equal run, every key spelled out."""
         tomli_w = require("tomli_w", "Writing a run's config", "cli")
-        return tomli_w.dumps(
-            {
-                name: {key: value for key, value in table.items() if value is not None}
-                for name, table in dataclasses.asdict(self).items()
-            }
-        )
+        said = {
+            name: {key: value for key, value in table.items() if value is not None}
+            for name, table in dataclasses.asdict(self).items()
+        }
+        return tomli_w.dumps(without_pruning(said) if self.elastic.given else said)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from keras_idea.errors import ConfigError
 from keras_idea.lm.runs.config.chat_table import ChatConfig
 from keras_idea.lm.runs.config.corpus_table import CorpusConfig
+from keras_idea.lm.runs.config.elastic_conflicts import check_steps
 from keras_idea.lm.runs.config.fields import divisors, nearest_multiple
 from keras_idea.lm.runs.config.model_table import ModelConfig
 from keras_idea.lm.runs.config.tables import (
@@ -143,6 +144,8 @@ def check_validations(budget: BudgetConfig, run: RunSettings) -> None:
         )
     if not (enlarge % every or total % every):
         return
+    if budget.steps is not None:
+        check_steps(budget, run)
     known = f"budget.{budget.describe('enlarge_steps')}"
     valid = divisors(math.gcd(enlarge, total))
     useful = [n for n in valid if total // n <= _VALIDATIONS or n >= every / 2]

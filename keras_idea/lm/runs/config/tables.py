@@ -38,7 +38,7 @@ class BudgetConfig(fields.Table):
 
     The learning rate is planned for the first three. In the steps of the extension it
     stays what it is at the end of the plan, so that the steps before are those of a run
-    without one.
+    without one. A run with `[elastic]` has no such stages, but `steps`.
     """
 
     table = "budget"
@@ -46,10 +46,13 @@ class BudgetConfig(fields.Table):
     prune_steps: int = fields.integer(250, minimum=1)
     recover_steps: int = fields.integer(250, minimum=0)
     extend_steps: int = fields.integer(0, minimum=0)
+    steps: int | None = fields.optional(fields.whole())
 
     @property
     def planned_steps(self) -> int:
         """int, the optimizer steps without the extension."""
+        if self.steps is not None:
+            return self.steps
         return self.enlarge_steps + self.prune_steps + self.recover_steps
 
     @property

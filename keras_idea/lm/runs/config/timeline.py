@@ -25,6 +25,9 @@ class Timeline:
     # Of each step after which the model becomes physically narrower, inside its `fit`,
     # the `Sizes` that it has places for from there on; ascending.
     compactions: Mapping[int, Sizes]
+    # Of a run with [elastic] the neurons at each width, "full" first: nothing is pruned
+    # there, and `narrow` is `wide`.
+    widths: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def stages(self) -> list[tuple[str, int, int]]:
@@ -32,7 +35,7 @@ class Timeline:
         stages = [
             ("wide", 0, self.begin),
             ("pruning", self.begin, self.end),
-            ("recovery", self.end, self.total),
+            ("all widths" if self.widths else "recovery", self.end, self.total),
         ]
         return [stage for stage in stages if stage[1] < stage[2]]
 
@@ -70,6 +73,10 @@ def make_timeline(
     >>> make_timeline(RunConfig(), Sizes(512), Sizes(192)).end
     750
     """
+    if config.elastic.given:
+        begin, total = config.elastic.begin_step, config.budget.total_steps
+        at_widths = config.elastic.neurons(wide.neurons)
+        return Timeline(begin, begin, total, wide, narrow, {}, at_widths)
     _check_divides(wide, narrow, config.distribution.size[1])
     pruning = config.pruning
     begin, steps = config.budget.enlarge_steps, config.budget.prune_steps

@@ -83,7 +83,7 @@ def decoder_models(config: RunConfig, text: RawText) -> RunModels:
         wide=lambda: compiled(config, bare_decoder(config, start, PrunableGatedFFN)),
         plain=lambda sizes: compiled(config, bare_decoder(config, sizes), False),
         save=lambda narrow, path: narrow.save(path),
-        saved_as="narrow.keras",
+        saved_as="full.keras" if config.elastic.given else "narrow.keras",
     )
 
 

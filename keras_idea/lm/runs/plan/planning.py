@@ -4,9 +4,11 @@ import dataclasses
 import math
 from collections.abc import Iterator, Mapping
 
+from keras_idea.elastic.draw import SANDWICH, shares
 from keras_idea.finding.work_count import multiply_adds
 from keras_idea.functional.counts import train_flops
 from keras_idea.groups.kinds import KindName
+from keras_idea.hub.widths import FULL
 from keras_idea.lm.runs.config import RunConfig
 from keras_idea.lm.runs.config.sizes import Sizes
 from keras_idea.lm.runs.config.timeline import Timeline, make_timeline
@@ -61,6 +63,8 @@ class RunPlan:
     target: Target | None
     enlargement: float  # FFN width of the wide model over that of the narrow one
     of_checkpoint: bool  # whether it begins with a preset
+    # Parameters at each width of a run with [elastic], which prunes nothing.
+    widths: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def kinds(self) -> list[KindName]:
@@ -128,7 +132,7 @@ def plan(
     for step, sizes in _few(timeline.compactions):
         over = sizes == narrow
         footprints[f"from step {step:,}"] = footprint(config, outline, sizes, over)
-    if narrow not in timeline.compactions.values():
+    if narrow not in timeline.compactions.values() and not timeline.widths:
         footprints["narrow"] = footprint(config, outline, narrow, pruned=True)
     *_, last = footprints.values()
     ends = [footprints["wide"], last]
@@ -151,6 +155,10 @@ def plan(
         target,
         wide.neurons / narrow.neurons,
         config.model.preset is not None,
+        {
+            name: outline.make(dataclasses.replace(wide, neurons=n)).count_params()
+            for name, n in timeline.widths.items()
+        },
     )
 
 
@@ -182,7 +190,7 @@ def _stages(
         timeline.wide,
         list(timeline.wide.by_kind()),
     )
-    wide, narrow = timeline.wide, timeline.narrow
+    wide, narrow, last_step = timeline.wide, timeline.narrow, timeline.total - 1
     tokens = config.data.batch_size * config.model.sequence_length
     taught = 0 if teacher is None else 2 * teacher.multiply_adds * tokens
 
@@ -207,6 +215,17 @@ def _stages(
             ),
         )
 
+    if timeline.widths:
+        for name, first, steps in _steps_at_widths(config, timeline):
+            at = dataclasses.replace(wide, neurons=timeline.widths[name])
+            more = taught
+            if config.elastic.teacher and at != wide and not _is_sandwich(config):
+                more += 2 * work(wide)[0] * tokens  # forward, for its logits
+            planned = stage(name, first, first + steps, (at, at), {0: at}, more)
+            last = float(learning_rate(config.optimizer, config.budget)(last_step))
+            rates = planned.learning_rates[0], last
+            yield dataclasses.replace(planned, learning_rates=rates)
+        return
     alive = {"wide": (wide, wide), "pruning": (wide, narrow)}
     at_end, in_run = (narrow, narrow), {0: wide, **timeline.compactions}
     for name, first, last in timeline.stages:
@@ -217,6 +236,24 @@ def _stages(
         )
     if config.run.compare_from_scratch:
         yield stage(SCRATCH, 0, timeline.total, at_end, {0: narrow})
+
+
+def _is_sandwich(config: RunConfig) -> bool:
+    return config.elastic.sample == SANDWICH
+
+
+def _steps_at_widths(
+    config: RunConfig, timeline: Timeline
+) -> Iterator[tuple[str, int, int]]:
+    """Name, first step and steps at each width: as many as are to be expected."""
+    widths = timeline.widths
+    names = sorted((n for n in widths if n != FULL), key=lambda name: widths[name])
+    share = shares(config.elastic.sample, names)
+    several = timeline.total - timeline.begin
+    for name in widths:
+        alone = timeline.begin if name == FULL else 0
+        first = timeline.begin if name != FULL else 0
+        yield name, first, alone + round(share[name] * several)
 
 
 def _pieces(

@@ -85,15 +85,18 @@ def print_plan(
     say(planned.text)
     console.print(_stages(planned))
     wide, narrow = planned.parameters
-    say(f"Parameters: {wide:,} wide, {narrow:,} narrow.")
+    if planned.widths:
+        each = ", ".join(f"{name} {n:,}" for name, n in planned.widths.items())
+        say(f"Parameters: {each}.")
+    else:
+        say(f"Parameters: {wide:,} wide, {narrow:,} narrow.")
     console.print(_bytes(planned))
     for line in [
         *_compiled(planned),
         *_fits(planned),
         *_notes(planned),
         *_time(planned, utilisation, price),
-        _pays(planned),
-        *advice(planned),
+        *([] if planned.widths else [_pays(planned), *advice(planned)]),
     ]:
         say(line)
 
@@ -146,12 +149,15 @@ def _held(of: Footprint, gradients: int, activations: int) -> tuple[int, ...]:
 
 
 def _notes(planned: RunPlan) -> list[str]:
-    wide, *_, narrow = planned.footprints.values()
+    footprints = list(planned.footprints.values())
+    wide, narrow = footprints[0], footprints[-1]
     rows, parts = planned.mesh
+    sizes = f"{_megabytes(wide.checkpoint)} MB"
+    if not planned.widths:
+        sizes += f" wide, {_megabytes(narrow.checkpoint)} MB narrow"
     lines = [
         "Activations and totals are estimates, without what a compiler fuses; the rest "
-        f"is exact. A checkpoint takes {_megabytes(wide.checkpoint)} MB wide, "
-        f"{_megabytes(narrow.checkpoint)} MB narrow.",
+        f"is exact. A checkpoint takes {sizes}.",
     ]
     if rows * parts > 1:
         lines.append(f"Devices: {rows} along the data axis, {parts} along the model.")

@@ -13,6 +13,8 @@ _PER_TOKEN, _REST = 64, 1_000_000
 def results_bytes(run: Run) -> int:
     """Bytes of the narrow model and of all else that a run writes at its end.
 
+    With [elastic], of the full model and of each width as if it were as large.
+
     An estimate that is rather too high.
     """
     sizes = run.timeline.narrow
@@ -23,4 +25,5 @@ def results_bytes(run: Run) -> int:
         size = weights_bytes(narrow.checkpoint // 4, 3 * variables)
     if run.config.model.uses_keras_hub:
         size += _PER_TOKEN * run.models.vocabulary.vocabulary_size
+    size *= max(1, len(run.timeline.widths))
     return size + _PER_STEP * run.timeline.total + _REST

@@ -25,10 +25,12 @@ def fit(
     model: keras.Model,
     recorder: Recorder,
     callbacks: Sequence[keras.callbacks.Callback] = (),
+    before: Sequence[keras.callbacks.Callback] = (),
 ) -> None:
     """Trains a model over the run's whole budget, from its last checkpoint on.
 
-    It is compiled, and made on the run's devices. `callbacks` stand behind `recorder`.
+    It is compiled, and made on the run's devices. `callbacks` stand behind `recorder`,
+    those `before` in front of it.
     """
     config = run.config
     share = share_of(config.data.batch_size, config.micro_batches, run.distribution)
@@ -54,7 +56,8 @@ def fit(
         x, *rest = own_rows(run.validation, judged, share)
         held_out = (token_inputs(model, x), *rest)
         at_once = judged // share.count
-        if epoch == 0 and run.timeline.begin == 0:
+        trained = run.timeline.begin == 0 and not run.timeline.widths
+        if epoch == 0 and (trained or config.model.preset is not None):
             # Before it is pruned: the model that a run begins with is trained already.
             eval_kwargs = {"batch_size": at_once, "verbose": 0, "return_dict": True}
             names = ("x", "y", "sample_weight")
@@ -70,7 +73,7 @@ def fit(
             validation_data=held_out,
             validation_batch_size=at_once,
             shuffle=False,
-            callbacks=[recorder, *callbacks, *bar, checkpoint],
+            callbacks=[*before, recorder, *callbacks, *bar, checkpoint],
             verbose=verbose,
         )
 
@@ -96,11 +99,13 @@ def recorder_of(
     sizes: Sizes,
     reading_steps: Sequence[int] | np.ndarray = (),
     pruned: bool = True,
+    widths: Sequence[str] = (),
 ) -> Recorder:
     """A recorder, put among those whose curves go to the metrics file.
 
     `sizes` are those at the start of the training `name`, and `reading_steps` those
-    after which the neurons are read.
+    after which the neurons are read; `widths` are names of narrower ones that are
+    validated too.
     """
 
     def write_metrics() -> None:
@@ -116,6 +121,7 @@ def recorder_of(
         reading_steps,
         write_metrics,
         run.config.micro_batches,
+        widths,
     )
     run.recorders.append(recorder)
     return recorder

@@ -62,7 +62,8 @@ def run_summary(run: Run) -> str:
             f"{plural(max(1, steps), 'step')} in [budget].",
         )
     config = run.config
-    if not config.budget.enlarge_steps and config.model.preset is None:
+    prunes = not config.elastic.given
+    if prunes and not config.budget.enlarge_steps and config.model.preset is None:
         lines.insert(
             0,
             "Warning: budget.enlarge_steps=0 prunes a new model, whose weights are "

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import keras
@@ -77,6 +77,8 @@ class Recorder(keras.callbacks.Callback):
         on_validation: function without arguments or None, called after each
             validation.
         micro_batches: int, batches of an optimizer step.
+        widths: list of str, the narrower widths whose validations are in the logs, as
+            of `ElasticCallback`.
 
     Attributes:
         seconds: float, the time of its `fit`s so far, those before a kill too.
@@ -92,6 +94,7 @@ class Recorder(keras.callbacks.Callback):
         reading_steps: Iterable[int] = (),
         on_validation: Callable[[], None] | None = None,
         micro_batches: int = 1,
+        widths: Sequence[str] = (),
     ) -> None:
         super().__init__()
         self.name = name
@@ -105,6 +108,7 @@ class Recorder(keras.callbacks.Callback):
         self._heads: list[float] = [] if sizes.kv_groups is None else [sizes.kv_groups]
         self._loss: list[float] = []
         self._validation: dict[int, float] = {}
+        self._at_widths: dict[str, dict[int, float]] = {name: {} for name in widths}
         self._epoch_logs: list[dict[str, float]] = []
         # Levels of the neurons by kind, layer and step: a quarter of the scores' size.
         self._levels: dict[tuple[str, str], dict[int, np.ndarray]] = {}
@@ -141,6 +145,10 @@ class Recorder(keras.callbacks.Callback):
         if logs and "val_loss" in logs:
             nats = text_loss(logs, "val_")
             self._validation[self.step] = self._loss_units.of_validation(nats)
+        for name, points in self._at_widths.items():
+            if logs and f"val_{name}_loss" in logs:
+                nats = text_loss(logs, f"val_{name}_")
+                points[self.step] = self._loss_units.of_validation(nats)
         if self.on_validation is not None:
             self.on_validation()
         if not math.isfinite(self._loss[-1]):
@@ -166,6 +174,7 @@ class Recorder(keras.callbacks.Callback):
             perplexity={
                 step: self._loss_units.perplexity(bits) for step, bits in judged
             },
+            at_widths={name: dict(points) for name, points in self._at_widths.items()},
         )
 
     def neurons(self) -> list[NeuronLives]:
@@ -187,6 +196,9 @@ class Recorder(keras.callbacks.Callback):
             "validation": np.array(list(self._validation.values())),
             "seconds": np.array([self.seconds, self.first_step]),
         }
+        for name, points in self._at_widths.items():
+            state[f"validated_at/{name}"] = np.array(list(points), "int64")
+            state[f"validation_at/{name}"] = np.array(list(points.values()))
         for (kind, layer), read in self._levels.items():
             state[f"levels_at/{kind}/{layer}"] = np.array(list(read), "int64")
             state[f"levels/{kind}/{layer}"] = np.stack(list(read.values()))
@@ -201,6 +213,11 @@ class Recorder(keras.callbacks.Callback):
         self.seconds, self.first_step = state.get("seconds", np.zeros(2)).tolist()
         pairs = zip(state["validated"], state["validation"], strict=True)
         self._validation = {int(step): float(bits) for step, bits in pairs}
+        for name in self._at_widths:
+            points = state[f"validated_at/{name}"], state[f"validation_at/{name}"]
+            self._at_widths[name] = dict(
+                zip(*(p.tolist() for p in points), strict=True)
+            )
         for key, steps in state.items():
             if key.startswith("levels_at/"):
                 _, kind, layer = key.split("/", 2)
@@ -214,7 +231,8 @@ class Recorder(keras.callbacks.Callback):
         losses = mean_between((steps[:-1], means[:-1]), (steps[1:], means[1:]))
         self._loss.extend(self._loss_units.of_training(losses).tolist())
         for logs in self._epoch_logs:
-            self._width.append(logs.get("width", self._width[-1]))
+            drawn = logs.get("drawn_width", self._width[-1])
+            self._width.append(logs.get("width", drawn))
             if self._heads:
                 self._heads.append(logs.get("kv_groups", self._heads[-1]))
         self._epoch_logs = []
@@ -257,7 +275,11 @@ class ShortBar(keras.callbacks.ProgbarLogger):
 
     def _shown(self, logs: dict[str, float]) -> dict[str, float]:
         shown = {"bits": self._loss_units.of_training(text_loss(logs))}
-        for units in ("width", "kv_groups"):  # one of them: a line has 80 columns
+        for units in (
+            "width",
+            "kv_groups",
+            "drawn_width",
+        ):  # one of them: a line has 80 columns
             if units in logs:
                 shown[units] = logs[units]
                 break

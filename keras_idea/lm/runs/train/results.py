@@ -102,7 +102,8 @@ def where_it_lies(run: Run, narrow: keras.Model) -> str:
     load = "`import keras_idea` and keras.models.load_model"
     if run.config.model.uses_keras_hub:
         load = f"keras_hub.models.{loading_class(narrow)}.from_preset"
-    return f"The narrow model is saved: {path}. Load it with {load}({path!r})."
+    called = "full" if run.timeline.widths else "narrow"
+    return f"The {called} model is saved: {path}. Load it with {load}({path!r})."
 
 
 def how_to_load(run: Run, narrow: keras.Model, prompt: str) -> str:
@@ -110,7 +111,8 @@ def how_to_load(run: Run, narrow: keras.Model, prompt: str) -> str:
     preset = pathlib.Path(run.folder.shown) / "preset"
     load = f"keras_hub.models.{loading_class(narrow)}.from_preset"
     return (
-        f"The narrow model is a stock KerasHub model, in {preset}/. It needs no "
+        f"The {'full' if run.timeline.widths else 'narrow'} model is a stock KerasHub "
+        f"model, in {preset}/. It needs no "
         "keras_idea:\n\n"
         "    import keras_hub\n"
         f"    lm = {load}({str(preset)!r})\n"

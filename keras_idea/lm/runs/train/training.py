@@ -7,6 +7,7 @@ the picture, the table and the text of the narrow model.
 
 import contextlib
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -18,17 +19,18 @@ from keras_idea.callbacks.checkpoint.restoring import restore_model
 from keras_idea.errors import RunFolderError, TrainingDiverged
 from keras_idea.finding.find import find_groups
 from keras_idea.hub.inputs import token_inputs
+from keras_idea.hub.widths import FULL
 from keras_idea.lm.report.table import ResultRow, print_table, to_json, to_markdown
 from keras_idea.lm.runs.config import RunConfig, load_config
 from keras_idea.lm.runs.config.sizes import Sizes
 from keras_idea.lm.runs.models.build import pruning
 from keras_idea.lm.runs.places import check_places
 from keras_idea.lm.runs.run_folder import RunFolder
-from keras_idea.lm.runs.train import devices, results
+from keras_idea.lm.runs.train import devices, elastic, results
 from keras_idea.lm.runs.train.claim_or_resume import claim_or_resume, is_of_text
 from keras_idea.lm.runs.train.disk_estimate import results_bytes
 from keras_idea.lm.runs.train.fitting import fit, monitor_of, recorder_of
-from keras_idea.lm.runs.train.measuring import measure
+from keras_idea.lm.runs.train.measuring import Costs, measure
 from keras_idea.lm.runs.train.prepare import prepare, run_summary
 from keras_idea.lm.runs.train.run import (
     NARROW,
@@ -105,6 +107,9 @@ def _carry_out(
     processes.check_same({"the text": run.models.corpus.fingerprint()})
     processes.from_first(lambda: _claim(run, goes_on, overwrite))
     devices.check_shared(folder.path)
+    if config.elastic.given:
+        models = elastic.train_widths(run)
+        return _finish(run, models[FULL], models)
     narrow = _train_and_prune(run)
     if config.distillation.compare_without and run.teacher is not None:
         _say("\nTraining the same without the teacher")
@@ -112,7 +117,7 @@ def _carry_out(
     if config.run.compare_from_scratch:
         _train_from_scratch(run)
     rows: list[ResultRow] = []
-    processes.from_first(lambda: rows.extend(_finish(run, narrow)))
+    processes.from_first(lambda: rows.extend(_finish(run, narrow, {})))
     return rows
 
 
@@ -238,28 +243,41 @@ def _train_from_scratch(run: Run) -> None:
     fit(run, model, recorder, [] if monitor is None else [monitor])
 
 
-def _finish(run: Run, narrow: keras.Model) -> list[ResultRow]:
+def _finish(
+    run: Run, narrow: keras.Model, models: Mapping[str, keras.Model]
+) -> list[ResultRow]:
     with processes.alone():
-        rows = _tell(run, narrow)
+        rows = _tell(run, narrow, models)
         run.folder.remove_checkpoints()
     return rows
 
 
-def _tell(run: Run, narrow: keras.Model) -> list[ResultRow]:
-    """Writes and prints what a trained run has to say."""
+def _tell(
+    run: Run, narrow: keras.Model, models: Mapping[str, keras.Model]
+) -> list[ResultRow]:
+    """Writes and prints what a trained run has to say.
+
+    `models` are those of each width of a run with [elastic], whose full one is
+    `narrow`.
+    """
     folder = run.folder
     prompt = run.config.sample.prompt or default_prompt(run)
-    results.draw(run)
-    costs = measure(run, narrow, prompt)
-    rows = results.rows(run, costs.rows)
+    if models:
+        elastic.draw_widths(run)
+        costs = Costs({}, elastic.NOT_TIMED)
+        rows = elastic.width_rows(run, models)
+    else:
+        results.draw(run)
+        costs = measure(run, narrow, prompt)
+        rows = results.rows(run, costs.rows)
     if run.teacher is not None:
         # Over a mesh it lies on the devices of all processes.
         bits = None if run.distribution is not None else teacher_bits(run, run.teacher)
         cost = ResultRow(TEACHER, run.teacher.count_params())
         rows.insert(0, results.judged(run, cost, TEACHER, bits))
     of_responses = results.OF_RESPONSES if run.config.chat.given else ""
-    notes = [of_responses, costs.left_out, results.verdict(rows)]
-    notes_text = "\n".join(filter(None, notes))
+    said = elastic.notes(run) if models else [results.verdict(rows)]
+    notes_text = "\n".join(filter(None, [of_responses, costs.left_out, *said]))
     folder.write("table.md", f"{to_markdown(rows)}\n{notes_text}".rstrip() + "\n")
     folder.write("table.json", to_json(rows, results.facts(run, costs)))
     print_table(rows)
@@ -267,7 +285,8 @@ def _tell(run: Run, narrow: keras.Model) -> list[ResultRow]:
         print(f"{notes_text}\n", flush=True)
     sample, count = written_text(run, narrow, prompt)
     folder.write("sample.txt", sample)
-    print(f"The narrow model writes:\n\n{sample}\n")
+    writer = "full" if models else "narrow"
+    print(f"The {writer} model writes:\n\n{sample}\n")
     if count < run.config.sample.tokens:
         print(f"It ends after {plural(count, 'token')}: there was no time for more.\n")
     print(f"All of it is in {folder.shown}/")
