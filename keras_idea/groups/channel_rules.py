@@ -143,8 +143,10 @@ def _batch_normalization(atoms: Atoms, layer: Any, call: Call) -> Made:
 
 def _group_normalization(atoms: Atoms, layer: Any, call: Call) -> Made:
     given = call.inputs[0]
-    if not isinstance(layer.axis, int) or not layer.variables or layer.groups == 1:
-        return None
+    if not isinstance(layer.axis, int) or layer.groups == 1:
+        return f"'{layer.name}' normalizes over all channels together"
+    if not layer.variables:
+        return f"'{layer.name}' has no weights that tell its number of channels"
     along = atoms.along(given, layer.axis, f"'{layer.name}' normalizes over it")
     blocks = along.reshape(layer.groups, -1)  # a group of its channels goes whole
     atoms.join(blocks, blocks[:, :1])
