@@ -18,7 +18,9 @@ from keras_idea.keras_private.channels import (
     CONVOLUTIONS,
     DEPTHWISE,
     SEPARABLE,
+    SLIDING,
     TRANSPOSED,
+    adds_bias_to_width,
     kernel_of,
 )
 from keras_idea.keras_private.symbolic import Call
@@ -219,8 +221,14 @@ RULES: dict[type, Rule] = {
 }
 
 
-def why_not_followed(layer: Any) -> str | None:
+def why_not_followed(call: Call) -> str | None:
     """Why the numbers that a layer with a rule gives are not those of its rule."""
+    layer: Any = call.operation
+    if type(layer) in SLIDING and adds_bias_to_width(layer, call.outputs[0]):
+        return (
+            f"'{layer.name}' has channels_first and a bias, and Keras on TensorFlow "
+            "adds it to the width if that is the number of channels"
+        )
     regularizer = getattr(layer, "activity_regularizer", None)
     if regularizer is not None or type(layer) is layers.ActivityRegularization:
         return f"an activity regularizer of '{layer.name}' reads it"

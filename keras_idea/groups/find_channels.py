@@ -140,7 +140,7 @@ class _Follow:
                 atoms.of_tensor[id(tensor)] = of_other
         is_layer = isinstance(layer, keras.layers.Layer)
         rule = RULES.get(type(layer)) if is_layer else by_name
-        why = why_not_followed(layer) if rule is not None and is_layer else None
+        why = why_not_followed(call) if rule is not None and is_layer else None
         made = None
         if rule is not None and call.inputs and call.outputs and why is None:
             made = rule(atoms, layer, call)

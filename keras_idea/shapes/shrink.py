@@ -10,6 +10,7 @@ from keras import ops
 
 from keras_idea import methods
 from keras_idea.errors import ArgumentError
+from keras_idea.finding.explain import why_nothing
 from keras_idea.finding.find import FFN, find_groups
 from keras_idea.functional.masks import top_k_mask
 from keras_idea.groups.kinds import KINDS, KindName
@@ -317,7 +318,7 @@ def groups_of(model: keras.Model, shape: Shape) -> list[FFN]:
     for kind in kinds:
         if all(group.kind != kind for group in groups):
             raise ArgumentError(
-                f"Model '{model.name}' has no {kind!r} that can be cut. Leave it out "
-                "of `targets`; `keras_idea.explain(model)` tells what was found."
+                f"Model '{model.name}' has no {kind!r} that can be cut. "
+                f"{why_nothing(model, kind)} Or leave it out of `targets`."
             )
     return groups

@@ -130,6 +130,6 @@ OFF_THE_STOCK_PATH = {
     "limited": (limited, [3]),
     "one dimension": (in_one_dimension, [3, 2]),
     "three dimensions": (in_three_dimensions, [2, 2]),
-    "channels first": (channels_first, [3, 1, 3]),
+    "all channels first": (channels_first, [3, 1, 3]),
     "dropped": (dropped, [3]),
 }

@@ -86,7 +86,7 @@ def test_narrow_equals_masked(name):
         assert_same(narrow(x), masked(x))  # by the statistics of that call
 
 
-IN_FIT = ("backbone", "called twice", "channels first", "frozen normalization")
+IN_FIT = ("backbone", "called twice", "all channels first", "frozen normalization")
 
 
 @pytest.mark.parametrize("name", IN_FIT)
