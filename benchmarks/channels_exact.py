@@ -4,9 +4,9 @@
 
 Each model of `keras.applications`, with random weights and 10 classes: every other
 channel of each group is masked, by zeros where it is read, and cut out by `compact`.
-Errors are the largest difference of an output, relative to the largest output. In
-training mode BatchNormalization divides by what it has just measured, so rounding grows:
-beside the error is that of the masked model itself when its inputs change by one unit
+Errors are the largest difference of a logit, relative to the largest logit. In training
+mode BatchNormalization divides by what it has just measured, so rounding grows: beside
+the error is that of the masked model itself when its inputs change by one unit
 in the last place. Writes results/channels_exact-BACKEND.json and .md.
 """
 
@@ -49,7 +49,8 @@ def made(name, size):
     """A model without dropout, whose statistics and factors are not those at first."""
     keras.utils.set_random_seed(0)
     make = getattr(applications, name)
-    model = make(weights=None, classes=10, input_shape=(size, size, 3))
+    how = {"weights": None, "classes": 10, "classifier_activation": None}
+    model = make(input_shape=(size, size, 3), **how)
     rng = np.random.default_rng(0)
     for layer in model.layers:
         if isinstance(layer, keras.layers.Dropout):
