@@ -76,7 +76,8 @@ def shrink(
             the size of activations on the data. "magnitude" measures the norm of the
             weights. "sensitivity" measures |gradient x weight|, its mean over the
             batches; needs a compiled model and targets in the data. Channels are ranked
-            by what reads them, and not by "activation". Defaults to "activation".
+            by the kernels that read them, or by what these are called on. Defaults to
+            "activation".
         refit: bool. Whether to fit what reads the units that stay (down kernels, output
             projections of attention) to the wide layer's outputs on the data, by ridge
             least squares, layer after layer. It lowers the new model's loss without
