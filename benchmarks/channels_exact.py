@@ -7,7 +7,8 @@ channel of each group is masked, by zeros where it is read, and cut out by `comp
 Errors are the largest difference of a logit, relative to the largest logit. In training
 mode BatchNormalization divides by what it has just measured, so rounding grows: beside
 the error is that of the masked model itself when its inputs change by one unit
-in the last place. Writes results/channels_exact-BACKEND.json and .md.
+in the last place, and the error in float64 (not on JAX). Writes
+results/channels_exact-BACKEND.json and .md.
 """
 
 import argparse
@@ -37,6 +38,8 @@ MODELS = {
     "NASNetMobile": 64,
     "ConvNeXtTiny": 64,
 }
+#: Models that take pixels from 0 to 255.
+OF_PIXELS = ("MobileNetV3Small", "EfficientNetV2B0", "ConvNeXtTiny")
 SAMPLES = 4
 
 
@@ -88,45 +91,57 @@ def answers(model, x):
     return found
 
 
-def measured(name, size):
-    """dict: what a row of the table says."""
+def halved(name, size):
+    """A masked model, the narrow copy, and what they were given and measured by."""
     model = made(name, size)
     began = time.perf_counter()
     groups = ki.find_groups(model)
     seconds = time.perf_counter() - began
     mask(groups)
-    x = np.random.default_rng(1).normal(size=(SAMPLES, size, size, 3)).astype("float32")
-    shifted = np.nextafter(x, np.float32(np.inf))
-    masked, again = answers(model, x), answers(model, shifted)
-    wide = model.count_params(), work(model)
-    narrow = ki.compact(model)
-    del model
-    gc.collect()
-    cut = answers(narrow, x)
-    sizes = [np.abs(out).max() for out in masked]
-    errors, noise = (
-        [np.abs(a - b).max() / s for a, b, s in zip(masked, other, sizes, strict=True)]
-        for other in (cut, again)
-    )
+    x = np.random.default_rng(1).normal(size=(SAMPLES, size, size, 3))
+    x = (64 * x + 128 if name in OF_PIXELS else x).astype("float32")
     kinds = [group.kind for group in groups]
-    return {
+    counted = {
         "pixels": size,
         "channel groups": kinds.count("channels"),
         "FFNs": kinds.count("neurons"),
         "find seconds": seconds,
-        "parameters left": narrow.count_params() / wide[0],
-        "multiply-adds left": float(work(narrow) / wide[1]),
-        "inference error": errors[0],
-        "inference noise": noise[0],
-        "training error": errors[1],
-        "training noise": noise[1],
     }
+    return model, ki.compact(model), x, counted
+
+
+def errors(some, others):
+    """The largest difference in each mode, relative."""
+    pairs = zip(some, others, strict=True)
+    return [float(np.abs(a - b).max() / np.abs(a).max()) for a, b in pairs]
+
+
+def measured(name, size):
+    """dict: what a row of the table says."""
+    model, narrow, x, found = halved(name, size)
+    found["parameters left"] = narrow.count_params() / model.count_params()
+    found["multiply-adds left"] = float(work(narrow) / work(model))
+    masked = answers(model, x)
+    modes = ("inference", "training")
+    cut = errors(masked, answers(narrow, x))
+    noise = errors(masked, answers(model, np.nextafter(x, np.float32(np.inf))))
+    for mode, error, own in zip(modes, cut, noise, strict=True):
+        found |= {f"{mode} error": error, f"{mode} noise": own}
+    del model, narrow
+    gc.collect()
+    if keras.backend.backend() != "jax":
+        keras.config.set_dtype_policy("float64")
+        model, narrow, x, _ = halved(name, size)
+        exact = errors(answers(model, x), answers(narrow, x))
+        found["training error in float64"] = exact[1]
+        keras.config.set_dtype_policy("float32")
+    return found
 
 
 def row(name, found):
     """One line of the table."""
     if "raised" in found:
-        return [name, found["raised"], *[""] * 6]
+        return [name, found["raised"], *[""] * 7]
     return [
         f"{name}, {found['pixels']} pixels",
         f"{found['channel groups']} + {found['FFNs']}",
@@ -136,6 +151,7 @@ def row(name, found):
         f"{found['inference error']:.0e}",
         f"{found['training error']:.0e}",
         f"{found['training noise']:.0e}",
+        f"{found.get('training error in float64', float('nan')):.0e}",
     ]
 
 
@@ -165,6 +181,7 @@ def main():
             "error in inference",
             "error in training mode",
             "noise in training mode",
+            "error there in float64",
         ],
         "rows": [row(name, each) for name, each in found.items()],
         "notes": f"{SAMPLES} samples, random weights, one run each. Noise: the masked "

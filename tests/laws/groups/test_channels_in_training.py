@@ -8,12 +8,19 @@ import pytest
 from keras import layers
 
 import keras_idea as ki
-from tests.support.conv_nets import MODELS, drawn, normal, of
+from tests.support.conv_nets import MODELS, normal, of
 from tests.support.conv_nets_trained import FIRST, OFF_THE_STOCK_PATH, head_on
 from tests.support.helpers import to_numpy
+from tests.support.pruned_channels import (
+    assert_same,
+    compiled,
+    data,
+    is_random,
+    pruned,
+    widths,
+)
 
 ROWS = {**MODELS, **OFF_THE_STOCK_PATH}
-RANDOM = ("Dropout", "Noise")
 #: Policy -> the distance of two of its numbers, relative.
 EPSILON = {"mixed_bfloat16": 2.0**-8, "mixed_float16": 2.0**-10}
 
@@ -23,54 +30,6 @@ def policy():
     before = keras.config.dtype_policy()
     yield
     keras.config.set_dtype_policy(before)
-
-
-def compiled(make, scaled=False):
-    keras.utils.set_random_seed(0)
-    model = drawn(make())
-    optimizer = keras.optimizers.SGD(1e-3, momentum=0.9)
-    if scaled:  # Keras's first scale overflows, and such steps score nothing
-        optimizer = keras.optimizers.LossScaleOptimizer(optimizer, initial_scale=8.0)
-    model.compile(optimizer, "mse")
-    return model
-
-
-def data(model, count=16):
-    rng = np.random.default_rng(1)
-    x, y = (
-        [rng.normal(size=(count, *t.shape[1:])).astype("float32") for t in tensors]
-        for tensors in (model.inputs, model.outputs)
-    )
-    return (x if len(x) > 1 else x[0]), (y if len(y) > 1 else y[0])
-
-
-def pruned(model, compact="off", **arguments):
-    x, y = data(model)
-    prune = ki.IdeaPruneCallback(
-        targets={"channels": 0.5},
-        begin_step=1,
-        prune_steps=2,
-        compact=compact,
-        **arguments,
-    )
-    model.fit(x, y, 4, 1, 0, [prune], shuffle=False)
-    return model
-
-
-def widths(model):
-    return [group.width for group in ki.find_groups(model, ["channels"])]
-
-
-def assert_same(some, others, tolerance=1e-6):
-    some, others = (to_numpy(part).astype("float64") for part in (some, others))
-    size = np.abs(others).max()
-    assert size > 0
-    np.testing.assert_allclose(some / size, others / size, rtol=0, atol=tolerance)
-
-
-def is_random(model):
-    names = [type(layer).__name__ for layer in model.layers]
-    return any(word in name for name in names for word in RANDOM)
 
 
 @pytest.mark.parametrize("name", ROWS)
