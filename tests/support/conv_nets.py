@@ -180,7 +180,7 @@ MODELS = {
     ),
     "channels first": (
         lambda: of(
-            (2, 6, 6),
+            (2, 10, 10),
             layers.Conv2D(6, 3, data_format="channels_first"),
             normal(axis=1),
             layers.MaxPooling2D(data_format="channels_first"),

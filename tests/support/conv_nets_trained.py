@@ -93,7 +93,7 @@ def in_three_dimensions():
 
 def channels_first():
     return of(
-        (2, 6, 6),
+        (2, 12, 12),
         layers.Conv2D(6, 3, **FIRST),
         normal(axis=1),
         layers.PReLU(shared_axes=[2, 3]),

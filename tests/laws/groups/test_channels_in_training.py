@@ -106,7 +106,7 @@ REFUSED = {
         "'n' has no weights that tell its number of channels",
     ),
     "an axis of places": (
-        (2, 5, 5),
+        (2, 9, 9),
         lambda: [layers.Conv2D(**CONV, **FIRST), normal(name="n")],
         "'n' normalizes over it",
     ),
