@@ -41,8 +41,9 @@ def check_probes(
             data = ", 'activation' with data" if kind.by_readers else ""
             raise ArgumentError(
                 f"Method '{method}' needs hidden activations, so it does not support "
-                f"{ffn.units}. Received: those of {ffn.name}. Use method='sensitivity', "
-                f"'magnitude' or 'random'{data}, or leave {ffn.kind!r} out."
+                f"{ffn.units}. Received: those of {ffn.name}. Use "
+                f"method='sensitivity', 'magnitude' or 'random'{data}, or leave "
+                f"{ffn.kind!r} out."
             )
         if not ffn.shows_hidden:
             raise ArgumentError(
