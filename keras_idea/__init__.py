@@ -32,7 +32,14 @@ from keras_idea.schedules import (
 )
 from keras_idea.settings import recommended
 from keras_idea.shapes import search, shrink
-from keras_idea.surgery import FFN, compact, explain, find_ffns, find_groups
+from keras_idea.surgery import (
+    FFN,
+    as_functional,
+    compact,
+    explain,
+    find_ffns,
+    find_groups,
+)
 
 __version__ = "0.1.0"
 
@@ -50,6 +57,7 @@ __all__ = [
     "PrunableGatedFFN",
     "StagedSchedule",
     "UngatedFFN",
+    "as_functional",
     "WarmupStableDecay",
     "compact",
     "data",

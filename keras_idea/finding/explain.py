@@ -130,7 +130,9 @@ def why_nothing(model: keras.layers.Layer, kind: KindName) -> str:
         left_out = find_channels(model).left_out
     if not left_out:
         return f"{nothing} See `keras_idea.explain(model)`."
-    reasons = "; ".join(f"{path}: {why}" for path, why in list(left_out.items())[:3])
+    paths = list({why: path for path, why in reversed(left_out.items())}.values())[::-1]
+    shown = [*paths, *(path for path in left_out if path not in paths)][:3]
+    reasons = "; ".join(f"{path}: {left_out[path]}" for path in shown)
     more = f"; and {len(left_out) - 3} more" if len(left_out) > 3 else ""
     return (
         f"Its {KINDS[kind].layers}: {reasons}{more}. See `keras_idea.explain(model)`."

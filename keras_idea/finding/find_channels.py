@@ -9,7 +9,7 @@ from keras_idea.groups.find_channels import (
     find_channel_groups,
     slides,
 )
-from keras_idea.hub.families import is_backbone
+from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.keras_private.around import layers_around
 from keras_idea.keras_private.layers import is_built, student_of, walk
 
@@ -33,7 +33,7 @@ def find_channels(model: keras.layers.Layer) -> FoundChannels:
     present += [getattr(layer, "lora_enabled", None) for layer in layers]
     known = _FOUND.get(model)
     if known is None or known[0] != present or not _is_current(known[1]):
-        found = _without_backbones(model, find_channel_groups(model))
+        found = _without_hub(model, find_channel_groups(model))
         known = _FOUND[model] = present, found
     return known[1]
 
@@ -42,16 +42,21 @@ def _is_current(found: FoundChannels) -> bool:
     return not found.groups or found.groups[0].whole.is_current
 
 
-def _without_backbones(
-    model: keras.layers.Layer, found: FoundChannels
-) -> FoundChannels:
-    """Without channels of KerasHub's models, whose configs do not count them."""
+def _without_hub(model: keras.layers.Layer, found: FoundChannels) -> FoundChannels:
+    """Without channels of KerasHub's models, whose configs do not count them.
+
+    Nor do presets. Of what a backbone and its task hold, the backbone is named.
+    """
     groups, left_out = found.groups, dict(found.left_out)
     held = [layer for group in groups for layer in group.layers]
     around = layers_around(model, held)
-    for holder in [layer for layer in (*walk(model), *around) if is_backbone(layer)]:
+    every = [part for layer in (model, *around) for part in walk(layer)]
+    for holder in [*filter(is_backbone, every), *filter(is_task, every)]:
         inside = set(map(id, walk(holder)))
-        why = f"the config of {type(holder).__name__} does not hold its number"
+        why = (
+            f"the config of {type(holder).__name__} does not hold its number, so no "
+            "preset could; prune keras_idea.as_functional(model)"
+        )
         for group in groups:
             if not inside.isdisjoint(map(id, group.layers)):
                 makers = [layer for layer in group.makers if slides(layer)]

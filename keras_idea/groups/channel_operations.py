@@ -190,7 +190,9 @@ def by_name(atoms: Atoms, operation: Any, call: Call) -> Made:
     if given and all(map(atoms.are_fixed, given)):
         why = atoms.reasons[given[0].ravel()[0]]
         return [atoms.constant(tensor, why or name) for tensor in call.outputs]
-    return None  # Split, GetItem, Reshape with numbers in code, Matmul ...
+    if name == "Reshape":
+        return f"code holds its number, in a Reshape to {operation.newshape}"
+    return None  # Split, GetItem, Matmul ...
 
 
 def _reduced(operation: Any, call: Call, given: np.ndarray) -> Made:

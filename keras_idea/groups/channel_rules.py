@@ -18,7 +18,9 @@ from keras_idea.keras_private.channels import (
     CONVOLUTIONS,
     DEPTHWISE,
     SEPARABLE,
+    SLIDING,
     TRANSPOSED,
+    adds_bias_to_width,
     kernel_of,
 )
 from keras_idea.keras_private.symbolic import Call
@@ -143,8 +145,10 @@ def _batch_normalization(atoms: Atoms, layer: Any, call: Call) -> Made:
 
 def _group_normalization(atoms: Atoms, layer: Any, call: Call) -> Made:
     given = call.inputs[0]
-    if not isinstance(layer.axis, int) or not layer.variables or layer.groups == 1:
-        return None
+    if not isinstance(layer.axis, int) or layer.groups == 1:
+        return f"'{layer.name}' normalizes over all channels together"
+    if not layer.variables:
+        return f"'{layer.name}' has no weights that tell its number of channels"
     along = atoms.along(given, layer.axis, f"'{layer.name}' normalizes over it")
     blocks = along.reshape(layer.groups, -1)  # a group of its channels goes whole
     atoms.join(blocks, blocks[:, :1])
@@ -217,8 +221,14 @@ RULES: dict[type, Rule] = {
 }
 
 
-def why_not_followed(layer: Any) -> str | None:
+def why_not_followed(call: Call) -> str | None:
     """Why the numbers that a layer with a rule gives are not those of its rule."""
+    layer: Any = call.operation
+    if type(layer) in SLIDING and adds_bias_to_width(layer, call.outputs[0]):
+        return (
+            f"'{layer.name}' has channels_first and a bias, and Keras on TensorFlow "
+            "adds it to the width if that is the number of channels"
+        )
     regularizer = getattr(layer, "activity_regularizer", None)
     if regularizer is not None or type(layer) is layers.ActivityRegularization:
         return f"an activity regularizer of '{layer.name}' reads it"

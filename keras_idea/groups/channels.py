@@ -16,7 +16,7 @@ from keras_idea.groups.atoms import Role
 from keras_idea.groups.cut import Cut
 from keras_idea.groups.entries import Entries, Labels
 from keras_idea.groups.kinds import CHANNELS
-from keras_idea.keras_private.channels import tell_channels, tell_size
+from keras_idea.keras_private.channels import SEPARABLE, tell_channels, tell_size
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -126,6 +126,19 @@ class ChannelGroup:
         """int, channels that the kernels have places for."""
         return len(self.units) and self._by_role("reads")[0].neurons
 
+    def read_places(self) -> list[tuple[keras.layers.Layer, np.ndarray]]:
+        """List of (layer that reads them, where they are in what it is called on).
+
+        The places are int arrays `(units, entries of a unit)` along its channel axis.
+        """
+        units = self.units[np.isin(self.units, self.axes[0].labels.array)]
+        found = []
+        for axis in self.axes:
+            if axis.role == "reads":
+                labels = input_labels(axis, self.whole.axes)
+                found.append((axis.layer, Entries(axis.labels, labels, units).places))
+        return found
+
     def own_cuts(self) -> list[Cut]:
         """Where they are in the kernels that read them.
 
@@ -145,6 +158,18 @@ class ChannelGroup:
     def set_hidden_dim(self, hidden_dim: int) -> None:
         """Tells the layers that their variables have other shapes now."""
         self.whole.tell(self.layers)
+
+
+def input_labels(axis: Axis, every: Sequence[Axis]) -> np.ndarray:
+    """The unit of each entry of what a layer is called on, whose kernel reads it."""
+    if type(axis.layer) in SEPARABLE:  # its other kernel is called on the input
+        return next(
+            other.labels.array
+            for other in every
+            if other.layer is axis.layer and other.role == "each"
+        )
+    groups = getattr(axis.layer, "groups", 1)  # which have the same rows
+    return np.tile(axis.labels.array, groups)
 
 
 def _cut(axis: Axis, array: np.ndarray, units: np.ndarray) -> Cut:

@@ -99,6 +99,8 @@ class _Follow:
     def __init__(self, model: keras.layers.Layer) -> None:
         self.atoms = Atoms()
         self.sized: list[tuple[Any, int, np.ndarray]] = []
+        #: dict, path of a convolution that is not followed -> why.
+        self.unseen: dict[str, str] = {}
         self._held = set(map(id, walk(model)))
         self._compared = compared_by_distillers(model)
 
@@ -125,8 +127,10 @@ class _Follow:
         for variable in recording.read:
             atoms.settle_variable(variable, "a layer computes with its kernel")
         for holder in (*recording.opaque, *recording.holders):
+            reason = f"'{holder.name}' is not followed"
+            self._unseen(holder, reason)
             for variable in holder.variables:
-                atoms.settle_variable(variable, f"'{holder.name}' is not followed")
+                atoms.settle_variable(variable, reason)
 
     def _call(self, call: Call) -> None:
         atoms, layer = self.atoms, call.operation
@@ -136,7 +140,7 @@ class _Follow:
                 atoms.of_tensor[id(tensor)] = of_other
         is_layer = isinstance(layer, keras.layers.Layer)
         rule = RULES.get(type(layer)) if is_layer else by_name
-        why = why_not_followed(layer) if rule is not None and is_layer else None
+        why = why_not_followed(call) if rule is not None and is_layer else None
         made = None
         if rule is not None and call.inputs and call.outputs and why is None:
             made = rule(atoms, layer, call)
@@ -162,10 +166,17 @@ class _Follow:
         held = [a for a in call.arguments if isinstance(a, keras.Variable)]
         if isinstance(call.operation, keras.layers.Layer):
             held += call.operation.variables
+            self._unseen(call.operation, reason)
         for variable in held:
             atoms.settle_variable(variable, reason)
         for tensor in call.outputs:
             atoms.of_tensor[id(tensor)] = atoms.constant(tensor, reason)
+
+    def _unseen(self, holder: keras.layers.Layer, reason: str) -> None:
+        """Notes the convolutions in a layer that is not looked into."""
+        for part in walk(holder):
+            if slides(part):
+                self.unseen.setdefault(part.path, reason)
 
     def _settle_made(self, call: Call) -> None:
         """The first reason of what a layer makes that ends in, say, a softmax."""
@@ -234,7 +245,8 @@ def _found(follow: _Follow, counts: dict[int, int]) -> FoundChannels:
             group = ChannelGroup(ours, np.array(together), whole)
             groups.append(group)
             taken.add(id(group.makers[0]))
-    return FoundChannels(groups, _left_out(places, root, why), counts)
+    left_out = {**follow.unseen, **_left_out(places, root, why)}
+    return FoundChannels(groups, left_out, counts)
 
 
 def _why_not(axes: Sequence[Axis], units: list[int], taken: set[int]) -> str | None:

@@ -32,6 +32,21 @@ def kernel_of(layer: Any) -> keras.Variable:
     return layer._kernel if hasattr(layer, "_kernel") else layer.kernel
 
 
+def adds_bias_to_width(layer: Any, tensor: keras.KerasTensor) -> bool:
+    """Whether Keras adds a bias along the width once there are as many channels.
+
+    `tensor`: what a convolution makes. On TensorFlow `keras.ops.add` takes one number
+    for each channel as a bias, and asks the last axis first.
+    """
+    channels = tensor.shape[1]
+    return (
+        keras.backend.backend() == "tensorflow"
+        and layer.data_format == "channels_first"
+        and layer.use_bias
+        and channels >= tensor.shape[-1] > 1
+    )
+
+
 def tell_channels(layer: Any) -> None:
     """Has a layer say how many channels its variables have places for now."""
     kind, read = type(layer), None

@@ -143,7 +143,8 @@ class Activation(Method):
         """Returns the size of each unit's activations, over its own `data` if it has.
 
         Of a key/value head it is the L2 norm over the values that its query heads read,
-        in place of one activation. See `Method.importance`.
+        in place of one activation. Of a channel it is the sum over the layers that read
+        it, at all its places in what they are called on. See `Method.importance`.
         """
         if self.data is not None:
             limits = self.num_samples, self.batch_size, self.padding_mask
@@ -159,7 +160,7 @@ class Activation(Method):
         return self._ranked(groups, found)
 
     def _statistic(self, group: Any) -> HiddenStatistic:
-        if KINDS[group.kind].probed:
+        if KINDS[group.kind].probed or KINDS[group.kind].by_readers:
             return functools.partial(activation_sums, aggregation=self.aggregation)
         return functools.partial(_of_heads, group.hidden_dim, self.aggregation)
 

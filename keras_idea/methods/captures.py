@@ -11,6 +11,7 @@ import keras
 from keras import ops
 
 from keras_idea.errors import ArgumentError
+from keras_idea.groups.channel_operations import channel_axis
 from keras_idea.groups.kinds import KINDS
 from keras_idea.keras_private.call_context import mask_of
 from keras_idea.keras_private.layers import first_argument, stored_kernel
@@ -127,6 +128,45 @@ class HeadsCapture(Capture):
         self.keep(self.statistic(inputs, mask))
 
 
+class ChannelsCapture(Capture):
+    """Looks at what the layers that read some channels are called on: sums of all."""
+
+    def __init__(self, group: Any, statistic: HiddenStatistic) -> None:
+        super().__init__(group.name, group.layer.path)
+        self.read, self.statistic = group.weights.read_places(), statistic
+        self._seen: set[int] = set()
+
+    @contextlib.contextmanager
+    def looking(self) -> Iterator[None]:
+        """Context manager: records the readers' calls while it is active."""
+        with contextlib.ExitStack() as scopes:
+            for number, (layer, _) in enumerate(self.read):
+                see = functools.partial(self._see, number)
+                scopes.enter_context(_around(layer, after=see))
+            yield
+
+    def _see(self, number: int, inputs: Tensor, outputs: Any) -> None:
+        if self.padding_masks:
+            raise ArgumentError(
+                f"The data have a padding mask, and convolutions read {self.name}, "
+                "also where there is padding. Give data without a mask."
+            )
+        if self.found is None:
+            self._seen.clear()
+        elif number in self._seen:
+            self.mask(None)  # which refuses a second call
+        self._seen.add(number)
+        layer, places = self.read[number]
+        units, size = places.shape
+        last = ops.moveaxis(inputs, channel_axis(layer, inputs), -1)
+        taken = ops.take(last, places.T.ravel(), axis=-1)
+        hidden = ops.reshape(taken, (ops.shape(inputs)[0], -1, units))
+        sums, samples = self.statistic(hidden, None)
+        if self.found is not None:
+            sums = sums + self.found[0]
+        self.keep((sums, samples))
+
+
 class FFNCapture(Capture):
     """A probe."""
 
@@ -154,9 +194,12 @@ class FFNCapture(Capture):
         return activations
 
 
-def capture_of(group: Any, statistic: HiddenStatistic) -> FFNCapture | HeadsCapture:
+def capture_of(group: Any, statistic: HiddenStatistic) -> Capture:
     """What looks at the activations of a group's units."""
-    return (FFNCapture if KINDS[group.kind].probed else HeadsCapture)(group, statistic)
+    kind = KINDS[group.kind]
+    if kind.by_readers:
+        return ChannelsCapture(group, statistic)
+    return (FFNCapture if kind.probed else HeadsCapture)(group, statistic)
 
 
 def _around(

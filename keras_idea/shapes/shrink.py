@@ -10,6 +10,7 @@ from keras import ops
 
 from keras_idea import methods
 from keras_idea.errors import ArgumentError
+from keras_idea.finding.explain import why_nothing
 from keras_idea.finding.find import FFN, find_groups
 from keras_idea.functional.masks import top_k_mask
 from keras_idea.groups.kinds import KINDS, KindName
@@ -75,7 +76,8 @@ def shrink(
             the size of activations on the data. "magnitude" measures the norm of the
             weights. "sensitivity" measures |gradient x weight|, its mean over the
             batches; needs a compiled model and targets in the data. Channels are ranked
-            by what reads them, and not by "activation". Defaults to "activation".
+            by the kernels that read them, or by what these are called on. Defaults to
+            "activation".
         refit: bool. Whether to fit what reads the units that stay (down kernels, output
             projections of attention) to the wide layer's outputs on the data, by ridge
             least squares, layer after layer. It lowers the new model's loss without
@@ -317,7 +319,7 @@ def groups_of(model: keras.Model, shape: Shape) -> list[FFN]:
     for kind in kinds:
         if all(group.kind != kind for group in groups):
             raise ArgumentError(
-                f"Model '{model.name}' has no {kind!r} that can be cut. Leave it out "
-                "of `targets`; `keras_idea.explain(model)` tells what was found."
+                f"Model '{model.name}' has no {kind!r} that can be cut. "
+                f"{why_nothing(model, kind)} Or leave it out of `targets`."
             )
     return groups

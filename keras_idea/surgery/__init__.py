@@ -2,11 +2,13 @@
 
 from keras_idea.finding.explain import explain
 from keras_idea.finding.find import FFN, find_ffns, find_groups
+from keras_idea.surgery.as_functional import as_functional
 from keras_idea.surgery.compact import compact
 from keras_idea.surgery.narrow_in_place import shrink_in_place
 
 __all__ = [
     "FFN",
+    "as_functional",
     "compact",
     "explain",
     "find_ffns",

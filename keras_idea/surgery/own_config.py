@@ -141,7 +141,8 @@ def warn_of_stuck(stuck: Iterable[keras.layers.Layer]) -> None:
             "saved whole (.keras), cannot be loaded. Give the block an argument for "
             "the width of each FFN, or for the FFN itself, which `get_config` returns; "
             "for an attention layer, one for `key_dim` that does not depend on the "
-            "number of heads. Or pass compact='off': a file of the masked model loads, "
+            "number of heads. Or prune `keras_idea.as_functional(model)`, which has no "
+            "such block. Or pass compact='off': a file of the masked model loads, "
             "and `keras_idea.compact` narrows what was loaded."
         )
 

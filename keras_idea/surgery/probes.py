@@ -34,12 +34,16 @@ def check_probes(
     train in which they would not measure what they should.
     """
     for ffn in ffns:
-        if not KINDS[ffn.kind].probed:
+        kind = KINDS[ffn.kind]
+        if kind.by_readers and optimizer is None:
+            continue  # what reads them is looked at, outside of training
+        if not kind.probed:
+            data = ", 'activation' with data" if kind.by_readers else ""
             raise ArgumentError(
                 f"Method '{method}' needs hidden activations, so it does not support "
                 f"{ffn.units}. Received: those of {ffn.name}. Use "
-                f"method='sensitivity', 'magnitude' or 'random', or leave {ffn.kind!r} "
-                "out."
+                f"method='sensitivity', 'magnitude' or 'random'{data}, or leave "
+                f"{ffn.kind!r} out."
             )
         if not ffn.shows_hidden:
             raise ArgumentError(

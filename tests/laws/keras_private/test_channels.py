@@ -1,8 +1,10 @@
 """What layers are told of their channels, and what Keras makes of their configs."""
 
 import keras
+import numpy as np
 from keras import layers
 
+import keras_idea as ki
 from keras_idea.groups.find_channels import followed
 from keras_idea.keras_private import channels
 from keras_idea.keras_private.variables import shaped
@@ -39,3 +41,19 @@ def test_a_layer_is_told_its_kernels_shape():
     channels.tell_shapes(model, followed(model))
     assert conv.filters == 6
     assert conv.get_build_config()["input_shape"] == (None, 5, 5, 4)
+
+
+def test_where_a_bias_is_added_to_the_width():
+    """Keras on TensorFlow: of `channels_first`, if there are as many as in a row."""
+    first = {"data_format": "channels_first", "kernel_initializer": "zeros"}
+    inputs = keras.Input((2, 3, 4))
+    conv = layers.Conv2D(4, 1, name="conv", **first)
+    model = keras.Model(inputs, layers.Conv2D(2, 1, **first)(conv(inputs)))
+    conv.bias.assign(np.arange(4.0))
+    made = keras.ops.convert_to_numpy(conv(np.zeros((1, 2, 3, 4), "float32")))
+    is_wrong = not np.array_equal(made[0, :, 0, 0], np.arange(4.0))
+    assert is_wrong == (keras.backend.backend() == "tensorflow")
+    assert is_wrong == channels.adds_bias_to_width(conv, keras.KerasTensor(made.shape))
+    assert not channels.adds_bias_to_width(conv, keras.KerasTensor((1, 4, 3, 5)))
+    reasons = str(ki.explain(model).left_out.get("conv"))
+    assert is_wrong == ("adds it to the width" in reasons)

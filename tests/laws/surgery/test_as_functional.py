@@ -1,0 +1,171 @@
+"""`as_functional`: one graph of Keras's layers that computes the same."""
+
+import keras
+import numpy as np
+import pytest
+from keras import layers
+
+import keras_idea as ki
+from tests.support.conv_nets import drawn, of
+from tests.support.conv_nets_trained import called_twice, head_on, twins
+from tests.support.helpers import to_numpy
+
+
+class Mixed(layers.Layer):
+    """Two convolutions of one name, a number of its own, an argument, a list."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.parts = [layers.Conv2D(4, 3, padding="same", name="c") for _ in range(2)]
+        self.norm = layers.BatchNormalization()
+
+    def call(self, x, training=None):
+        y = keras.ops.relu(self.parts[0](x))
+        y = self.norm(self.parts[1](y), training=training)
+        return layers.Concatenate()([x, 2.0 * y]) / 3.0
+
+
+@keras.saving.register_keras_serializable("as_functional_tests")
+class Scaled(layers.Layer):
+    """Weights of its own."""
+
+    def build(self, shape):
+        self.scale = self.add_weight(shape=(shape[-1],), initializer="ones")
+
+    def call(self, x):
+        return x * self.scale
+
+
+class Own(keras.Model):
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.blocks = [Mixed(), Mixed()]
+        self.out = layers.Dense(2)
+
+    def call(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return self.out(keras.ops.mean(x, (1, 2)))
+
+
+def own():
+    model = Own()
+    model(np.zeros((1, 5, 5, 2), "float32"))
+    return model
+
+
+def named_outputs():
+    inputs = {"a": keras.Input((3,), name="a"), "b": keras.Input((3,), name="b")}
+    x = keras.Sequential([layers.Dense(4, "relu"), layers.Dense(3)])(inputs["b"])
+    return keras.Model(inputs, {"sum": x + inputs["a"], "twice": 2 * x})
+
+
+MODELS = {
+    "of one's own": own,
+    "block": lambda: of((5, 5, 2), Mixed(), Mixed(), layers.Conv2D(2, 1)),
+    "open sizes": lambda: of((None, None, 2), Mixed(), layers.GlobalMaxPooling2D()),
+    "nested": lambda: head_on(None),
+    "called twice": called_twice,
+    "twins": twins,
+    "named": named_outputs,
+    "weights of its own": lambda: of((5, 5, 2), Mixed(), Scaled(), layers.Conv2D(2, 1)),
+}
+
+
+def inputs_of(model, count=3):
+    rng = np.random.default_rng(0)
+
+    def array(tensor):
+        shape = [5 if size is None else size for size in tensor.shape[1:]]
+        return rng.normal(size=(count, *shape)).astype("float32")
+
+    if getattr(model, "input", None) is None:
+        return array(keras.KerasTensor((None, 5, 5, 2)))
+    given = keras.tree.map_structure(array, model.input)
+    return given
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_computes_the_same(name, tmp_path):
+    model = drawn(MODELS[name]())
+    before = [to_numpy(v) for v in model.variables]
+    copy = ki.as_functional(model)
+    x = inputs_of(model)
+    for training in (False, True):
+        some, others = (m(x, training=training) for m in (copy, model))
+        keras.tree.map_structure(
+            lambda a, b: np.testing.assert_allclose(
+                to_numpy(a), to_numpy(b), rtol=1e-5, atol=1e-6
+            ),
+            some,
+            others,
+        )
+    assert not any(isinstance(layer, (keras.Model, Mixed)) for layer in copy.layers)
+    assert copy.count_params() == model.count_params()
+    for variable in copy.trainable_variables:
+        variable.assign(0 * variable.value)
+    trained = {id(v) for v in model.trainable_variables}
+    for value, variable in zip(before, model.variables, strict=True):
+        if id(variable) in trained:
+            np.testing.assert_array_equal(value, to_numpy(variable))
+    copy.save(tmp_path / "copy.keras")
+    keras.models.load_model(tmp_path / "copy.keras")
+
+
+def test_inference_mode_and_frozen_layers_stay():
+    model = drawn(head_on(False, trainable=False))
+    copy = ki.as_functional(model)
+    x = inputs_of(model)
+    copy(x, training=True), model(x, training=True)
+    np.testing.assert_array_equal(to_numpy(copy(x)), to_numpy(model(x)))
+    assert len(copy.trainable_variables) == len(model.trainable_variables)
+    paths = [v.path for v in copy.trainable_variables]
+    assert not any("stem" in path or "last" in path for path in paths)
+
+
+def test_channels_inside_a_block():
+    """Its config could not hold them; the copy has them."""
+    model = drawn(MODELS["block"]())
+    with pytest.warns(UserWarning, match="config of Mixed"):
+        ki.shrink(model, {"channels": 0.5}, method="magnitude")
+    narrow = ki.shrink(ki.as_functional(model), {"channels": 0.5}, method="magnitude")
+    widths = [group.hidden_dim for group in ki.find_groups(narrow, ["channels"])]
+    assert widths and max(widths) == 2
+
+
+class Numbered(layers.Layer):
+    def call(self, x):
+        return keras.ops.reshape(x, (-1, x.shape[1] * x.shape[2], 2))
+
+
+class Strange(layers.Layer):
+    """Its config cannot hold a function."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+        self.scale = self.add_weight(shape=(2,), initializer="ones")
+
+    def call(self, x):
+        return self.function(x) * self.scale
+
+
+REFUSED = {
+    "an open size": (
+        lambda: of((None, None, 2), Numbered(), layers.Conv1D(2, 1)),
+        "computes with a size that its input leaves open",
+    ),
+    "no config": (
+        lambda: of((5, 5, 2), Strange(lambda x: x + 1), layers.Conv2D(2, 1)),
+        "Strange 'strange' has no config",
+    ),
+    "not built": (lambda: keras.Sequential([layers.Dense(2)]), "must be a built"),
+    "a layer": (lambda: layers.Dense(2), "must be a built"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name):
+    make, reason = REFUSED[name]
+    with pytest.raises(ValueError, match=reason):
+        ki.as_functional(make())
