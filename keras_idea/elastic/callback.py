@@ -5,8 +5,8 @@ from typing import Any
 
 import keras
 
-from keras_idea.elastic.checks import check_peers
 from keras_idea.elastic.draw import Sample, check_sample
+from keras_idea.elastic.fit_checks import check_length, check_peers, check_restoring
 from keras_idea.elastic.run import Run, run_of
 from keras_idea.elastic.sliced import sliced
 from keras_idea.elastic.widths import Width, check_widths
@@ -157,6 +157,9 @@ class ElasticCallback(keras.callbacks.Callback):
         end_pruning(model, find_groups(model))
         given = self.begin_step, self.sample, self.teacher, self.teacher_weight
         self._run = self._last = Run(model, self.widths, *given, self.seed, self._last)
+        if self._run.sorts:
+            check_restoring(self)
+        check_length(self)
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         """Reads the optimizer's step once: for each batch it would cost time."""

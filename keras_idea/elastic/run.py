@@ -7,13 +7,19 @@ from typing import Any
 
 import keras
 
-from keras_idea.elastic.checks import check_counts, check_model, check_passes
+from keras_idea.elastic.checks import (
+    check_counts,
+    check_model,
+    check_passes,
+    warn_if_unsorted,
+)
 from keras_idea.elastic.draw import Sample, draw
 from keras_idea.elastic.reading import FirstNeurons
 from keras_idea.elastic.several import loss_of_widths
 from keras_idea.elastic.sorting import sort_neurons
 from keras_idea.elastic.width_losses import WidthLosses
-from keras_idea.elastic.widths import FULL, Width, all_neurons_at
+from keras_idea.elastic.widths import FULL, Width
+from keras_idea.errors import ArgumentError
 from keras_idea.keras_private.callbacks import warn_user
 from keras_idea.keras_private.fit_figures import evaluate_again, why_not_again
 from keras_idea.keras_private.models import compilation, instead, make_train_function
@@ -51,9 +57,8 @@ class Run:
         before: "Run | None" = None,
     ) -> None:
         self._model, self._compilation = model, compilation(model)
-        self._ffns = check_model(model)
-        #: dict, the neurons of each FFN at each width, "full" among them.
-        self.counts = all_neurons_at(widths, self._ffns)
+        #: counts: dict, the neurons of each at each width, "full" among them.
+        self._ffns, self.counts = check_model(model, widths)
         self._reading = FirstNeurons(model, self._ffns)
         check_counts(model, self._ffns, self._reading, self.counts)
         check_passes(model, sample, teacher)
@@ -72,6 +77,7 @@ class Run:
         start = as_int(innermost(model.optimizer).iterations)
         self._scorer: NeuronPruner | None = None
         self._sorts = 0 < begin_step and start <= begin_step
+        warn_if_unsorted(self._ffns, begin_step, start)
         if start < begin_step:
             self._scorer = NeuronPruner([only_scored(ffn) for ffn in self._ffns])
             self._scorer.attach(model)
@@ -80,6 +86,11 @@ class Run:
     def _compiled(self) -> tuple:
         """What the functions of the widths depend on."""
         return id(self._model), self._compilation, self.counts, self._teacher_weight
+
+    @property
+    def sorts(self) -> bool:
+        """bool, whether the neurons will be sorted, or have been in this `fit`."""
+        return self._sorts
 
     @property
     def begun(self) -> bool:
@@ -92,6 +103,8 @@ class Run:
         if self._sorts:
             sort_neurons(model, self._ffns)
         self.losses.begin_epoch()
+        if model.train_function is None:  # in a loop by `train_on_batch`
+            make_train_function(model)
         self._plain = model.train_function
         model.train_function = self.step
 
@@ -105,6 +118,12 @@ class Run:
 
     def prepare(self, step: int, stride: int) -> None:
         """Draws the widths of the train function's next call, at an optimizer step."""
+        if self._next is not None:
+            raise ArgumentError(
+                "The model's train function was not called since the last "
+                "`on_train_batch_begin`, so that step was at full width. Train by "
+                "`fit` or `model.train_on_batch`: a step of your own knows no width."
+            )
         self._next = draw(self._sample, self._names, self._seed, step, stride)
 
     def step(self, *args: Any) -> Any:

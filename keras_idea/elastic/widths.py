@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN
 from keras_idea.finding.targets import target_width
+from keras_idea.groups.kinds import KINDS
 from keras_idea.validation import did_you_mean
 
 #: An int, neurons of each FFN; a float in (0, 1), the share of each; or either by the
@@ -65,6 +66,13 @@ def neurons_at(name: str, width: Width, ffns: Sequence[FFN]) -> list[int]:
     if isinstance(width, Mapping):
         names = [ffn.name for ffn in ffns]
         for given in width:
+            if given not in names and given in KINDS:
+                raise ArgumentError(
+                    f"`{name}` counts the neurons of FFNs; attention heads and "
+                    f"channels keep their number. Received: {given!r}. Give an int, a "
+                    "share such as 0.5, or a dict by the names of FFNs. For fewer "
+                    "heads, prune them first: ki.shrink(model, {'kv_groups': 0.5})."
+                )
             if given not in names:
                 raise ArgumentError(
                     f"`{name}` names an FFN that the model does not have. Received: "
