@@ -13,7 +13,7 @@ from keras_idea.elastic.checks import (
     check_passes,
     warn_if_unsorted,
 )
-from keras_idea.elastic.draw import Sample, draw
+from keras_idea.elastic.draw import Sample, draw, draws
 from keras_idea.elastic.reading import FirstNeurons
 from keras_idea.elastic.several import loss_of_widths
 from keras_idea.elastic.sorting import sort_neurons
@@ -68,9 +68,11 @@ class Run:
         self._teacher_weight = teacher_weight if teacher else 0.0
         self.losses = WidthLosses(model)
         self._functions: dict[tuple[str, ...], Callable] = {}
+        self._checked: set[tuple[str, ...]] = set()
         self._tests: dict[str, Callable] = {}
         if before is not None and before._compiled == self._compiled:
             self._functions, self._tests = before._functions, before._tests
+            self._checked = before._checked
         self._plain: Callable | None = None
         self._next: tuple[str, ...] | None = None
         self._told = False
@@ -106,6 +108,11 @@ class Run:
         if model.train_function is None:  # in a loop by `train_on_batch`
             make_train_function(model)
         self._plain = model.train_function
+        # Now: on a mesh of jax, a step under way has taken the variables' values.
+        for names in draws(self._sample, self._names):
+            if names != (FULL,) and names not in self._functions:
+                make_train_function(model)
+                self._functions[names] = model.train_function
         model.train_function = self.step
 
     def end(self, model: keras.Model) -> None:
@@ -145,11 +152,7 @@ class Run:
         return returned
 
     def _at(self, names: tuple[str, ...], args: Any) -> Any:
-        model, known = self._model, names in self._functions
-        if not known:
-            with instead(model, "train_function", None):
-                make_train_function(model)
-                self._functions[names] = model.train_function
+        model = self._model
         with contextlib.ExitStack() as scopes:
             # Traced in here, the first time and for a batch of another shape.
             scopes.enter_context(self._reading.at(self.counts[names[0]]))
@@ -159,8 +162,9 @@ class Run:
                 change = (vars(model), "compute_loss", loss_of_widths(*given))
                 scopes.enter_context(changed([change]))
             returned = self._functions[names](*args)
-        if not known:
+        if names not in self._checked:
             self._reading.check_read()
+            self._checked.add(names)
         return returned
 
     def validate(self, model: keras.Model) -> dict[str, float]:

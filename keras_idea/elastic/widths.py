@@ -91,6 +91,13 @@ def neurons_at(name: str, width: Width, ffns: Sequence[FFN]) -> list[int]:
                 f"neurons. Received: {size}. Give a share, such as 0.5, or a dict by "
                 "the names of FFNs."
             )
+        if count % ffn.device_parts:
+            raise ArgumentError(
+                f"`{name}` must give a multiple of {ffn.device_parts}, the devices "
+                f"that share the neurons of {ffn.name}. Received: {size}, which is "
+                f"{count} of {ffn.hidden_dim} neurons. Give an int by which it can be "
+                "divided."
+            )
         counts.append(count)
     return counts
 
