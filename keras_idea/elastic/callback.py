@@ -155,11 +155,10 @@ class ElasticCallback(keras.callbacks.Callback):
         if left is not None:
             left.end(model)
         end_pruning(model, find_groups(model))
+        check_restoring(self)
+        check_length(self)
         given = self.begin_step, self.sample, self.teacher, self.teacher_weight
         self._run = self._last = Run(model, self.widths, *given, self.seed, self._last)
-        if self._run.sorts:
-            check_restoring(self)
-        check_length(self)
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         """Reads the optimizer's step once: for each batch it would cost time."""

@@ -42,6 +42,9 @@ def check_restoring(callback: Any) -> None:
     The optimizer's state would be in the new order then. One that watches the loss of
     a width keeps no weights before there is one.
     """
+    done, every = _calls(callback.model)
+    if not callback.begin_step or done // every > callback.begin_step:
+        return  # nothing will be sorted
     for stop in peers(callback):
         if not isinstance(stop, keras.callbacks.EarlyStopping):
             continue

@@ -90,11 +90,6 @@ class Run:
         return id(self._model), self._compilation, self.counts, self._teacher_weight
 
     @property
-    def sorts(self) -> bool:
-        """bool, whether the neurons will be sorted, or have been in this `fit`."""
-        return self._sorts
-
-    @property
     def begun(self) -> bool:
         """bool, whether steps are at the widths that are drawn."""
         return self._plain is not None
