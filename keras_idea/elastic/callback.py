@@ -43,7 +43,7 @@ class ElasticCallback(keras.callbacks.Callback):
     width (`full_loss`, of those at full width), and with validation data
     `val_small_loss` and its metrics: the data is evaluated again at each width. `loss`
     is the mean of all steps; `val_loss` is that of full width. Put callbacks that
-    watch a width (EarlyStopping) after this one.
+    watch a width (EarlyStopping, with mode="min") after this one.
 
     Args:
         widths: dict. Name -> width: an int (neurons of each FFN), a float in (0, 1)
@@ -70,7 +70,8 @@ class ElasticCallback(keras.callbacks.Callback):
         ValueError: If an argument is outside its range. When `fit` begins: if the model
             has no FFN whose neurons are found, is not compiled, or is not built; if two
             widths are equal or one is wider than an FFN; if another callback prunes in
-            the same `fit`; if a teacher "self" has no logits, or "sandwich" or "self"
+            the same `fit`, or may restore weights from before the sorting; if an FFN
+            is frozen or holds pruned neurons; if a teacher "self" has no logits, or "sandwich" or "self"
             meet rematerialization; if an FFN has constraints or BatchNormalization on
             its neurons.
 
@@ -83,12 +84,19 @@ class ElasticCallback(keras.callbacks.Callback):
     [2, 2]
 
     Notes:
-        Where the optimizer looks at a whole matrix (Muon, Adafactor, Lamb), a step at a
-        width differs from the sliced model's step. With `steps_per_execution`, one
+        Where the optimizer looks at a whole matrix, a step at a width differs from the
+        sliced model's step, as its moments are of all neurons: after four steps at full
+        width, a step at a quarter by 0.86 of its size with Muon, by 0.24 with
+        Adafactor and 0.14 with Lamb. With `steps_per_execution`, one
         width is drawn for the steps that are executed at once; under gradient
         accumulation, for all batches of an optimizer step. Each width is compiled once,
         for training and for validation. The losses of a "sandwich" by width are those
-        of validation alone.
+        of validation alone. An epoch without a step at a width has no loss of it.
+        BatchNormalization outside of FFNs keeps one mean of all widths.
+
+        Loops of your own: call `model.train_on_batch` between the hooks, as another
+        step would know no width. On a mesh of jax, and in replicas of TensorFlow's
+        MirroredStrategy, all devices draw the same width.
 
     Source: MatFormer (arXiv 2310.07707); for "sandwich", Universally Slimmable
         Networks (arXiv 1903.05134).
