@@ -71,9 +71,9 @@ class ElasticCallback(keras.callbacks.Callback):
             has no FFN whose neurons are found, is not compiled, or is not built; if two
             widths are equal or one is wider than an FFN; if another callback prunes in
             the same `fit`, or may restore weights from before the sorting; if an FFN
-            is frozen or holds pruned neurons; if a teacher "self" has no logits, or "sandwich" or "self"
-            meet rematerialization; if an FFN has constraints or BatchNormalization on
-            its neurons.
+            is frozen, holds pruned neurons, or has constraints or BatchNormalization
+            on its neurons; if a teacher "self" has no logits of classes, or
+            "sandwich" or "self" meet rematerialization.
 
     Example:
     >>> elastic = ki.ElasticCallback({"small": 0.25, "medium": 0.5}, begin_step=1)
