@@ -1,11 +1,12 @@
-"""Trains models of three widths in one run: each is a part of the wider one.
+"""Trains models of three widths in one run, jointly: each is a part of the wider one.
 
     KERAS_BACKEND=jax python examples/one_run_a_family.py
 
-A language model of bytes trains wide at a constant learning rate. Then its FFN width
-falls to 96, 64 and 32. At each width, a copy recovers while its learning rate decays,
-and is saved as family/96.keras and so on. At equal FLOPs, this is better than training
-three models: see docs/when_does_it_pay.md.
+A language model of bytes trains at FFN widths of 96, 64 and 32, one width per step, in
+turn. The narrower models are sliced out of the widest, and saved as family/96.keras and
+so on. At equal FLOPs, this was better than one run with branches, which was better than
+three runs: see docs/when_does_it_pay.md. If you choose the widths later, use branches
+(one_run_branches.py).
 """
 
 import math
@@ -15,8 +16,8 @@ import keras
 
 import keras_idea as ki
 
-WIDE, WIDTHS = 128, (96, 64, 32)
-ENLARGE, PRUNE, RECOVER = 400, 100, 200  # steps
+WIDE, NARROWER = 96, {"medium": 64, "small": 32}
+STEPS = 1200
 PEAK = 1e-2  # of the learning rate
 
 
@@ -27,7 +28,7 @@ def decoder():
     for _ in range(2):
         seen = keras.layers.RMSNormalization()(x)
         x = x + keras.layers.MultiHeadAttention(4, 8)(seen, seen, use_causal_mask=True)
-        x = x + ki.PrunableGatedFFN(WIDE)(keras.layers.RMSNormalization()(x))
+        x = x + ki.GatedFFN(WIDE)(keras.layers.RMSNormalization()(x))
     return keras.Model(inputs, keras.layers.Dense(256)(x))
 
 
@@ -38,33 +39,24 @@ def main():
     folder.mkdir(exist_ok=True)
     held_out = corpus.validation_windows(length=32, limit=512)
 
-    def fit(model, start, steps, epochs, callback):
-        batches = corpus.batches(seed=0, batch_size=32, length=32, start_step=start)
-        model.fit(
-            batches,
-            steps_per_epoch=steps // epochs,
-            epochs=epochs,
-            shuffle=False,
-            callbacks=[callback],
-            verbose=0,
-        )
-
     model = decoder()
+    rate = ki.CosineDecay(PEAK, PEAK / 100, STEPS, warmup_steps=20)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.AdamW(PEAK), loss)
-    done = 0
-    for width in WIDTHS:
-        begin = done if done else ENLARGE
-        # Steps count from the optimizer's first step, over all of these `fit`s.
-        prune = ki.IdeaPruneCallback(width, begin_step=begin, prune_steps=PRUNE)
-        fit(model, done, begin + PRUNE - done, 1, prune)
-        done = begin + PRUNE
-
-        model.save(folder / "trunk.keras")  # with the state of its optimizer
-        member = keras.models.load_model(folder / "trunk.keras")
-        decay = keras.callbacks.LearningRateScheduler(lambda i: PEAK * (1 - i / 10))
-        fit(member, done, RECOVER, 10, decay)
-        ki.compact(member).save(folder / f"{width}.keras")
+    model.compile(keras.optimizers.AdamW(rate), loss)
+    elastic = ki.ElasticCallback(NARROWER)
+    model.fit(
+        corpus.batches(seed=0, batch_size=32, length=32),
+        steps_per_epoch=STEPS // 10,
+        epochs=10,
+        shuffle=False,
+        callbacks=[elastic],
+        verbose=0,
+    )
+    members = {WIDE: model}
+    for name, width in NARROWER.items():
+        members[width] = elastic.sliced(name)
+    for width, member in members.items():
+        member.save(folder / f"{width}.keras")
         loss = member.evaluate(*held_out, verbose=0)
         print(f"{width} neurons: {loss / math.log(2):.3f} bits per byte")
 

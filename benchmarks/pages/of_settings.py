@@ -19,6 +19,7 @@ COLUMNS = {
 #: Rows that no run is set to, by the columns' order.
 _TOLD = {
     "start from": (
+        "[one_run_branches.py](../examples/one_run_branches.py); jointly: "
         "[one_run_a_family.py](../examples/one_run_a_family.py)",
         "[`keras-idea new`](command_line.md#a-trained-checkpoint), or "
         "[the guide](guides/released_checkpoint.py)",

@@ -5,8 +5,8 @@ from typing import Any
 
 import keras
 
-from keras_idea.elastic.checks import check_peers
 from keras_idea.elastic.draw import Sample, check_sample
+from keras_idea.elastic.fit_checks import check_length, check_peers, check_restoring
 from keras_idea.elastic.run import Run, run_of
 from keras_idea.elastic.sliced import sliced
 from keras_idea.elastic.widths import Width, check_widths
@@ -44,7 +44,7 @@ class ElasticCallback(keras.callbacks.Callback):
     width (`full_loss`, of those at full width), and with validation data
     `val_small_loss` and its metrics: the data is evaluated again at each width. `loss`
     is the mean of all steps; `val_loss` is that of full width. Put callbacks that
-    watch a width (EarlyStopping) after this one.
+    watch a width (EarlyStopping, with mode="min") after this one.
 
     Args:
         widths: dict. Name -> width: an int (neurons of each FFN), a float in (0, 1)
@@ -71,9 +71,10 @@ class ElasticCallback(keras.callbacks.Callback):
         ValueError: If an argument is outside its range. When `fit` begins: if the model
             has no FFN whose neurons are found, is not compiled, or is not built; if two
             widths are equal or one is wider than an FFN; if another callback prunes in
-            the same `fit`; if a teacher "self" has no logits, or "sandwich" or "self"
-            meet rematerialization; if an FFN has constraints or BatchNormalization on
-            its neurons.
+            the same `fit`, or may restore weights from before the sorting; if an FFN
+            is frozen, holds pruned neurons, or has constraints or BatchNormalization
+            on its neurons; if a teacher "self" has no logits of classes, or
+            "sandwich" or "self" meet rematerialization.
 
     Example:
     >>> elastic = ki.ElasticCallback({"small": 0.25, "medium": 0.5}, begin_step=1)
@@ -84,12 +85,19 @@ class ElasticCallback(keras.callbacks.Callback):
     [2, 2]
 
     Notes:
-        Where the optimizer looks at a whole matrix (Muon, Adafactor, Lamb), a step at a
-        width differs from the sliced model's step. With `steps_per_execution`, one
+        Where the optimizer looks at a whole matrix, a step at a width differs from the
+        sliced model's step, as its moments are of all neurons: after four steps at full
+        width, a step at a quarter by 0.86 of its size with Muon, by 0.24 with
+        Adafactor and 0.14 with Lamb. With `steps_per_execution`, one
         width is drawn for the steps that are executed at once; under gradient
         accumulation, for all batches of an optimizer step. Each width is compiled once,
         for training and for validation. The losses of a "sandwich" by width are those
-        of validation alone.
+        of validation alone. An epoch without a step at a width has no loss of it.
+        BatchNormalization outside of FFNs keeps one mean of all widths.
+
+        Loops of your own: call `model.train_on_batch` between the hooks, as another
+        step would know no width. On a mesh of jax, and in replicas of TensorFlow's
+        MirroredStrategy, all devices draw the same width.
 
     Source: MatFormer (arXiv 2310.07707); for "sandwich", Universally Slimmable
         Networks (arXiv 1903.05134).
@@ -161,6 +169,8 @@ class ElasticCallback(keras.callbacks.Callback):
         if left is not None:
             left.end(model)
         end_pruning(model, find_groups(model))
+        check_restoring(self)
+        check_length(self)
         given = self.begin_step, self.sample, self.teacher, self.teacher_weight
         self._run = self._last = Run(model, self.widths, *given, self.seed, self._last)
 

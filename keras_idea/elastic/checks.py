@@ -3,15 +3,16 @@
 from collections.abc import Mapping, Sequence
 
 import keras
+import numpy as np
 
-from keras_idea.callbacks import IdeaPruneCallback
 from keras_idea.elastic.reading import FirstNeurons
-from keras_idea.elastic.widths import FULL
+from keras_idea.elastic.widths import Width, all_neurons_at
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN, find_ffns
 from keras_idea.groups.kinds import NEURONS
+from keras_idea.hub.widths import FULL
 from keras_idea.keras_private.call_context import call_without_values
-from keras_idea.keras_private.callbacks import peers
+from keras_idea.keras_private.callbacks import warn_user
 from keras_idea.keras_private.layers import (
     all_layers,
     has_lost_parameters,
@@ -20,7 +21,7 @@ from keras_idea.keras_private.layers import (
 )
 from keras_idea.keras_private.models import compile_arguments
 from keras_idea.keras_private.read_instead import rematerialized
-from keras_idea.step.replicas import scope_of
+from keras_idea.step.replicas import replicas_of, scope_of
 from keras_idea.surgery.checks import (
     check_backbones,
     check_compiled,
@@ -31,36 +32,35 @@ from keras_idea.surgery.optimizer_state import check_carriable
 from keras_idea.surgery.width_in_code import check_width_in_code
 from keras_idea.validation import what_was_raised
 
-
-def check_peers(callback: keras.callbacks.Callback) -> None:
-    """Refuses a second callback that changes the width of a model in one `fit`."""
-    for peer in peers(callback):
-        if isinstance(peer, IdeaPruneCallback):
-            raise ArgumentError(
-                "One `fit` takes an ElasticCallback or an IdeaPruneCallback, not both: "
-                "the one trains neurons that the other takes away. Prune first, and "
-                "train the widths of the narrow model in a second `fit`."
-            )
-        if isinstance(peer, type(callback)) and peer is not callback:
-            raise ArgumentError(
-                "One `fit` takes one ElasticCallback. Received: two. Give all widths "
-                "to one."
-            )
+#: Losses of one softmax over the last axis.
+_OF_CLASSES = (
+    keras.losses.SparseCategoricalCrossentropy,
+    keras.losses.CategoricalCrossentropy,
+    keras.losses.CategoricalFocalCrossentropy,
+)
 
 
-def check_model(model: keras.Model) -> list[FFN]:
-    """The FFNs of a model that is to be trained at several widths.
+def check_model(
+    model: keras.Model, widths: Mapping[str, Width]
+) -> tuple[list[FFN], dict[str, list[int]]]:
+    """The FFNs that some width narrows, and the neurons of each at each width.
 
-    Refuses one that has none, and FFNs whose first neurons alone would be trained as
-    no narrow model is.
+    Refuses a model that has none, and FFNs whose first neurons alone would be trained
+    as no narrow model is.
     """
     check_compiled(model)
+    replicas_of(model)  # refuses ways to train that were not tried
     if is_built(model) and not model.optimizer.built:
         with scope_of(model):
             model.optimizer.build(model.trainable_variables)
-    found = check_trainable(model, find_ffns(model), None, [NEURONS])
+    ffns = find_ffns(model)
+    if not ffns or not all(ffn.built for ffn in ffns):
+        check_trainable(model, ffns, None, [NEURONS])  # says which
+    ffns, counts = _narrowed_ones(ffns, all_neurons_at(widths, ffns))
+    _check_live(ffns)
+    ffns = check_trainable(model, ffns, None, [NEURONS])
     check_not_pruning(model, "ElasticCallback")
-    for ffn in found:
+    for ffn in ffns:
         between = getattr(ffn.weights, "between", ())
         for layer in between:
             if isinstance(layer, keras.layers.BatchNormalization):
@@ -75,10 +75,58 @@ def check_model(model: keras.Model) -> list[FFN]:
                     f"'{cut.variable.path}' has a constraint, which sees the neurons "
                     "of all widths at once. Make the model without it."
                 )
-    check_carriable(model.optimizer, [cut for ffn in found for cut in ffn.cuts()])
+    check_carriable(model.optimizer, [cut for ffn in ffns for cut in ffn.cuts()])
     if has_lost_parameters(model):
         retrack_parameters(all_layers(model))
-    return found
+    return ffns, counts
+
+
+def _narrowed_ones(
+    ffns: Sequence[FFN], counts: Mapping[str, Sequence[int]]
+) -> tuple[list[FFN], dict[str, list[int]]]:
+    """Without the FFNs that keep all neurons at each width."""
+    places = [
+        place
+        for place, ffn in enumerate(ffns)
+        if any(of_width[place] < ffn.hidden_dim for of_width in counts.values())
+    ]
+    of_these = {
+        name: [of_width[place] for place in places] for name, of_width in counts.items()
+    }
+    return [ffns[place] for place in places], of_these
+
+
+def _check_live(ffns: Sequence[FFN]) -> None:
+    """Refuses FFNs that are frozen, or whose first neurons may be pruned ones."""
+    frozen = [ffn.name for ffn in ffns if not all(k.trainable for k in ffn.kernels)]
+    if frozen:
+        raise ArgumentError(
+            f"{', '.join(frozen)}: frozen (trainable=False, in whole or in part), so "
+            "steps at a width do not train its neurons. Unfreeze it and compile the "
+            "model again, or name the other FFNs in `widths`: of a width such as "
+            '{"NAME": 0.5}, FFNs that are not named keep all neurons.'
+        )
+    pruned = [ffn.name for ffn in ffns if ffn.width < ffn.hidden_dim]
+    if pruned:
+        raise ArgumentError(
+            f"{', '.join(pruned)}: some neurons are pruned and still there, so the "
+            "first ones of a width may be among them. Train the widths of "
+            "ki.compact(model)."
+        )
+
+
+def warn_if_unsorted(ffns: Sequence[FFN], begin_step: int, start: int) -> None:
+    """Warns of neurons that are not sorted, as far as is known, and will not be."""
+    if not 0 < begin_step < start:
+        return
+    orders = [ffn.original_indices for ffn in ffns]
+    if all((order == np.arange(order.shape[-1])).all() for order in orders):
+        warn_user(
+            f"The optimizer has taken {start} steps, more than "
+            f"begin_step={begin_step}, so the neurons are not sorted any more, and as "
+            "far as is known they never were. Set a later begin_step, or 0 if they "
+            "need not be sorted."
+        )
 
 
 def check_counts(
@@ -137,11 +185,11 @@ def check_passes(model: keras.Model, sample: object, teacher: str | None) -> Non
             "Leave teacher=None."
         )
     loss = compile_arguments(model).get("loss")
-    config = loss.get_config() if isinstance(loss, keras.losses.Loss) else {}
-    if not config.get("from_logits"):
+    config = loss.get_config() if isinstance(loss, _OF_CLASSES) else {}
+    if not config.get("from_logits") or config.get("axis", -1) != -1:
         raise ArgumentError(
-            "teacher='self' compares logits, and the model's loss does not say that "
-            f"its outputs are some. Received: loss={loss!r}. Compile with a loss with "
-            "from_logits=True, as keras.losses.SparseCategoricalCrossentropy("
-            "from_logits=True), or leave teacher=None."
+            "teacher='self' compares the logits of classes, and the model's loss does "
+            f"not say that its outputs are some. Received: loss={loss!r}. Compile with "
+            "keras.losses.SparseCategoricalCrossentropy(from_logits=True) or its like, "
+            "or leave teacher=None."
         )

@@ -103,3 +103,16 @@ def draw(
     assert isinstance(sample, Mapping)
     odds = np.array([sample.get(name, 0.0) for name in (FULL, *names)])
     return ((FULL, *names)[rng.choice(len(odds), p=odds / odds.sum())],)
+
+
+def draws(sample: Sample, names: Sequence[str]) -> list[tuple[str, ...]]:
+    """All that `draw` may give, whatever the step.
+
+    Example:
+    >>> draws("turn", ["small", "medium"])
+    [('full',), ('small',), ('medium',)]
+    """
+    if sample != SANDWICH:
+        return [(name,) for name in (FULL, *names)]
+    narrowest, *between = names
+    return [(FULL, narrowest, *rest) for rest in [[name] for name in between] or [[]]]

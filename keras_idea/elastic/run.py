@@ -7,13 +7,19 @@ from typing import Any
 
 import keras
 
-from keras_idea.elastic.checks import check_counts, check_model, check_passes
-from keras_idea.elastic.draw import Sample, draw
+from keras_idea.elastic.checks import (
+    check_counts,
+    check_model,
+    check_passes,
+    warn_if_unsorted,
+)
+from keras_idea.elastic.draw import Sample, draw, draws
 from keras_idea.elastic.reading import FirstNeurons
 from keras_idea.elastic.several import loss_of_widths
 from keras_idea.elastic.sorting import sort_neurons
 from keras_idea.elastic.width_losses import WidthLosses
-from keras_idea.elastic.widths import Width, all_neurons_at
+from keras_idea.elastic.widths import Width
+from keras_idea.errors import ArgumentError
 from keras_idea.hub.widths import FULL
 from keras_idea.keras_private.callbacks import warn_user
 from keras_idea.keras_private.fit_figures import evaluate_again, why_not_again
@@ -52,9 +58,8 @@ class Run:
         before: "Run | None" = None,
     ) -> None:
         self._model, self._compilation = model, compilation(model)
-        self._ffns = check_model(model)
-        #: dict, the neurons of each FFN at each width, "full" among them.
-        self.counts = all_neurons_at(widths, self._ffns)
+        #: counts: dict, the neurons of each at each width, "full" among them.
+        self._ffns, self.counts = check_model(model, widths)
         self._reading = FirstNeurons(model, self._ffns)
         check_counts(model, self._ffns, self._reading, self.counts)
         check_passes(model, sample, teacher)
@@ -64,9 +69,11 @@ class Run:
         self._teacher_weight = teacher_weight if teacher else 0.0
         self.losses = WidthLosses(model)
         self._functions: dict[tuple[str, ...], Callable] = {}
+        self._checked: set[tuple[str, ...]] = set()
         self._tests: dict[str, Callable] = {}
         if before is not None and before._compiled == self._compiled:
             self._functions, self._tests = before._functions, before._tests
+            self._checked = before._checked
         self._plain: Callable | None = None
         self._next: tuple[str, ...] | None = None
         #: tuple of str, the widths of the step that was prepared last.
@@ -75,6 +82,7 @@ class Run:
         start = as_int(innermost(model.optimizer).iterations)
         self._scorer: NeuronPruner | None = None
         self._sorts = 0 < begin_step and start <= begin_step
+        warn_if_unsorted(self._ffns, begin_step, start)
         if start < begin_step:
             self._scorer = NeuronPruner([only_scored(ffn) for ffn in self._ffns])
             self._scorer.attach(model)
@@ -95,7 +103,14 @@ class Run:
         if self._sorts:
             sort_neurons(model, self._ffns)
         self.losses.begin_epoch()
+        if model.train_function is None:  # in a loop by `train_on_batch`
+            make_train_function(model)
         self._plain = model.train_function
+        # Now: on a mesh of jax, a step under way has taken the variables' values.
+        for names in draws(self._sample, self._names):
+            if names != (FULL,) and names not in self._functions:
+                make_train_function(model)
+                self._functions[names] = model.train_function
         model.train_function = self.step
 
     def end(self, model: keras.Model) -> None:
@@ -108,6 +123,12 @@ class Run:
 
     def prepare(self, step: int, stride: int) -> None:
         """Draws the widths of the train function's next call, at an optimizer step."""
+        if self._next is not None:
+            raise ArgumentError(
+                "The model's train function was not called since the last "
+                "`on_train_batch_begin`, so that step was at full width. Train by "
+                "`fit` or `model.train_on_batch`: a step of your own knows no width."
+            )
         drawn = draw(self._sample, self._names, self._seed, step, stride)
         self._next = self.drawn = drawn
 
@@ -130,11 +151,7 @@ class Run:
         return returned
 
     def _at(self, names: tuple[str, ...], args: Any) -> Any:
-        model, known = self._model, names in self._functions
-        if not known:
-            with instead(model, "train_function", None):
-                make_train_function(model)
-                self._functions[names] = model.train_function
+        model = self._model
         with contextlib.ExitStack() as scopes:
             # Traced in here, the first time and for a batch of another shape.
             scopes.enter_context(self._reading.at(self.counts[names[0]]))
@@ -144,8 +161,9 @@ class Run:
                 change = (vars(model), "compute_loss", loss_of_widths(*given))
                 scopes.enter_context(changed([change]))
             returned = self._functions[names](*args)
-        if not known:
+        if names not in self._checked:
             self._reading.check_read()
+            self._checked.add(names)
         return returned
 
     def validate(self, model: keras.Model) -> dict[str, float]:

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN
 from keras_idea.finding.targets import target_width
+from keras_idea.groups.kinds import KINDS
 from keras_idea.hub.widths import FULL
 from keras_idea.validation import did_you_mean
 
@@ -63,6 +64,13 @@ def neurons_at(name: str, width: Width, ffns: Sequence[FFN]) -> list[int]:
     if isinstance(width, Mapping):
         names = [ffn.name for ffn in ffns]
         for given in width:
+            if given not in names and given in KINDS:
+                raise ArgumentError(
+                    f"`{name}` counts the neurons of FFNs; attention heads and "
+                    f"channels keep their number. Received: {given!r}. Give an int, a "
+                    "share such as 0.5, or a dict by the names of FFNs. For fewer "
+                    "heads, prune them first: ki.shrink(model, {'kv_groups': 0.5})."
+                )
             if given not in names:
                 raise ArgumentError(
                     f"`{name}` names an FFN that the model does not have. Received: "
@@ -80,6 +88,13 @@ def neurons_at(name: str, width: Width, ffns: Sequence[FFN]) -> list[int]:
                 f"`{name}` is wider than {ffn.name}, which has {ffn.hidden_dim} "
                 f"neurons. Received: {size}. Give a share, such as 0.5, or a dict by "
                 "the names of FFNs."
+            )
+        if count % ffn.device_parts:
+            raise ArgumentError(
+                f"`{name}` must give a multiple of {ffn.device_parts}, the devices "
+                f"that share the neurons of {ffn.name}. Received: {size}, which is "
+                f"{count} of {ffn.hidden_dim} neurons. Give an int by which it can be "
+                "divided."
             )
         counts.append(count)
     return counts

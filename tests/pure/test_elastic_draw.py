@@ -5,7 +5,7 @@ import collections
 import numpy as np
 import pytest
 
-from keras_idea.elastic.draw import draw
+from keras_idea.elastic.draw import draw, draws
 
 NAMES = ["small", "medium"]
 
@@ -34,3 +34,12 @@ def test_sandwich():
     drawn = {draw("sandwich", names, 0, step) for step in range(50)}
     assert drawn == {("full", "small", "medium"), ("full", "small", "large")}
     assert draw("sandwich", ["small"], 0, 3) == ("full", "small")
+
+
+@pytest.mark.parametrize("names", [["small"], NAMES, [*NAMES, "large"]])
+@pytest.mark.parametrize("sample", ["turn", "sandwich", "odds"])
+def test_all_that_may_be_drawn(names, sample):
+    if sample == "odds":
+        sample = {name: 1 / (1 + len(names)) for name in ["full", *names]}
+    seen = {draw(sample, names, 0, step) for step in range(100)}
+    assert seen == set(draws(sample, names))

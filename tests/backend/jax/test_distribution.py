@@ -58,10 +58,56 @@ assert all("None, 'model'" in layout for layout in layouts), layouts
 """
 
 
+WIDTHS = """
+import keras, numpy as np
+import keras_idea as ki
+from tests.support.helpers import LossRecorder, residual_model, set_random_weights
+
+rng = np.random.default_rng(0)
+x = rng.normal(size=(32, 5, 8)).astype("float32")
+y = rng.normal(size=(32, 5, 1)).astype("float32")
+
+
+def run(small=4):
+    model = residual_model((16,))
+    set_random_weights(model)
+    model.compile(keras.optimizers.AdamW(0.01), "mse")
+    recorder = LossRecorder()
+    elastic = ki.ElasticCallback({"small": small}, begin_step=2)
+    fit = {"batch_size": 8, "epochs": 2, "shuffle": False, "verbose": 0}
+    model.fit(x, y, callbacks=[elastic, recorder], **fit)
+    narrow = elastic.sliced("small")
+    return np.array(recorder.losses), narrow.predict(x, verbose=0)
+
+
+distribution = keras.distribution
+one = run()
+distribution.set_distribution(distribution.DataParallel())
+for got, want in zip(run(), one, strict=True):
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+mesh = distribution.DeviceMesh((2, 2), ["batch", "model"])
+layouts = distribution.LayoutMap(mesh)
+layouts[".*(up_|gate_)kernel"] = (None, "model")
+layouts[".*down_kernel"] = ("model", None)
+distribution.set_distribution(
+    distribution.ModelParallel(layout_map=layouts, batch_dim_name="batch")
+)
+for got, want in zip(run(), one, strict=True):
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+try:
+    run(small=3)
+except ki.KerasIdeaError as error:
+    assert "a multiple of 2, the devices that share" in str(error)
+else:
+    raise AssertionError("a width that two devices cannot share")
+"""
+
+
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="Keras has it on jax only")
-def test_four_devices_equal_one():
+@pytest.mark.parametrize("script", [RUN, WIDTHS], ids=["pruning", "several widths"])
+def test_four_devices_equal_one(script):
     flags = "--xla_force_host_platform_device_count=4"
     environment = {**os.environ, "XLA_FLAGS": flags, "PYTHONPATH": os.getcwd()}
-    command = [sys.executable, "-c", RUN]
+    command = [sys.executable, "-c", script]
     result = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr

@@ -10,8 +10,9 @@ from tests.support.processes import run_script
 X, Y = np.ones((4, 5, 8), "float32"), np.zeros((4, 5, 1), "float32")
 
 
-def test_mirrored_strategy():
-    assert "equal" in run_script("replicas_script")
+@pytest.mark.parametrize("script", ["replicas_script", "elastic_replicas_script"])
+def test_mirrored_strategy(script):
+    assert "equal" in run_script(script)
 
 
 def test_other_strategies_are_refused(monkeypatch):

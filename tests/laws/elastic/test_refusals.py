@@ -41,6 +41,35 @@ def linear():
     return model
 
 
+def binary():
+    """One logit: its softmax is 1 whatever it is."""
+    model = keras.Sequential([keras.Input((4,)), *map(keras.layers.Dense, (16, 1))])
+    model.compile("sgd", keras.losses.BinaryCrossentropy(from_logits=True))
+    return model
+
+
+def two_ffns(*names):
+    """A model of two FFNs, "a" and "b", whose layers of these names are frozen."""
+    dense = keras.layers.Dense
+    x = inputs = keras.Input((4,))
+    for name in "ab":
+        x = x + dense(4)(dense(16, "relu", name=name)(x))
+    model = keras.Model(inputs, dense(3)(x))
+    for name in names:
+        model.get_layer(name).trainable = False
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile("sgd", loss)
+    return model
+
+
+def with_pruned_neurons():
+    model = classifier("sgd")
+    up, down = model.get_weights()
+    up[:, :2], down[:2] = 0.0, 0.0
+    model.set_weights([up, down])
+    return model
+
+
 class ByWidth(keras.layers.Layer):
     """Divides by the number of the neurons."""
 
@@ -67,6 +96,14 @@ MODELS = {
         classifier,
         {"widths": {"small": 4, "tiny": 0.25}},
         "'small' and 'tiny' are both",
+    ),
+    "one logit": (binary, {"teacher": "self"}, "compares the logits of classes"),
+    "frozen": (lambda: two_ffns("b"), {}, "b: frozen .* name the other FFNs"),
+    "pruned": (with_pruned_neurons, {}, r"up: some neurons are pruned .*ki\.compact"),
+    "heads": (
+        classifier,
+        {"widths": {"small": {"neurons": 0.5, "kv_groups": 0.5}}},
+        r"heads and channels keep their number.*ki\.shrink",
     ),
     "by number": (lambda: sequential(ByWidth()), {}, "no FFN|their number"),
 }
@@ -138,3 +175,66 @@ def test_nothing_is_known_of_the_neurons():
     with pytest.raises(ki.KerasIdeaError, match="Nothing is known of the neurons"):
         model.fit(x, y, callbacks=[callback], **FIT)
     assert np.isfinite(model.evaluate(x, y, verbose=0))
+
+
+def test_an_ffn_that_keeps_all_neurons_may_be_frozen():
+    model = two_ffns("b")
+    before = model.get_layer("b").get_weights()
+    callback = ki.ElasticCallback({"small": {"a": 4}})
+    model.fit(*data(), callbacks=[callback], **FIT)
+    assert [f.hidden_dim for f in ki.find_ffns(callback.sliced("small"))] == [4, 16]
+    for got, want in zip(model.get_layer("b").get_weights(), before, strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+def test_callbacks_that_put_an_earlier_order_back(tmp_path):
+    """Of 4 steps an epoch: sorted at step 6, in epoch 1."""
+    stop = keras.callbacks.EarlyStopping
+    given = {"monitor": "loss", "restore_best_weights": True}
+
+    def fit(other, begin_step=6):
+        callbacks = [ki.ElasticCallback(SMALL, begin_step=begin_step), other]
+        model = classifier("sgd")
+        model.fit(*data(), epochs=3, callbacks=callbacks, **FIT)
+        return int(model.optimizer.iterations)
+
+    with pytest.raises(ki.KerasIdeaError, match="Use keras_idea.Checkpoint"):
+        fit(keras.callbacks.BackupAndRestore(tmp_path))
+    with pytest.raises(ki.KerasIdeaError, match="start_from_epoch=1, or monitor='val_"):
+        fit(stop(**given))
+    with pytest.raises(ki.KerasIdeaError, match="Give it monitor='val_small_loss'"):
+        fit(stop(**given), begin_step=60)
+    assert fit(stop(**given), begin_step=0) == 12
+    assert fit(stop(**given, start_from_epoch=1, patience=3)) == 12
+    assert fit(stop("small_loss", mode="min", restore_best_weights=True)) == 12
+
+
+def test_begin_steps_at_which_nothing_begins():
+    x, y = data()
+    model = classifier("sgd")
+    with pytest.warns(UserWarning, match="will have taken 4 steps when it ends"):
+        model.fit(x, y, callbacks=[ki.ElasticCallback(SMALL, begin_step=4)], **FIT)
+    model.fit(x, y, **FIT)
+    with pytest.warns(UserWarning, match="has taken 8 steps.*never were"):
+        model.fit(x, y, callbacks=[ki.ElasticCallback(SMALL, begin_step=5)], **FIT)
+
+
+def test_a_step_that_knows_no_width():
+    """Of a loop of the user's own: `train_on_batch` is right, another is refused."""
+    x, y = data()
+    expected, model = (classifier("sgd") for _ in range(2))
+    expected.fit(x, y, callbacks=[ki.ElasticCallback(SMALL)], **FIT)
+    callback = ki.ElasticCallback(SMALL)
+    callback.set_model(model)
+    callback.on_train_begin()
+    callback.on_epoch_begin(0)
+    for batch in range(4):
+        callback.on_train_batch_begin(batch)
+        rows = slice(8 * batch, 8 * batch + 8)
+        model.train_on_batch(x[rows], y[rows])
+    for got, want in zip(model.get_weights(), expected.get_weights(), strict=True):
+        np.testing.assert_array_equal(got, want)
+    callback.on_train_batch_begin(4)
+    with pytest.raises(ki.KerasIdeaError, match="a step of your own knows no width"):
+        callback.on_train_batch_begin(5)
+    callback.on_train_end()

@@ -37,10 +37,11 @@ def by_hand(optimizer, x, y, widths, teacher_weight=0.0):
 TURN = [[16], [4], [8], [16]]
 
 
-@pytest.mark.parametrize("kind", ["SGD", "Adam"])
+@pytest.mark.parametrize("kind", ["SGD", "AdamW"])
 def test_two_widths_by_hand(kind):
     x, y = data()
-    model = classifier(getattr(keras.optimizers, kind)(0.05))
+    decay = {"weight_decay": 0.1} if kind == "AdamW" else {}
+    model = classifier(getattr(keras.optimizers, kind)(0.05, **decay))
     model.fit(x, y, callbacks=[ki.ElasticCallback(WIDTHS)], **FIT)
     expected = by_hand(getattr(reference, kind)(0.05), x.astype("float64"), y, TURN)
     for got, want in zip(arrays(model.trainable_variables), expected, strict=True):
@@ -69,6 +70,9 @@ def test_its_own_teacher_by_hand():
 _O = keras.optimizers
 WAYS = {
     "adamw, clipped": lambda: classifier(_O.AdamW(0.05, global_clipnorm=0.1)),
+    "each clipped": lambda: classifier(_O.Adam(0.05, clipnorm=0.01)),
+    "values clipped": lambda: classifier(_O.SGD(0.5, clipvalue=1e-3)),
+    "mixed_float16": lambda: classifier(_O.Adam(0.05), dtype="mixed_float16"),
     "averages": lambda: classifier(_O.SGD(0.05, momentum=0.9, use_ema=True)),
     "accumulation": lambda: classifier(_O.Adam(0.05, gradient_accumulation_steps=2)),
     "mixed_bfloat16": lambda: classifier(_O.Adam(0.05), dtype="mixed_bfloat16"),
@@ -193,3 +197,21 @@ def test_after_an_exception_a_fit_is_plain():
     for want, got in zip(arrays(plain.variables), arrays(model.variables), strict=True):
         np.testing.assert_array_equal(got, want)
     assert "compute_loss" not in vars(model) and "call" not in vars(model.layers[1])
+
+
+def test_weights_of_samples_and_classes():
+    x, y = data()
+    for given in (
+        {"sample_weight": np.linspace(0.0, 3.0, 32)},
+        {"class_weight": {0: 1.0, 1: 5.0, 2: 0.1}},
+    ):
+        model = classifier(keras.optimizers.SGD(0.05))
+        narrow = ki.sliced(model, 4)
+        one = ki.ElasticCallback({"small": 4}, sample={"small": 1.0})
+        received = model.fit(x, y, callbacks=[one], **given, **FIT).history
+        expected = narrow.fit(x, y, **given, **FIT).history
+        assert received["small_loss"] == pytest.approx(expected["loss"], rel=1e-6)
+        for want, got in zip(
+            narrow.get_weights(), one.sliced("small").get_weights(), strict=True
+        ):
+            np.testing.assert_allclose(got, want, atol=1e-6)

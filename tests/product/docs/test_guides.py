@@ -144,6 +144,21 @@ def test_released_checkpoint(run):
     assert vocabulary == names["tokenizer"].get_vocabulary()
 
 
+def test_several_widths(run, tmp_path):
+    names = run("several_widths")
+    history = names["history"]
+    for log in names["LOGS"].values():
+        assert history[log][-1] < history[log][0]
+    for name, neurons in {**names["WIDTHS"], "full": names["WIDE"]}.items():
+        model = keras.models.load_model(f"{name}.keras")
+        assert [ffn.hidden_dim for ffn in ki.find_ffns(model)] == [neurons] * 2
+        loss = model.evaluate(*names["held_out"], verbose=0)
+        assert loss == pytest.approx(history[names["LOGS"][name]][-1], rel=1e-5)
+        with zipfile.ZipFile(tmp_path / f"{name}.keras") as file:
+            assert b"keras_idea" not in file.read("config.json")
+    assert (tmp_path / "widths.png").stat().st_size > 10_000
+
+
 def test_several_axes(run):
     names = run("several_axes")
     full = names["lm"].backbone

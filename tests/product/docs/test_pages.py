@@ -126,13 +126,25 @@ def test_a_pruned_checkpoint_keeps_its_tokenizer(monkeypatch, tmp_path):
 
 def test_the_family_of_one_run_has_the_widths_that_it_says(monkeypatch, tmp_path):
     example = example_of("one_run_a_family")
+    monkeypatch.setattr(example, "STEPS", 30)
+    monkeypatch.chdir(tmp_path)
+    example.main()
+    for width in (example.WIDE, *example.NARROWER.values()):
+        member = keras.models.load_model(f"family/{width}.keras")
+        ffns = [layer for layer in member.layers if isinstance(layer, ki.GatedFFN)]
+        assert [ffn.hidden_dim for ffn in ffns] == [width, width]
+        assert int(member.optimizer.iterations) == 30
+
+
+def test_branches_of_one_run_have_the_widths_that_they_say(monkeypatch, tmp_path):
+    example = example_of("one_run_branches")
     monkeypatch.setattr(example, "ENLARGE", 6)
     monkeypatch.setattr(example, "PRUNE", 4)
     monkeypatch.setattr(example, "RECOVER", 10)
     monkeypatch.chdir(tmp_path)
     example.main()
     for width in example.WIDTHS:
-        member = keras.models.load_model(f"family/{width}.keras")
+        member = keras.models.load_model(f"branches/{width}.keras")
         ffns = [layer for layer in member.layers if isinstance(layer, ki.GatedFFN)]
         assert [ffn.hidden_dim for ffn in ffns] == [width, width]
         # Trained on from where the trunk was: nothing was begun anew.
