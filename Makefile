@@ -121,7 +121,9 @@ oldest:
 	@for backend in $(BACKENDS); do \
 		KERAS_BACKEND=$$backend .venv-oldest/bin/python -m pytest --daily tests/laws \
 			tests/backend --ignore=tests/laws/hub \
-			--ignore=tests/laws/shapes/test_hub_shapes.py || exit 1; \
+			--ignore=tests/laws/shapes/test_hub_shapes.py \
+			--ignore=tests/laws/shapes/test_vocabulary.py \
+			--ignore=tests/laws/keras_private/test_hub_tokenizers.py || exit 1; \
 	done
 
 # Does llama.cpp compute what we export? A file a family and type, loaded by it.

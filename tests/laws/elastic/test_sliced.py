@@ -10,6 +10,7 @@ from tests.support.dense_ffns import dense_gated
 from tests.support.elastic import FIT
 from tests.support.helpers import residual_model, to_numpy
 from tests.support.hub_models import batch, tiny_lm
+from tests.support.older_keras import needs_3_15
 from tests.support.tiny_decoder import TINY
 
 _LOGITS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -21,7 +22,7 @@ MODELS = {
     "decoder": lambda: decoder(TINY),
     "plain, biased": lambda: residual_model(ffn=ki.UngatedFFN, use_bias=True),
 }
-HUB = ("llama3", "gemma4", "mixtral", "gpt oss")
+HUB = ("llama3", pytest.param("gemma4", marks=needs_3_15), "mixtral", "gpt oss")
 
 
 def randomized(model):

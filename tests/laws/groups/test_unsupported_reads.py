@@ -10,6 +10,7 @@ from keras import layers, ops
 import keras_idea as ki
 from keras_idea.shapes.samples import loss_of
 from tests.support.helpers import to_numpy
+from tests.support.older_keras import needs_3_15
 
 WIDTH, TARGET = 16, 4
 
@@ -259,6 +260,7 @@ def test_data_that_are_no_samples(data, match):
         model.fit(SAMPLES, SAMPLES[:, :4], verbose=0, callbacks=[prune])
 
 
+@needs_3_15
 def test_data_that_a_loss_cannot_be_of():
     model = keras.Sequential([keras.Input((8,)), layers.Dense(16), layers.Dense(4)])
     model.compile("adam", "mse")

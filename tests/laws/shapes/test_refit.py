@@ -10,6 +10,7 @@ from keras_idea.surgery.refit import _RIDGES
 from tests.support.block_chains import WIDTH, chain
 from tests.support.helpers import to_numpy
 from tests.support.hub_models import tiny_lm
+from tests.support.older_keras import needs_3_15
 
 SAMPLES = 24  # of the fixture `x`
 
@@ -151,6 +152,7 @@ def test_heads_before_neurons(x):
 
 
 class TestOtherModels:
+    @needs_3_15  # of KerasHub's Mistral
     def test_padding_counts_for_nothing(self):
         """The cut model is the same, whatever the padded tokens are."""
         model, rng = tiny_lm("mistral", num_key_value_heads=2), np.random.default_rng(1)
