@@ -16,6 +16,7 @@ from keras_idea.callbacks.monitor.neuron_lives import rank_levels
 from keras_idea.lm.report.curves import metrics_csv
 from keras_idea.lm.report.picture import _draw_loss, draw_run
 from keras_idea.lm.report.table import print_table, to_json, to_markdown
+from keras_idea.plot import COLORS
 from keras_idea.report import NeuronLives, ResultRow, TrainingCurve
 
 STEPS = 120
@@ -238,7 +239,7 @@ def test_held_out_losses_below_all_others_are_shown():
     flat = np.ones(40)
     run = TrainingCurve("pruned", steps, loss, flat, flat, validation)
     axis = Figure().add_subplot()
-    _draw_loss(axis, [run])
+    _draw_loss(axis, [run], COLORS)
     low, high = axis.get_ylim()
     assert low < min(validation.values()) and high > 1.3
     assert [list(line.get_ydata()) for line in axis.lines][-1] == [1.23, 1.21]
