@@ -186,7 +186,11 @@ class Peak(NamedTuple):
 #: Ascending. Where that of pretraining is known, a share of it is better known.
 PEAKS = (
     Peak(SMALL, Advice("1/4 to 1/3 of the pretraining peak", "CDR", 1e-3), (0, 2e6)),
-    Peak(200e6, Advice("the one tried on SmolLM2-135M", "L", 3e-4), (100e6, 200e6)),
+    Peak(
+        200e6,
+        Advice("on SmolLM2-135M as good as 1e-4; 1e-3 is not", "L", 3e-4),
+        (100e6, 200e6),
+    ),
     Peak(500e6, Advice("the one tried on Gemma 3 270M", "L", 1e-4), (200e6, 400e6)),
     Peak(math.inf, Advice("1/10 of a common pretraining peak", "", 3e-5), (0, 0)),
 )
