@@ -124,7 +124,7 @@ def tell_shapes(model: keras.layers.Layer, recording: Recording) -> None:
             layer._build_shapes_dict = _renewed(layer, dict(shapes), *given)
     # A nested model's graph first: the graph around it asks it.
     for part in reversed(all_layers(model)):
-        renew_shapes(part)
+        renew_shapes(part, recording.returned)
 
 
 def _renewed(

@@ -2,7 +2,7 @@
 
 import contextlib
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -87,16 +87,26 @@ def calls_in(model: keras.Model) -> list[tuple[Any, Any, Any]]:
     return [(node.operation, node.input_tensors, node.outputs) for node in nodes]
 
 
-def renew_shapes(model: keras.layers.Layer) -> None:
+def renew_shapes(
+    model: keras.layers.Layer,
+    known: Mapping[keras.layers.Layer, Sequence[keras.KerasTensor]] | None = None,
+) -> None:
     """Computes the shapes in a functional model's graph again, as `summary` shows them.
 
-    Of any other layer there is no graph. Seen with Keras 3.15.1.
+    Of any other layer there is no graph. `known`: what layers return, where it was
+    seen: for them JAX and TensorFlow would compute with the values that the variables
+    still have. Seen with Keras 3.15.1.
     """
     graph = getattr(model, "_functional", model)  # a Sequential's own
     if not isinstance(graph, Functional):
         return
     for node in nodes_of(graph):
-        given = node.arguments
+        given, new = node.arguments, (known or {}).get(node.operation, ())
+        if len(new) == len(node.outputs):  # it was called once
+            for tensor, spec in zip(node.outputs, new, strict=True):
+                sizes = zip(tensor.shape, spec.shape, strict=True)
+                tensor._shape = tuple(old and size for old, size in sizes)
+            continue
         new = node.operation.compute_output_spec(*given.args, **given.kwargs)
         for tensor, spec in zip(node.outputs, keras.tree.flatten(new), strict=True):
             tensor._shape = spec.shape
