@@ -83,7 +83,9 @@ def _not_begun(folder: pathlib.Path, described: str | None) -> list[tuple[str, s
 
 def _finished(folder: pathlib.Path, config: Mapping[str, Any]) -> list[tuple[str, str]]:
     total, widths = total_steps(config), widths_of(config)
-    own, called = ("full.keras", "Model") if widths else ("narrow.keras", _NARROW)
+    own, called = "narrow.keras", "Narrow model"
+    if widths:
+        own, called = "full.keras", "Model"
     saved = "preset" if (folder / "preset").is_dir() else own
     return [
         ("State", f"finished {_when((folder / LAST).stat().st_mtime)}"),
@@ -92,9 +94,6 @@ def _finished(folder: pathlib.Path, config: Mapping[str, Any]) -> list[tuple[str
         *([("Widths", ", ".join(["full", *widths]))] if widths else []),
         ("Results", str(folder / "table.md")),
     ]
-
-
-_NARROW = "Narrow model"
 
 
 def _state(folder: pathlib.Path) -> str:

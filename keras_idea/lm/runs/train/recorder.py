@@ -275,11 +275,8 @@ class ShortBar(keras.callbacks.ProgbarLogger):
 
     def _shown(self, logs: dict[str, float]) -> dict[str, float]:
         shown = {"bits": self._loss_units.of_training(text_loss(logs))}
-        for units in (
-            "width",
-            "kv_groups",
-            "drawn_width",
-        ):  # one of them: a line has 80 columns
+        # One of them: a line has 80 columns.
+        for units in ("width", "kv_groups", "drawn_width"):
             if units in logs:
                 shown[units] = logs[units]
                 break

@@ -107,17 +107,19 @@ def _carry_out(
     processes.check_same({"the text": run.models.corpus.fingerprint()})
     processes.from_first(lambda: _claim(run, goes_on, overwrite))
     devices.check_shared(folder.path)
+    models: Mapping[str, keras.Model] = {}
     if config.elastic.given:
         models = elastic.train_widths(run)
-        return _finish(run, models[FULL], models)
-    narrow = _train_and_prune(run)
-    if config.distillation.compare_without and run.teacher is not None:
-        _say("\nTraining the same without the teacher")
-        _pruned(dataclasses.replace(run, teacher=None), PRUNED_WITHOUT_TEACHER)
-    if config.run.compare_from_scratch:
-        _train_from_scratch(run)
+        narrow = models[FULL]
+    else:
+        narrow = _train_and_prune(run)
+        if config.distillation.compare_without and run.teacher is not None:
+            _say("\nTraining the same without the teacher")
+            _pruned(dataclasses.replace(run, teacher=None), PRUNED_WITHOUT_TEACHER)
+        if config.run.compare_from_scratch:
+            _train_from_scratch(run)
     rows: list[ResultRow] = []
-    processes.from_first(lambda: rows.extend(_finish(run, narrow, {})))
+    processes.from_first(lambda: rows.extend(_finish(run, narrow, models)))
     return rows
 
 
