@@ -12,6 +12,7 @@ import tempfile
 from benchmarks.pages import (
     of_chat,
     of_checkpoints,
+    of_elastic,
     of_family,
     of_map,
     of_optimizers,
@@ -49,6 +50,7 @@ BLOCKS = {
     **of_tables.BLOCKS,
     **of_paper.BLOCKS,
     **of_family.BLOCKS,
+    **of_elastic.BLOCKS,
     **of_recover.BLOCKS,
     **of_speed.BLOCKS,
     **of_chat.BLOCKS,

@@ -48,6 +48,11 @@ def _records(width: int, name: str) -> dict[int, dict]:
     return min(whole, key=lambda r: statistics.fmean(x["bits"] for x in r.values()))
 
 
+def seeds_of(width: int, name: str) -> dict[int, float]:
+    """Bits per byte of a row by seed."""
+    return {seed: record["bits"] for seed, record in _records(width, name).items()}
+
+
 def bits(width: int, name: str) -> Estimate:
     """Bits per byte of a row."""
     found = estimate(record["bits"] for record in _records(width, name).values())
@@ -118,6 +123,11 @@ def _nested() -> dict[str, SeededRow]:
     path = RESULTS / "nested/cells.json"
     cells = json.loads(path.read_text(encoding="utf-8"))
     return {row.name: row for row in nested.rows(MAP_FAMILY, cells)}
+
+
+def joint_bits(width: int) -> dict[int, float]:
+    """Bits per byte of joint training by seed."""
+    return _nested()[f"{width} neurons, {nested.JOINT}"].values
 
 
 def joint_gap(width: int, name: str) -> Estimate:

@@ -4,6 +4,8 @@ import json
 import pathlib
 
 from benchmarks.paper import (
+    elastic,
+    elastic_table,
     family,
     nested,
     optimizers,
@@ -60,6 +62,12 @@ def write_studies(folder: pathlib.Path) -> None:
         (folder / name).mkdir(parents=True, exist_ok=True)
         cells = (RESULTS / name / "cells.json").read_text(encoding="utf-8")
         study.write(folder / name, MAP_FAMILY, json.loads(cells))
+    path = RESULTS / "elastic/cells.json"
+    if path.exists():
+        (folder / "elastic").mkdir(parents=True, exist_ok=True)
+        cells = json.loads(path.read_text(encoding="utf-8"))
+        rates = elastic.chosen(cells, MAP_FAMILY)
+        elastic_table.write(folder / "elastic", MAP_FAMILY, cells, rates)
     for number in (number for numbers in TABLES.values() for number in numbers):
         recorded = table(number)
         facts, rows = recorded.facts, list(recorded.rows.values())

@@ -20,12 +20,14 @@ from keras_idea.elastic.sorting import sort_neurons
 from keras_idea.elastic.width_losses import WidthLosses
 from keras_idea.elastic.widths import Width
 from keras_idea.errors import ArgumentError
+from keras_idea.finding.work_count import matrix_weights, matrix_weights_at
 from keras_idea.hub.widths import FULL
 from keras_idea.keras_private.callbacks import warn_user
 from keras_idea.keras_private.fit_figures import evaluate_again, why_not_again
 from keras_idea.keras_private.models import compilation, instead, make_train_function
 from keras_idea.keras_private.optimizer_variables import as_int, innermost
 from keras_idea.keras_private.read_instead import changed
+from keras_idea.keras_private.train_step import owner_of_train_function
 from keras_idea.step.pruner import NeuronPruner
 from keras_idea.step.track import only_scored
 
@@ -79,6 +81,8 @@ class Run:
         #: tuple of str, the widths of the step that was prepared last.
         self.drawn: tuple[str, ...] = (FULL,)
         self._told = False
+        self._taken: tuple[str, ...] = ()  # the widths of the last step
+        self._left_out: dict[str, int] = {}  # name -> weights that it does not use
         start = as_int(innermost(model.optimizer).iterations)
         self._scorer: NeuronPruner | None = None
         self._sorts = 0 < begin_step and start <= begin_step
@@ -102,6 +106,10 @@ class Run:
         self._rest(model)
         if self._sorts:
             sort_neurons(model, self._ffns)
+        whole = matrix_weights(model)
+        for name, counts in self.counts.items():
+            used = matrix_weights_at(model, zip(self._ffns, counts, strict=True))
+            self._left_out[name] = whole - used
         self.losses.begin_epoch()
         if model.train_function is None:  # in a loop by `train_on_batch`
             make_train_function(model)
@@ -139,6 +147,7 @@ class Run:
         exception has ended, it is the model's again.
         """
         names, self._next = self._next, None
+        self._taken = names or ()
         plain: Any = self._plain
         if names is None:
             self.end(self._model)
@@ -149,6 +158,18 @@ class Run:
             returned = self._at(names, args)
         self.losses.note(names[0] if len(names) == 1 else "", returned)
         return returned
+
+    def work_of_step(self, full: float) -> float:
+        """Multiply-adds of the last step per token, where full width has `full`.
+
+        In units of a forward pass and its backward pass: the pass of a teacher that
+        the step computes beside its widths is a third.
+        """
+        if not self._taken:
+            return full
+        work = sum(full - self._left_out[name] for name in self._taken)
+        alone = self._teacher_weight and FULL not in self._taken
+        return work + full / 3 if alone else work
 
     def _at(self, names: tuple[str, ...], args: Any) -> Any:
         model = self._model
@@ -203,5 +224,5 @@ class Run:
 
 def run_of(model: keras.Model) -> Run | None:
     """The `Run` that has a model's train function, or None."""
-    owner = getattr(getattr(model, "train_function", None), "__self__", None)
+    owner = owner_of_train_function(model)
     return owner if isinstance(owner, Run) else None

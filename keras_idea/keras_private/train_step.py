@@ -21,6 +21,11 @@ def state_variables(model: keras.Model) -> tuple[list[keras.Variable], ...]:
     )
 
 
+def owner_of_train_function(model: keras.Model) -> Any:
+    """The object whose method is in place of a model's train function, or None."""
+    return getattr(getattr(model, "train_function", None), "__self__", None)
+
+
 def has_own_train_step(model: keras.Model) -> bool:
     """Whether a model's train step is neither Keras's nor KerasHub's.
 

@@ -54,3 +54,27 @@ def write_run(folder, method="sensitivity", floor=2.0, sample="<script>x()</scri
     with figure(folder / "run.png", 4, 3, "", nrows=1, ncols=1) as axis:
         axis.plot(curves[0].steps, curves[0].loss)
     return folder
+
+
+ELASTIC = """
+[model]
+hidden_dim = 64
+
+[elastic]
+widths = { small = 8, medium = 0.5 }
+sample = "SAMPLE"
+"""
+
+
+def write_elastic_run(folder, sample="turn"):
+    """A finished run of widths 64, 8 and 32, by turns; validated at 30 and 60."""
+    write_run(folder)
+    (folder / "config.toml").write_text(ELASTIC.replace("SAMPLE", sample))
+    drawn = np.tile([64, 8, 32], STEPS // 3) if sample == "turn" else [64] * STEPS
+    whole = dataclasses.replace(
+        curve("all widths", 2.0),
+        width=np.array(drawn),
+        at_widths={"small": {30: 2.9, 60: 2.7}, "medium": {30: 2.6, 60: 2.4}},
+    )
+    (folder / "metrics.csv").write_text(metrics_csv([whole]))
+    return folder

@@ -93,10 +93,10 @@ class RunFigures:
         self.work = WorkCount(model, length)
         self._flops_before = flops_before
         self._of_token = self.work.present
-        self._settled = (0, 0)  # batches and work at the last point
+        self._settled: tuple[int, float] = (0, 0)  # batches and work at the last point
 
     def at(
-        self, interval: Interval, batches: int, work: int
+        self, interval: Interval, batches: int, work: float
     ) -> dict[str, float | None]:
         """The figures at a point, by tag; None: unknown.
 
@@ -122,7 +122,7 @@ class RunFigures:
         return values
 
     def _of_tokens(
-        self, tokens: int, speed: float | None, batches: int, work: int
+        self, tokens: int, speed: float | None, batches: int, work: float
     ) -> dict[str, float]:
         before = self._flops_before(train_flops(self._of_token, tokens))
         values = {"flops/train": before + train_flops(work, tokens)}

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from keras_idea.lm.report.picture import draw_side_by_side
 from keras_idea.lm.report.run_record import RunRecord
 from keras_idea.lm.report.table import COLUMNS, LEGEND, cells
+from keras_idea.lm.report.widths import curves_of
 
 #: The first line of every report, by which its file is known as one.
 MARK = "<!DOCTYPE html><!-- keras-idea report -->"
@@ -48,7 +49,9 @@ def report_page(records: Sequence[RunRecord], title: str) -> str:
         f'<p class="legend">{html.escape(LEGEND)}</p>',
     ]
     if several:
-        parts += ["<h2>The pruned models</h2>", _curves(records)]
+        widths = any(len(curves_of(record)) > 1 for record in records)
+        heading = "The trained models" if widths else "The pruned models"
+        parts += [f"<h2>{heading}</h2>", _curves(records)]
     parts += ["<h2>Runs</h2>", '<div class="runs">', *map(_run, records), "</div>"]
     parts += ["<h2>Settings</h2>", _settings(records, several)]
     return "\n".join(
@@ -69,7 +72,7 @@ def report_page(records: Sequence[RunRecord], title: str) -> str:
 
 def _curves(records: Sequence[RunRecord]) -> str:
     picture = io.BytesIO()
-    runs = [(record.name, record.curves[0]) for record in records]
+    runs = [each for record in records for each in curves_of(record)]
     draw_side_by_side(picture, runs)
     names = ", ".join(record.name for record in records)
     image = _image(picture.getvalue(), f"Loss and width of {names}")

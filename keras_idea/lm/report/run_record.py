@@ -143,7 +143,10 @@ def _table(content: bytes) -> tuple[list[ResultRow], dict]:
 def _curves(content: bytes) -> list[TrainingCurve]:
     """The curves of a metrics file; see `keras_idea.lm.report.curves.metrics_csv`."""
     lines: dict = {}
-    for number, line in enumerate(csv.DictReader(content.decode().splitlines()), 2):
+    reader = csv.DictReader(content.decode().splitlines())
+    fields = reader.fieldnames or []
+    widths = [name for name in fields if name.endswith(_OF_WIDTH)]
+    for number, line in enumerate(reader, 2):
         try:
             values = [
                 float(line[key]) for key in ("step", "bits_per_byte", "learning_rate")
@@ -151,25 +154,28 @@ def _curves(content: bytes) -> list[TrainingCurve]:
             values.append(int(line["width"]))
             # Files of earlier versions do not have the last two columns.
             kv_groups, perplexity = map(line.get, _LATER)
-            for last in (line["validation"], kv_groups, perplexity):
+            at_widths = map(line.get, widths)
+            for last in (line["validation"], kv_groups, perplexity, *at_widths):
                 values.append(float(last) if last else math.nan)
             lines.setdefault(line["run"], []).append(values)
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"line {number}: {error}") from None
     if not lines:
         raise ValueError("it has no line of numbers")
-    return [_curve(name, np.array(values)) for name, values in lines.items()]
+    names = [name.removesuffix(_OF_WIDTH) for name in widths]
+    return [_curve(name, np.array(values), names) for name, values in lines.items()]
 
 
 _LATER = ("kv_groups", "validation_perplexity_per_token")
+_OF_WIDTH = "_validation"
 
 
-def _curve(name: str, values: np.ndarray) -> TrainingCurve:
-    step, loss, rate, width, validation, heads, perplexity = values.T
+def _curve(name: str, values: np.ndarray, widths: Sequence[str]) -> TrainingCurve:
+    step, loss, rate, width, validation, heads, perplexity, *judged = values.T
 
-    def at_steps(judged: np.ndarray) -> dict[int, float]:
-        known = ~np.isnan(judged)
-        return dict(zip(step[known].astype(int), judged[known], strict=True))
+    def at_steps(figures: np.ndarray) -> dict[int, float]:
+        known = ~np.isnan(figures)
+        return dict(zip(step[known].astype(int), figures[known], strict=True))
 
     return TrainingCurve(
         name=name,
@@ -180,6 +186,7 @@ def _curve(name: str, values: np.ndarray) -> TrainingCurve:
         validation=at_steps(validation),
         kv_groups=None if np.isnan(heads).any() else heads.astype(int),
         perplexity=at_steps(perplexity),
+        at_widths=dict(zip(widths, map(at_steps, judged), strict=True)),
     )
 
 

@@ -17,8 +17,9 @@ from keras_idea.lm.cli import main
 from keras_idea.lm.report.page import MARK, report_page
 from keras_idea.lm.report.report import report
 from keras_idea.lm.report.run_record import read_run, read_runs
+from keras_idea.lm.report.widths import curves_of
 from tests.support.full_disk import full_disk
-from tests.support.report_runs import write_run
+from tests.support.report_runs import write_elastic_run, write_run
 
 
 class Page(HTMLParser):
@@ -166,6 +167,25 @@ class TestPage:
         assert not {"script", "iframe", "object"} & set(page.tags)
         assert page.tags.count("link") == 1  # the icon, which is empty
         assert "url(" not in text and "@import" not in text
+
+    def test_a_run_of_several_widths_beside_another(self, tmp_path, runs):
+        """A curve for each width: the steps at it, and its own held-out figures."""
+        path = write_elastic_run(tmp_path / "widths")
+        found = dict(curves_of(read_run(path)))
+        assert list(found) == [f"widths: {n}" for n in ("full", "small", "medium")]
+        small, medium = found["widths: small"], found["widths: medium"]
+        assert small.validation == {30: 2.9, 60: 2.7} and set(small.width) == {8}
+        assert medium.validation == {30: 2.6, 60: 2.4} and set(medium.width) == {32}
+        assert list(medium.steps[:3]) == [3, 6, 9]
+        text = report_page(read_runs([runs[0], path]), "title")
+        assert "The trained models" in text and len(Page(text).pictures) == 3
+
+    def test_a_sandwich_has_losses_of_all_widths_together(self, tmp_path):
+        path = write_elastic_run(tmp_path / "widths", "sandwich")
+        *widths, (name, mean) = curves_of(read_run(path))
+        assert name == "widths: mean of widths" and len(mean.steps) == 60
+        assert [len(curve.steps) for _, curve in widths] == [0, 0, 0]
+        assert widths[1][1].validation == {30: 2.9, 60: 2.7}
 
     def test_texts_are_escaped(self, runs):
         text = report_page(read_runs(runs), "<i>&")

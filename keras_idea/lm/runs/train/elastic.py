@@ -4,7 +4,6 @@ It leaves the full model with a record of the widths, of which `keras_idea.hub.l
 takes each; and a model of each width that needs no record.
 """
 
-import dataclasses
 import pathlib
 from collections.abc import Mapping
 
@@ -17,6 +16,7 @@ from keras_idea.hub.widths import FULL, RECORD, write_widths
 from keras_idea.lm.report.curves import TrainingCurve
 from keras_idea.lm.report.picture import draw_run
 from keras_idea.lm.report.table import ResultRow
+from keras_idea.lm.report.widths import curves_by_width
 from keras_idea.lm.runs.config.elastic_table import ElasticConfig
 from keras_idea.lm.runs.train.disk_estimate import results_bytes
 from keras_idea.lm.runs.train.fitting import fit, monitor_of, recorder_of
@@ -157,39 +157,6 @@ def draw_widths(run: Run) -> None:
 
 
 def curves_of_widths(run: Run) -> list[TrainingCurve]:
-    """The run's curve taken apart, by width: for the picture.
-
-    Of a "sandwich" the steps have one loss, the mean of several widths, and each width
-    has validations alone.
-    """
-    whole = run.recorders[0].curve()
-    if run.config.elastic.sample == SANDWICH:
-        none = _steps_at(whole, -1)
-        validated = {FULL: whole.validation, **whole.at_widths}
-        mean = dataclasses.replace(whole, name="mean of widths", validation={})
-        curves = [
-            dataclasses.replace(none, name=name, validation=points)
-            for name, points in validated.items()
-        ]
-        return [*curves, mean]
-    return [
-        dataclasses.replace(
-            _steps_at(whole, neurons),
-            name=name,
-            validation=whole.validation if name == FULL else whole.at_widths[name],
-        )
-        for name, neurons in run.timeline.widths.items()
-    ]
-
-
-def _steps_at(whole: TrainingCurve, neurons: int) -> TrainingCurve:
-    """The steps of a curve at one width."""
-    at = whole.width == neurons
-    return dataclasses.replace(
-        whole,
-        steps=whole.steps[at],
-        loss=whole.loss[at],
-        learning_rate=whole.learning_rate[at],
-        width=whole.width[at],
-        at_widths={},
-    )
+    """The run's curve taken apart, by width: for the picture."""
+    sandwich = run.config.elastic.sample == SANDWICH
+    return curves_by_width(run.recorders[0].curve(), run.timeline.widths, sandwich)

@@ -1,0 +1,84 @@
+"""Several widths in one run: what the ways cost, and small ones carried out."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from benchmarks.paper import elastic as command
+from benchmarks.paper.elastic_ways import (
+    Joint,
+    all_name,
+    draw_flops,
+    each_name,
+    joint_steps,
+    paid_flops,
+    ways,
+)
+from benchmarks.paper.family_plan import MAP_FAMILY, Family, Steps
+from benchmarks.paper.flops import forward_flops, step_flops
+from tests.support.paper_micro import MICRO
+
+SMALL = Family(MICRO, 24, (16, 12, 8), Steps(6, 4, 4), peaks=(1.0,))
+ALL = ways(MAP_FAMILY)
+JOINT = [name for name, way in ALL.items() if isinstance(way, Joint)]
+
+
+def step(width):
+    return step_flops(MAP_FAMILY.scale, width)
+
+
+def test_what_a_step_costs():
+    """The sum of what the models cost that it computes, and a teacher's forward."""
+    forward = forward_flops(MAP_FAMILY.scale, 171)
+    assert forward == step(171) / 3
+
+    def cost(name, *drawn):
+        return draw_flops(ALL[name], MAP_FAMILY, drawn)
+
+    assert cost("turn", "w64") == step(64)
+    assert cost("turn, self-teacher", "w114") == step(114) + forward
+    assert cost("turn, self-teacher", "full") == step(171)
+    every = ("full", "w64", "w114")
+    for name in ("sandwich", "sandwich, self-teacher"):
+        assert cost(name, *every) == step(171) + step(114) + step(64)
+
+
+@pytest.mark.parametrize("name", JOINT)
+def test_all_ways_cost_the_same(name):
+    paid = paid_flops(MAP_FAMILY)
+    alone, steps, spent = joint_steps(ALL[name], MAP_FAMILY, seed=0)
+    assert 0 <= paid - spent < 3 * step(171)
+    assert alone == (round(paid / step(171) / 4) if "sorted" in name else 0)
+    assert alone < steps
+
+
+def test_in_turn_as_many_steps_as_nested_has():
+    _, steps, _ = joint_steps(ALL["turn"], MAP_FAMILY, seed=0)
+    mean = (step(171) + step(114) + step(64)) / 3
+    assert steps == pytest.approx(paid_flops(MAP_FAMILY) / mean, abs=3)
+
+
+def test_small_ways_are_carried_out_once(tmp_path):
+    rng = np.random.default_rng(0)
+    (tmp_path / "text.txt").write_bytes(rng.integers(97, 105, 4000).astype("uint8"))
+    given = ["--seeds", "2", "--text", str(tmp_path / "text.txt")]
+    given += ["--output", str(tmp_path)]
+    given += ["--runs", str(tmp_path / "runs"), "--shapes", "annealed", "--ways"]
+    own = ["turn", "sandwich, self-teacher", "one run, branches"]
+    names = [*own, each_name(8), all_name(16)]
+    assert command.main([*given, *names], SMALL) == 0
+    cells = json.loads((tmp_path / "cells.json").read_text())
+    keys = [f"{n}: {s}, peak 1, annealed" for n in names for s in (100, 0, 1)]
+    assert sorted(cells) == sorted(keys)
+    for at, cell in cells.items():
+        widths = {"16", "12", "8"} if not at.startswith("scratch") else set()
+        assert set(cell["members"]) >= widths
+        for record in cell["members"].values():
+            assert math.isfinite(record["bits"]) and record["flops"] > 0
+    page = (tmp_path / "elastic.md").read_text()
+    assert "turn minus one run, branches" in page
+    before = (tmp_path / "cells.json").stat().st_mtime_ns
+    assert command.main([*given, *names], SMALL) == 0  # nothing is missing
+    assert (tmp_path / "cells.json").stat().st_mtime_ns == before
