@@ -50,7 +50,8 @@ class Monitor(keras.callbacks.Callback):
       reading. k is the width that pruning aims at. Importance comes from the scores of
       the neurons, whatever the pruning method is.
     - `flops/train`: operations of training so far, all products of matrices, with FFNs
-      at their width in memory: `6 x tokens x (weights in matrices + 2 x sequence length
+      at their width in memory, or at the width that a step of `ElasticCallback`
+      computes: `6 x tokens x (weights in matrices + 2 x sequence length
       x features of all queries)`.
     - `flops/utilisation`: the fraction of `peak_flops` that is used.
     - `memory`: of this process on the host; of the devices if the backend reports it.

@@ -44,11 +44,15 @@ def curves_of(record: RunRecord) -> list[tuple[str, TrainingCurve]]:
     given = record.settings.get("elastic.widths")
     if not isinstance(given, Mapping):
         return [(record.name, curve)]
-    full = int(curve.width.max())
+    sample = record.settings.get("elastic.sample")
+    full = record.settings.get("model.hidden_dim")
+    if not isinstance(full, int):
+        if isinstance(sample, Mapping) and not sample.get(FULL):
+            return [(record.name, curve)]  # no step tells how wide the full model is
+        full = int(curve.width.max())
     widths = {FULL: full}
     widths |= {name: target_width(given[name], full, round_to=1) for name in given}
-    sandwich = record.settings.get("elastic.sample") == SANDWICH
-    found = curves_by_width(curve, widths, sandwich)
+    found = curves_by_width(curve, widths, sample == SANDWICH)
     return [(f"{record.name}: {each.name}", each) for each in found]
 
 
