@@ -96,6 +96,11 @@ def main(arguments=None, family: Family = MAP_FAMILY) -> int:
     parser.add_argument("--ways", nargs="+", choices=every, default=list(every))
     parser.add_argument("--peaks", nargs="+", type=float, default=family.peaks)
     parser.add_argument("--shapes", nargs="+", default=family.shapes)
+    parser.add_argument(
+        "--search",
+        action="store_true",
+        help="search ways anew whose rates earlier studies have searched",
+    )
     given = parser.parse_args(arguments)
     given.corpus = text_of(given)
     judge = Evaluator(family.scale, given.corpus).bits_per_byte
@@ -106,7 +111,7 @@ def main(arguments=None, family: Family = MAP_FAMILY) -> int:
     with kept_compilations(given.runs / "compiled"):
         for name in given.ways:
             grid = itertools.product(given.peaks, given.shapes)
-            for way in [] if name in known else grid:
+            for way in [] if name in known and not given.search else grid:
                 cell = every[name], SEARCH_SEED, *way
                 carry_out(given, family, *cell, judge, results)
         for seed in seeds_of(given):

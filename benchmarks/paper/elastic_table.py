@@ -161,7 +161,7 @@ def write(folder, family: Family, results: Results, rates: Rates) -> None:
     parts_ = [
         f"# Several widths in one run: {', '.join(map(str, widths))} neurons",
         _means(table, widths),
-        _gaps(table, widths),
+        *([_gaps(table, widths)] if table.pairs() else []),
         "Bits per byte of held-out text: lower is better. A token is a byte. "
         f"Differences are paired by seed: negative is better. {plus_minus(counts)} "
         '"Detectable" is the smallest true difference that a test of 5% finds with 80% '

@@ -3,10 +3,13 @@
 import json
 import math
 
+import keras
 import numpy as np
 import pytest
 
+import keras_idea as ki
 from benchmarks.paper import elastic as command
+from benchmarks.paper.build import cross_entropy, new_model
 from benchmarks.paper.elastic_ways import (
     Joint,
     all_name,
@@ -18,6 +21,8 @@ from benchmarks.paper.elastic_ways import (
 )
 from benchmarks.paper.family_plan import MAP_FAMILY, Family, Steps
 from benchmarks.paper.flops import forward_flops, step_flops
+from benchmarks.paper.nested_training import NestedFFN
+from keras_idea.models import decoder
 from tests.support.paper_micro import MICRO
 
 SMALL = Family(MICRO, 24, (16, 12, 8), Steps(6, 4, 4), peaks=(1.0,))
@@ -58,6 +63,29 @@ def test_in_turn_as_many_steps_as_nested_has():
     _, steps, _ = joint_steps(ALL["turn"], MAP_FAMILY, seed=0)
     mean = (step(171) + step(114) + step(64)) / 3
     assert steps == pytest.approx(paid_flops(MAP_FAMILY) / mean, abs=3)
+
+
+def test_in_turn_the_callback_takes_the_steps_of_nested_md():
+    """Its code masks where the callback slices; here it has the callback's order."""
+    ids = np.random.default_rng(1).integers(0, 256, (14, 9))
+    nested = decoder(
+        MICRO.decoder_config(24),
+        ffn=lambda hidden_dim, **layer: NestedFFN((24, 8, 12), **layer),
+        dtype="float32",
+    )
+    model, found = new_model(MICRO, 24), []
+    for own, other in zip(
+        model.trainable_variables, nested.trainable_variables, strict=True
+    ):
+        own.assign(other)
+    elastic = ki.ElasticCallback({"small": 8, "medium": 12})
+    for each, callbacks in ((nested, []), (model, [elastic])):
+        each.compile(keras.optimizers.AdamW(0.01), cross_entropy())
+        given = {"batch_size": 2, "shuffle": False, "verbose": 0}
+        each.fit(ids[:, :-1], ids[:, 1:], callbacks=callbacks, **given)
+        found.append(list(map(keras.ops.convert_to_numpy, each.trainable_variables)))
+    for one, two in zip(*found, strict=True):
+        np.testing.assert_allclose(one, two, atol=1e-5)
 
 
 def test_small_ways_are_carried_out_once(tmp_path):
