@@ -3,10 +3,13 @@
 import argparse
 import dataclasses
 import pathlib
+import tempfile
 
 from benchmarks.record import REPOSITORY
 from keras_idea.data import Corpus, load_text
 
+#: The files and folders of the text.
+TEXTS = ("ptb", "wikitext2", "tinyshakespeare.txt")
 #: What the pages of all studies say of their text.
 TEXT_NOTE = (
     "The models train on 9.99 MB: Penn Treebank (train and valid), "
@@ -46,5 +49,27 @@ def seeds_of(given) -> range:
 
 
 def text_of(given) -> Corpus:
-    """The text of the studies, described without the machine's path."""
-    return dataclasses.replace(load_text(given.text), description="shared/data/text")
+    """The text of the studies, described without the machine's path.
+
+    Of a folder that holds more than `TEXTS`, these alone: further files would change
+    what is trained on, and which files are held out.
+    """
+    root = pathlib.Path(given.text)
+    if not all((root / name).exists() for name in TEXTS):
+        corpus = load_text(root)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            for name in TEXTS:
+                _link(root / name, pathlib.Path(folder) / name)
+            corpus = load_text(folder)
+    return dataclasses.replace(corpus, description="shared/data/text")
+
+
+def _link(source: pathlib.Path, target: pathlib.Path) -> None:
+    """Links a file, or the files of a folder: a linked folder would not be read."""
+    if source.is_file():
+        target.symlink_to(source.resolve())
+        return
+    target.mkdir()
+    for path in source.iterdir():
+        _link(path, target / path.name)

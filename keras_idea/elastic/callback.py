@@ -44,7 +44,8 @@ class ElasticCallback(keras.callbacks.Callback):
     width (`full_loss`, of those at full width), and with validation data
     `val_small_loss` and its metrics: the data is evaluated again at each width. `loss`
     is the mean of all steps; `val_loss` is that of full width. Put callbacks that
-    watch a width (EarlyStopping, with mode="min") after this one.
+    watch a width (EarlyStopping, with mode="min") or log it (TensorBoard) after this
+    one.
 
     Args:
         widths: dict. Name -> width: an int (neurons of each FFN), a float in (0, 1)

@@ -1,5 +1,6 @@
 """Several widths in one run: what the ways cost, and small ones carried out."""
 
+import argparse
 import json
 import math
 
@@ -22,6 +23,7 @@ from benchmarks.paper.elastic_ways import (
 from benchmarks.paper.family_plan import MAP_FAMILY, Family, Steps
 from benchmarks.paper.flops import forward_flops, step_flops
 from benchmarks.paper.nested_training import NestedFFN
+from benchmarks.paper.study import TEXTS, text_of
 from keras_idea.models import decoder
 from tests.support.paper_micro import MICRO
 
@@ -110,3 +112,16 @@ def test_small_ways_are_carried_out_once(tmp_path):
     before = (tmp_path / "cells.json").stat().st_mtime_ns
     assert command.main([*given, *names], SMALL) == 0  # nothing is missing
     assert (tmp_path / "cells.json").stat().st_mtime_ns == before
+
+
+def test_the_text_is_the_three_of_the_pages(tmp_path):
+    """Further files beside them change neither the text nor what is held out."""
+    for name in (*TEXTS[:2], "openwebtext"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.txt").write_text(40 * f"of {name}. ")
+    (tmp_path / TEXTS[2]).write_text(40 * "of Shakespeare. ")
+    (tmp_path / "openwebtext/b.txt").write_text("more")
+    corpus = text_of(argparse.Namespace(text=str(tmp_path)))
+    read = corpus.train.tobytes() + corpus.validation.tobytes()
+    assert b"openwebtext" not in read and b"more" not in read
+    assert all(word in read for word in (b"of ptb", b"of wikitext2", b"of Shakes"))
