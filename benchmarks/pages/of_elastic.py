@@ -76,7 +76,7 @@ def gaps(width: int) -> dict[str, Estimate]:
     found = {_EACH: joint_from_scratch(width)}
     for name, theirs in ((_OFF, off_the_map(width)), (_ALL, trained(width))):
         gap = estimate(ours[seed] - theirs[seed] for seed in ours if seed in theirs)
-        if gap is not None:
+        if gap is not None and gap.count > 1:
             found[name] = gap
     return found
 
