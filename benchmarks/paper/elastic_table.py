@@ -117,7 +117,7 @@ def _means(table: Table, widths) -> str:
 
 def _gaps(table: Table, widths) -> str:
     lines = [
-        ["paired difference", *(f"{w} neurons" for w in widths), "n", "detectable"]
+        ["paired difference", *(f"{w} neurons" for w in widths), "pairs", "detectable"]
     ]
     for row, other in table.pairs():
         gaps = [table.gap(row, other, width) for width in widths]
