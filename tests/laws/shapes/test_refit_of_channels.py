@@ -172,7 +172,7 @@ def test_what_fails_changes_nothing():
 
 def test_more_numbers_than_can_be_compared():
     model = of((32, 32, 1), layers.Conv2D(9, 1), layers.Flatten(), layers.Dense(2))
-    with pytest.raises(ki.KerasIdeaError, match="dense.* reads 9,216 numbers"):
+    with pytest.raises(ki.KerasIdeaError, match="dense.* reads 9,216"):
         x = np.zeros((8, 32, 32, 1), "float32")
         ki.shrink(model, {"channels": 3}, x, "magnitude", refit=True)
 
