@@ -30,7 +30,7 @@ class _Rate(Callback):
     def before_batch(self):
         """Sets it."""
         rate = task.cosine(self.stages.rate, self.step, self.stages.after)
-        self.opt.set_hypers(lr=rate)
+        self.opt.set_hypers(lr=float(rate))
         self.step += 1
 
 
