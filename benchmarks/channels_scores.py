@@ -176,6 +176,8 @@ def main():
     parser.add_argument("--output", default=record.REPOSITORY / "benchmarks/results")
     given = parser.parse_args()
     facts = record.environment()
+    command = "KERAS_BACKEND=torch python -m benchmarks.channels_scores"
+    facts["command"] = f"{command} --seeds {given.seeds}"
     cells = known(pathlib.Path(given.output, "channels_scores.json"))
     for seed, (name, method) in itertools.product(range(given.seeds), scores().items()):
         if all((seed, score) in cells for score in scores()):

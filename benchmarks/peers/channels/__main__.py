@@ -117,6 +117,13 @@ def spread(values, digits):
     return f"{found.mean:.{digits}f}{error}"
 
 
+def exactness(way, found):
+    """Whether every run ended at exactly the width that was asked for."""
+    if way == "not pruned":
+        return "-"
+    return "yes" if all(cell["exact"] for cell in found) else "no"
+
+
 def rows(name, cells, times):
     """The lines of a network, and the wide one's first."""
     for way in CONTESTANTS:
@@ -131,7 +138,7 @@ def rows(name, cells, times):
             spread([c["loss"] for c in found], 4),
             f"{statistics.mean(c['parameters'] for c in found):,.0f}",
             f"{statistics.mean(c['multiply-adds'] for c in found) / 1e3:,.0f}",
-            "yes" if all(c["exact"] for c in found) else "no",
+            exactness(way, found),
             *(f"{ratios[k]:.2f}" if ratios else "" for k in ("step", "prediction")),
             f"{statistics.median(c['process seconds'] for c in found):.1f}",
         ]
@@ -187,6 +194,8 @@ def main():
     given = parser.parse_args()
     torch.set_num_threads(1)
     facts = record.environment()
+    command = "KERAS_BACKEND=torch python -m benchmarks.peers.channels"
+    facts["command"] = f"{command} --seeds {given.seeds}"
     for package in PACKAGES:
         facts["versions"][package] = importlib.metadata.version(package)
     path = pathlib.Path(given.output, "peers_channels.json")
