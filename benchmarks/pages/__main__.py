@@ -10,6 +10,7 @@ import sys
 import tempfile
 
 from benchmarks.pages import (
+    of_channels,
     of_chat,
     of_checkpoints,
     of_elastic,
@@ -53,6 +54,7 @@ BLOCKS = {
     **of_elastic.BLOCKS,
     **of_recover.BLOCKS,
     **of_speed.BLOCKS,
+    **of_channels.BLOCKS,
     **of_chat.BLOCKS,
     **of_checkpoints.BLOCKS,
     **of_optimizers.BLOCKS,

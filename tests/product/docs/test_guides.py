@@ -144,6 +144,24 @@ def test_released_checkpoint(run):
     assert vocabulary == names["tokenizer"].get_vocabulary()
 
 
+def test_a_convolutional_net(run, tmp_path):
+    names = run("a_convolutional_net")
+    # The residual stream of each width is one group; the head reads the last.
+    assert list(names["explained"].groups["channels"].values()) == [48] * 3 + [96] * 2
+    channels = names["history"].history["channels"]
+    assert channels[0] == 67.2 and channels[-1] == 16.8
+    for model in (names["model"], names["loaded"]):
+        backbone = model.get_layer("backbone")
+        filters = [c.filters for c in backbone.layers if hasattr(c, "filters")]
+        assert filters == [12] * 4 + [24] * 3
+    assert names["difference"] == 0.0
+    assert names["loaded"].evaluate(*names["test"], verbose=0)[1] > 0.85
+    sizes = [(tmp_path / f"{n}.keras").stat().st_size for n in ("narrow", "wide")]
+    assert sizes[0] < sizes[1] / 2
+    with zipfile.ZipFile(tmp_path / "narrow.keras") as file:
+        assert b"keras_idea" not in file.read("config.json")
+
+
 def test_several_widths(run, tmp_path):
     names = run("several_widths")
     history = names["history"]
