@@ -55,9 +55,9 @@ def one_shot(wanted: Wanted) -> keras.Model:
             f"The checkpoint {wanted.source!r} has no tokenizer, so no text can be "
             "measured on it. Save it with its tokenizer."
         )
-    places: Any = (wanted.text, preprocessor, backbone, wanted.tokens, wanted.window)
     tokens = _tokens_of(wanted, preprocessor, backbone)
-    rows = read_rows(*places, count=tokens is not None)
+    sizes = (wanted.tokens, wanted.window, tokens is not None)
+    rows = read_rows(wanted.text, preprocessor, backbone, *sizes)
     if wanted.refit:
         check_enough(rows, _widest(backbone, shape))
     print(rows, flush=True)

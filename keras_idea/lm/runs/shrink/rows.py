@@ -21,6 +21,8 @@ from keras_idea.validation import plural
 HELD_OUT_ROWS = 32
 #: The most bytes of a text in which the tokens of a vocabulary are counted.
 COUNTED_BYTES = 16_000_000
+#: The most of such a text that is held out.
+NOT_COUNTED = 0.1
 # More than a token has in any text: what is read of a long text.
 _BYTES_PER_TOKEN = 16
 
@@ -91,8 +93,10 @@ def read_rows(
         )
     held_out = HELD_OUT_ROWS * window
     most = _BYTES_PER_TOKEN * (tokens + held_out)
-    most = max(most, COUNTED_BYTES) if count else most
-    read = load_text(text, held_out / (tokens + held_out), most)
+    fraction = held_out / (tokens + held_out)
+    if count:
+        most, fraction = max(most, COUNTED_BYTES), min(fraction, NOT_COUNTED)
+    read = load_text(text, fraction, most)
     tokenizer = preprocessor.tokenizer
     start_id = tokenizer.start_token_id if needs_start(type(backbone)) else None
     corpus = read.tokenized(tokenizer_vocabulary(tokenizer), start_id, 1)
