@@ -37,16 +37,18 @@ def cells(name: str) -> list[dict]:
     return [json.loads(path.read_text("utf-8")) for path in paths]
 
 
-def best(name: str, how: str, trained: bool, share: float = SHARE) -> dict | None:
-    """The cell of the most tokens, at the best of its peaks; None: not run."""
-    found = [
-        cell
-        for cell in cells(name)
-        if (cell["share"], cell["how"]) == (share, how)
-        and bool(cell["tokens"]) == trained
-    ]
-    key = "openwebtext"
-    return min(found, key=lambda c: (-c["tokens"], c[key]), default=None)
+def each(name: str, how: str, trained: bool, share: float = SHARE) -> list[dict]:
+    """A cell for each number of tokens, at the best of its peaks."""
+    found: dict[int, dict] = {}
+    for cell in sorted(cells(name), key=lambda c: (c["tokens"], -c["openwebtext"])):
+        if (cell["share"], cell["how"]) == (share, how):
+            found[cell["tokens"]] = cell
+    return [cell for tokens, cell in found.items() if bool(tokens) == trained]
+
+
+def _one(name: str, how: str, share: float) -> dict | None:
+    """The cell of what is not trained; None: not run."""
+    return next(iter(each(name, how, False, share)), None)
 
 
 #: Left out where there is little room: what peers do by default, far from the rest;
@@ -63,13 +65,16 @@ def short(left_out: Collection[str] = ()) -> str:
     """A table a checkpoint: two thirds of the neurons."""
     lines = [["two thirds of the neurons", "parameters", "tokens", *TEXTS.values()]]
     for name, origin in ORIGINS.items():
-        wide = best(name, "as it is", False, 1.0)
+        wide = _one(name, "as it is", 1.0)
         if wide is None:
             continue
         lines.append([f"**{origin.partition(',')[0]}**, as it is", *_row(name, wide)])
         steps = {k: step for k, step in STEPS.items() if k not in left_out}
-        found = {label: best(name, *step) for label, step in steps.items()}
-        lines += [[label, *_row(name, c)] for label, c in found.items() if c]
+        lines += [
+            [label, *_row(name, cell)]
+            for label, step in steps.items()
+            for cell in each(name, *step)
+        ]
     return (
         f"{table(lines)}\n\nPerplexity per token of held-out text, in windows of 256; "
         "tokens: of OpenWebText, to recover on. In parentheses: the share of the "
@@ -89,7 +94,7 @@ def _figure(name, cell, text):
     found = f"{math.exp(cell[text]):,.1f}"
     if not cell["tokens"] or cell["how"] == "control":
         return found
-    wide, cut = best(name, "as it is", False, 1.0), best(name, "activation", False)
+    wide, cut = _one(name, "as it is", 1.0), _one(name, "activation", SHARE)
     return f"{found} ({excess_removed(wide[text], cut[text], cell[text]):.0%})"
 
 

@@ -54,7 +54,7 @@ class Activation(Method):
             whose name ends in "padding_mask", else Keras's own mask, if there is one.
             Defaults to None.
         batch_size: int >= 1. Samples per batch, if `data` are arrays. Defaults to 32.
-        refit: bool. Whether to fit what reads the neurons that stay to the data, as
+        refit: bool. Whether to fit what reads the units that stay to the data, as
             `shrink` does with `refit=True`. It needs `data`. Defaults to False.
 
     Raises:

@@ -19,6 +19,7 @@ from keras_idea.methods.captures import (
     Capture,
     HiddenStatistic,
     LayerCapture,
+    Look,
     Statistic,
     Sums,
     capture_of,
@@ -84,19 +85,35 @@ def hidden_statistics(
     num_samples: int,
     batch_size: int = 32,
     padding_mask: Tensor | None = None,
-    eager: bool = False,
 ) -> list[tuple[np.ndarray, float]]:
     """Runs a model in evaluation mode over samples; sums a statistic for each group.
 
     A statistic of heads is given `(..., R)`, the features of all heads side by side.
-    `padding_mask` is that of `Activation`. `eager`: nothing is compiled, which is
-    faster for few samples. The model and its variables stay as they are.
+    `padding_mask` is that of `Activation`. The model and its variables stay as they
+    are.
 
     Returns:
         list of (sums, samples) for each group, in float64.
     """
+    captures = [capture_of(group, statistic) for group, statistic in groups]
+    return captured(model, captures, data, num_samples, batch_size, padding_mask)
+
+
+def captured(
+    model: keras.Model,
+    captures: Sequence[Capture],
+    data: Samples,
+    num_samples: int,
+    batch_size: int = 32,
+    padding_mask: Tensor | None = None,
+    eager: bool = False,
+) -> list[tuple[np.ndarray, float]]:
+    """As `hidden_statistics`, of any captures.
+
+    `eager`: nothing is compiled, which is faster for few samples.
+    """
     batches = _batches(data, padding_mask, batch_size, num_samples)
-    return _require_samples(_hidden(model, groups, batches, eager))
+    return _found(model, captures, batches, eager)
 
 
 class Passes:
@@ -123,21 +140,21 @@ class Passes:
         self._batches = list(_batches(data, padding_mask, batch_size, num_samples))
         self._kept: list[Kept] = [{} for _ in self._batches]
 
-    def order(self, groups: Sequence[Any]) -> list[int]:
-        """The places of the groups in the order in which the first batch calls them."""
+    def order(self, looks: Sequence[Look]) -> list[int]:
+        """The places of `looks` in the order in which the first batch comes to them."""
         order: list[int] = []
 
         def note(place: int, hidden: Tensor, mask: Tensor | None) -> Sums:
             order.append(place)
             return ops.zeros(()), ops.ones(())
 
-        looked_at = [(g, functools.partial(note, i)) for i, g in enumerate(groups)]
-        _require_samples(_hidden(self._model, looked_at, self._batches[:1], eager=True))
+        captures = [look(functools.partial(note, i)) for i, look in enumerate(looks)]
+        _found(self._model, captures, self._batches[:1], eager=True)
         return list(dict.fromkeys(order))
 
-    def sums(self, group: Any, statistic: HiddenStatistic) -> np.ndarray:
-        """The sums of a group's statistic, over all samples: a pass up to it."""
-        capture = capture_of(group, statistic)
+    def sums(self, look: Look, statistic: HiddenStatistic) -> np.ndarray:
+        """The sums of a statistic, over all samples: a pass up to what it looks at."""
+        capture = look(statistic)
         capture.ends_pass = True
         scopes = [resuming(self._model, kept) for kept in self._kept]
         with capture.looking():
@@ -186,24 +203,19 @@ def layer_statistics(
 ) -> list[tuple[np.ndarray, float]]:
     """As `hidden_statistics`, of any layers, each with its `Statistic`."""
     captures = [LayerCapture(layer, statistic) for layer, statistic in layers]
-    batches = _batches(data, None, batch_size, num_samples)
-    with contextlib.ExitStack() as changes:
-        for capture in captures:
-            changes.enter_context(capture.looking())
-        return _require_samples(_run(model, captures, batches, eager=False))
+    return captured(model, captures, data, num_samples, batch_size)
 
 
-def _hidden(
+def _found(
     model: keras.Model,
-    groups: Sequence[tuple[Any, HiddenStatistic]],
+    captures: Sequence[Capture],
     batches: Iterable[Any],
     eager: bool,
-) -> list[tuple[np.ndarray, float]] | None:
-    captures = [capture_of(group, statistic) for group, statistic in groups]
+) -> list[tuple[np.ndarray, float]]:
     with contextlib.ExitStack() as changes:
         for capture in captures:
             changes.enter_context(capture.looking())
-        return _run(model, captures, batches, eager)
+        return _require_samples(_run(model, captures, batches, eager))
 
 
 def _require_samples(

@@ -26,6 +26,8 @@ Sums: TypeAlias = tuple[Tensor, Tensor]
 Statistic: TypeAlias = Callable[[Tensor, Tensor, Tensor | None], Sums]
 #: Function of hidden activations `(..., R)`, and of the padding mask or None.
 HiddenStatistic: TypeAlias = Callable[[Tensor, Tensor | None], Sums]
+#: Makes what looks at some activations, and sums a statistic of them.
+Look: TypeAlias = Callable[[HiddenStatistic], "Capture"]
 
 
 class Capture(abc.ABC):
@@ -67,6 +69,14 @@ class Capture(abc.ABC):
                 "method='sensitivity', or 'activation' without data."
             )
         return mine[0]
+
+    def refuse_masks(self) -> None:
+        """Refuses the data's padding masks, of which convolutions know nothing."""
+        if self.padding_masks:
+            raise ArgumentError(
+                f"The data have a padding mask, and convolutions read {self.name}, "
+                "also where there is padding. Give data without a mask."
+            )
 
     def token_mask(self, own: Tensor | None, hidden: Tensor) -> Tensor | None:
         """The mask of the tokens of hidden activations; None: each of them counts."""
@@ -146,11 +156,7 @@ class ChannelsCapture(Capture):
             yield
 
     def _see(self, number: int, inputs: Tensor, outputs: Any) -> None:
-        if self.padding_masks:
-            raise ArgumentError(
-                f"The data have a padding mask, and convolutions read {self.name}, "
-                "also where there is padding. Give data without a mask."
-            )
+        self.refuse_masks()
         if self.found is None:
             self._seen.clear()
         elif number in self._seen:
@@ -165,6 +171,31 @@ class ChannelsCapture(Capture):
         if self.found is not None:
             sums = sums + self.found[0]
         self.keep((sums, samples))
+
+
+class KernelCapture(Capture):
+    """Looks at what the kernel of a layer that reads channels is multiplied with.
+
+    `read` makes it, `(B, P, R)`, of what the layer is called on.
+    """
+
+    def __init__(
+        self,
+        layer: keras.layers.Layer,
+        read: Callable[[Tensor], Tensor],
+        statistic: HiddenStatistic,
+    ) -> None:
+        super().__init__(layer.path, layer.path)
+        self.layer, self.read, self.statistic = layer, read, statistic
+
+    def looking(self) -> contextlib.AbstractContextManager[None]:
+        """Context manager: records the layer's calls while it is active."""
+        return _around(self.layer, before=self._see)
+
+    def _see(self, inputs: Tensor) -> None:
+        self.refuse_masks()
+        self.mask(None)  # which refuses a second call
+        self.keep(self.statistic(self.read(inputs), None))
 
 
 class FFNCapture(Capture):

@@ -79,14 +79,15 @@ def shrink(
             by the kernels that read them, or by what these are called on. Defaults to
             "activation".
         refit: bool. Whether to fit what reads the units that stay (down kernels, output
-            projections of attention) to the wide layer's outputs on the data, by ridge
-            least squares, layer after layer. It lowers the new model's loss without
-            training, after any `method`. Every fourth sample is held out to choose the
-            ridge of each layer. The data need at least as many tokens as a layer keeps
-            units. In functional models (KerasHub's, for example) and `Sequential`, it
-            runs each block on the data twice for one axis and three times for two. A
-            model with its own `call` is run once for each layer that is fitted. A
-            method object made with `refit=True` has the same effect. Defaults to False.
+            projections of attention, convolutions) to the wide layer's outputs on the
+            data, by ridge least squares, layer after layer. It lowers the new model's
+            loss without training, after any `method`. Every fourth sample is held out
+            to choose the ridge of each layer. The data need at least as many tokens, or
+            places of images, as a kernel keeps rows. In functional models (KerasHub's,
+            for example) and `Sequential`, it runs each block on the data twice for one
+            axis and three times for two. A model with its own `call` is run once for
+            each layer that is fitted. A method object made with `refit=True` has the
+            same effect. Defaults to False.
         blocks_by: str. Which blocks are removed. "influence": those that turn their
             input least. "loss": one after another, the block without which the loss is
             smallest; needs a compiled model and targets in the data. Defaults to
@@ -149,8 +150,9 @@ def shrink(
 def _check_refit(shape: Shape) -> None:
     if not widths_in(shape):
         raise ArgumentError(
-            "refit=True fits what reads 'neurons' or 'kv_groups', and `targets` has "
-            f"neither. Received: targets={shape!r}. Add one, or leave `refit` out."
+            f"refit=True fits what reads {', '.join(map(repr, KINDS))}, and `targets` "
+            f"has none of them. Received: targets={shape!r}. Add one, or leave `refit` "
+            "out."
         )
 
 

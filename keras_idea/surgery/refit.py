@@ -1,11 +1,12 @@
 """What reads the units of a group, fitted anew when some of them go.
 
 Shapes: B samples, T tokens, R rows of the kernel that reads a group, D its outputs.
+Places of an image are its tokens.
 """
 
+import contextlib
 import dataclasses
-import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import keras
@@ -16,13 +17,13 @@ from keras_idea import processes
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN
 from keras_idea.functional.least_squares import output_error, refit_rows
-from keras_idea.groups.kinds import KINDS, NEURONS
 from keras_idea.keras_private.optimizer_variables import innermost
-from keras_idea.methods.calibration import Passes, Samples, hidden_statistics
+from keras_idea.methods.calibration import Passes, Samples, captured
 from keras_idea.methods.captures import Sums
 from keras_idea.methods.method import Decision
 from keras_idea.signals import held_back
 from keras_idea.surgery.probes import carry_out_decision
+from keras_idea.surgery.readers import Reader, readers_of
 from keras_idea.typing import Tensor
 
 #: One in this many samples is held out, to choose the ridge.
@@ -105,10 +106,10 @@ _RIDGES = tuple(10.0**power for power in range(-6, 2))
 
 @dataclasses.dataclass(frozen=True)
 class Refit:
-    """How a group's reader was fitted.
+    """How a reader was fitted.
 
     Attributes:
-        name: str, the group's.
+        name: str, the group's; of a layer that reads channels, its path.
         ridge: float, the penalty that was best on the samples held out, in units of the
             mean square; infinity: none was better than the kernel as it was.
         cut_error: float, the mean squared error of the reader's outputs on these
@@ -130,20 +131,21 @@ def carry_out_and_refit(
     batch_size: int,
     padding_mask: Tensor | None = None,
 ) -> list[Refit]:
-    r"""Masks units of groups in place and fits the reader of each to compensate.
+    r"""Masks units of groups in place and fits what reads them to compensate.
 
-    One group after another, in the order in which the model calls them, so that each
-    is fitted on what the groups before it, masked and fitted, really give it:
+    One reader after another, in the order in which the model calls them, so that each
+    is fitted on what those before it, cut and fitted, really give it:
 
     $$W' = \arg\min_{W'} \lVert H W - H_K W' \rVert^2
     + \lambda s \lVert W' - W_K \rVert^2$$
 
-    `H` is what the reader's kernel `W` is called on, `K` are the rows that stay; see
-    `refit_rows`. A bias of the reader is fitted too, without a penalty. `lambda` is
-    chosen by the error on every fourth sample, which is held out. Nothing is compiled.
-    Of a functional model each layer is called once on the data, and once more for each
-    group in it (see `Passes`); a model with a `call` of its own as often as it has
-    groups.
+    `H` is what the reader's kernel `W` is multiplied with (of a convolution, what it
+    covers at each place; see `patches`), `K` are the rows that stay; see `refit_rows`.
+    A bias of the reader is fitted too, without a penalty. `lambda` is chosen by the
+    error on every fourth sample, which is held out. Nothing is compiled. Of a
+    functional model each layer is called once on the data, and once more for each
+    reader in it (see `Passes`); a model with a `call` of its own as often as it has
+    readers. If that fails, the groups that are not done are as they were.
 
     Args:
         model: keras.Model. Built.
@@ -154,42 +156,51 @@ def carry_out_and_refit(
         padding_mask: as `Activation` takes it.
 
     Returns:
-        list of `Refit`, in the order in which the groups were fitted.
+        list of `Refit`, in the order in which the readers were fitted.
     """
-    groups = [group for group, _ in decisions]
+    masks = {id(group): np.asarray(decision.mask) > 0 for group, decision in decisions}
+    of_group = {id(group): decision for group, decision in decisions}
+    readers = readers_of([group for group, _ in decisions])
     passes = Passes(model, data, num_samples, batch_size, padding_mask)
     found = []
-    for place in passes.order(groups):
-        group, decision = decisions[place]
-        products = Products()
-        to_fit, held = map(products.unshifted, passes.sums(group, products))
-        with held_back():  # a kernel that was fitted is of this mask alone
-            found.append(_fit(group, np.asarray(decision.mask) > 0, to_fit, held))
-            carry_out_decision(group, decision)
+    with _restored([reader for reader in readers if reader.shares]):
+        for place in passes.order([reader.look for reader in readers]):
+            reader, products = readers[place], Products()
+            to_fit, held = map(products.unshifted, passes.sums(reader.look, products))
+            with held_back():  # a kernel that was fitted is of this mask alone
+                found.append(_fit(reader, masks, to_fit, held))
+                if not reader.shares:
+                    [(group, _)] = reader.rows
+                    carry_out_decision(group, of_group.pop(id(group)))
+        with held_back():
+            for group, _ in decisions:
+                if id(group) in of_group:
+                    carry_out_decision(group, of_group[id(group)])
     return found
+
+
+@contextlib.contextmanager
+def _restored(readers: Sequence[Reader]) -> Iterator[None]:
+    """Gives readers their weights again if something fails or the user stops it."""
+    held = [v for reader in readers for v in (reader.kernel, reader.bias)]
+    before = [(v, ops.convert_to_numpy(v.value)) for v in held if v is not None]
+    try:
+        yield
+    except BaseException:
+        for variable, value in before:
+            variable.assign(value)
+        raise
 
 
 def check_refit(
     groups: Sequence[FFN], optimizer: keras.Optimizer | None = None, replicas: int = 1
 ) -> None:
     """Refuses groups that cannot be fitted, and ways to train in which it is wrong."""
-    for group in groups:
-        if KINDS[group.kind].by_readers:
-            raise ArgumentError(
-                "refit=True fits what reads neurons or heads, not "
-                f"{group.units}, which convolutions read place by place. Received: "
-                f"those of {group.name}. Leave `refit` out, or {group.kind!r}."
-            )
-        if KINDS[group.kind].probed and not group.shows_hidden:
-            raise ArgumentError(
-                f"refit=True needs the hidden activations of {group.name}, which no "
-                "single layer is called on (experts, or several layers that read "
-                "them). Leave `refit` out, or exclude that group."
-            )
-        if _kernel(group).constraint is not None:
+    for reader in readers_of(groups):
+        if reader.kernel.constraint is not None:
             raise ArgumentError(
                 f"refit=True does not support a kernel constraint, and what reads "
-                f"{group.name} has one. Leave `refit` out, or the constraint."
+                f"{reader.name} has one. Leave `refit` out, or the constraint."
             )
     if replicas > 1 or processes.count() > 1:
         raise ArgumentError(
@@ -212,26 +223,23 @@ def check_data(
     `targets`: the groups, each with the units that it will keep. It runs the model over
     the samples once.
     """
-    counters = [(group, Tokens()) for group, _ in targets]
-    found = hidden_statistics(model, counters, data, eager=True, **how)
-    for (group, units), (tokens, _) in zip(targets, found, strict=True):
-        kernel = _kernel(group)
-        rows = math.prod(kernel.shape) // _outputs(group)
-        _check_tokens(group, rows // group.hidden_dim * units, *tokens)
+    readers = readers_of([group for group, _ in targets])
+    units = {id(group): kept for group, kept in targets}
+    counters = [reader.look(Tokens()) for reader in readers]
+    found = captured(model, counters, data, eager=True, **how)
+    for reader, (tokens, _) in zip(readers, found, strict=True):
+        _check_tokens(reader, reader.kept(units), *tokens)
 
 
 def _fit(
-    group: FFN, mask: np.ndarray, gram: np.ndarray, held_gram: np.ndarray
+    reader: Reader, masks: dict[int, np.ndarray], gram: np.ndarray, held: np.ndarray
 ) -> Refit:
-    """Fits the kernel that reads a group, and its bias, in place."""
-    variable = _kernel(group)
-    kernel = ops.convert_to_numpy(ops.cast(variable.value, "float32"))
-    rows = len(gram) - 1
-    kept = np.flatnonzero(np.repeat(mask, rows // len(mask)))
-    bias = _bias(group)
-    _check_samples(group, len(kept), gram, held_gram, kernel)
-    kernel_RD = kernel.reshape(rows, -1).astype("float64")
-    bias_1D = np.zeros((1, kernel_RD.shape[1]))
+    """Fits a kernel, and its bias, in place; the rows that go are zeros then."""
+    kernel_RD, gone = reader.matrix(), reader.gone(masks)
+    rows = len(kernel_RD)
+    kept = np.setdiff1d(np.arange(rows), gone)
+    _check_samples(reader, len(kept), gram, held, kernel_RD)
+    bias, bias_1D = reader.bias, np.zeros((1, kernel_RD.shape[1]))
     if bias is not None:
         bias_1D[:] = ops.convert_to_numpy(ops.cast(bias.value, "float32")).reshape(-1)
     whole = np.concatenate([kernel_RD, bias_1D])
@@ -246,74 +254,48 @@ def _fit(
         shift = means @ kernel_RD - means[kept] @ new
         return np.concatenate([new, bias_1D + shift])
 
-    total = output_error(held_gram, whole, np.arange(0), np.zeros((0, 1)))
+    total = output_error(held, whole, np.arange(0), np.zeros((0, 1)))
 
     def error(rows_KD: np.ndarray) -> float:
-        return output_error(held_gram, whole, places, rows_KD) / max(total, 1e-30)
+        return output_error(held, whole, places, rows_KD) / max(total, 1e-30)
 
     cut_error = error(whole[places])
     errors = {ridge: error(fitted(gram, ridge)) for ridge in _RIDGES}
     ridge = min(errors, key=lambda ridge: errors[ridge])
-    if not errors[ridge] < cut_error:
-        return Refit(group.name, float("inf"), cut_error, cut_error)
-    new = fitted(gram + held_gram, ridge)
-    kernel_RD[kept] = new[:-1]
-    variable.assign(kernel_RD.reshape(kernel.shape))
+    new = whole[places]
+    if errors[ridge] < cut_error:
+        new = fitted(gram + held, ridge)
+    else:
+        ridge = float("inf")
+    kernel_RD[kept], kernel_RD[gone] = new[:-1], 0.0
+    reader.assign(kernel_RD)
     if bias is not None:
         bias.assign(new[-1].reshape(bias.shape))
-    return Refit(group.name, ridge, cut_error, errors[ridge])
-
-
-def _kernel(group: FFN) -> keras.Variable:
-    """The kernel that reads a group, of which its units are the first axes."""
-    last = group.kernel_cuts()[-1]
-    first = last.axis == 0
-    for reader in group.weights.readers[:1]:
-        if group.kind != NEURONS and isinstance(reader, keras.layers.EinsumDense):
-            inputs, kernel = reader.equation.split("->")[0].split(",")
-            first = kernel[:2] == inputs[-2:]
-    if not first:
-        raise ArgumentError(
-            f"refit cannot fit {group.name}: its heads are not the first axes of the "
-            "kernel that reads them. Leave `refit` out."
-        )
-    return last.variable
-
-
-def _outputs(group: FFN) -> int:
-    """The numbers that a row of the kernel makes."""
-    kernel = _kernel(group)
-    heads_apart = group.kind != NEURONS and len(kernel.shape) > 2
-    return math.prod(kernel.shape[2 if heads_apart else 1 :])
-
-
-def _bias(group: FFN) -> keras.Variable | None:
-    return group.weights.reader_bias
+    return Refit(reader.name, ridge, cut_error, errors.get(ridge, cut_error))
 
 
 def _check_samples(
-    group: FFN,
+    reader: Reader,
     kept: int,
     gram: np.ndarray,
-    held_gram: np.ndarray,
+    held: np.ndarray,
     kernel: np.ndarray,
 ) -> None:
     """Refuses data that do not determine the kernel."""
-    known = gram, held_gram, kernel
-    if not all(np.isfinite(values).all() for values in known):
+    if not all(np.isfinite(values).all() for values in (gram, held, kernel)):
         raise ArgumentError(
-            f"The hidden activations of {group.name} on the data, or the weights that "
+            f"The hidden activations of {reader.name} on the data, or the weights that "
             "read them, are not all finite, so nothing can be fitted. Look for NaN in "
             "the data and in the weights."
         )
-    _check_tokens(group, kept, gram[-1, -1], held_gram[-1, -1])
+    _check_tokens(reader, kept, gram[-1, -1], held[-1, -1])
 
 
-def _check_tokens(group: FFN, kept: int, tokens: float, held: float) -> None:
+def _check_tokens(reader: Reader, kept: int, tokens: float, held: float) -> None:
     tokens, held = round(tokens), round(held)
     if tokens < kept or not held:
         raise ArgumentError(
-            f"The data are too few to fit what reads {group.name}: it keeps {kept} "
+            f"The data are too few to fit what reads {reader.name}: it keeps {kept} "
             f"rows, and there are {tokens} tokens to fit them on and {held} to choose "
             f"the ridge with (every {HELD_OUT}th sample). Give more `data`, raise "
             "`num_samples`, or leave `refit` out."

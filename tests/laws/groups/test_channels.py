@@ -128,9 +128,3 @@ def test_shrink_ranks_by_what_reads_them():
     stay = np.sort(np.argsort(of_first)[-2:])
     kernel = to_numpy(narrow.get_layer(names[0]).kernel)
     np.testing.assert_array_equal(kernel, first[..., stay])
-
-
-def test_what_shrink_refuses():
-    model, x = drawn(u_net()), np.zeros((2, 8, 8, 2), "float32")
-    with pytest.raises(ValueError, match="not channels, which convolutions read"):
-        ki.shrink(model, {"channels": 0.5}, x, method="magnitude", refit=True)

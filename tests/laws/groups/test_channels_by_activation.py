@@ -120,7 +120,7 @@ def test_what_is_refused():
         fit("activation")
     with pytest.raises(ValueError, match="does not support channels"):
         fit("learned_mask")
-    with pytest.raises(ValueError, match="not channels, which convolutions read"):
+    with pytest.raises(ValueError, match="'grouped', which reads .* in groups"):
         fit(ki.methods.Activation(x, refit=True))
     twice = drawn(OFF_THE_STOCK_PATH["called twice"][0]())
     with pytest.raises(ValueError, match="called more than once"):

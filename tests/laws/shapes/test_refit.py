@@ -212,7 +212,7 @@ class TestRefused:
         "targets, data, words",
         [
             ({"neurons": 9}, lambda x: None, "fits layers to `data`"),
-            ({"blocks": 1}, lambda x: x, "has neither"),
+            ({"blocks": 1}, lambda x: x, "has none of them"),
             ({"neurons": 9}, lambda x: x[:1], "too few to fit"),
             ({"neurons": 9}, lambda x: x[:3], "0 to choose the ridge"),
             (
