@@ -175,7 +175,8 @@ def _round_trips(found: list[dict]) -> list[str]:
         "",
         "2,048 tokens of WikiText-2; 96 greedy tokens, and the largest difference of "
         "a logit in the first window, beside transformers'. Token ids of that text, "
-        "and of ten texts in five languages and code, beside `keras_idea.hub.load`.",
+        "and of ten texts in five languages and code, beside `keras_idea.hub.load`. "
+        "Cells without a logit are older: their token ids are beside transformers'.",
         "",
         "| file | MB | nats per token | greedy tokens equal | logits differ by | "
         "token ids equal | of ten texts |",

@@ -166,7 +166,8 @@ def _sliding(group: FFN, layer: Any, kernel: keras.Variable) -> Reader:
     rows = math.prod(kernel.shape) // outputs
     if rows > MOST_ROWS:
         raise ArgumentError(
-            f"refit=True compares all pairs of what a layer reads, and '{layer.path}' "
+            "refit=True compares all pairs of numbers that a layer reads, and "
+            f"'{layer.path}' "
             f"reads {rows:,} numbers of {group.name} and others (at most "
             f"{MOST_ROWS:,}). Leave `refit` out, or exclude that group."
         )
