@@ -107,6 +107,7 @@ def _add_sizes(command: argparse.ArgumentParser) -> None:
         ("kv-groups", "key/value heads in each attention layer"),
         ("blocks", "blocks"),
         ("hidden-dim", "features of the residual stream"),
+        ("vocabulary", "tokens, those that the text uses most,"),
     ):
         command.add_argument(
             f"--{name}",

@@ -4,6 +4,7 @@
 
 LIBRARY: keras_hub, transformers or llama_cpp. Prints a line of JSON: the token ids of
 the text, nats per token, greedy tokens, generated tokens a second, the peak memory.
+Of keras_idea the token ids alone: its tokenizer is the truth.
 """
 
 import argparse
@@ -28,17 +29,23 @@ def main() -> None:
     parser.add_argument("text", type=pathlib.Path)
     parser.add_argument("--only-ids", action="store_true")
     parser.add_argument("--start", type=int, help="the token that each row begins with")
+    parser.add_argument("--texts", type=pathlib.Path, help="a JSON list, for their ids")
+    parser.add_argument("--logits", type=pathlib.Path, help="where those of a row go")
     parser.add_argument("--ids", type=pathlib.Path, help="a JSON list, instead of own")
     arguments = parser.parse_args()
     encode, logits, generate = LIBRARIES[arguments.library](arguments.model)
     own = [int(i) for i in encode(arguments.text.read_text("utf-8"))]
+    texts = json.loads(arguments.texts.read_text()) if arguments.texts else []
+    of_texts = [[int(i) for i in encode(text)] for text in texts]
     if arguments.only_ids:
-        return print("\n" + json.dumps({"ids": own}))
+        return print("\n" + json.dumps({"ids": own, "texts": of_texts}))
     ids = np.array(
         json.loads(arguments.ids.read_text()) if arguments.ids else own, "int32"
     )
     rows = _windows(ids, arguments.start)
     nats = np.mean([_nats(logits, row) for row in rows])
+    if arguments.logits:
+        np.save(arguments.logits, logits(rows[0][:-1]).astype("float32"))
     greedy = [generate(row[:PROMPT], NEW) for row in rows[:PROMPTS]]
     prompt = rows[0][:PROMPT]
     generate(prompt, TIMED)  # compiles
@@ -47,7 +54,7 @@ def main() -> None:
     speed = TIMED / (time.perf_counter() - began)
     assert "keras_idea" not in sys.modules
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
-    found = {"ids": own, "nats": float(nats), "greedy": greedy}
+    found = {"ids": own, "texts": of_texts, "nats": float(nats), "greedy": greedy}
     print("\n" + json.dumps(found | {"tokens_s": speed, "peak_mib": peak}))
 
 
@@ -152,7 +159,16 @@ def llama_cpp_alone(file):
     return encode, logits, generate
 
 
+def keras_idea_tokenizer(preset):
+    """(encode, None, None) of a preset as `keras_idea.hub.load` loads it."""
+    from keras_idea.hub.loading import preprocessor_of
+
+    tokenizer = preprocessor_of(preset).tokenizer
+    return lambda text: np.asarray(tokenizer(text)), None, None
+
+
 LIBRARIES = {
+    "keras_idea": keras_idea_tokenizer,
     "keras_hub": keras_hub_alone,
     "transformers": transformers_alone,
     "llama_cpp": llama_cpp_alone,

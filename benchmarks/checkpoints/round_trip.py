@@ -4,7 +4,9 @@
 
 Exports a preset as a Hugging Face folder and as GGUF files (float32, Q8_0), loads each
 in a fresh process by transformers, llama.cpp and KerasHub, without keras_idea, and
-compares the token ids of TEXT, perplexity per token and greedy tokens. Writes a cell of
+compares the token ids of TEXT and of ten texts in five languages and code, the logits
+of a row, perplexity per token and greedy tokens. Token ids are compared with those of
+the preset's tokenizer as `keras_idea.hub.load` loads it. Writes a cell of
 benchmarks/results/checkpoints/round_trip/. Speeds count on a quiet machine only.
 """
 
@@ -18,16 +20,20 @@ import subprocess
 import sys
 import tempfile
 
+import numpy as np
+
 from benchmarks import record
+from tests.support.ten_texts import TEXTS
 
 RESULTS = record.REPOSITORY / "benchmarks" / "results" / "checkpoints" / "round_trip"
 #: What Gemma needs before every sequence.
 GEMMA_START = 2
 DTYPES = ("float32", "q8_0")
 #: Row of the table -> library, and the file that it reads.
+_THEIRS = "Hugging Face folder, transformers"
 ROWS = {
     "preset, KerasHub": ("keras_hub", "preset"),
-    "Hugging Face folder, transformers": ("transformers", "hf"),
+    _THEIRS: ("transformers", "hf"),
     "GGUF in float32, llama.cpp": ("llama_cpp", "float32.gguf"),
     "GGUF in Q8_0, llama.cpp": ("llama_cpp", "q8_0.gguf"),
 }
@@ -47,13 +53,15 @@ def main() -> None:
         (folder / "preset").symlink_to(arguments.preset.resolve())
         text = folder / "text.txt"
         text.write_text(arguments.text.read_text("utf-8")[:20_000], "utf-8")
+        (folder / "texts.json").write_text(json.dumps(TEXTS))
         sizes = exported(folder, arguments.dtypes)
+        tokens = _alone("keras_idea", folder / "preset", text, *_texts(folder))
         found = {
             row: loaded(folder, library, file)
             for row, (library, file) in ROWS.items()
             if file in sizes
         }
-    rows = compared(found, sizes)
+        rows = compared(found, sizes, tokens, folder)
     facts = record.environment()
     for package in ("keras-hub", "transformers", "gguf", "llama-cpp-python"):
         facts["versions"][package] = importlib.metadata.version(package)
@@ -90,12 +98,21 @@ def loaded(folder: pathlib.Path, library: str, file: str) -> dict:
         own = _alone("transformers", *text)["ids"]
         ids.write_text(json.dumps(own))
     start = ("--start", GEMMA_START) if "gemma" in _class(folder / "preset") else ()
-    return _alone(library, folder / file, folder / "text.txt", "--ids", ids, *start)
+    more = (*_texts(folder)[:2], "--logits", folder / f"{file}.npy")
+    model, text = folder / file, folder / "text.txt"
+    return _alone(library, model, text, "--ids", ids, *more, *start)
 
 
-def compared(found: dict[str, dict], sizes: dict[str, int]) -> dict[str, dict]:
-    """Each row beside transformers' row."""
-    theirs = found["Hugging Face folder, transformers"]
+def _texts(folder):
+    return ("--texts", folder / "texts.json", "--only-ids")
+
+
+def compared(
+    found: dict[str, dict], sizes: dict[str, int], tokens: dict, folder: pathlib.Path
+) -> dict[str, dict]:
+    """Each row beside transformers' row, and its tokens beside the preset's own."""
+    logits = {row: np.load(folder / f"{ROWS[row][1]}.npy") for row in found}
+    theirs = found[_THEIRS]
     return {
         row: {
             "megabytes": round(sizes[ROWS[row][1]] / 1e6, 1),
@@ -103,12 +120,20 @@ def compared(found: dict[str, dict], sizes: dict[str, int]) -> dict[str, dict]:
             "nats": one["nats"],
             "greedy tokens equal": _equal(one["greedy"], theirs["greedy"]),
             "greedy tokens": sum(map(len, theirs["greedy"])),
-            "token ids equal": one["ids"] == theirs["ids"],
+            "logits differ by": float(np.abs(logits[row] - logits[_THEIRS]).max()),
+            "logits' standard deviation": float(logits[_THEIRS].std()),
+            "token ids equal": one["ids"] == tokens["ids"],
+            "texts with equal ids": sum(map(_same, one["texts"], tokens["texts"])),
+            "texts": len(tokens["texts"]),
             "tokens generated a second": round(one["tokens_s"], 1),
             "peak MiB": round(one["peak_mib"]),
         }
         for row, one in found.items()
     }
+
+
+def _same(ids: list[int], theirs: list[int]) -> bool:
+    return ids == theirs
 
 
 def _equal(ours: list[list[int]], theirs: list[list[int]]) -> int:

@@ -181,7 +181,7 @@ def _shrink(options: argparse.Namespace) -> None:
     from keras_idea.lm.runs.shrink import Wanted, one_shot
 
     limits = ("parameters", "bytes", "flops", "dtype")
-    axes = ("neurons", "kv_groups", "blocks", "hidden_dim")
+    axes = ("neurons", "kv_groups", "blocks", "hidden_dim", "vocabulary")
     given = {axis: getattr(options, axis) for axis in axes}
     wanted = Wanted(
         options.source,

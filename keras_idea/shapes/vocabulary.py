@@ -51,7 +51,7 @@ def count_tokens(
     none.
     """
     check_vocabulary(model)
-    counts = np.zeros(_rows(model), "int64")
+    counts = np.zeros(rows_of(model.backbone), "int64")
     if data is None:
         raise ArgumentError(
             "shrink() keeps the tokens that texts use most. Give `data`: an iterable "
@@ -123,15 +123,27 @@ def _counted(ids: np.ndarray, rows: int) -> np.ndarray:
     return np.bincount(ids[(ids >= 0) & (ids < rows)], minlength=rows)
 
 
-def _rows(model: Any) -> int:
-    return int(model.backbone.token_embedding.input_dim)
+def rows_of(backbone: Any) -> int:
+    """The tokens that a KerasHub backbone has embeddings of."""
+    return int(backbone.token_embedding.input_dim)
 
 
 def kept_tokens(model: keras.Model, target: int | float, counts: np.ndarray) -> Any:
     """The old ids of the tokens that stay, ascending, as an int array."""
-    tokens, rows = check_vocabulary(model), _rows(model)
-    size = size_of(VOCABULARY, target, rows, model.name)
-    ids = {token: index for token, index in tokens.ids.items() if index < rows}
+    tokens, rows = check_vocabulary(model), rows_of(model.backbone)
+    size = check_size(tokens, target, rows, model.name)
+    ids = _with_rows(tokens, rows)
+    used = {token: int(counts[index]) for token, index in ids.items()}
+    ordered = sorted(ids, key=ids.__getitem__)
+    demanded = tokens.demanded & ids.keys()
+    stay = most_used(ordered, used, demanded, size, tokens.rank)
+    return np.array(sorted(ids[token] for token in stay))
+
+
+def check_size(tokens: Tokens, target: int | float, rows: int, owner: str) -> int:
+    """How many tokens stay of a model's rows; refuses what its tokenizer cannot."""
+    size = size_of(VOCABULARY, target, rows, owner)
+    ids = _with_rows(tokens, rows)
     least = len(tokens.demanded & ids.keys())
     if not least <= size <= len(ids):
         raise ArgumentError(
@@ -139,11 +151,11 @@ def kept_tokens(model: keras.Model, target: int | float, counts: np.ndarray) -> 
             "the bytes and special tokens of this tokenizer stay, and it has no more. "
             f"Received: {target!r}, which is {size:,} tokens."
         )
-    used = {token: int(counts[index]) for token, index in ids.items()}
-    ordered = sorted(ids, key=ids.__getitem__)
-    demanded = tokens.demanded & ids.keys()
-    stay = most_used(ordered, used, demanded, size, tokens.rank)
-    return np.array(sorted(ids[token] for token in stay))
+    return size
+
+
+def _with_rows(tokens: Tokens, rows: int) -> dict[str, int]:
+    return {token: index for token, index in tokens.ids.items() if index < rows}
 
 
 def take_tokens(model: Any, kept: np.ndarray) -> keras.Model:
@@ -152,7 +164,7 @@ def take_tokens(model: Any, kept: np.ndarray) -> keras.Model:
     Tokens that the tokenizer knows and that have no row get the ids after these.
     Refuses a model that computes other logits of the kept tokens then.
     """
-    tokens, rows = check_vocabulary(model), _rows(model)
+    tokens, rows = check_vocabulary(model), rows_of(model.backbone)
     config = model.backbone.get_config()
     sizes = {name: len(kept) for name in _SIZES if config.get(name) == rows}
     copy = rebuild_task(model, rebuild_backbone(model.backbone, sizes))

@@ -1,4 +1,4 @@
-"""Ten texts in five languages and code, and tiny language models that read them."""
+"""Tiny language models that read the ten texts in five languages and code."""
 
 import functools
 
@@ -9,19 +9,8 @@ from keras_idea.hub.hf.tokenizer import cut_as
 from keras_idea.keras_private.hub_tokenizers import python_tokenizer
 from keras_idea.lm.data.text.make_tokenizer import make_tokenizer
 from tests.support.hub_models import tiny_lm
+from tests.support.ten_texts import TEXTS
 
-TEXTS = (
-    "The quick brown fox jumps over the lazy dog, and it's the dog's 1,234th day.",
-    "A second text: again and again the same words, in another order of words.",
-    "Der schnelle Fuchs springt über den faulen Hund; süße Äpfel kosten 3,50 €.",
-    "Où est passé l'été ? Ça fait déjà 20 ans qu'on l'attend, là-bas, à côté.",
-    "Быстрая лиса прыгает через ленивую собаку. И снова, и снова.",
-    "素早い茶色の狐が、のろまな犬を飛び越える。漢字とかな。",
-    "def f(x):\n    if x > 1024:\n        return x + 10.25\n\n    return f(x - 1)\n",
-    "for (int i = 0; i < n; ++i) {\n\tsum += a[i] * b[i];  // again\r\n}\n",
-    "  two spaces,\n\n\nlines, \ttabs and naïve ☃ 🎉 👩‍🚀 signs\u200b.",
-    '{"key": [1, 2.5e-3, null], "text": "a \\"quoted\\" string"}',
-)
 VOCABULARY, LENGTH = 420, 16
 #: Tokens that stay.
 SIZE = 340

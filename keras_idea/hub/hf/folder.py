@@ -270,12 +270,18 @@ def _preprocessor(stage: Stage, kind: Any) -> tuple[Any, tuple[str, ...]]:
         notes.append(_SPECIAL.format(tokens=", ".join(spelt)))
     if causal:
         made.add_start_token = _begins_with_start(theirs)
-        prompt = np.asarray(made.generate_preprocess("x", 16)["token_ids"])
-        if not made.add_start_token and list(prompt[:1]) != encode("x")[:1]:
+        if not made.add_start_token and first_of_prompt(made, "x") != encode("x")[0]:
             notes.append(_START.format(token=made.tokenizer.start_token))
         if theirs.chat_template:
             notes.append(_TEMPLATE)
     return made, tuple(notes)
+
+
+def first_of_prompt(preprocessor: Any, text: str) -> int:
+    """The first token id that KerasHub's `generate` gives the model of a text."""
+    # By name: the preprocessors of Gemma 3 and other families take it no other way.
+    made = preprocessor.generate_preprocess(text, sequence_length=16)
+    return int(np.asarray(made["token_ids"])[0])
 
 
 def _context(stage: Stage, backbone: keras.Model, causal: bool) -> tuple[str, ...]:

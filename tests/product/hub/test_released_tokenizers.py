@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
+from keras_idea.hub.hf.folder import first_of_prompt
 from keras_idea.hub.loading import load_with_notes
+from keras_idea.lm.data.text.make_tokenizer import make_tokenizer
 from tests.support import released_tokenizers as made
 from tests.support.released_models import release
 from tests.support.released_rows import ALL
@@ -250,6 +252,18 @@ def test_a_start_token_that_generate_alone_puts(name, loaded, released):
         preprocessor.packer.start_value = None
         assert ids() == theirs
         preprocessor.packer.start_value = start
+
+
+@pytest.mark.parametrize("family", ["Gemma", "Gemma3"])
+def test_the_first_of_a_prompt(family):
+    """Gemma 3's preprocessor takes the length by its name only."""
+    import keras_hub
+
+    proto = make_tokenizer("gemma", "bytes", "").proto
+    more = {"has_vision_tokens": False} if family == "Gemma3" else {}
+    tokenizer = getattr(keras_hub.models, f"{family}Tokenizer")(proto, **more)
+    preprocessor = getattr(keras_hub.models, f"{family}CausalLMPreprocessor")(tokenizer)
+    assert first_of_prompt(preprocessor, "x") == tokenizer.start_token_id
 
 
 def test_a_chat_template_that_is_not_kept_is_told(tmp_path, loaded):

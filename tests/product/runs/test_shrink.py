@@ -10,6 +10,8 @@ import pytest
 
 import keras_idea as ki
 from keras_idea.data import load_text, tokenizer_vocabulary
+from keras_idea.evaluation import TokenScorer
+from keras_idea.evaluation import perplexity as perplexity_of
 from keras_idea.hub.inputs import token_inputs
 from keras_idea.lm.cli import main
 from keras_idea.methods import METHODS
@@ -39,11 +41,10 @@ def command(*options):
     return main([*WIDE, *ROWS, *options])
 
 
-def rows():
+def rows(source="wide", fraction=HELD_OUT / (TOKENS + HELD_OUT)):
     """The rows as the command says that it takes them, to measure on and held out."""
-    fraction = HELD_OUT / (TOKENS + HELD_OUT)
     text = load_text("text.txt", fraction, 16 * (TOKENS + HELD_OUT))
-    tokenizer = ki.hub.load("wide").preprocessor.tokenizer
+    tokenizer = ki.hub.load(source).preprocessor.tokenizer
     found = []
     for part in (text.train, text.validation):
         ids = tokenizer_vocabulary(tokenizer).encode(part.tobytes().decode())
@@ -143,6 +144,41 @@ def test_a_search_and_an_export(wide, capsys):
     ]
 
 
+def test_the_vocabulary_by_the_whole_text(wide, capsys):
+    """Counted in all that is not held out; both judged on the same bytes."""
+    lm = tiny_lm("llama3", num_layers=3, vocabulary_size=VOCABULARY)
+    lm = with_tokenizer(lm, "llama3", "bpe", VOCABULARY)
+    lm.save_to_preset("merged")
+    size = (261 + lm.preprocessor.tokenizer.vocabulary_size()) // 2
+    options = ["--vocabulary", str(size), "--neurons", "12", "--export", "hf"]
+    assert main(["shrink", "merged", *WIDE[2:], *ROWS, *options]) == 0
+    out = capsys.readouterr().out
+    lm, (measured, _) = loaded("merged"), rows("merged", 0.1)
+    x = token_inputs(lm, measured[0])
+    narrow = ki.shrink(lm, {"neurons": 12}, x, batch_size=8192 // WINDOW)
+    whole = load_text("text.txt", 0.1)
+    train = whole.train.tobytes().decode()
+    small = ki.shrink(narrow, {"vocabulary": size}, train)
+    assert equal("small", small)
+    found = ki.hub.load("small").preprocessor.tokenizer.vocabulary
+    assert found == small.preprocessor.tokenizer.vocabulary and len(found) == size
+    assert (wide / "small-hf/tokenizer.json").exists()
+    judged = {}
+    for name, model in (("before", lm), ("after", small)):
+        own = tokenizer_vocabulary(model.preprocessor.tokenizer)
+        count = int(re.search("same ([0-9,]+) held-out bytes", out)[1].replace(",", ""))
+        ids = own.encode(whole.validation[:count].tobytes().decode())
+        scorer = TokenScorer(model, WINDOW, lambda ids, m=model: token_inputs(m, ids))
+        bits = perplexity_of(scorer, ids, own.token_bytes, WINDOW).bits_per_byte
+        tokens = model.backbone.vocabulary_size
+        [shown] = re.findall(rf" *{name} .* {tokens:,} +([0-9.]+)\n", out)
+        assert float(shown) == pytest.approx(bits, abs=1e-3)
+        judged[name] = len(ids)
+    assert judged["after"] > judged["before"]
+    old = tokenizer_vocabulary(lm.preprocessor.tokenizer).encode(train)
+    assert f"counted on {len(old):,} tokens, of which {len(set(old))} are" in out
+
+
 def test_a_process_without_us_loads_it(wide):
     assert command("--neurons", "0.5") == 0
     code = (
@@ -172,6 +208,8 @@ def test_a_process_without_us_loads_it(wide):
         (["--search", "--target-flops", "1k", "--kinds", "x"], "`--kinds` must be"),
         (["--target-parameters", "1k"], "cannot be met"),
         (["--target-parameters", "1M"], "The model itself is within"),
+        (["--vocabulary", "100"], "must be from 261 to 261 tokens"),
+        (["--vocabulary", "0.9", "--refit"], "`--refit` fits what reads neurons"),
         (["--neurons", "0.5", "--window", "513"], "`--window` must be at most"),
         (["--neurons", "0.5", "--tokens", "16", "--refit"], "Give 64 tokens or more"),
         (["--neurons", "0.5", "--text", "no.txt"], "No text at 'no.txt'"),

@@ -11,6 +11,7 @@ from keras_idea.errors import ExportFailed, ExportRefused, LoadRefused
 from keras_idea.groups.kinds import NEURONS
 from keras_idea.hub.inputs import token_inputs
 from keras_idea.hub.loading import load, outline, preprocessor_of
+from keras_idea.hub.smaller_tokenizer import tokens_of
 from keras_idea.lm.evaluation.scorer import most_tokens
 from keras_idea.lm.export.gguf.families import family_of
 from keras_idea.lm.export.gguf.file import export_gguf
@@ -22,7 +23,8 @@ from keras_idea.lm.runs.shrink.wanted import Wanted
 from keras_idea.methods.calibration import heard_by
 from keras_idea.shapes.search import search
 from keras_idea.shapes.shrink import groups_of, shrink, widths_in
-from keras_idea.shapes.targets import Shape, size_of
+from keras_idea.shapes.targets import VOCABULARY, Shape, size_of
+from keras_idea.shapes.vocabulary import check_size, rows_of
 from keras_idea.validation import plural
 
 # Seconds between two lines about one stage.
@@ -53,7 +55,9 @@ def one_shot(wanted: Wanted) -> keras.Model:
             f"The checkpoint {wanted.source!r} has no tokenizer, so no text can be "
             "measured on it. Save it with its tokenizer."
         )
-    rows = read_rows(wanted.text, preprocessor, backbone, wanted.tokens, wanted.window)
+    tokens = _tokens_of(wanted, preprocessor, backbone)
+    sizes = (wanted.tokens, wanted.window, tokens is not None)
+    rows = read_rows(wanted.text, preprocessor, backbone, *sizes)
     if wanted.refit:
         check_enough(rows, _widest(backbone, shape))
     print(rows, flush=True)
@@ -61,12 +65,14 @@ def one_shot(wanted: Wanted) -> keras.Model:
         wide: Any = load(wanted.source, "float32")
     nats = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     wide.compile(keras.optimizers.SGD(0.0), nats, weighted_metrics=None)
-    with _stage("Perplexity before") as after_batch:
+    with _stage("Judging it before") as after_batch:
         before = row_of("before", wide, judge(wide, rows, after_batch))
-    narrow = _shrunk(wide, shape, wanted, rows)
+    narrow = _shrunk(wide, shape, wanted, rows) if wanted.cuts_more else wide
+    if tokens is not None:
+        narrow = _with_tokens(narrow, tokens, rows)
     with _stage("Saving the preset"):
         saved = export_preset(narrow, wanted.to)
-    with _stage("Perplexity after") as after_batch:
+    with _stage("Judging it after") as after_batch:
         after = row_of("after", narrow, judge(narrow, rows, after_batch))
     print(f"\n{table([before, after], rows)}\n\n{saved}", flush=True)
     if wanted.export is not None:
@@ -81,6 +87,21 @@ def _check_exportable(wanted: Wanted, backbone: keras.Model) -> None:
         family_of(backbone)
     if wanted.export == "hf":
         hf_export_of(backbone)
+
+
+def _tokens_of(wanted: Wanted, preprocessor: Any, backbone: keras.Model) -> int | None:
+    """How many tokens the vocabulary keeps; None: all."""
+    if VOCABULARY not in wanted.targets:
+        return None
+    tokens, rows = tokens_of(preprocessor.tokenizer), rows_of(backbone)
+    return check_size(tokens, wanted.targets[VOCABULARY], rows, backbone.name)
+
+
+def _with_tokens(model: keras.Model, tokens: int, rows: Rows) -> keras.Model:
+    """A model with the tokens that the rows' text uses most."""
+    with _stage(f"Shrinking the vocabulary to {tokens:,} tokens"):
+        counted = rows.counted.astype("int32")[None]
+        return shrink(model, {VOCABULARY: tokens}, {"token_ids": counted})
 
 
 def _widest(backbone: keras.Model, shape: Shape) -> int:

@@ -13,12 +13,16 @@ from keras_idea.hub.families import needs_start
 from keras_idea.hub.inputs import token_inputs
 from keras_idea.lm.data.text.vocabulary import tokenizer_vocabulary
 from keras_idea.lm.data.tokens.load_text import load_text
-from keras_idea.lm.evaluation.perplexity import Perplexity
+from keras_idea.lm.evaluation.perplexity import Perplexity, perplexity
 from keras_idea.lm.evaluation.scorer import TokenScorer
 from keras_idea.validation import plural
 
 #: The most rows on which perplexity is measured.
 HELD_OUT_ROWS = 32
+#: The most bytes of a text in which the tokens of a vocabulary are counted.
+COUNTED_BYTES = 16_000_000
+#: The most of such a text that is held out.
+NOT_COUNTED = 0.1
 # More than a token has in any text: what is read of a long text.
 _BYTES_PER_TOKEN = 16
 
@@ -33,6 +37,10 @@ class Rows:
         token_bytes: float array `(vocabulary,)`, bytes of text of each id.
         description: str, where they come from.
         start_id: int or None, what each row begins with.
+        counted: int array, where the vocabulary is cut: all tokens of the text that is
+            not held out.
+        text: str, where it is cut: the held-out text that both models are judged by,
+            each in its own tokens. "": they are judged by `held_out`.
     """
 
     train: tuple[np.ndarray, ...]
@@ -40,6 +48,8 @@ class Rows:
     token_bytes: np.ndarray
     description: str
     start_id: int | None
+    counted: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, int))
+    text: str = ""
 
     def __str__(self) -> str:
         """A line for the console."""
@@ -49,16 +59,27 @@ class Rows:
             f"Text: {self.description}. Calibration: {used} tokens in "
             f"{plural(len(self.train[0]), 'row')} of {self.train[0].shape[1]}. Held "
             f"out: {held} tokens in {plural(len(self.held_out[0]), 'row')}{begins}."
+            if not self.text
+            else f"Text: {self.description}. The vocabulary is counted on "
+            f"{self.counted.size:,} tokens, of which {len(np.unique(self.counted)):,} "
+            f"are different; other axes are measured on {used}. Held out: "
+            f"{len(self.text.encode()):,} bytes."
         )
 
 
 def read_rows(
-    text: str, preprocessor: Any, backbone: keras.Model, tokens: int, window: int
+    text: str,
+    preprocessor: Any,
+    backbone: keras.Model,
+    tokens: int,
+    window: int,
+    count: bool = False,
 ) -> Rows:
     """Reads rows that do not overlap, evenly spread over a text.
 
-    Of a long text its beginning alone is read. A model that needs its start token in
-    every sequence, as Gemma does, has it in place of each row's first token.
+    Of a long text its beginning alone is read: more of it if the vocabulary is to be
+    cut (`count`). A model that needs its start token in every sequence, as Gemma does,
+    has it in place of each row's first token.
 
     Raises:
         ArgumentError: If the model has fewer positions, or `tokens` is below a row.
@@ -72,19 +93,27 @@ def read_rows(
         )
     held_out = HELD_OUT_ROWS * window
     most = _BYTES_PER_TOKEN * (tokens + held_out)
-    corpus = load_text(text, held_out / (tokens + held_out), most)
+    fraction = held_out / (tokens + held_out)
+    if count:
+        most, fraction = max(most, COUNTED_BYTES), min(fraction, NOT_COUNTED)
+    read = load_text(text, fraction, most)
     tokenizer = preprocessor.tokenizer
     start_id = tokenizer.start_token_id if needs_start(type(backbone)) else None
-    corpus = corpus.tokenized(tokenizer_vocabulary(tokenizer), start_id, 1)
+    corpus = read.tokenized(tokenizer_vocabulary(tokenizer), start_id, 1)
     corpus.check_length(window)
     to_measure = dataclasses.replace(corpus, validation=corpus.train)
-    return Rows(
+    rows = Rows(
         to_measure.validation_windows(length=window, limit=tokens // window),
         corpus.validation_windows(length=window, limit=HELD_OUT_ROWS),
         corpus.token_bytes,
         corpus.description,
         start_id,
     )
+    if not count:
+        return rows
+    judged = int(corpus.token_bytes[corpus.validation[:held_out]].sum())
+    held_out_text = read.validation[:judged].tobytes().decode("utf-8", "ignore")
+    return dataclasses.replace(rows, counted=corpus.train, text=held_out_text)
 
 
 def check_enough(rows: Rows, units: int) -> None:
@@ -106,11 +135,18 @@ def check_enough(rows: Rows, units: int) -> None:
 
 
 def judge(
-    model: keras.Model, rows: Rows, after_batch: Callable[[Sequence[str]], object]
+    model: Any, rows: Rows, after_batch: Callable[[Sequence[str]], object]
 ) -> Perplexity:
-    """How well a model predicts the held-out rows; `after_batch`: as of `heard_by`."""
+    """How well a model predicts what is held out; `after_batch`: as of `heard_by`."""
     x, y = rows.held_out
     scorer = TokenScorer(model, x.shape[1], lambda ids: token_inputs(model, ids))
+    if rows.text:
+        tokenizer = model.preprocessor.tokenizer
+        start_id = None if rows.start_id is None else tokenizer.start_token_id
+        own = tokenizer_vocabulary(tokenizer)
+        ids, sizes = own.encode(rows.text), own.token_bytes
+        heard = (x.shape[1], lambda done: after_batch(()), start_id)
+        return perplexity(scorer, ids, sizes, *heard)
     windows = np.concatenate([x, y[:, -1:]], axis=1)
     scores = scorer.score(list(windows), lambda done: after_batch(()))
     nats = -sum(float(np.sum(row, dtype="float64")) for row, _ in scores)

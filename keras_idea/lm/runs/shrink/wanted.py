@@ -19,7 +19,14 @@ from keras_idea.shapes.costs import ShapeCosts
 from keras_idea.shapes.grid import shapes_within
 from keras_idea.shapes.hidden_size import check_hidden
 from keras_idea.shapes.shrink import Importance, groups_of, widths_in
-from keras_idea.shapes.targets import Axis, Shape, axes, check_shape, size_of
+from keras_idea.shapes.targets import (
+    VOCABULARY,
+    Axis,
+    Shape,
+    axes,
+    check_shape,
+    size_of,
+)
 from keras_idea.surgery.refit import check_refit
 from keras_idea.validation import (
     check_choice,
@@ -78,9 +85,9 @@ class Wanted:
         if bool(self.targets) == bool(self.budget):
             raise ArgumentError(
                 "Say how small: either targets (--neurons, --kv-groups, --blocks, "
-                "--hidden-dim) or one budget (--target-parameters, --target-bytes, "
-                f"--target-flops). Received: {'both' if self.budget else 'neither'}. "
-                "For example --neurons 0.67."
+                "--hidden-dim, --vocabulary) or one budget (--target-parameters, "
+                "--target-bytes, --target-flops). Received: "
+                f"{'both' if self.budget else 'neither'}. For example --neurons 0.67."
             )
         if self.targets:
             check_shape(self.targets)
@@ -106,6 +113,11 @@ class Wanted:
                 "`--gguf-dtype` and `--length` are for `--export gguf` only. Add it, "
                 "or leave them out."
             )
+
+    @property
+    def cuts_more(self) -> bool:
+        """bool, whether it cuts another axis than the vocabulary."""
+        return set(self.targets) != {VOCABULARY}
 
     @property
     def exported(self) -> str:
@@ -135,6 +147,7 @@ class Wanted:
             _check_axes(outline, wanted)
             return {}
         shape = {**self.targets, **self._neurons_of(outline)}
+        shape.pop(VOCABULARY, None)  # which the tokenizer decides with
         _check_axes(outline, shape)
         if self.refit:
             check_refit(groups_of(outline, shape))
