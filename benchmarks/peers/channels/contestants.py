@@ -46,11 +46,17 @@ def in_fit(method):
     return train
 
 
-def one_shot(name, wide, batches, stages):
+def one_shot(refit):
     """keras_idea's `shrink`, then a plain `fit`."""
-    narrow = ki.shrink(wide, {"channels": task.SHARE}, method="magnitude")
-    narrow = compiled(narrow, stages.rate, stages.after)
-    return nets.as_torch(name, fit(narrow, batches))
+
+    def train(name, wide, batches, stages):
+        (x, _), _ = task.images()  # without their labels
+        targets = {"channels": task.SHARE}
+        narrow = ki.shrink(wide, targets, x, method="magnitude", refit=refit)
+        narrow = compiled(narrow, stages.rate, stages.after)
+        return nets.as_torch(name, fit(narrow, batches))
+
+    return train
 
 
 # --- PyTorch ------------------------------------------------------------------
@@ -132,7 +138,8 @@ CONTESTANTS = {
     "not pruned": plain,
     "keras-idea, Sensitivity(ema_decay=0.9)": in_fit(_AVERAGED),
     "keras-idea, magnitude": in_fit("magnitude"),
-    "keras-idea, shrink by magnitude": one_shot,
+    "keras-idea, shrink by magnitude": one_shot(refit=False),
+    "keras-idea, shrink by magnitude, refit": one_shot(refit=True),
     "Torch-Pruning, magnitude, 10 prunes": torch_pruning(
         tp.importance.GroupMagnitudeImportance, PRUNES
     ),
