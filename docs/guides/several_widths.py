@@ -162,7 +162,7 @@ This is one seed and a short run. In our study of three widths at equal total FL
 byte, and better than three models from scratch by 0.077–0.140
 ([when does it pay](../when_does_it_pay.md#trained-jointly)). The study used its own
 code. If you need only one width, train that width: with all FLOPs, it was better than the
-joint model by about 0.04 at full width, and by 0.065 at the narrowest.
+joint model by about 0.05 at full width, and by 0.07 at the narrowest.
 
 ## What is not possible
 
