@@ -200,7 +200,8 @@ MobileNetV2 with half of their channels, see
 - A frozen backbone (`trainable = False`) raises `ValueError`, because its kernels would
   have to change. Unfreeze it, or choose other groups. A frozen `BatchNormalization` is
   narrowed with its channels.
-- For one step without training, use `ki.shrink(model, {"channels": 0.5}, data)`.
+- For one step without training, use
+  `ki.shrink(model, {"channels": 0.5}, data, refit=True)`.
 - Prune a KerasHub image classifier as `ki.as_functional(classifier)`.
 - Channels that a `LayerNormalization` or a `softmax` mixes stay. `ki.explain(model)`
   gives the reason for each convolution that is left out.
