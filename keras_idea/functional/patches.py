@@ -95,7 +95,7 @@ def transposed_patches(
     >>> ops.convert_to_numpy(
     ...     transposed_patches(x, [1], [2], [1], "valid", [None])
     ... ).tolist()
-    [[[1.0], [0.0]], [[2.0], [0.0]]]
+    [[[1.0], [0.0], [2.0], [0.0]]]
     """
     axes = []
     slides = kernel_size, strides, dilation_rate, output_padding

@@ -85,18 +85,20 @@ def hidden_statistics(
     num_samples: int,
     batch_size: int = 32,
     padding_mask: Tensor | None = None,
+    eager: bool = False,
 ) -> list[tuple[np.ndarray, float]]:
     """Runs a model in evaluation mode over samples; sums a statistic for each group.
 
     A statistic of heads is given `(..., R)`, the features of all heads side by side.
-    `padding_mask` is that of `Activation`. The model and its variables stay as they
-    are.
+    `padding_mask` is that of `Activation`. `eager`: nothing is compiled, which is
+    faster for few samples. The model and its variables stay as they are.
 
     Returns:
         list of (sums, samples) for each group, in float64.
     """
     captures = [capture_of(group, statistic) for group, statistic in groups]
-    return captured(model, captures, data, num_samples, batch_size, padding_mask)
+    limits = num_samples, batch_size, padding_mask, eager
+    return captured(model, captures, data, *limits)
 
 
 def captured(
@@ -108,10 +110,7 @@ def captured(
     padding_mask: Tensor | None = None,
     eager: bool = False,
 ) -> list[tuple[np.ndarray, float]]:
-    """As `hidden_statistics`, of any captures.
-
-    `eager`: nothing is compiled, which is faster for few samples.
-    """
+    """As `hidden_statistics`, of any captures."""
     batches = _batches(data, padding_mask, batch_size, num_samples)
     return _found(model, captures, batches, eager)
 

@@ -65,7 +65,10 @@ def test_equals_compact_of_a_masked_model(name):
     x = np.random.default_rng(1).normal(size=(3, 5, 8))
     x = np.abs(x[..., 0]).astype("int32") if name == "decoder" else x
     expected = model.predict(x, verbose=0)  # masked by now
-    np.testing.assert_allclose(narrow.predict(x, verbose=0), expected, atol=1e-6)
+    # The masked one adds zeros, which on some processors is another order of the sum.
+    size = np.abs(expected).max()
+    found = narrow.predict(x, verbose=0)
+    np.testing.assert_allclose(found / size, expected / size, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", HUB)
