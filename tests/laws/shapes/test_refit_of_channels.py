@@ -162,8 +162,7 @@ def test_what_fails_changes_nothing():
     """The first layer has places enough to be fitted on, the last has not."""
     model = drawn(MODELS["residual"][0]())
     before = [to_numpy(variable) for variable in model.variables]
-    masks = [[1, 0] * 3, [0, 1, 1] * 2]
-    masks = masks[: len(ki.find_groups(model, ["channels"]))]
+    masks = [[1, 0] * 3]
     with pytest.raises(ki.KerasIdeaError, match="too few to fit what reads dense"):
         masked_and_fitted(model, images(model, SAMPLES), masks)
     for variable, value in zip(model.variables, before, strict=True):
@@ -200,6 +199,6 @@ def test_half_of_equal_channels_do_the_work_of_all(name):
         return
     expected = to_numpy(model(x))
     fitted = to_numpy(ki.shrink(model, **how, refit=True)(x))
-    np.testing.assert_allclose(fitted, expected, rtol=2e-3, atol=2e-4)
+    np.testing.assert_allclose(fitted, expected, rtol=2e-4, atol=2e-5)
     plain = to_numpy(ki.shrink(model, **how)(x))
     assert not np.allclose(plain, expected, rtol=2e-2)
