@@ -21,9 +21,10 @@ import pathlib
 import statistics
 import time
 
-os.environ["OMP_NUM_THREADS"] = "1"
-os.environ["TF_NUM_INTRAOP_THREADS"] = os.environ["TF_NUM_INTEROP_THREADS"] = "1"
-os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
+if __name__ == "__main__":
+    os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ["TF_NUM_INTRAOP_THREADS"] = os.environ["TF_NUM_INTEROP_THREADS"] = "1"
+    os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
 
 import keras
 import numpy as np
@@ -35,6 +36,7 @@ from proof import expect
 from ratio import paired_ratio
 
 import keras_idea as ki
+from keras_idea.lm.runs.train import timing
 
 #: Steps of a `fit` that do not count: the first makes the iterator, or moves the state.
 LEAD_IN = 1
@@ -71,12 +73,8 @@ def made(name):
     )
 
 
-def contestants(name, batch):
-    """dict: name -> (compiled model, callbacks).
-
-    What pruning adds to a step does not depend on the images, so it is measured with
-    one per batch, where its share is largest.
-    """
+def contestants(name, pruning):
+    """dict: name -> (compiled model, callbacks); with `pruning` also a pruned one."""
     wide = compiled(made(name))
     narrow = ki.shrink(wide, {"channels": 0.5}, method="magnitude")
     full, left = (
@@ -85,7 +83,7 @@ def contestants(name, batch):
     )
     expect(name, "channels", left, [count // 2 for count in full])
     found = {"wide": (wide, []), "narrow": (compiled(narrow), [])}
-    if batch == 1:
+    if pruning:
         how = {"begin_step": 0, "prune_steps": 10_000}
         prune = EndlessPruning(targets={"channels": 0.5}, **how)
         found["wide again"] = wide, []
@@ -155,13 +153,37 @@ def compared(seconds):
     return {"ms": medians, "ratios": ratios}
 
 
-def measured(name, batch, turns, calls):
-    """dict: what a cell of the results says."""
-    found = contestants(name, batch)
-    wide, narrow = found["wide"][0], found["narrow"][0]
+def images(batch):
+    """A batch of noise, and labels."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(batch, PIXELS, PIXELS, 3)).astype("float32")
-    y = rng.integers(0, 1000, batch)
+    return x, rng.integers(0, 1000, batch)
+
+
+def step_times(name, batch, turns, steps):
+    """dict: name -> seconds of a train step in each turn, by the clock on the wall."""
+    found, (x, y) = contestants(name, pruning=True), images(batch)
+
+    def turn_of(model, callbacks):
+        return lambda clock: model.fit(
+            (each for each in itertools.repeat((x, y))),
+            steps_per_epoch=timing.LEAD_IN + steps,
+            shuffle=False,
+            callbacks=[*callbacks, clock],
+            verbose=0,
+        )
+
+    fits = {name: turn_of(*contestant) for name, contestant in found.items()}
+    return timing.step_seconds(fits, turns)
+
+
+def measured(name, batch, turns, calls):
+    """dict: what a cell of the results says."""
+    # What pruning adds to a step does not depend on the images, so it is measured with
+    # one per batch, where its share is largest.
+    found = contestants(name, pruning=batch == 1)
+    wide, narrow = found["wide"][0], found["narrow"][0]
+    x, y = images(batch)
     cell = {
         "date": datetime.date.today().isoformat(),
         "load average": os.getloadavg()[0],

@@ -34,6 +34,7 @@ PAIRS = {
     "logits alone": ("ki.distiller, logits", "written out, logits"),
 }
 KINDS = ("student alone", *PAIRS["logits and blocks"], *PAIRS["logits alone"])
+RATIOS = [*PAIRS.values(), ("ki.distiller", "student alone")]
 MIB = 1 << 20
 
 
@@ -137,12 +138,11 @@ def main():
     contestants = {kind: (make(kind, shape), []) for kind in KINDS}
     seconds = time_in_turns(contestants, shape, turns)
     held = peaks(given.shape)
-    pairs = [*PAIRS.values(), ("ki.distiller", "student alone")]
     ratios = {
         f"{one} / {other}": dataclasses.asdict(
             paired_ratio(seconds[one], seconds[other])
         )
-        for one, other in pairs
+        for one, other in RATIOS
     }
     typical = {kind: 1000 * statistics.median(seconds[kind]) for kind in KINDS}
     tables = [

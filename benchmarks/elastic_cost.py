@@ -33,11 +33,11 @@ def at_width(name):
     return ki.ElasticCallback({name: SHARES[name]}, sample={name: 1.0})
 
 
-def contestants(shape):
+def contestants(shape, jit_compile="auto"):
     """dict: name -> (compiled model, callbacks)."""
 
     def make(width):
-        return make_model("decoder", shape, width, False)
+        return make_model("decoder", shape, width, False, jit_compile)
 
     found = {"built full again": (make(shape.hidden_dim), [])}
     for name, share in SHARES.items():
@@ -45,6 +45,13 @@ def contestants(shape):
         found[f"built {name}"] = (make(width), [])
         found[f"elastic {name}"] = (make(shape.hidden_dim), [at_width(name)])
     return found
+
+
+def ratio_pairs():
+    """The names of what is compared, two at a time."""
+    pairs = [(f"elastic {name}", f"built {name}") for name in SHARES]
+    pairs += [(f"elastic {name}", "built full") for name in ("half", "quarter")]
+    return [*pairs, ("built full again", "built full")]
 
 
 def main():
@@ -57,14 +64,11 @@ def main():
     facts, shape = record.environment(), SHAPES[given.shape]
     turns = given.turns or shape.steps // shape.steps_per_turn
     seconds = time_in_turns(contestants(shape), shape, turns)
-    pairs = [(f"elastic {name}", f"built {name}") for name in SHARES]
-    pairs += [(f"elastic {name}", "built full") for name in ("half", "quarter")]
-    pairs += [("built full again", "built full")]
     ratios = {
         f"{one} / {other}": dataclasses.asdict(
             paired_ratio(seconds[one], seconds[other])
         )
-        for one, other in pairs
+        for one, other in ratio_pairs()
     }
     typical = {name: 1000 * statistics.median(each) for name, each in seconds.items()}
     table = {

@@ -57,4 +57,4 @@ def _flat(task):
 def _mean_squares(model, sample):
     outputs = [model.get_layer(name).output for name in _blocks(model)]
     seen = keras.Model(model.inputs, outputs).predict(sample, verbose=0)
-    return [float(np.square(values).mean()) for values in seen]
+    return [float(np.square(each).mean()) for each in keras.tree.flatten(seen)]

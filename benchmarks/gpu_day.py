@@ -5,7 +5,7 @@
 Carries out piece after piece, each in a process of its own, until the minutes are over,
 and goes on with the next one when it is called again; `--list` shows them. A piece that
 is done (in FOLDER or in benchmarks/results/gpu_day) is not done again. Needs keras, jax
-or torch, numpy, safetensors; the last piece, a table of the paper, also rich.
+or torch, keras-hub, numpy, safetensors; a table of the paper also rich.
 """
 
 import argparse
@@ -28,11 +28,13 @@ class Piece:
     """One measurement.
 
     Attributes:
-        kind: "steps" (ratios of step times), "whole" (a fit through the narrowing) or
-            "table" (the paper's).
+        kind: "steps" (ratios of step times), "elastic" (of steps at a width),
+            "teacher" (of steps with a teacher), "channels" (of a convolutional net's),
+            "whole" (a fit through the narrowing) or "table" (the paper's).
         backend: "jax" or "torch".
-        of: str, a key of `contestants.SHAPES`; of a table its scale.
-        option: str, of steps "auto", "eager" or "compiled"; of a whole run how it
+        of: str, a key of `contestants.SHAPES`; of channels the number of images per
+            batch; of a table its scale.
+        option: str, of ratios "auto", "eager" or "compiled"; of a whole run how it
             compacts; of a table its number.
     """
 
@@ -47,29 +49,32 @@ class Piece:
         return f"{self.kind}-{self.of}-{self.backend}-{self.option}"
 
 
-def _pieces(steps, whole, scale):
-    compiled = (("jax", "auto"), ("torch", "eager"), ("torch", "compiled"))
-    return [
-        *(Piece("steps", b, of, option) for of in steps for b, option in compiled),
-        *(
-            Piece("whole", backend, of, compact)
-            for of in whole
-            for backend in ("jax", "torch")
-            for compact in ("end", "progressive")
-        ),
-        Piece("table", "jax", scale, "1"),
-    ]
-
-
 SCALES = {
     "micro": [
         Piece("steps", "torch", "tiny", "eager"),
+        Piece("elastic", "torch", "tiny", "eager"),
+        Piece("teacher", "torch", "tiny", "eager"),
+        Piece("channels", "torch", "1", "eager"),
         Piece("whole", "jax", "tiny", "end"),
         Piece("whole", "torch", "tiny", "progressive"),
     ],
-    "gpu": _pieces(
-        ["paper-300m", "paper-1.3b-layer"], ["paper-300m", "paper-2.8b"], "gpu"
-    ),
+    "gpu": [
+        Piece("steps", "jax", "paper-1.3b-layer", "auto"),
+        Piece("steps", "torch", "paper-1.3b-layer", "eager"),
+        Piece("whole", "torch", "paper-2.8b", "progressive"),
+        Piece("channels", "torch", "32", "eager"),
+        Piece("elastic", "jax", "paper-1.3b-layer", "auto"),
+        Piece("steps", "torch", "paper-300m", "eager"),
+        Piece("whole", "jax", "paper-300m", "end"),
+        Piece("whole", "torch", "paper-300m", "end"),
+        Piece("channels", "jax", "32", "auto"),
+        Piece("teacher", "torch", "paper-1.3b-layer", "eager"),
+        Piece("steps", "jax", "paper-300m", "auto"),
+        Piece("steps", "torch", "paper-1.3b-layer", "compiled"),
+        Piece("whole", "jax", "paper-300m", "progressive"),
+        Piece("whole", "jax", "paper-2.8b", "end"),
+        Piece("table", "jax", "gpu", "1"),
+    ],
 }
 _JIT = {"auto": "auto", "eager": False, "compiled": True}
 
@@ -82,30 +87,85 @@ def measure(piece):
     device = facts["hardware"]["device"]
     measures = {
         "steps": lambda: _steps(piece),
+        "elastic": lambda: _elastic(piece),
+        "teacher": lambda: _teacher(piece),
+        "channels": lambda: _channels(piece),
         "whole": lambda: _whole(piece, device),
         "table": lambda: _table(piece),
     }
     return {**facts, "piece": piece.name, **measures[piece.kind]()}
 
 
+def _ratios(timed, pairs):
+    """dict: the ratios of pairs of what was timed in turns, and all seconds."""
+    from ratio import paired_ratio
+
+    return {
+        "ratios": {
+            f"{one} / {other}": dataclasses.asdict(
+                paired_ratio(timed[one], timed[other])
+            )
+            for one, other in pairs
+        },
+        "seconds": {name: sorted(map(float, each)) for name, each in timed.items()},
+    }
+
+
 def _steps(piece):
     from contestants import SHAPES, make_contestants
-    from ratio import paired_ratio
     from timing import check_contestants, time_in_turns
 
     shape = SHAPES[piece.of]
     turns = shape.steps // shape.steps_per_turn
-    ratios, seconds = {}, {}
+    found = {"shape": dataclasses.asdict(shape), "ratios": {}, "seconds": {}}
     for plain, ours in PAIRS:
         pair = make_contestants("decoder", shape, _JIT[piece.option], (plain, ours))
         timed = time_in_turns(pair, shape, turns)
         check_contestants(pair, shape, turns)
-        ratios[f"{ours} / {plain}"] = dataclasses.asdict(
-            paired_ratio(timed[ours], timed[plain])
-        )
-        seconds |= {name: sorted(map(float, s)) for name, s in timed.items()}
+        for key, values in _ratios(timed, [(ours, plain)]).items():
+            found[key] |= values
         del pair
-    return {"shape": dataclasses.asdict(shape), "ratios": ratios, "seconds": seconds}
+    return found
+
+
+def _elastic(piece):
+    from contestants import SHAPES
+    from elastic_cost import contestants, ratio_pairs
+    from timing import time_in_turns
+
+    shape = SHAPES[piece.of]
+    turns = shape.steps // shape.steps_per_turn
+    timed = time_in_turns(contestants(shape, _JIT[piece.option]), shape, turns)
+    return {"shape": dataclasses.asdict(shape), **_ratios(timed, ratio_pairs())}
+
+
+def _teacher(piece):
+    from contestants import SHAPES
+    from distiller_cost import KINDS, RATIOS, check_equal, make
+    from timing import time_in_turns
+
+    shape = dataclasses.replace(SHAPES[piece.of], dtype="float32")
+    apart = check_equal(shape)
+    turns = min(12, shape.steps // shape.steps_per_turn)
+    timed = time_in_turns(
+        {kind: (make(kind, shape), []) for kind in KINDS}, shape, turns
+    )
+    return {
+        "shape": dataclasses.asdict(shape),
+        "weights": apart,
+        **_ratios(timed, RATIOS),
+    }
+
+
+def _channels(piece):
+    import channels_speed
+
+    images = int(piece.of)
+    name = "ResNet50" if images > 1 else "MobileNet"
+    steps = {"turns": 8, "steps": 8} if images > 1 else {"turns": 1, "steps": 1}
+    timed = channels_speed.step_times(name, images, **steps)
+    pairs = [(each, "wide") for each in timed if each != "wide"]
+    return {"model": name, "images per batch": images, **_ratios(timed, pairs)}
 
 
 def _whole(piece, device):

@@ -23,6 +23,9 @@ def carry_out(folder, *more):
 def test_pieces_are_measured_once(tmp_path):
     names = [
         "steps-tiny-torch-eager",
+        "elastic-tiny-torch-eager",
+        "teacher-tiny-torch-eager",
+        "channels-1-torch-eager",
         "whole-tiny-jax-end",
         "whole-tiny-torch-progressive",
     ]
@@ -30,10 +33,18 @@ def test_pieces_are_measured_once(tmp_path):
     assert carry_out(tmp_path) == dict.fromkeys(names, "done")
     written = {name: tmp_path / f"{name}.json" for name in names}
     assert sorted(tmp_path.iterdir()) == sorted(written.values())
-    steps, end, progressive = (json.loads(p.read_text()) for p in written.values())
+    read = [json.loads(path.read_text()) for path in written.values()]
+    steps, elastic, teacher, channels, end, progressive = read
     assert set(steps["ratios"]) == {
         "pruning + callback / wide",
         "compacted in place / built narrow",
+    }
+    assert "elastic half / built half" in elastic["ratios"]
+    assert "ki.distiller / written out" in teacher["ratios"]
+    assert set(channels["ratios"]) == {
+        "narrow / wide",
+        "wide again / wide",
+        "pruning / wide",
     }
     widths = [[step["neurons"] for step in run["steps"]] for run in (end, progressive)]
     # 8 steps wide and 12 that prune: of 64 neurons 24 are left.
