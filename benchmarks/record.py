@@ -25,12 +25,19 @@ def environment():
     packages = ["keras", "numpy", *_backend_packages(keras.backend.backend())]
     versions = {name: importlib.metadata.version(name) for name in packages}
     versions["keras-idea"] = ki.__version__  # which need not be installed
-    variables = {"KERAS_BACKEND": keras.backend.backend()}
-    if "XLA_FLAGS" in os.environ:
-        variables["XLA_FLAGS"] = os.environ["XLA_FLAGS"]
-    prefix = " ".join(f"{name}={shlex.quote(v)}" for name, v in variables.items())
-    command = f"{prefix} python {shlex.join(sys.argv)}"
+    command = f"{prefix()} python {shlex.join(sys.argv)}"
     return facts(command, versions, _device_name(keras.backend.backend()))
+
+
+def prefix():
+    """str: the environment variables that a run of Keras depends on, as typed."""
+    import keras
+
+    variables = {"KERAS_BACKEND": keras.backend.backend()}
+    for name in ("XLA_FLAGS", "JAX_DEFAULT_MATMUL_PRECISION"):
+        if name in os.environ:
+            variables[name] = os.environ[name]
+    return " ".join(f"{name}={shlex.quote(v)}" for name, v in variables.items())
 
 
 def facts(command, versions, device):

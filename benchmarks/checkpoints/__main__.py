@@ -84,9 +84,7 @@ def compute(arguments: argparse.Namespace) -> None:
     }
     places |= {str(arguments.save): "PRESETS", str(arguments.folder): "FOLDER"}
     words = shlex.join(places.get(word, word) for word in sys.argv[1:])
-    backend = keras.backend.backend()
-    command = f"KERAS_BACKEND={backend} python -m benchmarks.checkpoints {words}"
-    facts["command"] = command
+    facts["command"] = f"{record.prefix()} python -m benchmarks.checkpoints {words}"
 
     def load(source: str = arguments.source) -> keras.Model:
         model = ki.hub.load(source, "float32")

@@ -80,7 +80,7 @@ def carry_out(cell: Cell, load: Callable, texts: Texts) -> keras.Model:
     """The model of a cell."""
     keras.utils.set_random_seed(cell.seed)
     model = load()
-    width = _width(model, cell.share)
+    width = width_of(model, cell.share)
     if cell.how in ARMS:
         model = _recovered(cell, model, width, load, texts)
     elif cell.share < 1.0:
@@ -108,7 +108,7 @@ def inputs(ids):
     return text_inputs(("token_ids", "padding_mask"), ids)
 
 
-def _width(model, share):
+def width_of(model, share):
     full = model.backbone.intermediate_dim
     return full if share == 1.0 else 32 * round(share * full / 32)
 
