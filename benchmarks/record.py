@@ -25,7 +25,8 @@ def environment():
     packages = ["keras", "numpy", *_backend_packages(keras.backend.backend())]
     versions = {name: importlib.metadata.version(name) for name in packages}
     versions["keras-idea"] = ki.__version__  # which need not be installed
-    command = f"{prefix()} python {shlex.join(sys.argv)}"
+    script = os.path.relpath(sys.argv[0], REPOSITORY)
+    command = f"{prefix()} python {shlex.join([script, *sys.argv[1:]])}"
     return facts(command, versions, _device_name(keras.backend.backend()))
 
 
