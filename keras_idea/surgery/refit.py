@@ -17,6 +17,7 @@ from keras_idea import processes
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN
 from keras_idea.functional.least_squares import output_error, refit_rows
+from keras_idea.keras_private.float32_products import float32_products
 from keras_idea.keras_private.optimizer_variables import innermost
 from keras_idea.methods.calibration import Passes, Samples, captured
 from keras_idea.methods.captures import Sums
@@ -98,7 +99,8 @@ def _parts(before: int, batch: int) -> list[np.ndarray]:
 
 def _gram(hidden_BTR: Tensor) -> Tensor:
     flat = ops.reshape(hidden_BTR, (-1, hidden_BTR.shape[-1]))
-    return ops.matmul(ops.transpose(flat), flat)
+    with float32_products():
+        return ops.matmul(ops.transpose(flat), flat)
 
 
 _RIDGES = tuple(10.0**power for power in range(-6, 2))

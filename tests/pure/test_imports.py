@@ -233,10 +233,12 @@ def test_few_files_import_a_backend():
     }
     # What keras.ops cannot: to free a variable's memory, to step out of a function that
     # tensorflow traces, or of one of its replicas, to join jax's processes, to ask
-    # its compiler, now or ahead, and to compute in place where nothing is compiled.
+    # its compiler, now or ahead, to compute in place where nothing is compiled, and to
+    # have products of float32.
     assert naming == {
         "callbacks/prune/compile_ahead.py",
         "keras_private/train_step.py",
+        "keras_private/float32_products.py",
         "keras_private/mask_torch.py",
         "processes.py",
         "lm/runs/plan/compiled_step.py",
