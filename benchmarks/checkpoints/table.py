@@ -9,6 +9,7 @@ from benchmarks.checkpoints.texts import HELD_OUT, JUDGED, WINDOW
 #: Checkpoint -> what its file was, before it was dequantized.
 ORIGINS = {
     "smollm2": "SmolLM2-135M-Instruct, dequantized from Q4_1",
+    "smollm2-gguf": "SmolLM2-135M-Instruct with its own tokens, dequantized from Q4_1",
     "gemma3": "Gemma 3 270M, dequantized from Q4_K_M",
 }
 #: Part of the page -> its cells, in the study's folder.
@@ -45,7 +46,7 @@ def markdown(cells: dict[str, list[dict]], others: dict[str, list[dict]]) -> str
         "Perplexity per token of held-out text, in windows of "
         f"{WINDOW} tokens with a stride of {WINDOW}, {JUDGED:,} tokens of each text. "
         "The weights were dequantized from 4 bits: they are not the original's. One "
-        "seed. CPU. `excess removed` is (log cut - log recovered) / (log cut - log "
+        "seed. On CPUs, but for what says another device below. `excess removed` is (log cut - log recovered) / (log cut - log "
         "before), where the cut is the untrained model of the same share by "
         "`activation` without a refit.",
     ]
@@ -57,12 +58,18 @@ def markdown(cells: dict[str, list[dict]], others: dict[str, list[dict]]) -> str
         if found:
             lines += ["", *parts[part](found)]
     machines = {
-        f"{c['hardware']['cpu']}, {c['hardware']['cores']} cores; {c['date'][:10]}; "
-        f"{_versions(c)}"
+        f"{_machine(c)}; {c['date'][:10]}; {_versions(c)}"
         for found in (*cells.values(), *others.values())
         for c in found
     }
     return "\n".join([*lines, "", *(f"- {m}" for m in sorted(machines))]) + "\n"
+
+
+def _machine(cell: dict) -> str:
+    hardware = cell["hardware"]
+    device = hardware.get("device", "cpu")
+    gpu = "" if device.lower() == "cpu" else f", {device}"
+    return f"{hardware['cpu']}, {hardware['cores']} cores{gpu}"
 
 
 def _versions(cell: dict) -> str:

@@ -23,7 +23,11 @@ PEERS = {
     "cut by Torch-Pruning 1.6.1, magnitude": "Torch-Pruning,_magnitude",
     "cut by Torch-Pruning 1.6.1, Taylor": "Torch-Pruning,_Taylor",
 }
-NAMES = {"SmolLM2-135M-Instruct": "smollm2", "Gemma 3 270M": "gemma3"}
+NAMES = {
+    "SmolLM2-135M-Instruct": "smollm2",
+    "SmolLM2-135M-Instruct with its own tokens": "smollm2-gguf",
+    "Gemma 3 270M": "gemma3",
+}
 
 
 def nats(name, file):
