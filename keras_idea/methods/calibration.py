@@ -5,6 +5,7 @@ import contextvars
 import dataclasses
 import functools
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
@@ -139,17 +140,28 @@ class Passes:
         self._batches = list(_batches(data, padding_mask, batch_size, num_samples))
         self._kept: list[Kept] = [{} for _ in self._batches]
 
-    def order(self, looks: Sequence[Look]) -> list[int]:
-        """The places of `looks` in the order in which the first batch comes to them."""
-        order: list[int] = []
+    def order(self, looks: Sequence[Look]) -> dict[int, float]:
+        """The places of `looks` in the order in which the first batch comes to them.
+
+        With each, the tokens that it sees in a sample; infinity under a padding mask.
+        """
+        seen: dict[int, float] = {}
 
         def note(place: int, hidden: Tensor, mask: Tensor | None) -> Sums:
-            order.append(place)
+            tokens = math.prod(hidden.shape[1:-1]) if mask is None else math.inf
+            seen[place] = seen.get(place, 0) + tokens
             return ops.zeros(()), ops.ones(())
 
         captures = [look(functools.partial(note, i)) for i, look in enumerate(looks)]
         _found(self._model, captures, self._batches[:1], eager=True)
-        return list(dict.fromkeys(order))
+        return seen
+
+    def samples(self) -> float:
+        """How many there are; infinity where their lengths differ by the batch."""
+        inputs = [keras.tree.flatten(batch["inputs"]) for batch in self._batches]
+        if len({tuple(each.shape[1:] for each in batch) for batch in inputs}) > 1:
+            return math.inf
+        return sum(len(batch[0]) for batch in inputs)
 
     def sums(self, look: Look, statistic: HiddenStatistic) -> np.ndarray:
         """The sums of a statistic, over all samples: a pass up to what it looks at."""

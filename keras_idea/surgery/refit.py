@@ -6,6 +6,7 @@ Places of an image are its tokens.
 
 import contextlib
 import dataclasses
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -82,6 +83,14 @@ class Tokens:
         return ops.stack(tokens), ops.ones(())
 
 
+def _split(samples: float) -> tuple[float, float]:
+    """How many samples to fit on, and how many are held out."""
+    if math.isinf(samples):
+        return samples, samples
+    held = samples // HELD_OUT
+    return samples - held, held
+
+
 def _counts(hidden_BTR: Tensor, mask: Tensor | None) -> Tensor:
     """1 for each token that counts, float32 `(B, T, 1)`."""
     counts_BT1 = ops.ones_like(hidden_BTR[..., :1], dtype="float32")
@@ -147,7 +156,9 @@ def carry_out_and_refit(
     error on every fourth sample, which is held out. Nothing is compiled. Of a
     functional model each layer is called once on the data, and once more for each
     reader in it (see `Passes`); a model with a `call` of its own as often as it has
-    readers. If that fails, the groups that are not done are as they were.
+    readers. Too few samples are refused before a reader is fitted, unless padding or
+    samples of several lengths hide how many tokens they have. If a reader cannot be
+    fitted, the groups that are not done are as they were.
 
     Args:
         model: keras.Model. Built.
@@ -166,7 +177,12 @@ def carry_out_and_refit(
     passes = Passes(model, data, num_samples, batch_size, padding_mask)
     found = []
     with _restored([reader for reader in readers if reader.shares]):
-        for place in passes.order([reader.look for reader in readers]):
+        order, samples = passes.order([r.look for r in readers]), passes.samples()
+        for place, tokens in order.items():  # all of them before the first is fitted
+            kept = readers[place].total - len(readers[place].gone(masks))
+            to_fit, held_out = _split(samples)
+            _check_tokens(readers[place], kept, tokens * to_fit, tokens * held_out)
+        for place in order:
             reader, products = readers[place], Products()
             to_fit, held = map(products.unshifted, passes.sums(reader.look, products))
             with held_back():  # a kernel that was fitted is of this mask alone
@@ -294,8 +310,8 @@ def _check_samples(
 
 
 def _check_tokens(reader: Reader, kept: int, tokens: float, held: float) -> None:
-    tokens, held = round(tokens), round(held)
     if tokens < kept or not held:
+        tokens, held = round(tokens), round(held)
         raise ArgumentError(
             f"The data are too few to fit what reads {reader.name}: it keeps {kept} "
             f"rows, and there are {tokens} tokens to fit them on and {held} to choose "

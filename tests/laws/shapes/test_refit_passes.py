@@ -43,6 +43,18 @@ def stacked(kind, blocks):
     return keras.Model(inputs, x)
 
 
+def test_too_few_samples_are_refused_before_a_layer_is_fitted(x):
+    """After one pass, of the first batch."""
+    CALLS.clear()
+    part = inputs = keras.Input((1, WIDTH))
+    for i in range(3):
+        part = Counted(name=f"block_{i}")(part)
+    model = keras.Model(inputs, part)
+    with pytest.raises(ki.KerasIdeaError, match="keeps 9 rows, and there are 5 tokens"):
+        ki.shrink(model, {"neurons": 9}, x[:BATCH, :1], "magnitude", refit=True)
+    assert CALLS == {f"block_{i}": 1 for i in range(3)}
+
+
 @pytest.mark.parametrize(
     "kind, targets",
     [
