@@ -3,10 +3,10 @@
     KERAS_BACKEND=torch python benchmarks/channels_speed.py
 
 Models of `keras.applications` at 224 pixels, with random weights: the wide one and the
-one without half of each group's channels; with one image per batch also the wide one
-again (the noise), and in the middle of pruning. A train step in `fit` and a call of
-`predict_on_batch`, in turns in one process. Seconds are process time of one thread, so
-a busy machine disturbs little. Cells that the result file has are kept. Writes
+one without half of each group's channels; also the wide one again (the noise), and in
+the middle of pruning. A train step in `fit` and a call of `predict_on_batch`, in turns
+in one process. Seconds are process time of one thread, so a busy machine disturbs
+little. Cells that the result file has are kept. Writes
 results/channels_speed-BACKEND.json and .md, after each cell.
 """
 
@@ -73,8 +73,8 @@ def made(name):
     )
 
 
-def contestants(name, pruning):
-    """dict: name -> (compiled model, callbacks); with `pruning` also a pruned one."""
+def contestants(name):
+    """dict: name -> (compiled model, callbacks)."""
     wide = compiled(made(name))
     narrow = ki.shrink(wide, {"channels": 0.5}, method="magnitude")
     full, left = (
@@ -82,13 +82,16 @@ def contestants(name, pruning):
         for model in (wide, narrow)
     )
     expect(name, "channels", left, [count // 2 for count in full])
-    found = {"wide": (wide, []), "narrow": (compiled(narrow), [])}
-    if pruning:
-        how = {"begin_step": 0, "prune_steps": 10_000}
-        prune = EndlessPruning(targets={"channels": 0.5}, **how)
-        found["wide again"] = wide, []
-        found["pruning"] = compiled(made(name)), [prune]
-    return found
+    how = {"begin_step": 0, "prune_steps": 10_000}
+    return {
+        "wide": (wide, []),
+        "narrow": (compiled(narrow), []),
+        "wide again": (wide, []),
+        "pruning": (
+            compiled(made(name)),
+            [EndlessPruning(targets={"channels": 0.5}, **how)],
+        ),
+    }
 
 
 class CpuClock(keras.callbacks.Callback):
@@ -162,7 +165,7 @@ def images(batch):
 
 def step_times(name, batch, turns, steps):
     """dict: name -> seconds of a train step in each turn, by the clock on the wall."""
-    found, (x, y) = contestants(name, pruning=True), images(batch)
+    found, (x, y) = contestants(name), images(batch)
 
     def turn_of(model, callbacks):
         return lambda clock: model.fit(
@@ -179,9 +182,7 @@ def step_times(name, batch, turns, steps):
 
 def measured(name, batch, turns, calls):
     """dict: what a cell of the results says."""
-    # What pruning adds to a step does not depend on the images, so it is measured with
-    # one per batch, where its share is largest.
-    found = contestants(name, pruning=batch == 1)
+    found = contestants(name)
     wide, narrow = found["wide"][0], found["narrow"][0]
     x, y = images(batch)
     cell = {

@@ -46,9 +46,9 @@ def markdown(cells: dict[str, list[dict]], others: dict[str, list[dict]]) -> str
         "Perplexity per token of held-out text, in windows of "
         f"{WINDOW} tokens with a stride of {WINDOW}, {JUDGED:,} tokens of each text. "
         "The weights were dequantized from 4 bits: they are not the original's. One "
-        "seed. On CPUs, but for what says another device below. `excess removed` is (log cut - log recovered) / (log cut - log "
-        "before), where the cut is the untrained model of the same share by "
-        "`activation` without a refit.",
+        "seed. On CPUs, but for what has another device below. `excess removed` is "
+        "(log cut - log recovered) / (log cut - log before), where the cut is the "
+        "untrained model of the same share by `activation` without a refit.",
     ]
     for name, found in cells.items():
         if found:

@@ -37,13 +37,13 @@ def speeds():
 def pruning():
     """A step in the middle of pruning."""
     said = [
-        f"{label.split(',')[0]} {_ratio(cell, 'train step', 'pruning')}"
+        f"{label} {_ratio(cell, 'train step', 'pruning')}"
         for label, backend, cell in _cells()
         if backend == "torch" and "pruning" in cell["train step"]["ratios"]
     ]
     return (
-        "While pruning, a step of eager PyTorch with one image takes this many times "
-        f"as long as a plain step: {'; '.join(said)}."
+        "While pruning, a step of eager PyTorch takes this many times as long as a "
+        f"plain step (model, images per batch): {'; '.join(said)}."
     )
 
 

@@ -135,7 +135,7 @@ RULES: dict[str, dict[Situation, tuple[Advice, ...]]] = {
         ),
     },
     "features": {
-        "many": (Advice("no: at 1.0 tokens per parameter little changed", "R", False),),
+        "many": (Advice("left out: little effect at 1.0 tokens per parameter", "R", False),),
         "few": (
             Advice(
                 "[yes](faq.md#what-recovers-a-pruned-checkpoint-best) in small models, "
@@ -143,9 +143,9 @@ RULES: dict[str, dict[Situation, tuple[Advice, ...]]] = {
                 "R",
                 True,
             ),
-            Advice("otherwise no: more memory", "", False),
+            Advice("otherwise left out: more memory", "", False),
         ),
-        "very few": (Advice("no: nothing changed on SmolLM2", "L", False),),
+        "very few": (Advice("left out: no effect on SmolLM2", "L", False),),
     },
     "refit": {
         "very few": (

@@ -113,7 +113,7 @@ def test_it_prints_and_leaves_nothing(in_folder, capsys):
     assert all(word in printed for word in ("wide", "recovery", "32 to 8"))
     budget = f"{12 * 64 / 11_088:.3g} tokens per parameter of the narrow model"
     words = " ".join(printed.split())
-    assert f"{budget}, 4× enlarged." in words
+    assert f"{budget}. FFNs enlarged 4×." in words
     assert "When pruning pays: docs/when_does_it_pay.md" in words
     assert (ROOT / "docs/when_does_it_pay.md").is_file()
     assert "Advice: enlarge at most 2×" in words and "This run enlarges 4×." in words

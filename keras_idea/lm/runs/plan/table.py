@@ -104,8 +104,8 @@ def print_plan(
 def _pays(planned: RunPlan) -> str:
     """Where to read when pruning pays, and what a reader looks up there."""
     return (
-        f"{planned.tokens_per_parameter:,.3g} tokens per parameter of the narrow model,"
-        f" {planned.enlargement:.3g}× enlarged.\n"
+        f"{planned.tokens_per_parameter:,.3g} tokens per parameter of the narrow model."
+        f" FFNs enlarged {planned.enlargement:.3g}×.\n"
         "When pruning pays: docs/when_does_it_pay.md"
     )
 
