@@ -135,7 +135,9 @@ RULES: dict[str, dict[Situation, tuple[Advice, ...]]] = {
         ),
     },
     "features": {
-        "many": (Advice("left out: little effect at 1.0 tokens per parameter", "R", False),),
+        "many": (
+            Advice("left out: little effect at 1.0 tokens per parameter", "R", False),
+        ),
         "few": (
             Advice(
                 "[yes](faq.md#what-recovers-a-pruned-checkpoint-best) in small models, "

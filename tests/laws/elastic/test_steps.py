@@ -57,6 +57,35 @@ def test_sandwich_by_hand():
         np.testing.assert_allclose(got, want, atol=2e-6)
 
 
+def test_a_sandwich_with_a_teacher():
+    """A step of SGD moves the weights by the mean of what each narrow pair moves."""
+    x, y = (each[:8] for each in data())
+
+    def moved(student, callbacks=()):
+        """What a step adds to the weights; nothing to those of other neurons."""
+        before = arrays(student.trainable_variables)
+        teacher = classifier("sgd")
+        for variable in teacher.trainable_variables:
+            variable.assign(variable.value * 0.5)
+        pair = ki.distiller(teacher, student, features=False, weight=0.7)
+        pair.fit(x, y, callbacks=list(callbacks), **FIT)
+        after = arrays(student.trainable_variables)
+        up, down = (a - b for a, b in zip(after, before, strict=True))
+        rest = NEURONS - len(down)
+        return np.pad(up, ((0, 0), (0, rest))), np.pad(down, ((0, rest), (0, 0)))
+
+    def student():
+        return classifier(keras.optimizers.SGD(0.05))
+
+    alone = [moved(student())]
+    alone += [moved(ki.sliced(student(), width)) for width in WIDTHS.values()]
+    elastic = ki.ElasticCallback(WIDTHS, sample="sandwich")
+    together = moved(student(), callbacks=[elastic])
+    for got, parts in zip(together, zip(*alone, strict=True), strict=True):
+        np.testing.assert_allclose(got, np.mean(parts, axis=0), atol=1e-6)
+        assert np.abs(got).max() > 1e-2
+
+
 def test_its_own_teacher_by_hand():
     x, y = data()
     model = classifier(keras.optimizers.SGD(0.05))

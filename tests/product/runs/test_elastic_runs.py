@@ -167,17 +167,19 @@ class TestRun:
                 load_run(tmp_path / "runs/tiny", width=name), load_run(run, width=name)
             )
 
-    def test_with_a_teacher(self, finished, tmp_path, monkeypatch):
+    @pytest.mark.parametrize("sample", ["turn", "sandwich"])
+    def test_with_a_teacher(self, finished, tmp_path, monkeypatch, sample):
         """Figures are those of the text alone; each width follows the teacher."""
         folder, _, _ = finished
         monkeypatch.chdir(folder)
-        (folder / "taught.toml").write_text(TAUGHT)
-        assert main(["train", "taught.toml"]) == 0
-        made = prepared(folder, monkeypatch, "taught")
-        rows = json.loads(_read(folder / "runs/taught", "table.json"))["rows"]
+        taught = TAUGHT.replace("[elastic]", f"[elastic]\nsample = '{sample}'")
+        (folder / f"{sample}.toml").write_text(taught)
+        assert main(["train", f"{sample}.toml"]) == 0
+        made = prepared(folder, monkeypatch, sample)
+        rows = json.loads(_read(folder / "runs" / sample, "table.json"))["rows"]
         assert [row["name"] for row in rows] == ["teacher", *WIDTHS]
         for row in rows[1:]:
-            model = load_run(folder / "runs/taught", width=row["name"])
+            model = load_run(folder / "runs" / sample, width=row["name"])
             bits = held_out_bits(made, model)
             np.testing.assert_allclose(row["bits_per_byte"], bits, rtol=1e-5)
 

@@ -85,10 +85,6 @@ REFUSED = {
         "teacher = 'self'\n[distillation]\nteacher = 'runs/wide'",
         "`distillation.teacher` and elastic.teacher='self' cannot both be given",
     ),
-    "a teacher in a sandwich": (
-        "sample = 'sandwich'\n[distillation]\nteacher = 'runs/wide'",
-        "`distillation.teacher` and elastic.sample='sandwich' cannot both be given",
-    ),
     "a begin that never comes": (
         "begin_step = 600",
         "`elastic.begin_step` must be below budget.steps=600.*Set `begin_step` to 150",

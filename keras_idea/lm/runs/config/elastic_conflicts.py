@@ -1,6 +1,5 @@
 """What other tables of a run's description must say beside `[elastic]`."""
 
-from keras_idea.elastic.draw import SANDWICH
 from keras_idea.errors import ConfigError
 from keras_idea.lm.runs.config.elastic_table import ElasticConfig
 from keras_idea.lm.runs.config.tables import (
@@ -65,19 +64,11 @@ def _check_passes(
     elastic: ElasticConfig, distillation: DistillationConfig, run: RunSettings
 ) -> None:
     """Several passes in a step: where they would be wrong, or have two teachers."""
-    taught = distillation.teacher is not None
-    if taught and elastic.teacher is not None:
+    if distillation.teacher is not None and elastic.teacher is not None:
         raise ConfigError(
             "`distillation.teacher` and elastic.teacher='self' cannot both be given: "
             "the first teaches all widths already. Received: "
             f"{distillation.describe('teacher')}. Delete one of them."
-        )
-    if taught and elastic.sample == SANDWICH:
-        raise ConfigError(
-            "`distillation.teacher` and elastic.sample='sandwich' cannot both be given:"
-            " a teacher's loss was not compared yet in a step of several widths. "
-            f"Received: {distillation.describe('teacher')}. Set `elastic.sample` to "
-            '"turn".'
         )
     if elastic.several_passes and run.rematerialize:
         given = "teacher" if elastic.teacher is not None else "sample"
