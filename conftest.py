@@ -2,6 +2,7 @@
 
 import faulthandler
 import gc
+import importlib
 import os
 import subprocess
 
@@ -19,6 +20,9 @@ from tests.support.programs import (  # noqa: F401
 from tests.support.selection import runs_daily, unused
 
 batches_have_losses_of_their_own()
+if keras.backend.backend() == "torch":
+    # On a GPU convolutions of float32 would be computed in TF32.
+    importlib.import_module("torch").backends.cudnn.allow_tf32 = False
 
 
 def pytest_addoption(parser):

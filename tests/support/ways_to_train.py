@@ -144,7 +144,7 @@ def other_optimizer(model, data):
     if BACKEND == "torch":
         import torch
 
-        x, y = (torch.tensor(array) for array in data)
+        x, y = (keras.ops.convert_to_tensor(array) for array in data)
         optimizer = torch.optim.Adam(model.parameters(), 0.01)
         losses = []
         for _ in range(4):

@@ -11,7 +11,7 @@ import keras_idea as ki
 @pytest.mark.parametrize("of_keras", [True, False])
 def test_an_optimizer_of_torch_stops_the_run(of_keras):
     rng = np.random.default_rng(0)
-    x = torch.tensor(rng.normal(size=(32, 8)).astype("float32"))
+    x = keras.ops.convert_to_tensor(rng.normal(size=(32, 8)).astype("float32"))
     layers = [keras.Input((8,)), keras.layers.Dense(16), keras.layers.Dense(3)]
     model = keras.Sequential(layers)
     model.compile(keras.optimizers.Adam(1e-2), "mse")

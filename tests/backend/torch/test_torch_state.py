@@ -14,7 +14,8 @@ class Hidden:
     """A plain object, into which Keras does not look."""
 
     def __init__(self):
-        self.linear = torch.nn.Linear(6, 6)
+        device = keras.ops.zeros(()).device
+        self.linear = torch.nn.Linear(6, 6, device=device)
 
 
 def test_a_copy_of_state_that_keras_does_not_know_is_refused_by_name():

@@ -173,8 +173,11 @@ REFUSED = [
     (lambda: Of(lambda x: ops.sort(x, -1)), "Of 'of' does not act on each neuron"),
     (lambda: Of(ops.reciprocal), "Of 'of' makes what is not finite of a pruned"),
     (lambda: Of(lambda x: ops.sqrt(ops.abs(x))), "no finite slope for a pruned"),
-    (lambda: Of(lambda x: x * np.arange(WIDTH)), "Of 'of' does not act on each neuron"),
-    (lambda: Of(lambda x: x * np.ones(WIDTH)), "cannot be called on fewer neurons"),
+    (
+        lambda: Of(lambda x: x * ops.arange(WIDTH)),
+        "Of 'of' does not act on each neuron",
+    ),
+    (lambda: Of(lambda x: x * ops.ones(WIDTH)), "cannot be called on fewer neurons"),
     (lambda: OfWidth(None), "OfWidth 'of_width' reads or makes it"),
     (lambda: InTraining(), "InTraining 'in_training' does not act on each neuron"),
     (lambda: WithLoss(), "WithLoss 'with_loss' .*adds a loss"),
