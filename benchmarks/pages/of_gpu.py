@@ -42,6 +42,17 @@ def steps():
     return "\n\n".join([table(lines), *said])
 
 
+def short():
+    """A step while pruning, of all records, in half a sentence."""
+    found = _pieces("steps")
+    [device] = {record["hardware"]["device"] for record in found}
+    each = " and ".join(
+        f"{record['ratios'][RATIOS[0]]['median']:.2f}× ({_backend(record)})"
+        for record in found
+    )
+    return f"{each} on an {device}"
+
+
 def _whole(found):
     wide, narrow = (found["summary"][key] for key in ("wide", "narrow"))
     widths = [step["neurons"] for step in found["steps"]]

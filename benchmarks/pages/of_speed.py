@@ -5,6 +5,7 @@ import json
 import statistics
 from collections.abc import Callable, Iterator
 
+from benchmarks.pages import of_gpu
 from benchmarks.pages.words import span, table
 from benchmarks.peers.registry import PEERS
 from benchmarks.record import REPOSITORY
@@ -73,8 +74,9 @@ def cheap() -> str:
     return (
         "While pruning, a training step of a whole model takes "
         f"{span(medians(PRUNING), 2)}× as long as a step of the plain wide model "
-        f"({by_backend}). Once narrowed, it takes {span(medians(NARROWED), 2)}× as "
-        "long as a step of a model that was built narrow"
+        f"on CPUs ({by_backend}), and of two large layers {of_gpu.short()}. "
+        f"Once narrowed, it takes {span(medians(NARROWED), 2)}× as long as a step of "
+        "a model that was built narrow"
     )
 
 

@@ -108,10 +108,15 @@ def test_the_readme_s_step_times_are_the_range_over_whole_models():
     every = [ratio for ratios in found.values() for ratio in ratios]
     ends = [(f"{min(r):.2f}", f"{max(r):.2f}") for r in (every, *found.values())]
     said = ["–".join(dict.fromkeys(both)) for both in ends]
+    for backend in ("jax-auto", "torch-eager"):
+        name = f"gpu_day/steps-paper-1.3b-layer-{backend}.json"
+        ratios = json.loads((RESULTS / name).read_text())["ratios"]
+        said.append(f"{ratios['pruning + callback / wide']['median']:.2f}")
     for page in ("README.md", "docs/speed.md"):
         told = re.search(
-            r"takes (\S+)× as long as a step of the plain wide model "
-            r"\(eager PyTorch (\S+), JAX (\S+), TensorFlow (\S+)\)",
+            r"takes (\S+)× as long as a step of the plain wide model on CPUs "
+            r"\(eager PyTorch (\S+), JAX (\S+), TensorFlow (\S+)\), "
+            r"and of two large layers (\S+)× \(JAX\) and (\S+)× \(eager PyTorch\)",
             " ".join(read(page).split()),
         )
         assert list(told.groups()) == said
