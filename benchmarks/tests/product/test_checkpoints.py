@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from benchmarks.checkpoints import cells
+from benchmarks.checkpoints import cells, widths
 from benchmarks.checkpoints.__main__ import RESULTS
 from benchmarks.checkpoints.cells import Cell, carry_out
 from benchmarks.checkpoints.texts import HELD_OUT, Texts, read_texts
@@ -79,6 +79,20 @@ def test_a_recovered_cell(arm, texts, monkeypatch):
         to_numpy(model.backbone.token_embedding.embeddings) for model in (load(), made)
     )
     assert np.isfinite(after).all() and np.abs(after - before).max() > 1e-3
+
+
+def test_several_widths_of_one_run(texts, monkeypatch):
+    """Each is the trained model's first neurons, and has learned more than nothing."""
+    monkeypatch.setattr(cells, "LENGTH", 16)
+    monkeypatch.setattr(cells, "SHARES", (0.5,))
+    models = widths.trained(load, texts, 64 * 24, 1e-2)
+    found = [{ffn.hidden_dim for ffn in ki.find_ffns(m)} for m in models.values()]
+    assert list(models) == [1.0, 0.5] and found == [{64}, {32}]
+    up = models[1.0].backbone.transformer_layers[0]._feedforward_gate_dense.kernel
+    half = models[0.5].backbone.transformer_layers[0]._feedforward_gate_dense.kernel
+    np.testing.assert_array_equal(to_numpy(up)[:, :32], to_numpy(half))
+    before = cells.judge(load(), texts, "wikitext2")
+    assert cells.judge(models[0.5], texts, "wikitext2") < before
 
 
 @pytest.mark.skipif(
