@@ -122,7 +122,7 @@ steps than the default.
 """
 
 model.save("wide.keras")
-wide = keras.models.load_model("wide.keras")
+wide = keras.models.load_model("wide.keras", compile=False)
 
 prune = ki.IdeaPruneCallback(
     targets={"channels": 0.25},
