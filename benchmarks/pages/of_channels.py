@@ -37,7 +37,7 @@ def speeds():
 def pruning():
     """A step in the middle of pruning."""
     said = [
-        f"{label} {_ratio(cell, 'train step', 'pruning')}"
+        f"{label}: {_ratio(cell, 'train step', 'pruning')}"
         for label, backend, cell in _cells()
         if backend == "torch" and "pruning" in cell["train step"]["ratios"]
     ]
