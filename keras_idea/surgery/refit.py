@@ -180,8 +180,8 @@ def carry_out_and_refit(
         order, samples = passes.order([r.look for r in readers]), passes.samples()
         for place, tokens in order.items():  # all of them before the first is fitted
             kept = readers[place].total - len(readers[place].gone(masks))
-            to_fit, held_out = _split(samples)
-            _check_tokens(readers[place], kept, tokens * to_fit, tokens * held_out)
+            parts = [tokens * part for part in _split(samples)]
+            _check_tokens(readers[place], kept, *parts)
         for place in order:
             reader, products = readers[place], Products()
             to_fit, held = map(products.unshifted, passes.sums(reader.look, products))
