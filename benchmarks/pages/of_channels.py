@@ -37,13 +37,13 @@ def speeds():
 def pruning():
     """A step in the middle of pruning."""
     said = [
-        f"{label}: {_ratio(cell, 'train step', 'pruning')}"
+        f"{label}, {TITLES[backend]}: {_ratio(cell, 'train step', 'pruning')}"
         for label, backend, cell in _cells()
-        if backend == "torch" and "pruning" in cell["train step"]["ratios"]
+        if "pruning" in cell["train step"]["ratios"]
     ]
     return (
-        "While pruning, a step of eager PyTorch takes this many times as long as a "
-        f"plain step (model, images per batch): {'; '.join(said)}."
+        "While pruning, a step takes this many times as long as a plain step (model, "
+        f"images per batch, backend): {'; '.join(said)}."
     )
 
 
