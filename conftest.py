@@ -2,7 +2,6 @@
 
 import faulthandler
 import gc
-import importlib
 import os
 import subprocess
 
@@ -21,8 +20,10 @@ from tests.support.selection import runs_daily, unused
 
 batches_have_losses_of_their_own()
 if keras.backend.backend() == "torch":
+    import torch
+
     # On a GPU convolutions of float32 would be computed in TF32.
-    importlib.import_module("torch").backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
 
 
 def pytest_addoption(parser):

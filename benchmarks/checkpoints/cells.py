@@ -109,6 +109,7 @@ def inputs(ids):
 
 
 def width_of(model, share):
+    """Neurons of a share, a multiple of 32."""
     full = model.backbone.intermediate_dim
     return full if share == 1.0 else 32 * round(share * full / 32)
 
@@ -132,11 +133,12 @@ def _recovered(cell, model, width, load, texts):
         callbacks = [ki.IdeaPruneCallback(width, 0, max(1, steps // 4))]
     elif cell.how.startswith("refit"):
         model = _one_step(model, width, "activation, refit", texts)
-    _fit(model, cell, texts, steps, cell.peak, *callbacks, teacher=load)
+    fit(model, cell, texts, steps, cell.peak, *callbacks, teacher=load)
     return model
 
 
-def _fit(model, cell, texts, steps, peak, *callbacks, teacher=None):
+def fit(model, cell, texts, steps, peak, *callbacks, teacher=None):
+    """Trains a model as the arm `cell.how` does; `teacher()` makes its teacher."""
     rate = ki.CosineDecay(peak, peak / 100, steps, warmup_steps=steps // 12)
     optimizer = keras.optimizers.AdamW(rate)
     model.compile(optimizer, NATS, weighted_metrics=None)

@@ -23,7 +23,6 @@ import keras_idea as ki
 from benchmarks import record
 from benchmarks.checkpoints import cells
 from benchmarks.checkpoints.texts import read_texts
-from benchmarks.followed import NATS
 
 HOW = "several widths, logits"
 
@@ -32,22 +31,12 @@ def trained(load, texts, tokens: int, peak: float) -> dict[float, keras.Model]:
     """Share of the neurons -> the model of that width, of one run."""
     keras.utils.set_random_seed(0)
     model, steps = load(), tokens // (cells.LENGTH * cells.BATCH)
-    rate = ki.CosineDecay(peak, peak / 100, steps, warmup_steps=steps // 12)
-    model.compile(keras.optimizers.AdamW(rate), NATS, weighted_metrics=None)
     names = {share: f"of_{100 * share:.0f}" for share in cells.SHARES}
     widths = {name: cells.width_of(model, share) for share, name in names.items()}
     # The importance is measured in the first steps, while the rate rises.
     elastic = ki.ElasticCallback(widths, begin_step=steps // 12)
-    rows = texts.rows(steps * cells.BATCH, cells.LENGTH, seed=1)
-    batches = (rows[i : i + cells.BATCH] for i in range(0, len(rows), cells.BATCH))
-    keras.Model.fit(
-        ki.distiller(load(), model, features=False),
-        ((cells.inputs(batch[:, :-1]), batch[:, 1:]) for batch in batches),
-        steps_per_epoch=steps,
-        shuffle=False,
-        callbacks=[elastic],
-        verbose=2,
-    )
+    cell = cells.Cell(1.0, "refit, logits", tokens, peak)  # as that arm is trained
+    cells.fit(model, cell, texts, steps, peak, elastic, teacher=load)
     return {1.0: model} | {share: elastic.sliced(names[share]) for share in names}
 
 

@@ -60,13 +60,14 @@ def _whole(found):
         s for s, w in zip(found["steps"][1:], widths, strict=False) if s["neurons"] < w
     ]
     dearest = max(step["seconds"] for step in narrowings)
-    memory = " to ".join(f"{p['device peak'] / GIB:.0f}" for p in (wide, narrow))
+    held = [f"{p['device peak'] / GIB:.0f}" for p in (wide, narrow)]
     return (
         f"A whole run in one `fit` ({_shape(found['shape'])}; {_backend(found)}, "
         f"{found['hardware']['device']}, {len(found['steps'])} steps): a step took "
         f"{wide['seconds a step']:.2f} s wide and {narrow['seconds a step']:.2f} s "
-        f"narrow, the device held at most {memory} GiB, and each of the "
-        f"{len(narrowings)} steps that narrowed the model took {dearest:.1f} s or less."
+        f"narrow, the device held at most {held[0]} GiB wide and {held[1]} GiB narrow, "
+        f"and each of the {len(narrowings)} steps that narrowed the model took "
+        f"{dearest:.1f} s or less."
     )
 
 

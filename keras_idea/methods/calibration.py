@@ -140,10 +140,10 @@ class Passes:
         self._batches = list(_batches(data, padding_mask, batch_size, num_samples))
         self._kept: list[Kept] = [{} for _ in self._batches]
 
-    def order(self, looks: Sequence[Look]) -> dict[int, float]:
-        """The places of `looks` in the order in which the first batch comes to them.
+    def tokens_in_order(self, looks: Sequence[Look]) -> dict[int, float]:
+        """Place of a look -> the tokens that it sees in a sample of the first batch.
 
-        With each, the tokens that it sees in a sample; infinity under a padding mask.
+        In the order in which the batch comes to them; infinity under a padding mask.
         """
         seen: dict[int, float] = {}
 

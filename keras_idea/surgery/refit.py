@@ -177,12 +177,13 @@ def carry_out_and_refit(
     passes = Passes(model, data, num_samples, batch_size, padding_mask)
     found = []
     with _restored([reader for reader in readers if reader.shares]):
-        order, samples = passes.order([r.look for r in readers]), passes.samples()
-        for place, tokens in order.items():  # all of them before the first is fitted
+        looks, samples = [reader.look for reader in readers], passes.samples()
+        seen = passes.tokens_in_order(looks)
+        for place, tokens in seen.items():  # all of them before the first is fitted
             kept = readers[place].total - len(readers[place].gone(masks))
             parts = [tokens * part for part in _split(samples)]
             _check_tokens(readers[place], kept, *parts)
-        for place in order:
+        for place in seen:
             reader, products = readers[place], Products()
             to_fit, held = map(products.unshifted, passes.sums(reader.look, products))
             with held_back():  # a kernel that was fitted is of this mask alone
