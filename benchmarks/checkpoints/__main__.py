@@ -91,6 +91,7 @@ def compute(arguments: argparse.Namespace) -> None:
         model.preprocessor = None
         return model
 
+    refits: dict = {}
     for cell in wanted:
         path = folder / f"{cell.name}.json"
         if path.exists() or time.monotonic() > until:
@@ -99,7 +100,7 @@ def compute(arguments: argparse.Namespace) -> None:
         model = (
             load(arguments.made)
             if arguments.made
-            else cells.carry_out(cell, load, texts)
+            else cells.carry_out(cell, load, texts, refits)
         )
         found = cells.judged(model, texts)
         seconds = round(time.monotonic() - began, 1)

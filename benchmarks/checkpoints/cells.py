@@ -76,13 +76,19 @@ def recovered(tokens: int, peaks: tuple[float, ...], share: float) -> list[Cell]
     return [Cell(share, arm, tokens, peak) for arm in ARMS for peak in peaks]
 
 
-def carry_out(cell: Cell, load: Callable, texts: Texts) -> keras.Model:
-    """The model of a cell."""
+def carry_out(
+    cell: Cell, load: Callable, texts: Texts, refits: dict | None = None
+) -> keras.Model:
+    """The model of a cell.
+
+    `refits` keeps what several arms begin with: width -> the refitted model's weights.
+    """
+    refits = {} if refits is None else refits
     keras.utils.set_random_seed(cell.seed)
     model = load()
     width = width_of(model, cell.share)
     if cell.how in ARMS:
-        model = _recovered(cell, model, width, load, texts)
+        model = _recovered(cell, model, width, load, texts, refits)
     elif cell.share < 1.0:
         model = _one_step(model, width, cell.how, texts)
     return model
@@ -126,14 +132,24 @@ def _one_step(model, width, how, texts):
     return ki.shrink(model, {"neurons": width}, data, **options)
 
 
-def _recovered(cell, model, width, load, texts):
+def _recovered(cell, model, width, load, texts, refits):
     steps = cell.tokens // (LENGTH * BATCH)
     callbacks = []
     if cell.how.startswith("gradual"):
         callbacks = [ki.IdeaPruneCallback(width, 0, max(1, steps // 4))]
     elif cell.how.startswith("refit"):
-        model = _one_step(model, width, "activation, refit", texts)
+        model = _refitted(model, width, texts, refits)
     fit(model, cell, texts, steps, cell.peak, *callbacks, teacher=load)
+    return model
+
+
+def _refitted(model, width, texts, refits):
+    if width not in refits:
+        model = _one_step(model, width, "activation, refit", texts)
+        refits[width] = model.get_weights()
+        return model
+    model = _one_step(model, width, "random", texts)  # for its shapes
+    model.set_weights(refits[width])
     return model
 
 

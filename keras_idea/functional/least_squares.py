@@ -4,6 +4,8 @@ Shapes: n samples (tokens), R rows of the kernel, K of them kept, D outputs. All
 computed in float64, with NumPy.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 
@@ -50,28 +52,37 @@ def refit_rows(
 
 
 def output_error(
-    gram: np.ndarray, kernel: np.ndarray, kept: np.ndarray, rows: np.ndarray
-) -> float:
-    r"""The squared error of the outputs with the kept rows alone.
+    gram: np.ndarray, kernel: np.ndarray, kept: np.ndarray
+) -> Callable[[np.ndarray], float]:
+    r"""The squared error of the outputs with the kept rows alone, as a function of them.
 
     $$\lVert H W - H_K W' \rVert^2 = \operatorname{tr}(\Delta^\top H^\top H \Delta)$$
 
-    `Delta` is `W`, less `W'` in its kept rows.
+    `Delta` is `W`, less `W'` in its kept rows. What does not depend on `W'` is computed
+    once.
 
     Args:
         gram: float array `(R, R)`. `H^T H`, of samples that need not be those that
             the rows were fitted on.
         kernel: float array `(R, D)`. `W`.
         kept: int array `(K,)`. The rows that stay.
-        rows: float array `(K, D)`. `W'`.
 
     Returns:
-        float, at least zero up to rounding.
+        function of `W'`, float array `(K, D)`, that returns a float, at least zero up
+        to rounding.
 
     Example:
-    >>> output_error(np.eye(2), np.array([[1.0], [3.0]]), np.array([0]), [[1.0]])
+    >>> output_error(np.eye(2), np.array([[1.0], [3.0]]), np.array([0]))([[1.0]])
     9.0
     """
-    change = np.array(kernel, "float64")
-    change[kept] -= rows
-    return float(np.sum(change * (np.asarray(gram, "float64") @ change)))
+    gram, kernel = np.asarray(gram, "float64"), np.asarray(kernel, "float64")
+    cut = np.setdiff1d(np.arange(len(kernel)), kept)
+    lost = gram[:, cut] @ kernel[cut]  # (R, D): H^T of the outputs that go
+    of_cut = float(np.sum(kernel[cut] * lost[cut]))
+    within, across = gram[np.ix_(kept, kept)], lost[kept]
+
+    def error(rows: np.ndarray) -> float:
+        change = kernel[kept] - rows
+        return of_cut + float(np.sum(change * (2.0 * across + within @ change)))
+
+    return error

@@ -7,7 +7,7 @@ Places of an image are its tokens.
 import contextlib
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -62,9 +62,11 @@ class Products:
 
     def unshifted(self, gram: np.ndarray) -> np.ndarray:
         """Converts products of shifted values to products of the original values."""
-        back = np.eye(len(gram))
-        back[-1, :-1] = ops.convert_to_numpy(self.shift)
-        return back.T @ gram @ back
+        shift, ones = np.zeros(len(gram)), np.array(gram[-1], "float64")
+        shift[:-1] = ops.convert_to_numpy(self.shift)
+        # (H + 1 s)^T (H + 1 s), where `ones` is H^T 1, and its last entry the samples.
+        crossed = np.outer(shift, ones + 0.5 * ones[-1] * shift)
+        return gram + crossed + crossed.T
 
 
 class Tokens:
@@ -264,26 +266,33 @@ def _fit(
     whole = np.concatenate([kernel_RD, bias_1D])
     places = np.append(kept, rows)
 
-    def fitted(gram: np.ndarray, ridge: float) -> np.ndarray:
+    def fits(gram: np.ndarray) -> Callable[[float], np.ndarray]:
         means = gram[:-1, -1] / gram[-1, -1] * (bias is not None)
         centered = gram[:-1, :-1] - gram[-1, -1] * np.outer(means, means)
-        new = kernel_RD[kept]
-        if (np.diagonal(centered)[kept] > 0).any():  # else nothing to fit with
-            new = refit_rows(centered, kernel_RD, kept, ridge)
-        shift = means @ kernel_RD - means[kept] @ new
-        return np.concatenate([new, bias_1D + shift])
 
-    total = output_error(held, whole, np.arange(0), np.zeros((0, 1)))
+        def fitted(ridge: float) -> np.ndarray:
+            new = kernel_RD[kept]
+            if (np.diagonal(centered)[kept] > 0).any():  # else nothing to fit with
+                new = refit_rows(centered, kernel_RD, kept, ridge)
+            shift = means @ kernel_RD - means[kept] @ new
+            return np.concatenate([new, bias_1D + shift])
+
+        return fitted
+
+    of_rows = output_error(held, whole, places)
+    nothing = np.arange(0)
+    total = output_error(held, whole, nothing)(np.zeros((0, whole.shape[1])))
 
     def error(rows_KD: np.ndarray) -> float:
-        return output_error(held, whole, places, rows_KD) / max(total, 1e-30)
+        return of_rows(rows_KD) / max(total, 1e-30)
 
     cut_error = error(whole[places])
-    errors = {ridge: error(fitted(gram, ridge)) for ridge in _RIDGES}
+    fitted = fits(gram)
+    errors = {ridge: error(fitted(ridge)) for ridge in _RIDGES}
     ridge = min(errors, key=lambda ridge: errors[ridge])
     new = whole[places]
     if errors[ridge] < cut_error:
-        new = fitted(gram + held, ridge)
+        new = fits(gram + held)(ridge)
     else:
         ridge = float("inf")
     kernel_RD[kept], kernel_RD[gone] = new[:-1], 0.0

@@ -81,6 +81,23 @@ def test_a_recovered_cell(arm, texts, monkeypatch):
     assert np.isfinite(after).all() and np.abs(after - before).max() > 1e-3
 
 
+def test_a_kept_refit_is_the_refit(texts, monkeypatch):
+    monkeypatch.setattr(cells, "CALIBRATION", 8)
+    monkeypatch.setattr(cells, "LENGTH", 16)
+    wide, refits = load().get_weights(), {}
+
+    def same():
+        model = load()
+        model.set_weights(wide)
+        return model
+
+    cell = Cell(0.5, "refit, text alone", 64, 1e-3)
+    first = carry_out(cell, same, texts, refits).get_weights()
+    again = carry_out(cell, same, texts, refits).get_weights()
+    for one, other in zip(first, again, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_several_widths_of_one_run(texts, monkeypatch):
     """Each is the trained model's first neurons, and has learned more than nothing."""
     monkeypatch.setattr(cells, "LENGTH", 16)

@@ -62,7 +62,7 @@ class TestRows:
     def test_the_error_is_that_of_the_outputs(self):
         new = refit_rows(self.gram, self.kernel, self.kept, 1e-3)
         outputs = self.hidden @ self.kernel - self.hidden[:, self.kept] @ new
-        error = output_error(self.gram, self.kernel, self.kept, new)
+        error = output_error(self.gram, self.kernel, self.kept)(new)
         np.testing.assert_allclose(error, np.square(outputs).sum(), rtol=1e-10)
 
 
