@@ -54,7 +54,7 @@ def refit_rows(
 def output_error(
     gram: np.ndarray, kernel: np.ndarray, kept: np.ndarray
 ) -> Callable[[np.ndarray], float]:
-    r"""The squared error of the outputs with the kept rows alone, as a function of them.
+    r"""The squared error of the outputs, as a function of the kept rows alone.
 
     $$\lVert H W - H_K W' \rVert^2 = \operatorname{tr}(\Delta^\top H^\top H \Delta)$$
 
