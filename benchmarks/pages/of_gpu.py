@@ -39,6 +39,7 @@ def steps():
         measured = f"{found['date'][:10]}, {found['hardware']['device']}"
         lines.append([_shape(found["shape"]), _backend(found), *ratios, measured])
     said = [_whole(found) for found in _pieces("whole")]
+    said += [_elastic(found) for found in _pieces("elastic")]
     return "\n\n".join([table(lines), *said])
 
 
@@ -68,6 +69,21 @@ def _whole(found):
         f"narrow, the device held at most {held[0]} GiB wide and {held[1]} GiB narrow, "
         f"and each of the {len(narrowings)} steps that narrowed the model took "
         f"{dearest:.1f} s or less."
+    )
+
+
+def _elastic(found):
+    """Steps of several widths in one run, beside models built so."""
+    names = ("full", "half", "quarter")
+    ratios = (found["ratios"][f"elastic {name} / built {name}"] for name in names)
+    each = [f"{r['median']:.2f} ({r['low']:.2f}–{r['high']:.2f})" for r in ratios]
+    less = [found["ratios"][f"elastic {n} / built full"]["median"] for n in names[1:]]
+    return (
+        "Several widths in one run (`ki.ElasticCallback`; "
+        f"{_shape(found['shape']).split(' to ')[0]}; {_backend(found)}, "
+        f"{found['hardware']['device']}): a step at full, half and quarter width took "
+        f"{each[0]}, {each[1]} and {each[2]} of a step of a model built so; at half "
+        f"and quarter width {less[0]:.2f} and {less[1]:.2f} of a step at full width."
     )
 
 

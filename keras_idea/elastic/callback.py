@@ -58,10 +58,12 @@ class ElasticCallback(keras.callbacks.Callback):
         sample: str or dict. Which width a step computes. "turn": full and each width in
             turn, from the narrowest on. A dict: with a probability for each name, which
             sum to 1: {"small": 0.3, "full": 0.7}. "sandwich": full, the narrowest and
-            one between, in each step, whose loss is their mean. Defaults to "turn".
+            one between, in each step, whose loss is their mean; at equal FLOPs it was
+            worse in our study (docs/when_does_it_pay.md). Defaults to "turn".
         teacher: "self" or None. "self": narrower widths also follow the logits of the
-            full one. For another model as teacher, fit `ki.distiller(teacher, model)`
-            and leave it None. Defaults to None.
+            full one; from nothing and at equal FLOPs, worse in our study. For another
+            model as teacher, fit `ki.distiller(teacher, model)` and leave it None.
+            Defaults to None.
         teacher_weight: float in [0, 1]. Share of the teacher in the loss of a narrower
             width: (1 - w) * loss + w * KL(full || narrow), the mean over the outputs.
             Defaults to 0.5.
