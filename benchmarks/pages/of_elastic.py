@@ -111,10 +111,10 @@ def ways_table() -> str:
         lines.append([f"{row} minus {other}", *(signed(gap, 4) for gap in gaps)])
     [count] = seeds
     return (
-        f"{table(lines)}\n\nNegative: the first is better. {count} paired seeds, all on "
-        "one type of CPU. Peak and curve of each way were searched with a seed outside "
-        "the table, of some by an earlier study. Equal FLOPs for all widths together, "
-        "but for the models that have all FLOPs each."
+        f"{table(lines)}\n\nNegative: the first is better. {count} paired seeds, all "
+        "on one type of CPU. Peak and curve of each way were searched with a seed "
+        "outside the table, of some by an earlier study. Equal FLOPs for all widths "
+        "together, but for the models that have all FLOPs each."
     )
 
 
