@@ -21,7 +21,8 @@ import pathlib
 import shlex
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import keras
 import numpy as np
@@ -59,30 +60,49 @@ class Statistics:
     norm: np.ndarray
 
 
-def activation(found: Statistics, kernel: np.ndarray) -> np.ndarray:
+#: Of an FFN, the weights of a neuron in each row, float64: `(F, ...)`. The last reads
+#: the neurons.
+Kernels: TypeAlias = Sequence[np.ndarray]
+
+
+def activation(found: Statistics, kernels: Kernels) -> np.ndarray:
     """Minitron's, as `keras_idea.methods.Activation`: it never looks at the weights."""
     return found.norm
 
 
-def wanda_sp(found: Statistics, kernel: np.ndarray) -> np.ndarray:
+def wanda_sp(found: Statistics, kernels: Kernels) -> np.ndarray:
     """`|W_i| sqrt(G_ii)`: Wanda (arXiv 2306.11695), of whole rows."""
-    return np.linalg.norm(kernel, axis=1) * np.sqrt(np.diagonal(found.gram))
+    return np.linalg.norm(kernels[-1], axis=1) * np.sqrt(np.diagonal(found.gram))
 
 
-def flap(found: Statistics, kernel: np.ndarray) -> np.ndarray:
+def flap(found: Statistics, kernels: Kernels) -> np.ndarray:
     """`C_ii |W_i|^2`, C the covariance: FLAP (arXiv 2312.11983), in each layer."""
     variance = np.diagonal(found.gram) - found.mean**2
-    return variance * np.square(kernel).sum(axis=1)
+    return variance * np.square(kernels[-1]).sum(axis=1)
 
 
-def obs(found: Statistics, kernel: np.ndarray, at_once: int = AT_ONCE) -> np.ndarray:
+def spans(found: Statistics, kernels: Kernels) -> np.ndarray:
+    """`sqrt(G_ii)` by the spans of a neuron's weights: optipfair's, with data.
+
+    The span of a kernel's weights is their maximum and the size of their minimum, in
+    units of the largest; of all kernels it is added up. Source: arXiv 2512.22671, and
+    `compute_neuron_pair_importance_maw_hybrid` of optipfair 0.4.2. It adds up the
+    norms of batches; here it is one norm over all tokens.
+    """
+    each = [kernel.max(axis=1) + np.abs(kernel.min(axis=1)) for kernel in kernels]
+    added = sum(span / span.max() for span in each)
+    return added * np.sqrt(np.diagonal(found.gram))
+
+
+def obs(found: Statistics, kernels: Kernels, at_once: int = AT_ONCE) -> np.ndarray:
     """Structured OBS: how late a neuron goes, if those go first that cost least.
 
     `|W_i|^2 / (G^-1)_ii` is what the squared error of the outputs grows by without
     neuron i, if all others are fitted again. The `at_once` smallest go, the others are
     fitted, and so on. Source: ZipLM (arXiv 2302.04089), SlimGPT (arXiv 2412.18110).
     """
-    left, kernel = np.arange(len(kernel)), np.array(kernel, "float64")
+    kernel = np.array(kernels[-1], "float64")
+    left = np.arange(len(kernel))
     damping = DAMPING * np.diagonal(found.gram).mean()
     inverse = np.linalg.inv(found.gram + damping * np.eye(len(left)))
     scores = np.zeros(len(left))
@@ -98,11 +118,12 @@ def obs(found: Statistics, kernel: np.ndarray, at_once: int = AT_ONCE) -> np.nda
     return scores
 
 
-CRITERIA: dict[str, Callable[[Statistics, np.ndarray], np.ndarray]] = {
+CRITERIA: dict[str, Callable[[Statistics, Kernels], np.ndarray]] = {
     "activation": activation,
     "Wanda-sp": wanda_sp,
     "FLAP": flap,
     "OBS": obs,
+    "optipfair": spans,
 }
 
 
@@ -185,12 +206,14 @@ def _of_sums(sums, samples):
 
 def ranked(model: keras.Model, data) -> dict[str, list[np.ndarray]]:
     """Criterion -> the scores of each FFN, all of one pass."""
-    kernels = [
-        ops.convert_to_numpy(ffn.kernels[-1].value).astype("float64")
-        for ffn in ki.find_ffns(model)
-    ]
+    kernels = [_kernels(ffn) for ffn in ki.find_ffns(model)]
     pairs = list(zip(statistics_of(model, data), kernels, strict=True))
     return {name: [rule(*pair) for pair in pairs] for name, rule in CRITERIA.items()}
+
+
+def _kernels(ffn):
+    found = [ops.convert_to_numpy(k.value).astype("float64") for k in ffn.kernels]
+    return [*(kernel.T for kernel in found[:-1]), found[-1]]
 
 
 def calibration_texts(folder: pathlib.Path, model) -> dict[str, Texts]:
@@ -233,7 +256,8 @@ def compute(arguments: argparse.Namespace) -> None:
     scores: dict[str, dict] = {}
     for cell in CELLS:
         path = folder / f"{cell.name}.json"
-        skipped = arguments.shares and cell.share not in arguments.shares
+        skipped = bool(arguments.shares) and cell.share not in arguments.shares
+        skipped |= cell.criterion not in arguments.criteria
         if path.exists() or skipped or time.monotonic() > until:
             continue
         began = time.monotonic()
@@ -327,6 +351,8 @@ def main() -> None:
     folder = RESULTS / "checkpoints" / "criteria"
     parser.add_argument("--folder", type=pathlib.Path, default=folder)
     parser.add_argument("--shares", type=float, nargs="+", help="some of them")
+    every = list(CRITERIA)
+    parser.add_argument("--criteria", nargs="+", choices=every, default=every)
     parser.add_argument("--minutes", type=float, default=600.0, help="begin no later")
     parser.add_argument("--table", action="store_true", help="run nothing: the table")
     arguments = parser.parse_args()

@@ -16,6 +16,7 @@ SAMPLES, TOKENS, NEURONS = 5, 12, 7
 HIDDEN = rng.standard_normal((SAMPLES, TOKENS, NEURONS)) + rng.standard_normal(NEURONS)
 HIDDEN[..., 5] = HIDDEN[..., 1] + 0.1 * HIDDEN[..., 5]
 KERNEL = rng.standard_normal((NEURONS, 3))
+UP = rng.standard_normal((NEURONS, 4))
 ROWS = HIDDEN.reshape(-1, NEURONS)
 
 
@@ -33,10 +34,19 @@ def found():
             np.sqrt(np.square(ROWS).mean(0) * np.square(KERNEL).sum(axis=1)),
         ),
         ("FLAP", ROWS.var(axis=0) * np.square(KERNEL).sum(axis=1)),
+        (
+            "optipfair",
+            np.sqrt(np.square(ROWS).mean(0))
+            * (
+                (UP.max(1) - UP.min(1)) / (UP.max(1) - UP.min(1)).max()
+                + (KERNEL.max(1) + abs(KERNEL.min(1)))
+                / (KERNEL.max(1) + abs(KERNEL.min(1))).max()
+            ),
+        ),
     ],
 )
 def test_a_score(name, expected):
-    scores = criteria.CRITERIA[name](found(), KERNEL)
+    scores = criteria.CRITERIA[name](found(), [UP, KERNEL])
     np.testing.assert_allclose(scores, expected, rtol=1e-5)
 
 
@@ -57,10 +67,10 @@ def test_obs_takes_out_what_least_squares_misses_least():
         kernel = fits[gone][0]
         order.append(gone)
         left = [k for k in left if k != gone]
-    scores = criteria.obs(found(), KERNEL, at_once=1)
+    scores = criteria.obs(found(), [KERNEL], at_once=1)
     assert np.argsort(scores).tolist() == order
     # Two at once: the second of a pair is judged beside the first.
-    assert sorted(criteria.obs(found(), KERNEL, at_once=2)) == list(range(NEURONS))
+    assert sorted(criteria.obs(found(), [KERNEL], at_once=2)) == list(range(NEURONS))
 
 
 def test_the_page(tmp_path):
