@@ -258,6 +258,7 @@ def compute(arguments: argparse.Namespace) -> None:
         path = folder / f"{cell.name}.json"
         skipped = bool(arguments.shares) and cell.share not in arguments.shares
         skipped |= cell.criterion not in arguments.criteria
+        skipped |= cell.text not in arguments.domains
         if path.exists() or skipped or time.monotonic() > until:
             continue
         began = time.monotonic()
@@ -353,6 +354,8 @@ def main() -> None:
     parser.add_argument("--shares", type=float, nargs="+", help="some of them")
     every = list(CRITERIA)
     parser.add_argument("--criteria", nargs="+", choices=every, default=every)
+    domains = "to calibrate on"
+    parser.add_argument("--domains", nargs="+", default=HELD_OUT, help=domains)
     parser.add_argument("--minutes", type=float, default=600.0, help="begin no later")
     parser.add_argument("--table", action="store_true", help="run nothing: the table")
     arguments = parser.parse_args()
