@@ -41,6 +41,12 @@ class Activation(Method):
     not count. During training, a token counts as padding if nothing in the loss depends
     on it.
 
+    With `by_weights=True` the activations `c` are weighed by the spans of the unit's
+    weights in each kernel `K`:
+
+    $$s_i = c_i \sum_K \frac{r^K_i}{\max_j r^K_j}, \qquad
+    r^K_i = \max_d w^K_{id} + \lvert \min_d w^K_{id} \rvert$$
+
     Args:
         data: samples or None. The model's inputs: an array, a dict of arrays for
             several inputs, or an iterable of batches of them. From pairs
@@ -56,6 +62,8 @@ class Activation(Method):
         batch_size: int >= 1. Samples per batch, if `data` are arrays. Defaults to 32.
         refit: bool. Whether to fit what reads the units that stay to the data, as
             `shrink` does with `refit=True`. It needs `data`. Defaults to False.
+        by_weights: bool. Whether the importance is weighed by the spans of the weights.
+            Defaults to False, which is the paper's method.
 
     Raises:
         ValueError: If an argument is outside its range. When `fit` begins without
@@ -67,7 +75,8 @@ class Activation(Method):
     ...     96, begin_step=500, prune_steps=250, method=method
     ... )
 
-    Source: Minitron (arXiv 2407.14679), as IDEA Prune (arXiv 2503.05920) has it.
+    Source: Minitron (arXiv 2407.14679), as IDEA Prune (arXiv 2503.05920) has it;
+    `by_weights` from Martra (arXiv 2512.22671), as optipfair computes it.
     """
 
     name = "activation"
@@ -81,10 +90,12 @@ class Activation(Method):
         padding_mask: Tensor | None = None,
         batch_size: int = 32,
         refit: bool = False,
+        by_weights: bool = False,
     ) -> None:
         self.data = data
         self.num_samples = check_int("num_samples", num_samples, minimum=1)
         self.aggregation = check_choice("aggregation", aggregation, AGGREGATIONS)
+        self.by_weights = by_weights
         self.padding_mask = padding_mask
         self.batch_size = check_int("batch_size", batch_size, minimum=1)
         if padding_mask is not None and not hasattr(data, "shape"):
@@ -181,7 +192,22 @@ class Activation(Method):
                     f"infinite. Received: {int((~np.isfinite(sums)).sum())} such "
                     f"{group.units}. Check the model's weights and the `data`."
                 )
-        return [importance_of_sums(*found, self.aggregation) for found in statistics]
+        found = [importance_of_sums(*each, self.aggregation) for each in statistics]
+        if not self.by_weights:
+            return found
+        return [c * _spans(group) for c, group in zip(found, groups, strict=True)]
+
+
+def _spans(group: Any) -> Tensor:
+    """The spans of each unit's weights, `(F,)`: of each kernel at most 1, added up."""
+    total: Any = 0.0
+    for cut in group.scored_cuts():
+        weights = ops.cast(cut.variable.value, "float32")
+        axes = cut.weights_axes
+        spans = ops.max(weights, axes) + ops.abs(ops.min(weights, axes))
+        for part in cut.split(spans):
+            total = total + part / ops.maximum(ops.max(part), 1e-30)
+    return total
 
 
 def _of_heads(

@@ -78,6 +78,31 @@ def test_exact_statistics_against_numpy(data, aggregation):
     assert all(ffn.state.probe is None for ffn in ki.find_ffns(model))
 
 
+def test_weighed_by_the_spans_of_the_weights(data):
+    """Beside NumPy; `shrink` keeps the largest, by the method and by hand."""
+    model = residual_model()
+    set_random_weights(model)
+    x = data[0]
+    found = importance(model, x, by_weights=True)
+    for ffn, hidden, one in zip(
+        ki.find_ffns(model), hidden_of(model, x), found, strict=True
+    ):
+        up, gate, down = (to_numpy(k).astype("float64") for k in ffn.kernels)
+        spans = [k.max(1) + abs(k.min(1)) for k in (up.T, gate.T, down)]
+        total = sum(span / span.max() for span in spans)
+        expected = AGGREGATIONS["paper"](hidden) * total
+        np.testing.assert_allclose(one, expected, rtol=2e-5)
+        assert np.argsort(expected).tolist() != np.argsort(expected / total).tolist()
+    method = Activation(by_weights=True)
+    small = ki.shrink(model, {"neurons": 0.5}, x, method=method)
+    for ffn, narrow, one in zip(
+        ki.find_ffns(model), ki.find_ffns(small), found, strict=True
+    ):
+        kept = np.sort(np.argsort(-one, kind="stable")[: narrow.hidden_dim])
+        kernel = to_numpy(ffn.kernels[0])[:, kept]
+        np.testing.assert_array_equal(to_numpy(narrow.kernels[0]), kernel)
+
+
 @needs_3_15
 @pytest.mark.parametrize("kind", ["dict", "explicit", "mask_zero", "remat"])
 def test_padding_does_not_count(tokens, kind):
