@@ -22,6 +22,7 @@ ARMS = {
     "refit": (True, True),
     "refit, blocks summed": (True, True),  # as `keras_idea.distiller`
     "refit, logits": (True, False),
+    "refit by weights, logits": (True, False),  # `Activation(by_weights=True)`
     "refit, text alone": (False, False),
     "control": (True, True),  # the wide model, tuned on the same tokens
 }
@@ -34,7 +35,8 @@ class Cell:
     Attributes:
         share: float, of the neurons that stay.
         how: str, a method for one step ("activation", "magnitude", "sensitivity",
-            "random"), with ", refit"; "14 blocks", their number; an arm of `ARMS`.
+            "random"), with ", by weights" or ", refit"; "14 blocks", their number; an
+            arm of `ARMS`.
         tokens: int, of the recovery.
         peak: float, its learning rate.
         seed: int, of its batches.
@@ -81,7 +83,7 @@ def carry_out(
 ) -> keras.Model:
     """The model of a cell.
 
-    `refits` keeps what several arms begin with: width -> the refitted model's weights.
+    `refits` keeps what several arms begin with: the weights of refitted models.
     """
     refits = {} if refits is None else refits
     keras.utils.set_random_seed(cell.seed)
@@ -125,8 +127,10 @@ def _one_step(model, width, how, texts):
     data = inputs(rows[:, :-1]), rows[:, 1:]
     if how.endswith(" blocks"):
         return ki.shrink(model, {"blocks": int(how.split()[0])}, data, batch_size=8)
-    method, _, refit = how.partition(", ")
-    options = {"method": method, "refit": bool(refit), "batch_size": 8}
+    method, *ways = how.split(", ")
+    if "by weights" in ways:
+        method = ki.methods.Activation(by_weights=True)
+    options = {"method": method, "refit": "refit" in ways, "batch_size": 8}
     if method == "sensitivity":
         model.compile(loss=NATS)
     return ki.shrink(model, {"neurons": width}, data, **options)
@@ -138,18 +142,19 @@ def _recovered(cell, model, width, load, texts, refits):
     if cell.how.startswith("gradual"):
         callbacks = [ki.IdeaPruneCallback(width, 0, max(1, steps // 4))]
     elif cell.how.startswith("refit"):
-        model = _refitted(model, width, texts, refits)
+        weighed = ", by weights" * cell.how.startswith("refit by weights")
+        model = _refitted(model, width, f"activation{weighed}, refit", texts, refits)
     fit(model, cell, texts, steps, cell.peak, *callbacks, teacher=load)
     return model
 
 
-def _refitted(model, width, texts, refits):
-    if width not in refits:
-        model = _one_step(model, width, "activation, refit", texts)
-        refits[width] = model.get_weights()
+def _refitted(model, width, how, texts, refits):
+    if (width, how) not in refits:
+        model = _one_step(model, width, how, texts)
+        refits[width, how] = model.get_weights()
         return model
     model = _one_step(model, width, "random", texts)  # for its shapes
-    model.set_weights(refits[width])
+    model.set_weights(refits[width, how])
     return model
 
 
