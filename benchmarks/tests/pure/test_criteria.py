@@ -1,5 +1,6 @@
 """Criteria of one shot against NumPy in float64, and their page against its cells."""
 
+import itertools
 import json
 
 import numpy as np
@@ -102,3 +103,17 @@ def test_what_the_settings_say():
         assert activation[text] < min(flap[text], obs[text])
     assert wanda["openwebtext"] < activation["openwebtext"]
     assert wanda["wikitext2"] > activation["wikitext2"]
+
+
+def test_what_weighing_gives():
+    """Nats per token less than by activations alone: at least, and at most."""
+    folder = RESULTS / "checkpoints"
+    gains = {"": [], "+refit": []}
+    for share, refit, text in itertools.product((0.8, 0.67), gains, HELD_OUT):
+        alone = folder / "smollm2" / f"{share}-activation{refit}.json"
+        weighed = folder / f"criteria/smollm2/{share}-optipfair-openwebtext{refit}.json"
+        one, other = (json.loads(p.read_text())[text] for p in (alone, weighed))
+        gains[refit].append(one - other)
+    said = {name: (min(found), max(found)) for name, found in gains.items()}
+    assert said[""] == pytest.approx((0.019, 0.069), abs=5e-4)
+    assert said["+refit"] == pytest.approx((0.029, 0.042), abs=5e-4)
