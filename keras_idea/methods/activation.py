@@ -32,7 +32,7 @@ from keras_idea.validation import check_choice, check_int
 
 
 class Activation(Method):
-    """Keeps the neurons with the largest activations, all at once at `begin_step`.
+    r"""Keeps the neurons with the largest activations, all at once at `begin_step`.
 
     With `data` the importance is exact: at `begin_step` the model runs over the samples
     in evaluation mode. Without `data` the importance is gathered during training, from
