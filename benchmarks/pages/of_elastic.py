@@ -5,6 +5,7 @@ import json
 import math
 from collections.abc import Callable
 
+from benchmarks.checkpoints.texts import HELD_OUT
 from benchmarks.intervals import Estimate, estimate
 from benchmarks.pages.of_family import joint_bits, joint_from_scratch
 from benchmarks.pages.words import signed, table
@@ -118,7 +119,33 @@ def ways_table() -> str:
     )
 
 
+def checkpoint_table() -> str:
+    """Three widths of SmolLM2 in one run, beside a recovery each."""
+    folder = RESULTS.parent / "checkpoints" / "smollm2"
+
+    def cell(share: float, how: str, tokens: int) -> dict:
+        path = folder / f"{share:g}-{how}-{tokens}-0.0003-0.json"
+        return json.loads(path.read_text(encoding="utf-8"))
+
+    def perplexities(found: dict) -> str:
+        return " / ".join(f"{math.exp(found[name]):.1f}" for name in HELD_OUT)
+
+    lines = [["neurons kept", "one run, 196,608 tokens", "a run each, 65,536 tokens"]]
+    together = cell(1.0, "several_widths+logits", 196_608)
+    lines.append(["all", perplexities(together), "–"])
+    for share in (0.8, 0.67, 0.5):
+        together = cell(share, "several_widths+logits", 196_608)
+        alone = cell(share, "refit+logits", 65_536)
+        lines.append([f"{share:g}", perplexities(together), perplexities(alone)])
+    return (
+        f"{table(lines)}\n\nSmolLM2-135M-Instruct; perplexity per token of held-out "
+        "OpenWebText / WikiText-2. Both with the wide model's logits and a peak of "
+        "3e-4; one seed. A run each refits first."
+    )
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
+    "joint-checkpoint": checkpoint_table,
     "joint-rivals": rivals_table,
     "joint-ways": ways_table,
 }
