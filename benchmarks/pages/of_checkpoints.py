@@ -26,6 +26,10 @@ STEPS = {
     "pruned in `fit`, with a teacher and its block outputs": ("gradual", True),
     "cut, refit and recovered, no teacher": ("refit, text alone", True),
     "cut, refit and recovered with a teacher": ("refit, logits", True),
+    "cut `by_weights`, refit, recovered with a teacher": (
+        "refit by weights, logits",
+        True,
+    ),
     "cut, refit and recovered with both": ("refit", True),
 }
 
@@ -58,6 +62,7 @@ _LEFT_OUT = {
     "cut by Torch-Pruning 1.6.1, magnitude",
     "cut, refit and recovered, no teacher",
     "cut, refit and recovered with a teacher",
+    "cut `by_weights`, refit, recovered with a teacher",
 }
 
 

@@ -15,6 +15,7 @@ ARMS = {
     "pruned in `fit`, with a teacher and its block outputs": "gradual",
     "cut, refit and recovered, no teacher": "refit, text alone",
     "cut, refit and recovered with a teacher": "refit, logits",
+    "cut `by_weights`, refit, recovered with a teacher": "refit by weights, logits",
     "cut, refit and recovered with both": "refit",
 }
 PEERS = {

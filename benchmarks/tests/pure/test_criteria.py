@@ -117,3 +117,10 @@ def test_what_weighing_gives():
     said = {name: (min(found), max(found)) for name, found in gains.items()}
     assert said[""] == pytest.approx((0.019, 0.069), abs=5e-4)
     assert said["+refit"] == pytest.approx((0.029, 0.042), abs=5e-4)
+    recovered = (
+        json.loads((folder / "smollm2" / f"0.67-{how}-65536-0.0003-0.json").read_text())
+        for how in ("refit+logits", "refit_by_weights+logits")
+    )
+    one, other = recovered
+    left = [one[text] - other[text] for text in HELD_OUT]
+    assert left == pytest.approx([0.019, 0.024], abs=5e-4)
