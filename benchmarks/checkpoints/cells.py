@@ -142,8 +142,9 @@ def _recovered(cell, model, width, load, texts, refits):
     if cell.how.startswith("gradual"):
         callbacks = [ki.IdeaPruneCallback(width, 0, max(1, steps // 4))]
     elif cell.how.startswith("refit"):
-        weighed = ", by weights" * cell.how.startswith("refit by weights")
-        model = _refitted(model, width, f"activation{weighed}, refit", texts, refits)
+        by_weights = cell.how.startswith("refit by weights")
+        how = "activation, by weights, refit" if by_weights else "activation, refit"
+        model = _refitted(model, width, how, texts, refits)
     fit(model, cell, texts, steps, cell.peak, *callbacks, teacher=load)
     return model
 

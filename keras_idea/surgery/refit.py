@@ -280,11 +280,10 @@ def _fit(
         return fitted
 
     of_rows = output_error(held, whole, places)
-    nothing = np.arange(0)
-    total = output_error(held, whole, nothing)(np.zeros((0, whole.shape[1])))
+    total = max(float(np.sum(whole * (held @ whole))), 1e-30)
 
     def error(rows_KD: np.ndarray) -> float:
-        return of_rows(rows_KD) / max(total, 1e-30)
+        return of_rows(rows_KD) / total
 
     cut_error = error(whole[places])
     fitted = fits(gram)
