@@ -64,6 +64,11 @@ def add_shrink(commands: Any) -> None:
         help="what ranks neurons and heads (default activation)",
     )
     shrink.add_argument(
+        "--by-weights",
+        action="store_true",
+        help="weighs the activations by the spans of the weights",
+    )
+    shrink.add_argument(
         "--refit",
         action="store_true",
         help="fits what reads the neurons and heads that stay, by least squares",

@@ -4,9 +4,12 @@
     python -m benchmarks.checkpoints.peers smollm2 HF_FOLDER --text ../shared/data/text
 
 In plain torch, without keras_idea's code for pruning. Writes cells beside the others.
+With `--tokens 65536` each model is then recovered by the study's arm "refit, logits":
+the same rows, loss, optimizer and schedule, in plain transformers.
 """
 
 import argparse
+import dataclasses
 import importlib.metadata
 import json
 import pathlib
@@ -15,8 +18,9 @@ import time
 import torch
 import transformers
 
+import keras_idea as ki
 from benchmarks import record
-from benchmarks.checkpoints.cells import CALIBRATION, LENGTH, SHARES
+from benchmarks.checkpoints.cells import BATCH, CALIBRATION, LENGTH, SHARES, Cell
 from benchmarks.checkpoints.texts import HELD_OUT, WINDOW, read_with
 
 
@@ -29,6 +33,9 @@ def main() -> None:
     results = record.REPOSITORY / "benchmarks" / "results" / "checkpoints"
     parser.add_argument("--results", type=pathlib.Path, default=results)
     parser.add_argument("--shares", type=float, nargs="*", default=SHARES)
+    parser.add_argument("--ways", nargs="*", default=list(METHODS))
+    parser.add_argument("--tokens", type=int, default=0, help="of a recovery")
+    parser.add_argument("--peak", type=float, default=3e-4)
     arguments = parser.parse_args()
     auto = transformers.AutoTokenizer.from_pretrained(arguments.folder)
     texts = read_with(
@@ -39,37 +46,71 @@ def main() -> None:
     names = ("torch", "transformers", "optipfair", "torch-pruning")
     versions = {name: importlib.metadata.version(name) for name in names}
     command = f"python -m benchmarks.checkpoints.peers {arguments.name} HF_FOLDER"
+    if arguments.tokens:
+        command += f" --tokens {arguments.tokens} --peak {arguments.peak:g}"
     facts = record.facts(command, versions, "cpu")
-    methods = {share: METHODS for share in arguments.shares} | {
-        1.0: {"transformers": None}
-    }
+    ways = {how: METHODS[how] for how in arguments.ways}
+    methods: dict = dict.fromkeys(arguments.shares, ways)
+    if not arguments.tokens:
+        methods[1.0] = {"transformers": None}
     if arguments.name == "gemma3":
         methods[0.78] = {"blocks 8, 9, 14, 16 out": _without_blocks}
     for share, ways in methods.items():
         for how, prune in ways.items():
-            path = (
-                arguments.results
-                / arguments.name
-                / f"{share:g}-{how.replace(' ', '_')}.json"
-            )
+            peak = arguments.peak if arguments.tokens else 0.0
+            cell = Cell(share, how, arguments.tokens, peak)
+            path = arguments.results / arguments.name / f"{cell.name}.json"
             if path.exists():
                 continue
             began = time.monotonic()
-            model = transformers.AutoModelForCausalLM.from_pretrained(
-                arguments.folder, dtype=torch.float32
-            )
+            model = load(arguments.folder)
             full = model.config.intermediate_size
             if prune is not None:
                 width = 32 * round(share * full / 32)
                 rows = texts.rows(CALIBRATION, LENGTH, seed=0)
                 prune(model, width, torch.tensor(rows[:, :-1].astype("int64")))
-            found = {"share": share, "how": how, "tokens": 0, "peak": 0.0, "seed": 0}
+            if arguments.tokens:
+                recover(model, load(arguments.folder), texts, cell)
+            found = dataclasses.asdict(cell)
             found["parameters"] = sum(p.numel() for p in model.parameters())
             found |= {name: judge(model, texts, name) for name in HELD_OUT}
             found |= {"seconds": round(time.monotonic() - began, 1), **facts}
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(found, indent=1) + "\n")
             print(how, share, *(f"{found[name]:.4f}" for name in HELD_OUT), flush=True)
+
+
+def load(folder: str) -> transformers.PreTrainedModel:
+    """The checkpoint in float32."""
+    return transformers.AutoModelForCausalLM.from_pretrained(
+        folder, dtype=torch.float32
+    )
+
+
+def recover(model, teacher, texts, cell: Cell) -> None:
+    """Trains as `cells.fit` does with a teacher's logits: half of the loss is each.
+
+    AdamW with what Keras's has by default.
+    """
+    steps = cell.tokens // (LENGTH * BATCH)
+    rate = ki.CosineDecay(cell.peak, cell.peak / 100, steps, warmup_steps=steps // 12)
+    optimizer = torch.optim.AdamW(model.parameters(), eps=1e-7, weight_decay=0.004)
+    rows = torch.tensor(texts.rows(steps * BATCH, LENGTH, cell.seed + 1).astype(int))
+    model.train()
+    for step, ids in enumerate(rows.split(BATCH)):
+        with torch.no_grad():
+            theirs = teacher(ids[:, :-1]).logits.log_softmax(-1).flatten(0, 1)
+        ours = model(ids[:, :-1]).logits.log_softmax(-1).flatten(0, 1)
+        labels = torch.nn.functional.nll_loss(ours, ids[:, 1:].flatten())
+        logits = torch.nn.functional.kl_div(
+            ours, theirs, log_target=True, reduction="batchmean"
+        )
+        optimizer.zero_grad()
+        (0.5 * labels + 0.5 * logits).backward()
+        optimizer.param_groups[0]["lr"] = float(rate(step))
+        optimizer.step()
+        if step % 10 == 0:
+            print(f"step {step} of {steps}: {labels:.4f} {logits:.4f}", flush=True)
 
 
 @torch.no_grad()

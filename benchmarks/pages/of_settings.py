@@ -71,6 +71,7 @@ _CELLS = {
     "many": {"refit": "no (gradual pruning does not support it)"},
     "few": {"refit": "no: [gradual pruning was as good](#how-many-tokens) [R]"},
     "at once": {
+        "by_weights": "yes: in the notes [L]",
         "method": '"activation" (default) [C]',
         "target_dim": "0.69: loss +0.040; 0.38: +0.155 [C]",
         "round_to": "[see below](#round_to)",
@@ -81,6 +82,7 @@ _CELLS = {
 ROWS = {
     "start from": "",
     "`method`": "method",
+    "`by_weights`": "by_weights",
     "share of neurons to keep": "target_dim",
     "`kinds`": "",
     "`begin_step`": "begin_step",

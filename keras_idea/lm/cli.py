@@ -199,6 +199,7 @@ _OF_SHRINK = (
     "candidates",
     "round_to",
     "method",
+    "by_weights",
     "refit",
     "tokens",
     "window",

@@ -9,6 +9,7 @@ import keras
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.budget import plain_parameters
 from keras_idea.groups.kinds import KindName
+from keras_idea.methods.activation import Activation
 from keras_idea.settings import rules
 from keras_idea.settings.how_narrow import how_narrow
 from keras_idea.settings.rules import RULES, Advice, Situation
@@ -45,7 +46,7 @@ class Recommended:
             return None
         return {
             "targets": dict(self["kept"]),
-            "method": self["method"],
+            "method": Activation(by_weights=self["by_weights"]),
             "refit": True,
             "num_samples": self["refit_windows"],
         }
@@ -152,6 +153,7 @@ def recommended(
     if trained:
         settings |= _teacher(situation, rate, parameters)
     if situation == "very few":
+        settings["by_weights"] = setting(RULES["by_weights"][situation][0])
         length = settings["sequence_length"].value
         settings["refit_windows"] = _refit_windows(narrow.widest, length)
     return Recommended(situation, settings)

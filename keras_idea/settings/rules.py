@@ -69,6 +69,11 @@ RULES: dict[str, dict[Situation, tuple[Advice, ...]]] = {
             Advice('"activation": a refit in `fit` needs it', "L", "activation"),
         ),
     },
+    "by_weights": {
+        "very few": (
+            Advice("yes, in `Activation`: perplexity 53.9, not 55.0", "L", True),
+        ),
+    },
     "target_dim": {
         "nothing": (
             Advice("256 → 171 → 114 → 64: 0.67, 0.45, 0.25 of the start", "F", 0.67),

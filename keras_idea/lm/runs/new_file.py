@@ -148,7 +148,7 @@ def _tables(
         "optimizer": _of(
             known, "peak_learning_rate", "end_learning_rate", "warmup_steps"
         ),
-        "pruning": _of(known, "method", "refit_windows"),
+        "pruning": _of(known, "method", "by_weights", "refit_windows"),
         "run": {
             "output": given(f"runs/{name}", "the run folder"),
             "validate_every": known["steps_per_epoch"],

@@ -73,6 +73,8 @@ def test_the_run_that_was_measured_on_a_released_checkpoint():
     assert found.situation == "very few"
     assert (found["batch_size"], found["sequence_length"]) == (4, 128)
     assert found["kept"] == {"neurons": 1024} and found["refit_windows"] == 128
+    assert found.shrink["method"].name == "activation"
+    assert found.shrink["method"].by_weights and found["by_weights"]
     assert found.schedule == {
         "peak_learning_rate": 3e-4,
         "end_learning_rate": 3e-6,

@@ -64,6 +64,7 @@ def test_the_file_says_what_is_recommended(new, capsys, situation):
     assert config.pruning.method == found["method"]
     refit = found["refit_windows"] if situation == "very few" else 0
     assert config.pruning.refit_windows == refit
+    assert config.pruning.by_weights == (situation == "very few")
     # Each value with its reason; the plan, and what to do next.
     lines = open("mine.toml", encoding="utf-8").read().splitlines()
     assert all("  # " in line for line in lines if " = " in line and line[0] != "#")

@@ -78,7 +78,11 @@ def perplexity(model, x, y):
 @pytest.mark.parametrize(
     "options, targets, method",
     [
-        (["--neurons", "0.5", "--refit"], {"neurons": 0.5}, "activation"),
+        (
+            ["--neurons", "0.5", "--refit", "--by-weights"],
+            {"neurons": 0.5},
+            "activation",
+        ),
         (["--neurons", "0.4", "--round-to", "8"], {"neurons": 8}, "magnitude"),
         (
             ["--neurons", "12", "--blocks", "2"],
@@ -86,7 +90,7 @@ def perplexity(model, x, y):
             "sensitivity",
         ),
     ],
-    ids=["refit", "rounded", "blocks"],
+    ids=["refit by weights", "rounded", "blocks"],
 )
 def test_it_is_what_the_function_gives(wide, options, targets, method, capsys):
     assert command(*options, "--method", method) == 0
@@ -95,7 +99,10 @@ def test_it_is_what_the_function_gives(wide, options, targets, method, capsys):
     lm = loaded()
     data = (token_inputs(lm, measured[0]), measured[1])
     how = {"refit": "--refit" in options, "batch_size": 8192 // WINDOW}
-    small = ki.shrink(lm, targets, data, method, **how)
+    ranks_by = ki.methods.get(method)
+    if "--by-weights" in options:
+        ranks_by = ki.methods.Activation(by_weights=True)
+    small = ki.shrink(lm, targets, data, ranks_by, **how)
     assert equal("small", small)
     assert f"{measured[0].size:,} tokens in {len(measured[0])} rows of 16" in out
     for name, model in (("before", lm), ("after", small)):
@@ -204,6 +211,10 @@ def test_a_process_without_us_loads_it(wide):
         (["--kv-groups", "1"], "has no 'kv_groups' that can be cut"),
         (["--hidden-dim", "8"], "hidden size of 'llama3_backbone' cannot"),
         (["--blocks", "2", "--refit"], "`--refit` fits what reads neurons"),
+        (
+            ["--neurons", "0.5", "--method", "random", "--by-weights"],
+            "Received: --method random",
+        ),
         (["--neurons", "0.5", "--search"], "`--search` looks for the best shape"),
         (["--search", "--target-flops", "1k", "--kinds", "x"], "`--kinds` must be"),
         (["--target-parameters", "1k"], "cannot be met"),

@@ -227,6 +227,11 @@ REFUSED = {
         "`pruning.refit_windows` fits layers when all neurons go at once.*Received: "
         "method='sensitivity'.*, refit_windows=64",
     ),
+    "weights that weigh no activations": (
+        "[pruning]\nby_weights = true",
+        "`pruning.by_weights` weighs the activations.*Received: method='sensitivity'.*"
+        "by_weights=True",
+    ),
     "misspelled axis": (
         "[distribution]\nmesh = { dta = 2 }",
         r"Received: distribution.mesh=\{'dta': 2\}. Did you mean 'data'\?",

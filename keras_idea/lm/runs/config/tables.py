@@ -139,9 +139,17 @@ class PruningConfig(fields.Table):
     matrix_reduce: Reduction = fields.choice("max", "mean", "max")
     update_every: int = fields.integer(1, minimum=1)
     compact: Compact = fields.choice("end", *COMPACT)
+    by_weights: bool = fields.checked(False, fields.check_bool)
     refit_windows: int = fields.integer(0, minimum=0)
 
     def _check_together(self) -> None:
+        if self.by_weights and self.method != "activation":
+            raise fields.ConfigError(
+                "`pruning.by_weights` weighs the activations of the method "
+                f"'activation'. Received: {self.describe('method')}, "
+                f"{self.describe('by_weights')}. Set `method` to 'activation', or "
+                "delete the line."
+            )
         if self.refit_windows and self.method not in ("activation", "random"):
             raise fields.ConfigError(
                 "`pruning.refit_windows` fits layers when all neurons go at once, "

@@ -125,8 +125,10 @@ def _method_of(settings: PruningConfig, samples: Any) -> str | methods.Method:
         return methods.Sensitivity(
             settings.ema_decay, settings.row_reduce, settings.matrix_reduce
         )
-    if samples is None:
-        return settings.method
-    fitted = {"data": samples, "num_samples": settings.refit_windows, "refit": True}
-    one_shot = methods.Random if settings.method == "random" else methods.Activation
-    return one_shot(**fitted)
+    fitted: dict[str, Any] = {}
+    if samples is not None:
+        windows = settings.refit_windows
+        fitted = {"data": samples, "num_samples": windows, "refit": True}
+    if settings.method == "activation":
+        return methods.Activation(by_weights=settings.by_weights, **fitted)
+    return methods.Random(**fitted) if fitted else settings.method

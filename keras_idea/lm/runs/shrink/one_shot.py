@@ -126,7 +126,7 @@ def _shrunk(wide: Any, shape: Shape, wanted: Wanted, rows: Rows) -> keras.Model:
                 data,
                 **wanted.budget.arguments(),
                 kinds=wanted.search,
-                method=wanted.method,
+                method=wanted.ranks_by,
                 candidates=wanted.candidates,
                 round_to=wanted.round_to,
                 **limits,
@@ -135,9 +135,10 @@ def _shrunk(wide: Any, shape: Shape, wanted: Wanted, rows: Rows) -> keras.Model:
     kept = ", ".join(f"{axis} {size}" for axis, size in shape.items())
     # A search may find that blocks alone are best: nothing reads them.
     refit = wanted.refit and bool(widths_in(shape))
-    how = f"by {wanted.method}{', then fitted' if refit else ''}"
+    weighed = " and weights" if wanted.by_weights else ""
+    how = f"by {wanted.method}{weighed}{', then fitted' if refit else ''}"
     with _stage(f"Shrinking to {kept}, {how}") as after_batch, heard_by(after_batch):
-        return shrink(wide, shape, data, wanted.method, refit=refit, **limits)
+        return shrink(wide, shape, data, wanted.ranks_by, refit=refit, **limits)
 
 
 def _export(narrow: keras.Model, wanted: Wanted) -> object:

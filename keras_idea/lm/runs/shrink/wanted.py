@@ -14,6 +14,8 @@ from keras_idea.lm.export.gguf.file import GGUF
 from keras_idea.lm.export.hf.folder import HF
 from keras_idea.lm.export.preset import PRESET
 from keras_idea.lm.export.target import ExportKind, check_target
+from keras_idea.methods.activation import Activation
+from keras_idea.methods.method import Method
 from keras_idea.shapes.blocks import find_blocks
 from keras_idea.shapes.costs import ShapeCosts
 from keras_idea.shapes.grid import shapes_within
@@ -57,7 +59,8 @@ class Wanted:
         candidates: int >= 1, shapes that a search judges.
         round_to: int >= 1. Of the widest FFNs a multiple of it stays.
         method: str, as of `keras_idea.shrink`.
-        refit: bool, likewise.
+        by_weights: bool, as of `keras_idea.methods.Activation`.
+        refit: bool, as of `keras_idea.shrink`.
         tokens: int >= 1, the most tokens to measure on.
         window: int >= 2, tokens of a row.
         export: str or None, a key of `EXPORTS`.
@@ -74,6 +77,7 @@ class Wanted:
     candidates: int = 8
     round_to: int = 1
     method: str = "activation"
+    by_weights: bool = False
     refit: bool = False
     tokens: int = 32_768
     window: int = 512
@@ -102,6 +106,11 @@ class Wanted:
         for name in ("candidates", "round_to", "tokens", "window", "length"):
             if getattr(self, name) is not None:
                 check_int(f"--{name.replace('_', '-')}", getattr(self, name), minimum=1)
+        if self.by_weights and self.method != "activation":
+            raise ArgumentError(
+                "`--by-weights` weighs the activations of `--method activation`. "
+                f"Received: --method {self.method}. Leave one of them out."
+            )
         if self.refit and self.targets and not widths_in(self.targets):
             raise ArgumentError(
                 "`--refit` fits what reads neurons or heads, and no target names "
@@ -113,6 +122,11 @@ class Wanted:
                 "`--gguf-dtype` and `--length` are for `--export gguf` only. Add it, "
                 "or leave them out."
             )
+
+    @property
+    def ranks_by(self) -> str | Method:
+        """What ranks neurons and heads, as `keras_idea.shrink` takes it."""
+        return Activation(by_weights=True) if self.by_weights else self.method
 
     @property
     def cuts_more(self) -> bool:
