@@ -279,7 +279,9 @@ def _add_evaluate(commands: _Commands) -> None:
         "tasks of lm-evaluation-harness (extra `eval`).",
     )
     evaluate.add_argument(
-        "model", metavar="MODEL", help="a run folder, or a KerasHub preset folder"
+        "model",
+        metavar="MODEL",
+        help="a run folder, a KerasHub preset, a Hugging Face folder or a GGUF file",
     )
     evaluate.add_argument(
         "--width",

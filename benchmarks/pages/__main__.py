@@ -38,7 +38,11 @@ PAGES = (
     "benchmarks/results/paper/README.md",
 )
 #: Pages with a block among figures that other tests of benchmarks/tests/pure check.
-PARTLY = ("docs/recommended_settings.md", "docs/command_line.md")
+PARTLY = (
+    "docs/recommended_settings.md",
+    "docs/command_line.md",
+    "docs/released_checkpoints.md",
+)
 
 
 def in_short() -> str:

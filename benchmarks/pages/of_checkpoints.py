@@ -3,7 +3,7 @@
 import functools
 import json
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from benchmarks.checkpoints.table import ORIGINS, excess_removed
 from benchmarks.checkpoints.texts import HELD_OUT
@@ -20,6 +20,7 @@ STEPS = {
     "cut and refit (`refit=True`)": ("activation, refit", False),
     "cut by optipfair 0.4.2": ("optipfair", False),
     "cut by optipfair 0.4.2, with data": ("optipfair with data", False),
+    "cut so, recovered in transformers with a teacher": ("optipfair with data", True),
     "cut by Torch-Pruning 1.6.1, magnitude": ("Torch-Pruning, magnitude", False),
     "cut by Torch-Pruning 1.6.1, Taylor": ("Torch-Pruning, Taylor", False),
     "pruned in `fit`, with a teacher": ("gradual, logits", True),
@@ -30,7 +31,7 @@ STEPS = {
         "refit by weights, logits",
         True,
     ),
-    "cut, refit and recovered with both": ("refit", True),
+    "cut, refit, recovered with teacher and block outputs": ("refit", True),
 }
 
 
@@ -56,26 +57,38 @@ def _one(name: str, how: str, share: float) -> dict | None:
 
 
 #: Left out where there is little room: what peers do by default, far from the rest;
-#: and what the last line is like, or behind it.
+#: and what is behind the line that is recommended.
 _LEFT_OUT = {
     "cut by optipfair 0.4.2",
     "cut by Torch-Pruning 1.6.1, magnitude",
     "cut, refit and recovered, no teacher",
     "cut, refit and recovered with a teacher",
-    "cut `by_weights`, refit, recovered with a teacher",
+}
+#: The README's checkpoints, and what is left out of each.
+_README = {
+    "smollm2": {
+        *_LEFT_OUT,
+        "not cut, trained as the others",
+        "cut by Torch-Pruning 1.6.1, Taylor",
+        "cut, refit, recovered with teacher and block outputs",
+    },
+    "gemma3": _LEFT_OUT,
 }
 
 
-def short(left_out: Collection[str] = (), names: Collection[str] = ORIGINS) -> str:
-    """A table a checkpoint: two thirds of the neurons."""
+def short(left_out: Mapping[str, Collection[str]]) -> str:
+    """A table a checkpoint: two thirds of the neurons.
+
+    `left_out`: by checkpoint, the steps that are not shown.
+    """
     lines = [["two thirds of the neurons", "parameters", "tokens", *TEXTS.values()]]
-    for name in names:
+    for name, hidden in left_out.items():
         origin = ORIGINS[name]
         wide = _one(name, "as it is", 1.0)
         if wide is None:
             continue
         lines.append([f"**{origin.partition(',')[0]}**, as it is", *_row(name, wide)])
-        steps = {k: step for k, step in STEPS.items() if k not in left_out}
+        steps = {k: step for k, step in STEPS.items() if k not in hidden}
         lines += [
             [label, *_row(name, cell)]
             for label, step in steps.items()
@@ -83,9 +96,9 @@ def short(left_out: Collection[str] = (), names: Collection[str] = ORIGINS) -> s
         ]
     return (
         f"{table(lines)}\n\nPerplexity per token of held-out text, in windows of 256; "
-        "tokens: of OpenWebText, to recover on. In parentheses: the share of the "
-        "excess loss of the cut that is removed (negative: added). Both are "
-        "dequantized from 4 bits. CPU, one seed "
+        "tokens: of OpenWebText, to recover on, at the best peak of those tried. In "
+        "parentheses: the share of the excess loss of the cut that is removed "
+        "(negative: added). Weights dequantized from 4 bits; one seed "
         "([every cell](benchmarks/results/checkpoints.md))."
     )
 
@@ -104,7 +117,30 @@ def _figure(name, cell, text):
     return f"{found} ({excess_removed(wide[text], cut[text], cell[text]):.0%})"
 
 
+#: What is done to the encoder -> its cell.
+ENCODER = {
+    "two thirds of its neurons, in one step": "activation",
+    "the same with a refit": "activation, refit",
+    "pruned in `fit`": "gradual",
+    "refit, then recovered": "refit",
+}
+
+
+def encoder() -> str:
+    """How near the embeddings of a narrow encoder are to those of the wide one."""
+    found = {cell["how"]: cell for cell in cells("minilm")}
+    lines = [["all-MiniLM-L6-v2", "cosine", "rank correlation", "same nearest"]]
+    for label, how in ENCODER.items():
+        cell = found[how]
+        ratios = (f"{cell[name]:.3f}" for name in ("cosine", "rank correlation"))
+        lines.append([label, *ratios, f"{cell['same nearest']:.1%}"])
+    return table(lines)
+
+
 BLOCKS = {
-    "readme-checkpoints": functools.partial(short, _LEFT_OUT, ("smollm2", "gemma3")),
-    "checkpoints": lambda: short().replace("(benchmarks/", "(../benchmarks/"),
+    "encoder": encoder,
+    "readme-checkpoints": functools.partial(short, _README),
+    "checkpoints": lambda: short(dict.fromkeys(ORIGINS, ())).replace(
+        "(benchmarks/", "(../benchmarks/"
+    ),
 }

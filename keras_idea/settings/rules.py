@@ -81,7 +81,7 @@ RULES: dict[str, dict[Situation, tuple[Advice, ...]]] = {
         "many": (Advice("0.67: loss +0.003", "D", 0.67), Advice("0.5 to 0.67", "")),
         "few": (Advice("0.69: loss +0.013; 0.38: +0.049 (with teacher)", "C", 0.67),),
         "very few": (
-            Advice("0.67: 49% and 23% of the excess loss removed", "L", 0.67),
+            Advice("0.67: 52% (SmolLM2) and 23% of the excess loss removed", "L", 0.67),
         ),
     },
     "begin_step": {

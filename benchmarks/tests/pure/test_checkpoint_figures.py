@@ -16,7 +16,8 @@ ARMS = {
     "cut, refit and recovered, no teacher": "refit, text alone",
     "cut, refit and recovered with a teacher": "refit, logits",
     "cut `by_weights`, refit, recovered with a teacher": "refit by weights, logits",
-    "cut, refit and recovered with both": "refit",
+    "cut, refit, recovered with teacher and block outputs": "refit",
+    "cut so, recovered in transformers with a teacher": "optipfair with data",
 }
 PEERS = {
     "cut by optipfair 0.4.2": "optipfair",
@@ -39,6 +40,19 @@ def test_the_page_of_all_cells(tmp_path):
     table.write(RESULTS / "checkpoints", tmp_path)
     written = (tmp_path / "checkpoints.md").read_text("utf-8")
     assert written == (RESULTS / "checkpoints.md").read_text("utf-8")
+
+
+def test_the_table_of_the_encoder():
+    """Its rows, from the cut to what is best."""
+    page = (REPOSITORY / "docs" / "released_checkpoints.md").read_text("utf-8")
+    rows = page.partition("| all-MiniLM-L6-v2 |")[2].splitlines()[2:6]
+    files = ("activation", "activation+refit", "gradual", "refit")
+    for row, file in zip(rows, files, strict=True):
+        cell = nats("minilm", f"0.67-{file}")
+        _, cosine, rank, nearest = (part.strip() for part in row.strip("|").split("|"))
+        assert cosine == f"{cell['cosine']:.3f}"
+        assert rank == f"{cell['rank correlation']:.3f}"
+        assert nearest == f"{100 * cell['same nearest']:.1f}%"
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/recommended_settings.md"])

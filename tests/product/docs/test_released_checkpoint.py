@@ -13,9 +13,8 @@ TO_SMALL = {
     "sequence_length = 128": "sequence_length = 16",
     'text = "stdlib"': 'text = "text.txt"',
     "validation_batches = 8": "validation_batches = 1",
-    "prune_steps = 75": "prune_steps = 2",
-    "recover_steps = 225": "recover_steps = 4",
-    "warmup_steps = 20": "warmup_steps = 1",
+    "recover_steps = 299": "recover_steps = 5",
+    "warmup_steps = 25": "warmup_steps = 1",
     "validate_every = 75": "validate_every = 3",
     "tokens = 32": "tokens = 4",
 }
