@@ -122,7 +122,12 @@ def at_first_step(model: keras.Model, act: Callable[[], None]) -> Callable[[], N
                 if group.held_state is not None:
                     # It may get its initial values only later.
                     group.held_state.reset()
-            act()
+            # `act` may run the model, which Keras does outside of a replica.
+            context = tf.distribute.get_replica_context()
+            if context is None or tf.distribute.has_strategy():
+                act()
+            else:
+                context.merge_call(lambda strategy: act())
         optimizer.apply(grads, trainable_variables)
 
     def call_off() -> None:

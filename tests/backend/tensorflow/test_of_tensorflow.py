@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
+from keras_idea.callbacks.prune.run_checks import has_variables
+from tests.support.gguf_models import with_tokenizer
 from tests.support.helpers import residual_model, to_numpy
 
 pytestmark = pytest.mark.skipif(
@@ -102,6 +104,44 @@ def test_a_model_that_is_called_before(data):
     prune = ki.IdeaPruneCallback(4, 1, 2)
     model.fit(*data, epochs=4, batch_size=16, verbose=0, callbacks=[prune])
     assert model.layers[0].units == 4
+
+
+class InOneStep(keras.Model):
+    """A model whose layers its first step builds."""
+
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = keras.layers.Dense(16, "relu"), keras.layers.Dense(1)
+
+    def call(self, x):
+        return self.down(self.up(x))
+
+
+@pytest.mark.filterwarnings("ignore:The config of InOneStep")
+def test_a_refit_that_the_first_step_begins(data):
+    """It runs the model, which Keras does outside of a replica. As `shrink`'s."""
+    keras.utils.set_random_seed(0)
+    model = InOneStep()
+    model.compile(keras.optimizers.SGD(0.0), "mse")
+    method = ki.methods.Activation(data[0], refit=True)
+    prune = ki.IdeaPruneCallback(4, 1, 1, method=method)
+    model.fit(*data, batch_size=16, verbose=0, callbacks=[prune])
+    keras.utils.set_random_seed(0)
+    wide = InOneStep()
+    wide(data[0][:1])
+    small = ki.shrink(wide, {"neurons": 4}, data[0], refit=True)
+    assert model.up.units == 4
+    for fitted_one, expected in zip(model.weights, small.weights, strict=True):
+        np.testing.assert_allclose(fitted_one, expected, atol=1e-6)
+
+
+def test_a_task_begins_before_its_first_step():
+    """Its preprocessor is not built, and never will be."""
+    task = with_tokenizer("llama", "sentencepiece")
+    assert not task.preprocessor.built
+    assert has_variables(task)
+    task.backbone.layers[1].built = False
+    assert not has_variables(task)
 
 
 class WithAnother(keras.Model):
