@@ -83,11 +83,11 @@ def shrink(
             data, by ridge least squares, layer after layer. It lowers the new model's
             loss without training, after any `method`. Every fourth sample is held out
             to choose the ridge of each layer. The other three quarters need at least as
-            many tokens, or places of images, as a kernel keeps rows. In functional models (KerasHub's,
-            for example) and `Sequential`, it runs each block on the data twice for one
-            axis and three times for two. A model with its own `call` is run once for
-            each layer that is fitted. A method object made with `refit=True` has the
-            same effect. Defaults to False.
+            many tokens, or places of images, as a kernel keeps rows. In functional
+            models (KerasHub's, for example) and `Sequential`, it runs each block on the
+            data twice for one axis and three times for two. A model with its own `call`
+            is run once for each layer that is fitted. A method object made with
+            `refit=True` has the same effect. Defaults to False.
         blocks_by: str. Which blocks are removed. "influence": those that turn their
             input least. "loss": one after another, the block without which the loss is
             smallest; needs a compiled model and targets in the data. Defaults to
