@@ -109,14 +109,14 @@ def test_what_weighing_gives():
     """Nats per token less than by activations alone: at least, and at most."""
     folder = RESULTS / "checkpoints"
     gains = {"": [], "+refit": []}
-    for share, refit, text in itertools.product((0.8, 0.67), gains, HELD_OUT):
+    for share, refit, text in itertools.product((0.8, 0.67, 0.5), gains, HELD_OUT):
         alone = folder / "smollm2" / f"{share}-activation{refit}.json"
         weighed = folder / f"criteria/smollm2/{share}-optipfair-openwebtext{refit}.json"
         one, other = (json.loads(p.read_text())[text] for p in (alone, weighed))
         gains[refit].append(one - other)
     said = {name: (min(found), max(found)) for name, found in gains.items()}
-    assert said[""] == pytest.approx((0.019, 0.069), abs=5e-4)
-    assert said["+refit"] == pytest.approx((0.029, 0.042), abs=5e-4)
+    assert said[""] == pytest.approx((0.019, 0.101), abs=5e-4)
+    assert said["+refit"] == pytest.approx((0.029, 0.120), abs=5e-4)
     recovered = (
         json.loads((folder / "smollm2" / f"0.67-{how}-65536-0.0003-0.json").read_text())
         for how in ("refit+logits", "refit_by_weights+logits")
