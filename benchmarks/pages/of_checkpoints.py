@@ -96,10 +96,9 @@ def short(left_out: Mapping[str, Collection[str]]) -> str:
         ]
     return (
         f"{table(lines)}\n\nPerplexity per token of held-out text, in windows of 256; "
-        "tokens: of OpenWebText, to recover on, at the best peak of those tried. In "
-        "parentheses: the share of the excess loss of the cut that is removed "
-        "(negative: added). Weights dequantized from 4 bits; one seed "
-        "([every cell](benchmarks/results/checkpoints.md))."
+        "tokens of OpenWebText to recover on, at the best peak tried. In parentheses: "
+        "the share of the cut's excess loss that is removed (negative: added). "
+        "Dequantized from 4 bits, one seed ([all](benchmarks/results/checkpoints.md))."
     )
 
 

@@ -117,6 +117,11 @@ def test_what_weighing_gives():
     said = {name: (min(found), max(found)) for name, found in gains.items()}
     assert said[""] == pytest.approx((0.019, 0.101), abs=5e-4)
     assert said["+refit"] == pytest.approx((0.029, 0.120), abs=5e-4)
+    alone = json.loads((folder / "gemma3/0.67-activation.json").read_text())
+    weighed = folder / "criteria/gemma3/0.67-optipfair-openwebtext.json"
+    weighed = json.loads(weighed.read_text())
+    left = [alone[text] - weighed[text] for text in HELD_OUT]
+    assert left == pytest.approx([0.083, 0.089], abs=5e-4)
     recovered = (
         json.loads((folder / "smollm2" / f"0.67-{how}-65536-0.0003-0.json").read_text())
         for how in ("refit+logits", "refit_by_weights+logits")
