@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
 
 import keras
 import numpy as np
@@ -46,20 +45,17 @@ from keras_idea.validation import multiples_beside
 def has_variables(model: keras.Model) -> bool:
     """Whether a model and the layers in it have all their variables.
 
-    The preprocessor of a KerasHub task has none and is never built by `fit`.
+    A KerasHub task holds its preprocessor, which `fit` never builds.
     """
-    layers = list(walk(model))
-    aside = {
-        id(part)
-        for layer in layers
-        if _of_keras_hub(preprocessor := getattr(layer, "preprocessor", None))
-        for part in walk(preprocessor)
+    return all(is_built(layer) or _prepares(layer) for layer in walk(model))
+
+
+def _prepares(layer: keras.layers.Layer) -> bool:
+    """Whether a layer makes a model's inputs: KerasHub's, which have no variables."""
+    bases = {
+        (base.__module__.split(".")[0], base.__name__) for base in type(layer).mro()
     }
-    return all(is_built(layer) or id(layer) in aside for layer in layers)
-
-
-def _of_keras_hub(layer: Any) -> bool:
-    return type(layer).__module__.partition(".")[0] == "keras_hub"
+    return ("keras_hub", "PreprocessingLayer") in bases
 
 
 def check_run(
