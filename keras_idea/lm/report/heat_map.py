@@ -33,11 +33,11 @@ def draw_heat_maps(
     active ones are colored by their rank of importance; after that, they are active or
     pruned.
     """
-    if not shown:  # nobody ranked them: a method that decides before the first step
+    if not shown:  # nothing was read: a method that decides before the first step
         axes[0].text(
             0.5,
             0.5,
-            "nothing was ranked",
+            "chosen before the first step",
             ha="center",
             va="center",
             transform=axes[0].transAxes,
