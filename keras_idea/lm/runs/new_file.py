@@ -8,6 +8,8 @@ import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
+import keras
+
 from keras_idea.errors import ArgumentError, ConfigError
 from keras_idea.lm.data.text.file_streams import COMPRESSED
 from keras_idea.lm.data.text.readers import suffix_of
@@ -217,7 +219,9 @@ def _validation_batches(found: Recommended) -> dict[str, Setting]:
 
 def _save_memory(tables: _Tables, found: Recommended) -> None:
     parts = found["tokens_per_step"] // rules.AT_ONCE.value
-    if parts > 1 and found.situation != "very few":  # a refit needs whole steps
+    # A refit needs whole steps; so does TensorFlow, which refuses parts.
+    whole = found.situation == "very few" or keras.backend.backend() == "tensorflow"
+    if parts > 1 and not whole:
         cut = setting(rules.AT_ONCE, parts)
         tables["optimizer"]["gradient_accumulation_steps"] = cut
     if found["parameters"] >= rules.LARGE:

@@ -3,6 +3,7 @@
 import json
 import tomllib
 
+import keras
 import pytest
 
 import keras_idea as ki
@@ -106,7 +107,8 @@ def test_more_text_than_fits_into_a_step(new, tmp_path):
     assert new(TINY, *options) == 0
     config = load_config("mine.toml")
     assert config.model.target_dim == 128
-    assert config.micro_batches == 16_384 // 4096
+    parts = 1 if keras.backend.backend() == "tensorflow" else 16_384 // 4096
+    assert config.micro_batches == parts
     assert config.corpus.paths == ("text.jsonl",)
 
 
