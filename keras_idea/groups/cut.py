@@ -133,14 +133,16 @@ class Cut:
         places = self.scattered.places.reshape(-1).astype("int32")
         return ops.take(values, places, axis=axis)
 
-    def split(self, values: Tensor) -> list[Tensor]:
+    def split(
+        self, values: Tensor, reduce: Callable[..., Tensor] = ops.mean
+    ) -> list[Tensor]:
         """Numbers along the axis, as one `(F,)` or `(E, F)` a matrix.
 
-        Where a neuron has several entries, their mean.
+        Where a neuron has several entries, `reduce` makes one number of theirs.
         """
         values = self._own(values)
         if self.size > 1:
-            return [ops.mean(ops.reshape(values, (-1, self.size)), axis=-1)]
+            return [reduce(ops.reshape(values, (-1, self.size)), axis=-1)]
         if not self.packing:
             return [values]
         if self.packing == "pairs":

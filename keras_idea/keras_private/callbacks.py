@@ -13,13 +13,15 @@ def peers(callback: keras.callbacks.Callback) -> list[keras.callbacks.Callback]:
     """The callbacks of the list that has called a hook of this one, itself among them.
 
     `CallbackList` gives each callback the model and the parameters, not the list: it
-    is found among the callers; none where there is no list. Seen with Keras 3.15.1.
+    is found among the callers, or in the `fit` that takes a step; none where there is
+    no list. Seen with Keras 3.15.1.
     """
     for frame in _callers():
-        caller = frame.f_locals.get("self")
-        if isinstance(caller, keras.callbacks.CallbackList):
-            if any(own is callback for own in caller.callbacks):
-                return caller.callbacks
+        for name in ("self", "callbacks"):
+            held = frame.f_locals.get(name)
+            if isinstance(held, keras.callbacks.CallbackList):
+                if any(own is callback for own in held.callbacks):
+                    return held.callbacks
     return []
 
 

@@ -47,6 +47,8 @@ class Activation(Method):
     $$s_i = c_i \sum_K \frac{r^K_i}{\max_j r^K_j}, \qquad
     r^K_i = \max_d w^K_{id} + \lvert \min_d w^K_{id} \rvert$$
 
+    over all weights `d` that the unit has in it.
+
     Args:
         data: samples or None. The model's inputs: an array, a dict of arrays for
             several inputs, or an iterable of batches of them. From pairs
@@ -204,9 +206,11 @@ def _spans(group: Any) -> Tensor:
     for cut in group.scored_cuts():
         weights = ops.cast(cut.variable.value, "float32")
         axes = cut.weights_axes
-        spans = ops.max(weights, axes) + ops.abs(ops.min(weights, axes))
-        for part in cut.split(spans):
-            total = total + part / ops.maximum(ops.max(part), 1e-30)
+        largest = cut.split(ops.max(weights, axes), ops.max)
+        smallest = cut.split(ops.min(weights, axes), ops.min)
+        for high, low in zip(largest, smallest, strict=True):
+            spans = high + ops.abs(low)
+            total = total + spans / ops.maximum(ops.max(spans), 1e-30)
     return total
 
 

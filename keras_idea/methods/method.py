@@ -8,6 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_idea.errors import ArgumentError
 from keras_idea.functional.masks import top_k_mask
 from keras_idea.functional.width import CubicWidth, WidthSchedule
 from keras_idea.groups.state import Scoring
@@ -208,11 +209,26 @@ class Method:
 
 def keep_largest(jobs: Sequence[Job], importance: Sequence[Tensor]) -> list[Decision]:
     """Keeps the most important of the neurons that are active, for each job."""
-    return [
-        Decision(
-            ops.convert_to_numpy(
-                top_k_mask(values, job.target_dim, alive=job.ffn.mask.value)
+    decisions = []
+    for job, values in zip(jobs, map(_whole, importance), strict=True):
+        bad = int((~np.isfinite(ops.convert_to_numpy(values))).sum())
+        if bad:
+            raise ArgumentError(
+                f"What a method takes the {job.ffn.units} of {job.ffn.name} to be "
+                f"worth cannot rank them: some are NaN or infinite. Received: {bad} "
+                "such entries. Check the model's weights, and the learning rate."
             )
-        )
-        for job, values in zip(jobs, importance, strict=True)
-    ]
+        mask = top_k_mask(values, job.target_dim, alive=job.ffn.mask.value)
+        decisions.append(Decision(ops.convert_to_numpy(mask)))
+    return decisions
+
+
+def _whole(values: Tensor) -> Tensor:
+    """Computed from weights that lie on several machines: whole on each of them."""
+    distribution = keras.distribution.distribution()
+    if distribution is None:
+        return values
+    layout = keras.distribution.TensorLayout(
+        [None] * len(values.shape), distribution.device_mesh
+    )
+    return keras.distribution.distribute_tensor(values, layout)

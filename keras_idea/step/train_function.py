@@ -3,15 +3,16 @@
 import contextlib
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import keras
 
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import find_groups
 from keras_idea.keras_private.call_context import in_train_step
-from keras_idea.keras_private.layers import has_call, sublayers
+from keras_idea.keras_private.layers import sublayers
 from keras_idea.keras_private.models import (
+    build_for,
     compilation,
     make_train_function,
     renew_state,
@@ -82,9 +83,7 @@ def _check_values(model: keras.Model) -> None:
     """Refuses a model whose variables get values in the function under way."""
     if _has_values(model):
         return
-    empty = model
-    if not has_call(model):
-        empty = next(part for part in sublayers(model) if not _has_values(part))
+    empty = next(part for part in sublayers(model) if not _has_values(part))
     what = "Model" if isinstance(empty, keras.Model) else "Layer"
     raise ArgumentError(
         f"{what} '{empty.name}' is built inside its first train step, so its weights "
@@ -98,12 +97,35 @@ def _has_values(layer: keras.layers.Layer) -> bool:
     return all(bool(v.is_initialized()) for v in values if hasattr(v, "is_initialized"))
 
 
+def at_first_batch(model: keras.Model, act: Callable[[], None]) -> Callable[[], None]:
+    """Calls `act` before a model's first train step, which would build it.
+
+    Only TensorFlow's `fit` has not built it by then: that is done here, as the others
+    do it, for batches as the data give them. The returned function cancels the call.
+    """
+    plain = model.train_function
+
+    def first(iterator: Any) -> Any:
+        call_off()
+        build_for(model, iterator.element_spec)
+        act()
+        return model.train_function(iterator)
+
+    def call_off() -> None:
+        if model.train_function is first:
+            model.train_function = plain
+
+    model.train_function = first
+    return call_off
+
+
 def at_first_step(model: keras.Model, act: Callable[[], None]) -> Callable[[], None]:
     """Calls `act` when a model's optimizer is first applied, and so all is built.
 
-    Only TensorFlow's `fit` builds a model by tracing its train function. That function
-    is made again here: one that was traced in an earlier `fit` runs no Python. `act`
-    may wrap the optimizer's `apply`. The returned function cancels the call.
+    For a model without `call`, which only its train step can build: TensorFlow's `fit`
+    traces it. That function is made again here: one that was traced in an earlier
+    `fit` runs no Python. `act` may wrap the optimizer's `apply`. The returned function
+    cancels the call.
     """
     optimizer = innermost(model.optimizer)
     make_train_function(model)
@@ -122,12 +144,7 @@ def at_first_step(model: keras.Model, act: Callable[[], None]) -> Callable[[], N
                 if group.held_state is not None:
                     # It may get its initial values only later.
                     group.held_state.reset()
-            # `act` may run the model, which Keras does outside of a replica.
-            context = tf.distribute.get_replica_context()
-            if context is None or tf.distribute.has_strategy():
-                act()
-            else:
-                context.merge_call(lambda strategy: act())
+            act()
         optimizer.apply(grads, trainable_variables)
 
     def call_off() -> None:

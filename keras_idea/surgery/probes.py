@@ -66,6 +66,15 @@ def check_probes(
             "keeps only the largest of a window's values. Use larger batches instead, "
             "or another method ('activation' with data needs no train step)."
         )
+    every = getattr(inner, "ema_overwrite_frequency", None)
+    if every and inner.use_ema and keras.backend.backend() != "torch":
+        raise ArgumentError(
+            f"Method '{method}' gives the optimizer variables that have no moving "
+            f"average, and Keras on {keras.backend.backend()} fails over them in the "
+            f"step that puts the averages back. Received: ema_overwrite_frequency="
+            f"{every}. Leave it out (the averages are put back when `fit` ends), or "
+            "use another method ('activation' with data needs no such variables)."
+        )
     if hasattr(inner, "optimizers"):
         raise ArgumentError(
             f"Method '{method}' gives the optimizer further variables, which "

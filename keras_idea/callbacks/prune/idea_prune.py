@@ -31,11 +31,12 @@ from keras_idea.finding.find import FFN, find_groups
 from keras_idea.finding.targets import Targets, check_groups, check_targets
 from keras_idea.functional.milestones import COMPACT, Compact
 from keras_idea.keras_private.callbacks import peers
+from keras_idea.keras_private.layers import has_call
 from keras_idea.keras_private.optimizer_variables import as_int
 from keras_idea.signals import held_back
 from keras_idea.step.pruner import end_pruning
 from keras_idea.step.rate_log import RateLog, StepCount
-from keras_idea.step.train_function import at_first_step
+from keras_idea.step.train_function import at_first_batch, at_first_step
 from keras_idea.surgery.checks import Groups, check_compiled
 from keras_idea.validation import check_choice, check_int
 
@@ -212,10 +213,18 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         self._others = OtherOptimizers(self.model)
         if keras.backend.backend() == "tensorflow" and not has_variables(self.model):
             check_peers(self)
-            begin_late = functools.partial(self._begin, self.model, tracing=True)
-            self._cancel_deferred_start = at_first_step(self.model, begin_late)
+            if has_call(self.model):
+                self._cancel_deferred_start = at_first_batch(self.model, self._late)
+            else:
+                begin_late = functools.partial(self._begin, self.model, tracing=True)
+                self._cancel_deferred_start = at_first_step(self.model, begin_late)
         else:
             self._begin(self.model)
+
+    def _late(self) -> None:
+        """Begins in the first batch, before its step."""
+        self._begin(self.model)
+        self.on_train_batch_begin(0)
 
     def _begin(self, model: keras.Model, tracing: bool = False) -> None:
         if self._model_ref() is not model:

@@ -175,6 +175,7 @@ def test_heads_are_cut_along_the_model_axis(tmp_path, extra):
 KINDS = {
     "progressive": PROGRESSIVE,
     "activation": "[pruning]\nmethod = 'activation'\n",
+    "by weights": "[pruning]\nmethod = 'activation'\nby_weights = true\n",
     "learned_mask": "[pruning]\nmethod = 'learned_mask'\n",
     "random": "[pruning]\nmethod = 'random'\n",
     "muon": "[optimizer]\nname = 'muon'\n",

@@ -113,7 +113,7 @@ def test_a_rate_that_may_be_that_of_the_next_epoch_is_left_out(hook, rate, data)
 
 
 def test_a_later_callback_is_seen_where_fit_builds_the_model(data):
-    """On tensorflow its first step is traced before the callback begins."""
+    """On tensorflow the callback begins after the others have begun the batch."""
     model = sequential_model()
     model.compile(keras.optimizers.SGD(0.5), "mse")
     told = Told()

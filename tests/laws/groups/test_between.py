@@ -174,7 +174,7 @@ REFUSED = [
     (lambda: Of(ops.reciprocal), "Of 'of' makes what is not finite of a pruned"),
     (lambda: Of(lambda x: ops.sqrt(ops.abs(x))), "no finite slope for a pruned"),
     (
-        lambda: Of(lambda x: x * ops.arange(WIDTH)),
+        lambda: Of(lambda x: x * ops.arange(WIDTH, dtype="float32")),
         "Of 'of' does not act on each neuron",
     ),
     (lambda: Of(lambda x: x * ops.ones(WIDTH)), "cannot be called on fewer neurons"),

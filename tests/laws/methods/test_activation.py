@@ -103,6 +103,54 @@ def test_weighed_by_the_spans_of_the_weights(data):
         np.testing.assert_array_equal(to_numpy(narrow.kernels[0]), kernel)
 
 
+def channels_read_by(how):
+    """Six channels, read at all their places by a flat layer or by a convolution."""
+    image = keras.Input((6, 6, 2))
+    x = keras.layers.Conv2D(6, 3, activation="relu")(image)
+    if how == "flat":
+        x = keras.layers.Dense(3)(keras.layers.Flatten()(x))
+    else:
+        x = keras.layers.Flatten()(keras.layers.Conv2D(3, 4)(x))
+    return keras.Model(image, x)
+
+
+@pytest.mark.parametrize("how", ["flat", "convolution"])
+def test_the_span_of_a_unit_is_that_of_all_its_weights(how):
+    """A channel has 4 x 4 entries of a flat kernel, and one of a convolution's."""
+    model = channels_read_by(how)
+    rng = np.random.default_rng(4)
+    made, bias, kernel, last = (rng.normal(size=v.shape) for v in model.weights)
+    model.set_weights([made, bias, kernel**3, last])
+    x = rng.normal(size=(8, 6, 6, 2)).astype("float32")
+    groups = ki.find_groups(model, ["channels"])
+    plain, weighed = (
+        to_numpy(Activation(x, by_weights=by).importance(model, groups, None)[0])
+        for by in (False, True)
+    )
+    if how == "flat":
+        kernel = kernel.reshape(4, 4, 6, 3)
+    ours = np.moveaxis(kernel**3, 2, 0).reshape(6, -1)
+    spans = ours.max(1) + abs(ours.min(1))
+    np.testing.assert_allclose(weighed, plain * spans / spans.max(), rtol=2e-5)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_weights_that_cannot_rank_are_refused(bad, data):
+    """In training too, whoever spoilt them."""
+    model = residual_model()
+    model.compile(keras.optimizers.SGD(0.0), "mse")
+
+    class Spoil(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if batch == 3:
+                ffn = ki.find_ffns(self.model)[1]
+                ffn.kernels[2].assign(np.full(ffn.kernels[2].shape, bad))
+
+    prune = ki.IdeaPruneCallback(4, 4, 1, method=Activation(by_weights=True))
+    with pytest.raises(ValueError, match="cannot rank them.*Received: 12 such"):
+        model.fit(*data, batch_size=8, verbose=0, callbacks=[Spoil(), prune])
+
+
 @needs_3_15
 @pytest.mark.parametrize("kind", ["dict", "explicit", "mask_zero", "remat"])
 def test_padding_does_not_count(tokens, kind):
