@@ -136,8 +136,37 @@ def encoder() -> str:
     return table(lines)
 
 
+#: What was done to SmolLM2 -> its cell of questions.
+QUESTIONS = {
+    "**SmolLM2-135M-Instruct**, as it is": "as it is",
+    "cut `by_weights`, refit": "activation by weights, refit",
+    "the same, recovered on 1,048,576 tokens": "refit_by_weights+logits-1048576",
+}
+
+
+def questions() -> str:
+    """How often the right answer is the likeliest."""
+    found = {cell["how"]: cell for cell in cells("tasks")}
+    lines = [["the right one of four answers", "ARC-Challenge", "HellaSwag"]]
+    for label, how in QUESTIONS.items():
+        answers = (found[how][task] for task in ("arc_challenge", "hellaswag"))
+        lines.append(
+            [
+                label,
+                *(f"{a['acc_norm']:.1%} ± {a['acc_norm_stderr']:.1%}" for a in answers),
+            ]
+        )
+    limit = min(cell["limit"] for cell in found.values())
+    return (
+        f"{table(lines)}\n\nThe first {limit} questions of each, by "
+        "lm-evaluation-harness, normalized by length, with the standard error. A guess "
+        "is right in 25%."
+    )
+
+
 BLOCKS = {
     "encoder": encoder,
+    "questions": questions,
     "readme-checkpoints": functools.partial(short, _README),
     "checkpoints": lambda: short(dict.fromkeys(ORIGINS, ())).replace(
         "(benchmarks/", "(../benchmarks/"

@@ -55,6 +55,25 @@ def test_the_table_of_the_encoder():
         assert nearest == f"{100 * cell['same nearest']:.1f}%"
 
 
+def test_the_table_of_questions():
+    """Each figure is that of a cell, and its documents are as many as the page says."""
+    page = (REPOSITORY / "docs" / "recommended_settings.md").read_text("utf-8")
+    below = page.partition("| the right one of four answers |")[2]
+    files = (
+        "as_it_is",
+        "activation_by_weights,_refit",
+        "refit_by_weights+logits-1048576",
+    )
+    for row, file in zip(below.splitlines()[2:5], files, strict=True):
+        cell = nats("tasks", f"smollm2-{file}")
+        told = [part.strip() for part in row.strip("|").split("|")][1:]
+        for task, figure in zip(("arc_challenge", "hellaswag"), told, strict=True):
+            right, error = (float(part.strip(" %")) for part in figure.split("±"))
+            assert right == pytest.approx(100 * cell[task]["acc_norm"], abs=0.05)
+            assert error == pytest.approx(100 * cell[task]["acc_norm_stderr"], abs=0.05)
+        assert f"The first {cell['limit']} questions" in below
+
+
 @pytest.mark.parametrize("page", ["README.md", "docs/recommended_settings.md"])
 def test_the_table_of_two_thirds(page):
     """Perplexities, and the share of the excess loss that a recovery removes."""

@@ -205,9 +205,11 @@ def test_a_run_that_lasts(run, capsys):
 def test_a_method_of_your_own(run, capsys):
     names = run("a_method_of_your_own")
     said = re.findall(r"(\w+): (\d\.\d+) bits", capsys.readouterr().out)
-    assert [name for name, _ in said] == ["random", "magnitude", "sensitivity"]
-    assert all(float(bits) < 4.5 for _, bits in said)
-    assert names["Magnitude"].name == "magnitude"
+    ways = ["random", "magnitude", "neuron_taylor", "sensitivity"]
+    assert [name for name, _ in said] == [*ways, "neurons", *ways, "activation"]
+    bits = [float(bits) for _, bits in said]
+    assert max(bits[:5]) < 4.5 and min(bits[5:]) > bits[4]  # these are not recovered
+    assert names["NeuronTaylor"].name == "neuron_taylor"
 
 
 def test_reading_the_pictures(run):
