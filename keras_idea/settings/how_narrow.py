@@ -26,11 +26,13 @@ class HowNarrow:
         settings: dict of the target, `kept` (what `shrink` takes) and `round_to`.
         parameters: int, of the narrow model.
         widest: int, the most units that a layer keeps.
+        can_refit: bool, whether a refit sees what reads the units.
     """
 
     settings: dict[str, Setting]
     parameters: int
     widest: int
+    can_refit: bool
 
 
 def how_narrow(model: keras.Model, target: Any, situation: Situation) -> HowNarrow:
@@ -69,7 +71,9 @@ def how_narrow(model: keras.Model, target: Any, situation: Situation) -> HowNarr
     kept = _of_shrink(targets, widths, situation)
     reason = f"{end.parameters:,} of {start.parameters:,} parameters stay"
     settings = {name: known, "kept": given(kept, reason), "round_to": rounding}
-    return HowNarrow(settings, end.parameters, max(n for _, n in widths))
+    widest = max(n for _, n in widths)
+    seen = all(g.shows_hidden or not KINDS[g.kind].probed for g in groups)
+    return HowNarrow(settings, end.parameters, widest, can_refit=seen)
 
 
 def _checked(target: Any) -> tuple[str, Targets, Budget]:

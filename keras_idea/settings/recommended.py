@@ -98,7 +98,8 @@ def recommended(
 
     They are those of docs/recommended_settings.md, by the tokens per parameter of a
     checkpoint: from 0.006 on, prune in `fit`; with fewer, cut with a refit first and
-    then recover. Each has its reason, and whether that was measured.
+    then recover. Experts cannot be refit, so a mixture is always pruned in `fit`. Each
+    setting has its reason, and whether that was measured.
 
     Args:
         model: keras.Model. A built model, as for `IdeaPruneCallback`. It is not
@@ -135,6 +136,9 @@ def recommended(
     wide = plain_parameters(model)
     situation = situation_of(tokens / wide) if trained else "nothing"
     narrow = how_narrow(model, target, situation)
+    if situation == "very few" and not narrow.can_refit:
+        situation = "few"
+        narrow = how_narrow(model, target, situation)
     parameters = wide if trained else narrow.parameters
     rate = tokens / parameters
     settings = {

@@ -101,7 +101,7 @@ INPUTS = {
     "config output a file": (
         ["train", "tiny.toml", "--output", "text.txt"],
         {},
-        "'text.txt' is a file. Give another folder",
+        "text.txt' is a file. Give another folder",
     ),
     "config output empty": (
         ["train", "tiny.toml", "--output", ""],

@@ -167,12 +167,12 @@ OUTPUTS = {
     "preset config cut off": (
         STOCK,
         {"preset/config.json": m.cut_off},
-        "The preset 'preset' cannot be loaded",
+        "'preset/config.json' is damaged, because it is no JSON",
     ),
     "preset config no JSON": (
         JUDGE,
         {"preset/config.json": m.holds("model = llama")},
-        "The preset 'preset' cannot be loaded",
+        "'preset/config.json' is damaged, because it is no JSON",
     ),
     "preset of unknown class": (
         JUDGE,
@@ -238,7 +238,7 @@ OUTPUTS = {
     "tasks of no name": (
         ["evaluate", "run", "--tasks", " , "],
         {},
-        "`--tasks` names no task. Received: ' , '",
+        "`--tasks` names nothing. Received: ' , '",
     ),
     "task without a file": (
         ["evaluate", "run", "--tasks", "hellaswag", "--local", "."],

@@ -7,6 +7,7 @@ import pytest
 import keras_idea as ki
 from keras_idea.settings.recommended import situation_of
 from keras_idea.settings.rules import PEAKS, RULES, Advice
+from tests.support.hub_models import tiny_lm
 
 
 def chain(width=512, features=8, blocks=2):
@@ -197,6 +198,15 @@ def test_what_cannot_be(arguments, words):
     with pytest.raises(ValueError) as raised:
         ki.recommended(**{"model": chain(1024, 700), "tokens": 8_000, **arguments})
     assert words in str(raised.value)
+
+
+def test_experts_are_pruned_in_fit():
+    """They cannot be refit, however few the tokens are."""
+    mixture = tiny_lm("mixtral", hidden_dim=512, intermediate_dim=512)
+    found = ki.recommended(mixture, 14_000, target=0.5)
+    assert found["tokens_per_parameter"] < 0.006
+    assert (found.situation, found.shrink) == ("few", None)
+    assert found.prune["method"] == "sensitivity"
 
 
 def test_a_model_with_nothing_to_prune():
