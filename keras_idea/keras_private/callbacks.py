@@ -25,6 +25,11 @@ def peers(callback: keras.callbacks.Callback) -> list[keras.callbacks.Callback]:
     return []
 
 
+def is_of_another_fit(callback: keras.callbacks.Callback) -> bool:
+    """Whether the `fit` under way does not know a callback; False in a user's loop."""
+    return _fit() is not None and not peers(callback)
+
+
 def initial_epoch() -> int:
     """The `initial_epoch` of the `fit` that has called a callback; 0 without one.
 
@@ -32,11 +37,16 @@ def initial_epoch() -> int:
     `fit` that has begun: on jax the weights are then replaced by averages that are
     still zero, if the optimizer has `use_ema`.
     """
+    fit = _fit()
+    return 0 if fit is None else fit.f_locals.get("initial_epoch") or 0
+
+
+def _fit() -> types.FrameType | None:
     for frame in _callers():
         fits = frame.f_code.co_name == "fit"
         if fits and isinstance(frame.f_locals.get("self"), keras.Model):
-            return frame.f_locals.get("initial_epoch") or 0
-    return 0
+            return frame
+    return None
 
 
 def _callers() -> Iterator[types.FrameType]:

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
@@ -107,8 +108,13 @@ def at_first_batch(model: keras.Model, act: Callable[[], None]) -> Callable[[], 
 
     def first(iterator: Any) -> Any:
         call_off()
-        build_for(model, iterator.element_spec)
+        batch = getattr(iterator, "element_spec", None)
+        if batch is None:  # that of `train_on_batch`
+            batch = next(iterator)
+            iterator = itertools.chain([batch], iterator)
+        build_for(model, batch)
         act()
+        model.make_train_function()  # unless it is there
         return model.train_function(iterator)
 
     def call_off() -> None:

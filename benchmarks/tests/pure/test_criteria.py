@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 
 import numpy as np
 import pytest
@@ -123,6 +124,15 @@ def test_what_weighing_gives():
         one, other = (json.loads(path.read_text()) for path in (alone, weighed))
         left = [one[text] - other[text] for text in HELD_OUT]
         assert left == pytest.approx(expected, abs=5e-4)
+    left = []
+    for refit, text in itertools.product(gains, HELD_OUT):
+        cells = (
+            folder / f"criteria/smollm2/0.67-{how}-wikitext2{refit}.json"
+            for how in ("activation", "optipfair")
+        )
+        one, other = (json.loads(path.read_text())[text] for path in cells)
+        left.append(one - other)
+    assert (min(left), max(left)) == pytest.approx((0.027, 0.083), abs=5e-4)
     recovered = (
         json.loads((folder / "smollm2" / f"0.67-{how}-65536-0.0003-0.json").read_text())
         for how in ("refit+logits", "refit_by_weights+logits")
@@ -130,3 +140,13 @@ def test_what_weighing_gives():
     one, other = recovered
     left = [one[text] - other[text] for text in HELD_OUT]
     assert left == pytest.approx([0.019, 0.024], abs=5e-4)
+
+
+def test_what_the_text_of_the_calibration_does():
+    """Perplexities of the page, on each text: where the ranking is by one, or other."""
+    page = (REPOSITORY / "docs" / "recommended_settings.md").read_text("utf-8")
+    folder = RESULTS / "checkpoints" / "criteria" / "smollm2"
+    for text in HELD_OUT:
+        cell = json.loads((folder / f"0.67-optipfair-{text}+refit.json").read_text())
+        found = " / ".join(f"{math.exp(cell[name]):.1f}" for name in HELD_OUT)
+        assert found in page

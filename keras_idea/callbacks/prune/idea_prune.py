@@ -30,7 +30,7 @@ from keras_idea.finding.budget import Budget
 from keras_idea.finding.find import FFN, find_groups
 from keras_idea.finding.targets import Targets, check_groups, check_targets
 from keras_idea.functional.milestones import COMPACT, Compact
-from keras_idea.keras_private.callbacks import peers
+from keras_idea.keras_private.callbacks import is_of_another_fit, peers
 from keras_idea.keras_private.layers import has_call
 from keras_idea.keras_private.optimizer_variables import as_int
 from keras_idea.signals import held_back
@@ -213,18 +213,19 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         self._others = OtherOptimizers(self.model)
         if keras.backend.backend() == "tensorflow" and not has_variables(self.model):
             check_peers(self)
-            if has_call(self.model):
-                self._cancel_deferred_start = at_first_batch(self.model, self._late)
-            else:
-                begin_late = functools.partial(self._begin, self.model, tracing=True)
-                self._cancel_deferred_start = at_first_step(self.model, begin_late)
+            at_first = at_first_batch if has_call(self.model) else at_first_step
+            self._cancel_deferred_start = at_first(self.model, self._begin_late)
         else:
             self._begin(self.model)
 
-    def _late(self) -> None:
-        """Begins in the first batch, before its step."""
-        self._begin(self.model)
-        self.on_train_batch_begin(0)
+    def _begin_late(self) -> None:
+        """Begins in the first batch, unless an exception has ended `fit` before it."""
+        if is_of_another_fit(self):
+            return
+        tracing = not has_call(self.model)
+        self._begin(self.model, tracing)
+        if not tracing:
+            self.on_train_batch_begin(0)  # nothing had begun when the batch did
 
     def _begin(self, model: keras.Model, tracing: bool = False) -> None:
         if self._model_ref() is not model:

@@ -135,6 +135,46 @@ def test_a_refit_that_the_first_step_begins(data):
         np.testing.assert_allclose(fitted_one, expected, atol=1e-6)
 
 
+def in_a_loop(model, data, prune):
+    """`train_on_batch`, by one who calls the hooks."""
+    prune.set_model(model)
+    prune.on_train_begin()
+    prune.on_epoch_begin(0)
+    for batch in range(6):
+        prune.on_train_batch_begin(batch)
+        model.train_on_batch(*data)
+        prune.on_train_batch_end(batch, {})
+    prune.on_epoch_end(0, {})
+    prune.on_train_end()
+
+
+@pytest.mark.filterwarnings("ignore:The config of InOneStep")
+def test_a_loop_whose_first_batch_builds_the_model(data):
+    model = InOneStep()
+    model.compile("adam", "mse")
+    in_a_loop(model, data, ki.IdeaPruneCallback(4, 1, 2))
+    assert model.up.units == 4
+
+
+class Fails(keras.callbacks.Callback):
+    def on_train_begin(self, logs=None):
+        raise RuntimeError("It fails.")
+
+
+@pytest.mark.filterwarnings("ignore:The config of InOneStep")
+def test_a_fit_that_ends_before_its_first_step(data):
+    """The next one, without the callback, prunes nothing."""
+    model = InOneStep()
+    model.compile("adam", "mse")
+    with pytest.raises(RuntimeError, match="It fails"):
+        model.fit(*data, verbose=0, callbacks=[ki.IdeaPruneCallback(4, 1, 2), Fails()])
+    model.fit(*data, epochs=2, verbose=0)
+    assert ki.find_ffns(model)[0].width == 16
+    prune = ki.IdeaPruneCallback(4, 5, 2)
+    model.fit(*data, epochs=2, verbose=0, callbacks=[prune])
+    assert model.up.units == 4
+
+
 def test_a_task_begins_before_its_first_step():
     """Its preprocessor is not built, and never will be."""
     task = with_tokenizer("llama", "sentencepiece")
