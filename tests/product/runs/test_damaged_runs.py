@@ -240,7 +240,8 @@ def test_a_full_disk(straight, tmp_path, capsys):
     assert found.returncode == 1, found.stderr
     assert "The checkpoint after epoch 4 cannot be written" in found.stderr
     assert "File too large" in found.stderr and "Traceback" not in found.stderr
-    assert "Received: folder='runs/tiny/checkpoints/pruned', with " in found.stderr
+    folder = tmp_path / "runs/tiny/checkpoints/pruned"
+    assert f"Received: folder={str(folder)!r}, with " in found.stderr
     assert [*saved(tmp_path)][-1] == BEFORE
     assert train(tmp_path) == 0
     assert "Resuming at step 6 of 10" in capsys.readouterr().out
