@@ -140,7 +140,9 @@ def encoder() -> str:
 QUESTIONS = {
     "**SmolLM2-135M-Instruct**, as it is": "as it is",
     "cut `by_weights`, refit": "activation by weights, refit",
-    "cut `by_weights`, refit, recovered on 1,048,576 tokens": "refit_by_weights+logits-1048576",
+    "cut `by_weights`, refit, recovered on 1,048,576 tokens": (
+        "refit_by_weights+logits-1048576"
+    ),
 }
 
 

@@ -17,17 +17,12 @@ def peers(callback: keras.callbacks.Callback) -> list[keras.callbacks.Callback]:
     no list. Seen with Keras 3.15.1.
     """
     for frame in _callers():
-        for name in ("self", "callbacks"):
-            held = frame.f_locals.get(name)
-            if isinstance(held, keras.callbacks.CallbackList):
-                if any(own is callback for own in held.callbacks):
-                    return held.callbacks
+        name = "callbacks" if frame.f_code.co_name == "fit" else "self"
+        held = frame.f_locals.get(name)
+        if isinstance(held, keras.callbacks.CallbackList):
+            if any(own is callback for own in held.callbacks):
+                return held.callbacks
     return []
-
-
-def is_of_another_fit(callback: keras.callbacks.Callback) -> bool:
-    """Whether the `fit` under way does not know a callback; False in a user's loop."""
-    return _fit() is not None and not peers(callback)
 
 
 def initial_epoch() -> int:
@@ -39,6 +34,12 @@ def initial_epoch() -> int:
     """
     fit = _fit()
     return 0 if fit is None else fit.f_locals.get("initial_epoch") or 0
+
+
+def fit_under_way() -> tuple[int, int] | None:
+    """What tells the innermost `fit` that has called from any other; None: no `fit`."""
+    fit = _fit()
+    return fit and (id(fit), id(fit.f_locals.get("epoch_iterator")))
 
 
 def _fit() -> types.FrameType | None:

@@ -59,25 +59,6 @@ def renew_state(model: keras.Model) -> None:
         model._jax_state = dict(zip(names, values, strict=True))
 
 
-def build_for(model: keras.Model, batch: Any) -> None:
-    """Builds a compiled model, its loss and its metrics, for such batches.
-
-    Keras does so on tensorflow under a strategy alone, elsewhere always. Seen with
-    Keras 3.15.1.
-
-    Args:
-        model: keras.Model.
-        batch: structure of tensors, or of `tf.TensorSpec`.
-    """
-
-    def symbolic(one: Any) -> keras.KerasTensor | None:
-        if not hasattr(one, "dtype"):  # of an optional: there are no weights, say
-            return None
-        return keras.KerasTensor(tuple(one.shape), one.dtype.name)
-
-    model._symbolic_build(data_batch=keras.tree.map_structure(symbolic, batch))
-
-
 def make_train_function(model: keras.Model, known: bool = False) -> None:
     """Makes a model's train function anew, one that shares no trace with another.
 

@@ -153,8 +153,8 @@ class Method:
             samples: `Calibration` or None. The data of `shrink` or `search`, if any.
 
         Returns:
-            list of tensors `(hidden_dim,)`, one for each group: the larger, the more
-            important. Defaults to None: `shrink` and `search` take the mean of `score`
+            list of tensors `(hidden_dim,)`, finite, one for each group: the larger, the
+            more important. Defaults to None: `shrink` and `search` take the mean of `score`
             over the data.
         """
         return None
@@ -214,9 +214,9 @@ def keep_largest(jobs: Sequence[Job], importance: Sequence[Tensor]) -> list[Deci
         bad = int((~np.isfinite(ops.convert_to_numpy(values))).sum())
         if bad:
             raise ArgumentError(
-                f"What a method takes the {job.ffn.units} of {job.ffn.name} to be "
-                f"worth cannot rank them: some are NaN or infinite. Received: {bad} "
-                "such entries. Check the model's weights, and the learning rate."
+                f"The importance of the {job.ffn.units} of {job.ffn.name} cannot rank "
+                f"them: some are NaN or infinite. Received: {bad} such entries. Check "
+                "the model's weights; a method of your own must return finite numbers."
             )
         mask = top_k_mask(values, job.target_dim, alive=job.ffn.mask.value)
         decisions.append(Decision(ops.convert_to_numpy(mask)))

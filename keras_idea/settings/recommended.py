@@ -98,8 +98,9 @@ def recommended(
 
     They are those of docs/recommended_settings.md, by the tokens per parameter of a
     checkpoint: from 0.006 on, prune in `fit`; with fewer, cut with a refit first and
-    then recover. Experts cannot be refit, so a mixture is always pruned in `fit`. Each
-    setting has its reason, and whether that was measured.
+    then recover. Experts cannot be refit, nor can neurons that several layers read:
+    these are always pruned in `fit`. Each setting has its reason, and whether that was
+    measured.
 
     Args:
         model: keras.Model. A built model, as for `IdeaPruneCallback`. It is not

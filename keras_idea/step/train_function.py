@@ -11,9 +11,9 @@ import keras
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import find_groups
 from keras_idea.keras_private.call_context import in_train_step
-from keras_idea.keras_private.layers import sublayers
+from keras_idea.keras_private.callbacks import fit_under_way
+from keras_idea.keras_private.layers import has_call, sublayers
 from keras_idea.keras_private.models import (
-    build_for,
     compilation,
     make_train_function,
     renew_state,
@@ -84,7 +84,9 @@ def _check_values(model: keras.Model) -> None:
     """Refuses a model whose variables get values in the function under way."""
     if _has_values(model):
         return
-    empty = next(part for part in sublayers(model) if not _has_values(part))
+    empty = model
+    if not has_call(model):
+        empty = next(part for part in sublayers(model) if not _has_values(part))
     what = "Model" if isinstance(empty, keras.Model) else "Layer"
     raise ArgumentError(
         f"{what} '{empty.name}' is built inside its first train step, so its weights "
@@ -99,21 +101,23 @@ def _has_values(layer: keras.layers.Layer) -> bool:
 
 
 def at_first_batch(model: keras.Model, act: Callable[[], None]) -> Callable[[], None]:
-    """Calls `act` before a model's first train step, which would build it.
+    """Builds a `Sequential` for its first batch, and calls `act` before the step.
 
-    Only TensorFlow's `fit` has not built it by then: that is done here, as the others
-    do it, for batches as the data give them. The returned function cancels the call.
+    On TensorFlow `fit` would build it by tracing that step, in which its weights get no
+    values yet. Nothing is done in a later `fit` or loop. The returned function cancels
+    it.
     """
-    plain = model.train_function
+    plain, begun = model.train_function, fit_under_way()
 
     def first(iterator: Any) -> Any:
         call_off()
-        batch = getattr(iterator, "element_spec", None)
-        if batch is None:  # that of `train_on_batch`
-            batch = next(iterator)
-            iterator = itertools.chain([batch], iterator)
-        build_for(model, batch)
-        act()
+        if fit_under_way() == begun:
+            batch = getattr(iterator, "element_spec", None)
+            if batch is None:  # that of `train_on_batch`
+                batch = next(iterator)
+                iterator = itertools.chain([batch], iterator)
+            model.build(tuple(keras.utils.unpack_x_y_sample_weight(batch)[0].shape))
+            act()
         model.make_train_function()  # unless it is there
         return model.train_function(iterator)
 
@@ -128,12 +132,11 @@ def at_first_batch(model: keras.Model, act: Callable[[], None]) -> Callable[[], 
 def at_first_step(model: keras.Model, act: Callable[[], None]) -> Callable[[], None]:
     """Calls `act` when a model's optimizer is first applied, and so all is built.
 
-    For a model without `call`, which only its train step can build: TensorFlow's `fit`
-    traces it. That function is made again here: one that was traced in an earlier
-    `fit` runs no Python. `act` may wrap the optimizer's `apply`. The returned function
-    cancels the call.
+    Only TensorFlow's `fit` builds a model by tracing its train function. That function
+    is made again here: one that was traced in an earlier `fit` runs no Python. `act`
+    may wrap the optimizer's `apply`. The returned function cancels the call.
     """
-    optimizer = innermost(model.optimizer)
+    optimizer, begun = innermost(model.optimizer), fit_under_way()
     make_train_function(model)
 
     def apply(
@@ -142,6 +145,8 @@ def at_first_step(model: keras.Model, act: Callable[[], None]) -> Callable[[], N
         import tensorflow as tf
 
         call_off()
+        if fit_under_way() not in (None, begun):  # a replica's thread knows of none
+            return optimizer.apply(grads, trainable_variables)
         with tf.init_scope():  # out of the function that is being traced
             _check_values(model)
             if not optimizer.built and trainable_variables is not None:
@@ -150,8 +155,13 @@ def at_first_step(model: keras.Model, act: Callable[[], None]) -> Callable[[], N
                 if group.held_state is not None:
                     # It may get its initial values only later.
                     group.held_state.reset()
-            act()
-        optimizer.apply(grads, trainable_variables)
+            # `act` may run the model, which Keras does outside of a replica.
+            context = tf.distribute.get_replica_context()
+            if context is None or tf.distribute.has_strategy():
+                act()
+            else:
+                context.merge_call(lambda strategy: act())
+        return optimizer.apply(grads, trainable_variables)
 
     def call_off() -> None:
         if vars(optimizer).get("apply") is apply:

@@ -30,9 +30,9 @@ from keras_idea.finding.budget import Budget
 from keras_idea.finding.find import FFN, find_groups
 from keras_idea.finding.targets import Targets, check_groups, check_targets
 from keras_idea.functional.milestones import COMPACT, Compact
-from keras_idea.keras_private.callbacks import is_of_another_fit, peers
-from keras_idea.keras_private.layers import has_call
+from keras_idea.keras_private.callbacks import peers
 from keras_idea.keras_private.optimizer_variables import as_int
+from keras_idea.keras_private.train_step import has_own_train_step
 from keras_idea.signals import held_back
 from keras_idea.step.pruner import end_pruning
 from keras_idea.step.rate_log import RateLog, StepCount
@@ -213,19 +213,19 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         self._others = OtherOptimizers(self.model)
         if keras.backend.backend() == "tensorflow" and not has_variables(self.model):
             check_peers(self)
-            at_first = at_first_batch if has_call(self.model) else at_first_step
-            self._cancel_deferred_start = at_first(self.model, self._begin_late)
+            stock = isinstance(self.model, keras.Sequential)
+            if stock and not has_own_train_step(self.model):
+                begin, at_first = self._begin_at_first_batch, at_first_batch
+            else:
+                begin = functools.partial(self._begin, self.model, tracing=True)
+                at_first = at_first_step
+            self._cancel_deferred_start = at_first(self.model, begin)
         else:
             self._begin(self.model)
 
-    def _begin_late(self) -> None:
-        """Begins in the first batch, unless an exception has ended `fit` before it."""
-        if is_of_another_fit(self):
-            return
-        tracing = not has_call(self.model)
-        self._begin(self.model, tracing)
-        if not tracing:
-            self.on_train_batch_begin(0)  # nothing had begun when the batch did
+    def _begin_at_first_batch(self) -> None:
+        self._begin(self.model)
+        self.on_train_batch_begin(0)  # nothing had begun when the batch did
 
     def _begin(self, model: keras.Model, tracing: bool = False) -> None:
         if self._model_ref() is not model:
@@ -278,8 +278,8 @@ class IdeaPruneCallback(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         """Adds width, sparsity and learning rate to the logs of the batch."""
         self._batches = batches = batch + 1
-        if logs is None or not self._count.known:
-            return
+        if logs is None or self._session is None or not self._count.known:
+            return  # what has not begun is told when the epoch ends
         logs.update(self._session.planned(self._count.after(batches)))
         rate = self._rate.of(batches)
         if rate is not None:

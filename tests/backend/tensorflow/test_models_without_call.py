@@ -88,20 +88,18 @@ def test_parts_that_the_first_step_builds(first, x):
     assert fitted(model, x) == [4, 4]
 
 
-@pytest.mark.parametrize("first", ["nothing", "a fit"])
-def test_what_its_call_does_not_reach_stays(first, x):
-    """As on the other backends, whose `fit` builds a model by its `call`."""
-    model = NotCalled()
+@pytest.mark.parametrize(
+    ("cls", "first", "words"),
+    [
+        (Empty, "nothing", "Layer 'patches' is built inside its first train step"),
+        (NotCalled, "nothing", "is not built, so its `call` is not known: call it on"),
+        (NotCalled, "a fit", "is not built, so its `call` is not known: call it on"),
+    ],
+)
+def test_what_is_still_unknown_is_told(cls, first, words, x):
+    model = cls()
     model.compile("adam")
     before(model, x, first)
-    assert fitted(model, x) == [4]
-    assert model.encoder.layers[0].units == 4 and model.decoder.layers[0].units == WIDTH
-
-
-def test_what_is_still_unknown_is_told(x):
-    model = Empty()
-    model.compile("adam")
-    words = "Layer 'patches' is built inside its first train step"
     with pytest.raises(ki.KerasIdeaError, match=words):
         fitted(model, x)
     assert all(ffn.width == WIDTH for ffn in ki.find_ffns(model))

@@ -148,12 +148,31 @@ def in_a_loop(model, data, prune):
     prune.on_train_end()
 
 
+def sequential():
+    return keras.Sequential([keras.layers.Dense(16), keras.layers.Dense(1)])
+
+
+FIRST = pytest.mark.parametrize("make", [InOneStep, sequential])
+
+
+@FIRST
+@pytest.mark.parametrize("inside", [False, True])
 @pytest.mark.filterwarnings("ignore:The config of InOneStep")
-def test_a_loop_whose_first_batch_builds_the_model(data):
-    model = InOneStep()
+def test_a_loop_whose_first_batch_builds_the_model(make, inside, data):
+    """Also inside of another model's `fit`."""
+    model = make()
     model.compile("adam", "mse")
-    in_a_loop(model, data, ki.IdeaPruneCallback(4, 1, 2))
-    assert model.up.units == 4
+    prune = ki.IdeaPruneCallback(4, 1, 2)
+    if not inside:
+        in_a_loop(model, data, prune)
+    else:
+        outer = keras.Sequential([keras.Input((5, 8)), keras.layers.Dense(1)])
+        outer.compile("sgd", "mse")
+        loop = keras.callbacks.LambdaCallback(
+            on_epoch_begin=lambda epoch, logs: in_a_loop(model, data, prune)
+        )
+        outer.fit(*data, verbose=0, callbacks=[loop])
+    assert model.layers[0].units == 4
 
 
 class Fails(keras.callbacks.Callback):
@@ -161,10 +180,11 @@ class Fails(keras.callbacks.Callback):
         raise RuntimeError("It fails.")
 
 
+@FIRST
 @pytest.mark.filterwarnings("ignore:The config of InOneStep")
-def test_a_fit_that_ends_before_its_first_step(data):
+def test_a_fit_that_ends_before_its_first_step(make, data):
     """The next one, without the callback, prunes nothing."""
-    model = InOneStep()
+    model = make()
     model.compile("adam", "mse")
     with pytest.raises(RuntimeError, match="It fails"):
         model.fit(*data, verbose=0, callbacks=[ki.IdeaPruneCallback(4, 1, 2), Fails()])
@@ -172,7 +192,21 @@ def test_a_fit_that_ends_before_its_first_step(data):
     assert ki.find_ffns(model)[0].width == 16
     prune = ki.IdeaPruneCallback(4, 5, 2)
     model.fit(*data, epochs=2, verbose=0, callbacks=[prune])
-    assert model.up.units == 4
+    assert model.layers[0].units == 4
+
+
+class MakesAnew(keras.callbacks.Callback):
+    def on_train_begin(self, logs=None):
+        self.model.make_train_function(force=True)
+
+
+def test_a_train_function_that_another_callback_makes_anew(data):
+    """What was to begin in it does not; that is told, at the latest after an epoch."""
+    model = sequential()
+    model.compile("adam", "mse")
+    prune = ki.IdeaPruneCallback(4, 1, 2)
+    with pytest.raises(RuntimeError, match="Pruning saw no step"):
+        model.fit(*data, epochs=2, verbose=0, callbacks=[prune, MakesAnew()])
 
 
 def test_a_task_begins_before_its_first_step():
@@ -216,7 +250,9 @@ def test_another_optimizer(data, built):
     model.compile("adam")
     if built:
         model(data[0][:1])
-    words = "several optimizers.*`other` trains .*optimizer=other"
+    words = "no step.*trained by something else"
+    if built:  # else only the first step would say what is pruned
+        words = "several optimizers.*`other` trains .*optimizer=other"
     with pytest.raises(RuntimeError, match=words):
         model.fit(*data, verbose=0, callbacks=[ki.IdeaPruneCallback(4, 1, 2)])
 
