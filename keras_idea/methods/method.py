@@ -154,8 +154,8 @@ class Method:
 
         Returns:
             list of tensors `(hidden_dim,)`, finite, one for each group: the larger, the
-            more important. Defaults to None: `shrink` and `search` take the mean of `score`
-            over the data.
+            more important. Defaults to None: `shrink` and `search` take the mean of
+            `score` over the data.
         """
         return None
 
