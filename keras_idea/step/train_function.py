@@ -104,8 +104,8 @@ def at_first_batch(model: keras.Model, act: Callable[[], None]) -> Callable[[], 
     """Builds a `Sequential` for its first batch, and calls `act` before the step.
 
     On TensorFlow `fit` would build it by tracing that step, in which its weights get no
-    values yet. Nothing is done in a later `fit` or loop. The returned function cancels
-    it.
+    values yet. In another `fit` than that under way nothing is done: an exception may
+    end one before its first step. The returned function cancels the call.
     """
     plain, begun = model.train_function, fit_under_way()
 
@@ -134,7 +134,8 @@ def at_first_step(model: keras.Model, act: Callable[[], None]) -> Callable[[], N
 
     Only TensorFlow's `fit` builds a model by tracing its train function. That function
     is made again here: one that was traced in an earlier `fit` runs no Python. `act`
-    may wrap the optimizer's `apply`. The returned function cancels the call.
+    may wrap the optimizer's `apply`. Another `fit`, and the returned function, as in
+    `at_first_batch`.
     """
     optimizer, begun = innermost(model.optimizer), fit_under_way()
     make_train_function(model)

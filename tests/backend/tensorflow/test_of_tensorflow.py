@@ -135,6 +135,48 @@ def test_a_refit_that_the_first_step_begins(data):
         np.testing.assert_allclose(fitted_one, expected, atol=1e-6)
 
 
+class OfADict(InOneStep):
+    """Its own train step takes other data than its `call`."""
+
+    def train_step(self, data):
+        return super().train_step((data["image"], data["label"]))
+
+
+@pytest.mark.filterwarnings("ignore:The config of OfADict")
+def test_a_train_step_that_takes_other_data_than_call(data):
+    import tensorflow as tf
+
+    rows = dict(zip(("image", "label"), data, strict=True))
+    model = OfADict()
+    model.compile("adam", "mse")
+    prune = ki.IdeaPruneCallback(4, 1, 2)
+    batches = tf.data.Dataset.from_tensor_slices(rows).batch(16)
+    model.fit(batches, verbose=0, callbacks=[prune])
+    assert model.up.units == 4
+
+
+class OwnBuild(InOneStep):
+    def build(self, shape):
+        self.up.build(shape)
+        self.down.build((*shape[:-1], 16))
+
+
+class OwnStep(keras.Sequential):
+    def train_step(self, data):
+        return super().train_step(data)
+
+
+@pytest.mark.parametrize(
+    "make", [OwnBuild, lambda: OwnStep(sequential().layers)], ids=["build", "step"]
+)
+def test_what_has_no_weights_before_its_first_step(make, data):
+    model = make()
+    model.compile("adam", "mse")
+    prune = ki.IdeaPruneCallback(4, 1, 2)
+    with pytest.raises(ValueError, match="is built inside its first train step.*Call"):
+        model.fit(*data, verbose=0, callbacks=[prune])
+
+
 def in_a_loop(model, data, prune):
     """`train_on_batch`, by one who calls the hooks."""
     prune.set_model(model)
