@@ -139,6 +139,12 @@ def read_run_config(path: pathlib.Path) -> dict[str, Any]:
                     f"{str(path)!r} is damaged: it has no {table}.{key}. Restore the "
                     "file from a copy."
                 )
+    extended = config["budget"].get("extend_steps", 0)  # earlier runs had none
+    if type(extended) is not int:
+        raise RunFilesError(
+            f"{str(path)!r} is damaged: budget.extend_steps is {extended!r}. Restore "
+            "the file from a copy."
+        )
     return config
 
 
@@ -168,7 +174,7 @@ def total_steps(config: Mapping[str, Any]) -> int:
     planned = sum(budget.get(f"{name}_steps", 0) for name in stages)
     if widths_of(config):
         planned = budget["steps"]
-    return int(planned + budget.get("extend_steps", 0))  # earlier runs had none
+    return int(planned + budget.get("extend_steps", 0))
 
 
 def read_trainings(folder: pathlib.Path, config: Mapping[str, Any]) -> list[Training]:

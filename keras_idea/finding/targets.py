@@ -10,7 +10,7 @@ import keras
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.budget import Budget, check_round_to, costs_of
 from keras_idea.finding.find import FFN
-from keras_idea.groups.kinds import KINDS, NEURONS, KindName
+from keras_idea.groups.kinds import KINDS, NEURONS, KindName, are_kinds
 from keras_idea.validation import check_choice, check_int
 
 #: By kind: an int, what each keeps; or a float in (0, 1), the fraction of it; None: as
@@ -30,7 +30,7 @@ def check_targets(
     `target_dim` is that of "neurons", `kinds` those that a budget may prune; with a
     budget the targets are None.
     """
-    if isinstance(kinds, str) or not kinds or set(kinds) - set(KINDS):
+    if not are_kinds(kinds):
         raise ArgumentError(
             f"`kinds` must list some of {', '.join(map(repr, KINDS))}. Received: "
             f'kinds={kinds!r}. For example kinds=("neurons", "kv_groups").'

@@ -5,8 +5,8 @@ finds them (`keras_idea.finding.find.FINDERS`).
 """
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from collections.abc import Collection, Sequence
+from typing import Any, Protocol, TypeAlias
 
 import keras
 
@@ -92,6 +92,12 @@ KINDS: dict[KindName, Kind] = {
         ),
     )
 }
+
+
+def are_kinds(value: Any) -> bool:
+    """Whether a value lists kinds, one at least."""
+    listed = isinstance(value, Collection) and not isinstance(value, str)
+    return listed and bool(value) and all(kind in list(KINDS) for kind in value)
 
 
 class Group(Protocol):

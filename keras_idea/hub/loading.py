@@ -25,7 +25,7 @@ from keras_idea.hub.rebuild import patch_get_config
 from keras_idea.hub.whole_preset import whole_preset
 from keras_idea.hub.widths import at_width, neurons_in, read_widths
 from keras_idea.keras_private.variables import without_values
-from keras_idea.validation import require
+from keras_idea.validation import missing, require
 
 # How KerasHub's message begins where a preset is not found (0.32).
 _UNKNOWN = "Unknown preset identifier"
@@ -154,6 +154,17 @@ def hf_folder(source: str | os.PathLike) -> pathlib.Path | None:
             f"{text!r} is no GGUF file: it does not begin with 'GGUF'. Get it again."
         )
     return path if is_hf_folder(path) else None
+
+
+def is_handle(source: str | os.PathLike) -> bool:
+    """bool, whether a source that is no place here is a handle of KerasHub's."""
+    if "://" in str(source):
+        return True
+    if missing(["keras_hub"]):
+        return False
+    import keras_hub
+
+    return str(source) in keras_hub.models.Backbone.presets
 
 
 def is_quantized(preset: str | os.PathLike) -> bool:

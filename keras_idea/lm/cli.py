@@ -142,7 +142,8 @@ def _export(options: argparse.Namespace) -> None:
             export = export_hf(model, place, options.overwrite)
         elif kind == "gguf":
             dtype = options.gguf_dtype or "float32"
-            length = options.length or served_length(options.run)
+            length = options.length
+            length = served_length(options.run) if length is None else length
             export = export_gguf(model, place, dtype, options.overwrite, length)
         else:
             export = export_onnx(model, place, options.overwrite, options.length)

@@ -139,10 +139,12 @@ class Monitor(keras.callbacks.Callback):
         start = as_int(model.optimizer.iterations)
         self._earlier = start and last_value(self.log_dir, "flops/train", start)
         self._log = EventLog(self.log_dir, start)
-        self._neurons = NeuronLog(self._log, self._watch, start)
+        self._neurons = NeuronLog(self._log, self._watch)
         self._ffns = watched_groups(model)
         self._watch.narrowed(self._ffns)  # what was narrowed before is no news
-        self._start = self._last_point = start
+        self._start = start
+        self._point = _Last(self.update_every, start)
+        self._reading = _Last(self.neurons_every, start)
         self._meter = IntervalMeter()
         self._points: collections.deque = collections.deque()
         self._count: Any = None
@@ -154,6 +156,8 @@ class Monitor(keras.callbacks.Callback):
         """Notes where the optimizer stands: reading it each batch would cost."""
         self._first_epoch = epoch if self._first_epoch is None else self._first_epoch
         self._count = StepCount(self.model)
+        self._point.begin_epoch()
+        self._reading.begin_epoch()
         self._rate = RateLog(self.model, self._count, peers(self), self)
         self._meter.begin_epoch()
         self._batches_before += self._batches
@@ -202,34 +206,36 @@ class Monitor(keras.callbacks.Callback):
             return
         if self._count is not None and self._batches:
             step = self._count.after(self._batches)
-            if step > self._last_point:
+            if step > self._point.step:
                 self._add_point(step)
             self._write_points()
-            if step > self._neurons.last_step:
+            if step > self._reading.step:
                 self.read_neurons(step)
-            self._neurons.draw(step)
+            self._neurons.draw(self._true(step))
         self._log.close()
         self._log = None
 
-    def read_neurons(self, step: int) -> None:
+    def read_neurons(self, step: int, last: bool = False) -> None:
         """Reads the neurons, after so many steps; between two batches only."""
-        self._neurons.read(watched_groups(self.model), self._true(step))
+        true_step = self._true(step)
+        self._neurons.read(watched_groups(self.model), true_step, last)
+        self._reading.note(step, true_step)
 
     def _advance(self, batches: int) -> None:
         """Does what is due after so many batches of this epoch."""
-        step, every = self._count.after(batches), self.neurons_every
+        step = self._count.after(batches)
         if self._watch.narrowed(self._ffns):  # the last ranking, whether due or not
-            self._neurons.read(watched_groups(self.model), step, last=True)
+            self.read_neurons(step, last=True)
         if batches < 1:
             return
         self._batches = batches
         if self._figures is None:
             self._figures = self._figures_of_fit()
         self._figures.work.after(self._batches_before + batches)
-        if step // self.update_every > self._last_point // self.update_every:
+        if self._point.lies_behind(step):
             self._add_point(step)
         self._write_points()
-        if step // every > self._neurons.last_step // every:
+        if self._reading.lies_behind(step):
             self.read_neurons(step)
 
     def _true(self, step: int) -> int:
@@ -238,10 +244,10 @@ class Monitor(keras.callbacks.Callback):
 
     def _add_point(self, step: int) -> None:
         """Notes that there is a point here; its logs may not have arrived."""
-        step = self._true(step)
         work = self._figures.work.after(self._batches_before + self._batches)
-        self._points.append((step, self._batches_before, self._batches, work))
-        self._last_point = step
+        true_step = self._true(step)
+        self._points.append((true_step, self._batches_before, self._batches, work))
+        self._point.note(step, true_step)
 
     def _write_points(self) -> None:
         while self._points:
@@ -278,3 +284,26 @@ class Monitor(keras.callbacks.Callback):
             return 0.0
         step, flops = self._earlier
         return flops + (self._start - step) * self._count.per_step * flops_per_batch
+
+
+class _Last:
+    """When what is done every so many steps was done last.
+
+    By the count of batches, and by the optimizer: where the train step is the user's
+    own, the count is a guess that begins anew with each epoch.
+    """
+
+    def __init__(self, every: int, step: int) -> None:
+        self._every, self.step, self._true_step = every, step, step
+
+    def lies_behind(self, step: int) -> bool:
+        """Whether it is due after so many steps, by the count of batches."""
+        return step // self._every > self.step // self._every
+
+    def note(self, step: int, true_step: int) -> None:
+        """It was done now."""
+        self.step, self._true_step = step, true_step
+
+    def begin_epoch(self) -> None:
+        """The count of batches begins at the optimizer's step."""
+        self.step = self._true_step

@@ -145,12 +145,11 @@ class _Memory:
 class NeuronLog:
     """Reads the neurons now and then, and writes what was seen.
 
-    `watch` remembers the fits before this one, which began at the step `start`.
-    `last_step` is the step of the last reading.
+    `watch` remembers the fits before this one.
     """
 
-    def __init__(self, log: EventLog, watch: NeuronWatch, start: int) -> None:
-        self._log, self._watch, self.last_step = log, watch, start
+    def __init__(self, log: EventLog, watch: NeuronWatch) -> None:
+        self._log, self._watch = log, watch
         self._readings = 0
 
     def read(self, ffns: list[FFN], step: int, last: bool = False) -> None:
@@ -159,7 +158,6 @@ class NeuronLog:
         `last`: see `NeuronWatch.read`.
         """
         readings = self._watch.read(ffns, step, last)
-        self.last_step = step
         self._readings += 1
         values: dict[str, float | None] = {}
         for reading in readings:

@@ -19,7 +19,7 @@ from keras_idea.lm.export.compare import (
     probe_length,
     subject_of,
 )
-from keras_idea.lm.export.stock import check_compacted, in_float32, stock
+from keras_idea.lm.export.stock import check_compacted, stock
 from keras_idea.lm.export.target import (
     Export,
     ExportKind,
@@ -139,7 +139,7 @@ def _described(model: keras.Model) -> tuple[keras.Model, Subject, int, int]:
     if not is_task(model):
         number_of_ids = model.output_shape[-1]
         return model, model_subject(model), number_of_ids, probe_length(model)
-    source = in_float32(stock(model))
+    source = stock(model, in_float32=True)
     return source.lm, source.subject, source.vocabulary_size, source.probe_length
 
 

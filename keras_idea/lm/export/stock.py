@@ -28,18 +28,25 @@ class Stock:
     Args:
         lm: a stock KerasHub `CausalLM`.
         subject: `Subject`, the model that was given: what the export must equal.
-        notes: tuple of str, what the user should know.
+        of_bytes: bool, whether its token ids are the bytes of UTF-8 text.
     """
 
     lm: keras.Model
     subject: Subject
-    notes: tuple[str, ...] = ()
+    of_bytes: bool
 
     @property
     def name(self) -> str:
         """str, its class, and whether there is a tokenizer."""
         without = "" if self.tokenizer else " without a tokenizer"
         return f"{type(self.lm).__name__}{without}"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Tuple of str, what the user should know."""
+        if self.tokenizer is not None:
+            return ()
+        return (_BYTES if self.of_bytes else NO_TOKENIZER,)
 
     @property
     def vocabulary_size(self) -> int:
@@ -57,12 +64,14 @@ class Stock:
         return getattr(self.lm.preprocessor, "tokenizer", None)
 
 
-def stock(model: keras.Model) -> Stock:
+def stock(model: keras.Model, in_float32: bool = False) -> Stock:
     """Makes a narrow model ready to be exported by KerasHub.
 
     Args:
         model: a stock KerasHub `CausalLM`, or this package's compacted decoder,
             which is exported as the `CausalLM` that computes the same.
+        in_float32: bool. Whether to export a copy in float32, and compare with it, if
+            the model computes in another dtype. Defaults to False.
 
     Raises:
         ExportRefused: if the model is still prunable, takes more than text, or is
@@ -81,11 +90,10 @@ def stock(model: keras.Model) -> Stock:
     _check_not_quantized(lm)
     check_text_alone(lm)
     patch_get_config(lm.backbone)
-    source = Stock(lm, model_subject(model))
-    if source.tokenizer is not None:
-        return source
-    note = _BYTES if reads_bytes(model) else NO_TOKENIZER
-    return dataclasses.replace(source, notes=(note,))
+    of_bytes = reads_bytes(model)
+    if in_float32 and lm.backbone.dtype_policy.name != "float32":
+        model = lm = copy_in_float32(lm)
+    return Stock(lm, model_subject(model), of_bytes)
 
 
 def check_text_alone(lm: keras.Model) -> None:
@@ -117,14 +125,6 @@ def check_compacted(model: keras.Model) -> None:
                 f"has {ffn.width} active {ffn.units} of {ffn.hidden_dim}. "
                 "Export what `keras_idea.compact(model)` returns."
             )
-
-
-def in_float32(source: Stock) -> Stock:
-    """The same model, to be compared with what runs in float32; a copy if need be."""
-    if source.lm.backbone.dtype_policy.name == "float32":
-        return source
-    copy = copy_in_float32(source.lm)
-    return dataclasses.replace(source, lm=copy, subject=model_subject(copy))
 
 
 def copy_in_float32(lm: keras.Model, prefix: str | None = None) -> keras.Model:

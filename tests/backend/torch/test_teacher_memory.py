@@ -8,7 +8,7 @@ from keras_idea.lm.runs.models.footprint import teacher_footprint
 from keras_idea.lm.runs.train.teacher import taught
 from keras_idea.models import DecoderConfig, decoder
 
-BATCH, LENGTH, VOCABULARY = 4, 16, 300
+BATCH, LENGTH, VOCABULARY, HIDDEN = 4, 16, 300, 512
 
 
 def model():
@@ -17,7 +17,7 @@ def model():
         model_dim=8,
         num_layers=1,
         num_heads=1,
-        hidden_dim=8,
+        hidden_dim=HIDDEN,
         sequence_length=LENGTH,
     )
     return decoder(shape)

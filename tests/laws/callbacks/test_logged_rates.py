@@ -205,6 +205,16 @@ def test_two_steps_in_a_batch_are_told_by_the_epoch_alone(rate, data):
     np.testing.assert_allclose(history["learning_rate"], used, rtol=1e-6)
 
 
+def test_a_monitor_keeps_its_distances_where_a_batch_takes_two_steps(data, tmp_path):
+    """By the count of batches something is due; the optimizer's steps are written."""
+    monitor = ki.Monitor(tmp_path, update_every=4, neurons_every=8)
+    callback = ki.IdeaPruneCallback(4, 38, 8, compact="off", log_dir=monitor)
+    fitted([callback], data, cls=Twice)
+    events = Events(tmp_path)
+    assert events.steps("loss/train") == [8, 16, 24, 32, 40, 48]
+    assert events.steps("width/ffn_0") == [16, 32, 48]
+
+
 def test_two_steps_in_a_batch_prune_as_two_batches_do(data):
     """Step by step the same masks: the scores are kept when they are due."""
     x, y = (array[:32] for array in data)

@@ -225,6 +225,8 @@ def goes_on(x, y, first, callbacks, saved=None):
         ({"targets": {"neurons": 2}, "target_bytes": 9}, "Give one of `targets` and"),
         ({"target_dim": 3, "kinds": ["kv_groups"]}, "`kinds` says what a budget may"),
         ({"target_bytes": 9, "kinds": ["heads"]}, "`kinds` must list some of"),
+        ({"target_bytes": 9, "kinds": [["neurons"]]}, "`kinds` must list some of"),
+        ({"target_bytes": 9, "kinds": 2}, "`kinds` must list some of"),
     ],
 )
 def test_what_is_refused_at_once(arguments, words):

@@ -1,6 +1,7 @@
 """Exports: loaded back by others, refused with a reason, or nothing left of them."""
 
 import json
+import pathlib
 
 import pytest
 
@@ -8,6 +9,7 @@ from keras_idea.errors import ExportFailed, ExportRefused
 from keras_idea.export import export_preset, load_run
 from keras_idea.lm.cli import main
 from keras_idea.lm.export import preset, target
+from keras_idea.lm.export.load import find_model
 from tests.support.exports import broken, listing, own_decoder
 
 
@@ -104,6 +106,15 @@ class TestLoad:
             loaded = load_run(folder)
             assert type(loaded) is type(lm) and loaded.compute_dtype == "float32"
 
+    def test_a_handle_is_no_place(self, tmp_path, monkeypatch):
+        """As `hub.load` takes it; a folder of that name comes first."""
+        monkeypatch.chdir(tmp_path)
+        for handle in ("gemma3_270m", "hf://user/name"):
+            assert find_model(handle) == handle
+        pathlib.Path("gemma3_270m").mkdir()
+        with pytest.raises(ExportRefused, match="neither a run folder nor a preset"):
+            find_model("gemma3_270m")
+
     @pytest.mark.parametrize(
         "files, match",
         [
@@ -140,6 +151,12 @@ class TestCommandLine:
         assert main(arguments) == 2
         assert "exists already" in capsys.readouterr().err
         assert main([*arguments, "--overwrite"]) == 0
+
+    def test_a_length_of_none(self, run, tmp_path, capsys):
+        arguments = ["--gguf", str(tmp_path / "a.gguf"), "--length", "0"]
+        assert main(["export", str(run), *arguments]) == 2
+        assert "`length` must be" in capsys.readouterr().err
+        assert listing(tmp_path) == []
 
     def test_a_failed_check_is_status_1(self, run, tmp_path, capsys, monkeypatch):
         broken(monkeypatch, preset)

@@ -259,6 +259,13 @@ def test_a_damaged_description(stopped, capsys, content):
     assert "config.toml' is damaged: " in said or "cannot be read" in said
 
 
+def test_a_damaged_extension(stopped, capsys):
+    file = stopped / "config.toml"
+    said = file.read_text().replace("extend_steps = 0", "extend_steps = 'x'")
+    file.write_text(said)
+    assert "is damaged: budget.extend_steps is 'x'" in refused(capsys, "runs/tiny")
+
+
 def test_no_backend_is_imported(stopped):
     """Nor Keras: only the standard library and the command line's own package."""
     code = (

@@ -197,6 +197,22 @@ def test_bad_records_are_told_of_in_the_description(tmp_path, caplog):
     assert f"{path}, line 41: no response: skipped" in caplog.text
 
 
+@pytest.mark.parametrize("fraction", [0.3, 0.7])
+def test_bad_records_are_counted_in_both_parts(tmp_path, fraction):
+    """Once each: a prompt without a response, and ten with a token of the template."""
+    pytest.importorskip("grain")
+    template = dataclasses.replace(QA, tokens=("<b>",))
+    held = [{"prompt": f"{i}<b>", "response": "c"} for i in range(10)]
+    path = tmp_path / "chat.jsonl"
+    lines = [json.dumps(record) for record in (*RECORDS, *held, {"prompt": "a"})]
+    path.write_text("\n".join(lines))
+    source = TextSource(path, on_bad="skip")
+    given = {"template": template, "validation_fraction": fraction}
+    text = ChatText(source, tmp_path / "cache", 24, **given)
+    corpus = text.tokenized(toy_vocabulary())
+    assert "11 bad records left out" in corpus.description
+
+
 @pytest.mark.parametrize("record", [{"prompt": "a<b>", "response": "c"}])
 def test_a_message_with_a_token_of_the_template(tmp_path, record):
     """A tokenizer that obeys it would begin a turn in the middle of a message."""

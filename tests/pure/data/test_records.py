@@ -103,6 +103,15 @@ class TestText:
         assert log.bad == {kind: 1}
 
 
+@pytest.mark.parametrize("split", ["file", "lines", "paragraphs"])
+def test_as_many_characters_as_allowed_are_read(tmp_path, split):
+    """Also of four bytes each."""
+    text = "\U0001f642" * 50
+    whole = f"{text}\n" if split == "lines" else text
+    write(tmp_path, {"a.txt": whole.encode()})
+    assert list(TextSource(tmp_path, split=split, max_characters=50)) == [text]
+
+
 # name: (columns, kind, row or None, how many)
 TABLES = {
     "null": ({"text": ["a", None, "b"]}, "not_a_string", 2, 1),

@@ -6,6 +6,7 @@ import pytest
 from keras_idea.data import Documents, TextSource, byte_vocabulary, load_text
 from keras_idea.lm.data.tokens.interfaces import BatchShard
 from keras_idea.lm.runs.train.devices import own_rows
+from keras_idea.lm.runs.train.fitting import rows_at_once
 from tests.support.text_files import jsonl, write
 
 ARGUMENTS = {"seed": 3, "batch_size": 12, "length": 8}
@@ -40,6 +41,21 @@ def test_all_shares_side_by_side_are_the_batch(corpus, parts, count):
                 ]
             )
             np.testing.assert_array_equal(put_together, batch[kind])
+
+
+@pytest.mark.parametrize("rows", [1, 19, 20, 24])
+@pytest.mark.parametrize("most, devices", [(8, 1), (8, 2), (3, 3)])
+def test_a_validation_is_divided_whatever_its_rows(rows, most, devices):
+    """Into batches no larger than a part of a step, which the devices can share."""
+    rows *= devices
+    size = rows_at_once(rows, most, devices)
+    divisors = [n for n in range(1, rows + 1) if rows % n == n % devices == 0]
+    assert size == max(n for n in divisors if n <= most)
+    shares = [
+        own_rows((np.arange(rows),), size, BatchShard(1, i, devices))[0]
+        for i in range(devices)
+    ]
+    assert sorted(np.concatenate(shares)) == list(range(rows))
 
 
 def test_rows_of_whole_batches():

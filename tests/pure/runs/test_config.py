@@ -166,3 +166,23 @@ def test_what_may_change_when_a_run_resumes():
     assert parse_config(other).changes_from(before) == ""
     changed = parse_config("[optimizer]\nwarmup_steps = 3\n").changes_from(before)
     assert changed == "optimizer.warmup_steps was 50 there and is 3"
+
+
+@pytest.mark.parametrize(
+    "there, here, changed",
+    [
+        (
+            "[data]\nbatch_size = 30\n",
+            "[data]\nbatch_size = 32\n[optimizer]\ngradient_accumulation_steps = 4\n",
+            "data.batch_size was 30 there and is 32",
+        ),
+        (
+            '[pruning]\nmethod = "activation"\n',
+            "[optimizer]\ngradient_accumulation_steps = 4\n",
+            "pruning.method was 'activation' there and is 'sensitivity'",
+        ),
+    ],
+)
+def test_runs_whose_keys_do_not_go_together_are_compared(there, here, changed):
+    """Nothing is made of keys of both: 30 sequences cannot be cut into 4 parts."""
+    assert parse_config(here).changes_from(parse_config(there)) == changed

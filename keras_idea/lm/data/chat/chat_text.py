@@ -140,8 +140,11 @@ class ChatText:
         index = train.index
         long = [cache.index["too_long"] for cache in (train, held_out)]
         left_out = sum(cache.index["left_out"] for cache in (train, held_out))
-        read = [train] if self.validation is None else [train, held_out]
-        bad = sum(sum(cache.index["bad_records"].values()) for cache in read)
+        bad = sum(train.index["bad_records"].values())
+        held = held_out.index["bad_records"]
+        if self.validation is None:  # both have read all, and encoded their own
+            held = {kind: n for kind, n in held.items() if kind == "control_token"}
+        bad += sum(held.values())
         parts = [
             f"{names}: {plural(index['conversations'], 'conversation')} to train on, "
             f"{held_out.index['conversations']:,} held out",

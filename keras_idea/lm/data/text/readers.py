@@ -170,16 +170,16 @@ def _paragraphs(
     lines: Iterable[tuple[int, bytes | None]], limit: int
 ) -> Iterator[_Block]:
     """Pairs of first line and bytes of each run of lines that are not blank."""
-    first, size = None, 0
+    first, size = None, -1  # a newline stands between two lines
     parts: list[bytes] = []
     for number, line in lines:
         if line is not None and not line.strip():
             if first is not None:
                 yield first, b"\n".join(parts) if size <= limit else None
-            first, parts, size = None, [], 0
+            first, parts, size = None, [], -1
             continue
         first = number if first is None else first
-        size += limit + 1 if line is None else len(line) + 1
+        size += limit + 2 if line is None else len(line) + 1
         if line is not None and size <= limit:
             parts.append(line)
     if first is not None:

@@ -22,8 +22,7 @@ from keras_idea.lm.export.gguf.tokenizer import (
     vocabulary_of_bytes,
 )
 from keras_idea.lm.export.gguf.types import DTYPES, Written, written
-from keras_idea.lm.export.load import reads_bytes
-from keras_idea.lm.export.stock import in_float32, stock
+from keras_idea.lm.export.stock import stock
 from keras_idea.lm.export.target import (
     Export,
     ExportKind,
@@ -88,17 +87,18 @@ def export_gguf(
     if length is not None:
         check_int("length", length, minimum=1)
     gguf = require("gguf", "The export to GGUF", "gguf", ExportRefused)
-    source = in_float32(stock(model))
+    source = stock(model, in_float32=True)
     backbone = source.lm.backbone
     family = family_of(backbone)
-    if reads_bytes(model):
+    if source.of_bytes:
         vocabulary = vocabulary_of_bytes(source.vocabulary_size)
     else:
         vocabulary = vocabulary_of(source.lm.preprocessor, source.vocabulary_size)
     context = context_of(source.lm, family.arch, family.window, length)
     keys = common_keys(backbone, context.length) | family.keys(backbone)
+    factors = position_factors(backbone)
     found = tensors(backbone, family.ends, family.block, family.follows)
-    parts = [written(t, dtype) for t in [*found, *position_factors(backbone)]]
+    parts = [written(t, dtype) for t in [*found, *factors]]
     with replacing_target(path) as temporary:
         writer = gguf.GGUFWriter(temporary, family.arch)
         try:

@@ -19,7 +19,7 @@ from keras_idea.lm.export.hf.tokenizer import (
     TOKENIZER_FILES,
     settle_tokenizer,
 )
-from keras_idea.lm.export.stock import Stock, copy_in_float32, in_float32, stock
+from keras_idea.lm.export.stock import Stock, copy_in_float32, stock
 from keras_idea.lm.export.target import (
     Export,
     ExportKind,
@@ -108,7 +108,7 @@ def export_hf(
     check_target(path, HF, overwrite)
     what = "The export to Hugging Face"
     require_installed(["safetensors"], what, "export", ExportRefused)
-    source = in_float32(stock(model))
+    source = stock(model, in_float32=True)
     exported = _exportable(source.lm)
     with replacing_target(path) as temporary:
         try:

@@ -13,6 +13,16 @@ from keras_idea.lm.runs.config.elastic_table import ElasticConfig, without_pruni
 from keras_idea.lm.runs.config.model_table import ModelConfig
 from keras_idea.validation import require
 
+#: Tables and keys that a run may continue with other values of.
+_MAY_CHANGE = {
+    "budget.extend_steps",
+    "distribution",
+    "optimizer.gradient_accumulation_steps",
+    "run.measure",
+    "run.output",
+    "sample",
+}
+
 
 @dataclasses.dataclass(frozen=True)
 class RunConfig:
@@ -95,27 +105,12 @@ class RunConfig:
         of a step, they are computed; nor by how many steps they are trained longer than
         planned, nor what is done once they are trained.
         """
-        parts = dataclasses.replace(
-            other.optimizer, gradient_accumulation_steps=self.micro_batches
-        )
-        same_place = dataclasses.replace(
-            other,
-            budget=dataclasses.replace(
-                other.budget, extend_steps=self.budget.extend_steps
-            ),
-            distribution=self.distribution,
-            optimizer=parts,
-            sample=self.sample,
-            run=dataclasses.replace(
-                other.run, output=self.run.output, measure=self.run.measure
-            ),
-        )
-        here, there = map(dataclasses.asdict, (self, same_place))
+        here, there = map(dataclasses.asdict, (self, other))
         for table, values in here.items():
             for key, value in values.items():
-                if value != there[table][key]:
-                    was = there[table][key]
-                    return f"{table}.{key} was {was!r} there and is {value!r}"
+                was, name = there[table][key], f"{table}.{key}"
+                if value != was and not {table, name} & _MAY_CHANGE:
+                    return f"{name} was {was!r} there and is {value!r}"
         return ""
 
     def to_toml(self) -> str:

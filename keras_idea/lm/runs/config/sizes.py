@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from keras_idea.errors import ArgumentError
-from keras_idea.groups.kinds import KINDS, KindName
+from keras_idea.groups.kinds import KINDS, KindName, are_kinds
 from keras_idea.lm.runs.config import fields
 
 
@@ -67,8 +67,7 @@ def check_targets(name: str, value: Any) -> dict[KindName, int | float]:
 
 def check_kinds(name: str, value: Any) -> tuple[KindName, ...]:
     """`value` as a tuple if it lists kinds."""
-    listed = isinstance(value, list | tuple) and value
-    if not listed or any(kind not in KINDS for kind in value):
+    if not are_kinds(value):
         raise ArgumentError(
             f"`{name}` must list some of {', '.join(map(repr, KINDS))}. Received: "
             f"{name}={value!r}."

@@ -124,7 +124,9 @@ class TeacherFootprint:
 def teacher_footprint(config: RunConfig, teacher: keras.Model) -> TeacherFootprint:
     """The `TeacherFootprint` of a run's teacher, which needs no values."""
     size = _FLOAT32 if config.teacher_dtype == "float32" else _FLOAT32 // 2
-    vocabulary = max(variable.shape[0] for variable in teacher.variables)
+    # A preset's outline is a backbone, which returns no logits.
+    embedding = getattr(teacher, "token_embedding", None)
+    vocabulary = teacher.output_shape[-1] if embedding is None else embedding.input_dim
     top_k = config.distillation.top_k
     # Counted on torch: two softmaxes, their quotient and its logarithm are kept. Of the
     # likeliest tokens they are small, and the gradient of having chosen them is not.

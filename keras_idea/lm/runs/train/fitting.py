@@ -52,7 +52,8 @@ def fit(
             start_step=epoch * every,
             share=share,
         )
-        judged = min(batch_size // share.parts, len(run.validation[0]))
+        most, devices = batch_size // share.parts, config.distribution.size[0]
+        judged = rows_at_once(len(run.validation[0]), most, devices)
         x, *rest = own_rows(run.validation, judged, share)
         held_out = (token_inputs(model, x), *rest)
         at_once = judged // share.count
@@ -76,6 +77,19 @@ def fit(
             callbacks=[*before, recorder, *callbacks, *bar, checkpoint],
             verbose=verbose,
         )
+
+
+def rows_at_once(rows: int, most: int, devices: int) -> int:
+    """The most rows, of so many at most, that all rows are a multiple of.
+
+    Itself a multiple of `devices`, as `rows` and `most` are.
+
+    Example:
+    >>> rows_at_once(64, 8, 1), rows_at_once(20, 8, 1), rows_at_once(20, 8, 2)
+    (8, 5, 4)
+    """
+    counts = range(devices, min(rows, most) + 1, devices)
+    return max(count for count in counts if rows % count == 0)
 
 
 def _checkpoint_of(run: Run, recorder: Recorder) -> Checkpoint:
