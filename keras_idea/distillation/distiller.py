@@ -207,6 +207,11 @@ def _numbers(wide: list[Any], narrow: list[Any], features: Any) -> list[int]:
         f"{plural(len(narrow), 'block')} of the student, {len(wide)} of the teacher"
     )
     if features is not True:
+        if not isinstance(features, Sequence | np.ndarray):
+            raise ArgumentError(
+                "`features` must be True, False, or a list: a number of the teacher's "
+                f"blocks for each block of the student. Received: {features!r}."
+            )
         numbers = [
             check_int("features", number, 0, len(wide) - 1) for number in features
         ]

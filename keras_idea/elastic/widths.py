@@ -1,6 +1,7 @@
 """What a width is: neurons of each FFN of a model."""
 
 import keyword
+import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -29,9 +30,11 @@ def check_width(name: str, width: Any) -> Width:
 
 
 def _check_size(name: str, size: Any) -> int | float:
-    known = isinstance(size, (int, float)) and not isinstance(size, bool)
-    if known and (size >= 1 if isinstance(size, int) else 0.0 < size < 1.0):
-        return size
+    if isinstance(size, numbers.Integral) and not isinstance(size, bool):
+        if int(size) >= 1:
+            return int(size)
+    elif isinstance(size, numbers.Real) and 0.0 < float(size) < 1.0:
+        return float(size)
     raise ArgumentError(
         f"`{name}` must be an int >= 1 (neurons of each FFN), or a float in (0, 1), "
         f"the share of them. Received: {name}={size!r}."
@@ -47,10 +50,12 @@ def check_widths(widths: Any) -> dict[str, Width]:
         )
     for name in widths:
         plain = isinstance(name, str) and name.isidentifier()
-        if not plain or keyword.iskeyword(name) or name in (FULL, "val"):
+        taken = plain and (name in (FULL, "val") or name.startswith("val_"))
+        if not plain or keyword.iskeyword(name) or taken:
             raise ArgumentError(
-                "Names of `widths` must be words, as in the logs ('small_loss'), and "
-                f"'{FULL}' is that of the whole model. Received: {name!r}."
+                "Names of `widths` must be words, as in the logs ('small_loss'). "
+                f"'{FULL}' is that of the whole model, and 'val_' begins what the logs "
+                f"say of a validation. Received: {name!r}."
             )
     checked = {
         name: check_width(f"widths[{name!r}]", width) for name, width in widths.items()

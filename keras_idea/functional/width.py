@@ -71,6 +71,15 @@ class WidthSchedule:
                 f"`at` of {type(self).__name__} must never rise. Received: {widths}."
             )
 
+    def __eq__(self, other: object) -> bool:
+        """Whether it is of the same class with the same attributes."""
+        if type(self) is not type(other):
+            return NotImplemented
+        mine, theirs = vars(self), vars(other)
+        return mine.keys() == theirs.keys() and all(
+            np.array_equal(mine[name], theirs[name]) for name in mine
+        )
+
     @property
     def end_step(self) -> int:
         """int, `begin_step + prune_steps`, from which the width is the target."""

@@ -42,16 +42,16 @@ def each(atoms: Atoms, operation: Any, call: Call) -> Made:
     found: list[tuple[np.ndarray, tuple[int, ...]]] = []
     is_layer = isinstance(operation, layers.Layer)
     held = [] if is_layer else list(vars(operation).values())
+    divides = type(operation).__name__ in ("Divide", "TrueDivide")
     for given in [*call.arguments, *held]:
         part = _part(atoms, operation, given)
         if isinstance(part, str):
             return part
         if part is not None:
+            if divides and part.size > 1 and given is call.arguments[-1]:
+                return "something is divided by it"
             ahead = (1,) * (rank - part.ndim)
             found.append((part.reshape(ahead + part.shape), ahead + tuple(given.shape)))
-    if type(operation).__name__ in ("Divide", "TrueDivide") and len(found) > 1:
-        if found[-1][0].size > 1:
-            return "something is divided by it"
     first = max((part for part, _ in found), key=lambda part: part.size)
     along = [axis for axis in range(rank) if first.shape[axis] > 1]
     for other, shape in found:

@@ -200,13 +200,10 @@ def _skippable(model: keras.Model) -> list[keras.layers.Layer]:
 
 def _without_layers(model: keras.Model, gone: set[int]) -> keras.Model:
     """A functional model, or `Sequential`, made again without some of its layers."""
-    if isinstance(model, keras.Sequential):
-        stay = [layer for layer in model.layers if id(layer) not in gone]
-        inputs = keras.Input(tensor=None, batch_shape=model.input_shape)
-        copier = Copier()
-        layers = [inputs, *map(copier.layer, stay)]
-        return keras.Sequential(layers, name=model.name)
     copier = Copier()
+    if isinstance(model, keras.Sequential):
+        stay = [layer for layer in sublayers(model) if id(layer) not in gone]
+        return keras.Sequential(list(map(copier.layer, stay)), name=model.name)
     places: dict[int, int] = {}
 
     def clone(layer: keras.layers.Layer) -> keras.layers.Layer:

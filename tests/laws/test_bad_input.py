@@ -140,6 +140,8 @@ def test_pruning_what_is_compacted_already(data):
     fit(prune(target_dim=8), data, model)
     with pytest.raises(ValueError, match="keeps 9 neurons, but ffn_0 has 8."):
         fit(prune(target_dim=9), data, model)
+    with pytest.raises(ValueError, match="target_parameters=1,000,000, which allows 1"):
+        fit(prune(target_dim=None, target_parameters=1_000_000), data, model)
     fit(prune(target_dim=4), data, model)
     assert {ffn.hidden_dim for ffn in ki.find_ffns(model)} == {4}
 

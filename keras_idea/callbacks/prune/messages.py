@@ -124,7 +124,8 @@ def warn_of_jumps(tracks: Sequence[Track], begin_step: int, start: int) -> None:
     if start <= begin_step:
         return
     jumps = [
-        f"{t.ffn.name} from {t.began} to {plural(t.schedule(start), 'neuron')}"
+        f"{t.ffn.name} from {t.began} to "
+        f"{plural(t.schedule(start), KINDS[t.ffn.kind].unit)}"
         for t in tracks
         # A run that continues from a checkpoint has the width of its last step.
         if t.began > t.schedule(start - 1)

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_idea import processes
 from keras_idea.callbacks.prune.fractions import check_fractions
 from keras_idea.callbacks.prune.messages import (
     warn_of_lost_backbones,
@@ -77,7 +78,7 @@ def check_run(
         retrack_parameters(all_layers(model))
     budget = prune.budget
     targets = target_widths(prune.targets, budget, model, ffns, prune.round_to)
-    if budget and (prune.params or {}).get("verbose"):
+    if budget and (prune.params or {}).get("verbose") and processes.is_first():
         print(budget_line(budget, model, targets))
     for ffn, target in targets:
         check_scores(ffn)
@@ -122,6 +123,12 @@ def _check_differs(prune: keras.callbacks.Callback, model: keras.Model) -> None:
 
 def _too_wide(prune: keras.callbacks.Callback, ffn: FFN, target: int) -> str:
     given, kind = prune.targets[ffn.kind], KINDS[ffn.kind]
+    if given is None:
+        return (
+            f"A budget must allow fewer {kind.units} than are left. Received: "
+            f"{prune.budget}, which allows {target}, but {ffn.name} has {ffn.width} "
+            f"left of {ffn.full_dim}. Lower it."
+        )
     name = target_name(prune.targets, ffn.kind)
     cure = f"Give at most {ffn.width}, or a fraction such as 0.5."
     received = f"{name}={given}"

@@ -264,6 +264,7 @@ def elsewhere():
         (lambda: (model(), model(size=8)), {}, "of one size.*6 features.*8"),
         (lambda: (model(), model(blocks=3)), {}, "3 blocks of the student, 2 of"),
         (elsewhere, {}, "has no blocks|on other tensors than its own"),
+        (None, {"features": 3}, "`features` must be True, False, or a list.*: 3"),
         (None, {"features": [0]}, r"ascending number for each.*\[0\]"),
         (None, {"features": [1, 0]}, "ascending"),
         (None, {"features": [0, 9]}, "`features` must be an integer.* <= 1.*9"),

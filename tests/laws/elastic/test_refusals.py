@@ -138,6 +138,8 @@ def test_two_that_change_the_width(order):
         ({"widths": 0.5}, "dict of names to widths"),
         ({"widths": {"full": 4}}, "'full' is that of the whole model"),
         ({"widths": {"a b": 4}}, "must be words"),
+        ({"widths": {"small": 2, "val_small": 4}}, "'val_' begins what the logs say"),
+        ({"widths": {"small": np.int64(0)}}, "int >= 1"),
         ({"widths": {"small": 4, "tiny": 4}}, "repeats a width"),
         ({"widths": {"small": 1.5}}, r"float in \(0, 1\)"),
         ({"begin_step": -1}, "begin_step"),

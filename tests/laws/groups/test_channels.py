@@ -51,6 +51,13 @@ class Normed(layers.Layer):
         return x / x.shape[-1]
 
 
+class Inverse(layers.Layer):
+    """Infinite where a channel is pruned."""
+
+    def call(self, x):
+        return 1.0 / x
+
+
 class Halves(layers.Layer):
     def call(self, x):
         one, other = keras.ops.split(x, 2, axis=-1)
@@ -73,6 +80,7 @@ LEFT_OUT = {
         lambda: [layers.Activation("softmax"), layers.Conv2D(2, 1)],
         "softmax",
     ),
+    "inverse": (lambda: [Inverse(), layers.Conv2D(2, 1)], "something is divided by it"),
     "split": (lambda: [Halves(), layers.Conv2D(2, 1)], "Split"),
     "in a Reshape made in a call": (
         lambda: [Numbered(), layers.Conv1D(2, 1)],

@@ -146,6 +146,19 @@ class TestBlocks:
         assert found == pytest.approx(loss(kept), rel=1e-5)
 
 
+def test_blocks_behind_numbers_of_tokens():
+    """The input of a `Sequential` keeps its dtype, here that of token ids."""
+    layers = [Block(name=f"block_{i}") for i in range(3)]
+    inputs = keras.Input((6,), dtype="int32")
+    model = keras.Sequential([inputs, keras.layers.Embedding(9, WIDTH), *layers])
+    x = np.random.default_rng(0).integers(0, 9, (4, 6)).astype("int32")
+    small = ki.shrink(model, {"blocks": 2}, x)
+    assert [tensor.dtype for tensor in small.inputs] == ["int32"]
+    kept = [model.get_layer(block.name) for block in blocks_of(small)]
+    expected = kept[1](kept[0](model.layers[0](x)))
+    np.testing.assert_allclose(to_numpy(small(x)), to_numpy(expected), atol=1e-5)
+
+
 def test_losses_by_the_names_of_outputs_and_their_weights(samples):
     """Each output wants another block gone; the weights say which one counts."""
     x, _ = samples

@@ -247,6 +247,17 @@ def test_what_is_refused_when_fit_begins(arguments, words):
         trained(two_attentions, "end", **arguments)
 
 
+def test_a_jump_of_heads_is_told_as_one():
+    model = two_attentions(["grouped"])
+    model.compile("sgd", "mse")
+    x = np.random.default_rng(0).normal(size=(24, 5, FEATURES)).astype("float32")
+    prune = ki.IdeaPruneCallback(begin_step=1, prune_steps=2, targets={"kv_groups": 2})
+    model.fit(x, x[..., :2], epochs=1, batch_size=8, verbose=0)
+    match = "drops immediately: .* from 4 to 2 key/value heads"
+    with pytest.warns(UserWarning, match=match):
+        model.fit(x, x[..., :2], batch_size=8, callbacks=[prune], verbose=0)
+
+
 @pytest.mark.parametrize("kinds", [("kv_groups",), ("neurons", "kv_groups")])
 def test_a_budget_is_met_by_one_fraction(kinds):
     full = two_attentions().count_params()
