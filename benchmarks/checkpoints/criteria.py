@@ -34,7 +34,8 @@ from benchmarks.checkpoints.cells import CALIBRATION, LENGTH, SHARES, inputs
 from benchmarks.checkpoints.cells import judged as judged_on_all
 from benchmarks.checkpoints.texts import HELD_OUT, Texts, read_texts
 from keras_idea.functional.activation import activation_sums
-from keras_idea.methods.calibration import hidden_statistics
+from keras_idea.methods.calibration import Calibration, captured
+from keras_idea.methods.captures import capture_of
 
 RESULTS = record.REPOSITORY / "benchmarks" / "results"
 WIKI_CHARACTERS = 400_000
@@ -177,14 +178,9 @@ CELLS = [
 
 def statistics_of(model: keras.Model, data) -> list[Statistics]:
     """One pass over the samples, for all FFNs."""
-    found = hidden_statistics(
-        model,
-        [(ffn, _sums) for ffn in ki.find_ffns(model)],
-        data,
-        num_samples=CALIBRATION,
-        batch_size=AT_A_TIME,
-        eager=True,
-    )
+    captures = [capture_of(ffn, _sums) for ffn in ki.find_ffns(model)]
+    samples = Calibration(data, CALIBRATION, AT_A_TIME)
+    found = captured(model, captures, samples, eager=True)
     return [_of_sums(sums, samples) for sums, samples in found]
 
 

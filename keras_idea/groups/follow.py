@@ -129,7 +129,7 @@ class Way:
             settle(layer, axes, f"{name} reads its kernel")
         tensors = [*call.inputs, *call.outputs]
         reason = None if is_known(call) else reads_or_makes(call)
-        if self._bringsneurons(call):
+        if self._brings_neurons(call):
             reason = self.on_each.why_not(call)
             self._of_neurons |= {id(t) for t in call.outputs}
         for tensor in tensors:
@@ -140,7 +140,7 @@ class Way:
         if reason is None and has_own_weights(call.operation):
             axes.join(neurons(call.operation), id(call.outputs[0]))
 
-    def _bringsneurons(self, call: Call) -> bool:
+    def _brings_neurons(self, call: Call) -> bool:
         """Whether neurons come to a call of which it is not known that they stay."""
         inputs = [id(tensor) for tensor in call.inputs]
         return any(i in self._of_neurons and not self.axes.reason(i) for i in inputs)

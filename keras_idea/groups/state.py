@@ -4,8 +4,8 @@ Shapes: F = hidden_dim (neurons), D = input_dim. A state of E experts has all of
 for each of them: `(E, F)`.
 
 A prunable FFN that nobody prunes is a plain FFN with a mask: three variables that no
-optimizer trains. Of all other layers the model holds none of them
-(`groups/state.py`), and their pruned neurons are zeros.
+optimizer trains. Of all other layers the model holds none of them, and their pruned
+neurons are zeros.
 
 While a pruner is at work (`keras_idea.step.pruner`), newer scores and a newer mask
 are among the optimizer's variables, as moments are, because the optimizer's step is

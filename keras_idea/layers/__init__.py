@@ -1,4 +1,4 @@
-"""The prunable and the plain FFNs; how units lie in variables (`cut.py`)."""
+"""The prunable and the plain FFNs."""
 
 from keras_idea.layers.plain_ffns import GatedFFN, PlainFFN, UngatedFFN
 from keras_idea.layers.prunable import Prunable

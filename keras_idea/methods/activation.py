@@ -20,11 +20,11 @@ from keras_idea.keras_private.layers import student_of
 from keras_idea.methods.calibration import (
     Calibration,
     Samples,
+    captured,
     check_callable,
-    hidden_statistics,
     refitting,
 )
-from keras_idea.methods.captures import HiddenStatistic, Sums
+from keras_idea.methods.captures import HiddenStatistic, Sums, capture_of
 from keras_idea.methods.gather_probe import GatherProbe
 from keras_idea.methods.method import Decision, Job, Method, keep_largest
 from keras_idea.typing import Tensor
@@ -168,9 +168,8 @@ class Activation(Method):
                 "Received: data=None. Give samples of the model's inputs; or use "
                 "method='magnitude'."
             )
-        looked_at = [(group, self._statistic(group)) for group in groups]
-        found = hidden_statistics(model, looked_at, **vars(samples))
-        return self._ranked(groups, found)
+        captures = [capture_of(group, self._statistic(group)) for group in groups]
+        return self._ranked(groups, captured(model, captures, samples))
 
     def _statistic(self, group: Any) -> HiddenStatistic:
         if KINDS[group.kind].probed or KINDS[group.kind].by_readers:

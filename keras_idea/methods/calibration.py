@@ -19,11 +19,8 @@ from keras_idea.keras_private.resumed import Kept, PassEnd, resuming
 from keras_idea.methods.captures import (
     Capture,
     HiddenStatistic,
-    LayerCapture,
     Look,
-    Statistic,
     Sums,
-    capture_of,
 )
 from keras_idea.typing import Tensor
 from keras_idea.validation import what_was_raised
@@ -79,41 +76,22 @@ class Calibration:
     padding_mask: Tensor | None = None
 
 
-def hidden_statistics(
-    model: keras.Model,
-    groups: Sequence[tuple[Any, HiddenStatistic]],
-    data: Samples,
-    num_samples: int,
-    batch_size: int = 32,
-    padding_mask: Tensor | None = None,
-    eager: bool = False,
-) -> list[tuple[np.ndarray, float]]:
-    """Runs a model in evaluation mode over samples; sums a statistic for each group.
-
-    A statistic of heads is given `(..., R)`, the features of all heads side by side.
-    `padding_mask` is that of `Activation`. `eager`: nothing is compiled, which is
-    faster for few samples. The model and its variables stay as they are.
-
-    Returns:
-        list of (sums, samples) for each group, in float64.
-    """
-    captures = [capture_of(group, statistic) for group, statistic in groups]
-    limits = num_samples, batch_size, padding_mask, eager
-    return captured(model, captures, data, *limits)
-
-
 def captured(
     model: keras.Model,
     captures: Sequence[Capture],
-    data: Samples,
-    num_samples: int,
-    batch_size: int = 32,
-    padding_mask: Tensor | None = None,
+    samples: Calibration,
     eager: bool = False,
 ) -> list[tuple[np.ndarray, float]]:
-    """As `hidden_statistics`, of any captures."""
-    batches = _batches(data, padding_mask, batch_size, num_samples)
-    return _found(model, captures, batches, eager)
+    """Runs a model in evaluation mode over samples; sums what captures find.
+
+    A statistic of heads is given `(..., R)`, the features of all heads side by side.
+    `eager`: nothing is compiled, which is faster for few samples. The model and its
+    variables stay as they are.
+
+    Returns:
+        list of (sums, samples) for each capture, in float64.
+    """
+    return _found(model, captures, _batches(samples), eager)
 
 
 class Passes:
@@ -127,17 +105,9 @@ class Passes:
     is run from its beginning each time. Nothing is compiled.
     """
 
-    def __init__(
-        self,
-        model: keras.Model,
-        data: Samples,
-        num_samples: int,
-        batch_size: int = 32,
-        padding_mask: Tensor | None = None,
-    ) -> None:
-        """Reads the data once; the arguments are those of `hidden_statistics`."""
-        self._model = model
-        self._batches = list(_batches(data, padding_mask, batch_size, num_samples))
+    def __init__(self, model: keras.Model, samples: Calibration) -> None:
+        """Reads the data once."""
+        self._model, self._batches = model, list(_batches(samples))
         self._kept: list[Kept] = [{} for _ in self._batches]
 
     def tokens_in_order(self, looks: Sequence[Look]) -> dict[int, float]:
@@ -203,18 +173,6 @@ def refitting(
             "or a dataset."
         )
     return Calibration(data, num_samples, batch_size, padding_mask)
-
-
-def layer_statistics(
-    model: keras.Model,
-    layers: Sequence[tuple[keras.layers.Layer, Statistic]],
-    data: Samples,
-    num_samples: int,
-    batch_size: int = 32,
-) -> list[tuple[np.ndarray, float]]:
-    """As `hidden_statistics`, of any layers, each with its `Statistic`."""
-    captures = [LayerCapture(layer, statistic) for layer, statistic in layers]
-    return captured(model, captures, data, num_samples, batch_size)
 
 
 def _found(
@@ -296,19 +254,19 @@ class _Runner(keras.Model):
         return found
 
 
-def _batches(
-    data: Any, padding_mask: Tensor | None, batch_size: int, num_samples: int
-) -> Iterator[dict[str, Any]]:
+def _batches(samples: Calibration) -> Iterator[dict[str, Any]]:
     """Yields dicts of the inputs and of the padding masks, cut to the number."""
+    data: Any = samples.data
     if isinstance(data, tuple) and data:  # the inputs of (x, y)
         data = data[0]
     if hasattr(data, "shape") or isinstance(data, dict):
         _check_arrays(data, data)
-        batches = slices_of({"inputs": data, "mask": padding_mask}, data, batch_size)
+        arrays = {"inputs": data, "mask": samples.padding_mask}
+        batches = slices_of(arrays, data, samples.batch_size)
     else:
         batches = _iterator(data)
         batches = ({"inputs": item, "mask": None} for item in batches)
-    left = num_samples
+    left = samples.num_samples
     for batch in batches:
         inputs, mask = batch["inputs"], batch["mask"]
         if isinstance(inputs, (tuple, list)):

@@ -1,8 +1,7 @@
 """Learning rates by step: `CosineDecay` (the paper's) and `WarmupStableDecay`.
 
-A second cosine (`optimizer.rewarm`) is in `annealed.py`, one schedule behind another in
-`staged.py`, steps of several batches in `accumulated.py`; what a run described in TOML
-makes of them in `keras_idea.lm.runs.models.learning_rate`.
+What a run described in TOML makes of them is in
+`keras_idea.lm.runs.models.learning_rate`.
 """
 
 import math

@@ -7,8 +7,8 @@ import numpy as np
 from keras import ops
 
 from keras_idea.functional.activation import activation_sums
-from keras_idea.methods.calibration import Samples, layer_statistics
-from keras_idea.methods.captures import Sums
+from keras_idea.methods.calibration import Calibration, captured
+from keras_idea.methods.captures import LayerCapture, Sums
 from keras_idea.shapes.hidden_size import norms_of
 from keras_idea.typing import Tensor
 
@@ -16,9 +16,7 @@ from keras_idea.typing import Tensor
 def block_influence(
     model: keras.Model,
     blocks: Sequence[keras.layers.Layer],
-    data: Samples,
-    num_samples: int,
-    batch_size: int,
+    samples: Calibration,
 ) -> np.ndarray:
     r"""How far each block turns what passes through it: at least zero, at most two.
 
@@ -27,24 +25,19 @@ def block_influence(
 
     Source: ShortGPT (arXiv 2403.03853).
     """
-    looked_at = [(block, _cosines) for block in blocks]
-    found = layer_statistics(model, looked_at, data, num_samples, batch_size)
+    found = captured(model, [LayerCapture(b, _cosines) for b in blocks], samples)
     return np.array([1 - float(total) / max(n, 1.0) for total, n in found])
 
 
 def stream_importance(
-    backbone: keras.Model,
-    model: keras.Model,
-    data: Samples,
-    num_samples: int,
-    batch_size: int,
+    backbone: keras.Model, model: keras.Model, samples: Calibration
 ) -> np.ndarray:
     """How large each feature of the residual stream is where norms hand it on.
 
     The activation importance, summed over the norms: Minitron (arXiv 2407.14679).
     """
-    looked_at = [(norm, _of_outputs) for norm in norms_of(backbone)]
-    sums = layer_statistics(model, looked_at, data, num_samples, batch_size)
+    captures = [LayerCapture(norm, _of_outputs) for norm in norms_of(backbone)]
+    sums = captured(model, captures, samples)
     return sum((s / max(n, 1.0) for s, n in sums), start=np.zeros(1))
 
 

@@ -198,8 +198,8 @@ def measure(
             "the model's inputs; or method='magnitude' with targets for 'neurons' "
             f"and 'kv_groups' only. Received: targets={shape!r}, data=None."
         )
-    inputs = None if data is None else inputs_of(data)
     limits = {"num_samples": num_samples, "batch_size": batch_size}
+    samples = Calibration(None if data is None else inputs_of(data), **limits)
     groups = groups_of(model, shape)
     check_width_in_code(model, groups)
     prove(model, groups)
@@ -209,7 +209,7 @@ def measure(
         by_kind[group.kind].append(score)
     importance = Importance(by_kind)
     if "hidden_dim" in shape:
-        features = stream_importance(check_hidden(model), model, inputs, **limits)
+        features = stream_importance(check_hidden(model), model, samples)
         importance = dataclasses.replace(importance, features=features)
     if "blocks" in shape:
         blocks = find_blocks(model)
@@ -218,7 +218,7 @@ def measure(
             kept = kept_by_loss(model, blocks, count, data, batch_size)
             importance = dataclasses.replace(importance, kept_blocks={count: kept})
         else:
-            influence = block_influence(model, blocks.layers, inputs, **limits)
+            influence = block_influence(model, blocks.layers, samples)
             importance = dataclasses.replace(importance, influence=influence)
     return importance
 
@@ -251,7 +251,7 @@ def cut(
             masks = masks_of(copy, shape, scores)
             check_refit([group for group, _ in masks])
             decisions = [(g, Decision(ops.convert_to_numpy(mask))) for g, mask in masks]
-            carry_out_and_refit(copy, decisions, **vars(refit_data))
+            carry_out_and_refit(copy, decisions, refit_data)
         copy, _ = narrowed(copy, "shrink()")
     if tokens is not None:  # last: data have the old ids
         copy = take_tokens(copy, tokens)

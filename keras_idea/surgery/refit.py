@@ -5,7 +5,6 @@ Places of an image are its tokens.
 """
 
 import contextlib
-import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -20,7 +19,7 @@ from keras_idea.finding.find import FFN
 from keras_idea.functional.least_squares import output_error, refit_rows
 from keras_idea.keras_private.float32_products import float32_products
 from keras_idea.keras_private.optimizer_variables import innermost
-from keras_idea.methods.calibration import Passes, Samples, captured
+from keras_idea.methods.calibration import Calibration, Passes, captured
 from keras_idea.methods.captures import Sums
 from keras_idea.methods.method import Decision
 from keras_idea.signals import held_back
@@ -117,33 +116,11 @@ def _gram(hidden_BTR: Tensor) -> Tensor:
 _RIDGES = tuple(10.0**power for power in range(-6, 2))
 
 
-@dataclasses.dataclass(frozen=True)
-class Refit:
-    """How a reader was fitted.
-
-    Attributes:
-        name: str, the group's; of a layer that reads channels, its path.
-        ridge: float, the penalty that was best on the samples held out, in units of the
-            mean square; infinity: none was better than the kernel as it was.
-        cut_error: float, the mean squared error of the reader's outputs on these
-            samples after the cut alone, relative to the mean square of the outputs.
-        refit_error: float, the same after the fit.
-    """
-
-    name: str
-    ridge: float
-    cut_error: float
-    refit_error: float
-
-
 def carry_out_and_refit(
     model: keras.Model,
     decisions: Sequence[tuple[FFN, Decision]],
-    data: Samples,
-    num_samples: int,
-    batch_size: int,
-    padding_mask: Tensor | None = None,
-) -> list[Refit]:
+    samples: Calibration,
+) -> None:
     r"""Masks units of groups in place and fits what reads them to compensate.
 
     One reader after another, in the order in which the model calls them, so that each
@@ -165,31 +142,24 @@ def carry_out_and_refit(
     Args:
         model: keras.Model. Built.
         decisions: list of pairs of an `FFN` and the `Decision` which of its units stay.
-        data: samples of the model's inputs, as `Activation` takes them.
-        num_samples: int >= 1, the most samples to use.
-        batch_size: int >= 1, samples per batch, if `data` are arrays.
-        padding_mask: as `Activation` takes it.
-
-    Returns:
-        list of `Refit`, in the order in which the readers were fitted.
+        samples: `Calibration`.
     """
     masks = {id(group): np.asarray(decision.mask) > 0 for group, decision in decisions}
     of_group = {id(group): decision for group, decision in decisions}
     readers = readers_of([group for group, _ in decisions])
-    passes = Passes(model, data, num_samples, batch_size, padding_mask)
-    found = []
+    passes = Passes(model, samples)
     with _restored([reader for reader in readers if reader.shares]):
-        looks, samples = [reader.look for reader in readers], passes.samples()
-        seen = passes.tokens_in_order(looks)
+        seen = passes.tokens_in_order([reader.look for reader in readers])
+        count = passes.samples()
         for place, tokens in seen.items():  # all of them before the first is fitted
             kept = readers[place].total - len(readers[place].gone(masks))
-            parts = [tokens * part for part in _split(samples)]
+            parts = [tokens * part for part in _split(count)]
             _check_tokens(readers[place], kept, *parts)
         for place in seen:
             reader, products = readers[place], Products()
             to_fit, held = map(products.unshifted, passes.sums(reader.look, products))
             with held_back():  # a kernel that was fitted is of this mask alone
-                found.append(_fit(reader, masks, to_fit, held))
+                _fit(reader, masks, to_fit, held)
                 if not reader.shares:
                     [(group, _)] = reader.rows
                     carry_out_decision(group, of_group.pop(id(group)))
@@ -197,7 +167,6 @@ def carry_out_and_refit(
             for group, _ in decisions:
                 if id(group) in of_group:
                     carry_out_decision(group, of_group[id(group)])
-    return found
 
 
 @contextlib.contextmanager
@@ -237,7 +206,7 @@ def check_refit(
 
 
 def check_data(
-    model: keras.Model, targets: Sequence[tuple[FFN, int]], data: Samples, **how: Any
+    model: keras.Model, targets: Sequence[tuple[FFN, int]], samples: Calibration
 ) -> None:
     """Refuses, before anything is changed, data that do not do for a refit.
 
@@ -247,14 +216,14 @@ def check_data(
     readers = readers_of([group for group, _ in targets])
     units = {id(group): kept for group, kept in targets}
     counters = [reader.look(Tokens()) for reader in readers]
-    found = captured(model, counters, data, eager=True, **how)
+    found = captured(model, counters, samples, eager=True)
     for reader, (tokens, _) in zip(readers, found, strict=True):
         _check_tokens(reader, reader.kept(units), *tokens)
 
 
 def _fit(
     reader: Reader, masks: dict[int, np.ndarray], gram: np.ndarray, held: np.ndarray
-) -> Refit:
+) -> None:
     """Fits a kernel, and its bias, in place; the rows that go are zeros then."""
     kernel_RD, gone = reader.matrix(), reader.gone(masks)
     rows = len(kernel_RD)
@@ -292,13 +261,10 @@ def _fit(
     new = whole[places]
     if errors[ridge] < cut_error:
         new = fits(gram + held)(ridge)
-    else:
-        ridge = float("inf")
     kernel_RD[kept], kernel_RD[gone] = new[:-1], 0.0
     reader.assign(kernel_RD)
     if bias is not None:
         bias.assign(new[-1].reshape(bias.shape))
-    return Refit(reader.name, ridge, cut_error, errors.get(ridge, cut_error))
 
 
 def _check_samples(

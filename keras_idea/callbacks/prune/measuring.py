@@ -68,7 +68,7 @@ class Measuring:
         decided = self._method.decide(student, self._jobs())
         decisions = list(zip(ffns, decided, strict=True))
         if samples is not None:
-            carry_out_and_refit(student, decisions, **vars(samples))
+            carry_out_and_refit(student, decisions, samples)
         else:
             with held_back():
                 for ffn, decision in decisions:
@@ -99,7 +99,7 @@ class Measuring:
         if self._method.refit_data is not None:
             check_refit(ffns, model.optimizer, replicas_of(model))
             targets = [(track.ffn, track.target_dim) for track in self._work]
-            check_data(student_of(model), targets, **vars(self._method.refit_data))
+            check_data(student_of(model), targets, self._method.refit_data)
 
 
 def _adopted(track: Track, start: int) -> bool:

@@ -92,8 +92,8 @@ def _rewrite(
     with open(source, "rb") as read, open(link, "wb") as write:
         header = _header(read)
         header.pop("__metadata__", None)
-        end = max(hf_config["data_offsets"][1] for hf_config in header.values())
-        header = {prefix + name: hf_config for name, hf_config in header.items()}
+        end = max(entry["data_offsets"][1] for entry in header.values())
+        header = {prefix + name: entry for name, entry in header.items()}
         start = end
         for name, shape in zeros.items():
             places = [start, start + 4 * math.prod(shape)]

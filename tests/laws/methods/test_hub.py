@@ -8,7 +8,8 @@ import keras_idea as ki
 from keras_idea.functional.activation import activation_sums
 from keras_idea.hub.families import FAMILIES
 from keras_idea.methods import METHODS, Activation
-from keras_idea.methods.calibration import hidden_statistics
+from keras_idea.methods.calibration import Calibration, captured
+from keras_idea.methods.captures import capture_of
 from tests.support.helpers import to_numpy
 from tests.support.method_reference import AGGREGATIONS
 
@@ -104,8 +105,8 @@ def test_the_down_layer_shows_the_hidden_activations(family, arguments, tokens):
     x, _, mask = tokens
     lm = language_model(family, arguments)
     ffns, stock = ki.find_ffns(lm), parts(lm)
-    looked_at = [(ffn, activation_sums) for ffn in ffns]
-    statistics = hidden_statistics(lm, looked_at, x, num_samples=48)
+    captures = [capture_of(ffn, activation_sums) for ffn in ffns]
+    statistics = captured(lm, captures, Calibration(x, num_samples=48))
     assert parts(lm) == stock
     seen = []
     for ffn in ffns:

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import os
+from typing import TypeAlias
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from keras_idea.lm.data.text.records import ReadLog
 from keras_idea.lm.data.text.sources import TextSource, name_hash
 from keras_idea.lm.data.text.vocabulary import Vocabulary
 from keras_idea.lm.data.tokens.cache import TokenCache
+from keras_idea.lm.data.tokens.cached_corpus import CachedCorpus, Documents
+from keras_idea.lm.data.tokens.corpus import Corpus
 from keras_idea.lm.data.tokens.interfaces import START_EVERY
 from keras_idea.validation import plural, require
 
@@ -158,3 +161,8 @@ class ChatText:
             f"{1 - index['tokens'] / len(train):.1%} is padding",
         ]
         return "; ".join(filter(None, parts))
+
+
+#: A text before a vocabulary is chosen, and as tokens to train on.
+RawText: TypeAlias = Corpus | Documents | ChatText
+TokenizedText: TypeAlias = Corpus | CachedCorpus

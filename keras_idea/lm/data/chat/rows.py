@@ -14,7 +14,7 @@ from keras_idea.errors import ArgumentError
 from keras_idea.lm.data.chat.templates import END, Piece
 from keras_idea.lm.data.text.vocabulary import Vocabulary
 from keras_idea.lm.data.tokens.cached_corpus import CachedCorpus
-from keras_idea.lm.data.tokens.interfaces import ALL, Batch, BatchShard
+from keras_idea.lm.data.tokens.interfaces import Batch
 
 # Rows that are filled at the same time; more of them leave less padding.
 _OPEN = 64
@@ -183,30 +183,9 @@ class ChatCorpus(CachedCorpus):
         """Returns the mean bytes per training token that the loss counts."""
         return self.counted_bytes / self.counted_tokens
 
-    def batch(self, step: int, *, seed: int, batch_size: int, length: int) -> Batch:
-        """Returns the batch of a step, and its weights."""
-        pair = super().batch(step, seed=seed, batch_size=batch_size, length=length)
-        return decoded(pair)
-
-    def batches(
-        self,
-        *,
-        seed: int,
-        batch_size: int,
-        length: int,
-        start_step: int = 0,
-        share: BatchShard = ALL,
-    ) -> Iterator[Batch]:
-        """Yields batches as `CachedCorpus.batches`, and their weights."""
-        pairs = super().batches(
-            seed=seed,
-            batch_size=batch_size,
-            length=length,
-            start_step=start_step,
-            share=share,
-        )
-        return map(decoded, pairs)
-
     def validation_windows(self, *, length: int, limit: int | None = None) -> Batch:
         """Returns held-out rows, and their weights."""
         return decoded(super().validation_windows(length=length, limit=limit))
+
+    def _with_starts(self, step: int, batch: Batch, first_row: int = 0) -> Batch:
+        return decoded(batch)  # a template has its own begin

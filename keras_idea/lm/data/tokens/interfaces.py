@@ -1,13 +1,11 @@
-"""What every text promises to a run: before it is tokens, and as tokens in batches."""
+"""What the batches of every text have in common."""
 
 import dataclasses
-from collections.abc import Iterator, Sized
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from keras_idea.errors import TextError
-from keras_idea.lm.data.text.vocabulary import Vocabulary
 from keras_idea.validation import plural
 
 #: Arrays `(batch_size, length)`: int32 tokens, the token that follows each, and of
@@ -44,77 +42,6 @@ class BatchShard:
 
 
 ALL = BatchShard()
-
-
-class TokenizedText(Protocol):
-    """Tokens to train on and tokens held out: `Corpus` in memory, or `CachedCorpus`.
-
-    Each method is described at `Corpus`.
-    """
-
-    @property
-    def train(self) -> Sized:
-        """Tokens to train on."""
-
-    @property
-    def validation(self) -> Sized:
-        """Tokens held out."""
-
-    @property
-    def description(self) -> str:
-        """Where the text comes from."""
-
-    @property
-    def token_bytes(self) -> np.ndarray:
-        """The bytes of text each id stands for, floats `(vocabulary,)`."""
-
-    @property
-    def counted(self) -> float:
-        """The share of the training tokens that the loss counts."""
-
-    def bytes_per_token(self, ids: np.ndarray) -> float:
-        """Bytes of text that tokens stand for, on average."""
-
-    def train_bytes_per_token(self) -> float:
-        """The same, of the tokens to train on that the loss counts."""
-
-    def fingerprint(self) -> str:
-        """A digest that tells this text from any other."""
-
-    def check_length(self, length: int) -> None:
-        """Raises a `TextError` if either part is shorter than a sequence."""
-
-    def batch(self, step: int, *, seed: int, batch_size: int, length: int) -> Batch:
-        """The training batch of one step."""
-
-    def batches(
-        self,
-        *,
-        seed: int,
-        batch_size: int,
-        length: int,
-        start_step: int = 0,
-        share: BatchShard = ALL,
-    ) -> Iterator[Batch]:
-        """The training batches from a step on."""
-
-    def validation_windows(self, *, length: int, limit: int | None = None) -> Batch:
-        """The held-out tokens in windows that do not overlap."""
-
-
-class RawText(Protocol):
-    """A text before a vocabulary is chosen: `Corpus` of bytes, or `Documents`."""
-
-    def sample(self) -> bytes:
-        """What a tokenizer may be trained on."""
-
-    def tokenized(
-        self,
-        vocabulary: Vocabulary,
-        start_id: int | None = None,
-        start_every: int = START_EVERY,
-    ) -> TokenizedText:
-        """The text in a vocabulary."""
 
 
 def check_parts(

@@ -13,8 +13,8 @@ from keras_idea.callbacks.monitor.monitor import Monitor
 from keras_idea.groups.kinds import KindName
 from keras_idea.keras_private.variables import without_values
 from keras_idea.layers import GatedFFN, PrunableGatedFFN
+from keras_idea.lm.data.chat.chat_text import RawText, TokenizedText
 from keras_idea.lm.data.text.vocabulary import Vocabulary, byte_vocabulary
-from keras_idea.lm.data.tokens.interfaces import RawText, TokenizedText
 from keras_idea.lm.runs.config import RunConfig
 from keras_idea.lm.runs.config.sizes import Sizes
 from keras_idea.lm.runs.config.tables import BudgetConfig, PruningConfig

@@ -8,10 +8,10 @@ import keras
 from keras_idea.errors import ArgumentError
 from keras_idea.hub.families import HUB_FAMILIES, needs_start
 from keras_idea.hub.loading import preprocessor_of
-from keras_idea.lm.data.chat.chat_text import ChatText
+from keras_idea.lm.data.chat.chat_text import ChatText, RawText
 from keras_idea.lm.data.text.make_tokenizer import make_tokenizer
 from keras_idea.lm.data.text.vocabulary import tokenizer_vocabulary
-from keras_idea.lm.data.tokens.interfaces import START_EVERY, RawText
+from keras_idea.lm.data.tokens.interfaces import START_EVERY
 from keras_idea.lm.runs.config import RunConfig
 from keras_idea.lm.runs.config.model_table import ModelConfig
 from keras_idea.lm.runs.models.build import RunModels

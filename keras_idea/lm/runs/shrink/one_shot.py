@@ -66,14 +66,14 @@ def one_shot(wanted: Wanted) -> keras.Model:
     nats = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     wide.compile(keras.optimizers.SGD(0.0), nats, weighted_metrics=None)
     with _stage("Judging it before") as after_batch:
-        before = row_of("before", wide, judge(wide, rows, after_batch))
+        before = row_of("before", wide, judge(wide, rows, after_batch), rows)
     narrow = _shrunk(wide, shape, wanted, rows) if wanted.cuts_more else wide
     if tokens is not None:
         narrow = _with_tokens(narrow, tokens, rows)
     with _stage("Saving the preset"):
         saved = export_preset(narrow, wanted.to)
     with _stage("Judging it after") as after_batch:
-        after = row_of("after", narrow, judge(narrow, rows, after_batch))
+        after = row_of("after", narrow, judge(narrow, rows, after_batch), rows)
     print(f"\n{table([before, after], rows)}\n\n{saved}", flush=True)
     if wanted.export is not None:
         print(_export(narrow, wanted), flush=True)

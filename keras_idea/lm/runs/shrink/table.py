@@ -1,6 +1,5 @@
 """What `keras-idea shrink` prints when it is done: a table, and what comes next."""
 
-import dataclasses
 import shlex
 from collections.abc import Sequence
 from typing import Any
@@ -14,52 +13,26 @@ from keras_idea.lm.runs.shrink.wanted import Wanted
 from keras_idea.shapes.targets import VOCABULARY
 
 
-@dataclasses.dataclass(frozen=True)
-class Row:
-    """A model in the table.
-
-    Attributes:
-        name: str.
-        parameters: int.
-        blocks: int, those with an FFN.
-        widths: tuple of int, the widths of its FFNs, each once, the widest first.
-        found: `Perplexity` on what is held out.
-        tokens: int, of its vocabulary.
-    """
-
-    name: str
-    parameters: int
-    blocks: int
-    widths: tuple[int, ...]
-    found: Perplexity
-    tokens: int
-
-
-def row_of(name: str, model: Any, found: Perplexity) -> Row:
-    """The row of a model."""
+def row_of(name: str, model: Any, found: Perplexity, text: Rows) -> list[str]:
+    """The cells of a model, and of what was `found` on what is held out."""
     ffns = [group for group in find_groups(model) if group.kind == NEURONS]
-    widths = sorted({ffn.width for ffn in ffns}, reverse=True)
+    widths = map(str, sorted({ffn.width for ffn in ffns}, reverse=True))
     size = plain_parameters(model)
-    tokens = int(model.output_shape[-1])
-    return Row(name, size, len(ffns), tuple(widths), found, tokens)
+    figures = [f"{size:,}", f"{size * BYTES['float32']:,}", str(len(ffns))]
+    judged = [f"{found.per_token:.3f}"]
+    if text.text:
+        judged = [f"{model.output_shape[-1]:,}", f"{found.bits_per_byte:.3f}"]
+    return [name, *figures, "/".join(widths), *judged]
 
 
-def table(rows: Sequence[Row], text: Rows) -> str:
-    """Lines of text: a row a model, and below them what was measured on.
+def table(rows: Sequence[list[str]], text: Rows) -> str:
+    """Lines of text: the rows of models, and below them what was measured on.
 
     Of two vocabularies bits per byte: perplexities per token cannot be compared.
     """
     head = ["", "parameters", "bytes (float32)", "FFNs", "FFN width"]
     head += ["vocabulary", "bits per byte"] if text.text else ["perplexity per token"]
-    lines = [head]
-    for row in rows:
-        size = row.parameters * BYTES["float32"]
-        widths = "/".join(map(str, row.widths))
-        figures = [f"{row.parameters:,}", f"{size:,}", str(row.blocks), widths]
-        judged = [f"{row.found.per_token:.3f}"]
-        if text.text:
-            judged = [f"{row.tokens:,}", f"{row.found.bits_per_byte:.3f}"]
-        lines.append([row.name, *figures, *judged])
+    lines = [head, *rows]
     sizes = [max(map(len, column)) for column in zip(*lines, strict=True)]
     printed = [
         "  ".join(f"{cell:>{size}}" for cell, size in zip(line, sizes, strict=True))

@@ -3,7 +3,7 @@
 import keras
 
 from keras_idea.callbacks.monitor.event_log import tensorboardx
-from keras_idea.lm.data.tokens.interfaces import RawText
+from keras_idea.lm.data.chat.chat_text import RawText
 from keras_idea.lm.data.tokens.load_text import load_text
 from keras_idea.lm.runs.config import RunConfig
 from keras_idea.lm.runs.config.timeline import make_timeline
