@@ -145,15 +145,10 @@ def check_counts(
     check_width_in_code(model, ffns)
     if not getattr(model, "inputs", None) or isinstance(model, keras.Sequential):
         return
-    # Of a known shape: for an unknown one Keras may run the model twice.
-    inputs = keras.tree.map_structure(
-        lambda x: keras.KerasTensor([8 if d is None else d for d in x.shape], x.dtype),
-        model.input,
-    )
     for name, widths in counts.items():
         try:
             with reading.at(widths):
-                call_without_values(model, inputs, training=True)
+                call_without_values(model, model.input)
         except Exception as error:
             if name == FULL:  # it cannot be called so, at any width
                 return

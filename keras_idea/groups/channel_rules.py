@@ -26,12 +26,6 @@ from keras_idea.keras_private.channels import (
 from keras_idea.keras_private.symbolic import Call
 
 _OTHER_AXIS = "its channels lie along another axis"
-_KNOWN = {
-    getattr(keras.activations, name, None)
-    for name in """celu elu gelu hard_shrink hard_sigmoid hard_silu hard_tanh leaky_relu
-    linear log_sigmoid mish relu relu6 selu sigmoid silu soft_shrink softplus softsign
-    tanh tanh_shrink""".split()
-}
 _STATISTICS = ("moving_mean", "moving_variance")
 _OF_ONE_NUMBER = (layers.ELU, layers.LeakyReLU, layers.ReLU)
 
@@ -40,7 +34,7 @@ def _activated(
     atoms: Atoms, activation: Any, made: np.ndarray, tensor: keras.KerasTensor
 ) -> Made:
     """What an activation makes of atoms; settles them if it mixes them."""
-    if activation in _KNOWN or type(activation) in _OF_ONE_NUMBER:
+    if type(activation) in _OF_ONE_NUMBER:
         return made
     name = name_of(activation)
     if isinstance(activation, layers.Layer):

@@ -8,7 +8,7 @@ to a kept token; see `merged_from`.
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from keras_idea.errors import ArgumentError
 from keras_idea.hub.hf.tokenizer import cut_as, cuts_as_released, mend_tokenizer_config
@@ -22,28 +22,7 @@ _SPACE = "▁"
 _RESERVED = re.compile(r"<unused\d+>")
 
 
-class Tokens(Protocol):
-    """A tokenizer's tokens, with what decides which of them stay.
-
-    Attributes:
-        ids: dict, token -> id.
-        demanded: set of str, those without which some text could not be written, or
-            the model not be told where a text begins or ends.
-    """
-
-    ids: dict[str, int]
-    demanded: set[str]
-
-    def rank(self, left: str, right: str) -> float | None:
-        """The rank of a merge, as `merged_from` takes it."""
-        ...
-
-    def smaller(self, ids: Mapping[str, int]) -> Any:
-        """A new tokenizer of the same class, of some tokens with new ids."""
-        ...
-
-
-def tokens_of(tokenizer: Any) -> Tokens:
+def tokens_of(tokenizer: Any) -> "Tokens":
     """The tokens of a KerasHub tokenizer; refuses one of another kind."""
     if getattr(tokenizer, "merges", None) is not None:
         return BytePairs(tokenizer)
@@ -168,3 +147,8 @@ class Pieces:
         return type(self._tokenizer).from_config(
             {**config, "proto": model.SerializeToString()}
         )
+
+
+#: A tokenizer's tokens: `ids` by token, and those that are `demanded`, without which
+#: some text could not be written, or the model not be told where one begins or ends.
+Tokens: TypeAlias = BytePairs | Pieces

@@ -78,14 +78,19 @@ def mask_of(x: Any) -> Any:
     return backend.get_keras_mask(x)
 
 
-def call_without_values(model: keras.Model, inputs: Any, training: bool) -> Any:
-    """Calls a model as `model(inputs, training=training)` on `KerasTensor`s alone.
+def call_without_values(model: keras.Model, inputs: Any) -> Any:
+    """Calls a model as `model(inputs, training=True)` on `KerasTensor`s alone.
 
-    A call with a `KerasTensor` would note itself in the model's graph, and
-    `compute_output_spec` of a functional model does not call its layers' `call`.
+    Of a known shape: for an unknown one Keras may run the model twice. A call with a
+    `KerasTensor` would note itself in the model's graph, and `compute_output_spec` of a
+    functional model does not call its layers' `call`.
     """
-    call = functools.partial(backend.compute_output_spec, model, training=training)
-    return in_train_step(call, inputs) if training else call(inputs)
+    known = keras.tree.map_structure(
+        lambda x: keras.KerasTensor([8 if d is None else d for d in x.shape], x.dtype),
+        inputs,
+    )
+    call = functools.partial(backend.compute_output_spec, model, training=True)
+    return in_train_step(call, known)
 
 
 def _context() -> Any:

@@ -108,15 +108,7 @@ def check_calls(model: keras.Model) -> None:
     """
     if getattr(model, "inputs", None):
         sequential = isinstance(model, keras.Sequential)  # which has no `input`
-        given = model.inputs[0] if sequential else model.input
-        # Of a known shape: for an unknown one Keras may run the model twice.
-        inputs = keras.tree.map_structure(
-            lambda x: keras.KerasTensor(
-                [8 if d is None else d for d in x.shape], x.dtype
-            ),
-            given,
-        )
-        call_without_values(model, inputs, training=True)
+        call_without_values(model, model.inputs[0] if sequential else model.input)
 
 
 @held_back()

@@ -77,7 +77,7 @@ def test_model_is_called_without_values():
     layer = Asking()
     model = keras.Sequential([keras.Input((3,)), layer, keras.layers.Dense(2)])
     layer.inside.clear()
-    outputs = call_without_values(model, keras.KerasTensor((8, 3)), training=True)
+    outputs = call_without_values(model, keras.KerasTensor((8, 3)))
     assert isinstance(outputs, keras.KerasTensor) and outputs.shape == (8, 2)
     assert [inside[0] for inside in layer.inside] == [True]
 
