@@ -88,15 +88,16 @@ def test_a_pruner_that_dies_between_two_turns_is_found_out(
     contestants, _, _, step_cost = benchmarks
     made, make = {}, contestants.make_contestants
 
-    def few(kind, shape, jit_compile):
-        names = ("wide", name, "built narrow", "compacted in place")
-        made.update(make(kind, shape, jit_compile, names))
+    def remembered(*arguments):
+        made.update(make(*arguments))
         return dict(made)
 
-    monkeypatch.setattr(step_cost, "make_contestants", few)
+    monkeypatch.setattr(step_cost, "make_contestants", remembered)
     turns = Turns(lambda: take_off(made[name][0]), at=2 * 4)
+    names = ("wide", name, "built narrow", "compacted in place")
+    how = ("decoder", shape_of(contestants), "auto", "tiny", turns, names)
     with pytest.raises(RuntimeError, match=said):
-        step_cost.measure_steps("decoder", shape_of(contestants), "auto", "tiny", turns)
+        step_cost.measure_steps(*how)
 
 
 @NOT_COMPILED
