@@ -97,8 +97,8 @@ def find_model(path: str | os.PathLike, purpose: str = "export") -> str:
         reason = "it is neither a run folder nor a preset"
     raise ExportRefused(
         f"No model to {purpose} in {str(path)!r}: {reason}. Give the folder of a "
-        "finished `keras-idea train` (with preset/ or narrow.keras), a KerasHub preset "
-        "folder, a Hugging Face folder or a GGUF file."
+        "finished `keras-idea train` (with preset/ or narrow.keras), a KerasHub "
+        "preset's folder or handle, a Hugging Face folder or a GGUF file."
     )
 
 
