@@ -312,3 +312,17 @@ def test_dense_layers_beside_the_ffns_may_have_lora_or_be_quantized(kind, data):
         np.testing.assert_allclose(found, expected, atol=1e-6)
         losses = [m.train_on_batch(*data) for m in (narrow, model)]
         np.testing.assert_allclose(*losses, rtol=1e-5)
+
+
+def test_after_a_step_by_hand():
+    """On jax a model still holds the values of `train_on_batch`, which no copy has."""
+    dense = keras.layers.Dense
+    model = keras.Sequential([keras.Input((4,)), dense(6, "relu"), dense(2)])
+    model.compile("sgd", "mse")
+    model.train_on_batch(np.ones((3, 4), "float32"), np.zeros((3, 2), "float32"))
+    up, bias, down, last = model.get_weights()
+    up[:, 0] = bias[0] = down[0] = 0.0
+    model.set_weights([up, bias, down, last])
+    expected = [up[:, 1:], bias[1:], down[1:], last]
+    for one, other in zip(ki.compact(model).get_weights(), expected, strict=True):
+        np.testing.assert_array_equal(one, other)
