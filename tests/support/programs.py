@@ -16,7 +16,7 @@ import pytest
 
 COUNT = collections.Counter()
 # What `make test` may compile, by backend: what a new test adds is taken from another.
-BUDGET = {"jax": 3000, "tensorflow": 790, "torch": 0}
+BUDGET = {"jax": 2980, "tensorflow": 790, "torch": 0}
 
 
 def count_programs():
