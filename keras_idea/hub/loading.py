@@ -156,10 +156,8 @@ def hf_folder(source: str | os.PathLike) -> pathlib.Path | None:
     return path if is_hf_folder(path) else None
 
 
-def is_handle(source: str | os.PathLike) -> bool:
-    """bool, whether a source that is no place here is a handle of KerasHub's."""
-    if "://" in str(source):
-        return True
+def is_builtin_preset(source: str | os.PathLike) -> bool:
+    """bool, whether KerasHub has a preset of this name."""
     if missing(["keras_hub"]):
         return False
     import keras_hub

@@ -13,7 +13,7 @@ from keras_idea.hub.families import is_task
 from keras_idea.hub.family import NUM_BYTES
 from keras_idea.hub.hf.gguf import is_gguf
 from keras_idea.hub.hf.stage import is_hf_folder
-from keras_idea.hub.loading import is_handle, load
+from keras_idea.hub.loading import is_builtin_preset, load
 from keras_idea.hub.widths import FULL, check_record, neurons_in, read_widths
 from keras_idea.models.decoder import compute_in
 
@@ -68,11 +68,13 @@ def find_model(path: str | os.PathLike, purpose: str = "export") -> str:
     Raises:
         ExportRefused: if there is none.
     """
+    if "://" in str(path):
+        return str(path)
     folder = pathlib.Path(path)
     try:
         folder.stat()
     except FileNotFoundError:
-        if is_handle(path):
+        if is_builtin_preset(path):
             return str(path)  # what else is told below
     except (OSError, ValueError) as error:  # too long, or with a NUL
         raise ExportRefused(

@@ -139,7 +139,6 @@ def test_two_that_change_the_width(order):
         ({"widths": {"full": 4}}, "'full' is that of the whole model"),
         ({"widths": {"a b": 4}}, "must be words"),
         ({"widths": {"small": 2, "val_small": 4}}, "'val_' begins what the logs say"),
-        ({"widths": {"small": np.int64(0)}}, "int >= 1"),
         ({"widths": {"small": 4, "tiny": 4}}, "repeats a width"),
         ({"widths": {"small": 1.5}}, r"float in \(0, 1\)"),
         ({"begin_step": -1}, "begin_step"),
@@ -157,6 +156,11 @@ def test_two_that_change_the_width(order):
 def test_arguments(arguments, message):
     with pytest.raises(ki.KerasIdeaError, match=message):
         ki.ElasticCallback(**{"widths": SMALL, **arguments})
+
+
+def test_a_width_of_numpy_s():
+    widths = {"small": np.int64(4), "medium": np.float32(0.5)}
+    assert ki.ElasticCallback(widths).widths == {"small": 4, "medium": 0.5}
 
 
 def test_another_teacher_and_no_model_yet():

@@ -152,7 +152,7 @@ class TestCommandLine:
         assert "exists already" in capsys.readouterr().err
         assert main([*arguments, "--overwrite"]) == 0
 
-    def test_a_length_of_none(self, run, tmp_path, capsys):
+    def test_a_length_of_0(self, run, tmp_path, capsys):
         arguments = ["--gguf", str(tmp_path / "a.gguf"), "--length", "0"]
         assert main(["export", str(run), *arguments]) == 2
         assert "`length` must be" in capsys.readouterr().err
