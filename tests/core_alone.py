@@ -1,18 +1,80 @@
-"""The core in an environment with one backend alone: run by `make test`.
+"""The core with one backend alone: run by `make test`.
 
-A script, not a pytest file: the environment has nothing but the core's own needs.
+A script, not a pytest file: it hides every package that `pip install keras-idea[jax]`
+does not install, so no second environment is needed.
 """
 
+import importlib.metadata
 import importlib.util
 import os
+import re
+import runpy
 import subprocess
 import sys
 
-import keras
-import numpy as np
+from packaging.requirements import Requirement
 
-import keras_idea as ki
 
+class Without:
+    """A finder that does not find some packages."""
+
+    def __init__(self, finder, hidden):
+        self.finder, self.hidden = finder, hidden
+
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] not in self.hidden:
+            return self.finder.find_spec(name, path, target)
+
+    def __getattr__(self, name):
+        return getattr(self.finder, name)
+
+
+def normalized(name):
+    return re.sub("[-_.]+", "-", name).lower()
+
+
+def installed_by(*names):
+    """The distributions that `pip install` of some needs, with these."""
+    found, todo = set(), [normalized(name) for name in names]
+    while todo:
+        name = todo.pop()
+        if name in found:
+            continue
+        found.add(name)
+        try:
+            needs = importlib.metadata.requires(name) or ()
+        except importlib.metadata.PackageNotFoundError:
+            continue  # of another system
+        for requirement in map(Requirement, needs):
+            marker = requirement.marker
+            if marker is None or marker.evaluate({"extra": ""}):
+                todo.append(normalized(requirement.name))
+    return found
+
+
+def hide_all_but(*names):
+    """Makes every other installed package impossible to import."""
+    kept = installed_by(*names)
+    hidden = {
+        module
+        for module, owners in importlib.metadata.packages_distributions().items()
+        if not {normalized(owner) for owner in owners} & kept
+    }
+    sys.meta_path[:] = [Without(finder, hidden) for finder in sys.meta_path]
+
+
+hide_all_but("keras-idea", "jax", "jaxlib", "pip", "setuptools")
+if sys.argv[1:]:  # a command of this script, as `python -m` would run it
+    sys.argv = sys.argv[1:]
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    sys.exit()
+
+import keras  # noqa: E402
+import numpy as np  # noqa: E402
+
+import keras_idea as ki  # noqa: E402
+
+ALONE = [sys.executable, __file__]
 OTHERS = ("tensorflow", "torch", "keras_hub", "pytest", "matplotlib", "tomli_w")
 for other in OTHERS:
     assert importlib.util.find_spec(other) is None, f"{other} is installed here"
@@ -38,7 +100,7 @@ except ImportError as error:
 else:
     raise AssertionError("tensorboardX is installed here")
 # What only the command line needs: one line, no traceback, and nothing is begun.
-command = [sys.executable, "-m", "keras_idea_cli"]
+command = [*ALONE, "keras_idea_cli"]
 for arguments in (["train"], ["report", "runs/demo"]):
     failed = subprocess.run([*command, *arguments], capture_output=True, text=True)
     (line,) = failed.stderr.splitlines()
@@ -47,7 +109,7 @@ for arguments in (["train"], ["report", "runs/demo"]):
 helped = subprocess.run([*command, "--help"], capture_output=True, text=True)
 assert helped.returncode == 0 and "train" in helped.stdout, helped.stderr
 # A backend that is not there: one clear line at the end.
-command = [sys.executable, "-c", "import keras_idea"]
+command = [*ALONE, "keras_idea"]
 environment = {**os.environ, "KERAS_BACKEND": "torch"}
 failed = subprocess.run(command, env=environment, capture_output=True, text=True)
 last = failed.stderr.strip().splitlines()[-1]
