@@ -163,8 +163,9 @@ def record(
 def example_arrays(model: keras.layers.Layer) -> Any:
     """Arrays of the shapes and types that a model takes; None: they are not known.
 
-    Floats are random, integers 1: a token, or no padding. The end of the last sample
-    is zeros: padding. Nor is it known of one that takes more than one argument.
+    Floats are random, from 0 to 2: they may be tokens. Integers are 1: a token, or no
+    padding. The end of the last sample is zeros: padding. Nor is it known of one that
+    takes more than one argument.
     """
     try:
         arguments, named = _example_of(model)
@@ -176,13 +177,12 @@ def example_arrays(model: keras.layers.Layer) -> Any:
     rng = np.random.default_rng(0)
 
     def array(tensor: keras.KerasTensor) -> np.ndarray:
-        floats = keras.backend.is_float_dtype(tensor.dtype)
-        if floats:
-            made = rng.random(tensor.shape).astype("float32")
+        if keras.backend.is_float_dtype(tensor.dtype):
+            made = 2 * rng.random(tensor.shape, "float32")
         else:
             made = np.ones(tensor.shape, tensor.dtype)
-        if made.ndim > (2 if floats else 1):
-            made[-1, 1 + 3 * made.shape[1] // 4 :] = 0
+        if made.ndim > 1:
+            made[-1, max(1, 3 * made.shape[1] // 4) :] = 0
         return made
 
     return keras.tree.map_structure(array, arguments[0])

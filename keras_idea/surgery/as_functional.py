@@ -23,6 +23,7 @@ from keras_idea.keras_private.symbolic import (
     tensors_in,
 )
 from keras_idea.surgery.own_config import first_difference
+from keras_idea.validation import what_was_raised
 
 # As many as nothing was recorded with.
 _SAMPLES = 3
@@ -218,7 +219,7 @@ def _again(call: Call, copies: _Copies, made: dict[int, keras.KerasTensor]) -> N
 
 
 def _check_same(model: keras.Model, copy: keras.Model) -> None:
-    """Refuses a copy that gives other outputs than the model does.
+    """Refuses a copy that gives other outputs, or losses, than the model does.
 
     Of another number of samples than it was recorded with.
     """
@@ -229,22 +230,23 @@ def _check_same(model: keras.Model, copy: keras.Model) -> None:
     example = keras.tree.map_structure(
         lambda array: np.resize(array, (_SAMPLES, *array.shape[1:])), example
     )
-    why = "gives other outputs"
+    why = "the copy gives other outputs or losses"
     try:
-        theirs = _outputs(copy, example)
+        theirs, ours = _outputs(copy, example), _outputs(model, example)
+        same = len(theirs) == len(ours) and all(map(_close, ours, theirs))
     except Exception as error:
-        theirs, why = None, f"cannot be called on {_SAMPLES} samples ({error})"
-    ours = _outputs(model, example)
-    if theirs is None or not all(map(_close, ours, theirs)):
+        same = False
+        why = f"it cannot be called on {_SAMPLES} samples ({what_was_raised(error)})"
+    if not same:
         raise ArgumentError(
-            f"Model '{model.name}' cannot be made functional: the copy {why}, so the "
+            f"Model '{model.name}' cannot be made functional: {why}, so the "
             "code of a block computes with something that only its own call knows. "
             f"{_CURE}"
         )
 
 
 def _outputs(model: keras.Model, example: Any) -> list[np.ndarray]:
-    outputs = keras.tree.flatten(model(example, training=False))
+    outputs = [*keras.tree.flatten(model(example, training=False)), *model.losses]
     return [keras.ops.convert_to_numpy(keras.ops.cast(x, "float32")) for x in outputs]
 
 

@@ -19,7 +19,12 @@ from keras_idea.groups.cut import Cut
 from keras_idea.groups.find_channels import OPEN_SIZE
 from keras_idea.groups.kinds import CHANNELS
 from keras_idea.keras_private.callbacks import warn_user
-from keras_idea.keras_private.layers import called_parts, student_of, walk
+from keras_idea.keras_private.layers import (
+    called_parts,
+    stored_kernel,
+    student_of,
+    walk,
+)
 from keras_idea.keras_private.symbolic import example_arrays, open_sizes
 from keras_idea.signals import held_back
 from keras_idea.step.replicas import scope_of
@@ -141,7 +146,7 @@ def _same(asked: keras.Model, inputs: Any, ffns: Sequence[FFN]) -> bool | None:
     readers = {
         (id(cut.variable), cut.axis)
         for ffn in ffns
-        for cut in ffn.kernel_cuts()[len(ffn.weights.makers) :]
+        for cut in ffn.kernel_cuts()[_kernels_made(ffn) :]
     }
     saved = [cut.of_unit(neuron) for cut, neuron in cuts]
     try:
@@ -161,6 +166,12 @@ def _same(asked: keras.Model, inputs: Any, ffns: Sequence[FFN]) -> bool | None:
         with held_back():
             for (cut, neuron), value in zip(cuts, saved, strict=True):
                 _put(cut, neuron, value)
+
+
+def _kernels_made(ffn: FFN) -> int:
+    """The number of kernels that make its neurons: two layers may have one."""
+    makers = ffn.weights.makers
+    return len(makers if ffn.kind == CHANNELS else {id(stored_kernel(layer)) for layer in makers})
 
 
 def _active(ffn: FFN) -> int:
