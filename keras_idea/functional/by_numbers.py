@@ -106,7 +106,9 @@ class PrunedNumbers:
         """
         given = [self._array(tensor) for tensor in inputs]
         why_not, made = self._made(function, given)
-        if [array.shape for array in made] != [_few(tensor.shape) for tensor in outputs]:
+        if [array.shape for array in made] != [
+            _few(tensor.shape) for tensor in outputs
+        ]:
             # Its code holds a number of places, or it was not for their number.
             given = [_on_all(*pair) for pair in zip(given, inputs, strict=True)]
             why_not, made = self._made(function, given)
@@ -116,7 +118,9 @@ class PrunedNumbers:
                 self._arrays[id(tensor)] = array[some]
         return why_not
 
-    def _made(self, function: Callable[..., Any], given: _Some) -> tuple[str | None, _Some]:
+    def _made(
+        self, function: Callable[..., Any], given: _Some
+    ) -> tuple[str | None, _Some]:
         """Why a function is not one of each neuron, and what it makes, if it does."""
         try:
             with _on_arrays(function) as call:

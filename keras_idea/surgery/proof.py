@@ -171,7 +171,11 @@ def _same(asked: keras.Model, inputs: Any, ffns: Sequence[FFN]) -> bool | None:
 def _kernels_made(ffn: FFN) -> int:
     """The number of kernels that make its neurons: two layers may have one."""
     makers = ffn.weights.makers
-    return len(makers if ffn.kind == CHANNELS else {id(stored_kernel(layer)) for layer in makers})
+    return len(
+        makers
+        if ffn.kind == CHANNELS
+        else {id(stored_kernel(layer)) for layer in makers}
+    )
 
 
 def _active(ffn: FFN) -> int:

@@ -175,7 +175,9 @@ def test_a_fixed_length_takes_no_memory(layer):
     model = keras.Model(inputs, layers.Dense(3)(x))
     sizes.clear()
     assert ki.explain(model).taken == {"up": WIDTH}
-    whole = 2 * 4096 * WIDTH  # of the symbolic tensors, and what is called without values
+    whole = (
+        2 * 4096 * WIDTH
+    )  # of the symbolic tensors, and what is called without values
     assert sum(size < whole for size in sizes) > 5
     assert max(size for size in sizes if size != whole) < 1000
 

@@ -239,7 +239,11 @@ class Looking(layers.Layer):
 class Looked(keras.Model):
     def __init__(self, at):
         super().__init__()
-        self.at, self.up, self.down = at, layers.Dense(WIDTH, name="up"), layers.Dense(4)
+        self.at, self.up, self.down = (
+            at,
+            layers.Dense(WIDTH, name="up"),
+            layers.Dense(4),
+        )
         self.looking = Looking(name="looking")
 
     def call(self, x):

@@ -81,7 +81,11 @@ class Beside(Twice):
 
 def test_another_thread_computes_with_numbers():
     """As a worker of a PyDataset does that augments by layers."""
-    before = keras_layer.Node, keras.Operation.symbolic_call, keras.layers.Layer.__call__
+    before = (
+        keras_layer.Node,
+        keras.Operation.symbolic_call,
+        keras.layers.Layer.__call__,
+    )
     layer = Beside()
     layer.build((None, 4))
     recording = record(layer, lambda part: isinstance(part, Twice))

@@ -176,7 +176,9 @@ def padded(how):
     return model, ids
 
 
-@pytest.mark.parametrize("how", ["given", "by position", "asked", "of a block", "of a Dense"])
+@pytest.mark.parametrize(
+    "how", ["given", "by position", "asked", "of a block", "of a Dense"]
+)
 def test_masks_are_handed_on(how, tmp_path):
     model, ids = padded(how)
     copy, expected = ki.as_functional(model), to_numpy(model(ids))
