@@ -21,6 +21,9 @@ _Arrays: TypeAlias = Callable[[_Some], _Some]
 #: Slopes at the numbers of a pruned neuron are looked at by these steps. What is
 #: steeper is refused: an infinite gradient times 0 is NaN.
 _STEPS, _STEEP = (1e-36, 1e-30), 1e4
+#: The most places along each axis but that of the neurons: all of them, where a length
+#: of 4,096 is fixed, take gigabytes.
+_PLACES = 8
 
 
 #: Keras's activations of each number alone.
@@ -36,8 +39,8 @@ _ACTIVATIONS = {
 def why_not_each_number(function: Callable, shape: Sequence[int]) -> str | None:
     """Why a function of an array does not act on each number alone; None if it does.
 
-    It is called on arrays of a shape, and of smaller ones, and no state of Keras's
-    changes; most of Keras's own activations are known.
+    It is called on arrays of a shape, with a few places, and of smaller ones, and no
+    state of Keras's changes; most of Keras's own activations are known.
 
     Example:
     >>> why_not_each_number(keras.ops.relu, (2, 8))
@@ -46,7 +49,7 @@ def why_not_each_number(function: Callable, shape: Sequence[int]) -> str | None:
     """
     if any(function is known for known in _ACTIVATIONS):
         return None
-    rng = np.random.default_rng(0)
+    rng, shape = np.random.default_rng(0), _few(shape)
     array = rng.normal(size=shape) * rng.choice([1e-3, 1.0, 30.0], shape)
     array = np.where(rng.random(shape) < 0.2, 0.0, array).astype("float32")
     order, half = rng.permutation(array.size), rng.random(shape) < 0.5
@@ -102,16 +105,30 @@ class PrunedNumbers:
         It must make of fewer neurons, in another order, those of what it makes of all.
         """
         given = [self._array(tensor) for tensor in inputs]
+        why_not, made = self._made(function, given)
+        if [array.shape for array in made] != [
+            _few(tensor.shape) for tensor in outputs
+        ]:
+            # Its code holds a number of places, or it was not for their number.
+            given = [_on_all(*pair) for pair in zip(given, inputs, strict=True)]
+            why_not, made = self._made(function, given)
+        if why_not is None:
+            for tensor, array in zip(outputs, made, strict=True):
+                some = tuple(slice(size) for size in _few(array.shape))
+                self._arrays[id(tensor)] = array[some]
+        return why_not
+
+    def _made(
+        self, function: Callable[..., Any], given: _Some
+    ) -> tuple[str | None, _Some]:
+        """Why a function is not one of each neuron, and what it makes, if it does."""
         try:
             with _on_arrays(function) as call:
                 made = call(given)
-                why_not = self._why_not(call, given, made)
+                return self._why_not(call, given, made), made
         # As above.
         except Exception as error:
-            return f"cannot be called on numbers ({what_was_raised(error)})"
-        if why_not is None:
-            self._arrays |= {id(t): a for t, a in zip(outputs, made, strict=True)}
-        return why_not
+            return f"cannot be called on numbers ({what_was_raised(error)})", []
 
     def _why_not(self, call: _Arrays, given: _Some, made: _Some) -> str | None:
         width = given[0].shape[-1]
@@ -154,7 +171,7 @@ class PrunedNumbers:
         return self._arrays[id(tensor)]
 
     def _random(self, tensor: keras.KerasTensor) -> np.ndarray:
-        array = 2 * self._rng.normal(size=tensor.shape)
+        array = 2 * self._rng.normal(size=_few(tensor.shape))
         if tensor.dtype == "bool":
             return array > 0
         whole = not keras.backend.is_float_dtype(tensor.dtype)
@@ -186,6 +203,17 @@ def _on_arrays(function: Callable) -> Iterator[_Arrays]:
             return list(map(keras.ops.convert_to_numpy, keras.tree.flatten(made)))
 
         yield call
+
+
+def _few(shape: Sequence[int]) -> tuple[int, ...]:
+    """A shape with all neurons, and a few places."""
+    return (*(min(size, _PLACES) for size in shape[:-1]), *shape[-1:])
+
+
+def _on_all(array: np.ndarray, tensor: keras.KerasTensor) -> np.ndarray:
+    """The numbers at a few places, again and again at all of a tensor's."""
+    sizes = zip(array.shape, tensor.shape, strict=True)
+    return array[np.ix_(*(np.arange(size) % few for few, size in sizes))]
 
 
 def _pruned(array: np.ndarray) -> np.ndarray:

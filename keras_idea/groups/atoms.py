@@ -67,6 +67,9 @@ class Atoms:
         elif self.places[key].layer is None:  # settled before its layer was met
             known = self.places[key]
             self.places[key] = dataclasses.replace(known, role=role, layer=layer)
+        elif layer is not None and self.places[key].layer is not layer:
+            names = f"'{self.places[key].layer.name}' and '{layer.name}'"
+            self.settle(self.places[key].atoms, f"{names} share a variable")
         return self.places[key].atoms
 
     def settle(self, atoms: np.ndarray, reason: str, first: bool = False) -> None:

@@ -188,6 +188,9 @@ def by_name(atoms: Atoms, operation: Any, call: Call) -> Made:
         ):
             return given[0]
     if given and all(map(atoms.are_fixed, given)):
+        for held in call.arguments:
+            if isinstance(held, keras.Variable):  # of a convolution's, for one
+                atoms.settle_variable(held, f"the operation {name} reads it")
         why = atoms.reasons[given[0].ravel()[0]]
         return [atoms.constant(tensor, why or name) for tensor in call.outputs]
     if name == "Reshape":

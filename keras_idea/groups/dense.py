@@ -175,9 +175,8 @@ def _output_layers(recordings: list[Recording]) -> list[keras.layers.Layer]:
     """The dense layers whose output is one of the model's."""
     outputs = {id(tensor) for each in recordings for tensor in each.outputs}
     calls = [call for each in recordings for call in each.calls]
-    found = [
-        dense_of(call.operation) for call in calls if id(call.outputs[0]) in outputs
-    ]
+    shown = [call for call in calls if not outputs.isdisjoint(map(id, call.outputs))]
+    found = [dense_of(call.operation) for call in shown]
     return [layer for layer in found if layer is not None]
 
 

@@ -81,6 +81,8 @@ class OnEach:
     def why_not(self, call: Call) -> str | None:
         """Why a call does not act on each neuron alone; None if it does."""
         layer: Any = call.operation
+        if not call.outputs:  # it returns None
+            return reads_or_makes(call)
         width = call.outputs[0].shape[-1:]
         if any(tuple(t.shape)[-1:] != width for t in (*call.inputs, *call.outputs)):
             name = type(layer).__name__

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -134,3 +135,23 @@ def instead(owner: Any, name: str, value: Any) -> Iterator[None]:
             setattr(owner, name, own)
         else:
             delattr(owner, name)
+
+
+# Two scopes at once would each put back what the other has set.
+_ONE_AT_A_TIME = threading.RLock()
+
+
+@contextlib.contextmanager
+def instead_here(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """`instead` of a function that all threads call, for the thread of the scope.
+
+    The workers of a `PyDataset` may call layers at any time.
+    """
+    thread, before = threading.get_ident(), getattr(owner, name)
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        here = threading.get_ident() == thread
+        return (value if here else before)(*args, **kwargs)
+
+    with _ONE_AT_A_TIME, instead(owner, name, called):
+        yield

@@ -19,7 +19,7 @@ from keras.src.backend.common import global_state
 from keras.src.layers import layer as keras_layer
 
 from keras_idea.keras_private.layers import all_layers, has_call, sublayers
-from keras_idea.keras_private.models import Functional, instead
+from keras_idea.keras_private.models import Functional, instead_here
 from keras_idea.keras_private.variables import begun_as_zeros
 
 _DENSE = (keras.layers.Dense, keras.layers.EinsumDense)
@@ -49,6 +49,8 @@ class Call:
     operation: keras.Operation
     given: Given
     outputs: list[keras.KerasTensor]
+    #: Of a layer, by the arguments' names: given, or found by Keras at the inputs.
+    masks: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
     def arguments(self) -> list[Any]:
@@ -61,7 +63,7 @@ class Call:
         args, named = self.given
         if isinstance(self.operation, keras.layers.Layer):
             named = {name: v for name, v in named.items() if name != "mask"}
-        return _tensors((args, named))
+        return tensors_in((args, named))
 
     def function(self, training: bool | None = None) -> Callable[..., Any]:
         """What it does, as a function of tensors in the place of its inputs.
@@ -161,7 +163,8 @@ def record(
 def example_arrays(model: keras.layers.Layer) -> Any:
     """Arrays of the shapes and types that a model takes; None: they are not known.
 
-    Floats are random, integers 1: a token, or no padding. Nor is it known of one that
+    Floats are random, from 0 to 2: they may be tokens. Integers are 1: a token, or no
+    padding. The end of the last sample is zeros: padding. Nor is it known of one that
     takes more than one argument.
     """
     try:
@@ -175,8 +178,12 @@ def example_arrays(model: keras.layers.Layer) -> Any:
 
     def array(tensor: keras.KerasTensor) -> np.ndarray:
         if keras.backend.is_float_dtype(tensor.dtype):
-            return rng.random(tensor.shape).astype("float32")
-        return np.ones(tensor.shape, tensor.dtype)
+            made = 2 * rng.random(tensor.shape, "float32")
+        else:
+            made = np.ones(tensor.shape, tensor.dtype)
+        if made.ndim > 1:
+            made[-1, max(1, 3 * made.shape[1] // 4) :] = 0
+        return made
 
     return keras.tree.map_structure(array, arguments[0])
 
@@ -229,7 +236,7 @@ def _begin(
     except Exception as error:
         recording.opaque.setdefault(layer, error)
         return
-    inputs, outputs = _tensors((arguments, named)), _tensors(outputs)
+    inputs, outputs = tensors_in((arguments, named)), tensors_in(outputs)
     if whole:
         recording.inputs += inputs
         recording.outputs += outputs
@@ -293,7 +300,8 @@ def _symbolic(leaf: Any) -> Any:
     return keras.KerasTensor(leaf.shape, keras.backend.standardize_dtype(leaf.dtype))
 
 
-def _tensors(structure: Any) -> list[keras.KerasTensor]:
+def tensors_in(structure: Any) -> list[keras.KerasTensor]:
+    """List of the `KerasTensor`s in a structure, which may hold None too."""
     leaves = keras.tree.flatten(structure)
     return [leaf for leaf in leaves if isinstance(leaf, keras.KerasTensor)]
 
@@ -308,6 +316,7 @@ def _recorded(
     """
     entered: set[int] = set()
     own: list[set[int]] = []  # the variables of the operations under way
+    named: dict[int, dict[str, Any]] = {}  # with the masks that Keras adds
     raising: list[Cause] = []  # on its way out of the layers around it
     current_value = keras.StatelessScope.get_current_value
     layer_call = keras.layers.Layer.__call__
@@ -334,7 +343,7 @@ def _recorded(
             return spec(*args, **kwargs)
         except Exception as error:
             cause = recording.causes.setdefault(operation, (operation, error))
-            noted = _noted_outputs(operation, _tensors((args, kwargs)))
+            noted = _noted_outputs(operation, tensors_in((args, kwargs)))
             if noted is None:
                 raising[:] = raising or [cause]
                 raise
@@ -343,25 +352,28 @@ def _recorded(
     def node(
         operation: keras.Operation, call_args: Any, call_kwargs: Any, outputs: Any
     ) -> None:
-        for tensor in _tensors(outputs):
+        for tensor in tensors_in(outputs):
             # A product with a number counts as sparse, which jax then computes.
             tensor._sparse = False
         if id(operation) not in entered or operation in recording.opaque:
-            given = (call_args, call_kwargs)
-            recording.calls.append(Call(operation, given, _tensors(outputs)))
+            given, made = (call_args, call_kwargs), tensors_in(outputs)
+            known = named.pop(id(operation), {}).items()
+            masks = {name: mask for name, mask in known if name.endswith("mask")}
+            recording.calls.append(Call(operation, given, made, masks))
 
     def symbolic_call(self: keras.layers.Layer, *args: Any, **kwargs: Any) -> Any:
+        named[id(self)] = kwargs
         if not looked_into(self) or self in recording.opaque:
             return outputs_of(self, args, kwargs)
         recording.called.setdefault(self, (args, kwargs))
         if isinstance(self, (Functional, keras.Sequential)):
-            recording.entrances.append((self, _tensors((args, kwargs))))
+            recording.entrances.append((self, tensors_in((args, kwargs))))
         so_far = len(recording.calls)
         try:
             entered.add(id(self))
             outputs = self.call(*args, **kwargs)
             raising.clear()  # its own code has taken care of it
-            recording.returned.setdefault(self, []).extend(_tensors(outputs))
+            recording.returned.setdefault(self, []).extend(tensors_in(outputs))
             return outputs
         # As in `_begin`.
         except Exception as error:
@@ -378,7 +390,7 @@ def _recorded(
 
     def add_loss(self: keras.layers.Layer, loss: Any) -> None:
         # Keras's own refuses tensors without numbers.
-        recording.ends += _tensors(loss)
+        recording.ends += tensors_in(loss)
 
     def operate(self: keras.Operation, *args: Any, **kwargs: Any) -> Any:
         outputs = or_noted(self, self.compute_output_spec, args, kwargs)
@@ -395,12 +407,12 @@ def _recorded(
             del keras.KerasTensor.__jax_array__
         with (
             warnings.catch_warnings(action="ignore"),
-            instead(keras_layer, "Node", node),
-            instead(keras.Operation, "symbolic_call", operate),
-            instead(keras.layers.Layer, "__call__", call),
-            instead(keras.layers.Layer, "symbolic_call", symbolic_call),
-            instead(keras.layers.Layer, "add_loss", add_loss),
-            instead(keras.StatelessScope, "get_current_value", get_current_value),
+            instead_here(keras_layer, "Node", node),
+            instead_here(keras.Operation, "symbolic_call", operate),
+            instead_here(keras.layers.Layer, "__call__", call),
+            instead_here(keras.layers.Layer, "symbolic_call", symbolic_call),
+            instead_here(keras.layers.Layer, "add_loss", add_loss),
+            instead_here(keras.StatelessScope, "get_current_value", get_current_value),
         ):
             yield entered
     finally:

@@ -9,7 +9,7 @@ import keras
 from keras.src.backend.common import global_state
 from keras.src.random.seed_generator import global_seed_generator
 
-from keras_idea.keras_private.models import instead
+from keras_idea.keras_private.models import instead, instead_here
 
 
 def give_value(variable: keras.Variable, value: Any) -> None:
@@ -79,11 +79,10 @@ def without_parameters() -> Iterator[None]:
     They do as parameters when they are built, a model around them too, and make values
     for that if there are none. On other backends layers have only their variables.
     """
-    inside = "_track_variables" in vars(keras.Layer)
-    if keras.backend.backend() != "torch" or inside:
+    if keras.backend.backend() != "torch":
         yield
         return
-    with instead(keras.Layer, "_track_variables", lambda self: None):
+    with instead_here(keras.Layer, "_track_variables", lambda self: None):
         yield
 
 

@@ -20,8 +20,10 @@ from keras_idea.keras_private.symbolic import (
     example_arrays,
     open_sizes,
     record,
+    tensors_in,
 )
 from keras_idea.surgery.own_config import first_difference
+from keras_idea.validation import what_was_raised
 
 # As many as nothing was recorded with.
 _SAMPLES = 3
@@ -198,8 +200,10 @@ def _input_like(tensor: keras.KerasTensor) -> keras.KerasTensor:
 
 def _again(call: Call, copies: _Copies, made: dict[int, keras.KerasTensor]) -> None:
     """Calls a copy of what was called, on what was made in place of its inputs."""
-    args, named = keras.tree.map_structure(
-        lambda leaf: made.get(id(leaf), leaf), call.given, none_is_leaf=True
+    (args, named), masks = keras.tree.map_structure(
+        lambda leaf: made.get(id(leaf), leaf),
+        (call.given, call.masks),
+        none_is_leaf=True,
     )
     operation = call.operation
     if type(operation) is keras.layers.Identity:
@@ -207,15 +211,15 @@ def _again(call: Call, copies: _Copies, made: dict[int, keras.KerasTensor]) -> N
         return
     if isinstance(operation, keras.layers.Layer):
         operation = copies.of(operation)
-        named.pop("mask", None)
+        named |= masks
         if named.get("training") is None:
             named.pop("training", None)
-    outputs = keras.tree.flatten(operation(*args, **named))
+    outputs = tensors_in(operation(*args, **named))
     made.update(zip(map(id, call.outputs), outputs, strict=True))
 
 
 def _check_same(model: keras.Model, copy: keras.Model) -> None:
-    """Refuses a copy that gives other outputs than the model does.
+    """Refuses a copy that gives other outputs, or losses, than the model does.
 
     Of another number of samples than it was recorded with.
     """
@@ -226,25 +230,26 @@ def _check_same(model: keras.Model, copy: keras.Model) -> None:
     example = keras.tree.map_structure(
         lambda array: np.resize(array, (_SAMPLES, *array.shape[1:])), example
     )
-    why = "gives other outputs"
+    why = "the copy gives other outputs or losses"
     try:
-        theirs = _outputs(copy, example)
+        theirs, ours = _outputs(copy, example), _outputs(model, example)
+        same = len(theirs) == len(ours) and all(map(_close, ours, theirs))
     except Exception as error:
-        theirs, why = None, f"cannot be called on {_SAMPLES} samples ({error})"
-    ours = _outputs(model, example)
-    if theirs is None or not all(map(_close, ours, theirs)):
+        same = False
+        why = f"it cannot be called on {_SAMPLES} samples ({what_was_raised(error)})"
+    if not same:
         raise ArgumentError(
-            f"Model '{model.name}' cannot be made functional: the copy {why}, so the "
+            f"Model '{model.name}' cannot be made functional: {why}, so the "
             "code of a block computes with something that only its own call knows. "
             f"{_CURE}"
         )
 
 
 def _outputs(model: keras.Model, example: Any) -> list[np.ndarray]:
-    outputs = keras.tree.flatten(model(example, training=False))
+    outputs = [*keras.tree.flatten(model(example, training=False)), *model.losses]
     return [keras.ops.convert_to_numpy(keras.ops.cast(x, "float32")) for x in outputs]
 
 
 def _close(one: np.ndarray, other: np.ndarray) -> bool:
-    size = np.abs(one).max(initial=0.0)
+    size = np.abs(one[np.isfinite(one)]).max(initial=0.0)
     return one.shape == other.shape and np.allclose(one, other, 0, 1e-4 * size, True)

@@ -6,8 +6,7 @@ one of the matrices.
 """
 
 import contextlib
-import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -19,11 +18,18 @@ from keras_idea.finding.find import FFN
 from keras_idea.groups.cut import Cut
 from keras_idea.groups.find_channels import OPEN_SIZE
 from keras_idea.groups.kinds import CHANNELS
-from keras_idea.keras_private.layers import called_parts, student_of, walk
+from keras_idea.keras_private.callbacks import warn_user
+from keras_idea.keras_private.layers import (
+    called_parts,
+    stored_kernel,
+    student_of,
+    walk,
+)
 from keras_idea.keras_private.symbolic import example_arrays, open_sizes
 from keras_idea.signals import held_back
 from keras_idea.step.replicas import scope_of
 from keras_idea.typing import Tensor
+from keras_idea.validation import what_was_raised
 
 # Of batches.
 _SIZES = (1, 4, 8, 16, 32, 50, 64, 100, 128, 256)
@@ -60,9 +66,9 @@ def prove(model: keras.Model, ffns: Sequence[FFN]) -> None:
 
     In an attention layer it removes one key/value head with its query heads. The model
     must be in sync and is left as it was, random state included. Nothing is checked if
-    the inputs are not known, if the model cannot be called on them in any usual batch
-    size, or if several processes train. In a model without `call`, each model in it is
-    checked. Refuses an FFN if the two ways give different outputs.
+    several processes train. Warns if the model cannot be called on an example. In a
+    model without `call`, each model in it is checked. Refuses an FFN if the two ways
+    give different outputs.
     """
     found = [ffn for ffn in ffns if ffn.weights.makers]
     if processes.count() > 1:
@@ -79,21 +85,23 @@ def _prove(model: keras.Model, part: keras.layers.Layer, found: Sequence[FFN]) -
     with open_sizes_for(found):
         inputs = example_arrays(part)
     if inputs is None:
+        _warn_of_no_proof(part, "the shapes or types of its inputs are not known")
         return
     with scope_of(model):
         asked = _InferenceModel(part)
-    for batch in _batches(inputs):
+    try:
         try:
-            same = _same(asked, batch, found)
-        except Exception:  # it may be called on something else than it was built for
-            continue
-        break
-    else:
+            same = _same(asked, inputs, found)
+        except Exception:
+            inputs = _batch_for(asked, inputs)
+            same = _same(asked, inputs, found)
+    except Exception as error:  # out of memory, for one
+        _warn_of_no_proof(part, f"it raised {what_was_raised(error)}")
         return
     if same is not False:
         return
     for ffn in found:
-        if _same(asked, batch, [ffn]) is False:
+        if _same(asked, inputs, [ffn]) is False:
             raise ArgumentError(
                 f"The {ffn.units} of {ffn.name} do not act each on its own, "
                 "so they cannot be pruned: removing one that no layer reads changes "
@@ -103,19 +111,32 @@ def _prove(model: keras.Model, part: keras.layers.Layer, found: Sequence[FFN]) -
             )
 
 
-def _batches(inputs: Any) -> Iterator[Any]:
-    """The inputs, and batches of other sizes that have their samples again and again.
+def _warn_of_no_proof(part: keras.layers.Layer, why: str) -> None:
+    warn_user(
+        f"Pruning of '{part.name}' was not tested before it begins, because the model "
+        f"cannot be called on an example: {why}. After `fit`, compare the model's "
+        "outputs with those of `keras_idea.compact(model)`."
+    )
 
-    For a model whose code needs a certain batch.
+
+def _batch_for(asked: keras.Model, inputs: Any) -> Any:
+    """The inputs, again and again, in the first size on which a model can be traced.
+
+    For a model whose code needs a certain batch: a trace takes no memory.
     """
-    yield inputs
-    for size in _SIZES:
-        resize = functools.partial(_resized, size=size)
-        yield keras.tree.map_structure(resize, inputs)
-
-
-def _resized(array: np.ndarray, size: int) -> np.ndarray:
-    return np.resize(array, (size, *array.shape[1:]))
+    for size in (len(keras.tree.flatten(inputs)[0]), *_SIZES):
+        batch = keras.tree.map_structure(
+            lambda array, size=size: np.resize(array, (size, *array.shape[1:])), inputs
+        )
+        with contextlib.suppress(Exception):
+            asked.compute_output_spec(
+                keras.tree.map_structure(
+                    lambda array: keras.KerasTensor(array.shape, array.dtype.name),
+                    batch,
+                )
+            )
+            return batch
+    return inputs
 
 
 def _same(asked: keras.Model, inputs: Any, ffns: Sequence[FFN]) -> bool | None:
@@ -125,7 +146,7 @@ def _same(asked: keras.Model, inputs: Any, ffns: Sequence[FFN]) -> bool | None:
     readers = {
         (id(cut.variable), cut.axis)
         for ffn in ffns
-        for cut in ffn.kernel_cuts()[len(ffn.weights.makers) :]
+        for cut in ffn.kernel_cuts()[_kernels_made(ffn) :]
     }
     saved = [cut.of_unit(neuron) for cut, neuron in cuts]
     try:
@@ -145,6 +166,16 @@ def _same(asked: keras.Model, inputs: Any, ffns: Sequence[FFN]) -> bool | None:
         with held_back():
             for (cut, neuron), value in zip(cuts, saved, strict=True):
                 _put(cut, neuron, value)
+
+
+def _kernels_made(ffn: FFN) -> int:
+    """The number of kernels that make its neurons: two layers may have one."""
+    makers = ffn.weights.makers
+    return len(
+        makers
+        if ffn.kind == CHANNELS
+        else {id(stored_kernel(layer)) for layer in makers}
+    )
 
 
 def _active(ffn: FFN) -> int:

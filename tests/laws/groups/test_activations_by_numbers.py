@@ -152,6 +152,36 @@ def test_one_that_reads_a_variable_is_refused():
     assert "it reads a variable" in " ".join(ki.explain(across).left_out.values())
 
 
+class AtEachPlace(layers.Layer):
+    """Its code has a number for each of many places."""
+
+    def call(self, x):
+        return x * np.linspace(0.5, 1, 4096, dtype="float32")[:, None]
+
+
+@pytest.mark.parametrize("layer", [False, True, AtEachPlace])
+def test_a_fixed_length_takes_no_memory(layer):
+    """A function was called on random numbers of the tensor's full shape."""
+    sizes = []
+
+    def noted(x):
+        sizes.append(int(np.prod(x.shape)))
+        return ops.relu(x) ** 2
+
+    x = inputs = keras.Input((4096, 5))
+    x = layers.Dense(WIDTH, None if layer else noted, name="up")(x)
+    x = layers.Activation(noted)(x) if layer else x
+    x = layer()(x) if isinstance(layer, type) else x
+    model = keras.Model(inputs, layers.Dense(3)(x))
+    sizes.clear()
+    assert ki.explain(model).taken == {"up": WIDTH}
+    whole = (
+        2 * 4096 * WIDTH
+    )  # of the symbolic tensors, and what is called without values
+    assert sum(size < whole for size in sizes) > 5
+    assert max(size for size in sizes if size != whole) < 1000
+
+
 def test_rounding_is_no_other_number():
     """torch's gelu differs by 1.2e-6 with the place of a number in an array."""
     shape = (4, 16, 64)

@@ -109,27 +109,75 @@ def test_a_layer_that_holds_dense_ones_is_named():
 class Scores(keras.Model):
     """Something reads the attention scores, and something needs a batch of 16."""
 
-    def __init__(self):
+    def __init__(self, tokens=Tokens):
         super().__init__()
         self.attention = layers.MultiHeadAttention(4, 4)
-        self.of_scores, self.tokens = layers.Dense(DIM), Tokens()
+        self.of_scores, self.tokens = layers.Dense(DIM), tokens()
 
     def build(self, shape):
         self.attention.build(shape, shape)
-        self.of_scores.build((None, LENGTH, LENGTH))
+        self.of_scores.build((None, 1, LENGTH))
 
     def call(self, x):
+        padding = ops.cast(ops.all(x == 0, -1, keepdims=True), x.dtype)
         x = self.tokens(x)
         made, scores = self.attention(x, x, return_attention_scores=True)
-        return made + self.of_scores(ops.mean(scores, axis=1))
+        read = self.of_scores(ops.mean(scores, axis=(1, 2), keepdims=True)[:, 0])
+        return made + read * (padding if self.padded else 1.0)
+
+    padded = False
+
+
+def prune_heads(model, batch=BATCH):
+    model.build((None, LENGTH, DIM))
+    model.compile("adam", "mse")
+    x = np.zeros((2 * batch, LENGTH, DIM), "float32")
+    prune = ki.IdeaPruneCallback(targets={"kv_groups": 2}, begin_step=1, prune_steps=1)
+    model.fit(x, x, batch_size=batch, verbose=0, callbacks=[prune])
 
 
 def test_a_proof_finds_the_batch_that_a_model_needs():
     """It was left out, and heads whose scores are read were pruned silently."""
-    model = Scores()
-    model.build((None, LENGTH, DIM))
-    model.compile("adam", "mse")
-    x = np.zeros((2 * BATCH, LENGTH, DIM), "float32")
-    prune = ki.IdeaPruneCallback(targets={"kv_groups": 2}, begin_step=1, prune_steps=1)
     with pytest.raises(ValueError, match="do not act each on its own"):
-        model.fit(x, x, batch_size=BATCH, verbose=0, callbacks=[prune])
+        prune_heads(Scores())
+
+
+def test_a_proof_sees_padding():
+    """The scores are read there alone."""
+    model = Scores(layers.Identity)
+    model.padded = True
+    with pytest.raises(ValueError, match="do not act each on its own"):
+        prune_heads(model)
+
+
+class OfSeven(layers.Layer):
+    """A batch that the proof does not try."""
+
+    def call(self, x):
+        return ops.reshape(ops.reshape(x, (7 * LENGTH, DIM)), (-1, LENGTH, DIM))
+
+
+class Full(layers.Layer):
+    """Has no memory for an example, whose numbers are random."""
+
+    def __init__(self):
+        super().__init__()
+        self.sizes = []
+
+    def call(self, x):
+        if str(getattr(x, "device", "")) == "cpu" and ops.any(x != 0):
+            self.sizes.append(len(x))
+            raise MemoryError("no room")
+        return x
+
+
+@pytest.mark.parametrize("layer", [OfSeven, Full])
+def test_what_was_not_proved_is_said(layer):
+    """Whatever was raised, it was passed over; out of memory, in larger batches too."""
+    if layer is Full and keras.backend.backend() != "torch":
+        pytest.skip("only torch calls it on numbers")
+    model = Scores(layer)
+    with pytest.warns(UserWarning, match="was not tested before it begins"):
+        prune_heads(model, batch=7)
+    if layer is Full:
+        assert max(model.tokens.sizes) == 2

@@ -229,6 +229,102 @@ def test_a_masked_model_is_shrunk(method, xy):
         np.testing.assert_array_equal(to_numpy(one), to_numpy(other))
 
 
+class Looking(layers.Layer):
+    """Returns None."""
+
+    def call(self, x):
+        self.seen = x.shape
+
+
+class Looked(keras.Model):
+    def __init__(self, at):
+        super().__init__()
+        self.at, self.up, self.down = (
+            at,
+            layers.Dense(WIDTH, name="up"),
+            layers.Dense(4),
+        )
+        self.looking = Looking(name="looking")
+
+    def call(self, x):
+        hidden = self.up(x)
+        made = self.down(hidden)
+        self.looking({"neurons": hidden, "outputs": made}[self.at])
+        return made
+
+
+@pytest.mark.parametrize("at", ["neurons", "outputs"])
+def test_a_layer_that_returns_none(at, xy):
+    model = Looked(at)
+    model(xy[0])
+    if at == "neurons":
+        with pytest.raises(ki.KerasIdeaError, match="Looking 'looking' reads"):
+            fitted(model, xy)
+        return
+    fitted(model, xy)
+    assert [ffn.hidden_dim for ffn in ki.find_ffns(model)] == [TARGET]
+
+
+class Tied(layers.Layer):
+    """Two layers with one kernel: Dense, or convolutions."""
+
+    def __init__(self, make, down):
+        super().__init__()
+        self.one, self.other = make(name="one"), make(name="other")
+        self.down = down
+
+    def build(self, shape):
+        self.one.build(shape)
+        self.other._kernel, self.other.bias, self.other.built = (
+            self.one._kernel,
+            None,
+            True,
+        )
+        self.down.build(self.one.compute_output_shape(shape))
+
+    def call(self, x):
+        return self.down(self.one(x) + self.other(2.0 * x))
+
+
+def test_two_layers_that_share_a_kernel(xy):
+    def make(name):
+        return layers.Dense(WIDTH, "gelu", use_bias=False, name=name)
+
+    def tied():
+        keras.utils.set_random_seed(0)
+        return keras.Sequential([keras.Input((8,)), Tied(make, layers.Dense(4))])
+
+    masked, narrow = tied(), tied()
+    losses = [
+        fitted(masked, xy, compact="off").history["loss"],
+        fitted(narrow, xy).history["loss"],
+    ]
+    np.testing.assert_allclose(*losses, rtol=1e-5)
+    (ffn,) = ki.find_ffns(narrow)
+    assert ffn.hidden_dim == TARGET
+    outputs = [to_numpy(model(xy[0])) for model in (masked, narrow)]
+    np.testing.assert_allclose(*outputs, rtol=1e-4, atol=1e-5)
+
+
+def test_two_convolutions_that_share_a_kernel():
+    def make(name):
+        return layers.Conv2D(8, 3, use_bias=False, name=name)
+
+    tied = Tied(make, layers.Conv2D(3, 1))
+    model = keras.Sequential([keras.Input((6, 6, 2)), tied])
+    left_out = ki.explain(model).left_out
+    assert "'one' and 'other' share a variable" in left_out.values()
+
+
+def test_an_operation_that_reads_the_kernel_of_a_convolution():
+    inputs = keras.Input((6, 6, 2))
+    one = layers.Conv2D(8, 3, use_bias=False, name="one")
+    made = layers.Conv2D(3, 1)(one(inputs))
+    other = ops.mean(ops.conv(inputs, one.kernel), -1, keepdims=True)
+    explained = ki.explain(keras.Model(inputs, made + other))
+    assert explained.left_out["one"] == "the operation Conv reads it"
+
+
 SAMPLES = np.ones((6, 8), "float32")
 NO_SAMPLES = {
     "a path": ("text.txt", "`data` must be samples.*'text.txt'"),

@@ -1,11 +1,15 @@
 """What Keras does with symbolic tensors: where its graph is noted, what is called."""
 
+import threading
+
 import keras
+import numpy as np
 import pytest
 from keras.src.layers import layer as keras_layer
 from keras.src.ops import operation as keras_operation
 
 from keras_idea.keras_private.symbolic import record
+from tests.support.helpers import to_numpy
 
 
 def names(recording):
@@ -50,6 +54,48 @@ def test_keras_is_as_before():
     after = keras_layer.Node, keras_operation.Node, keras.layers.Layer.symbolic_call
     assert after == before
     assert "Node" in vars(keras_layer) and "Node" in vars(keras_operation)
+
+
+class Beside(Twice):
+    """Another thread calls layers, and records them, while it is recorded."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.made, self.threads = [], []
+
+    def call(self, x):
+        def work(function, *args):
+            thread = threading.Thread(
+                target=lambda: self.made.append(function(*args)), daemon=True
+            )
+            self.threads.append(thread)
+            thread.start()
+            return thread
+
+        other = Twice()
+        other.build((None, 4))
+        work(other, np.ones((3, 4), "float32")).join()
+        work(record, other, lambda part: isinstance(part, Twice))
+        return super().call(x)
+
+
+def test_another_thread_computes_with_numbers():
+    """As a worker of a PyDataset does that augments by layers."""
+    before = (
+        keras_layer.Node,
+        keras.Operation.symbolic_call,
+        keras.layers.Layer.__call__,
+    )
+    layer = Beside()
+    layer.build((None, 4))
+    recording = record(layer, lambda part: isinstance(part, Twice))
+    for thread in layer.threads:
+        thread.join()
+    numbers, other = layer.made
+    assert keras.ops.is_tensor(numbers) and np.isfinite(to_numpy(numbers)).all()
+    assert names(recording) == names(other) == ["Dense", "Relu", "Dense", "Add"]
+    after = keras_layer.Node, keras.Operation.symbolic_call, keras.layers.Layer.__call__
+    assert after == before
 
 
 @pytest.mark.parametrize("kind", ["dict", "two", "sequential"])

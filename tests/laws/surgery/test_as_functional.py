@@ -133,6 +133,100 @@ def test_channels_inside_a_block():
     assert widths and max(widths) == 2
 
 
+class Padded(keras.Model):
+    """Hands a mask on itself, or a block of it does, or destroys it."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.how, self.embedding = how, layers.Embedding(20, 8, mask_zero=True)
+        self.up, self.down = layers.Dense(16, "gelu"), layers.Dense(8)
+        self.pool = layers.GlobalAveragePooling1D()
+        self.block = Masked(how == "of a block")
+
+    def call(self, ids):
+        x = self.embedding(ids)
+        y = x + self.down(self.up(x))
+        if self.how == "given":
+            return self.pool(y, mask=keras.ops.not_equal(ids, 0))
+        if self.how == "by position":
+            return self.pool(y, keras.ops.not_equal(ids, 0))
+        if self.how == "asked":
+            return self.pool(y, mask=self.embedding.compute_mask(ids))
+        return self.pool(self.block(x))
+
+
+class Masked(layers.Layer):
+    """Its last layer is an operation, which no mask passes, or a Dense."""
+
+    def __init__(self, supports_masking):
+        super().__init__()
+        self.supports_masking = supports_masking
+        self.up, self.down = layers.Dense(16, "gelu"), layers.Dense(8)
+
+    def call(self, x):
+        y = self.down(self.up(x))
+        return x + y if self.supports_masking else y
+
+
+def padded(how):
+    ids = np.random.default_rng(0).integers(1, 20, (4, 7))
+    ids[1:, 4:] = 0
+    model = Padded(how)
+    model(ids)
+    return model, ids
+
+
+@pytest.mark.parametrize(
+    "how", ["given", "by position", "asked", "of a block", "of a Dense"]
+)
+def test_masks_are_handed_on(how, tmp_path):
+    model, ids = padded(how)
+    copy, expected = ki.as_functional(model), to_numpy(model(ids))
+    np.testing.assert_allclose(to_numpy(copy(ids)), expected, rtol=1e-5, atol=1e-6)
+    copy.save(tmp_path / "copy.keras")
+    loaded = keras.models.load_model(tmp_path / "copy.keras")
+    np.testing.assert_allclose(to_numpy(loaded(ids)), expected, rtol=1e-5, atol=1e-6)
+
+
+class Forgetful(layers.Layer):
+    """Its config makes one that minds no padding."""
+
+    def __init__(self, padding=0.0, **kwargs):
+        super().__init__(**kwargs)
+        self.padding = padding
+        self.scale = self.add_weight(shape=(2,), initializer="ones")
+
+    def call(self, x):
+        return keras.ops.where(x == self.padding, 3.0, x * self.scale)
+
+    def get_config(self):
+        return {**super().get_config(), "padding": -1.0}
+
+
+class Penalized(layers.Layer):
+    def call(self, x):
+        self.add_loss(keras.ops.mean(x))
+
+
+def penalized():
+    model = keras.Sequential([keras.Input((3,)), layers.Dense(4)])
+    block = keras.Sequential([model, WithPenalty()])
+    block.build((None, 3))
+    return block
+
+
+class WithPenalty(layers.Layer):
+    """Holds a layer that returns None."""
+
+    def __init__(self):
+        super().__init__()
+        self.penalized = Penalized()
+
+    def call(self, x):
+        self.penalized(x)
+        return x + 1.0
+
+
 class Numbered(layers.Layer):
     def call(self, x):
         # Keras on TensorFlow says None of an open size, so nobody can compute with it.
@@ -161,6 +255,11 @@ REFUSED = {
         lambda: of((5, 5, 2), Strange(lambda x: x + 1), layers.Conv2D(2, 1)),
         "Strange 'strange' has no config",
     ),
+    "another number of padding": (
+        lambda: of((5, 5, 2), Forgetful(), layers.Conv2D(2, 1)),
+        "gives other outputs",
+    ),
+    "a loss": (penalized, "outputs or losses"),
     "not built": (lambda: keras.Sequential([layers.Dense(2)]), "must be a built"),
     "a layer": (lambda: layers.Dense(2), "must be a built"),
 }

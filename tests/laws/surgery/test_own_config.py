@@ -185,7 +185,30 @@ class Mixing(keras.layers.Layer):
         return {**super().get_config(), "dim": self.dim}
 
 
+@keras.saving.register_keras_serializable(package="keras_idea_tests")
+class ReadOnly(FixedDense):
+    """Its width is a property, as in Keras's own layers, or lies somewhere else."""
+
+    def __init__(self, ff_dim=12, apart=False, **kwargs):
+        super().__init__(**kwargs)
+        self._ff_dim, self.apart, self.numbers = ff_dim, apart, {"ff_dim": ff_dim}
+        self.up = keras.layers.Dense(ff_dim, "relu")
+
+    @property
+    def ff_dim(self):
+        return self.numbers["ff_dim"] if self.apart else self._ff_dim
+
+    def build(self, shape):
+        self.up.build(shape)
+        self.down.build((*shape[:-1], self.ff_dim))
+
+    def get_config(self):
+        own = {"ff_dim": self.ff_dim, "apart": self.apart}
+        return {**super().get_config(), **own}
+
+
 BLOCKS = {
+    "a read-only number": ReadOnly,
     "a layer": lambda: Following(ki.PrunableGatedFFN(12)),
     "a number": lambda: OfGated(12),
     "a number that Keras notes": lambda: OfDense(8, 12),
@@ -243,9 +266,10 @@ def test_a_block_that_makes_a_prunable_layer_follows_until_it_is_compacted(tmp_p
 
 
 @pytest.mark.parametrize("compact", ["end", "off"])
-@pytest.mark.parametrize("block", [Fixed, FixedDense])
+@pytest.mark.parametrize("block", [Fixed, FixedDense, ReadOnly])
 def test_a_config_that_cannot_follow_is_told(block, compact, tmp_path):
-    model, said = around(block()), rf"The config of {block.__name__} 'fixed.*' makes"
+    said = rf"The config of {block.__name__} '.*' makes"
+    model = around(block(apart=True) if block is ReadOnly else block())
     if compact == "end":
         with pytest.warns(UserWarning, match=said):
             prune(model, compact)
