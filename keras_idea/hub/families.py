@@ -183,6 +183,11 @@ def is_task(layer: object) -> bool:
     return _is_of_hub(layer, "Task")
 
 
+def is_preprocessor(layer: object) -> bool:
+    """bool, whether `layer` is a KerasHub preprocessor."""
+    return _is_of_hub(layer, "Preprocessor")
+
+
 def is_causal(layer: object) -> bool:
     """bool, whether `layer` is a KerasHub `CausalLM` without an encoder."""
     return _is_of_hub(layer, "CausalLM") and not _is_of_hub(layer, "Seq2SeqLM")

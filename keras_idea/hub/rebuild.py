@@ -52,12 +52,14 @@ def check_rebuildable(backbone: keras.Model) -> None:
             )
 
 
-def rebuild_task(task: keras.Model, backbone: keras.Model) -> keras.Model:
+def rebuild_task(
+    task: keras.Model, backbone: keras.Model, **arguments: Any
+) -> keras.Model:
     """A task of the same class around another backbone, untrained.
 
     The preprocessor, which has no weights, is the same object.
     """
-    config = {**task.get_config(), "backbone": backbone}
+    config = {**task.get_config(), **arguments, "backbone": backbone}
     # Not from its config, which leaves out the tokenizer's vocabulary.
     config["preprocessor"] = task.preprocessor
     return type(task).from_config(config)

@@ -1,5 +1,7 @@
 """A KerasHub model and its narrow copy, compared by what they compute."""
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -8,11 +10,12 @@ import numpy as np
 from keras_idea.errors import ArgumentError
 from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.hub.inputs import text_inputs
+from keras_idea.keras_private.float32_products import float32_products
 from keras_idea.keras_private.layers import walk
 
 # Largest relative difference between the outputs of the masked and the narrow
-# model, by the dtype they compute in. Measured: 4.5e-7 and 4e-3 / 0.6.
-_TOLERANCES = {"float32": 1e-3, "float64": 1e-6}
+# model, by the dtype they compute in. Measured: 4.5e-7 to 3e-6, and 4e-3 / 0.6.
+_TOLERANCES = {"float32": 3e-5, "float64": 1e-6}
 _HALF_TOLERANCE = 0.05
 _PROBE_LENGTH = 8
 
@@ -28,16 +31,23 @@ def check_same_function(model: keras.layers.Layer, copy: keras.layers.Layer) -> 
         probe = probe_of(old)
         if probe is None:
             continue
-        check_same_outputs(old, *(outputs_of(m, probe) for m in (old, new)))
+        check_same_outputs(old, new, functools.partial(outputs_of, inputs=probe))
 
 
 def check_same_outputs(
-    model: keras.layers.Layer, expected: np.ndarray, received: np.ndarray
+    model: keras.layers.Layer,
+    copy: keras.layers.Layer,
+    outputs: Callable[[keras.layers.Layer], np.ndarray],
 ) -> None:
-    """Refuses outputs of a copy that differ by more than the dtype explains."""
-    error = np.linalg.norm(expected - received)
-    error /= max(np.linalg.norm(expected), np.finfo("float32").tiny)
+    """Refuses a copy whose outputs differ by more than the dtype explains.
+
+    They are computed twice where a GPU's coarser products may be the reason.
+    """
     limit = _TOLERANCES.get(model.compute_dtype, _HALF_TOLERANCE)
+    error = _difference(outputs(model), outputs(copy))
+    if not error <= limit:
+        with float32_products():
+            error = _difference(outputs(model), outputs(copy))
     if not error <= limit:
         raise ArgumentError(
             f"The narrow copy of {type(model).__name__} '{model.name}' computes "
@@ -46,6 +56,11 @@ def check_same_outputs(
             "fully, its weights are not finite, or its code uses layers that it does "
             "not hold."
         )
+
+
+def _difference(expected: np.ndarray, received: np.ndarray) -> float:
+    error = np.linalg.norm(expected - received)
+    return float(error / max(np.linalg.norm(expected), np.finfo("float32").tiny))
 
 
 def outputs_of(model: keras.layers.Layer, inputs: Any) -> np.ndarray:

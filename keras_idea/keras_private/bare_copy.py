@@ -10,16 +10,22 @@ from typing import Any
 
 import keras
 
+from keras_idea.keras_private.layers import own_attributes, unlocked
 from keras_idea.keras_private.models import Functional
 
+#: What a user can set on any layer after it is made.
+_FLAGS = (
+    *("_trainable", "_remat_mode", "rematerialized_call", "activity_regularizer"),
+    *("_dtype_policy", "autocast", "supports_jit", "_supports_masking"),
+)
 #: What Keras gives each layer, and a copy takes over as it is.
 KEPT = (
+    *_FLAGS,
     *("_allow_non_tensor_positional_args", "_build_shapes_dict", "_call_context_args"),
     *("_call_has_context_arg", "_call_has_mask_arg", "_call_has_training_arg"),
     *("_call_signature", "_called", "_convert_input_args", "_input_spec"),
-    *("_parent_path", "_path", "_remat_mode", "_supports_masking", "_trainable"),
-    *("activity_regularizer", "autocast", "built", "call_signature_parameters"),
-    *("rematerialized_call", "supports_jit", "_run_eagerly", "_jit_compile"),
+    *("_parent_path", "_path", "built", "call_signature_parameters"),
+    *("_run_eagerly", "_jit_compile"),
     *("steps_per_execution", "_compute_loss_has_training_arg", "_input_shape_arg"),
 )
 _STORES = (
@@ -54,9 +60,31 @@ def bare_sequence(
 ) -> keras.Sequential:
     """A `Sequential`, or one of a class derived from it, of other layers."""
     copy = _new(model)
-    keras.Sequential.__init__(copy, layers, trainable=model.trainable, name=model.name)
+    keras.Sequential.__init__(copy, layers, name=model.name)
     _take_config(model, copy)
     return copy
+
+
+def hand_on_flags(layer: keras.layers.Layer, copy: keras.layers.Layer) -> None:
+    """Sets on a copy what a user can set on any layer."""
+    vars(copy).update(_flags_of(layer))  # see `bare_copy`
+
+
+def settings_of(layer: keras.layers.Layer) -> dict[str, Any]:
+    """Returns what can be set on any layer, and what its class has set."""
+    return _flags_of(layer) | own_attributes(layer)
+
+
+def give_setting(layer: keras.layers.Layer, name: str, value: Any) -> None:
+    """Sets on a copy one of the settings of its layer."""
+    if name in _FLAGS:
+        vars(layer)[name] = value
+    else:
+        unlocked(layer, set_attribute, name, value)
+
+
+def _flags_of(layer: keras.layers.Layer) -> dict[str, Any]:
+    return {name: vars(layer)[name] for name in _FLAGS if name in vars(layer)}
 
 
 def set_attribute(layer: keras.layers.Layer, name: str, value: Any) -> None:
@@ -90,9 +118,15 @@ def variable_like(variable: keras.Variable) -> keras.Variable:
         name=variable.name,
     )
     copy._path = variable.path
+    hand_on_training(variable, copy)
+    return copy
+
+
+def hand_on_training(variable: keras.Variable, copy: keras.Variable) -> None:
+    """Sets on a copy of a variable how that is trained."""
+    copy.trainable = variable.trainable
     copy.regularizer, copy.constraint = variable.regularizer, variable.constraint
     copy.overwrite_with_gradient = variable.overwrite_with_gradient
-    return copy
 
 
 def _new(layer: keras.layers.Layer) -> Any:

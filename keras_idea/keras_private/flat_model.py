@@ -5,6 +5,9 @@ from typing import Any
 import keras
 
 from keras_idea.errors import ArgumentError
+from keras_idea.keras_private.bare_copy import hand_on_flags
+from keras_idea.keras_private.callbacks import warn_user
+from keras_idea.keras_private.layers import parts_not_rematerialized
 from keras_idea.keras_private.models import Functional, nodes_of
 
 
@@ -39,6 +42,11 @@ def flat_model(model: keras.Model) -> keras.Model:
             f"Call '{inner.name}' on `{inner.name}.input`, as KerasHub's tasks do, or "
             "pass features=False."
         )
+    if parts_not_rematerialized(inner):
+        warn_user(
+            f"The blocks of '{inner.name}' are called one by one, so its RematScope is "
+            "lost. Make its layers in a RematScope too, or pass features=False."
+        )
     known: dict[int, Any] = {id(tensor): tensor for tensor in model.inputs}
     _remember(known, node, inner.output)
     for each in nodes:
@@ -46,7 +54,9 @@ def flat_model(model: keras.Model) -> keras.Model:
             args, kwargs = each.arguments.fill_in(known)
             _remember(known, each, each.operation(*args, **kwargs))
     outputs = keras.tree.map_structure(lambda tensor: known[id(tensor)], model.output)
-    return keras.Model(model.input, outputs, name=f"{model.name}_flat")
+    flat = keras.Model(model.input, outputs, name=f"{model.name}_flat")
+    hand_on_flags(model, flat)
+    return flat
 
 
 def _remember(known: dict[int, Any], node: Any, outputs: Any) -> None:

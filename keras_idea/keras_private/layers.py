@@ -138,6 +138,21 @@ def without_remat(model: keras.layers.Layer) -> Iterator[None]:
         yield
 
 
+def is_rematerialized(layer: keras.layers.Layer) -> bool:
+    """Whether a layer is computed again as a whole in the backward pass."""
+    mode = layer._remat_mode
+    named = mode is not None and mode.mode == "list_of_layers"
+    return bool(mode) and (not named or layer.name in mode.layer_names)
+
+
+def parts_not_rematerialized(layer: keras.layers.Layer) -> bool:
+    """Whether a layer is rematerialized, and some layers in it are not."""
+    return is_rematerialized(layer) and not all(
+        is_rematerialized(part) or isinstance(part, keras.layers.InputLayer)
+        for part in sublayers(layer)
+    )
+
+
 def rematerialize(layer: keras.layers.Layer) -> None:
     """Has a layer that is made already computed again in the backward pass.
 
@@ -241,7 +256,13 @@ def _framework_attributes(kind: type) -> frozenset[str]:
     # Of jax the values in a step of `train_on_batch`, of variables that a copy lacks.
     later |= {"_compile_config", "_compiled_trainable_state", "_jax_state"}
     # Of a built layer on torch; of a task of KerasHub's that has generated.
-    return frozenset(vars(layer)) | later | {"_torch_params", "generate_function"}
+    return (
+        frozenset(vars(layer))
+        | later
+        | {
+            *("_torch_params", "generate_function", "_functional_layer_ids"),
+        }
+    )
 
 
 def unlocked(
@@ -289,17 +310,17 @@ def all_layers(model: keras.layers.Layer) -> list[keras.layers.Layer]:
     return model._flatten_layers()
 
 
-def walk(model: Any) -> Iterator[Any]:
+def walk(model: Any, without: Iterable[Any] = ()) -> Iterator[Any]:
     """All layers of a model that may be pruned, each once, itself first.
 
     `all_layers` goes into the teacher of a `keras.distillation.Distiller`, which is
-    never pruned.
+    never pruned. `without`: layers to skip, with what only they hold.
     """
     if not isinstance(model, keras.layers.Layer):
         raise ArgumentError(
             f"`model` must be a Keras model or layer. Received: {type(model).__name__}."
         )
-    return _walk(model, set())
+    return _walk(model, set(map(id, without)))
 
 
 def student_of(model: Any) -> Any:

@@ -103,6 +103,7 @@ class Recording:
             missing or a stub: somebody else calls that.
         causes: dict, those layers, and all else that could not be called but of which a
             graph says what it makes -> the layer or operation that raised, and what.
+        losing: list of the layers that add a loss.
         read: list of the variables whose values were read by another layer than their
             own, or by a composite layer's call.
         called: dict, each layer that was looked into -> the arguments, and the named
@@ -123,6 +124,7 @@ class Recording:
     )
     holders: list[keras.layers.Layer] = dataclasses.field(default_factory=list)
     causes: dict[keras.Operation, Cause] = dataclasses.field(default_factory=dict)
+    losing: list[keras.layers.Layer] = dataclasses.field(default_factory=list)
     read: list[keras.Variable] = dataclasses.field(default_factory=list)
     called: "dict[keras.layers.Layer, Given]" = dataclasses.field(default_factory=dict)
     returned: dict[keras.layers.Layer, list[keras.KerasTensor]] = dataclasses.field(
@@ -391,6 +393,7 @@ def _recorded(
     def add_loss(self: keras.layers.Layer, loss: Any) -> None:
         # Keras's own refuses tensors without numbers.
         recording.ends += tensors_in(loss)
+        recording.losing.append(self)
 
     def operate(self: keras.Operation, *args: Any, **kwargs: Any) -> Any:
         outputs = or_noted(self, self.compute_output_spec, args, kwargs)

@@ -1,7 +1,9 @@
 """What a pruning method is asked, and what it answers."""
 
+import collections
 import dataclasses
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import keras
@@ -33,7 +35,7 @@ class Job:
 
     Attributes:
         ffn: `FFN`. The handle of the FFN, as `keras_idea.find_ffns` returns it.
-        index: int. The place of the FFN among the FFNs of the model.
+        index: int. The place of the FFN among those of its kind in the model.
         target_dim: int. Neurons to keep.
         begin_step: int. The last optimizer step at full width.
         prune_steps: int. Steps from full width to the target.
@@ -205,6 +207,12 @@ class Method:
         if importance is None:
             raise NotImplementedError("Override either `importance` or `decide`")
         return keep_largest(jobs, importance)
+
+
+def places_of(groups: Sequence[Any]) -> list[int]:
+    """Counts each group among those of its kind, so that other kinds move none."""
+    counts: dict[str, Iterator[int]] = collections.defaultdict(itertools.count)
+    return [next(counts[group.kind]) for group in groups]
 
 
 def keep_largest(jobs: Sequence[Job], importance: Sequence[Tensor]) -> list[Decision]:

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 from keras_idea.methods.calibration import Calibration, Samples, refitting
-from keras_idea.methods.method import Decision, Job, Method
+from keras_idea.methods.method import Decision, Job, Method, keep_largest, places_of
 from keras_idea.validation import check_int
 
 
@@ -58,24 +58,15 @@ class Random(Method):
         return begin_step
 
     def decide(self, model: keras.Model, jobs: Sequence[Job]) -> list[Decision]:
-        """Returns one random mask per job; see `Method.decide`."""
-        return [Decision(self._mask(job)) for job in jobs]
+        """Keeps the units of the largest numbers; see `Method.decide`."""
+        return keep_largest(jobs, [self._numbers(job.ffn, job.index) for job in jobs])
 
     def importance(
         self, model: keras.Model, groups: Sequence[Any], samples: Calibration | None
     ) -> list[np.ndarray]:
         """Returns uniform numbers of each group's units; see `Method.importance`."""
-        generators = [np.random.default_rng([self.seed, i]) for i in range(len(groups))]
-        return [
-            generator.random(group.units_shape, "float32")
-            for generator, group in zip(generators, groups, strict=True)
-        ]
+        return list(map(self._numbers, groups, places_of(groups)))
 
-    def _mask(self, job: Job) -> np.ndarray:
-        living = job.ffn.kept_neurons()
-        generator = np.random.default_rng([self.seed, job.index])
-        mask = np.zeros(job.ffn.units_shape, "float32")
-        # One row, or one an expert.
-        for row, own in zip(np.atleast_2d(mask), np.atleast_2d(living), strict=True):
-            row[generator.choice(own, job.target_dim, replace=False)] = 1.0
-        return mask
+    def _numbers(self, group: Any, place: int) -> np.ndarray:
+        generator = np.random.default_rng([self.seed, place])
+        return generator.random(group.units_shape, "float32")

@@ -12,8 +12,9 @@ import numpy as np
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import find_groups
 from keras_idea.hub.families import is_backbone, is_task
-from keras_idea.hub.rebuild import rebuild_backbone, rebuild_task
+from keras_idea.hub.rebuild import rebuild_backbone
 from keras_idea.hub.same_function import check_same_function
+from keras_idea.keras_private.bare_copy import hand_on_training
 from keras_idea.keras_private.layers import (
     first_argument,
     own_attributes,
@@ -22,7 +23,7 @@ from keras_idea.keras_private.layers import (
 )
 from keras_idea.keras_private.models import Functional, calls_in, instead
 from keras_idea.keras_private.variables import without_values
-from keras_idea.surgery.copying import Copier
+from keras_idea.surgery.copying import Copier, rebuilt
 
 # What KerasHub's backbones call the number of their blocks.
 _DEPTH = "num_layers"
@@ -55,7 +56,8 @@ class Blocks:
 
     def _kinds(self, count: int) -> list[Any]:
         with without_values():
-            copy = _of_blocks(self.model, len(self), range(count))
+            config = _config_of_blocks(self.model, len(self), range(count))
+            copy = rebuild_backbone(self.model, config)
         return [_kind(b) for b in find_blocks(copy).layers] if count else []
 
 
@@ -126,13 +128,11 @@ def take_out(model: keras.Model, kept: Sequence[int]) -> keras.Model:
     """
     blocks = find_blocks(model)
     gone = [b for place, b in enumerate(blocks.layers) if place not in {*kept}]
-    if is_task(model):
-        fewer = _of_blocks(model.backbone, len(blocks), kept)
-        copy = rebuild_task(model, fewer)
-    elif is_backbone(model):
-        copy = _of_blocks(model, len(blocks), kept)
+    if is_backbone(blocks.model):
+        config = _config_of_blocks(blocks.model, len(blocks), kept)
+        copy = rebuilt(model, config, gone)
     else:
-        copy = _without_layers(model, {id(block) for block in gone})
+        copy = Copier(gone=gone).layer(model)
     given_up = {id(variable) for block in gone for variable in block.variables}
     stay = [v for v in model.variables if id(v) not in given_up]
     for old, new in zip(stay, copy.variables, strict=True):
@@ -141,7 +141,7 @@ def take_out(model: keras.Model, kept: Sequence[int]) -> keras.Model:
                 f"'{model.name}' without blocks has other variables than what is left "
                 f"of it: {new.path} {new.shape} in place of {old.path} {old.shape}."
             )
-        new.trainable = old.trainable
+        hand_on_training(old, new)
         new.assign(old.value)
     with without(gone):
         check_same_function(model, copy)
@@ -158,11 +158,13 @@ def _passing(call: Callable[..., Any], alive: Any) -> Callable[..., Any]:
     return passing
 
 
-def _of_blocks(backbone: keras.Model, depth: int, kept: Sequence[int]) -> keras.Model:
-    """A backbone made again from its config, of some of its blocks."""
+def _config_of_blocks(
+    backbone: keras.Model, depth: int, kept: Sequence[int]
+) -> dict[str, Any]:
+    """What the config of a backbone says of some of its blocks."""
     lists = _by_block(backbone, depth)
-    overrides = {name: [values[i] for i in kept] for name, values in lists.items()}
-    return rebuild_backbone(backbone, {**overrides, _DEPTH: len(kept)})
+    some = {name: [values[i] for i in kept] for name, values in lists.items()}
+    return {**some, _DEPTH: len(kept)}
 
 
 def _by_block(backbone: keras.Model, depth: int) -> dict[str, Any]:
@@ -196,28 +198,6 @@ def _skippable(model: keras.Model) -> list[keras.layers.Layer]:
         and sublayers(layer)
         and given[0].shape == returned[0].shape
     ]
-
-
-def _without_layers(model: keras.Model, gone: set[int]) -> keras.Model:
-    """A functional model, or `Sequential`, made again without some of its layers."""
-    copier = Copier()
-    if isinstance(model, keras.Sequential):
-        stay = [layer for layer in sublayers(model) if id(layer) not in gone]
-        return keras.Sequential(list(map(copier.layer, stay)), name=model.name)
-    places: dict[int, int] = {}
-
-    def clone(layer: keras.layers.Layer) -> keras.layers.Layer:
-        copy = copier.layer(layer)
-        places[id(copy)] = id(layer)
-        return copy
-
-    def call(layer: keras.layers.Layer, *args: Any, **kwargs: Any) -> Any:
-        if places.get(id(layer)) in gone:
-            return first_argument(layer.call, args, kwargs)
-        return layer(*args, **kwargs)
-
-    view = keras.Model(model.input, model.output, name=model.name)
-    return keras.models.clone_model(view, clone_function=clone, call_function=call)
 
 
 def most_important(

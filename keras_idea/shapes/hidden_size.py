@@ -14,10 +14,12 @@ from keras import ops
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find_heads import find_heads
 from keras_idea.hub.families import HEAD_ARGUMENTS, is_backbone, is_task
-from keras_idea.hub.rebuild import rebuild_backbone, rebuild_task
+from keras_idea.hub.rebuild import rebuild_backbone
+from keras_idea.keras_private.bare_copy import hand_on_training
 from keras_idea.keras_private.layers import sublayers, walk
 from keras_idea.keras_private.variables import without_values
 from keras_idea.shapes.targets import Axis
+from keras_idea.surgery.copying import rebuilt
 
 _SIZE = "hidden_dim"
 # Families whose embeddings are multiplied by the root of the size.
@@ -61,7 +63,7 @@ def feature_axes(model: keras.Model) -> dict[int, list[int]]:
     backbone = check_hidden(model)
     size = getattr(backbone, _SIZE)
     with without_values():
-        copy = _with_size(backbone, size - 1)
+        copy = rebuild_backbone(backbone, _config_of_size(backbone, size - 1))
     pairs = zip(backbone.variables, copy.variables, strict=True)
     return {
         id(old): [
@@ -84,9 +86,7 @@ def take_features(model: keras.Model, kept: np.ndarray) -> keras.Model:
     """
     backbone = check_hidden(model)
     size = getattr(backbone, _SIZE)
-    copy = _with_size(backbone, len(kept))
-    if is_task(model):
-        copy = rebuild_task(model, copy)
+    copy = rebuilt(model, _config_of_size(backbone, len(kept)))
     take_along(model, copy, size, kept, _SIZE)
     if type(backbone).__name__ in _SCALED:
         _scale_embeddings(copy, math.sqrt(size / len(kept)))
@@ -101,17 +101,17 @@ def take_along(
     `size` is the length of these axes in the model. Refuses a copy with others.
     """
     for old, new in zip(model.variables, copy.variables, strict=True):
-        new.trainable = old.trainable
+        hand_on_training(old, new)
         new.assign(_cut(old, new, size, kept, axis))
 
 
-def _with_size(backbone: keras.Model, size: int) -> keras.Model:
+def _config_of_size(backbone: keras.Model, size: int) -> dict[str, Any]:
     head_dim = HEAD_ARGUMENTS[type(backbone).__name__][2]
     widths = {group.head_dim for group in find_heads(backbone).groups}
     overrides: dict[str, Any] = {_SIZE: size}
     if len(widths) == 1:  # it may follow from the size where it is not given
         overrides[head_dim] = widths.pop()
-    return rebuild_backbone(backbone, overrides)
+    return overrides
 
 
 def _cut(

@@ -13,7 +13,14 @@ import numpy as np
 
 from keras_idea.errors import ArgumentError
 from keras_idea.groups.find_channels import OPEN_SIZE, looked_into
-from keras_idea.keras_private.layers import walk
+from keras_idea.keras_private.bare_copy import hand_on_flags, hand_on_training
+from keras_idea.keras_private.callbacks import warn_user
+from keras_idea.keras_private.layers import (
+    is_rematerialized,
+    parts_not_rematerialized,
+    rematerialize,
+    walk,
+)
 from keras_idea.keras_private.symbolic import (
     Call,
     Recording,
@@ -22,6 +29,7 @@ from keras_idea.keras_private.symbolic import (
     record,
     tensors_in,
 )
+from keras_idea.surgery.copying import Copier
 from keras_idea.surgery.own_config import first_difference
 from keras_idea.validation import what_was_raised
 
@@ -36,8 +44,8 @@ def as_functional(model: keras.Model) -> keras.Model:
     Models and blocks in it are taken apart: what they call is called in one graph. So
     what is pruned in the copy can be saved and loaded, whatever the configs of these
     models and blocks hold. Use it for KerasHub's image models, whose presets cannot
-    hold the channels of each convolution. A block that uses weights of its own, or
-    random numbers, stays one layer.
+    hold the channels of each convolution. A block that uses weights of its own, adds a
+    loss, or uses random numbers stays one layer.
 
     The copy shares no variable with the model. It is not compiled, and has no
     preprocessor: call `task.preprocessor` on the data yourself.
@@ -82,6 +90,7 @@ def as_functional(model: keras.Model) -> keras.Model:
     elif len(outputs) == 1:
         outputs = outputs[0]
     copy = keras.Model(inputs, outputs, name=model.name)
+    hand_on_flags(model, copy)
     copies.assign()
     _check_same(model, copy)
     return copy
@@ -98,7 +107,6 @@ class _Copies:
         """The copy of a layer; the same at each of its calls."""
         if id(layer) not in self._of:
             copy = _of_config(layer, self._name(layer))
-            copy.trainable = layer.trainable
             self._of[id(layer)] = layer, copy
         return self._of[id(layer)][1]
 
@@ -114,10 +122,18 @@ class _Copies:
         return name
 
     def assign(self) -> None:
-        """Gives the copies the values that the model has."""
+        """Gives the copies the values that the model has, and all that was set."""
+        copier = Copier()
         for layer, copy in self._of.values():
-            for old, new in zip(layer.variables, copy.variables, strict=True):
+            copier.carry_over(layer, copy)
+            olds, news = layer.variables, copy.variables
+            if len(olds) != len(news):  # a Dropout whose rate is zero now has no seed
+                olds, news = layer.weights, copy.weights
+            for old, new in zip(olds, news, strict=True):
+                hand_on_training(old, new)
                 new.assign(old.value)
+            if is_rematerialized(layer) and not is_rematerialized(copy):
+                rematerialize(copy)  # its scope has the layer's name, not the copy's
 
 
 def _of_config(layer: keras.layers.Layer, name: str) -> keras.layers.Layer:
@@ -140,7 +156,7 @@ def _calls(model: keras.Model) -> Recording:
     while True:
         with open_sizes(OPEN_SIZE):
             found = record(model, apart)
-        more = {id(layer) for layer in _to_leave_whole(found)} - whole
+        more = {id(layer) for layer in _to_leave_whole(model, found)} - whole
         if not more:
             break
         whole.update(more)
@@ -159,12 +175,24 @@ def _calls(model: keras.Model) -> Recording:
             f"that its input leaves open{f' (in {operation})' if operation else ''}. "
             "Give its input a fixed shape."
         )
+    for layer in found.called:
+        if layer is not model and parts_not_rematerialized(layer):
+            warn_user(
+                f"The copy of '{model.name}' calls the layers in '{layer.name}' one by "
+                "one, so its RematScope is lost. Make these layers in a RematScope too."
+            )
     return found
 
 
-def _to_leave_whole(recording: Recording) -> Iterator[keras.layers.Layer]:
+def _to_leave_whole(
+    model: keras.Model, recording: Recording
+) -> Iterator[keras.layers.Layer]:
     """The innermost layers that were looked into and are more than their calls."""
     yield from recording.opaque
+    for layer in recording.called:
+        regularized = layer is not model and layer.activity_regularizer is not None
+        if regularized or layer in recording.losing:
+            yield layer
     own = {
         id(variable)
         for call in recording.calls

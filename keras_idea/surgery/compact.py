@@ -1,5 +1,6 @@
 """From a masked model to a new, physically narrow one."""
 
+import functools
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -18,6 +19,7 @@ from keras_idea.hub.same_function import (
     check_same_outputs,
     outputs_of,
 )
+from keras_idea.keras_private.bare_copy import hand_on_training
 from keras_idea.keras_private.callbacks import warn_user
 from keras_idea.keras_private.layers import (
     is_built,
@@ -139,7 +141,7 @@ def narrowed(
     narrow_copy(model, narrow, kept)
     pairs = paired_variables(model, narrow, kept)
     for old, new, stays in pairs:
-        new.trainable = old.trainable
+        hand_on_training(old, new)
         new.assign(cut_to(old, stays))
     for held, copied in copier.optimizers:
         carry_state(held, copied, pairs)
@@ -166,7 +168,8 @@ def _check_own_code(model: keras.layers.Layer, narrow: keras.layers.Layer) -> No
     except Exception:  # it may be called on something else than it was built for
         return
     if np.array_equal(expected, again, equal_nan=True):
-        check_same_outputs(model, expected, outputs_of(narrow, inputs))
+        outputs = functools.partial(outputs_of, inputs=inputs)
+        check_same_outputs(model, narrow, outputs)
 
 
 # What `compact` has returned: to compact it again is no mistake.

@@ -9,10 +9,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import keras
+import numpy as np
 
 _STATE = (
     *(keras.layers.Layer, keras.Variable, keras.metrics.Metric),
     keras.optimizers.Optimizer,
+)
+# Of these each layer has one that no copy can share, or need not.
+_MADE_AGAIN = (
+    *(keras.KerasTensor, keras.random.SeedGenerator, keras.initializers.Initializer),
 )
 _LEAVES = (str, bytes, int, float, complex, bool, type(None), type, types.ModuleType)
 _BACKENDS = {"torch", "tensorflow", "jax", "jaxlib", "flax"}
@@ -34,6 +39,28 @@ def holds_state(value: Any) -> bool:
         seen[id(part)] = part
         todo += _parts(part)
     return False
+
+
+def same_value(one: Any, other: Any) -> bool:
+    """Whether two attributes are equal, apart from the layers and variables in them."""
+    if type(one) is not type(other):
+        return False
+    if one is other or isinstance(one, (*_STATE, *_MADE_AGAIN)):
+        return True
+    if isinstance(one, np.ndarray) or keras.ops.is_tensor(one):
+        return np.array_equal(*map(keras.ops.convert_to_numpy, (one, other)))
+    if isinstance(one, types.FunctionType):
+        return one.__code__ is other.__code__
+    if isinstance(one, (list, tuple, collections.deque)):
+        return len(one) == len(other) and all(map(same_value, one, other))
+    if not isinstance(one, dict):
+        held = [attributes(part) for part in (one, other)]
+        if not any(held):
+            return bool(one == other) or type(one).__eq__ is object.__eq__
+        one, other = held
+    return one.keys() == other.keys() and all(
+        same_value(part, other[name]) for name, part in one.items()
+    )
 
 
 def is_foreign_state(value: Any) -> bool:

@@ -238,7 +238,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         if not tracing:  # else the epoch has begun, with its callbacks
             self._count_epoch(model)
         span = (self.begin_step, self.prune_steps, self.update_every)
-        session = Session(self.method, targets, *span, self._last)
+        session = Session(self.method, targets, *span, found, self._last)
         eager = keras.backend.backend() == "torch" and not model.jit_compile
         session.plan_narrowing(
             self.compact, start, eager, should_compile_ahead(self.compile_ahead)

@@ -7,7 +7,7 @@ import keras
 
 from keras_idea.finding.find import FFN
 from keras_idea.keras_private.layers import student_of
-from keras_idea.methods.method import Job, Method
+from keras_idea.methods.method import Job, Method, places_of
 from keras_idea.signals import held_back
 from keras_idea.step.replicas import replicas_of
 from keras_idea.step.track import Track
@@ -26,9 +26,14 @@ class Measuring:
     """The probes of one method that decides once, in the FFNs of one model."""
 
     def __init__(
-        self, method: Method, tracks: Sequence[Track], span: tuple[int, int]
+        self,
+        method: Method,
+        tracks: Sequence[Track],
+        span: tuple[int, int],
+        found: Sequence[FFN],
     ) -> None:
         self._method, self._tracks, self._span = method, tracks, span
+        self._places = dict(zip(map(id, found), places_of(found), strict=True))
         self._work = [track for track in tracks if track.has_work]
 
     @property
@@ -81,9 +86,8 @@ class Measuring:
 
     def _jobs(self) -> list[Job]:
         return [
-            Job(track.ffn, index, track.target_dim, *self._span)
-            for index, track in enumerate(self._tracks)
-            if track in self._work
+            Job(track.ffn, self._places[id(track.ffn)], track.target_dim, *self._span)
+            for track in self._work
         ]
 
     def _make_probes(self, model: keras.Model, start: int) -> None:

@@ -96,6 +96,7 @@ class Session:
         begin_step: int, the last optimizer step at full width.
         prune_steps: int, steps from full width to the target.
         update_every: int, steps between two masks. Default 1.
+        found: list of all `FFN` handles of the model; None: those of the targets.
         before: the `Session` of the last run of the same model, or None: what it has
             compiled is used again.
     """
@@ -107,6 +108,7 @@ class Session:
         begin_step: int,
         prune_steps: int,
         update_every: int = 1,
+        found: Sequence[FFN] | None = None,
         before: "Session | None" = None,
     ) -> None:
         self._method, self._begin_step = method, begin_step
@@ -121,7 +123,8 @@ class Session:
             scheduled = self._decision_step is None
             track = Track(ffn, target, schedule, ffn.width, scheduled=scheduled)
             self.tracks.append(track)
-        self._measuring = Measuring(method, self.tracks, span)
+        found = found or [ffn for ffn, _ in targets]
+        self._measuring = Measuring(method, self.tracks, span, found)
         self._agenda = Agenda()
         self._narrowing_steps: list[int] = []
         self._start = self._measures_from = 0

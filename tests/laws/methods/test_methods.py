@@ -8,6 +8,7 @@ import keras_idea as ki
 from keras_idea.methods import METHODS, Activation, LearnedMask, Random
 from keras_idea.methods.method import Job
 from tests.support.helpers import LossRecorder, residual_model, to_numpy
+from tests.support.masks import prune_by_hand
 
 FIT = {"batch_size": 8, "shuffle": False, "verbose": 0}  # 8 steps an epoch
 BEGIN, STEPS = 9, 6
@@ -106,10 +107,30 @@ def test_random_masks_differ_by_layer_and_are_the_same_everywhere(data):
     kept = [np.flatnonzero(mask).tolist() for mask in masks(model)]
     # NumPy's generator, seeded with (seed, layer); this is what it drew.
     expected = [
-        sorted(np.random.default_rng([3, i]).choice(16, 5, replace=False).tolist())
+        sorted(np.argsort(np.random.default_rng([3, i]).random(16, "float32"))[-5:])
         for i in range(2)
     ]
     assert kept == expected and kept[0] != kept[1]
+
+
+@pytest.mark.parametrize("last_alone", [False, True])
+def test_random_keeps_the_same_neurons_in_shrink(data, last_alone):
+    """Also of a model that is masked already, and where `groups` leaves a layer out."""
+    keras.utils.set_random_seed(0)
+    model = residual_model((16, 16))
+    model.compile("sgd", "mse", run_eagerly=True)
+    first, last = ki.find_ffns(model)
+    prune_by_hand(last, np.arange(16) != 3)
+    shrunk = ki.shrink(model, {"neurons": 5}, method=Random(seed=3))
+    up = to_numpy(last.kernels[0])
+    expected = to_numpy(ki.find_ffns(shrunk)[1].kernels[0])
+    groups = (lambda ffn: ffn.name != first.name) if last_alone else None
+    prune = ki.IdeaPruneCallback(
+        5, 0, 1, method=Random(seed=3), compact="off", groups=groups
+    )
+    model.fit(*data, callbacks=[prune], **FIT)
+    kept = np.flatnonzero(masks(model)[1])
+    np.testing.assert_array_equal(up[:, kept], expected)
 
 
 def test_random_in_two_stages_revives_nothing(data):
