@@ -11,7 +11,7 @@ from typing import Any
 import keras
 
 from keras_idea import processes
-from keras_idea.errors import KerasIdeaError, LoadRefused
+from keras_idea.errors import ArgumentError, KerasIdeaError, LoadRefused
 from keras_idea.hub.hf.folder import (
     folder_outline,
     folder_preprocessor,
@@ -163,6 +163,15 @@ def is_builtin_preset(source: str | os.PathLike) -> bool:
     import keras_hub
 
     return str(source) in keras_hub.models.Backbone.presets
+
+
+def check_not_quantized(preset: str | os.PathLike) -> None:
+    """Refuses, before weights are read, a preset of which no smaller model is made."""
+    if is_quantized(preset):
+        raise ArgumentError(
+            f"The preset {str(preset)!r} is quantized, so that no smaller model could "
+            "be made of it from its config. Prune first, then quantize."
+        )
 
 
 def is_quantized(preset: str | os.PathLike) -> bool:

@@ -71,6 +71,9 @@ class WeightedDistiller(Distiller):
         self.total_loss_tracker.update_state(total)
         return total
 
+    def _validate_dtype_compatibility(self, teacher: Any, student: Any) -> None:
+        """Nothing: the losses compare in float32 what either computes in."""
+
     def _create_feature_extractor(self, model: Any, layer_names: Any) -> Any:
         made = super()._create_feature_extractor(model, layer_names)
         # Keras's takes a list of inputs, and warns of a dict or of one tensor.

@@ -132,6 +132,49 @@ def test_lora_on_the_attention():
         ki.compact(model)
 
 
+#: All that makes a smaller model of one.
+SMALLER = {
+    "compact": ki.compact,
+    "sliced": lambda model: ki.sliced(model, 0.5),
+    "recommended": lambda model: ki.recommended(model, 100_000),
+    "elastic": lambda model: fit(model, ki.ElasticCallback({"small": 0.5})),
+    "fit": lambda model: fit(model, ki.IdeaPruneCallback(0.5, 0, 2)),
+    "as_mistral": ki.models.as_mistral,
+    "search": lambda model: ki.search(model, DATA, target_parameters=4000),
+    "learned": lambda model: ki.shrink(model, {"neurons": 9}, DATA, "learned_mask"),
+    **{
+        axis: lambda model, axis=axis: ki.shrink(model, {axis: 1}, DATA, refit=True)
+        for axis in ("neurons", "kv_groups", "blocks", "hidden_dim", "vocabulary")
+    },
+}
+DATA = "the text"  # nothing is read of it
+
+
+def fit(model, callback):
+    x, y = batch(model, np.random.default_rng(0))
+    model.fit(x, y, batch_size=2, verbose=0, callbacks=[callback])
+
+
+@pytest.mark.parametrize("made", ["lora", "qlora", "int8", "float8"])
+def test_every_function_says_so_at_once(made):
+    """The same sentence, before anything else is looked at."""
+    model = tiny_lm("llama3", num_layers=1)
+    if made != "lora":
+        mode = "int8" if made == "qlora" else made
+        model.backbone.quantize(mode, filters="feedforward_output")
+    if "lora" in made:
+        model.backbone.enable_lora(2)
+    model.compile("adam", LOSS)
+    said = set()
+    for call in SMALLER.values():
+        with pytest.raises(ki.KerasIdeaError) as caught:
+            call(model)
+        said.add(str(caught.value).replace("_backbone'", "_causal_lm'"))
+    assert len(said) == 1, said
+    words = "has LoRA enabled" if "lora" in made else f"is quantized ({made})"
+    assert words in said.pop()
+
+
 def test_lora_that_comes_after_a_run_is_on_a_stock_model():
     model = tiny_lm("gemma")
     prune_at_random(model, 10)
