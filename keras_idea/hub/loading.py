@@ -11,7 +11,7 @@ from typing import Any
 import keras
 
 from keras_idea import processes
-from keras_idea.errors import ArgumentError, KerasIdeaError, LoadRefused
+from keras_idea.errors import KerasIdeaError, LoadRefused
 from keras_idea.hub.hf.folder import (
     folder_outline,
     folder_preprocessor,
@@ -168,7 +168,7 @@ def is_builtin_preset(source: str | os.PathLike) -> bool:
 def check_not_quantized(preset: str | os.PathLike) -> None:
     """Refuses, before weights are read, a preset of which no smaller model is made."""
     if is_quantized(preset):
-        raise ArgumentError(
+        raise LoadRefused(
             f"The preset {str(preset)!r} is quantized, so that no smaller model could "
             "be made of it from its config. Prune first, then quantize."
         )

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 
 from keras_idea.errors import ArgumentError
-from keras_idea.hub.families import is_backbone
+from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.keras_private.layers import walk
 from keras_idea.keras_private.variables import plain_name, without_values
 
@@ -30,9 +30,9 @@ _MERGE = (
 
 
 def check_plain(model: keras.layers.Layer) -> None:
-    """Refuses LoRA and quantization in KerasHub's backbones: configs ignore them."""
-    backbones = [layer for layer in walk(model) if is_backbone(layer)]
-    layers = [layer for backbone in backbones for layer in walk(backbone)]
+    """Refuses LoRA and quantization in KerasHub's models: no config has them."""
+    ours = [layer for layer in walk(model) if is_task(layer) or is_backbone(layer)]
+    layers = [part for layer in ours for part in walk(layer)]
     for attribute, state, cure in (
         ("lora_enabled", "has LoRA enabled", _MERGE),
         ("quantization_mode", "is quantized", "Prune first, then quantize"),

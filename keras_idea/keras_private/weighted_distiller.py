@@ -26,6 +26,10 @@ class WeightedDistiller(Distiller):
 
     source: keras.Model
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        # The student casts its inputs itself, whatever Keras's policy is now.
+        super().__init__(*args, autocast=False, **kwargs)
+
     def hold(self, source: keras.Model) -> None:
         """Sets `source`; the pair's variables come in the order of its variables."""
         if source is self.student:

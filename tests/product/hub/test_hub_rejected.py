@@ -175,6 +175,26 @@ def test_every_function_says_so_at_once(made):
     assert words in said.pop()
 
 
+@pytest.mark.parametrize("made", ["LoRA", "quantized"])
+def test_a_head_of_a_task(made):
+    """A task is made again from its config too."""
+    import keras_hub
+
+    backbone = keras_hub.models.BertBackbone(**ENCODERS["bert"].arguments)
+    model = keras_hub.models.BertTextClassifier(backbone, 3, preprocessor=None)
+    head = next(la for la in model.layers[::-1] if isinstance(la, keras.layers.Dense))
+    head.enable_lora(2) if made == "LoRA" else head.quantize("float8")
+    x = {name: np.ones((4, 8), "int32") for name in model.input}
+    for call in (
+        ki.compact,
+        lambda model: ki.sliced(model, 0.5),
+        lambda model: ki.shrink(model, {"blocks": 1}, x),
+        lambda model: ki.shrink(model, {"neurons": 0.5}, method="magnitude"),
+    ):
+        with pytest.raises(ValueError, match=f"Layer '{head.path}'.*{made}"):
+            call(model)
+
+
 def test_lora_that_comes_after_a_run_is_on_a_stock_model():
     model = tiny_lm("gemma")
     prune_at_random(model, 10)
