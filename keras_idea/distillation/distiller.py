@@ -112,7 +112,7 @@ def distiller(
         losses += [BlockOutputs(wide.name, narrow.name) for wide, narrow in blocks]
         weights += [1.0] * len(blocks)
     pair = WeightedDistiller(
-        _in_dtype_of(ours, theirs),
+        theirs,
         ours,
         losses,
         weights,
@@ -156,18 +156,6 @@ def _check_temperature(temperature: Any) -> None:
         raise ArgumentError(
             f"`temperature` must be greater than 0. Received: {temperature!r}."
         )
-
-
-def _in_dtype_of(student: keras.Model, teacher: keras.Model) -> keras.Model:
-    """The teacher, its output cast as the Distiller wants it."""
-    theirs, ours = (getattr(m, "output", None) for m in (teacher, student))
-    tensor = keras.KerasTensor
-    if not isinstance(theirs, tensor) or not isinstance(ours, tensor):
-        return teacher
-    if theirs.dtype == ours.dtype:
-        return teacher
-    cast = keras.ops.cast(theirs, ours.dtype)
-    return keras.Model(teacher.input, cast, name=teacher.name)  # the same layers
 
 
 def _paired_blocks(

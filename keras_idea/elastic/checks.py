@@ -10,6 +10,7 @@ from keras_idea.elastic.widths import Width, all_neurons_at
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN, find_ffns
 from keras_idea.groups.kinds import NEURONS
+from keras_idea.hub.rebuild import check_plain
 from keras_idea.hub.widths import FULL
 from keras_idea.keras_private.call_context import call_without_values
 from keras_idea.keras_private.callbacks import warn_user
@@ -49,6 +50,7 @@ def check_model(
     as no narrow model is.
     """
     check_compiled(model)
+    check_plain(model)
     replicas_of(model)  # refuses ways to train that were not tried
     if is_built(model) and not model.optimizer.built:
         with scope_of(model):

@@ -11,6 +11,7 @@ from keras_idea.errors import ArgumentError
 from keras_idea.finding.explain import why_nothing
 from keras_idea.finding.find import FFN, find_ffns
 from keras_idea.groups.kinds import NEURONS
+from keras_idea.hub.rebuild import check_plain
 from keras_idea.keras_private.layers import is_built
 from keras_idea.surgery.compact import compile_trained, narrowed
 
@@ -48,6 +49,7 @@ def sliced(model: Model, width: Width) -> Model:
     [4, 4]
     """
     width = check_width("width", width)
+    check_plain(model)
     ffns = find_ffns(model)
     if not ffns or not is_built(model) or not all(ffn.built for ffn in ffns):
         raise ArgumentError(

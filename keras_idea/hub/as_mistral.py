@@ -6,6 +6,7 @@ import keras
 
 from keras_idea.errors import ArgumentError
 from keras_idea.hub.families import is_task
+from keras_idea.hub.rebuild import check_plain
 from keras_idea.hub.same_function import check_same_function
 from keras_idea.validation import require
 
@@ -54,18 +55,13 @@ def as_mistral(model: keras.Model) -> keras.Model:
     keras_hub = require("keras_hub", "as_mistral()", "hub")
     llama = model.backbone if is_task(model) else model
     config = _config(llama)
+    check_plain(llama)
     backbone = keras_hub.models.MistralBackbone(**config, dtype=llama.dtype_policy)
     embedding = llama.token_embedding
     pairs = [(v, v.value) for v in llama.variables]
     if embedding.tie_weights:
         table = embedding.embeddings
         pairs.insert(1, (table, keras.ops.transpose(table.value)))
-    shapes = [tuple(value.shape) for _, value in pairs]
-    if shapes != [tuple(v.shape) for v in backbone.variables]:
-        raise ArgumentError(
-            f"'{llama.name}' has other variables than its config says: it has LoRA "
-            "enabled, or it is quantized. Give the model without."
-        )
     for variable, (old, value) in zip(backbone.variables, pairs, strict=True):
         variable.trainable = old.trainable
         variable.assign(value)

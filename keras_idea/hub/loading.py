@@ -165,6 +165,15 @@ def is_builtin_preset(source: str | os.PathLike) -> bool:
     return str(source) in keras_hub.models.Backbone.presets
 
 
+def check_not_quantized(preset: str | os.PathLike) -> None:
+    """Refuses, before weights are read, a preset of which no smaller model is made."""
+    if is_quantized(preset):
+        raise LoadRefused(
+            f"The preset {str(preset)!r} is quantized, so that no smaller model could "
+            "be made of it from its config. Prune first, then quantize."
+        )
+
+
 def is_quantized(preset: str | os.PathLike) -> bool:
     """bool, whether a preset folder holds a quantized model, as Keras's `quantize`."""
     config = pathlib.Path(preset) / "config.json"

@@ -8,6 +8,8 @@ from typing import Any
 import keras
 
 from keras_idea.errors import ArgumentError
+from keras_idea.hub.families import is_backbone, is_task
+from keras_idea.keras_private.layers import walk
 from keras_idea.keras_private.variables import plain_name, without_values
 
 
@@ -19,6 +21,31 @@ def rebuild_backbone(
     return type(backbone).from_config(
         _plain({**backbone.get_config(), **(overrides or {})})
     )
+
+
+_MERGE = (
+    "Merge it first (save the weights, and load them into a model without LoRA), or "
+    "prune before it"
+)
+
+
+def check_plain(model: keras.layers.Layer) -> None:
+    """Refuses LoRA and quantization in KerasHub's models: no config has them."""
+    ours = [layer for layer in walk(model) if is_task(layer) or is_backbone(layer)]
+    layers = [part for layer in ours for part in walk(layer)]
+    for attribute, state, cure in (
+        ("lora_enabled", "has LoRA enabled", _MERGE),
+        ("quantization_mode", "is quantized", "Prune first, then quantize"),
+    ):
+        for layer in layers:
+            if not getattr(layer, attribute, None):
+                continue
+            mode = getattr(layer, "quantization_mode", None)
+            raise ArgumentError(
+                f"Layer '{layer.path}' of '{model.name}' {state}"
+                f"{f' ({mode})' if mode else ''}, so that no smaller model could be "
+                f"made of it from its config. {cure}."
+            )
 
 
 def check_rebuildable(backbone: keras.Model) -> None:

@@ -26,6 +26,10 @@ class WeightedDistiller(Distiller):
 
     source: keras.Model
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        # The student casts its inputs itself, whatever Keras's policy is now.
+        super().__init__(*args, autocast=False, **kwargs)
+
     def hold(self, source: keras.Model) -> None:
         """Sets `source`; the pair's variables come in the order of its variables."""
         if source is self.student:
@@ -70,6 +74,9 @@ class WeightedDistiller(Distiller):
         self.distillation_loss_tracker.update_state(followed)
         self.total_loss_tracker.update_state(total)
         return total
+
+    def _validate_dtype_compatibility(self, teacher: Any, student: Any) -> None:
+        """Nothing: the losses compare in float32 what either computes in."""
 
     def _create_feature_extractor(self, model: Any, layer_names: Any) -> Any:
         made = super()._create_feature_extractor(model, layer_names)

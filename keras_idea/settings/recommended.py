@@ -9,6 +9,7 @@ import keras
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.budget import plain_parameters
 from keras_idea.groups.kinds import KindName
+from keras_idea.hub.rebuild import check_plain
 from keras_idea.methods.activation import Activation
 from keras_idea.settings import rules
 from keras_idea.settings.how_narrow import how_narrow
@@ -134,6 +135,7 @@ def recommended(
     Source: the measurements in benchmarks/results.
     """
     check_int("tokens", tokens, minimum=1)
+    check_plain(model)
     wide = plain_parameters(model)
     situation = situation_of(tokens / wide) if trained else "nothing"
     narrow = how_narrow(model, target, situation)

@@ -10,7 +10,6 @@ import keras
 import numpy as np
 
 from keras_idea.errors import ArgumentError
-from keras_idea.finding.find import find_groups
 from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.hub.rebuild import rebuild_backbone
 from keras_idea.hub.same_function import check_same_function
@@ -73,17 +72,17 @@ def find_blocks(
     backbone = model.backbone if is_task(model) else model
     if is_backbone(backbone):
         count = getattr(backbone, _DEPTH, None)
-        inside = {id(group.layer) for group in find_groups(backbone)}
+        dense = (keras.layers.Dense, keras.layers.EinsumDense)
         blocks = [
             layer
             for layer in backbone.layers
-            if any(id(part) in inside for part in walk(layer))
+            if sublayers(layer) and any(isinstance(part, dense) for part in walk(layer))
         ]
         if count != len(blocks) or len({type(block) for block in blocks}) != 1:
             raise ArgumentError(
                 f"The blocks of {type(backbone).__name__} cannot be taken out: its "
                 f"config has {_DEPTH}={count}, and {len(blocks)} of its layers hold "
-                f"what can be pruned. {advice}"
+                f"Dense layers. {advice}"
             )
         return Blocks(backbone, blocks)
     if not isinstance(model, (Functional, keras.Sequential)):

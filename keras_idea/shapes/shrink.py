@@ -14,6 +14,7 @@ from keras_idea.finding.explain import why_nothing
 from keras_idea.finding.find import FFN, find_groups
 from keras_idea.functional.masks import top_k_mask
 from keras_idea.groups.kinds import KINDS, KindName
+from keras_idea.hub.rebuild import check_plain
 from keras_idea.keras_private.layers import walk
 from keras_idea.methods.calibration import Calibration, refitting
 from keras_idea.methods.method import Decision, Method
@@ -122,6 +123,7 @@ def shrink(
     (arXiv 2602.23795).
     """
     shape = check_shape(targets)
+    check_plain(model)
     limits = {
         "num_samples": check_int("num_samples", num_samples, minimum=1),
         "batch_size": check_int("batch_size", batch_size, minimum=1),

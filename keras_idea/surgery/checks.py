@@ -17,7 +17,7 @@ from keras_idea.finding.explain import why_nothing
 from keras_idea.finding.find import FFN, find_groups
 from keras_idea.groups.kinds import KINDS, NEURONS, KindName
 from keras_idea.hub.families import check_family, is_backbone
-from keras_idea.hub.rebuild import check_rebuildable
+from keras_idea.hub.rebuild import check_plain, check_rebuildable
 from keras_idea.keras_private.around import layers_around
 from keras_idea.keras_private.callbacks import warn_user
 from keras_idea.keras_private.layers import has_call, walk
@@ -57,7 +57,7 @@ def check_trainable(
     """
     all_found = [ffn for ffn in found if ffn.kind in kinds]
     ffns = [ffn for ffn in all_found if groups is None or groups(ffn)]
-    _check_plain(model)
+    check_plain(model)
     if not ffns and groups is not None and all_found:
         names = ", ".join(ffn.name for ffn in all_found)
         raise ArgumentError(
@@ -146,9 +146,10 @@ def check_backbones(model: keras.Model, targets: Sequence[tuple[FFN, int]]) -> N
 def check_not_pruning(model: keras.layers.Layer, what: str) -> list[FFN]:
     """The FFNs of a model, unless it is in the middle of pruning.
 
-    `what` is asked for: "compact()" is allowed while a pruner is at work, but not of
+    `what` is asked for: "compact()" is allowed while a pruner is at work. Refuses
     KerasHub models that have LoRA or are quantized.
     """
+    check_plain(model)
     ffns = find_groups(model)
     for ffn in ffns:
         if ffn.held_state is None or ffn.held_state.probe is None:
@@ -164,34 +165,7 @@ def check_not_pruning(model: keras.layers.Layer, what: str) -> list[FFN]:
             "and masks of the wide FFNs. Let `fit` end, or end pruning with "
             f"`callback.on_train_end()`, before {what}."
         )
-    if what == "compact()":
-        _check_plain(model)
     return ffns
-
-
-_MERGE = (
-    "Merge it first (save the weights, and load them into a model without LoRA), or "
-    "prune before it"
-)
-
-
-def _check_plain(model: keras.layers.Layer) -> None:
-    """Refuses LoRA and quantization in KerasHub's backbones."""
-    backbones = [layer for layer in walk(model) if is_backbone(layer)]
-    layers = [layer for backbone in backbones for layer in walk(backbone)]
-    for attribute, state, cure in (
-        ("lora_enabled", "has LoRA enabled", _MERGE),
-        ("quantization_mode", "is quantized", "Prune first, then quantize"),
-    ):
-        for layer in layers:
-            if not getattr(layer, attribute, None):
-                continue
-            mode = getattr(layer, "quantization_mode", None)
-            raise ArgumentError(
-                f"Layer '{layer.path}' of '{model.name}' {state}"
-                f"{f' ({mode})' if mode else ''}, so that no narrow model could be "
-                f"made of it from its config. {cure}."
-            )
 
 
 def _check_steps(model: keras.Model) -> None:

@@ -95,6 +95,59 @@ def test_the_likeliest_tokens_alone():
     assert found["loss"] == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_a_float32_teacher_is_not_rounded_to_the_student(policy):
+    """Its logits are near 100,000: multiples of 512 in bfloat16, infinite in half."""
+    teacher, plain, usual = model(), model(seed=7), keras.config.dtype_policy()
+    teacher.layers[-1].bias.assign([1e5, 1e5 + 1, 1e5 + 2, 1e5 - 1, 1e5])
+    keras.config.set_dtype_policy(policy)
+    try:
+        student = model(seed=7)
+        student.compile("sgd", NATS)
+        pair = ki.distiller(teacher, student, weight=1.0, features=False)
+        x, y, _ = data()
+        found = pair.evaluate(x, y, 8, verbose=0, return_dict=True)["loss"]
+        # Nor are the inputs of a student in float32, by the policy of the pair.
+        float32 = ki.distiller(teacher, plain, features=False)
+        np.testing.assert_array_equal(to_numpy(float32(x)), to_numpy(plain(x)))
+    finally:
+        keras.config.set_dtype_policy(usual)
+    theirs, ours = (to_numpy(m(x)) for m in (teacher, student))
+    assert theirs.dtype == "float32" and student.compute_dtype == policy[6:]
+    p, q = (log_softmax(logits.astype("float64")) for logits in (theirs, ours))
+    assert found == pytest.approx((np.exp(p) * (p - q)).sum(-1).mean(), rel=5e-3)
+
+
+@pytest.mark.parametrize("mode", ["int8", "float8", "lora", "qlora"])
+def test_a_quantized_teacher_and_a_student_with_lora(mode):
+    """Block outputs and logits are compared; of the student LoRA alone is trained."""
+    teacher, student = tiny_lm("llama"), tiny_lm("llama")
+    tuned = student if "lora" in mode else teacher
+    if mode != "lora":
+        name = "float8" if mode == "float8" else "int8"
+        tuned.backbone.quantize(name, filters="feedforward_output")
+    if tuned is student:
+        student.backbone.enable_lora(2)
+    student.compile(keras.optimizers.SGD(0.1), NATS, weighted_metrics=None)
+    pair = ki.distiller(teacher, student, weight=1.0)
+    x, y = batch(student, np.random.default_rng(0))
+    outputs = []
+    for task in (teacher, student):
+        blocks = [task.backbone.get_layer(f"transformer_layer_{i}") for i in range(2)]
+        read = keras.Model(task.backbone.input, [block.output for block in blocks])
+        outputs.append([*map(to_numpy, read(x)), to_numpy(task(x))])
+    p, q = (log_softmax(logits[-1].astype("float64")) for logits in outputs)
+    expected = (np.exp(p) * (p - q)).sum(-1).mean()
+    for a, b in zip(outputs[0][:-1], outputs[1][:-1], strict=True):
+        expected += np.square(a - b).mean() / np.square(a).mean()
+    found = pair.evaluate(x, y, 4, verbose=0, return_dict=True)["loss"]
+    assert found == pytest.approx(expected, rel=1e-4)
+    before = {v.path: to_numpy(v) for v in student.variables}
+    pair.fit(x, y, **FIT)
+    moved = [v.path for v in student.variables if np.any(to_numpy(v) != before[v.path])]
+    assert moved and all("lora" in path for path in moved) == (tuned is student)
+
+
 def test_a_layer_runs_once_a_step_and_regularizers_count():
     teacher, student = model(), model(seed=7, regularizer=keras.regularizers.L2(0.1))
     student.compile("sgd", NATS, run_eagerly=True)

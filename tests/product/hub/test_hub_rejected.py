@@ -132,6 +132,69 @@ def test_lora_on_the_attention():
         ki.compact(model)
 
 
+#: All that makes a smaller model of one.
+SMALLER = {
+    "compact": ki.compact,
+    "sliced": lambda model: ki.sliced(model, 0.5),
+    "recommended": lambda model: ki.recommended(model, 100_000),
+    "elastic": lambda model: fit(model, ki.ElasticCallback({"small": 0.5})),
+    "fit": lambda model: fit(model, ki.IdeaPruneCallback(0.5, 0, 2)),
+    "as_mistral": ki.models.as_mistral,
+    "search": lambda model: ki.search(model, DATA, target_parameters=4000),
+    "learned": lambda model: ki.shrink(model, {"neurons": 9}, DATA, "learned_mask"),
+    **{
+        axis: lambda model, axis=axis: ki.shrink(model, {axis: 1}, DATA, refit=True)
+        for axis in ("neurons", "kv_groups", "blocks", "hidden_dim", "vocabulary")
+    },
+}
+DATA = "the text"  # nothing is read of it
+
+
+def fit(model, callback):
+    x, y = batch(model, np.random.default_rng(0))
+    model.fit(x, y, batch_size=2, verbose=0, callbacks=[callback])
+
+
+@pytest.mark.parametrize("made", ["lora", "qlora", "int8", "float8"])
+def test_every_function_says_so_at_once(made):
+    """The same sentence, before anything else is looked at."""
+    model = tiny_lm("llama3", num_layers=1)
+    if made != "lora":
+        mode = "int8" if made == "qlora" else made
+        model.backbone.quantize(mode, filters="feedforward_output")
+    if "lora" in made:
+        model.backbone.enable_lora(2)
+    model.compile("adam", LOSS)
+    said = set()
+    for call in SMALLER.values():
+        with pytest.raises(ki.KerasIdeaError) as caught:
+            call(model)
+        said.add(str(caught.value).replace("_backbone'", "_causal_lm'"))
+    assert len(said) == 1, said
+    words = "has LoRA enabled" if "lora" in made else f"is quantized ({made})"
+    assert words in said.pop()
+
+
+@pytest.mark.parametrize("made", ["LoRA", "quantized"])
+def test_a_head_of_a_task(made):
+    """A task is made again from its config too."""
+    import keras_hub
+
+    backbone = keras_hub.models.BertBackbone(**ENCODERS["bert"].arguments)
+    model = keras_hub.models.BertTextClassifier(backbone, 3, preprocessor=None)
+    head = next(la for la in model.layers[::-1] if isinstance(la, keras.layers.Dense))
+    head.enable_lora(2) if made == "LoRA" else head.quantize("float8")
+    x = {name: np.ones((4, 8), "int32") for name in model.input}
+    for call in (
+        ki.compact,
+        lambda model: ki.sliced(model, 0.5),
+        lambda model: ki.shrink(model, {"blocks": 1}, x),
+        lambda model: ki.shrink(model, {"neurons": 0.5}, method="magnitude"),
+    ):
+        with pytest.raises(ValueError, match=f"Layer '{head.path}'.*{made}"):
+            call(model)
+
+
 def test_lora_that_comes_after_a_run_is_on_a_stock_model():
     model = tiny_lm("gemma")
     prune_at_random(model, 10)

@@ -244,6 +244,23 @@ def test_what_cannot_be_is_refused_before_the_weights_are_read(
     assert sorted(wide.rglob("*")) == before
 
 
+@pytest.mark.parametrize("mode", ["int8", "float8"])
+def test_a_quantized_preset(wide, mode, capsys):
+    lm = loaded()
+    lm.backbone.quantize(mode, filters="feedforward_output")
+    lm.save_to_preset("wide")
+    (wide / "wide/model.weights.h5").unlink()
+    for options in (
+        [*WIDE, *ROWS, "--neurons", "0.5"],
+        [*WIDE, *ROWS, "--vocabulary", "0.9"],
+        [*WIDE, *ROWS, "--search", "--target-parameters", "9k"],
+        ["new", "run.toml", "--preset", "wide", "--tokens", "1M", *ROWS[:2]],
+    ):
+        assert main(options) == 2
+        error = capsys.readouterr().err
+        assert "'wide' is quantized" in error and "Prune first" in error
+
+
 def test_no_checkpoint(wide, capsys):
     assert main(["shrink", "nowhere", *WIDE[2:], *ROWS, "--neurons", "0.5"]) == 2
     assert "No checkpoint can be loaded from 'nowhere'" in capsys.readouterr().err

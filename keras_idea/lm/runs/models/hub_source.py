@@ -19,7 +19,7 @@ from keras_idea.finding.find_heads import find_heads
 from keras_idea.hub.families import HEAD_ARGUMENTS, HUB_FAMILIES
 from keras_idea.hub.ffn import hub_ffns
 from keras_idea.hub.hf.folder import task_class
-from keras_idea.hub.loading import is_quantized, load, outline
+from keras_idea.hub.loading import check_not_quantized, load, outline
 from keras_idea.hub.rebuild import patch_get_config
 from keras_idea.keras_private.variables import without_parameters, without_values
 from keras_idea.lm.runs.config.model_table import ModelConfig
@@ -166,8 +166,7 @@ def source_of_preset(shape: ModelConfig, dtype: str) -> HubSource:
     """
     hub, preset = keras_hub(), shape.preset
     with loading(preset):
-        if preset is not None and is_quantized(preset):
-            raise ArgumentError("It is quantized. Prune first, then quantize.")
+        check_not_quantized(str(preset))
         backbone: Any = outline(str(preset), dtype)
         patch_get_config(backbone)
         ffns = hub_ffns(backbone)

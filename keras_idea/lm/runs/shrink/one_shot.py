@@ -10,7 +10,12 @@ import keras
 from keras_idea.errors import ExportFailed, ExportRefused, LoadRefused
 from keras_idea.groups.kinds import NEURONS
 from keras_idea.hub.inputs import token_inputs
-from keras_idea.hub.loading import load, outline, preprocessor_of
+from keras_idea.hub.loading import (
+    check_not_quantized,
+    load,
+    outline,
+    preprocessor_of,
+)
 from keras_idea.hub.smaller_tokenizer import tokens_of
 from keras_idea.lm.evaluation.scorer import most_tokens
 from keras_idea.lm.export.gguf.families import family_of
@@ -46,6 +51,7 @@ def one_shot(wanted: Wanted) -> keras.Model:
             is left.
     """
     wanted.check_places()
+    check_not_quantized(wanted.source)
     backbone = outline(wanted.source, "float32")
     shape = wanted.shape_of(backbone)
     _check_exportable(wanted, backbone)
