@@ -4,13 +4,12 @@ import functools
 import os
 from typing import TYPE_CHECKING
 
-import numpy as np
 import rich.console
 import rich.progress
 import rich.table
 
 from keras_idea.errors import EvaluationError
-from keras_idea.lm.data.tokens.load_text import load_text
+from keras_idea.lm.data.tokens.load_text import whole_text
 from keras_idea.lm.evaluation.perplexity import Perplexity, perplexity
 from keras_idea.lm.runs.judge.judged import LoadedModel
 from keras_idea.validation import plural, require
@@ -30,8 +29,7 @@ def judge_text(
     Raises:
         EvaluationError: if there is more than 512 MB of text, or one token of it.
     """
-    corpus = load_text(source, max_bytes=_MOST_BYTES)
-    text = np.concatenate([corpus.train, corpus.validation]).tobytes()
+    text = whole_text(source, _MOST_BYTES)
     if len(text) >= _MOST_BYTES:
         raise EvaluationError(
             f"The text {str(source)!r} has {_MOST_BYTES:,} bytes or more, which are "
