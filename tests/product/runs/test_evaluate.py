@@ -60,6 +60,8 @@ def test_text_and_tasks(run, capsys):
     [shown] = re.findall(r"bits per byte +([0-9.]+)", printed)
     assert float(shown) == pytest.approx(bits, abs=2e-4)
     assert re.search(rf"tokens +{len(ids) - 1}\b", printed)
+    # 639 tokens are predicted: 19 windows of 32, and one of which 31 are new.
+    assert re.search(r"last window +begins 1 token earlier", printed)
     assert "arc_challenge" in printed and "acc_norm" in printed
 
 

@@ -118,6 +118,9 @@ def print_text(found: Perplexity) -> None:
     if found.window is not None and found.stride is not None:
         metrics["window"] = plural(found.window, "token")
         metrics["stride"] = plural(found.stride, "token")
+        moved = (found.window - found.tokens) % found.stride
+        if moved and found.tokens > found.window:
+            metrics["last window"] = f"begins {plural(moved, 'token')} earlier: full"
     if found.start_id is not None:
         metrics["every window begins with"] = f"the start token, {found.start_id}"
     _print({"text": metrics})
