@@ -49,6 +49,8 @@ class Perplexity:
     @property
     def bits_per_byte(self) -> float:
         """float, nats / bytes / ln 2. It can be compared between tokenizers."""
+        if not self.bytes:  # of special tokens alone
+            return math.inf
         return self.nats / self.bytes / math.log(2.0)
 
 

@@ -205,6 +205,7 @@ class TestTokens:
 
         array = np.frombuffer(text, "uint8")
         of_bytes = Corpus(array, told.pop("held_out", array[:4]), "pairs")
+
         def decode(ids):
             return "".join(p for i in ids for p, n in self.PAIRS.items() if i == n)
 
