@@ -4,6 +4,7 @@ Not run by itself; see step_cost.py.
 """
 
 import time
+from collections.abc import Callable, Mapping
 
 import keras
 import numpy as np
@@ -46,8 +47,6 @@ def step_seconds(
     fits: Mapping[str, Callable[[Clock], object]],
     turns: int,
     on_turn: Callable[[], object] = lambda: None,
-    allowed: Callable[[], bool] = lambda: True,
-    compiled: bool = False,
 ) -> dict[str, np.ndarray]:
     """Seconds per train step of several models, measured in turn.
 
@@ -62,18 +61,13 @@ def step_seconds(
             given as its last callback, for more than `LEAD_IN` steps.
         turns: int, turns of each model. A first one, which compiles, is not counted.
         on_turn: function called after each model's turn.
-        allowed: function that tells before each round of turns whether there is time.
-        compiled: bool, whether the models are, so that the first turn counts.
 
     Returns:
-        dict of name to float array `(turns,)`, seconds per step; fewer if there was no
-        time for more.
+        dict of name to float array `(turns,)`, seconds per step.
     """
     names, clock = list(fits), Clock()
     seconds: dict[str, list[float]] = {name: [] for name in names}
-    for turn in range(int(compiled), turns + 1):
-        if not allowed():
-            break
+    for turn in range(turns + 1):
         # Each starts the round in its turn, so that none always follows the same.
         first = turn % len(names)
         for name in names[first:] + names[:first]:

@@ -68,8 +68,8 @@ def perplexity(
     at once and predicts the `L` tokens that follow each, so a window covers `L + 1`
     tokens of the text. Only tokens that no earlier window has predicted count: `L` in
     the first window, `stride` in each later one. The last window begins as much earlier
-    as it needs to be full, so its tokens have more context. A loop of Hugging Face transformers
-    that passes `L` ids as `labels` too predicts `L - 1` tokens per window.
+    as it needs to be full, so its tokens have more context. A loop of Hugging Face
+    transformers that passes `L` ids as `labels` too predicts `L - 1` tokens per window.
 
     $$\mathrm{ppl} = \exp\Bigl(-\frac{1}{N-1}\sum_{t=2}^{N}
     \log p(x_t \mid x_{s(t)}, \dots, x_{t-1})\Bigr)$$

@@ -8,7 +8,7 @@ import keras
 
 from keras_idea.lm.report.table import ResultRow
 from keras_idea.lm.runs.train.run import NARROW, SCRATCH, WIDE, Run
-from keras_idea.lm.runs.train.time_limit import TimeLimit, shown, time_limit
+from keras_idea.lm.runs.train.time_limit import shown, time_limit
 from keras_idea.lm.runs.train.timing import Timed, generation_speeds
 
 # Steps of pruning from which on their median is taken.
